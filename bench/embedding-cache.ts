@@ -11,7 +11,7 @@ import type { Embedding } from "../src/api/embedding.ts";
 import { Session } from "../src/api/session.ts";
 import { SILENT_LOG } from "../src/base/log.ts";
 import { Random } from "../src/base/random.ts";
-import type { Postoffice } from "../src/kv/postoffice.ts";
+import type { Postoffice } from "../src/faces/kv/postoffice.ts";
 import { realClock } from "../src/node/real-clock.ts";
 import { type OfficeOptions, startOffice } from "../src/testing/start-office.ts";
 import { MemoryHub, MemoryTransport } from "../src/transport/memory-transport.ts";

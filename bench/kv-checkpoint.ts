@@ -7,7 +7,7 @@
 
 import { parseArgs } from "node:util";
 import { Session } from "../src/api/session.ts";
-import { KVWorker } from "../src/kv/kv-worker.ts";
+import { KVWorker } from "../src/faces/kv/kv-worker.ts";
 import { loadConfig } from "../src/node/config/config.ts";
 import { nodeSessions } from "../src/node/node-sessions.ts";
 import { officeOver } from "../src/node/start.ts";

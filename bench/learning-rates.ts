@@ -6,6 +6,10 @@
 // workers. It says nothing about speed.
 
 import { parseArgs } from "node:util";
+import { ImageDataset } from "../src/faces/training/dataset.ts";
+import { Accuracy } from "../src/faces/training/metrics.ts";
+import { Model } from "../src/faces/training/model.ts";
+import { setParamPs } from "../src/faces/training/set-param-ps.ts";
 import { SoftmaxCrossEntropy } from "../src/nn/losses/softmax-cross-entropy.ts";
 import { createLenet, LENET_CLASSES } from "../src/nn/models/lenet.ts";
 import { Workspace } from "../src/nn/workspace.ts";
@@ -13,10 +17,6 @@ import { readMnist } from "../src/node/datasets/mnist.ts";
 import { EmbeddedCluster } from "../src/node/embedded-cluster.ts";
 import type { Consistency } from "../src/store/consistency.ts";
 import type { OptimizerSpec } from "../src/store/updaters/optimizer-spec.ts";
-import { ImageDataset } from "../src/training/dataset.ts";
-import { Accuracy } from "../src/training/metrics.ts";
-import { Model } from "../src/training/model.ts";
-import { setParamPs } from "../src/training/set-param-ps.ts";
 
 const [BATCH, TEST_SAMPLES] = [64, 2000];
 const RATES: Readonly<Record<string, readonly number[]>> = {

@@ -1,7 +1,7 @@
 // our-node — one node of our cluster under measurement, a process of its own. DMLC_ROLE decides what it is; the driver decides what it does.
 
 import { Session } from "../src/api/session.ts";
-import { KVServer, KVWorker } from "../src/kv/index.ts";
+import { KVServer, KVWorker } from "../src/faces/kv/index.ts";
 import { loadConfig } from "../src/node/config/config.ts";
 import { nodeSessions } from "../src/node/node-sessions.ts";
 import { officeOver } from "../src/node/start.ts";

@@ -8,16 +8,16 @@
 
 import { parseArgs } from "node:util";
 import { Random } from "../src/base/random.ts";
+import { ArrayDataset } from "../src/faces/training/dataset.ts";
+import { Model } from "../src/faces/training/model.ts";
+import { EmbeddingNetwork } from "../src/faces/training/networks/embedding-network.ts";
+import { setParamPs } from "../src/faces/training/set-param-ps.ts";
 import { dense } from "../src/nn/layers/dense.ts";
 import { BinaryCrossEntropy } from "../src/nn/losses/binary-cross-entropy.ts";
 import { SoftmaxCrossEntropy } from "../src/nn/losses/softmax-cross-entropy.ts";
 import { Sequential } from "../src/nn/sequential.ts";
 import { Workspace } from "../src/nn/workspace.ts";
 import { connect } from "../src/node/connect.ts";
-import { ArrayDataset } from "../src/training/dataset.ts";
-import { Model } from "../src/training/model.ts";
-import { EmbeddingNetwork } from "../src/training/networks/embedding-network.ts";
-import { setParamPs } from "../src/training/set-param-ps.ts";
 import { median } from "./statistics.ts";
 
 const [STEPS, VOCAB, IDS, INPUTS] = [60, 100_000, 8, 784];

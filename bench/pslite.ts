@@ -97,7 +97,7 @@ async function underProgram(caseName: string, isServerOurs: boolean): Promise<nu
 
 async function serve(): Promise<void> {
   const { start } = await import("../src/node/start.ts");
-  const { Group, KVServer } = await import("../src/kv/index.ts");
+  const { Group, KVServer } = await import("../src/faces/kv/index.ts");
   const office = await start({ startBarrier: false });
   new KVServer(office, 0);
   await office.barrier(0, Group.ALL);

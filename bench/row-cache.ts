@@ -11,11 +11,11 @@
 import { parseArgs } from "node:util";
 import type { Embedding } from "../src/api/embedding.ts";
 import { Random } from "../src/base/random.ts";
+import { RowMembers } from "../src/faces/training/row-members.ts";
+import type { RowSourceStatistics } from "../src/faces/training/row-source.ts";
+import { TieredRows } from "../src/faces/training/tiered-rows.ts";
 import { Arena } from "../src/kernel/arena.ts";
 import { connect } from "../src/node/connect.ts";
-import { RowMembers } from "../src/training/row-members.ts";
-import type { RowSourceStatistics } from "../src/training/row-source.ts";
-import { TieredRows } from "../src/training/tiered-rows.ts";
 import { quantile } from "./statistics.ts";
 import { zipfDraws } from "./zipf.ts";
 

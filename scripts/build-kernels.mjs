@@ -22,18 +22,18 @@ const DATA_SECTION = 11;
 
 async function compile(entry, options) {
   let binary;
-  let complaints = "";
+  let peerLog = "";
   const { error } = await asc.main([entry, "--baseDir", ROOT, "--outFile", "module.wasm", ...OPTIONS, ...MEMORY, ...options], {
     writeFile: (_name, contents) => {
       binary = contents;
     },
     stderr: {
       write: (text) => {
-        complaints += text;
+        peerLog += text;
       },
     },
   });
-  if (error !== null || complaints !== "") throw new Error(`asc: ${complaints}${error?.message ?? ""}`);
+  if (error !== null || peerLog !== "") throw new Error(`asc: ${peerLog}${error?.message ?? ""}`);
   return Buffer.from(binary);
 }
 

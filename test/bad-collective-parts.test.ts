@@ -21,7 +21,7 @@ const { COLLECTIVE, GATHER } = FunctionId;
 const GATHERING = { step: "enter", address: "memory://intruder", generation: 0 };
 
 /** An honest worker in one generation with the intruder, which has a link to it. */
-class Circle {
+class CollectiveGroup {
   readonly cluster: TargetCluster;
   readonly collective: Collective;
   client: RawClient;
@@ -32,7 +32,7 @@ class Circle {
     this.client = client;
   }
 
-  static async form(): Promise<Circle> {
+  static async form(): Promise<CollectiveGroup> {
     const cluster = await TargetCluster.start(undefined, { meshAddress: MESH });
     const opening = Collective.open(meshOf(cluster.worker));
     const scheduler = await cluster.intrude(cluster.world.schedulerAddress);
@@ -40,7 +40,7 @@ class Circle {
     const [collective, reply] = await cluster.world.run(Promise.all([opening, entered]));
     assert.equal(reply?.header.kind, Kind.REPLY);
     assert.deepEqual(collective.members, [0, 1]);
-    return new Circle(cluster, collective, await cluster.intrude(MESH));
+    return new CollectiveGroup(cluster, collective, await cluster.intrude(MESH));
   }
 
   part(fields: HeaderFields): HeaderFields {
@@ -120,7 +120,7 @@ const SMALL_CASES: readonly PartCase[] = [
 
 for (const { name, fields, honest, ...refusal } of SMALL_CASES) {
   test(`a part with ${name} ends the operation for both, with the reason`, async () => {
-    await using circle = await Circle.form();
+    await using circle = await CollectiveGroup.form();
     const outcome = outcomeOf(circle.collective.allReduce(new Float32Array(4)));
     await refused(circle.cluster, circle.client, { ...refusal, name, fields: circle.part(fields) });
     assert.equal(await circle.cluster.world.run(outcome), honest);
@@ -136,7 +136,7 @@ test("parts of a ring of the wrong size, and exchanges of no size, end their ope
     [{ flags: CollectiveKind.BROADCAST, command: 1, arg2: 9 }, floats(8), (own) => own.broadcast(new Float32Array(9), 1)],
   ];
   for (const [fields, payload, call] of cases) {
-    await using circle = await Circle.form();
+    await using circle = await CollectiveGroup.form();
     const outcome = outcomeOf(call(circle.collective));
     const answer = await circle.cluster.world.run(circle.client.ask(circle.part(fields), payload));
     if (answer !== undefined) assert.equal(failureOf(answer).code, "BAD_REQUEST"); // else its link was cut, over which the caller's memory may be leaving
@@ -145,7 +145,7 @@ test("parts of a ring of the wrong size, and exchanges of no size, end their ope
 });
 
 test("parts of no generation, of operations far ahead, and ends that are none are refused, and harm no operation", async () => {
-  await using circle = await Circle.form();
+  await using circle = await CollectiveGroup.form();
   const { cluster, client, collective } = circle;
   const refusals: readonly (Omit<Refusal, "name"> & { readonly fields: HeaderFields })[] = [
     { fields: { arg0: 0 }, code: "NODE_DEAD", says: /generation 0 is not that of worker 0/ },
@@ -165,7 +165,7 @@ test("parts of no generation, of operations far ahead, and ends that are none ar
 });
 
 test("GATHER of the wrong shape, or of generations that cannot have been, is refused, and the circle stays", async () => {
-  await using circle = await Circle.form();
+  await using circle = await CollectiveGroup.form();
   const { cluster, collective } = circle;
   const scheduler = await cluster.intrude(cluster.world.schedulerAddress);
   const bodies: readonly (readonly [unknown, RegExp])[] = [
@@ -192,7 +192,7 @@ test("GATHER of the wrong shape, or of generations that cannot have been, is ref
 test("a thousand parts of anything, from seeds, end no process and leave no call open", async () => {
   for (let seed = 1; seed <= 40; seed++) {
     const random = new Random(seed);
-    await using circle = await Circle.form();
+    await using circle = await CollectiveGroup.form();
     const { cluster, collective } = circle;
     const outcomes: Promise<ErrorCode | "well">[] = [];
     for (let i = 0; i < 25; i++) {

@@ -218,7 +218,7 @@ test("a link registers once: it cannot fill the scheduler with applications", as
   await cluster.close();
 });
 
-test("nobody resumes another node's place, or a life of its own that it was not given", async () => {
+test("nobody resumes another node's place, or an incarnation of its own that it was not given", async () => {
   const cluster = await TargetCluster.start();
   const client = await cluster.intrude(cluster.world.schedulerAddress);
   const { roster } = cluster.scheduler;

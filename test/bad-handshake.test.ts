@@ -4,7 +4,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { joinBytes } from "../src/base/join-bytes.ts";
-import type { Postoffice } from "../src/kv/postoffice.ts";
+import type { Postoffice } from "../src/faces/kv/postoffice.ts";
 import type { PeerMetrics } from "../src/peer/metrics.ts";
 import type { Address } from "../src/transport/transport.ts";
 import { HEADER_BYTES, Kind, PAYLOAD_BYTES_MAX, RUN_MORE_MAX } from "../src/wire/frame.ts";
@@ -111,13 +111,13 @@ const CASES: readonly Case[] = [
   { name: "a hello of no node's number", bytes: helloBytes({ ...NAMED, node: 5 }), counts: "badHellos", says: /no node 5/ },
   { name: "a hello of rank 1,000,000", bytes: helloBytes({ ...NAMED, node: 2_000_009 }), counts: "badHellos", says: /no node 2000009/ },
   {
-    name: "a hello of a life that nobody was given",
+    name: "a hello of an incarnation that nobody was given",
     bytes: helloBytes({ ...NAMED, node: idOf("worker", 0), incarnation: 1_000_000 }),
     counts: "badHellos",
-    says: /life 1000000/,
+    says: /incarnation 1000000/,
   },
   {
-    name: "a hello of a life before the first",
+    name: "a hello of an incarnation before the first",
     bytes: helloBytes({ ...NAMED, node: idOf("worker", 0), incarnation: 0 }),
     counts: "badHellos",
     says: /replaced/,

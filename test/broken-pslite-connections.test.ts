@@ -4,8 +4,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { isWeighbridgeError } from "../src/base/errors.ts";
-import { KVServer } from "../src/kv/kv-server.ts";
-import { KVWorker } from "../src/kv/kv-worker.ts";
+import { KVServer } from "../src/faces/kv/kv-server.ts";
+import { KVWorker } from "../src/faces/kv/kv-worker.ts";
 import { KEPT_BYTES_MAX } from "../src/pslite/resender.ts";
 import { EMPTY, PsCommand, PsRole } from "../src/pslite/wire/ps-meta.ts";
 import { encodeGreeting, encodeReady } from "../src/pslite/wire/zmtp.ts";

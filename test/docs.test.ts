@@ -21,11 +21,11 @@ const FOREIGN_FLAGS: ReadonlySet<string> = new Set(["--test", "--quick", "--omit
 /** Where what a page calls so is described. */
 const SOURCES: Readonly<Record<string, readonly string[]>> = {
   session: ["src/api/session.ts"],
-  office: ["src/kv/postoffice.ts"],
-  worker: ["src/tensors/tensor-worker.ts"],
-  kv: ["src/kv/kv-worker.ts"],
-  server: ["src/kv/kv-server.ts", "src/contracts/function-context.ts"],
-  model: ["src/training/model.ts"],
+  office: ["src/faces/kv/postoffice.ts"],
+  worker: ["src/faces/tensors/tensor-worker.ts"],
+  kv: ["src/faces/kv/kv-worker.ts"],
+  server: ["src/faces/kv/kv-server.ts", "src/contracts/function-context.ts"],
+  model: ["src/faces/training/model.ts"],
 };
 
 function eachMatch(pattern: RegExp, check: (match: RegExpExecArray, page: string) => void): void {

@@ -4,8 +4,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Random } from "../src/base/random.ts";
-import { KVServer } from "../src/kv/kv-server.ts";
-import { KVWorker } from "../src/kv/kv-worker.ts";
+import { KVServer } from "../src/faces/kv/kv-server.ts";
+import { KVWorker } from "../src/faces/kv/kv-worker.ts";
 import { PsliteCluster } from "../src/testing/pslite-cluster.ts";
 import { RawDialer, RECORDINGS, readRecording } from "./conformance/pslite-recording.ts";
 

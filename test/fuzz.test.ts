@@ -10,7 +10,7 @@ import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 import { joinBytes } from "../src/base/join-bytes.ts";
 import { Random } from "../src/base/random.ts";
-import type { KVWorker } from "../src/kv/kv-worker.ts";
+import type { KVWorker } from "../src/faces/kv/kv-worker.ts";
 import type { PeerMetrics } from "../src/peer/metrics.ts";
 import type { Address } from "../src/transport/transport.ts";
 import { Kind } from "../src/wire/frame.ts";

@@ -20,7 +20,7 @@ const FLOORS: readonly (readonly string[])[] = [
   ["scheduler", "server", "worker"],
   ["api"],
   ["nn"],
-  ["kv", "tensors", "tables", "shared-model", "training"],
+  ["faces/kv", "faces/tensors", "faces/tables", "faces/shared-model", "faces/training"],
   ["pslite"],
   ["adapters"],
   ["testing"],
@@ -39,7 +39,8 @@ const sources = globSync("src/**/*.ts", { cwd: root })
   .sort();
 const read = (path: string): string => readFileSync(join(root, path), "utf8");
 const isTest = (path: string): boolean => path.endsWith(".test.ts");
-const roomOf = (path: string): string => path.split("/")[1] ?? "";
+/** A face is a room of its own. */
+const roomOf = (path: string): string => /^src\/(faces\/[^/]+|[^/]+)/.exec(path)?.[1] ?? "";
 const floorOf = (room: string): number => FLOORS.findIndex((rooms) => rooms.includes(room));
 
 function importsOf(path: string): string[] {
@@ -123,7 +124,7 @@ test("a worker contains no other role: what connect and the main door bring alon
 test("a worker that makes no kv requests loads nothing of the kv face", () => {
   const closure = [...closureOf("src/node/connect.ts")];
   assert.deepEqual(
-    closure.filter((path) => path.startsWith("src/kv/") || /^src\/worker\/(router\/)?kv-/.test(path)),
+    closure.filter((path) => path.startsWith("src/faces/kv/") || /^src\/worker\/(router\/)?kv-/.test(path)),
     [],
   );
 });
@@ -138,8 +139,8 @@ test("a process loads its own role alone: what the roots, doors and commands of 
     "src/node/start.ts": [],
     "src/node/index.ts": ["worker"], // workerInit is for workers
     "src/node/training.ts": ["worker"],
-    "src/kv/index.ts": ["worker"], // KVWorker
-    "src/tensors/index.ts": ["worker"],
+    "src/faces/kv/index.ts": ["worker"], // KVWorker
+    "src/faces/tensors/index.ts": ["worker"],
     "src/cli/scheduler.ts": [],
     "src/cli/server.ts": [],
     "src/cli/worker.ts": [],
@@ -157,10 +158,10 @@ test("a process loads its own role alone: what the roots, doors and commands of 
 test("a Postoffice is ps-lite's word: beside its own face, only the root of that face and the clusters of tests know it", () => {
   const knowing = sources.filter((path) => !isTest(path) && /kv\/postoffice\.ts"|"\.\/postoffice\.ts"/.test(read(path)));
   assert.deepEqual(
-    knowing.filter((path) => !["kv", "testing"].includes(roomOf(path))),
+    knowing.filter((path) => !["faces/kv", "testing"].includes(roomOf(path))),
     ["src/node/start.ts"],
   );
-  assert.ok(read("src/kv/postoffice.ts").split("\n").length <= 200);
+  assert.ok(read("src/faces/kv/postoffice.ts").split("\n").length <= 200);
 });
 
 test("who owns what is known to the keys, the router, the scheduler and the server's ownership check alone", () => {
@@ -191,8 +192,8 @@ test("only the rooms for it import node:* or a package", () => {
   }
 });
 
-test("nothing lies deeper than src/room/folder/file.ts", () => {
-  for (const path of sources) assert.ok(path.split("/").length <= 4, path);
+test("nothing lies deeper than src/room/folder/file.ts, and a face's folders one deeper", () => {
+  for (const path of sources) assert.ok(path.slice(`src/${roomOf(path)}/`.length).split("/").length <= 2, path);
 });
 
 test("names are kebab-case and say something", () => {
@@ -263,7 +264,7 @@ test("decisions take their clock and chance from outside", () => {
     "scheduler",
     "server",
     "worker",
-    "kv",
+    "faces/kv",
   ]);
   for (const path of sources.filter((candidate) => !isTest(candidate) && rooms.has(roomOf(candidate)))) {
     assert.doesNotMatch(

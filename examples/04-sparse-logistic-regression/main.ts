@@ -57,13 +57,13 @@ await session.close();
 
 /** The features of some flights, each once, and where among them those of each flight are. */
 function featuresOf(all: Flights, from: number, to: number): { keys: BigUint64Array; places: Uint32Array } {
-  const placeOf = new Map<bigint, number>();
+  const ascendingIndex = new Map<bigint, number>();
   const places = Uint32Array.from(all.features.subarray(from * FEATURES_PER_FLIGHT, to * FEATURES_PER_FLIGHT), (key) => {
-    const known = placeOf.get(key) ?? placeOf.size;
-    placeOf.set(key, known);
+    const known = ascendingIndex.get(key) ?? ascendingIndex.size;
+    ascendingIndex.set(key, known);
     return known;
   });
-  return { keys: BigUint64Array.from(placeOf.keys()), places };
+  return { keys: BigUint64Array.from(ascendingIndex.keys()), places };
 }
 
 function scoreOf(pulled: Float32Array, places: Uint32Array, flight: number): number {

@@ -125,8 +125,8 @@ export async function takeCheckpoint(servers: CheckpointServers, options: TakeOp
       if (moved !== undefined && isWeighbridgeError(thrown, "BAD_ARGUMENT") && thrown.retryable) throw moved; // the clock is over by now
       moved = isWeighbridgeError(thrown, "WRONG_EPOCH") ? thrown : moved;
       // Servers cut on both sides of a change of parameters. Whoever was told of the cut has gone on, and no other can be made for it.
-      const isPassing = isWeighbridgeError(thrown, "UNKNOWN_PARAMETER") && thrown.retryable && options.onCut === undefined;
-      if (!(isPassing || thrown === moved) || left === 0) throw thrown;
+      const isTransient = isWeighbridgeError(thrown, "UNKNOWN_PARAMETER") && thrown.retryable && options.onCut === undefined;
+      if (!(isTransient || thrown === moved) || left === 0) throw thrown;
     }
   }
 }

@@ -3,7 +3,7 @@
 //
 // Invariants:
 //   S1. Two workers that describe one parameter differently: the second gets SPEC_MISMATCH with the differences, and nothing changes.
-//   S2. A handle never goes on unawares with a parameter that a restarted server has lost and somebody made anew (worker/held-parameter.ts): its calls
+//   S2. A handle never goes on unawares with a parameter that a restarted server has lost and somebody made anew (worker/parameter-handle.ts): its calls
 //       fail with UNKNOWN_PARAMETER until it is made again through this session, or restored.
 
 import { assert } from "../base/assert.ts";

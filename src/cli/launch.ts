@@ -21,9 +21,9 @@ import { SocketTransport } from "../node/transport/socket-transport.ts";
 import { addConfigFlags, configFlags, type Flags } from "./config-flags.ts";
 import { helpText } from "./help-text.ts";
 import type { Invocation } from "./invocation.ts";
+import { ReportedErrors } from "./reported-errors.ts";
 import { isModule, ownProgram, programOf } from "./script.ts";
 import { isReaderGone, outputExitCode, outputText, type StandardOutput } from "./standard-output.ts";
-import { ToldErrors } from "./told-errors.ts";
 
 /** Keys of a single node, which the launcher decides. */
 const NODE_KEYS = ["role", "rank", "port", "advertiseHost", "host", "nodeId"];
@@ -134,7 +134,7 @@ function tellHowToJoin({ workerCount, schedulerHost, schedulerPort, serverCount 
 async function runJob({ processes }: JobPlan, output: StandardOutput): Promise<number> {
   process.stdout.setMaxListeners(0);
   process.stderr.setMaxListeners(0);
-  const errors = new ToldErrors();
+  const errors = new ReportedErrors();
   const job = new Job({
     processes,
     attach: (node) => showOutput(node, errors),
@@ -182,7 +182,7 @@ export function exitCodeOf(outcome: JobOutcome): number {
   }
 }
 
-function showOutput({ plan, stdout, stderr, ended }: NodeProcess, errors: ToldErrors): void {
+function showOutput({ plan, stdout, stderr, ended }: NodeProcess, errors: ReportedErrors): void {
   const told = errors.reader(ended, tagLines(plan, process.stderr), (line) => process.stderr.write(`${line}\n`));
   stdout.pipe(new LineStream(tagLines(plan, process.stdout))).pipe(process.stdout, { end: false });
   stderr.pipe(new LineStream(told)).pipe(process.stderr, { end: false });

@@ -33,7 +33,7 @@ test("is a headline and an aligned table", () => {
   assert.deepEqual(statusText(REPLY, "tcp://s:9").split("\n"), [
     "job j1 is running: 2 of 3 nodes are there (1 of 1 server, 1 of 2 workers), 1 is dead; scheduler up 1 min 1 s",
     "",
-    "node  role       rank  address    state           life  heartbeat  label",
+    "node  role       rank  address    state           inc.  heartbeat  label",
     "   1  scheduler     0  tcp://s:9  alive              -          -  -",
     "   8  server        0  tcp://h:1  alive              3  1.5 s ago  a:1",
     "   9  worker        0  -          alive, no link     1  20 ms ago  b:2",

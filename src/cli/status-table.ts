@@ -5,11 +5,11 @@ import { SCHEDULER_ID } from "../wire/node-id.ts";
 import { type TextRow, textTable } from "./text-table.ts";
 import { foldLine } from "./train/fold-line.ts";
 
-const HEAD: TextRow = ["node", "role", "rank", "address", "state", "life", "heartbeat", "label"];
+const HEAD: TextRow = ["node", "role", "rank", "address", "state", "inc.", "heartbeat", "label"];
 /** A further column where nodes run different versions of the package; where all run one, the headline tells it. */
 const VERSION_HEAD = "weighbridge";
 /** Columns of numbers, which end together. */
-const RIGHT_ALIGNED: ReadonlySet<string> = new Set(["node", "rank", "life", "heartbeat"]);
+const RIGHT_ALIGNED: ReadonlySet<string> = new Set(["node", "rank", "inc.", "heartbeat"]);
 const NOTHING = "-";
 
 /** The headline is broken between words at this many columns; the table is as wide as it is. */

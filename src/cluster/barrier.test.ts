@@ -87,7 +87,7 @@ test("a member that was only silent learns that its entry is gone, and may enter
   enter(9);
   states.set(9, "dead");
   assert.deepEqual(texts(barriers.died(9)), ["9:NODE_DEAD"]);
-  states.set(9, "alive"); // heard of again, in the same life
+  states.set(9, "alive"); // heard of again, in the same incarnation
   assert.deepEqual(enter(11), []);
   assert.deepEqual(enter(9), ["11:1", "9:1"]);
 });
@@ -156,7 +156,7 @@ test("the death of a node outside the group changes nothing", () => {
   assert.deepEqual(enter(11), ["9:1", "11:1"]);
 });
 
-test("a place that was taken over fails those who waited for its old life, and forgets its entry", () => {
+test("a place that was taken over fails those who waited for its old incarnation, and forgets its entry", () => {
   const { barriers, enter } = cluster([1, 9, 11, 13]);
   enter(9);
   enter(11);
@@ -260,7 +260,7 @@ test("for 300 seeds of entries, deaths and restarts, nobody is a round off and n
       const node = nodes[random.below(nodes.length)] as number;
       if (states.get(node) === "dead") {
         states.set(node, "alive");
-        rounds.set(node, -1); // a new life does not know
+        rounds.set(node, -1); // a new incarnation does not know
       } else if (random.chance(0.15)) {
         states.set(node, "dead");
         inside.delete(node);

@@ -91,7 +91,7 @@ export class Barriers<T> {
   }
 
   /**
-   * The node is dead, or its life is over: those who wait for it fail (B3). So does its own entry: a node that was only silent is heard of
+   * The node is dead, or its incarnation is over: those who wait for it fail (B3). So does its own entry: a node that was only silent is heard of
    * again, and must learn that it stands there no more.
    */
   died(node: number): SettledEntry<T>[] {

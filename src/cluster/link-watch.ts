@@ -48,7 +48,7 @@ class Silence {
   /** The part of it that this link was there. */
   linkTicks = -1;
   link: Link | undefined;
-  /** Of the other node's life. */
+  /** Of the other node's incarnation. */
   incarnation: number;
   isProbing = false;
   isTold = false;
@@ -123,10 +123,10 @@ export class LinkWatch {
     const { link } = channel;
     const isHeard = channel.takeHeard();
     const isIdle = !channel.isAwaiting && (link === undefined ? !this.#isDialed(channel) : !isSchedulerAway()); // A5
-    const isNewLife = channel.incarnation !== silence.incarnation;
+    const isNewHolder = channel.incarnation !== silence.incarnation;
     const isUnwatched = link !== undefined && this.#timeoutMs === 0; // A6
     silence.incarnation = channel.incarnation;
-    if (isHeard || isIdle || isUnwatched || isNewLife || !isAlive(channel.id)) {
+    if (isHeard || isIdle || isUnwatched || isNewHolder || !isAlive(channel.id)) {
       if (isHeard && silence.isTold) this.#options.log.info("a node is heard of again", { node: channel.name });
       silence.end(link, { isHeard });
       return;

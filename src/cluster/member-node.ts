@@ -8,8 +8,8 @@ import type { Role } from "../wire/node-id.ts";
 import type { RosterView } from "../wire/roster.ts";
 import { ClusterNode } from "./cluster-node.ts";
 import { Membership } from "./membership.ts";
-import { tellMissingOut } from "./missing-out.ts";
 import type { MemberOptions } from "./node-options.ts";
+import { tellStartFailure } from "./start-failure.ts";
 
 /** A container that is ended gets ten seconds. */
 const LEAVE_DEADLINE_MS = 2000;
@@ -94,7 +94,7 @@ export abstract class MemberNode extends ClusterNode {
       return listenAddress === undefined ? "" : advertise(await peer.listen(listenAddress));
     } catch (thrown) {
       const node = { role, rank, label, serverCount, workerCount };
-      if (isWeighbridgeError(thrown)) await tellMissingOut({ peer, clock, log, schedulerAddress, node }, thrown);
+      if (isWeighbridgeError(thrown)) await tellStartFailure({ peer, clock, log, schedulerAddress, node }, thrown);
       throw thrown;
     }
   }

@@ -2,7 +2,7 @@
 // barriers and leaves. It decides nobody's death: only the roster says who is dead, and while the scheduler is away each node for itself (link-watch.ts).
 //
 //   join ──► registered ──► joined ──► leave
-//               ▲              │ the scheduler has a new life: register again with `resume`, then send again what was open
+//               ▲              │ the scheduler has a new incarnation: register again with `resume`, then send again what was open
 //               └──────────────┘ (everything else goes on meanwhile)
 //
 // Invariants:
@@ -18,7 +18,7 @@ import type { JsonContract } from "../contracts/contract.ts";
 import { BARRIER, LEAVE, PLACEMENT, REGISTER } from "../contracts/control.ts";
 import { ask } from "../peer/call-function.ts";
 import type { Channel } from "../peer/channel.ts";
-import { checkGreeting } from "../peer/greeting.ts";
+import { checkGreeting } from "../peer/hello-check.ts";
 import type { Peer } from "../peer/peer.ts";
 import type { PeerEvents } from "../peer/peer-options.ts";
 import type { Address } from "../transport/transport.ts";
@@ -388,7 +388,7 @@ export class Membership {
     const { node, incarnation } = this.#joined;
     const own = this.entry(node);
     if (own === undefined || own.incarnation <= incarnation) return;
-    this.#end(new WeighbridgeError("FENCED", `${nameOf(node)} was replaced by "${own.label}" (life ${own.incarnation})`));
+    this.#end(new WeighbridgeError("FENCED", `${nameOf(node)} was replaced by "${own.label}" (incarnation ${own.incarnation})`));
   }
 
   #resume(channel: Channel): Promise<RegisterReply> {

@@ -5,7 +5,7 @@ import { test } from "node:test";
 import { isWeighbridgeError } from "../base/errors.ts";
 import { contract } from "../contracts/contract.ts";
 import { psFunction } from "../contracts/ps-function.ts";
-import type { Postoffice } from "../kv/postoffice.ts";
+import type { Postoffice } from "../faces/kv/postoffice.ts";
 import { servedFunction } from "../peer/served-function.ts";
 import { SimCluster } from "../testing/sim-cluster.ts";
 import { idOf } from "../wire/node-id.ts";

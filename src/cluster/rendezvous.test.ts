@@ -9,7 +9,7 @@ import { NAMES_MAX, Rendezvous, type RendezvousState } from "./rendezvous.ts";
 const END = { name: "end", generation: 0 };
 
 /** All in their first incarnation. */
-class Meeting {
+class EpochRendezvous {
   readonly rendezvous = new Rendezvous();
 
   constructor(...live: number[]) {
@@ -29,8 +29,8 @@ class Meeting {
   }
 }
 
-function meetingOf(...live: number[]): Meeting {
-  return new Meeting(...live);
+function meetingOf(...live: number[]): EpochRendezvous {
+  return new EpochRendezvous(...live);
 }
 
 test("is held when every live worker has come, with everybody's value by rank (R1)", () => {

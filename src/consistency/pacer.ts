@@ -3,7 +3,7 @@
 // it tells its caller at once.
 //
 // Invariants:
-//   U4. What a dead life did not finish is dropped before the round that its death completes is applied.
+//   U4. What a dead incarnation did not finish is dropped before the round that its death completes is applied.
 
 import type { Clock } from "../base/clock.ts";
 import { WeighbridgeError } from "../base/errors.ts";
@@ -12,7 +12,7 @@ import { type Bound, type ParkedTicket, type Parking, ParkingLot } from "./parki
 import { NO_PUSHES, type PushCounter, PushCounts, type PushReport } from "./push-counts.ts";
 import { checkStaleness, StalenessController } from "./staleness-controller.ts";
 import { type GatheredUpdate, UpdateRounds, type UpdateStamp } from "./update-rounds.ts";
-import type { WorkerLife } from "./worker-lives.ts";
+import type { WorkerIncarnation } from "./worker-incarnations.ts";
 
 export type PacerOptions = {
   readonly clock: Clock;
@@ -35,7 +35,7 @@ export class Pacer<H extends GatheredUpdate<H>> {
   readonly pushes: PushCounts;
   /** Who waits; the pacer parks and admits. */
   readonly lot: ParkingLot;
-  /** By worker: what was dropped of a life that was taken for dead, until it joins again. */
+  /** By worker: what was dropped of an incarnation that was taken for dead, until it joins again. */
   readonly #lost = new Map<number, { readonly incarnation: number; readonly clocks: readonly number[] }>();
 
   constructor(options: PacerOptions) {
@@ -60,24 +60,24 @@ export class Pacer<H extends GatheredUpdate<H>> {
   }
 
   /**
-   * Returns the clock at which the worker stands here from now on, which it has to be told (W5). It is a new beginning, also for a life that is
+   * Returns the clock at which the worker stands here from now on, which it has to be told (W5). It is a new beginning, also for an incarnation that is
    * a member: what it pushed and did not finish is dropped, here as on the servers that took it for dead, so that it can push it again
    * everywhere. Such a member stays where it stands: no round is completed without what it is about to push again.
-   * `numbers` says what it has pushed so far. Throws FENCED for a life that was replaced, NODE_DEAD for one that is
+   * `numbers` says what it has pushed so far. Throws FENCED for an incarnation that was replaced, NODE_DEAD for one that is
    * over as far as is known here.
    */
-  join(life: WorkerLife, numbers: Omit<PushReport, "clocks"> = NO_PUSHES): number {
-    const member = this.clocks.memberAt(life.worker);
-    if (member?.incarnation === life.incarnation) this.#end(life, member.clock);
-    else this.#endEarlier(life);
-    const clock = this.clocks.join(life);
-    this.pushes.join(life, numbers, clock);
+  join(holder: WorkerIncarnation, numbers: Omit<PushReport, "clocks"> = NO_PUSHES): number {
+    const member = this.clocks.memberAt(holder.worker);
+    if (member?.incarnation === holder.incarnation) this.#end(holder, member.clock);
+    else this.#endEarlier(holder);
+    const clock = this.clocks.join(holder);
+    this.pushes.join(holder, numbers, clock);
     this.rounds.settle(); // It may have been the last who was expected.
     return clock;
   }
 
   /** Who takes part, and where each stands. */
-  members(): readonly (WorkerLife & { readonly clock: number })[] {
+  members(): readonly (WorkerIncarnation & { readonly clock: number })[] {
     return [...this.clocks.members()].map(([worker, { incarnation, clock }]) => ({ worker, incarnation, clock }));
   }
 
@@ -99,43 +99,43 @@ export class Pacer<H extends GatheredUpdate<H>> {
   }
 
   /** The worker leaves the clock set in good order, and may join again. */
-  leave(life: WorkerLife, pushes: PushReport = NO_PUSHES): void {
-    const member = this.clocks.memberAt(life.worker);
-    if (member?.incarnation === life.incarnation) this.pushes.ended(life, pushes, { from: member.clock, to: member.clock + 1 });
-    this.#endInOrder(life, this.clocks.leave(life), "the clock set");
+  leave(holder: WorkerIncarnation, pushes: PushReport = NO_PUSHES): void {
+    const member = this.clocks.memberAt(holder.worker);
+    if (member?.incarnation === holder.incarnation) this.pushes.ended(holder, pushes, { from: member.clock, to: member.clock + 1 });
+    this.#endInOrder(holder, this.clocks.leave(holder), "the clock set");
   }
 
   /** The worker left the job in good order. To be told of every worker: one that never joined is not waited for any more. */
-  leaveJob(life: WorkerLife): void {
-    this.#endEarlier(life);
-    this.pushes.forgetWorker(life);
-    this.#endInOrder(life, this.clocks.leaveJob(life), "the job");
+  leaveJob(holder: WorkerIncarnation): void {
+    this.#endEarlier(holder);
+    this.pushes.forgetWorker(holder);
+    this.#endInOrder(holder, this.clocks.leaveJob(holder), "the job");
   }
 
-  /** The life is over, or is taken to be. To be told of every worker, as `leaveJob`. */
-  died(life: WorkerLife): void {
-    this.#endEarlier(life);
-    const clock = this.clocks.died(life);
-    const clocks = clock === undefined ? [] : this.rounds.clocksOf(life, clock);
-    if (clocks.length > 0) this.#lost.set(life.worker, { incarnation: life.incarnation, clocks });
-    this.#end(life, clock);
+  /** The incarnation is over, or is taken to be. To be told of every worker, as `leaveJob`. */
+  died(holder: WorkerIncarnation): void {
+    this.#endEarlier(holder);
+    const clock = this.clocks.died(holder);
+    const clocks = clock === undefined ? [] : this.rounds.clocksOf(holder, clock);
+    if (clocks.length > 0) this.#lost.set(holder.worker, { incarnation: holder.incarnation, clocks });
+    this.#end(holder, clock);
   }
 
-  /** The clocks of which contributions of this life were dropped because it was taken for dead; told once. */
-  takeLost({ worker, incarnation }: WorkerLife): readonly number[] {
+  /** The clocks of which contributions of this incarnation were dropped because it was taken for dead; told once. */
+  takeLost({ worker, incarnation }: WorkerIncarnation): readonly number[] {
     const lost = this.#lost.get(worker);
     this.#lost.delete(worker);
     return lost?.incarnation === incarnation ? lost.clocks : [];
   }
 
-  /** The life lives; one that was taken for dead may join again. To be told of every worker, as `leaveJob`. */
-  revived(life: WorkerLife): void {
-    this.#endEarlier(life);
-    this.clocks.revived(life);
+  /** The incarnation lives; one that was taken for dead may join again. To be told of every worker, as `leaveJob`. */
+  revived(holder: WorkerIncarnation): void {
+    this.#endEarlier(holder);
+    this.clocks.revived(holder);
   }
 
   /**
-   * Keeps what another server had gathered, in the place of what is here of the same life and clock. Throws
+   * Keeps what another server had gathered, in the place of what is here of the same incarnation and clock. Throws
    * STALE_UPDATE, QUEUE_FULL.
    */
   adopt(stamp: UpdateStamp, handle: H, bytes: number): void {
@@ -154,7 +154,7 @@ export class Pacer<H extends GatheredUpdate<H>> {
    * Undefined: answer it now, nothing was kept. Otherwise it is parked, and told later. Only members wait: whoever is none is not told when it
    * dies, and has not told its clock. Throws NOT_JOINED, NODE_DEAD, FENCED, QUEUE_FULL, and BAD_ARGUMENT for a bound or deadline that is none.
    */
-  read(parking: Parking & WorkerLife): ParkedTicket | undefined {
+  read(parking: Parking & WorkerIncarnation): ParkedTicket | undefined {
     checkStaleness(parking.staleness);
     if (this.clocks.admits(parking.clock, parking.staleness)) return undefined;
     this.clocks.checkMember(parking);
@@ -178,8 +178,8 @@ export class Pacer<H extends GatheredUpdate<H>> {
     this.lot.failEverybody(new WeighbridgeError("CLOSED", "the server is closing"));
   }
 
-  /** A life that was not heard to have died has died when its next one is heard of: the news in between may have been missed. */
-  #endEarlier({ worker, incarnation }: WorkerLife): void {
+  /** An incarnation that was not heard to have died has died when its next one is heard of: the news in between may have been missed. */
+  #endEarlier({ worker, incarnation }: WorkerIncarnation): void {
     const member = this.clocks.memberAt(worker);
     if (member === undefined || member.incarnation >= incarnation) return;
     const earlier = { worker, incarnation: member.incarnation };
@@ -187,17 +187,17 @@ export class Pacer<H extends GatheredUpdate<H>> {
   }
 
   /** `clock` is where it stood, if it was a member. What it pushed stays (U4). */
-  #endInOrder({ worker }: WorkerLife, clock: number | undefined, what: string): void {
+  #endInOrder({ worker }: WorkerIncarnation, clock: number | undefined, what: string): void {
     if (clock !== undefined) this.lot.failWorker(worker, new WeighbridgeError("ABORTED", `${nameOf(worker)} left ${what}`));
     this.rounds.settle();
   }
 
   /** `clock` is where it stood, if it was a member. */
-  #end(life: WorkerLife, clock: number | undefined): void {
+  #end(holder: WorkerIncarnation, clock: number | undefined): void {
     if (clock !== undefined) {
-      for (const handle of this.rounds.drop(life, clock)) handle.free(); // U4
-      const text = `${nameOf(life.worker)} is no member any more, and has to join again`;
-      this.lot.failWorker(life.worker, new WeighbridgeError("NODE_DEAD", text, { retryable: true }));
+      for (const handle of this.rounds.drop(holder, clock)) handle.free(); // U4
+      const text = `${nameOf(holder.worker)} is no member any more, and has to join again`;
+      this.lot.failWorker(holder.worker, new WeighbridgeError("NODE_DEAD", text, { retryable: true }));
     }
     this.rounds.settle();
   }

@@ -8,7 +8,7 @@ import { SimClock } from "../testing/sim-clock.ts";
 import { idOf } from "../wire/node-id.ts";
 import { PartialReduce, type PartnerWaiter } from "./partial-reduce.ts";
 
-const lifeOf = (rank: number, incarnation = 1) => ({ worker: idOf("worker", rank), incarnation });
+const holderOf = (rank: number, incarnation = 1) => ({ worker: idOf("worker", rank), incarnation });
 const throwsCode = (code: ErrorCode) => (error: unknown) => isWeighbridgeError(error, code);
 
 /** Writes down who got which partners ("rank: ranks") and who failed. */
@@ -19,7 +19,7 @@ function openReduce() {
   const ask = (rank: number, { want = 3, patienceMs = 100, key = 1n, incarnation = 1 } = {}): PartnerWaiter => {
     const formed = (ranks: readonly number[]): unknown => events.push(`${rank}: ${ranks.join(" ")}`);
     const waiter: PartnerWaiter = { formed, failed: ({ code }) => events.push(`${rank}: ${code}`) };
-    const ranks = reduce.ask({ ...lifeOf(rank, incarnation), key, want, patienceMs, waiter });
+    const ranks = reduce.ask({ ...holderOf(rank, incarnation), key, want, patienceMs, waiter });
     if (ranks !== undefined) formed(ranks);
     return waiter;
   };
@@ -60,7 +60,7 @@ test("one alone gets itself, at once if it has no patience", async () => {
 test("who comes after the last opens the next gathering at once, also from inside the answer (Q3)", () => {
   const { reduce, ask, news } = openReduce();
   const again: PartnerWaiter = { formed: () => void ask(0), failed: () => {} };
-  reduce.ask({ ...lifeOf(0), key: 1n, want: 2, patienceMs: 100, waiter: again });
+  reduce.ask({ ...holderOf(0), key: 1n, want: 2, patienceMs: 100, waiter: again });
   ask(1, { want: 2 });
   assert.deepEqual(news(), ["1: 0 1"]);
   ask(7);
@@ -84,13 +84,13 @@ test("who dies or gives up while it waits is nobody's partner, and the first one
   ask(0, { patienceMs: 100 });
   const given = ask(1, { patienceMs: 500 });
   ask(2, { patienceMs: 500 + 1, want: 3, key: 2n });
-  reduce.gone(lifeOf(0));
+  reduce.gone(holderOf(0));
   assert.deepEqual(news(), ["0: NODE_DEAD"]);
   ask(3);
-  reduce.cancel({ key: 1n, worker: lifeOf(1).worker, waiter: given });
+  reduce.cancel({ key: 1n, worker: holderOf(1).worker, waiter: given });
   await clock.advance(100);
   assert.deepEqual(news(), ["3: 3"]);
-  reduce.gone(lifeOf(2));
+  reduce.gone(holderOf(2));
   assert.deepEqual([clock.pendingCount, reduce.gatheringCount], [0, 0], "a gathering without waiters is none (Q5)");
 });
 
@@ -98,21 +98,21 @@ test("giving up what was told or replaced changes nothing", () => {
   const { reduce, ask, news } = openReduce();
   const old = ask(0);
   ask(0);
-  reduce.cancel({ key: 1n, worker: lifeOf(0).worker, waiter: old });
-  reduce.cancel({ key: 9n, worker: lifeOf(0).worker, waiter: old });
+  reduce.cancel({ key: 1n, worker: holderOf(0).worker, waiter: old });
+  reduce.cancel({ key: 9n, worker: holderOf(0).worker, waiter: old });
   ask(1);
   ask(2);
   assert.ok(news().includes("1: 0 1 2"));
 });
 
-test("news of an old life does not touch the new one, and a life that is over gathers with nobody", () => {
+test("news of an old incarnation does not touch the new one, and an incarnation that is over gathers with nobody", () => {
   const { reduce, ask, news } = openReduce();
   ask(0, { incarnation: 2 });
-  reduce.gone(lifeOf(0, 1));
+  reduce.gone(holderOf(0, 1));
   assert.throws(() => ask(0, { incarnation: 1 }), throwsCode("FENCED"));
-  reduce.gone(lifeOf(1));
+  reduce.gone(holderOf(1));
   assert.throws(() => ask(1), throwsCode("NODE_DEAD"));
-  reduce.revived(lifeOf(1));
+  reduce.revived(holderOf(1));
   ask(1);
   ask(2);
   assert.deepEqual(news(), ["0: 0 1 2", "1: 0 1 2", "2: 0 1 2"]);
@@ -167,7 +167,7 @@ test("at random: groups are never too large, all members agree, and nobody waits
           assert.ok(clock.nowMs() - askedMs <= 50, `seed ${seed}: worker ${rank} waited too long`);
           told.set(ranks, [...(told.get(ranks) ?? []), rank]);
         };
-        const ranks = reduce.ask({ ...lifeOf(rank), key: 1n, want, patienceMs: 50, waiter: { formed, failed: () => endedCount++ } });
+        const ranks = reduce.ask({ ...holderOf(rank), key: 1n, want, patienceMs: 50, waiter: { formed, failed: () => endedCount++ } });
         if (ranks !== undefined) formed(ranks);
       });
     }

@@ -14,7 +14,7 @@
 import type { CancelTimer, Clock } from "../base/clock.ts";
 import { WeighbridgeError } from "../base/errors.ts";
 import { nameOf, rankOf } from "../wire/node-id.ts";
-import { type WorkerLife, WorkerLives } from "./worker-lives.ts";
+import { type WorkerIncarnation, WorkerIncarnations } from "./worker-incarnations.ts";
 
 const GATHERINGS_MAX = 4096;
 const WANT_MAX = 65_536;
@@ -27,7 +27,7 @@ export type PartnerWaiter = {
   failed(error: WeighbridgeError): void;
 };
 
-export type PartnerRequest = WorkerLife & {
+export type PartnerRequest = WorkerIncarnation & {
   readonly key: bigint;
   /** How many ranks a group has, the asker included. */
   readonly want: number;
@@ -46,7 +46,7 @@ type Gathering = {
 export class PartialReduce {
   readonly #clock: Clock;
   readonly #gatherings = new Map<bigint, Gathering>();
-  readonly #lives = new WorkerLives();
+  readonly #holders = new WorkerIncarnations();
 
   constructor(clock: Clock) {
     this.#clock = clock;
@@ -60,12 +60,12 @@ export class PartialReduce {
    * The ranks, when the asker is the last that its gathering wants: the others are told now, and its own waiter is not. Otherwise undefined, and it
    * waits. A rank that asks again while it waits stands there once: its earlier waiter fails with ABORTED. Throws BAD_ARGUMENT for
    * numbers that make no sense, or when others gather under this key in another number, QUEUE_FULL, and FENCED
-   * or NODE_DEAD for a life that is over.
+   * or NODE_DEAD for an incarnation that is over.
    */
   ask(request: PartnerRequest): readonly number[] | undefined {
     checkRequest(request);
-    this.#lives.check(request);
-    this.#lives.began(request);
+    this.#holders.check(request);
+    this.#holders.began(request);
     const { key, worker, want } = request;
     const gathering = this.#gatherings.get(key) ?? this.#open(request);
     if (gathering.want !== want) {
@@ -87,10 +87,10 @@ export class PartialReduce {
     if (gathering?.requests.get(worker)?.waiter === waiter) this.#remove(key, gathering, worker);
   }
 
-  /** The life is over, or has left: it is nobody's partner (Q4). */
-  gone(life: WorkerLife): void {
-    const { worker, incarnation } = life;
-    this.#lives.ended(life);
+  /** The incarnation is over, or has left: it is nobody's partner (Q4). */
+  gone(holder: WorkerIncarnation): void {
+    const { worker, incarnation } = holder;
+    this.#holders.ended(holder);
     for (const [key, gathering] of this.#gatherings) {
       const request = gathering.requests.get(worker);
       if (request?.incarnation !== incarnation) continue;
@@ -101,9 +101,9 @@ export class PartialReduce {
     }
   }
 
-  /** The life was taken for dead, and lives: it may ask again. */
-  revived(life: WorkerLife): void {
-    this.#lives.revived(life);
+  /** The incarnation was taken for dead, and lives: it may ask again. */
+  revived(holder: WorkerIncarnation): void {
+    this.#holders.revived(holder);
   }
 
   /** Nobody waits any more. */

@@ -11,14 +11,14 @@
 //       messages come.
 //   PushCounts.C2. N4. Who pushed at a clock is learned when the worker ends that clock: its message comes behind its
 //       pushes. What a worker did not finish here, as one that died, does not count.
-//   PushCounts.C3. N5. A life that joins a server which does not know it is counted from the numbers that it brings;
+//   PushCounts.C3. N5. An incarnation that joins a server which does not know it is counted from the numbers that it brings;
 //       one that is known, from those it had.
-//   PushCounts.C4. Bounded: the numbers of the last life of each worker, for parameters that it pushed to, and for sync
+//   PushCounts.C4. Bounded: the numbers of the last incarnation of each worker, for parameters that it pushed to, and for sync
 //       parameters the clocks that are not over.
 //   PushCounts.C5. N3. A push that this server refused is not counted here, unless its number comes again, with another
 //       frame of it.
 
-import type { WorkerLife } from "./worker-lives.ts";
+import type { WorkerIncarnation } from "./worker-incarnations.ts";
 
 /**
  * What a worker tells of its pushes, by rising clock: at `clocks[i]` its pushes to `parameters[i]` came to the number
@@ -39,7 +39,7 @@ export type PushCounter = {
   roundOver(parameter: number, clock: number): void;
 };
 
-type Life = {
+type Holder = {
   readonly incarnation: number;
   readonly numbers: Map<number, number>;
   /** By parameter: the pushes that were refused here (C5). Undefined as long as none was. */
@@ -53,7 +53,7 @@ export const NO_PUSHES: PushReport = { clocks: new Uint32Array(0), parameters: n
 
 export class PushCounts {
   readonly #counter: PushCounter;
-  readonly #lives = new Map<number, Life>();
+  readonly #holders = new Map<number, Holder>();
   /** By clock and parameter: how many lives pushed. */
   readonly #pushers = new Map<number, Map<number, number>>();
   /** Whether anything depends on the counts: whoever counts says so, and workers' reports need not be looked at before. */
@@ -66,9 +66,9 @@ export class PushCounts {
   }
 
   /** C3 */
-  join(life: WorkerLife, { parameters, numbers }: Omit<PushReport, "clocks">, clock: number): void {
-    const isKnown = this.#lives.get(life.worker)?.incarnation === life.incarnation;
-    const own = this.#numbersOf(life);
+  join(holder: WorkerIncarnation, { parameters, numbers }: Omit<PushReport, "clocks">, clock: number): void {
+    const isKnown = this.#holders.get(holder.worker)?.incarnation === holder.incarnation;
+    const own = this.#numbersOf(holder);
     for (const [i, parameter] of parameters.entries()) {
       const number = numbers[i] as number;
       if (isKnown) this.#note(own, { parameter, clock, number });
@@ -77,8 +77,8 @@ export class PushCounts {
   }
 
   /** A frame of a push came: by how many pushes its worker is ahead of what was known here (C1). */
-  rise(life: WorkerLife, parameter: number, number: number): number {
-    const own = this.#lifeOf(life);
+  rise(holder: WorkerIncarnation, parameter: number, number: number): number {
+    const own = this.#holderOf(holder);
     const known = own.numbers.get(parameter) ?? 0;
     if (number <= known) return own.refused !== undefined && own.refused.get(parameter)?.delete(number) === true ? 1 : 0; // C5
     own.numbers.set(parameter, number);
@@ -86,8 +86,8 @@ export class PushCounts {
   }
 
   /** The push of this number was refused here, after `rise` said that it is new: it does not count (C5). */
-  refuse(life: WorkerLife, parameter: number, number: number): void {
-    const own = this.#lifeOf(life);
+  refuse(holder: WorkerIncarnation, parameter: number, number: number): void {
+    const own = this.#holderOf(holder);
     own.refused ??= new Map();
     const numbers = own.refused.get(parameter) ?? new Set();
     own.refused.set(parameter, numbers);
@@ -96,9 +96,13 @@ export class PushCounts {
     if (numbers.size > REFUSED_MAX && oldest !== undefined) numbers.delete(oldest);
   }
 
-  /** The life has ended the clocks from `from` up to `to`, and says what it pushed (C2). */
-  ended(life: WorkerLife, { clocks, parameters, numbers }: PushReport, { from, to }: { readonly from: number; readonly to: number }): void {
-    const own = this.#numbersOf(life);
+  /** The incarnation has ended the clocks from `from` up to `to`, and says what it pushed (C2). */
+  ended(
+    holder: WorkerIncarnation,
+    { clocks, parameters, numbers }: PushReport,
+    { from, to }: { readonly from: number; readonly to: number },
+  ): void {
+    const own = this.#numbersOf(holder);
     for (const [i, parameter] of parameters.entries()) {
       const clock = clocks[i] as number;
       const waits = this.#note(own, { parameter, clock, number: numbers[i] as number });
@@ -129,8 +133,8 @@ export class PushCounts {
   }
 
   /** The worker has left the job (C4). */
-  forgetWorker({ worker, incarnation }: WorkerLife): void {
-    if (this.#lives.get(worker)?.incarnation === incarnation) this.#lives.delete(worker);
+  forgetWorker({ worker, incarnation }: WorkerIncarnation): void {
+    if (this.#holders.get(worker)?.incarnation === incarnation) this.#holders.delete(worker);
   }
 
   #note(own: Map<number, number>, { parameter, clock, number }: { parameter: number; clock: number; number: number }): boolean | undefined {
@@ -140,15 +144,15 @@ export class PushCounts {
     return waits;
   }
 
-  #numbersOf(life: WorkerLife): Map<number, number> {
-    return this.#lifeOf(life).numbers;
+  #numbersOf(holder: WorkerIncarnation): Map<number, number> {
+    return this.#holderOf(holder).numbers;
   }
 
-  #lifeOf({ worker, incarnation }: WorkerLife): Life {
-    const known = this.#lives.get(worker);
+  #holderOf({ worker, incarnation }: WorkerIncarnation): Holder {
+    const known = this.#holders.get(worker);
     if (known?.incarnation === incarnation) return known;
-    const life = { incarnation, numbers: new Map<number, number>(), refused: undefined };
-    this.#lives.set(worker, life);
-    return life;
+    const holder = { incarnation, numbers: new Map<number, number>(), refused: undefined };
+    this.#holders.set(worker, holder);
+    return holder;
   }
 }

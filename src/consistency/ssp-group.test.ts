@@ -9,7 +9,7 @@ import { idOf } from "../wire/node-id.ts";
 import { SspGroups, type SspTicket } from "./ssp-group.ts";
 
 const GROUP = 2n ** 63n + 5n;
-const lifeOf = (rank: number, incarnation = 1) => ({ worker: idOf("worker", rank), incarnation });
+const holderOf = (rank: number, incarnation = 1) => ({ worker: idOf("worker", rank), incarnation });
 const throwsCode = (code: ErrorCode) => (error: unknown) => isWeighbridgeError(error, code);
 
 /** Groups that write down who passed ("rank@version") and who failed. */
@@ -19,11 +19,11 @@ function openGroups({ aliveCount = 8 } = {}) {
   const groups = new SspGroups({ clock, aliveCount: () => alive.count });
   const events: string[] = [];
   const init = (rank: number, { size = 2, tolerance = 0, incarnation = 1, group = GROUP } = {}): number =>
-    groups.init({ ...lifeOf(rank, incarnation), group, size, tolerance });
+    groups.init({ ...holderOf(rank, incarnation), group, size, tolerance });
   const sync = (rank: number, version: number, { deadlineMs = 1000, incarnation = 1, group = GROUP } = {}): SspTicket | undefined => {
     const name = `${rank}@${version}`;
     const waiter = { admitted: () => events.push(name), failed: ({ code }: { code: string }) => events.push(`${name}:${code}`) };
-    const ticket = groups.sync({ ...lifeOf(rank, incarnation), group, version, deadlineMs, waiter });
+    const ticket = groups.sync({ ...holderOf(rank, incarnation), group, version, deadlineMs, waiter });
     if (ticket === undefined) events.push(name);
     return ticket;
   };
@@ -108,9 +108,9 @@ test("a member that dies is not waited for, and its own syncs fail (G3)", () => 
   for (const rank of [0, 1, 2]) init(rank, { size: 3 });
   sync(0, 5);
   sync(1, 3);
-  groups.gone(lifeOf(2));
+  groups.gone(holderOf(2));
   assert.deepEqual(news(), ["1@3"]);
-  groups.gone(lifeOf(1));
+  groups.gone(holderOf(1));
   assert.deepEqual(news(), ["0@5"]);
   sync(0, 6);
   sync(0, 6);
@@ -123,7 +123,7 @@ test("a sync of the one who dies fails", () => {
   init(0);
   init(1);
   sync(0, 5);
-  groups.gone(lifeOf(0));
+  groups.gone(holderOf(0));
   assert.deepEqual(news(), ["0@5:NODE_DEAD"]);
 });
 
@@ -133,10 +133,10 @@ test("a member that dies while the group forms counts as come; one that never ca
   init(1, { size: 3 });
   sync(0, 0);
   alive.count = 2;
-  groups.gone(lifeOf(1));
+  groups.gone(holderOf(1));
   assert.deepEqual(news(), [], "worker 2 may still come");
   alive.count = 1;
-  groups.gone(lifeOf(2));
+  groups.gone(holderOf(2));
   assert.deepEqual(news(), ["0@0:NODE_DEAD"]);
   assert.throws(() => sync(0, 0), throwsCode("NODE_DEAD"));
   alive.count = 2; // Worker 2 was restarted.
@@ -153,8 +153,8 @@ test("a member that was restarted starts at the lowest, whether its death was he
   sync(1, 4);
   news();
   assert.equal(init(1, { incarnation: 2 }), 6);
-  assert.deepEqual(news(), ["0@6"], "its old life has died first");
-  groups.gone(lifeOf(1, 1));
+  assert.deepEqual(news(), ["0@6"], "its old incarnation has died first");
+  groups.gone(holderOf(1, 1));
   sync(0, 7);
   assert.deepEqual(news(), [], "the new one is waited for");
   assert.throws(() => sync(1, 7, { incarnation: 1 }), throwsCode("FENCED"));
@@ -165,9 +165,9 @@ test("a member that was restarted starts at the lowest, whether its death was he
 test("an init that was under way when its worker died makes no member", () => {
   const { init, groups } = openGroups();
   init(0);
-  groups.gone(lifeOf(1));
+  groups.gone(holderOf(1));
   assert.throws(() => init(1), throwsCode("NODE_DEAD"));
-  groups.revived(lifeOf(1));
+  groups.revived(holderOf(1));
   assert.equal(init(1), 0);
 });
 
@@ -193,8 +193,8 @@ test("syncs of a group are bounded, and a group ends with its last member (G4)",
   init(1);
   for (let i = 0; i < 8; i++) sync(0, 9);
   assert.throws(() => sync(0, 9), throwsCode("QUEUE_FULL"));
-  groups.gone(lifeOf(0));
-  groups.gone(lifeOf(1));
+  groups.gone(holderOf(0));
+  groups.gone(holderOf(1));
   assert.equal(groups.groupCount, 0);
   assert.equal(init(2, { size: 5, tolerance: 1 }), 0, "its key can be used for another group");
 });
@@ -229,14 +229,14 @@ test("members that loop and die at random never pass too early, and never hang",
       const rank = ready[random.below(ready.length)] as number;
       if (random.chance(0.01)) {
         versions.delete(rank);
-        groups.gone(lifeOf(rank));
+        groups.gone(holderOf(rank));
         continue;
       }
       const version = (versions.get(rank) as number) + 1;
       versions.set(rank, version);
       waiting.set(rank, version);
       const waiter = { admitted: () => check(rank, version), failed: () => assert.fail(`seed ${seed}`) };
-      if (groups.sync({ ...lifeOf(rank), group: GROUP, version, deadlineMs: 1000, waiter }) === undefined) check(rank, version);
+      if (groups.sync({ ...holderOf(rank), group: GROUP, version, deadlineMs: 1000, waiter }) === undefined) check(rank, version);
     }
   }
 });

@@ -17,7 +17,7 @@ import { WeighbridgeError } from "../base/errors.ts";
 import { nameOf } from "../wire/node-id.ts";
 import { type ParkedRead, type ParkedTicket, ParkingLot } from "./parking-lot.ts";
 import { checkStaleness, StalenessController } from "./staleness-controller.ts";
-import { type WorkerLife, WorkerLives } from "./worker-lives.ts";
+import { type WorkerIncarnation, WorkerIncarnations } from "./worker-incarnations.ts";
 
 const GROUPS_MAX = 4096;
 /** Each member waits for one at a time; a few more may be of callers who have given up and tell so later. */
@@ -30,9 +30,9 @@ export type SspGroupsOptions = {
   readonly aliveCount: () => number;
 };
 
-export type SspInit = WorkerLife & { readonly group: bigint; readonly size: number; readonly tolerance: number };
+export type SspInit = WorkerIncarnation & { readonly group: bigint; readonly size: number; readonly tolerance: number };
 
-export type SspSync = WorkerLife & {
+export type SspSync = WorkerIncarnation & {
   readonly group: bigint;
   readonly version: number;
   readonly deadlineMs: number;
@@ -52,7 +52,7 @@ type SspGroup = {
 export class SspGroups {
   readonly #options: SspGroupsOptions;
   readonly #groups = new Map<bigint, SspGroup>();
-  readonly #lives = new WorkerLives();
+  readonly #holders = new WorkerIncarnations();
 
   constructor(options: SspGroupsOptions) {
     this.#options = options;
@@ -65,25 +65,25 @@ export class SspGroups {
   /**
    * Makes the worker a member, and the group if it is the first. Returns the version at which it starts: 0 while the group forms. The same again
    * changes nothing. Throws BAD_ARGUMENT for another size or tolerance than the group has, QUEUE_FULL for one group too many, FENCED or NODE_DEAD for
-   * a life that is over.
+   * an incarnation that is over.
    */
-  init({ group: key, size, tolerance, ...life }: SspInit): number {
-    this.#lives.check(life);
-    this.#lives.began(life);
+  init({ group: key, size, tolerance, ...holder }: SspInit): number {
+    this.#holders.check(holder);
+    this.#holders.began(holder);
     const group = this.#groups.get(key) ?? this.#create({ size, tolerance });
     if (group.size !== size || group.tolerance !== tolerance) {
       const asked = `size ${size} and tolerance ${tolerance}`;
       throw new WeighbridgeError(
         "BAD_ARGUMENT",
-        `${nameOf(life.worker)} asks for SSP group ${key} with ${asked}: it has size ${group.size} and tolerance ${group.tolerance}`,
+        `${nameOf(holder.worker)} asks for SSP group ${key} with ${asked}: it has size ${group.size} and tolerance ${group.tolerance}`,
       );
     }
-    const member = group.versions.memberAt(life.worker);
+    const member = group.versions.memberAt(holder.worker);
     if (member === undefined && group.versions.isFormed && group.versions.memberCount >= size) {
-      throw new WeighbridgeError("BAD_ARGUMENT", `${nameOf(life.worker)} finds SSP group ${key} with all its ${size} members`);
+      throw new WeighbridgeError("BAD_ARGUMENT", `${nameOf(holder.worker)} finds SSP group ${key} with all its ${size} members`);
     }
-    if (member !== undefined && member.incarnation < life.incarnation) this.#end(group, { ...life, incarnation: member.incarnation });
-    const version = group.versions.join(life);
+    if (member !== undefined && member.incarnation < holder.incarnation) this.#end(group, { ...holder, incarnation: member.incarnation });
+    const version = group.versions.join(holder);
     this.#groups.set(key, group); // Only now: a group whose first member was refused is none.
     group.lot.release(sspMinimum(group));
     return version;
@@ -91,18 +91,18 @@ export class SspGroups {
 
   /**
    * The worker has come to `version`, and wants to go on. Undefined: it may. Otherwise it waits, and is told. Throws NO_ROUTE when there is
-   * no such group, NOT_JOINED, FENCED, NODE_DEAD when it cannot form or the life is over, QUEUE_FULL.
+   * no such group, NOT_JOINED, FENCED, NODE_DEAD when it cannot form or the incarnation is over, QUEUE_FULL.
    */
-  sync({ group: key, version, deadlineMs, waiter, ...life }: SspSync): SspTicket | undefined {
+  sync({ group: key, version, deadlineMs, waiter, ...holder }: SspSync): SspTicket | undefined {
     const group = this.#groups.get(key);
     if (group === undefined)
       throw new WeighbridgeError("NO_ROUTE", `there is no SSP group ${key}: it was not initialised, or all have left`);
-    this.#lives.check(life);
-    group.versions.advance(life, version);
+    this.#holders.check(holder);
+    group.versions.advance(holder, version);
     group.lot.release(sspMinimum(group));
     if (group.versions.isFormed && group.versions.admits(version, group.tolerance)) return undefined;
     if (!this.#canForm(group)) throw cannotForm(group);
-    const { worker } = life;
+    const { worker } = holder;
     const parking = { worker, parameter: 0, clock: version, staleness: group.tolerance, bytes: 0, deadlineMs, read: waiter };
     return { group, parked: group.lot.park(parking) };
   }
@@ -112,19 +112,19 @@ export class SspGroups {
     group.lot.cancel(parked);
   }
 
-  /** The life is over, or has left: nobody waits for it in any group (G3). To be told for every worker, member or not, and no more alive. */
-  gone(life: WorkerLife): void {
-    this.#lives.ended(life);
+  /** The incarnation is over, or has left: nobody waits for it in any group (G3). To be told for every worker, member or not, and no more alive. */
+  gone(holder: WorkerIncarnation): void {
+    this.#holders.ended(holder);
     for (const [key, group] of this.#groups) {
-      this.#end(group, life);
+      this.#end(group, holder);
       if (group.versions.memberCount === 0) this.#groups.delete(key);
       else if (!this.#canForm(group)) group.lot.failEverybody(cannotForm(group));
     }
   }
 
-  /** The life was taken for dead, and lives: it may init its groups again. */
-  revived(life: WorkerLife): void {
-    this.#lives.revived(life);
+  /** The incarnation was taken for dead, and lives: it may init its groups again. */
+  revived(holder: WorkerIncarnation): void {
+    this.#holders.revived(holder);
   }
 
   /** Nobody waits any more. */
@@ -151,11 +151,13 @@ export class SspGroups {
     return { size, tolerance, versions, lot };
   }
 
-  #end(group: SspGroup, life: WorkerLife): void {
-    if (group.versions.withdraw(life) === undefined) return;
+  #end(group: SspGroup, holder: WorkerIncarnation): void {
+    if (group.versions.withdraw(holder) === undefined) return;
     group.lot.failWorker(
-      life.worker,
-      new WeighbridgeError("NODE_DEAD", `${nameOf(life.worker)} was taken for dead, and has to init the group again`, { retryable: true }),
+      holder.worker,
+      new WeighbridgeError("NODE_DEAD", `${nameOf(holder.worker)} was taken for dead, and has to init the group again`, {
+        retryable: true,
+      }),
     );
     group.lot.release(sspMinimum(group));
   }

@@ -7,21 +7,21 @@ import { type ErrorCode, isWeighbridgeError } from "../base/errors.ts";
 import { idOf } from "../wire/node-id.ts";
 import { checkStaleness, StalenessController } from "./staleness-controller.ts";
 
-const lifeOf = (rank: number, incarnation = 1) => ({ worker: idOf("worker", rank), incarnation });
+const holderOf = (rank: number, incarnation = 1) => ({ worker: idOf("worker", rank), incarnation });
 const throwsCode = (code: ErrorCode) => (error: unknown) => isWeighbridgeError(error, code);
 
 /** Workers 0, 1, 2 … at these clocks. */
 function at(...clocks: number[]): StalenessController {
   const controller = new StalenessController({ expectedCount: clocks.length });
-  for (const rank of clocks.keys()) controller.join(lifeOf(rank));
-  for (const [rank, clock] of clocks.entries()) controller.advance(lifeOf(rank), clock);
+  for (const rank of clocks.keys()) controller.join(holderOf(rank));
+  for (const [rank, clock] of clocks.entries()) controller.advance(holderOf(rank), clock);
   return controller;
 }
 
 test("staleness 0 admits a read when everybody has reached its clock (BSP)", () => {
   const controller = at(5, 4);
   assert.deepEqual([controller.admits(5, 0), controller.admits(4, 0)], [false, true]);
-  controller.advance(lifeOf(1), 5);
+  controller.advance(holderOf(1), 5);
   assert.equal(controller.admits(5, 0), true);
 });
 
@@ -53,125 +53,125 @@ test("the slowest is admitted at any bound (W4)", () => {
 
 test("nobody who comes early runs away from those who are expected (W1)", () => {
   const controller = new StalenessController({ expectedCount: 2 });
-  controller.join(lifeOf(0));
-  controller.advance(lifeOf(0), 6);
+  controller.join(holderOf(0));
+  controller.advance(holderOf(0), 6);
   assert.deepEqual([controller.clockMin, controller.isFormed, controller.missingCount], [0, false, 1]);
-  assert.equal(controller.join(lifeOf(1)), 0);
+  assert.equal(controller.join(holderOf(1)), 0);
   assert.deepEqual([controller.clockMin, controller.isFormed, controller.missingCount], [0, true, 0]);
-  controller.advance(lifeOf(1), 4);
+  controller.advance(holderOf(1), 4);
   assert.equal(controller.clockMin, 4);
 });
 
 test("an expected worker that dies before it joined is not waited for", () => {
   const controller = new StalenessController({ expectedCount: 3 });
-  controller.join(lifeOf(0));
-  controller.advance(lifeOf(0), 6);
-  assert.equal(controller.died(lifeOf(1)), undefined);
+  controller.join(holderOf(0));
+  controller.advance(holderOf(0), 6);
+  assert.equal(controller.died(holderOf(1)), undefined);
   assert.equal(controller.isFormed, false);
-  controller.leave(lifeOf(2));
+  controller.leave(holderOf(2));
   assert.deepEqual([controller.isFormed, controller.clockMin], [true, 6]);
 });
 
 test("the set can be declared complete", () => {
   const controller = new StalenessController({ expectedCount: 3 });
-  controller.join(lifeOf(0));
-  controller.advance(lifeOf(0), 2);
+  controller.join(holderOf(0));
+  controller.advance(holderOf(0), 2);
   controller.form();
   assert.equal(controller.clockMin, 2);
 });
 
 test("a late worker joins at the minimum and holds it there (W5)", () => {
   const controller = at(7, 5);
-  assert.equal(controller.join(lifeOf(2)), 5);
-  controller.advance(lifeOf(1), 9);
+  assert.equal(controller.join(holderOf(2)), 5);
+  controller.advance(holderOf(1), 9);
   assert.equal(controller.clockMin, 5);
-  controller.advance(lifeOf(2), 8);
+  controller.advance(holderOf(2), 8);
   assert.equal(controller.clockMin, 7);
-  assert.equal(controller.join(lifeOf(2)), 8, "who joins again is told its clock");
+  assert.equal(controller.join(holderOf(2)), 8, "who joins again is told its clock");
 });
 
 test("who leaves or dies is not waited for (W7)", () => {
   const controller = at(7, 3, 5);
-  assert.equal(controller.died(lifeOf(1)), 3);
+  assert.equal(controller.died(holderOf(1)), 3);
   assert.equal(controller.clockMin, 5);
-  assert.equal(controller.leave(lifeOf(2)), 5);
+  assert.equal(controller.leave(holderOf(2)), 5);
   assert.equal(controller.clockMin, 7);
-  assert.equal(controller.leave(lifeOf(2)), undefined);
+  assert.equal(controller.leave(holderOf(2)), undefined);
 });
 
 test("who leaves the set may join again, as often as it likes; who leaves the job may not (W7)", () => {
   const controller = at(7, 3);
   for (const clock of [3, 7, 7]) {
-    assert.equal(controller.leave(lifeOf(1)), clock);
-    assert.throws(() => controller.checkUpdate(lifeOf(1), 9), throwsCode("NOT_JOINED"));
-    assert.equal(controller.join(lifeOf(1)), 7);
+    assert.equal(controller.leave(holderOf(1)), clock);
+    assert.throws(() => controller.checkUpdate(holderOf(1), 9), throwsCode("NOT_JOINED"));
+    assert.equal(controller.join(holderOf(1)), 7);
   }
-  assert.equal(controller.leaveJob(lifeOf(1)), 7);
-  assert.throws(() => controller.join(lifeOf(1)), throwsCode("NODE_DEAD"));
+  assert.equal(controller.leaveJob(holderOf(1)), 7);
+  assert.throws(() => controller.join(holderOf(1)), throwsCode("NODE_DEAD"));
 });
 
-test("who leaves the set and dies outside it does not join again, and neither does a life that was replaced", () => {
+test("who leaves the set and dies outside it does not join again, and neither does an incarnation that was replaced", () => {
   const controller = at(7, 3);
-  controller.leave(lifeOf(1));
-  controller.died(lifeOf(1));
-  assert.throws(() => controller.join(lifeOf(1)), throwsCode("NODE_DEAD"));
-  controller.leave(lifeOf(1));
-  assert.throws(() => controller.join(lifeOf(1)), throwsCode("NODE_DEAD"), "what it sent before its death changes nothing");
-  controller.join(lifeOf(1, 2));
-  controller.leave(lifeOf(1));
-  assert.throws(() => controller.join(lifeOf(1)), throwsCode("FENCED"));
+  controller.leave(holderOf(1));
+  controller.died(holderOf(1));
+  assert.throws(() => controller.join(holderOf(1)), throwsCode("NODE_DEAD"));
+  controller.leave(holderOf(1));
+  assert.throws(() => controller.join(holderOf(1)), throwsCode("NODE_DEAD"), "what it sent before its death changes nothing");
+  controller.join(holderOf(1, 2));
+  controller.leave(holderOf(1));
+  assert.throws(() => controller.join(holderOf(1)), throwsCode("FENCED"));
 });
 
 test("without members the minimum is the highest clock anybody finished (W1)", () => {
   const controller = at(7, 3);
-  controller.died(lifeOf(0));
+  controller.died(holderOf(0));
   assert.equal(controller.clockMin, 3, "worker 1 is still there");
-  controller.died(lifeOf(1));
+  controller.died(holderOf(1));
   assert.equal(controller.clockMin, 7);
-  assert.equal(controller.join(lifeOf(1, 2)), 7);
-  controller.leave(lifeOf(1, 2));
+  assert.equal(controller.join(holderOf(1, 2)), 7);
+  controller.leave(holderOf(1, 2));
   assert.equal(controller.clockMin, 8, "who leaves has finished its clock");
 });
 
-test("a worker that was restarted joins at the minimum, and news of its old life changes nothing", () => {
+test("a worker that was restarted joins at the minimum, and news of its old incarnation changes nothing", () => {
   const controller = at(7, 3);
-  assert.equal(controller.join(lifeOf(1, 2)), 7, "its old life has died first");
-  assert.equal(controller.died(lifeOf(1, 1)), undefined);
+  assert.equal(controller.join(holderOf(1, 2)), 7, "its old incarnation has died first");
+  assert.equal(controller.died(holderOf(1, 1)), undefined);
   assert.equal(controller.clockMin, 7);
-  assert.throws(() => controller.advance(lifeOf(1, 1), 9), throwsCode("FENCED"));
-  assert.throws(() => controller.join(lifeOf(1, 1)), throwsCode("FENCED"));
+  assert.throws(() => controller.advance(holderOf(1, 1), 9), throwsCode("FENCED"));
+  assert.throws(() => controller.join(holderOf(1, 1)), throwsCode("FENCED"));
 });
 
-test("a life that is over joins only after it was heard of again (L2)", () => {
+test("an incarnation that is over joins only after it was heard of again (L2)", () => {
   const controller = at(7, 3);
-  controller.died(lifeOf(1));
-  assert.throws(() => controller.join(lifeOf(1)), throwsCode("NODE_DEAD"));
-  assert.throws(() => controller.advance(lifeOf(1), 4), throwsCode("NODE_DEAD"));
-  controller.revived(lifeOf(1));
-  assert.throws(() => controller.advance(lifeOf(1), 4), throwsCode("NOT_JOINED"));
-  assert.equal(controller.join(lifeOf(1)), 7);
+  controller.died(holderOf(1));
+  assert.throws(() => controller.join(holderOf(1)), throwsCode("NODE_DEAD"));
+  assert.throws(() => controller.advance(holderOf(1), 4), throwsCode("NODE_DEAD"));
+  controller.revived(holderOf(1));
+  assert.throws(() => controller.advance(holderOf(1), 4), throwsCode("NOT_JOINED"));
+  assert.equal(controller.join(holderOf(1)), 7);
 });
 
 test("updates are taken from members only, at their clock or later (W6)", () => {
   const controller = at(7, 3);
-  controller.checkUpdate(lifeOf(1), 3);
-  controller.checkUpdate(lifeOf(1), 4);
+  controller.checkUpdate(holderOf(1), 3);
+  controller.checkUpdate(holderOf(1), 4);
   assert.throws(
-    () => controller.checkUpdate(lifeOf(1), 2),
+    () => controller.checkUpdate(holderOf(1), 2),
     (error) => isWeighbridgeError(error, "STALE_UPDATE") && error.retryable && /worker 1.*clock 2.*stands at 3/.test(error.message),
   );
-  assert.throws(() => controller.checkUpdate(lifeOf(5), 7), throwsCode("NOT_JOINED"));
-  assert.throws(() => controller.checkMember(lifeOf(5)), throwsCode("NOT_JOINED"));
+  assert.throws(() => controller.checkUpdate(holderOf(5), 7), throwsCode("NOT_JOINED"));
+  assert.throws(() => controller.checkMember(holderOf(5)), throwsCode("NOT_JOINED"));
 });
 
 test("a clock that is no clock is refused, and one that is old says nothing", () => {
   const controller = at(7, 3);
   for (const clock of [-1, 0.5, Number.NaN, Infinity, 2 ** 53]) {
-    assert.throws(() => controller.advance(lifeOf(1), clock), throwsCode("BAD_REQUEST"), `${clock}`);
-    assert.throws(() => controller.checkUpdate(lifeOf(1), clock), throwsCode("BAD_REQUEST"), `${clock}`);
+    assert.throws(() => controller.advance(holderOf(1), clock), throwsCode("BAD_REQUEST"), `${clock}`);
+    assert.throws(() => controller.checkUpdate(holderOf(1), clock), throwsCode("BAD_REQUEST"), `${clock}`);
   }
-  controller.advance(lifeOf(1), 1);
-  assert.equal(controller.memberAt(lifeOf(1).worker)?.clock, 3);
+  controller.advance(holderOf(1), 1);
+  assert.equal(controller.memberAt(holderOf(1).worker)?.clock, 3);
 });
 
 test("a bound is a whole number of clocks or Infinity", () => {
@@ -198,14 +198,14 @@ test("for any history the minimum is that of the members, and never falls (W1)",
       const controller = new StalenessController();
       let before = 0;
       for (const { what, rank, incarnation, ticks } of steps) {
-        const life = lifeOf(rank, incarnation);
+        const holder = holderOf(rank, incarnation);
         try {
-          if (what === "advance") controller.advance(life, (controller.memberAt(life.worker)?.clock ?? 0) + ticks);
-          else controller[what](life);
+          if (what === "advance") controller.advance(holder, (controller.memberAt(holder.worker)?.clock ?? 0) + ticks);
+          else controller[what](holder);
         } catch (error) {
           assert.ok(isWeighbridgeError(error), String(error));
         }
-        const clocks = [0, 1, 2, 3].flatMap((r) => controller.memberAt(lifeOf(r).worker)?.clock ?? []);
+        const clocks = [0, 1, 2, 3].flatMap((r) => controller.memberAt(holderOf(r).worker)?.clock ?? []);
         assert.ok(controller.clockMin >= before);
         before = controller.clockMin;
         if (clocks.length > 0) assert.equal(controller.clockMin, Math.min(...clocks));

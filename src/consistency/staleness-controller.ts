@@ -20,7 +20,7 @@
 import { AssertionError } from "../base/assert.ts";
 import { WeighbridgeError } from "../base/errors.ts";
 import { nameOf } from "../wire/node-id.ts";
-import { type WorkerLife, WorkerLives } from "./worker-lives.ts";
+import { type WorkerIncarnation, WorkerIncarnations } from "./worker-incarnations.ts";
 
 export type StalenessControllerOptions = {
   /** The set forms when so many have joined or are gone: nobody who comes early runs away from those who are still to come. */
@@ -35,7 +35,7 @@ const NAMED_MAX = 4;
 export class StalenessController {
   readonly #expectedCount: number;
   readonly #members = new Map<number, Member>();
-  readonly #lives = new WorkerLives();
+  readonly #holders = new WorkerIncarnations();
   #isFormed: boolean;
   /** The clock of the slowest (W1). Nobody else writes it. */
   clockMin = 0;
@@ -59,7 +59,7 @@ export class StalenessController {
 
   /** How many have to come, or to be known as gone, before the set forms. */
   get missingCount(): number {
-    return this.#isFormed ? 0 : Math.max(0, this.#expectedCount - this.#lives.workerCount);
+    return this.#isFormed ? 0 : Math.max(0, this.#expectedCount - this.#holders.workerCount);
   }
 
   memberAt(worker: number): Readonly<Member> | undefined {
@@ -67,20 +67,20 @@ export class StalenessController {
   }
 
   /**
-   * Returns the clock at which the worker joins (W5); a member's own when it joins again. A life that was not heard to have died has died when
-   * its next one joins, in this order, so that it makes no difference which news came first. Throws FENCED for a life that was replaced,
+   * Returns the clock at which the worker joins (W5); a member's own when it joins again. An incarnation that was not heard to have died has died when
+   * its next one joins, in this order, so that it makes no difference which news came first. Throws FENCED for an incarnation that was replaced,
    * NODE_DEAD for one that ended.
    */
-  join(life: WorkerLife): number {
-    const { worker, incarnation } = life;
-    this.#lives.check(life);
+  join(holder: WorkerIncarnation): number {
+    const { worker, incarnation } = holder;
+    this.#holders.check(holder);
     const member = this.#members.get(worker);
     if (member?.incarnation === incarnation) return member.clock;
     if (member !== undefined) this.died({ worker, incarnation: member.incarnation });
     const clock = this.clockMin;
     this.#members.set(worker, { incarnation, clock });
     this.#slowestCount++;
-    this.#lives.began(life);
+    this.#holders.began(holder);
     this.#formIfComplete();
     return clock;
   }
@@ -107,9 +107,9 @@ export class StalenessController {
   }
 
   /** The worker says that it has finished all clocks before this one. An earlier one than we know says nothing new. Throws as `checkMember`, and BAD_REQUEST. */
-  advance(life: WorkerLife, clock: number): void {
-    const member = this.#memberOf(life);
-    checkClock(life.worker, clock);
+  advance(holder: WorkerIncarnation, clock: number): void {
+    const member = this.#memberOf(holder);
+    checkClock(holder.worker, clock);
     if (clock <= member.clock) return;
     const wasSlowest = member.clock === this.clockMin;
     member.clock = clock;
@@ -121,31 +121,31 @@ export class StalenessController {
    * The worker leaves the set in good order: it has finished the clock at which it stood, and may join again (W7). Returns that clock, or undefined for who is no
    * member (any more, or never was: then it is not expected any more).
    */
-  leave(life: WorkerLife): number | undefined {
-    this.#lives.began(life);
-    return this.#remove(life, 1);
+  leave(holder: WorkerIncarnation): number | undefined {
+    this.#holders.began(holder);
+    return this.#remove(holder, 1);
   }
 
-  /** As `leave`, but the worker has left the job: this life does not join again. */
-  leaveJob(life: WorkerLife): number | undefined {
-    this.#lives.ended(life);
-    return this.#remove(life, 1);
+  /** As `leave`, but the worker has left the job: this incarnation does not join again. */
+  leaveJob(holder: WorkerIncarnation): number | undefined {
+    this.#holders.ended(holder);
+    return this.#remove(holder, 1);
   }
 
-  /** The life is over, or taken to be. Returns the clock at which it stood: what it did before that is finished, and nothing else (W7). Otherwise as `leave`. */
-  died(life: WorkerLife): number | undefined {
-    this.#lives.ended(life);
-    return this.#remove(life, 0);
+  /** The incarnation is over, or taken to be. Returns the clock at which it stood: what it did before that is finished, and nothing else (W7). Otherwise as `leave`. */
+  died(holder: WorkerIncarnation): number | undefined {
+    this.#holders.ended(holder);
+    return this.#remove(holder, 0);
   }
 
   /** As `died`, but it may join again at once. */
-  withdraw(life: WorkerLife): number | undefined {
-    return this.#remove(life, 0);
+  withdraw(holder: WorkerIncarnation): number | undefined {
+    return this.#remove(holder, 0);
   }
 
-  /** The life was taken for dead, and lives: it may join again. */
-  revived(life: WorkerLife): void {
-    this.#lives.revived(life);
+  /** The incarnation was taken for dead, and lives: it may join again. */
+  revived(holder: WorkerIncarnation): void {
+    this.#holders.revived(holder);
   }
 
   /** W2. Whether the reader is a member does not matter here: what it would see is the same. */
@@ -157,20 +157,20 @@ export class StalenessController {
    * W6. Throws as `checkMember`, and STALE_UPDATE for a clock that its worker has passed: reads were answered since
    * then that count on having seen it. A clock that the worker has not told us yet is none too early.
    */
-  checkUpdate(life: WorkerLife, clock: number): void {
-    const member = this.#memberOf(life);
-    checkClock(life.worker, clock);
+  checkUpdate(holder: WorkerIncarnation, clock: number): void {
+    const member = this.#memberOf(holder);
+    checkClock(holder.worker, clock);
     if (clock >= member.clock) return;
     throw new WeighbridgeError(
       "STALE_UPDATE",
-      `${nameOf(life.worker)} stamped an update with clock ${clock}, and stands at ${member.clock}: join to learn the clock, and push again`,
+      `${nameOf(holder.worker)} stamped an update with clock ${clock}, and stands at ${member.clock}: join to learn the clock, and push again`,
       { retryable: true },
     );
   }
 
   /** Throws NOT_JOINED, NODE_DEAD or FENCED for who is no member. */
-  checkMember(life: WorkerLife): void {
-    this.#memberOf(life);
+  checkMember(holder: WorkerIncarnation): void {
+    this.#memberOf(holder);
   }
 
   /** Who holds the minimum, as an error tells it. */
@@ -183,7 +183,7 @@ export class StalenessController {
     return `${names.map(nameOf).join(", ")}${others} at clock ${this.clockMin}`;
   }
 
-  #remove({ worker, incarnation }: WorkerLife, finishedCount: number): number | undefined {
+  #remove({ worker, incarnation }: WorkerIncarnation, finishedCount: number): number | undefined {
     const member = this.#members.get(worker);
     const clock = member?.incarnation === incarnation ? member.clock : undefined;
     if (clock !== undefined) {
@@ -200,11 +200,11 @@ export class StalenessController {
     if (!this.#isFormed && this.missingCount === 0) this.form();
   }
 
-  #memberOf(life: WorkerLife): Member {
-    const member = this.#members.get(life.worker);
-    if (member?.incarnation === life.incarnation) return member;
-    this.#lives.check(life);
-    throw new WeighbridgeError("NOT_JOINED", `${nameOf(life.worker)} is not in the clock set: it has to join first`, { retryable: true });
+  #memberOf(holder: WorkerIncarnation): Member {
+    const member = this.#members.get(holder.worker);
+    if (member?.incarnation === holder.incarnation) return member;
+    this.#holders.check(holder);
+    throw new WeighbridgeError("NOT_JOINED", `${nameOf(holder.worker)} is not in the clock set: it has to join first`, { retryable: true });
   }
 
   #findMinimum(): void {

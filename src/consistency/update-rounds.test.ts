@@ -52,7 +52,7 @@ test("contributions are in the order of workers and lives, rounds in that of clo
   }
 });
 
-test("what one life pushes at one clock is one contribution, found again to be added to (U3)", () => {
+test("what one incarnation pushes at one clock is one contribution, found again to be added to (U3)", () => {
   const gathered = rounds();
   assert.equal(gathered.find(stamp()), undefined);
   gathered.put(stamp(), named("sum"), 8);
@@ -60,10 +60,10 @@ test("what one life pushes at one clock is one contribution, found again to be a
   for (const other of [{ worker: 11 }, { incarnation: 2 }, { parameter: 1 }, { clock: 1 }]) {
     assert.equal(gathered.find(stamp(other)), undefined, JSON.stringify(other));
   }
-  assert.throws(() => gathered.put(stamp(), named("another"), 8), /one life has one contribution/);
+  assert.throws(() => gathered.put(stamp(), named("another"), 8), /one incarnation has one contribution/);
 });
 
-test("a life that died keeps what it had finished, and gets the rest back (U4)", () => {
+test("an incarnation that died keeps what it had finished, and gets the rest back (U4)", () => {
   const gathered = rounds();
   for (const clock of [4, 5, 6]) gathered.put(stamp({ clock }), named(`old ${clock}`), 8);
   gathered.put(stamp({ clock: 5, incarnation: 2 }), named("new 5"), 8);

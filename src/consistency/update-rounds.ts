@@ -9,9 +9,9 @@
 //
 // Invariants (spec/consistency.md):
 //   U1. A round is handed out once, complete; rounds of one parameter by rising clock.
-//   U2. What it holds is ordered by (worker, life): the order of arrival between workers leaves no trace in a bit of the sum.
-//   U3. What one life pushed at one clock to one parameter is one contribution, summed in the order it came; it is in the round whole, or not at all.
-//   U4. A life that died keeps the contributions to the clocks that it had passed here, and no others. One that left keeps all.
+//   U2. What it holds is ordered by (worker, incarnation): the order of arrival between workers leaves no trace in a bit of the sum.
+//   U3. What one incarnation pushed at one clock to one parameter is one contribution, summed in the order it came; it is in the round whole, or not at all.
+//   U4. An incarnation that died keeps the contributions to the clocks that it had passed here, and no others. One that left keeps all.
 //   U5. Nothing joins a round that was handed out: STALE_UPDATE. It joins no later one instead, for then the sum would depend on the network,
 //       and one server could count in this round what another counts in the next; dropping it silently would lose an update.
 //   W3. When a read is admitted, every round below the minimum it waited for has been applied, and so has every async update that was taken (W6): whoever
@@ -26,10 +26,10 @@ import { nameOf } from "../wire/node-id.ts";
 import type { ParkingLot } from "./parking-lot.ts";
 import { NO_PUSHES, type PushCounts, type PushReport } from "./push-counts.ts";
 import type { StalenessController } from "./staleness-controller.ts";
-import type { WorkerLife } from "./worker-lives.ts";
+import type { WorkerIncarnation } from "./worker-incarnations.ts";
 
 /** Which update: whose, of which clock, to what. `parameter` is the caller's number of what is reduced as one: a block, the part of a table. */
-export type UpdateStamp = WorkerLife & { readonly parameter: number; readonly clock: number };
+export type UpdateStamp = WorkerIncarnation & { readonly parameter: number; readonly clock: number };
 
 /** What one worker pushed at one clock to one thing that is reduced as a whole. Neither may throw. */
 export interface GatheredUpdate<H> {
@@ -39,7 +39,7 @@ export interface GatheredUpdate<H> {
   free(): void;
 }
 
-export type Contribution<H> = WorkerLife & { readonly handle: H };
+export type Contribution<H> = WorkerIncarnation & { readonly handle: H };
 
 /** A complete round, its contributions in the order in which they are to be added. */
 export type CompleteRound<H> = { readonly parameter: number; readonly clock: number; readonly contributions: readonly Contribution<H>[] };
@@ -88,12 +88,12 @@ export class UpdateRounds<H extends GatheredUpdate<H>> {
     return this.#gatheredBytes;
   }
 
-  /** What this life has pushed at this clock so far, to be added to (U3); undefined when it is the first: then `put` follows. Throws STALE_UPDATE. */
+  /** What this incarnation has pushed at this clock so far, to be added to (U3); undefined when it is the first: then `put` follows. Throws STALE_UPDATE. */
   find(stamp: UpdateStamp): H | undefined {
     return this.#find(stamp)?.handle;
   }
 
-  /** What this life has pushed at this clock takes so many bytes more. Throws QUEUE_FULL (U6) or STALE_UPDATE: ask before memory is made for it. */
+  /** What this incarnation has pushed at this clock takes so many bytes more. Throws QUEUE_FULL (U6) or STALE_UPDATE: ask before memory is made for it. */
   grow(stamp: UpdateStamp, bytes: number): void {
     const kept = this.#find(stamp);
     if (kept === undefined) throw new AssertionError("a first contribution is put");
@@ -111,10 +111,10 @@ export class UpdateRounds<H extends GatheredUpdate<H>> {
     throw this.#full(stamp);
   }
 
-  /** Keeps the handle until its round is complete or its life has died. Throws as `checkRoom`. */
+  /** Keeps the handle until its round is complete or its incarnation has died. Throws as `checkRoom`. */
   put(stamp: UpdateStamp, handle: H, bytes: number): void {
     this.checkRoom(stamp, bytes);
-    if (this.find(stamp) !== undefined) throw new AssertionError("one life has one contribution to a round (U3)");
+    if (this.find(stamp) !== undefined) throw new AssertionError("one incarnation has one contribution to a round (U3)");
     const { worker, incarnation, parameter, clock } = stamp;
     const gathering = this.#gatherings.get(clock) ?? new Map<number, Kept<H>[]>();
     const contributions = gathering.get(parameter) ?? [];
@@ -129,10 +129,10 @@ export class UpdateRounds<H extends GatheredUpdate<H>> {
    * The worker has finished all clocks before this one, and says what it pushed at them. Throws NOT_JOINED, NODE_DEAD,
    * FENCED.
    */
-  advance(life: WorkerLife, clock: number, pushes: PushReport = NO_PUSHES): void {
-    const from = this.#clocks.memberAt(life.worker)?.clock ?? 0;
-    this.#clocks.advance(life, clock);
-    if (pushes.parameters.length > 0) this.#pushes.ended(life, pushes, { from, to: clock });
+  advance(holder: WorkerIncarnation, clock: number, pushes: PushReport = NO_PUSHES): void {
+    const from = this.#clocks.memberAt(holder.worker)?.clock ?? 0;
+    this.#clocks.advance(holder, clock);
+    if (pushes.parameters.length > 0) this.#pushes.ended(holder, pushes, { from, to: clock });
     this.settle();
   }
 
@@ -204,15 +204,15 @@ export class UpdateRounds<H extends GatheredUpdate<H>> {
   }
 
   /**
-   * The life died when it stood at `clock` here: what it pushed at that clock or later is no part of any round (U4). Comes before the
+   * The incarnation died when it stood at `clock` here: what it pushed at that clock or later is no part of any round (U4). Comes before the
    * `complete` that its death makes possible. Returns the handles, to be freed.
    */
-  drop({ worker, incarnation }: WorkerLife, clock: number): H[] {
+  drop({ worker, incarnation }: WorkerIncarnation, clock: number): H[] {
     return this.#removeIf((kept, at) => at.clock >= clock && kept.worker === worker && kept.incarnation === incarnation);
   }
 
-  /** The open rounds from this clock on to which the life has contributed, ascending. */
-  clocksOf({ worker, incarnation }: WorkerLife, from: number): number[] {
+  /** The open rounds from this clock on to which the incarnation has contributed, ascending. */
+  clocksOf({ worker, incarnation }: WorkerIncarnation, from: number): number[] {
     const isOwn = (kept: Kept<H>): boolean => kept.worker === worker && kept.incarnation === incarnation;
     const clocks = [...this.#gatherings].filter(
       ([clock, gathering]) => clock >= from && [...gathering.values()].some((list) => list.some(isOwn)),
@@ -228,7 +228,7 @@ export class UpdateRounds<H extends GatheredUpdate<H>> {
     return open.sort((a, b) => a.clock - b.clock || a.worker - b.worker || a.incarnation - b.incarnation);
   }
 
-  /** Of what this life has pushed at this clock so many bytes are gone. */
+  /** Of what this incarnation has pushed at this clock so many bytes are gone. */
   shrink(stamp: UpdateStamp, bytes: number): void {
     const kept = this.#find(stamp);
     if (kept === undefined || kept.bytes < bytes) throw new AssertionError("what is gone was there");
@@ -236,7 +236,7 @@ export class UpdateRounds<H extends GatheredUpdate<H>> {
     this.#gatheredBytes -= bytes;
   }
 
-  /** Takes out what this life has pushed at this clock. Returns the handle, to be freed. */
+  /** Takes out what this incarnation has pushed at this clock. Returns the handle, to be freed. */
   remove({ parameter, clock, worker, incarnation }: UpdateStamp): H | undefined {
     const isIt = (kept: Kept<H>, at: { clock: number; parameter: number }): boolean =>
       at.clock === clock && at.parameter === parameter && kept.worker === worker && kept.incarnation === incarnation;

@@ -1,16 +1,16 @@
 // vector-clock — which updates of which worker a server has applied, so that each is applied exactly once. Pure.
 //
 // A worker numbers its updates 1, 2, 3 … over all servers, so on one server the numbers rise with gaps; a channel delivers them in order.
-// So the last number is all there is to remember. A restarted worker has a new life and counts from 1 again.
+// So the last number is all there is to remember. A restarted worker has a new incarnation and counts from 1 again.
 //
 // Invariants:
-//   V1. `advance` is true at most once per (worker, life, stamp), and the stamps for which it is true rise.
-//   V2. A life that was replaced never advances again: its stamp is Infinity.
+//   V1. `advance` is true at most once per (worker, incarnation, stamp), and the stamps for which it is true rise.
+//   V2. An incarnation that was replaced never advances again: its stamp is Infinity.
 
 export type ClockEntry = { incarnation: number; stamp: number };
 
 export class VectorClock {
-  /** The newest life of each worker. */
+  /** The newest incarnation of each worker. */
   readonly #entries = new Map<number, ClockEntry>();
 
   /** True when this update is new and is to be applied now. */
@@ -21,7 +21,7 @@ export class VectorClock {
     return true;
   }
 
-  /** What `advance` looks at and raises, for who hears many updates of one life in a row. */
+  /** What `advance` looks at and raises, for who hears many updates of one incarnation in a row. */
   entryOf(worker: number, incarnation: number): ClockEntry {
     const known = this.#entries.get(worker);
     if (known?.incarnation === incarnation) return known;
@@ -32,7 +32,7 @@ export class VectorClock {
     return entry;
   }
 
-  /** Whether `advance` would be false: this update was applied, or its life is over. */
+  /** Whether `advance` would be false: this update was applied, or its incarnation is over. */
   hasApplied(worker: number, incarnation: number, stamp: number): boolean {
     const entry = this.#entries.get(worker);
     if (entry === undefined || incarnation > entry.incarnation) return false;
@@ -48,7 +48,7 @@ export class VectorClock {
     return this.#entries.entries();
   }
 
-  /** A checkpoint brought this entry along: what it names was applied. Of two lives the newer one counts, of one life the later stamp. */
+  /** A checkpoint brought this entry along: what it names was applied. Of two incarnations the newer one counts, of one incarnation the later stamp. */
   restore(worker: number, { incarnation, stamp }: Readonly<ClockEntry>): void {
     this.advance(worker, incarnation, stamp);
   }

@@ -6,9 +6,9 @@
 //   from the scheduler   ROSTER ABORT PREPARE
 //   between any nodes    HEARTBEAT
 
+import { type GatherReply, type GatherRequest, gatherReplyShape, gatherRequestShape } from "../wire/collective-generation.ts";
 import * as control from "../wire/control.ts";
 import { FunctionId } from "../wire/function-id.ts";
-import { type GatherReply, type GatherRequest, gatherReplyShape, gatherRequestShape } from "../wire/gather.ts";
 import { type RegisterReply, type RegisterRequest, registerReplyShape, registerRequestShape } from "../wire/register.ts";
 import { type RendezvousReply, type RendezvousRequest, rendezvousReplyShape, rendezvousRequestShape } from "../wire/rendezvous.ts";
 import { type RosterView, rosterShape } from "../wire/roster.ts";

@@ -2,7 +2,7 @@
 // allocates releases, with the same byte count.
 //
 // The memory has its full size from the start (address space only: a page costs nothing until it is touched), so the views below stay
-// valid for the arena's life. The allocator runs inside the kernel module and its state lies in the memory's first page; JavaScript and
+// valid for the arena's incarnation. The allocator runs inside the kernel module and its state lies in the memory's first page; JavaScript and
 // kernels therefore share it.
 //
 // Invariants:

@@ -54,7 +54,7 @@ export class QuantileTable {
     this.#arena = arena;
   }
 
-  /** Throws ARENA_FULL. The table stays for the arena's life. */
+  /** Throws ARENA_FULL. The table stays for the arena's incarnation. */
   get address(): number {
     if (this.#address === 0) {
       this.#address = this.#arena.allocateState(QUANTILE_FLOATS * 8);

@@ -18,11 +18,11 @@ export type Parameter = {
   readonly gradientAddress: number;
   readonly gradient: Float32Array;
   /** Set while the parameter lives on servers (training/set-param-ps.ts); left out, it lives here. */
-  serverPlace?: ServerPlace | undefined;
+  serverPlace?: ServerTarget | undefined;
 };
 
 /** How a parameter lives on servers. */
-export type ServerPlace = {
+export type ServerTarget = {
   /** Servers alone make the first values; otherwise they are also made here, with the same bits. */
   readonly initInServer: boolean;
 };

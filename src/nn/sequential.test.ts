@@ -92,7 +92,7 @@ test("closing a workspace gives back all that it took", () => {
   initializeParameters(empty, [{ ...emptyParameter(empty) }], 1);
   empty.close();
   workspace.close();
-  assert.equal(workspace.arena.usedBytes, empty.arena.usedBytes, "the quantiles alone stay, for the arena's life");
+  assert.equal(workspace.arena.usedBytes, empty.arena.usedBytes, "the quantiles alone stay, for the arena's incarnation");
 });
 
 function emptyParameter(workspace: Workspace): Parameters<typeof initializeParameters>[1][number] {

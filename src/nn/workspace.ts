@@ -27,7 +27,7 @@ export class Workspace {
   readonly kernels: LayerKernels;
   /** Sums, copies and zeros of spans. */
   readonly vectors: Pick<Kernels, "add" | "sum" | "axpy" | "copy" | "zero">;
-  /** For initializers; made when the first normal number is drawn, and kept for the arena's life. */
+  /** For initializers; made when the first normal number is drawn, and kept for the arena's incarnation. */
   readonly quantiles: QuantileTable;
   readonly #spans: { readonly address: number; readonly byteCount: number }[] = [];
   #scratch = 0;

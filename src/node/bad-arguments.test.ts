@@ -8,7 +8,7 @@ import type { Embedding } from "../api/embedding.ts";
 import type { Tensor } from "../api/tensor.ts";
 import { type ErrorCode, isWeighbridgeError } from "../base/errors.ts";
 import { psFunction } from "../contracts/ps-function.ts";
-import { TensorWorker } from "../tensors/tensor-worker.ts";
+import { TensorWorker } from "../faces/tensors/tensor-worker.ts";
 import { connect } from "./connect.ts";
 import { EmbeddedCluster } from "./embedded-cluster.ts";
 

@@ -5,7 +5,7 @@ import { hostname } from "node:os";
 import packageJson from "weighbridge/package.json" with { type: "json" };
 import { isWeighbridgeError } from "../base/errors.ts";
 import { SILENT_LOG } from "../base/log.ts";
-import { tellMissingOut } from "../cluster/missing-out.ts";
+import { tellStartFailure } from "../cluster/start-failure.ts";
 import { wrongScheduler } from "../cluster/wrong-scheduler.ts";
 import { Peer } from "../peer/peer.ts";
 import { PlainReadBuffers } from "../peer/plain-read-buffers.ts";
@@ -66,7 +66,7 @@ async function tellCannotStart(config: NodeConfig, thrown: unknown): Promise<voi
   };
   const node = { role, rank, serverCount, workerCount, label: nodeId ?? `${hostname()}:${process.pid}` };
   try {
-    await tellMissingOut({ peer, clock, log, schedulerAddress: address, deadlineMs: TELL_MS, node }, thrown);
+    await tellStartFailure({ peer, clock, log, schedulerAddress: address, deadlineMs: TELL_MS, node }, thrown);
   } finally {
     await peer.close();
   }

@@ -5,7 +5,7 @@ import { test } from "node:test";
 import type { Embedding } from "../api/embedding.ts";
 import { Session } from "../api/session.ts";
 import { isWeighbridgeError } from "../base/errors.ts";
-import type { Postoffice } from "../kv/postoffice.ts";
+import type { Postoffice } from "../faces/kv/postoffice.ts";
 import { temporaryFolder } from "./checkpoint/testing-checkpoint.ts";
 import { verifyCheckpoint } from "./checkpoint/verify-checkpoint.ts";
 import { loadConfig } from "./config/config.ts";

@@ -6,12 +6,12 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 import { isWeighbridgeError } from "../base/errors.ts";
+import { ArrayDataset } from "../faces/training/dataset.ts";
+import { Model } from "../faces/training/model.ts";
 import { dense } from "../nn/layers/dense.ts";
 import { SquaredError } from "../nn/losses/squared-error.ts";
 import { Sequential } from "../nn/sequential.ts";
 import { Workspace } from "../nn/workspace.ts";
-import { ArrayDataset } from "../training/dataset.ts";
-import { Model } from "../training/model.ts";
 import { loadModel, ModelCheckpoint } from "./model-files.ts";
 
 const dataset = new ArrayDataset({

@@ -9,8 +9,8 @@ import {
   CHECKPOINT_OPTIONS,
   ModelCheckpoint as CheckpointCallback,
   type ModelFiles,
-} from "../training/callbacks/model-checkpoint.ts";
-import type { Model, OpenOptions } from "../training/model.ts";
+} from "../faces/training/callbacks/model-checkpoint.ts";
+import type { Model, OpenOptions } from "../faces/training/model.ts";
 import { attempt, type FileLayer, realFiles, writeFully } from "./checkpoint/file-layer.ts";
 
 function modelFiles(directory: string, layer: FileLayer = realFiles): ModelFiles {

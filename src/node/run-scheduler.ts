@@ -2,7 +2,7 @@
 
 import type { ClusterNode } from "../cluster/cluster-node.ts";
 import type { NodeConfig } from "./config/node-config.ts";
-import { countsText, RosterTeller } from "./roster-teller.ts";
+import { countsText, RosterChanges } from "./roster-changes.ts";
 import { schedulerAddress } from "./scheduler-address.ts";
 import { startRole } from "./start-role.ts";
 
@@ -11,7 +11,7 @@ export async function runScheduler(config: NodeConfig, onStarted: (node: Cluster
   const { serverCount, workerCount, logLevel } = config;
   const isTalking = logLevel === "info" || logLevel === "debug";
   const say = (sentence: string): void => void (isTalking && process.stdout.write(`${sentence}\n`));
-  const teller = new RosterTeller(config);
+  const teller = new RosterChanges(config);
   // The sentences say what the log says at the level "info".
   const node = await startRole(
     { ...config, logLevel: logLevel === "info" ? "warn" : logLevel },

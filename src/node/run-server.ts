@@ -1,7 +1,7 @@
 // run-server — the server of processes that are nothing else: `weighbridge server` without a script, and scripts that leave their role to initTraining().
 
 import type { ClusterNode } from "../cluster/cluster-node.ts";
-import { KVServer } from "../kv/kv-server.ts";
+import { KVServer } from "../faces/kv/kv-server.ts";
 import type { NodeConfig } from "./config/node-config.ts";
 import { startNode } from "./start.ts";
 

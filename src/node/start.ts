@@ -4,7 +4,7 @@ import { assert } from "../base/assert.ts";
 import { WeighbridgeError } from "../base/errors.ts";
 import { checkWaitOptions, WAIT_NAMES } from "../base/known-options.ts";
 import { showValue } from "../base/show-value.ts";
-import { Postoffice } from "../kv/postoffice.ts";
+import { Postoffice } from "../faces/kv/postoffice.ts";
 import { loadNodeConfig } from "./cannot-start.ts";
 import type { NodeConfig, NodeConfigOptions } from "./config/node-config.ts";
 import { type RoleOptions, startRole } from "./start-role.ts";

@@ -8,7 +8,7 @@
 import type { WaitOptions } from "../base/deferred.ts";
 import { WeighbridgeError } from "../base/errors.ts";
 import type { ClusterNode } from "../cluster/cluster-node.ts";
-import { TensorWorker } from "../tensors/tensor-worker.ts";
+import { TensorWorker } from "../faces/tensors/tensor-worker.ts";
 import { loadNodeConfig } from "./cannot-start.ts";
 import type { NodeConfigOptions, Role } from "./config/node-config.ts";
 import { connect } from "./connect.ts";

@@ -20,7 +20,7 @@ export class AnswerLanding {
   readonly #into: Uint8Array | undefined;
   readonly #intoBytes: number;
   readonly #isKept: boolean;
-  readonly #isPassing: boolean;
+  readonly #isTransient: boolean;
   #room: Uint8Array | undefined;
   #total = -1;
   #sendCount = 0;
@@ -28,14 +28,14 @@ export class AnswerLanding {
   readonly #offsets = new Set<number>();
 
   /**
-   * `into` is the caller's array, if it gave one; `isKept` says that the server answers a repeated call with the same bytes; `isPassing` that
+   * `into` is the caller's array, if it gave one; `isKept` says that the server answers a repeated call with the same bytes; `isTransient` that
    * whoever gets the answer copies it on at once.
    */
-  constructor(into: Uint8Array | undefined, isKept: boolean, isPassing = false) {
+  constructor(into: Uint8Array | undefined, isKept: boolean, isTransient = false) {
     this.#into = into;
     this.#intoBytes = into?.length ?? 0;
     this.#isKept = isKept;
-    this.#isPassing = isPassing;
+    this.#isTransient = isTransient;
   }
 
   /** Whether the caller's array is still there: one that was transferred away, or shrank, has no length any more. */
@@ -75,7 +75,7 @@ export class AnswerLanding {
 
   /** L4 */
   #staysWhereRead(payloadBytes: number, total: number): boolean {
-    return this.#isPassing && payloadBytes === total && payloadBytes <= COPY_BYTES_MAX;
+    return this.#isTransient && payloadBytes === total && payloadBytes <= COPY_BYTES_MAX;
   }
 
   /** L2 */

@@ -68,7 +68,7 @@ export class AppDirectory implements FunctionHandler {
 
   /** Registers an application; what waited is handed to it right after the caller is done. Throws BAD_ARGUMENT when the id is taken. */
   add(app: number, handler: FunctionHandler, customer = 0): void {
-    const place = this.#placeOf(app, customer);
+    const place = this.#ascendingIndex(app, customer);
     if (this.#apps.has(place)) {
       throw new WeighbridgeError(
         "BAD_ARGUMENT",
@@ -82,7 +82,7 @@ export class AppDirectory implements FunctionHandler {
 
   /** Another handler serves an application that is there. */
   replace(app: number, handler: FunctionHandler, customer = 0): void {
-    const place = this.#placeOf(app, customer);
+    const place = this.#ascendingIndex(app, customer);
     this.#apps.set(place, handler);
     if (this.#served.has(place)) this.#served.set(place, handler);
   }
@@ -106,11 +106,11 @@ export class AppDirectory implements FunctionHandler {
   }
 
   destination(channel: Channel, header: FrameHeader): Uint8Array | undefined {
-    return this.#apps.get(this.#placeOf(header.app, header.customer))?.destination?.(channel, header);
+    return this.#apps.get(this.#ascendingIndex(header.app, header.customer))?.destination?.(channel, header);
   }
 
   handle(channel: Channel, header: FrameHeader, bytes: Uint8Array, at: number, fresh: boolean): void {
-    const place = this.#placeOf(header.app, header.customer);
+    const place = this.#ascendingIndex(header.app, header.customer);
     const handler = this.#served.get(place);
     if (handler !== undefined) handler.handle(channel, header, bytes, at, fresh);
     else {
@@ -120,7 +120,7 @@ export class AppDirectory implements FunctionHandler {
   }
 
   abandon(channel: Channel, header: FrameHeader): void {
-    const place = this.#placeOf(header.app, header.customer);
+    const place = this.#ascendingIndex(header.app, header.customer);
     this.#apps.get(place)?.abandon?.(channel, header);
   }
 
@@ -167,7 +167,7 @@ export class AppDirectory implements FunctionHandler {
     this.#waitingBytes -= payload.length;
   }
 
-  #placeOf(app: number, customer: number): number {
+  #ascendingIndex(app: number, customer: number): number {
     return this.#byCustomer ? app * CUSTOMERS_MAX + customer : app;
   }
 

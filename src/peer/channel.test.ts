@@ -74,7 +74,7 @@ test("the end of the channel fails every open call, and later ones too, never fr
   stage.channel.end(new WeighbridgeError("CLOSED", "again"));
 });
 
-test("a new life of the other node fails what it may have done; what means the same again is given back (N5)", async () => {
+test("a new incarnation of the other node fails what it may have done; what means the same again is given back (N5)", async () => {
   const stage = new ChannelStage();
   const push = new TestCall("push");
   const status = new TestCall("status", { isUpdate: false, isIdempotent: true });
@@ -82,11 +82,11 @@ test("a new life of the other node fails what it may have done; what means the s
   const { link } = stage;
   assert.deepEqual(stage.channel.renew(2, dead), [status]);
   assert.deepEqual(outcomes([push, status]), ["NODE_DEAD", "open"]);
-  assert.deepEqual([link.isDestroyed, stage.channel.link], [true, undefined], "what the old life still says is not heard");
+  assert.deepEqual([link.isDestroyed, stage.channel.link], [true, undefined], "what the old incarnation still says is not heard");
   stage.left();
   await stage.reconnect();
   await stage.send(status);
-  assert.deepEqual(stage.left(), ["1/0 status"], "numbers begin again with a life");
+  assert.deepEqual(stage.left(), ["1/0 status"], "numbers begin again with an incarnation");
 });
 
 test("the next hello says of updates that failed for a death which were applied: those the same incarnation took, of another none (N8)", async () => {
@@ -114,7 +114,7 @@ test("the next hello says of updates that failed for a death which were applied:
   assert.deepEqual([lost.fate?.outcome, forgotten.fate?.outcome], ["dropped", "unknown"]);
 });
 
-test("calls given up leave their numbers behind: the same life goes on with the next one", async () => {
+test("calls given up leave their numbers behind: the same incarnation goes on with the next one", async () => {
   const stage = new ChannelStage();
   const [first, second, third] = testCalls(3) as [TestCall, TestCall, TestCall];
   await stage.send(first, second);

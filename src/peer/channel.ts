@@ -7,7 +7,7 @@
 //
 // Invariants (N1 to N4 and N7 are the frame-writer's, N8 is in open-requests.ts):
 //   N5. Every call ends: answered, failed by the other side, or failed by `end`, `renew`, `failCalls` or `failLost`.
-//   N6. A call that failed never leaves again, and its number is settled: the same life of the other node takes the next call.
+//   N6. A call that failed never leaves again, and its number is settled: the same incarnation of the other node takes the next call.
 
 import { WeighbridgeError } from "../base/errors.ts";
 import type { Link } from "../transport/transport.ts";
@@ -17,13 +17,13 @@ import { encodeJson } from "../wire/json-body.ts";
 import { nameOf } from "../wire/node-id.ts";
 import { Answer, keptLabel, labelOf } from "./answer.ts";
 import { type Call, detachedError, IN_PLACE_BYTES_MAX } from "./call.ts";
-import type { Complaints } from "./complaints.ts";
 import type { Faults } from "./faults.ts";
 import type { FrameBatch, Held } from "./frame-batch.ts";
 import { FrameWriter, type WriterHost } from "./frame-writer.ts";
 import { lostErrors } from "./gone-error.ts";
 import { PendingCalls, ReceivedRequests, UpdateFates } from "./open-requests.ts";
 import { GapNotice } from "./outbox.ts";
+import type { PeerLog } from "./peer-log.ts";
 
 /** Serves one function. Both are called with a header and bytes that are valid until they return. */
 export type FunctionHandler = {
@@ -42,7 +42,7 @@ export type FunctionHandler = {
 
 /** What a channel shares with the others of its node. */
 export type ChannelHost = WriterHost & {
-  readonly complaints: Complaints;
+  readonly peerLog: PeerLog;
   /** By the numbers in frames. */
   readonly handlers: readonly (FunctionHandler | undefined)[];
 };
@@ -50,7 +50,7 @@ export type ChannelHost = WriterHost & {
 export class Channel {
   /** The other node; negative until it has an id. */
   id: number;
-  /** Which life of the other node this is about. */
+  /** Which incarnation of the other node this is about. */
   incarnation: number;
   /** Rises when the conversation begins anew: requests of one have nothing to do with those of another that have the same numbers. */
   conversation = 1;
@@ -194,11 +194,11 @@ export class Channel {
     this.#writer.endInput(wasAll);
   }
 
-  /** The other node came back with a new life: it knows nothing of what was asked before. Returns the calls that may be asked again. */
+  /** The other node came back with a new incarnation: it knows nothing of what was asked before. Returns the calls that may be asked again. */
   renew(incarnation: number, error: WeighbridgeError): Call[] {
     const { link } = this;
     if (link !== undefined) {
-      this.detach(link); // it was with the old life
+      this.detach(link); // it was with the old incarnation
       link.destroy();
     }
     this.#fates.decide(() => (incarnation === this.incarnation ? "unknown" : "dropped")); // the same one has forgotten what it took
@@ -215,7 +215,7 @@ export class Channel {
     return again;
   }
 
-  /** The same life of the other node goes on where we stand: it expects this request next (N8), where it says so. */
+  /** The same incarnation of the other node goes on where we stand: it expects this request next (N8), where it says so. */
   resume(expects: number | undefined): void {
     this.#fates.decide((request) => (expects === undefined ? "unknown" : request < expects ? "applied" : "dropped"));
   }
@@ -230,7 +230,7 @@ export class Channel {
     this.failCalls(error);
   }
 
-  /** Fails every open call; the same life of the other node takes new ones. */
+  /** Fails every open call; the same incarnation of the other node takes new ones. */
   failCalls(error: WeighbridgeError): void {
     const departed = this.#pending.giveUp();
     if (departed.length > 0) this.link?.destroy(); // an answer may be landing in memory that is the caller's again
@@ -405,7 +405,7 @@ export class Channel {
     this.#host.metrics.requestsFailed++;
     const failure = toFailure(thrown);
     const called = this.#host.handlers[label.functionId]?.nameOf?.(label) ?? label.functionId;
-    this.#host.complaints.tellFailure(failure, { node: this.name, function: called, request: label.request });
+    this.#host.peerLog.tellFailure(failure, { node: this.name, function: called, request: label.request });
     const payload = encodeJson(failure);
     this.answerRemembered(label.request, [new Answer(keptLabel(label), { kind: Kind.FAILURE, payload })]);
   }

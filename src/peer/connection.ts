@@ -32,8 +32,8 @@ import { type Hello, helloShape, READS_RUNS } from "../wire/hello.ts";
 import { decodeJson, encodeJson } from "../wire/json-body.ts";
 import { OPENING_BYTES, quoteOpening, readOpening } from "../wire/opening.ts";
 import type { Channel } from "./channel.ts";
-import { HeldLink } from "./held-link.ts";
 import type { PeerMetrics } from "./metrics.ts";
+import { PausableLink } from "./pausable-link.ts";
 
 const HELLO_BYTES_MAX = 4096;
 const HANDSHAKE_BYTES = 2 * (HEADER_BYTES + HELLO_BYTES_MAX);
@@ -80,7 +80,7 @@ export class Connection implements FrameSink {
     this.reader = new FrameReader(this, this.#handshake);
     this.reader.counts = host.metrics;
     this.reader.closed = (cause) => this.#closed(cause);
-    this.link = new HeldLink(link, this.reader, () => host.clock.soon(() => this.#goOn()));
+    this.link = new PausableLink(link, this.reader, () => host.clock.soon(() => this.#goOn()));
     this.#cancelTimer = host.clock.after(host.helloTimeoutMs, () => {
       this.#problem = new WeighbridgeError("DEADLINE", `${link.remote} did not say who it is within ${host.helloTimeoutMs} ms`);
       host.metrics.badHellos++;

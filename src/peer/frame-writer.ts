@@ -17,10 +17,10 @@ import { type Call, detachedError, WithdrawnCall } from "./call.ts";
 import type { ChannelLimits } from "./channel-limits.ts";
 import type { Faults } from "./faults.ts";
 import { EncodedFrames, type FrameBatch, INLINE_BYTES_MAX, type PagePool } from "./frame-batch.ts";
-import { HeldLink } from "./held-link.ts";
 import type { PeerMetrics } from "./metrics.ts";
 import type { PendingCalls } from "./open-requests.ts";
 import { type Notice, type Outbound, Outbox } from "./outbox.ts";
+import { PausableLink } from "./pausable-link.ts";
 
 /** What a writer shares with the others of its node. */
 export type WriterHost = {
@@ -88,7 +88,7 @@ export class FrameWriter {
   attach(link: Link, takesRuns: boolean, batch: FrameBatch | undefined): void {
     assert(this.#link === undefined, "the old link was detached first");
     this.#link = link;
-    this.#output = link instanceof HeldLink ? link.inner : link;
+    this.#output = link instanceof PausableLink ? link.inner : link;
     this.#frames.takesRuns = takesRuns;
     this.#batch = batch ?? this.#frames;
     this.#pending.resendFrom(0);

@@ -129,9 +129,9 @@ test("a late answer is not sent into a conversation that began anew meanwhile (H
   const call = ask(second.expect(11, 1), copyTexts, { texts: [] }, clock); // has the first one's number
   await clock.advance(2000);
   assert.equal(served, 2);
-  answers[0]?.resolve({ texts: ["the first life's"] });
+  answers[0]?.resolve({ texts: ["the first incarnation's"] });
   await clock.advance(1000);
-  answers[1]?.resolve({ texts: ["the second life's"] });
+  answers[1]?.resolve({ texts: ["the second incarnation's"] });
   await clock.advance(1000);
-  assert.deepEqual(await call, { texts: ["the second life's"] });
+  assert.deepEqual(await call, { texts: ["the second incarnation's"] });
 });

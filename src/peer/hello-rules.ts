@@ -1,4 +1,4 @@
-// hello-rules — which hello a peer takes, whatever channel it is for, and what it says to one that it does not take. Pure. Whether the roster knows the node: greeting.ts.
+// hello-rules — which hello a peer takes, whatever channel it is for, and what it says to one that it does not take. Pure. Whether the roster knows the node: hello-check.ts.
 
 import { WeighbridgeError } from "../base/errors.ts";
 import type { Hello } from "../wire/hello.ts";

@@ -1,4 +1,4 @@
-// Goal: numbers are given once per life, what is settled is forgotten from the front, and calls leave again in their order.
+// Goal: numbers are given once per incarnation, what is settled is forgotten from the front, and calls leave again in their order.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -69,7 +69,7 @@ test("calls leave again from the one named, in order, without those that are set
   assert.deepEqual([pending.nextResend(), pending.nextResend()], [calls[1], calls[2]], "what was settled meanwhile does not leave again");
 });
 
-test("numbers of calls that were given up are not used again in this life, and begin anew in the next (C1)", () => {
+test("numbers of calls that were given up are not used again in this incarnation, and begin anew in the next (C1)", () => {
   const { pending, calls } = added(3);
   pending.settle(2);
   assert.deepEqual(pending.giveUp(), [calls[0], calls[2]]);

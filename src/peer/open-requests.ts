@@ -5,7 +5,7 @@
 // left earlier.
 //
 // Invariants:
-//   C1. A number is given once per life of the other node, also when its call is given up.
+//   C1. A number is given once per incarnation of the other node, also when its call is given up.
 //   C2. `first` is the lowest number without an answer; everything below is settled.
 //   C3. Calls leave again in the order of their numbers, from `resendFrom` on, before any new one.
 //   N8. What became of the updates that `failCalls` failed is known with the next hello: the same incarnation has taken those below the number that it
@@ -109,7 +109,7 @@ export class PendingCalls {
     return 0;
   }
 
-  /** Takes all calls out, unanswered, with their numbers. Those are not used again, so that the same life of the other node takes new calls (C1). */
+  /** Takes all calls out, unanswered, with their numbers. Those are not used again, so that the same incarnation of the other node takes new calls (C1). */
   giveUp(): Call[] {
     const calls: Call[] = [];
     if (this.length > 0) this.#givenUpFrom ||= this.#first;
@@ -122,7 +122,7 @@ export class PendingCalls {
     return calls;
   }
 
-  /** The other node has a new life: numbers begin anew. Only after `giveUp`. */
+  /** The other node has a new incarnation: numbers begin anew. Only after `giveUp`. */
   restart(): void {
     this.#first = 1;
     this.#next = 1;

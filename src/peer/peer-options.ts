@@ -38,7 +38,7 @@ export type PeerEvents = {
   /** The link of this channel is gone; it may come back. */
   linkDown?(channel: Channel): void;
   linkUp?(channel: Channel): void;
-  /** The other node has a new life; `again` are the calls that may be asked again, in order. */
+  /** The other node has a new incarnation; `again` are the calls that may be asked again, in order. */
   restarted?(channel: Channel, again: readonly Call[]): void;
   /** The other node refuses to talk to us, for good. */
   refused?(channel: Channel, error: WeighbridgeError): void;

@@ -3,7 +3,7 @@
 //
 // Invariants (P3 is the dialer's):
 //   P1. At most one link per channel is in use: a newer one from the same node takes over, the old one is destroyed.
-//   P2. An older life of a node never takes over from a newer one (FENCED).
+//   P2. An older incarnation of a node never takes over from a newer one (FENCED).
 //   P4. Who dials us gets no channel of a node that we dial (but see P7), nor one that `events.greeting` refuses: what a stranger can make us keep is bounded.
 //   P7. Two nodes of one role have one connection, whichever dialed. When both do at once, that of the lower id wins: the other gives up its own.
 //   P6. A dialer that has a number names its job, and shows the token that its node registered with where the roster tells it: knowing a number is not
@@ -23,7 +23,6 @@ import { FIRST_SERVER_ID, nameOf, roleOf, SCHEDULER_ID } from "../wire/node-id.t
 import type { Call } from "./call.ts";
 import { Channel, type ChannelHost, type FunctionHandler } from "./channel.ts";
 import { CHANNEL_LIMITS, type ChannelLimits } from "./channel-limits.ts";
-import { Complaints } from "./complaints.ts";
 import { Connection, type ConnectionHost, type ReadBuffers } from "./connection.ts";
 import { type Dial, Dialer } from "./dialer.ts";
 import { type FaultOptions, Faults } from "./faults.ts";
@@ -32,6 +31,7 @@ import { FunctionHost, ServedCall } from "./function-host.ts";
 import type { Gateway, GatewayHost, PeerConnection } from "./gateway.ts";
 import { checkDialer, checkJob, dialsItself, restartedError } from "./hello-rules.ts";
 import { PeerMetrics } from "./metrics.ts";
+import { PeerLog } from "./peer-log.ts";
 import type { AcceptedNode, PeerEvents, PeerOptions } from "./peer-options.ts";
 import { PlainMemory } from "./plain-memory.ts";
 import type { ServedFunction } from "./served-function.ts";
@@ -43,7 +43,7 @@ export class Peer implements ChannelHost, ConnectionHost, GatewayHost {
   readonly clock: Clock;
   readonly log: Log;
   readonly metrics: PeerMetrics = new PeerMetrics();
-  readonly complaints: Complaints;
+  readonly peerLog: PeerLog;
   readonly pages: PagePool = new PagePool();
   readonly stamps: { last: number } = { last: 0 };
   /** By the numbers in frames; `serve` and `serveFrames` add to it. */
@@ -81,7 +81,7 @@ export class Peer implements ChannelHost, ConnectionHost, GatewayHost {
   constructor(options: PeerOptions) {
     this.clock = options.clock;
     this.log = options.log;
-    this.complaints = new Complaints(options.log, options.clock);
+    this.peerLog = new PeerLog(options.log, options.clock);
     this.readBuffers = options.readBuffers;
     this.limits = { ...CHANNEL_LIMITS, ...options.limits };
     this.resendTimeoutMs = options.resendTimeoutMs ?? 0;
@@ -184,7 +184,7 @@ export class Peer implements ChannelHost, ConnectionHost, GatewayHost {
     return listener.address;
   }
 
-  /** A channel to a node at this address. A channel that was known under another address or life moves there. */
+  /** A channel to a node at this address. A channel that was known under another address or incarnation moves there. */
   dial(id: number, address: Address, incarnation: number): Channel {
     let channel = this.#channels.get(id);
     if (channel !== undefined && channel.incarnation < incarnation && !this.#dialer.has(channel))
@@ -192,7 +192,7 @@ export class Peer implements ChannelHost, ConnectionHost, GatewayHost {
     if (channel === undefined || channel.ended !== undefined) channel = this.#newChannel(id, incarnation);
     else if (channel.link !== undefined && !this.#dialer.has(channel)) return channel; // P7
     if (channel.incarnation < incarnation && channel.incarnation !== 0) {
-      this.#replaceLink(channel); // answers of the old life may be under way on it, with numbers that are given again now
+      this.#replaceLink(channel); // answers of the old incarnation may be under way on it, with numbers that are given again now
       this.#renew(channel, incarnation);
     }
     channel.incarnation = Math.max(channel.incarnation, incarnation);
@@ -205,7 +205,7 @@ export class Peer implements ChannelHost, ConnectionHost, GatewayHost {
     return this.#channels.get(id) ?? this.#newChannel(id, incarnation);
   }
 
-  /** Gives a channel that had no id (or keeps) its id and life; another channel of that id ends. */
+  /** Gives a channel that had no id (or keeps) its id and incarnation; another channel of that id ends. */
   identify(channel: Channel, id: number, incarnation: number): void {
     const old = this.#channels.get(id);
     if (old !== undefined && old !== channel) {
@@ -261,7 +261,7 @@ export class Peer implements ChannelHost, ConnectionHost, GatewayHost {
     if (cause !== undefined && !this.#closed) {
       const fields = { remote: connection.link.remote, node: channel?.name, reason: cause.message };
       const isExpected = this.isLeaving || channel?.isLeaving === true || (cause instanceof WeighbridgeError && cause.retryable); // the next try comes soon
-      this.complaints.tell(isExpected ? "debug" : "warn", "link broken", fields);
+      this.peerLog.tell(isExpected ? "debug" : "warn", "link broken", fields);
     }
     this.#dialer.ended(connection, cause);
     if (channel === undefined) return;
@@ -303,7 +303,7 @@ export class Peer implements ChannelHost, ConnectionHost, GatewayHost {
       });
     }
     if (hello.incarnation < channel.incarnation) {
-      throw new WeighbridgeError("NO_ROUTE", `${dial.address} still is an older life of ${channel.name}`, { retryable: true });
+      throw new WeighbridgeError("NO_ROUTE", `${dial.address} still is an older incarnation of ${channel.name}`, { retryable: true });
     }
     if (channel.link !== undefined) this.#replaceLink(channel);
     const isRestarted = channel.incarnation !== 0 && hello.incarnation !== channel.incarnation;
@@ -322,7 +322,7 @@ export class Peer implements ChannelHost, ConnectionHost, GatewayHost {
     for (const { channel } of this.#connections) if (channel === undefined || channel.id < 0) count++;
     if (count < NOBODIES_MAX) return;
     this.metrics.linksRefused++;
-    this.complaints.tell("warn", "link refused", { remote, reason: `${count} links are open already that no node stands behind` });
+    this.peerLog.tell("warn", "link refused", { remote, reason: `${count} links are open already that no node stands behind` });
     throw new WeighbridgeError("QUEUE_FULL", `${count} links without a node are open already`, { retryable: true });
   }
 
@@ -384,12 +384,12 @@ export class Peer implements ChannelHost, ConnectionHost, GatewayHost {
     if (hello.incarnation < known.incarnation) {
       throw new WeighbridgeError(
         "FENCED",
-        `${known.name} was replaced by a newer one (life ${known.incarnation}, this is ${hello.incarnation})`,
+        `${known.name} was replaced by a newer one (incarnation ${known.incarnation}, this is ${hello.incarnation})`,
       ); // P2
     }
     this.#replaceLink(known);
     if (hello.incarnation > known.incarnation) {
-      // A channel of its own, so that answers that are still due to the old life cannot be taken for answers to the new one.
+      // A channel of its own, so that answers that are still due to the old incarnation cannot be taken for answers to the new one.
       this.drop(known, restartedError(known));
       return this.#acceptNode(hello);
     }
@@ -399,7 +399,7 @@ export class Peer implements ChannelHost, ConnectionHost, GatewayHost {
     return known;
   }
 
-  /** A node of the same life has forgotten the conversation. Its channel is replaced: answers that are due to the old one must not go to the new one. */
+  /** A node of the same incarnation has forgotten the conversation. Its channel is replaced: answers that are due to the old one must not go to the new one. */
   #acceptAnew(known: Channel): Channel {
     const again = known.renew(known.incarnation, restartedError(known));
     this.drop(known, restartedError(known));

@@ -4,9 +4,9 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { isWeighbridgeError } from "../base/errors.ts";
 import { askStatus } from "../cli/status-client.ts";
-import { KVServer } from "../kv/kv-server.ts";
-import { KVWorker } from "../kv/kv-worker.ts";
-import { SimpleApp } from "../kv/simple-app.ts";
+import { KVServer } from "../faces/kv/kv-server.ts";
+import { KVWorker } from "../faces/kv/kv-worker.ts";
+import { SimpleApp } from "../faces/kv/simple-app.ts";
 import { PsliteCluster } from "../testing/pslite-cluster.ts";
 import type { Values } from "../wire/kv-message.ts";
 import { Group } from "../wire/node-id.ts";
@@ -280,10 +280,10 @@ test("without its scheduler a job pushes on, and a barrier fails once that has b
 test("a server is replaced under its old id, a second time too, and is used again", async () => {
   const { cluster, kv } = await started({ serverCount: 2, heartbeatIntervalMs: 500, heartbeatTimeoutMs: 2000 });
   let name = cluster.office("server-0").nodeId === 10 ? "server-0" : "server-1";
-  for (let life = 2; life <= 3; life++) {
+  for (let holder = 2; holder <= 3; holder++) {
     cluster.kill(name);
     await cluster.clock.advance(4000);
-    name = `server-life-${life}`;
+    name = `server-incarnation-${holder}`;
     const office = await cluster.run(cluster.startNode("server", name));
     assert.deepEqual([office.nodeId, office.isRecovery], [10, true]);
     new KVServer(office, 0);
@@ -294,7 +294,7 @@ test("a server is replaced under its old id, a second time too, and is used agai
     await pushed();
     const out = new Float32Array(2);
     await cluster.run(kv.wait(kv.pull(keysOf(1n, KEY_LAST), out)));
-    assert.deepEqual([...out], [life - 1, 2], "the other server kept its values");
+    assert.deepEqual([...out], [holder - 1, 2], "the other server kept its values");
   }
   await cluster.finalize();
 });

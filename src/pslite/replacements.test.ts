@@ -19,7 +19,7 @@ test("what is kept back is told once the node calls by its name, in order, and l
   keep(2, "to another");
   replacements.called({ node: 10, incarnation: 2 }, true);
   replacements.called({ node: 8, incarnation: 1 }, true);
-  assert.deepEqual(told, [], "neither another node nor an earlier life is the one");
+  assert.deepEqual(told, [], "neither another node nor an earlier incarnation is the one");
   replacements.called({ node: 8, incarnation: 2 }, true);
   keep(2, "to a third");
   await clock.advance(2 * CALL_MS);
@@ -50,7 +50,7 @@ test("of a program of ps-lite others hear SETTLE_MS after its call, once, howeve
   assert.deepEqual(told, ["to one", "to another", "to a third"]);
 });
 
-test("of a life that was replaced before it called nothing is told, nor of one that is named again later (N3)", async () => {
+test("of an incarnation that was replaced before it called nothing is told, nor of one that is named again later (N3)", async () => {
   const { clock, replacements, told, keep } = started();
   keep(2, "second");
   keep(3, "third");

@@ -6,7 +6,7 @@ import type { AbortRequest } from "../wire/control.ts";
 import { missingText } from "../wire/missing-nodes.ts";
 import type { Role } from "../wire/node-id.ts";
 import type { RegisterRequest } from "../wire/register.ts";
-import { holderOf, type Place } from "./place.ts";
+import { holderOf, type Place } from "./rank-slot.ts";
 
 /** `ticket` is whatever the caller needs to answer it. */
 export type Applicant<T> = { readonly request: RegisterRequest; readonly ticket: T; readonly arrivedAtMs: number };

@@ -31,7 +31,7 @@ export class EpochUnits {
   readonly #lent = new Map<number, RunSet>();
   /** Ranks that are present, and want no more of this epoch. */
   readonly #withdrawn = new Set<number>();
-  /** Ranks that have spoken of this epoch, in the life that they have. */
+  /** Ranks that have spoken of this epoch, in the incarnation that they have. */
   readonly #known = new Set<number>();
   #repeatedCount = 0;
   #inheritedVersion = 0;

@@ -105,9 +105,9 @@ export class PlacementChanges {
       for (;;) {
         if (this.#closed !== undefined) throw this.#closed;
         if (preparation.refusal !== undefined) throw preparation.refusal; // C5
-        const waiting = this.#liveNodes().filter((node) => !prepared.has(lifeOf(node)));
+        const waiting = this.#liveNodes().filter((node) => !prepared.has(holderOf(node)));
         if (waiting.length === 0) break; // and nothing happens before everybody is told (C1)
-        for (const node of waiting) if (!asked.has(lifeOf(node))) this.#prepare(node, preparation);
+        for (const node of waiting) if (!asked.has(holderOf(node))) this.#prepare(node, preparation);
         const names = waiting.map(({ node }) => nameOf(node)).join(", ");
         await waitFor(this.#news.promise, `${names} to prepare for the placement of epoch ${epoch}`, clock, {
           deadlineMs: Math.max(0, untilMs - clock.nowMs()),
@@ -116,17 +116,17 @@ export class PlacementChanges {
       move(next(change));
       tell(change);
     } catch (thrown) {
-      for (const node of this.#liveNodes()) if (asked.has(lifeOf(node))) this.#ask(node, { epoch, holdMs: 0 }).catch(() => {}); // then its hold ends by itself
+      for (const node of this.#liveNodes()) if (asked.has(holderOf(node))) this.#ask(node, { epoch, holdMs: 0 }).catch(() => {}); // then its hold ends by itself
       throw thrown;
     }
   }
 
   #prepare(node: RosterEntry, preparation: Preparation): void {
-    const life = lifeOf(node);
-    preparation.asked.add(life);
+    const holder = holderOf(node);
+    preparation.asked.add(holder);
     this.#ask(node, preparation.request).then(
       () => {
-        preparation.prepared.add(life);
+        preparation.prepared.add(holder);
         this.review();
       },
       (thrown: unknown) => {
@@ -136,7 +136,7 @@ export class PlacementChanges {
           return;
         }
         this.#options.clock.after(ASK_AGAIN_MS, () => {
-          preparation.asked.delete(life);
+          preparation.asked.delete(holder);
           this.review();
         });
       },
@@ -155,6 +155,6 @@ export class PlacementChanges {
   }
 }
 
-function lifeOf({ node, incarnation }: RosterEntry): string {
+function holderOf({ node, incarnation }: RosterEntry): string {
   return `${node}/${incarnation}`;
 }

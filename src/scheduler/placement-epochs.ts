@@ -9,7 +9,7 @@ import { placementOf } from "../keys/placement-of.ts";
 import { EPOCH_MAX } from "../wire/frame.ts";
 import type { PlacementView } from "../wire/roster.ts";
 import type { ClusterCounts } from "./applicant.ts";
-import type { Places } from "./places.ts";
+import type { RankSlots } from "./rank-slots.ts";
 
 /** What is left out stays as it is; `moved` belongs to its policy and servers, and goes with them. */
 export type PlacementChange = Partial<Omit<PlacementView, "epoch">>;
@@ -23,7 +23,7 @@ export function firstPlacement({
 }
 
 /** Throws BAD_ARGUMENT for a placement that makes no sense, and NO_ROUTE while it is not certain which epoch is the next (E1). */
-export function nextPlacement(places: Pick<Places, "all" | "placement">, change: PlacementChange): PlacementView {
+export function nextPlacement(places: Pick<RankSlots, "all" | "placement">, change: PlacementChange): PlacementView {
   const current = places.placement;
   const silent = places.all().filter(({ state, confirmed }) => state === "alive" && !confirmed);
   if (current === undefined || silent.length > 0)

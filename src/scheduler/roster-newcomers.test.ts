@@ -6,14 +6,14 @@ import { RosterBook, requestOf, texts } from "../testing/roster-book.ts";
 
 test("a newcomer takes the place of a dead node of its role, any number of times", () => {
   const book = new RosterBook().formed();
-  for (let life = 2; life <= 5; life++) {
+  for (let holder = 2; holder <= 5; holder++) {
     book.nowMs += 3000;
     for (const node of [8, 9, 11]) book.heard(node);
     book.nowMs += 3000;
     for (const node of [8, 9, 11]) book.heard(node);
     book.tick(book.nowMs);
-    assert.deepEqual(book.states().at(-1), `10 dead ${life - 1}`);
-    assert.deepEqual(book.register(`s${life}`), [`admit s${life} as 10/${life} recovery`, "announce"]);
+    assert.deepEqual(book.states().at(-1), `10 dead ${holder - 1}`);
+    assert.deepEqual(book.register(`s${holder}`), [`admit s${holder} as 10/${holder} recovery`, "announce"]);
   }
 });
 
@@ -90,7 +90,7 @@ test("two newcomers get two places, and a third waits", () => {
   assert.deepEqual(book.register("w4"), []);
 });
 
-test("the same process that registers again after its answer was lost keeps its place and its life", () => {
+test("the same process that registers again after its answer was lost keeps its place and its incarnation", () => {
   const book = new RosterBook().formed();
   book.linkDown(10);
   const request = requestOf("s1", { rank: 1 });

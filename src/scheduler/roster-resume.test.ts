@@ -72,7 +72,7 @@ test("a node of an earlier run of the job is fenced, and one of another job is t
   assert.deepEqual(new RosterBook().formed().resume("w1", { node: 11 }), ["refuse w1 FENCED"]);
 });
 
-test("an old life that resumes after its successor is fenced, and before it as soon as that is known", () => {
+test("an old incarnation that resumes after its successor is fenced, and before it as soon as that is known", () => {
   const newer: RosterView = {
     version: 8,
     nodes: OLD_ROSTER.nodes.map((entry) => (entry.node === 10 ? { ...entry, incarnation: 2, label: "s1b" } : entry)),

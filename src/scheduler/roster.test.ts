@@ -143,7 +143,7 @@ test("without heartbeats silence is no death, and a link that stays closed is", 
   }
 });
 
-test("a dead node that is heard of again, or connects again, is alive in the same life", () => {
+test("a dead node that is heard of again, or connects again, is alive in the same incarnation", () => {
   const book = new RosterBook().formed();
   book.tick(5000);
   assert.deepEqual(book.heard(10), ["announce"]);
@@ -229,7 +229,7 @@ test("for 300 seeds of events, every place has one holder, versions rise, and ev
     const random = new Random(seed);
     const book = new RosterBook({ heartbeatTimeoutMs: random.chance(0.2) ? 0 : 5000 }).formed();
     const waiting = new Map<string, number>();
-    const lives = new Map<number, number>([8, 9, 10, 11].map((node) => [node, 1]));
+    const holders = new Map<number, number>([8, 9, 10, 11].map((node) => [node, 1]));
     let version = 1;
     let newcomers = 0;
     const note = (decisions: readonly Decision<string>[]): void => {
@@ -237,8 +237,8 @@ test("for 300 seeds of events, every place has one holder, versions rise, and ev
         if (decision.kind === "refuse") waiting.delete(decision.ticket);
         if (decision.kind !== "admit") continue;
         waiting.delete(decision.ticket);
-        assert.equal(decision.incarnation, (lives.get(decision.node) ?? 0) + 1, `seed ${seed}: lives follow each other`);
-        lives.set(decision.node, decision.incarnation);
+        assert.equal(decision.incarnation, (holders.get(decision.node) ?? 0) + 1, `seed ${seed}: lives follow each other`);
+        holders.set(decision.node, decision.incarnation);
       }
       const announced = decisions.some(({ kind }) => kind === "announce");
       const newVersion = book.roster.view().version;
@@ -247,12 +247,12 @@ test("for 300 seeds of events, every place has one holder, versions rise, and ev
     };
     for (let step = 0; step < 200; step++) {
       const node = [8, 9, 10, 11][random.below(4)] as number;
-      const life = lives.get(node) as number;
+      const holder = holders.get(node) as number;
       const { roster } = book;
       const roll = random.below(10);
-      if (roll < 4) note(roster.heard(node, life, book.nowMs));
-      else if (roll === 4) note(roster.linkDown(node, life, book.nowMs));
-      else if (roll === 5) note(roster.linkUp(node, life, book.nowMs));
+      if (roll < 4) note(roster.heard(node, holder, book.nowMs));
+      else if (roll === 4) note(roster.linkDown(node, holder, book.nowMs));
+      else if (roll === 5) note(roster.linkUp(node, holder, book.nowMs));
       else if (roll === 6 && waiting.size < 3) {
         const name = `${random.chance(0.5) ? "s" : "w"}-${++newcomers}`;
         waiting.set(name, book.nowMs);

@@ -1,4 +1,4 @@
-// roster — the scheduler's book of nodes: who registered, who holds which place in which life, who is dead. Pure: events and the time in,
+// roster — the scheduler's book of nodes: who registered, who holds which place in which incarnation, who is dead. Pure: events and the time in,
 // decisions out, which scheduler.ts carries out in their order. No timer: `dueMs` says when `tick` has something to decide.
 //
 //   forming ── all registered, or a node resumes ──► running ── nobody is left ──► finished
@@ -8,7 +8,7 @@
 // Invariants:
 //   R1. A place has one holder. A new one gets the next incarnation; the old one is FENCED from then on.
 //   R2. Every application is answered: with a place, or with an error within `startTimeoutMs`.
-//   R3. After a restart the first node that resumes brings the job, the places and their lives; nobody else's place is given away
+//   R3. After a restart the first node that resumes brings the job, the places and their incarnations; nobody else's place is given away
 //       before its holder had `heartbeatTimeoutMs` to resume as well.
 //   R4. Once everybody has passed the last barrier nobody who leaves is replaced, and who still waits for a place when all have left is refused:
 //       a node too many must not keep a job from ending.
@@ -31,11 +31,11 @@ import {
   malformed,
 } from "./applicant.ts";
 import { assignRanks, conflict } from "./formation.ts";
-import { deathAtMs, holderOf, type Place } from "./place.ts";
 import { firstPlacement, nextPlacement, type PlacementChange } from "./placement-epochs.ts";
-import { Places } from "./places.ts";
+import { chooseRank, type RankChoice } from "./rank-choice.ts";
+import { deathAtMs, holderOf, type Place } from "./rank-slot.ts";
+import { RankSlots } from "./rank-slots.ts";
 import type { StateJournal } from "./scheduler-state.ts";
-import { findSeat, type Seat } from "./seating.ts";
 
 export type RosterRules = ClusterCounts & {
   /** 0: nodes send no heartbeats. */
@@ -52,7 +52,7 @@ export type Decision<T> =
   | { readonly kind: "refuse"; readonly ticket: T; readonly error: WeighbridgeError }
   /** The cluster is there: nodes may be answered and the job has its id. */
   | { readonly kind: "run" }
-  /** A life of this node is over. */
+  /** An incarnation of this node is over. */
   | { readonly kind: "died"; readonly node: number }
   /** Tell everybody alive. */
   | { readonly kind: "announce" }
@@ -68,7 +68,7 @@ export class Roster<T> {
   #phase: Phase = "forming";
   #failure: WeighbridgeError | undefined;
   #applicants: Applicant<T>[] = [];
-  readonly #places: Places;
+  readonly #places: RankSlots;
   #isResumed = false;
   #finished = false;
   #isEnding = false;
@@ -78,7 +78,7 @@ export class Roster<T> {
     const { heartbeatIntervalMs, heartbeatTimeoutMs } = rules;
     this.#rules = { ...rules, heartbeatTimeoutMs: heartbeatIntervalMs === 0 ? 0 : heartbeatTimeoutMs };
     this.#journal = journal;
-    this.#places = new Places(journal);
+    this.#places = new RankSlots(journal);
     this.#deadlineMs = nowMs + rules.startTimeoutMs;
   }
 
@@ -267,7 +267,7 @@ export class Roster<T> {
     if (error !== undefined) return [{ kind: "refuse", ticket, error }];
     const own = this.#places.all().find((place) => place.token === request.token && place.state !== "left");
     if (own !== undefined) {
-      // The same process, whose answer was lost with its link: it keeps its life, and nothing has happened.
+      // The same process, whose answer was lost with its link: it keeps its incarnation, and nothing has happened.
       this.#places.seat(own, request, own.incarnation, nowMs);
       const recovery = own.incarnation > 1;
       return this.#conclude([{ kind: "admit", ticket, node: own.node, incarnation: own.incarnation, recovery }], nowMs);
@@ -276,15 +276,15 @@ export class Roster<T> {
     return this.#conclude([], nowMs);
   }
 
-  /** Gives a place to this node, in a new life (R1). */
+  /** Gives a place to this node, in a new incarnation (R1). */
   #seat({ request, ticket }: Applicant<T>, place: Place, nowMs: number): Decision<T> & { kind: "admit" } {
     this.#places.seat(place, request, place.incarnation + 1, nowMs);
     return { kind: "admit", ticket, node: place.node, incarnation: place.incarnation, recovery: true };
   }
 
-  #seatFor(applicant: Applicant<T>, nowMs: number): Seat {
+  #seatFor(applicant: Applicant<T>, nowMs: number): RankChoice {
     const places = this.#places.all();
-    return findSeat(applicant, this.#isEnding ? places.filter(({ state }) => state !== "left") : places, this.#rules, nowMs); // R4
+    return chooseRank(applicant, this.#isEnding ? places.filter(({ state }) => state !== "left") : places, this.#rules, nowMs); // R4
   }
 
   #seatApplicants(nowMs: number): Decision<T>[] {
@@ -387,6 +387,6 @@ function isAnother({ incarnation, confirmed, token }: Place, request: RegisterRe
 }
 
 function fenced(node: number, incarnation: number, place: Place | undefined): WeighbridgeError {
-  const reason = place === undefined ? "has no place in this job" : `was replaced by "${place.label}" (life ${place.incarnation})`;
-  return new WeighbridgeError("FENCED", `${nameOf(node)} of life ${incarnation} ${reason}`);
+  const reason = place === undefined ? "has no place in this job" : `was replaced by "${place.label}" (incarnation ${place.incarnation})`;
+  return new WeighbridgeError("FENCED", `${nameOf(node)} of incarnation ${incarnation} ${reason}`);
 }

@@ -152,5 +152,5 @@ test("a scheduler that nodes have left for a newer one does not take a higher in
   const problems: string[] = [];
   dialer.events = { unreachable: (_, error) => problems.push(error.message) };
   await cluster.clock.advance(100);
-  assert.match(problems[0] ?? "", /older life of the scheduler/);
+  assert.match(problems[0] ?? "", /older incarnation of the scheduler/);
 });

@@ -11,20 +11,20 @@ import { serveJson } from "../peer/call-function.ts";
 import type { Channel } from "../peer/channel.ts";
 import type { Peer } from "../peer/peer.ts";
 import type { CataloguePage } from "../wire/catalogue.ts";
+import type { GatherReply, GatherRequest } from "../wire/collective-generation.ts";
 import type { BarrierReply, BarrierRequest, Empty } from "../wire/control.ts";
-import type { GatherReply, GatherRequest } from "../wire/gather.ts";
 import { rankOf, roleOf, SCHEDULER_ID } from "../wire/node-id.ts";
 import type { RendezvousReply, RendezvousRequest } from "../wire/rendezvous.ts";
 import type { UnitsReply, UnitsRequest } from "../wire/units.ts";
-import { BarrierDesk } from "./barrier-desk.ts";
+import { BarrierService } from "./barrier-service.ts";
 import { CatalogueService } from "./catalogue-service.ts";
+import { CollectiveService, checkGather } from "./collective-service.ts";
 import { DeadWait, type DeadWaitOptions } from "./dead-wait.ts";
-import { checkGather, GatherDesk } from "./gather-desk.ts";
+import type { PendingRegistration } from "./pending-registrations.ts";
 import { RendezvousService } from "./rendezvous-service.ts";
 import type { Decision, Roster } from "./roster.ts";
 import type { StateJournal } from "./scheduler-state.ts";
-import type { Ticket } from "./ticket.ts";
-import { UnitDesk } from "./unit-desk.ts";
+import { UnitService } from "./unit-service.ts";
 
 export type SchedulerServicesOptions = DeadWaitOptions & {
   readonly peer: Peer;
@@ -32,29 +32,29 @@ export type SchedulerServicesOptions = DeadWaitOptions & {
   readonly log: Log;
   readonly workerCount: number;
   readonly journal: StateJournal;
-  readonly roster: Roster<Ticket>;
+  readonly roster: Roster<PendingRegistration>;
   /** A member was heard of. */
   readonly heard: (channel: Channel) => void;
   /** Carries out what the roster decides; services hear of it again (`review`), unless told otherwise. */
-  readonly carryOut: (decisions: readonly Decision<Ticket>[], options?: { readonly isReviewed: boolean }) => void;
+  readonly carryOut: (decisions: readonly Decision<PendingRegistration>[], options?: { readonly isReviewed: boolean }) => void;
 };
 
 export class SchedulerServices {
   readonly #options: SchedulerServicesOptions;
-  readonly #roster: Roster<Ticket>;
-  readonly #barriers: BarrierDesk;
+  readonly #roster: Roster<PendingRegistration>;
+  readonly #barriers: BarrierService;
   readonly #deadWait: DeadWait;
-  readonly #gathering = new GatherDesk();
-  readonly #units: UnitDesk;
+  readonly #gathering = new CollectiveService();
+  readonly #units: UnitService;
   readonly #rendezvous: RendezvousService;
   readonly #catalogue: CatalogueService;
 
   constructor(options: SchedulerServicesOptions) {
     this.#options = options;
     this.#roster = options.roster;
-    this.#barriers = new BarrierDesk(() => [{ node: SCHEDULER_ID, role: "scheduler", state: "alive" }, ...this.#roster.view().nodes]);
+    this.#barriers = new BarrierService(() => [{ node: SCHEDULER_ID, role: "scheduler", state: "alive" }, ...this.#roster.view().nodes]);
     this.#deadWait = new DeadWait(options);
-    this.#units = new UnitDesk(options);
+    this.#units = new UnitService(options);
     this.#rendezvous = new RendezvousService(options);
     this.#catalogue = new CatalogueService(options);
   }
@@ -104,7 +104,7 @@ export class SchedulerServices {
   }
 
   /** What a node says that lived through a restart of the scheduler. A scheduler that was there from the start knows better. */
-  recall(node: number, incarnation: number, { role, passed, units, rendezvous, catalogue, gathered }: Ticket): void {
+  recall(node: number, incarnation: number, { role, passed, units, rendezvous, catalogue, gathered }: PendingRegistration): void {
     this.#barriers.recall(node, passed);
     this.#gathering.recall(gathered, this.#roster.view().endedGeneration);
     if (!this.#roster.isResumed) return;
@@ -154,12 +154,12 @@ export class SchedulerServices {
     const { step, address, generation } = request;
     if (step === "look") heard(channel);
     else carryOut(this.#roster.listens(node, incarnation, step === "enter" ? address : "", clock.nowMs()));
-    const desk = this.#gathering;
-    if (step === "look") return { ...desk.standing, roster: this.#roster.view() };
-    const entered = step === "enter" ? desk.enter({ node, incarnation, generation }, this.#roster.view().nodes) : undefined;
-    if (entered === undefined) desk.leave(node, this.#roster.view().nodes);
+    const service = this.#gathering;
+    if (step === "look") return { ...service.standing, roster: this.#roster.view() };
+    const entered = step === "enter" ? service.enter({ node, incarnation, generation }, this.#roster.view().nodes) : undefined;
+    if (entered === undefined) service.leave(node, this.#roster.view().nodes);
     this.#endGenerations();
-    return { ...(entered === undefined ? desk.standing : await entered), roster: this.#roster.view() };
+    return { ...(entered === undefined ? service.standing : await entered), roster: this.#roster.view() };
   }
 
   #endGenerations(): void {

@@ -33,7 +33,7 @@ test("without heartbeats a closed link tells of a death, after a grace", async (
   assert.deepEqual(workers[0]?.deadNodes(), [10]);
 });
 
-test("a node that was stopped and goes on is alive again, in the same life", async () => {
+test("a node that was stopped and goes on is alive again, in the same incarnation", async () => {
   const cluster = new ControlCluster();
   const { servers, workers } = await cluster.formed();
   cluster.network.isolate("s1");
@@ -66,13 +66,13 @@ test("a node that was stopped and replaced is told so when it goes on", async ()
 test("a restarted node takes its rank back, the fourth time as well as the first", async () => {
   const cluster = new ControlCluster();
   const { workers } = await cluster.formed();
-  for (let life = 2; life <= 5; life++) {
+  for (let holder = 2; holder <= 5; holder++) {
     cluster.network.crash("s1");
     await cluster.clock.advance(200);
-    const again = await cluster.restarted("server", "s1", life % 2 === 0 ? { rank: 1 } : {});
-    assert.deepEqual([again.node, again.incarnation, again.recovery], [10, life, true]);
+    const again = await cluster.restarted("server", "s1", holder % 2 === 0 ? { rank: 1 } : {});
+    assert.deepEqual([again.node, again.incarnation, again.recovery], [10, holder, true]);
     await cluster.clock.advance(100);
-    for (const worker of workers) assert.equal(stateOf(worker, 10), `alive ${life}`);
+    for (const worker of workers) assert.equal(stateOf(worker, 10), `alive ${holder}`);
   }
 });
 
@@ -157,7 +157,7 @@ test("a member that dies inside a barrier fails the others within the detection 
     passed = true;
   });
   await cluster.clock.advance(3000);
-  assert.equal(passed, false); // the old life's entry is not counted
+  assert.equal(passed, false); // the old incarnation's entry is not counted
   await cluster.clock.runUntil(Promise.all([waiting, again.barrier(Group.WORKERS, 0)]));
 });
 
@@ -174,7 +174,7 @@ test("a member that dies inside a barrier and is back before anybody noticed has
     isPast = true;
   });
   await cluster.clock.advance(2000);
-  assert.equal(isPast, false, "the entry of the life that is over was counted");
+  assert.equal(isPast, false, "the entry of the incarnation that is over was counted");
   await cluster.clock.runUntil(Promise.all([passing, again.barrier(Group.WORKERS, 0)]), { untilMs: 10_000 });
 });
 

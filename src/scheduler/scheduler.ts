@@ -18,7 +18,7 @@ import type { JsonContract } from "../contracts/contract.ts";
 import { HEARTBEAT, LEAVE, PLACEMENT, REGISTER, STATUS } from "../contracts/control.ts";
 import { serveJson } from "../peer/call-function.ts";
 import type { Channel } from "../peer/channel.ts";
-import { checkGreeting } from "../peer/greeting.ts";
+import { checkGreeting } from "../peer/hello-check.ts";
 import type { Peer } from "../peer/peer.ts";
 import type { AcceptedNode } from "../peer/peer-options.ts";
 import type { Address } from "../transport/transport.ts";
@@ -28,15 +28,15 @@ import { missingAtEnd, missingText } from "../wire/missing-nodes.ts";
 import { nameOf, SCHEDULER_ID } from "../wire/node-id.ts";
 import { deadNodes, type PlacementView, type RosterView } from "../wire/roster.ts";
 import type { DeadWaitOptions } from "./dead-wait.ts";
-import { drained, Farewell } from "./farewell.ts";
+import { drained, FailureNotice } from "./failure-notice.ts";
 import { FunctionRelay } from "./function-relay.ts";
+import { type PendingRegistration, PendingRegistrations } from "./pending-registrations.ts";
 import { type PartsMove, PlacementChanges } from "./placement-changes.ts";
 import type { PlacementChange } from "./placement-epochs.ts";
 import { type Decision, Roster } from "./roster.ts";
 import { RosterPush } from "./roster-push.ts";
 import { SchedulerServices } from "./scheduler-services.ts";
 import { type SchedulerState, StateJournal, type StateRecord } from "./scheduler-state.ts";
-import { type Ticket, Tickets } from "./ticket.ts";
 
 export type SchedulerOptions = {
   /** Ours alone: its id, job and events are set here. */
@@ -79,17 +79,17 @@ export class Scheduler {
   readonly #clock: Clock;
   readonly #startedAtMs: number;
   readonly #journal = new StateJournal();
-  readonly #roster: Roster<Ticket>;
+  readonly #roster: Roster<PendingRegistration>;
   readonly #services: SchedulerServices;
   readonly #push: RosterPush;
   readonly #changes: PlacementChanges;
   readonly #relay: FunctionRelay;
   readonly #ownBarriers: BarrierClient;
-  readonly #tickets = new Tickets();
+  readonly #tickets = new PendingRegistrations();
   readonly #rosterListeners = new Set<(roster: RosterView) => void>();
   readonly #failedListeners = new Set<(error: WeighbridgeError) => void>();
   /** Once the job failed: why, and who knows. */
-  #failure: { readonly error: WeighbridgeError; readonly farewell: Farewell } | undefined;
+  #failure: { readonly error: WeighbridgeError; readonly farewell: FailureNotice } | undefined;
   #timerAtMs = Infinity;
   #cancelTimer: CancelTimer = () => {};
   #closed = false;
@@ -312,14 +312,17 @@ export class Scheduler {
     this.#carryOut(this.#roster.linkDown(channel.id, channel.incarnation, this.#clock.nowMs()));
   }
 
-  #carryOut(decisions: readonly Decision<Ticket>[], { isReviewed }: { readonly isReviewed: boolean } = { isReviewed: false }): void {
+  #carryOut(
+    decisions: readonly Decision<PendingRegistration>[],
+    { isReviewed }: { readonly isReviewed: boolean } = { isReviewed: false },
+  ): void {
     for (const decision of decisions) this.#carryOutOne(decision);
     if (isReviewed) return;
     if (decisions.length > 0) this.#services.review();
     this.#arm();
   }
 
-  #carryOutOne(decision: Decision<Ticket>): void {
+  #carryOutOne(decision: Decision<PendingRegistration>): void {
     const { log } = this.#options;
     switch (decision.kind) {
       case "run":
@@ -353,7 +356,7 @@ export class Scheduler {
     }
   }
 
-  #admit({ ticket, node, incarnation, recovery }: Decision<Ticket> & { kind: "admit" }): void {
+  #admit({ ticket, node, incarnation, recovery }: Decision<PendingRegistration> & { kind: "admit" }): void {
     const { heartbeatIntervalMs, heartbeatTimeoutMs } = this.#options;
     const { channel } = ticket;
     this.#tickets.close(ticket);
@@ -364,7 +367,7 @@ export class Scheduler {
     ticket.reply.resolve({ job, node, incarnation, recovery, heartbeatIntervalMs, heartbeatTimeoutMs, roster: this.#roster.view() });
   }
 
-  #tellAdmission({ packageVersion }: Ticket, fields: LogFields): void {
+  #tellAdmission({ packageVersion }: PendingRegistration, fields: LogFields): void {
     const { log } = this.#options;
     const own = this.#peer.packageVersion;
     log.info("a node has its place", { ...fields, packageVersion });
@@ -372,7 +375,7 @@ export class Scheduler {
     log.warn("a node runs another version of the package than the scheduler", { node: fields.node, packageVersion, scheduler: own });
   }
 
-  #refuse(ticket: Ticket, error: WeighbridgeError): void {
+  #refuse(ticket: PendingRegistration, error: WeighbridgeError): void {
     this.#tickets.close(ticket);
     ticket.reply.reject(error);
     if (error === this.#failure?.error) this.#failure.farewell.told(ticket.role, ticket.token);
@@ -382,7 +385,7 @@ export class Scheduler {
   #fail(error: WeighbridgeError): void {
     const { log, lingerMs = LINGER_MS, serverCount, workerCount } = this.#options;
     log.error("the job cannot go on", { code: error.code, reason: error.message });
-    const farewell = new Farewell({ clock: this.#clock, serverCount, workerCount, lingerMs });
+    const farewell = new FailureNotice({ clock: this.#clock, serverCount, workerCount, lingerMs });
     this.#failure = { error, farewell };
     farewell.tell(this.#peer, this.#roster.view(), error);
     this.#changes.close(error);

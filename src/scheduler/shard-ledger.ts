@@ -1,5 +1,5 @@
 // shard-ledger — the scheduler's book of epochs: who is lent which units, and which epochs are over. Pure: what workers say and who is present
-// in, units out. No clock and no sockets: unit-desk.ts carries it out. The units of one epoch are epoch-units.ts's.
+// in, units out. No clock and no sockets: unit-service.ts carries it out. The units of one epoch are epoch-units.ts's.
 //
 // Invariants:
 //   L1. Without deaths every unit of an epoch is done exactly once; units of a worker that is gone go to those present (epoch-units, U1, U2).
@@ -30,7 +30,7 @@ export class ShardLedger {
   /** Ranks, rising. */
   #present: readonly number[] = [];
   readonly #workerCount: number;
-  /** Ranks of which a life has ended, and that have not spoken since: one that is present again may be far from asking, and nothing waits for it. */
+  /** Ranks of which an incarnation has ended, and that have not spoken since: one that is present again may be far from asking, and nothing waits for it. */
   readonly #silent = new Set<number>();
   #isSettled = true;
   /** Those who have told what they know of an earlier scheduler's time, by rank. */
@@ -51,7 +51,7 @@ export class ShardLedger {
     this.#present = present;
   }
 
-  /** A life of this worker is over; it may have a new one already. */
+  /** An incarnation of this worker is over; it may have a new one already. */
   died(rank: number): void {
     this.#silent.add(rank);
     for (const epoch of this.#open.values()) epoch.release(rank);

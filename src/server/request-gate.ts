@@ -47,7 +47,7 @@ export class RequestGate implements FunctionHandler {
   readonly #watch: ArenaWatch;
   readonly #ownership: Ownership;
   readonly #epochWait: EpochWait;
-  /** The worker whose update came last, and what is applied of its life. */
+  /** The worker whose update came last, and what is applied of its incarnation. */
   #worker = -1;
   #applied: ClockEntry = { incarnation: 0, stamp: 0 };
   /** The buffer that a request was last read from, as words: making them for each request would cost more than the check. */
@@ -97,7 +97,7 @@ export class RequestGate implements FunctionHandler {
     if (used >= this.#watch.high || used < this.#watch.low) this.#watch.passed(used);
   }
 
-  /** As the vector clock's, for the life that was heard last without a look for it (VectorClock.V1). */
+  /** As the vector clock's, for the incarnation that was heard last without a look for it (VectorClock.V1). */
   #advance(channel: Channel, stamp: number): boolean {
     let applied = this.#applied;
     if (channel.id !== this.#worker || channel.incarnation !== applied.incarnation) {

@@ -1,7 +1,7 @@
 // server-context — what a handler of ours knows beside its request: who asks, and all of the state of the server it runs on. One for each incarnation of a
 // worker. Users' own handlers see less of it (contracts/function-context.ts).
 
-import type { WorkerLife } from "../consistency/worker-lives.ts";
+import type { WorkerIncarnation } from "../consistency/worker-incarnations.ts";
 import type { FunctionContext, TableRow, TensorBlock } from "../contracts/function-context.ts";
 import type { Arena } from "../kernel/arena.ts";
 import type { Kernels } from "../kernel/kernels.ts";
@@ -32,7 +32,7 @@ export class ServerContext implements FunctionState, FunctionContext {
   readonly ownership: Ownership;
   readonly workers: WorkerCalls;
   /** The worker that asks, as clocks count it. */
-  readonly life: WorkerLife;
+  readonly holder: WorkerIncarnation;
   /** Its rank. */
   readonly worker: number;
   readonly #own: Map<string, object>;
@@ -40,7 +40,7 @@ export class ServerContext implements FunctionState, FunctionContext {
   /** `own`: the objects that users' functions keep, the same for all callers. */
   constructor(
     { arena, kernels, parameters, groups, checkpoints, ownership, workers }: FunctionState,
-    life: WorkerLife,
+    holder: WorkerIncarnation,
     own: Map<string, object>,
   ) {
     this.arena = arena;
@@ -50,13 +50,13 @@ export class ServerContext implements FunctionState, FunctionContext {
     this.checkpoints = checkpoints;
     this.ownership = ownership;
     this.workers = workers;
-    this.life = life;
-    this.worker = rankOf(life.worker);
+    this.holder = holder;
+    this.worker = rankOf(holder.worker);
     this.#own = own;
   }
 
   get incarnation(): number {
-    return this.life.incarnation;
+    return this.holder.incarnation;
   }
 
   rowsOf<A = Float32Array>(table: string): Iterable<TableRow<A>> {

@@ -118,18 +118,18 @@ export class Server {
     const { pacer } = this.parameters;
     for (const { node, role, state, incarnation } of nodes) {
       if (role !== "worker") continue;
-      const life = { worker: node, incarnation };
+      const holder = { worker: node, incarnation };
       if ((this.#incarnations.get(node) ?? incarnation) !== incarnation) this.parameters.forgetPulls(node);
       this.#incarnations.set(node, incarnation);
-      this.groups.follow(life, state === "alive");
-      if (state === "alive") pacer.revived(life);
-      else if (state === "dead") pacer.died(life);
-      else pacer.leaveJob(life);
+      this.groups.follow(holder, state === "alive");
+      if (state === "alive") pacer.revived(holder);
+      else if (state === "dead") pacer.died(holder);
+      else pacer.leaveJob(holder);
       if (state === "alive") continue;
       this.functions.forgetNode(node);
       this.unfinishedRequests.forgetWorker(node);
       this.parameters.forgetWorker(node);
-      this.checkpoints.forget(ownerName(life));
+      this.checkpoints.forget(ownerName(holder));
     }
   }
 

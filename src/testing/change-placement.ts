@@ -106,11 +106,11 @@ function checkAlike(servers: readonly Server[], liveWorkers: ReadonlySet<string>
   const isOne = (stateOf: (server: Server) => string): boolean => new Set(servers.map(stateOf)).size === 1;
   if (!isOne(parametersOf)) throw new WeighbridgeError("NO_ROUTE", "servers differ in their parameters", { retryable: true });
   const unlike = new WeighbridgeError("NO_ROUTE", "not all servers have heard who has joined, and who is dead", { retryable: true });
-  if (!isOne((server) => JSON.stringify(membersOf(server).map(({ life }) => life)))) throw unlike;
-  const clocksOf = (server: Server, isMeant: (life: string) => boolean): string =>
-    JSON.stringify(membersOf(server).filter(({ life }) => isMeant(life)));
+  if (!isOne((server) => JSON.stringify(membersOf(server).map(({ holder }) => holder)))) throw unlike;
+  const clocksOf = (server: Server, isMeant: (holder: string) => boolean): string =>
+    JSON.stringify(membersOf(server).filter(({ holder }) => isMeant(holder)));
   assert(
-    isOne((server) => clocksOf(server, (life) => liveWorkers.has(life))),
+    isOne((server) => clocksOf(server, (holder) => liveWorkers.has(holder))),
     "servers differ in the clocks of workers that are prepared",
   );
   if (!isOne((server) => `${server.parameters.pacer.clockMin} ${clocksOf(server, () => true)}`)) throw unlike;
@@ -128,9 +128,9 @@ function moveParts(before: PlacementView, next: PlacementView, servers: Readonly
 }
 
 /** The clock set of a server, in an order of its own. */
-function membersOf({ parameters: { pacer } }: Server): readonly { readonly life: string; readonly clock: number }[] {
-  const members = pacer.members().map(({ worker, incarnation, clock }) => ({ life: `${worker}/${incarnation}`, clock }));
-  return members.sort((a, b) => (a.life < b.life ? -1 : 1));
+function membersOf({ parameters: { pacer } }: Server): readonly { readonly holder: string; readonly clock: number }[] {
+  const members = pacer.members().map(({ worker, incarnation, clock }) => ({ holder: `${worker}/${incarnation}`, clock }));
+  return members.sort((a, b) => (a.holder < b.holder ? -1 : 1));
 }
 
 /** Which parameters there are, and how updates of the next clocks are taken. */

@@ -6,10 +6,10 @@ import { SILENT_LOG } from "../base/log.ts";
 import { Call, type CallFate } from "../peer/call.ts";
 import { Channel, type FunctionHandler } from "../peer/channel.ts";
 import { CHANNEL_LIMITS, type ChannelLimits } from "../peer/channel-limits.ts";
-import { Complaints } from "../peer/complaints.ts";
 import { type FaultOptions, Faults } from "../peer/faults.ts";
 import { type FrameBatch, PagePool } from "../peer/frame-batch.ts";
 import { PeerMetrics } from "../peer/metrics.ts";
+import { PeerLog } from "../peer/peer-log.ts";
 import { FrameHeader, Kind, setExtent } from "../wire/frame.ts";
 import { SimClock } from "./sim-clock.ts";
 import { type StubFrame, StubLink } from "./stub-link.ts";
@@ -121,7 +121,7 @@ export class ChannelStage {
         clock: this.clock,
         pages: new PagePool(),
         metrics: this.metrics,
-        complaints: new Complaints(SILENT_LOG, this.clock),
+        peerLog: new PeerLog(SILENT_LOG, this.clock),
         limits: { ...CHANNEL_LIMITS, ...limits },
         resendTimeoutMs: 0,
         stamps: { last: 0 },

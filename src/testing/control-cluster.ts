@@ -135,7 +135,7 @@ export class ControlCluster {
   }
 }
 
-/** "alive 1": the state and the life of a node, as a member knows them. */
+/** "alive 1": the state and the incarnation of a node, as a member knows them. */
 export function stateOf(membership: Membership, node: number): string {
   const entry = membership.entry(node);
   return `${entry?.state} ${entry?.incarnation}`;

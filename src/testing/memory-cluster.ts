@@ -2,7 +2,7 @@
 // For tests of what nodes say to each other; what a network does to them is SimCluster's.
 
 import type { Log } from "../base/log.ts";
-import type { Postoffice } from "../kv/postoffice.ts";
+import type { Postoffice } from "../faces/kv/postoffice.ts";
 import { MemoryHub, MemoryTransport } from "../transport/memory-transport.ts";
 import type { Address, ConnectOptions, Link, LinkReader, Listener, Transport } from "../transport/transport.ts";
 import { idOf, type Role } from "../wire/node-id.ts";

@@ -4,7 +4,7 @@
 import { assert } from "../base/assert.ts";
 import { type Log, SILENT_LOG } from "../base/log.ts";
 import { VectorClock } from "../consistency/vector-clock.ts";
-import type { WorkerLife } from "../consistency/worker-lives.ts";
+import type { WorkerIncarnation } from "../consistency/worker-incarnations.ts";
 import type { Contract } from "../contracts/contract.ts";
 import { Arena } from "../kernel/arena.ts";
 import { SimdKernels } from "../kernel/simd-kernels.ts";
@@ -82,10 +82,10 @@ export class ParameterStage {
       log: SILENT_LOG,
       clock: this.clock,
     });
-    for (let rank = 0; rank < workers; rank++) this.parameters.pacer.join(this.life(rank));
+    for (let rank = 0; rank < workers; rank++) this.parameters.pacer.join(this.holder(rank));
   }
 
-  life(rank: number, incarnation = 1): WorkerLife {
+  holder(rank: number, incarnation = 1): WorkerIncarnation {
     return { worker: idOf("worker", rank), incarnation };
   }
 
@@ -146,7 +146,7 @@ export class ParameterStage {
   /** The worker has finished all clocks before this one. */
   advance(rank: number, clock: number): void {
     const pushes = this.pushes(rank);
-    this.parameters.pacer.rounds.advance(this.life(rank), clock, pushes.before(clock));
+    this.parameters.pacer.rounds.advance(this.holder(rank), clock, pushes.before(clock));
     pushes.heard(clock);
   }
 
@@ -174,7 +174,7 @@ export class ParameterStage {
       ownership,
       workers: this.#workers,
     };
-    return new ServerContext(state, this.life(rank), this.#owned);
+    return new ServerContext(state, this.holder(rank), this.#owned);
   }
 }
 

@@ -3,7 +3,7 @@
 
 import { WeighbridgeError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
-import type { Postoffice } from "../kv/postoffice.ts";
+import type { Postoffice } from "../faces/kv/postoffice.ts";
 import { PsliteGateway } from "../pslite/gateway.ts";
 import type { PsliteGatewayOptions } from "../pslite/gateway-options.ts";
 import { MemoryHub, MemoryTransport } from "../transport/memory-transport.ts";

@@ -22,7 +22,7 @@ import { KvFlag } from "../wire/kv-message.ts";
 import { idOf } from "../wire/node-id.ts";
 import type { PlacementView, RosterView } from "../wire/roster.ts";
 import { FunctionClient } from "../worker/function-client.ts";
-import { HeldParameter } from "../worker/held-parameter.ts";
+import { ParameterHandle } from "../worker/parameter-handle.ts";
 import { Router } from "../worker/router.ts";
 import { PushNumbers } from "../worker/worker-clock.ts";
 import { SimClock } from "./sim-clock.ts";
@@ -101,8 +101,8 @@ export class RouterStage {
   }
 
   /** A parameter that was found on every server. */
-  held(name: string, parameter: number): HeldParameter {
-    const held = new HeldParameter({ name, maker: "embedding", parameter }, this.pushes);
+  held(name: string, parameter: number): ParameterHandle {
+    const held = new ParameterHandle({ name, maker: "embedding", parameter }, this.pushes);
     for (const rank of this.router.servers) held.found(rank, INCARNATION);
     return held;
   }

@@ -5,7 +5,7 @@ import { assert } from "../base/assert.ts";
 import { checkOptions } from "../base/known-options.ts";
 import type { Log } from "../base/log.ts";
 import { Random } from "../base/random.ts";
-import type { Postoffice } from "../kv/postoffice.ts";
+import type { Postoffice } from "../faces/kv/postoffice.ts";
 import type { FaultOptions } from "../peer/faults.ts";
 import { idOf, nameOf, type Role, rankOf, roleOf, SCHEDULER_ID } from "../wire/node-id.ts";
 import { SimClock } from "./sim-clock.ts";
@@ -48,7 +48,7 @@ export class SimCluster {
   readonly random: Random;
   readonly #options: SimClusterOptions;
   readonly #offices = new Map<number, Postoffice>();
-  #lives = 0;
+  #holders = 0;
 
   constructor(options: SimClusterOptions) {
     checkOptions(options, CLUSTER_OPTIONS, "the options of a SimCluster");
@@ -126,7 +126,7 @@ export class SimCluster {
       arenaBytesMax: ARENA_BYTES,
       jobId: `sim-${seed}`,
       placement: this.#options.placement ?? (seed % 2 === 1 ? "ring" : "range"),
-      incarnation: ++this.#lives,
+      incarnation: ++this.#holders,
       ...this.#options.optionsOf?.(node),
     });
     this.#offices.set(node, office);

@@ -3,7 +3,7 @@
 
 import { assert } from "../base/assert.ts";
 import type { NodeOptions } from "../cluster/node-options.ts";
-import { type OfficeNode, Postoffice } from "../kv/postoffice.ts";
+import { type OfficeNode, Postoffice } from "../faces/kv/postoffice.ts";
 import { SchedulerNode, type SchedulerNodeOptions } from "../scheduler/scheduler-node.ts";
 import { ServerNode, type ServerNodeOptions } from "../server/server-node.ts";
 import type { Role } from "../wire/node-id.ts";

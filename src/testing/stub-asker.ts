@@ -3,9 +3,9 @@
 import { SILENT_LOG } from "../base/log.ts";
 import { Channel, type FunctionHandler } from "../peer/channel.ts";
 import { CHANNEL_LIMITS } from "../peer/channel-limits.ts";
-import { Complaints } from "../peer/complaints.ts";
 import { PagePool } from "../peer/frame-batch.ts";
 import { PeerMetrics } from "../peer/metrics.ts";
+import { PeerLog } from "../peer/peer-log.ts";
 import { FrameHeader, Kind } from "../wire/frame.ts";
 import { SimClock } from "./sim-clock.ts";
 import { type StubFrame, StubLink } from "./stub-link.ts";
@@ -34,7 +34,7 @@ export class StubAsker {
   #defaultFunction = 0;
   #nextRequest = 1;
 
-  /** A worker with this id and life. */
+  /** A worker with this id and incarnation. */
   constructor(clock: SimClock = new SimClock(), { id = 9, incarnation = 1 }: { readonly id?: number; readonly incarnation?: number } = {}) {
     this.clock = clock;
     this.channel = new Channel(
@@ -42,7 +42,7 @@ export class StubAsker {
         clock,
         pages: new PagePool(),
         metrics: new PeerMetrics(),
-        complaints: new Complaints(SILENT_LOG, clock),
+        peerLog: new PeerLog(SILENT_LOG, clock),
         limits: CHANNEL_LIMITS,
         resendTimeoutMs: 0,
         stamps: { last: 0 },

@@ -3,6 +3,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { gatherReplyShape, gatherRequestShape } from "./collective-generation.ts";
 import {
   abortRequestShape,
   barrierReplyShape,
@@ -13,7 +14,6 @@ import {
   prepareRequestShape,
   statusReplyShape,
 } from "./control.ts";
-import { gatherReplyShape, gatherRequestShape } from "./gather.ts";
 import { helloShape } from "./hello.ts";
 import type { Check } from "./json-body.ts";
 import { registerReplyShape, registerRequestShape } from "./register.ts";

@@ -1,4 +1,4 @@
-// hello — the first frame on every link, both ways: who speaks, in which life, and where the conversation stood.
+// hello — the first frame on every link, both ways: who speaks, in which incarnation, and where the conversation stood.
 
 import { jobShape } from "./job-id.ts";
 import { type Check, count, list, object, oneOf, optional, shortText } from "./json-body.ts";
@@ -21,7 +21,7 @@ export type Hello = {
   readonly kind: MemberKind;
   /** The sender's node id; 0 before the scheduler has given one. */
   readonly node: number;
-  /** Which life of that node this is: a restarted node comes back with a higher one. */
+  /** Which incarnation of that node this is: a restarted node comes back with a higher one. */
   readonly incarnation: number;
   /** The next request number the sender expects from the receiver: 1 when it has never heard of it. */
   readonly expects: number;

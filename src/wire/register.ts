@@ -2,8 +2,8 @@
 // After a scheduler's restart the nodes register again with the place they had (`resume`): their memory is the scheduler's.
 
 import { type CatalogueClaim, catalogueClaimShape } from "./catalogue.ts";
+import { type Generation, generationShape } from "./collective-generation.ts";
 import { type AbortRequest, abortRequestShape, type BarrierRequest, barrierRequestShape } from "./control.ts";
-import { type Generation, generationShape } from "./gather.ts";
 import { packageVersionShape, tokenShape } from "./hello.ts";
 import { jobShape } from "./job-id.ts";
 import { type Check, count, flag, list, object, optional } from "./json-body.ts";

@@ -58,7 +58,7 @@ export type RosterView = {
   readonly nodes: readonly RosterEntry[];
   /** Left out by a job without servers, and by a scheduler that was restarted and has not heard of it yet. */
   readonly placement?: PlacementView | undefined;
-  /** Generations of workers up to this one are over (gather.ts); left out: none is. */
+  /** Generations of workers up to this one are over (collective-generation.ts); left out: none is. */
   readonly endedGeneration?: number | undefined;
 };
 

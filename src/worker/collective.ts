@@ -14,12 +14,12 @@ import { isWeighbridgeError, reasonOf, WeighbridgeError } from "../base/errors.t
 import { checkWaitOptions } from "../base/known-options.ts";
 import type { Channel } from "../peer/channel.ts";
 import { CollectiveKind, DIRECT_BYTES_MAX } from "../wire/collective-frame.ts";
+import type { GatherReply } from "../wire/collective-generation.ts";
 import type { FrameHeader } from "../wire/frame.ts";
-import type { GatherReply } from "../wire/gather.ts";
 import { idOf, nameOf, rankOf } from "../wire/node-id.ts";
 import type { RosterView } from "../wire/roster.ts";
 import { Broadcast } from "./collective/broadcast.ts";
-import { Circle } from "./collective/circle.ts";
+import { CollectiveGroup } from "./collective/collective-group.ts";
 import { DirectReduce } from "./collective/direct-reduce.ts";
 import { EarlyParts } from "./collective/early-parts.ts";
 import { EXCHANGE_BYTES_MAX, Exchange } from "./collective/exchange.ts";
@@ -37,9 +37,9 @@ export class Collective implements MeshUser {
   readonly #early = new EarlyParts();
   /** The end of a generation of which this worker has not heard yet, by who told it. */
   readonly #overs = new Map<Channel, { readonly generation: number; readonly body: Uint8Array }>();
-  #circle: Circle | undefined;
+  #circle: CollectiveGroup | undefined;
   /** The one before: its members may not know yet why it is over. */
-  #previous: Circle | undefined;
+  #previous: CollectiveGroup | undefined;
   #forming: Promise<void> | undefined;
   #closed: WeighbridgeError | undefined;
   /** Parts are refused: whoever sends one does not know yet. */
@@ -215,12 +215,12 @@ export class Collective implements MeshUser {
     this.#mesh.stop(this);
   }
 
-  get #joined(): Circle {
+  get #joined(): CollectiveGroup {
     if (this.#circle === undefined) throw this.#closed ?? new WeighbridgeError("CLOSED", "this worker is in no generation yet");
     return this.#circle;
   }
 
-  #usable(): Circle {
+  #usable(): CollectiveGroup {
     const closed = this.#closed ?? this.#mesh.fatal;
     if (closed !== undefined) throw closed;
     return this.#joined;
@@ -232,7 +232,7 @@ export class Collective implements MeshUser {
     return known ?? new WeighbridgeError("NODE_DEAD", message, { retryable: true });
   }
 
-  async #run(circle: Circle, operation: Operation, wait: WaitOptions): Promise<void> {
+  async #run(circle: CollectiveGroup, operation: Operation, wait: WaitOptions): Promise<void> {
     circle.call(operation);
     try {
       await waitFor(operation.done.promise, operation.describe(), this.#mesh.clock, wait);
@@ -292,7 +292,7 @@ export class Collective implements MeshUser {
     const position = members.findIndex((member) => member.node === node);
     const channels = members.map((member) => (member.node === node ? undefined : mesh.channel(member)));
     this.#previous = this.#circle;
-    const circle = new Circle({ generation, members, position, channels, early: this.#early, clock: mesh.clock });
+    const circle = new CollectiveGroup({ generation, members, position, channels, early: this.#early, clock: mesh.clock });
     this.#circle = circle;
     const over = this.#previous?.failure ?? new WeighbridgeError("NODE_DEAD", `generation ${generation} has begun`, { retryable: true });
     this.#early.refuse({ generation: generation - 1, from: 0 }, over);

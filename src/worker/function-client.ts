@@ -8,13 +8,13 @@ import type { Contract } from "../contracts/contract.ts";
 import type { Fields, FieldValues } from "../wire/function-schema.ts";
 import { isMissingThere } from "../wire/missing-function.ts";
 import { callText, explainedDeadline, missingFailure } from "./call-subject.ts";
-import type { HeldParameter } from "./held-parameter.ts";
+import type { ParameterHandle } from "./parameter-handle.ts";
 import type { AnyRequest, FunctionCallSettings, FunctionLoad, FunctionRequest, Recut } from "./router/function-request.ts";
 import type { Route } from "./router/server-directory.ts";
 import { type Router, requestOf } from "./router.ts";
 
 /** How a caller waits, and what for: errors then name the parameter, and incarnations of servers that its handle does not know are asked first. */
-export type CallWait = WaitOptions & { readonly subject?: HeldParameter | undefined };
+export type CallWait = WaitOptions & { readonly subject?: ParameterHandle | undefined };
 
 /** Of what overtakes everything else. */
 const FIRST_PRIORITY = 2 ** 31 - 1;
@@ -72,7 +72,7 @@ export class FunctionClient {
   }
 
   /** A DEADLINE names the worker that a read waits for, if a server says so in time (spec/consistency.md, P3): asked once, when it has passed. */
-  async explained(thrown: unknown, subject: HeldParameter | undefined, wait: WaitOptions): Promise<unknown> {
+  async explained(thrown: unknown, subject: ParameterHandle | undefined, wait: WaitOptions): Promise<unknown> {
     if (subject === undefined || !isWeighbridgeError(thrown)) return thrown;
     if (thrown.code !== "DEADLINE") return await this.explainFailure(thrown, wait);
     const { signal } = wait;

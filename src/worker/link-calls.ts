@@ -24,10 +24,10 @@ import type { CodecContext, ValueShape } from "../wire/codecs/value-codec.ts";
 import type { Fields, FieldValues } from "../wire/function-schema.ts";
 import { ArenaSpans } from "./arena-spans.ts";
 import type { FunctionClient } from "./function-client.ts";
-import type { HeldParameter } from "./held-parameter.ts";
 import { type KeptGradients, noteLost, type SentBlock } from "./kept-gradients.ts";
 import { Landings } from "./landings.ts";
 import type { LinkPayloads } from "./link-payloads.ts";
+import type { ParameterHandle } from "./parameter-handle.ts";
 import type { AnyRequest, FunctionRequest, Recut } from "./router/function-request.ts";
 import { requestOf } from "./router.ts";
 
@@ -48,22 +48,22 @@ export type LinkCallsOptions = {
 /** What the servers of a session were told, each by itself; one for all tables of the session. */
 export class ServerKeyLists {
   readonly #functions: FunctionClient;
-  readonly #servers = new Map<number, { life: number; readonly lists: SentKeyLists }>();
+  readonly #servers = new Map<number, { holder: number; readonly lists: SentKeyLists }>();
 
   constructor(functions: FunctionClient) {
     this.#functions = functions;
   }
 
   of(server: number): SentKeyLists {
-    const life = this.#functions.incarnationOf(server);
+    const holder = this.#functions.incarnationOf(server);
     const known = this.#servers.get(server);
     if (known === undefined) {
       const lists = new SentKeyLists({ listCountMax: NAMED_LISTS_MAX });
-      this.#servers.set(server, { life, lists });
+      this.#servers.set(server, { holder, lists });
       return lists;
     }
-    if (known.life !== life) known.lists.clear();
-    known.life = life;
+    if (known.holder !== holder) known.lists.clear();
+    known.holder = holder;
     return known.lists;
   }
 
@@ -105,7 +105,7 @@ export class LinkCalls {
   /** Sends these requests, together. As Router.call; throws also BAD_ARGUMENT, ARENA_FULL (L1). */
   async call(
     requests: readonly AnyRequest[],
-    subject: HeldParameter,
+    subject: ParameterHandle,
     { leaving, isNaming = true, isExact = false }: CallOptions,
   ): Promise<void> {
     const sending = this.#begin();

@@ -19,8 +19,8 @@ import { resolveSchedule, type ScheduleSpec } from "../store/updaters/learning-r
 import type { NonFiniteCounts } from "../store/updaters/updater.ts";
 import type { CatalogueClient } from "./catalogue-client.ts";
 import type { CallWait, FunctionClient } from "./function-client.ts";
-import { HeldParameter } from "./held-parameter.ts";
 import { PlugInDifference, requireSamePlugIns } from "./loaded-plug-ins.ts";
+import { ParameterHandle } from "./parameter-handle.ts";
 import { type Admit, type PushCheck, WHOLE_CHECK_FLOATS } from "./tensor-client.ts";
 import type { PushNumbers } from "./worker-clock.ts";
 import { CLOCK_MAX } from "./worker-clock.ts";
@@ -74,7 +74,7 @@ export class ParameterControl implements PushCheck {
   readonly #options: ParameterControlOptions;
   readonly #clipNorm: number | null;
   /** What the handle holds: in which lives of the servers the parameter was found. */
-  readonly held: HeldParameter;
+  readonly held: ParameterHandle;
   /** Pushes that were refused or skipped before anything of them was sent. */
   #refusedCount = 0;
   #skippedCount = 0;
@@ -89,7 +89,7 @@ export class ParameterControl implements PushCheck {
     this.#element = spec.kind === "table" ? elementOf(spec) : "f32";
     this.#scan = this.#element === "f32" ? options.scan : this.#element === "f64" ? F64_SCAN : undefined;
     this.scan = nonFinite === "refuse" || nonFinite === "skip" ? this.#scan : undefined;
-    this.held = new HeldParameter({ name: spec.name, maker: spec.kind === "tensor" ? "tensor" : "embedding", parameter }, options.pushes);
+    this.held = new ParameterHandle({ name: spec.name, maker: spec.kind === "tensor" ? "tensor" : "embedding", parameter }, options.pushes);
   }
 
   get clock(): number {
@@ -196,7 +196,7 @@ export class ParameterControl implements PushCheck {
       to: { server },
       request,
       answered: ({ plugIns }: { readonly plugIns: string }) => {
-        this.held.found(server, functions.incarnationOf(server)); // of the life that answers
+        this.held.found(server, functions.incarnationOf(server)); // of the incarnation that answers
         made.set(server, plugIns);
       },
     }));

@@ -15,7 +15,7 @@ import { type TrainingState, trainingShape } from "../store/training-state.ts";
 import { type SlotLayout, slotLayoutOf } from "../store/updaters/slot-layout.ts";
 import { BLOCK_BYTES } from "../wire/frame.ts";
 import type { FunctionClient } from "./function-client.ts";
-import type { HeldParameter } from "./held-parameter.ts";
+import type { ParameterHandle } from "./parameter-handle.ts";
 import type { AnyRequest, Recut } from "./router/function-request.ts";
 import type { RowFrame, RowPlan, RowPlanner } from "./router/row-plan.ts";
 import { requestOf } from "./router.ts";
@@ -29,7 +29,7 @@ export type RawRowsOptions = {
   readonly functions: FunctionClient;
   /** Who owns which key, and what keys the hash of repeated keys. */
   readonly planner: RowPlanner;
-  readonly held: HeldParameter;
+  readonly held: ParameterHandle;
   readonly spec: TableSpec;
   /** Where plans are made. */
   readonly arena: Arena;
@@ -56,10 +56,10 @@ export class RawRows {
   /** Floats of a row: values, slots and words. */
   readonly rowFloats: number;
   readonly #options: RawRowsOptions;
-  readonly #subject: HeldParameter;
+  readonly #subject: ParameterHandle;
   readonly #parameter: number;
   #claims: readonly number[] = [];
-  #lives: readonly number[];
+  #holders: readonly number[];
 
   constructor(options: RawRowsOptions) {
     const { planner, spec, arena, functions, held } = options;
@@ -69,7 +69,7 @@ export class RawRows {
     this.rowFloats = spec.width + extraFloats(slotLayoutOf(spec.optimizer, { kind: "table", width: spec.width }));
     this.#subject = held;
     this.#parameter = held.parameter;
-    this.#lives = functions.servers.map((server) => functions.incarnationOf(server));
+    this.#holders = functions.servers.map((server) => functions.incarnationOf(server));
   }
 
   get serverCount(): number {
@@ -93,9 +93,9 @@ export class RawRows {
   /** Whether a server was restarted since this was asked last: what it was told may be gone. */
   get wasRestarted(): boolean {
     const { functions } = this.#options;
-    const lives = functions.servers.map((server) => functions.incarnationOf(server));
-    const isChanged = lives.some((life, i) => life !== this.#lives[i]);
-    this.#lives = lives;
+    const holders = functions.servers.map((server) => functions.incarnationOf(server));
+    const isChanged = holders.some((holder, i) => holder !== this.#holders[i]);
+    this.#holders = holders;
     return isChanged;
   }
 

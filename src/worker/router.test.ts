@@ -15,11 +15,10 @@ import { TensorShape } from "../store/tensor-shape.ts";
 import { RouterStage } from "../testing/router-stage.ts";
 import { SimClock } from "../testing/sim-clock.ts";
 import { FunctionId } from "../wire/function-id.ts";
-
-import { HeldParameter } from "./held-parameter.ts";
 import type { KeyList } from "./key-lists.ts";
 import type { KvFunctionId } from "./kv-arrays.ts";
 import { KvRequest } from "./kv-request.ts";
+import { ParameterHandle } from "./parameter-handle.ts";
 import type { AnyRequest, Recut } from "./router/function-request.ts";
 import { kvRoutesOf } from "./router/kv-routes.ts";
 import { RowPlanner } from "./router/row-plan.ts";
@@ -331,7 +330,7 @@ test("announcements wait no longer than they were told to, nor for a change that
 
 test("a call that is cut again while a restarted server is asked about its parameter ends once, and so does each of its parts", async () => {
   const stage = new RouterStage(3, new SimClock({ settle: setImmediate }));
-  const subject = new HeldParameter({ name: "rows", maker: "embedding", parameter: 1 }, stage.pushes);
+  const subject = new ParameterHandle({ name: "rows", maker: "embedding", parameter: 1 }, stage.pushes);
   subject.found(0, stage.router.incarnationOf(0));
   stage.isRestored = (rank) => rank === 1;
   const heard: string[] = [];
@@ -487,7 +486,7 @@ test("a push and pull whose answer was lost with its part counts once, and reads
 
 test("a push and pull whose answer is lost, and cannot be asked for, fails once, and its call waits for the others (B5)", async () => {
   const stage = new RouterStage(2, new SimClock({ settle: setImmediate }));
-  const subject = new HeldParameter({ name: "rows", maker: "embedding", parameter: 1 }, stage.pushes);
+  const subject = new ParameterHandle({ name: "rows", maker: "embedding", parameter: 1 }, stage.pushes);
   subject.found(0, stage.router.incarnationOf(0));
   stage.isRestored = () => false;
   const heard: string[] = [];

@@ -34,7 +34,7 @@ import { placementOfError } from "../wire/failure.ts";
 import type { Fields, FieldValues } from "../wire/function-schema.ts";
 import type { PlacementView } from "../wire/roster.ts";
 import { namedFailure } from "./call-subject.ts";
-import type { HeldParameter } from "./held-parameter.ts";
+import type { ParameterHandle } from "./parameter-handle.ts";
 import { type Fate, fateOf, partsFailure } from "./part-outcome.ts";
 import { Announcements } from "./router/announcements.ts";
 import type { AnyRequest, FunctionLoad, FunctionRequest, Recut } from "./router/function-request.ts";
@@ -51,7 +51,7 @@ export function requestOf<Q extends Fields, R extends Fields>(fn: Contract<Q, R>
 export type RequestOwner = {
   /** It has its answer, or has failed for good. */
   ended(error?: WeighbridgeError, fate?: CallFate): void;
-  /** Its answer came from an incarnation that its handle does not know, and was not taken (HeldParameter.L2). */
+  /** Its answer came from an incarnation that its handle does not know, and was not taken (ParameterHandle.L2). */
   crossed(request: AnyRequest): void;
 };
 
@@ -105,9 +105,9 @@ export class Router extends ServerDirectory {
 
   /**
    * Sends these requests, together. Resolves when every one has its answer, rejects with the first failure once all ended. `subject` is the parameter that they
-   * are about: incarnations of servers that its handle does not know are asked first (held-parameter.ts). Throws BAD_ARGUMENT, nothing sent.
+   * are about: incarnations of servers that its handle does not know are asked first (parameter-handle.ts). Throws BAD_ARGUMENT, nothing sent.
    */
-  call(requests: readonly AnyRequest[], subject?: HeldParameter): Promise<void> {
+  call(requests: readonly AnyRequest[], subject?: ParameterHandle): Promise<void> {
     const group = this.send(requests, subject);
     return group.left === undefined ? group.done : group.left.then(() => group.done);
   }
@@ -120,7 +120,7 @@ export class Router extends ServerDirectory {
   }
 
   /** As `call`, for those who wait otherwise. */
-  send(requests: readonly AnyRequest[], subject?: HeldParameter): RequestGroup {
+  send(requests: readonly AnyRequest[], subject?: ParameterHandle): RequestGroup {
     const group = new RequestGroup(this, requests, subject);
     if (this.#mayLeave(group.requests) && this.trySend(group.requests)) return group;
     group.done.catch(() => {}); // nobody waits for it where sending fails
@@ -137,7 +137,7 @@ export class Router extends ServerDirectory {
     );
   }
 
-  routed(request: AnyRequest, subject: HeldParameter | undefined, owner: RequestOwner): RoutedRequest {
+  routed(request: AnyRequest, subject: ParameterHandle | undefined, owner: RequestOwner): RoutedRequest {
     return new RoutedRequest(this, request, subject, owner);
   }
 
@@ -152,8 +152,8 @@ export class Router extends ServerDirectory {
     return this.#number;
   }
 
-  /** Whether the handle of a parameter does not know the incarnation of a server that calls go to now (HeldParameter.L1). */
-  isStranger(subject: HeldParameter | undefined, rank: number): boolean {
+  /** Whether the handle of a parameter does not know the incarnation of a server that calls go to now (ParameterHandle.L1). */
+  isStranger(subject: ParameterHandle | undefined, rank: number): boolean {
     return subject !== undefined && subject.incarnations[rank] !== (this.channels[rank]?.incarnation ?? 0);
   }
 
@@ -292,7 +292,7 @@ export class RequestGroup implements RequestOwner {
   /** Settles when they have left; undefined when they had left at once. */
   left: Promise<void> | undefined;
   readonly #router: Router;
-  readonly #subject: HeldParameter | undefined;
+  readonly #subject: ParameterHandle | undefined;
   readonly #resolve: (value: void | Promise<void>) => void;
   readonly #reject: (error: WeighbridgeError) => void;
   #open: number;
@@ -300,7 +300,7 @@ export class RequestGroup implements RequestOwner {
   #crossed: AnyRequest[] | undefined;
 
   /** Throws BAD_ARGUMENT. */
-  constructor(router: Router, requests: readonly AnyRequest[], subject: HeldParameter | undefined) {
+  constructor(router: Router, requests: readonly AnyRequest[], subject: ParameterHandle | undefined) {
     const { promise, resolve, reject } = Promise.withResolvers<void>();
     this.done = promise;
     this.#resolve = resolve;
@@ -331,7 +331,7 @@ export class RoutedRequest implements FunctionCallOptions<Fields, Fields> {
   readonly router: Router;
   readonly fn: Contract;
   readonly asked: FunctionRequest<Fields, Fields>;
-  readonly subject: HeldParameter | undefined;
+  readonly subject: ParameterHandle | undefined;
   readonly owner: RequestOwner;
   /** Its place among all requests that have left; 0 before. */
   order = 0;
@@ -351,7 +351,7 @@ export class RoutedRequest implements FunctionCallOptions<Fields, Fields> {
   number = 0;
 
   /** Throws BAD_ARGUMENT. */
-  constructor(router: Router, { fn, asked }: AnyRequest, subject: HeldParameter | undefined, owner: RequestOwner) {
+  constructor(router: Router, { fn, asked }: AnyRequest, subject: ParameterHandle | undefined, owner: RequestOwner) {
     const { request, priority = 0, scope = 0, into, passing, answered } = asked;
     if (!Number.isFinite(priority)) throw new WeighbridgeError("BAD_ARGUMENT", `a priority is a number, not ${showValue(priority)}`);
     this.router = router;

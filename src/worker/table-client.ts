@@ -20,9 +20,9 @@ import { BLOCK_BYTES } from "../wire/frame.ts";
 import { BoundedCache, type CacheOptions } from "./cache/bounded-cache.ts";
 import { lostArray } from "./caller-array.ts";
 import type { FunctionClient } from "./function-client.ts";
-import type { HeldParameter } from "./held-parameter.ts";
 import { type KeyList, KeyLists, listLength } from "./key-lists.ts";
 import type { LinkCalls } from "./link-calls.ts";
+import type { ParameterHandle } from "./parameter-handle.ts";
 import type { RawRowsOpener, RawRowsOptions } from "./raw-rows.ts";
 import type { AnyRequest, Recut } from "./router/function-request.ts";
 import type { RowFrame, RowPlan, RowPlanner } from "./router/row-plan.ts";
@@ -38,7 +38,7 @@ export type KeysAndGradients<A = Float32Array> = { readonly keys: KeyList; reado
 export type TableClientOptions = {
   readonly functions: FunctionClient;
   readonly planner: RowPlanner;
-  readonly held: HeldParameter;
+  readonly held: ParameterHandle;
   /** Of a row: 32-bit words. Rows of other elements than f32 are moved as such. */
   readonly width: number;
   /** For a table of fixed size: keys are below this. */
@@ -59,7 +59,7 @@ export class TableClient {
   readonly #functions: FunctionClient;
   readonly #planner: RowPlanner;
   readonly #name: string;
-  readonly #subject: HeldParameter;
+  readonly #subject: ParameterHandle;
   readonly #parameter: number;
   readonly #keys: KeyLists;
   readonly #link: LinkCalls | undefined;

@@ -18,10 +18,10 @@ import { ArenaSpans } from "./arena-spans.ts";
 import { BlockRows, type RowGroup, type RowList } from "./block-rows.ts";
 import { CallerArray } from "./caller-array.ts";
 import type { FunctionClient } from "./function-client.ts";
-import type { HeldParameter } from "./held-parameter.ts";
 import { noteLost } from "./kept-gradients.ts";
 import { listLength } from "./key-lists.ts";
 import type { LinkCalls } from "./link-calls.ts";
+import type { ParameterHandle } from "./parameter-handle.ts";
 import type { AnyRequest, Recut } from "./router/function-request.ts";
 import { BlockRoute } from "./router/server-directory.ts";
 import { requestOf } from "./router.ts";
@@ -84,7 +84,7 @@ export type RowsAndGradients = { readonly rows: RowList; readonly gradients: Flo
 
 export type TensorClientOptions = {
   readonly functions: FunctionClient;
-  readonly held: HeldParameter;
+  readonly held: ParameterHandle;
   readonly shape: TensorShape;
   /** For a tensor whose link carries less. */
   readonly link?: LinkCalls | undefined;
@@ -121,7 +121,7 @@ export class TensorClient {
   readonly shape: TensorShape;
   readonly #functions: FunctionClient;
   readonly #name: string;
-  readonly #subject: HeldParameter;
+  readonly #subject: ParameterHandle;
   readonly #parameter: number;
   readonly #link: LinkCalls | undefined;
   readonly #arena: Arena;

@@ -8,10 +8,10 @@ import type { GeneralCompression } from "../wire/codecs/general-compression.ts";
 import { compressionOf } from "../wire/codecs/link-encoding.ts";
 import type { CodecContext } from "../wire/codecs/value-codec.ts";
 import type { FunctionClient } from "./function-client.ts";
-import type { HeldParameter } from "./held-parameter.ts";
 import { KeptGradients } from "./kept-gradients.ts";
 import { LinkCalls, type LinkCallsOptions, ServerKeyLists } from "./link-calls.ts";
 import { LinkPayloads } from "./link-payloads.ts";
+import type { ParameterHandle } from "./parameter-handle.ts";
 import type { RowPlanner } from "./router/row-plan.ts";
 
 export type WorkerLinksOptions = {
@@ -48,7 +48,7 @@ export class WorkerLinks {
   }
 
   /** The calls of a parameter whose link carries less; undefined for one whose keys and values travel as they are. */
-  of(spec: ParameterSpec, { parameter }: HeldParameter): LinkCalls | undefined {
+  of(spec: ParameterSpec, { parameter }: ParameterHandle): LinkCalls | undefined {
     const { link, name } = spec;
     const known = this.#links.get(name);
     if (known?.parameter === parameter && specDifferences(known.spec, spec).length === 0) return known.calls;

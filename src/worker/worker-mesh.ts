@@ -4,7 +4,7 @@
 // Invariants:
 //   W1. Of two workers the one with the lower rank is dialed by the other, once both listen. Only workers may dial a worker; where two dial each other, one
 //       connection is left (Peer.P7).
-//   W2. A channel belongs to one life of the other worker: when the roster knows a newer one, the old channel ends, and what was open on it fails.
+//   W2. A channel belongs to one incarnation of the other worker: when the roster knows a newer one, the old channel ends, and what was open on it fails.
 //   W3. Parts of operations come to whoever takes part in them, through the table of everything that this worker serves
 //       (Worker.S1): nothing is dispatched here.
 
@@ -17,7 +17,7 @@ import { GATHER } from "../contracts/control.ts";
 import type { Channel, FunctionHandler } from "../peer/channel.ts";
 import type { Peer } from "../peer/peer.ts";
 import type { Address } from "../transport/transport.ts";
-import type { GatherReply, GatherRequest, Generation, Member } from "../wire/gather.ts";
+import type { GatherReply, GatherRequest, Generation, Member } from "../wire/collective-generation.ts";
 import { nameOf, rankOf, roleOf } from "../wire/node-id.ts";
 import type { RosterEntry, RosterView } from "../wire/roster.ts";
 
@@ -126,7 +126,7 @@ export class WorkerMesh {
     await this.#ask({ step: "leave", address: "", generation: 0 });
   }
 
-  /** The way to another worker, which the roster knows in this life. */
+  /** The way to another worker, which the roster knows in this incarnation. */
   channel({ node, incarnation }: Member): Channel {
     const address = this.#membership.entry(node)?.address ?? "";
     if (!this.#isDialed(node)) return this.#peer.expect(node, incarnation);

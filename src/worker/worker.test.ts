@@ -3,8 +3,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { isWeighbridgeError } from "../base/errors.ts";
-import { KVServer } from "../kv/kv-server.ts";
-import { KVWorker } from "../kv/kv-worker.ts";
+import { KVServer } from "../faces/kv/kv-server.ts";
+import { KVWorker } from "../faces/kv/kv-worker.ts";
 import { MemoryCluster } from "../testing/memory-cluster.ts";
 import { SimCluster } from "../testing/sim-cluster.ts";
 import { idOf } from "../wire/node-id.ts";

@@ -37,10 +37,10 @@ import { type PsFunction, psFunction } from "../../src/contracts/ps-function.ts"
 import { relayCall } from "../../src/contracts/relay.ts";
 import { tensorPull } from "../../src/contracts/tensors.ts";
 import { type WorkerFunction, workerFunction } from "../../src/contracts/worker-function.ts";
+import { SimpleApps } from "../../src/faces/kv/simple-apps.ts";
 import { Arena } from "../../src/kernel/arena.ts";
 import { putFloats, putKeys } from "../../src/kernel/arena-lists.ts";
 import { SimdKernels } from "../../src/kernel/simd-kernels.ts";
-import { SimpleApps } from "../../src/kv/simple-apps.ts";
 import { AppDirectory } from "../../src/peer/app-directory.ts";
 import { serveJson } from "../../src/peer/call-function.ts";
 import { UnfinishedRequests } from "../../src/peer/unfinished-requests.ts";

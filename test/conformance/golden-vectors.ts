@@ -22,6 +22,7 @@ import {
 } from "../../src/contracts/control.ts";
 import { relayCall } from "../../src/contracts/relay.ts";
 import { tensorPull } from "../../src/contracts/tensors.ts";
+import { dealMessage, encodeAsk, gradientsMessage, rowsMessage } from "../../src/faces/training/row-messages.ts";
 import { elementTypeOf } from "../../src/kernel/elements.ts";
 import { sliceByRange } from "../../src/keys/key-list.ts";
 import { ask } from "../../src/peer/call-function.ts";
@@ -30,7 +31,6 @@ import { functionCalls } from "../../src/peer/function-call.ts";
 import { PeerMetrics } from "../../src/peer/metrics.ts";
 import { PlainReadBuffers } from "../../src/peer/plain-read-buffers.ts";
 import { SimClock } from "../../src/testing/sim-clock.ts";
-import { dealMessage, encodeAsk, gradientsMessage, rowsMessage } from "../../src/training/row-messages.ts";
 import { CollectiveKind } from "../../src/wire/collective-frame.ts";
 import { Kind } from "../../src/wire/frame.ts";
 import { FunctionId } from "../../src/wire/function-id.ts";
@@ -125,7 +125,7 @@ function helloVectors(): GoldenVector[] {
     {
       name: "hello-node",
       about:
-        "the first frame of worker 0 in its first life, which expects request 7 next, reads runs, and has talked with the receiver's third life",
+        "the first frame of worker 0 in its first incarnation, which expects request 7 next, reads runs, and has talked with the receiver's third incarnation",
       frames: second,
     },
     {

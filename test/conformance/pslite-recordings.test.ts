@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { isWeighbridgeError } from "../../src/base/errors.ts";
-import { KVServer } from "../../src/kv/kv-server.ts";
+import { KVServer } from "../../src/faces/kv/kv-server.ts";
 import { decodeMeta, encodeMeta, metaBytesMax, PsMeta } from "../../src/pslite/wire/ps-meta.ts";
 import { ZmtpReader } from "../../src/pslite/wire/zmtp-reader.ts";
 import { PsliteCluster } from "../../src/testing/pslite-cluster.ts";

@@ -5,7 +5,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { isDeepStrictEqual } from "node:util";
 import { isWeighbridgeError } from "../../src/base/errors.ts";
-import { KVServer } from "../../src/kv/kv-server.ts";
+import { KVServer } from "../../src/faces/kv/kv-server.ts";
 import { SERVERS_FIRST_MS } from "../../src/pslite/barrier-releases.ts";
 import { SETTLE_MS } from "../../src/pslite/replacements.ts";
 import { PsCommand, type PsMeta, type PsNode, PsRole } from "../../src/pslite/wire/ps-meta.ts";
@@ -281,7 +281,7 @@ async function workerWithServer(): Promise<WorkerOfOurs & { readonly answers: Ra
   return { ...worker, answers: await dialed(worker.cluster, 9602, "ps8") };
 }
 
-test("under their scheduler our worker gives their servers time to set their handles, at the start and in a new life (T2, C4)", async () => {
+test("under their scheduler our worker gives their servers time to set their handles, at the start and in a new incarnation (T2, C4)", async () => {
   const { cluster, kv, server, scheduler, answers, beginMs } = await workerWithServer();
   assert.ok(beginMs >= SERVERS_FIRST_MS, `it began after ${beginMs} ms`);
   await server.kill();

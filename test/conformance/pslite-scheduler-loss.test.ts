@@ -62,13 +62,13 @@ test("a scheduler of ours that is started again under nodes of theirs is told no
 test("who stands at a barrier when their scheduler is started again hears of it, after the start's time, and again when it asks again", async () => {
   const { cluster, office, scheduler, schedulerListens } = await workerOfOurs();
   const dialed = cluster.links.get("worker-0") ?? [];
-  for (let life = 2; life <= 3; life++) {
+  for (let holder = 2; holder <= 3; holder++) {
     const waiting = office.barrier(0, Group.ALL);
     waiting.catch(() => {}); // looked at below
     await cluster.clock.advance(100);
     const brokeAtMs = cluster.clock.nowMs();
     const before = dialed.length;
-    if (life === 2) {
+    if (holder === 2) {
       await schedulerListens.kill();
       scheduler.destroy();
       await RawListener.at(cluster, 9600);

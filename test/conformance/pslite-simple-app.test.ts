@@ -4,7 +4,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { isWeighbridgeError } from "../../src/base/errors.ts";
-import { SimpleApp } from "../../src/kv/simple-app.ts";
+import { SimpleApp } from "../../src/faces/kv/simple-app.ts";
 import { SERVERS_FIRST_MS } from "../../src/pslite/barrier-releases.ts";
 import { PsCommand, type PsMeta } from "../../src/pslite/wire/ps-meta.ts";
 import { PsliteCluster } from "../../src/testing/pslite-cluster.ts";

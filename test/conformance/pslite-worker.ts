@@ -1,8 +1,8 @@
 // pslite-worker — a worker of ours in the place of theirs in the recording "full": scheduler and server are the test's to play. It has started.
 
 import assert from "node:assert/strict";
-import { KVWorker } from "../../src/kv/kv-worker.ts";
-import type { Postoffice } from "../../src/kv/postoffice.ts";
+import { KVWorker } from "../../src/faces/kv/kv-worker.ts";
+import type { Postoffice } from "../../src/faces/kv/postoffice.ts";
 import { PsliteCluster } from "../../src/testing/pslite-cluster.ts";
 import { RawDialer, RawListener, readRecording, sentBy } from "./pslite-recording.ts";
 

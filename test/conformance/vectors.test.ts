@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { test } from "node:test";
 import type { JsonContract } from "../../src/contracts/contract.ts";
 import * as contracts from "../../src/contracts/control.ts";
-import { decodeAsk, decodeDeal, decodeGradients, decodeRows } from "../../src/training/row-messages.ts";
+import { decodeAsk, decodeDeal, decodeGradients, decodeRows } from "../../src/faces/training/row-messages.ts";
 import { failureShape } from "../../src/wire/failure.ts";
 import { decodeHeader, encodeHeader, FrameHeader, HEADER_BYTES, Kind, paddedBytes } from "../../src/wire/frame.ts";
 import { FrameReader, READ_BUFFER_BYTES } from "../../src/wire/frame-reader.ts";

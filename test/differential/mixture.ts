@@ -34,7 +34,7 @@ export async function runMixture(seed: number, { isChanging }: { readonly isChan
   const subjects = drawn.map((parameter) => new Subject(parameter, random, `seed ${seed}`));
   try {
     for (const subject of subjects) await subject.learn(reference.session);
-    for (let life = 0; life < LIVES; life++) await liveOn(subjects, random, { directory, life, isChanging });
+    for (let holder = 0; holder < LIVES; holder++) await liveOn(subjects, random, { directory, holder, isChanging });
   } finally {
     await rm(directory, { recursive: true, force: true });
   }
@@ -44,13 +44,13 @@ export async function runMixture(seed: number, { isChanging }: { readonly isChan
 async function liveOn(
   subjects: readonly Subject[],
   random: Random,
-  job: { readonly directory: string; readonly life: number; readonly isChanging: boolean },
+  job: { readonly directory: string; readonly holder: number; readonly isChanging: boolean },
 ): Promise<void> {
-  const { directory, life, isChanging } = job;
-  const placement = PLACEMENTS[life % PLACEMENTS.length]!; // what a ring has left is restored in ranges, and the other way round
+  const { directory, holder, isChanging } = job;
+  const placement = PLACEMENTS[holder % PLACEMENTS.length]!; // what a ring has left is restored in ranges, and the other way round
   const servers = pick(random, SERVER_COUNTS);
   const workers = 1 + random.below(WORKERS_MAX);
-  const place = { checkpointDir: directory, ...(life === 0 ? {} : { restore: directory }) };
+  const place = { checkpointDir: directory, ...(holder === 0 ? {} : { restore: directory }) };
   await using cluster = await OpenCluster.start({ servers, workers, placement, ...place });
   const { sessions } = cluster;
   const [session] = sessions as [Session, ...Session[]];

@@ -23,16 +23,16 @@ suite("recovery", { concurrency: 2 }, () => {
     let second = cluster.server(1);
     const worker = cluster.worker(0, "pusher");
     await worker.says(/^push works$/);
-    for (let life = 2; life <= 4; life++) {
+    for (let holder = 2; holder <= 4; holder++) {
       await second.kill();
       const killedAt = performance.now();
-      const [, message] = await worker.says(/^push failed after \d+ ms: NODE_DEAD: (.*)$/, life - 1);
+      const [, message] = await worker.says(/^push failed after \d+ ms: NODE_DEAD: (.*)$/, holder - 1);
       assert.match(String(message), /server 1/);
       const tookMs = performance.now() - killedAt;
       assert.ok(tookMs < HEARTBEAT_TIMEOUT_MS + NEWS_MS, `known after ${tookMs} ms`);
       second = cluster.server(1);
-      await worker.says(/^push works again$/, life - 1);
-      await scheduler.says(new RegExp(`^server 1 at .* took its place, life ${life}$`));
+      await worker.says(/^push works again$/, holder - 1);
+      await scheduler.says(new RegExp(`^server 1 at .* took its place, incarnation ${holder}$`));
     }
     worker.endInput();
     for (const node of [worker, first, second, scheduler]) await node.succeeds();
@@ -50,7 +50,7 @@ suite("recovery", { concurrency: 2 }, () => {
     const restarted = cluster.server(1);
     await maker.says(/^reads 0 to 1$/);
     await reader.says(
-      /^read failed: UNKNOWN_PARAMETER: no parameter "e" as this worker knew it: server 1 was restarted \(life 2\) .*embedding\(\)/,
+      /^read failed: UNKNOWN_PARAMETER: no parameter "e" as this worker knew it: server 1 was restarted \(incarnation 2\) .*embedding\(\)/,
     );
     for (const worker of [reader, maker]) worker.endInput();
     for (const worker of [reader, maker]) await worker.says(/^made again: reads 0 to 1$/);
@@ -182,11 +182,11 @@ suite("recovery", { concurrency: 2 }, () => {
     const steady = cluster.worker(0, "pusher", "--verify");
     let victim = cluster.worker(1, "pusher");
     await steady.says(/^push works$/);
-    for (let life = 2; life <= 4; life++) {
+    for (let holder = 2; holder <= 4; holder++) {
       await victim.says(/^push works$/);
       await victim.kill();
       victim = cluster.worker(1, "pusher");
-      await scheduler.says(new RegExp(`^worker 1 .*took its place, life ${life}$`));
+      await scheduler.says(new RegExp(`^worker 1 .*took its place, incarnation ${holder}$`));
     }
     await victim.says(/^push works$/);
     for (const worker of [steady, victim]) worker.endInput();

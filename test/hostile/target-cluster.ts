@@ -7,9 +7,9 @@
 import assert from "node:assert/strict";
 import type { Clock } from "../../src/base/clock.ts";
 import type { Log, LogFields } from "../../src/base/log.ts";
-import { KVServer } from "../../src/kv/kv-server.ts";
-import { KVWorker } from "../../src/kv/kv-worker.ts";
-import type { Postoffice } from "../../src/kv/postoffice.ts";
+import { KVServer } from "../../src/faces/kv/kv-server.ts";
+import { KVWorker } from "../../src/faces/kv/kv-worker.ts";
+import type { Postoffice } from "../../src/faces/kv/postoffice.ts";
 import { realClock } from "../../src/node/real-clock.ts";
 import { SocketTransport } from "../../src/node/transport/socket-transport.ts";
 import { SimClock } from "../../src/testing/sim-clock.ts";
@@ -184,7 +184,7 @@ export class TargetCluster {
     return await this.world.run(RawClient.connect(this.world.transport, address));
   }
 
-  /** Takes the second worker's place again, in a new life: the old one may have been lost to what the test sent. */
+  /** Takes the second worker's place again, in a new incarnation: the old one may have been lost to what the test sent. */
   async renewPlace(): Promise<void> {
     this.#placeHolder.destroy();
     await this.settle();

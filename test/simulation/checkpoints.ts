@@ -181,7 +181,7 @@ export class Checkpoints {
     });
   }
 
-  /** A server's disk ends with its life. */
+  /** A server's disk ends with its incarnation. */
   #optionsOf(node: number): Partial<OfficeOptions> {
     if (roleOf(node) !== "server") return {};
     const mount = this.#disk.mount(this.#cluster.clock, 1 + this.#random.below(8));

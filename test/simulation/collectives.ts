@@ -6,7 +6,7 @@ import assert from "node:assert/strict";
 import { setImmediate } from "node:timers/promises";
 import { isWeighbridgeError } from "../../src/base/errors.ts";
 import { Random } from "../../src/base/random.ts";
-import type { Postoffice } from "../../src/kv/postoffice.ts";
+import type { Postoffice } from "../../src/faces/kv/postoffice.ts";
 import { SimCluster, type SimClusterOptions } from "../../src/testing/sim-cluster.ts";
 import { meshOf } from "../../src/testing/start-office.ts";
 import { DIRECT_BYTES_MAX } from "../../src/wire/collective-frame.ts";
@@ -190,7 +190,7 @@ class Churn {
     }
   }
 
-  /** Long enough to be taken for dead, most of the time; then it is heard of again, in the same life. */
+  /** Long enough to be taken for dead, most of the time; then it is heard of again, in the same incarnation. */
   async #cutOff(victim: number): Promise<void> {
     const { cluster } = this;
     cluster.network.isolate(cluster.hostOf(victim), { breakLinks: this.random.chance(0.5) });

@@ -5,9 +5,9 @@ import assert from "node:assert/strict";
 import { setImmediate } from "node:timers/promises";
 import { isWeighbridgeError } from "../../src/base/errors.ts";
 import { Random } from "../../src/base/random.ts";
-import { KVServer } from "../../src/kv/kv-server.ts";
-import { KVWorker } from "../../src/kv/kv-worker.ts";
-import type { Postoffice } from "../../src/kv/postoffice.ts";
+import { KVServer } from "../../src/faces/kv/kv-server.ts";
+import { KVWorker } from "../../src/faces/kv/kv-worker.ts";
+import type { Postoffice } from "../../src/faces/kv/postoffice.ts";
 import { SimCluster } from "../../src/testing/sim-cluster.ts";
 import { Group, idOf, rankOf, roleOf } from "../../src/wire/node-id.ts";
 
@@ -16,16 +16,16 @@ const WORKERS = 2;
 const STEPS = 10;
 
 /** What is known of one key, which one worker alone pushes ones to. */
-type Account = { life: number; sure: number; maybe: number };
+type Account = { holder: number; sure: number; maybe: number };
 
 class Crashes {
   readonly seed: number;
   readonly random: Random;
   readonly cluster: SimCluster;
   /** How often each server was started. */
-  readonly lives: number[] = Array.from({ length: SERVERS }, () => 1);
+  readonly holders: number[] = Array.from({ length: SERVERS }, () => 1);
   readonly accounts: Account[][] = Array.from({ length: WORKERS }, () =>
-    Array.from({ length: SERVERS }, () => ({ life: 1, sure: 0, maybe: 0 })),
+    Array.from({ length: SERVERS }, () => ({ holder: 1, sure: 0, maybe: 0 })),
   );
   readonly done: number[] = Array.from({ length: WORKERS }, () => 0);
   readonly #kvWorkers = new WeakMap<Postoffice, KVWorker>();
@@ -67,7 +67,7 @@ class Crashes {
       await this.#sleep(random.below(400));
       if (random.chance(0.5)) victim = nodes[random.below(nodes.length)] as number;
       cluster.kill(victim);
-      if (roleOf(victim) === "server") this.lives[rankOf(victim)] = (this.lives[rankOf(victim)] as number) + 1;
+      if (roleOf(victim) === "server") this.holders[rankOf(victim)] = (this.holders[rankOf(victim)] as number) + 1;
       await this.#sleep(random.below(2) * random.below(3000));
       const office = await cluster.startNode(victim);
       assert.equal(office.nodeId, victim, "a restarted node has its rank back");
@@ -76,7 +76,7 @@ class Crashes {
     }
   }
 
-  /** Works in whichever life the worker has, until all steps are done. */
+  /** Works in whichever incarnation the worker has, until all steps are done. */
   async #workUntilDone(rank: number): Promise<void> {
     const node = idOf("worker", rank);
     while ((this.done[rank] as number) < STEPS) {
@@ -116,7 +116,7 @@ class Crashes {
   }
 
   async #push(kv: KVWorker, rank: number, server: number): Promise<void> {
-    const lifeBefore = this.lives[server] as number;
+    const holderBefore = this.holders[server] as number;
     try {
       await kv.wait(kv.push(keyOf(rank, server), Float32Array.of(1)), { deadlineMs: 30_000 });
     } catch (thrown) {
@@ -124,26 +124,26 @@ class Crashes {
       throw thrown;
     }
     const account = this.#account(rank, server);
-    if (this.lives[server] === lifeBefore) account.sure++;
+    if (this.holders[server] === holderBefore) account.sure++;
     else account.maybe++;
   }
 
   async #check(kv: KVWorker, rank: number, server: number): Promise<void> {
-    const lifeBefore = this.lives[server] as number;
+    const holderBefore = this.holders[server] as number;
     const before = { ...this.#account(rank, server) };
     const read = new Float32Array(1);
     await kv.wait(kv.pull(keyOf(rank, server), read), { deadlineMs: 30_000 });
-    if (this.lives[server] !== lifeBefore) return;
+    if (this.holders[server] !== holderBefore) return;
     const [value = -1] = read;
     const { sure, maybe } = before;
     assert.ok(value >= sure && value <= sure + maybe, `worker ${rank} at server ${server}: ${value} is not in ${sure} … ${sure + maybe}`);
   }
 
-  /** A new life of a server knows nothing of the old one. */
+  /** A new incarnation of a server knows nothing of the old one. */
   #account(rank: number, server: number): Account {
     const account = this.accounts[rank]?.[server] as Account;
-    const life = this.lives[server] as number;
-    if (account.life !== life) Object.assign(account, { life, sure: 0, maybe: 0 });
+    const holder = this.holders[server] as number;
+    if (account.holder !== holder) Object.assign(account, { holder, sure: 0, maybe: 0 });
     return account;
   }
 

@@ -4,8 +4,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Session } from "../../src/api/session.ts";
 import { isWeighbridgeError, type WeighbridgeError } from "../../src/base/errors.ts";
-import { KVServer } from "../../src/kv/kv-server.ts";
-import { KVWorker } from "../../src/kv/kv-worker.ts";
+import { KVServer } from "../../src/faces/kv/kv-server.ts";
+import { KVWorker } from "../../src/faces/kv/kv-worker.ts";
 import { cutCluster, HEARTBEAT_TIMEOUT_MS, keptLog, LINK_TIMEOUT_MS, runCutLinks } from "./cut-links.ts";
 import { forSeeds } from "./seeds.ts";
 

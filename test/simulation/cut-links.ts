@@ -6,8 +6,8 @@ import { setImmediate } from "node:timers/promises";
 import { isWeighbridgeError } from "../../src/base/errors.ts";
 import type { Log } from "../../src/base/log.ts";
 import { Random } from "../../src/base/random.ts";
-import { KVServer } from "../../src/kv/kv-server.ts";
-import { KVWorker } from "../../src/kv/kv-worker.ts";
+import { KVServer } from "../../src/faces/kv/kv-server.ts";
+import { KVWorker } from "../../src/faces/kv/kv-worker.ts";
 import { SimCluster, type SimClusterOptions } from "../../src/testing/sim-cluster.ts";
 
 export const HEARTBEAT_TIMEOUT_MS = 2000;

@@ -3,8 +3,8 @@
 
 import assert from "node:assert/strict";
 import { Random } from "../../src/base/random.ts";
-import { KVServer } from "../../src/kv/kv-server.ts";
-import { KVWorker } from "../../src/kv/kv-worker.ts";
+import { KVServer } from "../../src/faces/kv/kv-server.ts";
+import { KVWorker } from "../../src/faces/kv/kv-worker.ts";
 import type { Changes } from "../../src/testing/change-placement.ts";
 import { stormyCluster } from "./stormy-cluster.ts";
 

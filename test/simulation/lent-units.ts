@@ -6,7 +6,7 @@ import { setImmediate } from "node:timers/promises";
 import { isWeighbridgeError } from "../../src/base/errors.ts";
 import { SILENT_LOG } from "../../src/base/log.ts";
 import { Random } from "../../src/base/random.ts";
-import type { Postoffice } from "../../src/kv/postoffice.ts";
+import type { Postoffice } from "../../src/faces/kv/postoffice.ts";
 import { SimCluster } from "../../src/testing/sim-cluster.ts";
 import { idOf, SCHEDULER_ID } from "../../src/wire/node-id.ts";
 import type { UnitFeed } from "../../src/worker/unit-feed.ts";
@@ -93,7 +93,7 @@ class LentUnits {
     }
   }
 
-  /** Works in whichever life the worker has, until all epochs are over. */
+  /** Works in whichever incarnation the worker has, until all epochs are over. */
   async #workUntilDone(rank: number): Promise<void> {
     const node = idOf("worker", rank);
     for (let isDone = false; !isDone; ) {
@@ -116,14 +116,14 @@ class LentUnits {
     const isAlive = (): boolean => this.#isRunning(office, rank);
     for (;;) {
       const unit = await feed.next({ deadlineMs: 60_000 });
-      if (!isAlive()) throw new Error("this life is not running any more");
+      if (!isAlive()) throw new Error("this incarnation is not running any more");
       if (unit === "over") break;
       if (unit === "idle") continue;
       this.#count(this.begun, epoch, unit.unit);
       const isStrict = assignment === "even" && this.deathCount === 0 && partCount === this.workerCount && !this.areFickle;
       if (isStrict) assert.equal(unit.part, rank, "its own part");
       await this.#sleep(random.below(40));
-      if (!isAlive()) throw new Error("this life is not running any more");
+      if (!isAlive()) throw new Error("this incarnation is not running any more");
       feed.done(unit.unit);
       this.#count(this.done, epoch, unit.unit);
       if (this.areFickle && random.chance(0.1)) await this.#leaveAndComeBack(feed);
@@ -135,7 +135,7 @@ class LentUnits {
   async #leaveAndComeBack(feed: UnitFeed): Promise<void> {
     await feed.close({ deadlineMs: 60_000 });
     await assert.rejects(feed.next(), (error) => isWeighbridgeError(error, "CLOSED"));
-    throw new Error("this life is not running any more");
+    throw new Error("this incarnation is not running any more");
   }
 
   #isRunning(office: Postoffice, rank: number): boolean {

@@ -67,7 +67,7 @@ test("a push and pull whose key lists a server forgot counts once, and gives the
   await cluster.finalize();
 });
 
-test("a server that was restarted is told the lists of its new life", async () => {
+test("a server that was restarted is told the lists of its new incarnation", async () => {
   const cluster = quietCluster({ serverCount: 2 });
   await cluster.start();
   const session = await cluster.run(Session.open(cluster.worker(0).node));
@@ -95,7 +95,7 @@ test("a server that was restarted is told the lists of its new life", async () =
   }
   assert.deepEqual(await cluster.run(table.pull(keys)), new Float32Array(keys.length).fill(3));
   for (const rank of [0, 1])
-    assert.ok(cluster.server(rank).metrics.requestsFailed <= 1, "no name reached the new life that it did not know");
+    assert.ok(cluster.server(rank).metrics.requestsFailed <= 1, "no name reached the new incarnation that it did not know");
   await cluster.finalize();
 });
 

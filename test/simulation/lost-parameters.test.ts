@@ -9,11 +9,11 @@ import { Session } from "../../src/api/session.ts";
 import type { Tensor } from "../../src/api/tensor.ts";
 import { isWeighbridgeError } from "../../src/base/errors.ts";
 import { Random } from "../../src/base/random.ts";
+import { ParamType } from "../../src/faces/tensors/tensor-settings.ts";
+import { TensorWorker } from "../../src/faces/tensors/tensor-worker.ts";
 import { Arena } from "../../src/kernel/arena.ts";
 import { openCheckpoint } from "../../src/node/checkpoint/open-checkpoint.ts";
 import { ServerFiles } from "../../src/node/checkpoint/server-files.ts";
-import { ParamType } from "../../src/tensors/tensor-settings.ts";
-import { TensorWorker } from "../../src/tensors/tensor-worker.ts";
 import { SimCluster } from "../../src/testing/sim-cluster.ts";
 import { idOf } from "../../src/wire/node-id.ts";
 import { openRawRows } from "../../src/worker/raw-rows.ts";
@@ -97,7 +97,7 @@ class Stage {
 }
 
 const isLost = (error: unknown): boolean =>
-  isWeighbridgeError(error, "UNKNOWN_PARAMETER") && /"[me]".*server 1.*life 2.*restore.*(tensor|embedding)\(\)/.test(error.message);
+  isWeighbridgeError(error, "UNKNOWN_PARAMETER") && /"[me]".*server 1.*incarnation 2.*restore.*(tensor|embedding)\(\)/.test(error.message);
 
 test(`a handle never goes on with what somebody made anew on a restarted server, for ${SEEDS} seeds`, async () => {
   await forSeeds({ from: 1, count: SEEDS }, async (seed) => {
@@ -189,7 +189,11 @@ test("encoded, cached and raw handles, and those of the tensors face, hear of it
   await stage.run(otherHandles(two));
   for (const [name, call] of Object.entries(calls)) {
     await stage.run(
-      assert.rejects(call(), (error) => isWeighbridgeError(error, "UNKNOWN_PARAMETER") && /server 1.*life 2/.test(error.message), name),
+      assert.rejects(
+        call(),
+        (error) => isWeighbridgeError(error, "UNKNOWN_PARAMETER") && /server 1.*incarnation 2/.test(error.message),
+        name,
+      ),
     );
   }
 });

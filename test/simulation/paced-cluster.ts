@@ -5,7 +5,7 @@
 import { Random } from "../../src/base/random.ts";
 import { SimClock } from "../../src/testing/sim-clock.ts";
 import { idOf } from "../../src/wire/node-id.ts";
-import { type Era, eraAt, Life, type Parameter, Record, VALUES } from "./paced-record.ts";
+import { type Era, eraAt, Holder, type Parameter, Record, VALUES } from "./paced-record.ts";
 import { PacedServer } from "./paced-server.ts";
 import { PacedWorker } from "./paced-worker.ts";
 
@@ -79,21 +79,21 @@ class Job {
     const { scriptSeed, delayMsMax, readsAll = false } = this.#options;
     const incarnation = (this.#incarnations[rank] ?? 0) + 1;
     this.#incarnations[rank] = incarnation;
-    const life = new Life({ worker: idOf("worker", rank), incarnation, parameterCount: this.#parameters.length });
-    this.record.lives.push(life);
+    const holder = new Holder({ worker: idOf("worker", rank), incarnation, parameterCount: this.#parameters.length });
+    this.record.holders.push(holder);
     const worker = new PacedWorker({
       clock: this.#clock,
       record: this.record,
       servers: this.#servers,
       parameters: this.#parameters,
-      life,
+      holder,
       scriptSeed,
       delay: { msMax: delayMsMax, random: this.#random },
       computeMsMax: this.#random.chance(0.2) ? 20 : 2,
       readsAll,
       clockTarget: this.#clockTarget(rank),
       onRead: (parameter, values) => {
-        if (eraAt(parameter, life.clock).isSync) append(this.transcript.reads, `${life.name} reads ${parameter.id}`, values);
+        if (eraAt(parameter, holder.clock).isSync) append(this.transcript.reads, `${holder.name} reads ${parameter.id}`, values);
       },
     });
     this.#workers.push(worker);
@@ -121,7 +121,7 @@ class Job {
   }
 
   #anyAlive(): PacedWorker | undefined {
-    const alive = this.#workers.filter(({ life }) => life.state === "alive");
+    const alive = this.#workers.filter(({ holder }) => holder.state === "alive");
     return alive[this.#random.below(alive.length)];
   }
 
@@ -131,8 +131,8 @@ class Job {
     if (worker === undefined) return;
     this.record.counts.crashes++;
     worker.crash();
-    for (const server of this.#servers) this.#clock.after(this.#random.fraction() * 100, () => server.died(worker.life));
-    const rank = (worker.life.worker - idOf("worker", 0)) / 2;
+    for (const server of this.#servers) this.#clock.after(this.#random.fraction() * 100, () => server.died(worker.holder));
+    const rank = (worker.holder.worker - idOf("worker", 0)) / 2;
     if (this.#random.chance(0.7)) this.#clock.after(this.#random.fraction() * 100, () => this.#start(rank));
   }
 
@@ -141,13 +141,13 @@ class Job {
     const worker = this.#anyAlive();
     if (worker === undefined) return;
     this.record.counts.suspicions++;
-    worker.life.isTrusted = false;
+    worker.holder.isTrusted = false;
     for (const server of this.#servers) {
       if (this.#random.chance(0.3)) continue;
       const diedMs = this.#random.fraction() * 20;
-      this.#clock.after(diedMs, () => server.died(worker.life));
+      this.#clock.after(diedMs, () => server.died(worker.holder));
       this.#clock.after(diedMs + this.#random.fraction() * 40, () => {
-        if (worker.life.state === "alive") server.revived(worker.life);
+        if (worker.holder.state === "alive") server.revived(worker.holder);
       });
     }
   }

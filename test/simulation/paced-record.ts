@@ -27,15 +27,15 @@ export function eraAt({ eras }: Parameter, clock: number): Era {
 export type PushState = "flying" | "gathered" | "applied" | "refused" | "dropped" | "lost";
 
 export type Push = {
-  readonly life: Life;
+  readonly holder: Holder;
   readonly parameter: Parameter;
   readonly clock: number;
   readonly values: Float32Array;
   state: PushState;
 };
 
-/** One life of one worker, as it really is. */
-export class Life {
+/** One incarnation of one worker, as it really is. */
+export class Holder {
   readonly worker: number;
   readonly incarnation: number;
   clock = 0;
@@ -58,7 +58,7 @@ export class Life {
 
   /** It makes an update at its present clock. */
   push(parameter: Parameter, values: Float32Array): Push {
-    const push: Push = { life: this, parameter, clock: this.clock, values, state: "flying" };
+    const push: Push = { holder: this, parameter, clock: this.clock, values, state: "flying" };
     (this.pushes[parameter.id] as Push[]).push(push);
     const byClock = this.#byClock[parameter.id] as Map<number, Push[]>;
     const sameClock = byClock.get(this.clock);
@@ -68,7 +68,7 @@ export class Life {
   }
 
   get name(): string {
-    return `worker ${this.worker} life ${this.incarnation}`;
+    return `worker ${this.worker} incarnation ${this.incarnation}`;
   }
 
   /** The position of the oldest update of this parameter that is still on its way or gathered; that of the next one, if there is none. */
@@ -91,7 +91,7 @@ function isSettled({ state }: Push): boolean {
 }
 
 export type Read = {
-  readonly life: Life;
+  readonly holder: Holder;
   readonly parameter: Parameter;
   readonly clock: number;
   /** How many updates its worker had made of this parameter before it asked. */
@@ -99,7 +99,7 @@ export type Read = {
 };
 
 export class Record {
-  readonly lives: Life[] = [];
+  readonly holders: Holder[] = [];
   readonly counts = {
     pushes: 0,
     reads: 0,
@@ -119,16 +119,16 @@ export class Record {
   }
 
   /** The read is answered now: nothing it is owed may be missing (W3). */
-  checkRead({ life: reader, parameter, clock, ownCount }: Read): void {
+  checkRead({ holder: reader, parameter, clock, ownCount }: Read): void {
     const { staleness } = eraAt(parameter, clock);
     const owedClock = clock - staleness - 1;
     parameter.promisedClock = Math.max(parameter.promisedClock, owedClock);
-    for (const life of this.lives) {
-      if (life.state === "crashed" || !life.isTrusted) continue; // What comes of these later is checked when it is applied.
-      const open = life.pushes[parameter.id]?.[life.oldestOpen(parameter)];
+    for (const holder of this.holders) {
+      if (holder.state === "crashed" || !holder.isTrusted) continue; // What comes of these later is checked when it is applied.
+      const open = holder.pushes[parameter.id]?.[holder.oldestOpen(parameter)];
       if (open === undefined || open.clock > owedClock) continue;
       assert.fail(
-        `${reader.name} at clock ${clock}, staleness ${staleness}, misses an update of ${life.name} stamped ${open.clock}: ${open.state}`,
+        `${reader.name} at clock ${clock}, staleness ${staleness}, misses an update of ${holder.name} stamped ${open.clock}: ${open.state}`,
       );
     }
     if (!reader.isTrusted) return;
@@ -139,39 +139,45 @@ export class Record {
 
   /** The update becomes visible now: no answered read may have counted on it already. */
   apply(push: Push): void {
-    const { life, parameter, clock, state } = push;
+    const { holder, parameter, clock, state } = push;
     assert.equal(state, eraAt(parameter, clock).isSync ? "gathered" : "flying", "every update is applied once, as its clock asks (M1)");
     assert.ok(
       clock > parameter.promisedClock,
-      `an update of ${life.name} stamped ${clock} comes after a read that was promised all up to ${parameter.promisedClock}`,
+      `an update of ${holder.name} stamped ${clock} comes after a read that was promised all up to ${parameter.promisedClock}`,
     );
     push.state = "applied";
   }
 
   /** The contributions to a round of a sync parameter: in order, whole, nobody forgotten (U2, U3). */
-  checkRound(parameter: Parameter, clock: number, contributions: readonly { life: Life; pushes: readonly Push[] }[]): void {
-    let before: Life | undefined;
-    for (const { life, pushes } of contributions) {
+  checkRound(parameter: Parameter, clock: number, contributions: readonly { holder: Holder; pushes: readonly Push[] }[]): void {
+    let before: Holder | undefined;
+    for (const { holder, pushes } of contributions) {
       const isAfter =
-        before === undefined || before.worker < life.worker || (before.worker === life.worker && before.incarnation < life.incarnation);
-      assert.ok(isAfter, `round ${clock}: ${life.name} comes after ${before?.name}`);
-      before = life;
-      const expected = life.takenAt(parameter, clock).filter(({ state }) => state !== "dropped");
-      assert.deepEqual(pushes.length, expected.length, `round ${clock} of parameter ${parameter.id} has a part of ${life.name}'s updates`);
+        before === undefined ||
+        before.worker < holder.worker ||
+        (before.worker === holder.worker && before.incarnation < holder.incarnation);
+      assert.ok(isAfter, `round ${clock}: ${holder.name} comes after ${before?.name}`);
+      before = holder;
+      const expected = holder.takenAt(parameter, clock).filter(({ state }) => state !== "dropped");
+      assert.deepEqual(
+        pushes.length,
+        expected.length,
+        `round ${clock} of parameter ${parameter.id} has a part of ${holder.name}'s updates`,
+      );
     }
-    const counted = new Set(contributions.map(({ life }) => life));
-    for (const life of this.lives) {
-      if (life.state === "crashed" || !life.isTrusted || counted.has(life)) continue;
-      assert.equal(life.takenAt(parameter, clock).length, 0, `round ${clock} of parameter ${parameter.id} forgot ${life.name}`);
+    const counted = new Set(contributions.map(({ holder }) => holder));
+    for (const holder of this.holders) {
+      if (holder.state === "crashed" || !holder.isTrusted || counted.has(holder)) continue;
+      assert.equal(holder.takenAt(parameter, clock).length, 0, `round ${clock} of parameter ${parameter.id} forgot ${holder.name}`);
     }
   }
 
   /** Everybody is gone: each update of who was never taken for dead was applied, whatever became of the others. */
   checkEnd(): void {
-    for (const life of this.lives) {
-      assert.notEqual(life.state, "alive", `${life.name} never came to its end: it stands at clock ${life.clock}`);
-      if (life.state === "crashed" || !life.isTrusted) continue;
-      for (const push of life.pushes.flat()) assert.equal(push.state, "applied", `an update of ${life.name} stamped ${push.clock}`);
+    for (const holder of this.holders) {
+      assert.notEqual(holder.state, "alive", `${holder.name} never came to its end: it stands at clock ${holder.clock}`);
+      if (holder.state === "crashed" || !holder.isTrusted) continue;
+      for (const push of holder.pushes.flat()) assert.equal(push.state, "applied", `an update of ${holder.name} stamped ${push.clock}`);
     }
   }
 }

@@ -7,10 +7,10 @@ import type { WeighbridgeError } from "../../src/base/errors.ts";
 import { type ConsistencyMode, ConsistencyPhases } from "../../src/consistency/consistency-phases.ts";
 import { Pacer } from "../../src/consistency/pacer.ts";
 import type { CompleteRound, GatheredUpdate } from "../../src/consistency/update-rounds.ts";
-import { type Era, eraAt, type Life, type Parameter, type Push, type Read, type Record, VALUES } from "./paced-record.ts";
+import { type Era, eraAt, type Holder, type Parameter, type Push, type Read, type Record, VALUES } from "./paced-record.ts";
 
-/** What one life has pushed to one round so far: the sum, and of what. */
-type Sum = GatheredUpdate<Sum> & { readonly life: Life; readonly values: Float32Array; readonly pushes: Push[] };
+/** What one incarnation has pushed to one round so far: the sum, and of what. */
+type Sum = GatheredUpdate<Sum> & { readonly holder: Holder; readonly values: Float32Array; readonly pushes: Push[] };
 
 /** Called once, later or at once, with the values as they are then, or the failure. */
 export type Answer = (values: Float32Array | WeighbridgeError) => void;
@@ -32,9 +32,9 @@ export class PacedServer {
   readonly #parameters = new Map<number, Parameter>();
   readonly #phases = new Map<Parameter, ConsistencyPhases>();
   /** The clocks as told, by worker. */
-  readonly #known = new Map<number, { life: Life; clock: number }>();
-  /** The clock at which each life was heard of last, gone ones included. */
-  readonly #lastClocks = new Map<Life, number>();
+  readonly #known = new Map<number, { holder: Holder; clock: number }>();
+  /** The clock at which each incarnation was heard of last, gone ones included. */
+  readonly #lastClocks = new Map<Holder, number>();
   /** The workers that have joined or are gone. */
   readonly #heardOf = new Set<number>();
   readonly #parked = new Set<Read>();
@@ -62,16 +62,16 @@ export class PacedServer {
   }
 
   push(push: Push): void {
-    const { life, parameter, clock } = push;
+    const { holder, parameter, clock } = push;
     const phases = this.#phasesOf(parameter);
-    this.#pacer.clocks.checkUpdate(life, clock);
+    this.#pacer.clocks.checkUpdate(holder, clock);
     phases.take(clock);
     parameter.clockTop = Math.max(parameter.clockTop, clock);
     if (phases.at(clock).updates === "async") {
       this.#options.record.apply(push);
       return;
     }
-    const stamp = { worker: life.worker, incarnation: life.incarnation, parameter: parameter.id, clock };
+    const stamp = { worker: holder.worker, incarnation: holder.incarnation, parameter: parameter.id, clock };
     const sum = this.#pacer.rounds.find(stamp);
     if (sum === undefined) {
       this.#pacer.rounds.put(stamp, this.#sumOf(push), push.values.byteLength);
@@ -82,49 +82,49 @@ export class PacedServer {
     push.state = "gathered";
   }
 
-  advance(life: Life, clock: number): void {
-    const known = this.#known.get(life.worker);
-    if (known?.life === life && clock > known.clock) {
+  advance(holder: Holder, clock: number): void {
+    const known = this.#known.get(holder.worker);
+    if (known?.holder === holder && clock > known.clock) {
       known.clock = clock;
-      this.#lastClocks.set(life, clock);
+      this.#lastClocks.set(holder, clock);
       this.#highestClock = Math.max(this.#highestClock, clock);
     }
-    this.#pacer.rounds.advance(life, clock);
+    this.#pacer.rounds.advance(holder, clock);
     this.#checkMinimum();
   }
 
   /** Throws NODE_DEAD, FENCED. */
-  join(life: Life): number {
-    const known = this.#known.get(life.worker);
-    if (known !== undefined && known.life.incarnation <= life.incarnation) this.#ended(known.life);
-    const expected = known?.life === life ? known.clock : this.#minimum();
-    const clock = this.#pacer.join(life);
-    assert.equal(clock, expected, `${life.name} joins at the minimum, or where it stands (W5)`);
-    this.#known.set(life.worker, { life, clock });
-    this.#lastClocks.set(life, clock);
-    this.#heardOf.add(life.worker);
+  join(holder: Holder): number {
+    const known = this.#known.get(holder.worker);
+    if (known !== undefined && known.holder.incarnation <= holder.incarnation) this.#ended(known.holder);
+    const expected = known?.holder === holder ? known.clock : this.#minimum();
+    const clock = this.#pacer.join(holder);
+    assert.equal(clock, expected, `${holder.name} joins at the minimum, or where it stands (W5)`);
+    this.#known.set(holder.worker, { holder, clock });
+    this.#lastClocks.set(holder, clock);
+    this.#heardOf.add(holder.worker);
     this.#checkMinimum();
     return clock;
   }
 
   /** It is dead, or is taken for dead. */
-  died(life: Life): void {
-    this.#ended(life);
-    this.#pacer.died(life);
+  died(holder: Holder): void {
+    this.#ended(holder);
+    this.#pacer.died(holder);
     this.#checkMinimum();
-    for (const read of this.#parked) assert.notEqual(read.life, life, "who is dead waits for nothing");
+    for (const read of this.#parked) assert.notEqual(read.holder, holder, "who is dead waits for nothing");
   }
 
   /** It was taken for dead, and lives. */
-  revived(life: Life): void {
-    this.#pacer.revived(life);
+  revived(holder: Holder): void {
+    this.#pacer.revived(holder);
   }
 
-  left(life: Life): void {
-    const known = this.#known.get(life.worker);
-    if (known?.life === life) this.#highestClock = Math.max(this.#highestClock, known.clock + 1);
-    this.#ended(life);
-    this.#pacer.leave(life);
+  left(holder: Holder): void {
+    const known = this.#known.get(holder.worker);
+    if (known?.holder === holder) this.#highestClock = Math.max(this.#highestClock, known.clock + 1);
+    this.#ended(holder);
+    this.#pacer.leave(holder);
     this.#checkMinimum();
   }
 
@@ -163,15 +163,15 @@ export class PacedServer {
 
   /** Throws QUEUE_FULL, or that the worker is no member. */
   read(read: Read, answer: Answer): void {
-    const { life, parameter, clock } = read;
+    const { holder, parameter, clock } = read;
     const admitted = (): void => {
       this.#parked.delete(read);
       this.#options.record.checkRead(read);
       answer(parameter.values.slice());
     };
     const ticket = this.#pacer.read({
-      worker: life.worker,
-      incarnation: life.incarnation,
+      worker: holder.worker,
+      incarnation: holder.incarnation,
       parameter: parameter.id,
       clock,
       staleness: this.#phasesOf(parameter).at(clock).staleness,
@@ -192,7 +192,7 @@ export class PacedServer {
     this.#parked.add(read);
     this.#options.record.counts.parked++;
     const isSlowest = this.#hasFormed() && [...this.#known.values()].every((known) => known.clock >= clock);
-    assert.ok(!isSlowest, `${life.name} waits at clock ${clock}, and nobody is behind it (W4)`);
+    assert.ok(!isSlowest, `${holder.name} waits at clock ${clock}, and nobody is behind it (W4)`);
   }
 
   checkEnd(): void {
@@ -202,15 +202,15 @@ export class PacedServer {
 
   /** Of a first push. */
   #sumOf(push: Push): Sum {
-    const { life } = push;
+    const { holder } = push;
     const pushes = [push];
     const free = (): void => {
       for (const dropped of pushes) {
-        assert.ok(dropped.clock >= (this.#lastClocks.get(life) ?? 0), `an update that ${life.name} had finished was dropped (U4)`);
+        assert.ok(dropped.clock >= (this.#lastClocks.get(holder) ?? 0), `an update that ${holder.name} had finished was dropped (U4)`);
         dropped.state = "dropped";
       }
     };
-    return { life, values: push.values.slice(), pushes, applyRound: (round) => this.#applyRound(round), free };
+    return { holder, values: push.values.slice(), pushes, applyRound: (round) => this.#applyRound(round), free };
   }
 
   #applyRound({ parameter: id, clock, contributions }: CompleteRound<Sum>): void {
@@ -231,9 +231,9 @@ export class PacedServer {
     onRound(parameter);
   }
 
-  #ended(life: Life): void {
-    if (this.#known.get(life.worker)?.life === life) this.#known.delete(life.worker);
-    this.#heardOf.add(life.worker);
+  #ended(holder: Holder): void {
+    if (this.#known.get(holder.worker)?.holder === holder) this.#known.delete(holder.worker);
+    this.#heardOf.add(holder.worker);
   }
 
   #hasFormed(): boolean {
@@ -257,9 +257,9 @@ export class PacedServer {
 
   /** P1: nobody waits for what has come. */
   #checkParked(): void {
-    for (const { life, parameter, clock } of this.#parked) {
+    for (const { holder, parameter, clock } of this.#parked) {
       const { staleness } = eraAt(parameter, clock);
-      assert.ok(clock - staleness > this.#minimum(), `${life.name} still waits at clock ${clock}, staleness ${staleness}`);
+      assert.ok(clock - staleness > this.#minimum(), `${holder.name} still waits at clock ${clock}, staleness ${staleness}`);
     }
   }
 }

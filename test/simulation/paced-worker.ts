@@ -1,4 +1,4 @@
-// paced-worker — one life of a simulated worker: at every clock some reads and updates as its script says, then clock(). When it hears that it
+// paced-worker — one incarnation of a simulated worker: at every clock some reads and updates as its script says, then clock(). When it hears that it
 // was taken for dead it joins again. What it does depends on its script's seed and on what it reads; when, on the delays.
 
 import assert from "node:assert/strict";
@@ -6,7 +6,7 @@ import type { Clock } from "../../src/base/clock.ts";
 import { isWeighbridgeError, type WeighbridgeError } from "../../src/base/errors.ts";
 import { Random } from "../../src/base/random.ts";
 import { type LinkDelay, PacedLink } from "./paced-link.ts";
-import { type Life, type Parameter, type Read, type Record, VALUES } from "./paced-record.ts";
+import { type Holder, type Parameter, type Read, type Record, VALUES } from "./paced-record.ts";
 import type { PacedServer } from "./paced-server.ts";
 
 export type PacedWorkerOptions = {
@@ -14,7 +14,7 @@ export type PacedWorkerOptions = {
   readonly record: Record;
   readonly servers: readonly PacedServer[];
   readonly parameters: readonly Parameter[];
-  readonly life: Life;
+  readonly holder: Holder;
   readonly scriptSeed: number;
   readonly delay: LinkDelay;
   /** How long it computes between two operations, at most. */
@@ -42,28 +42,28 @@ export class PacedWorker {
     this.#lastRead = options.parameters.map(() => new Float32Array(VALUES));
   }
 
-  get life(): Life {
-    return this.#options.life;
+  get holder(): Holder {
+    return this.#options.holder;
   }
 
   /** Joins everywhere, and goes on at the highest clock it is told (W5). */
   join(): void {
-    const { life, servers } = this.#options;
-    if (life.state !== "alive") return;
+    const { holder, servers } = this.#options;
+    if (holder.state !== "alive") return;
     this.#options.record.counts.joins++;
     const membership = ++this.#membership;
     let awaited = servers.length;
     servers.forEach((server, i) => {
       const link = this.#links[i] as PacedLink;
       link.clock(() => {
-        const outcome = this.#outcomeOf(() => server.join(life));
+        const outcome = this.#outcomeOf(() => server.join(holder));
         link.answer(() => {
-          if (membership !== this.#membership || life.state !== "alive") return;
+          if (membership !== this.#membership || holder.state !== "alive") return;
           if (typeof outcome !== "number") {
             this.#joinRefused(outcome);
             return;
           }
-          life.clock = Math.max(life.clock, outcome);
+          holder.clock = Math.max(holder.clock, outcome);
           if (--awaited === 0) this.#begin();
         });
       });
@@ -81,9 +81,9 @@ export class PacedWorker {
 
   /** The server has not heard yet that it lives: it tries again everywhere. */
   #joinRefused(error: WeighbridgeError): void {
-    const { life, clock } = this.#options;
-    assert.equal(error.code, "NODE_DEAD", `${life.name} joins: ${error.message}`);
-    assert.equal(life.isTrusted, false, `${life.name} was never taken for dead, and may not join: ${error.message}`);
+    const { holder, clock } = this.#options;
+    assert.equal(error.code, "NODE_DEAD", `${holder.name} joins: ${error.message}`);
+    assert.equal(holder.isTrusted, false, `${holder.name} was never taken for dead, and may not join: ${error.message}`);
     const membership = this.#membership;
     clock.after(10, () => {
       if (membership === this.#membership) this.join();
@@ -91,7 +91,7 @@ export class PacedWorker {
   }
 
   crash(): void {
-    this.life.state = "crashed";
+    this.holder.state = "crashed";
     for (const link of this.#links) link.cut();
   }
 
@@ -101,10 +101,10 @@ export class PacedWorker {
     this.#compute();
   }
 
-  /** What it does at this clock: depends on nothing but the script's seed, the worker, its life and the clock. */
+  /** What it does at this clock: depends on nothing but the script's seed, the worker, its incarnation and the clock. */
   #plan(): void {
-    const { parameters, life, scriptSeed, readsAll } = this.#options;
-    const random = new Random(((scriptSeed * 31 + life.worker) * 31 + life.incarnation) * 8191 + life.clock);
+    const { parameters, holder, scriptSeed, readsAll } = this.#options;
+    const random = new Random(((scriptSeed * 31 + holder.worker) * 31 + holder.incarnation) * 8191 + holder.clock);
     if (readsAll) {
       const pushes = parameters.flatMap((parameter) => Array.from({ length: random.below(3) }, () => parameter));
       this.#operations = [
@@ -123,7 +123,7 @@ export class PacedWorker {
     const { clock, delay, computeMsMax } = this.#options;
     const membership = this.#membership;
     clock.after(delay.random.fraction() * computeMsMax, () => {
-      if (membership === this.#membership && this.life.state === "alive") this.#next();
+      if (membership === this.#membership && this.holder.state === "alive") this.#next();
     });
   }
 
@@ -135,30 +135,30 @@ export class PacedWorker {
   }
 
   #finishClock(): void {
-    const { life, clockTarget, record, servers } = this.#options;
-    if (life.clock < clockTarget) {
-      life.clock++;
+    const { holder, clockTarget, record, servers } = this.#options;
+    if (holder.clock < clockTarget) {
+      holder.clock++;
       record.counts.clocks++;
       this.#begin();
       return;
     }
-    life.state = "left";
-    for (const [i, server] of servers.entries()) this.#links[i]?.clock(() => server.left(life));
+    holder.state = "left";
+    for (const [i, server] of servers.entries()) this.#links[i]?.clock(() => server.left(holder));
   }
 
   #tellClock(): void {
-    const { life, servers } = this.#options;
-    const { clock } = life;
+    const { holder, servers } = this.#options;
+    const { clock } = holder;
     servers.forEach((server, i) => {
-      this.#links[i]?.clock(() => this.#orFail(this.#links[i] as PacedLink, () => server.advance(life, clock)));
+      this.#links[i]?.clock(() => this.#orFail(this.#links[i] as PacedLink, () => server.advance(holder, clock)));
     });
   }
 
   #push(parameter: Parameter): void {
-    const { life, servers, record } = this.#options;
+    const { holder, servers, record } = this.#options;
     record.counts.pushes++;
-    const values = gradient({ life, lastRead: this.#lastRead[parameter.id] as Float32Array, salt: parameter.id });
-    const push = life.push(parameter, values);
+    const values = gradient({ holder, lastRead: this.#lastRead[parameter.id] as Float32Array, salt: parameter.id });
+    const push = holder.push(parameter, values);
     const link = this.#links[parameter.server] as PacedLink;
     const deliver = (): void => {
       this.#orFail(
@@ -177,14 +177,14 @@ export class PacedWorker {
   }
 
   #read(parameter: Parameter): void {
-    const { life, servers, onRead, record } = this.#options;
+    const { holder, servers, onRead, record } = this.#options;
     record.counts.reads++;
     const membership = this.#membership;
-    const read: Read = { life, parameter, clock: life.clock, ownCount: life.pushes[parameter.id]?.length ?? 0 };
+    const read: Read = { holder, parameter, clock: holder.clock, ownCount: holder.pushes[parameter.id]?.length ?? 0 };
     const link = this.#links[parameter.server] as PacedLink;
     const answered = (outcome: Float32Array | WeighbridgeError): void => {
       link.answer(() => {
-        if (membership !== this.#membership || life.state !== "alive") return;
+        if (membership !== this.#membership || holder.state !== "alive") return;
         if (outcome instanceof Float32Array) {
           this.#lastRead[parameter.id] = outcome;
           onRead(parameter, outcome);
@@ -217,21 +217,21 @@ export class PacedWorker {
       if (!isWeighbridgeError(error)) throw error;
       refused();
       link.answer(() => {
-        if (membership === this.#membership && this.life.state === "alive") this.#failed(error);
+        if (membership === this.#membership && this.holder.state === "alive") this.#failed(error);
       });
     }
   }
 
   #failed(error: WeighbridgeError): void {
-    const { life } = this.#options;
-    assert.ok(["NOT_JOINED", "STALE_UPDATE", "NODE_DEAD"].includes(error.code), `${life.name}: ${error.code} ${error.message}`);
-    assert.equal(life.isTrusted, false, `${life.name} was never taken for dead, and is told ${error.code}: ${error.message}`);
+    const { holder } = this.#options;
+    assert.ok(["NOT_JOINED", "STALE_UPDATE", "NODE_DEAD"].includes(error.code), `${holder.name}: ${error.code} ${error.message}`);
+    assert.equal(holder.isTrusted, false, `${holder.name} was never taken for dead, and is told ${error.code}: ${error.message}`);
     this.join();
   }
 }
 
 /** Numbers of very different sizes, so that the order in which they are added shows in the last bits. */
-function gradient({ life, lastRead, salt }: { life: Life; lastRead: Float32Array; salt: number }): Float32Array {
-  const random = new Random((life.worker * 65_537 + life.clock) * 31 + salt);
+function gradient({ holder, lastRead, salt }: { holder: Holder; lastRead: Float32Array; salt: number }): Float32Array {
+  const random = new Random((holder.worker * 65_537 + holder.clock) * 31 + salt);
   return lastRead.map((value) => (random.fraction() - 0.5) * 10 ** random.below(5) + value * 0.01);
 }

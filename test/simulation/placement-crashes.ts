@@ -8,9 +8,9 @@ import type { Embedding } from "../../src/api/embedding.ts";
 import { Session } from "../../src/api/session.ts";
 import { type ErrorCode, isWeighbridgeError, WeighbridgeError } from "../../src/base/errors.ts";
 import { Random } from "../../src/base/random.ts";
+import type { Postoffice } from "../../src/faces/kv/postoffice.ts";
 import { PART_COUNT } from "../../src/keys/part.ts";
 import { placementOf } from "../../src/keys/placement-of.ts";
-import type { Postoffice } from "../../src/kv/postoffice.ts";
 import type { PlacementChange } from "../../src/scheduler/placement-epochs.ts";
 import { changePlacement, nodesOf } from "../../src/testing/change-placement.ts";
 import { SimCluster } from "../../src/testing/sim-cluster.ts";
@@ -213,7 +213,7 @@ export class PlacementCrashes {
     }
   }
 
-  /** Of the life that the worker has now. */
+  /** Of the incarnation that the worker has now. */
   async #session(rank: number): Promise<Session> {
     const office = this.#cluster.worker(rank);
     const session = this.#sessions.get(office) ?? Session.open(office.node, WAIT);

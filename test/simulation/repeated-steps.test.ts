@@ -30,10 +30,10 @@ async function makeModel(session: Session): Promise<Model> {
   const tensors: Tensor[] = [];
   const count = Math.max(numberOn(LIVES), numberOn(DIES));
   for (let number = 1; number <= count; number++) tensors.push(await session.tensor(`w${number}`, BSP));
-  return { lives: tensors[numberOn(LIVES) - 1] as Tensor, dies: tensors[numberOn(DIES) - 1] as Tensor };
+  return { holders: tensors[numberOn(LIVES) - 1] as Tensor, dies: tensors[numberOn(DIES) - 1] as Tensor };
 }
 
-type Model = { readonly lives: Tensor; readonly dies: Tensor };
+type Model = { readonly holders: Tensor; readonly dies: Tensor };
 
 /** The guide's loop, with two parameters. */
 async function train(session: Session, cluster: SimCluster): Promise<void> {
@@ -44,8 +44,8 @@ async function train(session: Session, cluster: SimCluster): Promise<void> {
       if (isRepeated) await session.rejoin();
       isRepeated = false;
       model ??= await makeModel(session);
-      await model.lives.pull(undefined, { deadlineMs: 60_000 });
-      await model.lives.push(ONES);
+      await model.holders.pull(undefined, { deadlineMs: 60_000 });
+      await model.holders.push(ONES);
       await model.dies.push(ONES); // fails while the other push has been taken
       session.clock();
     } catch (error) {
@@ -82,7 +82,7 @@ test(`under BSP a step that is repeated after NODE_DEAD counts once where the pa
     await cluster.run(training);
     const [first] = sessions;
     assert.ok(first !== undefined);
-    const { lives } = await cluster.run(makeModel(first));
-    assert.deepEqual([...(await cluster.run(lives.pull()))], Array(4).fill(STEPS * WORKERS));
+    const { holders } = await cluster.run(makeModel(first));
+    assert.deepEqual([...(await cluster.run(holders.pull()))], Array(4).fill(STEPS * WORKERS));
   });
 });

@@ -3,15 +3,15 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Random } from "../../src/base/random.ts";
+import { ArrayDataset } from "../../src/faces/training/dataset.ts";
+import { Accuracy } from "../../src/faces/training/metrics.ts";
+import { Model, type TrainOptions } from "../../src/faces/training/model.ts";
+import { EmbeddingNetwork } from "../../src/faces/training/networks/embedding-network.ts";
+import { setParamPs } from "../../src/faces/training/set-param-ps.ts";
 import { dense } from "../../src/nn/layers/dense.ts";
 import { SoftmaxCrossEntropy } from "../../src/nn/losses/softmax-cross-entropy.ts";
 import { Workspace } from "../../src/nn/workspace.ts";
 import { EmbeddedCluster } from "../../src/node/embedded-cluster.ts";
-import { ArrayDataset } from "../../src/training/dataset.ts";
-import { Accuracy } from "../../src/training/metrics.ts";
-import { Model, type TrainOptions } from "../../src/training/model.ts";
-import { EmbeddingNetwork } from "../../src/training/networks/embedding-network.ts";
-import { setParamPs } from "../../src/training/set-param-ps.ts";
 
 const [VOCAB, IDS, CLASSES, BATCH, SAMPLES, EPOCHS, WORKERS] = [20, 2, 3, 12, 235, 5, 3]; // the last of 20 batches has 7 samples
 const random = new Random(8);

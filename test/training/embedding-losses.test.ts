@@ -5,14 +5,14 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Random } from "../../src/base/random.ts";
+import { ArrayDataset } from "../../src/faces/training/dataset.ts";
+import { Model, type TrainOptions } from "../../src/faces/training/model.ts";
+import { EmbeddingNetwork } from "../../src/faces/training/networks/embedding-network.ts";
+import { setParamPs } from "../../src/faces/training/set-param-ps.ts";
 import { dense } from "../../src/nn/layers/dense.ts";
 import { SoftmaxCrossEntropy } from "../../src/nn/losses/softmax-cross-entropy.ts";
 import { Workspace } from "../../src/nn/workspace.ts";
 import { EmbeddedCluster } from "../../src/node/embedded-cluster.ts";
-import { ArrayDataset } from "../../src/training/dataset.ts";
-import { Model, type TrainOptions } from "../../src/training/model.ts";
-import { EmbeddingNetwork } from "../../src/training/networks/embedding-network.ts";
-import { setParamPs } from "../../src/training/set-param-ps.ts";
 
 const [VOCAB, WIDTH, IDS, CLASSES, BATCH, STEPS] = [12, 4, 3, 5, 8, 10];
 const ADAM = { type: "adam", learningRate: 0.02, beta1: 0.9, beta2: 0.999, epsilon: 1e-8 } as const;

@@ -3,15 +3,15 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { ImageDataset } from "../../src/faces/training/dataset.ts";
+import { Model, type TrainOptions } from "../../src/faces/training/model.ts";
+import { setParamPs } from "../../src/faces/training/set-param-ps.ts";
 import { SoftmaxCrossEntropy } from "../../src/nn/losses/softmax-cross-entropy.ts";
 import { createLenet, LENET_CLASSES } from "../../src/nn/models/lenet.ts";
 import type { Sequential } from "../../src/nn/sequential.ts";
 import { Workspace } from "../../src/nn/workspace.ts";
 import { readMnist } from "../../src/node/datasets/mnist.ts";
 import { EmbeddedCluster } from "../../src/node/embedded-cluster.ts";
-import { ImageDataset } from "../../src/training/dataset.ts";
-import { Model, type TrainOptions } from "../../src/training/model.ts";
-import { setParamPs } from "../../src/training/set-param-ps.ts";
 
 const BATCH = 16;
 const STEPS = 50;

@@ -4,7 +4,7 @@ import { randomUUID } from "node:crypto";
 import { setTimeout } from "node:timers/promises";
 import { Session } from "../../src/api/session.ts";
 import { SILENT_LOG } from "../../src/base/log.ts";
-import type { Postoffice } from "../../src/kv/postoffice.ts";
+import type { Postoffice } from "../../src/faces/kv/postoffice.ts";
 import { realClock } from "../../src/node/real-clock.ts";
 import { checkpointOptions } from "../../src/node/server-root.ts";
 import { type OfficeOptions, startOffice } from "../../src/testing/start-office.ts";
@@ -23,9 +23,9 @@ export class RestartableCluster {
   readonly #hub = new MemoryHub();
   readonly #job = randomUUID();
   readonly #offices = new Map<string, Postoffice>();
-  /** By rank, of the life that was started last. */
+  /** By rank, of the incarnation that was started last. */
   readonly #meshAddresses = new Map<number, string>();
-  #lives = Date.now();
+  #holders = Date.now();
 
   private constructor(options: RestartableOptions) {
     this.#options = options;
@@ -53,7 +53,7 @@ export class RestartableCluster {
     return await Session.open((await this.#start("worker", rank)).node);
   }
 
-  /** Resolves when a worker knows that another one, in the life that this cluster started last, lives and waits to reduce with it. */
+  /** Resolves when a worker knows that another one, in the incarnation that this cluster started last, lives and waits to reduce with it. */
   async listens(rank: number, { as }: { readonly as: number }): Promise<void> {
     const own = this.#offices.get(`worker ${as}`);
     const meshAddress = this.#meshAddresses.get(rank);
@@ -72,7 +72,7 @@ export class RestartableCluster {
 
   async #start(role: Role, rank: number, rest: Partial<OfficeOptions> = {}): Promise<Postoffice> {
     const clock = realClock();
-    const incarnation = ++this.#lives;
+    const incarnation = ++this.#holders;
     const meshAddress = `memory://worker-${rank}-${incarnation}`;
     if (role === "worker") this.#meshAddresses.set(rank, meshAddress);
     const office = await startOffice({

@@ -5,14 +5,14 @@ import type { Embedding } from "../../src/api/embedding.ts";
 import type { EmbeddingOptions } from "../../src/api/parameter-options.ts";
 import type { Session } from "../../src/api/session.ts";
 import { Random } from "../../src/base/random.ts";
+import { RowMembers } from "../../src/faces/training/row-members.ts";
+import { NO_SLOT, type RowSource } from "../../src/faces/training/row-source.ts";
+import { TieredRows } from "../../src/faces/training/tiered-rows.ts";
+import type { TieredRowsOptions } from "../../src/faces/training/tiered-rows-options.ts";
 import { Arena } from "../../src/kernel/arena.ts";
 import { EmbeddedCluster } from "../../src/node/embedded-cluster.ts";
 import type { OptimizerSpec } from "../../src/store/updaters/optimizer-spec.ts";
 import { MemoryCollective, MemoryCollectives } from "../../src/testing/memory-collective.ts";
-import { RowMembers } from "../../src/training/row-members.ts";
-import { NO_SLOT, type RowSource } from "../../src/training/row-source.ts";
-import { TieredRows } from "../../src/training/tiered-rows.ts";
-import type { TieredRowsOptions } from "../../src/training/tiered-rows-options.ts";
 import { openRawRows } from "../../src/worker/raw-rows.ts";
 
 export const ROWS = 400;

@@ -3,10 +3,10 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { type ErrorCode, isWeighbridgeError } from "../../src/base/errors.ts";
+import { TieredRows } from "../../src/faces/training/tiered-rows.ts";
 import { Arena } from "../../src/kernel/arena.ts";
 import { EmbeddedCluster } from "../../src/node/embedded-cluster.ts";
 import { MemoryCollectives } from "../../src/testing/memory-collective.ts";
-import { TieredRows } from "../../src/training/tiered-rows.ts";
 import { batchesFor, batchesOf, IDS, MIB, openSource, openTable, plainRun, stateOf, step, tableOptions, WIDTH } from "./tiered-row-runs.ts";
 
 test("what its optimizer refuses is told to who gave it; the others' gradients count", async () => {

@@ -4,13 +4,13 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { SILENT_LOG } from "../../src/base/log.ts";
+import { RowMembers } from "../../src/faces/training/row-members.ts";
+import { NO_SLOT } from "../../src/faces/training/row-source.ts";
+import { TieredRows } from "../../src/faces/training/tiered-rows.ts";
 import { Arena } from "../../src/kernel/arena.ts";
 import { EmbeddedCluster } from "../../src/node/embedded-cluster.ts";
 import type { OptimizerSpec } from "../../src/store/updaters/optimizer-spec.ts";
 import { MemoryCollective, MemoryCollectives } from "../../src/testing/memory-collective.ts";
-import { RowMembers } from "../../src/training/row-members.ts";
-import { NO_SLOT } from "../../src/training/row-source.ts";
-import { TieredRows } from "../../src/training/tiered-rows.ts";
 import {
   type Batches,
   batchesFor,

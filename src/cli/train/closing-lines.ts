@@ -1,4 +1,4 @@
-// closing-lines — how the end of a training job is told that did not end well: one line of each process (truthful-end.ts), with the cause in short where it
+// closing-lines — how the end of a training job is told that did not end well: one line of each process (process-end.ts), with the cause in short where it
 // is another's, then one of the job with the cause in full, and one that says how to go on. Pure.
 
 import type { JobOutcome } from "../../node/launcher/job.ts";

@@ -1,16 +1,16 @@
 // flights-task — which flights will be late, foretold by what is known before they leave: by sparse logistic regression with FTRL, or by Wide & Deep. Tested on
 // flights that came after those it was trained on.
 
+import { ArrayDataset } from "../../faces/training/dataset.ts";
+import { AreaUnderCurve } from "../../faces/training/metrics.ts";
+import type { Network } from "../../faces/training/network.ts";
+import { EmbeddingNetwork } from "../../faces/training/networks/embedding-network.ts";
+import { WideDeepNetwork } from "../../faces/training/networks/wide-deep-network.ts";
 import { BinaryCrossEntropy } from "../../nn/losses/binary-cross-entropy.ts";
 import { Workspace } from "../../nn/workspace.ts";
 import { FEATURES_PER_FLIGHT, flightFeatures } from "../../node/datasets/flight-features.ts";
 import { readFlights } from "../../node/datasets/flights.ts";
 import type { OptimizerSpec } from "../../store/updaters/optimizer-spec.ts";
-import { ArrayDataset } from "../../training/dataset.ts";
-import { AreaUnderCurve } from "../../training/metrics.ts";
-import type { Network } from "../../training/network.ts";
-import { EmbeddingNetwork } from "../../training/networks/embedding-network.ts";
-import { WideDeepNetwork } from "../../training/networks/wide-deep-network.ts";
 import { number, percent } from "./figures.ts";
 import type { Result } from "./report.ts";
 import { type Task, unitSizeMax } from "./task.ts";

@@ -2,7 +2,7 @@
 // as somebody trains, and end with the truth. Pure.
 //
 // Invariants:
-//   V1. A job is done when no worker is at work any more and one at least has left by itself: they leave when the result is told (farewell.ts),
+//   V1. A job is done when no worker is at work any more and one at least has left by itself: they leave when the result is told (leave-together.ts),
 //       and those that died returned what they had to do.
 //   V2. A job has failed when a server is dead, whose parameters are gone, or when every worker is.
 

@@ -1,12 +1,12 @@
 // lenet-task — LeNet-5 on MNIST. Momentum, with a rate that falls over the first epoch: so one epoch reaches what a constant rate needs several for.
 
+import { ImageDataset } from "../../faces/training/dataset.ts";
+import { Confusion } from "../../faces/training/metrics.ts";
+import { parametersOf } from "../../faces/training/network.ts";
 import { SoftmaxCrossEntropy } from "../../nn/losses/softmax-cross-entropy.ts";
 import { createLenet, LENET_CLASSES } from "../../nn/models/lenet.ts";
 import { Workspace } from "../../nn/workspace.ts";
 import { readMnist } from "../../node/datasets/mnist.ts";
-import { ImageDataset } from "../../training/dataset.ts";
-import { Confusion } from "../../training/metrics.ts";
-import { parametersOf } from "../../training/network.ts";
 import { number, percent } from "./figures.ts";
 import type { Result } from "./report.ts";
 import { type Task, unitSizeMax, updatesPerEpoch } from "./task.ts";

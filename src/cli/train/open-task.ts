@@ -1,6 +1,6 @@
 // open-task — the task of a plan.
 
-import { setParamPs } from "../../training/set-param-ps.ts";
+import { setParamPs } from "../../faces/training/set-param-ps.ts";
 import { openFlightsTask } from "./flights-task.ts";
 import { openLenetTask } from "./lenet-task.ts";
 import { openRatingsTask } from "./ratings-task.ts";

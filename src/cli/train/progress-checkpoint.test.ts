@@ -5,7 +5,7 @@ import { test } from "node:test";
 import { setImmediate as turn } from "node:timers/promises";
 import type { CheckpointOptions, TakenCheckpoint } from "../../api/checkpoint.ts";
 import { isWeighbridgeError, WeighbridgeError } from "../../base/errors.ts";
-import type { StepEvent } from "../../training/callbacks/callback.ts";
+import type { StepEvent } from "../../faces/training/callbacks/callback.ts";
 import { ProgressCheckpoint } from "./progress-checkpoint.ts";
 import { planTraining, type TrainFlags } from "./train-plan.ts";
 

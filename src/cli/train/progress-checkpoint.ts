@@ -17,7 +17,7 @@
 
 import type { Session } from "../../api/session.ts";
 import { WeighbridgeError } from "../../base/errors.ts";
-import type { EpochEvent, StepEvent, TrainingCallback } from "../../training/callbacks/callback.ts";
+import type { EpochEvent, StepEvent, TrainingCallback } from "../../faces/training/callbacks/callback.ts";
 import { stepOfEpoch, stepsDone, type TrainPlan, type TrainPosition } from "./train-plan.ts";
 import { progressNote } from "./training-progress.ts";
 

@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { StepEvent } from "../../training/callbacks/callback.ts";
+import type { StepEvent } from "../../faces/training/callbacks/callback.ts";
 import { ProgressReport } from "./progress-report.ts";
 import type { Report } from "./report.ts";
 import { planTraining, type TrainPlan } from "./train-plan.ts";

@@ -1,6 +1,6 @@
 // progress-report — tells the process that shows a training how a worker gets on: now and then its progress, and of some steps the loss.
 
-import type { EpochEvent, StepEvent, TrainingCallback } from "../../training/callbacks/callback.ts";
+import type { EpochEvent, StepEvent, TrainingCallback } from "../../faces/training/callbacks/callback.ts";
 import { type Progress, sendReport } from "./report.ts";
 import type { TrainPlan } from "./train-plan.ts";
 

@@ -1,13 +1,13 @@
 // ratings-task — matrix factorisation: what a user thinks of an item is the product of two short lists of numbers, one of the user's, one of the item's. The
 // ratings have a known truth, so it is known how good the best can be.
 
+import { ArrayDataset } from "../../faces/training/dataset.ts";
+import { MeanSquaredError } from "../../faces/training/metrics.ts";
+import { EmbeddingNetwork } from "../../faces/training/networks/embedding-network.ts";
 import { dotOfHalves } from "../../nn/layers/dot-of-halves.ts";
 import { SquaredError } from "../../nn/losses/squared-error.ts";
 import { Workspace } from "../../nn/workspace.ts";
 import { drawRatings, ITEM_COUNT, NOISE, USER_COUNT } from "../../node/datasets/ratings.ts";
-import { ArrayDataset } from "../../training/dataset.ts";
-import { MeanSquaredError } from "../../training/metrics.ts";
-import { EmbeddingNetwork } from "../../training/networks/embedding-network.ts";
 import { number } from "./figures.ts";
 import type { Result } from "./report.ts";
 import { type Task, unitSizeMax } from "./task.ts";

@@ -14,13 +14,13 @@ import { basename, dirname, join } from "node:path";
 import { CheckpointDirectory } from "../../node/checkpoint/checkpoint-directory.ts";
 import { findCheckpoint } from "../../node/checkpoint/find-checkpoint.ts";
 import { unwritableError } from "../../node/checkpoint/writable-directory.ts";
-import { prepareCheckpointPlace } from "./checkpoint-place.ts";
+import { prepareCheckpointTarget } from "./checkpoint-target.ts";
 
 const RUN_NAME = /^run-([1-9]\d{0,8})$/;
 
 /** Creates the directory of a new run, and returns its path. Throws BAD_CONFIG when nothing can be saved there. */
 export function createRun(directory: string): string {
-  prepareCheckpointPlace(directory);
+  prepareCheckpointTarget(directory);
   for (let run = (runsIn(directory)[0] ?? 0) + 1; ; run++) {
     const path = join(directory, runName(run));
     try {
@@ -37,7 +37,7 @@ export async function continueRun(checkpoint: string, stepsDone: number): Promis
   const run = dirname(checkpoint);
   const newest = (await new CheckpointDirectory({ root: run }).list()).at(-1);
   if (newest !== undefined && newest.step > stepsDone) return createRun(RUN_NAME.test(basename(run)) ? dirname(run) : run);
-  prepareCheckpointPlace(run);
+  prepareCheckpointTarget(run);
   return run;
 }
 

@@ -1,7 +1,7 @@
 // slow-steps — makes a worker take a multiple of its time for every step, as a slower machine would: for measuring what that costs the others.
 
 import { setTimeout as sleep } from "node:timers/promises";
-import type { StepEvent, TrainingCallback } from "../../training/callbacks/callback.ts";
+import type { StepEvent, TrainingCallback } from "../../faces/training/callbacks/callback.ts";
 
 export class SlowSteps implements TrainingCallback {
   readonly #factor: number;

@@ -1,10 +1,10 @@
 // task — something to learn, as `weighbridge train` runs it: a network with every weight on the servers, the data, and what the result is worth. Each worker
 // of a job opens the same one from the same plan.
 
+import type { Dataset } from "../../faces/training/dataset.ts";
+import type { Metric } from "../../faces/training/metrics.ts";
+import type { Loss, Network } from "../../faces/training/network.ts";
 import type { OptimizerSpec } from "../../store/updaters/optimizer-spec.ts";
-import type { Dataset } from "../../training/dataset.ts";
-import type { Metric } from "../../training/metrics.ts";
-import type { Loss, Network } from "../../training/network.ts";
 import type { Result } from "./report.ts";
 import { stepsPerEpoch, type TrainPlan } from "./train-plan.ts";
 

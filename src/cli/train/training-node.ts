@@ -1,13 +1,13 @@
 // training-node — the script of every process of a training job: its argument is the plan, its environment says which node it is. It begins by seeing to its
 // end, before it loads what it is there for: whatever happens meanwhile is told.
 
+import { endProcess } from "./process-end.ts";
 import type { TrainingRole } from "./training-role.ts";
-import { endTruthfully } from "./truthful-end.ts";
 
 const { WEIGHBRIDGE_ROLE: role = "node", WEIGHBRIDGE_RANK: rank = "" } = process.env; // Set by the launcher.
 let own: TrainingRole | undefined;
 
-endTruthfully({
+endProcess({
   name: role === "scheduler" ? role : `${role} ${rank}`,
   position: () => own?.position ?? "before the first step",
   run: async () => {

@@ -7,8 +7,8 @@ import type { NodeConfig } from "../../node/config/node-config.ts";
 import type { Server } from "../../server/server.ts";
 import type { RosterView } from "../../wire/roster.ts";
 import { judgeJob } from "./job-verdict.ts";
+import { RosterLines } from "./roster-lines.ts";
 import type { TrainPlan } from "./train-plan.ts";
-import { TrainingNews } from "./training-news.ts";
 
 export interface TrainingRole {
   /** How far it is, for people; empty where it does not know. */
@@ -29,13 +29,13 @@ export async function openRole(planJson: string): Promise<TrainingRole> {
 /** A server, or the scheduler. */
 class Attendant implements TrainingRole {
   readonly #config: NodeConfig;
-  readonly #news: TrainingNews;
+  readonly #news: RosterLines;
   readonly #over = Promise.withResolvers<void>();
   #server: Server | undefined;
 
   constructor(config: NodeConfig) {
     this.#config = config;
-    this.#news = new TrainingNews(config);
+    this.#news = new RosterLines(config);
     this.#over.promise.catch(() => {}); // it may be judged before anybody waits for it
   }
 

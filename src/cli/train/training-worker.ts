@@ -1,22 +1,23 @@
 // training-worker — a worker of a training job: opens the task, trains its part of every batch together with the others, and reports. The worker of lowest
-// rank that lives speaks for all: it tells losses and saves checkpoints. What the model is worth is told at the end, before anybody leaves (farewell.ts).
+// rank that lives speaks for all: it tells losses and saves checkpoints. What the model is worth is told at the end, before anybody leaves (leave-together.ts).
 
 import { existsSync } from "node:fs";
 import { resolve } from "node:path";
 import { Session } from "../../api/session.ts";
+import type { StepEvent, TrainingCallback } from "../../faces/training/callbacks/callback.ts";
+import { alignClocks } from "../../faces/training/clock-alignment.ts";
+import { Model } from "../../faces/training/model.ts";
+import { lookupsOf } from "../../faces/training/network.ts";
+import type { TrainingResult } from "../../faces/training/trainer.ts";
 import { stepName } from "../../node/checkpoint/checkpoint-directory.ts";
 import type { NodeConfig } from "../../node/config/node-config.ts";
 import { nodeSessions } from "../../node/node-sessions.ts";
 import { textLog } from "../../node/text-log.ts";
 import { startWorker } from "../../node/worker-root.ts";
-import type { StepEvent, TrainingCallback } from "../../training/callbacks/callback.ts";
-import { alignClocks } from "../../training/clock-alignment.ts";
-import { Model } from "../../training/model.ts";
-import { lookupsOf } from "../../training/network.ts";
-import type { TrainingResult } from "../../training/trainer.ts";
 import type { WorkerNode } from "../../worker/worker-node.ts";
-import { farewell } from "./farewell.ts";
+import { farewell } from "./leave-together.ts";
 import { openTask } from "./open-task.ts";
+import { causeOf } from "./process-end.ts";
 import { ProgressCheckpoint } from "./progress-checkpoint.ts";
 import { ProgressReport } from "./progress-report.ts";
 import { type RowHits, sendReport } from "./report.ts";
@@ -24,7 +25,6 @@ import { SlowSteps } from "./slow-steps.ts";
 import type { Task } from "./task.ts";
 import { reachedText, type TrainPlan } from "./train-plan.ts";
 import type { TrainingRole } from "./training-role.ts";
-import { causeOf } from "./truthful-end.ts";
 
 /** How long one wait for the others may take when all have trained, an epoch or all of them. */
 const END_MS = 120_000;

@@ -5,8 +5,8 @@
 //   S1. A slot below 0 stands for a row of zeros, and gets no gradient.
 //   S2. Gradients lie in the order of `touchedSlots`, which ascend, each once. Equal slots are added in the order of the batch.
 
+import { ascendingIndex } from "../../base/ascending-index.ts";
 import { WeighbridgeError } from "../../base/errors.ts";
-import { placeOf } from "../../base/place-of.ts";
 import { Activations, checkActivations } from "../activations.ts";
 import { checkCount } from "../layer.ts";
 import type { FloatSpan, Workspace } from "../workspace.ts";
@@ -97,7 +97,7 @@ export class SlotEmbedding {
       if (slot >= 0 && (count === 0 || touched[count - 1] !== slot)) touched[count++] = slot;
     }
     this.#touchedCount = count;
-    for (let i = 0; i < idCount; i++) this.#places.values[i] = slots[i]! < 0 ? -1 : placeOf(touched, count, slots[i]!);
+    for (let i = 0; i < idCount; i++) this.#places.values[i] = slots[i]! < 0 ? -1 : ascendingIndex(touched, count, slots[i]!);
   }
 
   /** A bag is what is summed into one row of the output. */

@@ -37,7 +37,7 @@ export class ServerFiles implements SnapshotFiles {
 
   async begin(stepMin = 0, step?: number, directory = ""): Promise<{ readonly step: number; readonly pending: string }> {
     checkDirectory(directory);
-    const place = this.#placeOf(directory);
+    const place = this.#ascendingIndex(directory);
     const newest = (await place.list()).at(-1)?.step ?? -1;
     const begun = await place.begin(step ?? Math.max(stepMin, newest + 1));
     const leaf = basename(begun.path);
@@ -50,18 +50,18 @@ export class ServerFiles implements SnapshotFiles {
 
   async commit(pending: string, manifest: CheckpointManifest): Promise<CommittedSnapshot> {
     const { directory, step, ...name } = parsed(pending);
-    const committed = await this.#placeOf(directory).commit({ step, path: this.#pathOf({ directory, step, ...name }) }, manifest);
+    const committed = await this.#ascendingIndex(directory).commit({ step, path: this.#pathOf({ directory, step, ...name }) }, manifest);
     await this.#syncAbove(directory);
     return committed;
   }
 
   async abandon(pending: string): Promise<void> {
     const name = parsed(pending);
-    await this.#placeOf(name.directory).abandon({ step: name.step, path: this.#pathOf(name) });
+    await this.#ascendingIndex(name.directory).abandon({ step: name.step, path: this.#pathOf(name) });
   }
 
   async keep(count: number, pending: string): Promise<void> {
-    await this.#placeOf(parsed(pending).directory).keep(count);
+    await this.#ascendingIndex(parsed(pending).directory).keep(count);
   }
 
   async open(step?: number, directory = ""): Promise<SnapshotSource> {
@@ -69,7 +69,7 @@ export class ServerFiles implements SnapshotFiles {
     return await openCheckpoint(join(this.#root, directory), { step, layer: this.#layer });
   }
 
-  #placeOf(directory: string): CheckpointDirectory {
+  #ascendingIndex(directory: string): CheckpointDirectory {
     return new CheckpointDirectory({ root: join(this.#root, directory), layer: this.#layer });
   }
 

@@ -4,8 +4,8 @@
 import { nearestName } from "../../base/nearest-name.ts";
 import { variableOf } from "./config-key.ts";
 import { KEY_NAMES } from "./config-keys.ts";
-import { type ConfigPlace, type Given, present } from "./config-place.ts";
 import { type ConfigProblem, quote } from "./config-problem.ts";
+import { type ConfigSource, type Given, present } from "./config-source.ts";
 import type { FileDocument, NamedText } from "./file-document.ts";
 import { FILE_PARTS, layOutFile } from "./file-layout.ts";
 import { countNodes } from "./hetu-nodes.ts";
@@ -13,7 +13,7 @@ import { FOREIGN_VARIABLES, isLauncherVariable, KEY_VARIABLES, unknownName } fro
 import type { NetworkInterfaces } from "./network-interface.ts";
 import { flattenKeys } from "./node-config.ts";
 
-export type FilePlace = ConfigPlace & {
+export type FileSource = ConfigSource & {
   /** The names of the sections, in the file's order. */
   readonly sections: readonly string[];
 };
@@ -30,7 +30,7 @@ const OWN_NAMES: ReadonlyMap<string, string> = new Map(
 );
 const FILE_NAMES: readonly string[] = [...KEY_NAMES, ...KEY_VARIABLES, ...FILE_PARTS];
 
-export function filePlace({ document, section, interfaces }: FileRequest): FilePlace {
+export function fileSource({ document, section, interfaces }: FileRequest): FileSource {
   const origin = `file:${document.path}`;
   const layout = layOutFile(document.mapping, origin);
   const problems = [...layout.problems];

@@ -2,12 +2,12 @@
 // It reads one file at most, touches nothing else, and reports all that is wrong in one error.
 
 import { networkInterfaces } from "node:os";
-import { type FilePlace, filePlace } from "./config-file.ts";
+import { type FileSource, fileSource } from "./config-file.ts";
 import { ABSENT, type ConfigKey, flagOf, foreignVariablesOf, variableOf, waysToGive } from "./config-key.ts";
 import { FILE_KEYS, KEY_NAMES, KEYS } from "./config-keys.ts";
-import { type ConfigPlace, commandLinePlace, environmentPlace, optionsPlace } from "./config-place.ts";
 import { badConfig, type ConfigProblem, quote } from "./config-problem.ts";
 import { brokenRules, suspicions, type WhereFrom } from "./config-rules.ts";
+import { type ConfigSource, commandLineSource, environmentSource, optionsSource } from "./config-source.ts";
 import { type ConfigFile, type FileDocument, type NamedText, parseConfigFile, readConfigFile } from "./file-document.ts";
 import type { NetworkInterfaces } from "./network-interface.ts";
 import { type FlatConfig, type KeyName, type NodeConfig, type NodeConfigOptions, nestConfig } from "./node-config.ts";
@@ -39,22 +39,22 @@ export type ConfigSources = {
 /** Throws a WeighbridgeError with code BAD_CONFIG that lists every problem. */
 export function loadConfig(sources: ConfigSources): NodeConfig {
   const { options = {}, commandLine = {}, env = {}, defaults = {}, interfaces = networkInterfaces(), warn = warnProcess } = sources;
-  const places: ConfigPlace[] = [
-    optionsPlace(options, { others: sources.otherOptions }),
-    commandLinePlace(commandLine),
-    environmentPlace(env),
+  const places: ConfigSource[] = [
+    optionsSource(options, { others: sources.otherOptions }),
+    commandLineSource(commandLine),
+    environmentSource(env),
   ];
   const problems = places.flatMap((place) => place.problems);
 
   const { document, section, unusable } = openFile(sources.file, places);
   // Without its file half the configuration would seem missing, so the rest is not looked at.
   if (unusable.length > 0) throw badConfig([...problems, ...unusable]);
-  const file = document && filePlace({ document, section, interfaces });
+  const file = document && fileSource({ document, section, interfaces });
   if (file !== undefined) {
     places.push(file);
     problems.push(...file.problems);
   }
-  places.push(optionsPlace(defaults, { origin: "default" }));
+  places.push(optionsSource(defaults, { origin: "default" }));
 
   const given = readKeys(places, interfaces);
   problems.push(...given.problems, ...missingKeys(given, places, file, section));
@@ -83,7 +83,7 @@ type OpenedFile = {
   readonly unusable: readonly ConfigProblem[];
 };
 
-function openFile(file: ConfigFile | undefined, places: readonly ConfigPlace[]): OpenedFile {
+function openFile(file: ConfigFile | undefined, places: readonly ConfigSource[]): OpenedFile {
   const named = resolveKey({ name: "config", key: FILE_KEYS.config, places, known: {}, interfaces: {} });
   const section = resolveKey({ name: "section", key: FILE_KEYS.section, places, known: {}, interfaces: {} });
   const broken = [named, section].filter((resolution) => resolution.state === "broken");
@@ -108,7 +108,7 @@ type GivenKeys = {
   readonly warnings: readonly string[];
 };
 
-function readKeys(places: readonly ConfigPlace[], interfaces: NetworkInterfaces): GivenKeys {
+function readKeys(places: readonly ConfigSource[], interfaces: NetworkInterfaces): GivenKeys {
   const known: Partial<Record<KeyName, unknown>> = {};
   const broken = new Set<KeyName>();
   const whereFrom = new Map<KeyName, WhereFrom>();
@@ -132,8 +132,8 @@ function readKeys(places: readonly ConfigPlace[], interfaces: NetworkInterfaces)
 
 function missingKeys(
   { known, broken }: GivenKeys,
-  places: readonly ConfigPlace[],
-  file: FilePlace | undefined,
+  places: readonly ConfigSource[],
+  file: FileSource | undefined,
   section: NamedText | undefined,
 ): ConfigProblem[] {
   const missing = KEY_NAMES.filter((name) => KEYS[name].fallback.required && !Object.hasOwn(known, name) && !broken.has(name));
@@ -146,7 +146,7 @@ function missingKeys(
 }
 
 /** A service link that has the name of a key is not read: who expected otherwise learns it where the key is missing. */
-function foundInstead(name: KeyName, places: readonly ConfigPlace[]): string {
+function foundInstead(name: KeyName, places: readonly ConfigSource[]): string {
   const names = [variableOf(name), ...foreignVariablesOf(KEYS[name]).map((variable) => variable.name)];
   for (const { links } of places) {
     const link = names.find((variable) => links?.has(variable));

@@ -6,8 +6,8 @@
 
 import { didYouMean } from "../../base/nearest-name.ts";
 import type { ConfigKey } from "./config-key.ts";
-import type { ConfigPlace, Given } from "./config-place.ts";
 import { type ConfigProblem, quote } from "./config-problem.ts";
+import type { ConfigSource, Given } from "./config-source.ts";
 import { type ForeignVariable, Refusal, type Surroundings } from "./foreign-variable.ts";
 import type { NetworkInterfaces } from "./network-interface.ts";
 import type { FlatConfig } from "./node-config.ts";
@@ -21,7 +21,7 @@ export type KeyRequest<T> = {
   readonly name: string;
   readonly key: ConfigKey<T>;
   /** The strongest first. */
-  readonly places: readonly ConfigPlace[];
+  readonly places: readonly ConfigSource[];
   readonly known: Readonly<Partial<FlatConfig>>;
   readonly interfaces: NetworkInterfaces;
 };
@@ -61,7 +61,7 @@ function rejected({ key, subject, origin, found }: Rejected, refusal?: Refusal):
   };
 }
 
-function listen<T>(request: KeyRequest<T>, place: ConfigPlace, variables: readonly ForeignVariable[]): Resolution<T>[] {
+function listen<T>(request: KeyRequest<T>, place: ConfigSource, variables: readonly ForeignVariable[]): Resolution<T>[] {
   const { key, known, interfaces } = request;
   const surroundings: Surroundings = { variable: (name) => place.foreign.get(name)?.text, known, interfaces };
   const heard: Resolution<T>[] = [];

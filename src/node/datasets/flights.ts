@@ -24,7 +24,7 @@ export type Flights = {
   readonly hours: Uint8Array;
   readonly weekdays: Uint8Array;
   readonly months: Uint8Array;
-  /** Places in `airports`. */
+  /** RankSlots in `airports`. */
   readonly origins: Uint16Array;
   readonly destinations: Uint16Array;
   readonly distancesMiles: Uint16Array;
@@ -158,14 +158,14 @@ function flightsOf(columns: Readonly<Record<Column, unknown[]>>, count: number):
     columns.destination as string[],
   ].map((values) => values.slice(0, count)) as [Date[], bigint[], bigint[], string[], string[]];
   const airports = [...new Set([...origins, ...destinations])].sort();
-  const placeOf = new Map(airports.map((name, at) => [name, at]));
+  const ascendingIndex = new Map(airports.map((name, at) => [name, at]));
   return {
     count,
     hours: Uint8Array.from(dates, (date) => date.getUTCHours()),
     weekdays: Uint8Array.from(dates, (date) => date.getUTCDay()),
     months: Uint8Array.from(dates, (date) => date.getUTCMonth()),
-    origins: Uint16Array.from(origins, (name) => placeOf.get(name) ?? 0),
-    destinations: Uint16Array.from(destinations, (name) => placeOf.get(name) ?? 0),
+    origins: Uint16Array.from(origins, (name) => ascendingIndex.get(name) ?? 0),
+    destinations: Uint16Array.from(destinations, (name) => ascendingIndex.get(name) ?? 0),
     distancesMiles: Uint16Array.from(distances, Number),
     delaysMin: Int16Array.from(delays, Number),
     airports,

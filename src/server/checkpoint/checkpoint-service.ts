@@ -26,7 +26,7 @@ import { isWeighbridgeError, reasonOf, WeighbridgeError } from "../../base/error
 import type { Log } from "../../base/log.ts";
 import { PlacementHold } from "../../cluster/placement-hold.ts";
 import type { VectorClock } from "../../consistency/vector-clock.ts";
-import type { WorkerLife } from "../../consistency/worker-lives.ts";
+import type { WorkerIncarnation } from "../../consistency/worker-incarnations.ts";
 import type * as contracts from "../../contracts/checkpoints.ts";
 import type { CheckpointManifest } from "../../store/snapshot/checkpoint-manifest.ts";
 import type { ServerReport } from "../../store/snapshot/server-report.ts";
@@ -240,7 +240,7 @@ export class CheckpointService {
     });
     this.#saving = saving;
     if (!saving.isOver) {
-      const isAwaitedOf = (life: WorkerLife): boolean => !saving.isWriting && saving.owner === ownerName(life);
+      const isAwaitedOf = (holder: WorkerIncarnation): boolean => !saving.isWriting && saving.owner === ownerName(holder);
       this.pressure.begin({ keptBytes: () => snapshot.keptBytes, isAwaitedOf });
     }
     return await saving.frozen.promise;

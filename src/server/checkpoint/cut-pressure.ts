@@ -9,7 +9,7 @@
 
 import type { Clock } from "../../base/clock.ts";
 import { Deferred } from "../../base/deferred.ts";
-import type { WorkerLife } from "../../consistency/worker-lives.ts";
+import type { WorkerIncarnation } from "../../consistency/worker-incarnations.ts";
 import type { Arena } from "../../kernel/arena.ts";
 import type { UpdatePressure } from "../../peer/function-host.ts";
 
@@ -23,10 +23,10 @@ type OpenCut = {
   /** Bytes that it keeps twice. */
   readonly keptBytes: () => number;
   /** Whether its next request comes from this worker. */
-  readonly isAwaitedOf: (life: WorkerLife) => boolean;
+  readonly isAwaitedOf: (holder: WorkerIncarnation) => boolean;
 };
 
-export class CutPressure implements UpdatePressure<{ readonly life: WorkerLife }> {
+export class CutPressure implements UpdatePressure<{ readonly holder: WorkerIncarnation }> {
   /** Whether a cut is open; nobody has to ask otherwise. Nobody else writes it. */
   isOn = false;
   readonly #arena: Arena;
@@ -45,12 +45,12 @@ export class CutPressure implements UpdatePressure<{ readonly life: WorkerLife }
   }
 
   /** What a link waits for that brought an update of this worker; undefined when it need not (P2). Never rejects. */
-  on({ life }: { readonly life: WorkerLife }): Promise<void> | undefined {
+  on({ holder }: { readonly holder: WorkerIncarnation }): Promise<void> | undefined {
     const { reserveBytes, stateBytesMax, stateUsedBytes } = this.#arena;
     const cut = this.#cut;
     if (cut === undefined || cut.keptBytes() < reserveBytes * PRESSED_SHARE || stateBytesMax - stateUsedBytes > reserveBytes)
       return undefined;
-    if (cut.isAwaitedOf(life)) return new Promise((resolve) => void this.#clock.after(OWNER_WAIT_MS, resolve)); // P1
+    if (cut.isAwaitedOf(holder)) return new Promise((resolve) => void this.#clock.after(OWNER_WAIT_MS, resolve)); // P1
     if (this.#relief !== undefined) return this.#relief.promise;
     const relief = new Deferred<void>();
     this.#relief = relief;

@@ -71,7 +71,7 @@ async function restored(
 test("in the same run, with as many servers, each has its own clock again: what is in is not applied again, what is not is", async () => {
   const first = await restored({ rank: 0, serverCount: 2, run: "run-1" });
   assert.equal(first.advance(WORKER, 2, 10), false);
-  assert.equal(first.advance(WORKER, 1, 99), false, "an earlier life is over");
+  assert.equal(first.advance(WORKER, 1, 99), false, "an earlier incarnation is over");
   assert.equal(first.advance(WORKER, 2, 11), true);
   const second = await restored({ rank: 1, serverCount: 2, run: "run-1" });
   assert.equal(second.advance(WORKER, 2, 14), false);
@@ -111,7 +111,7 @@ test("a server that restores what an application cut itself says so in its next 
   }
 });
 
-test("in another run lives begin anew, and the first update of the first life counts", async () => {
+test("in another run lives begin anew, and the first update of the first incarnation counts", async () => {
   const other = await restored({ rank: 0, serverCount: 2, run: "run-2" });
   assert.equal(other.advance(WORKER, 1, 1), true);
 });

@@ -9,9 +9,9 @@ import type { ServerContext } from "../server-context.ts";
 export const CACHED_ROW_HANDLERS: readonly ServedFunction[] = [
   serve(cachePush, {
     inPlace: true,
-    handler: ({ parameters, life, ownership }, { parameter, clock, scale, pushNumber, pushKeys, gradients, updates }) => {
+    handler: ({ parameters, holder, ownership }, { parameter, clock, scale, pushNumber, pushKeys, gradients, updates }) => {
       const table = parameters.table(parameter);
-      table.push({ life, clock, scale, pushNumber, keys: pushKeys, owners: ownership, gradients, updates });
+      table.push({ holder, clock, scale, pushNumber, keys: pushKeys, owners: ownership, gradients, updates });
       return { rate: table.rateAt(clock) }; // CachedRows.C2
     },
     again: ({ parameters }, { parameter, clock }) => ({ rate: parameters.table(parameter).rateAt(clock) }),
@@ -20,8 +20,8 @@ export const CACHED_ROW_HANDLERS: readonly ServedFunction[] = [
   serve(cachePushSync, {
     inPlace: true,
     handler: (context, { scale, pushNumber, pushKeys, gradients, updates, ...request }, call) => {
-      const { life, ownership: owners } = context;
-      const push = { life, clock: request.clock, scale, pushNumber, keys: pushKeys, owners, gradients, updates };
+      const { holder, ownership: owners } = context;
+      const push = { holder, clock: request.clock, scale, pushNumber, keys: pushKeys, owners, gradients, updates };
       return readFreshRows(context, request, call, push);
     },
     again: (context, request, call) => readFreshRows(context, request, call),

@@ -6,7 +6,7 @@
 
 import { WeighbridgeError } from "../../base/errors.ts";
 import { joinBytes } from "../../base/join-bytes.ts";
-import type { WorkerLife } from "../../consistency/worker-lives.ts";
+import type { WorkerIncarnation } from "../../consistency/worker-incarnations.ts";
 import * as checkpoints from "../../contracts/checkpoints.ts";
 import type { Contract } from "../../contracts/contract.ts";
 import { relayCall, relayGone } from "../../contracts/relay.ts";
@@ -50,19 +50,19 @@ const OPERATIONS: readonly Operation[] = [
 
 export const CHECKPOINT_HANDLERS: readonly ServedFunction[] = [
   ...OPERATIONS.map(({ fn, run }) =>
-    serve(fn, { handler: ({ checkpoints: service, life }, request) => run(service, request, ownerName(life)) }),
+    serve(fn, { handler: ({ checkpoints: service, holder }, request) => run(service, request, ownerName(holder)) }),
   ),
   serve(relayCall, {
-    handler: async ({ checkpoints: service, life }, { asker, name, signature, request }) => {
-      requireScheduler(life, relayCall.name);
+    handler: async ({ checkpoints: service, holder }, { asker, name, signature, request }) => {
+      requireScheduler(holder, relayCall.name);
       const { fn, run } = relayedOperation(name, signature);
       const values = fn.request.decode(request, 0, request.length);
       return { response: joinBytes(fn.response.encode(await run(service, values, relayedName(asker))).chunks) };
     },
   }),
   serve(relayGone, {
-    handler: ({ checkpoints: service, life }, { asker }) => {
-      requireScheduler(life, relayGone.name);
+    handler: ({ checkpoints: service, holder }, { asker }) => {
+      requireScheduler(holder, relayGone.name);
       service.forget(relayedName(asker)); // K1
       return {};
     },
@@ -80,7 +80,7 @@ function relayedOperation(name: string, signature: number): Operation {
   );
 }
 
-function requireScheduler({ worker }: WorkerLife, name: string): void {
+function requireScheduler({ worker }: WorkerIncarnation, name: string): void {
   if (worker !== SCHEDULER_ID) throw new WeighbridgeError("BAD_REQUEST", `${name} comes from the scheduler, not from ${nameOf(worker)}`);
 }
 
@@ -89,6 +89,6 @@ function relayedName(asker: string): string {
 }
 
 /** Who asks, as the service tells askers apart. */
-export function ownerName({ worker, incarnation }: WorkerLife): string {
-  return `${nameOf(worker)} (life ${incarnation})`;
+export function ownerName({ worker, incarnation }: WorkerIncarnation): string {
+  return `${nameOf(worker)} (incarnation ${incarnation})`;
 }

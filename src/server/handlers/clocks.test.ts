@@ -23,7 +23,7 @@ test("a report of pushes whose rows lie elsewhere counts nothing for sums, and a
   const table = stage.parameters.table(t);
   assert.deepEqual([stage.parameters.pacer.pushes.isCounted, table.step, table.phases.clockTop], [false, 0, 4]);
   const mode = { updates: "sync", reduce: "sum", staleness: 0 } as const;
-  assert.equal(table.change({ mode, clock: 2, turn: 1, worker: stage.life(0).worker }), 5);
+  assert.equal(table.change({ mode, clock: 2, turn: 1, worker: stage.holder(0).worker }), 5);
 });
 
 test("lazyAdam's steps count pushes of which no row is here (HostedParameter.H1)", async () => {
@@ -41,7 +41,7 @@ test("a mean that a sum was changed to is over all who pushed, from its first cl
   await stage.call(0, rowsPush, { ...push, clock: 0, pushNumber: 1 });
   await advance(stage, 0, 1, t, 1);
   const mode = { updates: "sync", reduce: "mean", staleness: 0 } as const;
-  assert.equal(stage.parameters.table(t).change({ mode, clock: 1, turn: 1, worker: stage.life(0).worker }), 1);
+  assert.equal(stage.parameters.table(t).change({ mode, clock: 1, turn: 1, worker: stage.holder(0).worker }), 1);
   await advance(stage, 1, 1, t, 1);
   await stage.call(0, rowsPush, { ...push, clock: 1, pushNumber: 2 });
   await advance(stage, 0, 2, t, 2);

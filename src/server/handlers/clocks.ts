@@ -8,32 +8,32 @@ import { type ServedFunction, serve } from "../served-function.ts";
 
 export const CLOCK_HANDLERS: readonly ServedFunction[] = [
   serve(clockJoin, {
-    handler: ({ parameters, life }, numbers) => {
+    handler: ({ parameters, holder }, numbers) => {
       checkLengths(numbers.parameters, numbers.numbers);
       const known = { parameters: numbers.parameters.slice(), numbers: numbers.numbers.slice() }; // the frame is gone when a restore is over
       const { pacer } = parameters;
       const join = (): { readonly clock: number; readonly lost: Uint32Array } => {
-        const clock = pacer.join(life, known);
-        return { clock, lost: Uint32Array.from(pacer.takeLost(life)) };
+        const clock = pacer.join(holder, known);
+        return { clock, lost: Uint32Array.from(pacer.takeLost(holder)) };
       };
       const restored = parameters.whenRestored();
       return restored === undefined ? join() : restored.then(join);
     },
   }),
   serve(clockAdvance, {
-    handler: ({ parameters, life }, { clock, ...pushes }) => {
-      parameters.pacer.rounds.advance(life, clock, countedOf(parameters, pushes));
+    handler: ({ parameters, holder }, { clock, ...pushes }) => {
+      parameters.pacer.rounds.advance(holder, clock, countedOf(parameters, pushes));
       return {};
     },
   }),
   serve(clockLeave, {
-    handler: ({ parameters, life }, pushes) => {
-      parameters.pacer.leave(life, countedOf(parameters, pushes));
+    handler: ({ parameters, holder }, pushes) => {
+      parameters.pacer.leave(holder, countedOf(parameters, pushes));
       return {};
     },
   }),
   serve(clockWait, {
-    handler: ({ parameters, life }, { parameter }) => ({ waits: parameters.pacer.lot.describe(life.worker, parameter) ?? "" }),
+    handler: ({ parameters, holder }, { parameter }) => ({ waits: parameters.pacer.lot.describe(holder.worker, parameter) ?? "" }),
   }),
 ];
 

@@ -9,21 +9,21 @@ const WAIT_MS_MAX = 600_000;
 
 export const GROUP_HANDLERS: readonly ServedFunction[] = [
   serve(sspInit, {
-    handler: ({ groups, life }, request) => ({ version: groups.ssp.init({ ...life, ...request }) }),
+    handler: ({ groups, holder }, request) => ({ version: groups.ssp.init({ ...holder, ...request }) }),
   }),
   serve(sspSync, {
-    handler: ({ groups, life }, { group, version }) => {
+    handler: ({ groups, holder }, { group, version }) => {
       const passed = new Deferred<void>();
       const waiter = { admitted: () => passed.resolve(), failed: passed.reject.bind(passed) };
-      const ticket = groups.ssp.sync({ ...life, group, version, deadlineMs: WAIT_MS_MAX, waiter });
+      const ticket = groups.ssp.sync({ ...holder, group, version, deadlineMs: WAIT_MS_MAX, waiter });
       return ticket === undefined ? {} : passed.promise.then(() => ({}));
     },
   }),
   serve(partialReducePartners, {
-    handler: ({ groups, life }, { group, want, patienceMs }) => {
+    handler: ({ groups, holder }, { group, want, patienceMs }) => {
       const formed = new Deferred<readonly number[]>();
       const waiter = { formed: (ranks: readonly number[]) => formed.resolve(ranks), failed: formed.reject.bind(formed) };
-      const ranks = groups.partialReduce.ask({ ...life, key: group, want, patienceMs, waiter });
+      const ranks = groups.partialReduce.ask({ ...holder, key: group, want, patienceMs, waiter });
       const answer = (members: readonly number[]): { ranks: Uint32Array } => ({ ranks: Uint32Array.from(members) });
       return ranks === undefined ? formed.promise.then(answer) : answer(ranks);
     },

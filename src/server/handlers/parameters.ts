@@ -21,18 +21,18 @@ export const PARAMETER_HANDLERS: readonly ServedFunction[] = [
     },
   }),
   serve(parameterClear, {
-    handler: ({ parameters, life }, { parameter, edition, pushNumber }) => {
-      if (parameters.clear(parameter, edition)) parameters.pacer.pushes.rise(life, parameter, pushNumber);
+    handler: ({ parameters, holder }, { parameter, edition, pushNumber }) => {
+      if (parameters.clear(parameter, edition)) parameters.pacer.pushes.rise(holder, parameter, pushNumber);
       return {};
     },
   }),
   serve(parameterConfigure, {
-    handler: ({ parameters, life }, { parameter: number, settings, consistency, clock, turn }) => {
+    handler: ({ parameters, holder }, { parameter: number, settings, consistency, clock, turn }) => {
       const parameter = parameters.get(number);
       const decoded = settings === "" ? undefined : decodeSettings(settings);
       const mode = consistency === "" ? undefined : decodeMode(consistency);
       if (mode !== undefined && turn === 0) throw new WeighbridgeError("BAD_REQUEST", "a change of a consistency has a turn from 1 up");
-      const from = mode === undefined ? 0 : parameter.change({ mode, clock, turn, worker: life.worker });
+      const from = mode === undefined ? 0 : parameter.change({ mode, clock, turn, worker: holder.worker });
       if (decoded !== undefined) parameter.configure(decoded);
       return { clock: from };
     },

@@ -15,10 +15,10 @@ export const RAW_ROW_HANDLERS: readonly ServedFunction[] = [
   }),
   serve(rawRowsWrite, {
     inPlace: true,
-    handler: ({ parameters, ownership, life }, { parameter, ...write }) => {
+    handler: ({ parameters, ownership, holder }, { parameter, ...write }) => {
       const table = parameters.table(parameter);
       ownership.checkKeys(write.keys);
-      table.writeRaw({ life, ...write });
+      table.writeRaw({ holder, ...write });
       return {};
     },
   }),

@@ -17,20 +17,20 @@ type Values = { readonly values: ArrayBufferView };
 export const ROW_HANDLERS: readonly ServedFunction[] = [
   serve(rowsPush, {
     inPlace: true,
-    handler: ({ parameters, ownership, life }, { parameter, clock, scale, pushNumber, keys, gradients }, call) => {
+    handler: ({ parameters, ownership, holder }, { parameter, clock, scale, pushNumber, keys, gradients }, call) => {
       const table = parameters.tables.get(parameter) ?? parameters.table(parameter);
-      const list = table.keysIn(keys, life, call);
+      const list = table.keysIn(keys, holder, call);
       const rows = table.gradientsIn(gradients, list.length, call);
-      table.push({ life, clock, scale, pushNumber, keys: list, gradients: rows, owners: ownership });
+      table.push({ holder, clock, scale, pushNumber, keys: list, gradients: rows, owners: ownership });
       return {};
     },
   }),
   serve(rowsPull, {
     inPlace: true,
     handler: (context, { parameter, clock, keys }, call) => {
-      const { parameters, ownership, life } = context;
+      const { parameters, ownership, holder } = context;
       const table = parameters.tables.get(parameter) ?? parameters.table(parameter);
-      const list = table.keysIn(keys, life, call);
+      const list = table.keysIn(keys, holder, call);
       if (!table.isFresh(clock)) return readRows(context, table, { clock, keys: list }, call);
       // Who owns them is found out with them.
       return table.pull(list, { out: table.roomFor(list, call), reader: context, owners: ownership });
@@ -39,19 +39,19 @@ export const ROW_HANDLERS: readonly ServedFunction[] = [
   serve(rowsPushPull, {
     inPlace: true,
     handler: (context, { parameter, clock, scale, pushNumber, pushKeys, gradients, pullKeys }, call) => {
-      const { parameters, life, ownership: owners } = context;
+      const { parameters, holder, ownership: owners } = context;
       const table = parameters.table(parameter);
-      const keys = table.keysIn(pushKeys, life, call);
-      const pulled = table.keysIn(pullKeys, life, call);
+      const keys = table.keysIn(pushKeys, holder, call);
+      const pulled = table.keysIn(pullKeys, holder, call);
       const rows = table.gradientsIn(gradients, keys.length, call);
-      const push = (): void => table.push({ life, clock, scale, pushNumber, keys, owners, gradients: rows });
+      const push = (): void => table.push({ holder, clock, scale, pushNumber, keys, owners, gradients: rows });
       return readRows(context, table, { clock, keys: pulled }, call, push);
     },
     again: (context, { parameter, clock, pullKeys }, call) => {
-      const { parameters, life } = context;
+      const { parameters, holder } = context;
       return answerOfApplied(() => {
         const table = parameters.table(parameter);
-        return readRows(context, table, { clock, keys: table.keysIn(pullKeys, life, call) }, call);
+        return readRows(context, table, { clock, keys: table.keysIn(pullKeys, holder, call) }, call);
       });
     },
   }),
@@ -74,7 +74,7 @@ function readRows(
   if (!table.isFresh(clock)) {
     const kept = table.keep(keys); // the frame is gone when the wait is over
     call.hold(kept);
-    const parked = { life: context.life, clock, bytes: keys.byteLength };
+    const parked = { holder: context.holder, clock, bytes: keys.byteLength };
     read = () => table.whenFresh(parked, () => table.pull(kept.list, reading));
   }
   if (push === undefined) return read();

@@ -3,8 +3,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { type ErrorCode, isWeighbridgeError } from "../../base/errors.ts";
-import { KVServer } from "../../kv/kv-server.ts";
-import { KVWorker } from "../../kv/kv-worker.ts";
+import { KVServer } from "../../faces/kv/kv-server.ts";
+import { KVWorker } from "../../faces/kv/kv-worker.ts";
 import { MemoryCluster, type MemoryClusterOptions } from "../../testing/memory-cluster.ts";
 import type { Values } from "../../wire/kv-message.ts";
 

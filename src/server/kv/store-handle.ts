@@ -6,7 +6,7 @@
 //   H2. The bytes of an answer do not change while they leave: small ones are copied, gathered ones are the answer's own, blocks are held.
 
 import { isWeighbridgeError, WeighbridgeError } from "../../base/errors.ts";
-import type { WorkerLife } from "../../consistency/worker-lives.ts";
+import type { WorkerIncarnation } from "../../consistency/worker-incarnations.ts";
 import { kvPull, kvPush } from "../../contracts/kv.ts";
 import type { Arena } from "../../kernel/arena.ts";
 import { KEY_BYTES } from "../../keys/key-range.ts";
@@ -25,7 +25,7 @@ const PLAIN_FLAGS = KvFlag.FIRST | KvFlag.LAST | APP_CUT | DTYPE_MASK;
 const ZEROS = new Uint8Array(BLOCK_BYTES);
 
 /** Whose update it was. */
-type UpdateSource = { readonly life: WorkerLife };
+type UpdateSource = { readonly holder: WorkerIncarnation };
 
 export class StoreHandle implements FunctionHandler {
   readonly #arena: Arena;
@@ -105,7 +105,7 @@ export class StoreHandle implements FunctionHandler {
   }
 
   #slowDown(channel: Channel, pressure: UpdatePressure<UpdateSource>): void {
-    const wait = pressure.on({ life: { worker: channel.id, incarnation: channel.incarnation } });
+    const wait = pressure.on({ holder: { worker: channel.id, incarnation: channel.incarnation } });
     if (wait !== undefined) channel.holdInput(wait);
   }
 

@@ -168,7 +168,7 @@ test("a frame that comes again is answered again, not gathered again", async () 
   );
 });
 
-test("what a worker left unfinished when it died goes with its next life", async () => {
+test("what a worker left unfinished when it died goes with its next incarnation", async () => {
   const { asker, whole, unfinished, served } = stage();
   await asker.request(pair(1n, FIRST));
   assert.ok(unfinished.bytes > 0);

@@ -10,7 +10,7 @@
 import { WeighbridgeError } from "../../base/errors.ts";
 import type { ConsistencyChange, ConsistencyPhases } from "../../consistency/consistency-phases.ts";
 import type { StalenessController } from "../../consistency/staleness-controller.ts";
-import type { WorkerLife } from "../../consistency/worker-lives.ts";
+import type { WorkerIncarnation } from "../../consistency/worker-incarnations.ts";
 import type { MergeNumber } from "../../kernel/duplicate-kernels.ts";
 import { checkChange } from "../../store/consistency-json.ts";
 import type { Initializer } from "../../store/initializers/initializer.ts";
@@ -26,7 +26,7 @@ import { ParameterPace, type Reading } from "./parameter-pace.ts";
 import type { DecodedSettings } from "./parameter-settings.ts";
 
 /** A push to a parameter, by its number among those of its worker. */
-type NumberedPush = { readonly life: WorkerLife; readonly clock: number; readonly pushNumber: number };
+type NumberedPush = { readonly holder: WorkerIncarnation; readonly clock: number; readonly pushNumber: number };
 
 export abstract class HostedParameter<S extends ParameterSpec> {
   readonly spec: S;
@@ -92,10 +92,10 @@ export abstract class HostedParameter<S extends ParameterSpec> {
    * Takes in a frame of a push to a parameter that counts steps: a push is one here unless it is refused or skipped
    * (H1, H3). Throws what `take` throws.
    */
-  counted({ life, clock, pushNumber }: NumberedPush, take: () => void): void {
+  counted({ holder, clock, pushNumber }: NumberedPush, take: () => void): void {
     const { pushes } = this.host.pacer;
     const { counts } = this.updater;
-    const rise = pushes.rise(life, this.number, pushNumber);
+    const rise = pushes.rise(holder, this.number, pushNumber);
     const isStep = this.phases.at(clock).updates !== "sync";
     const { skippedPushes } = counts;
     let isTaken = false;
@@ -105,7 +105,7 @@ export abstract class HostedParameter<S extends ParameterSpec> {
       isTaken = counts.skippedPushes === skippedPushes;
     } finally {
       if (rise > 0 && !isTaken) {
-        pushes.refuse(life, this.number, pushNumber);
+        pushes.refuse(holder, this.number, pushNumber);
         if (isStep) this.step--;
       }
     }

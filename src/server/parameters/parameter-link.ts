@@ -1,7 +1,7 @@
 // parameter-link — how the values and keys of one parameter come to a server and leave it, when they do not travel as they are. Requests are
 // decoded into memory of the arena that lives as long as their handling, answers encoded into memory that is held until they have left.
 
-import type { WorkerLife } from "../../consistency/worker-lives.ts";
+import type { WorkerIncarnation } from "../../consistency/worker-incarnations.ts";
 import { LISTED_KEYS_MAX } from "../../contracts/rows.ts";
 import type { Arena } from "../../kernel/arena.ts";
 import { CODEC_COUNT_MAX } from "../../kernel/codec-kernels.ts";
@@ -71,14 +71,14 @@ export class ParameterLink {
   }
 
   /**
-   * The keys of a request, in memory that `holder` holds. Throws BAD_REQUEST, KEYS_NOT_ASCENDING, UNKNOWN_KEY_LIST,
+   * The keys of a request, in memory that `memory` holds. Throws BAD_REQUEST, KEYS_NOT_ASCENDING, UNKNOWN_KEY_LIST,
    * ARENA_FULL.
    */
-  keys({ byteOffset, byteLength }: ArrayBufferView, life: WorkerLife, width: number, holder: Holder): BigUint64Array {
+  keys({ byteOffset, byteLength }: ArrayBufferView, holder: WorkerIncarnation, width: number, memory: Holder): BigUint64Array {
     const keyCountMax = Math.min(LISTED_KEYS_MAX, Math.floor(CODEC_COUNT_MAX / width));
-    const receiver = this.#host.keyLists.of(life);
+    const receiver = this.#host.keyLists.of(holder);
     const { keys, sectionBytes } = receiver.read({ source: byteOffset, byteCount: byteLength, keyCountMax });
-    holder.hold(keys);
+    memory.hold(keys);
     if (sectionBytes !== byteLength) throw malformed(`${byteLength} bytes of a key list that ends after ${sectionBytes}`);
     return new BigUint64Array(this.#arena.memory.buffer, keys.address, keys.keyCount);
   }

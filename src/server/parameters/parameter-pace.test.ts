@@ -119,7 +119,7 @@ for (const kind of ["tensor", "table"] as const) {
     assert.equal(await one.pull(0, 2), 20 + 10);
   });
 
-  test(`${kind}: a life that dies takes its open sync updates along and leaves its async ones; nothing is held for it`, async () => {
+  test(`${kind}: an incarnation that dies takes its open sync updates along and leaves its async ones; nothing is held for it`, async () => {
     const one = new OneNumber(kind, {});
     await one.push(0, 0, 1); // what the row and the block take
     await one.change(BSP, 1);
@@ -127,7 +127,7 @@ for (const kind of ["tensor", "table"] as const) {
     await one.push(1, 0, 2);
     await one.push(1, 1, 4);
     await one.push(0, 1, 8);
-    one.stage.parameters.pacer.died(one.stage.life(1));
+    one.stage.parameters.pacer.died(one.stage.holder(1));
     one.advance(2, [0]);
     assert.equal(await one.pull(0, 2), 1 + 2 + 8);
     assert.equal(one.stage.arena.usedBytes, before);

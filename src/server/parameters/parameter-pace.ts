@@ -13,7 +13,7 @@ import {
   ConsistencyPhases,
 } from "../../consistency/consistency-phases.ts";
 import { checkStaleness } from "../../consistency/staleness-controller.ts";
-import type { WorkerLife } from "../../consistency/worker-lives.ts";
+import type { WorkerIncarnation } from "../../consistency/worker-incarnations.ts";
 import type { ServerPacer } from "./server-pacer.ts";
 
 /** Longer than any worker should take for a clock; a caller's own deadline is shorter. */
@@ -21,7 +21,7 @@ const PARKED_MS_MAX = 600_000;
 
 /** A read that may have to wait. */
 export type Reading = {
-  readonly life: WorkerLife;
+  readonly holder: WorkerIncarnation;
   /** The reader's clock. */
   readonly clock: number;
   /** What it keeps while it waits. */
@@ -89,7 +89,7 @@ export class ParameterPace {
    * Reads now, or at the very moment when the slowest worker has come far enough: a later frame may clear the parameter before a promise's
    * callbacks run. Throws QUEUE_FULL; rejects with DEADLINE.
    */
-  when<T>({ life, clock, bytes }: Reading, read: () => T): T | Promise<T> {
+  when<T>({ holder, clock, bytes }: Reading, read: () => T): T | Promise<T> {
     if (this.admits(clock)) return read();
     const answer = new Deferred<T>();
     const admitted = (): void => {
@@ -100,7 +100,7 @@ export class ParameterPace {
       }
     };
     this.#pacer.read({
-      ...life,
+      ...holder,
       parameter: this.#parameter,
       clock,
       staleness: this.phases.at(clock).staleness,

@@ -2,7 +2,7 @@
 // order, and again: rows and blocks with all that their optimizers keep, and what workers have pushed to them in rounds
 // that are still open, or have pulled of them last; and data beside the parameters. Pages are copies, not in the arena.
 
-import type { WorkerLife } from "../../consistency/worker-lives.ts";
+import type { WorkerIncarnation } from "../../consistency/worker-incarnations.ts";
 import type { BlockImage } from "../../store/block-span.ts";
 import type { PulledImages } from "../../store/pulled-rows.ts";
 import type { SumImages } from "../../store/sums/sum-requests.ts";
@@ -11,7 +11,7 @@ import type { GatheredImage } from "./gathered-rows.ts";
 import type { GatheredBlockImage } from "./tensor-requests.ts";
 
 /** Whose push, and of which clock. */
-export type GatheredBy = { readonly life: WorkerLife; readonly clock: number };
+export type GatheredBy = { readonly holder: WorkerIncarnation; readonly clock: number };
 
 export type GatheredRowsPage = GatheredBy & { readonly kind: "gatheredRows"; readonly part: number; readonly image: GatheredImage };
 export type TablePage =

@@ -23,7 +23,7 @@ class Subject {
 
   constructor(spec: StageSpec, { workers, joined = [] }: { readonly workers: number; readonly joined?: readonly number[] }) {
     this.stage = new ParameterStage({ workers });
-    for (const rank of joined) this.stage.parameters.pacer.join(this.stage.life(rank));
+    for (const rank of joined) this.stage.parameters.pacer.join(this.stage.holder(rank));
     this.number = this.stage.create(spec);
     this.#isTable = spec.kind === "table";
   }

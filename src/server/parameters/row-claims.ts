@@ -24,7 +24,7 @@ export class RowClaims {
     return ++this.#newest;
   }
 
-  /** K1. A claim that this server does not know yet is one of its life before a restart. Throws FENCED. */
+  /** K1. A claim that this server does not know yet is one of its incarnation before a restart. Throws FENCED. */
   check(claim: number): void {
     if (claim >= this.#newest) {
       this.#newest = claim;

@@ -170,11 +170,11 @@ test("a worker that dies in a round is not part of it, and all memory of the rou
   for (const rank of [0, 1, 2]) await push(stage, t, keysFrom(0, 500), new Float32Array(2000).fill(10 ** rank), { rank, clock: 1 });
   for (const rank of [0, 2]) stage.advance(rank, 2);
   const waiting = pull(stage, t, [499n], { clock: 2 });
-  stage.parameters.pacer.died(stage.life(1));
+  stage.parameters.pacer.died(stage.holder(1));
   assert.deepEqual(await waiting, [101, 101, 101, 101]);
   assert.equal(stage.arena.usedBytes, usedBytes);
   await push(stage, t, keysFrom(0, 10), new Float32Array(40), { clock: 2 });
-  stage.parameters.pacer.died(stage.life(0));
+  stage.parameters.pacer.died(stage.holder(0));
   assert.equal(stage.arena.usedBytes, usedBytes, "also of a round that nobody else is part of");
 });
 
@@ -191,7 +191,7 @@ test("who pushed to other servers alone is one of those a mean is over, whoever 
   elsewhere(0, 1);
   elsewhere(0, 1); // a second push of its own
   await push(stage, t, keysFrom(0, 50), new Float32Array(50).fill(1000), { rank: 1, clock: 1 });
-  stage.parameters.pacer.died(stage.life(1));
+  stage.parameters.pacer.died(stage.holder(1));
   await push(stage, t, keysFrom(0, 50), new Float32Array(50).fill(6), { rank: 2, clock: 1 });
   elsewhere(3, 1);
   await push(stage, t, [7n], [3], { rank: 3, clock: 1 }); // and then here, too

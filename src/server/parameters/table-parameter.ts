@@ -8,7 +8,7 @@
 
 import { WeighbridgeError } from "../../base/errors.ts";
 import type { ConsistencyChange } from "../../consistency/consistency-phases.ts";
-import type { WorkerLife } from "../../consistency/worker-lives.ts";
+import type { WorkerIncarnation } from "../../consistency/worker-incarnations.ts";
 import type { FreshRows, RowsSync } from "../../contracts/cached-rows.ts";
 import type { TableRow } from "../../contracts/function-context.ts";
 import type { MergeNumber, RowJoin } from "../../kernel/duplicate-kernels.ts";
@@ -48,7 +48,7 @@ const KEY_BYTES = 8;
 
 /** Gradients for rows, each key once. */
 export type RowsPush = {
-  readonly life: WorkerLife;
+  readonly holder: WorkerIncarnation;
   readonly clock: number;
   readonly scale: number;
   /** Of the push among those of its worker to the table; all its frames have it. */
@@ -64,7 +64,7 @@ export type RowsPush = {
 
 /** Whole rows, each key once: values, slots and words one after the other, as the bits of floats. */
 export type RawRowsWrite = {
-  readonly life: WorkerLife;
+  readonly holder: WorkerIncarnation;
   readonly clock: number;
   /** Of the claim under which the rows were computed (T4). */
   readonly claim: number;
@@ -102,13 +102,13 @@ export class TableParameter extends HostedParameter<TableSpec> {
 
   /** Throws VALUE_LENGTH, OUT_OF_RANGE, NOT_FINITE, ARENA_FULL, and for who may not push now STALE_UPDATE, NOT_JOINED, FENCED or QUEUE_FULL. */
   push(push: RowsPush): void {
-    this.clocks.checkUpdate(push.life, push.clock);
+    this.clocks.checkUpdate(push.holder, push.clock);
     if (this.countsSteps && push.gradients.length > 0) this.counted(push, () => this.#take(push));
     else this.#take(push);
   }
 
   /** Gathers a push of a worker that may push now, or applies it. */
-  #take({ life, clock, scale, pushNumber, keys, gradients, updates, owners }: RowsPush): void {
+  #take({ holder, clock, scale, pushNumber, keys, gradients, updates, owners }: RowsPush): void {
     this.#check(keys);
     if (updates !== undefined) this.#checkCached();
     const updateCounts = updates === undefined || updates.length === 0 ? undefined : updates;
@@ -127,20 +127,20 @@ export class TableParameter extends HostedParameter<TableSpec> {
     const magnitude = this.updater.admit(gradients.byteOffset, gradients.length);
     if (magnitude === undefined) return;
     if ((phases.constant ?? phases.at(clock)).updates === "sync") {
-      this.#rounds.gather({ life, clock, keys, owners, gradients, scale, magnitude, pushNumber }); // T3
+      this.#rounds.gather({ holder, clock, keys, owners, gradients, scale, magnitude, pushNumber }); // T3
       return;
     }
-    const at = { gradientScale: scale, scheduleStep: clock, workerRank: rankOf(life.worker), magnitude };
+    const at = { gradientScale: scale, scheduleStep: clock, workerRank: rankOf(holder.worker), magnitude };
     const update = { ...at, step: this.step, gradients: gradients.byteOffset, updateCounts: updateCounts?.byteOffset };
     this.#apply({ keys: keys.byteOffset, keyCount: keys.length, owners }, update);
   }
 
   /**
    * The keys that a request names, and the gradients that it has for so many rows: where they lie, or decoded in
-   * memory that `holder` holds. Throws as the link does, BAD_REQUEST.
+   * memory that `memory` holds. Throws as the link does, BAD_REQUEST.
    */
-  keysIn(payload: ArrayBufferView, life: WorkerLife, holder: Holder): BigUint64Array {
-    if (this.link !== undefined) return this.link.keys(payload, life, this.spec.width, holder);
+  keysIn(payload: ArrayBufferView, holder: WorkerIncarnation, memory: Holder): BigUint64Array {
+    if (this.link !== undefined) return this.link.keys(payload, holder, this.spec.width, memory);
     if (payload instanceof BigUint64Array) return payload;
     throw new WeighbridgeError("BAD_REQUEST", `${payload.byteLength} bytes of keys came for ${this.spec.name}, which are no whole u64`);
   }
@@ -218,13 +218,13 @@ export class TableParameter extends HostedParameter<TableSpec> {
   }
 
   /** Puts rows in the place of those that are there. Throws OUT_OF_RANGE, VALUE_LENGTH, ARENA_FULL, FENCED (T4), and as `push` for who may not push now. */
-  writeRaw({ life, clock, claim, keys, rows }: RawRowsWrite): void {
+  writeRaw({ holder, clock, claim, keys, rows }: RawRowsWrite): void {
     this.#check(keys);
     this.#checkFloats();
     const expected = keys.length * this.rawWidth;
     if (rows.length !== expected)
       throw new WeighbridgeError("VALUE_LENGTH", `${rows.length} floats of raw rows came for ${this.spec.name}; ${expected} were expected`);
-    this.clocks.checkUpdate(life, clock);
+    this.clocks.checkUpdate(holder, clock);
     this.phases.take(clock);
     this.#claims.check(claim);
     const { rowCount } = this.store;

@@ -44,8 +44,8 @@ export class TableRounds {
   /** Throws ARENA_FULL, QUEUE_FULL, and for who may not push now as the pacer does; nothing gathered. */
   gather(push: GatheredPush): void {
     const { pacer } = this.#host;
-    const { life, clock, keys, owners, gradients } = push;
-    const stamp = { ...life, parameter: this.#unit, clock };
+    const { holder, clock, keys, owners, gradients } = push;
+    const stamp = { ...holder, parameter: this.#unit, clock };
     const byteCount = keys.byteLength + gradients.byteLength;
     const known = pacer.rounds.find(stamp);
     if (known === undefined) pacer.rounds.checkRoom(stamp, byteCount);
@@ -64,19 +64,19 @@ export class TableRounds {
   *savePart(part: number): Iterable<GatheredRowsPage> {
     for (const { clock, worker, incarnation, handle } of this.#host.pacer.rounds.openOf(this.#unit)) {
       const image = handle instanceof GatheredRows ? handle.savePart(part) : undefined;
-      if (image !== undefined) yield { kind: "gatheredRows", part, life: { worker, incarnation }, clock, image };
+      if (image !== undefined) yield { kind: "gatheredRows", part, holder: { worker, incarnation }, clock, image };
     }
   }
 
   /** R2. Throws ARENA_FULL, STALE_UPDATE for a round that is over here, QUEUE_FULL. */
-  load({ part, life, clock, image }: GatheredRowsPage): void {
+  load({ part, holder, clock, image }: GatheredRowsPage): void {
     const { arena } = this.#host;
     const copy = keepBytes(arena, [image.keys, image.gradients]);
     try {
       const [keysAt = 0, gradientsAt = 0] = copy.addresses;
       const keys = new BigUint64Array(arena.memory.buffer, keysAt, image.keys.length);
       const gradients = new Float32Array(arena.memory.buffer, gradientsAt, image.gradients.length);
-      this.#adopt({ life, clock, keys, gradients, scale: 1, magnitude: image.magnitude }, part);
+      this.#adopt({ holder, clock, keys, gradients, scale: 1, magnitude: image.magnitude }, part);
     } finally {
       copy.release();
     }
@@ -98,8 +98,8 @@ export class TableRounds {
 
   #adopt(push: GatheredPush, part: number): void {
     const { pacer } = this.#host;
-    const { life, clock, keys, gradients } = push;
-    const stamp = { ...life, parameter: this.#unit, clock };
+    const { holder, clock, keys, gradients } = push;
+    const stamp = { ...holder, parameter: this.#unit, clock };
     const byteCount = keys.byteLength + gradients.byteLength;
     const known = pacer.rounds.find(stamp);
     this.#target.store.touch({ keys: keys.byteOffset, keyCount: keys.length }); // R1

@@ -177,7 +177,7 @@ test("a worker that dies in a round is not part of it, and the memory it took is
   for (const rank of [0, 1, 2]) await push(stage, w, new Float32Array(100).fill(10 ** rank), { rank });
   for (const rank of [0, 2]) stage.advance(rank, 1);
   const waiting = pull(stage, w, { clock: 1 });
-  stage.parameters.pacer.died(stage.life(1));
+  stage.parameters.pacer.died(stage.holder(1));
   assert.equal((await waiting)[99], 101);
   assert.equal(stage.arena.usedBytes, usedBytes);
   await assert.rejects(push(stage, w, new Float32Array(100), { rank: 1, clock: 1 }), rejectsCode("NODE_DEAD"));

@@ -24,7 +24,7 @@ import { assert } from "../../base/assert.ts";
 import type { WeighbridgeError } from "../../base/errors.ts";
 import type { ConsistencyPhases } from "../../consistency/consistency-phases.ts";
 import type { CompleteRound } from "../../consistency/update-rounds.ts";
-import type { WorkerLife } from "../../consistency/worker-lives.ts";
+import type { WorkerIncarnation } from "../../consistency/worker-incarnations.ts";
 import { tensorPull, tensorPush, tensorPushPull, tensorStart } from "../../contracts/tensors.ts";
 import type { MergeNumber } from "../../kernel/duplicate-kernels.ts";
 import type { ServedCall } from "../../peer/function-host.ts";
@@ -51,7 +51,7 @@ export const TENSOR_HANDLERS: readonly ServedFunction[] = [
       const tensor = tensorOf(context, parameter, block);
       const values =
         tensor.link === undefined && gradients instanceof Float32Array ? gradients : tensor.gradientsIn(gradients, block, rows, call);
-      tensor.pushes.push({ life: context.life, clock, block, rows, gradients: values, scale, pushNumber });
+      tensor.pushes.push({ holder: context.holder, clock, block, rows, gradients: values, scale, pushNumber });
       return {};
     },
   }),
@@ -63,10 +63,10 @@ export const TENSOR_HANDLERS: readonly ServedFunction[] = [
   serve(tensorPushPull, {
     inPlace: true,
     handler: (context, { parameter, block, clock, pushNumber, scale, pushRows, gradients, pullRows }, call) => {
-      const { life } = context;
+      const { holder } = context;
       const tensor = tensorOf(context, parameter, block);
       const values = tensor.gradientsIn(gradients, block, pushRows, call);
-      const push = (): void => tensor.pushes.push({ life, clock, block, rows: pushRows, gradients: values, scale, pushNumber });
+      const push = (): void => tensor.pushes.push({ holder, clock, block, rows: pushRows, gradients: values, scale, pushNumber });
       return read(context, tensor, { block, clock, rows: pullRows }, call, push);
     },
     again: (context, { parameter, block, clock, pullRows }, call) =>
@@ -116,7 +116,7 @@ function read(
     return answerOfApplied(() => readOf(rows)); // R2
   }
   const list = rows.length === 0 ? rows : keptRows(tensor, rows, call);
-  const parked = { life: context.life, clock, bytes: rows.byteLength };
+  const parked = { holder: context.holder, clock, bytes: rows.byteLength };
   const readLater = (): Values | Promise<Values> => tensor.whenFresh(parked, () => readOf(list));
   if (push === undefined) return readLater();
   push();
@@ -148,7 +148,7 @@ function readBlock(tensor: TensorParameter, block: number, out: number, context:
 
 /** Gradients for one block, or for some of its rows. */
 export type BlockPush = {
-  readonly life: WorkerLife;
+  readonly holder: WorkerIncarnation;
   readonly clock: number;
   /** Of the push among those of its worker to the tensor; all its frames have it. */
   readonly pushNumber: number;
@@ -193,7 +193,7 @@ export class TensorPushes {
 
   /** Throws OUT_OF_RANGE, VALUE_LENGTH, NOT_FINITE, ARENA_FULL, and for who may not push now STALE_UPDATE, NOT_JOINED, FENCED or QUEUE_FULL. */
   push(push: BlockPush): void {
-    this.#host.pacer.clocks.checkUpdate(push.life, push.clock);
+    this.#host.pacer.clocks.checkUpdate(push.holder, push.clock);
     if (this.#tensor.countsSteps) this.#tensor.counted(push, () => this.#take(push));
     else this.#take(push);
   }
@@ -257,10 +257,10 @@ export class TensorPushes {
   }
 
   /** Throws ARENA_FULL, QUEUE_FULL, and for who may not push now as the pacer does; nothing gathered. */
-  #gather({ life, clock, block, scale }: GatheredBy & { readonly block: number; readonly scale: number }, pushed: PushedBlock): void {
+  #gather({ holder, clock, block, scale }: GatheredBy & { readonly block: number; readonly scale: number }, pushed: PushedBlock): void {
     const { pacer, arena, kernels } = this.#host;
     const store = this.#store;
-    const stamp = { ...life, parameter: this.#unitOf(block), clock };
+    const stamp = { ...holder, parameter: this.#unitOf(block), clock };
     const floatCount = store.blocks.get(block)?.floatCount ?? store.shape.floatsOf(block);
     const byteCount = floatCount * FLOAT_BYTES;
     const known = pacer.rounds.find(stamp);
@@ -287,16 +287,16 @@ export class TensorPushes {
       if (unit === undefined) continue;
       for (const { clock, worker, incarnation, handle } of this.#host.pacer.rounds.openOf(unit)) {
         if (!(handle instanceof GatheredBlock)) continue;
-        yield { kind: "gatheredBlock", block, life: { worker, incarnation }, clock, image: handle.save() };
+        yield { kind: "gatheredBlock", block, holder: { worker, incarnation }, clock, image: handle.save() };
       }
     }
   }
 
   /** T5. Throws ARENA_FULL, STALE_UPDATE for a round that is over here, QUEUE_FULL. */
-  load({ block, life, clock, image }: GatheredBlockPage): void {
+  load({ block, holder, clock, image }: GatheredBlockPage): void {
     const { arena, pacer } = this.#host;
     const { byteLength } = image.gradients;
-    const stamp = { ...life, parameter: this.#unitOf(block), clock };
+    const stamp = { ...holder, parameter: this.#unitOf(block), clock };
     pacer.rounds.find(stamp);
     this.#store.touch(block, image.named !== undefined); // T3
     const address = arena.tryAllocateBeyond(byteLength) || arena.allocate(byteLength);
@@ -332,8 +332,8 @@ export class TensorPushes {
     else this.#store.updateOwned(index, { ...update, magnitude, pushCount: this.#tensor.step }, named);
   }
 
-  #updateOf({ life, clock, gradients, scale }: BlockPush, magnitude: number): BlockUpdate {
-    const at = { gradientScale: scale, scheduleStep: clock, workerRank: rankOf(life.worker) };
+  #updateOf({ holder, clock, gradients, scale }: BlockPush, magnitude: number): BlockUpdate {
+    const at = { gradientScale: scale, scheduleStep: clock, workerRank: rankOf(holder.worker) };
     return { ...at, gradients: gradients.byteOffset, magnitude, pushCount: this.#tensor.step };
   }
 

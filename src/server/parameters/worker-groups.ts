@@ -3,12 +3,12 @@
 import type { Clock } from "../../base/clock.ts";
 import { PartialReduce } from "../../consistency/partial-reduce.ts";
 import { SspGroups } from "../../consistency/ssp-group.ts";
-import type { WorkerLife } from "../../consistency/worker-lives.ts";
+import type { WorkerIncarnation } from "../../consistency/worker-incarnations.ts";
 
 export class WorkerGroups {
   readonly ssp: SspGroups;
   readonly partialReduce: PartialReduce;
-  /** Workers that are gone, by node id, with the life that is over. */
+  /** Workers that are gone, by node id, with the incarnation that is over. */
   readonly #gone = new Map<number, number>();
   /** Workers that the roster has told of. */
   readonly #known = new Set<number>();
@@ -20,17 +20,17 @@ export class WorkerGroups {
   }
 
   /** What the roster says of a worker. */
-  follow(life: WorkerLife, isAlive: boolean): void {
-    this.#known.add(life.worker);
-    const wasGone = this.#gone.get(life.worker);
+  follow(holder: WorkerIncarnation, isAlive: boolean): void {
+    this.#known.add(holder.worker);
+    const wasGone = this.#gone.get(holder.worker);
     if (isAlive) {
-      if (!this.#gone.delete(life.worker) || wasGone !== life.incarnation) return;
-      this.ssp.revived(life);
-      this.partialReduce.revived(life);
-    } else if (wasGone !== life.incarnation) {
-      this.#gone.set(life.worker, life.incarnation);
-      this.ssp.gone(life);
-      this.partialReduce.gone(life);
+      if (!this.#gone.delete(holder.worker) || wasGone !== holder.incarnation) return;
+      this.ssp.revived(holder);
+      this.partialReduce.revived(holder);
+    } else if (wasGone !== holder.incarnation) {
+      this.#gone.set(holder.worker, holder.incarnation);
+      this.ssp.gone(holder);
+      this.partialReduce.gone(holder);
     }
   }
 

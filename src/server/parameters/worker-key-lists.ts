@@ -2,9 +2,9 @@
 // one conversation (wire/codecs/key-cache.ts).
 //
 // Invariants:
-//   W1. A worker that comes back with a new life has told nothing yet; one that died or left takes no memory.
+//   W1. A worker that comes back with a new incarnation has told nothing yet; one that died or left takes no memory.
 
-import type { WorkerLife } from "../../consistency/worker-lives.ts";
+import type { WorkerIncarnation } from "../../consistency/worker-incarnations.ts";
 import { LISTED_KEYS_MAX, NAMED_LISTS_MAX } from "../../contracts/rows.ts";
 import { KEY_BYTES } from "../../keys/key-range.ts";
 import { ReceivedKeyLists, receivedListCount } from "../../wire/codecs/key-cache.ts";
@@ -22,7 +22,7 @@ export class WorkerKeyLists {
   }
 
   /** Reads the key lists of this worker. Throws ARENA_FULL. */
-  of({ worker, incarnation }: WorkerLife): KeyReceiver {
+  of({ worker, incarnation }: WorkerIncarnation): KeyReceiver {
     const known = this.#workers.get(worker);
     if (known?.incarnation === incarnation) return known.receiver;
     this.forget(worker); // W1

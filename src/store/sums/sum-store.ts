@@ -4,7 +4,7 @@
 // Where a key's value lies, and that it keeps its width, is SumTables'.
 //
 // Invariants:
-//   V1. A key has one width for life; every other one is refused with VALUE_LENGTH (sum-tables, W1).
+//   V1. A key has one width for incarnation; every other one is refused with VALUE_LENGTH (sum-tables, W1).
 //   V2. A push is applied whole or not at all (sum-tables, W2).
 //   V3. A pull creates nothing: an unknown key reads as zeros.
 //   V4. All values have one type, from the first key on; integers wrap around as they do in C++.

@@ -8,7 +8,7 @@
 // key to its width.
 //
 // Invariants:
-//   W1. A key has one width for life; every other one is refused with VALUE_LENGTH.
+//   W1. A key has one width for incarnation; every other one is refused with VALUE_LENGTH.
 //   W2. A batch is prepared whole or not at all; what was inserted before it met a full arena is taken back.
 //   W3. Either there is no `widths` and at most one table, the sole one, or every key is in `widths` and in the table of its width.
 
@@ -290,7 +290,7 @@ export class SumTables {
     }
   }
 
-  /** Makes `widths`, if there is none, and enters the keys of the sole table. A pause of some 0.1 µs per key, once in a store's life. */
+  /** Makes `widths`, if there is none, and enters the keys of the sole table. A pause of some 0.1 µs per key, once in a store's incarnation. */
   #openWidths(): void {
     if (this.#widths !== undefined) return;
     const { arena, kernels } = this.#host;

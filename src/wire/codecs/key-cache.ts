@@ -46,7 +46,7 @@ export type OpenKeyList = {
   readonly isNamed: boolean;
   /** How many lists the receiver had been told of when it was written. */
   readonly at: number;
-  readonly life: number;
+  readonly holder: number;
 };
 
 /** The sender's side: what one receiver is known to hold. */
@@ -59,7 +59,7 @@ export class SentKeyLists {
   readonly #openTold = new Set<OpenKeyList>();
   /** In the order of their `at`. */
   readonly #openNamed = new Set<OpenKeyList>();
-  #life = 0;
+  #holder = 0;
 
   constructor({ listCountMax }: { readonly listCountMax: number }) {
     assert(listCountMax >= 1, "a cache holds at least one list");
@@ -84,7 +84,7 @@ export class SentKeyLists {
   /** A message leaves that names this list, or tells of it. */
   open(name: KeyListName, isNamed: boolean): OpenKeyList {
     if (!isNamed) this.#toldCount++;
-    const open = { name, isNamed, at: this.#toldCount, life: this.#life };
+    const open = { name, isNamed, at: this.#toldCount, holder: this.#holder };
     (isNamed ? this.#openNamed : this.#openTold).add(open);
     return open;
   }
@@ -116,16 +116,16 @@ export class SentKeyLists {
 
   /** The receiver was restarted, or is another one: it holds nothing. */
   clear(): void {
-    this.#life++;
+    this.#holder++;
     this.#lists.clear();
     this.#openTold.clear();
     this.#openNamed.clear();
   }
 
-  /** False for a message to an earlier life of the receiver. */
+  /** False for a message to an earlier incarnation of the receiver. */
   #end(open: OpenKeyList): boolean {
     (open.isNamed ? this.#openNamed : this.#openTold).delete(open);
-    return open.life === this.#life;
+    return open.holder === this.#holder;
   }
 }
 

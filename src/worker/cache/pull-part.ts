@@ -105,10 +105,11 @@ export class PullPart {
     counters.hits += asked.keptFrom - asked.from - indexes.length;
     const keptCount = indexes.length + asked.plainFrom - asked.keptFrom;
     const list = this.#memory.take(keptCount * WORD_BYTES);
-    const placeOf = (i: number): number => (i < indexes.length ? asked.from + (indexes[i] as number) : asked.keptFrom + i - indexes.length);
-    for (let i = 0; i < keptCount; i++) words[(list >>> 2) + i] = cached.addressOf(this.#slotAt(placeOf(i)));
+    const ascendingIndex = (i: number): number =>
+      i < indexes.length ? asked.from + (indexes[i] as number) : asked.keptFrom + i - indexes.length;
+    for (let i = 0; i < keptCount; i++) words[(list >>> 2) + i] = cached.addressOf(this.#slotAt(ascendingIndex(i)));
     rowKernels.writeRows(list, keptCount, 0, rowBytes, staged);
-    for (let i = 0; i < keptCount; i++) this.#keep(placeOf(i), isCurrent ? (versions[i] as number) : VERSION_NONE);
+    for (let i = 0; i < keptCount; i++) this.#keep(ascendingIndex(i), isCurrent ? (versions[i] as number) : VERSION_NONE);
     let address = staged + keptCount * rowBytes;
     for (let place = asked.plainFrom; place < asked.to; place++, address += rowBytes) {
       words[(this.#addresses >>> 2) + (this.#rowAt[place] as number)] = address;

@@ -6,7 +6,7 @@ import { test } from "node:test";
 import { Arena } from "../../kernel/arena.ts";
 import { VERSION_NONE } from "../../kernel/row-kernels.ts";
 import type { FunctionClient } from "../function-client.ts";
-import type { HeldParameter } from "../held-parameter.ts";
+import type { ParameterHandle } from "../parameter-handle.ts";
 import type { AnyRequest, Recut } from "../router/function-request.ts";
 import { type RowPlan, RowPlanner } from "../router/row-plan.ts";
 import { type AskList, type PushList, RowExchange } from "./row-exchange.ts";
@@ -63,7 +63,7 @@ for (const times of [0, 1, 2, 3]) {
     const plan = planner.plan(BigUint64Array.from({ length: 40 }, (_, i) => BigInt(i) * 977n));
     const { push, ask } = listsOf(plan);
     const servers = new MovingServers(times);
-    const held = { name: "e", parameter: 3, numberPush: () => 1 } as unknown as HeldParameter;
+    const held = { name: "e", parameter: 3, numberPush: () => 1 } as unknown as ParameterHandle;
     const exchange = new RowExchange({ functions: servers as unknown as FunctionClient, planner, held, width: 1, pullBound: 0 });
     const { acknowledged, answers, failure, lost, unsure } = await exchange.run(push, ask, { clock: 1 });
     assert.deepEqual([failure, lost, unsure], [undefined, [], []]);

@@ -19,7 +19,7 @@ import type { CallFate } from "../../peer/call.ts";
 import { mayBeApplied } from "../../peer/gone-error.ts";
 import { BLOCK_BYTES } from "../../wire/frame.ts";
 import type { FunctionClient } from "../function-client.ts";
-import type { HeldParameter } from "../held-parameter.ts";
+import type { ParameterHandle } from "../parameter-handle.ts";
 import type { AnyRequest, Recut } from "../router/function-request.ts";
 import type { RowPlan, RowPlanner } from "../router/row-plan.ts";
 import { requestOf } from "../router.ts";
@@ -70,7 +70,7 @@ export type Exchanged = {
 export type ExchangeOptions = {
   readonly functions: FunctionClient;
   readonly planner: RowPlanner;
-  readonly held: HeldParameter;
+  readonly held: ParameterHandle;
   readonly width: number;
   readonly pullBound: number;
 };

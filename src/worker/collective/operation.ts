@@ -1,5 +1,5 @@
 // operation — one operation of a generation at one member: parts come in and go out until it is done, here. The kinds of operations derive
-// from it; the order of operations, and what ends a generation, are circle.ts's.
+// from it; the order of operations, and what ends a generation, are collective-group.ts's.
 //
 // Invariants:
 //   O1. Every member that calls operation s calls the same: each part says what its sender called, and a difference is an error on both sides.

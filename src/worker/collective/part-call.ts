@@ -42,7 +42,7 @@ export class PartCall extends Call {
     return false;
   }
 
-  /** Another life of the receiver is in no operation with us. */
+  /** Another incarnation of the receiver is in no operation with us. */
   get isIdempotent(): boolean {
     return false;
   }
@@ -94,7 +94,7 @@ export class PartCall extends Call {
     return this.#over !== undefined || this.#options.payload.length === this.#payloadBytes;
   }
 
-  /** The operation cannot be, and nothing after it: as `Circle.break` says it. */
+  /** The operation cannot be, and nothing after it: as `CollectiveGroup.break` says it. */
   encodeWithdrawn(header: FrameHeader, batch: FrameBatch): void {
     const { code, message } = this.#detached;
     this.revoke(encodeJson({ from: 0, code, message }));

@@ -1,10 +1,10 @@
 // request-queue — requests of functions that cannot leave at once: a server has no room, the placement changes, or a server was started again and is asked first
-// where its parameter is from (held-parameter.ts). They leave in the order in which they came, and what comes later waits behind them.
+// where its parameter is from (parameter-handle.ts). They leave in the order in which they came, and what comes later waits behind them.
 
 import { isWeighbridgeError, type WeighbridgeError } from "../../base/errors.ts";
 import { parameterState } from "../../contracts/parameters.ts";
 import { namedFailure } from "../call-subject.ts";
-import type { HeldParameter } from "../held-parameter.ts";
+import type { ParameterHandle } from "../parameter-handle.ts";
 import type { RequestGroup, RoutedRequest, Router } from "../router.ts";
 import { cutAgain, failRequests } from "./function-recut.ts";
 import type { Recut } from "./function-request.ts";
@@ -43,7 +43,7 @@ export class RequestQueue {
   }
 
   /**
-   * HeldParameter.L1: whom it asks is looked at and asked in one step. What was cut by an older placement is cut again before it leaves. When it throws, requests
+   * ParameterHandle.L1: whom it asks is looked at and asked in one step. What was cut by an older placement is cut again before it leaves. When it throws, requests
    * that were sent before or took the place of others have failed with that; those that never left are their caller's to fail.
    */
   async #sendInTurn(given: RoutedRequest[], isForced = false): Promise<void> {
@@ -69,7 +69,7 @@ export class RequestQueue {
   }
 
   /** Asks the new incarnation of a server where its parameter is from. Throws UNKNOWN_PARAMETER, and what the server throws. */
-  async #askOrigin(held: HeldParameter, server: number, isForced: boolean): Promise<void> {
+  async #askOrigin(held: ParameterHandle, server: number, isForced: boolean): Promise<void> {
     let lost: WeighbridgeError | undefined;
     const answered = ({ isRestored }: { readonly isRestored: boolean }): void => {
       const incarnation = this.#router.incarnationOf(server); // of whom this is the answer

@@ -29,7 +29,7 @@ export const CONTROL: FunctionFamily = {
       response: {
         job: "NAME/RUN, for its hellos",
         node: "its number",
-        incarnation: "its life",
+        incarnation: "its incarnation",
         recovery: "whether it has the place of a node before it",
         heartbeatIntervalMs: "how often it sends a HEARTBEAT; 0: never",
         heartbeatTimeoutMs: "after how much silence a node is dead",

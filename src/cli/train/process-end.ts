@@ -1,0 +1,59 @@
+// process-end — how a process of a training job ends: with exit code 0 when it did what it was there for, and otherwise with another one and one closing
+// line that names the node, how far it was and the cause. Whoever reads the output of any one process knows what happened to the job.
+//
+// Invariants:
+//   E1. One closing line at most, and it is the last thing written.
+//   E2. The first cause counts; what breaks because of it is not told.
+//   E3. The process ends whether or not anybody is there to read why.
+
+import { writeSync } from "node:fs";
+import { constants } from "node:os";
+import { isOurs } from "../../node/launcher/error-text.ts";
+import { exitCodeFor } from "../../node/launcher/exit-code.ts";
+import { watchLauncher } from "../../node/launcher/launcher-pipe.ts";
+
+export type NodeOutcome = {
+  /** "worker 0"; "scheduler". */
+  readonly name: string;
+  /** How far it is: "at epoch 1 step 312". Empty where a node does not know, as the scheduler: its cause says it then. */
+  readonly position: () => string;
+  /** What it does; resolves when the job is done. */
+  readonly run: () => Promise<void>;
+};
+
+const ENDING_SIGNALS: readonly NodeJS.Signals[] = ["SIGTERM", "SIGINT", "SIGHUP"];
+/** The launcher's word is written before its signal is sent, but may be read after it. */
+const WORD_WAIT_MS = 250;
+
+/** Ends this process. */
+export function endProcess({ name, position, run }: NodeOutcome): void {
+  let isEnding = false;
+  const fail = (cause: string, exitCode = 1): void => {
+    if (isEnding) return; // E2
+    isEnding = true;
+    try {
+      writeSync(process.stderr.fd, `weighbridge: ${`${name} stopped ${position()}`.trimEnd()}: ${cause}\n`);
+    } catch {
+      // The launcher held the other end, and is gone (EPIPE).
+    } finally {
+      process.exit(exitCode); // E1, E3
+    }
+  };
+  watchLauncher({ onWord: (reason) => fail(reason), onGone: () => fail("the launcher is gone") });
+  for (const signal of ENDING_SIGNALS) {
+    process.on(signal, () => setTimeout(() => fail(`ended by ${signal}`, 128 + constants.signals[signal]), WORD_WAIT_MS));
+  }
+  process.on("uncaughtException", (thrown) => fail(causeOf(thrown), exitCodeFor(thrown)));
+  run().then(
+    () => {
+      if (!isEnding) process.exit(0);
+    },
+    (thrown: unknown) => fail(causeOf(thrown), exitCodeFor(thrown)),
+  );
+}
+
+/** One line, with the code of an error of ours; of a bug also where. */
+export function causeOf(thrown: unknown): string {
+  if (isOurs(thrown)) return `${thrown.code}: ${thrown.message.replaceAll("\n", " ")}`;
+  return (thrown instanceof Error ? (thrown.stack ?? thrown.message) : String(thrown)).replaceAll(/\s*\n\s*/g, " ");
+}

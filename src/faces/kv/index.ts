@@ -1,0 +1,14 @@
+// The door `weighbridge/kv`: ps-lite's words. Nodes are started by `weighbridge/node`.
+
+export type { WaitOptions } from "../../base/deferred.ts";
+export { type ErrorCode, isWeighbridgeError, WeighbridgeError } from "../../base/errors.ts";
+export { type Cuts, type Slicer, sliceByRange } from "../../keys/key-list.ts";
+export type { Range } from "../../keys/key-range.ts";
+export type { Values } from "../../wire/kv-message.ts";
+export { Group, type Role, SCHEDULER_ID } from "../../wire/node-id.ts";
+export { Customer } from "./customer.ts";
+export type { KVMeta, KVPairs } from "./kv-pairs.ts";
+export { type KVRequestHandle, KVServer, type ResponseOptions } from "./kv-server.ts";
+export { type KVCallback, type KVOptions, type KVPullOptions, type KVPushOptions, KVWorker } from "./kv-worker.ts";
+export { Postoffice } from "./postoffice.ts";
+export { SimpleApp, type SimpleData, type SimpleHandle } from "./simple-app.ts";

@@ -1,0 +1,145 @@
+// data-store — Hetu's PushData, PullData and WaitData: arrays of any length by index, spread over the servers by index.
+
+import type { Session } from "../../api/session.ts";
+import type { CallOptions } from "../../api/tensor.ts";
+import type { WaitOptions } from "../../base/deferred.ts";
+import { WeighbridgeError } from "../../base/errors.ts";
+import { checkWaitOptions } from "../../base/known-options.ts";
+import { showValue } from "../../base/show-value.ts";
+import { DATA_SCOPE, dataPull, dataPush } from "../../contracts/data.ts";
+import { listLength } from "../../worker/key-lists.ts";
+import { CALL_NAMES } from "../../worker/parameter-control.ts";
+
+/** Indexes of data: whole numbers, as bigint up to 2^64 - 1. */
+export type IndexList = BigUint64Array | readonly (number | bigint)[];
+
+/** What a server is asked to add. */
+type Arrays = { readonly indexes: BigUint64Array; readonly lengths: Uint32Array; readonly values: Float32Array };
+
+/** How a query failed. */
+type Failure = { readonly thrown: unknown };
+
+const NO_FAILURE = Promise.resolve(undefined);
+
+export class DataStore {
+  readonly #session: Session;
+  /** Those that go on or have failed. */
+  readonly #queries = new Map<number, Promise<Failure | undefined>>();
+  #next = 1;
+
+  constructor(session: Session) {
+    this.#session = session;
+  }
+
+  /** Throws VALUE_LENGTH or BAD_ARGUMENT before anything is sent. Returns the number of the query. */
+  push(indexes: IndexList, values: Float32Array, lengths: ArrayLike<number>, options: CallOptions): number {
+    checkWaitOptions(options, CALL_NAMES, "the options of a call");
+    const starts = startsOf(indexes, values, lengths);
+    const share = (positions: readonly number[]): { readonly request: Arrays } => {
+      const own = new Float32Array(positions.reduce((count, i) => count + (lengths[i] as number), 0));
+      let at = 0;
+      for (const i of positions) {
+        const part = values.subarray(starts[i] as number, starts[i + 1] as number);
+        own.set(part, at);
+        at += part.length;
+      }
+      return { request: { ...namesOf(indexes, lengths, positions), values: own } };
+    };
+    return this.#begin(this.#session.callOwners(dataPush, keysOf(indexes), share, { ...options, scope: DATA_SCOPE }));
+  }
+
+  /** As `push`. `into` is filled when the query has ended. */
+  pull(indexes: IndexList, into: Float32Array, lengths: ArrayLike<number>, options: CallOptions): number {
+    checkWaitOptions(options, CALL_NAMES, "the options of a call");
+    const starts = startsOf(indexes, into, lengths);
+    let problem: WeighbridgeError | undefined; // a call's `answered` must not throw
+    const share = (positions: readonly number[]) => ({
+      request: { indexes: namesOf(indexes, lengths, positions).indexes },
+      answered: (found: { readonly lengths: Uint32Array; readonly values: Float32Array }): void => {
+        const wrong = positions.findIndex((i, k) => found.lengths[k] !== lengths[i]);
+        if (wrong < 0) {
+          fill(into, starts, positions, found.values);
+          return;
+        }
+        const i = positions[wrong] as number;
+        problem ??= new WeighbridgeError("VALUE_LENGTH", `data ${indexes[i]} has ${found.lengths[wrong]} values, not ${lengths[i]}`);
+      },
+    });
+    const pulled = this.#session.callOwners(dataPull, keysOf(indexes), share, { ...options, scope: DATA_SCOPE });
+    return this.#begin(
+      pulled.then(() => {
+        if (problem !== undefined) throw problem;
+      }),
+    );
+  }
+
+  /** Throws BAD_ARGUMENT for a query that never was. A failure is told once. */
+  async wait(query: number, wait: WaitOptions): Promise<void> {
+    checkWaitOptions(wait);
+    if (!(Number.isInteger(query) && query >= 1 && query < this.#next)) {
+      throw new WeighbridgeError("BAD_ARGUMENT", `there is no query ${query} of data`);
+    }
+    const failure = await this.#session.wait(this.#queries.get(query) ?? NO_FAILURE, `query ${query} of data`, wait);
+    this.#queries.delete(query);
+    if (failure !== undefined) throw failure.thrown;
+  }
+
+  #begin(calls: Promise<void>): number {
+    const query = this.#next++;
+    const done = calls.then(
+      () => void this.#queries.delete(query),
+      (thrown: unknown) => ({ thrown }), // kept until somebody waits
+    );
+    this.#queries.set(query, done);
+    return query;
+  }
+}
+
+/** Copies arrays that came one after the other to where the caller wants them. */
+function fill(into: Float32Array, starts: Float64Array, positions: readonly number[], values: Float32Array): void {
+  let at = 0;
+  for (const i of positions) {
+    const length = (starts[i + 1] as number) - (starts[i] as number);
+    into.set(values.subarray(at, at + length), starts[i] as number);
+    at += length;
+  }
+}
+
+function keysOf(indexes: IndexList): BigUint64Array {
+  return indexes instanceof BigUint64Array ? indexes : BigUint64Array.from(indexes, BigInt);
+}
+
+function namesOf(
+  indexes: IndexList,
+  lengths: ArrayLike<number>,
+  positions: readonly number[],
+): { readonly indexes: BigUint64Array; readonly lengths: Uint32Array } {
+  return {
+    indexes: BigUint64Array.from(positions, (i) => BigInt(indexes[i] as number | bigint)),
+    lengths: Uint32Array.from(positions, (i) => lengths[i] as number),
+  };
+}
+
+/** Where each array begins in `values`, and at the end where they all end. */
+function startsOf(indexes: IndexList, values: Float32Array, lengths: ArrayLike<number>): Float64Array {
+  if (!(values instanceof Float32Array)) throw new WeighbridgeError("BAD_ARGUMENT", "the values of data must be a Float32Array");
+  listLength(indexes, "data");
+  if (!Array.isArray(lengths) && !ArrayBuffer.isView(lengths))
+    throw new WeighbridgeError("BAD_ARGUMENT", `the lengths of data are a list of whole numbers, not ${showValue(lengths)}`);
+  const starts = new Float64Array(lengths.length + 1);
+  for (let i = 0; i < lengths.length; i++) {
+    const length = lengths[i] as number;
+    if (!(Number.isSafeInteger(length) && length >= 0)) throw new WeighbridgeError("BAD_ARGUMENT", `data of length ${length}`);
+    starts[i + 1] = (starts[i] as number) + length;
+  }
+  const total = starts[lengths.length];
+  if (indexes.length !== lengths.length || total !== values.length) {
+    const text = `${indexes.length} indexes, ${lengths.length} lengths of ${total} together, ${values.length} values`;
+    throw new WeighbridgeError("VALUE_LENGTH", text);
+  }
+  for (const index of indexes) {
+    if (typeof index === "bigint" ? BigInt.asUintN(64, index) === index : Number.isSafeInteger(index) && index >= 0) continue;
+    throw new WeighbridgeError("BAD_ARGUMENT", `indexes of data are whole numbers from 0 to 2^64 - 1, not ${showValue(index)}`);
+  }
+  return starts;
+}

@@ -1,0 +1,46 @@
+// function-names — which of our PS functions stand for which of Hetu's, so that loads are told by its names.
+
+import type { FunctionLoad } from "../../worker/router/function-request.ts";
+
+/** Ours to Hetu's. What Hetu does not have keeps its own name. */
+const HETU_NAMES: Readonly<Record<string, string>> = {
+  "wb/tensor/push": "DensePush",
+  "wb/tensor/pull": "DensePull",
+  "wb/tensor/push-pull": "DDPushPull",
+  "wb/tensor/push-rows": "SparsePush",
+  "wb/tensor/pull-rows": "SparsePull",
+  "wb/tensor/push-rows-pull": "SDPushPull",
+  "wb/tensor/push-pull-rows": "SSPushPull",
+  "wb/rows/push": "SparsePush",
+  "wb/rows/pull": "SparsePull",
+  "wb/rows/push-pull": "SSPushPull",
+  "wb/parameter/create": "ParamInit",
+  "wb/parameter/clear": "ParamClear",
+  "wb/cache/sync": "SyncEmbedding",
+  "wb/cache/push": "PushEmbedding",
+  "wb/cache/push-sync": "PushSyncEmbedding",
+  "wb/ssp/init": "SSPInit",
+  "wb/ssp/sync": "SSPSync",
+  "wb/partial-reduce/partners": "PReduceGetPartner",
+  "wb/data/push": "PushData",
+  "wb/data/pull": "PullData",
+};
+
+/** Functions of one family that stand for one of Hetu's. */
+const HETU_FAMILIES: Readonly<Record<string, string>> = { "wb/parameter/save/": "ParamSave", "wb/parameter/load/": "ParamLoad" };
+
+function hetuName(name: string): string {
+  const family = Object.keys(HETU_FAMILIES).find((prefix) => name.startsWith(prefix));
+  return (family === undefined ? HETU_NAMES[name] : HETU_FAMILIES[family]) ?? name;
+}
+
+/** The same loads by Hetu's names; functions that share one are added up. */
+export function hetuLoads(loads: ReadonlyMap<string, Readonly<FunctionLoad>>): ReadonlyMap<string, Readonly<FunctionLoad>> {
+  const named = new Map<string, FunctionLoad>();
+  for (const [name, { sentBytes, receivedBytes }] of loads) {
+    const key = hetuName(name);
+    const sum = named.get(key) ?? { sentBytes: 0, receivedBytes: 0 };
+    named.set(key, { sentBytes: sum.sentBytes + sentBytes, receivedBytes: sum.receivedBytes + receivedBytes });
+  }
+  return named;
+}

@@ -1,0 +1,119 @@
+// named-tensor — a tensor or a table under one of Hetu's names, and the calls of it that nobody has waited for yet. Both kinds take the same
+// calls: a table of fixed size is pushed and pulled whole by naming all of its rows.
+
+import type { CachedEmbedding } from "../../api/cached-embedding.ts";
+import type { Embedding } from "../../api/embedding.ts";
+import type { CallOptions, Tensor } from "../../api/tensor.ts";
+import { WeighbridgeError } from "../../base/errors.ts";
+import type { CacheOptions } from "../../worker/cache/bounded-cache.ts";
+import type { KeyList } from "../../worker/key-lists.ts";
+import type { RowsAndGradients } from "../../worker/tensor-client.ts";
+
+/** Rows of a tensor or a table: whole numbers, exact up to 2^53 (as bigint, 2^64). */
+export type RowNames = Uint32Array | Int32Array | BigUint64Array | readonly number[];
+
+/** What Hetu's dense and sparse functions ask of a parameter: the calls of a tensor, which a table has too. */
+export type PushPull = Pick<Tensor, "push" | "pull" | "pushPull" | "pushRows" | "pullRows" | "pushRowsPull" | "pushPullRows" | "clear">;
+
+export class NamedTensor {
+  readonly name: string;
+  readonly calls: PushPull;
+  readonly #open = new Set<Promise<unknown>>();
+  #failure: { readonly thrown: unknown } | undefined;
+
+  constructor(name: string, calls: PushPull) {
+    this.name = name;
+    this.calls = calls;
+  }
+
+  /** Remembers a call until it has ended; its failure until somebody waits. Whoever awaits the call itself gets it too. */
+  track<T>(call: Promise<T>): Promise<T> {
+    const ended = call
+      .catch((thrown: unknown) => {
+        this.#failure ??= { thrown };
+      })
+      .finally(() => this.#open.delete(ended));
+    this.#open.add(ended);
+    return call;
+  }
+
+  /** Ends when every call so far has; rejects with the first failure since the last time, once. */
+  async allEnded(): Promise<void> {
+    await Promise.all(this.#open);
+    const failure = this.#failure;
+    this.#failure = undefined;
+    if (failure !== undefined) throw failure.thrown;
+  }
+}
+
+/** A table of fixed size in the place of a tensor. */
+export class CacheTable implements PushPull {
+  readonly #table: Embedding;
+  readonly #rowCount: number;
+
+  constructor(table: Embedding, rowCount: number) {
+    this.#table = table;
+    this.#rowCount = rowCount;
+  }
+
+  async push(values: Float32Array, options: CallOptions): Promise<void> {
+    this.#checkWhole(values);
+    await this.#table.push(this.#allRows(), values, options);
+  }
+
+  async pull(into: Float32Array, options: CallOptions): Promise<Float32Array> {
+    this.#checkWhole(into);
+    return await this.#table.pull(this.#allRows(), into, options);
+  }
+
+  async pushPull(values: Float32Array, into: Float32Array, options: CallOptions): Promise<Float32Array> {
+    this.#checkWhole(values);
+    this.#checkWhole(into);
+    const keys = this.#allRows();
+    return await this.#table.pushPull({ keys, gradients: values }, keys, into, options);
+  }
+
+  async pushRows(rows: RowNames, values: Float32Array, options: CallOptions): Promise<void> {
+    await this.#table.push(rows, values, options);
+  }
+
+  async pullRows(rows: RowNames, into: Float32Array, options: CallOptions): Promise<Float32Array> {
+    return await this.#table.pull(rows, into, options);
+  }
+
+  async pushRowsPull(rows: RowNames, values: Float32Array, into: Float32Array, options: CallOptions): Promise<Float32Array> {
+    this.#checkWhole(into);
+    return await this.#table.pushPull({ keys: rows, gradients: values }, this.#allRows(), into, options);
+  }
+
+  async pushPullRows(push: RowsAndGradients, pullRows: RowNames, into: Float32Array, options: CallOptions): Promise<Float32Array> {
+    return await this.#table.pushPull({ keys: push.rows, gradients: push.gradients }, pullRows, into, options);
+  }
+
+  /** A cache of some rows. */
+  cached(options: CacheOptions): CachedEmbedding {
+    return this.#table.cached(options);
+  }
+
+  async clear(options: CallOptions): Promise<void> {
+    await this.#table.clear(options);
+  }
+
+  #allRows(): KeyList {
+    const keys = new BigUint64Array(this.#rowCount);
+    const words = new Uint32Array(keys.buffer);
+    for (let row = 0; row < this.#rowCount; row++) {
+      words[2 * row] = row;
+      words[2 * row + 1] = row / 2 ** 32;
+    }
+    return keys;
+  }
+
+  /** Before a list of all rows is made for it. */
+  #checkWhole(values: Float32Array): void {
+    const expected = this.#rowCount * this.#table.dim;
+    if (values instanceof Float32Array && values.length === expected) return;
+    const text = `${this.#table.name} has ${this.#rowCount} rows of ${this.#table.dim}: a Float32Array of ${expected} was expected`;
+    throw new WeighbridgeError("VALUE_LENGTH", text);
+  }
+}

@@ -1,0 +1,253 @@
+// tensor-worker — Hetu's worker: its functions under their own names, over a session. A face: it looks names up, keeps what was not waited
+// for, and asks the engine. Started by `workerInit` of weighbridge/node.
+//
+//   push, pull and their kin   begin at once and return a promise; `wait(name)` waits for all of them together
+//
+// Invariants:
+//   F1. A name that was not initialised here is UNKNOWN_PARAMETER, and nothing is sent.
+//   F2. A call that fails tells whoever awaits it, and the next `wait` of its name; nobody waiting is no crash.
+
+import type { CachedEmbedding } from "../../api/cached-embedding.ts";
+import type { FunctionTarget } from "../../api/function-target.ts";
+import type { Session } from "../../api/session.ts";
+import type { CallOptions } from "../../api/tensor.ts";
+import type { WaitOptions } from "../../base/deferred.ts";
+import { WeighbridgeError } from "../../base/errors.ts";
+import { checkOptions, checkWaitOptions } from "../../base/known-options.ts";
+import { showValue } from "../../base/show-value.ts";
+import { partialReducePartners, sspInit, sspSync } from "../../contracts/groups.ts";
+import type { CacheOptions } from "../../worker/cache/bounded-cache.ts";
+import type { FunctionLoad } from "../../worker/router/function-request.ts";
+import { DataStore, type IndexList } from "./data-store.ts";
+import { hetuLoads } from "./function-names.ts";
+import { CacheTable, NamedTensor, type RowNames } from "./named-tensor.ts";
+import { dimensionsOf, initializerOf, optimizerOf, ParamType, type TensorSettings } from "./tensor-settings.ts";
+
+/** A tensor's name: Hetu's are whole numbers. 7 and "7" are one name. */
+export type TensorName = number | string;
+
+const KEY_MAX = 2n ** 64n - 1n;
+
+export class TensorWorker {
+  readonly #session: Session;
+  readonly #tensors = new Map<string, NamedTensor>();
+  readonly #data: DataStore;
+
+  constructor(session: Session) {
+    this.#session = session;
+    this.#data = new DataStore(session);
+  }
+
+  /** The session under it, for everything that Hetu does not have. */
+  get session(): Session {
+    return this.#session;
+  }
+
+  get rank(): number {
+    return this.#session.rank;
+  }
+
+  /** How many workers there are. */
+  get nrank(): number {
+    return this.#session.workerCount;
+  }
+
+  /** Waits until every worker stands here. */
+  async barrierWorker(wait: WaitOptions = {}): Promise<void> {
+    await this.#session.barrier(wait);
+  }
+
+  /** Leaves together with everybody else. */
+  async finish(options: { readonly barrier?: boolean } & WaitOptions = {}): Promise<void> {
+    await this.#session.close(options);
+  }
+
+  /**
+   * Makes a tensor on the servers, or finds it there. In whatever order workers do that; no barrier. Throws BAD_ARGUMENT, and SPEC_MISMATCH
+   * when somebody described it differently.
+   */
+  async initTensor(name: TensorName, settings: TensorSettings, wait: WaitOptions = {}): Promise<void> {
+    const key = nameOf(name);
+    const { paramType, length, width } = dimensionsOf(settings);
+    const common = { init: initializerOf(settings), optimizer: optimizerOf(settings) };
+    const calls =
+      paramType === ParamType.kCacheTable
+        ? new CacheTable(await this.#session.embedding(key, { ...common, dim: width, rows: length, versions: true }, wait), length)
+        : await this.#session.tensor(key, { ...common, shape: paramType === ParamType.kParam ? [length] : [length, width] }, wait);
+    this.#tensors.set(key, new NamedTensor(key, calls));
+  }
+
+  /** Hands values, as many as the tensor has, to its optimizer. */
+  push(name: TensorName, values: Float32Array, options: CallOptions = {}): Promise<void> {
+    return this.#begin(name, ({ calls }) => calls.push(values, options));
+  }
+
+  /** Fills `into` with the tensor. Sees every earlier push of this worker. */
+  pull(name: TensorName, into: Float32Array, options: CallOptions = {}): Promise<void> {
+    return this.#begin(name, ({ calls }) => calls.pull(into, options));
+  }
+
+  /** A push, and in `into` the tensor right after it. */
+  ddPushPull(name: TensorName, values: Float32Array, into: Float32Array, options: CallOptions = {}): Promise<void> {
+    return this.#begin(name, ({ calls }) => calls.pushPull(values, into, options));
+  }
+
+  /** Values for some rows; those of a row that is named twice are added first. */
+  sparsePush(name: TensorName, rows: RowNames, values: Float32Array, options: CallOptions = {}): Promise<void> {
+    return this.#begin(name, ({ calls }) => calls.pushRows(rows, values, options));
+  }
+
+  /** Fills `into` with some rows, in the order of the list. */
+  sparsePull(name: TensorName, rows: RowNames, into: Float32Array, options: CallOptions = {}): Promise<void> {
+    return this.#begin(name, ({ calls }) => calls.pullRows(rows, into, options));
+  }
+
+  /** A sparse push, and in `into` the whole tensor right after it. */
+  sdPushPull(name: TensorName, rows: RowNames, values: Float32Array, into: Float32Array, options: CallOptions = {}): Promise<void> {
+    return this.#begin(name, ({ calls }) => calls.pushRowsPull(rows, values, into, options));
+  }
+
+  /** A sparse push, and in `into` rows of the tensor right after it: as many as one likes, none included. */
+  ssPushPull(
+    name: TensorName,
+    pushRows: RowNames,
+    values: Float32Array,
+    pullRows: RowNames,
+    into: Float32Array,
+    options: CallOptions = {},
+  ): Promise<void> {
+    return this.#begin(name, ({ calls }) => calls.pushPullRows({ rows: pushRows, gradients: values }, pullRows, into, options));
+  }
+
+  /** A cache of some rows of a kCacheTable, with bounds by row (Hetu: CacheSparseTable). Throws UNSUPPORTED for other tensors. */
+  cacheSparseTable(name: TensorName, options: CacheOptions): CachedEmbedding {
+    const { name: key, calls } = this.#find(name);
+    if (calls instanceof CacheTable) return calls.cached(options);
+    throw new WeighbridgeError("UNSUPPORTED", `${key} is no kCacheTable; only those are cached`);
+  }
+
+  /** Ends when all calls of this name so far have. Rejects with the first that failed since the last wait. */
+  async wait(name: TensorName, wait: WaitOptions = {}): Promise<void> {
+    const tensor = this.#find(name);
+    checkWaitOptions(wait); // a failure that is told is told once
+    await this.#session.wait(tensor.allEnded(), `the calls of tensor ${tensor.name}`, wait);
+  }
+
+  /** Forgets the name here; the servers keep the tensor. */
+  clear(name: TensorName): void {
+    this.#tensors.delete(this.#find(name).name);
+  }
+
+  /** Removes the tensor from the servers, for everybody, and forgets it here. */
+  async clearOnServer(name: TensorName, wait: WaitOptions = {}): Promise<void> {
+    const tensor = this.#find(name);
+    await tensor.calls.clear(wait);
+    this.#tensors.delete(tensor.name);
+  }
+
+  /**
+   * Has the servers write the tensor to a directory below their place for checkpoints, optimizer state included, in the place of what was saved there before.
+   * Throws UNSUPPORTED when they were started without such a place, BAD_ARGUMENT for a path that leads elsewhere.
+   */
+  save(name: TensorName, directory: string, wait: WaitOptions = {}): Promise<void> {
+    return this.#begin(name, async (tensor) => await this.#session.saveParameter(tensor.name, directory, wait));
+  }
+
+  /** Has them read what `save` wrote, whatever their number was; for all workers. Throws CHECKPOINT_MISSING, _TORN, _FOREIGN or _IO, and nothing is changed. */
+  load(name: TensorName, directory: string, wait: WaitOptions = {}): Promise<void> {
+    return this.#begin(name, async (tensor) => await this.#session.loadParameter(tensor.name, directory, wait));
+  }
+
+  /**
+   * Keeps arrays of any length by index, beside the tensors; one that is there is added to. `values` has them one after the other. Returns
+   * what `waitData` takes.
+   */
+  pushData(indexes: IndexList, values: Float32Array, lengths: ArrayLike<number>, options: CallOptions = {}): number {
+    return this.#data.push(indexes, values, lengths, options);
+  }
+
+  /** Fills `into` with the arrays of these indexes, which have these lengths. Otherwise as `pushData`. */
+  pullData(indexes: IndexList, into: Float32Array, lengths: ArrayLike<number>, options: CallOptions = {}): number {
+    return this.#data.pull(indexes, into, lengths, options);
+  }
+
+  /** Ends when that `pushData` or `pullData` has; rejects if it failed. */
+  async waitData(query: number, wait: WaitOptions = {}): Promise<void> {
+    await this.#data.wait(query, wait);
+  }
+
+  /** Joins a group of `size` workers that keep within `tolerance` versions of each other. Returns the version to start at. */
+  async sspInit(
+    key: number | bigint,
+    options: { readonly size: number; readonly tolerance: number },
+    wait: WaitOptions = {},
+  ): Promise<number> {
+    const group = keyOf(key);
+    checkOptions(options, ["size", "tolerance"], "the settings of an SSP group");
+    const { size, tolerance } = options;
+    const { version } = await this.#session.call(sspInit, this.#serverOf(group), { group, size, tolerance }, wait);
+    return version;
+  }
+
+  /** Ends when nobody of the group is further behind `version` than its tolerance. Waits at the server, not by asking again. */
+  async sspSync(key: number | bigint, version: number, wait: WaitOptions = {}): Promise<void> {
+    const group = keyOf(key);
+    await this.#session.call(sspSync, this.#serverOf(group), { group, version }, wait);
+  }
+
+  /** The ranks, ascending, of those who are ready under this key: `want` of them, or who has come when the first one's patience ends. */
+  async preduceGetPartner(
+    key: number | bigint,
+    options: { readonly want: number; readonly waitMs: number },
+    wait: WaitOptions = {},
+  ): Promise<readonly number[]> {
+    const group = keyOf(key);
+    checkOptions(options, ["want", "waitMs"], "the settings of a partial reduce");
+    const { want, waitMs } = options;
+    const { ranks } = await this.#session.call(partialReducePartners, this.#serverOf(group), { group, want, patienceMs: waitMs }, wait);
+    return [...ranks];
+  }
+
+  /** A group waits at one server for as long as there are as many of them: it belongs to no part, and does not move with one. */
+  #serverOf(group: bigint): FunctionTarget {
+    return { server: Number(group % BigInt(this.#session.serverCount)) };
+  }
+
+  /** Counts payload bytes by function from now on. */
+  startRecord(): void {
+    this.#session.startRecord();
+  }
+
+  /** What was counted since `startRecord` or the last `getLoads`, by Hetu's names of the functions. */
+  getLoads(): ReadonlyMap<string, Readonly<FunctionLoad>> {
+    return hetuLoads(this.#session.takeLoads());
+  }
+
+  /** F1, F2 */
+  #begin(name: TensorName, call: (tensor: NamedTensor) => Promise<unknown>): Promise<void> {
+    try {
+      const tensor = this.#find(name);
+      return tensor.track(call(tensor).then(() => {}));
+    } catch (thrown) {
+      return Promise.reject(thrown as Error);
+    }
+  }
+
+  #find(name: TensorName): NamedTensor {
+    const key = nameOf(name);
+    const tensor = this.#tensors.get(key);
+    if (tensor !== undefined) return tensor;
+    throw new WeighbridgeError("UNKNOWN_PARAMETER", `tensor ${key} was not initialised on this worker, or was cleared`);
+  }
+}
+
+function nameOf(name: TensorName): string {
+  if (typeof name === "string" && name !== "") return name;
+  if (typeof name === "number" && Number.isSafeInteger(name) && name >= 0) return String(name);
+  throw new WeighbridgeError("BAD_ARGUMENT", `a tensor's name is a whole number from 0 up or a string, not ${showValue(name)}`);
+}
+
+function keyOf(key: number | bigint): bigint {
+  if (typeof key === "bigint" ? key >= 0n && key <= KEY_MAX : Number.isSafeInteger(key) && key >= 0) return BigInt(key);
+  throw new WeighbridgeError("BAD_ARGUMENT", `a key is a whole number from 0 to 2^64 - 1, not ${showValue(key)}`);
+}

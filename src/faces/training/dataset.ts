@@ -1,0 +1,146 @@
+// dataset — samples that a network can be trained on, read by index: values, ids, or both, and a label each. What does not fit a network is found out before
+// the first step.
+
+import { WeighbridgeError } from "../../base/errors.ts";
+import { checkOptions } from "../../base/known-options.ts";
+import { showValue } from "../../base/show-value.ts";
+import { type Activations, floatsOf, type Shape } from "../../nn/activations.ts";
+import type { LabelledImages } from "../../nn/labelled-images.ts";
+import type { Loss, Network } from "./network.ts";
+
+export interface Dataset {
+  readonly sampleCount: number;
+  /** Lengths of a sample's values; left out when samples have none. */
+  readonly shape?: Shape | undefined;
+  /** Ids of a sample; left out when samples have none. */
+  readonly idsPerSample?: number | undefined;
+  /** Writes the values of these samples; `into.sampleCount` is set already. */
+  readonly readValues?: ((indexes: Uint32Array, into: Activations) => void) | undefined;
+  /** Writes the ids of these samples, `idsPerSample` each, one sample after the other. Whole numbers; those without a row may be any, NaN too. */
+  readonly readIds?: ((indexes: Uint32Array, into: Float64Array) => void) | undefined;
+  readLabels(indexes: Uint32Array, into: Float32Array): void;
+}
+
+const LABELS_AT_ONCE = 8192;
+
+/** Throws BAD_ARGUMENT unless this network and this loss can take every sample. */
+export function checkDataset(dataset: Dataset, network: Network, loss: Loss): void {
+  if (typeof dataset?.readLabels !== "function") {
+    throw new WeighbridgeError("BAD_ARGUMENT", `a Model takes a data set, such as an ArrayDataset, not ${showValue(dataset)}`);
+  }
+  const { sampleCount, shape, idsPerSample = 0 } = dataset;
+  if (!(Number.isSafeInteger(sampleCount) && sampleCount >= 1)) {
+    throw new WeighbridgeError("BAD_ARGUMENT", `a data set has at least one sample, not ${sampleCount}`);
+  }
+  checkShape(shape, network.input?.shape, dataset.readValues !== undefined);
+  if (idsPerSample !== network.idsPerSample || idsPerSample > 0 !== (dataset.readIds !== undefined)) {
+    throw new WeighbridgeError("BAD_ARGUMENT", `the network takes ${network.idsPerSample} ids a sample, the data set has ${idsPerSample}`);
+  }
+  checkLabels(dataset, loss);
+}
+
+function checkShape(shape: Shape | undefined, wanted: Shape | undefined, hasValues: boolean): void {
+  const text = (lengths: Shape | undefined): string => (lengths === undefined ? "no values" : `samples of [${lengths.join(", ")}]`);
+  const isSame = shape?.length === wanted?.length && (shape ?? []).every((length, i) => length === wanted?.[i]);
+  if (isSame && hasValues === (shape !== undefined)) return;
+  throw new WeighbridgeError("BAD_ARGUMENT", `the network takes ${text(wanted)}, the data set has ${text(shape)}`);
+}
+
+function checkLabels(dataset: Dataset, loss: Loss): void {
+  const { sampleCount } = dataset;
+  const labels = new Float32Array(Math.min(sampleCount, LABELS_AT_ONCE));
+  for (let from = 0; from < sampleCount; from += labels.length) {
+    const count = Math.min(labels.length, sampleCount - from);
+    const indexes = Uint32Array.from({ length: count }, (_, i) => from + i);
+    dataset.readLabels(indexes, labels.subarray(0, count));
+    for (let i = 0; i < count; i++) {
+      if (loss.acceptsLabel(labels[i]!)) continue;
+      throw new WeighbridgeError("BAD_ARGUMENT", `the label of sample ${from + i} is ${labels[i]}: expected ${loss.expectedLabel}`);
+    }
+  }
+}
+
+/** Images with a class each. */
+export class ImageDataset implements Dataset {
+  readonly sampleCount: number;
+  readonly shape: Shape;
+  readonly #images: LabelledImages;
+  readonly #classes: Uint8Array;
+
+  /** The first `sampleCount` images; all by default. Throws BAD_ARGUMENT. */
+  constructor(images: LabelledImages, options: { readonly sampleCount?: number | undefined } = {}) {
+    checkOptions(options, ["sampleCount"], "the options of an ImageDataset");
+    const { sampleCount = images.count } = options;
+    this.sampleCount = checkedCount(sampleCount, images.count);
+    this.shape = images.shape;
+    this.#images = images;
+    this.#classes = new Uint8Array(images.count);
+  }
+
+  readValues(indexes: Uint32Array, into: Activations): void {
+    this.#images.read(indexes, into, this.#classes);
+  }
+
+  readLabels(indexes: Uint32Array, into: Float32Array): void {
+    const { labels } = this.#images;
+    for (let i = 0; i < indexes.length; i++) into[i] = labels[indexes[i]!]!;
+  }
+}
+
+export type ArrayDatasetOptions = {
+  /** One for each sample: a class, or a number. */
+  readonly labels: ArrayLike<number>;
+  readonly values?: { readonly shape: Shape; readonly floats: Float32Array } | undefined;
+  readonly ids?: { readonly idsPerSample: number; readonly list: ArrayLike<number> } | undefined;
+};
+
+/** Samples in arrays, one after the other. They are kept, not copied. */
+export class ArrayDataset implements Dataset {
+  readonly sampleCount: number;
+  readonly shape: Shape | undefined;
+  readonly idsPerSample: number;
+  readonly readValues: Dataset["readValues"];
+  readonly readIds: Dataset["readIds"];
+  readonly #labels: ArrayLike<number>;
+
+  /** Throws BAD_ARGUMENT when lengths do not fit each other. */
+  constructor(options: ArrayDatasetOptions) {
+    checkOptions(options, ["labels", "values", "ids"], "the options of an ArrayDataset");
+    const { labels, values, ids } = options;
+    this.sampleCount = labels.length;
+    this.shape = values?.shape;
+    this.idsPerSample = ids?.idsPerSample ?? 0;
+    this.#labels = labels;
+    if (values !== undefined) {
+      const size = floatsOf(values.shape);
+      checkLength("values", values.floats.length, size * labels.length);
+      this.readValues = (indexes, into) => {
+        for (let i = 0; i < indexes.length; i++)
+          into.values.set(values.floats.subarray(indexes[i]! * size, (indexes[i]! + 1) * size), i * size);
+      };
+    }
+    if (ids !== undefined) {
+      const { idsPerSample, list } = ids;
+      checkLength("ids", list.length, idsPerSample * labels.length);
+      this.readIds = (indexes, into) => {
+        for (let i = 0; i < indexes.length; i++) {
+          for (let j = 0; j < idsPerSample; j++) into[i * idsPerSample + j] = list[indexes[i]! * idsPerSample + j]!;
+        }
+      };
+    }
+  }
+
+  readLabels(indexes: Uint32Array, into: Float32Array): void {
+    for (let i = 0; i < indexes.length; i++) into[i] = this.#labels[indexes[i]!]!;
+  }
+}
+
+function checkedCount(wanted: number, there: number): number {
+  if (Number.isSafeInteger(wanted) && wanted >= 1 && wanted <= there) return wanted;
+  throw new WeighbridgeError("BAD_ARGUMENT", `sampleCount: expected 1 to ${there}, got ${wanted}`);
+}
+
+function checkLength(what: string, actual: number, expected: number): void {
+  if (actual === expected) return;
+  throw new WeighbridgeError("BAD_ARGUMENT", `the data set has ${actual} ${what}, but its labels ask for ${expected}`);
+}

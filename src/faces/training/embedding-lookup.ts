@@ -1,0 +1,205 @@
+// embedding-lookup — a table of vectors that ids choose from (MindSpore: nn.EmbeddingLookup), as the first stage of a network. A sparse one works on a
+// RowSource that is attached to it: rows in this process, on servers, or in a cache. One that is not sparse holds its whole table as a parameter like any other.
+//
+// Invariants:
+//   E1. An id outside the table, below 0 or past its end, reads as zeros and learns nothing; so do NaN and infinities. A fraction is refused.
+//   E2. What cannot be meant is refused when the lookup is made.
+
+import { assert } from "../../base/assert.ts";
+import type { WaitOptions } from "../../base/deferred.ts";
+import { WeighbridgeError } from "../../base/errors.ts";
+import { checkOptions, checkWaitOptions } from "../../base/known-options.ts";
+import { didYouMean } from "../../base/nearest-name.ts";
+import { showValue } from "../../base/show-value.ts";
+import type { Activations } from "../../nn/activations.ts";
+import { checkCount, type GradientReady } from "../../nn/layer.ts";
+import { Embedding, isFraction } from "../../nn/layers/embedding.ts";
+import { SlotEmbedding } from "../../nn/layers/slot-embedding.ts";
+import type { Parameter, ServerTarget } from "../../nn/parameter.ts";
+import type { Workspace } from "../../nn/workspace.ts";
+import type { InitializerSpec } from "../../store/initializers/initializer-spec.ts";
+import { inOurNames } from "./mindspore-names.ts";
+import type { Stage } from "./network.ts";
+import type { RowSource } from "./row-source.ts";
+
+export type EmbeddingLookupOptions = {
+  readonly name: string;
+  /** Rows of the table. */
+  readonly vocabSize: number;
+  /** Elements of a row (MindSpore: embedding_size). */
+  readonly width: number;
+  readonly idsPerSample: number;
+  readonly sampleCountMax: number;
+  /** Which of a sample's ids are this lookup's: `idsPerSample` from this one on. Defaults to 0. */
+  readonly idsFrom?: number;
+  /** What becomes of a sample's rows: all side by side, as by default, or their sum. */
+  readonly combine?: "concat" | "sum";
+  /** Where rows are looked up: at the servers' side, or in this worker's memory. "CPU" by default, as in MindSpore. */
+  readonly target?: "CPU" | "DEVICE";
+  /** True, as by default: only the rows of a batch are read and updated. False: the whole table is read and updated in every step. */
+  readonly sparse?: boolean;
+  /** How many rows this worker keeps in its memory; 0, as by default: none. For target "DEVICE". */
+  readonly vocabCacheSize?: number;
+  /** normal with a standard deviation of 0.01 by default. */
+  readonly initializer?: InitializerSpec;
+};
+
+/** The ids of a batch: `idsPerSample` of each sample, one sample after the other. */
+export type IdBatch = { readonly ids: Float64Array; readonly sampleCount: number; readonly idsPerSample: number };
+
+const NAMES: readonly (keyof EmbeddingLookupOptions)[] = [
+  "name",
+  "vocabSize",
+  "width",
+  "idsPerSample",
+  "sampleCountMax",
+  "idsFrom",
+  "combine",
+  "target",
+  "sparse",
+  "vocabCacheSize",
+  "initializer",
+];
+
+export class EmbeddingLookup implements Stage {
+  readonly name: string;
+  readonly options: Required<EmbeddingLookupOptions>;
+  readonly parameters: readonly Parameter[];
+  readonly statistics: readonly [] = [];
+  readonly output: Activations;
+  /** Set while the rows live on servers (set-param-ps.ts). Of a table that is not sparse, its parameter says it. */
+  serverPlace: ServerTarget | undefined;
+  readonly #dense: Embedding | undefined;
+  readonly #rows: SlotEmbedding | undefined;
+  readonly #ids: Float64Array;
+  #taken: Float64Array;
+  #slots: Int32Array = new Int32Array(0);
+  #source: RowSource | undefined;
+
+  constructor(workspace: Workspace, options: EmbeddingLookupOptions) {
+    const resolved = resolve(options);
+    const { name, width, idsPerSample, sampleCountMax, combine, vocabSize, sparse, initializer } = resolved;
+    this.name = name;
+    this.options = resolved;
+    this.#ids = new Float64Array(idsPerSample * sampleCountMax);
+    this.#taken = this.#ids.subarray(0, 0);
+    const shared = { name, width, idsPerSample, sampleCountMax, combine };
+    if (sparse) this.#rows = new SlotEmbedding(workspace, shared);
+    else this.#dense = new Embedding(workspace, { ...shared, rowCount: vocabSize, outOfRange: "zero", initializer });
+    this.parameters = this.#dense === undefined ? [] : [this.#dense.weight];
+    this.output = (this.#dense ?? this.#rows)!.output;
+  }
+
+  get lookup(): this {
+    return this;
+  }
+
+  /** The name of its parameter, here and on servers. */
+  get tableName(): string {
+    return `${this.name}.weight`;
+  }
+
+  get source(): RowSource | undefined {
+    return this.#source;
+  }
+
+  /** From now on rows come from here; of a sparse lookup alone. */
+  attach(source: RowSource): void {
+    assert(this.#rows !== undefined && source.width === this.options.width, `${this.name} takes a source of its own width`);
+    this.#source = source;
+  }
+
+  detach(): void {
+    this.#source = undefined;
+  }
+
+  /** Which ids the batch after the one in hand has: a hint. */
+  announce(batch: IdBatch): void {
+    this.#source?.announce(this.#pick(batch, new Float64Array(this.#ids.length)));
+  }
+
+  /** Resolves when the rows of a batch are there. Throws BAD_ARGUMENT for an id that is no whole number (E1). */
+  async take(batch: IdBatch, wait: WaitOptions = {}): Promise<void> {
+    checkWaitOptions(wait);
+    this.#taken = this.#pick(batch, this.#ids);
+    if (this.#rows === undefined) return;
+    if (this.#source === undefined) throw new WeighbridgeError("BAD_ARGUMENT", `${this.name} has no rows yet: train or open its model`);
+    this.#slots = await this.#source.take(this.#taken, wait);
+  }
+
+  forward(): Activations {
+    if (this.#dense !== undefined) return this.#dense.forward(this.#taken);
+    const { address, slotCount } = this.#source!;
+    return this.#rows!.forward(this.#slots, { address, slotCount });
+  }
+
+  backward(outputGradient: Activations, ready: GradientReady): undefined {
+    if (this.#dense !== undefined) this.#dense.backward(outputGradient, ready);
+    else this.#rows!.backward(outputGradient);
+    return undefined;
+  }
+
+  /** Hands the gradients of the last `backward` to the source; they are its until the promise settles. */
+  async give(wait: WaitOptions = {}): Promise<void> {
+    checkWaitOptions(wait);
+    if (this.#rows === undefined || this.#source === undefined) return;
+    await this.#source.give(this.#rows.touchedSlots, this.#rows.gradients, wait);
+  }
+
+  /** After a `take` of no samples: takes part in the step all the same. */
+  async giveNothing(wait: WaitOptions = {}): Promise<void> {
+    checkWaitOptions(wait);
+    await this.#source?.give(new Int32Array(0), new Float32Array(0), wait);
+  }
+
+  /** This lookup's ids of each sample. */
+  #pick({ ids, sampleCount, idsPerSample: stride }: IdBatch, into: Float64Array): Float64Array {
+    const { idsPerSample, idsFrom, name } = this.options;
+    if (idsFrom + idsPerSample > stride) {
+      throw new WeighbridgeError(
+        "BAD_ARGUMENT",
+        `${name} takes ids ${idsFrom} to ${idsFrom + idsPerSample - 1} of a sample, which has ${stride}`,
+      );
+    }
+    for (let i = 0; i < sampleCount; i++) {
+      for (let j = 0; j < idsPerSample; j++) {
+        const id = ids[i * stride + idsFrom + j]!;
+        if (isFraction(id)) throw bad(name, `id ${id}, number ${j} of sample ${i} of the batch, is no whole number`); // E1
+        into[i * idsPerSample + j] = id;
+      }
+    }
+    return into.subarray(0, sampleCount * idsPerSample);
+  }
+}
+
+/** E2 */
+function resolve(given: EmbeddingLookupOptions): Required<EmbeddingLookupOptions> {
+  const what = "the options of an EmbeddingLookup";
+  const options = inOurNames(given, what, { embeddingSize: "width" }) as EmbeddingLookupOptions;
+  checkOptions(options, NAMES, what);
+  const { name, idsFrom = 0, combine = "concat", target = "CPU", sparse = true, vocabCacheSize = 0 } = options;
+  if (typeof name !== "string" || name === "") throw new WeighbridgeError("BAD_ARGUMENT", "an EmbeddingLookup needs a name");
+  checkCount(`${name}: vocabSize`, options.vocabSize);
+  checkCount(`${name}: idsFrom`, idsFrom, 0);
+  checkCount(`${name}: vocabCacheSize`, vocabCacheSize, 0);
+  if (combine !== "concat" && combine !== "sum")
+    throw bad(name, `combine is "concat" or "sum", not ${showValue(combine)}${didYouMean(combine, ["concat", "sum"])}`);
+  if (target !== "CPU" && target !== "DEVICE")
+    throw bad(name, `target is "CPU" or "DEVICE", not ${showValue(target)}${didYouMean(target, ["CPU", "DEVICE"])}`);
+  if (!sparse && vocabCacheSize > 0)
+    throw bad(name, "rows are cached of sparse lookups alone: sparse is false and vocabCacheSize is not 0");
+  if (target === "CPU" && vocabCacheSize > 0) throw bad(name, 'vocabCacheSize is for target "DEVICE": with "CPU" no rows are kept here');
+  return {
+    ...options,
+    idsFrom,
+    combine,
+    target,
+    sparse,
+    vocabCacheSize,
+    initializer: options.initializer ?? { type: "normal", std: 0.01 },
+  };
+}
+
+function bad(name: string, what: string): WeighbridgeError {
+  return new WeighbridgeError("BAD_ARGUMENT", `${name}: ${what}`);
+}

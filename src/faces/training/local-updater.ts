@@ -1,0 +1,64 @@
+// local-updater — the optimizer of one parameter in this process: the code that servers run, on the parameter's own spans, so that the same gradients lead
+// to the same bits here and there.
+
+import type { Arena } from "../../kernel/arena.ts";
+import { SimdOptimizerKernels } from "../../kernel/optimizer-kernels.ts";
+import type { Parameter } from "../../nn/parameter.ts";
+import type { Workspace } from "../../nn/workspace.ts";
+import { TensorShape } from "../../store/tensor-shape.ts";
+import { clipScale, gradientNorm } from "../../store/updaters/gradient-norm.ts";
+import type { ResolvedOptimizer } from "../../store/updaters/optimizer-spec.ts";
+import { triedRun } from "../../store/updaters/trial.ts";
+import { Updater } from "../../store/updaters/updater.ts";
+
+export class LocalUpdater {
+  readonly #arena: Arena;
+  readonly #parameter: Parameter;
+  readonly #updater: Updater;
+  readonly #rowCount: number;
+  /** Slot after slot; of no floats where the optimizer has none. */
+  readonly slots: Float32Array;
+  readonly #slotsAt: number;
+  /** Updates that were applied. */
+  step = 0;
+
+  /** The parameter has its first values already. Throws ARENA_FULL. */
+  constructor(workspace: Workspace, parameter: Parameter, optimizer: ResolvedOptimizer) {
+    const shape = new TensorShape(parameter.shape);
+    const width = shape.hasRows ? shape.width : 1;
+    this.#arena = workspace.arena;
+    this.#parameter = parameter;
+    this.#rowCount = shape.floatCount / width;
+    const owner = { kind: "tensor", width } as const;
+    this.#updater = new Updater(workspace.arena, new SimdOptimizerKernels(workspace.arena), optimizer, owner);
+    const byteCount = this.#updater.blockSlotBytes(this.#rowCount);
+    this.#slotsAt = byteCount === 0 ? 0 : workspace.arena.allocate(byteCount);
+    this.slots = new Float32Array(workspace.arena.memory.buffer, this.#slotsAt, byteCount / Float32Array.BYTES_PER_ELEMENT);
+    this.#updater.startBlock(parameter.address, this.#slotsAt, this.#rowCount);
+  }
+
+  /** Applies the parameter's gradient; `clock` says where a schedule of learning rates stands. Throws NOT_FINITE, nothing changed. */
+  apply(clock: number): void {
+    const { address, gradientAddress, gradient } = this.#parameter;
+    const magnitude = this.#updater.admit(gradientAddress, gradient.length);
+    if (magnitude === undefined) return;
+    const { clipNorm = null } = this.#updater.spec;
+    const gradientScale = clipNorm === null ? 1 : clipScale(gradientNorm(gradient), clipNorm);
+    this.#updater.begin({ step: this.step + 1, scheduleStep: clock, gradientScale, workerRank: undefined, magnitude });
+    const block = { target: address, source: address, slots: this.#slotsAt, rowCount: this.#rowCount };
+    const update = (): void => this.#updater.updateBlock(block, gradientAddress);
+    const isApplied =
+      !this.#updater.isTried ||
+      this.#updater.attempt((trial) => {
+        trial.save(triedRun(this.#updater, block, { from: 0, to: this.#rowCount, gradient: gradientAddress }));
+        update();
+      });
+    if (!this.#updater.isTried) update();
+    if (isApplied) this.step++;
+  }
+
+  close(): void {
+    this.#updater.close();
+    if (this.#slotsAt !== 0) this.#arena.release(this.#slotsAt, this.slots.byteLength);
+  }
+}

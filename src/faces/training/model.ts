@@ -1,0 +1,324 @@
+// model — a network, its loss and its optimizer, and what is done with them: train, evaluate, predict (MindSpore: Model). With a session the parameters that
+// setParamPs has marked live on servers and all workers train together; without one everything lives in this process.
+//
+// Invariants:
+//   M1. What is given is checked before the first step: options, shapes, labels.
+//   M2. One thing at a time: a second call while one is under way is refused.
+
+import type { Session } from "../../api/session.ts";
+import type { WaitOptions } from "../../base/deferred.ts";
+import { WeighbridgeError } from "../../base/errors.ts";
+import { checkOptions } from "../../base/known-options.ts";
+import type { Log } from "../../base/log.ts";
+import type { Activations } from "../../nn/activations.ts";
+import { initializeParameters } from "../../nn/parameter.ts";
+import { type Consistency, engineConsistency } from "../../store/consistency.ts";
+import { type OptimizerSpec, resolveOptimizer } from "../../store/updaters/optimizer-spec.ts";
+import type { TrainingCallback, TrainingView } from "./callbacks/callback.ts";
+import { alignClocks } from "./clock-alignment.ts";
+import { checkDataset, type Dataset } from "./dataset.ts";
+import type { IdBatch } from "./embedding-lookup.ts";
+import { EpochRendezvous } from "./epoch-rendezvous.ts";
+import { nextTurnOf } from "./event-loop.ts";
+import type { Metric } from "./metrics.ts";
+import { decodeModel, encodeModel } from "./model-file.ts";
+import { checkLoss, checkNetwork, type Loss, lookupsOf, type Network, parametersOf } from "./network.ts";
+import { checkNames, OpenNetwork } from "./open-network.ts";
+import { checkFirstStep, resumedFeed } from "./resumed-feed.ts";
+import { StepRunner } from "./step-runner.ts";
+import { checkEpochs, Trainer, type TrainingResult } from "./trainer.ts";
+import { checkNotEnded, openFeed } from "./unit-feed.ts";
+import { UnitReader } from "./unit-reader.ts";
+import { WaitMeter } from "./wait-meter.ts";
+
+export type ModelOptions = {
+  readonly loss: Loss;
+  /** One for all, or one for each parameter by its name. */
+  readonly optimizer: OptimizerSpec | ((parameterName: string) => OptimizerSpec);
+  /** By the names that `eval` gives back. */
+  readonly metrics?: Readonly<Record<string, Metric>>;
+  /** Of first values; 1 by default. All workers have the same. */
+  readonly seed?: number;
+  /** For what is worth knowing and no error; the session's by default. */
+  readonly log?: Log;
+};
+
+/** Where a model's parameters live, and how they are waited for. */
+export type OpenOptions = {
+  /** Left out: everything lives in this process. */
+  readonly session?: Session | undefined;
+  /** Of parameters on servers; "bsp" by default. */
+  readonly consistency?: Consistency;
+  /** How long one wait for servers or workers may take; two minutes by default. */
+  readonly deadlineMs?: number;
+  /** How long a failure that may pass (a server that is restarted) is put up with; one minute by default. */
+  readonly patienceMs?: number;
+  readonly signal?: AbortSignal | undefined;
+};
+
+export type TrainOptions = OpenOptions & {
+  /** Whether parameters travel, and rows of the next batch are fetched, while others are computed; false by default: measure before you turn it on (bench/RESULTS.md). */
+  readonly overlap?: boolean;
+  /** Samples of a global batch, of all workers together. */
+  readonly batchSize: number;
+  /** Of the order of samples; 1 by default. All workers have the same. */
+  readonly shuffleSeed?: number;
+  readonly callbacks?: readonly TrainingCallback[];
+  /** Under which the scheduler keeps the units of its epochs; "training" by default. A second training of a session needs another, or later epochs. */
+  readonly name?: string;
+  /** The first epoch, from 0: to go on with a training that was interrupted. */
+  readonly firstEpoch?: number;
+  /** The first step of that epoch, from 0; those before it were done before. */
+  readonly firstStep?: number;
+};
+
+/** `notFinite`: the error of these samples. */
+type TakeOutputs = (outputs: Activations, labels: Float32Array, notFinite: (what: string) => WeighbridgeError) => void;
+
+const OPEN_OPTIONS: readonly (keyof OpenOptions)[] = ["session", "consistency", "deadlineMs", "patienceMs", "signal"];
+const TRAIN_OPTIONS: readonly (keyof TrainOptions)[] = [
+  ...OPEN_OPTIONS,
+  "overlap",
+  "batchSize",
+  "name",
+  "shuffleSeed",
+  "callbacks",
+  "firstEpoch",
+  "firstStep",
+];
+const DEADLINE_MS = 120_000;
+const PATIENCE_MS = 60_000;
+/** How long a worker waits in a meeting before it looks whether another one has died. */
+const MEETING_IDLE_MS = 100;
+
+export class Model {
+  readonly network: Network;
+  readonly #options: Required<Omit<ModelOptions, "log">> & { readonly log: Log | undefined };
+  readonly #meter = new WaitMeter();
+  #opened: OpenNetwork | undefined;
+  /** As JSON: how it is open. */
+  #consistency = "";
+  #isBusy = false;
+
+  /** Gives the network's parameters their first values. Throws BAD_ARGUMENT. */
+  constructor(network: Network, options: ModelOptions) {
+    checkOptions(options, ["loss", "optimizer", "metrics", "seed", "log"], "the options of a Model");
+    const { loss, optimizer, metrics = {}, seed = 1, log } = options;
+    checkNetwork(network);
+    checkLoss(loss);
+    checkNames(network);
+    for (const { name } of parametersOf(network)) resolveOptimizer(typeof optimizer === "function" ? optimizer(name) : optimizer);
+    this.network = network;
+    this.#options = { loss, optimizer, metrics, seed, log };
+    initializeParameters(network.workspace, parametersOf(network), seed);
+  }
+
+  /** Trains on a data set, together with all other workers of the session. Rejects with NOT_FINITE when the loss is no number any more. */
+  async train(epochCount: number, dataset: Dataset, options: TrainOptions): Promise<TrainingResult> {
+    checkOptions(options, TRAIN_OPTIONS, "the options of a training");
+    const { batchSize, session, callbacks = [], overlap: overlaps = false } = options;
+    const { name = "training", shuffleSeed: seed = 1, firstEpoch = 0, firstStep = 0 } = options;
+    checkEpochs(epochCount, firstEpoch);
+    checkDataset(dataset, this.network, this.#options.loss); // M1
+    const partCount = session?.workerCount ?? 1;
+    const reader = new UnitReader(dataset, this.network, { batchSize, seed, partCount });
+    checkFirstStep(firstStep, reader.batchCount);
+    checkNotEnded(session, name, { firstEpoch, epochCount });
+    const wait = waitOf(options);
+    const { staleness, updates } = engineConsistency(options.consistency ?? "bsp");
+    const units = { name, batchCount: reader.batchCount, partCount, assignment: updates === "sync" ? "even" : "free" } as const;
+    return await this.#alone(async () => {
+      const open = await this.#open(options);
+      const [runner, view] = [this.#runnerOf(open, overlaps), this.#viewOf(open)];
+      const trainer = new Trainer({
+        ...{ network: this.network, open, runner, reader, meter: this.#meter, overlaps, callbacks, view, epochCount, firstEpoch, wait },
+        openFeed: async (epoch) => resumedFeed(await openFeed(session, { ...units, epoch }, wait), epoch === firstEpoch ? firstStep : 0),
+        align: async (epoch) => {
+          if (session !== undefined && staleness !== undefined) await alignClocks(session, { name, epoch }, wait);
+        },
+        meetingOf: (epoch) => new EpochRendezvous(session!, { name, epoch }, wait, MEETING_IDLE_MS),
+      });
+      return await told(callbacks, view, () => trainer.run());
+    });
+  }
+
+  /** What the metrics say about a data set, with the parameters as they are now; and the mean "loss". Rejects with NOT_FINITE where that is no number. */
+  async eval(dataset: Dataset, options: OpenOptions = {}): Promise<Readonly<Record<string, number>>> {
+    const { loss, metrics } = this.#options;
+    checkDataset(dataset, this.network, loss);
+    let lossSum = 0;
+    for (const metric of Object.values(metrics)) metric.clear();
+    await this.#predict(dataset, options, (outputs, labels, notFinite) => {
+      const value = loss.compute(outputs, labels, 1);
+      if (!Number.isFinite(value)) throw notFinite(`the loss is ${value}`); // a class that is the greatest of no numbers is no answer
+      lossSum += value;
+      for (const metric of Object.values(metrics)) metric.update(outputs, labels);
+    });
+    const values = Object.entries(metrics).map(([name, metric]) => [name, metric.value] as const);
+    return { loss: lossSum / dataset.sampleCount, ...Object.fromEntries(values) };
+  }
+
+  /** The outputs for all samples of a data set, one after the other. */
+  async predict(dataset: Dataset, options: OpenOptions = {}): Promise<Float32Array> {
+    checkDataset(dataset, this.network, this.#options.loss);
+    const rows: Float32Array[] = [];
+    await this.#predict(dataset, options, (outputs) => rows.push(outputs.current.slice()));
+    const all = new Float32Array(rows.reduce((sum, { length }) => sum + length, 0));
+    let at = 0;
+    for (const row of rows) {
+      all.set(row, at);
+      at += row.length;
+    }
+    return all;
+  }
+
+  /** All that lives in this process, as a safetensors file; undefined when everything is on servers. */
+  async encode(options: OpenOptions = {}): Promise<Uint8Array | undefined> {
+    return await this.#alone(async () => await this.#viewOf(await this.#openAgain(options)).encode());
+  }
+
+  /** Takes up what `encode` gave. Throws CHECKPOINT_TORN, CHECKPOINT_FOREIGN, naming `file`. */
+  async decode(bytes: Uint8Array, file: string, options: OpenOptions = {}): Promise<void> {
+    await this.#alone(async () => {
+      const open = await this.#openAgain(options);
+      await this.#runnerOf(open, false).settle();
+      decodeModel(bytes, file, this.network, open);
+    });
+  }
+
+  /** Gives back what was opened; values stay where they are. The session stays open. */
+  async close(): Promise<void> {
+    const opened = this.#opened;
+    this.#opened = undefined;
+    await opened?.close();
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.close();
+  }
+
+  async #predict(dataset: Dataset, options: OpenOptions, take: TakeOutputs): Promise<void> {
+    await this.#alone(async () => {
+      const open = await this.#openAgain(options);
+      const runner = this.#runnerOf(open, false);
+      await runner.settle();
+      await open.reading(async () => {
+        for (let from = 0; from < dataset.sampleCount; from += this.network.sampleCountMax) {
+          await nextTurnOf(`before sample ${from}`, options.signal); // parameters that are here are not waited for
+          const { labels, ids } = this.#readFrom(dataset, from);
+          const outputs = await runner.predict(ids);
+          take(outputs, labels, (what) => runner.notFinite(what, `samples ${from} to ${from + labels.length - 1}`));
+        }
+      });
+    });
+  }
+
+  /** Samples from one on, as many as a batch may have. */
+  #readFrom(dataset: Dataset, from: number): { readonly labels: Float32Array; readonly ids: IdBatch | undefined } {
+    const { input, sampleCountMax, idsPerSample } = this.network;
+    const sampleCount = Math.min(sampleCountMax, dataset.sampleCount - from);
+    const indexes = Uint32Array.from({ length: sampleCount }, (_, i) => from + i);
+    const [labels, ids] = [new Float32Array(sampleCount), new Float64Array(sampleCount * idsPerSample)];
+    if (input !== undefined) {
+      input.sampleCount = sampleCount;
+      dataset.readValues?.(indexes, input);
+    }
+    dataset.readIds?.(indexes, ids);
+    dataset.readLabels(indexes, labels);
+    return { labels, ids: idsPerSample === 0 ? undefined : { ids, sampleCount, idsPerSample } };
+  }
+
+  /** M2 */
+  async #alone<T>(run: () => Promise<T>): Promise<T> {
+    if (this.#isBusy) throw new WeighbridgeError("BAD_ARGUMENT", "a model does one thing at a time, and this one is busy");
+    this.#isBusy = true;
+    try {
+      return await run();
+    } finally {
+      this.#isBusy = false;
+    }
+  }
+
+  /** Opens the network, unless it is open in just this way. */
+  async #open(options: OpenOptions): Promise<OpenNetwork> {
+    const { session, consistency = "bsp", patienceMs = PATIENCE_MS } = options;
+    engineConsistency(consistency);
+    const patience = { wait: waitOf(options), patienceMs };
+    const [opened, wanted] = [this.#opened, JSON.stringify(consistency)];
+    if (opened?.session === session && (session === undefined || this.#consistency === wanted) && opened !== undefined) {
+      opened.patience = patience;
+      return opened;
+    }
+    await this.close();
+    const { optimizer, seed, log } = this.#options;
+    const optimizerOf = (name: string): OptimizerSpec => (typeof optimizer === "function" ? optimizer(name) : optimizer);
+    const open = await OpenNetwork.open(
+      { network: this.network, session, optimizerOf, seed, consistency, log: log ?? session?.log },
+      patience,
+    );
+    this.#opened = open;
+    this.#consistency = wanted;
+    return open;
+  }
+
+  /** In the way that it is open, unless told otherwise. */
+  async #openAgain(options: OpenOptions): Promise<OpenNetwork> {
+    checkOptions(options, OPEN_OPTIONS, "the options of a model");
+    const opened = this.#opened;
+    if (opened === undefined || "session" in options) return await this.#open(options);
+    return await this.#open({ session: opened.session, consistency: JSON.parse(this.#consistency) as Consistency, ...options });
+  }
+
+  #runnerOf(open: OpenNetwork, overlaps: boolean): StepRunner {
+    return new StepRunner({ network: this.network, loss: this.#options.loss, open, overlaps, meter: this.#meter });
+  }
+
+  #viewOf(open: OpenNetwork): TrainingView {
+    const { session } = open;
+    return {
+      rank: session?.rank ?? 0,
+      isDistributed: session !== undefined,
+      keepsRows: session !== undefined && lookupsOf(this.network).some(({ options }) => options.vocabCacheSize > 0),
+      checkpoint: async (options) => {
+        if (session !== undefined) return await session.checkpoint(options);
+        throw new WeighbridgeError("UNSUPPORTED", "a model that is trained alone has no servers to save it");
+      },
+      encode: async () => {
+        await this.#runnerOf(open, false).settle();
+        return encodeModel(this.network, open);
+      },
+    };
+  }
+}
+
+/** Tells callbacks of the beginning, and each of them once of the end, whatever it is. The first error is the one to throw. */
+async function told(
+  callbacks: readonly TrainingCallback[],
+  view: TrainingView,
+  run: () => Promise<TrainingResult>,
+): Promise<TrainingResult> {
+  const outcome: { result?: TrainingResult; error?: unknown; hasFailed: boolean } = { hasFailed: false };
+  const fail = (thrown: unknown): void => {
+    if (!outcome.hasFailed) outcome.error = thrown;
+    outcome.hasFailed = true;
+  };
+  try {
+    for (const callback of callbacks) await callback.begin?.(view);
+    outcome.result = await run();
+  } catch (thrown) {
+    fail(thrown);
+  }
+  for (const callback of callbacks) {
+    try {
+      await callback.end?.(view, outcome.error);
+    } catch (thrown) {
+      fail(thrown);
+    }
+  }
+  if (outcome.hasFailed) throw outcome.error;
+  return outcome.result!;
+}
+
+function waitOf({ deadlineMs = DEADLINE_MS, signal }: OpenOptions): WaitOptions {
+  return { deadlineMs, signal };
+}

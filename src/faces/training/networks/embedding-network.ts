@@ -1,0 +1,35 @@
+// embedding-network — layers on the rows that ids choose: one EmbeddingLookup, and any layers behind it. Without layers it is a linear model of the ids
+// (logistic regression: width 1, the sum); with dotOfHalves it is matrix factorisation.
+
+import { checkOptions } from "../../../base/known-options.ts";
+import type { LayerPlan } from "../../../nn/layer.ts";
+import { Sequential } from "../../../nn/sequential.ts";
+import type { Workspace } from "../../../nn/workspace.ts";
+import { EmbeddingLookup, type EmbeddingLookupOptions } from "../embedding-lookup.ts";
+import type { Network, Stage } from "../network.ts";
+
+export type EmbeddingNetworkOptions = {
+  readonly lookup: EmbeddingLookupOptions;
+  readonly layers?: readonly LayerPlan[];
+};
+
+export class EmbeddingNetwork implements Network {
+  readonly workspace: Workspace;
+  readonly sampleCountMax: number;
+  readonly idsPerSample: number;
+  readonly input: undefined;
+  readonly lookup: EmbeddingLookup;
+  readonly stages: readonly Stage[];
+
+  constructor(workspace: Workspace, options: EmbeddingNetworkOptions) {
+    checkOptions(options, ["lookup", "layers"], "the options of an EmbeddingNetwork");
+    const { layers = [] } = options;
+    this.workspace = workspace;
+    this.lookup = new EmbeddingLookup(workspace, options.lookup);
+    const { idsPerSample, idsFrom, sampleCountMax } = this.lookup.options;
+    this.sampleCountMax = sampleCountMax;
+    this.idsPerSample = idsFrom + idsPerSample;
+    const tower = { inputShape: this.lookup.output.shape, sampleCountMax, layers, needsInputGradient: true };
+    this.stages = layers.length === 0 ? [this.lookup] : [this.lookup, ...new Sequential(workspace, tower).layers];
+  }
+}

@@ -1,0 +1,259 @@
+// open-network — a network whose parameters have their routes and whose lookups have their rows: what a Model trains with, from the first step until it is
+// closed. Where a parameter lives is decided here, once (docs/decisions/0014).
+
+import type { Session } from "../../api/session.ts";
+import { assert } from "../../base/assert.ts";
+import type { WaitOptions } from "../../base/deferred.ts";
+import { WeighbridgeError } from "../../base/errors.ts";
+import type { Log } from "../../base/log.ts";
+import type { Parameter } from "../../nn/parameter.ts";
+import type { Consistency } from "../../store/consistency.ts";
+import type { InitializerSpec } from "../../store/initializers/initializer-spec.ts";
+import { type OptimizerSpec, resolveOptimizer } from "../../store/updaters/optimizer-spec.ts";
+import type { EmbeddingLookup } from "./embedding-lookup.ts";
+import { pause } from "./event-loop.ts";
+import { LocalRoute } from "./local-route.ts";
+import { LocalRows, type RowTable } from "./local-rows.ts";
+import { LocalUpdater } from "./local-updater.ts";
+import { lookupsOf, type Network, parametersOf } from "./network.ts";
+import type { ParameterRoute } from "./parameter-route.ts";
+import { ReducedRoute } from "./reduced-route.ts";
+import { Retry } from "./retry.ts";
+import { RowMembers } from "./row-members.ts";
+import type { RowSource } from "./row-source.ts";
+import { ServerRoute } from "./server-route.ts";
+import { ServerRows } from "./server-rows.ts";
+import { TieredRows } from "./tiered-rows.ts";
+import { TrainingGroup } from "./training-group.ts";
+
+export type OpenNetworkOptions = {
+  readonly network: Network;
+  /** Left out: everything lives in this process. */
+  readonly session: Session | undefined;
+  /** By the parameter's name. */
+  readonly optimizerOf: (name: string) => OptimizerSpec;
+  /** Of first values. */
+  readonly seed: number;
+  readonly consistency: Consistency;
+  readonly log?: Log | undefined;
+};
+
+/** How long one wait may take, and how long a failure that may pass is put up with. */
+export type Patience = { readonly wait: WaitOptions; readonly patienceMs: number };
+
+const REGROUP_PAUSE_MS = 20;
+
+export class OpenNetwork {
+  readonly session: Session | undefined;
+  /** In the order of the network. */
+  readonly routes: ReadonlyMap<Parameter, ParameterRoute>;
+  readonly #lookups: EmbeddingLookup[] = [];
+  readonly #options: OpenNetworkOptions;
+  readonly #persistence: Retry | undefined;
+  /** Of lookups whose rows are cached: the way past the cache. */
+  readonly #direct = new Map<EmbeddingLookup, RowSource>();
+  #circle: TrainingGroup | undefined;
+  #members: RowMembers | undefined;
+  #clocks = 0;
+  /** Of whoever uses it now. */
+  patience: Patience;
+
+  private constructor(options: OpenNetworkOptions, patience: Patience, routes: ReadonlyMap<Parameter, ParameterRoute>) {
+    const { session } = options;
+    this.#options = options;
+    this.patience = patience;
+    this.session = session;
+    this.routes = routes;
+    this.#persistence = session === undefined ? undefined : new Retry(session);
+  }
+
+  /** Throws BAD_ARGUMENT, SPEC_MISMATCH, ARENA_FULL, and what the servers throw. */
+  static async open(options: OpenNetworkOptions, patience: Patience): Promise<OpenNetwork> {
+    const { network, session } = options;
+    const routes = new Map<Parameter, ParameterRoute>();
+    const opened = new OpenNetwork(options, patience, routes);
+    try {
+      await opened.#formGroup();
+      const priorityOf = (stage: number): number => network.stages.length - stage; // the first stage is needed first
+      for (const [i, stage] of network.stages.entries()) {
+        for (const parameter of stage.parameters) routes.set(parameter, await opened.#routeFor(parameter, priorityOf(i)));
+      }
+      if (session !== undefined) await opened.#circle?.compare(opened.#reduced, session);
+      for (const route of routes.values()) await route.open();
+      await opened.#circle?.join(opened.#reduced);
+      for (const [i, { lookup }] of network.stages.entries()) {
+        if (lookup === undefined || !lookup.options.sparse) continue;
+        lookup.attach(await opened.#sourceFor(lookup, priorityOf(i)));
+        opened.#lookups.push(lookup);
+      }
+    } catch (thrown) {
+      await opened.close();
+      throw thrown;
+    }
+    return opened;
+  }
+
+  /** Clocks that this training has ended. */
+  get clocks(): number {
+    return this.session?.clocks ?? this.#clocks;
+  }
+
+  /** How often something was tried again after a failure. */
+  get retryCount(): number {
+    return this.#persistence?.retryCount ?? 0;
+  }
+
+  routeOf(parameter: Parameter): ParameterRoute {
+    const route = this.routes.get(parameter);
+    assert(route !== undefined, `${parameter.name} has a route`);
+    return route;
+  }
+
+  /** Those with whom this worker reduces, where there is something to reduce. */
+  get circle(): TrainingGroup | undefined {
+    return this.#circle;
+  }
+
+  /**
+   * A member is gone, or one more came: goes on with all that live, and with the same values. What this worker had not ended is dropped. `signal` ends the wait for
+   * the others with ABORTED; until the next call this worker is in no circle.
+   */
+  async regroup(signal?: AbortSignal): Promise<void> {
+    const [circle, session] = [this.#circle, this.session];
+    assert(circle !== undefined && session !== undefined, "who regroups has a circle");
+    const until = performance.now() + this.patience.patienceMs;
+    for (let isDone = false; !isDone; ) {
+      try {
+        await circle.regroup(signal);
+        await session.rejoin(this.patience.wait);
+        await circle.compare(this.#reduced, session);
+        for (const route of this.routes.values()) await route.open();
+        await circle.join(this.#reduced);
+        for (const { source } of this.#lookups) if (source instanceof TieredRows) await source.reform(this.patience.wait);
+        isDone = true;
+      } catch (thrown) {
+        if (!circle.mayRecover(thrown) || signal?.aborted === true || performance.now() > until) throw thrown; // otherwise one more is gone
+        await pause(REGROUP_PAUSE_MS);
+      }
+    }
+  }
+
+  /** Whether gradients of its rows are pushed to servers, so that they can be pushed again. */
+  pushesRows({ source }: EmbeddingLookup): boolean {
+    return source instanceof ServerRows;
+  }
+
+  /** Ends this worker's step. */
+  endClock(): void {
+    if (this.session === undefined) this.#clocks++;
+    else this.session.clock();
+  }
+
+  /** Calls `attempt` until it succeeds, where failures may pass: with a session (retry.ts). */
+  async persist(attempt: (isFirst: boolean) => Promise<void>): Promise<void> {
+    if (this.#persistence === undefined) await attempt(true);
+    else
+      await this.#persistence.through(attempt, { patienceMs: this.patience.patienceMs, isHopeless: () => this.#circle?.isBroken === true });
+  }
+
+  /** Runs something that only reads rows, of the servers where a cache would take all workers: what was flushed is seen. */
+  async reading<T>(run: () => Promise<T>): Promise<T> {
+    const sources = this.#lookups.map(({ source }) => source!);
+    try {
+      for (const lookup of this.#lookups) lookup.attach(this.#direct.get(lookup) ?? lookup.source!);
+      return await run();
+    } finally {
+      for (const [i, lookup] of this.#lookups.entries()) lookup.attach(sources[i]!);
+    }
+  }
+
+  /** Resolves when the servers have all that was given to lookups. */
+  async flush(): Promise<void> {
+    for (const { source } of this.#lookups) await source?.flush(this.patience.wait);
+  }
+
+  async close(): Promise<void> {
+    for (const lookup of this.#lookups) {
+      const { source } = lookup;
+      lookup.detach();
+      await source?.close();
+    }
+    for (const route of this.routes.values()) route.close();
+  }
+
+  get #reduced(): readonly ReducedRoute[] {
+    return [...this.routes.values()].filter((route) => route instanceof ReducedRoute);
+  }
+
+  /** Workers have to talk where parameters that several of them train live on no server, or with one of them for a while. */
+  async #formGroup(): Promise<void> {
+    const { session, network } = this.#options;
+    if (session === undefined || session.workerCount === 1) return;
+    const isCached = lookupsOf(network).some(({ options }) => options.vocabCacheSize > 0);
+    if (!isCached && parametersOf(network).every(({ serverPlace }) => serverPlace !== undefined)) return;
+    const { wait } = this.patience;
+    await session.leaveClocks(wait); // the others may be in a step, and let this worker in after it: they cannot end it while they wait for its clock
+    const collective = await session.collective(wait);
+    await session.rejoin(wait);
+    this.#members = new RowMembers(session.rank, collective);
+    this.#circle = new TrainingGroup(collective, () => this.patience.wait);
+  }
+
+  async #routeFor(parameter: Parameter, priority: number): Promise<ParameterRoute> {
+    const { session, network, consistency } = this.#options;
+    const wait = (): WaitOptions => this.patience.wait;
+    const { name, shape, serverPlace } = parameter;
+    const optimizer = this.#options.optimizerOf(name);
+    if (session === undefined || (serverPlace === undefined && session.workerCount === 1)) {
+      const updater = new LocalUpdater(network.workspace, parameter, resolveOptimizer(optimizer));
+      return new LocalRoute(parameter, updater, () => this.clocks);
+    }
+    if (serverPlace === undefined) {
+      const updater = new LocalUpdater(network.workspace, parameter, resolveOptimizer(optimizer));
+      return new ReducedRoute({ parameter, updater, collective: this.#circle!.collective, wait });
+    }
+    const init = this.#seeded(parameter.initializer);
+    const tensor = await session.tensor(name, { shape, init, optimizer, consistency }, wait());
+    if (!serverPlace.initInServer) await tensor.start(parameter.values, wait()); // the first worker's values, unless there are some already
+    return new ServerRoute({ parameter, tensor, priority, wait });
+  }
+
+  async #sourceFor(lookup: EmbeddingLookup, priority: number): Promise<RowSource> {
+    const { session, network, consistency, log } = this.#options;
+    const { vocabSize, width, idsPerSample, sampleCountMax, initializer, vocabCacheSize } = lookup.options;
+    const name = lookup.tableName;
+    const optimizer = this.#options.optimizerOf(name);
+    const init = this.#seeded(initializer);
+    const table: RowTable = { name, vocabSize, width, idCountMax: idsPerSample * sampleCountMax, initializer: init, optimizer };
+    if (session === undefined || (lookup.serverPlace === undefined && session.workerCount === 1)) {
+      return new LocalRows(network.workspace, table, () => this.clocks);
+    }
+    if (lookup.serverPlace === undefined) {
+      const text = `${lookup.name} is sparse, and ${session.workerCount} workers share it: setParamPs(lookup), or sparse: false`;
+      throw new WeighbridgeError("BAD_ARGUMENT", text);
+    }
+    const { workspace } = network;
+    const embedding = await session.embedding(name, { dim: width, rows: vocabSize, init, optimizer, consistency }, this.patience.wait);
+    const direct = new ServerRows({ workspace, table, embedding, priority });
+    if (vocabCacheSize === 0) return direct;
+    if (consistency !== "bsp") {
+      const text = `${lookup.name}: rows in a cache of ${vocabCacheSize} are trained under "bsp", not ${JSON.stringify(consistency)}`;
+      throw new WeighbridgeError("BAD_ARGUMENT", text);
+    }
+    this.#direct.set(lookup, direct);
+    const cache = { embedding, arena: workspace.arena, vocabCacheSize, idCountMax: table.idCountMax, members: this.#members, log };
+    return await TieredRows.open(cache, this.patience.wait);
+  }
+
+  #seeded(initializer: InitializerSpec): InitializerSpec {
+    return initializer.type === "constant" ? initializer : { ...initializer, seed: this.#options.seed };
+  }
+}
+
+/** Throws BAD_ARGUMENT when two parameters have one name: on servers they would be one. */
+export function checkNames(network: Network): void {
+  const tables = network.stages.flatMap(({ lookup }) => (lookup?.options.sparse === true ? [lookup.tableName] : []));
+  const names = [...parametersOf(network).map(({ name }) => name), ...tables];
+  const twice = names.find((name, i) => names.indexOf(name) !== i);
+  if (twice !== undefined) throw new WeighbridgeError("BAD_ARGUMENT", `two parameters of the network are called ${twice}`);
+}

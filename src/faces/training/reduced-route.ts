@@ -1,0 +1,73 @@
+// reduced-route — a parameter that every worker has (ParameterRoute): gradients are summed among the workers, and each of them applies the same optimizer to the
+// same sum, so that all have the same bits. Every worker has to give or skip the same routes in the same order.
+
+import type { WaitOptions } from "../../base/deferred.ts";
+import type { Parameter } from "../../nn/parameter.ts";
+import type { LocalUpdater } from "./local-updater.ts";
+import type { ParameterRoute } from "./parameter-route.ts";
+
+/** What is needed of a worker's Collective. */
+export type Reducing = { allReduce(values: Float32Array, wait?: WaitOptions): Promise<void> };
+
+export class ReducedRoute implements ParameterRoute {
+  readonly parameter: Parameter;
+  readonly updater: LocalUpdater;
+  readonly isReduced = true;
+  readonly acknowledged: Promise<void> = Promise.resolve();
+  readonly #collective: Reducing;
+  readonly #wait: () => WaitOptions;
+  #sum: Promise<void> | undefined;
+
+  constructor(options: {
+    readonly parameter: Parameter;
+    readonly updater: LocalUpdater;
+    readonly collective: Reducing;
+    readonly wait: () => WaitOptions;
+  }) {
+    this.parameter = options.parameter;
+    this.updater = options.updater;
+    this.#collective = options.collective;
+    this.#wait = options.wait;
+  }
+
+  /** After a failure: what was under way is over, and its gradient is void. */
+  async open(): Promise<void> {
+    await this.#sum?.catch(() => {}); // whoever gave it was told
+    this.#sum = undefined;
+  }
+
+  give(): void {
+    this.#sum = this.#collective.allReduce(this.parameter.gradient, this.#wait());
+    this.#sum.catch(() => {}); // whoever waits for `settle` is told
+  }
+
+  skip(): void {
+    this.parameter.gradient.fill(0);
+    this.give();
+  }
+
+  repeat(): void {
+    // It concerns the servers.
+  }
+
+  /** Resolves when the sum is there, which `settle` applies. */
+  async summed(): Promise<void> {
+    await this.#sum;
+  }
+
+  settle(): Promise<void> | undefined {
+    const sum = this.#sum;
+    return sum === undefined ? undefined : this.#apply(sum);
+  }
+
+  close(): void {
+    this.updater.close();
+  }
+
+  async #apply(sum: Promise<void>): Promise<void> {
+    await sum;
+    if (this.#sum !== sum) return;
+    this.#sum = undefined;
+    this.updater.apply(this.updater.step); // a schedule stands where all workers agree: at the updates of this parameter
+  }
+}

@@ -1,0 +1,54 @@
+// retry — which failures of a call may pass, and how long they are tried again: a server that comes back from its checkpoint, a worker that was taken
+// for dead and lives.
+
+import type { Session } from "../../api/session.ts";
+import { type ErrorCode, isWeighbridgeError, type WeighbridgeError } from "../../base/errors.ts";
+import { pause } from "./event-loop.ts";
+
+const PASSING: ReadonlySet<ErrorCode> = new Set(["NODE_DEAD", "LINK_LOST", "NOT_JOINED", "STALE_UPDATE", "QUEUE_FULL"]);
+const PAUSE_MS_FIRST = 20;
+const PAUSE_MS_MAX = 1000;
+
+export class Retry {
+  readonly #session: Session;
+  readonly #now: () => number;
+  #retryCount = 0;
+
+  constructor(session: Session, now: () => number = () => performance.now()) {
+    this.#session = session;
+    this.#now = now;
+  }
+
+  /** How often something was tried again. */
+  get retryCount(): number {
+    return this.#retryCount;
+  }
+
+  /**
+   * Calls `attempt` until it succeeds. Between two attempts this worker joins the clock set anew. Rejects with what cannot pass, and once the patience is over,
+   * or there is no hope, with the last failure.
+   */
+  async through(
+    attempt: (isFirst: boolean) => Promise<void>,
+    { patienceMs, isHopeless }: { readonly patienceMs: number; readonly isHopeless: () => boolean },
+  ): Promise<void> {
+    const until = this.#now() + patienceMs;
+    let pauseMs = PAUSE_MS_FIRST;
+    for (let isFirst = true; ; isFirst = false) {
+      try {
+        if (!isFirst) await this.#session.rejoin({ deadlineMs: patienceMs });
+        await attempt(isFirst);
+        return;
+      } catch (thrown) {
+        if (!isTransient(thrown) || isHopeless() || this.#now() + pauseMs > until) throw thrown;
+        this.#retryCount++;
+        await pause(pauseMs);
+        pauseMs = Math.min(2 * pauseMs, PAUSE_MS_MAX);
+      }
+    }
+  }
+}
+
+export function isTransient(thrown: unknown): thrown is WeighbridgeError {
+  return isWeighbridgeError(thrown) && PASSING.has(thrown.code) && (thrown.code !== "LINK_LOST" || thrown.retryable); // else it would count twice
+}

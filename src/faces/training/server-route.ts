@@ -1,0 +1,97 @@
+// server-route — a parameter that lives on servers (ParameterRoute): its gradient is pushed when it is final; the pull of the next clock follows at once, waits at
+// the servers, and lands in the parameter's values.
+
+import type { Tensor } from "../../api/tensor.ts";
+import type { WaitOptions } from "../../base/deferred.ts";
+import type { Parameter } from "../../nn/parameter.ts";
+import type { ParameterRoute } from "./parameter-route.ts";
+
+export type ServerRouteOptions = {
+  readonly parameter: Parameter;
+  readonly tensor: Tensor;
+  /** Of pushes and pulls; higher overtakes lower. */
+  readonly priority: number;
+  readonly wait: () => WaitOptions;
+};
+
+export class ServerRoute implements ParameterRoute {
+  readonly parameter: Parameter;
+  readonly #options: ServerRouteOptions;
+  #push: Promise<void> = Promise.resolve();
+  #pull: Promise<unknown> | undefined;
+  #isComing = false;
+
+  constructor(options: ServerRouteOptions) {
+    this.parameter = options.parameter;
+    this.#options = options;
+  }
+
+  get acknowledged(): Promise<void> {
+    return this.#push;
+  }
+
+  get isComing(): boolean {
+    return this.#isComing;
+  }
+
+  async open(): Promise<void> {
+    await this.#push.catch(() => {}); // whoever gave it was told; until its end it reads the gradient, which is the next step's from now on (R2)
+    await this.#pull?.catch(() => {}); // what it landed is pulled again
+    this.#pull = undefined;
+    await this.#startPull(0);
+  }
+
+  give(): void {
+    this.#startPush();
+    this.#follow(1);
+  }
+
+  skip(): void {
+    this.#follow(1);
+  }
+
+  repeat(): void {
+    this.#startPush();
+    this.#follow(0);
+  }
+
+  settle(): Promise<void> | undefined {
+    const pull = this.#pull;
+    return pull === undefined ? undefined : this.#landed(pull);
+  }
+
+  close(): void {
+    // Nothing is held here.
+  }
+
+  #startPush(): void {
+    const { tensor, priority, wait } = this.#options;
+    this.#push = tensor.push(this.parameter.gradient, { ...wait(), priority });
+    this.#push.catch(() => {}); // whoever waits for `acknowledged` is told
+  }
+
+  /** A pull behind all that was pushed. */
+  #follow(clocksAhead: number): void {
+    const before = this.#pull;
+    this.#pull = before === undefined ? this.#startPull(clocksAhead) : before.then(noop, noop).then(() => this.#startPull(clocksAhead));
+    this.#pull.catch(() => {}); // whoever waits for `settle` is told
+  }
+
+  async #startPull(clocksAhead: number): Promise<void> {
+    const { tensor, priority, wait } = this.#options;
+    this.#isComing = true;
+    try {
+      await tensor.pull(this.parameter.values, { ...wait(), priority, clocksAhead });
+    } finally {
+      this.#isComing = false;
+    }
+  }
+
+  async #landed(pull: Promise<unknown>): Promise<void> {
+    await pull;
+    if (this.#pull === pull) this.#pull = undefined;
+  }
+}
+
+/** One pull at a time lands in the values; how the one before ended does not matter. */
+function noop(): void {}

@@ -1,0 +1,112 @@
+// server-rows — a RowSource on an embedding of the servers: exactly the rows of a batch are pulled into slots, and their gradients pushed. Nothing stays
+// here between batches but the span.
+//
+//   take: pull or wait for the early one ──► compute ──► give: push, and behind it the pull of the announced batch, one clock ahead
+//
+// Invariants:
+//   S1. The early pull leaves behind the push of the batch before, so that R2 of row-source.ts holds under every consistency; the servers hold it back until
+//       the bound allows it.
+//   S2. One pull at a time lands in the span, and none between `take` and `give`.
+
+import type { Embedding } from "../../api/embedding.ts";
+import type { WaitOptions } from "../../base/deferred.ts";
+import type { FloatSpan, Workspace } from "../../nn/workspace.ts";
+import { BatchSlots } from "./batch-slots.ts";
+import type { RowTable } from "./local-rows.ts";
+import { RowCounts } from "./row-counts.ts";
+import type { RowSource, RowSourceStatistics } from "./row-source.ts";
+
+export type ServerRowsOptions = {
+  readonly workspace: Workspace;
+  readonly table: Pick<RowTable, "vocabSize" | "width" | "idCountMax">;
+  readonly embedding: Embedding;
+  /** Of pushes and pulls; higher overtakes lower. */
+  readonly priority: number;
+};
+
+export class ServerRows implements RowSource {
+  readonly width: number;
+  readonly address: number;
+  readonly slotCount: number;
+  readonly #options: ServerRowsOptions;
+  readonly #span: FloatSpan;
+  readonly #counts = new RowCounts({ isRemote: true });
+  #current: BatchSlots;
+  #next: BatchSlots;
+  #isAnnounced = false;
+  /** The early pull, of the rows of `#next`. */
+  #early: Promise<unknown> | undefined;
+  /** Pushes that were not acknowledged yet. */
+  readonly #pushes = new Set<Promise<void>>();
+
+  constructor(options: ServerRowsOptions) {
+    const { workspace, table } = options;
+    const { width, idCountMax, vocabSize } = table;
+    this.#options = options;
+    this.width = width;
+    this.slotCount = idCountMax;
+    this.#span = workspace.floats(idCountMax * width);
+    this.address = this.#span.address;
+    const batch = (): BatchSlots => new BatchSlots({ idCountMax, vocabSize, keys: new BigUint64Array(idCountMax) });
+    this.#current = batch();
+    this.#next = batch();
+  }
+
+  get statistics(): RowSourceStatistics {
+    return this.#counts.statistics;
+  }
+
+  announce(ids: ArrayLike<number>): void {
+    if (this.#early !== undefined) return;
+    this.#next.assign(ids);
+    this.#isAnnounced = true;
+  }
+
+  async take(ids: ArrayLike<number>, wait: WaitOptions = {}): Promise<Int32Array> {
+    const early = this.#early;
+    const isEarly = early !== undefined && this.#next.holds(ids);
+    this.#early = undefined;
+    this.#isAnnounced = false;
+    try {
+      await early;
+    } catch (thrown) {
+      if (isEarly) throw thrown; // of another batch it does not matter: that one is pulled again when it is taken
+    }
+    if (isEarly) [this.#current, this.#next] = [this.#next, this.#current];
+    else {
+      this.#current.assign(ids);
+      await this.#pull(this.#current, 0, wait);
+    }
+    this.#counts.add({ ids: ids.length, rows: this.#current.keys.length });
+    return this.#current.slots;
+  }
+
+  /** Resolves when the servers have it; the gradients are read until then. */
+  async give(slots: Int32Array, gradients: Float32Array, wait: WaitOptions = {}): Promise<void> {
+    const { embedding, priority } = this.#options;
+    const push = slots.length === 0 ? Promise.resolve() : embedding.push(this.#current.keysOf(slots), gradients, { ...wait, priority });
+    this.#pushes.add(push);
+    if (this.#isAnnounced) {
+      this.#isAnnounced = false;
+      this.#early = this.#pull(this.#next, 1, wait); // S1
+      this.#early.catch(() => {}); // whoever takes the batch is told
+    }
+    await push.finally(() => this.#pushes.delete(push));
+  }
+
+  async flush(): Promise<void> {
+    await Promise.all(this.#pushes);
+  }
+
+  async close(): Promise<void> {
+    await Promise.allSettled([...this.#pushes, this.#early]);
+    this.#early = undefined;
+  }
+
+  async #pull(batch: BatchSlots, clocksAhead: number, wait: WaitOptions): Promise<void> {
+    const { embedding, priority } = this.#options;
+    const { keys } = batch;
+    if (keys.length === 0) return;
+    await embedding.pull(keys, this.#span.values.subarray(0, keys.length * this.width), { ...wait, priority, clocksAhead });
+  }
+}

@@ -1,0 +1,41 @@
+// set-param-ps — says which parameters live on servers (MindSpore: Cell.set_param_ps, Parameter.set_param_ps). It only marks them: a Model reads the marks
+// when it begins to train with a session, and they mean nothing to a model that is trained alone.
+
+import { WeighbridgeError } from "../../base/errors.ts";
+import { checkOptions } from "../../base/known-options.ts";
+import type { Parameter, ServerTarget } from "../../nn/parameter.ts";
+import { EmbeddingLookup } from "./embedding-lookup.ts";
+import { inOurNames } from "./mindspore-names.ts";
+import type { Network, Stage } from "./network.ts";
+
+export type SetParamPsOptions = {
+  /** The servers make the first values, and of an EmbeddingLookup nothing but the rows of batches ever comes here. Defaults to false. */
+  readonly initInServer?: boolean;
+  /** The same, as MindSpore spells it. */
+  readonly init_in_server?: boolean;
+};
+
+/** Everything that learns in a network, in a stage or layer of it, or one parameter. Throws BAD_ARGUMENT, also for an option that does not exist. */
+export function setParamPs(target: Pick<Network, "stages"> | Stage | Parameter, options: SetParamPsOptions = {}): void {
+  const named = inOurNames(options, "the options of setParamPs");
+  checkOptions(named, ["initInServer"], "the options of setParamPs");
+  const { initInServer = false } = named as SetParamPsOptions;
+  if (typeof initInServer !== "boolean")
+    throw new WeighbridgeError("BAD_ARGUMENT", `initInServer is true or false, not ${String(initInServer)}`);
+  mark(target, { initInServer });
+}
+
+function mark(target: Pick<Network, "stages"> | Stage | Parameter, place: ServerTarget): void {
+  if (typeof target !== "object" || target === null) {
+    throw new WeighbridgeError("BAD_ARGUMENT", `setParamPs takes a network, a layer or a parameter, not ${String(target)}`);
+  }
+  if ("stages" in target) {
+    for (const stage of target.stages) mark(stage, place);
+  } else if ("parameters" in target) {
+    for (const parameter of target.parameters) mark(parameter, place);
+    const { lookup } = target;
+    if (lookup !== undefined && lookup !== target) mark(lookup, place);
+    if (target instanceof EmbeddingLookup && target.options.sparse) target.serverPlace = place;
+  } else if ("gradient" in target) target.serverPlace = place;
+  else throw new WeighbridgeError("BAD_ARGUMENT", "setParamPs takes a network, a layer or a parameter");
+}

@@ -1,0 +1,162 @@
+// training-group — the workers that train the same values together (the hybrid mode): what they agree on before each step, and how they go on when one of them dies or
+// one more comes.
+//
+//   agree ──► the same step at every worker ──► agree …          a member is gone: regroup ──► agree …
+//
+// Invariants:
+//   W1. A step is made by all members or by none: those without samples take part with zeros.
+//   W2. After `join` all members have the same values, slots and step counts: those of the member that had made the most steps, so that no step that somebody
+//       has ended, and reported as done, is lost. Among equals the lowest rank.
+//   W3. Operations of the Collective begin in the same order at every member.
+//   W4. After `compare` all members have the highest clock of any: servers let nobody read while somebody who waits for it among the workers is behind.
+
+import { assert } from "../../base/assert.ts";
+import type { WaitOptions } from "../../base/deferred.ts";
+import { type ErrorCode, isWeighbridgeError, WeighbridgeError } from "../../base/errors.ts";
+import type { Collective } from "../../worker/collective.ts";
+import type { ReducedRoute } from "./reduced-route.ts";
+import { isTransient } from "./retry.ts";
+
+/** What a worker has for the next step. */
+export type StepOffer = { readonly hasUnit: boolean; readonly isOver: boolean; readonly hasNext: boolean };
+
+/** What all members know about the next step. */
+export type StepAgreement = {
+  /** At least one has a unit: all make a step. */
+  readonly isStep: boolean;
+  /** None has any left. */
+  readonly isOver: boolean;
+  /** All of them know their unit after this one. */
+  readonly allHaveNext: boolean;
+};
+
+/** What is needed of a worker's Collective. */
+export type GroupCollective = Pick<
+  Collective,
+  "members" | "newcomers" | "failure" | "isClosed" | "allReduce" | "exchange" | "broadcast" | "reform"
+>;
+
+/** What is needed of a session. */
+export type Clocked = { readonly clocks: number; clock(): number };
+
+const ATTEMPTS_MAX = 16;
+/** What a member tells before the step counts of its routes: veteran or not, its clock, its epoch. All as float64: counts are exact up to 2^53. */
+const STANDING_DOUBLES = 3;
+/** Somebody else's CLOSED is told by the failure of the Collective, and does not reject a `reform`. */
+const OWN_END: ReadonlySet<ErrorCode> = new Set(["CLOSED", "FENCED", "SCHEDULER_UNREACHABLE", "DEADLINE"]);
+
+export class TrainingGroup {
+  readonly collective: GroupCollective;
+  /** That this worker trains, from 0. */
+  epoch = 0;
+  readonly #wait: () => WaitOptions;
+  /** The member whose values are everybody's after `join`. */
+  #leader: Standing | undefined;
+  #epochFound: number | undefined;
+  /** Has made steps, or was given the values of one that had. */
+  #isVeteran = false;
+
+  constructor(collective: GroupCollective, wait: () => WaitOptions) {
+    this.collective = collective;
+    this.#wait = wait;
+  }
+
+  /** Why nothing goes on until `regroup`, if so: a member is gone. */
+  get isBroken(): boolean {
+    return this.collective.failure !== undefined && !this.collective.isClosed;
+  }
+
+  /** Whether this failure is a member's end, and not this worker's own. */
+  mayRecover(thrown: unknown): boolean {
+    const isOwn = isWeighbridgeError(thrown) && OWN_END.has(thrown.code);
+    return this.isBroken && !isOwn;
+  }
+
+  /** W1. Also finds out that somebody waits to join. */
+  async agree({ hasUnit, isOver, hasNext }: StepOffer): Promise<StepAgreement & { readonly mustRegroup: boolean }> {
+    const isAwaited = this.collective.newcomers.length > 0;
+    const votes = Float32Array.of(Number(hasUnit), Number(isOver), Number(hasNext), Number(isAwaited));
+    await this.collective.allReduce(votes, this.#wait());
+    const { length: count } = this.collective.members;
+    return { isStep: votes[0]! > 0, isOver: votes[1] === count, allHaveNext: votes[2] === count, mustRegroup: votes[3]! > 0 };
+  }
+
+  /** The next generation, with those that live. Rejects when none comes together, and with ABORTED when `signal` ends the wait for it. */
+  async regroup(signal?: AbortSignal): Promise<void> {
+    const wait = this.#wait();
+    const signals = [wait.signal, signal].filter((one) => one !== undefined);
+    for (let attempt = 1; ; attempt++) {
+      try {
+        await this.collective.reform({ ...wait, signal: signals.length > 1 ? AbortSignal.any(signals) : signals[0] });
+        return;
+      } catch (thrown) {
+        if (!isTransient(thrown) || attempt >= ATTEMPTS_MAX) throw thrown;
+      }
+    }
+  }
+
+  /** The epoch that the others are in, for one that came to them since this was asked; else undefined. */
+  takeEpoch(): number | undefined {
+    const epoch = this.#epochFound;
+    this.#epochFound = undefined;
+    return epoch;
+  }
+
+  /** Tells the others where this worker stands, and hears it from them (W4). Before `join`, in every generation. */
+  async compare(routes: readonly ReducedRoute[], session: Clocked): Promise<void> {
+    const { members } = this.collective;
+    const steps = routes.map(({ updater }) => updater.step);
+    const own = new Uint8Array(Float64Array.of(Number(this.#isVeteran), session.clocks, this.epoch, ...steps).buffer);
+    const parts = await this.collective.exchange(
+      members.map(() => own),
+      this.#wait(),
+    );
+    const standings = parts.map((part, i) => standingOf(part, members[i]!, routes.length));
+    this.#leader = standings.reduce((best, other) => (isAhead(other, best) ? other : best));
+    const epoch = Math.max(...standings.filter(({ isVeteran }) => isVeteran).map(({ epoch }) => epoch));
+    if (!this.#isVeteran && Number.isFinite(epoch)) this.#epochFound = epoch;
+    const clocks = Math.max(...standings.map(({ clocks }) => clocks));
+    while (session.clocks < clocks) session.clock();
+  }
+
+  /** W2 */
+  async join(routes: readonly ReducedRoute[]): Promise<void> {
+    assert(this.#leader !== undefined, "members compare before they join");
+    const { rank: from, steps } = this.#leader;
+    for (const [i, { parameter, updater }] of routes.entries()) {
+      await this.collective.broadcast(parameter.values, from, this.#wait());
+      if (updater.slots.length > 0) await this.collective.broadcast(updater.slots, from, this.#wait());
+      updater.step = steps[i]!;
+    }
+    this.#isVeteran = true;
+  }
+}
+
+/** Where a member stands. */
+type Standing = {
+  readonly rank: number;
+  readonly isVeteran: boolean;
+  readonly clocks: number;
+  readonly epoch: number;
+  /** Of each route. */
+  readonly steps: readonly number[];
+};
+
+/** Throws SPEC_MISMATCH for a part that another network, or another version of this code, has sent. */
+function standingOf(part: Uint8Array, rank: number, routeCount: number): Standing {
+  const count = part.length / Float64Array.BYTES_PER_ELEMENT - STANDING_DOUBLES;
+  if (count !== routeCount) {
+    throw new WeighbridgeError(
+      "SPEC_MISMATCH",
+      `worker ${rank} has another network or version of this code: by the ${part.length} bytes that it sent it reduces ${count}, not ${routeCount} parameters`,
+    );
+  }
+  const [veteran = 0, clocks = 0, epoch = 0, ...steps] = new Float64Array(part.slice().buffer);
+  return { rank, isVeteran: veteran === 1, clocks, epoch, steps };
+}
+
+/** A veteran is before a newcomer, which may have trained something else. */
+function isAhead(one: Standing, other: Standing): boolean {
+  const stepCount = ({ steps }: Standing): number => steps.reduce((sum, step) => sum + step, 0);
+  return one.isVeteran === other.isVeteran ? stepCount(one) > stepCount(other) : one.isVeteran;
+}

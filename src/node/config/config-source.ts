@@ -1,0 +1,94 @@
+// config-source — a place that configuration comes from (options, command line, environment, file), made uniform for `resolveKey`.
+
+import { WeighbridgeError } from "../../base/errors.ts";
+import { showValue } from "../../base/show-value.ts";
+import { flagKeyOf, flagOf, variableOf } from "./config-key.ts";
+import { FILE_KEYS, KEY_NAMES } from "./config-keys.ts";
+import type { ConfigProblem } from "./config-problem.ts";
+import { unknownName, unknownVariables } from "./known-names.ts";
+import { flattenKeys } from "./node-config.ts";
+import { isServiceLink } from "./service-link.ts";
+
+/** A value under one of our own names, as it was written. */
+export type Given = { readonly subject: string; readonly origin: string; readonly value: unknown };
+
+export type ConfigSource = {
+  readonly origin: string;
+  /** By key. More than one when a file spells a key in two ways. */
+  readonly own: ReadonlyMap<string, readonly Given[]>;
+  /** The variables of ps-lite, Hetu and MindSpore; none of them empty. */
+  readonly foreign: ReadonlyMap<string, { readonly origin: string; readonly text: string }>;
+  /** Variables with the names of keys whose values are Kubernetes' service links, and so not read. */
+  readonly links?: ReadonlyMap<string, string>;
+  readonly problems: readonly ConfigProblem[];
+};
+
+const OPTION_NAMES: readonly string[] = [...KEY_NAMES, ...Object.keys(FILE_KEYS)];
+
+/** Text without its margins; undefined for what counts as missing: undefined, null and the empty text. */
+export function present(value: unknown): unknown {
+  const trimmed = typeof value === "string" ? value.trim() : value;
+  return trimmed === "" || trimmed === null ? undefined : trimmed;
+}
+
+/** `others` are options of the same call that are no keys: a misspelt name may mean one of them. */
+export function optionsSource(
+  options: Readonly<Record<string, unknown>>,
+  { origin = "option", others = [] }: { readonly origin?: string; readonly others?: readonly string[] | undefined } = {},
+): ConfigSource {
+  const spelling = new Map(OPTION_NAMES.map((name) => [name, name]));
+  if (typeof options !== "object" || options === null)
+    throw new WeighbridgeError("BAD_ARGUMENT", `the options of a node are an object, not ${showValue(options)}`);
+  return namedSource({ origin, noun: "option", given: flattenKeys(options), spelling, subjectOf: (name) => name, others });
+}
+
+/** Takes what commander's `opts()` returns for the flags of `describeKeys`. */
+export function commandLineSource(flags: Readonly<Record<string, unknown>>): ConfigSource {
+  const spelling = new Map(OPTION_NAMES.map((name) => [flagKeyOf(name), name]));
+  return namedSource({ origin: "command line", noun: "flag", given: new Map(Object.entries(flags)), spelling, subjectOf: flagOf });
+}
+
+type NamedSource = {
+  readonly origin: string;
+  readonly noun: string;
+  readonly given: ReadonlyMap<string, unknown>;
+  /** From the name as it is spelled here to the key. */
+  readonly spelling: ReadonlyMap<string, string>;
+  readonly subjectOf: (name: string) => string;
+  /** Names that somebody else reads. */
+  readonly others?: readonly string[];
+};
+
+function namedSource({ origin, noun, given, spelling, subjectOf, others = [] }: NamedSource): ConfigSource {
+  const own = new Map<string, Given[]>();
+  const problems: ConfigProblem[] = [];
+  for (const [spelled, raw] of given) {
+    const value = present(raw);
+    if (value === undefined) continue;
+    const name = spelling.get(spelled);
+    if (name !== undefined) own.set(name, [{ subject: subjectOf(name), origin, value }]);
+    else
+      problems.push(
+        unknownName({ typed: subjectOf(spelled), origin, noun, candidates: [...[...spelling.values()].map(subjectOf), ...others] }),
+      );
+  }
+  return { origin, own, foreign: new Map(), problems };
+}
+
+export function environmentSource(env: Readonly<Record<string, string | undefined>>): ConfigSource {
+  const origin = "environment";
+  const set = new Map<string, { origin: string; text: string }>();
+  const links = new Map<string, string>();
+  for (const [name, raw] of Object.entries(env)) {
+    const text = present(raw);
+    if (typeof text !== "string") continue;
+    if (isServiceLink(name, text)) links.set(name, text);
+    else set.set(name, { origin, text });
+  }
+  const own = new Map<string, Given[]>();
+  for (const name of OPTION_NAMES) {
+    const variable = set.get(variableOf(name));
+    if (variable !== undefined) own.set(name, [{ subject: variableOf(name), origin, value: variable.text }]);
+  }
+  return { origin, own, foreign: set, links, problems: unknownVariables(set.keys(), origin) };
+}

@@ -1,0 +1,48 @@
+// pausable-link — a link as its channel sees it. While it is paused, frames that were read already wait in the reader's buffer, so that a pause bounds what is answered,
+// not only what is read: one buffer of small requests can ask for gigabytes (Connection.H5). Once it is closed they are dropped (Connection.H4).
+
+import type { Link } from "../transport/transport.ts";
+import type { FrameReader } from "../wire/frame-reader.ts";
+
+export class PausableLink implements Link {
+  /** What is written goes there: nothing here has to know of it. */
+  readonly inner: Link;
+  readonly #reader: FrameReader;
+  readonly #resumed: () => void;
+
+  /** `resumed` is called when the link was paused and no longer is: the frames that waited are to be handled, soon. */
+  constructor(link: Link, reader: FrameReader, resumed: () => void) {
+    this.inner = link;
+    this.#reader = reader;
+    this.#resumed = resumed;
+  }
+
+  get remote(): string {
+    return this.inner.remote;
+  }
+
+  write(chunks: readonly Uint8Array[], flushed: () => void): void {
+    this.inner.write(chunks, flushed);
+  }
+
+  pause(): void {
+    this.#reader.isHeld = true;
+    this.inner.pause();
+  }
+
+  resume(): void {
+    this.#reader.isHeld = false;
+    this.#resumed(); // first: what waits comes before what is still to be read, and before the end of the link
+    this.inner.resume();
+  }
+
+  close(): void {
+    this.#reader.drop();
+    this.inner.close();
+  }
+
+  destroy(): void {
+    this.#reader.drop();
+    this.inner.destroy();
+  }
+}

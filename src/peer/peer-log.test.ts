@@ -1,0 +1,63 @@
+// Goal: every kind of mistake is told, and a flood of one is told in a few lines.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { type Log, SILENT_LOG } from "../base/log.ts";
+import { SimClock } from "../testing/sim-clock.ts";
+import { PeerLog } from "./peer-log.ts";
+
+function stage() {
+  const lines: string[] = [];
+  const clock = new SimClock();
+  const log: Log = { ...SILENT_LOG, warn: (message, fields) => lines.push(`${message} ${JSON.stringify(fields)}`) };
+  return { lines, clock, peerLog: new PeerLog(log, clock) };
+}
+
+test("a flood of one message leaves a few lines, and the next line tells how many were left out", async () => {
+  const { lines, clock, peerLog } = stage();
+  for (let i = 0; i < 1000; i++) peerLog.tell("warn", "link broken", { i });
+  assert.equal(lines.length, 10);
+  await clock.advance(1000);
+  peerLog.tell("warn", "link broken", { i: 1000 });
+  peerLog.tell("warn", "link broken", { i: 1001 });
+  assert.deepEqual(lines.slice(10), ['link broken {"i":1000,"leftOut":990}', 'link broken {"i":1001}']);
+});
+
+test("a flood of one message does not hide another", () => {
+  const { lines, peerLog } = stage();
+  for (let i = 0; i < 1000; i++) peerLog.tell("warn", "link broken", {});
+  peerLog.tell("warn", "a request failed", {});
+  assert.equal(lines.at(-1), "a request failed {}");
+});
+
+test("the level decides who hears of it", () => {
+  const { lines, peerLog } = stage();
+  peerLog.tell("debug", "link broken", {});
+  assert.deepEqual(lines, []);
+});
+
+test("a mistake that every node makes alike is told once, whoever makes it", () => {
+  const { lines, peerLog } = stage();
+  for (const node of ["worker 0", "worker 1", "worker 0"]) peerLog.tellOnce("UNKNOWN_FUNCTION", "warn", "a request failed", { node });
+  peerLog.tellOnce("UNKNOWN_KEY_LIST", "warn", "a request failed", { node: "worker 1" });
+  assert.deepEqual(lines, ['a request failed {"node":"worker 0"}', 'a request failed {"node":"worker 1"}']);
+});
+
+test("a fault that lasts is told once and then once a minute, with how many were left out; another fault is told beside it", async () => {
+  const { lines, clock, peerLog } = stage();
+  const tell = (fault: string): void => peerLog.tellSeldom(fault, "warn", "a request failed", { fault });
+  for (let second = 0; second < 60; second++) {
+    for (let i = 0; i < 50; i++) tell("no w");
+    if (second === 30) tell("no v");
+    await clock.advance(1000);
+  }
+  assert.deepEqual(lines, ['a request failed {"fault":"no w"}', 'a request failed {"fault":"no v"}']);
+  tell("no w");
+  assert.equal(lines.at(-1), 'a request failed {"fault":"no w","leftOut":2999}');
+});
+
+test("faults that differ in every line are still bounded", () => {
+  const { lines, peerLog } = stage();
+  for (let i = 0; i < 10_000; i++) peerLog.tellSeldom(`no ${i}`, "warn", "a request failed", {});
+  assert.equal(lines.length, 10);
+});

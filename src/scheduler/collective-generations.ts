@@ -1,0 +1,117 @@
+// collective-generations — workers come together to reduce among themselves: decides who is in the next generation, when, and when one is over. Pure: the roster
+// in, answers out.
+//
+// Invariants:
+//   G1. A generation has a higher number than every one before it, also over a restart of the scheduler: the workers bring the numbers along.
+//   G2. The first one waits for every worker that is alive. Later ones wait for those that are alive and listen for the others: never for one
+//       that was restarted and has not come yet.
+//   G3. Who missed the answer (it was lost with a scheduler) gets the same one, as long as that generation is not over.
+//   G4. A generation is over once a member is dead, was restarted, or wants to be in the next one or in none: everybody is told, also a member that
+//       was taken for dead and knows nothing of it.
+
+import { WeighbridgeError } from "../base/errors.ts";
+import type { Generation, Member } from "../wire/collective-generation.ts";
+import { nameOf } from "../wire/node-id.ts";
+import type { RosterEntry } from "../wire/roster.ts";
+
+type Standing<T> = Member & {
+  /** The newest generation that it was in. */
+  readonly generation: number;
+  readonly ticket: T;
+};
+
+export type SettledRequest<T> = { readonly ticket: T; readonly outcome: Generation | WeighbridgeError };
+
+export class CollectiveGenerations<T> {
+  readonly #standing = new Map<number, Standing<T>>();
+  #formed: Generation = { generation: 0, members: [] };
+  #newest = 0;
+  #ended = 0;
+
+  /** The newest generation's number; 0 before the first. */
+  get generation(): number {
+    return this.#newest;
+  }
+
+  /** Generations up to this one are over (G4). */
+  get ended(): number {
+    return this.#ended;
+  }
+
+  /** Who waits, by rank. */
+  standing(): Member[] {
+    return [...this.#standing.values()].map(({ node, incarnation }) => ({ node, incarnation })).sort((a, b) => a.node - b.node);
+  }
+
+  /** A worker comes, or comes again. `review` then says what follows. */
+  enter(worker: Standing<T>): SettledRequest<T>[] {
+    const earlier = this.#dismiss(worker.node);
+    this.#standing.set(worker.node, worker);
+    this.#newest = Math.max(this.#newest, worker.generation);
+    this.#ended = Math.max(this.#ended, worker.generation); // G4
+    return earlier;
+  }
+
+  /** A worker wants to be in no further generation. */
+  leave(node: number): SettledRequest<T>[] {
+    this.died(node);
+    return this.#dismiss(node);
+  }
+
+  /** A node tells a scheduler that was restarted which generation it is in, if any, and by its roster which ones are over (G1, G3). */
+  recall(formed: Generation | undefined, ended = 0): void {
+    const { generation } = formed ?? this.#formed;
+    this.#newest = Math.max(this.#newest, generation, ended);
+    this.#ended = Math.max(this.#ended, generation - 1, ended);
+    if (formed !== undefined && generation > this.#formed.generation) this.#formed = formed;
+  }
+
+  died(node: number): void {
+    if (this.#formed.members.some((member) => member.node === node)) this.#ended = Math.max(this.#ended, this.#formed.generation); // G4
+  }
+
+  /** Who can be answered, given who is there. */
+  review(nodes: readonly RosterEntry[]): SettledRequest<T>[] {
+    const workers = nodes.filter(({ role }) => role === "worker");
+    const settled: SettledRequest<T>[] = [];
+    for (const { node, incarnation, state } of workers) {
+      const isFormer = this.#formed.members.some((member) => member.node === node && member.incarnation < incarnation);
+      if (isFormer || state !== "alive") this.died(node);
+      if ((this.#standing.get(node)?.incarnation ?? incarnation) < incarnation || state === "left") settled.push(...this.#dismiss(node));
+    }
+    const needed = workers.filter(({ state, address }) => state === "alive" && (this.#newest === 0 || address !== "")); // G2
+    if (this.#ended < this.#formed.generation) settled.push(...this.#tellAgain());
+    if (needed.length === 0 || !needed.every(({ node }) => this.#standing.has(node))) return settled;
+    return [...settled, ...this.#form(needed)];
+  }
+
+  /** G3 */
+  #tellAgain(): SettledRequest<T>[] {
+    return this.#formed.members.flatMap(({ node, incarnation }) => {
+      const worker = this.#standing.get(node);
+      if (worker === undefined || worker.incarnation !== incarnation || worker.generation >= this.#formed.generation) return [];
+      this.#standing.delete(node);
+      return [{ ticket: worker.ticket, outcome: this.#formed }];
+    });
+  }
+
+  #form(entries: readonly RosterEntry[]): SettledRequest<T>[] {
+    const members = entries.map(({ node, incarnation }) => ({ node, incarnation })).sort((a, b) => a.node - b.node);
+    this.#ended = Math.max(this.#ended, this.#newest);
+    this.#newest++; // G1
+    this.#formed = { generation: this.#newest, members };
+    return members.flatMap(({ node }) => {
+      const worker = this.#standing.get(node);
+      this.#standing.delete(node);
+      return worker === undefined ? [] : [{ ticket: worker.ticket, outcome: this.#formed }];
+    });
+  }
+
+  #dismiss(node: number): SettledRequest<T>[] {
+    const worker = this.#standing.get(node);
+    if (worker === undefined) return [];
+    this.#standing.delete(node);
+    const message = `${nameOf(node)} came again, or left, while it waited for other workers`;
+    return [{ ticket: worker.ticket, outcome: new WeighbridgeError("ABORTED", message, { retryable: true }) }];
+  }
+}

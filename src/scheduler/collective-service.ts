@@ -1,0 +1,71 @@
+// collective-service — answers workers that come together to reduce among themselves. Who is in which generation is collective-generations.ts's.
+
+import { Deferred } from "../base/deferred.ts";
+import { WeighbridgeError } from "../base/errors.ts";
+import type { GatherRequest, Generation, Member } from "../wire/collective-generation.ts";
+import { roleOf } from "../wire/node-id.ts";
+import type { RosterEntry } from "../wire/roster.ts";
+import { CollectiveGenerations, type SettledRequest } from "./collective-generations.ts";
+
+/** Far beyond what a job can reach, and all numbers after it still fit a frame. */
+const GENERATION_MAX = 2 ** 31;
+
+type Nodes = readonly RosterEntry[];
+
+export class CollectiveService {
+  readonly #generations = new CollectiveGenerations<Deferred<Generation>>();
+
+  /** Generations up to this one are over. */
+  get ended(): number {
+    return this.#generations.ended;
+  }
+
+  /** The newest generation's number, and who waits for the next. */
+  get standing(): Generation {
+    return { generation: this.#generations.generation, members: this.#generations.standing() };
+  }
+
+  /** A worker comes, or comes again; answered with the generation that it is in. */
+  enter(worker: Member & { readonly generation: number }, nodes: Nodes): Promise<Generation> {
+    const ticket = new Deferred<Generation>();
+    this.#settle(this.#generations.enter({ ...worker, ticket }));
+    this.review(nodes);
+    return ticket.promise;
+  }
+
+  leave(node: number, nodes: Nodes): void {
+    this.#settle(this.#generations.leave(node));
+    this.review(nodes);
+  }
+
+  died(node: number): void {
+    this.#generations.died(node);
+  }
+
+  /** What a node says that lived through a restart of the scheduler. */
+  recall(gathered: Generation | undefined, endedGeneration: number | undefined): void {
+    this.#generations.recall(gathered, endedGeneration);
+  }
+
+  /** The roster has changed. */
+  review(nodes: Nodes): void {
+    this.#settle(this.#generations.review(nodes));
+  }
+
+  #settle(settled: readonly SettledRequest<Deferred<Generation>>[]): void {
+    for (const { ticket, outcome } of settled) {
+      if (outcome instanceof WeighbridgeError) ticket.reject(outcome);
+      else ticket.resolve(outcome);
+    }
+  }
+}
+
+/** Throws BAD_REQUEST for what no worker would ask. */
+export function checkGather(
+  { id, name }: { readonly id: number; readonly name: string },
+  { step, address, generation }: GatherRequest,
+): void {
+  if (roleOf(id) !== "worker" || (step === "enter" && address === ""))
+    throw new WeighbridgeError("BAD_REQUEST", `workers that listen reduce among themselves, and ${name} is none`);
+  if (generation > GENERATION_MAX) throw new WeighbridgeError("BAD_REQUEST", `${name} cannot have been in generation ${generation}`);
+}

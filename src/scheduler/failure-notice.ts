@@ -1,0 +1,63 @@
+// leave-together — the end of a job that failed: every node is told the reason, and the scheduler stays until all of them know it, `lingerMs` at most.
+// Nodes that were not there when it failed are among them: they come a moment later, and would otherwise find nobody and wait in vain.
+
+import type { Clock } from "../base/clock.ts";
+import { Deferred } from "../base/deferred.ts";
+import type { WeighbridgeError } from "../base/errors.ts";
+import { ABORT } from "../contracts/control.ts";
+import { ask } from "../peer/call-function.ts";
+import type { Peer } from "../peer/peer.ts";
+import { nameOf, type Role } from "../wire/node-id.ts";
+import type { RosterView } from "../wire/roster.ts";
+
+export type FailureNoticeOptions = {
+  readonly clock: Clock;
+  readonly serverCount: number;
+  readonly workerCount: number;
+  readonly lingerMs: number;
+};
+
+export class FailureNotice {
+  readonly #clock: Clock;
+  readonly #serverCount: number;
+  readonly #workerCount: number;
+  readonly #lingerMs: number;
+  readonly #servers = new Set<string>();
+  readonly #workers = new Set<string>();
+  readonly #over = new Deferred<void>();
+
+  constructor({ clock, serverCount, workerCount, lingerMs }: FailureNoticeOptions) {
+    this.#clock = clock;
+    this.#serverCount = serverCount;
+    this.#workerCount = workerCount;
+    this.#lingerMs = lingerMs;
+    clock.after(lingerMs, this.#over.resolve);
+  }
+
+  /** Tells those who have a place. */
+  tell(peer: Peer, { nodes }: RosterView, { code, message }: WeighbridgeError): void {
+    for (const { node, role, state } of nodes) {
+      const channel = peer.channel(node);
+      if (state !== "alive" || channel === undefined) continue;
+      const told = (): void => this.told(role, nameOf(node));
+      ask(channel, ABORT, { code, message }, this.#clock, { deadlineMs: this.#lingerMs }).then(told, told);
+    }
+  }
+
+  /** This node knows, or cannot be told. A node goes by one name, however often it asks. */
+  told(role: Role, name: string): void {
+    (role === "server" ? this.#servers : this.#workers).add(name);
+    if (this.#servers.size >= this.#serverCount && this.#workers.size >= this.#workerCount) this.#over.resolve();
+  }
+
+  /** Resolves when the scheduler may go. */
+  async over(): Promise<void> {
+    await this.#over.promise;
+    await drained(this.#clock);
+  }
+}
+
+/** Lets the answers that are queued leave: they are written once the present input was handled. */
+export async function drained(clock: Clock): Promise<void> {
+  for (let turn = 0; turn < 2; turn++) await new Promise<void>((resolve) => clock.afterInput(resolve));
+}

@@ -1,0 +1,81 @@
+// pending-registrations — what the scheduler keeps of an application until it is answered: whom to answer, and what the node says of the job that it lived through.
+
+import { Deferred } from "../base/deferred.ts";
+import { WeighbridgeError } from "../base/errors.ts";
+import type { Channel } from "../peer/channel.ts";
+import type { CatalogueClaim } from "../wire/catalogue.ts";
+import type { Generation } from "../wire/collective-generation.ts";
+import type { BarrierRequest } from "../wire/control.ts";
+import { nameOf, type Role } from "../wire/node-id.ts";
+import type { RegisterReply, RegisterRequest } from "../wire/register.ts";
+import type { RendezvousHeld } from "../wire/rendezvous.ts";
+import type { UnitsClaim } from "../wire/units.ts";
+
+export type PendingRegistration = {
+  readonly channel: Channel;
+  readonly role: Role;
+  readonly token: string;
+  readonly packageVersion: string | undefined;
+  /** What it says of barriers that an earlier scheduler kept. */
+  readonly passed: readonly BarrierRequest[];
+  /** The same of units. */
+  readonly units: UnitsClaim;
+  /** The generation of workers that it says it is in. */
+  readonly gathered: Generation | undefined;
+  /** The rendezvous that it says were held. */
+  readonly rendezvous: readonly RendezvousHeld[];
+  /** What it says of the catalogue; left out by a node that is new. */
+  readonly catalogue: CatalogueClaim | undefined;
+  readonly reply: Deferred<RegisterReply>;
+};
+
+const NO_UNITS: UnitsClaim = { open: [], over: [] };
+
+/** The open applications, by link: each has one at most, so what peers can make us keep is bounded by their links. */
+export class PendingRegistrations {
+  readonly #tickets = new Map<Channel, PendingRegistration>();
+
+  /** Throws BAD_REQUEST for a second application of a link, and for one that claims another's place; BAD_CONFIG with this refusal. */
+  open(
+    channel: Channel,
+    { role, label, token, packageVersion, resume, failure }: RegisterRequest,
+    joinRefusal?: string,
+  ): PendingRegistration {
+    const { id, name, incarnation } = channel;
+    if (joinRefusal !== undefined && failure === undefined) throw new WeighbridgeError("BAD_CONFIG", `${role} ("${label}") ${joinRefusal}`);
+    if (this.#tickets.has(channel)) throw new WeighbridgeError("BAD_REQUEST", "this link has registered already, and waits for its place");
+    if (id > 0 && resume === undefined) throw new WeighbridgeError("BAD_REQUEST", `${name} has registered already, and has its place`);
+    if (resume !== undefined && (resume.node !== id || resume.incarnation !== incarnation))
+      throw new WeighbridgeError(
+        "BAD_REQUEST",
+        `${name} cannot resume the place of ${nameOf(resume.node)} in incarnation ${resume.incarnation}`,
+      );
+    const { passed = [], units = NO_UNITS, gathered, rendezvous = [], catalogue } = resume ?? {};
+    const ticket: PendingRegistration = {
+      channel,
+      role,
+      token,
+      packageVersion,
+      passed,
+      units,
+      gathered,
+      rendezvous,
+      catalogue,
+      reply: new Deferred(),
+    };
+    this.#tickets.set(channel, ticket);
+    return ticket;
+  }
+
+  /** The application that this link has open, no longer so. */
+  take(channel: Channel): PendingRegistration | undefined {
+    const ticket = this.#tickets.get(channel);
+    this.#tickets.delete(channel);
+    return ticket;
+  }
+
+  /** It was answered. */
+  close(ticket: PendingRegistration): void {
+    if (this.#tickets.get(ticket.channel) === ticket) this.#tickets.delete(ticket.channel);
+  }
+}

@@ -1,0 +1,72 @@
+// rank-slot — one rank of a running job: which node holds it, in which incarnation, and when it was last heard of. Kept
+// by roster.ts. The incarnation is the scheduler's state (scheduler-state.ts), and read from there; the rest is heard
+// again after a restart.
+
+import { idOf, nameOf, type Role } from "../wire/node-id.ts";
+import type { NodeState, RosterEntry } from "../wire/roster.ts";
+import type { StateJournal } from "./scheduler-state.ts";
+
+/** How long a closed link may stay closed before its node is dead, when heartbeats do not decide that. */
+const LINK_GRACE_MS = 5000;
+
+export type Place = {
+  readonly node: number;
+  readonly role: Role;
+  readonly rank: number;
+  address: string;
+  label: string;
+  packageVersion: string;
+  /** Of the process that registered; empty when nobody has told us. */
+  token: string;
+  readonly incarnation: number;
+  state: NodeState;
+  heardAtMs: number;
+  /** Since when it has no link to us; undefined while it has one. */
+  downSinceMs: number | undefined;
+  /** False while we have it from another node's memory and have not heard of it ourselves. */
+  confirmed: boolean;
+};
+
+/** A place that nobody has been heard to hold yet. */
+export function emptyRankSlot(role: Role, rank: number, journal: StateJournal): Place {
+  const node = idOf(role, rank);
+  return {
+    node,
+    role,
+    rank,
+    address: "",
+    label: "",
+    packageVersion: "",
+    token: "",
+    get incarnation() {
+      return journal.state.incarnations.get(node) ?? 0;
+    },
+    state: "dead",
+    heardAtMs: 0,
+    downSinceMs: 0,
+    confirmed: false,
+  };
+}
+
+/** When the node is dead unless it is heard of before; Infinity: not by itself. */
+export function deathAtMs({ state, heardAtMs, downSinceMs }: Place, heartbeatTimeoutMs: number): number {
+  if (state !== "alive") return Infinity;
+  if (heartbeatTimeoutMs > 0) return heardAtMs + heartbeatTimeoutMs;
+  return downSinceMs === undefined ? Infinity : downSinceMs + LINK_GRACE_MS;
+}
+
+/** A place by its holder, for messages: `worker 0 ("host:17")`. */
+export function holderOf({ node, label }: Place): string {
+  return label === "" ? nameOf(node) : `${nameOf(node)} ("${label}")`;
+}
+
+/** What everybody may see of a place. */
+export function publicEntryOf({ node, role, rank, address, incarnation, state, label, packageVersion }: Place): RosterEntry {
+  const entry = { node, role, rank, address, incarnation, state, label };
+  return packageVersion === "" ? entry : { ...entry, packageVersion };
+}
+
+/** What the members of the job are told of it. */
+export function entryOf(place: Place): RosterEntry {
+  return place.token === "" ? publicEntryOf(place) : { ...publicEntryOf(place), token: place.token };
+}

@@ -1,0 +1,66 @@
+// parameter-handle — what a handle (a tensor, an embedding, and all that is made of them) holds of its parameter: its name and number, and for every server the
+// incarnation in which the parameter was found or made there. A server that is started again has a new incarnation and nothing of what was pushed to the one before, unless
+// it was restored; somebody else may have made the parameter anew there, with its initial values, before this handle asks again. Not the asking: that is
+// router/request-queue.ts.
+//
+//   handle opened ──► knows incarnation 1 of server s ──► s is restarted ──► its next call asks incarnation 2 where its parameter is from
+//                                                     restored from a checkpoint, or loaded   knows incarnation 2: the call leaves
+//                                                     made anew                               UNKNOWN_PARAMETER, nothing was sent; asked again next time
+//                                                     not there                               UNKNOWN_PARAMETER, as the server says it
+//
+// Invariants:
+//   L1. A call of a handle leaves for lives of servers that the handle knows, and for no others: for all its servers or for none.
+//   L2. What an incarnation that the handle does not know answers is not given to the caller: reads that were under way when a server was restarted travel to its new
+//       incarnation by themselves (peer/channel.ts), and are asked again behind L1.
+//   L3. A link that breaks and comes back is no new incarnation: what was sent over it is resent as ever, and nothing here is asked.
+//   L4. While a new incarnation is being asked, all later calls of the worker wait behind: reads follow own pushes, and CLOCK what was pushed before it.
+
+import { WeighbridgeError } from "../base/errors.ts";
+import { idOf, nameOf } from "../wire/node-id.ts";
+import type { CallSubject } from "./call-subject.ts";
+import type { PushNumbers } from "./worker-clock.ts";
+
+export class ParameterHandle implements CallSubject {
+  readonly name: string;
+  readonly maker: CallSubject["maker"];
+  /** Its number on the wire. */
+  readonly parameter: number;
+  /** By rank, the incarnation of each server in which it was found; undefined where it never was. The router compares them. */
+  readonly incarnations: (number | undefined)[] = [];
+  /** Numbers what is pushed, for all handles of the session. */
+  readonly pushes: PushNumbers;
+
+  constructor({ name, maker, parameter }: Pick<ParameterHandle, "name" | "maker" | "parameter">, pushes: PushNumbers) {
+    this.pushes = pushes;
+    this.name = name;
+    this.maker = maker;
+    this.parameter = parameter;
+  }
+
+  /** The number of a push that is about to leave, at this clock: all its frames carry it. */
+  numberPush(clock: number): number {
+    return this.pushes.next(this.parameter, clock);
+  }
+
+  /** That of the last push. */
+  get pushNumber(): number {
+    return this.pushes.last(this.parameter);
+  }
+
+  /** The parameter is no more: what was pushed to it is not told of one that is made anew. */
+  cleared(): void {
+    this.pushes.cleared(this.parameter);
+  }
+
+  /** The parameter was found or made there, in this incarnation. */
+  found(server: number, incarnation: number): void {
+    this.incarnations[server] = incarnation;
+  }
+
+  /** Why nothing is sent to an incarnation in which somebody else made the parameter. */
+  lost(server: number, incarnation: number): WeighbridgeError {
+    const what = `${nameOf(idOf("server", server))} was restarted (incarnation ${incarnation}) and has lost all that was pushed to it, and somebody has made the parameter anew there`;
+    const then = `nothing was sent; restore a checkpoint, or make it again with ${this.maker}() to go on with what is there now`;
+    return new WeighbridgeError("UNKNOWN_PARAMETER", `no parameter ${JSON.stringify(this.name)} as this worker knew it: ${what}; ${then}`);
+  }
+}
