@@ -5,11 +5,11 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Session } from "../src/api/session.ts";
-import { temporaryFolder } from "../src/node/checkpoint/testing-checkpoint.ts";
 import { EmbeddedCluster } from "../src/node/embedded-cluster.ts";
 import { serveManagement } from "../src/node/manage-server.ts";
 import { SimCluster } from "../src/testing/sim-cluster.ts";
 import type { StatusReply } from "../src/wire/control.ts";
+import { temporaryFolder } from "./support/checkpoint-stage.ts";
 
 test("defect 1, workers that spin: a read that has to wait for others is asked once, and waits at the server", async () => {
   const cluster = new SimCluster({ seed: 1, serverCount: 1, workerCount: 2, heartbeatIntervalMs: 0, heartbeatTimeoutMs: 0 });

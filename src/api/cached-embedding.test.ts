@@ -7,9 +7,9 @@ import { isWeighbridgeError } from "../base/errors.ts";
 import { psFunction } from "../contracts/ps-function.ts";
 import { EmbeddedCluster } from "../node/embedded-cluster.ts";
 import type { ServerContext } from "../server/server-context.ts";
+import { add, read, rowsOf, stageOf, stored } from "../testing/cache-stage.ts";
 import type { CacheOptions } from "../worker/cache/bounded-cache.ts";
 import { POLICY_NAMES } from "../worker/cache/eviction-order.ts";
-import { add, read, rowsOf, stageOf, stored } from "./testing-cache-stage.ts";
 
 test("operations of one worker that are not awaited run in the order of their calls", async () => {
   await using cluster = await EmbeddedCluster.start({ servers: 2 });

@@ -6,8 +6,8 @@ import { isWeighbridgeError } from "../base/errors.ts";
 import { psFunction } from "../contracts/ps-function.ts";
 import { EmbeddedCluster } from "../node/embedded-cluster.ts";
 import type { ServerContext } from "../server/server-context.ts";
+import { add, read, rowsOf, stageOf, stored } from "../testing/cache-stage.ts";
 import { POLICY_NAMES } from "../worker/cache/eviction-order.ts";
-import { add, read, rowsOf, stageOf, stored } from "./testing-cache-stage.ts";
 
 const SERVER_COUNTS = [1, 2, 3];
 

@@ -2,14 +2,14 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { type ErrorCode, isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
+import { WeighbridgeError } from "../base/errors.ts";
 import { SimClock } from "../testing/sim-clock.ts";
+import { throwsCode } from "../testing/throws-code.ts";
 import { idOf } from "../wire/node-id.ts";
 import { Pacer } from "./pacer.ts";
 import type { CompleteRound, GatheredUpdate } from "./update-rounds.ts";
 
 const holderOf = (rank: number, incarnation = 1) => ({ worker: idOf("worker", rank), incarnation });
-const throwsCode = (code: ErrorCode) => (error: unknown) => isWeighbridgeError(error, code);
 
 /** An update that writes down what becomes of it. */
 class Noted implements GatheredUpdate<Noted> {

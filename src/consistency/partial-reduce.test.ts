@@ -2,14 +2,14 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { type ErrorCode, isWeighbridgeError } from "../base/errors.ts";
+import { isWeighbridgeError } from "../base/errors.ts";
 import { Random } from "../base/random.ts";
 import { SimClock } from "../testing/sim-clock.ts";
+import { throwsCode } from "../testing/throws-code.ts";
 import { idOf } from "../wire/node-id.ts";
 import { PartialReduce, type PartnerWaiter } from "./partial-reduce.ts";
 
 const holderOf = (rank: number, incarnation = 1) => ({ worker: idOf("worker", rank), incarnation });
-const throwsCode = (code: ErrorCode) => (error: unknown) => isWeighbridgeError(error, code);
 
 /** Writes down who got which partners ("rank: ranks") and who failed. */
 function openReduce() {

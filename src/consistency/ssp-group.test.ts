@@ -2,15 +2,15 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { type ErrorCode, isWeighbridgeError } from "../base/errors.ts";
+import { isWeighbridgeError } from "../base/errors.ts";
 import { Random } from "../base/random.ts";
 import { SimClock } from "../testing/sim-clock.ts";
+import { throwsCode } from "../testing/throws-code.ts";
 import { idOf } from "../wire/node-id.ts";
 import { SspGroups, type SspTicket } from "./ssp-group.ts";
 
 const GROUP = 2n ** 63n + 5n;
 const holderOf = (rank: number, incarnation = 1) => ({ worker: idOf("worker", rank), incarnation });
-const throwsCode = (code: ErrorCode) => (error: unknown) => isWeighbridgeError(error, code);
 
 /** Groups that write down who passed ("rank@version") and who failed. */
 function openGroups({ aliveCount = 8 } = {}) {

@@ -3,12 +3,12 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { type ErrorCode, isWeighbridgeError } from "../base/errors.ts";
+import { isWeighbridgeError } from "../base/errors.ts";
+import { throwsCode } from "../testing/throws-code.ts";
 import { idOf } from "../wire/node-id.ts";
 import { checkStaleness, StalenessController } from "./staleness-controller.ts";
 
 const holderOf = (rank: number, incarnation = 1) => ({ worker: idOf("worker", rank), incarnation });
-const throwsCode = (code: ErrorCode) => (error: unknown) => isWeighbridgeError(error, code);
 
 /** Workers 0, 1, 2 … at these clocks. */
 function at(...clocks: number[]): StalenessController {

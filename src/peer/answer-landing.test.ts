@@ -2,12 +2,10 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { type ErrorCode, isWeighbridgeError } from "../base/errors.ts";
+import { throwsCode } from "../testing/throws-code.ts";
 import { FrameHeader, Kind, setExtent } from "../wire/frame.ts";
 import { COPY_BYTES_MAX } from "../wire/frame-reader.ts";
 import { AnswerLanding } from "./answer-landing.ts";
-
-const throwsCode = (code: ErrorCode) => (error: unknown) => isWeighbridgeError(error, code);
 
 /** A frame with these bytes of an answer of `total`, as the link reads it: straight to its place if it has one. */
 function take(landing: AnswerLanding, bytes: Uint8Array, { total = bytes.length, offset = 0, send = 1 } = {}): Uint8Array | undefined {

@@ -2,11 +2,9 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { type ErrorCode, isWeighbridgeError } from "../base/errors.ts";
 import { OLD_ROSTER, RosterBook, requestOf } from "../testing/roster-book.ts";
+import { throwsCode } from "../testing/throws-code.ts";
 import type { RosterView } from "../wire/roster.ts";
-
-const throwsCode = (code: ErrorCode) => (error: unknown) => isWeighbridgeError(error, code);
 
 test("the first node that resumes brings the job and everybody's place; all are answered at once", () => {
   const book = new RosterBook();

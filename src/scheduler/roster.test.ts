@@ -2,12 +2,10 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { type ErrorCode, isWeighbridgeError } from "../base/errors.ts";
 import { Random } from "../base/random.ts";
 import { RosterBook, requestOf, texts } from "../testing/roster-book.ts";
+import { throwsCode } from "../testing/throws-code.ts";
 import type { Decision } from "./roster.ts";
-
-const throwsCode = (code: ErrorCode) => (error: unknown) => isWeighbridgeError(error, code);
 
 // Forming.
 

@@ -10,9 +10,9 @@ import { PlainKernels } from "../kernel/plain-kernels.ts";
 import { PlainRowKernels } from "../kernel/plain-row-kernels.ts";
 import { simdRowKernels } from "../kernel/row-kernels.ts";
 import { SimdKernels } from "../kernel/simd-kernels.ts";
+import { NEVER_TRIED } from "../testing/updater-stage.ts";
 import type { TableFreeze } from "./table-freeze.ts";
 import { TableStore } from "./table-store.ts";
-import { NEVER_TRIED } from "./testing-updater.ts";
 
 const WIDTH = 2;
 const KEYS_MAX = 20_000;

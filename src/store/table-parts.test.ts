@@ -11,8 +11,8 @@ import { PlainKernels } from "../kernel/plain-kernels.ts";
 import { simdRowKernels } from "../kernel/row-kernels.ts";
 import { SimdKernels } from "../kernel/simd-kernels.ts";
 import { PART_COUNT, partOf } from "../keys/part.ts";
+import { NEVER_TRIED } from "../testing/updater-stage.ts";
 import { TableStore } from "./table-store.ts";
-import { NEVER_TRIED } from "./testing-updater.ts";
 
 const MIB = 2 ** 20;
 const SECRET = 0x5eed_0123_4567_89abn;

@@ -19,11 +19,11 @@ import { PlainOptimizerKernels } from "../kernel/plain-optimizer-kernels.ts";
 import { PlainRowKernels } from "../kernel/plain-row-kernels.ts";
 import { simdRowKernels, VERSION_NONE } from "../kernel/row-kernels.ts";
 import { SimdKernels } from "../kernel/simd-kernels.ts";
+import { NEVER_TRIED } from "../testing/updater-stage.ts";
 import { Initializer } from "./initializers/initializer.ts";
 import { resolveInitializer } from "./initializers/initializer-spec.ts";
 import type { RowInitializer } from "./row-updater.ts";
 import { TableStore } from "./table-store.ts";
-import { NEVER_TRIED } from "./testing-updater.ts";
 import { type OptimizerSpec, resolveOptimizer } from "./updaters/optimizer-spec.ts";
 import { Updater } from "./updaters/updater.ts";
 

@@ -3,9 +3,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { isWeighbridgeError } from "../base/errors.ts";
+import { feed, randomPayload } from "../testing/frame-reads.ts";
 import { encodeHeader, FrameHeader, HEADER_BYTES, Kind, paddedBytes } from "./frame.ts";
 import { FrameReader, type FrameSink, READ_BUFFER_BYTES } from "./frame-reader.ts";
-import { feed, randomPayload } from "./testing-reads.ts";
 
 /** One buffer for all tests of this file, dirty. */
 const BUFFER: Uint8Array = new Uint8Array(READ_BUFFER_BYTES).fill(0xee);

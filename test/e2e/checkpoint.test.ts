@@ -6,7 +6,7 @@ import { spawnSync } from "node:child_process";
 import { readdirSync, truncateSync } from "node:fs";
 import { join } from "node:path";
 import test from "node:test";
-import { saveSample, temporaryFolder } from "../../src/node/checkpoint/testing-checkpoint.ts";
+import { saveSample, temporaryFolder } from "../support/checkpoint-stage.ts";
 import { Cluster } from "./cluster.ts";
 import { Processes, ROOT, until } from "./processes.ts";
 
@@ -130,7 +130,7 @@ for (const consistency of ["bsp", "asp"]) {
 }
 
 const SAVE = `
-import { saveSample } from "./src/node/checkpoint/testing-checkpoint.ts";
+import { saveSample } from "./test/support/checkpoint-stage.ts";
 const error = await saveSample({ root: process.argv[1], step: 2, shard: { headerBytes: 64 * 1024 } }).catch((thrown) => thrown);
 console.log(error.code, error.message);
 `;

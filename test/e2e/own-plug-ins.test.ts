@@ -5,7 +5,7 @@ import assert from "node:assert/strict";
 import { mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import test from "node:test";
-import { temporaryFolder } from "../../src/node/checkpoint/testing-checkpoint.ts";
+import { temporaryFolder } from "../support/checkpoint-stage.ts";
 import { Cluster } from "./cluster.ts";
 import { Processes, ROOT, script } from "./processes.ts";
 

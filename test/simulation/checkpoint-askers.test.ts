@@ -6,7 +6,7 @@ import { test } from "node:test";
 import { setImmediate } from "node:timers/promises";
 import { takeCheckpoint } from "../../src/api/checkpoint.ts";
 import { Session } from "../../src/api/session.ts";
-import { type ErrorCode, isWeighbridgeError } from "../../src/base/errors.ts";
+import { isWeighbridgeError } from "../../src/base/errors.ts";
 import { Random } from "../../src/base/random.ts";
 import { type ClusterRequest, withServers } from "../../src/cli/checkpoint/cluster-client.ts";
 import { checkpointActivate, checkpointDiscard, checkpointLoad, checkpointSave } from "../../src/contracts/checkpoints.ts";
@@ -15,15 +15,15 @@ import { parameterClear } from "../../src/contracts/parameters.ts";
 import { relayCall } from "../../src/contracts/relay.ts";
 import type { FileLayer } from "../../src/node/checkpoint/file-layer.ts";
 import { ServerFiles } from "../../src/node/checkpoint/server-files.ts";
-import { systemError } from "../../src/node/checkpoint/testing-files.ts";
 import { SimCluster } from "../../src/testing/sim-cluster.ts";
+import { throwsCode } from "../../src/testing/throws-code.ts";
 import type { Fields, FieldValues } from "../../src/wire/function-schema.ts";
 import { idOf } from "../../src/wire/node-id.ts";
+import { systemError } from "../support/checkpoint-files.ts";
 import { SimDisk } from "./sim-disk.ts";
 
 const ROOT = "/checkpoints";
 const createdAt = new Date(0).toISOString();
-const rejectsCode = (code: ErrorCode, text: RegExp) => (error: unknown) => isWeighbridgeError(error, code) && text.test(error.message);
 
 let clusterCount = 0;
 
@@ -89,7 +89,7 @@ test("a worker's second checkpoint while its first is being taken is QUEUE_FULL,
   const stage = new Stage();
   await stage.start();
   const first = stage.session(0).checkpoint();
-  await stage.run(assert.rejects(stage.session(0).checkpoint(), rejectsCode("QUEUE_FULL", /this worker is taking a checkpoint/)));
+  await stage.run(assert.rejects(stage.session(0).checkpoint(), throwsCode("QUEUE_FULL", /this worker is taking a checkpoint/)));
   assert.equal((await stage.run(first)).clock, 0);
   stage.clockAll();
   assert.equal((await stage.run(stage.session(0).checkpoint())).clock, 1);
@@ -110,7 +110,7 @@ test("a command line that is killed while it waits for a clock, or after the cut
     doomed.catch(() => {}); // it was killed: nobody hears of it
     await stage.sleep(500);
     if (whenKilled === "waiting") {
-      await stage.run(assert.rejects(stage.session(0).checkpoint(), rejectsCode("QUEUE_FULL", /the command line .* is taking/)));
+      await stage.run(assert.rejects(stage.session(0).checkpoint(), throwsCode("QUEUE_FULL", /the command line .* is taking/)));
       stage.cluster.network.crash("command-line");
     }
     assert.equal(isFrozen, whenKilled === "frozen");
@@ -126,10 +126,10 @@ test("a command line whose call comes when its server is known to be dead is tol
   const calls = withServers({ ...stage.commandLine("command-line"), deadlineMs: undefined }, async (servers) => {
     await servers.call(0, checkpointSave.survey, {});
     stage.cluster.kill(idOf("server", 0));
-    await assert.rejects(servers.call(0, checkpointSave.survey, {}), rejectsCode("NODE_DEAD", /server 0 is dead/)); // when it is found out
+    await assert.rejects(servers.call(0, checkpointSave.survey, {}), throwsCode("NODE_DEAD", /server 0 is dead/)); // when it is found out
     await assert.rejects(
       servers.call(0, checkpointSave.abandon, { id: "", pending: undefined }),
-      rejectsCode("NODE_DEAD", /server 0 is dead/),
+      throwsCode("NODE_DEAD", /server 0 is dead/),
     );
   });
   await stage.run(calls);
@@ -142,7 +142,7 @@ test("two command lines at one time: the second is told, and the first gets what
     withServers(stage.commandLine(host), (servers) => takeCheckpoint(servers, { createdAt, clock }));
   const first = take("one", 1);
   await stage.sleep(300);
-  await stage.run(assert.rejects(take("two", 1), rejectsCode("QUEUE_FULL", /the command line .* is taking/)));
+  await stage.run(assert.rejects(take("two", 1), throwsCode("QUEUE_FULL", /the command line .* is taking/)));
   stage.clockAll();
   assert.equal((await stage.run(first)).clock, 1);
   await stage.cluster.finalize();
@@ -181,7 +181,7 @@ test("no checkpoint is taken of servers of which one has lost its parameters, an
   await stage.run(
     assert.rejects(
       stage.session(0).checkpoint({ keep: 1 }),
-      rejectsCode("UNKNOWN_PARAMETER", /server 1 does not have "w", which server 0 has; it was restarted/),
+      throwsCode("UNKNOWN_PARAMETER", /server 1 does not have "w", which server 0 has; it was restarted/),
     ),
   );
   assert.deepEqual(await stage.names(), ["latest", "step-000000"]);
@@ -243,17 +243,17 @@ test("who is no node calls the functions of checkpoints through the scheduler, a
       assert.deepEqual(await servers.call(1, survey, {}), { clockMin: 0, names: ["w"], gone: undefined });
       await assert.rejects(
         servers.call(0, parameterClear, { parameter: 1, edition: 0, pushNumber: 0 }),
-        rejectsCode("UNKNOWN_FUNCTION", /wb\/parameter\/clear cannot be called through/),
+        throwsCode("UNKNOWN_FUNCTION", /wb\/parameter\/clear cannot be called through/),
       );
-      await assert.rejects(servers.call(2, survey, {}), rejectsCode("NO_ROUTE", /no server 2 among 2/));
-      await assert.rejects(servers.call(0, { ...survey, signatureHash: 7 }, {}), rejectsCode("SPEC_MISMATCH", /wb\/checkpoint\/survey/));
+      await assert.rejects(servers.call(2, survey, {}), throwsCode("NO_ROUTE", /no server 2 among 2/));
+      await assert.rejects(servers.call(0, { ...survey, signatureHash: 7 }, {}), throwsCode("SPEC_MISMATCH", /wb\/checkpoint\/survey/));
     }),
   );
   const relayed = { server: 0, asker: "9", name: survey.name, signature: survey.signatureHash, request: new Uint8Array(0) };
   await stage.run(
     assert.rejects(
       stage.session(0).call(relayCall, { server: 0 }, relayed),
-      rejectsCode("BAD_REQUEST", /comes from the scheduler, not from worker 0/),
+      throwsCode("BAD_REQUEST", /comes from the scheduler, not from worker 0/),
     ),
   );
   await stage.cluster.finalize();

@@ -10,7 +10,7 @@ import { basename, dirname } from "node:path";
 import type { Clock } from "../../src/base/clock.ts";
 import type { Random } from "../../src/base/random.ts";
 import type { FileLayer, OpenFile } from "../../src/node/checkpoint/file-layer.ts";
-import { systemError } from "../../src/node/checkpoint/testing-files.ts";
+import { systemError } from "../support/checkpoint-files.ts";
 
 type FileNode = { bytes: Uint8Array; synced: Uint8Array };
 type DirectoryNode = { entries: Map<string, TreeNode>; synced: Map<string, TreeNode> };

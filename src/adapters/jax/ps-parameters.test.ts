@@ -5,14 +5,13 @@ import assert from "node:assert/strict";
 import { before, test } from "node:test";
 import * as jax from "@jax-js/jax";
 import type { Session } from "../../api/session.ts";
-import { type ErrorCode, isWeighbridgeError } from "../../base/errors.ts";
 import { Random } from "../../base/random.ts";
 import { EmbeddedCluster } from "../../node/embedded-cluster.ts";
-import { assertClose } from "../testing-close.ts";
+import { assertClose } from "../../testing/adapter-close.ts";
+import { throwsCode } from "../../testing/throws-code.ts";
 import { PsParameters } from "./ps-parameters.ts";
 
 const { numpy: np, tree, grad } = jax;
-const rejectsCode = (code: ErrorCode) => (error: unknown) => isWeighbridgeError(error, code);
 const STEPS = 20;
 const BATCH = 16;
 const RATE = 0.3;
@@ -132,7 +131,7 @@ test("trees that are given are given away, those returned have one reference, an
   const [next] = await parameters.step([gradient]);
   assert.deepEqual([gradient.refCount, next?.refCount], [0, 1]);
   const refused = vector(1, 1, 1);
-  await assert.rejects(parameters.step([refused]), rejectsCode("BAD_ARGUMENT"));
+  await assert.rejects(parameters.step([refused]), throwsCode("BAD_ARGUMENT"));
   assert.equal(refused.refCount, 1);
   for (const array of [pulled, next, refused]) array?.dispose();
 });
@@ -152,7 +151,7 @@ test("a NaN in one gradient refuses the whole step; the next one counts", async 
   await using cluster = await EmbeddedCluster.start();
   const { session } = cluster;
   const parameters = await PsParameters.create(jax, session, { a: vector(0), b: vector(0) }, { ...SGD, consistency: "asp" });
-  await assert.rejects(parameters.step({ a: vector(1), b: vector(Number.NaN) }), rejectsCode("NOT_FINITE"));
+  await assert.rejects(parameters.step({ a: vector(1), b: vector(Number.NaN) }), throwsCode("NOT_FINITE"));
   assert.equal(session.clocks, 0);
   const { a, b } = await parameters.step({ b: vector(2), a: vector(1) });
   assert.deepEqual([...(await a.data()), ...(await b.data())], [-1, -2]);
@@ -172,12 +171,12 @@ test("options and trees that make no sense are refused, by name", async () => {
   await assert.rejects(created({ a: 3 }), /a is no array of jax-js/);
   await assert.rejects(created({}), /there are no weights/);
   await assert.rejects(created(vector(1), { ...SGD, consistancy: "bsp" }), /no "consistancy"/);
-  await assert.rejects(created(vector(1), {}), rejectsCode("BAD_ARGUMENT"));
-  await assert.rejects(created(np.array([1, 2], { dtype: np.int32 })), rejectsCode("UNSUPPORTED"));
+  await assert.rejects(created(vector(1), {}), throwsCode("BAD_ARGUMENT"));
+  await assert.rejects(created(np.array([1, 2], { dtype: np.int32 })), throwsCode("UNSUPPORTED"));
   const parameters = await created({ a: vector(1), b: vector(1, 2) });
-  await assert.rejects(created({ a: vector(1, 2), b: vector(1, 2) }), rejectsCode("SPEC_MISMATCH"));
+  await assert.rejects(created({ a: vector(1, 2), b: vector(1, 2) }), throwsCode("SPEC_MISMATCH"));
   await assert.rejects(parameters.step({ a: vector(1) }), /the gradients are those of a; the parameters are a, b/);
-  await assert.rejects(parameters.step({ a: vector(1), b: vector(1), c: vector(1) }), rejectsCode("BAD_ARGUMENT"));
+  await assert.rejects(parameters.step({ a: vector(1), b: vector(1), c: vector(1) }), throwsCode("BAD_ARGUMENT"));
   await assert.rejects(parameters.step({ a: vector(1), b: vector(1) }), /b is \[2\], and its gradient \[1\]/);
 });
 

@@ -10,11 +10,11 @@ import type { Session } from "../../api/session.ts";
 import { type ErrorCode, isWeighbridgeError } from "../../base/errors.ts";
 import { Random } from "../../base/random.ts";
 import { EmbeddedCluster } from "../../node/embedded-cluster.ts";
+import { assertClose } from "../../testing/adapter-close.ts";
+import { throwsCode } from "../../testing/throws-code.ts";
 import type { GroupOptions } from "../parameter-group.ts";
-import { assertClose } from "../testing-close.ts";
 import { type PsOptimizer, psOptimizer } from "./ps-optimizer.ts";
 
-const rejectsCode = (code: ErrorCode) => (error: unknown) => isWeighbridgeError(error, code);
 const STEPS = 20;
 const BATCH = 16;
 
@@ -138,14 +138,14 @@ test("fit() of a compiled model waits for the weights after each batch, and trai
   assertClose(history.history.loss as number[], expected.history.loss as number[], 1e-6);
   assert.equal(cluster.session.clocks, 12);
   assert.equal(optimizer.iterations, 12);
-  await assert.rejects(model.fit(x, y, { ...fit, yieldEvery: "never" }), rejectsCode("BAD_ARGUMENT")); // without the callbacks
+  await assert.rejects(model.fit(x, y, { ...fit, yieldEvery: "never" }), throwsCode("BAD_ARGUMENT")); // without the callbacks
   await optimizer.ready();
   let savedCount = 0;
   const handler = tf.io.withSaveHandler(() => {
     savedCount++;
     return Promise.resolve({ modelArtifactsInfo: { dateSaved: new Date(0), modelTopologyType: "JSON" } });
   });
-  await assert.rejects(model.save(handler, { includeOptimizer: true }), rejectsCode("UNSUPPORTED"));
+  await assert.rejects(model.save(handler, { includeOptimizer: true }), throwsCode("UNSUPPORTED"));
   await model.save(handler);
   assert.equal(savedCount, 1);
 });
@@ -178,7 +178,7 @@ test("a step keeps variables as they were until ready, and nothing of TensorFlow
       if (i % 2 === 0) ps.minimize(() => tf.sum(tf.mul(w, w)));
       else tf.tidy(() => void ps.minimize(() => tf.sum(tf.mul(w, w)))); // as fit() does
       assert.deepEqual([...w.dataSync()], before);
-      assert.throws(() => ps.minimize(() => tf.sum(w)), rejectsCode("BAD_ARGUMENT"));
+      assert.throws(() => ps.minimize(() => tf.sum(w)), throwsCode("BAD_ARGUMENT"));
       await ps.ready();
       await ps.ready();
       assert.deepEqual(
@@ -193,9 +193,9 @@ test("a step keeps variables as they were until ready, and nothing of TensorFlow
 test("a NaN in a gradient fails its step, changes nothing, is said again until pull(), and training goes on after it", async () => {
   await single(async (ps, w, session) => {
     ps.applyGradients({ [w.name]: tf.tensor1d([1, Number.NaN]) });
-    await assert.rejects(ps.ready(), rejectsCode("NOT_FINITE"));
-    await assert.rejects(ps.ready(), rejectsCode("NOT_FINITE"));
-    assert.throws(() => ps.minimize(() => tf.sum(w)), rejectsCode("NOT_FINITE"));
+    await assert.rejects(ps.ready(), throwsCode("NOT_FINITE"));
+    await assert.rejects(ps.ready(), throwsCode("NOT_FINITE"));
+    assert.throws(() => ps.minimize(() => tf.sum(w)), throwsCode("NOT_FINITE"));
     assert.deepEqual([session.clocks, ...w.dataSync()], [0, 1, 2]);
     await ps.pull();
     ps.applyGradients([{ name: w.name, tensor: tf.tensor1d([1, 1]) }]);
@@ -223,7 +223,7 @@ test("a wait for a slower worker ends at its deadline; the step goes on", async 
   const [x, y] = batch(0);
   assert.ok(fast !== undefined && slow !== undefined);
   fast.minimize(() => (networks[0] as Network).loss(x, y), false, networks[0]?.variables);
-  await assert.rejects(fast.ready({ deadlineMs: 20 }), rejectsCode("DEADLINE"));
+  await assert.rejects(fast.ready({ deadlineMs: 20 }), throwsCode("DEADLINE"));
   slow.minimize(() => (networks[1] as Network).loss(x, y), false, networks[1]?.variables);
   await Promise.all([fast.ready(), slow.ready()]);
   assert.deepEqual(networks[0]?.values(), networks[1]?.values());
@@ -246,6 +246,6 @@ test("options, variables and gradients that make no sense are refused, by name",
     await refused({ optimizer: sgd, variables: [w], nameOf: () => "w" }, /learningRate is 0.5 and 0.01/, "SPEC_MISMATCH");
     assert.throws(() => ps.applyGradients({ other: tf.tensor1d([1, 1]) }), /other is not on the servers; these weights are: /);
     ps.applyGradients({ [w.name]: tf.tensor1d([1, 1, 1]) });
-    await assert.rejects(ps.ready(), rejectsCode("VALUE_LENGTH"));
+    await assert.rejects(ps.ready(), throwsCode("VALUE_LENGTH"));
   });
 });

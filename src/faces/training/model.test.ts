@@ -3,7 +3,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { type ErrorCode, isWeighbridgeError } from "../../base/errors.ts";
+import { isWeighbridgeError } from "../../base/errors.ts";
 import { Random } from "../../base/random.ts";
 import { dense } from "../../nn/layers/dense.ts";
 import { SoftmaxCrossEntropy } from "../../nn/losses/softmax-cross-entropy.ts";
@@ -12,6 +12,7 @@ import { Sequential } from "../../nn/sequential.ts";
 import { Workspace } from "../../nn/workspace.ts";
 import { EmbeddedCluster } from "../../node/embedded-cluster.ts";
 import type { OptimizerSpec } from "../../store/updaters/optimizer-spec.ts";
+import { throwsCode } from "../../testing/throws-code.ts";
 import type { EpochEvent, StepEvent, TrainingView } from "./callbacks/callback.ts";
 import { ArrayDataset } from "./dataset.ts";
 import { Accuracy } from "./metrics.ts";
@@ -38,7 +39,6 @@ function built(options: Partial<ModelOptions> = {}): { readonly network: Sequent
 }
 
 const weightsOf = ({ parameters }: Sequential): Float32Array[] => parameters.map(({ values }) => values.slice());
-const isError = (code: ErrorCode, message: RegExp) => (error: unknown) => isWeighbridgeError(error, code) && message.test(error.message);
 
 test("learns, and tells callbacks of every step, epoch and the end", async () => {
   const { model } = built();
@@ -95,11 +95,11 @@ test("a file that is torn or of another model is refused, and nothing changes", 
   const foreign = await new Model(small, { loss, optimizer: ADAM }).encode();
   await assert.rejects(
     model.decode(foreign!, "other.safetensors"),
-    isError("CHECKPOINT_FOREIGN", /hidden\.weight.*other\.safetensors does not have it/),
+    throwsCode("CHECKPOINT_FOREIGN", /hidden\.weight.*other\.safetensors does not have it/),
   );
   await assert.rejects(
     model.decode(bytes.subarray(0, bytes.length - 4), "torn.safetensors"),
-    isError("CHECKPOINT_TORN", /torn\.safetensors/),
+    throwsCode("CHECKPOINT_TORN", /torn\.safetensors/),
   );
   assert.deepEqual(weightsOf(network), before);
 });
@@ -123,7 +123,7 @@ test("a loss that is no number stops the training before anything is learned fro
     overlap: false,
     callbacks: [callback],
   });
-  await assert.rejects(training, isError("NOT_FINITE", /epoch 1, step \d: the loss is NaN; not finite: the output of hidden/));
+  await assert.rejects(training, throwsCode("NOT_FINITE", /epoch 1, step \d: the loss is NaN; not finite: the output of hidden/));
   assert.ok(isWeighbridgeError(ended, "NOT_FINITE"), "callbacks are told why it ended");
   assert.deepEqual(weightsOf(network), good, "the values are those of the last good step");
 });
@@ -131,14 +131,14 @@ test("a loss that is no number stops the training before anything is learned fro
 test("an evaluation whose loss is no number tells no metrics, but where numbers stopped being finite", async () => {
   const { model, network } = built();
   network.parameters[0]!.values[3] = Number.NaN;
-  await assert.rejects(model.eval(dataset), isError("NOT_FINITE", /^samples 0 to 9: the loss is NaN; not finite: hidden\.weight$/));
+  await assert.rejects(model.eval(dataset), throwsCode("NOT_FINITE", /^samples 0 to 9: the loss is NaN; not finite: hidden\.weight$/));
 });
 
 test("an optimizer that diverges is stopped at the parameter that overflowed", async () => {
   const { model } = built({ optimizer: { type: "sgd", learningRate: 1e38 } });
   await assert.rejects(
     model.train(3, dataset, { batchSize: BATCH }),
-    isError("NOT_FINITE", /epoch \d, step \d+: .*not finite: (hidden|head|the output)/),
+    throwsCode("NOT_FINITE", /epoch \d, step \d+: .*not finite: (hidden|head|the output)/),
   );
 });
 
@@ -146,7 +146,7 @@ test("refuses options that cannot be before it does anything", async () => {
   const { model, network } = built();
   const before = weightsOf(network);
   const refusal = async (options: Partial<TrainOptions>, message: RegExp, epochs = 1): Promise<void> => {
-    await assert.rejects(model.train(epochs, dataset, { batchSize: BATCH, ...options }), isError("BAD_ARGUMENT", message));
+    await assert.rejects(model.train(epochs, dataset, { batchSize: BATCH, ...options }), throwsCode("BAD_ARGUMENT", message));
   };
   await refusal({ batchSize: 0 }, /batchSize/);
   await refusal({ batchSize: 11 }, /the network was built for 10/);
@@ -155,13 +155,13 @@ test("refuses options that cannot be before it does anything", async () => {
   await refusal({ firstEpoch: 3 }, /3 of 2/, 2);
   await refusal({}, /epochs/, 0);
   assert.deepEqual(weightsOf(network), before);
-  assert.throws(() => built({ optimizer: { type: "adma" } as unknown as OptimizerSpec }), isError("BAD_ARGUMENT", /optimizer\.type/));
+  assert.throws(() => built({ optimizer: { type: "adma" } as unknown as OptimizerSpec }), throwsCode("BAD_ARGUMENT", /optimizer\.type/));
 });
 
 test("does one thing at a time", async () => {
   const { model } = built();
   const training = model.train(1, dataset, { batchSize: BATCH });
-  await assert.rejects(model.train(1, dataset, { batchSize: BATCH }), isError("BAD_ARGUMENT", /busy/));
+  await assert.rejects(model.train(1, dataset, { batchSize: BATCH }), throwsCode("BAD_ARGUMENT", /busy/));
   await training;
 });
 
@@ -184,7 +184,7 @@ test("alone, too, a training lets the process handle its events, and ends when i
   let stepCount = 0;
   const callbacks = [{ stepEnd: () => void stepCount++ }];
   const training = model.train(20, dataset, { batchSize: BATCH, callbacks, signal: stop.signal });
-  await assert.rejects(training, isError("ABORTED", /step/));
+  await assert.rejects(training, throwsCode("ABORTED", /step/));
   assert.ok(stepCount < 7, `${stepCount} steps`);
 });
 
@@ -199,7 +199,7 @@ test("between two batches of an evaluation events are handled, so that a large o
   await model.eval(dataset);
   clearImmediate(next);
   assert.ok(turnCount >= SAMPLES / BATCH - 1, `${turnCount} turns`);
-  await assert.rejects(model.eval(dataset, { signal: AbortSignal.abort() }), isError("ABORTED", /sample/));
+  await assert.rejects(model.eval(dataset, { signal: AbortSignal.abort() }), throwsCode("ABORTED", /sample/));
 });
 
 test("a second training of a session has another name, or later epochs", async () => {
@@ -210,7 +210,7 @@ test("a second training of a session has another name, or later epochs", async (
   await model.train(2, dataset, { batchSize: BATCH, session });
   for (const [epochs, firstEpoch] of [[2], [3, 1]] as const) {
     const again = model.train(epochs, dataset, { batchSize: BATCH, session, ...(firstEpoch === undefined ? {} : { firstEpoch }) });
-    await assert.rejects(again, isError("BAD_ARGUMENT", new RegExp(`epoch ${(firstEpoch ?? 0) + 1} of "training"`)));
+    await assert.rejects(again, throwsCode("BAD_ARGUMENT", new RegExp(`epoch ${(firstEpoch ?? 0) + 1} of "training"`)));
   }
   assert.equal((await model.train(3, dataset, { batchSize: BATCH, session, firstEpoch: 2 })).stepCount, 7);
   assert.equal((await model.train(2, dataset, { batchSize: BATCH, session, name: "second" })).stepCount, 14);

@@ -4,14 +4,12 @@ import assert from "node:assert/strict";
 import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
-import { isWeighbridgeError, WeighbridgeError } from "../../base/errors.ts";
+import { FaultyFiles, systemError } from "../../../test/support/checkpoint-files.ts";
+import { sampleManifest, saveSample, temporaryFolder, writeSampleShard } from "../../../test/support/checkpoint-stage.ts";
+import { isWeighbridgeError } from "../../base/errors.ts";
+import { throwsCode } from "../../testing/throws-code.ts";
 import { CheckpointDirectory, stepName, stepOf } from "./checkpoint-directory.ts";
-import { sampleManifest, saveSample, temporaryFolder, writeSampleShard } from "./testing-checkpoint.ts";
-import { FaultyFiles, systemError } from "./testing-files.ts";
 import { verifyCheckpoint } from "./verify-checkpoint.ts";
-
-const failsWith = (code: string, pattern: RegExp) => (error: unknown) =>
-  error instanceof WeighbridgeError && error.code === code && pattern.test(error.message);
 
 async function requireWhole(path: string): Promise<void> {
   assert.deepEqual((await verifyCheckpoint(path)).problems, []);
@@ -105,7 +103,7 @@ test("a sync that fails is a save that fails", async () => {
     });
     await assert.rejects(
       saveSample({ root: folder.path, step: 1, layer: files.layer }),
-      failsWith("CHECKPOINT_IO", new RegExp(`${victim}: the disk failed \\(EIO\\)`)),
+      throwsCode("CHECKPOINT_IO", new RegExp(`${victim}: the disk failed \\(EIO\\)`)),
     );
     assert.deepEqual(readdirSync(folder.path), []);
   }
@@ -134,14 +132,14 @@ test("a commit looks whether every server's files are there", async () => {
   rmSync(shard);
   await assert.rejects(
     directory.commit(pending, manifest),
-    failsWith("CHECKPOINT_MISSING", /server 0 wrote it; do all servers see the same directory/),
+    throwsCode("CHECKPOINT_MISSING", /server 0 wrote it; do all servers see the same directory/),
   );
   writeFileSync(shard, bytes.subarray(1));
-  await assert.rejects(directory.commit(pending, manifest), failsWith("CHECKPOINT_TORN", /has \d+ bytes; server 0 wrote \d+/));
+  await assert.rejects(directory.commit(pending, manifest), throwsCode("CHECKPOINT_TORN", /has \d+ bytes; server 0 wrote \d+/));
   writeFileSync(shard, bytes);
   await assert.rejects(
     directory.commit(pending, { ...manifest, step: 6 }),
-    failsWith("BAD_ARGUMENT", /step 6 for the checkpoint of step 5/),
+    throwsCode("BAD_ARGUMENT", /step 6 for the checkpoint of step 5/),
   );
   assert.deepEqual(await directory.list(), []);
   await requireWhole((await directory.commit(pending, manifest)).path);
@@ -151,7 +149,7 @@ test("a step must be newer than all there are", async () => {
   using folder = temporaryFolder();
   await saveSample({ root: folder.path, step: 5 });
   const directory = new CheckpointDirectory({ root: folder.path });
-  for (const step of [4, 5]) await assert.rejects(directory.begin(step), failsWith("BAD_ARGUMENT", /there is .*step-000005 already/));
+  for (const step of [4, 5]) await assert.rejects(directory.begin(step), throwsCode("BAD_ARGUMENT", /there is .*step-000005 already/));
 });
 
 test("the newest are kept, at least one", async () => {
@@ -193,7 +191,7 @@ test("latest names the newest; one that says nonsense is an error", async () => 
   await saveSample({ root: folder.path, step: 5 });
   assert.equal(await directory.latest(), "step-000005");
   writeFileSync(join(folder.path, "latest"), "step-00000");
-  await assert.rejects(directory.latest(), failsWith("CHECKPOINT_TORN", /latest says "step-00000"/));
+  await assert.rejects(directory.latest(), throwsCode("CHECKPOINT_TORN", /latest says "step-00000"/));
   assert.match((await directory.latestProblem()) ?? "", /^CHECKPOINT_TORN: .*latest says "step-00000"/);
   writeFileSync(join(folder.path, "latest"), "step-000004\n");
   assert.match((await directory.latestProblem()) ?? "", /^CHECKPOINT_MISSING: .*latest names step-000004, which is not there/);
@@ -205,7 +203,7 @@ test("a root that is a file, or may not be written, is an error that names it", 
   using folder = temporaryFolder();
   const root = join(folder.path, "file");
   writeFileSync(root, "");
-  await assert.rejects(new CheckpointDirectory({ root }).begin(1), failsWith("CHECKPOINT_IO", /cannot read .*file: .*not a directory/i));
+  await assert.rejects(new CheckpointDirectory({ root }).begin(1), throwsCode("CHECKPOINT_IO", /cannot read .*file: .*not a directory/i));
 });
 
 test("a step's name is padded, grows beyond, and has one spelling", () => {

@@ -5,14 +5,14 @@ import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { basename, join } from "node:path";
 import { test } from "node:test";
 import { setImmediate } from "node:timers/promises";
+import { FaultyFiles, systemError } from "../../../test/support/checkpoint-files.ts";
+import { type Model, modelOf, SIZE, start, trainAll } from "../../../test/support/checkpoint-model.ts";
+import { temporaryFolder } from "../../../test/support/checkpoint-stage.ts";
 import type { Session } from "../../api/session.ts";
 import { isWeighbridgeError } from "../../base/errors.ts";
 import { checkpointSave } from "../../contracts/checkpoints.ts";
 import { EmbeddedCluster } from "../embedded-cluster.ts";
 import { ServerFiles } from "./server-files.ts";
-import { temporaryFolder } from "./testing-checkpoint.ts";
-import { FaultyFiles, systemError } from "./testing-files.ts";
-import { type Model, modelOf, SIZE, start, trainAll } from "./testing-model.ts";
 import { verifyCheckpoint } from "./verify-checkpoint.ts";
 
 test("missing, torn and foreign checkpoints are errors that name the file, and the one before is still good", async () => {

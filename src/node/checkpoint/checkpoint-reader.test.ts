@@ -4,14 +4,7 @@ import assert from "node:assert/strict";
 import { copyFileSync, readFileSync, renameSync, rmSync, truncateSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
-import { WeighbridgeError } from "../../base/errors.ts";
-import type { ParameterRecord } from "../../store/snapshot/parameter-record.ts";
-import { encodeHeader, layOutTensors } from "../../store/snapshot/safetensors.ts";
-import { requireSameModel } from "../../store/snapshot/same-model.ts";
-import { CheckpointDirectory } from "./checkpoint-directory.ts";
-import { CheckpointReader } from "./checkpoint-reader.ts";
-import { findCheckpoint, olderCheckpoint } from "./find-checkpoint.ts";
-import { ShardWriter } from "./shard-writer.ts";
+import { FaultyFiles } from "../../../test/support/checkpoint-files.ts";
 import {
   bytesOf,
   keysOf,
@@ -22,11 +15,16 @@ import {
   USERS,
   WEIGHTS,
   weightAt,
-} from "./testing-checkpoint.ts";
-import { FaultyFiles } from "./testing-files.ts";
-
-const failsWith = (code: string, pattern: RegExp) => (error: unknown) =>
-  error instanceof WeighbridgeError && error.code === code && pattern.test(error.message);
+} from "../../../test/support/checkpoint-stage.ts";
+import { WeighbridgeError } from "../../base/errors.ts";
+import type { ParameterRecord } from "../../store/snapshot/parameter-record.ts";
+import { encodeHeader, layOutTensors } from "../../store/snapshot/safetensors.ts";
+import { requireSameModel } from "../../store/snapshot/same-model.ts";
+import { throwsCode } from "../../testing/throws-code.ts";
+import { CheckpointDirectory } from "./checkpoint-directory.ts";
+import { CheckpointReader } from "./checkpoint-reader.ts";
+import { findCheckpoint, olderCheckpoint } from "./find-checkpoint.ts";
+import { ShardWriter } from "./shard-writer.ts";
 
 type UserRow = { readonly values: number[]; readonly accumulator: number; readonly version: number };
 
@@ -147,19 +145,19 @@ test("a file that is missing, short, long or changed is named, with the reason",
   const whole = readFileSync(shard);
   const opening = (): Promise<CheckpointReader> => CheckpointReader.open(path);
   truncateSync(shard, whole.length - 1);
-  await assert.rejects(opening(), failsWith("CHECKPOINT_TORN", /server-001-000\.safetensors has \d+ bytes, but its header speaks of \d+/));
+  await assert.rejects(opening(), throwsCode("CHECKPOINT_TORN", /server-001-000\.safetensors has \d+ bytes, but its header speaks of \d+/));
   writeFileSync(shard, Buffer.concat([whole, Buffer.of(0)]));
-  await assert.rejects(opening(), failsWith("CHECKPOINT_TORN", /server-001-000\.safetensors has \d+ bytes, but its header speaks of \d+/));
+  await assert.rejects(opening(), throwsCode("CHECKPOINT_TORN", /server-001-000\.safetensors has \d+ bytes, but its header speaks of \d+/));
   rmSync(shard);
-  await assert.rejects(opening(), failsWith("CHECKPOINT_MISSING", /cannot open .*server-001-000\.safetensors: there is no such file/));
+  await assert.rejects(opening(), throwsCode("CHECKPOINT_MISSING", /cannot open .*server-001-000\.safetensors: there is no such file/));
   writeFileSync(shard, "this is a text, and a rather long one");
-  await assert.rejects(opening(), failsWith("CHECKPOINT_TORN", /server-001-000\.safetensors says its header has \d+ bytes/));
+  await assert.rejects(opening(), throwsCode("CHECKPOINT_TORN", /server-001-000\.safetensors says its header has \d+ bytes/));
   whole.writeUInt8((whole.at(-1) ?? 0) ^ 1, whole.length - 1);
   writeFileSync(shard, whole);
   await using reader = await opening();
   await assert.rejects(
     readUsers(reader, 8, 16),
-    failsWith("CHECKPOINT_TORN", /server-001-000\.safetensors was changed after it was written: version of users\/parts\/8:16\/0/),
+    throwsCode("CHECKPOINT_TORN", /server-001-000\.safetensors was changed after it was written: version of users\/parts\/8:16\/0/),
   );
 });
 
@@ -169,7 +167,7 @@ test("a shard of another server, step or job is told from its own", async () => 
   const { path } = await saveSample({ root: folder.path, step: 1 });
   const { path: foreign } = await saveSample({ root: other.path, step: 1, job: "job-b" });
   const shard = join(path, "server-000-000.safetensors");
-  const expected = failsWith(
+  const expected = throwsCode(
     "CHECKPOINT_FOREIGN",
     /server-000-000.* was written by server 0, step 1 of job "job-b"; expected server 0, step 1 of job "job-a"/,
   );
@@ -177,16 +175,16 @@ test("a shard of another server, step or job is told from its own", async () => 
   copyFileSync(join(foreign, "server-000-000.safetensors"), shard);
   await assert.rejects(CheckpointReader.open(path), expected);
   copyFileSync(join(path, "server-001-000.safetensors"), shard);
-  await assert.rejects(CheckpointReader.open(path), failsWith("CHECKPOINT_FOREIGN", /was written by server 1/));
+  await assert.rejects(CheckpointReader.open(path), throwsCode("CHECKPOINT_FOREIGN", /was written by server 1/));
   const header = encodeHeader(layOutTensors([{ name: "w", dtype: "F32", shape: [2] }]));
   writeFileSync(shard, Buffer.concat([header, Buffer.alloc(8)]));
-  await assert.rejects(CheckpointReader.open(path), failsWith("CHECKPOINT_FOREIGN", /is a safetensors file, but no shard/));
+  await assert.rejects(CheckpointReader.open(path), throwsCode("CHECKPOINT_FOREIGN", /is a safetensors file, but no shard/));
 });
 
 test("a checkpoint of another job is refused when the job is asked for", async () => {
   using folder = temporaryFolder();
   const { path } = await saveSample({ root: folder.path, step: 1 });
-  await assert.rejects(CheckpointReader.open(path, { job: "job-b" }), failsWith("CHECKPOINT_FOREIGN", /is of job "job-a", not "job-b"/));
+  await assert.rejects(CheckpointReader.open(path, { job: "job-b" }), throwsCode("CHECKPOINT_FOREIGN", /is of job "job-a", not "job-b"/));
   await (await CheckpointReader.open(path, { job: "job-a" })).close();
 });
 
@@ -195,7 +193,7 @@ test("a checkpoint of another model is refused with every difference", async () 
   const wanted = [narrow, { ...WEIGHTS, name: "layer2/weights" }];
   assert.throws(
     () => requireSameModel("/data/step-000001", [WEIGHTS, USERS], wanted),
-    failsWith(
+    throwsCode(
       "CHECKPOINT_FOREIGN",
       /"users" has width 3 in the checkpoint, 2 in the model; "layer2\/weights" is in the model, but not in the checkpoint; "layer1\/weights" is in the checkpoint/,
     ),
@@ -205,14 +203,14 @@ test("a checkpoint of another model is refused with every difference", async () 
 
 test("a directory without a checkpoint says what is there instead", async () => {
   using folder = temporaryFolder();
-  const missing = (pattern: RegExp) => failsWith("CHECKPOINT_MISSING", pattern);
+  const missing = (pattern: RegExp) => throwsCode("CHECKPOINT_MISSING", pattern);
   await assert.rejects(findCheckpoint(join(folder.path, "nowhere")), missing(/nowhere: there is no such file or directory/));
   await assert.rejects(findCheckpoint(folder.path), missing(/it is empty/));
   writeFileSync(join(folder.path, "model.safetensors"), "");
   await assert.rejects(findCheckpoint(folder.path), missing(/model\.safetensors has no manifest\.json beside it/));
   await assert.rejects(
     findCheckpoint(join(folder.path, "model.safetensors")),
-    failsWith("CHECKPOINT_FOREIGN", /model\.safetensors is a file; a checkpoint is a directory/),
+    throwsCode("CHECKPOINT_FOREIGN", /model\.safetensors is a file; a checkpoint is a directory/),
   );
   const { path } = await saveSample({ root: folder.path, step: 7 });
   await assert.rejects(findCheckpoint(folder.path, { step: 6 }), missing(/no step-000006 in .*: there are the steps 7/));
@@ -302,7 +300,7 @@ test("a changed byte anywhere in a large chunk fails the call that reads it (Q1)
     assert.ok(chunk !== undefined);
     await assert.rejects(
       reader.readRows(chunk, () => {}),
-      failsWith("CHECKPOINT_TORN", /server-000-000\.safetensors was changed after it was written: (keys|values|seen) of wide/),
+      throwsCode("CHECKPOINT_TORN", /server-000-000\.safetensors was changed after it was written: (keys|values|seen) of wide/),
     );
   }
 });

@@ -4,12 +4,12 @@ import assert from "node:assert/strict";
 import { readdirSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
+import { type Model, start, stateOf, trainAll } from "../../../test/support/checkpoint-model.ts";
+import { temporaryFolder } from "../../../test/support/checkpoint-stage.ts";
 import type { Session } from "../../api/session.ts";
 import { isWeighbridgeError } from "../../base/errors.ts";
 import { EmbeddedCluster } from "../embedded-cluster.ts";
 import { CheckpointReader } from "./checkpoint-reader.ts";
-import { temporaryFolder } from "./testing-checkpoint.ts";
-import { type Model, start, stateOf, trainAll } from "./testing-model.ts";
 import { verifyCheckpoint } from "./verify-checkpoint.ts";
 
 test("saved by two servers, restored onto one, two and three: the same bits, then and after training on", async () => {

@@ -4,17 +4,14 @@ import assert from "node:assert/strict";
 import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
-import { WeighbridgeError } from "../../base/errors.ts";
+import { FaultyFiles, systemError } from "../../../test/support/checkpoint-files.ts";
+import { saveSample, temporaryFolder, weightAt } from "../../../test/support/checkpoint-stage.ts";
 import { decodeHeader, decodeHeaderBytes, type SafetensorsHeader } from "../../store/snapshot/safetensors.ts";
+import { throwsCode } from "../../testing/throws-code.ts";
 import { EmbeddedCluster } from "../embedded-cluster.ts";
 import type { CheckpointReader } from "./checkpoint-reader.ts";
 import { exportCheckpoint } from "./export-checkpoint.ts";
 import { openCheckpoint } from "./open-checkpoint.ts";
-import { saveSample, temporaryFolder, weightAt } from "./testing-checkpoint.ts";
-import { FaultyFiles, systemError } from "./testing-files.ts";
-
-const failsWith = (code: string, pattern: RegExp) => (error: unknown) =>
-  error instanceof WeighbridgeError && error.code === code && pattern.test(error.message);
 
 type Loaded = { readonly header: SafetensorsHeader; readonly data: (name: string) => Uint8Array<ArrayBuffer> };
 
@@ -122,7 +119,7 @@ test("some of the parameters can be chosen; an unknown one is an error that says
   assert.equal(tensors.length, 2);
   await assert.rejects(
     exportCheckpoint(reader, file, { parameters: ["user"], replace: true }),
-    failsWith("BAD_ARGUMENT", /has no parameter "user"; it has layer1\/weights, users/),
+    throwsCode("BAD_ARGUMENT", /has no parameter "user"; it has layer1\/weights, users/),
   );
 });
 
@@ -133,7 +130,7 @@ test("a file that is there is replaced only when asked to, and only by a whole o
   writeFileSync(file, "precious");
   await assert.rejects(
     exportCheckpoint(reader, file),
-    failsWith("BAD_ARGUMENT", /there is a file .*out\.safetensors already; --force replaces it/),
+    throwsCode("BAD_ARGUMENT", /there is a file .*out\.safetensors already; --force replaces it/),
   );
   const full = new FaultyFiles(({ verb }) => {
     if (verb === "write") throw systemError("ENOSPC");
@@ -141,7 +138,7 @@ test("a file that is there is replaced only when asked to, and only by a whole o
   });
   await assert.rejects(
     exportCheckpoint(reader, file, { replace: true, layer: full.layer }),
-    failsWith("CHECKPOINT_IO", /out\.safetensors\.tmp: the disk is full/),
+    throwsCode("CHECKPOINT_IO", /out\.safetensors\.tmp: the disk is full/),
   );
   assert.equal(readFileSync(file, "utf8"), "precious");
   assert.deepEqual(
@@ -160,7 +157,7 @@ test("a changed byte ends the export, and nothing is left", async () => {
   bytes.writeUInt8((bytes.at(-1) ?? 0) ^ 1, bytes.length - 1);
   writeFileSync(shard, bytes);
   await using reader = await openCheckpoint(folder.path);
-  await assert.rejects(exportCheckpoint(reader, join(folder.path, "out.safetensors")), failsWith("CHECKPOINT_TORN", /server-000-000/));
+  await assert.rejects(exportCheckpoint(reader, join(folder.path, "out.safetensors")), throwsCode("CHECKPOINT_TORN", /server-000-000/));
   assert.deepEqual(readdirSync(folder.path).sort(), ["latest", "step-000001"]);
 });
 
@@ -171,7 +168,7 @@ test("an opening that fails names the checkpoint before", async () => {
   writeFileSync(join(path, "manifest.json"), "{");
   await assert.rejects(
     openCheckpoint(folder.path),
-    failsWith("CHECKPOINT_TORN", /step-000002\/manifest\.json is not JSON.*; the checkpoint before it is .*step-000001/),
+    throwsCode("CHECKPOINT_TORN", /step-000002\/manifest\.json is not JSON.*; the checkpoint before it is .*step-000001/),
   );
   await (await openCheckpoint(folder.path, { step: 1 })).close();
 });

@@ -2,10 +2,10 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { temporaryFolder } from "../../../test/support/checkpoint-stage.ts";
 import type { Session } from "../../api/session.ts";
 import type { Tensor } from "../../api/tensor.ts";
 import { EmbeddedCluster } from "../embedded-cluster.ts";
-import { temporaryFolder } from "./testing-checkpoint.ts";
 
 const SHAPE = [5, 3];
 const ones = new Float32Array(15).fill(1);

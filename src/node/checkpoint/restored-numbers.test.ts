@@ -3,12 +3,12 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { temporaryFolder } from "../../../test/support/checkpoint-stage.ts";
 import type { Session } from "../../api/session.ts";
 import { WeighbridgeError } from "../../base/errors.ts";
 import type { SnapshotSource } from "../../store/snapshot/snapshot-files.ts";
 import { EmbeddedCluster } from "../embedded-cluster.ts";
 import { ServerFiles } from "./server-files.ts";
-import { temporaryFolder } from "./testing-checkpoint.ts";
 
 /** Several blocks, so that every server has some. */
 const FLOATS = 200_000;

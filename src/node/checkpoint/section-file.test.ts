@@ -5,13 +5,13 @@ import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { crc32 } from "node:zlib";
+import { FaultyFiles, systemError } from "../../../test/support/checkpoint-files.ts";
+import { temporaryFolder } from "../../../test/support/checkpoint-stage.ts";
 import { AssertionError } from "../../base/assert.ts";
 import { isWeighbridgeError } from "../../base/errors.ts";
 import { Random } from "../../base/random.ts";
 import { realFiles } from "./file-layer.ts";
 import { SectionFile } from "./section-file.ts";
-import { temporaryFolder } from "./testing-checkpoint.ts";
-import { FaultyFiles, systemError } from "./testing-files.ts";
 
 const HEADER = new Uint8Array(16).fill(0x68);
 

@@ -3,10 +3,10 @@
 import assert from "node:assert/strict";
 import { readdirSync } from "node:fs";
 import { test } from "node:test";
+import { bytesOf, temporaryFolder, USERS, WEIGHTS } from "../../../test/support/checkpoint-stage.ts";
 import { AssertionError } from "../../base/assert.ts";
 import { isWeighbridgeError } from "../../base/errors.ts";
 import { ShardWriter, shardFileName } from "./shard-writer.ts";
-import { bytesOf, temporaryFolder, USERS, WEIGHTS } from "./testing-checkpoint.ts";
 
 const OWNER = { job: "j", step: 1, server: 3 };
 

@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
 import { test } from "node:test";
+import { temporaryFolder } from "../../../test/support/checkpoint-stage.ts";
 import { Session } from "../../api/session.ts";
 import { isWeighbridgeError } from "../../base/errors.ts";
 import { SILENT_LOG } from "../../base/log.ts";
@@ -20,7 +21,6 @@ import { checkpointOptions } from "../server-root.ts";
 import { CheckpointReader } from "./checkpoint-reader.ts";
 import { exportCheckpoint } from "./export-checkpoint.ts";
 import { openCheckpoint } from "./open-checkpoint.ts";
-import { temporaryFolder } from "./testing-checkpoint.ts";
 import { verifyCheckpoint } from "./verify-checkpoint.ts";
 
 type KvClusterOptions = {

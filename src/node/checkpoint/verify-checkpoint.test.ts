@@ -4,9 +4,9 @@ import assert from "node:assert/strict";
 import { readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
+import { memoryFiles } from "../../../test/support/checkpoint-files.ts";
+import { saveSample, temporaryFolder } from "../../../test/support/checkpoint-stage.ts";
 import type { FileLayer } from "./file-layer.ts";
-import { saveSample, temporaryFolder } from "./testing-checkpoint.ts";
-import { memoryFiles } from "./testing-files.ts";
 import { verifyCheckpoint } from "./verify-checkpoint.ts";
 
 /** Small enough to try every byte. */

@@ -3,10 +3,10 @@
 import assert from "node:assert/strict";
 import { hostname } from "node:os";
 import { test } from "node:test";
+import { INTERFACES } from "../../../test/support/network-interfaces.ts";
 import { isWeighbridgeError } from "../../base/errors.ts";
 import { type ConfigSources, loadConfig } from "./config.ts";
 import type { NodeConfig } from "./node-config.ts";
-import { INTERFACES } from "./testing-interfaces.ts";
 
 /** As in Hetu's tests. */
 const HETU = `

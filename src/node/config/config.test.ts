@@ -5,10 +5,10 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
+import { INTERFACES } from "../../../test/support/network-interfaces.ts";
 import { WeighbridgeError } from "../../base/errors.ts";
 import { type ConfigSources, loadConfig } from "./config.ts";
 import type { NodeConfig, NodeConfigOptions } from "./node-config.ts";
-import { INTERFACES } from "./testing-interfaces.ts";
 
 const BASE: NodeConfigOptions = { role: "worker", serverCount: 2, workerCount: 3, schedulerPort: 9700 };
 

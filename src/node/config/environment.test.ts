@@ -2,10 +2,10 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { INTERFACES } from "../../../test/support/network-interfaces.ts";
 import { isWeighbridgeError } from "../../base/errors.ts";
 import { loadConfig } from "./config.ts";
 import type { NodeConfig } from "./node-config.ts";
-import { INTERFACES } from "./testing-interfaces.ts";
 
 type Environment = Readonly<Record<string, string>>;
 

@@ -2,8 +2,8 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { INTERFACES } from "../../../test/support/network-interfaces.ts";
 import { addressOfInterface, firstOuterAddress, isLoopback, isWildcard, listInterfaces } from "./network-interface.ts";
-import { INTERFACES } from "./testing-interfaces.ts";
 
 test("finds an interface by its name and by the beginning of its name", () => {
   assert.equal(addressOfInterface("eth1", INTERFACES), "198.51.100.5");

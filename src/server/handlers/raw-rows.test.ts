@@ -3,14 +3,13 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { type ErrorCode, isWeighbridgeError } from "../../base/errors.ts";
 import { parameterConfigure } from "../../contracts/parameters.ts";
 import { rawRowsClaim, rawRowsRead, rawRowsWrite } from "../../contracts/raw-rows.ts";
 import { rowsPull, rowsPush } from "../../contracts/rows.ts";
 import type { OptimizerSpec } from "../../store/updaters/optimizer-spec.ts";
 import { floatsOf, ParameterStage } from "../../testing/parameter-stage.ts";
+import { throwsCode } from "../../testing/throws-code.ts";
 
-const rejectsCode = (code: ErrorCode) => (error: unknown) => isWeighbridgeError(error, code);
 const WIDTH = 3;
 const KEYS = BigUint64Array.of(7n, 2n ** 64n - 1n, 0n);
 const OPTIMIZERS: readonly OptimizerSpec[] = [
@@ -52,10 +51,10 @@ test("what makes no sense is refused and changes nothing", async () => {
   const parameter = stage.create({ kind: "table", width: WIDTH, rows: 10, optimizer: { type: "adagrad" } });
   const write = (keys: BigUint64Array, floatCount: number): Promise<unknown> =>
     stage.call(0, rawRowsWrite, { parameter, clock: 0, claim: 1, keys, rows: new Float32Array(floatCount).fill(1) });
-  await assert.rejects(write(BigUint64Array.of(1n), WIDTH), rejectsCode("VALUE_LENGTH"));
-  await assert.rejects(write(BigUint64Array.of(10n), 2 * WIDTH), rejectsCode("OUT_OF_RANGE"));
-  await assert.rejects(read(stage, parameter, BigUint64Array.of(10n)), rejectsCode("OUT_OF_RANGE"));
-  await assert.rejects(read(stage, stage.create({ kind: "tensor", name: "t", shape: [2] })), rejectsCode("UNSUPPORTED"));
+  await assert.rejects(write(BigUint64Array.of(1n), WIDTH), throwsCode("VALUE_LENGTH"));
+  await assert.rejects(write(BigUint64Array.of(10n), 2 * WIDTH), throwsCode("OUT_OF_RANGE"));
+  await assert.rejects(read(stage, parameter, BigUint64Array.of(10n)), throwsCode("OUT_OF_RANGE"));
+  await assert.rejects(read(stage, stage.create({ kind: "tensor", name: "t", shape: [2] })), throwsCode("UNSUPPORTED"));
   assert.equal(stage.parameters.table(parameter).store.rowCount, 0);
 });
 
@@ -67,14 +66,14 @@ test("rows of an older claim are refused, and so are those of a clock that is ov
   const rows = Float32Array.of(1, 2, 3);
   const write = (claim: number, clock = 0): Promise<unknown> =>
     stage.call(0, rawRowsWrite, { parameter, clock, claim, keys: BigUint64Array.of(5n), rows });
-  await assert.rejects(write(first), rejectsCode("FENCED"));
-  await assert.rejects(stage.call(0, rawRowsClaim, { parameter, claim: first, step: 9 }), rejectsCode("FENCED"));
+  await assert.rejects(write(first), throwsCode("FENCED"));
+  await assert.rejects(stage.call(0, rawRowsClaim, { parameter, claim: first, step: 9 }), throwsCode("FENCED"));
   assert.equal(stage.parameters.table(parameter).store.rowCount, 0);
   await write(second);
   const { values } = await stage.call(1, rowsPull, { parameter, clock: 0, keys: BigUint64Array.of(5n) });
   assert.deepEqual([...floatsOf(values)], [1, 2, 3]);
   stage.advance(0, 3);
-  await assert.rejects(write(second, 2), rejectsCode("STALE_UPDATE"));
+  await assert.rejects(write(second, 2), throwsCode("STALE_UPDATE"));
 });
 
 test("the steps of those who hold rows become the table's, which never counts back; they learn its settings", async () => {

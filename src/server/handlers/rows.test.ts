@@ -7,6 +7,7 @@ import { isWeighbridgeError } from "../../base/errors.ts";
 import { rowsPushPull } from "../../contracts/rows.ts";
 import { tensorPushPull } from "../../contracts/tensors.ts";
 import { floatsOf, ParameterStage } from "../../testing/parameter-stage.ts";
+import { throwsCode } from "../../testing/throws-code.ts";
 import { KeyForm } from "../../wire/codecs/key-codec.ts";
 
 /** A key list of a form, with its keys if it has any. */
@@ -27,15 +28,14 @@ test("a push and pull that names a list which is not held changes nothing; one t
   const at = { parameter, clock: 0, pushNumber: 1, scale: 1, gradients: Float32Array.of(5) };
   const known = section(KeyForm.RAW, 0n, 1, [7n]);
   const unknown = section(KeyForm.NAMED, 99n, 1);
-  const rejects = (code: string) => (error: unknown) => isWeighbridgeError(error) && error.code === code;
   for (const [pushKeys, pullKeys] of [
     [known, unknown],
     [unknown, known],
   ] as const)
-    await assert.rejects(stage.call(0, rowsPushPull, { ...at, pushKeys, pullKeys }), rejects("UNKNOWN_KEY_LIST"));
+    await assert.rejects(stage.call(0, rowsPushPull, { ...at, pushKeys, pullKeys }), throwsCode("UNKNOWN_KEY_LIST"));
   assert.equal(stage.parameters.table(parameter).store.rowCount, 0);
   const request = { ...at, pushKeys: known, pullKeys: unknown };
-  await assert.rejects(stage.call(0, rowsPushPull, request, { again: true }), rejects("ANSWER_LOST"));
+  await assert.rejects(stage.call(0, rowsPushPull, request, { again: true }), throwsCode("ANSWER_LOST"));
   const { values } = await stage.call(0, rowsPushPull, { ...at, pushKeys: known, pullKeys: known });
   assert.deepEqual([...floatsOf(values)], [5]);
 });

@@ -2,9 +2,9 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { type ErrorCode, isWeighbridgeError } from "../../base/errors.ts";
 import { UnfinishedRequests } from "../../peer/unfinished-requests.ts";
 import { StubAsker } from "../../testing/stub-asker.ts";
+import { throwsCode } from "../../testing/throws-code.ts";
 import { BLOCK_BYTES, offsetBytesOf, totalBytesOf } from "../../wire/frame.ts";
 import { FunctionId } from "../../wire/function-id.ts";
 import { dtypeBits, KvFlag } from "../../wire/kv-message.ts";
@@ -35,8 +35,6 @@ const pair = (first: bigint, flags: number, timestamp = 0) => ({
   args: [2, 1, 0, timestamp],
   payload: payload([first, first + 1n], [Number(first), Number(first) + 1]),
 });
-
-const throwsCode = (code: ErrorCode) => (error: unknown) => isWeighbridgeError(error, code);
 
 test("a request of one frame is served at once", async () => {
   const { asker, served, unfinished } = stage();

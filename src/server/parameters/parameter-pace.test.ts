@@ -3,14 +3,13 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { type ErrorCode, isWeighbridgeError } from "../../base/errors.ts";
 import { parameterConfigure, parameterState } from "../../contracts/parameters.ts";
 import { rawRowsClaim } from "../../contracts/raw-rows.ts";
 import { rowsPull, rowsPush } from "../../contracts/rows.ts";
 import { tensorPull, tensorPush } from "../../contracts/tensors.ts";
 import { ALL_ROWS, floatsOf, ParameterStage, type StageSpec } from "../../testing/parameter-stage.ts";
+import { throwsCode } from "../../testing/throws-code.ts";
 
-const rejectsCode = (code: ErrorCode) => (error: unknown) => isWeighbridgeError(error, code);
 const BSP = { updates: "sync", reduce: "sum", staleness: 0 } as const;
 const MEAN = { updates: "sync", reduce: "mean", staleness: 0 } as const;
 const SSP = { updates: "async", reduce: "sum", staleness: 3 } as const;
@@ -146,7 +145,7 @@ test("reads that wait are judged anew: those from the change on by its bound, th
   assert.deepEqual(await settled(), []);
   await one.change(SSP, 2);
   assert.deepEqual(await settled(), [3], "3 clocks behind is fresh enough from clock 2 on");
-  await assert.rejects(one.change({ ...SSP, staleness: -1 as 3 }, 2), rejectsCode("BAD_REQUEST"));
+  await assert.rejects(one.change({ ...SSP, staleness: -1 as 3 }, 2), throwsCode("BAD_REQUEST"));
   await one.change(BSP, 4);
   one.advance(1);
   assert.deepEqual(await settled(), [3, 1]);
@@ -210,18 +209,18 @@ test("a change that makes no sense is refused, and so is one that caches or hold
   const change = (number: number, turn: number, consistency: string) =>
     stage.call(0, parameterConfigure, { parameter: number, settings: "", clock: 1, turn, consistency });
   for (const wrong of [" ", "7", "{}", '{"updates":"both","reduce":"sum","staleness":0}', '{"updates":"async","reduce":"sum"}'])
-    await assert.rejects(change(parameter, 1, wrong), rejectsCode("BAD_REQUEST"), wrong);
-  await assert.rejects(change(parameter, 0, JSON.stringify(BSP)), rejectsCode("BAD_REQUEST"));
-  await assert.rejects(change(12_345, 1, JSON.stringify(BSP)), rejectsCode("UNKNOWN_PARAMETER"));
+    await assert.rejects(change(parameter, 1, wrong), throwsCode("BAD_REQUEST"), wrong);
+  await assert.rejects(change(parameter, 0, JSON.stringify(BSP)), throwsCode("BAD_REQUEST"));
+  await assert.rejects(change(12_345, 1, JSON.stringify(BSP)), throwsCode("UNKNOWN_PARAMETER"));
   const cached = stage.create({ kind: "table", width: 1, versions: true, name: "cached" });
-  for (const mode of [BSP, SSP]) await assert.rejects(change(cached, 1, JSON.stringify(mode)), rejectsCode("UNSUPPORTED"));
+  for (const mode of [BSP, SSP]) await assert.rejects(change(cached, 1, JSON.stringify(mode)), throwsCode("UNSUPPORTED"));
   await change(cached, 1, JSON.stringify(ASP));
   const held = stage.create({ kind: "table", width: 1, name: "held", updates: "sync", staleness: 0 });
   await stage.call(0, rawRowsClaim, { parameter: held, claim: 0, step: 0 });
-  await assert.rejects(change(held, 1, JSON.stringify(ASP)), rejectsCode("UNSUPPORTED"));
+  await assert.rejects(change(held, 1, JSON.stringify(ASP)), throwsCode("UNSUPPORTED"));
   await change(held, 1, JSON.stringify(MEAN));
   const changed = stage.create({ kind: "table", width: 1, name: "changed", updates: "sync", staleness: 0 });
   await change(changed, 1, JSON.stringify(ASP));
-  await assert.rejects(stage.call(0, rawRowsClaim, { parameter: changed, claim: 0, step: 0 }), rejectsCode("UNSUPPORTED"));
+  await assert.rejects(stage.call(0, rawRowsClaim, { parameter: changed, claim: 0, step: 0 }), throwsCode("UNSUPPORTED"));
   assert.deepEqual(stage.parameters.get(parameter).training.consistency, undefined, "nothing changed");
 });

@@ -3,14 +3,13 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { type ErrorCode, isWeighbridgeError } from "../../base/errors.ts";
 import { cachePush } from "../../contracts/cached-rows.ts";
 import { clockAdvance, clockJoin, clockLeave } from "../../contracts/clocks.ts";
 import { parameterConfigure } from "../../contracts/parameters.ts";
 import { rowsPull, rowsPush, rowsPushPull } from "../../contracts/rows.ts";
 import { floatsOf, ParameterStage } from "../../testing/parameter-stage.ts";
+import { throwsCode } from "../../testing/throws-code.ts";
 
-const rejectsCode = (code: ErrorCode) => (error: unknown) => isWeighbridgeError(error, code);
 const SYNC = { updates: "sync", staleness: 0 } as const;
 
 type Push = { readonly rank?: number; readonly clock?: number; readonly scale?: number; readonly pushNumber?: number };
@@ -40,13 +39,13 @@ test("async pushes make rows and apply on arrival, times their scale; a pull mak
 test("what makes no sense is refused and changes nothing (T1)", async () => {
   const stage = new ParameterStage();
   const t = stage.create({ kind: "table", width: 2, rows: 10, optimizer: { type: "lazyAdam" } });
-  await assert.rejects(push(stage, t, [1n], [1]), rejectsCode("VALUE_LENGTH"));
-  await assert.rejects(push(stage, t, [], [1]), rejectsCode("VALUE_LENGTH"));
-  await assert.rejects(push(stage, t, [1n, 10n], [1, 1, 1, 1]), rejectsCode("OUT_OF_RANGE"));
-  await assert.rejects(push(stage, t, [2n ** 32n], [1, 1]), rejectsCode("OUT_OF_RANGE"));
-  await assert.rejects(push(stage, t, [1n, 2n], [1, 1, Infinity, 1]), rejectsCode("NOT_FINITE"));
-  await assert.rejects(push(stage, t, [1n], [1, 1], { scale: NaN }), rejectsCode("NOT_FINITE"));
-  await assert.rejects(pull(stage, t, [10n]), rejectsCode("OUT_OF_RANGE"));
+  await assert.rejects(push(stage, t, [1n], [1]), throwsCode("VALUE_LENGTH"));
+  await assert.rejects(push(stage, t, [], [1]), throwsCode("VALUE_LENGTH"));
+  await assert.rejects(push(stage, t, [1n, 10n], [1, 1, 1, 1]), throwsCode("OUT_OF_RANGE"));
+  await assert.rejects(push(stage, t, [2n ** 32n], [1, 1]), throwsCode("OUT_OF_RANGE"));
+  await assert.rejects(push(stage, t, [1n, 2n], [1, 1, Infinity, 1]), throwsCode("NOT_FINITE"));
+  await assert.rejects(push(stage, t, [1n], [1, 1], { scale: NaN }), throwsCode("NOT_FINITE"));
+  await assert.rejects(pull(stage, t, [10n]), throwsCode("OUT_OF_RANGE"));
   assert.equal(stage.parameters.table(t).store.rowCount, 0);
   assert.equal(stage.parameters.table(t).step, 0);
 });
@@ -63,12 +62,12 @@ test("a push and pull whose rows cannot be read has pushed nothing", async () =>
     gradients: new Float32Array(64).fill(1),
   };
   await push(stage, t, [1n], new Float32Array(64).fill(1));
-  await assert.rejects(stage.call(0, rowsPushPull, { ...common, pullKeys: BigUint64Array.of(1000n) }), rejectsCode("OUT_OF_RANGE"));
+  await assert.rejects(stage.call(0, rowsPushPull, { ...common, pullKeys: BigUint64Array.of(1000n) }), throwsCode("OUT_OF_RANGE"));
   const pullKeys = BigUint64Array.from(keysFrom(0, 1000));
   const room = stage.arena.allocate(2 ** 15); // for the request, not for the answer
   const free = stage.fillArena();
   stage.arena.release(room, 2 ** 15);
-  await assert.rejects(stage.call(0, rowsPushPull, { ...common, pullKeys }), rejectsCode("ARENA_FULL"));
+  await assert.rejects(stage.call(0, rowsPushPull, { ...common, pullKeys }), throwsCode("ARENA_FULL"));
   free();
   assert.equal((await pull(stage, t, [1n]))[0], 1);
   assert.equal(floatsOf((await stage.call(0, rowsPushPull, { ...common, pullKeys })).values)[64], 2);
@@ -234,8 +233,8 @@ test("a full arena refuses rows that would have to wait, and what was gathered b
   const free = stage.fillArena();
   stage.arena.release(frame, 144_000);
   const usedBytes = stage.arena.usedBytes;
-  await assert.rejects(push(stage, t, keysFrom(0, 2000), new Float32Array(32_000).fill(1), { rank: 1 }), rejectsCode("ARENA_FULL"));
-  await assert.rejects(push(stage, t, keysFrom(0, 2000), new Float32Array(32_000).fill(1), { clock: 3 }), rejectsCode("ARENA_FULL"));
+  await assert.rejects(push(stage, t, keysFrom(0, 2000), new Float32Array(32_000).fill(1), { rank: 1 }), throwsCode("ARENA_FULL"));
+  await assert.rejects(push(stage, t, keysFrom(0, 2000), new Float32Array(32_000).fill(1), { clock: 3 }), throwsCode("ARENA_FULL"));
   assert.equal(stage.arena.usedBytes, usedBytes);
   for (const rank of [0, 1]) stage.advance(rank, 1);
   free();
@@ -262,7 +261,7 @@ test("a pull that waits fails when its table is cleared; one that was admitted j
   stage.advance(0, 1);
   const waiting = pull(stage, t, [1n], { clock: 1 });
   stage.clear(t);
-  await assert.rejects(waiting, rejectsCode("UNKNOWN_PARAMETER"));
+  await assert.rejects(waiting, throwsCode("UNKNOWN_PARAMETER"));
   assert.equal(stage.arena.usedBytes, usedBytes);
 
   const again = stage.create({ kind: "table", width: 3, ...SYNC });
@@ -277,10 +276,10 @@ test("a pull that waits fails when its table is cleared; one that was admitted j
 test("a table that could not be made leaves no memory behind", () => {
   const stage = new ParameterStage({ bytesMax: 2 ** 20 });
   const usedBytes = stage.arena.usedBytes;
-  assert.throws(() => stage.create({ kind: "table", width: 131_073 }), rejectsCode("BAD_ARGUMENT"));
+  assert.throws(() => stage.create({ kind: "table", width: 131_073 }), throwsCode("BAD_ARGUMENT"));
   assert.equal(stage.arena.usedBytes, usedBytes);
   const free = stage.fillArena(2 ** 15);
-  assert.throws(() => stage.create({ kind: "table", width: 4 }), rejectsCode("ARENA_FULL"));
+  assert.throws(() => stage.create({ kind: "table", width: 4 }), throwsCode("ARENA_FULL"));
   free();
   assert.equal(stage.arena.usedBytes, usedBytes);
 });
@@ -289,7 +288,7 @@ test("a push whose outcome is no float32 leaves no row behind, and rows of other
   const stage = new ParameterStage();
   const t = stage.create({ kind: "table", width: 1, init: { type: "constant", value: 3e38 } });
   await push(stage, t, [1n], [-1]);
-  await assert.rejects(push(stage, t, [1n, 2n], [-1e38, 3e38]), rejectsCode("NOT_FINITE"));
+  await assert.rejects(push(stage, t, [1n, 2n], [-1e38, 3e38]), throwsCode("NOT_FINITE"));
   assert.equal(stage.parameters.table(t).store.rowCount, 1);
   assert.deepEqual(await pull(stage, t, [1n]), [Math.fround(3e38)]);
   assert.equal(stage.parameters.table(t).nonFinite.refusedPushes, 1);
@@ -299,20 +298,17 @@ test("a server refuses what makes no sense for values: a mean, top-k, a scale, s
   const stage = new ParameterStage();
   for (const type of ["assign", "min", "max"] as const) {
     const common = { kind: "table", width: 1, name: type, optimizer: { type } } as const;
-    assert.throws(() => stage.create({ ...common, updates: "sync", reduce: "mean" }), rejectsCode("BAD_ARGUMENT"));
-    assert.throws(() => stage.create({ kind: "tensor", shape: [2], optimizer: { type }, reduce: "mean" }), rejectsCode("BAD_ARGUMENT"));
+    assert.throws(() => stage.create({ ...common, updates: "sync", reduce: "mean" }), throwsCode("BAD_ARGUMENT"));
+    assert.throws(() => stage.create({ kind: "tensor", shape: [2], optimizer: { type }, reduce: "mean" }), throwsCode("BAD_ARGUMENT"));
     const topK = { kind: "tensor", shape: [2], optimizer: { type }, link: { push: { topK: 0.5 } } } as const;
-    assert.throws(() => stage.create(topK), rejectsCode("BAD_ARGUMENT"));
+    assert.throws(() => stage.create(topK), throwsCode("BAD_ARGUMENT"));
     const t = stage.create({ ...common, versions: true });
-    await assert.rejects(push(stage, t, [1n], [1], { scale: 0.5 }), rejectsCode("BAD_REQUEST"));
+    await assert.rejects(push(stage, t, [1n], [1], { scale: 0.5 }), throwsCode("BAD_REQUEST"));
     const sums = { pushKeys: BigUint64Array.of(1n), gradients: Float32Array.of(1), updates: Uint32Array.of(2) };
-    await assert.rejects(
-      stage.call(0, cachePush, { parameter: t, clock: 0, pushNumber: 1, scale: 1, ...sums }),
-      rejectsCode("UNSUPPORTED"),
-    );
+    await assert.rejects(stage.call(0, cachePush, { parameter: t, clock: 0, pushNumber: 1, scale: 1, ...sums }), throwsCode("UNSUPPORTED"));
     const mean = JSON.stringify({ updates: "sync", reduce: "mean", staleness: 0 });
     const change = { parameter: t, settings: "", clock: 5, turn: 1, consistency: mean };
-    await assert.rejects(stage.call(0, parameterConfigure, change), rejectsCode("BAD_ARGUMENT"));
+    await assert.rejects(stage.call(0, parameterConfigure, change), throwsCode("BAD_ARGUMENT"));
     assert.equal(stage.parameters.table(t).store.rowCount, 0);
   }
 });
@@ -320,9 +316,9 @@ test("a server refuses what makes no sense for values: a mean, top-k, a scale, s
 test("what a clock message tells of pushes in columns of different lengths is refused, and changes nothing", async () => {
   const stage = new ParameterStage();
   const columns = { clocks: Uint32Array.of(0, 0), parameters: Uint32Array.of(1), numbers: Uint32Array.of(1) };
-  await assert.rejects(stage.call(0, clockAdvance, { clock: 1, ...columns }), rejectsCode("BAD_REQUEST"));
-  await assert.rejects(stage.call(0, clockLeave, columns), rejectsCode("BAD_REQUEST"));
-  await assert.rejects(stage.call(0, clockJoin, { ...columns, numbers: new Uint32Array(0) }), rejectsCode("BAD_REQUEST"));
+  await assert.rejects(stage.call(0, clockAdvance, { clock: 1, ...columns }), throwsCode("BAD_REQUEST"));
+  await assert.rejects(stage.call(0, clockLeave, columns), throwsCode("BAD_REQUEST"));
+  await assert.rejects(stage.call(0, clockJoin, { ...columns, numbers: new Uint32Array(0) }), throwsCode("BAD_REQUEST"));
   assert.deepEqual(
     stage.parameters.pacer.members().map(({ clock }) => clock),
     [0, 0],
@@ -344,8 +340,8 @@ test("a key of another owner is refused with its push or pull, before anything c
       [5000, 0],
     ] as const) {
       const keys = owned.slice(0, count).with(at, foreign);
-      await assert.rejects(push(stage, t, keys, new Float32Array(count * 64).fill(1)), rejectsCode("WRONG_OWNER"));
-      await assert.rejects(pull(stage, t, keys), rejectsCode("WRONG_OWNER"));
+      await assert.rejects(push(stage, t, keys, new Float32Array(count * 64).fill(1)), throwsCode("WRONG_OWNER"));
+      await assert.rejects(pull(stage, t, keys), throwsCode("WRONG_OWNER"));
       assert.equal(stage.parameters.table(t).store.rowCount, 0);
       assert.equal(stage.parameters.pacer.rounds.contributionCount, 0);
     }

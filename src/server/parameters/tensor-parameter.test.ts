@@ -3,11 +3,10 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { type ErrorCode, isWeighbridgeError } from "../../base/errors.ts";
 import { tensorPull, tensorPush, tensorPushPull, tensorStart } from "../../contracts/tensors.ts";
 import { ALL_ROWS, floatsOf, ParameterStage } from "../../testing/parameter-stage.ts";
+import { throwsCode } from "../../testing/throws-code.ts";
 
-const rejectsCode = (code: ErrorCode) => (error: unknown) => isWeighbridgeError(error, code);
 const SYNC = { updates: "sync", staleness: 0 } as const;
 
 type Push = { readonly rank?: number; readonly clock?: number; readonly block?: number; readonly scale?: number };
@@ -47,15 +46,15 @@ test("async pushes apply on arrival, whole, by rows, and times their scale", asy
 test("what makes no sense is refused and changes nothing (T1)", async () => {
   const stage = new ParameterStage();
   const w = stage.create({ kind: "tensor", shape: [3, 2] });
-  await assert.rejects(push(stage, w, [1, 1]), rejectsCode("VALUE_LENGTH"));
-  await assert.rejects(push(stage, w, [1], { block: 1 }), rejectsCode("OUT_OF_RANGE"));
-  await assert.rejects(push(stage, w, [1, 1, 1, 1, 1, NaN]), rejectsCode("NOT_FINITE"));
-  for (const scale of [NaN, Infinity]) await assert.rejects(push(stage, w, [1, 1, 1, 1, 1, 1], { scale }), rejectsCode("NOT_FINITE"));
-  await assert.rejects(pushRows(stage, w, [3], [1, 1]), rejectsCode("OUT_OF_RANGE"));
-  await assert.rejects(pushRows(stage, w, [0], [1, 1, 1]), rejectsCode("VALUE_LENGTH"));
-  await assert.rejects(pushRows(stage, w, [], [1, 1]), rejectsCode("VALUE_LENGTH"));
-  await assert.rejects(pushRows(stage, w, [0], [1, 1], { scale: NaN }), rejectsCode("NOT_FINITE"));
-  await assert.rejects(push(stage, 12_345, [1]), rejectsCode("UNKNOWN_PARAMETER"));
+  await assert.rejects(push(stage, w, [1, 1]), throwsCode("VALUE_LENGTH"));
+  await assert.rejects(push(stage, w, [1], { block: 1 }), throwsCode("OUT_OF_RANGE"));
+  await assert.rejects(push(stage, w, [1, 1, 1, 1, 1, NaN]), throwsCode("NOT_FINITE"));
+  for (const scale of [NaN, Infinity]) await assert.rejects(push(stage, w, [1, 1, 1, 1, 1, 1], { scale }), throwsCode("NOT_FINITE"));
+  await assert.rejects(pushRows(stage, w, [3], [1, 1]), throwsCode("OUT_OF_RANGE"));
+  await assert.rejects(pushRows(stage, w, [0], [1, 1, 1]), throwsCode("VALUE_LENGTH"));
+  await assert.rejects(pushRows(stage, w, [], [1, 1]), throwsCode("VALUE_LENGTH"));
+  await assert.rejects(pushRows(stage, w, [0], [1, 1], { scale: NaN }), throwsCode("NOT_FINITE"));
+  await assert.rejects(push(stage, 12_345, [1]), throwsCode("UNKNOWN_PARAMETER"));
   assert.deepEqual(await pull(stage, w), [0, 0, 0, 0, 0, 0]);
 });
 
@@ -64,14 +63,14 @@ test("a push and pull whose rows cannot be read has pushed nothing", async () =>
   const w = stage.create({ kind: "tensor", shape: [1000, 64] });
   const rows = Uint32Array.of(1);
   const common = { parameter: w, block: 0, clock: 0, pushNumber: 1, scale: 1, pushRows: rows, gradients: new Float32Array(64).fill(1) };
-  await assert.rejects(stage.call(0, tensorPushPull, { ...common, pullRows: Uint32Array.of(1000) }), rejectsCode("OUT_OF_RANGE"));
+  await assert.rejects(stage.call(0, tensorPushPull, { ...common, pullRows: Uint32Array.of(1000) }), throwsCode("OUT_OF_RANGE"));
   await pull(stage, w);
   const pullRows = Uint32Array.from({ length: 1000 }, (_, i) => i);
   const request = { ...common, pullRows };
   const placed = stage.arena.allocate(2 ** 14); // leaves room for the request, and none for the answer
   const free = stage.fillArena();
   stage.arena.release(placed, 2 ** 14);
-  await assert.rejects(stage.call(0, tensorPushPull, request), rejectsCode("ARENA_FULL"));
+  await assert.rejects(stage.call(0, tensorPushPull, request), throwsCode("ARENA_FULL"));
   free();
   assert.equal((await pull(stage, w))[64], 0);
   assert.equal(floatsOf((await stage.call(0, tensorPushPull, request)).values)[64], 1);
@@ -80,10 +79,10 @@ test("a push and pull whose rows cannot be read has pushed nothing", async () =>
 test("a push that names no rows is for the whole block: gradients for none are refused, and are no step, alone or with a pull", async () => {
   const stage = new ParameterStage();
   const w = stage.create({ kind: "tensor", shape: [4], optimizer: { type: "adam" } });
-  await assert.rejects(pushRows(stage, w, [], []), rejectsCode("VALUE_LENGTH"));
+  await assert.rejects(pushRows(stage, w, [], []), throwsCode("VALUE_LENGTH"));
   const nothing = { pushRows: ALL_ROWS, gradients: new Float32Array(0), pullRows: ALL_ROWS };
   const request = { parameter: w, block: 0, clock: 0, pushNumber: 1, scale: 1, ...nothing };
-  await assert.rejects(stage.call(0, tensorPushPull, request), rejectsCode("VALUE_LENGTH"));
+  await assert.rejects(stage.call(0, tensorPushPull, request), throwsCode("VALUE_LENGTH"));
   assert.deepEqual(await pull(stage, w), [0, 0, 0, 0]);
   assert.equal(stage.parameters.tensor(w).store.stepOf(0), 0);
 });
@@ -180,14 +179,14 @@ test("a worker that dies in a round is not part of it, and the memory it took is
   stage.parameters.pacer.died(stage.holder(1));
   assert.equal((await waiting)[99], 101);
   assert.equal(stage.arena.usedBytes, usedBytes);
-  await assert.rejects(push(stage, w, new Float32Array(100), { rank: 1, clock: 1 }), rejectsCode("NODE_DEAD"));
+  await assert.rejects(push(stage, w, new Float32Array(100), { rank: 1, clock: 1 }), throwsCode("NODE_DEAD"));
 });
 
 test("an update of a clock that its worker has passed is refused", async () => {
   const stage = new ParameterStage();
   const w = stage.create({ kind: "tensor", shape: [1], ...SYNC });
   stage.advance(0, 2);
-  await assert.rejects(push(stage, w, [1], { clock: 1 }), rejectsCode("STALE_UPDATE"));
+  await assert.rejects(push(stage, w, [1], { clock: 1 }), throwsCode("STALE_UPDATE"));
 });
 
 test("a full arena refuses a gradient that would have to wait, and applies the rounds that it took (T3)", async () => {
@@ -198,7 +197,7 @@ test("a full arena refuses a gradient that would have to wait, and applies the r
   const frame = stage.arena.allocate(ones.byteLength); // what the frame of a request takes
   const free = stage.fillArena();
   stage.arena.release(frame, ones.byteLength);
-  await assert.rejects(push(stage, w, ones, { rank: 1 }), rejectsCode("ARENA_FULL"));
+  await assert.rejects(push(stage, w, ones, { rank: 1 }), throwsCode("ARENA_FULL"));
   const held = stage.parameters.tensor(w).store.hold(0); // a socket writes from it: the update needs another place
   for (const rank of [0, 1]) stage.advance(rank, 1);
   assert.equal(held.values[0], 0);
@@ -227,7 +226,7 @@ test("a pull that waits fails when its parameter is cleared, also in the same mo
   stage.advance(0, 1);
   const rows = stage.call(0, tensorPull, { parameter: w, block: 0, clock: 1, rows: Uint32Array.of(4) });
   stage.clear(w);
-  await assert.rejects(rows, rejectsCode("UNKNOWN_PARAMETER"));
+  await assert.rejects(rows, throwsCode("UNKNOWN_PARAMETER"));
   assert.equal(stage.arena.usedBytes, usedBytes);
 
   const again = stage.create({ kind: "tensor", shape: [5, 2], ...SYNC });
@@ -264,7 +263,7 @@ test("a tensor that could not be made leaves no memory behind", () => {
   const usedBytes = stage.arena.usedBytes - 64;
   const free = stage.fillArena();
   stage.arena.release(recipe, 64);
-  for (let i = 0; i < 3; i++) assert.throws(() => stage.create({ kind: "tensor", shape: [4] }), rejectsCode("ARENA_FULL"));
+  for (let i = 0; i < 3; i++) assert.throws(() => stage.create({ kind: "tensor", shape: [4] }), throwsCode("ARENA_FULL"));
   free();
   assert.equal(stage.arena.usedBytes, usedBytes);
 });
@@ -301,8 +300,8 @@ test("a tensor that anybody has pushed to is not started any more, though its fi
 test("a tensor begins with no NaN and no other number of values, and what a reader holds stays as it was", async () => {
   const stage = new ParameterStage();
   const w = stage.create({ kind: "tensor", shape: [2] });
-  await assert.rejects(start(stage, w, [1, NaN]), rejectsCode("NOT_FINITE"));
-  await assert.rejects(start(stage, w, [1]), rejectsCode("VALUE_LENGTH"));
+  await assert.rejects(start(stage, w, [1, NaN]), throwsCode("NOT_FINITE"));
+  await assert.rejects(start(stage, w, [1]), throwsCode("VALUE_LENGTH"));
   const held = stage.parameters.tensor(w).store.hold(0);
   assert.deepEqual(await start(stage, w, [1, 2]), { isTaken: true });
   assert.deepEqual([...held.values], [0, 0]);
@@ -321,7 +320,7 @@ test("an update that comes to no float32 leaves a block as it was, also one that
     for (const rank of [0, 1]) stage.advance(rank, 1);
     const held = [async, sync].map((w) => stage.parameters.tensor(w).store.hold(0));
     const huge = push(stage, async, [1, 3e38], { clock: 1 });
-    await (nonFinite === "refuse" ? assert.rejects(huge, rejectsCode("NOT_FINITE")) : huge);
+    await (nonFinite === "refuse" ? assert.rejects(huge, throwsCode("NOT_FINITE")) : huge);
     await push(stage, sync, [1, 3e38], { clock: 1 });
     for (const rank of [0, 1]) stage.advance(rank, 2);
     for (const one of held) one.release();

@@ -5,13 +5,12 @@ import { test } from "node:test";
 import { crc32 } from "node:zlib";
 import { WeighbridgeError } from "../../base/errors.ts";
 import { ElementType } from "../../kernel/elements.ts";
+import { throwsCode } from "../../testing/throws-code.ts";
 import { type CheckpointManifest, decodeManifest, encodeManifest, type ServerRecord } from "./checkpoint-manifest.ts";
 import { describeSums, sumsOf } from "./describe-sums.ts";
 import { type ParameterRecord, parameterProblem } from "./parameter-record.ts";
 
 const FILE = "/data/step-000007/manifest.json";
-const failsWith = (code: string, pattern: RegExp) => (error: unknown) =>
-  error instanceof WeighbridgeError && error.code === code && pattern.test(error.message);
 
 const TABLE: ParameterRecord = {
   name: "users",
@@ -73,31 +72,31 @@ test("every flipped byte and every truncation is refused", () => {
   const bytes = encode(MANIFEST);
   const refused = (error: unknown): boolean => error instanceof WeighbridgeError && error.message.startsWith(FILE);
   for (let at = 0; at < bytes.length; at++) {
-    assert.throws(() => decode(bytes.subarray(0, at)), failsWith("CHECKPOINT_TORN", /manifest\.json/), `${at} bytes`);
+    assert.throws(() => decode(bytes.subarray(0, at)), throwsCode("CHECKPOINT_TORN", /manifest\.json/), `${at} bytes`);
     for (const bit of [1, 0x20, 0x80]) {
       const flipped = bytes.slice();
       flipped[at] = (flipped[at] ?? 0) ^ bit;
       assert.throws(() => decode(flipped), refused, `byte ${at}, bit ${bit}`);
     }
   }
-  assert.throws(() => decode(Buffer.concat([bytes, Buffer.from("\n")])), failsWith("CHECKPOINT_TORN", /does not end with its checksum/));
+  assert.throws(() => decode(Buffer.concat([bytes, Buffer.from("\n")])), throwsCode("CHECKPOINT_TORN", /does not end with its checksum/));
 });
 
 test("JSON that is not ours, and manifests of other versions, are foreign", () => {
   const foreign = (text: string, pattern: RegExp): void =>
-    assert.throws(() => decode(Buffer.from(text)), failsWith("CHECKPOINT_FOREIGN", pattern));
+    assert.throws(() => decode(Buffer.from(text)), throwsCode("CHECKPOINT_FOREIGN", pattern));
   for (const text of ["{}", "[]", "null", '{"format":"safetensors"}', '{"metadata":{"total_size":1},"weight_map":{}}']) {
     foreign(text, /is JSON, but no manifest of a checkpoint/);
   }
   assert.throws(
     () => decode(forge((text) => text.replace('"version": 1', '"version": 2'))),
-    failsWith("CHECKPOINT_FOREIGN", /version 2; .* reads version 1/),
+    throwsCode("CHECKPOINT_FOREIGN", /version 2; .* reads version 1/),
   );
 });
 
 test("a manifest that was written by somebody else and makes no sense says where", () => {
   const nonsense = (from: string, to: string, pattern: RegExp): void =>
-    assert.throws(() => decode(forge((text) => text.replace(from, to))), failsWith("CHECKPOINT_FOREIGN", pattern), to);
+    assert.throws(() => decode(forge((text) => text.replace(from, to))), throwsCode("CHECKPOINT_FOREIGN", pattern), to);
   nonsense('"clock": 6', '"clock": -1', /manifest\.clock must be a whole number from 0 up, but is -1/);
   nonsense('"server-000-000.safetensors"', '"../../etc/passwd"', /files\[0\]\.file must be the name of a safetensors file/);
   nonsense('"00ff00ff"', '"00FF00FF"', /headerCrc32 must be a checksum/);
@@ -108,7 +107,7 @@ test("a manifest that was written by somebody else and makes no sense says where
   nonsense('"parameters"', '"parametres"', /manifest\.parameters must be a list, but is left out/);
   assert.throws(
     () => decode(forge((text) => text.replace('"step": 7', '"step": 7,\n  "step": 8'))),
-    failsWith("CHECKPOINT_TORN", /says "step" twice/),
+    throwsCode("CHECKPOINT_TORN", /says "step" twice/),
   );
 });
 
@@ -124,7 +123,7 @@ test("sums have keys and values of any type, also of no width, and no other para
   assert.match(parameterProblem({ ...sums, columns: sums.columns.slice(1) }) ?? "", /only a table has the column keys/);
   assert.throws(
     () => sumsOf({ ...sums, settings: { owner: "others" } }, "here"),
-    failsWith("CHECKPOINT_FOREIGN", /here has sums .*"others"/),
+    throwsCode("CHECKPOINT_FOREIGN", /here has sums .*"others"/),
   );
 });
 
@@ -140,7 +139,7 @@ test("servers may have any ranks that ascend", () => {
 
 test("what contradicts itself is not written", () => {
   const refused = (changed: object, pattern: RegExp): void =>
-    assert.throws(() => encode({ ...MANIFEST, ...changed }), failsWith("BAD_ARGUMENT", pattern));
+    assert.throws(() => encode({ ...MANIFEST, ...changed }), throwsCode("BAD_ARGUMENT", pattern));
   refused({ serverCount: 2 }, /2 servers wrote it, yet 1 are listed/);
   refused({ serverCount: 2, servers: [SERVER, { ...SERVER, files: [] }] }, /its servers do not ascend by rank/);
   refused({ serverCount: 2, servers: [SERVER, { ...SERVER, rank: 1 }] }, /file server-000-000\.safetensors is listed twice/);
@@ -168,7 +167,7 @@ test("what contradicts itself is not written", () => {
 
 test("what JSON cannot keep is refused with its place, never changed", () => {
   const refused = (state: object, pattern: RegExp): void =>
-    assert.throws(() => encode({ ...MANIFEST, state }), failsWith("BAD_ARGUMENT", pattern));
+    assert.throws(() => encode({ ...MANIFEST, state }), throwsCode("BAD_ARGUMENT", pattern));
   refused({ a: [1, Number.POSITIVE_INFINITY] }, /manifest\.state\.a\[1\] is Infinity, which JSON cannot keep/);
   refused({ a: { b: Number.NaN } }, /state\.a\.b is NaN/);
   refused({ seed: 1n }, /state\.seed is 1, which JSON cannot keep/);

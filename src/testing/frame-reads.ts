@@ -1,8 +1,8 @@
-// testing-reads — bytes as sockets bring them to a frame reader, for its tests.
+// frame-reads — bytes as sockets bring them to a frame reader, for its tests.
 
 import { assert } from "../base/assert.ts";
 import { Random } from "../base/random.ts";
-import type { FrameReader } from "./frame-reader.ts";
+import type { FrameReader } from "../wire/frame-reader.ts";
 
 /** Feeds `stream` to the reader as a socket does: the read at `at` is as long as the view, or as `nextReadBytes(at)` if that is less. */
 export function feed(reader: FrameReader, stream: Uint8Array, nextReadBytes: (at: number) => number): number {

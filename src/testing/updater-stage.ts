@@ -1,6 +1,6 @@
-// testing-updater — for tests of tables with an updater of their own: what such a one has to say of large numbers and of pulls, which is nothing.
+// updater-stage — for tests of tables with an updater of their own: what such a one has to say of large numbers and of pulls, which is nothing.
 
-import type { RowUpdater } from "./row-updater.ts";
+import type { RowUpdater } from "../store/row-updater.ts";
 
 export const NEVER_TRIED: Omit<RowUpdater, "rowExtraBytes" | "startRows" | "updateRows"> = {
   isTried: false,

@@ -1,4 +1,4 @@
-// testing-sums — for tests: what stores of sums are made of, with the kernels that run and with the plain ones.
+// sums-stage — for tests: what stores of sums are made of, with the kernels that run and with the plain ones.
 
 import type { Arena } from "../kernel/arena.ts";
 import { simdElementKernels } from "../kernel/element-kernels.ts";
@@ -7,7 +7,7 @@ import { PlainKernels } from "../kernel/plain-kernels.ts";
 import { PlainRowKernels } from "../kernel/plain-row-kernels.ts";
 import { simdRowKernels } from "../kernel/row-kernels.ts";
 import { SimdKernels } from "../kernel/simd-kernels.ts";
-import type { SumHost } from "./sums/sum-requests.ts";
+import type { SumHost } from "../store/sums/sum-requests.ts";
 
 export function simdSumHost(arena: Arena): SumHost {
   return { arena, kernels: new SimdKernels(arena), rowKernels: simdRowKernels(arena), elements: simdElementKernels(arena) };

@@ -1,8 +1,8 @@
-// testing-files — file layers for tests: one that writes down what is asked of it, and can be made to fail. Around the real one, so that
+// checkpoint-files — file layers for tests: one that writes down what is asked of it, and can be made to fail. Around the real one, so that
 // what is left behind lies on a real disk.
 
 import { basename } from "node:path";
-import { type FileLayer, type OpenFile, realFiles } from "./file-layer.ts";
+import { type FileLayer, type OpenFile, realFiles } from "../../src/node/checkpoint/file-layer.ts";
 
 /** One thing that was asked of the file system, such as "sync server-000-000.safetensors.tmp". */
 export type FileCall = { readonly verb: string; readonly path: string };

@@ -1,14 +1,14 @@
-// testing-checkpoint — a small model with some of everything, cut over any number of servers, for tests: a tensor in blocks of 3 rows, with a
+// checkpoint-stage — a small model with some of everything, cut over any number of servers, for tests: a tensor in blocks of 3 rows, with a
 // slot and a step count per block, and a table with keys, a slot per row and versions. Every value says where it belongs.
 
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import type { CheckpointManifest, ServerRecord } from "../../store/snapshot/checkpoint-manifest.ts";
-import type { ParameterRecord } from "../../store/snapshot/parameter-record.ts";
-import { CheckpointDirectory, type CommittedCheckpoint } from "./checkpoint-directory.ts";
-import { type FileLayer, realFiles } from "./file-layer.ts";
-import { ShardWriter, type ShardWriterOptions } from "./shard-writer.ts";
+import { CheckpointDirectory, type CommittedCheckpoint } from "../../src/node/checkpoint/checkpoint-directory.ts";
+import { type FileLayer, realFiles } from "../../src/node/checkpoint/file-layer.ts";
+import { ShardWriter, type ShardWriterOptions } from "../../src/node/checkpoint/shard-writer.ts";
+import type { CheckpointManifest, ServerRecord } from "../../src/store/snapshot/checkpoint-manifest.ts";
+import type { ParameterRecord } from "../../src/store/snapshot/parameter-record.ts";
 
 const BLOCK_ROWS = 3;
 export const PART_COUNT = 16;

@@ -1,7 +1,7 @@
-// testing-interfaces — a made-up machine with several network interfaces, for the tests of this folder.
+// network-interfaces — a made-up machine with several network interfaces, for the tests of this folder.
 
 import type { NetworkInterfaceInfo } from "node:os";
-import type { NetworkInterfaces } from "./network-interface.ts";
+import type { NetworkInterfaces } from "../../src/node/config/network-interface.ts";
 
 function v4(address: string, internal = false): NetworkInterfaceInfo {
   return { family: "IPv4", address, netmask: "255.255.255.0", mac: "02:00:00:00:00:01", internal, cidr: null };

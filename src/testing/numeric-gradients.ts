@@ -1,13 +1,13 @@
-// testing-gradients — checks a network's gradients against differences of its own outputs, for tests. The loss is Σ weight · output in f64 with
+// numeric-gradients — checks a network's gradients against differences of its own outputs, for tests. The loss is Σ weight · output in f64 with
 // fixed random weights, so that every output counts and nothing but the layers can be wrong.
 
 import { assert } from "../base/assert.ts";
 import { Random } from "../base/random.ts";
-import { Activations, type Shape } from "./activations.ts";
-import type { LayerPlan } from "./layer.ts";
-import { initializeParameters } from "./parameter.ts";
-import { Sequential } from "./sequential.ts";
-import { Workspace } from "./workspace.ts";
+import { Activations, type Shape } from "../nn/activations.ts";
+import type { LayerPlan } from "../nn/layer.ts";
+import { initializeParameters } from "../nn/parameter.ts";
+import { Sequential } from "../nn/sequential.ts";
+import { Workspace } from "../nn/workspace.ts";
 
 export type GradientCase = {
   readonly inputShape: Shape;

@@ -1,4 +1,4 @@
-// testing-close — compares what was trained on servers with what one process trained.
+// adapter-close — compares what was trained on servers with what one process trained.
 
 import { assert } from "../base/assert.ts";
 
