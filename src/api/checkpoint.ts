@@ -63,6 +63,8 @@ export type RestoredCheckpoint = Omit<TakenCheckpoint, "warning"> & {
   readonly parameters: readonly string[];
   /** The tables of what the kv face and pushData had added up, as `checkpoint inspect` names them. */
   readonly sums: readonly string[];
+  /** All servers had restored it before: nothing was loaded now. */
+  readonly wasRestored: boolean;
 };
 
 const JOB_DEFAULT = "weighbridge";
@@ -182,10 +184,10 @@ async function takeAt(servers: CheckpointServers, clock: number, options: TakeOp
 export async function restoreCheckpoint(servers: CheckpointServers, step?: number): Promise<RestoredCheckpoint> {
   try {
     // One server says which is the newest, so that all take the same.
-    const loaded = await servers.call(committerOf(servers), contracts.checkpointLoad, { step });
-    await askAll(servers, contracts.checkpointLoad, { step: loaded.step });
+    const { isActive, ...loaded } = await servers.call(committerOf(servers), contracts.checkpointLoad, { step });
+    const answers = await askAll(servers, contracts.checkpointLoad, { step: loaded.step });
     await askAll(servers, contracts.checkpointActivate, { step: loaded.step });
-    return loaded;
+    return { ...loaded, wasRestored: isActive && answers.every((answer) => answer.isActive) };
   } catch (thrown) {
     await Promise.allSettled(servers.servers.map((server) => servers.call(server, contracts.checkpointDiscard, {}))); // C3
     throw thrown;

@@ -9,6 +9,11 @@ export type TextTable = {
   readonly rightAligned: ReadonlySet<string>;
 };
 
+/** "1 server", "2 servers". */
+export function countText(count: number, noun: string): string {
+  return `${count} ${noun}${count === 1 ? "" : "s"}`;
+}
+
 export function textTable({ head, rows, rightAligned }: TextTable): string {
   const all = [head, ...rows];
   const widths = head.map((_, column) => Math.max(...all.map((row) => row[column]?.length ?? 0)));

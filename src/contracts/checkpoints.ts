@@ -17,7 +17,7 @@
 // A checkpoint of the job and saving one parameter (Hetu: ParamSave) are the same functions under two names, so that what each of them moves is counted apart.
 
 import { type FieldValues, type JsonField, json } from "../wire/function-schema.ts";
-import { count, list, object, optional, shortText, text } from "../wire/json-body.ts";
+import { count, flag, list, object, optional, shortText, text } from "../wire/json-body.ts";
 import { type JsonObject, jsonObject } from "../wire/json-value.ts";
 import { type Contract, contract } from "./contract.ts";
 
@@ -73,15 +73,23 @@ const abandonFields: AbandonFields = { id: name, pending: maybeName };
 /** The newest, when `step` is left out. */
 type LoadFields = { readonly step: Maybe<Count> };
 const loadFields: LoadFields = { step: maybeNumber };
-/** `sums`: what the kv face and pushData had added up, by the names of its records. */
+/** `sums`: what the kv face and pushData had added up, by the names of its records. `isActive`: this server has activated it before. */
 type LoadedFields = {
   readonly step: Count;
   readonly clock: Count;
   readonly path: "string";
   readonly parameters: Names;
   readonly sums: Names;
+  readonly isActive: JsonField<boolean>;
 };
-const loadedFields: LoadedFields = { step: number, clock: number, path: "string", parameters: names, sums: names };
+const loadedFields: LoadedFields = {
+  step: number,
+  clock: number,
+  path: "string",
+  parameters: names,
+  sums: names,
+  isActive: json(flag),
+};
 type StepFields = { readonly step: Count };
 const stepFields: StepFields = { step: number };
 type StageFields = { readonly name: Name; readonly directory: Name; readonly step: Maybe<Count> };

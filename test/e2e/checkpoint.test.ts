@@ -72,8 +72,11 @@ test("save takes a checkpoint of a running cluster, restore brings it to one of 
   await worker.says(/^connected$/);
   const restore = cluster.weighbridge(["checkpoint", "restore", "--scheduler-port", cluster.port]);
   await restore.succeeds();
-  assert.match(restore.stdout, new RegExp(`: clock ${clock}, 1 parameters$`, "m"));
+  assert.match(restore.stdout, new RegExp(`: clock ${clock}, 1 parameter$`, "m"));
   await worker.says(new RegExp(`^restored ${clock} at clock ${clock}$`));
+  await cluster
+    .weighbridge(["checkpoint", "restore", "--scheduler-port", cluster.port])
+    .fails(/BAD_ARGUMENT: the cluster was restored from .*step-\d+ before, and nothing was loaded again: .*--restore .*step-\d+/);
 });
 
 test("what a kv job had pushed when it was saved is there again after all of it was killed, on another number of servers", async () => {

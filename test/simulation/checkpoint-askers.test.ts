@@ -4,7 +4,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { setImmediate } from "node:timers/promises";
-import { takeCheckpoint } from "../../src/api/checkpoint.ts";
+import { restoreCheckpoint, takeCheckpoint } from "../../src/api/checkpoint.ts";
 import { Session } from "../../src/api/session.ts";
 import { isWeighbridgeError } from "../../src/base/errors.ts";
 import { Random } from "../../src/base/random.ts";
@@ -232,6 +232,22 @@ test("a worker that gives its restore up, or dies over it, takes nothing from on
       how,
     );
   }
+});
+
+test("a restore reports whether the servers had restored that checkpoint before", async () => {
+  const first = new Stage();
+  await first.start();
+  const { step } = await first.run(first.session(0).checkpoint());
+  await first.cluster.finalize();
+  const stage = new Stage(first.disk);
+  await stage.open();
+  const restored = await stage.run(stage.session(0).restore());
+  assert.deepEqual([restored.step, restored.wasRestored], [step, false]);
+  const again = await stage.run(stage.session(1).restore({ step }));
+  assert.deepEqual(again, { ...restored, wasRestored: true });
+  const outside = await stage.run(withServers(stage.commandLine("command-line"), (servers) => restoreCheckpoint(servers)));
+  assert.deepEqual(outside, again);
+  await stage.cluster.finalize();
 });
 
 test("who is no node calls the functions of checkpoints through the scheduler, and no others", async () => {

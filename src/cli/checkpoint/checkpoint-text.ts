@@ -3,7 +3,7 @@
 import { consistencyText } from "../../store/consistency-text.ts";
 import type { CheckpointManifest, ServerRecord } from "../../store/snapshot/checkpoint-manifest.ts";
 import { columnBytesPerRow, type ParameterRecord } from "../../store/snapshot/parameter-record.ts";
-import { type TextRow, textTable } from "../text-table.ts";
+import { countText, type TextRow, textTable } from "../text-table.ts";
 
 const UNITS = ["B", "KiB", "MiB", "GiB", "TiB"];
 const UNIT = 1024;
@@ -29,8 +29,7 @@ function shardBytes({ servers }: CheckpointManifest): number {
 
 function headline(path: string, manifest: CheckpointManifest): string {
   const { job, step, clock, createdAt, serverCount } = manifest;
-  const servers = serverCount === 1 ? "1 server" : `${serverCount} servers`;
-  return `${path}: step ${step}, clock ${clock}, of job ${job}\nwritten ${createdAt} by ${servers}, ${bytesText(shardBytes(manifest))}`;
+  return `${path}: step ${step}, clock ${clock}, of job ${job}\nwritten ${createdAt} by ${countText(serverCount, "server")}, ${bytesText(shardBytes(manifest))}`;
 }
 
 function workersLine({ workers }: CheckpointManifest): string {

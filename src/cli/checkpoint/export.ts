@@ -5,6 +5,7 @@ import { exportCheckpoint } from "../../node/checkpoint/export-checkpoint.ts";
 import { openCheckpoint } from "../../node/checkpoint/open-checkpoint.ts";
 import { helpText } from "../help-text.ts";
 import type { Invocation } from "../invocation.ts";
+import { countText } from "../text-table.ts";
 import { bytesText } from "./checkpoint-text.ts";
 import { stepOption } from "./step-option.ts";
 
@@ -32,8 +33,6 @@ export function exportCommand(_invocation: Invocation): Command {
     .action(async (directory: string, file: string, { step, parameter, allColumns, force }: ExportFlags) => {
       await using reader = await openCheckpoint(directory, { step });
       const { tensors, bytes } = await exportCheckpoint(reader, file, { parameters: parameter, allColumns, replace: force });
-      process.stdout.write(
-        `${file}: ${tensors.length} ${tensors.length === 1 ? "tensor" : "tensors"}, ${bytesText(bytes)}, from ${reader.path}\n`,
-      );
+      process.stdout.write(`${file}: ${countText(tensors.length, "tensor")}, ${bytesText(bytes)}, from ${reader.path}\n`);
     });
 }

@@ -2,9 +2,11 @@
 
 import { Command } from "commander";
 import { restoreCheckpoint } from "../../api/checkpoint.ts";
+import { WeighbridgeError } from "../../base/errors.ts";
 import type { Flags } from "../config-flags.ts";
 import { helpText } from "../help-text.ts";
 import type { Invocation } from "../invocation.ts";
+import { countText } from "../text-table.ts";
 import { withServers } from "./cluster-client.ts";
 import { addClusterFlags, clusterRequest } from "./cluster-flags.ts";
 import { stepOption } from "./step-option.ts";
@@ -26,9 +28,16 @@ export function restoreCommand(_invocation: Invocation): Command {
     .addOption(stepOption())
     .addHelpText("after", helpText(HELP))
     .action(async ({ step, ...flags }: RestoreFlags) => {
-      const { path, clock, parameters, sums } = await withServers(clusterRequest(flags), (servers) => restoreCheckpoint(servers, step));
-      const added = sums.length === 0 ? "" : `, ${sums.length} tables of sums`;
-      process.stdout.write(`${path}: clock ${clock}, ${parameters.length} parameters${added}\n`);
+      const restored = await withServers(clusterRequest(flags), (servers) => restoreCheckpoint(servers, step));
+      const { path, clock, parameters, sums, wasRestored } = restored;
+      if (wasRestored)
+        throw new WeighbridgeError(
+          "BAD_ARGUMENT",
+          `the cluster was restored from ${path} before, and nothing was loaded again: clocks never go back in a running cluster. ` +
+            `To go back to a checkpoint, end the cluster and start its servers with --restore ${path}`,
+        );
+      const added = sums.length === 0 ? "" : `, ${countText(sums.length, "table")} of sums`;
+      process.stdout.write(`${path}: clock ${clock}, ${countText(parameters.length, "parameter")}${added}\n`);
     });
   return addClusterFlags(command);
 }

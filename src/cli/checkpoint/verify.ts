@@ -6,6 +6,7 @@ import { findCheckpoint, olderCheckpoint } from "../../node/checkpoint/find-chec
 import { verifyCheckpoint } from "../../node/checkpoint/verify-checkpoint.ts";
 import { helpText } from "../help-text.ts";
 import type { Invocation } from "../invocation.ts";
+import { countText } from "../text-table.ts";
 import { bytesText } from "./checkpoint-text.ts";
 import { stepOption } from "./step-option.ts";
 
@@ -48,8 +49,7 @@ async function pathsOf(directory: string, step: number | undefined, all: boolean
 async function tell(path: string): Promise<boolean> {
   const { problems, fileCount, bytes, manifest } = await verifyCheckpoint(path);
   if (problems.length === 0) {
-    const files = fileCount === 1 ? "1 file" : `${fileCount} files`;
-    process.stdout.write(`${path} is whole: clock ${manifest?.clock}, ${files}, ${bytesText(bytes)}\n`);
+    process.stdout.write(`${path} is whole: clock ${manifest?.clock}, ${countText(fileCount, "file")}, ${bytesText(bytes)}\n`);
     return true;
   }
   for (const problem of problems) process.stderr.write(`weighbridge: ${problem}\n`);

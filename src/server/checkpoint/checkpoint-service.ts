@@ -149,14 +149,15 @@ export class CheckpointService {
   }
 
   /** Loads what `open` opens, for `activate` to show it (V3). `step` tells checkpoints apart. */
-  load(
+  async load(
     open: () => Promise<SnapshotSource>,
     { step, owner }: { readonly step?: number | undefined; readonly owner: string },
   ): Promise<contracts.Loaded> {
     const known = this.#loading;
     if (known !== undefined && (step === undefined || known.step === undefined || known.step === step)) {
       known.owners.add(owner);
-      return known.done;
+      const { isActive } = known;
+      return { ...(await known.done), isActive };
     }
     const before: Promise<unknown> = known?.done ?? Promise.resolve();
     const done = before.catch(() => {}).then(() => this.#load(loading, open)); // one after the other
@@ -165,7 +166,7 @@ export class CheckpointService {
     done.catch(() => {
       if (this.#loading === loading) this.#loading = undefined; // it may be tried again
     });
-    return done;
+    return await done;
   }
 
   /**
@@ -348,7 +349,7 @@ export class CheckpointService {
       const names = parameters.all.map(({ spec }) => JSON.stringify(spec.name)).join(", ");
       throw new WeighbridgeError(
         "BAD_ARGUMENT",
-        `a checkpoint is restored before there are parameters; server ${ownership.rank} has ${names}`,
+        `a checkpoint is restored before there are parameters; server ${ownership.rank} has ${names}; to go back to one, start the servers anew with --restore`,
       );
     }
     const owned = [...parameters.sums.all].find(([, store]) => store.keyCount > 0);
@@ -372,7 +373,7 @@ export class CheckpointService {
         loading.step = step;
         const namesOf = (isSums: boolean): string[] =>
           manifest.parameters.filter(({ kind }) => (kind === "sums") === isSums).map(({ name }) => name);
-        return { path, step, clock, parameters: namesOf(false), sums: namesOf(true) };
+        return { path, step, clock, parameters: namesOf(false), sums: namesOf(true), isActive: false };
       } finally {
         await source.close();
       }

@@ -104,11 +104,12 @@ export const CHECKPOINTS: FunctionFamily = {
         path: "where it is",
         parameters: NAMES,
         sums: "names of the tables of sums (checkpoint.md)",
+        isActive: "whether this server has activated it before: nothing was loaded now",
       },
       errors: [...FILE_ERRORS, "BAD_ARGUMENT", "UNSUPPORTED", "ARENA_FULL", "QUEUE_FULL", "CATALOGUE_FULL"],
       example: {
         request: { step: undefined },
-        response: { step: 12, clock: 12, path: "/checkpoints/step-12", parameters: ["w"], sums: ["wb/sums/kv/0/F32/1"] },
+        response: { step: 12, clock: 12, path: "/checkpoints/step-12", parameters: ["w"], sums: ["wb/sums/kv/0/F32/1"], isActive: false },
       },
     }),
     documented(checkpoints.checkpointActivate, {
