@@ -63,6 +63,8 @@ export function launchCommand(invocation: Invocation): Command {
       checkServers(plan.scheduler);
       await checkFiles(plan.scheduler);
       await checkSchedulerAddress(plan.scheduler);
+      const { scheduler, statusCommand } = schedulerTexts(plan.scheduler);
+      process.stderr.write(`weighbridge: scheduler at ${scheduler}; look at the cluster with: ${statusCommand}\n`);
       if (script === undefined && plan.scheduler.workerCount > 0) tellHowToJoin(plan.scheduler);
       invocation.exitCode = await runJob(plan, invocation.output);
     });
@@ -128,6 +130,17 @@ function tellHowToJoin({ workerCount, schedulerHost, schedulerPort, serverCount 
   const how = `weighbridge worker -s ${serverCount} -w ${workerCount} --scheduler-host ${schedulerHost} --scheduler-port ${schedulerPort}`;
   const workers = workerCount === 1 ? "1 worker; start it" : `${workerCount} workers; start each`;
   process.stderr.write(`weighbridge: waiting for ${workers} with: ${how} script.ts\n`);
+}
+
+/** Where the scheduler of a job is, and the command that asks it who is there. */
+export function schedulerTexts(config: NodeConfig): { readonly scheduler: string; readonly statusCommand: string } {
+  const { transport, van, schedulerHost, schedulerPort } = config;
+  const host = schedulerHost === LOOPBACK ? "" : ` --scheduler-host ${schedulerHost}`;
+  const socket = transport === "unix" ? ` --transport unix${van === "weighbridge" ? "" : ` --van ${van}`}` : "";
+  return {
+    scheduler: transport === "unix" ? schedulerAddress(config) : `${schedulerHost}:${schedulerPort}`,
+    statusCommand: `npx weighbridge status${host} --scheduler-port ${schedulerPort}${socket}`,
+  };
 }
 
 /** Runs the job with its output on ours. Returns the exit code. */

@@ -100,7 +100,7 @@ suite("launch", { concurrency: 2 }, () => {
     await using processes = new Processes();
     const job = processes.shell(["launch", "-s", 1, "-w", 1, "--", script("chatter")], "| head -n 1");
     assert.equal((await job.ends()).code, 141, job.transcript);
-    assert.equal(job.stderr, "");
+    assert.match(job.stderr, /^weighbridge: scheduler at [^\n]+\n$/, "the line it begins with, and no other");
   });
 
   test("a job whose output finds no room ends with the reason", {
@@ -119,6 +119,23 @@ suite("launch", { concurrency: 2 }, () => {
       /^weighbridge: worker \d ended with exit code 1: .*UNKNOWN_FUNCTION: no function "largestRows" on server 0, server 1: .*--functions$/m,
     );
     assert.equal([...job.stderr.matchAll(/UNKNOWN_FUNCTION/g)].length, 1, job.transcript);
+  });
+
+  test("a launch says first where its scheduler is, and the command that it shows looks at the cluster", async () => {
+    await using processes = new Processes();
+    const job = launch(processes);
+    await pidsOf(job);
+    const [, port] =
+      /^weighbridge: scheduler at 127\.0\.0\.1:(\d+); look at the cluster with: npx weighbridge status --scheduler-port \1\n/.exec(
+        job.stderr,
+      ) ?? [];
+    assert.ok(port !== undefined, job.transcript);
+    const status = processes.weighbridge(["status", "--scheduler-port", port]);
+    await status.succeeds();
+    assert.match(status.stdout, /3 of 3 nodes are there/);
+    job.signal("SIGINT");
+    await job.ends();
+    assert.doesNotMatch(job.stdout, /scheduler at/);
   });
 
   test("lines of many processes never break into each other", async () => {

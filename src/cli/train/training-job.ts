@@ -1,7 +1,7 @@
 // training-job — runs a training: the processes of its cluster, what they say on the screen, and how it ended.
 
 import { dirname, resolve } from "node:path";
-import type { KeyName, NodeConfig, Role } from "../../node/config/node-config.ts";
+import type { KeyName, Role } from "../../node/config/node-config.ts";
 import { ownEnvironment } from "../../node/config/own-environment.ts";
 import { engineFlags } from "../../node/engine-flags.ts";
 import { FAILED_EXIT_CODE } from "../../node/launcher/exit-code.ts";
@@ -12,7 +12,7 @@ import { LineStream } from "../../node/launcher/line-stream.ts";
 import { modulePath } from "../../node/launcher/module-path.ts";
 import type { NodeProcess, ProcessEnd } from "../../node/launcher/node-process.ts";
 import { tagLines } from "../../node/launcher/node-tag.ts";
-import { deadText, exitCodeOf, forwardEnds } from "../launch.ts";
+import { deadText, exitCodeOf, forwardEnds, schedulerTexts } from "../launch.ts";
 import type { StandardOutput } from "../standard-output.ts";
 import { causeText, closingOf, endLines, shortCause } from "./closing-lines.ts";
 import { parseReport } from "./report.ts";
@@ -63,7 +63,7 @@ export async function runTraining(wanted: TrainPlan, isResumed: boolean, output:
   const run = isResumed ? await resumedRun(wanted) : newRun(wanted);
   const { processes, scheduler } = await planProcesses(run);
   const { plan, directory, resumedFrom } = run;
-  const where = { runDirectory: directory, resumedFrom, scheduler: schedulerText(scheduler), statusCommand: statusCommand(scheduler) };
+  const where = { runDirectory: directory, resumedFrom, ...schedulerTexts(scheduler) };
   const screen = new TrainingScreen({ out: process.stdout, plan, ...where });
   screen.open();
   const job = new Job({
@@ -116,16 +116,6 @@ export async function planProcesses({ plan, directory, resumedFrom }: Run, env: 
 /** Without `launched`: a training process watches its launcher itself. */
 function programOf(role: Role, plan: TrainPlan): Program {
   return [process.execPath, ...engineFlags(role), modulePath(import.meta.url, "./training-node"), JSON.stringify(plan)];
-}
-
-function schedulerText({ schedulerHost, schedulerPort }: NodeConfig): string {
-  return `${schedulerHost}:${schedulerPort}`;
-}
-
-/** What somebody types who asks the scheduler. */
-function statusCommand({ transport, schedulerHost, schedulerPort }: NodeConfig): string {
-  const host = schedulerHost === LOOPBACK ? "" : ` --scheduler-host ${schedulerHost}`;
-  return `npx weighbridge status${host} --scheduler-port ${schedulerPort}${transport === "unix" ? " --transport unix" : ""}`;
 }
 
 /** A worker that was killed is done without while others are there. One that ended itself says what is wrong with the job. */
