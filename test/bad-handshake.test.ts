@@ -5,7 +5,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { joinBytes } from "../src/base/join-bytes.ts";
 import type { Postoffice } from "../src/faces/kv/postoffice.ts";
-import type { PeerMetrics } from "../src/peer/metrics.ts";
+import type { PeerMetrics } from "../src/peer/channel-host.ts";
 import type { Address } from "../src/transport/transport.ts";
 import { HEADER_BYTES, Kind, PAYLOAD_BYTES_MAX, RUN_MORE_MAX } from "../src/wire/frame.ts";
 import { FunctionId } from "../src/wire/function-id.ts";

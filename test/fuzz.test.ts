@@ -11,7 +11,7 @@ import { runInNewContext } from "node:vm";
 import { joinBytes } from "../src/base/join-bytes.ts";
 import { Random } from "../src/base/random.ts";
 import type { KVWorker } from "../src/faces/kv/kv-worker.ts";
-import type { PeerMetrics } from "../src/peer/metrics.ts";
+import type { PeerMetrics } from "../src/peer/channel-host.ts";
 import type { Address } from "../src/transport/transport.ts";
 import { Kind } from "../src/wire/frame.ts";
 import { FrameFuzzer, headerText, type Legality, legalityOf, numbersTaken } from "./hostile/frame-fuzzer.ts";

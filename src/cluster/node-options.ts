@@ -2,7 +2,7 @@
 
 import type { Clock } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
-import type { ChannelLimits } from "../peer/channel-limits.ts";
+import type { ChannelLimits } from "../peer/channel-host.ts";
 import type { FaultOptions } from "../peer/faults.ts";
 import type { Gateway } from "../peer/gateway.ts";
 import type { Address, Transport } from "../transport/transport.ts";

@@ -5,6 +5,8 @@
 //   K2. A call can be written any number of times (a reconnect, a lost frame): what it refers to stays unchanged until it ended.
 //   K3. A call whose memory is gone before it ended (its owner transferred an ArrayBuffer away, or shrank it) fails with BUFFER_DETACHED. What has left of it
 //       already may have been applied; from then on a withdrawn frame leaves under its number, so that everything behind it goes on.
+//   K4. What became of the updates that `failCalls` failed is known with the next hello: the same incarnation has taken those
+//       below the number that it expects, and takes no other; another incarnation has none.
 
 import { WeighbridgeError } from "../base/errors.ts";
 import type { FrameHeader } from "../wire/frame.ts";
@@ -18,6 +20,22 @@ export const IN_PLACE_BYTES_MAX = 128;
  * which requests it has taken, with another one they are gone. "unknown" where nobody can say any more.
  */
 export type CallFate = { readonly outcome: "open" | "applied" | "dropped" | "unknown" };
+
+/** What became of updates that were given up after they had left (K4). */
+export class UpdateFates {
+  #fates: { readonly request: number; outcome: CallFate["outcome"] }[] = [];
+
+  /** `isOver`: nobody will hear of the other node again. */
+  open(request: number, isOver: boolean): CallFate {
+    const fate: { readonly request: number; outcome: CallFate["outcome"] } = { request, outcome: isOver ? "unknown" : "open" };
+    this.#fates.push(fate);
+    return fate;
+  }
+
+  decide(outcomeOf: (request: number) => CallFate["outcome"]): void {
+    for (const fate of this.#fates.splice(0)) fate.outcome = outcomeOf(fate.request);
+  }
+}
 
 /** What a call is; KvCall implements it without inheriting, because a derived class takes several times as long to construct. */
 export abstract class Call {

@@ -2,12 +2,19 @@
 // It outlives links: what was not answered is sent again on the next one. Not the writing (frame-writer.ts), not the dialing (peer.ts), not
 // the meaning of functions.
 //
-//   call:     send → frame-writer: outbox, number, stamp → open-requests … → answered or failed
-//   request:  frame → open-requests (order, duplicates) → served function → answer, now or later
+//   call:     send → frame-writer: outbox, number, stamp → PendingCalls … → answered or failed
+//   request:  frame → ReceivedRequests (order, duplicates) → served function → answer, now or later
 //
-// Invariants (N1 to N4 and N7 are the frame-writer's, N8 is in open-requests.ts):
+// A lost request leaves a gap, and everything behind it is refused until it was sent again (go-back-n): a read can therefore never be served
+// before a write that left earlier.
+//
+// Invariants (N1 to N4 and N7 are the frame-writer's):
 //   N5. Every call ends: answered, failed by the other side, or failed by `end`, `renew`, `failCalls` or `failLost`.
 //   N6. A call that failed never leaves again, and its number is settled: the same incarnation of the other node takes the next call.
+//   S1. A request is fresh exactly once.
+//   S2. Requests become fresh in the order of their numbers.
+//   S3. Answers that cannot be made again are kept until the caller says that it has them (`settled`).
+//   S4. What the caller gave up before it came is not waited for: nothing below `settled` will be sent (again).
 
 import { WeighbridgeError } from "../base/errors.ts";
 import type { Link } from "../transport/transport.ts";
@@ -16,14 +23,13 @@ import { type FrameHeader, Kind, REQUESTS_OPEN_MAX, type RequestLabel } from "..
 import { encodeJson } from "../wire/json-body.ts";
 import { nameOf } from "../wire/node-id.ts";
 import { Answer, keptLabel, labelOf } from "./answer.ts";
-import { type Call, detachedError, IN_PLACE_BYTES_MAX } from "./call.ts";
+import { type Call, type CallFate, detachedError, IN_PLACE_BYTES_MAX, UpdateFates } from "./call.ts";
+import type { ChannelHost } from "./channel-host.ts";
 import type { Faults } from "./faults.ts";
 import type { FrameBatch, Held } from "./frame-batch.ts";
-import { FrameWriter, type WriterHost } from "./frame-writer.ts";
+import { FrameWriter, PendingCalls } from "./frame-writer.ts";
 import { lostErrors } from "./gone-error.ts";
-import { PendingCalls, ReceivedRequests, UpdateFates } from "./open-requests.ts";
 import { GapNotice } from "./outbox.ts";
-import type { PeerLog } from "./peer-log.ts";
 
 /** Serves one function. Both are called with a header and bytes that are valid until they return. */
 export type FunctionHandler = {
@@ -38,13 +44,6 @@ export type FunctionHandler = {
   abandon?(channel: Channel, header: FrameHeader): void;
   /** What the request asks for, for log lines, where its number does not tell. */
   nameOf?(label: RequestLabel): string | undefined;
-};
-
-/** What a channel shares with the others of its node. */
-export type ChannelHost = WriterHost & {
-  readonly peerLog: PeerLog;
-  /** By the numbers in frames. */
-  readonly handlers: readonly (FunctionHandler | undefined)[];
 };
 
 export class Channel {
@@ -215,7 +214,7 @@ export class Channel {
     return again;
   }
 
-  /** The same incarnation of the other node goes on where we stand: it expects this request next (N8), where it says so. */
+  /** The same incarnation of the other node goes on where we stand: it expects this request next (Call.K4), where it says so. */
   resume(expects: number | undefined): void {
     this.#fates.decide((request) => (expects === undefined ? "unknown" : request < expects ? "applied" : "dropped"));
   }
@@ -230,22 +229,24 @@ export class Channel {
     this.failCalls(error);
   }
 
-  /** Fails every open call; the same incarnation of the other node takes new ones. */
+  /** Fails every open call; the same incarnation of the other node takes new ones (N6). */
   failCalls(error: WeighbridgeError): void {
-    const departed = this.#pending.giveUp();
-    if (departed.length > 0) this.link?.destroy(); // an answer may be landing in memory that is the caller's again
-    for (const call of departed) call.failed(error, call.isUpdate ? this.#fates.open(call.request, this.#ended !== undefined) : undefined);
-    for (const call of this.#writer.takeWaiting()) call.failed(error);
-    this.#writer.wakeRoomWaiters();
+    const fateOf = ({ request, isUpdate }: Call): CallFate | undefined =>
+      isUpdate ? this.#fates.open(request, this.#ended !== undefined) : undefined;
+    this.#failAll(error, (call) => call.failed(error, fateOf(call)));
   }
 
   /** Fails every open call, because the other node could not be reached; says of each whether it may have been applied (N6). */
   failLost(code: "LINK_LOST" | "NODE_DEAD", reason: string): void {
+    const { lost, unsent } = lostErrors(code, reason);
+    this.#failAll(unsent, (call) => call.failed(call.isUpdate ? lost : unsent));
+  }
+
+  #failAll(unsent: WeighbridgeError, failDeparted: (call: Call) => void): void {
     const departed = this.#pending.giveUp();
     const waiting = this.#writer.takeWaiting();
-    if (departed.length > 0) this.link?.destroy(); // as above
-    const { lost, unsent } = lostErrors(code, reason);
-    for (const call of departed) call.failed(call.isUpdate ? lost : unsent);
+    if (departed.length > 0) this.link?.destroy(); // an answer may be landing in memory that is the caller's again
+    for (const call of departed) failDeparted(call);
     for (const call of waiting) call.failed(unsent);
     this.#writer.wakeRoomWaiters();
   }
@@ -422,5 +423,70 @@ export class Channel {
 
   get parkedCount(): number {
     return this.#received.parkedCount;
+  }
+}
+
+/** fresh: take it. again: a duplicate that may be answered anew. remembered: answer with these. ignore: its answer is on the way. gap: ask for it. */
+export type Admission = "fresh" | "again" | "remembered" | "ignore" | "gap";
+
+/** What a node remembers of another's requests, so that each is taken in order and once, whatever the links do. */
+export class ReceivedRequests {
+  #expected = 1;
+  /** Requests whose answer is still to come. */
+  readonly #parked = new Set<number>();
+  readonly #answers = new Map<number, readonly Answer[]>();
+  #forgotten = 1;
+
+  /** The number the next fresh request will have. */
+  get expected(): number {
+    return this.#expected;
+  }
+
+  get parkedCount(): number {
+    return this.#parked.size;
+  }
+
+  get rememberedCount(): number {
+    return this.#answers.size;
+  }
+
+  admit(request: number, settled: number): Admission {
+    if (settled > this.#forgotten) this.#forget(Math.min(settled, request));
+    if (request === this.#expected) {
+      this.#expected++;
+      return "fresh";
+    }
+    if (request > this.#expected) return "gap";
+    if (this.#parked.size > 0 && this.#parked.has(request)) return "ignore";
+    return this.#answers.has(request) ? "remembered" : "again";
+  }
+
+  /** The answer to this request will come later. */
+  park(request: number): void {
+    this.#parked.add(request);
+  }
+
+  /** The answer is there now. Returns false if nobody waits for it: it was given before. */
+  unpark(request: number): boolean {
+    return this.#parked.delete(request);
+  }
+
+  /** Keeps an answer that could not be made again (S3). */
+  remember(request: number, answers: readonly Answer[]): void {
+    if (request >= this.#forgotten) this.#answers.set(request, answers);
+  }
+
+  remembered(request: number): readonly Answer[] {
+    return this.#answers.get(request) ?? [];
+  }
+
+  /** Costs what is forgotten, or what is kept if that is less: a peer may claim any number. */
+  #forget(settled: number): void {
+    const first = this.#forgotten;
+    this.#forgotten = settled;
+    if (settled > this.#expected) this.#expected = settled; // S4
+    if (this.#answers.size === 0) return;
+    if (settled - first <= this.#answers.size) for (let request = first; request < settled; request++) this.#answers.delete(request);
+    else for (const request of this.#answers.keys()) if (request < settled) this.#answers.delete(request);
   }
 }

@@ -6,8 +6,8 @@ import { ChannelStage, STAGE_FUNCTION } from "../testing/channel-stage.ts";
 import { StubLink } from "../testing/stub-link.ts";
 import { encodeHeader, FrameHeader, HEADER_BYTES, Kind, paddedBytes } from "../wire/frame.ts";
 import { encodeJson } from "../wire/json-body.ts";
+import { PeerMetrics } from "./channel-host.ts";
 import { Connection } from "./connection.ts";
-import { PeerMetrics } from "./metrics.ts";
 import { PlainReadBuffers } from "./plain-read-buffers.ts";
 
 const KIB = 1024;

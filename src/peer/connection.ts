@@ -16,23 +16,13 @@ import type { CancelTimer, Clock } from "../base/clock.ts";
 import { reasonOf, WeighbridgeError } from "../base/errors.ts";
 import type { Link } from "../transport/transport.ts";
 import { decodeFailure, fromFailure, toFailure } from "../wire/failure.ts";
-import {
-  encodeHeader,
-  FrameHeader,
-  HEADER_BYTES,
-  Kind,
-  malformed,
-  PROTOCOL_VERSION,
-  paddedBytes,
-  psliteHint,
-  strangeOpening,
-} from "../wire/frame.ts";
-import { FrameReader, type FrameSink } from "../wire/frame-reader.ts";
+import { encodeHeader, FrameHeader, HEADER_BYTES, Kind, PROTOCOL_VERSION, paddedBytes } from "../wire/frame.ts";
+import { FrameReader, type FrameSink, malformed } from "../wire/frame-reader.ts";
 import { type Hello, helloShape, READS_RUNS } from "../wire/hello.ts";
 import { decodeJson, encodeJson } from "../wire/json-body.ts";
-import { OPENING_BYTES, quoteOpening, readOpening } from "../wire/opening.ts";
+import { OPENING_BYTES, psliteHint, quoteOpening, readOpening, strangeOpening } from "../wire/opening.ts";
 import type { Channel } from "./channel.ts";
-import type { PeerMetrics } from "./metrics.ts";
+import type { PeerMetrics } from "./channel-host.ts";
 import { PausableLink } from "./pausable-link.ts";
 
 const HELLO_BYTES_MAX = 4096;

@@ -1,5 +1,5 @@
 // frame-writer — what leaves on a channel, in which order and when: calls that are to leave again, then the outbox by priority, a batch per
-// write, so many bytes in flight. Frames that need not wait are written into the batch at once.
+// write, so many bytes in flight. Frames that need not wait are written into the batch at once. PendingCalls are the calls that have left.
 //
 // Invariants:
 //   N1. Calls are numbered and stamped when they leave for the first time, and keep both: a resend is the same request.
@@ -7,32 +7,20 @@
 //   N3. Bytes handed to the link and not yet flushed stay under `inFlightBytesMax` plus one frame, so that an urgent frame waits at most that long.
 //   N4. While more than `answerBytesMax` of answers wait, no further request is read from that link.
 //   N7. While somebody holds the input back (`holdInput`), no further request is read from that link either.
+//   C1. A number is given once per incarnation of the other node, also when its call is given up.
+//   C2. `first` is the lowest number without an answer; everything below is settled.
+//   C3. Calls leave again in the order of their numbers, from `resendFrom` on, before any new one.
 
 import { AssertionError, assert } from "../base/assert.ts";
-import type { Clock } from "../base/clock.ts";
 import { hasEmptyChunk, type Link } from "../transport/transport.ts";
 import { FrameHeader, fillAnswerHeader, Kind, type RequestLabel, setExtent } from "../wire/frame.ts";
 import { Answer, keptLabel } from "./answer.ts";
 import { type Call, detachedError, WithdrawnCall } from "./call.ts";
-import type { ChannelLimits } from "./channel-limits.ts";
+import type { ChannelHost } from "./channel-host.ts";
 import type { Faults } from "./faults.ts";
-import { EncodedFrames, type FrameBatch, INLINE_BYTES_MAX, type PagePool } from "./frame-batch.ts";
-import type { PeerMetrics } from "./metrics.ts";
-import type { PendingCalls } from "./open-requests.ts";
+import { EncodedFrames, type FrameBatch, INLINE_BYTES_MAX } from "./frame-batch.ts";
 import { type Notice, type Outbound, Outbox } from "./outbox.ts";
 import { PausableLink } from "./pausable-link.ts";
-
-/** What a writer shares with the others of its node. */
-export type WriterHost = {
-  readonly clock: Clock;
-  readonly pages: PagePool;
-  readonly metrics: PeerMetrics;
-  readonly limits: ChannelLimits;
-  /** 0: only reconnects make calls leave again. */
-  readonly resendTimeoutMs: number;
-  /** The last number in this node's sequence of updates. */
-  readonly stamps: { last: number };
-};
 
 const SMALL_COPY_BYTES = 64;
 /** A write counts as this much at least: it keeps a page until it is flushed, and a peer that does not read could make us keep thousands. */
@@ -42,7 +30,7 @@ const WRITE_COST_BYTES = 8 * 1024;
 const FRESH_BYTES = 128 * 1024;
 
 export class FrameWriter {
-  readonly #host: WriterHost;
+  readonly #host: ChannelHost;
   readonly #pending: PendingCalls;
   readonly #faults: Faults | undefined;
   readonly #header = new FrameHeader();
@@ -67,7 +55,7 @@ export class FrameWriter {
   #inputAnswers = false;
   #roomWaiters: (() => void)[] = [];
 
-  constructor(host: WriterHost, pending: PendingCalls, faults: Faults | undefined) {
+  constructor(host: ChannelHost, pending: PendingCalls, faults: Faults | undefined) {
     this.#host = host;
     this.#pending = pending;
     this.#faults = faults;
@@ -327,23 +315,20 @@ export class FrameWriter {
       return;
     }
     const discard = (): void => (frame.isCall ? undefined : frame.discard());
-    this.#faults.pass({ emit: () => this.#emitLater(frame), discard, isRepeatable: frame.isCall || frame.isRepeatable });
-  }
-
-  /** For the fault injector, which may emit outside a flush, or after the call ended. */
-  #emitLater(frame: Outbound): void {
-    if (this.#link === undefined || (frame.isCall && frame.request === 0)) return;
-    this.#emit(frame);
-    this.flushSoon();
+    const emit = (): void => {
+      if (this.#link === undefined || (frame.isCall && frame.request === 0)) return; // outside a flush, or after the call ended
+      this.#emit(frame);
+      this.flushSoon();
+    };
+    this.#faults.pass({ emit, discard, isRepeatable: frame.isCall || frame.isRepeatable });
   }
 
   #emit(frame: Outbound): void {
-    if (frame.isCall) {
-      this.#emitCall(frame);
-      return;
+    if (frame.isCall) this.#emitCall(frame);
+    else {
+      this.#host.metrics.framesSent++;
+      frame.writeTo(this.#header, this.#batch);
     }
-    this.#host.metrics.framesSent++;
-    frame.writeTo(this.#header, this.#batch);
   }
 
   #emitCall(frame: Call): void {
@@ -375,5 +360,129 @@ export class FrameWriter {
     if (!this.#paused || this.#answerBytes >= this.#host.limits.answerBytesMax / 2) return;
     this.#paused = false;
     if (this.#holdCount === 0) this.#link?.resume();
+  }
+}
+
+/** The calls that left and have no answer yet, by their numbers. Knows which of them are to leave again. */
+export class PendingCalls {
+  /** A ring, as long as a power of two: a call is at its number. Undefined: settled, behind one that is not. */
+  #calls: (Call | undefined)[] = new Array<Call | undefined>(16).fill(undefined);
+  #first = 1;
+  #next = 1;
+  /** The number of the next call to leave again; `next`: none. */
+  #resend = 1;
+  /** The first call that was given up, until a later one is answered: the other side may or may not have seen it; 0: none was. */
+  #givenUpFrom = 0;
+
+  /** Calls that are kept, and settled ones behind them. */
+  get length(): number {
+    return this.#next - this.#first;
+  }
+
+  get openCount(): number {
+    let count = 0;
+    for (let request = this.#first; request < this.#next; request++) if (this.at(request) !== undefined) count++;
+    return count;
+  }
+
+  /** C2 */
+  get first(): number {
+    return this.#first;
+  }
+
+  /** The number the next call will have. */
+  get next(): number {
+    return this.#next;
+  }
+
+  get isResending(): boolean {
+    return this.#resend < this.#next;
+  }
+
+  /** The call leaves for the first time, now: it gets its number. Not while others leave again (C3). */
+  add(call: Call): void {
+    if (this.#next - this.#first === this.#calls.length) this.#grow();
+    const request = this.#next++;
+    call.request = request;
+    this.#calls[request & (this.#calls.length - 1)] = call;
+    this.#resend = this.#next;
+  }
+
+  /** The call with this number, unless it is settled or was never made. */
+  at(request: number): Call | undefined {
+    return request >= this.#first && request < this.#next ? this.#calls[request & (this.#calls.length - 1)] : undefined;
+  }
+
+  /** Another call stands for this one from now on, under its number. */
+  replace(call: Call, by: Call): void {
+    this.#calls[call.request & (this.#calls.length - 1)] = by;
+  }
+
+  /** The call with this number has its answer. */
+  settle(request: number): void {
+    const calls = this.#calls;
+    const mask = calls.length - 1;
+    this.#givenUpFrom = 0;
+    calls[request & mask] = undefined;
+    if (request !== this.#first) return;
+    let first = request + 1;
+    while (first < this.#next && calls[first & mask] === undefined) first++;
+    this.#first = first;
+    if (this.#resend < first) this.#resend = first;
+  }
+
+  /** This call and all behind it are to leave again. */
+  resendFrom(request: number): void {
+    this.#resend = Math.min(this.#resend, Math.max(this.#first, request));
+  }
+
+  /** The next call that is to leave again. */
+  nextResend(): Call | undefined {
+    while (this.#resend < this.#next) {
+      const call = this.at(this.#resend++);
+      if (call !== undefined) return call;
+    }
+    return undefined;
+  }
+
+  /** The number of the first call that has waited longer than `timeoutMs`, times how often it left; 0: none has. */
+  overdue(nowMs: number, timeoutMs: number): number {
+    for (let request = this.#first; request < this.#next; request++) {
+      const call = this.at(request);
+      if (call !== undefined && nowMs - call.sentAtMs >= timeoutMs * Math.min(call.sendCount, 8)) return request;
+    }
+    return 0;
+  }
+
+  /** Takes all calls out, unanswered, with their numbers. Those are not used again, so that the same incarnation of the other node takes new calls (C1). */
+  giveUp(): Call[] {
+    const calls: Call[] = [];
+    if (this.length > 0) this.#givenUpFrom ||= this.#first;
+    for (; this.#first < this.#next; this.#first++) {
+      const call = this.at(this.#first);
+      if (call !== undefined) calls.push(call);
+    }
+    this.#calls.fill(undefined);
+    this.#resend = this.#next;
+    return calls;
+  }
+
+  /** The other node has a new incarnation: numbers begin anew. Only after `giveUp`. */
+  restart(): void {
+    this.#first = 1;
+    this.#next = 1;
+    this.#resend = 1;
+    this.#givenUpFrom = 0;
+  }
+
+  /** Whether a node that expects this request next can go on where we stand; if not, it has forgotten the conversation. */
+  canResumeAt(expects: number): boolean {
+    return expects >= (this.#givenUpFrom || this.#first) && expects <= this.#next;
+  }
+
+  #grow(): void {
+    const calls = new Array<Call | undefined>(this.#calls.length * 2).fill(undefined);
+    for (let request = this.#first; request < this.#next; request++) calls[request & (calls.length - 1)] = this.at(request);
+    this.#calls = calls;
   }
 }

@@ -12,10 +12,9 @@
 import { WeighbridgeError } from "../base/errors.ts";
 import { showValue } from "../base/show-value.ts";
 import type { Contract } from "../contracts/contract.ts";
-import { BLOCK_BYTES, type FrameHeader, offsetBytesOf, PAYLOAD_BYTES_MAX, totalBytesOf } from "../wire/frame.ts";
-import { FunctionFlag } from "../wire/function-frame.ts";
-import { FunctionId } from "../wire/function-id.ts";
-import type { EncodedFields, Fields, FieldValues } from "../wire/function-schema.ts";
+import { BLOCK_BYTES, type EncodedFields, type FrameHeader, offsetBytesOf, PAYLOAD_BYTES_MAX, totalBytesOf } from "../wire/frame.ts";
+import { FunctionFlag, FunctionId } from "../wire/function-id.ts";
+import type { Fields, FieldValues } from "../wire/function-schema.ts";
 import { AnswerLanding } from "./answer-landing.ts";
 import { type Call, type CallFate, IN_PLACE_BYTES_MAX } from "./call.ts";
 import { type FrameBatch, INLINE_BYTES_MAX } from "./frame-batch.ts";

@@ -6,9 +6,9 @@
 import type { JsonContract } from "../contracts/contract.ts";
 import type { Address, Link, LinkReader, Listener } from "../transport/transport.ts";
 import type { Channel } from "./channel.ts";
+import type { PeerMetrics } from "./channel-host.ts";
 import type { ReadBuffers } from "./connection.ts";
 import type { PagePool } from "./frame-batch.ts";
-import type { PeerMetrics } from "./metrics.ts";
 
 /** A connection as the peer sees it, of either protocol. */
 export type PeerConnection = {

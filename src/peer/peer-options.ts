@@ -7,7 +7,7 @@ import type { Transport } from "../transport/transport.ts";
 import type { Hello, MemberKind } from "../wire/hello.ts";
 import type { Call } from "./call.ts";
 import type { Channel } from "./channel.ts";
-import type { ChannelLimits } from "./channel-limits.ts";
+import type { ChannelLimits } from "./channel-host.ts";
 import type { ReadBuffers } from "./connection.ts";
 import type { FaultOptions } from "./faults.ts";
 import type { Gateway } from "./gateway.ts";

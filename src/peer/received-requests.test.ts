@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Random } from "../base/random.ts";
 import { Answer } from "./answer.ts";
-import { ReceivedRequests } from "./open-requests.ts";
+import { ReceivedRequests } from "./channel.ts";
 
 const answerTo = (request: number): Answer => new Answer({ functionId: 1, priority: 0, request, app: 0, customer: 0, command: 0 });
 

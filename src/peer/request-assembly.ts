@@ -8,7 +8,7 @@
 import type { Clock } from "../base/clock.ts";
 import { WeighbridgeError } from "../base/errors.ts";
 import type { FrameHeader } from "../wire/frame.ts";
-import { FunctionFlag } from "../wire/function-frame.ts";
+import { FunctionFlag } from "../wire/function-id.ts";
 import type { Channel } from "./channel.ts";
 import { UnfinishedRequests } from "./unfinished-requests.ts";
 

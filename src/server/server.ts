@@ -10,7 +10,7 @@ import type { Arena } from "../kernel/arena.ts";
 import type { Kernels } from "../kernel/kernels.ts";
 import { SimdKernels } from "../kernel/simd-kernels.ts";
 import { AppDirectory } from "../peer/app-directory.ts";
-import { CHANNEL_LIMITS, type ChannelLimits } from "../peer/channel-limits.ts";
+import { CHANNEL_LIMITS, type ChannelLimits } from "../peer/channel-host.ts";
 import type { ReadBuffers } from "../peer/connection.ts";
 import { FunctionHost } from "../peer/function-host.ts";
 import type { Peer } from "../peer/peer.ts";

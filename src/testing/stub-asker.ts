@@ -2,9 +2,8 @@
 
 import { SILENT_LOG } from "../base/log.ts";
 import { Channel, type FunctionHandler } from "../peer/channel.ts";
-import { CHANNEL_LIMITS } from "../peer/channel-limits.ts";
+import { CHANNEL_LIMITS, PeerMetrics } from "../peer/channel-host.ts";
 import { PagePool } from "../peer/frame-batch.ts";
-import { PeerMetrics } from "../peer/metrics.ts";
 import { PeerLog } from "../peer/peer-log.ts";
 import { FrameHeader, Kind } from "../wire/frame.ts";
 import { SimClock } from "./sim-clock.ts";

@@ -2,7 +2,8 @@
 
 import { joinBytes } from "../base/join-bytes.ts";
 import type { Link } from "../transport/transport.ts";
-import { decodeHeader, FrameHeader, HEADER_BYTES, paddedBytes } from "../wire/frame.ts";
+import { FrameHeader, HEADER_BYTES, paddedBytes } from "../wire/frame.ts";
+import { decodeHeader } from "../wire/frame-reader.ts";
 
 export type StubFrame = { readonly header: FrameHeader; readonly payload: Uint8Array };
 

@@ -21,17 +21,26 @@
 //       memory of the reader's own, and handed over from there.
 
 import { AssertionError, assert } from "../base/assert.ts";
+import { WeighbridgeError } from "../base/errors.ts";
 import {
-  decodeHeader,
+  EPOCH_HALF_BITS,
+  EPOCH_SHIFT,
   encodeHeader,
   FRAME_ALIGN,
   FrameHeader,
   HEADER_BYTES,
-  malformed,
+  HIGH_MASK,
+  Kind,
+  MAGIC,
+  MORE_SHIFT,
   PAYLOAD_BYTES_MAX,
+  PROTOCOL_VERSION,
   paddedBytes,
+  RUN_PAYLOAD_BYTES_MAX,
   stepRun,
+  TWO_32,
 } from "./frame.ts";
+import { strangeOpening } from "./opening.ts";
 
 /** While payloads go to destinations, a header is read with at most this much behind it: what is over is copied, what is under costs a read. */
 const EARLY_BYTES = 32 * 1024;
@@ -320,4 +329,57 @@ export class FrameReader {
 function wordsOf(buffer: Uint8Array): Uint32Array {
   assert(buffer.byteOffset % FRAME_ALIGN === 0, "frames are aligned to 8 bytes");
   return new Uint32Array(buffer.buffer, buffer.byteOffset, buffer.byteLength >> 2);
+}
+
+/** Reads the header at word index `at` into `header`. Throws BAD_FRAME when it is none of ours. */
+export function decodeHeader(words: Uint32Array, at: number, header: FrameHeader): void {
+  const opening = words[at] as number;
+  if ((opening & 0xffff) !== MAGIC) throw malformed(strangeOpening(opening));
+  const version = (opening >>> 16) & 0xff;
+  if (version !== PROTOCOL_VERSION) throw malformed(`it has version ${version}; this node speaks ${PROTOCOL_VERSION}`);
+  header.kind = opening >>> 24;
+  if (header.kind < Kind.HELLO || header.kind > Kind.NOTICE) throw malformed(`there is no kind ${header.kind}`);
+  const second = words[at + 1] as number;
+  header.functionId = second & 0xffff;
+  header.flags = second >>> 16;
+  header.payloadBytes = words[at + 2] as number;
+  if (header.payloadBytes > PAYLOAD_BYTES_MAX)
+    throw malformed(`a payload of ${header.payloadBytes} bytes is over the limit of ${PAYLOAD_BYTES_MAX}`);
+  header.priority = (words[at + 3] as number) | 0;
+  const stampHigh = words[at + 7] as number;
+  const settledHigh = words[at + 9] as number;
+  header.stamp = words[at + 6] as number;
+  header.settled = words[at + 8] as number;
+  header.epoch = (stampHigh >>> EPOCH_SHIFT) | ((settledHigh >>> EPOCH_SHIFT) << EPOCH_HALF_BITS);
+  if (((stampHigh | settledHigh) & HIGH_MASK) !== 0) {
+    header.stamp += (stampHigh & HIGH_MASK) * TWO_32;
+    header.settled += (settledHigh & HIGH_MASK) * TWO_32;
+  }
+  const requestHigh = words[at + 5] as number;
+  header.request = words[at + 4] as number;
+  header.more = 0;
+  if (requestHigh !== 0) addRequestHigh(header, requestHigh);
+  const apps = words[at + 10] as number;
+  header.app = apps & 0xffff;
+  header.customer = apps >>> 16;
+  header.command = (words[at + 11] as number) | 0;
+  header.arg0 = words[at + 12] as number;
+  header.arg1 = words[at + 13] as number;
+  header.arg2 = words[at + 14] as number;
+  header.arg3 = words[at + 15] as number;
+}
+
+/** The upper half of `request`, which is 0 but for runs and for very old channels. */
+function addRequestHigh(header: FrameHeader, high: number): void {
+  header.request += (high & HIGH_MASK) * TWO_32;
+  header.more = high >>> MORE_SHIFT;
+  const { kind, more, payloadBytes, request, stamp } = header;
+  if (more === 0) return;
+  if (kind !== Kind.REQUEST && kind !== Kind.REPLY) throw malformed(`a run of frames of kind ${kind}`);
+  if (payloadBytes > RUN_PAYLOAD_BYTES_MAX) throw malformed(`a run of payloads of ${payloadBytes} bytes, over ${RUN_PAYLOAD_BYTES_MAX}`); // F2
+  if (Math.max(request, stamp) + more > Number.MAX_SAFE_INTEGER) throw malformed("a run reaches beyond 2^53"); // F1
+}
+
+export function malformed(what: string): WeighbridgeError {
+  return new WeighbridgeError("BAD_FRAME", `a peer sent a frame that cannot be read: ${what}`);
 }

@@ -6,7 +6,6 @@ import fc from "fast-check";
 import { AssertionError } from "../base/assert.ts";
 import { isWeighbridgeError } from "../base/errors.ts";
 import {
-  decodeHeader,
   EPOCH_MAX,
   encodeHeader,
   FrameHeader,
@@ -18,6 +17,7 @@ import {
   RUN_MORE_MAX,
   RUN_PAYLOAD_BYTES_MAX,
 } from "./frame.ts";
+import { decodeHeader } from "./frame-reader.ts";
 
 const WORDS = HEADER_BYTES / 4;
 

@@ -1,4 +1,5 @@
-// frame — the 64-byte header that opens every frame, as numbers in and out of a Uint32Array. Not the reader (frame-reader.ts).
+// frame — the bytes of a frame: the 64-byte header that opens it, and the fields of which the payload of a typed function
+// consists. Not the reader (frame-reader.ts), not what a contract says of its fields (function-schema.ts).
 //
 //   offset  type  field          little-endian; a frame starts 8-byte aligned in its stream, its payload is padded with zeros to 8 bytes
 //        0  u16   magic          0x4257, the bytes "WB"
@@ -27,12 +28,24 @@
 // From one frame to the next, `request` rises by one, and so do `stamp` unless it is 0, and `arg3` of requests (the kv functions have the
 // request's timestamp there). Everything else is the same. `settled` is that of the first.
 //
+// The payload of a typed function:
+//   8 bytes for each field, in order   u32 i32 f32 f64 u64 bool: the value │ string, json, arrays: how many bytes, as u64
+//   the bytes of strings, JSON texts and arrays in that order, each padded with zeros to 8 bytes
+// Fields that are one array and nothing else are that array's bytes alone: an answer of that kind lands in the caller's
+// array as it comes. One json field and nothing else is that text alone.
+//
 // Invariants:
 //   F1. Numbers of requests and updates stay below 2^53, so that they are exact as JavaScript numbers. A run that reaches beyond breaks the protocol.
 //   F2. Only requests and replies come in runs, and only those of at most RUN_PAYLOAD_BYTES_MAX: whole runs fit every read buffer.
+//   F3. Arrays are not copied: encoding refers to them, decoding returns views of the payload.
+//   F4. Bytes that do not add up are refused before a handler sees any of them.
+//   F5. The parameter decides what the bytes of keys and values mean, not the fields: u64 and f32 as they are, another
+//       element type, or what the parameter's link makes of them (codecs.md). Encoding takes any array, decoding returns
+//       a view of u64 or f32 where the length allows it, and of bytes otherwise.
 
 import { AssertionError } from "../base/assert.ts";
 import { WeighbridgeError } from "../base/errors.ts";
+import { showValue } from "../base/show-value.ts";
 
 export const HEADER_BYTES = 64;
 export const FRAME_ALIGN = 8;
@@ -51,13 +64,14 @@ export const REQUESTS_OPEN_MAX: number = 1 << 20;
 
 export const MAGIC = 0x4257;
 export const PROTOCOL_VERSION = 2;
-/** What a greeting of ZeroMQ begins with. */
-const ZMTP_OPENING = 0x000000ff;
-const TWO_32 = 2 ** 32;
-const HIGH_MASK = 2 ** 21 - 1;
-const MORE_SHIFT = 21;
-const EPOCH_SHIFT = 21;
-const EPOCH_HALF_BITS = 11;
+export const TWO_32: number = 2 ** 32;
+export const HIGH_MASK: number = 2 ** 21 - 1;
+export const MORE_SHIFT = 21;
+export const EPOCH_SHIFT = 21;
+export const EPOCH_HALF_BITS = 11;
+const FIELD_BYTES = 8;
+const NO_BYTES = new Uint8Array(0);
+const PADDING = new Uint8Array(FRAME_ALIGN);
 /** The most a header can say. */
 export const EPOCH_MAX: number = 2 ** (2 * EPOCH_HALF_BITS) - 1;
 
@@ -254,70 +268,182 @@ export function continuesRun(last: FrameHeader, header: FrameHeader): boolean {
   );
 }
 
-export function strangeOpening(opening: number): string {
-  return `it starts with 0x${(opening & 0xffff).toString(16)}, not with the magic bytes "WB"${psliteHint(opening)}`;
-}
-
-/** Says whose protocol it may be: a node that forgot its van is the likeliest stranger. */
-export function psliteHint(opening: number): string {
-  if (opening !== ZMTP_OPENING) return "";
-  return ", as ps-lite's programs do: for those start every node of ours with --van zmq (DMLC_PS_VAN_TYPE=zmq)";
-}
-
-/** Reads the header at word index `at` into `header`. Throws BAD_FRAME when it is none of ours. */
-export function decodeHeader(words: Uint32Array, at: number, header: FrameHeader): void {
-  const opening = words[at] as number;
-  if ((opening & 0xffff) !== MAGIC) throw malformed(strangeOpening(opening));
-  const version = (opening >>> 16) & 0xff;
-  if (version !== PROTOCOL_VERSION) throw malformed(`it has version ${version}; this node speaks ${PROTOCOL_VERSION}`);
-  header.kind = opening >>> 24;
-  if (header.kind < Kind.HELLO || header.kind > Kind.NOTICE) throw malformed(`there is no kind ${header.kind}`);
-  const second = words[at + 1] as number;
-  header.functionId = second & 0xffff;
-  header.flags = second >>> 16;
-  header.payloadBytes = words[at + 2] as number;
-  if (header.payloadBytes > PAYLOAD_BYTES_MAX)
-    throw malformed(`a payload of ${header.payloadBytes} bytes is over the limit of ${PAYLOAD_BYTES_MAX}`);
-  header.priority = (words[at + 3] as number) | 0;
-  const stampHigh = words[at + 7] as number;
-  const settledHigh = words[at + 9] as number;
-  header.stamp = words[at + 6] as number;
-  header.settled = words[at + 8] as number;
-  header.epoch = (stampHigh >>> EPOCH_SHIFT) | ((settledHigh >>> EPOCH_SHIFT) << EPOCH_HALF_BITS);
-  if (((stampHigh | settledHigh) & HIGH_MASK) !== 0) {
-    header.stamp += (stampHigh & HIGH_MASK) * TWO_32;
-    header.settled += (settledHigh & HIGH_MASK) * TWO_32;
-  }
-  const requestHigh = words[at + 5] as number;
-  header.request = words[at + 4] as number;
-  header.more = 0;
-  if (requestHigh !== 0) addRequestHigh(header, requestHigh);
-  const apps = words[at + 10] as number;
-  header.app = apps & 0xffff;
-  header.customer = apps >>> 16;
-  header.command = (words[at + 11] as number) | 0;
-  header.arg0 = words[at + 12] as number;
-  header.arg1 = words[at + 13] as number;
-  header.arg2 = words[at + 14] as number;
-  header.arg3 = words[at + 15] as number;
-}
-
-/** The upper half of `request`, which is 0 but for runs and for very old channels. */
-function addRequestHigh(header: FrameHeader, high: number): void {
-  header.request += (high & HIGH_MASK) * TWO_32;
-  header.more = high >>> MORE_SHIFT;
-  const { kind, more, payloadBytes, request, stamp } = header;
-  if (more === 0) return;
-  if (kind !== Kind.REQUEST && kind !== Kind.REPLY) throw malformed(`a run of frames of kind ${kind}`);
-  if (payloadBytes > RUN_PAYLOAD_BYTES_MAX) throw malformed(`a run of payloads of ${payloadBytes} bytes, over ${RUN_PAYLOAD_BYTES_MAX}`); // F2
-  if (Math.max(request, stamp) + more > Number.MAX_SAFE_INTEGER) throw malformed("a run reaches beyond 2^53"); // F1
-}
-
 /** A division costs as much as a small frame's other words together, and almost all numbers are small. */
 function highOf(value: number): number {
   return value < TWO_32 ? 0 : value / TWO_32;
 }
 
-export function malformed(what: string): WeighbridgeError {
-  return new WeighbridgeError("BAD_FRAME", `a peer sent a frame that cannot be read: ${what}`);
+export type ScalarType = "u32" | "i32" | "f32" | "f64" | "u64" | "bool";
+
+export type ArrayConstructor = {
+  readonly BYTES_PER_ELEMENT: number;
+  readonly name: string;
+  new (buffer: ArrayBufferLike, byteOffset: number, length: number): ArrayBufferView;
+};
+
+/** One field of a payload: a scalar, an array, or a text. */
+export type Field = {
+  readonly name: string;
+  /** Its value is in its 8 bytes, and not behind them. */
+  readonly scalar: ScalarType | undefined;
+  readonly array: { readonly Elements: ArrayConstructor; readonly none: ArrayBufferView; readonly isPayload: boolean } | undefined;
+  /** Of strings and JSON; `encode` returns undefined for a value of another type, `decode` throws what is wrong with the bytes. */
+  readonly text: { encode(value: unknown): Uint8Array | undefined; decode(bytes: Uint8Array): unknown } | undefined;
+  /** What a value must be, for messages. */
+  readonly expected: string;
+};
+
+/** The bytes of a request or response: chunks that are sent one after the other, multiples of 8 bytes but for the last. */
+export type EncodedFields = { readonly chunks: readonly Uint8Array[]; readonly byteCount: number };
+
+/** Writes and reads the fields of a payload; V is the object that carries their values. */
+export class FieldCodec<V> {
+  readonly #what: string;
+  readonly #fields: readonly Field[];
+  /** The one array, or text of JSON, that has the payload for itself. */
+  readonly #only: Field | undefined;
+  readonly isEmpty: boolean;
+  /** Whether the bytes are those of one array, so that they can land in one. */
+  readonly isOneArray: boolean;
+
+  /** `what` is "the request of push". */
+  constructor(what: string, fields: readonly Field[], only: Field | undefined) {
+    this.#what = what;
+    this.#fields = fields;
+    this.#only = only;
+    this.isEmpty = fields.length === 0;
+    this.isOneArray = only?.array !== undefined;
+  }
+
+  /** Throws BAD_ARGUMENT for a field that is missing or of another type. The arrays are referred to, not copied (F3). */
+  encode(values: V): EncodedFields {
+    if (typeof values !== "object" || values === null)
+      throw new WeighbridgeError("BAD_ARGUMENT", `${this.#what}: an object with its fields is expected, not ${showValue(values)}`);
+    const named = values as Readonly<Record<string, unknown>>;
+    if (this.#only !== undefined) {
+      const bytes = this.#bytesOf(this.#only, named[this.#only.name]);
+      return { chunks: [bytes], byteCount: bytes.length };
+    }
+    const fields = this.#fields;
+    const fixed = new DataView(new ArrayBuffer(fields.length * FIELD_BYTES));
+    const chunks: Uint8Array[] = [new Uint8Array(fixed.buffer)];
+    let byteCount = fixed.byteLength;
+    for (let i = 0; i < fields.length; i++) {
+      const field = fields[i] as Field;
+      if (field.scalar !== undefined) {
+        if (!setScalar(field.scalar, fixed, i * FIELD_BYTES, named[field.name])) throw this.#wrong(field, named[field.name]);
+        continue;
+      }
+      const bytes = this.#bytesOf(field, named[field.name]);
+      const { length } = bytes;
+      if (length === 0) continue;
+      fixed.setUint32(i * FIELD_BYTES, length, true);
+      if (length >= TWO_32) fixed.setUint32(i * FIELD_BYTES + 4, length / TWO_32, true);
+      chunks.push(bytes);
+      const padding = (FRAME_ALIGN - (length % FRAME_ALIGN)) % FRAME_ALIGN;
+      if (padding > 0) chunks.push(PADDING.subarray(0, padding));
+      byteCount += length + padding;
+    }
+    return { chunks, byteCount };
+  }
+
+  /**
+   * Views of `byteCount` bytes at `at`, which is a multiple of 8 in its buffer (of the element's size, for one array).
+   * Throws BAD_REQUEST when they do not add up (F4).
+   */
+  decode(bytes: Uint8Array, at: number, byteCount: number): V {
+    const values: Record<string, unknown> = {};
+    if (this.#only !== undefined) {
+      values[this.#only.name] = this.#read(this.#only, bytes, at, byteCount);
+      return values as V;
+    }
+    if ((bytes.byteOffset + at) % FIELD_BYTES !== 0) throw new AssertionError("payloads are aligned to 8 bytes");
+    const fields = this.#fields;
+    const fixedBytes = fields.length * FIELD_BYTES;
+    if (byteCount < fixedBytes) throw this.#bad(`${byteCount} bytes, fewer than the ${fixedBytes} of its ${fields.length} fields`);
+    const fixed = new DataView(bytes.buffer, bytes.byteOffset + at, fixedBytes);
+    const end = at + byteCount;
+    let next = at + fixedBytes;
+    for (let i = 0; i < fields.length; i++) {
+      const field = fields[i] as Field;
+      const slot = i * FIELD_BYTES;
+      if (field.scalar !== undefined) {
+        values[field.name] = scalarAt(field.scalar, fixed, slot);
+        continue;
+      }
+      const length = fixed.getUint32(slot, true) + fixed.getUint32(slot + 4, true) * TWO_32;
+      if (length > end - next) throw this.#bad(`${length} bytes of ${field.name}, but only ${end - next} are left`);
+      values[field.name] = this.#read(field, bytes, next, length);
+      next += Math.ceil(length / FRAME_ALIGN) * FRAME_ALIGN;
+    }
+    if (next !== end) throw this.#bad(`${byteCount} bytes, of which its fields take ${next - at}`);
+    return values as V;
+  }
+
+  #bytesOf(field: Field, value: unknown): Uint8Array {
+    const { array } = field;
+    if (array !== undefined) {
+      if (!(value instanceof array.Elements || (array.isPayload && ArrayBuffer.isView(value)))) throw this.#wrong(field, value);
+      const { buffer, byteOffset, byteLength } = value;
+      return byteLength === 0 ? NO_BYTES : new Uint8Array(buffer, byteOffset, byteLength);
+    }
+    const bytes = field.text?.encode(value);
+    if (bytes === undefined) throw this.#wrong(field, value);
+    return bytes;
+  }
+
+  #read({ name, array, text }: Field, bytes: Uint8Array, at: number, length: number): unknown {
+    if (array === undefined) return text?.decode(bytes.slice(at, at + length)); // a copy: shared memory cannot be decoded
+    const { Elements } = array;
+    if (length === 0) return array.none;
+    if (length % Elements.BYTES_PER_ELEMENT === 0)
+      return new Elements(bytes.buffer, bytes.byteOffset + at, length / Elements.BYTES_PER_ELEMENT);
+    if (array.isPayload) return bytes.subarray(at, at + length); // F5
+    throw this.#bad(`${length} bytes of ${name}, which is no whole ${Elements.name}`);
+  }
+
+  #wrong({ name, expected }: Field, value: unknown): WeighbridgeError {
+    const given = typeof value === "object" && value !== null ? showValue(value) : `${typeof value} ${showValue(value)}`;
+    return new WeighbridgeError("BAD_ARGUMENT", `${this.#what}: ${name} must be ${expected}, but is ${given}`);
+  }
+
+  #bad(what: string): WeighbridgeError {
+    return new WeighbridgeError("BAD_REQUEST", `${this.#what} came with ${what}`);
+  }
+}
+
+/** False: the value is of another type. */
+function setScalar(type: ScalarType, fixed: DataView, slot: number, value: unknown): boolean {
+  if (type === "u64") {
+    if (typeof value !== "bigint" || BigInt.asUintN(64, value) !== value) return false;
+    fixed.setBigUint64(slot, value, true);
+  } else if (type === "bool") {
+    if (typeof value !== "boolean") return false;
+    fixed.setUint8(slot, value ? 1 : 0);
+  } else {
+    if (typeof value !== "number") return false;
+    if (type === "u32" && value >>> 0 === value) fixed.setUint32(slot, value, true);
+    else if (type === "i32" && (value | 0) === value) fixed.setInt32(slot, value, true);
+    else if (type === "f32") fixed.setFloat32(slot, value, true);
+    else if (type === "f64") fixed.setFloat64(slot, value, true);
+    else return false;
+  }
+  return true;
+}
+
+function scalarAt(type: ScalarType, fixed: DataView, slot: number): number | bigint | boolean {
+  switch (type) {
+    case "u32":
+      return fixed.getUint32(slot, true);
+    case "i32":
+      return fixed.getInt32(slot, true);
+    case "f32":
+      return fixed.getFloat32(slot, true);
+    case "f64":
+      return fixed.getFloat64(slot, true);
+    case "u64":
+      return fixed.getBigUint64(slot, true);
+    default:
+      return fixed.getUint8(slot) !== 0;
+  }
 }

@@ -29,3 +29,9 @@ export const FunctionId = {
   COLLECTIVE: 64,
 } as const;
 export type FunctionId = (typeof FunctionId)[keyof typeof FunctionId];
+
+/** Of the frames of a function that is called by its name or has a schema. */
+export const FunctionFlag = {
+  /** More frames of this request follow. */
+  PART: 1,
+} as const;

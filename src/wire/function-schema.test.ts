@@ -5,7 +5,8 @@ import { test } from "node:test";
 import fc from "fast-check";
 import { isWeighbridgeError } from "../base/errors.ts";
 import { joinBytes } from "../base/join-bytes.ts";
-import { type EncodedFields, type Fields, FunctionSchema, json } from "./function-schema.ts";
+import type { EncodedFields } from "./frame.ts";
+import { type Fields, FunctionSchema, json } from "./function-schema.ts";
 import { count, list, object, optional, text } from "./json-body.ts";
 
 const ALL = {

@@ -8,6 +8,8 @@ export const OPENING_BYTES = 4;
 
 const VERSION_OFFSET = 2;
 const QUOTE_CHARS_MAX = 40;
+/** The first bytes of ZeroMQ. */
+const ZMTP_OPENING = 0x000000ff;
 
 /** `version` is undefined for what is no frame of any version. */
 export type Opening = { readonly isOurs: boolean; readonly version: number | undefined };
@@ -24,4 +26,14 @@ export function quoteOpening(bytes: Uint8Array): string {
   if (/^[ -~]{4,}$/.test(line)) return `"${line}"`;
   const hex = Array.from(bytes.subarray(0, OPENING_BYTES), (byte) => byte.toString(16).padStart(2, "0"));
   return `the bytes ${hex.join(" ")}`;
+}
+
+export function strangeOpening(opening: number): string {
+  return `it starts with 0x${(opening & 0xffff).toString(16)}, not with the magic bytes "WB"${psliteHint(opening)}`;
+}
+
+/** Says whose protocol it may be: a node that forgot its van is the likeliest stranger. */
+export function psliteHint(opening: number): string {
+  if (opening !== ZMTP_OPENING) return "";
+  return ", as ps-lite's programs do: for those start every node of ours with --van zmq (DMLC_PS_VAN_TYPE=zmq)";
 }

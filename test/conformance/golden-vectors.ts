@@ -26,9 +26,9 @@ import { dealMessage, encodeAsk, gradientsMessage, rowsMessage } from "../../src
 import { elementTypeOf } from "../../src/kernel/elements.ts";
 import { sliceByRange } from "../../src/keys/key-list.ts";
 import { ask } from "../../src/peer/call-function.ts";
+import { PeerMetrics } from "../../src/peer/channel-host.ts";
 import { Connection } from "../../src/peer/connection.ts";
 import { functionCalls } from "../../src/peer/function-call.ts";
-import { PeerMetrics } from "../../src/peer/metrics.ts";
 import { PlainReadBuffers } from "../../src/peer/plain-read-buffers.ts";
 import { SimClock } from "../../src/testing/sim-clock.ts";
 import { CollectiveKind } from "../../src/wire/collective-frame.ts";

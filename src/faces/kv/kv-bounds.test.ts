@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { isWeighbridgeError } from "../../base/errors.ts";
-import { CHANNEL_LIMITS } from "../../peer/channel-limits.ts";
+import { CHANNEL_LIMITS } from "../../peer/channel-host.ts";
 import { MemoryCluster, type MemoryClusterOptions } from "../../testing/memory-cluster.ts";
 import { SimCluster } from "../../testing/sim-cluster.ts";
 import type { Link } from "../../transport/transport.ts";

@@ -9,7 +9,7 @@ import type { ClusterNode, FinalizeOptions } from "../../cluster/cluster-node.ts
 import { simpleRequest } from "../../contracts/applications.ts";
 import { evenRanges, type Range } from "../../keys/key-range.ts";
 import type { Channel } from "../../peer/channel.ts";
-import type { PeerMetrics } from "../../peer/metrics.ts";
+import type { PeerMetrics } from "../../peer/channel-host.ts";
 import type { Scheduler } from "../../scheduler/scheduler.ts";
 import type { Server } from "../../server/server.ts";
 import { GROUP_MAX, idOf, nameOf, type Role, rankOf, roleOf, SCHEDULER_ID } from "../../wire/node-id.ts";

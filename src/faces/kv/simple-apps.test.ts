@@ -7,8 +7,7 @@ import { simpleRequest } from "../../contracts/applications.ts";
 import { frameCountOf, functionCalls } from "../../peer/function-call.ts";
 import { StubAsker } from "../../testing/stub-asker.ts";
 import { BLOCK_BYTES, PAYLOAD_BYTES_MAX } from "../../wire/frame.ts";
-import { FunctionFlag } from "../../wire/function-frame.ts";
-import { FunctionId } from "../../wire/function-id.ts";
+import { FunctionFlag, FunctionId } from "../../wire/function-id.ts";
 import { BODY_BYTES_MAX, checkBody } from "../../wire/simple-frame.ts";
 import { SimpleApps } from "./simple-apps.ts";
 

@@ -4,8 +4,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { simpleRequest } from "../contracts/applications.ts";
 import type { Call } from "./call.ts";
+import { PendingCalls } from "./frame-writer.ts";
 import { functionCalls } from "./function-call.ts";
-import { PendingCalls } from "./open-requests.ts";
 
 function call(): Call {
   const nothing = { fn: simpleRequest, request: { body: new Uint8Array(0) }, number: 0, priority: 0, scope: 0 };
