@@ -190,40 +190,72 @@ test("an updater that returns a promise has changed nothing, and its rejection e
   assert.deepEqual(await table.pull([1]), Float32Array.of(0));
 });
 
-test("a round that an updater throws in is left out, and the next push hears of it", async () => {
-  await using cluster = await EmbeddedCluster.start({ plugIns });
-  const { session } = cluster;
+type Pushed = { push(values: Float32Array): Promise<void>; pull(): Promise<Float32Array>; clear(): Promise<void> };
+
+async function both<T, R>(list: readonly T[], run: (one: T) => Promise<R>): Promise<[R, R]> {
+  return (await Promise.all(list.map(run))) as [R, R];
+}
+
+test("after a round that an updater throws in, every pull and push of the parameter and every checkpoint fails, also other workers', until it is cleared", async (t) => {
+  const directory = mkdtempSync(join(tmpdir(), "weighbridge-"));
+  t.after(() => rmSync(directory, { recursive: true }));
+  await using cluster = await EmbeddedCluster.start({ workers: 2, plugIns, checkpointDir: directory });
+  const [one, other] = cluster.sessions as [Session, Session];
+  const failed = fails("HANDLER_FAILED", /server 0: a round of "\w+" failed on server 0.*updater "unlucky" of this program.*thirteen/);
+  const [healthy] = await both(cluster.sessions, (session) => session.tensor("healthy", { shape: [1], consistency: "bsp" }));
   for (const kind of ["table", "tensor"] as const) {
     const options = { optimizer: unlucky.with(), consistency: "bsp" } as const;
-    const table = kind === "table" ? await session.embedding("table", { dim: 1, ...options }) : undefined;
-    const tensor = table === undefined ? await session.tensor("tensor", { shape: [1], ...options }) : undefined;
-    const push = async (gradient: number): Promise<void> =>
-      await (table?.push([1], Float32Array.of(gradient)) ?? tensor?.push(Float32Array.of(gradient)));
-    const pull = async (): Promise<number | undefined> => (await (table?.pull([1]) ?? tensor?.pull()))?.[0];
-    await push(2);
-    session.clock();
-    await push(13);
-    session.clock();
-    assert.equal(await pull(), 2);
-    await assert.rejects(push(1), fails("HANDLER_FAILED", /an earlier round was left out.*"unlucky".*thirteen/));
-    await push(5);
-    session.clock();
-    assert.equal(await pull(), 7);
+    const open = async (session: Session): Promise<Pushed> => {
+      if (kind === "tensor") return await session.tensor(kind, { shape: [1], ...options });
+      const table = await session.embedding(kind, { dim: 1, ...options });
+      return { push: (values) => table.push([1], values), pull: () => table.pull([1]), clear: () => table.clear() };
+    };
+    const [mine, theirs] = await both(cluster.sessions, open);
+    await both([mine, theirs], (parameter) => parameter.push(Float32Array.of(2)));
+    for (const session of cluster.sessions) session.clock();
+    assert.deepEqual(await mine.pull(), Float32Array.of(4));
+    await mine.push(Float32Array.of(13));
+    one.clock();
+    const parked = assert.rejects(mine.pull(), failed);
+    other.clock();
+    await parked;
+    for (let again = 0; again < 2; again++) {
+      await assert.rejects(mine.pull(), failed);
+      await assert.rejects(theirs.pull(), failed);
+      await assert.rejects(mine.push(Float32Array.of(1)), failed);
+      await assert.rejects(theirs.push(Float32Array.of(1)), failed);
+      await assert.rejects(other.checkpoint(), failed);
+    }
+    await healthy.push(Float32Array.of(1));
+    await mine.clear();
+    const [made] = await both(cluster.sessions, open);
+    assert.deepEqual(await made.pull(), Float32Array.of(0));
+    await one.checkpoint();
   }
 });
 
-test("a round behind one that was left out counts, also when nobody has heard of that yet", async () => {
-  await using cluster = await EmbeddedCluster.start({ workers: 2, plugIns });
-  const [ahead, behind] = cluster.sessions as [Session, Session];
+test("a checkpoint is restored after a round that an updater threw in, and other parameters are saved alone meanwhile", async (t) => {
+  const directory = mkdtempSync(join(tmpdir(), "weighbridge-"));
+  t.after(() => rmSync(directory, { recursive: true }));
+  const start = async (): Promise<EmbeddedCluster> => await EmbeddedCluster.start({ plugIns, checkpointDir: directory });
   const options = { dim: 1, optimizer: unlucky.with(), consistency: "bsp" } as const;
-  const [table, other] = [await ahead.embedding("table", options), await behind.embedding("table", options)];
-  for (const gradient of [13, 5]) {
-    await table.push([1], Float32Array.of(gradient));
-    ahead.clock();
+  {
+    await using cluster = await start();
+    const { session } = cluster;
+    const table = await session.embedding("table", options);
+    await session.tensor("healthy", { shape: [1] });
+    await table.push([1], Float32Array.of(3));
+    session.clock();
+    await session.checkpoint();
+    await table.push([1], Float32Array.of(13));
+    session.clock();
+    await assert.rejects(table.pull([1]), fails("HANDLER_FAILED", /a round of "table" failed/));
+    await session.saveParameter("healthy", "alone");
+    await assert.rejects(session.saveParameter("table", "other"), fails("HANDLER_FAILED", /a round of "table" failed/));
   }
-  for (let clock = 0; clock < 2; clock++) behind.clock();
-  assert.deepEqual(await other.pull([1]), Float32Array.of(5));
-  await assert.rejects(other.push([1], Float32Array.of(1)), fails("HANDLER_FAILED", /an earlier round was left out/));
+  await using cluster = await start();
+  await cluster.session.restore();
+  assert.deepEqual(await (await cluster.session.embedding("table", options)).pull([1]), Float32Array.of(3));
 });
 
 test("what is not finite in f64 rows is refused, skipped or counted as 0, as the policy says", async () => {

@@ -18,7 +18,7 @@
 
 import { WeighbridgeError } from "../base/errors.ts";
 import type { Link } from "../transport/transport.ts";
-import { decodeFailure, type Failure, fromFailure, toFailure } from "../wire/failure.ts";
+import { decodeFailure, type Failure, fromFailure, handlerStack, toFailure } from "../wire/failure.ts";
 import { type FrameHeader, Kind, REQUESTS_OPEN_MAX, type RequestLabel } from "../wire/frame.ts";
 import { encodeJson } from "../wire/json-body.ts";
 import { nameOf } from "../wire/node-id.ts";
@@ -406,7 +406,7 @@ export class Channel {
     this.#host.metrics.requestsFailed++;
     const failure = toFailure(thrown);
     const called = this.#host.handlers[label.functionId]?.nameOf?.(label) ?? label.functionId;
-    this.#host.peerLog.tellFailure(failure, { node: this.name, function: called, request: label.request });
+    this.#host.peerLog.tellFailure(failure, { node: this.name, function: called, request: label.request }, handlerStack(thrown));
     const payload = encodeJson(failure);
     this.answerRemembered(label.request, [new Answer(keptLabel(label), { kind: Kind.FAILURE, payload })]);
   }

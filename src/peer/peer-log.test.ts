@@ -61,3 +61,17 @@ test("faults that differ in every line are still bounded", () => {
   for (let i = 0; i < 10_000; i++) peerLog.tellSeldom(`no ${i}`, "warn", "a request failed", {});
   assert.equal(lines.length, 10);
 });
+
+test("the stack of what a handler threw is logged once for each place that throws, whatever the message", () => {
+  const { lines, peerLog } = stage();
+  const failure = { code: "HANDLER_FAILED", message: "oops", retryable: false };
+  const fail = (stack: string): void => peerLog.tellFailure(failure, { function: "f" }, stack);
+  for (const i of [1, 2, 3]) fail(`Error: oops ${i}\n    at update (updaters.ts:7:3)`);
+  fail("Error: oops\n    at other (updaters.ts:9:3)");
+  const stacks = lines.filter((line) => line.startsWith("a handler threw"));
+  assert.deepEqual(stacks, [
+    'a handler threw {"function":"f","stack":"Error: oops 1\\n    at update (updaters.ts:7:3)"}',
+    'a handler threw {"function":"f","stack":"Error: oops\\n    at other (updaters.ts:9:3)"}',
+  ]);
+  assert.equal(lines.length, 6);
+});

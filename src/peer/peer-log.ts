@@ -65,12 +65,19 @@ export class PeerLog {
     this.#told.add(kind);
   }
 
-  /** A request failed. */
-  tellFailure({ code, message: reason, retryable }: Failure, request: LogFields): void {
+  /** A request failed. `stack` is of what a user's code threw: it is logged once for each place that throws, and then once a minute. */
+  tellFailure({ code, message: reason, retryable }: Failure, request: LogFields, stack?: string): void {
     const fields = { ...request, code, reason };
+    if (stack !== undefined) this.tellSeldom(framesOf(stack), "warn", "a handler threw", { ...request, stack });
     if (code === "UNKNOWN_PARAMETER") this.tellSeldom(`${code} ${reason}`, "warn", "a request failed", fields);
     else if (code === "UNKNOWN_FUNCTION")
       this.tellOnce(code, "info", "a request failed", fields); // its caller reports it
     else this.tell(retryable || code === "ABORTED" ? "info" : "warn", "a request failed", fields); // ABORTED: by its caller
   }
+}
+
+/** A stack without its message, which may differ from call to call. */
+function framesOf(stack: string): string {
+  const first = stack.search(/^\s+at /m);
+  return first < 0 ? stack : stack.slice(first);
 }

@@ -250,7 +250,7 @@ export class TensorStore {
     this.#ownSlots(block);
     const { span } = block;
     const target = this.#targetOf(span, push.gradients);
-    const isApplied = this.#updater.unheard(() => {
+    const isApplied = this.#updater.inRound(() => {
       if (named === undefined) return this.#apply(block, push, target);
       this.touch(index, true); // no memory is taken: `named` comes of pushes by rows, which were made room for
       return this.#applyNamed(block, push, target, named);

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { WeighbridgeError } from "../base/errors.ts";
-import { decodeFailure, fromFailure, toFailure } from "./failure.ts";
+import { decodeFailure, fromFailure, handlerStack, toFailure } from "./failure.ts";
 import { encodeJson } from "./json-body.ts";
 
 test("an error of ours crosses the wire with code, message and whether to try again", () => {
@@ -47,4 +47,19 @@ test("of a message of megabytes a few kilobytes are sent, and its length; what h
     assert.match(message, /x … \(cut: the message has 30000\d\d characters\)$/);
   }
   assert.equal(toFailure(Object.create(null)).code, "HANDLER_FAILED");
+});
+
+test("the stack of what a user's code threw is found behind our own error, and there is none of errors of ours or of what is no error", () => {
+  const thrown = new TypeError("oops");
+  const failed = new WeighbridgeError("HANDLER_FAILED", "updater threw", { cause: thrown });
+  assert.equal(handlerStack(thrown), thrown.stack);
+  assert.equal(handlerStack(new WeighbridgeError("HANDLER_FAILED", "a round failed", { cause: failed })), thrown.stack);
+  const throwing = Object.defineProperty(new Error("x"), "stack", {
+    get: () => {
+      throw new Error("no stack");
+    },
+  });
+  for (const other of [new WeighbridgeError("BAD_ARGUMENT", "no", { cause: thrown }), "text", undefined, throwing])
+    assert.equal(handlerStack(other), undefined);
+  assert.doesNotMatch(JSON.stringify(toFailure(failed)), /failure\.test/);
 });

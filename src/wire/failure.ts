@@ -1,6 +1,6 @@
 // failure — how an error crosses the wire: its code, its message, whether trying again may help, and what a program has to know beside that.
 
-import { type ErrorCode, reasonOf, WeighbridgeError } from "../base/errors.ts";
+import { type ErrorCode, isWeighbridgeError, reasonOf, WeighbridgeError } from "../base/errors.ts";
 import { type Check, decodeJson, flag, object, text } from "./json-body.ts";
 import { type PlacementView, placementShape } from "./roster.ts";
 
@@ -30,6 +30,20 @@ export function toFailure(thrown: unknown): Failure {
   }
   const message = thrown instanceof Error ? `${thrown.name}: ${thrown.message}` : reasonOf(thrown);
   return { code: "HANDLER_FAILED", message: cut(message), retryable: false };
+}
+
+/**
+ * The stack of what a user's code threw, for the log of the node that ran it; undefined where there is none, and for
+ * errors of ours. It never crosses the wire.
+ */
+export function handlerStack(thrown: unknown): string | undefined {
+  try {
+    let error = thrown;
+    while (isWeighbridgeError(error, "HANDLER_FAILED") && error.cause !== undefined) error = error.cause;
+    return error instanceof Error && !isWeighbridgeError(error) && error.stack !== undefined ? cut(String(error.stack)) : undefined;
+  } catch {
+    return undefined; // users throw what they like: its own stack may throw
+  }
 }
 
 function cut(message: string): string {

@@ -27,6 +27,8 @@ export class ServerSnapshot {
   #parts: ParameterSnapshot[] = [];
   #sums: readonly ParameterSnapshot[] = [];
   readonly #frozen = new Map<string, Parameter | undefined>();
+  /** Parameters whose updaters have failed: they cannot be saved. */
+  readonly #failed = new Map<string, WeighbridgeError>();
   #clocks: readonly ClockRecord[] = [];
   #workers: ServerReport["workers"] = [];
   #state: JsonObject = {};
@@ -35,12 +37,18 @@ export class ServerSnapshot {
     this.#options = options;
   }
 
-  /** Throws UNKNOWN_PARAMETER or ARENA_FULL, with nothing held. */
+  /** Throws UNKNOWN_PARAMETER, ARENA_FULL or HANDLER_FAILED (HostedParameter.H4), with nothing held. */
   freeze(): void {
     const { parameters, vectorClock, ownership, withSums } = this.#options;
     try {
       if (withSums) this.#sums = snapshotsOfSums(parameters.sums, parameters.host.arena);
-      for (const { name } of parameters.specs) {
+      for (const { spec, failure } of parameters.isRestoring ? [] : parameters.all) {
+        const { name } = spec;
+        if (failure !== undefined) {
+          if (withSums) throw failure;
+          this.#failed.set(name, failure); // another one may be saved alone
+          continue;
+        }
         this.#parts.push(snapshotOf(name, parameters, ownership));
         this.#frozen.set(name, parameters.find(name));
       }
@@ -61,7 +69,7 @@ export class ServerSnapshot {
 
   /** Of the parameters. */
   get names(): readonly string[] {
-    return this.#parts.map(({ record }) => record.name);
+    return [...this.#parts.map(({ record }) => record.name), ...this.#failed.keys()];
   }
 
   get #all(): readonly ParameterSnapshot[] {
@@ -88,8 +96,12 @@ export class ServerSnapshot {
     return use === "work" ? this.keptBytes >= byteCount : this.keptBytes > arena.reserveBytes / 2 + arena.movedBytes; // what lies in the reserve is not for state
   }
 
-  /** Gives back what others than these parameters hold: they are not to be written. */
+  /** Gives back what others than these parameters hold: they are not to be written. Throws HANDLER_FAILED (HostedParameter.H4). */
   choose(names: readonly string[]): void {
+    for (const name of names) {
+      const failure = this.#failed.get(name);
+      if (failure !== undefined) throw failure;
+    }
     const chosen = new Set(names);
     for (const part of this.#parts) if (!chosen.has(part.record.name)) part.close();
     this.#parts = this.#parts.filter(({ record }) => chosen.has(record.name));

@@ -51,7 +51,7 @@ export type RoundTarget = {
   pusherCount(clock: number): number;
   applyRound(keys: number, keyCount: number, round: RowsRound): void;
   /** Runs what nobody can be told of (ParameterUpdater). */
-  unheard<T>(act: () => T): T | undefined;
+  inRound<T>(act: () => T): T | undefined;
 };
 
 /** Keys and gradients of one frame, in memory of their own. */
@@ -263,7 +263,7 @@ export class GatheredRows implements ServerUpdate {
   /** Puts all rows together in the order of the contributions, makes one of those of one key in that order, and applies them. */
   applyRound({ contributions }: CompleteRound<ServerUpdate>): void {
     const gathered = contributions.map(({ handle }) => handle).filter((handle) => handle instanceof GatheredRows);
-    this.#target.unheard(() => this.#applyAll(gathered, contributions.length));
+    this.#target.inRound(() => this.#applyAll(gathered, contributions.length));
     for (const one of gathered) one.free();
   }
 

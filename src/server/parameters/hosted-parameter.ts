@@ -6,6 +6,8 @@
 //       (spec/consistency.md, N3, N4). For other optimizers nothing is counted: their count is 0 on every server.
 //   HostedParameter.H2. Pushes are counted as soon as somebody asks for it: lazyAdam, or a mean over the workers that pushed.
 //   HostedParameter.H3. A push that is refused or skipped here is no step here (N3).
+//   HostedParameter.H4. Once an updater has failed in a round, nothing is pushed to the parameter here, read of it or
+//       saved of it any more: all of that throws HANDLER_FAILED until the parameter is cleared, loaded or restored.
 
 import { WeighbridgeError } from "../../base/errors.ts";
 import type { ConsistencyChange, ConsistencyPhases } from "../../consistency/consistency-phases.ts";
@@ -20,6 +22,7 @@ import { mergeOf } from "../../store/updaters/optimizer-spec.ts";
 import type { ParameterUpdater } from "../../store/updaters/parameter-updater.ts";
 import type { NonFiniteCounts } from "../../store/updaters/updater.ts";
 import type { ValueShape } from "../../wire/codecs/value-codec.ts";
+import { handlerStack } from "../../wire/failure.ts";
 import type { Holder, ParameterHost, ParameterIds } from "./parameter-host.ts";
 import { ParameterLink } from "./parameter-link.ts";
 import { ParameterPace, type Reading } from "./parameter-pace.ts";
@@ -50,6 +53,7 @@ export abstract class HostedParameter<S extends ParameterSpec> {
   /** The last clock that was counted as a step. */
   #roundClock = -1;
   #isRestored = false;
+  #failure: WeighbridgeError | undefined;
 
   /**
    * `width`: elements of a row, as the optimizer sees it. Throws UNSUPPORTED, ARENA_FULL, and what its plug-ins are
@@ -67,12 +71,17 @@ export abstract class HostedParameter<S extends ParameterSpec> {
     this.link = ParameterLink.of(host, spec);
     this.initializer = host.initializer(spec);
     try {
-      this.updater = host.updater(spec, width);
+      this.updater = host.updater(spec, width, (failure) => this.#fail(failure));
     } catch (thrown) {
       this.initializer.close();
       throw thrown;
     }
     this.#countPushes();
+  }
+
+  /** H4. Undefined while no round has failed. */
+  get failure(): WeighbridgeError | undefined {
+    return this.#failure;
   }
 
   /** How values are put together; undefined for gradients, which add up. */
@@ -202,6 +211,16 @@ export abstract class HostedParameter<S extends ParameterSpec> {
     this.updater.close();
     this.initializer.close();
     this.link?.close();
+  }
+
+  /** H4. Reads that are parked fail with it, too. */
+  #fail(cause: WeighbridgeError): void {
+    const { host, spec } = this;
+    const why = `a round of ${JSON.stringify(spec.name)} failed on ${host.name}, and the parameter is not used before it is restored`;
+    this.#failure = new WeighbridgeError("HANDLER_FAILED", `${why}: ${cause.message}`, { cause });
+    host.log.error("a round failed", { parameter: spec.name, reason: cause.message, stack: handlerStack(cause) });
+    host.failed(this.number);
+    host.pacer.lot.failParameter(this.#id, this.#failure);
   }
 
   /** H2 */

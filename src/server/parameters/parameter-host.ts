@@ -45,7 +45,7 @@ export type ParameterHostOptions = {
   /** For links that ask for it. */
   readonly compression?: GeneralCompression | undefined;
   /** Which blocks have room from the start (TensorStore.T7). Left out: none. */
-  readonly ownership?: Pick<Ownership, "ownsBlock" | "onChange"> | undefined;
+  readonly ownership?: Pick<Ownership, "ownsBlock" | "onChange" | "rank"> | undefined;
   /** Row types and updaters of users. Left out: none. */
   readonly plugIns?: PlugIns | undefined;
   /** Silent when left out. */
@@ -57,6 +57,9 @@ export type ParameterHostOptions = {
  * not mistaken for it.
  */
 export type ParameterIds = { readonly id: number; readonly number: number };
+
+/** What the host and its pacer report, by the numbers of parameters. */
+export type ParameterEvents = PushCounter & { failed(parameter: number): void };
 
 export class ParameterHost {
   readonly arena: Arena;
@@ -74,12 +77,13 @@ export class ParameterHost {
   readonly #initializers: InitializerKernels;
   readonly #quantiles: QuantileTable;
   readonly #clock: Clock;
-  readonly #log: Log;
+  readonly log: Log;
   readonly #ownership: ParameterHostOptions["ownership"];
+  readonly #events: ParameterEvents;
   #isTouching = false;
   #units = 0;
 
-  constructor(options: ParameterHostOptions, counter: PushCounter) {
+  constructor(options: ParameterHostOptions, events: ParameterEvents) {
     const { arena, kernels, clock, workerCount, secret, compression, ownership, plugIns = new PlugIns() } = options;
     this.plugIns = plugIns;
     this.arena = arena;
@@ -91,13 +95,24 @@ export class ParameterHost {
     this.codecs = { arena, kernels, codecKernels: simdCodecKernels(arena) };
     this.keyLists = new WorkerKeyLists(this.codecs);
     this.compression = compression;
-    this.pacer = serverPacer(clock, workerCount, counter);
+    this.pacer = serverPacer(clock, workerCount, events);
     this.#initializers = new SimdInitializerKernels(arena);
     this.#quantiles = new QuantileTable(arena);
     this.#clock = clock;
-    this.#log = options.log ?? SILENT_LOG;
+    this.log = options.log ?? SILENT_LOG;
     this.#ownership = ownership;
+    this.#events = events;
     this.secret = secret;
+  }
+
+  /** As errors name this server. */
+  get name(): string {
+    return `server ${this.#ownership?.rank ?? 0}`;
+  }
+
+  /** The parameter of this number has failed (HostedParameter.H4). */
+  failed(parameter: number): void {
+    this.#events.failed(parameter);
   }
 
   /** Whether a block of the parameter of this number is the server's. */
@@ -111,14 +126,12 @@ export class ParameterHost {
   }
 
   /** Throws UNKNOWN_PLUG_IN, BAD_ARGUMENT, HANDLER_FAILED, ARENA_FULL. */
-  updater(spec: ParameterSpec, width: number): ParameterUpdater {
+  updater(spec: ParameterSpec, width: number, roundFailed: (failure: WeighbridgeError) => void): ParameterUpdater {
     const { kind, optimizer, initializer } = spec;
     const chosen = this.plugIns.updaterOf(spec);
     if (chosen !== undefined) {
       const element = spec.kind === "table" ? elementOf(spec) : "f32";
-      const leftOut = (failure: WeighbridgeError): void =>
-        this.#log.warn("a round was left out", { parameter: spec.name, reason: failure.message });
-      return new PlugInUpdater({ arena: this.arena, chosen, spec: optimizer, element, width, leftOut });
+      return new PlugInUpdater({ arena: this.arena, chosen, spec: optimizer, element, width, roundFailed });
     }
     const updater = new Updater(this.arena, this.optimizers, optimizer, { kind, width });
     updater.noteMagnitude(greatestDrawn(initializer));

@@ -59,6 +59,7 @@ export class Parameters {
     this.host = new ParameterHost(options, {
       pushed: (number, clock, count) => this.#byNumber.get(number)?.notePushes(clock, count),
       roundOver: (number, clock) => this.#byNumber.get(number)?.countRound(clock),
+      failed: (number) => this.#hide(number),
     });
     this.pacer = this.host.pacer;
     this.sums = new ServerSums(this.host);
@@ -96,7 +97,7 @@ export class Parameters {
 
   /** To those who look into `tables` and `tensors`. */
   #show(number: number, parameter: Parameter): void {
-    if (this.isRestoring) this.#hide(number);
+    if (this.isRestoring || parameter.failure !== undefined) this.#hide(number);
     else if (parameter instanceof TableParameter) this.#tables.set(number, parameter);
     else this.#tensors.set(number, parameter);
   }
@@ -216,18 +217,24 @@ export class Parameters {
     return spec.kind === "tensor" ? new TensorParameter(this.host, ids, spec) : new TableParameter(this.host, ids, spec);
   }
 
-  /** Throws UNKNOWN_PARAMETER, or UNSUPPORTED for a table. */
+  /** To push to it or read of it. Throws UNKNOWN_PARAMETER, UNSUPPORTED for a table, HANDLER_FAILED (HostedParameter.H4). */
   tensor(number: number): TensorParameter {
-    const parameter = this.get(number);
+    const parameter = this.#healthy(number);
     if (parameter instanceof TensorParameter) return parameter;
     throw new WeighbridgeError("UNSUPPORTED", `${parameter.spec.name} is a table, not a tensor: push and pull its rows by key`);
   }
 
-  /** Throws UNKNOWN_PARAMETER, or UNSUPPORTED for a tensor. */
+  /** As `tensor`; UNSUPPORTED for a tensor. */
   table(number: number): TableParameter {
-    const parameter = this.get(number);
+    const parameter = this.#healthy(number);
     if (parameter instanceof TableParameter) return parameter;
     throw new WeighbridgeError("UNSUPPORTED", `${parameter.spec.name} is a tensor, not a table`);
+  }
+
+  #healthy(number: number): Parameter {
+    const parameter = this.get(number);
+    if (parameter.failure === undefined) return parameter;
+    throw parameter.failure;
   }
 
   /** The parameter of this name; undefined when there is none. */

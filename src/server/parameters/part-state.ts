@@ -25,9 +25,10 @@ export class PartState {
     this.#parameters = parameters;
   }
 
-  /** All that is here of a part, page by page. What changes between two pages may be missed. Throws ARENA_FULL. */
+  /** All that is here of a part, page by page. What changes between two pages may be missed. Throws ARENA_FULL, HANDLER_FAILED. */
   *savePart(part: number): Iterable<PartPage> {
     for (const parameter of this.#parameters.all) {
+      if (parameter.failure !== undefined) throw parameter.failure; // it would look whole elsewhere
       const { name } = parameter.spec;
       for (const page of parameter.savePart(part)) yield { parameter: name, ...page };
     }

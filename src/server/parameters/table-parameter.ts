@@ -338,12 +338,12 @@ export class TableParameter extends HostedParameter<TableSpec> {
     this.countRound(clock);
     if (magnitude === undefined) return;
     const at = { step: this.step, gradientScale, scheduleStep: clock, workerRank: undefined, magnitude };
-    this.unheard(() => this.#apply({ keys, keyCount }, { ...at, gradients })); // it is counted; nobody is there to be told
+    this.inRound(() => this.#apply({ keys, keyCount }, { ...at, gradients })); // it is counted; nobody is there to be told
   }
 
   /** Runs what is done for rounds: what is refused then is left out. */
-  unheard<T>(act: () => T): T | undefined {
-    return this.updater.unheard(act);
+  inRound<T>(act: () => T): T | undefined {
+    return this.updater.inRound(act);
   }
 
   #apply(list: KeyList, { gradients, updateCounts, ...at }: RowsUpdate): void {

@@ -13,6 +13,7 @@ import { psRowType } from "../../store/row-types/ps-row-type.ts";
 import { rowWords } from "../../store/row-types/row-type-spec.ts";
 import { psUpdater } from "../../store/updaters/ps-updater.ts";
 import { ParameterStage, type StageSpec } from "../../testing/parameter-stage.ts";
+import { throwsCode } from "../../testing/throws-code.ts";
 import { PartState } from "./part-state.ts";
 
 /** Smooths what is pushed, by a column of its own. */
@@ -124,9 +125,9 @@ for (const [name, spec] of Object.entries(KINDS)) {
   });
 }
 
-test("a round that an updater throws in is in the server's log at once, with the parameter and the reason", async () => {
+test("a round that an updater throws in is in the server's log at once, with the parameter, the reason and the updater's stack", async () => {
   const told: string[] = [];
-  const log: Log = { ...SILENT_LOG, warn: (message, fields) => told.push(`${message} ${JSON.stringify(fields)}`) };
+  const log: Log = { ...SILENT_LOG, error: (message, fields) => told.push(`${message} ${JSON.stringify(fields)}`) };
   const failing = psUpdater({
     name: "failing",
     version: 1,
@@ -143,5 +144,8 @@ test("a round that an updater throws in is in the server's log at once, with the
   assert.deepEqual(told, []);
   stage.advance(0, 1);
   assert.equal(told.length, 1);
-  assert.match(told[0]!, /^a round was left out \{"parameter":"w","reason":".*failing.*failing\.ts.*oops/);
+  assert.match(told[0]!, /^a round failed \{"parameter":"w","reason":".*failing.*failing\.ts.*oops","stack":"Error: oops\\n +at /);
+  await assert.rejects(stage.call(0, rowsPull, { parameter, clock: 0, keys: BigUint64Array.of(1n) }), throwsCode("HANDLER_FAILED", /oops/));
+  stage.advance(0, 2);
+  assert.equal(told.length, 1);
 });

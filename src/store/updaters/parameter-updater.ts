@@ -30,13 +30,13 @@ export interface ParameterUpdater extends RowUpdater {
   begin(at: UpdateStep): void;
   /**
    * Whether a push may be applied: the greatest magnitude of one that may, undefined for one that is skipped. Throws
-   * NOT_FINITE, and what a round failed with.
+   * NOT_FINITE.
    */
   admit(gradients: number, wordCount: number): number | undefined;
-  /** As `admit`, for the sum of a clock, which nobody can be told of. */
+  /** As `admit`, for the sum of a round: no caller waits for it, so undefined stands for every refusal. */
   admitSum(gradients: number, wordCount: number, bound?: number): number | undefined;
-  /** Runs an update that nobody can be told of: undefined where it was refused. Nothing of it is then applied. */
-  unheard<T>(act: () => T): T | undefined;
+  /** Runs the update of a round, for which no caller waits: undefined where it was refused. Nothing of it is then applied. */
+  inRound<T>(act: () => T): T | undefined;
 
   /** Where the rows of the block in hand count their steps; 0 where they do not. */
   readonly rowSteps: number;

@@ -7,8 +7,7 @@
 // Invariants:
 //   PlugInUpdater.G1. An update that throws, or whose outcome is not finite, leaves rows and columns as they were; what
 //       happens to the push then the spec's policy says, or HANDLER_FAILED, which names the updater and its module.
-//   PlugInUpdater.G2. A round that fails is left out. The next push to the parameter fails with what it failed with,
-//       once: so somebody hears of it, also where nobody pushes any more: the server's log says it at once.
+//   PlugInUpdater.G2. A round that fails is not applied, nor is any later one: `roundFailed` learns of it, once.
 //   PlugInUpdater.G3. What a plug-in gets is finite where its elements are floats, and scaled already.
 
 import { isWeighbridgeError, reasonOf, WeighbridgeError } from "../../base/errors.ts";
@@ -42,8 +41,8 @@ export type PlugInUpdaterOptions = {
   readonly element: RowElement;
   /** Elements of a row. */
   readonly width: number;
-  /** Is told of every round that is left out (G2). */
-  readonly leftOut?: ((failure: WeighbridgeError) => void) | undefined;
+  /** Called when a round fails (G2). */
+  readonly roundFailed?: ((failure: WeighbridgeError) => void) | undefined;
 };
 
 const LIST_FIRST = 1024;
@@ -78,8 +77,8 @@ export class PlugInUpdater implements ParameterUpdater {
   #lists: Lists;
   #step: UpdaterStep;
   #scale = 1;
-  /** Of a round, until somebody was told (G2). */
-  #failure: WeighbridgeError | undefined;
+  /** G2 */
+  #hasFailed = false;
 
   constructor(options: PlugInUpdaterOptions) {
     const { arena, spec, element, width, chosen } = options;
@@ -153,17 +152,12 @@ export class PlugInUpdater implements ParameterUpdater {
     }
   }
 
-  admit(gradients: number, wordCount: number): number | undefined {
-    this.#tellFailure();
-    return this.#admitElements(gradients, wordCount);
-  }
-
   admitSum(gradients: number, wordCount: number): number | undefined {
-    return this.unheard(() => this.#admitElements(gradients, wordCount));
+    return this.inRound(() => this.admit(gradients, wordCount));
   }
 
   /** G3 */
-  #admitElements(gradients: number, wordCount: number): number | undefined {
+  admit(gradients: number, wordCount: number): number | undefined {
     const { element, spec } = this.#options;
     if (!ROW_ELEMENTS[element].isFloat) return 0;
     const first = gradients / this.#elementBytes;
@@ -185,13 +179,15 @@ export class PlugInUpdater implements ParameterUpdater {
   }
 
   /** G2 */
-  unheard<T>(act: () => T): T | undefined {
+  inRound<T>(act: () => T): T | undefined {
+    if (this.#hasFailed) return undefined;
     try {
       return act();
     } catch (thrown) {
-      if (!isWeighbridgeError(thrown)) throw thrown;
-      if (thrown.code === "HANDLER_FAILED") this.#fail(thrown);
-      else if (thrown.code !== "NOT_FINITE") throw thrown;
+      if (isWeighbridgeError(thrown, "HANDLER_FAILED")) {
+        this.#hasFailed = true;
+        this.#options.roundFailed?.(thrown);
+      } else if (!isWeighbridgeError(thrown, "NOT_FINITE")) throw thrown;
       return undefined;
     }
   }
@@ -322,22 +318,6 @@ export class PlugInUpdater implements ParameterUpdater {
   #listsFor(count: number): Lists {
     if (count > this.#lists.starts.length) this.#lists = listsOf(this.#columns, Math.max(count, 2 * this.#lists.starts.length));
     return this.#lists;
-  }
-
-  /** G2 */
-  #fail(failure: WeighbridgeError): void {
-    this.#failure = failure;
-    this.#options.leftOut?.(failure);
-  }
-
-  /** G2 */
-  #tellFailure(): void {
-    const failure = this.#failure;
-    if (failure === undefined) return;
-    this.#failure = undefined;
-    throw new WeighbridgeError("HANDLER_FAILED", `an earlier round was left out, and this push with it: ${failure.message}`, {
-      cause: failure,
-    });
   }
 }
 

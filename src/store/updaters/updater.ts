@@ -260,10 +260,10 @@ export class Updater implements ParameterUpdater {
    */
   admitSum(gradients: number, floatCount: number, bound: number = Infinity): number | undefined {
     if (bound < FINITE_BOUND) return bound;
-    return this.unheard(() => this.admit(gradients, floatCount));
+    return this.inRound(() => this.admit(gradients, floatCount));
   }
 
-  unheard<T>(act: () => T): T | undefined {
+  inRound<T>(act: () => T): T | undefined {
     return unlessNotFinite(act);
   }
 
