@@ -8,6 +8,7 @@
 //   Ownership.O1. The epoch only rises. It is 0 before any placement was told: then nothing is checked, and nothing is owned.
 //   Ownership.O2. Parts are a set: nothing here takes them, or ranks, for consecutive.
 //   Ownership.O3. WRONG_EPOCH carries the placement, so that who is refused needs nobody else; WRONG_OWNER is never worth a retry.
+//   Ownership.O4. A server that has prepared for a change of the servers holds nothing that an application cut itself until the change is over.
 
 import { WeighbridgeError } from "../base/errors.ts";
 import type { Arena } from "../kernel/arena.ts";
@@ -49,6 +50,8 @@ export class Ownership {
   /** Of the raw keys: the halves of the first one that is ours, and of the first one behind it that is not. */
   readonly range: OwnedRange = this.#range;
   #hasAppCut = false;
+  /** Whether this server is prepared for a placement with other servers. The checkpoint service, which prepares it, writes it. */
+  areServersChanging = false;
   #listeners: (() => void)[] = [];
 
   constructor(arena: Arena) {
@@ -80,6 +83,20 @@ export class Ownership {
   }
 
   noteAppCut(): void {
+    this.#hasAppCut = true;
+  }
+
+  /**
+   * For a request whose application chose this server itself. Throws QUEUE_FULL for the first one while a change of the servers is
+   * prepared: what it brings could not follow the change, and the scheduler has been told that there is none (O4).
+   */
+  admitAppCut(): void {
+    if (this.#hasAppCut) return;
+    if (this.areServersChanging) {
+      const why =
+        "the servers of the job are about to change, and requests whose servers an application chose itself (setSlicer) wait for that";
+      throw new WeighbridgeError("QUEUE_FULL", `${why}: send it again; nothing of it was applied`, { retryable: true });
+    }
     this.#hasAppCut = true;
   }
 

@@ -118,7 +118,7 @@ export class RequestGate implements FunctionHandler {
     const ownership = this.#ownership;
     const keyCount = header.arg0;
     if (header.stamp === 0 && header.functionId !== FunctionId.KV_PULL) throw unstampedError(nameOfKv(header.functionId));
-    if ((header.flags & APP_CUT) !== 0) ownership.noteAppCut();
+    if ((header.flags & APP_CUT) !== 0) ownership.admitAppCut();
     else if (header.epoch !== ownership.epoch) this.#checkApplied(channel, header);
     else if (ownership.epoch !== 0 && keyCount > 0 && keyCount * KEY_BYTES <= header.payloadBytes) {
       if (bytes !== this.#buffer) this.#lookAt(bytes);

@@ -6,6 +6,8 @@ import { setImmediate } from "node:timers/promises";
 import type { Embedding } from "../../src/api/embedding.ts";
 import { Session } from "../../src/api/session.ts";
 import { isWeighbridgeError, WeighbridgeError } from "../../src/base/errors.ts";
+import { KVServer } from "../../src/faces/kv/kv-server.ts";
+import { KVWorker } from "../../src/faces/kv/kv-worker.ts";
 import { changePlacement, nodesOf } from "../../src/testing/change-placement.ts";
 import { SimCluster } from "../../src/testing/sim-cluster.ts";
 import { SCHEDULER_ID } from "../../src/wire/node-id.ts";
@@ -112,4 +114,55 @@ test("a server that one worker cannot reach holds that worker's other requests b
   const heldMs = await cluster.run(held);
   assert.ok(heldMs > 1000 && heldMs < 2 * linkTimeoutMs, `held for ${heldMs} ms`);
   await cluster.run(pushed);
+});
+
+test("a first request that an application cut itself is refused, nothing applied, while a change of the servers is prepared, and served after it", async () => {
+  const cluster = new SimCluster({ seed: 1, serverCount: SERVERS, workerCount: WORKERS, settle: setImmediate, optionsOf });
+  await cluster.start();
+  for (let rank = 0; rank < SERVERS; rank++) new KVServer(cluster.server(rank), 0);
+  const kv = new KVWorker(cluster.worker(0), 0);
+  kv.setSlicer((keys, ranges) => [0, ...ranges.map(() => keys.length)]); // all to the first server
+  const push = async (): Promise<void> => await kv.wait(kv.push(BigUint64Array.of(7n), Float32Array.of(1)));
+  const hasAppCut = (): readonly (boolean | undefined)[] => [0, 1, 2].map((rank) => cluster.server(rank).server?.ownership.hasAppCut);
+  cluster.network.partition("scheduler", "worker-1"); // which is not prepared until it heals
+  let isMoved = false;
+  const change = cluster.scheduler.scheduler?.publishPlacement({ servers: [0, 1] }, () => {
+    isMoved = true;
+    assert.deepEqual(hasAppCut(), [false, false, false], "no server has data that cannot follow the change");
+  });
+  await cluster.clock.advance(1000);
+  assert.equal(isMoved, false);
+  await assert.rejects(
+    cluster.run(push()),
+    (error) => isWeighbridgeError(error, "QUEUE_FULL") && error.retryable && /setSlicer/.test(error.message),
+  );
+  cluster.network.heal();
+  await cluster.run(change ?? Promise.resolve());
+  await cluster.clock.advance(1000);
+  assert.equal(isMoved, true);
+  await cluster.run(push());
+  const values = new Float32Array(1);
+  await cluster.run(kv.wait(kv.pull(BigUint64Array.of(7n), values)));
+  assert.deepEqual([values[0], ...hasAppCut()], [1, true, false, false]);
+  await assert.rejects(
+    cluster.run(cluster.scheduler.scheduler?.publishPlacement({ servers: [0, 1, 2] }, () => {}) ?? Promise.resolve()),
+    (error) => isWeighbridgeError(error, "UNSUPPORTED"),
+  );
+});
+
+test("a first request that an application cut itself is served when the change of the servers that was prepared is abandoned", async () => {
+  const cluster = new SimCluster({ seed: 1, serverCount: SERVERS, workerCount: WORKERS, settle: setImmediate, optionsOf });
+  await cluster.start();
+  for (let rank = 0; rank < SERVERS; rank++) new KVServer(cluster.server(rank), 0);
+  const kv = new KVWorker(cluster.worker(0), 0);
+  kv.setSlicer((keys, ranges) => [0, ...ranges.map(() => keys.length)]);
+  const fails = (): never => {
+    throw new WeighbridgeError("CLOSED", "not now");
+  };
+  await assert.rejects(
+    cluster.run(cluster.scheduler.scheduler?.publishPlacement({ servers: [0, 1] }, fails) ?? Promise.resolve()),
+    /not now/,
+  );
+  await cluster.clock.advance(1000);
+  await cluster.run(kv.wait(kv.push(BigUint64Array.of(7n), Float32Array.of(1))));
 });

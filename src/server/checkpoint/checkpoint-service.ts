@@ -130,8 +130,10 @@ export class CheckpointService {
     }
     this.#hold ??= new PlacementHold(clock, () => {
       this.#hold = undefined;
+      ownership.areServersChanging = false;
     });
     this.#hold.renew(request);
+    ownership.areServersChanging = servers !== undefined; // Ownership.O4
   }
 
   /** Whoever this is asks for nothing any more (V1). */
