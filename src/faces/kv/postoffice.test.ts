@@ -91,6 +91,17 @@ test("server key ranges cover every key, in order of rank", async () => {
   }
 });
 
+test("server key ranges are those of the servers that the placement names, also once it names others", async () => {
+  const cluster = await MemoryCluster.start({ serverCount: 3 });
+  const [scheduler] = officesOf(cluster).flatMap((office) => office.scheduler ?? []);
+  await cluster.run(scheduler?.publishPlacement({ servers: [0, 2] }, () => {}) ?? Promise.resolve());
+  await cluster.clock.advance(1000);
+  for (const office of officesOf(cluster)) {
+    const ranges = office.serverKeyRanges();
+    assert.deepEqual([ranges.length, ranges[1]?.end], [2, 2n ** 64n]);
+  }
+});
+
 test("a barrier lets nobody through before the last of its group, again and again", async () => {
   const cluster = await MemoryCluster.start({ serverCount: 2, workerCount: 3 });
   for (let round = 0; round < 3; round++) {

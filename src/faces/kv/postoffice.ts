@@ -118,9 +118,9 @@ export class Postoffice {
     return this.node.roster;
   }
 
-  /** Range r of the keys is server r's. */
+  /** Range i of the keys is that of the i-th server of the placement, in the order of ranks; server i's, while all servers take part. */
   serverKeyRanges(): readonly Range[] {
-    return evenRanges(this.numServers);
+    return evenRanges(this.roster.placement?.servers.length ?? this.numServers);
   }
 
   /** The nodes of a group (1 to 7) that have not left: workers, servers, then the scheduler; a node id gives itself. */
