@@ -5,8 +5,7 @@
 import { inspect } from "node:util";
 import { Command, CommanderError } from "commander";
 import packageJson from "weighbridge/package.json" with { type: "json" };
-import { errorText, isOurs } from "../node/launcher/error-text.ts";
-import { exitCodeFor, USAGE_EXIT_CODE } from "../node/launcher/exit-code.ts";
+import { errorText, exitCodeFor, isOurs, USAGE_EXIT_CODE } from "../node/launcher/process-errors.ts";
 import { helpText } from "./help-text.ts";
 import type { Invocation } from "./invocation.ts";
 import { isReaderGone, outputExitCode, outputText, StandardOutput } from "./standard-output.ts";

@@ -6,8 +6,7 @@ import { pathToFileURL } from "node:url";
 import { WeighbridgeError } from "../base/errors.ts";
 import type { Role } from "../node/config/node-config.ts";
 import { engineFlags } from "../node/engine-flags.ts";
-import type { Program } from "../node/launcher/job-plan.ts";
-import { modulePath } from "../node/launcher/module-path.ts";
+import { modulePath, type Program } from "../node/launcher/job-plan.ts";
 
 const MODULE_EXTENSIONS: readonly string[] = [".ts", ".mts", ".cts", ".js", ".mjs", ".cjs"];
 

@@ -3,7 +3,7 @@
 import { Command, InvalidArgumentError } from "commander";
 import { loadNodeConfig, orTellOthers } from "../node/cannot-start.ts";
 import { setEngineFlags } from "../node/engine-flags.ts";
-import { modulePath } from "../node/launcher/module-path.ts";
+import { modulePath } from "../node/launcher/job-plan.ts";
 import { runServerThreads } from "../node/launcher/server-threads.ts";
 import { runServer } from "../node/run-server.ts";
 import { addConfigFlags, configFlags, type Flags } from "./config-flags.ts";

@@ -6,7 +6,7 @@
 //   O2. A command whose output could not be written does not end with 0.
 
 import { constants } from "node:os";
-import { FAILED_EXIT_CODE } from "../node/launcher/exit-code.ts";
+import { FAILED_EXIT_CODE } from "../node/launcher/process-errors.ts";
 
 /** The system's number of SIGPIPE, by which a tool ends whose reader is gone; Windows has none. */
 const SIGPIPE: number = constants.signals.SIGPIPE ?? 13;

@@ -2,7 +2,7 @@
 // cannot pass it on, and a job would run on that nobody sees and nobody ends. A shell may go: that is how jobs are left running on purpose.
 
 import { writeSync } from "node:fs";
-import { GRACE_MS } from "../node/launcher/watch-pipe.ts";
+import { GRACE_MS } from "../node/launcher/launcher-pipe.ts";
 
 const POLL_MS = 1000;
 /** `npm start` and `npx`. Scripts that people run with `npm run` may start something and leave. */

@@ -6,7 +6,7 @@ import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { test } from "node:test";
 import { isWeighbridgeError } from "../base/errors.ts";
-import { exitCodeFor, USAGE_EXIT_CODE } from "../node/launcher/exit-code.ts";
+import { exitCodeFor, USAGE_EXIT_CODE } from "../node/launcher/process-errors.ts";
 import { realClock } from "../node/real-clock.ts";
 import { SocketTransport } from "../node/transport/socket-transport.ts";
 import { askStatus } from "./status-client.ts";

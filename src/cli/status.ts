@@ -2,8 +2,8 @@
 
 import { Command } from "commander";
 import { loadConfig } from "../node/config/config.ts";
+import { schedulerAddress } from "../node/config/node-config.ts";
 import { realClock } from "../node/real-clock.ts";
-import { schedulerAddress } from "../node/scheduler-address.ts";
 import { SocketTransport } from "../node/transport/socket-transport.ts";
 import { addConfigFlags, configFlags, type Flags } from "./config-flags.ts";
 import { helpText } from "./help-text.ts";

@@ -4,9 +4,9 @@ import { pathToFileURL } from "node:url";
 import { Command } from "commander";
 import { loadNodeConfig, orTellOthers } from "../node/cannot-start.ts";
 import { loadConfig } from "../node/config/config.ts";
+import { nodeEnvironment } from "../node/config/config-environment.ts";
 import type { NodeConfig } from "../node/config/node-config.ts";
-import { nodeEnvironment } from "../node/launcher/node-environment.ts";
-import { tellErrorsInLines } from "../node/launcher/tell-errors.ts";
+import { printErrorsInLines } from "../node/launcher/process-errors.ts";
 import { addConfigFlags, configFlags, type Flags } from "./config-flags.ts";
 import { helpText } from "./help-text.ts";
 import type { Invocation } from "./invocation.ts";
@@ -43,7 +43,7 @@ export function workerCommand(invocation: Invocation): Command {
 export async function runScript(config: NodeConfig, path: string, args: readonly string[], { isVerbose }: Invocation): Promise<void> {
   Object.assign(process.env, nodeEnvironment(config));
   process.argv.splice(1, process.argv.length, path, ...args);
-  if (!isVerbose) tellErrorsInLines();
+  if (!isVerbose) printErrorsInLines();
   try {
     await import(pathToFileURL(path).href);
   } catch (thrown) {

@@ -10,9 +10,8 @@ import { wrongScheduler } from "../cluster/wrong-scheduler.ts";
 import { Peer } from "../peer/peer.ts";
 import { PlainReadBuffers } from "../peer/plain-read-buffers.ts";
 import { type ConfigSources, loadConfig } from "./config/config.ts";
-import type { NodeConfig } from "./config/node-config.ts";
+import { type NodeConfig, schedulerAddress } from "./config/node-config.ts";
 import { realClock } from "./real-clock.ts";
-import { schedulerAddress } from "./scheduler-address.ts";
 import { SocketTransport } from "./transport/socket-transport.ts";
 
 /** Whoever made a mistake at the keyboard waits no longer for its message when there is no scheduler. */

@@ -10,8 +10,7 @@ import { loadNodeConfig, orTellOthers } from "./cannot-start.ts";
 import type { NodeConfigOptions } from "./config/node-config.ts";
 import { loadWorkerFunctions } from "./function-module.ts";
 import { nodeSessions } from "./node-sessions.ts";
-import { realClock } from "./real-clock.ts";
-import { restOf } from "./rest-of.ts";
+import { realClock, restOf } from "./real-clock.ts";
 import { startWorker } from "./worker-root.ts";
 
 /** How to connect: the configuration, and how long to wait for the cluster, at most as long as `startTimeoutMs`. */

@@ -24,8 +24,7 @@ import { jobId } from "../wire/job-id.ts";
 import { WorkerNode } from "../worker/worker-node.ts";
 import type { PlacementName } from "./config/node-config.ts";
 import { nodeSessions } from "./node-sessions.ts";
-import { realClock } from "./real-clock.ts";
-import { restOf } from "./rest-of.ts";
+import { realClock, restOf } from "./real-clock.ts";
 import { checkpointOptions } from "./server-root.ts";
 import { zstd } from "./zstd.ts";
 

@@ -1,9 +1,8 @@
 // pslite-gateway — the gateway to ps-lite's programs over sockets, as a configuration describes it. What it does is pslite/gateway.ts.
 
 import { PsliteGateway } from "../pslite/gateway.ts";
-import type { NodeConfig } from "./config/node-config.ts";
+import { type NodeConfig, tcpAddress } from "./config/node-config.ts";
 import type { Surroundings, TransportOptions } from "./process-node.ts";
-import { tcpAddress } from "./scheduler-address.ts";
 import { formatTcpAddress } from "./transport/socket-address.ts";
 import { SocketTransport } from "./transport/socket-transport.ts";
 

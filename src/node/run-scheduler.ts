@@ -1,9 +1,9 @@
 // run-scheduler — the scheduler of processes that are nothing else: `weighbridge scheduler` without a script, and scripts that leave their role to initTraining().
 
 import type { ClusterNode } from "../cluster/cluster-node.ts";
-import type { NodeConfig } from "./config/node-config.ts";
-import { countsText, RosterChanges } from "./roster-changes.ts";
-import { schedulerAddress } from "./scheduler-address.ts";
+import { nameOf } from "../wire/node-id.ts";
+import type { RosterEntry, RosterView } from "../wire/roster.ts";
+import { type NodeConfig, schedulerAddress } from "./config/node-config.ts";
 import { startRole } from "./start-role.ts";
 
 /** Stays until everybody has left. Throws what ends the job before. */
@@ -11,16 +11,75 @@ export async function runScheduler(config: NodeConfig, onStarted: (node: Cluster
   const { serverCount, workerCount, logLevel } = config;
   const isTalking = logLevel === "info" || logLevel === "debug";
   const say = (sentence: string): void => void (isTalking && process.stdout.write(`${sentence}\n`));
-  const teller = new RosterChanges(config);
+  const changes = new RosterChanges(config);
   // The sentences say what the log says at the level "info".
   const node = await startRole(
     { ...config, logLevel: logLevel === "info" ? "warn" : logLevel },
     {
       onListening: () => say(`waiting for ${countsText(serverCount, workerCount)} at ${schedulerAddress(config)}`),
-      onRoster: (roster) => teller.tell(roster).forEach(say),
+      onRoster: (roster) => changes.since(roster).forEach(say),
     },
   );
   onStarted(node);
   await node.finalize();
   say("everybody has left");
+}
+
+/** What changed between two rosters, in sentences for whoever watches a scheduler. */
+export class RosterChanges {
+  readonly #known = new Map<number, RosterEntry>();
+  readonly #countsText: string;
+  #isComplete = false;
+
+  constructor({ serverCount, workerCount }: { readonly serverCount: number; readonly workerCount: number }) {
+    this.#countsText = countsText(serverCount, workerCount);
+  }
+
+  /** What has changed since the roster before, in sentences. */
+  since({ nodes }: RosterView): string[] {
+    const sentences: string[] = [];
+    for (const entry of nodes) {
+      const before = this.#known.get(entry.node);
+      this.#known.set(entry.node, entry);
+      const sentence = change(before, entry);
+      if (sentence !== undefined) sentences.push(sentence);
+    }
+    if (!this.#isComplete && nodes.every(({ state }) => state === "alive")) {
+      this.#isComplete = true;
+      sentences.push(`the cluster is complete: ${this.#countsText}`, ...registrationLines(nodes));
+    }
+    return sentences;
+  }
+}
+
+export function countsText(serverCount: number, workerCount: number): string {
+  return `${serverCount} server${serverCount === 1 ? "" : "s"}, ${workerCount} worker${workerCount === 1 ? "" : "s"}`;
+}
+
+function change(before: RosterEntry | undefined, { node, state, incarnation, address, label }: RosterEntry): string | undefined {
+  if (before !== undefined && before.state === state && before.incarnation === incarnation) return undefined;
+  const name = nameOf(node);
+  if (state === "dead") return `${name} is dead`;
+  if (state === "left") return `${name} has left`;
+  const where = `${address === "" ? "" : ` at ${address}`}${label === "" ? "" : ` (${label})`}`;
+  if (before === undefined && incarnation <= 1) return `${name}${where} joined`;
+  if (before?.incarnation === incarnation) return `${name}${where} is heard of again`;
+  return `${name}${where} took its place, incarnation ${incarnation}`;
+}
+
+const ADDRESS = /^tcp:\/\/(.*):(\d+)$/;
+
+/** Who has which rank once all nodes are there, in MindSpore's words: servers, then workers, by rank. */
+export function registrationLines(nodes: readonly RosterEntry[]): string[] {
+  const ofRole = (role: string): RosterEntry[] => nodes.filter((entry) => entry.role === role).sort((a, b) => a.rank - b.rank);
+  return [...ofRole("server").map(serverLine), ...ofRole("worker").map(workerLine), "Start the scheduler node is successful!"];
+}
+
+function serverLine({ label, address, rank }: RosterEntry): string {
+  const [, host = address, port = "-"] = ADDRESS.exec(address) ?? [];
+  return `The server node id:${label},node ip: ${host},node port:${port} assign rank id:${rank}`;
+}
+
+function workerLine({ label, rank }: RosterEntry): string {
+  return `The worker node id:${label} assign rank id:${rank}`;
 }

@@ -6,7 +6,7 @@ import { SchedulerNode, type SchedulerNodeOptions } from "../scheduler/scheduler
 import type { StatusReply } from "../wire/control.ts";
 import { jobId } from "../wire/job-id.ts";
 import type { NodeConfig } from "./config/node-config.ts";
-import { publishDeadNodes, publishRoster } from "./launcher/dead-nodes.ts";
+import { publishDeadNodes, publishRoster } from "./launcher/launcher-pipe.ts";
 import { type ProcessNodeOptions, startProcessNode } from "./process-node.ts";
 
 export type SchedulerRootOptions = ProcessNodeOptions & Pick<SchedulerNodeOptions, "onListening">;

@@ -14,7 +14,7 @@ import type { WaitOptions } from "../../src/base/deferred.ts";
 import { type ErrorCode, isWeighbridgeError, WeighbridgeError } from "../../src/base/errors.ts";
 import { Random } from "../../src/base/random.ts";
 import { CheckpointDirectory } from "../../src/node/checkpoint/checkpoint-directory.ts";
-import { openCheckpoint } from "../../src/node/checkpoint/open-checkpoint.ts";
+import { openCheckpoint } from "../../src/node/checkpoint/find-checkpoint.ts";
 import { ServerFiles } from "../../src/node/checkpoint/server-files.ts";
 import { verifyCheckpoint } from "../../src/node/checkpoint/verify-checkpoint.ts";
 import { type Changes, keepChanging } from "../../src/testing/change-placement.ts";

@@ -6,7 +6,7 @@ import { type RestoredCheckpoint, restoreCheckpoint, type TakenCheckpoint, takeC
 import { Session } from "../../src/api/session.ts";
 import { Random } from "../../src/base/random.ts";
 import { withServers } from "../../src/cli/checkpoint/cluster-client.ts";
-import { openCheckpoint } from "../../src/node/checkpoint/open-checkpoint.ts";
+import { openCheckpoint } from "../../src/node/checkpoint/find-checkpoint.ts";
 import { ServerFiles } from "../../src/node/checkpoint/server-files.ts";
 import { SimCluster } from "../../src/testing/sim-cluster.ts";
 import { SimDisk } from "./sim-disk.ts";

@@ -12,7 +12,7 @@ import { Random } from "../../src/base/random.ts";
 import { ParamType } from "../../src/faces/tensors/tensor-settings.ts";
 import { TensorWorker } from "../../src/faces/tensors/tensor-worker.ts";
 import { Arena } from "../../src/kernel/arena.ts";
-import { openCheckpoint } from "../../src/node/checkpoint/open-checkpoint.ts";
+import { openCheckpoint } from "../../src/node/checkpoint/find-checkpoint.ts";
 import { ServerFiles } from "../../src/node/checkpoint/server-files.ts";
 import { SimCluster } from "../../src/testing/sim-cluster.ts";
 import { idOf } from "../../src/wire/node-id.ts";

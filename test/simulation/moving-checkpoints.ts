@@ -11,7 +11,7 @@ import { isWeighbridgeError } from "../../src/base/errors.ts";
 import { Random } from "../../src/base/random.ts";
 import { CheckpointDirectory } from "../../src/node/checkpoint/checkpoint-directory.ts";
 import type { CheckpointReader } from "../../src/node/checkpoint/checkpoint-reader.ts";
-import { openCheckpoint } from "../../src/node/checkpoint/open-checkpoint.ts";
+import { openCheckpoint } from "../../src/node/checkpoint/find-checkpoint.ts";
 import { ServerFiles } from "../../src/node/checkpoint/server-files.ts";
 import { type Changes, keepChanging } from "../../src/testing/change-placement.ts";
 import { SimCluster } from "../../src/testing/sim-cluster.ts";

@@ -2,7 +2,7 @@
 
 import { Command } from "commander";
 import { exportCheckpoint } from "../../node/checkpoint/export-checkpoint.ts";
-import { openCheckpoint } from "../../node/checkpoint/open-checkpoint.ts";
+import { openCheckpoint } from "../../node/checkpoint/find-checkpoint.ts";
 import { helpText } from "../help-text.ts";
 import type { Invocation } from "../invocation.ts";
 import { countText } from "../text-table.ts";

@@ -1,7 +1,7 @@
 // inspect — what is in a checkpoint, by its manifest and its files' headers. The data is not read: that is `verify`.
 
 import { Command } from "commander";
-import { openCheckpoint } from "../../node/checkpoint/open-checkpoint.ts";
+import { openCheckpoint } from "../../node/checkpoint/find-checkpoint.ts";
 import { helpText } from "../help-text.ts";
 import type { Invocation } from "../invocation.ts";
 import { checkpointText } from "./checkpoint-text.ts";

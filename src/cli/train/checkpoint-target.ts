@@ -2,7 +2,7 @@
 
 import { existsSync, mkdirSync } from "node:fs";
 import { dirname, resolve } from "node:path";
-import { requireWritableDirectory, unwritableError } from "../../node/checkpoint/writable-directory.ts";
+import { requireWritableDirectory, unwritableError } from "../../node/checkpoint/checkpoint-directory.ts";
 
 /** Creates the directory where it is missing. Throws BAD_CONFIG when it cannot be written to. */
 export function prepareCheckpointTarget(path: string): void {

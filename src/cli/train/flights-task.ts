@@ -8,8 +8,7 @@ import { EmbeddingNetwork } from "../../faces/training/networks/embedding-networ
 import { WideDeepNetwork } from "../../faces/training/networks/wide-deep-network.ts";
 import { BinaryCrossEntropy } from "../../nn/losses/binary-cross-entropy.ts";
 import { Workspace } from "../../nn/workspace.ts";
-import { FEATURES_PER_FLIGHT, flightFeatures } from "../../node/datasets/flight-features.ts";
-import { readFlights } from "../../node/datasets/flights.ts";
+import { FEATURES_PER_FLIGHT, flightFeatures, readFlights } from "../../node/datasets/flights.ts";
 import type { OptimizerSpec } from "../../store/updaters/optimizer-spec.ts";
 import { number, percent } from "./figures.ts";
 import type { Result } from "./report.ts";

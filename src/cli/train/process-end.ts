@@ -8,9 +8,8 @@
 
 import { writeSync } from "node:fs";
 import { constants } from "node:os";
-import { isOurs } from "../../node/launcher/error-text.ts";
-import { exitCodeFor } from "../../node/launcher/exit-code.ts";
 import { watchLauncher } from "../../node/launcher/launcher-pipe.ts";
+import { exitCodeFor, isOurs } from "../../node/launcher/process-errors.ts";
 
 export type NodeOutcome = {
   /** "worker 0"; "scheduler". */

@@ -11,9 +11,8 @@
 
 import { mkdirSync, readdirSync, rmdirSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
-import { CheckpointDirectory } from "../../node/checkpoint/checkpoint-directory.ts";
+import { CheckpointDirectory, unwritableError } from "../../node/checkpoint/checkpoint-directory.ts";
 import { findCheckpoint } from "../../node/checkpoint/find-checkpoint.ts";
-import { unwritableError } from "../../node/checkpoint/writable-directory.ts";
 import { prepareCheckpointTarget } from "./checkpoint-target.ts";
 
 const RUN_NAME = /^run-([1-9]\d{0,8})$/;

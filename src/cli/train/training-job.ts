@@ -1,17 +1,15 @@
 // training-job — runs a training: the processes of its cluster, what they say on the screen, and how it ended.
 
 import { dirname, resolve } from "node:path";
+import { ownEnvironment } from "../../node/config/config-environment.ts";
 import type { KeyName, Role } from "../../node/config/node-config.ts";
-import { ownEnvironment } from "../../node/config/own-environment.ts";
 import { engineFlags } from "../../node/engine-flags.ts";
-import { FAILED_EXIT_CODE } from "../../node/launcher/exit-code.ts";
 import { freePort } from "../../node/launcher/free-port.ts";
 import { Job } from "../../node/launcher/job.ts";
-import { type JobPlan, type Program, planJob } from "../../node/launcher/job-plan.ts";
-import { LineStream } from "../../node/launcher/line-stream.ts";
-import { modulePath } from "../../node/launcher/module-path.ts";
+import { type JobPlan, modulePath, type Program, planJob } from "../../node/launcher/job-plan.ts";
+import { LineStream, tagLines } from "../../node/launcher/node-output.ts";
 import type { NodeProcess, ProcessEnd } from "../../node/launcher/node-process.ts";
-import { tagLines } from "../../node/launcher/node-tag.ts";
+import { FAILED_EXIT_CODE } from "../../node/launcher/process-errors.ts";
 import { deadText, exitCodeOf, forwardEnds, schedulerTexts } from "../launch.ts";
 import type { StandardOutput } from "../standard-output.ts";
 import { causeText, closingOf, endLines, shortCause } from "./closing-lines.ts";

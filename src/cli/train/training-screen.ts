@@ -3,7 +3,7 @@
 
 import { relative } from "node:path";
 import { styleText } from "node:util";
-import { countsText } from "../../node/roster-changes.ts";
+import { countsText } from "../../node/run-scheduler.ts";
 import { isBenchHere } from "../bench.ts";
 import { number } from "./figures.ts";
 import { foldLine } from "./fold-line.ts";

@@ -12,11 +12,12 @@
 //   K3. One writer at a time: `begin` and `removeLeftovers` take pending directories for those of writers that died.
 
 import { randomBytes } from "node:crypto";
-import { basename, join } from "node:path";
+import { accessSync, constants, existsSync, statSync } from "node:fs";
+import { basename, dirname, join, resolve } from "node:path";
 import { crc32 } from "node:zlib";
 import { isWeighbridgeError, reasonOf, WeighbridgeError } from "../../base/errors.ts";
 import { type CheckpointManifest, encodeManifest, MANIFEST_FILE } from "../../store/snapshot/checkpoint-manifest.ts";
-import { attempt, type FileLayer, readSmallFile, realFiles, withFile, writeSmallFile } from "./file-layer.ts";
+import { attempt, type FileLayer, readSmallFile, realFiles, reasonText, withFile, writeSmallFile } from "./file-layer.ts";
 
 const LATEST_FILE = "latest";
 const LATEST_BYTES_MAX = 100;
@@ -199,4 +200,35 @@ export function stepOf(name: string): number | undefined {
 
 function nonce(): string {
   return randomBytes(NONCE_BYTES).toString("hex");
+}
+
+/** What this asks of a file system; each throws an error with the system's code. */
+export type DirectoryProbe = {
+  readonly exists: (path: string) => boolean;
+  readonly isDirectory: (path: string) => boolean;
+  /** Throws unless names can be added there. */
+  readonly requireWritable: (path: string) => void;
+};
+
+const realDirectories: DirectoryProbe = {
+  exists: existsSync,
+  isDirectory: (path) => statSync(path).isDirectory(),
+  requireWritable: (path) => accessSync(path, constants.W_OK | constants.X_OK),
+};
+
+/** Throws BAD_CONFIG, with the system's reason. A directory that is not there yet is judged by the one in which it would be made. */
+export function requireWritableDirectory(path: string, probe: DirectoryProbe = realDirectories): void {
+  let nearest = resolve(path);
+  try {
+    while (!probe.exists(nearest) && dirname(nearest) !== nearest) nearest = dirname(nearest);
+    if (!probe.isDirectory(nearest)) throw Object.assign(new Error(`${nearest} is a file`), { code: "ENOTDIR" });
+    probe.requireWritable(nearest);
+  } catch (thrown) {
+    throw unwritableError(path, thrown);
+  }
+}
+
+export function unwritableError(path: string, cause: unknown): WeighbridgeError {
+  const message = `nothing can be saved in ${path}: ${reasonText(cause)}; name another directory with --checkpoint-dir`;
+  return new WeighbridgeError("BAD_CONFIG", message, { cause });
 }

@@ -11,7 +11,7 @@ import { throwsCode } from "../../testing/throws-code.ts";
 import { EmbeddedCluster } from "../embedded-cluster.ts";
 import type { CheckpointReader } from "./checkpoint-reader.ts";
 import { exportCheckpoint } from "./export-checkpoint.ts";
-import { openCheckpoint } from "./open-checkpoint.ts";
+import { openCheckpoint } from "./find-checkpoint.ts";
 
 type Loaded = { readonly header: SafetensorsHeader; readonly data: (name: string) => Uint8Array<ArrayBuffer> };
 

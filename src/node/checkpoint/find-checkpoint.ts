@@ -2,9 +2,10 @@
 // older one by itself: that would undo training without a word. What is wrong is said, and which other one there is.
 
 import { join } from "node:path";
-import { WeighbridgeError } from "../../base/errors.ts";
+import { isWeighbridgeError, WeighbridgeError } from "../../base/errors.ts";
 import { MANIFEST_FILE } from "../../store/snapshot/checkpoint-manifest.ts";
 import { CheckpointDirectory, type StoredCheckpoint, stepName } from "./checkpoint-directory.ts";
+import { CheckpointReader, type ReaderOptions } from "./checkpoint-reader.ts";
 import { type DirectoryEntry, type FileLayer, fileError, realFiles } from "./file-layer.ts";
 
 export type FindOptions = {
@@ -51,4 +52,25 @@ function whatIsThere(entries: readonly DirectoryEntry[], stored: readonly Stored
   const foreign = entries.find(({ name }) => name.endsWith(".safetensors"));
   if (foreign !== undefined) return `${foreign.name} has no ${MANIFEST_FILE} beside it`;
   return entries.length === 0 ? "it is empty" : `it has no ${MANIFEST_FILE} and no ${stepName(0)} or the like`;
+}
+
+export async function openCheckpoint(
+  directory: string,
+  options: FindOptions & Omit<ReaderOptions, "explain"> = {},
+): Promise<CheckpointReader> {
+  const path = await findCheckpoint(directory, options);
+  const explain = (thrown: unknown): Promise<unknown> => withOlder(thrown, path, options.layer);
+  try {
+    return await CheckpointReader.open(path, { ...options, explain });
+  } catch (thrown) {
+    throw await explain(thrown);
+  }
+}
+
+async function withOlder(thrown: unknown, path: string, layer: FileLayer | undefined): Promise<unknown> {
+  if (!isWeighbridgeError(thrown) || !thrown.code.startsWith("CHECKPOINT_")) return thrown;
+  const older = await olderCheckpoint(path, layer);
+  if (older === undefined) return thrown;
+  const { code, message, retryable } = thrown;
+  return new WeighbridgeError(code, `${message}; the checkpoint before it is ${older}`, { cause: thrown, retryable });
 }

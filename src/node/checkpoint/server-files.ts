@@ -15,7 +15,7 @@ import type { ShardOwner } from "../../store/snapshot/shard-header.ts";
 import type { CommittedSnapshot, ShardSink, SnapshotFiles, SnapshotSource } from "../../store/snapshot/snapshot-files.ts";
 import { CheckpointDirectory } from "./checkpoint-directory.ts";
 import { attempt, type FileLayer, realFiles } from "./file-layer.ts";
-import { openCheckpoint } from "./open-checkpoint.ts";
+import { openCheckpoint } from "./find-checkpoint.ts";
 import { ShardWriter } from "./shard-writer.ts";
 
 const PENDING_NAME = /^(?:(.+)\/)?(step-(\d{6,16})\.pending-[0-9a-f]+)$/;

@@ -20,7 +20,7 @@ import { realClock } from "../real-clock.ts";
 import { checkpointOptions } from "../server-root.ts";
 import { CheckpointReader } from "./checkpoint-reader.ts";
 import { exportCheckpoint } from "./export-checkpoint.ts";
-import { openCheckpoint } from "./open-checkpoint.ts";
+import { openCheckpoint } from "./find-checkpoint.ts";
 import { verifyCheckpoint } from "./verify-checkpoint.ts";
 
 type KvClusterOptions = {

@@ -4,7 +4,10 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
 import { type ConfigSources, loadConfig } from "./config.ts";
-import { configToEnvironment } from "./config-environment.ts";
+import { configToEnvironment, ownEnvironment } from "./config-environment.ts";
+import { variableOf } from "./config-key.ts";
+import { KEY_NAMES } from "./config-keys.ts";
+import { FILE_VARIABLES, FOREIGN_VARIABLES } from "./known-names.ts";
 import { isWildcard } from "./network-interface.ts";
 import type { NodeConfig } from "./node-config.ts";
 import { DURATION_MS_MAX } from "./value-kind.ts";
@@ -114,4 +117,16 @@ test("loads the same config from options as from the variables", () => {
     }),
     { numRuns: 100 },
   );
+});
+
+test("drops every variable that configures a node but those of the keys that are named", () => {
+  const names = [...KEY_NAMES.map(variableOf), ...FILE_VARIABLES, ...FOREIGN_VARIABLES];
+  const env = Object.fromEntries(names.map((name) => [name, "1"]));
+  const kept = { WEIGHBRIDGE_LOG_LEVEL: "1", WEIGHBRIDGE_FAULT_DROP_PERCENT: "1" };
+  assert.deepEqual(ownEnvironment({ ...env, PATH: "/bin" }, ["logLevel", "faults.dropPercent"]), { ...kept, PATH: "/bin" });
+});
+
+test("drops mistyped names of ps-lite and MindSpore, keeps mistyped ones of ours and names of other programs", () => {
+  const others = { WEIGHBRIDGE_WORKERS: "2", PS_FORMAT: "pid", MS_TOPO_TIMEOUT: "30", HOME: "/root" };
+  assert.deepEqual(ownEnvironment({ ...others, DMLC_NUM_SERVERS: "1", MS_SHCED_HOST: "x", DMLC_TRACKER_URI: "x" }, []), others);
 });

@@ -1,9 +1,12 @@
-// config-environment — a config as variables, to hand it to a child process. `loadConfig` reads back exactly the same config,
-// whatever else the child inherits from its parent's environment.
+// config-environment — a config as variables for a child process, from which `loadConfig` reads the same config whatever else the child inherits; and the environment
+// of a command that starts a cluster of its own, without what describes another job (addresses, ports, counts, ranks, files).
 
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { variableOf } from "./config-key.ts";
 import { FILE_KEYS, KEY_NAMES } from "./config-keys.ts";
-import { flattenConfig, type NodeConfig } from "./node-config.ts";
+import { FILE_VARIABLES, isForeignName, KEY_VARIABLES } from "./known-names.ts";
+import { flattenConfig, type KeyName, type NodeConfig } from "./node-config.ts";
 import { NONE } from "./value-kind.ts";
 
 /** Spread it over the child's environment: `{ ...process.env, ...configToEnvironment(config) }`. */
@@ -13,4 +16,43 @@ export function configToEnvironment(config: NodeConfig): Record<string, string> 
   // Nothing is left for a file to say; an inherited one might not even make sense to the child.
   const noFile = Object.keys(FILE_KEYS).map((name) => [variableOf(name), ""]);
   return Object.fromEntries([...env, ...noFile]);
+}
+
+type Variables = Readonly<Record<string, string | undefined>>;
+
+/**
+ * Without every variable that configures a node, except our own ones of these keys. Those of ps-lite, Hetu and MindSpore go, mistyped ones too.
+ * An unknown WEIGHBRIDGE_* name stays: it is a mistake in this command's own environment, which `loadConfig` reports.
+ */
+export function ownEnvironment(env: Variables, keys: readonly KeyName[]): Variables {
+  const kept = new Set(keys.map(variableOf));
+  const isOfAnotherJob = (name: string): boolean =>
+    (KEY_VARIABLES.has(name) || FILE_VARIABLES.includes(name) || isForeignName(name)) && !kept.has(name);
+  return Object.fromEntries(Object.entries(env).filter(([name]) => !isOfAnotherJob(name)));
+}
+
+export type Environment = Readonly<Record<string, string>>;
+
+/** What a launched process finds: its whole configuration, and the variables by which programs for ps-lite and Hetu learn who they are. */
+export function nodeEnvironment(config: NodeConfig): Environment {
+  return { ...configToEnvironment(config), ...dmlcVariables(config), ...compileCache() };
+}
+
+function dmlcVariables({ role, rank, serverCount, workerCount, schedulerHost, schedulerPort }: NodeConfig): Environment {
+  const common = {
+    DMLC_ROLE: role,
+    DMLC_NUM_SERVER: String(serverCount),
+    DMLC_NUM_WORKER: String(workerCount),
+    DMLC_PS_ROOT_URI: schedulerHost,
+    DMLC_PS_ROOT_PORT: String(schedulerPort),
+  };
+  if (role === "scheduler" || rank === undefined) return common;
+  return { ...common, DMLC_RANK: String(rank), [role === "server" ? "SERVER_ID" : "WORKER_ID"]: String(rank) };
+}
+
+/** Processes of a job load the same modules; the second one to do so need not compile them. Halves the time a node takes to start. */
+function compileCache(): Environment {
+  const { NODE_COMPILE_CACHE, NODE_DISABLE_COMPILE_CACHE } = process.env;
+  if (NODE_COMPILE_CACHE !== undefined || NODE_DISABLE_COMPILE_CACHE !== undefined) return {};
+  return { NODE_COMPILE_CACHE: join(tmpdir(), "node-compile-cache") };
 }

@@ -1,5 +1,5 @@
 // config-rules — what must hold between keys, each valid by itself. Pure. A rule is skipped when a key it looks at is missing or broken.
-// A rule that is broken stops the node; a suspicion is only said.
+// A broken rule stops the node; a suspicion is only a warning.
 
 import { Buffer } from "node:buffer";
 import { waysToGive } from "./config-key.ts";
@@ -10,15 +10,15 @@ import type { FlatConfig, KeyName } from "./node-config.ts";
 
 export type WhereFrom = { readonly subject: string; readonly origin: string };
 
-type Verdict = Pick<ConfigProblem, "expected" | "fix">;
+/** What was expected and how to mend it; false when all is well. */
+type Finding = readonly [expected: string, fix: string] | false;
 
 type Rule = {
   /** The key to blame. */
   readonly key: KeyName;
   /** The others it looks at. */
   readonly with: readonly KeyName[];
-  /** Undefined: all is well. */
-  readonly judge: (config: FlatConfig) => Verdict | undefined;
+  readonly check: (config: FlatConfig) => Finding;
 };
 
 /** A socket's path has room for 103 bytes on the smallest system; the rest is for the file's name. */
@@ -28,94 +28,86 @@ const RULES: readonly Rule[] = [
   {
     key: "serverCount",
     with: ["workerCount", "role"],
-    judge: ({ serverCount, workerCount, role }) => {
-      if (serverCount + workerCount === 0) return { expected: "at least one server or worker", fix: "raise serverCount or workerCount" };
-      return role === "server" && serverCount === 0
-        ? { expected: "at least 1, as this node is a server", fix: "raise serverCount" }
-        : undefined;
+    check: ({ serverCount, workerCount, role }) => {
+      if (serverCount + workerCount === 0) return ["at least one server or worker", "raise serverCount or workerCount"];
+      return role === "server" && serverCount === 0 && ["at least 1, as this node is a server", "raise serverCount"];
     },
   },
   {
     key: "workerCount",
     with: ["serverCount", "role"],
-    judge: ({ serverCount, workerCount, role }) =>
-      role === "worker" && workerCount === 0 && serverCount > 0
-        ? { expected: "at least 1, as this node is a worker", fix: "raise workerCount" }
-        : undefined,
+    check: ({ serverCount, workerCount, role }) =>
+      role === "worker" && workerCount === 0 && serverCount > 0 && ["at least 1, as this node is a worker", "raise workerCount"],
   },
   {
     key: "schedulerHost",
     with: ["transport"],
-    judge: ({ schedulerHost, transport }) =>
-      transport === "tcp" && isWildcard(schedulerHost)
-        ? {
-            expected: "an address that other nodes can connect to",
-            fix: `set schedulerHost to the scheduler's address, and its host to ${schedulerHost}`,
-          }
-        : undefined,
+    check: ({ schedulerHost: host, transport }) =>
+      transport === "tcp" &&
+      isWildcard(host) && [
+        "an address that other nodes can connect to",
+        `set schedulerHost to the scheduler's address, and its host to ${host}`,
+      ],
   },
   {
     key: "advertiseHost",
     with: ["role", "transport"],
-    judge: ({ role, advertiseHost, transport }) =>
-      transport === "tcp" && role !== "scheduler" && isWildcard(advertiseHost)
-        ? { expected: "an address at which other nodes reach this one", fix: waysToGive("advertiseHost", KEYS.advertiseHost) }
-        : undefined,
+    check: ({ role, advertiseHost, transport }) =>
+      transport === "tcp" &&
+      role !== "scheduler" &&
+      isWildcard(advertiseHost) && ["an address at which other nodes reach this one", waysToGive("advertiseHost", KEYS.advertiseHost)],
   },
   {
     key: "port",
     with: ["role", "schedulerPort"],
-    judge: ({ role, port, schedulerPort }) =>
-      role === "scheduler" && port !== schedulerPort
-        ? { expected: `${schedulerPort}, the schedulerPort, as this node is the scheduler`, fix: "leave port out, or make them agree" }
-        : undefined,
+    check: ({ role, port, schedulerPort }) =>
+      role === "scheduler" &&
+      port !== schedulerPort && [
+        `${schedulerPort}, the schedulerPort, as this node is the scheduler`,
+        "leave port out, or make them agree",
+      ],
   },
   {
     key: "managePort",
     with: ["role", "port"],
-    judge: ({ role, port, managePort }) =>
-      role === "scheduler" && managePort === port
-        ? { expected: "another port than the scheduler's own", fix: "choose another managePort" }
-        : undefined,
+    check: ({ role, port, managePort }) =>
+      role === "scheduler" && managePort === port && ["another port than the scheduler's own", "choose another managePort"],
   },
-  { key: "threads", with: ["role", "serverCount"], judge: judgeThreads },
-  { key: "rank", with: ["role", "serverCount", "workerCount", "threads"], judge: judgeRank },
-  { key: "heartbeatTimeoutMs", with: ["heartbeatIntervalMs"], judge: judgeHeartbeat },
+  {
+    key: "threads",
+    with: ["role", "serverCount"],
+    check: ({ role, threads, serverCount }) =>
+      role === "server" &&
+      serverCount > 0 &&
+      threads > serverCount && [`at most ${serverCount}, the serverCount`, "lower threads or raise serverCount"],
+  },
+  { key: "rank", with: ["role", "serverCount", "workerCount", "threads"], check: checkRank },
+  { key: "heartbeatTimeoutMs", with: ["heartbeatIntervalMs"], check: checkHeartbeat },
   {
     key: "socketDir",
     with: ["transport"],
-    judge: ({ transport, socketDir }) =>
-      transport === "unix" && Buffer.byteLength(socketDir) > SOCKET_DIR_BYTES_MAX
-        ? { expected: `at most ${SOCKET_DIR_BYTES_MAX} bytes, as sockets have short paths`, fix: "choose a folder with a shorter path" }
-        : undefined,
+    check: ({ transport, socketDir }) =>
+      transport === "unix" &&
+      Buffer.byteLength(socketDir) > SOCKET_DIR_BYTES_MAX && [
+        `at most ${SOCKET_DIR_BYTES_MAX} bytes, as sockets have short paths`,
+        "choose a folder with a shorter path",
+      ],
   },
 ];
 
-function judgeThreads({ role, threads, serverCount }: FlatConfig): Verdict | undefined {
-  if (role !== "server" || serverCount === 0 || threads <= serverCount) return undefined;
-  return { expected: `at most ${serverCount}, the serverCount`, fix: "lower threads or raise serverCount" };
-}
-
-function judgeRank({ role, rank, serverCount, workerCount, threads }: FlatConfig): Verdict | undefined {
-  if (rank === undefined) return undefined;
-  if (role === "scheduler") return rank === 0 ? undefined : { expected: "none, as there is one scheduler", fix: "leave rank out" };
+function checkRank({ role, rank, serverCount, workerCount, threads }: FlatConfig): Finding {
+  if (rank === undefined) return false;
+  if (role === "scheduler") return rank !== 0 && ["none, as there is one scheduler", "leave rank out"];
   const [count, taken] = role === "server" ? [serverCount, threads] : [workerCount, 1];
-  if (count < taken || rank + taken <= count) return undefined; // Another rule reports a count that is too small.
-  const range = `a rank from 0 to ${count - taken}`;
+  if (count < taken || rank + taken <= count) return false; // Another rule reports a count that is too small.
   const why = `as there ${count === 1 ? `is 1 ${role}` : `are ${count} ${role}s`}${taken > 1 ? ` and this process is ${taken} of them` : ""}`;
-  return { expected: `${range}, ${why}`, fix: `lower rank or raise ${role}Count` };
+  return [`a rank from 0 to ${count - taken}, ${why}`, `lower rank or raise ${role}Count`];
 }
 
-function judgeHeartbeat({ heartbeatIntervalMs, heartbeatTimeoutMs }: FlatConfig): Verdict | undefined {
-  if (heartbeatTimeoutMs === 0 || (heartbeatIntervalMs > 0 && heartbeatTimeoutMs > heartbeatIntervalMs)) return undefined;
-  if (heartbeatIntervalMs > 0) {
-    return {
-      expected: `more than heartbeatIntervalMs, ${heartbeatIntervalMs}`,
-      fix: "raise heartbeatTimeoutMs or lower heartbeatIntervalMs",
-    };
-  }
-  const expected = "0, as heartbeatIntervalMs is 0: a node that sends no heartbeats would seem dead";
-  return { expected, fix: "set both to 0, or both to more" };
+function checkHeartbeat({ heartbeatIntervalMs: intervalMs, heartbeatTimeoutMs: timeoutMs }: FlatConfig): Finding {
+  if (timeoutMs === 0 || (intervalMs > 0 && timeoutMs > intervalMs)) return false;
+  if (intervalMs > 0) return [`more than heartbeatIntervalMs, ${intervalMs}`, "raise heartbeatTimeoutMs or lower heartbeatIntervalMs"];
+  return ["0, as heartbeatIntervalMs is 0: a node that sends no heartbeats would seem dead", "set both to 0, or both to more"];
 }
 
 /** What is wrong with how values go together, except about the keys in `except`. */
@@ -128,8 +120,10 @@ export function brokenRules(
   for (const rule of RULES) {
     if (except.includes(rule.key)) continue;
     if (![rule.key, ...rule.with].every((name) => Object.hasOwn(config, name))) continue;
-    const verdict = rule.judge(config as FlatConfig); // It has all the keys that this rule looks at.
-    if (verdict !== undefined) problems.push({ ...whereFrom(rule.key), ...verdict, found: quote(config[rule.key]) });
+    const broken = rule.check(config as FlatConfig); // It has all the keys that this rule looks at.
+    if (broken === false) continue;
+    const [expected, fix] = broken;
+    problems.push({ ...whereFrom(rule.key), expected, found: quote(config[rule.key]), fix });
   }
   return problems;
 }

@@ -1,4 +1,11 @@
-// config-source — a place that configuration comes from (options, command line, environment, file), made uniform for `resolveKey`.
+// config-source — where configuration comes from (options, command line, environment, file), made uniform for `resolveKey`.
+//
+// Kubernetes sets variables in every pod for every service of its namespace, and Docker for its links: WEIGHBRIDGE_SCHEDULER_SERVICE_HOST, …_SERVICE_PORT_HTTP,
+// …_PORT=tcp://192.0.2.11:8000 and …_PORT_8000_TCP_ADDR for a service "weighbridge-scheduler".
+//
+// Invariants:
+//   ConfigSource.S1. No service link is configuration: it sets no key, and it is no mistake either.
+//   ConfigSource.S2. A variable of ours that has the name of a link is one only when its value is a link. `WEIGHBRIDGE_PORT=9000` is ours.
 
 import { WeighbridgeError } from "../../base/errors.ts";
 import { showValue } from "../../base/show-value.ts";
@@ -7,7 +14,6 @@ import { FILE_KEYS, KEY_NAMES } from "./config-keys.ts";
 import type { ConfigProblem } from "./config-problem.ts";
 import { unknownName, unknownVariables } from "./known-names.ts";
 import { flattenKeys } from "./node-config.ts";
-import { isServiceLink } from "./service-link.ts";
 
 /** A value under one of our own names, as it was written. */
 export type Given = { readonly subject: string; readonly origin: string; readonly value: unknown };
@@ -24,6 +30,9 @@ export type ConfigSource = {
 };
 
 const OPTION_NAMES: readonly string[] = [...KEY_NAMES, ...Object.keys(FILE_KEYS)];
+
+const LINK_NAME = /_(?:SERVICE_HOST|SERVICE_PORT(?:_\w+)?|PORT_\d+_(?:TCP|UDP|SCTP)(?:_(?:ADDR|PORT|PROTO))?)$/;
+const LINK_VALUE = /^(?:tcp|udp|sctp):\/\//;
 
 /** Text without its margins; undefined for what counts as missing: undefined, null and the empty text. */
 export function present(value: unknown): unknown {
@@ -91,4 +100,8 @@ export function environmentSource(env: Readonly<Record<string, string | undefine
     if (variable !== undefined) own.set(name, [{ subject: variableOf(name), origin, value: variable.text }]);
   }
   return { origin, own, foreign: set, links, problems: unknownVariables(set.keys(), origin) };
+}
+
+function isServiceLink(name: string, value: string): boolean {
+  return LINK_NAME.test(name) || (name.endsWith("_PORT") && LINK_VALUE.test(value));
 }

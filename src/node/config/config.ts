@@ -2,13 +2,20 @@
 // It reads one file at most, touches nothing else, and reports all that is wrong in one error.
 
 import { networkInterfaces } from "node:os";
-import { type FileSource, fileSource } from "./config-file.ts";
+import {
+  type ConfigFile,
+  type FileDocument,
+  type FileSource,
+  fileSource,
+  type NamedText,
+  parseConfigFile,
+  readConfigFile,
+} from "./config-file.ts";
 import { ABSENT, type ConfigKey, flagOf, foreignVariablesOf, variableOf, waysToGive } from "./config-key.ts";
 import { FILE_KEYS, KEY_NAMES, KEYS } from "./config-keys.ts";
 import { badConfig, type ConfigProblem, quote } from "./config-problem.ts";
 import { brokenRules, suspicions, type WhereFrom } from "./config-rules.ts";
 import { type ConfigSource, commandLineSource, environmentSource, optionsSource } from "./config-source.ts";
-import { type ConfigFile, type FileDocument, type NamedText, parseConfigFile, readConfigFile } from "./file-document.ts";
 import type { NetworkInterfaces } from "./network-interface.ts";
 import { type FlatConfig, type KeyName, type NodeConfig, type NodeConfigOptions, nestConfig } from "./node-config.ts";
 import { resolveKey } from "./resolve-key.ts";
@@ -39,25 +46,26 @@ export type ConfigSources = {
 /** Throws a WeighbridgeError with code BAD_CONFIG that lists every problem. */
 export function loadConfig(sources: ConfigSources): NodeConfig {
   const { options = {}, commandLine = {}, env = {}, defaults = {}, interfaces = networkInterfaces(), warn = warnProcess } = sources;
-  const places: ConfigSource[] = [
+  // The strongest first.
+  const ranked: ConfigSource[] = [
     optionsSource(options, { others: sources.otherOptions }),
     commandLineSource(commandLine),
     environmentSource(env),
   ];
-  const problems = places.flatMap((place) => place.problems);
+  const problems = ranked.flatMap((source) => source.problems);
 
-  const { document, section, unusable } = openFile(sources.file, places);
+  const { document, section, unusable } = openFile(sources.file, ranked);
   // Without its file half the configuration would seem missing, so the rest is not looked at.
   if (unusable.length > 0) throw badConfig([...problems, ...unusable]);
   const file = document && fileSource({ document, section, interfaces });
   if (file !== undefined) {
-    places.push(file);
+    ranked.push(file);
     problems.push(...file.problems);
   }
-  places.push(optionsSource(defaults, { origin: "default" }));
+  ranked.push(optionsSource(defaults, { origin: "default" }));
 
-  const given = readKeys(places, interfaces);
-  problems.push(...given.problems, ...missingKeys(given, places, file, section));
+  const given = readKeys(ranked, interfaces);
+  problems.push(...given.problems, ...missingKeys(given, ranked, file, section));
   const known = withDefaults(given);
   const whereFrom = (name: KeyName): WhereFrom => given.whereFrom.get(name) ?? { subject: name, origin: "default" };
   problems.push(...brokenRules(known, whereFrom, sources.isAnyRankAllowed === true ? ["rank"] : []));
@@ -83,9 +91,9 @@ type OpenedFile = {
   readonly unusable: readonly ConfigProblem[];
 };
 
-function openFile(file: ConfigFile | undefined, places: readonly ConfigSource[]): OpenedFile {
-  const named = resolveKey({ name: "config", key: FILE_KEYS.config, places, known: {}, interfaces: {} });
-  const section = resolveKey({ name: "section", key: FILE_KEYS.section, places, known: {}, interfaces: {} });
+function openFile(file: ConfigFile | undefined, sources: readonly ConfigSource[]): OpenedFile {
+  const named = resolveKey({ name: "config", key: FILE_KEYS.config, sources, known: {}, interfaces: {} });
+  const section = resolveKey({ name: "section", key: FILE_KEYS.section, sources, known: {}, interfaces: {} });
   const broken = [named, section].filter((resolution) => resolution.state === "broken");
   if (broken.length > 0) return { unusable: broken.map(({ problem }) => problem) };
 
@@ -108,7 +116,7 @@ type GivenKeys = {
   readonly warnings: readonly string[];
 };
 
-function readKeys(places: readonly ConfigSource[], interfaces: NetworkInterfaces): GivenKeys {
+function readKeys(sources: readonly ConfigSource[], interfaces: NetworkInterfaces): GivenKeys {
   const known: Partial<Record<KeyName, unknown>> = {};
   const broken = new Set<KeyName>();
   const whereFrom = new Map<KeyName, WhereFrom>();
@@ -117,7 +125,7 @@ function readKeys(places: readonly ConfigSource[], interfaces: NetworkInterfaces
   for (const name of KEY_NAMES) {
     const soFar = known as Partial<FlatConfig>; // Every value passed the schema of its key.
     const key: ConfigKey<unknown> = KEYS[name];
-    const resolution = resolveKey({ name, key, places, known: soFar, interfaces });
+    const resolution = resolveKey({ name, key, sources, known: soFar, interfaces });
     if (resolution.state === "broken") {
       broken.add(name);
       problems.push(resolution.problem);
@@ -132,7 +140,7 @@ function readKeys(places: readonly ConfigSource[], interfaces: NetworkInterfaces
 
 function missingKeys(
   { known, broken }: GivenKeys,
-  places: readonly ConfigSource[],
+  sources: readonly ConfigSource[],
   file: FileSource | undefined,
   section: NamedText | undefined,
 ): ConfigProblem[] {
@@ -141,14 +149,14 @@ function missingKeys(
   const choose = sections.length === 0 ? "" : `; or choose a section of the file with --section: ${sections.join(", ")}`;
   return missing.map((name) => {
     const fix = waysToGive(name, KEYS[name]) + choose;
-    return { subject: name, origin: "required", expected: KEYS[name].kind.expected, found: foundInstead(name, places), fix };
+    return { subject: name, origin: "required", expected: KEYS[name].kind.expected, found: foundInstead(name, sources), fix };
   });
 }
 
 /** A service link that has the name of a key is not read: who expected otherwise learns it where the key is missing. */
-function foundInstead(name: KeyName, places: readonly ConfigSource[]): string {
+function foundInstead(name: KeyName, sources: readonly ConfigSource[]): string {
   const names = [variableOf(name), ...foreignVariablesOf(KEYS[name]).map((variable) => variable.name)];
-  for (const { links } of places) {
+  for (const { links } of sources) {
     const link = names.find((variable) => links?.has(variable));
     if (link !== undefined) return `nothing: ${link} is ${quote(links?.get(link))}, a service link of Kubernetes, and is not read`;
   }

@@ -5,7 +5,7 @@ import { addressOfInterface, firstOuterAddress, listInterfaces, type NetworkInte
 import type { FlatConfig, LogLevel, Role } from "./node-config.ts";
 
 export type Surroundings = {
-  /** Another variable of the same place; undefined when missing or empty. */
+  /** Another variable of the same source; undefined when missing or empty. */
   readonly variable: (name: string) => string | undefined;
   /** The keys given so far, in the order of the table. */
   readonly known: Readonly<Partial<FlatConfig>>;

@@ -1,6 +1,9 @@
 // node-config — what one node needs to know before it starts, as plain data. `loadConfig` makes it; nothing here reads anything.
 // The table of keys works on the flat form, in which a nested key is spelled with a dot (`faults.dropPercent`).
 
+import { join } from "node:path";
+import type { Address } from "../../transport/transport.ts";
+
 export type Role = "scheduler" | "server" | "worker";
 export type TransportName = "tcp" | "unix";
 export type VanName = "weighbridge" | "zmq" | "p3";
@@ -109,4 +112,15 @@ export function flattenKeys(nested: Readonly<Record<string, unknown>>): Map<stri
 
 export function isMapping(value: unknown): value is Readonly<Record<string, unknown>> {
   return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+/** Where the scheduler of this configuration listens. */
+export function schedulerAddress({ transport, van, socketDir, schedulerHost, schedulerPort, host, role }: NodeConfig): Address {
+  if (transport === "unix" && van !== "weighbridge") return `unix:///tmp/${schedulerPort}`; // ps-lite's ipc
+  if (transport === "unix") return `unix://${join(socketDir, `${schedulerPort}.sock`)}`;
+  return tcpAddress(role === "scheduler" ? host : schedulerHost, schedulerPort);
+}
+
+export function tcpAddress(host: string, port: number): Address {
+  return `tcp://${host.includes(":") ? `[${host}]` : host}:${port}`;
 }

@@ -1,8 +1,8 @@
-// resolve-key — finds the value of one key among all places.
+// resolve-key — finds the value of one key among all sources.
 // Invariants:
-//   R1. The first place that has anything to say decides, whether what it says is valid or not: a mistake never falls through.
-//   R2. Within a place our own names beat ps-lite's and Hetu's, which beat MindSpore's.
-//   R3. Two of equal standing that differ are an error. Of ps-lite's and MindSpore's, neither of which knows the other, it is a warning.
+//   ResolveKey.R1. The first source that has anything to say decides, whether what it says is valid or not: a mistake never falls through.
+//   ResolveKey.R2. Within a source our own names beat ps-lite's and Hetu's, which beat MindSpore's.
+//   ResolveKey.R3. Two of equal standing that differ are an error. Of ps-lite's and MindSpore's, neither of which knows the other, it is a warning.
 
 import { didYouMean } from "../../base/nearest-name.ts";
 import type { ConfigKey } from "./config-key.ts";
@@ -21,20 +21,20 @@ export type KeyRequest<T> = {
   readonly name: string;
   readonly key: ConfigKey<T>;
   /** The strongest first. */
-  readonly places: readonly ConfigSource[];
+  readonly sources: readonly ConfigSource[];
   readonly known: Readonly<Partial<FlatConfig>>;
   readonly interfaces: NetworkInterfaces;
 };
 
 export function resolveKey<T>(request: KeyRequest<T>): Resolution<T> {
-  for (const place of request.places) {
+  for (const source of request.sources) {
     const own = agree(
       request,
-      (place.own.get(request.name) ?? []).map((given) => read(request, given)),
+      (source.own.get(request.name) ?? []).map((given) => read(request, given)),
     );
     if (own.state !== "missing") return own;
-    const dmlc = agree(request, listen(request, place, request.key.dmlc ?? []));
-    const mindspore = agree(request, listen(request, place, request.key.mindspore ?? []));
+    const dmlc = agree(request, listen(request, source, request.key.dmlc ?? []));
+    const mindspore = agree(request, listen(request, source, request.key.mindspore ?? []));
     if (dmlc.state !== "missing") return withWarning(dmlc, mindspore);
     if (mindspore.state !== "missing") return mindspore;
   }
@@ -61,12 +61,12 @@ function rejected({ key, subject, origin, found }: Rejected, refusal?: Refusal):
   };
 }
 
-function listen<T>(request: KeyRequest<T>, place: ConfigSource, variables: readonly ForeignVariable[]): Resolution<T>[] {
+function listen<T>(request: KeyRequest<T>, source: ConfigSource, variables: readonly ForeignVariable[]): Resolution<T>[] {
   const { key, known, interfaces } = request;
-  const surroundings: Surroundings = { variable: (name) => place.foreign.get(name)?.text, known, interfaces };
+  const surroundings: Surroundings = { variable: (name) => source.foreign.get(name)?.text, known, interfaces };
   const heard: Resolution<T>[] = [];
   for (const { name, roles, yields, translate } of variables) {
-    const variable = place.foreign.get(name);
+    const variable = source.foreign.get(name);
     const concerned = roles === undefined || (known.role !== undefined && roles.includes(known.role));
     if (variable === undefined || !concerned || (yields && heard.length > 0)) continue;
     const { text, origin } = variable;

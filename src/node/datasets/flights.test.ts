@@ -6,7 +6,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, test } from "node:test";
 import { type ErrorCode, isWeighbridgeError } from "../../base/errors.ts";
-import { readFlights } from "./flights.ts";
+import { FEATURES_PER_FLIGHT, type Flights, flightFeatures, readFlights } from "./flights.ts";
 import { packageFile } from "./package-file.ts";
 
 const COUNT = 3_000;
@@ -61,4 +61,34 @@ test("more flights than there are is BAD_ARGUMENT with both numbers", async () =
     readFlights({ count: 3_000_001 }),
     (error) => isWeighbridgeError(error, "BAD_ARGUMENT") && /3000000 flights, and 3000001/.test(error.message),
   );
+});
+
+function flights(changes: Partial<Flights> = {}): Flights {
+  return {
+    count: 2,
+    hours: Uint8Array.of(0, 23),
+    weekdays: Uint8Array.of(0, 6),
+    months: Uint8Array.of(0, 11),
+    origins: Uint16Array.of(0, 2),
+    destinations: Uint16Array.of(1, 2),
+    distancesMiles: Uint16Array.of(0, 65_535),
+    delaysMin: Int16Array.of(15, 16),
+    airports: ["A", "B", "C"],
+    ...changes,
+  };
+}
+
+test("ids of different fields never meet, and all are below the vocabulary's size", () => {
+  const { ids, vocabSize } = flightFeatures(flights());
+  assert.equal(vocabSize, 24 + 7 + 12 + 3 + 3 + 9 + 24 + 72);
+  assert.deepEqual([...ids.subarray(0, FEATURES_PER_FLIGHT)], [0, 24, 31, 43, 47, 50, 58, 82]);
+  assert.deepEqual([...ids.subarray(FEATURES_PER_FLIGHT)], [23, 30, 42, 45, 48, 57, 81, 153]);
+  assert.equal(vocabSize, 154);
+});
+
+test("late is more than 15 minutes, and changes no feature", () => {
+  assert.deepEqual([...flightFeatures(flights()).late], [0, 1]);
+  const onTime = flightFeatures(flights({ delaysMin: Int16Array.of(-5, 0) }));
+  assert.deepEqual([...onTime.late], [0, 0]);
+  assert.deepEqual(onTime.ids, flightFeatures(flights()).ids);
 });

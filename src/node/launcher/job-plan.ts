@@ -1,8 +1,9 @@
 // job-plan — which processes a job on one machine consists of, and what each of them runs. Starts nothing.
 
+import { fileURLToPath } from "node:url";
 import { loadConfig } from "../config/config.ts";
+import { type Environment, nodeEnvironment } from "../config/config-environment.ts";
 import type { NodeConfig, NodeConfigOptions, Role } from "../config/node-config.ts";
-import { type Environment, nodeEnvironment } from "./node-environment.ts";
 
 /** A command and its arguments. */
 export type Program = readonly [command: string, ...args: string[]];
@@ -66,4 +67,10 @@ function planProcess(config: NodeConfig, program: Program): ProcessPlan {
 function processName(role: Role, ranks: readonly number[]): string {
   if (role === "scheduler") return role;
   return ranks.length === 1 ? `${role} ${ranks[0]}` : `${role} ${ranks[0]}-${ranks.at(-1)}`;
+}
+
+/** The path of `name` (without its extension, relative to the asking module) for `node` to run. */
+export function modulePath(importMetaUrl: string, name: string): string {
+  const extension = importMetaUrl.endsWith(".ts") ? ".ts" : ".js";
+  return fileURLToPath(new URL(`${name}${extension}`, importMetaUrl));
 }

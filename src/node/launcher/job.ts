@@ -14,8 +14,8 @@
 
 import { Deferred } from "../../base/deferred.ts";
 import type { ProcessPlan } from "./job-plan.ts";
+import { DEAD_GRACE_MS, type DeadReport, GONE_LINE, GRACE_MS } from "./launcher-pipe.ts";
 import { endText, NodeProcess, type ProcessEnd } from "./node-process.ts";
-import { DEAD_GRACE_MS, type DeadReport, GONE_LINE, GRACE_MS } from "./watch-pipe.ts";
 
 export type JobOutcome =
   | { readonly kind: "done" }

@@ -4,9 +4,9 @@
 
 import { isMainThread } from "node:worker_threads";
 import { watchLauncher } from "./launcher-pipe.ts";
-import { tellErrorsInLines } from "./tell-errors.ts";
+import { printErrorsInLines } from "./process-errors.ts";
 
 if (isMainThread) {
-  tellErrorsInLines({ withStack: new URL(import.meta.url).searchParams.has("verbose") });
+  printErrorsInLines({ withStack: new URL(import.meta.url).searchParams.has("verbose") });
   watchLauncher();
 }

@@ -1,11 +1,66 @@
-// launcher-pipe — a launched process's end of the pipe WATCH_FD. The launcher holds the other end: what it writes is why the job ends, a line; and
-// however it ends itself, the system closes that end. The process of the scheduler writes who is dead (watch-pipe.ts).
+// launcher-pipe — the pipe WATCH_FD between the launcher and each process that it started, with lines both ways. The system closes the launcher's end however the
+// launcher ends.
+//
+//   to the process      why the job ends, in words; "gone:" to the scheduler's process: the dead nodes that it reported have no process any more
+//   to the launcher     from the scheduler's process, all nodes that are dead now: "dead:worker 1,worker 3", or "only-dead:…" when nobody else is at work
+//
+// Inside a process, the scheduler's node publishes its dead nodes through Node's own channels, by name: the script may have loaded another copy of the package.
 
+import { channel, subscribe } from "node:diagnostics_channel";
 import { writeSync } from "node:fs";
 import { Socket } from "node:net";
-import { type DeadNodes, onDeadNodes } from "./dead-nodes.ts";
-import { LineStream } from "./line-stream.ts";
-import { deadReportLine, GONE_LINE, GRACE_MS, WATCH_FD } from "./watch-pipe.ts";
+import { nameOf } from "../../wire/node-id.ts";
+import type { RosterView } from "../../wire/roster.ts";
+import { LineStream } from "./node-output.ts";
+
+/** The pipe by which a process learns that its launcher is gone, and from it, in a line, why the job ends. */
+export const WATCH_FD = 3;
+/** How long a process may take to end when it was asked to. */
+export const GRACE_MS = 5000;
+/** How long one may take that was declared dead: it has been silent before. */
+export const DEAD_GRACE_MS = 1000;
+export const GONE_LINE = "gone:";
+
+export type DeadReport = {
+  /** All nodes that are dead now. */
+  readonly names: readonly string[];
+  /** Nobody else is at work: all who live wait for them. */
+  readonly isRestDone: boolean;
+};
+
+const REPORT = /^(dead|only-dead):(.*)$/;
+
+function deadReportLine({ names, isRestDone }: DeadReport): string {
+  return `${isRestDone ? "only-dead" : "dead"}:${names.join(",")}`;
+}
+
+/** Undefined for any other line. */
+export function parseDeadReport(line: string): DeadReport | undefined {
+  const [, kind, names] = REPORT.exec(line) ?? [];
+  return names === undefined ? undefined : { names: names.split(",").filter((name) => name !== ""), isRestDone: kind === "only-dead" };
+}
+
+const CHANNEL = "weighbridge:dead-nodes";
+
+export type DeadNodes = {
+  /** All that are dead now: "worker 1". */
+  readonly names: readonly string[];
+  /** Set when nobody else is at work any more: tells the scheduler that they will not come back, so that the others may leave. */
+  readonly dismiss?: (() => void) | undefined;
+};
+
+/** What the scheduler has decided. */
+export function publishRoster({ nodes }: RosterView): void {
+  publishDeadNodes({ names: nodes.filter(({ state }) => state === "dead").map(({ node }) => nameOf(node)) });
+}
+
+export function publishDeadNodes(dead: DeadNodes): void {
+  channel(CHANNEL).publish(dead);
+}
+
+function onDeadNodes(hear: (dead: DeadNodes) => void): void {
+  subscribe(CHANNEL, (message) => hear(message as DeadNodes)); // Published above, maybe by another copy of it.
+}
 
 export type LauncherWatch = {
   /** Why the job ends, shortly before this process gets SIGTERM. */
@@ -17,7 +72,7 @@ export type LauncherWatch = {
 /** Does not keep the process alive. */
 export function watchLauncher({ onWord = () => {}, onGone = endSoon }: LauncherWatch = {}): void {
   const pipe = new Socket({ fd: WATCH_FD, readable: true, writable: false });
-  const dismissDead = tellOfDeadNodes();
+  const dismissDead = reportDeadNodes();
   pipe.on("error", () => {}); // A broken pipe closes as well.
   pipe.on("close", onGone);
   pipe
@@ -32,20 +87,21 @@ export function watchLauncher({ onWord = () => {}, onGone = endSoon }: LauncherW
   pipe.unref();
 }
 
-/** Tells the launcher who is dead, each time that changes. Returns what to call when the processes of all of them are gone. */
-function tellOfDeadNodes(): () => void {
-  let [told, dismiss]: [string, DeadNodes["dismiss"]] = [deadReportLine({ names: [], isRestDone: false }), undefined];
+/** Reports to the launcher who is dead, each time that changes. Returns what to call when the processes of all of them are gone. */
+function reportDeadNodes(): () => void {
+  let reported = deadReportLine({ names: [], isRestDone: false });
+  let dismiss: DeadNodes["dismiss"];
   onDeadNodes((dead) => {
     dismiss = dead.dismiss;
     const line = deadReportLine({ names: dead.names, isRestDone: dismiss !== undefined });
-    if (line !== told) tell(line);
-    told = line;
+    if (line !== reported) send(line);
+    reported = line;
   });
   return () => dismiss?.();
 }
 
 /** At once: the process may end in the same turn. */
-function tell(line: string): void {
+function send(line: string): void {
   try {
     writeSync(WATCH_FD, `${line}\n`);
   } catch {

@@ -6,10 +6,9 @@ import type { Socket } from "node:net";
 import type { Readable, Writable } from "node:stream";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Deferred } from "../../base/deferred.ts";
-import { ErrorTail } from "./error-tail.ts";
 import type { ProcessPlan } from "./job-plan.ts";
-import { LineStream } from "./line-stream.ts";
-import { type DeadReport, parseDeadReport, WATCH_FD } from "./watch-pipe.ts";
+import { type DeadReport, parseDeadReport, WATCH_FD } from "./launcher-pipe.ts";
+import { ErrorTail, LineStream } from "./node-output.ts";
 
 export type ProcessEnd = {
   readonly plan: ProcessPlan;

@@ -4,13 +4,11 @@
 import { inspect } from "node:util";
 import { Worker } from "node:worker_threads";
 import { reasonOf } from "../../base/errors.ts";
+import { nodeEnvironment } from "../config/config-environment.ts";
 import type { NodeConfig } from "../config/node-config.ts";
 import { LEAVE_MESSAGE, onEndSignal } from "../end-signal.ts";
-import { errorText, isOurs } from "./error-text.ts";
-import { exitCodeFor } from "./exit-code.ts";
-import { LineStream } from "./line-stream.ts";
-import { nodeEnvironment } from "./node-environment.ts";
-import { nodeTag } from "./node-tag.ts";
+import { LineStream, nodeTag } from "./node-output.ts";
+import { errorText, exitCodeFor, isOurs } from "./process-errors.ts";
 
 export type ThreadScript = {
   /** The module each thread runs. */

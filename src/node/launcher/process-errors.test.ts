@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { type ErrorCode, WeighbridgeError } from "../../base/errors.ts";
-import { exitCodeFor, jobExitCode } from "./exit-code.ts";
+import { exitCodeFor, jobExitCode } from "./process-errors.ts";
 
 test("counts that disagree, a rank that is taken and a port in use end with 2 as other mistakes in a configuration do", () => {
   const codes: readonly ErrorCode[] = ["BAD_CONFIG", "COUNT_MISMATCH", "RANK_TAKEN", "PORT_IN_USE"];
