@@ -10,13 +10,14 @@ import { checkCombination, type TableSpec, type TensorSpec } from "../store/para
 import type { PsRowType } from "../store/row-types/ps-row-type.ts";
 import { checkRowType, rowTypeSpec } from "../store/row-types/row-type-spec.ts";
 import { type OptimizerSpec, resolveOptimizer } from "../store/updaters/optimizer-spec.ts";
+import type { PsUpdater } from "../store/updaters/ps-updater.ts";
 import { type LinkEncoding, linkEncoding } from "../wire/codecs/link-encoding.ts";
 
 type CommonOptions = {
   /** How elements begin. Defaults to zeros. */
   readonly init?: InitializerSpec;
-  /** What the servers do with a gradient. Defaults to adding it. */
-  readonly optimizer?: OptimizerSpec;
+  /** What the servers do with a gradient: one of ours, or an updater of the user's own. Defaults to adding it. */
+  readonly optimizer?: OptimizerSpec | PsUpdater;
   /** Defaults to "asp". */
   readonly consistency?: Consistency;
   /** What links carry instead of values and keys as they are. Left out, those. */

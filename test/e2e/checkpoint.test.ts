@@ -94,7 +94,7 @@ test("what a kv job had pushed when it was saved is there again after all of it 
   await using _ = inspect;
   const shown = inspect.weighbridge(["checkpoint", "inspect", folder.path]);
   await shown.succeeds();
-  assert.match(shown.stdout, /^wb\/sums\/kv\/0\/F32\/1 +sums +keys × 1 +64 +768 B +sum +asp +keys, values$/m);
+  assert.match(shown.stdout, /^wb\/sums\/kv\/0\/F32\/1 +sums +keys × 1 +64 +f32 +768 B +sum +asp +keys, values$/m);
   await inspect.weighbridge(["checkpoint", "verify", folder.path]).succeeds();
   const flags = ["--checkpoint-dir", folder.path];
   await using cluster = await Cluster.create({ servers: 3, workers: 1, flags });

@@ -18,9 +18,9 @@ test("shows what it is of, the parameters and the files", () => {
 written 2026-01-02T03:04:05.678Z by 2 servers, 3.0 GiB
 workers' clocks: 0: 40, 1: 41
 
-parameter       kind    shape       rows  bytes  optimizer        consistency  columns
-layer1/weights  tensor  10 × 2 × 2    10  320 B  momentum         ssp          values, momentum, step
-users           table   keys × 3      32  896 B  rowwise-adagrad  ssp          keys, values, accumulator, version
+parameter       kind    shape       rows  row type  bytes  optimizer        consistency  columns
+layer1/weights  tensor  10 × 2 × 2    10  f32       320 B  momentum         ssp          values, momentum, step
+users           table   keys × 3      32  f32       896 B  rowwise-adagrad  ssp          keys, values, accumulator, version
 
 file                        server    bytes  header crc32
 server-000-000.safetensors       0  3.0 GiB  0123abcd
@@ -42,6 +42,24 @@ test("consistencies are shown in the words that parameters are made with", () =>
     text.match(/ (bsp|ssp:4|asp) /g)?.map((word) => word.trim()),
     ["bsp", "ssp:4", "asp"],
   );
+});
+
+test("row types and updaters of users are shown by name and version, our row types by name", () => {
+  const manifest = sampleManifest({ root: "/data", step: 12 }, []);
+  const [, users] = manifest.parameters;
+  assert.ok(users !== undefined);
+  const values = { name: "values", dtype: "I64", width: 3, per: "row" } as const;
+  const own = [
+    { kind: "updater", name: "signMomentum", version: 3 },
+    { kind: "rowType", name: "topWeights", version: 1 },
+  ];
+  const parameters = [
+    { ...users, name: "counts", columns: [values], optimizer: { kind: "sum" } },
+    { ...users, name: "own", optimizer: { kind: "custom", updater: "signMomentum" }, settings: { plugIns: own } },
+  ];
+  const text = checkpointText("/data", { ...manifest, parameters });
+  assert.match(text, /^counts +table +keys × 3 +32 +i64 +768 B +sum /m);
+  assert.match(text, /^own +table +keys × 3 +32 +topWeights v1 +896 B +signMomentum v3 /m);
 });
 
 test("a checkpoint of nothing is shown as well", () => {

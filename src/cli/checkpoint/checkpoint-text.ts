@@ -2,14 +2,15 @@
 
 import { consistencyText } from "../../store/consistency-text.ts";
 import type { CheckpointManifest, ServerRecord } from "../../store/snapshot/checkpoint-manifest.ts";
-import { columnBytesPerRow, type ParameterRecord } from "../../store/snapshot/parameter-record.ts";
+import { plugInsOf, type SavedPlugIn } from "../../store/snapshot/describe-parameter.ts";
+import { columnBytesPerRow, type ParameterRecord, VALUES_COLUMN } from "../../store/snapshot/parameter-record.ts";
 import { countText, type TextRow, textTable } from "../text-table.ts";
 
 const UNITS = ["B", "KiB", "MiB", "GiB", "TiB"];
 const UNIT = 1024;
 const NOTHING = "-";
 const NUMBERS: ReadonlySet<string> = new Set(["rows", "bytes", "server"]);
-const PARAMETERS_HEAD: TextRow = ["parameter", "kind", "shape", "rows", "bytes", "optimizer", "consistency", "columns"];
+const PARAMETERS_HEAD: TextRow = ["parameter", "kind", "shape", "rows", "row type", "bytes", "optimizer", "consistency", "columns"];
 const FILES_HEAD: TextRow = ["file", "server", "bytes", "header crc32"];
 
 export function checkpointText(path: string, manifest: CheckpointManifest): string {
@@ -38,11 +39,29 @@ function workersLine({ workers }: CheckpointManifest): string {
 }
 
 function parameterRow(parameter: ParameterRecord): TextRow {
-  const { name, kind, shape, rowCount, width, optimizer, consistency, columns } = parameter;
+  const { name, kind, shape, rowCount, width, consistency, columns } = parameter;
   const shown = kind === "tensor" ? shape.join(" × ") || "scalar" : `keys × ${width}`;
   const rowBytes = columns.reduce((sum, column) => sum + columnBytesPerRow(column), 0);
   const names = columns.map((column) => column.name).join(", ");
-  return [name, kind, shown, String(rowCount), bytesText(rowCount * rowBytes), optimizer.kind, consistencyWords(consistency), names];
+  return [
+    ...[name, kind, shown, String(rowCount), rowTypeText(parameter), bytesText(rowCount * rowBytes)],
+    ...[optimizerText(parameter), consistencyWords(consistency), names],
+  ];
+}
+
+/** A type of ours, or the name and version of a user's own. */
+function rowTypeText(parameter: ParameterRecord): string {
+  const values = parameter.columns.find(({ name }) => name === VALUES_COLUMN);
+  return plugInText(parameter, "rowType") ?? values?.dtype.toLowerCase() ?? NOTHING;
+}
+
+function optimizerText(parameter: ParameterRecord): string {
+  return plugInText(parameter, "updater") ?? parameter.optimizer.kind;
+}
+
+function plugInText(parameter: ParameterRecord, kind: SavedPlugIn["kind"]): string | undefined {
+  const plugIn = plugInsOf(parameter, "the checkpoint").find((saved) => saved.kind === kind);
+  return plugIn === undefined ? undefined : `${plugIn.name} v${plugIn.version}`;
 }
 
 /** Another writer's words are shown as they are. */

@@ -3,7 +3,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { isWeighbridgeError } from "../../base/errors.ts";
+import { throwsCode } from "../../testing/throws-code.ts";
 import { type OptimizerSpec, resolveOptimizer } from "./optimizer-spec.ts";
+import { type PsUpdater, psUpdater } from "./ps-updater.ts";
 
 function refusal(spec: unknown): string {
   try {
@@ -102,4 +104,16 @@ test("a number that is something else in float32 is refused: finite gradients ne
 test("an updater of users' own has the learning rate of sgd when none is said", () => {
   const { learningRate, schedule } = resolveOptimizer({ type: "custom", updater: "clamped", settings: {} });
   assert.deepEqual({ learningRate, schedule }, { learningRate: 0.01, schedule: { type: "constant" } });
+});
+
+test("an updater that is passed as it is has its own settings, and one that something was added to is refused with the way to do it", () => {
+  const signs = psUpdater({ name: "signs", version: 2, deterministic: true, settings: { momentum: 0.5 }, update: () => {} });
+  assert.deepEqual(resolveOptimizer(signs), resolveOptimizer(signs.with()));
+  assert.throws(
+    () => resolveOptimizer({ ...signs, learningRate: 0.5 } as PsUpdater),
+    throwsCode(
+      "BAD_ARGUMENT",
+      /^optimizer\.learningRate: .*call signs\.with\(\{ … \}\) first, as in \{ \.\.\.signs\.with\(\), learningRate: … \}$/,
+    ),
+  );
 });

@@ -31,11 +31,13 @@
 //   S3. Kernels count in float32: a number is what its setting allows there, too. A rate of 1e39 would be infinite, an epsilon of 1e-60 be 0, a beta of
 //       1 - 1e-9 be 1, and NaN would come of gradients that are finite.
 
+import { WeighbridgeError } from "../../base/errors.ts";
 import type { MergeNumber } from "../../kernel/duplicate-kernels.ts";
 import { OPTIMIZER } from "../../kernel/optimizer-kernels.ts";
 import { badChoice, badField, checkFields } from "../bad-field.ts";
+import { isPsUpdater } from "../described-plug-in.ts";
 import { type ResolvedSchedule, resolveSchedule, type ScheduleSpec } from "./learning-rate-schedule.ts";
-import type { UpdaterSettings } from "./ps-updater.ts";
+import type { PsUpdater, UpdaterSettings } from "./ps-updater.ts";
 
 /** What becomes of a push that holds NaN or an infinity, or that would leave one in a value or in what the optimizer keeps. */
 export type NonFinitePolicy =
@@ -208,13 +210,18 @@ const SETTINGS: Readonly<Record<OptimizerType, Readonly<Partial<Record<SettingNa
 const POLICIES: readonly NonFinitePolicy[] = ["refuse", "skip", "zero"];
 const VALUE_TYPES: ReadonlySet<OptimizerType | "custom"> = new Set(["assign", "min", "max"]);
 const CUSTOM_FIELDS: readonly string[] = ["type", "updater", "version", "settings", "learningRate", "schedule", "clipNorm", "nonFinite"];
+/** What psUpdater makes. */
+const UPDATER_FIELDS: readonly string[] = [
+  ...["kind", "name", "version", "deterministic", "elements", "settings", "columns", "update", "save", "load", "with"],
+];
 const UPDATER_NAME = /^[a-zA-Z][\w.-]{0,63}$/;
 const SETTINGS_MAX = 64;
 const SETTING_LENGTH_MAX = 256;
 
 /** Checks a spec and fills in its defaults. Throws BAD_ARGUMENT that names the field, what was expected and what was found. */
-export function resolveOptimizer(spec: OptimizerSpec, path = "optimizer"): ResolvedOptimizer {
+export function resolveOptimizer(spec: OptimizerSpec | PsUpdater, path = "optimizer"): ResolvedOptimizer {
   if (typeof spec !== "object" || spec === null) throw badField(path, "an object with a type", spec);
+  if (isPsUpdater(spec)) return resolveCustom(withDefaults(spec, path), path);
   const fields = spec as Readonly<Record<string, unknown>>;
   if (fields.type === "custom") return resolveCustom(fields, path);
   const type = (fields.type === "none" ? "sum" : fields.type) as OptimizerType;
@@ -239,6 +246,14 @@ export function resolveOptimizer(spec: OptimizerSpec, path = "optimizer"): Resol
       : {}),
     nonFinite: policyOf(path, fields.nonFinite),
   };
+}
+
+/** An updater that was passed as it is: with its own settings. Throws BAD_ARGUMENT if something was added to it, which would be lost. */
+function withDefaults(updater: PsUpdater, path: string): CustomOptimizer {
+  const added = Object.keys(updater).find((field) => !UPDATER_FIELDS.includes(field));
+  if (added === undefined) return updater.with();
+  const how = `call ${updater.name}.with({ … }) first, as in { ...${updater.name}.with(), ${added}: … }`;
+  throw new WeighbridgeError("BAD_ARGUMENT", `${path}.${added}: the updater ${updater.name} itself has no such field; ${how}`);
 }
 
 /** What its settings may be only the updater knows, which is the servers'. Its rate is sgd's when none is said. */
