@@ -150,7 +150,7 @@ async function runJob({ processes }: JobPlan, output: StandardOutput): Promise<n
     processes,
     attach: (node) => showOutput(node, errors),
     onFailure: (culprit) => {
-      errors.tellReason(culprit);
+      errors.addReason(culprit);
       process.stderr.write(`weighbridge: ${endText(culprit)}\n`);
     },
     onDeadProcess: ({ name }) => process.stderr.write(`weighbridge: ${deadText(name)}\n`),

@@ -1,4 +1,4 @@
-// Goal: an error that several processes run into is told once, and nothing is lost.
+// Goal: an error that several processes run into is printed once, and nothing is lost.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -25,7 +25,7 @@ class Stage {
   }
 
   fail(reason: string): void {
-    this.#errors.tellReason({ reason } as ProcessEnd);
+    this.#errors.addReason({ reason } as ProcessEnd);
     this.shown.push(`the job: ${reason}`);
   }
 }
@@ -70,4 +70,16 @@ test("a process that does not end after its error shows it soon (T2)", (t) => {
   assert.deepEqual(stage.shown, []);
   t.mock.timers.tick(1000);
   assert.deepEqual(stage.shown, [`[worker 0] ${ERROR}`]);
+});
+
+test("lines that differ only in the server which reports the error are one error (T1)", async () => {
+  const stage = new Stage();
+  const [one, other] = [stage.process("worker 0"), stage.process("worker 1")];
+  one.write('weighbridge: UNKNOWN_PLUG_IN: server 1: this server has no updater "signs"');
+  other.write('weighbridge: UNKNOWN_PLUG_IN: server 0: this server has no updater "signs"');
+  one.end();
+  other.end();
+  await turn();
+  await turn();
+  assert.deepEqual(stage.shown, ['[worker 0] weighbridge: UNKNOWN_PLUG_IN: server 1: this server has no updater "signs"']);
 });

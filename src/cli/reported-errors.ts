@@ -1,21 +1,23 @@
-// reported-errors — keeps a job from telling one error several times: by every process that runs into it, and again in the last line of the job. An error of
-// ours, in one line, is held back until it is known what the job makes of it.
+// reported-errors — keeps a job from printing one error several times: for every process that meets it, and again in the last line of the job. A line with an error
+// of ours is held back until the job has decided what it means.
 //
 // Invariants:
-//   T1. An error is told once in full: in the last line of the job when it is the reason for its end, otherwise by the first process that says it.
-//   T2. Nothing is held for longer than HOLD_MS while its process runs: a process that does not end after its error shows it.
+//   ReportedErrors.T1. An error is printed once: in the last line of the job when it is the reason for its end, otherwise for the first process that meets it. Lines
+//                      that differ only in the server which reports the error count as one.
+//   ReportedErrors.T2. Nothing is held for longer than HOLD_MS while its process runs: a process that does not end after its error shows it.
 
 import type { ProcessEnd } from "../node/launcher/node-process.ts";
 
 const ERROR_LINE = /^weighbridge: [A-Z_]+: /;
+const REPORTING_SERVER = /^(weighbridge: [A-Z_]+: )server \d+: /;
 const HOLD_MS = 1000;
 
 export class ReportedErrors {
-  readonly #told = new Set<string>();
+  readonly #printed = new Set<string>();
 
-  /** The job ends for this reason, and says so. */
-  tellReason({ reason }: ProcessEnd): void {
-    if (reason !== undefined) this.#told.add(reason);
+  /** The job ends for this reason, and prints it. */
+  addReason({ reason }: ProcessEnd): void {
+    if (reason !== undefined) this.#printed.add(errorOf(reason));
   }
 
   /** For the standard error of one process: changes its lines, as LineStream takes it. `show` writes what was held. */
@@ -24,15 +26,15 @@ export class ReportedErrors {
     const release = (): string | undefined => {
       const line = held;
       held = undefined;
-      if (line === undefined || this.#told.has(line)) return undefined; // T1
-      this.#told.add(line);
+      if (line === undefined || this.#printed.has(errorOf(line))) return undefined; // T1
+      this.#printed.add(errorOf(line));
       return change(line);
     };
     const showHeld = (): void => {
       const line = release();
       if (line !== undefined) show(line);
     };
-    ended.then(() => setImmediate(showHeld)).catch(() => {}); // The job has judged the end by then.
+    ended.then(() => setImmediate(showHeld)).catch(() => {}); // The job has decided by then.
     return (line) => {
       const before = release();
       if (ERROR_LINE.test(line)) {
@@ -43,4 +45,9 @@ export class ReportedErrors {
       return before === undefined ? change(line) : `${before}\n${change(line)}`;
     };
   }
+}
+
+/** Without the server that reports it. */
+function errorOf(line: string): string {
+  return line.replace(REPORTING_SERVER, "$1");
 }

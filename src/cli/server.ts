@@ -1,7 +1,7 @@
 // server — one server process of a cluster: one node, or several on threads of their own.
 
 import { Command, InvalidArgumentError } from "commander";
-import { loadNodeConfig, orTellOthers } from "../node/cannot-start.ts";
+import { loadNodeConfig, orReport } from "../node/cannot-start.ts";
 import { setEngineFlags } from "../node/engine-flags.ts";
 import { modulePath } from "../node/launcher/job-plan.ts";
 import { runServerThreads } from "../node/launcher/server-threads.ts";
@@ -42,7 +42,7 @@ export function serverCommand(invocation: Invocation): Command {
       const path =
         script === undefined
           ? undefined
-          : await orTellOthers(
+          : await orReport(
               () => config,
               () => scriptPath(script),
             );

@@ -2,7 +2,7 @@
 
 import { pathToFileURL } from "node:url";
 import { Command } from "commander";
-import { loadNodeConfig, orTellOthers } from "../node/cannot-start.ts";
+import { loadNodeConfig, orReport } from "../node/cannot-start.ts";
 import { loadConfig } from "../node/config/config.ts";
 import { nodeEnvironment } from "../node/config/config-environment.ts";
 import type { NodeConfig } from "../node/config/node-config.ts";
@@ -29,7 +29,7 @@ export function workerCommand(invocation: Invocation): Command {
     .addHelpText("after", helpText(HELP))
     .action(async (script: string, args: string[], flags: Flags) => {
       const sources = { options: { role: "worker" }, commandLine: configFlags(flags), env: process.env } as const;
-      const path = await orTellOthers(
+      const path = await orReport(
         () => loadConfig(sources),
         () => scriptPath(script),
       );

@@ -1,5 +1,5 @@
-// cannot-start — a process that finds, before it is a node, that it cannot be one (its rank is beyond the counts, its module of functions is missing) tells the
-// scheduler why: the others then end with that reason instead of waiting for it (docs/decisions/0019).
+// cannot-start — a process that finds, before it is a node, that it cannot be one (its rank is beyond the counts, its module of functions is missing) reports the
+// reason to the scheduler: the others then end with it instead of waiting (docs/decisions/0019).
 
 import { hostname } from "node:os";
 import packageJson from "weighbridge/package.json" with { type: "json" };
@@ -15,45 +15,38 @@ import { realClock } from "./real-clock.ts";
 import { SocketTransport } from "./transport/socket-transport.ts";
 
 /** Whoever made a mistake at the keyboard waits no longer for its message when there is no scheduler. */
-const TELL_MS = 2000;
+const REPORT_MS = 2000;
 
-/** As `loadConfig`, for a process that is a node: if its rank alone is wrong, the others are told before that is thrown. */
+/** As `loadConfig`, for a process that is a node: if its rank alone is wrong, the others learn it before that is thrown. */
 export async function loadNodeConfig(sources: ConfigSources): Promise<NodeConfig> {
-  try {
-    return loadConfig(sources);
-  } catch (thrown) {
-    const config = orUndefined(() => loadConfig({ ...sources, isAnyRankAllowed: true, warn: () => {} }));
-    if (config !== undefined) await tellCannotStart(config, thrown);
-    throw thrown;
-  }
+  return await orReport(
+    () => loadConfig({ ...sources, isAnyRankAllowed: true, warn: () => {} }),
+    () => loadConfig(sources),
+  );
 }
 
-/** What `prepare` comes to, for a node of this configuration that needs it to start; if it throws, the others are told before that is thrown. */
-export async function orTellOthers<T>(configOf: () => NodeConfig, prepare: () => T | Promise<T>): Promise<T> {
+/** What `prepare` returns, for a node of this configuration that needs it to start; if it throws, the others learn why before that is thrown. */
+export async function orReport<T>(configOf: () => NodeConfig, prepare: () => T | Promise<T>): Promise<T> {
   try {
     return await prepare();
   } catch (thrown) {
-    const config = orUndefined(configOf);
-    if (config !== undefined) await tellCannotStart(config, thrown);
+    let config: NodeConfig | undefined;
+    try {
+      config = configOf();
+    } catch {
+      // A process that does not know its scheduler can report to nobody; its own error is thrown anyway.
+    }
+    if (config !== undefined) await reportCannotStart(config, thrown);
     throw thrown;
-  }
-}
-
-/** Undefined for a configuration with which a process does not know its scheduler: nobody can be told, and its own error is told anyway. */
-function orUndefined(configOf: () => NodeConfig): NodeConfig | undefined {
-  try {
-    return configOf();
-  } catch {
-    return undefined;
   }
 }
 
 /** Never throws. */
-async function tellCannotStart(config: NodeConfig, thrown: unknown): Promise<void> {
+async function reportCannotStart(config: NodeConfig, thrown: unknown): Promise<void> {
   const { role, rank, serverCount, workerCount, nodeId } = config;
   if (role === "scheduler" || !isWeighbridgeError(thrown)) return;
   const clock = realClock();
-  const log = SILENT_LOG; // the error itself is told
+  const log = SILENT_LOG; // the error itself is reported
   const transport = new SocketTransport({ clock });
   const peer = new Peer({ transport, clock, log, readBuffers: new PlainReadBuffers(), packageVersion: packageJson.version, kind: role });
   const address = schedulerAddress(config);
@@ -65,7 +58,7 @@ async function tellCannotStart(config: NodeConfig, thrown: unknown): Promise<voi
   };
   const node = { role, rank, serverCount, workerCount, label: nodeId ?? `${hostname()}:${process.pid}` };
   try {
-    await tellStartFailure({ peer, clock, log, schedulerAddress: address, deadlineMs: TELL_MS, node }, thrown);
+    await tellStartFailure({ peer, clock, log, schedulerAddress: address, deadlineMs: REPORT_MS, node }, thrown);
   } finally {
     await peer.close();
   }

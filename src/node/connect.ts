@@ -6,7 +6,7 @@ import { checkWait, type WaitOptions } from "../base/deferred.ts";
 import { WeighbridgeError } from "../base/errors.ts";
 import { WAIT_NAMES } from "../base/known-options.ts";
 import type { WorkerFunction } from "../contracts/worker-function.ts";
-import { loadNodeConfig, orTellOthers } from "./cannot-start.ts";
+import { loadNodeConfig, orReport } from "./cannot-start.ts";
 import type { NodeConfigOptions } from "./config/node-config.ts";
 import { loadWorkerFunctions } from "./function-module.ts";
 import { nodeSessions } from "./node-sessions.ts";
@@ -40,7 +40,7 @@ export async function connect(options: ConnectOptions = {}): Promise<Session> {
   const restMs = restOf(deadlineMs, realClock());
   const load = (): readonly WorkerFunction[] | Promise<readonly WorkerFunction[]> =>
     config.functions === undefined ? [] : loadWorkerFunctions(config.functions);
-  const functions = await orTellOthers(() => config, load);
+  const functions = await orReport(() => config, load);
   const node = await startWorker(config, { signal, deadlineMs, sessions: nodeSessions, functions });
   try {
     return await Session.open(node, { signal, deadlineMs: restMs() });

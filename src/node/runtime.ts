@@ -1,6 +1,5 @@
-// runtime — which runtime this is. Nodes read and write sockets in ways that Node alone has (transport/socket-link): under Bun
-// nothing would ever arrive, under Deno the first write would end the process. So they are refused there. A cluster inside the process has no sockets and
-// works under both.
+// runtime — refuses runtimes other than Node, which alone reads and writes sockets as transport/socket-link does: under Bun nothing would ever arrive, under Deno the
+// first write would end the process. A cluster inside the process has no sockets and works under both.
 
 import { WeighbridgeError } from "../base/errors.ts";
 

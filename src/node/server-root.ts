@@ -3,7 +3,7 @@
 import { hostname } from "node:os";
 import { resolve } from "node:path";
 import { ServerNode, type ServerNodeOptions } from "../server/server-node.ts";
-import { orTellOthers } from "./cannot-start.ts";
+import { orReport } from "./cannot-start.ts";
 import { requireWritableDirectory } from "./checkpoint/checkpoint-directory.ts";
 import { openCheckpoint } from "./checkpoint/find-checkpoint.ts";
 import { ServerFiles } from "./checkpoint/server-files.ts";
@@ -21,9 +21,9 @@ export async function startServer(config: NodeConfig, options: ProcessNodeOption
   return await startProcessNode(config, options, async (common, { log }) => {
     const load = async (): Promise<ServerModule | undefined> =>
       config.functions === undefined ? undefined : await loadServerModule(config.functions);
-    const loaded = await orTellOthers(() => config, load);
+    const loaded = await orReport(() => config, load);
     const functions = loaded?.functions ?? [];
-    const checkpoints = await orTellOthers(
+    const checkpoints = await orReport(
       () => config,
       () => checkpointOptions(config),
     );

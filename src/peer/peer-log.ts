@@ -70,7 +70,7 @@ export class PeerLog {
     const fields = { ...request, code, reason };
     if (stack !== undefined) this.tellSeldom(framesOf(stack), "warn", "a handler threw", { ...request, stack });
     if (code === "UNKNOWN_PARAMETER") this.tellSeldom(`${code} ${reason}`, "warn", "a request failed", fields);
-    else if (code === "UNKNOWN_FUNCTION")
+    else if (code === "UNKNOWN_FUNCTION" || code === "UNKNOWN_PLUG_IN")
       this.tellOnce(code, "info", "a request failed", fields); // its caller reports it
     else this.tell(retryable || code === "ABORTED" ? "info" : "warn", "a request failed", fields); // ABORTED: by its caller
   }

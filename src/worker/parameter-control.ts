@@ -78,6 +78,8 @@ export class ParameterControl implements PushCheck {
   /** Pushes that were refused or skipped before anything of them was sent. */
   #refusedCount = 0;
   #skippedCount = 0;
+  /** What servers that made the parameter said of their plug-ins. */
+  readonly #made = new Map<number, string>();
 
   constructor(options: ParameterControlOptions) {
     this.#options = options;
@@ -182,7 +184,8 @@ export class ParameterControl implements PushCheck {
           catalogue.forget(spec.name); // it was cleared meanwhile: the catalogue has its next edition
           continue;
         }
-        if (isNew && (isRefusal(thrown) || thrown instanceof PlugInDifference)) await control.#withdraw(edition, wait).catch(() => {}); // the refusal is what is told
+        // The refusal is what its caller has to learn.
+        if (isNew && (isRefusal(thrown) || thrown instanceof PlugInDifference)) await control.#withdraw(edition, wait).catch(() => {});
         throw thrown;
       }
     }
@@ -191,7 +194,7 @@ export class ParameterControl implements PushCheck {
   async #create(edition: number, wait: WaitOptions): Promise<void> {
     const { functions, parameter, spec } = this.#options;
     const request = { parameter, edition, spec: JSON.stringify(spec) };
-    const made = new Map<number, string>();
+    const made = this.#made;
     const calls = functions.servers.map((server) => ({
       to: { server },
       request,
@@ -279,11 +282,12 @@ export class ParameterControl implements PushCheck {
     this.held.cleared();
   }
 
-  /** Some servers could not make it: the others clear it, and the name is free. */
+  /** Some servers could not make it: those that did clear it, and the name is free. */
   async #withdraw(edition: number, wait: WaitOptions): Promise<void> {
     const { functions, catalogue, parameter } = this.#options;
     await catalogue.clear(this.held.name, wait);
-    await functions.callAll(parameterClear, { parameter, edition, pushNumber: 0 }, wait);
+    const calls = [...this.#made.keys()].map((server) => ({ to: { server }, request: { parameter, edition, pushNumber: 0 } }));
+    await functions.callEach(parameterClear, calls, wait);
   }
 }
 

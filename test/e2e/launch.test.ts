@@ -121,6 +121,15 @@ suite("launch", { concurrency: 2 }, () => {
     assert.equal([...job.stderr.matchAll(/UNKNOWN_FUNCTION/g)].length, 1, job.transcript);
   });
 
+  test("an updater that the servers do not have is reported in one line, the last one", async () => {
+    await using processes = new Processes();
+    const job = processes.weighbridge(["launch", "-s", 2, "-w", 2, "--worker-only", "--", script("plug-in-trainer"), "second"]);
+    await job.fails(
+      /^weighbridge: worker \d ended with exit code 1: .*UNKNOWN_PLUG_IN: server \d: this server has no updater .*--functions/m,
+    );
+    assert.equal([...job.stderr.matchAll(/UNKNOWN_/g)].length, 1, job.transcript);
+  });
+
   test("a launch says first where its scheduler is, and the command that it shows looks at the cluster", async () => {
     await using processes = new Processes();
     const job = launch(processes);

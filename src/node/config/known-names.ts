@@ -1,6 +1,5 @@
-// known-names — which names we answer to, and what to say about one that we do not.
-// A name in our own or ps-lite's space (WEIGHBRIDGE_*, DMLC_*) that we do not know is a mistake. PS_* and MS_* belong to
-// other programs also, so there only a near miss of a known name is one.
+// known-names — which names we read, and the problem that an unknown one is. An unknown name in our own or ps-lite's space (WEIGHBRIDGE_*, DMLC_*) is a mistake;
+// PS_* and MS_* belong to other programs also, so there only a near miss of a known name is one.
 
 import { isSlip, nearestName } from "../../base/nearest-name.ts";
 import { foreignVariablesOf, variableOf } from "./config-key.ts";
@@ -9,19 +8,9 @@ import type { ConfigProblem } from "./config-problem.ts";
 
 /** Set by the launchers of dmlc-core for themselves and for rabit; they say nothing that we need. */
 export const LAUNCHER_VARIABLES: readonly string[] = [
-  "DMLC_TRACKER_*",
-  "DMLC_JOB_*",
-  "DMLC_TASK_ID",
-  "DMLC_NODE_RANK",
-  "DMLC_NUM_ATTEMPT",
-  "DMLC_MAX_ATTEMPT",
-  "DMLC_WORKER_CORES",
-  "DMLC_WORKER_MEMORY_MB",
-  "DMLC_SERVER_CORES",
-  "DMLC_SERVER_MEMORY_MB",
-  "DMLC_WORKER_CONNECT_RETRY",
-  "DMLC_WORKER_STOP_PROCESS_ON_ERROR",
-  "DMLC_HDFS_OPTS",
+  ...["DMLC_TRACKER_*", "DMLC_JOB_*", "DMLC_TASK_ID", "DMLC_NODE_RANK", "DMLC_NUM_ATTEMPT", "DMLC_MAX_ATTEMPT", "DMLC_HDFS_OPTS"],
+  ...["DMLC_WORKER_CORES", "DMLC_WORKER_MEMORY_MB", "DMLC_SERVER_CORES", "DMLC_SERVER_MEMORY_MB"],
+  ...["DMLC_WORKER_CONNECT_RETRY", "DMLC_WORKER_STOP_PROCESS_ON_ERROR"],
 ];
 
 export const FOREIGN_VARIABLES: ReadonlySet<string> = new Set(

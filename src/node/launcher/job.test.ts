@@ -42,6 +42,18 @@ test("fails with the first that fails, and ends the others (J1, J2)", async () =
   assert.ok(processes.every(({ isRunning }) => !isRunning));
 });
 
+test("the scheduler is ended last, when all others have ended (J5)", async () => {
+  const order: string[] = [];
+  const slow = `process.on("SIGTERM", () => setTimeout(() => process.exit(0), 100)); ${WAIT}`;
+  const scheduler: ProcessPlan = { ...processPlan("s", WAIT), role: "scheduler" };
+  const { job, up, processes } = start([scheduler, processPlan("a", slow)]);
+  for (const { plan, ended } of processes) void ended.then(() => order.push(plan.name));
+  await up;
+  job.interrupt("SIGTERM");
+  await job.outcome;
+  assert.deepEqual(order, ["a", "s"]);
+});
+
 test("a process that cannot be started is a failure", async () => {
   const missing: ProcessPlan = { ...processPlan("a", ""), program: ["/no/such/program"] };
   const outcome = await start([missing, processPlan("b", WAIT)]).job.outcome;

@@ -6,11 +6,12 @@
 //      └── loseOutput(error): SIGTERM to all ──┴──► unseen
 //
 // Invariants:
-//   J1. When `outcome` is fulfilled no process of the job is running.
-//   J2. The first that fails, and is not one that can be done without, is the reason; the others are told it; how they end after that tells nothing.
-//   J3. Only processes that this job started are signalled, and only while they run.
-//   J4. A process that was declared dead is ended when all others have ended well or wait for it alone, and not before: it may sit at a breakpoint. How it
+//   Job.J1. When `outcome` is fulfilled no process of the job is running.
+//   Job.J2. The first that fails, and is not one that can be done without, is the reason; the others are told it; how they end after that tells nothing.
+//   Job.J3. Only processes that this job started are signalled, and only while they run.
+//   Job.J4. A process that was declared dead is ended when all others have ended well or wait for it alone, and not before: it may sit at a breakpoint. How it
 //       ends is no failure, and those who wait are told that it is gone.
+//   Job.J5. When a job is ended, the scheduler is ended last: the others would report that it is away.
 
 import { Deferred } from "../../base/deferred.ts";
 import type { ProcessPlan } from "./job-plan.ts";
@@ -47,6 +48,7 @@ export class Job {
   readonly #options: JobOptions;
   readonly #outcome = new Deferred<JobOutcome>();
   #ending: Exclude<JobOutcome, { kind: "done" }> | undefined;
+  #endSignal: NodeJS.Signals = "SIGTERM";
   #killTimer: NodeJS.Timeout | undefined;
   #dead: DeadReport = { names: [], isRestDone: false };
   /** Processes that were ended because their nodes are dead (J4). */
@@ -81,7 +83,10 @@ export class Job {
   }
 
   #ended(end: ProcessEnd): void {
-    if (this.#ending !== undefined) return; // J2
+    if (this.#ending !== undefined) {
+      this.#endScheduler();
+      return; // J2
+    }
     if (end.exitCode === 0 || this.#givenUp.has(end.plan)) this.#endDeadProcesses();
     else this.#judgeFailure(end);
   }
@@ -127,9 +132,17 @@ export class Job {
 
   #end(ending: Exclude<JobOutcome, { kind: "done" }>, signal: NodeJS.Signals): void {
     this.#ending = ending;
-    this.#signalAll(signal);
+    this.#endSignal = signal;
+    for (const process of this.#running) if (process.plan.role !== "scheduler") process.signal(signal);
+    this.#endScheduler();
     clearTimeout(this.#killTimer);
     this.#killTimer = setTimeout(() => this.#signalAll("SIGKILL"), this.#options.graceMs ?? GRACE_MS);
+  }
+
+  /** J5 */
+  #endScheduler(): void {
+    const running = this.#running;
+    if (running.every(({ plan }) => plan.role === "scheduler")) for (const process of running) process.signal(this.#endSignal);
   }
 
   get #running(): readonly NodeProcess[] {

@@ -210,7 +210,6 @@ const SETTINGS: Readonly<Record<OptimizerType, Readonly<Partial<Record<SettingNa
 const POLICIES: readonly NonFinitePolicy[] = ["refuse", "skip", "zero"];
 const VALUE_TYPES: ReadonlySet<OptimizerType | "custom"> = new Set(["assign", "min", "max"]);
 const CUSTOM_FIELDS: readonly string[] = ["type", "updater", "version", "settings", "learningRate", "schedule", "clipNorm", "nonFinite"];
-/** What psUpdater makes. */
 const UPDATER_FIELDS: readonly string[] = [
   ...["kind", "name", "version", "deterministic", "elements", "settings", "columns", "update", "save", "load", "with"],
 ];
