@@ -15,8 +15,15 @@ const TEST_GLOBS = [
   "test/{conformance,differential,simulation,training,e2e}/**/*.test.ts",
 ];
 const TEST_TIMEOUT_MS = 180_000;
-/** As many test files as there are cores: by default Node leaves one idle, half of a small machine. */
-const FILES_AT_ONCE = os.availableParallelism();
+/** More than there are cores: end-to-end tests wait for a third of their time. */
+const PROCESSES_AT_ONCE = Math.ceil(1.5 * os.availableParallelism());
+/**
+ * Each session reserves 4 GiB of addresses, which V8 counts as memory in use: more than half of this limit at once, and it collects all garbage.
+ * With V8's own limit simulations spend up to half of their time on that.
+ */
+const EXEC_ARGV = ["--max-old-space-size=16384"];
+/** Files that import the test files which share a process. */
+const ENTRIES = ".weighbridge/test-entries";
 /** Every test by name, for whoever wants to read it. */
 const LOG = ".weighbridge/test.log";
 
@@ -50,37 +57,37 @@ if (files.length === 0 || paths.some((start) => !fs.existsSync(start))) {
 const { installNumpy, thisHost } = await import("./install-numpy.ts");
 const installed = files.some((file) => file.includes("python-client")) ? installNumpy(thisHost) : undefined;
 if (installed !== undefined) console.error(`weighbridge: ${installed}`);
-fs.mkdirSync(".weighbridge", { recursive: true });
-const reporters = [
-  "--test-reporter=dot",
-  "--test-reporter-destination=stdout",
-  "--test-reporter=spec",
-  `--test-reporter-destination=${LOG}`,
-];
+const { planTests, writeEntries } = await import("./test-plan.ts");
 const startedAt = Date.now();
-const status = runTests();
+const { counts, success } = await runTests(writeEntries(planTests(files), ENTRIES));
 // In a terminal the log is in colour.
 const log = util.stripVTControlCharacters(fs.readFileSync(LOG, "utf8"));
-const [, summary = "", failures = ""] = /(ℹ tests \d+\n.*?)(\n✖ failing tests:.*)?$/s.exec(log) ?? [];
+const [failures = ""] = /\n✖ failing tests:.*$/s.exec(log) ?? [];
 if (failures !== "") console.log(failures);
-console.log(`\nweighbridge: ${outcomeText(summary)} in ${((Date.now() - startedAt) / 1000).toFixed(1)} s; each by name in ${LOG}`);
+console.log(`\nweighbridge: ${outcomeText(counts)} in ${((Date.now() - startedAt) / 1000).toFixed(1)} s; each by name in ${LOG}`);
 const { skippedText } = await import("./skipped-tests.ts");
 const skipped = skippedText(log);
 if (skipped !== "") console.log(`weighbridge: ${skipped}`);
-process.exit(status);
+process.exit(success ? 0 : 1);
 
 /** "1203 tests passed", or with what did not pass. */
-function outcomeText(summary) {
-  const countOf = (what) => Number(new RegExp(`^ℹ ${what} (\\d+)$`, "m").exec(summary)?.[1] ?? 0);
-  const failed = countOf("fail") + countOf("cancelled");
-  const others = [failed > 0 ? `${failed} failed` : [], countOf("skipped") > 0 ? `${countOf("skipped")} skipped` : []].flat();
-  if (summary === "" || (status !== 0 && failed === 0)) others.push(`the test runner ended with ${status}`);
-  return [`${countOf("pass")} tests passed`, ...others].join(", ");
+function outcomeText({ passed, failed, cancelled, skipped }) {
+  const others = [failed + cancelled > 0 ? `${failed + cancelled} failed` : [], skipped > 0 ? `${skipped} skipped` : []].flat();
+  return [`${passed} tests passed`, ...others].join(", ");
 }
 
-/** A cache of compiled code, the same that the command itself uses, spares each of the several hundred processes some of its start. */
-function runTests() {
-  const args = ["--test", `--test-timeout=${TEST_TIMEOUT_MS}`, `--test-concurrency=${FILES_AT_ONCE}`, ...reporters, ...files.sort()];
-  const env = { NODE_COMPILE_CACHE: path.join(os.tmpdir(), "node-compile-cache"), ...process.env };
-  return spawnSync(process.execPath, args, { stdio: "inherit", env }).status ?? 1;
+/** Runs what Node is to run in this order; returns the summary of all. */
+async function runTests(entries) {
+  const { run } = await import("node:test");
+  const { dot, spec } = await import("node:test/reporters");
+  const { pipeline } = await import("node:stream/promises");
+  // The cache of compiled code that the command itself uses spares each of the several hundred processes some of its start.
+  process.env.NODE_COMPILE_CACHE ??= path.join(os.tmpdir(), "node-compile-cache");
+  const tests = run({ files: entries, concurrency: PROCESSES_AT_ONCE, timeout: TEST_TIMEOUT_MS, execArgv: EXEC_ARGV });
+  let summary;
+  tests.on("test:summary", (data) => {
+    if (data.file === undefined) summary = data;
+  });
+  await Promise.all([pipeline(tests, dot, process.stdout, { end: false }), pipeline(tests, new spec(), fs.createWriteStream(LOG))]);
+  return summary;
 }

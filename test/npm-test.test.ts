@@ -8,6 +8,7 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { type InstallHost, installNumpy } from "../scripts/install-numpy.ts";
 import { skippedText } from "../scripts/skipped-tests.ts";
+import { planTests, writeEntries } from "../scripts/test-plan.ts";
 
 /** A machine whose apt-get succeeds from the given call of `install` on. */
 function hostOf(options: Partial<InstallHost> & { readonly succeedsAt?: number }): {
@@ -74,4 +75,39 @@ describe("outer", () => { test("inner", { skip: "no Python" }, () => {}); test("
     rmSync(folder, { recursive: true });
   }
   assert.equal(skippedText("✔ all of them (1.5ms)\nℹ skipped 0\n"), "");
+});
+
+test("every test file is in one process; those that start processes come first, each alone, and files of a room share a few (TestPlan.T1, T2)", () => {
+  const files = ["src/wire/a.test.ts", "src/wire/codecs/b.test.ts", "test/e2e/x.test.ts", "test/e2e/y.test.ts", "test/tidy.test.ts"];
+  const many = Array.from({ length: 40 }, (_, index) => `src/store/${index}.test.ts`);
+  const plan = planTests([...files, ...many]);
+  assert.deepEqual(plan.flatMap((one) => one.files).toSorted(), [...files, ...many].toSorted());
+  assert.deepEqual(plan.slice(0, 3), [
+    { folder: "test/e2e", files: ["test/e2e/x.test.ts"] },
+    { folder: "test/e2e", files: ["test/e2e/y.test.ts"] },
+    { folder: "test", files: ["test/tidy.test.ts"] },
+  ]);
+  const store = plan.filter(({ folder }) => folder === "src/store").map((one) => one.files.length);
+  assert.deepEqual(store, [14, 13, 13]);
+  assert.deepEqual(plan.at(-1), { folder: "src/wire", files: ["src/wire/a.test.ts", "src/wire/codecs/b.test.ts"] });
+});
+
+test("of files that share a process, one that cannot be loaded fails by its name, and the others run", () => {
+  const folder = mkdtempSync(join(tmpdir(), "weighbridge-entries-"));
+  try {
+    const files = ["broken.test.mjs", "sound.test.mjs"].map((name) => join(folder, name));
+    writeFileSync(files[0] ?? "", `import "./nothing.mjs";`);
+    writeFileSync(files[1] ?? "", `import { test } from "node:test"; test("is sound", () => {});`);
+    const [entry = ""] = writeEntries([{ folder: "src/x", files }], join(folder, "entries"));
+    const { stdout, status } = spawnSync(process.execPath, ["--test", "--test-reporter=spec", entry], {
+      env: { ...process.env, NODE_TEST_CONTEXT: undefined },
+      encoding: "utf8",
+    });
+    assert.equal(status, 1);
+    assert.match(stdout, /✖ \S+broken\.test\.mjs loads/);
+    assert.match(stdout, /Cannot find module \S+nothing\.mjs/);
+    assert.match(stdout, /✔ is sound/);
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
 });
