@@ -1,4 +1,4 @@
-// Goal: optimizers, consistencies, links, caches, numbers of servers, both placements, changes and checkpoints, mixed by chance, come to what a plain model does (mixture.ts).
+// Goal: optimizers, row types, consistencies, links, caches, numbers of servers, both placements, changes and checkpoints, mixed by chance, come to what a plain model does (mixture.ts).
 // test/soak has more seeds.
 
 import { test } from "node:test";

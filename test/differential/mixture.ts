@@ -1,4 +1,4 @@
-// Goal: whatever optimizer, consistency, link, cache, number of servers and order of calls meet, every read is what a plain model makes of the same calls; and so it
+// Goal: whatever optimizer, row type, consistency, link, cache, number of servers and order of calls meet, every read is what a plain model makes of the same calls; and so it
 // stays while parts move from server to server, through changes of rates and consistencies, parameters that are cleared, saved and loaded, and checkpoints that other numbers of servers take up.
 //
 // Calls are made one after the other, so that the model knows their order. All chance comes from the seed, which is in every failure.
@@ -14,13 +14,14 @@ import { changePlacement, drawChange } from "../../src/testing/change-placement.
 import { drawParameter, pick } from "./drawn-parameter.ts";
 import { OpenCluster } from "./open-cluster.ts";
 import { type Stage, Subject } from "./subject.ts";
+import { PLUG_INS, TYPED_KINDS, TypedSubject } from "./typed-subject.ts";
 
 const SERVER_COUNTS = [1, 2, 3, 5] as const;
 const WORKERS_MAX = 3;
 const PARAMETERS = 4;
 const LIVES = 2;
 const CLOCKS = 4;
-const CALLS_MAX = 14;
+const CALLS_MAX = 30;
 const PLACEMENTS = ["ring", "range"] as const;
 /** Some of every server. */
 const PACE_KEYS: readonly number[] = Array.from({ length: 64 }, (_, key) => key);
@@ -31,10 +32,11 @@ export async function runMixture(seed: number, { isChanging }: { readonly isChan
   const directory = await mkdtemp(join(tmpdir(), "weighbridge-mixture-"));
   await using reference = await EmbeddedCluster.start();
   const drawn = Array.from({ length: PARAMETERS }, (_, index) => drawParameter(random, index));
-  const subjects = drawn.map((parameter) => new Subject(parameter, random, `seed ${seed}`));
+  const plain = drawn.map((parameter) => new Subject(parameter, random, `seed ${seed}`));
+  const typed = TYPED_KINDS.map((kind) => new TypedSubject(kind, random, `seed ${seed}`));
   try {
-    for (const subject of subjects) await subject.learn(reference.session);
-    for (let holder = 0; holder < LIVES; holder++) await liveOn(subjects, random, { directory, holder, isChanging });
+    for (const subject of plain) await subject.learn(reference.session);
+    for (let holder = 0; holder < LIVES; holder++) await liveOn([...plain, ...typed], random, { directory, holder, isChanging });
   } finally {
     await rm(directory, { recursive: true, force: true });
   }
@@ -42,7 +44,7 @@ export async function runMixture(seed: number, { isChanging }: { readonly isChan
 
 /** A cluster that goes on where the last one left off, and leaves a checkpoint. */
 async function liveOn(
-  subjects: readonly Subject[],
+  subjects: readonly (Subject | TypedSubject)[],
   random: Random,
   job: { readonly directory: string; readonly holder: number; readonly isChanging: boolean },
 ): Promise<void> {
@@ -51,7 +53,7 @@ async function liveOn(
   const servers = pick(random, SERVER_COUNTS);
   const workers = 1 + random.below(WORKERS_MAX);
   const place = { checkpointDir: directory, ...(holder === 0 ? {} : { restore: directory }) };
-  await using cluster = await OpenCluster.start({ servers, workers, placement, ...place });
+  await using cluster = await OpenCluster.start({ servers, workers, placement, plugIns: PLUG_INS, ...place });
   const { sessions } = cluster;
   const [session] = sessions as [Session, ...Session[]];
   const stage: Stage = { sessions, servers };

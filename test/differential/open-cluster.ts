@@ -12,6 +12,7 @@ import type { Scheduler } from "../../src/scheduler/scheduler.ts";
 import { SchedulerNode } from "../../src/scheduler/scheduler-node.ts";
 import type { Server } from "../../src/server/server.ts";
 import { ServerNode } from "../../src/server/server-node.ts";
+import type { PlugInModule } from "../../src/store/plug-ins.ts";
 import type { PlacedNodes } from "../../src/testing/change-placement.ts";
 import { MemoryHub, MemoryTransport } from "../../src/transport/memory-transport.ts";
 import { jobId } from "../../src/wire/job-id.ts";
@@ -23,6 +24,7 @@ export type OpenClusterOptions = {
   readonly placement: "ring" | "range";
   readonly checkpointDir: string;
   readonly restore?: string;
+  readonly plugIns: readonly PlugInModule[];
 };
 
 const range = (count: number): number[] => Array.from({ length: count }, (_, rank) => rank);
@@ -46,7 +48,7 @@ export class OpenCluster implements PlacedNodes {
   }
 
   static async start(options: OpenClusterOptions): Promise<OpenCluster> {
-    const { servers: serverCount, workers: workerCount, placement } = options;
+    const { servers: serverCount, workers: workerCount, placement, plugIns } = options;
     const clock = realClock();
     const hub = new MemoryHub();
     const compression = zstd();
@@ -57,7 +59,7 @@ export class OpenCluster implements PlacedNodes {
     const scheduler = new SchedulerNode({ ...common(), placement, jobId: jobId("open", randomUUID()), incarnation: Date.now() });
     const checkpoints = checkpointOptions(options);
     const servers = range(serverCount).map(
-      (rank) => new ServerNode({ ...common(), rank, listenAddress: `memory://server-${rank}`, compression, ...checkpoints }),
+      (rank) => new ServerNode({ ...common(), rank, listenAddress: `memory://server-${rank}`, compression, plugIns, ...checkpoints }),
     );
     const workers = range(workerCount).map((rank) => new WorkerNode({ ...common(), rank, sessions: nodeSessions }));
     await Promise.all([scheduler, ...servers, ...workers].map((node) => node.start()));

@@ -88,7 +88,8 @@ export class Subject {
   }
 
   /** One call by a worker, drawn by chance. */
-  async act(rank: number): Promise<void> {
+  async act(drawnRank: number): Promise<void> {
+    const rank = this.#countsPushesLate() ? 0 : drawnRank;
     const roll = this.#random.fraction();
     if (roll < 0.12) await this.#arrive();
     if (roll < 0.04) await this.#change(rank);
@@ -98,6 +99,12 @@ export class Subject {
     else if (this.#drawn.kind === "tensor") await this.#actOnTensor(rank);
     else if (this.#drawn.cache !== undefined && (rank === 0 || !isExact(this.#drawn.cache))) await this.#actOnCache();
     else await this.#actOnTable(rank);
+  }
+
+  /** Whether a server may not know yet how often other workers have pushed (consistency.md, N3): then one worker pushes. */
+  #countsPushesLate(): boolean {
+    const { clocks = 0 } = this.#stage.sessions[0] ?? {};
+    return this.#drawn.optimizer.type === "lazyAdam" && this.#plain.modeAt(clocks).updates === "async";
   }
 
   /** What waits in workers goes to the servers: before a clock ends, so that the model need not know when. */
