@@ -10,6 +10,7 @@
 //   C4. No checkpoint is taken of servers that do not have the same parameters: one that was restarted has lost its share, and what is saved without it
 //       must not take the place of a checkpoint that is whole. A parameter that is just being made is left out: it is in the next one. One that is cleared after the cut
 //       is in; one that was cleared on some servers before their cut, and on others after, is not.
+//       A server that was restarted without the sums of an earlier incarnation refuses the cut itself (CheckpointService.V10).
 //   C6. No checkpoint is taken of servers that made their cuts in different epochs of the placement: a part that moved in between would be in it twice, or not at
 //       all. The cut is made again where its clock allows it.
 //   C5. A worker never waits for a clock that it has to end itself: none above its own is asked for in its name.

@@ -10,6 +10,7 @@ import type { Log } from "../base/log.ts";
 import { HEARTBEAT } from "../contracts/control.ts";
 import { ask } from "../peer/call-function.ts";
 import type { Channel } from "../peer/channel.ts";
+import type { HeartbeatRequest } from "../wire/control.ts";
 import type { RegisterReply } from "../wire/register.ts";
 
 export type HeartbeatRules = Pick<RegisterReply, "heartbeatIntervalMs" | "heartbeatTimeoutMs">;
@@ -18,6 +19,8 @@ export type HeartbeatOptions = {
   readonly channel: Channel;
   readonly clock: Clock;
   readonly log: Log;
+  /** What every heartbeat carries. */
+  readonly body?: () => HeartbeatRequest;
   /** Called when the scheduler says that this node has no place any more. */
   readonly failed: (error: unknown) => void;
 };
@@ -47,6 +50,11 @@ export class Heartbeat {
     if (this.#sentAtMs !== undefined) this.#sentAtMs = this.#options.clock.nowMs();
   }
 
+  /** Sends one at once, unless one is open: then the next one carries what has changed. */
+  beatNow(): void {
+    this.#beat(0);
+  }
+
   #next(rules: HeartbeatRules): void {
     this.#cancelTimer = this.#options.clock.after(rules.heartbeatIntervalMs, () => {
       this.#next(rules);
@@ -68,7 +76,7 @@ export class Heartbeat {
     const answered = (): void => {
       this.#sentAtMs = undefined;
     };
-    ask(channel, HEARTBEAT, {}, clock)
+    ask(channel, HEARTBEAT, this.#options.body?.() ?? {}, clock)
       .finally(answered)
       .catch((error: unknown) => {
         log.debug("a heartbeat failed", { reason: reasonOf(error) });

@@ -203,7 +203,7 @@ export class Membership {
       const failed = (error: unknown): void => {
         if (isWeighbridgeError(error, "FENCED")) this.#end(error);
       };
-      this.#heartbeat = new Heartbeat({ channel, clock, log, failed });
+      this.#heartbeat = new Heartbeat({ channel, clock, log, failed, body: () => (this.memory.holdsSums ? { holdsSums: true } : {}) });
       this.#roster.listen(() => this.#checkReplaced());
       this.#barriers = new BarrierClient({ clock, isLate: reply.recovery, enter: (request) => this.ask(BARRIER, request) });
       this.#settleIn(reply);
@@ -266,6 +266,13 @@ export class Membership {
     } catch (thrown) {
       this.#options.log.warn("the scheduler does not know that this node left", { reason: reasonOf(thrown) });
     }
+  }
+
+  /** This server has sums from now on: the scheduler tells the next incarnation of its rank that they were there. */
+  reportSums(): void {
+    if (this.memory.holdsSums) return;
+    this.memory.holdsSums = true;
+    this.#heartbeat?.beatNow();
   }
 
   /** Stops heartbeats and waits. The peer stays open; it is the caller's. */

@@ -25,6 +25,8 @@ export class NodeMemory {
   rendezvous: () => readonly RendezvousHeld[] = () => [];
   /** The generation of workers that it is in. */
   generation: () => Generation | undefined = () => undefined;
+  /** Whether this server has, or had, values of the kv face or data of pushData. */
+  holdsSums = false;
   catalogue: CatalogueSource = { highest: 0, entries: () => [] };
 
   /** What is told with the registration. */

@@ -28,12 +28,12 @@ export const REGISTER: JsonContract<RegisterRequest, RegisterReply> = jsonContra
 });
 
 /** The sender lives. Every node answers: who asks wants to know whether the other one still reads. */
-export const HEARTBEAT: JsonContract<Empty, Empty> = jsonContract({
+export const HEARTBEAT: JsonContract<control.HeartbeatRequest, Empty> = jsonContract({
   id: FunctionId.HEARTBEAT,
   name: "wb/cluster/heartbeat",
   target: "node",
   effect: "idempotent",
-  request: control.emptyShape,
+  request: control.heartbeatRequestShape,
   response: control.emptyShape,
 });
 

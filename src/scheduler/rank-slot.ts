@@ -20,6 +20,8 @@ export type Place = {
   token: string;
   readonly incarnation: number;
   state: NodeState;
+  /** The newest incarnation that reported sums; 0: none did. */
+  sumsIncarnation: number;
   heardAtMs: number;
   /** Since when it has no link to us; undefined while it has one. */
   downSinceMs: number | undefined;
@@ -42,6 +44,7 @@ export function emptyRankSlot(role: Role, rank: number, journal: StateJournal): 
       return journal.state.incarnations.get(node) ?? 0;
     },
     state: "dead",
+    sumsIncarnation: 0,
     heardAtMs: 0,
     downSinceMs: 0,
     confirmed: false,
@@ -61,8 +64,19 @@ export function holderOf({ node, label }: Place): string {
 }
 
 /** What everybody may see of a place. */
-export function publicEntryOf({ node, role, rank, address, incarnation, state, label, packageVersion }: Place): RosterEntry {
-  const entry = { node, role, rank, address, incarnation, state, label };
+export function publicEntryOf({
+  node,
+  role,
+  rank,
+  address,
+  incarnation,
+  state,
+  label,
+  packageVersion,
+  sumsIncarnation,
+}: Place): RosterEntry {
+  const sums = sumsIncarnation === 0 ? {} : { sumsIncarnation };
+  const entry = { node, role, rank, address, incarnation, state, label, ...sums };
   return packageVersion === "" ? entry : { ...entry, packageVersion };
 }
 

@@ -81,6 +81,13 @@ export class RankSlots {
     this.#changed = true;
   }
 
+  /** This incarnation of the rank has held sums: its successors learn that they lack them. */
+  noteSums(place: Place, incarnation: number): void {
+    if (incarnation <= place.sumsIncarnation) return;
+    place.sumsIncarnation = incarnation;
+    this.#changed = true;
+  }
+
   endGeneration(generation: number): void {
     if (generation <= this.#endedGeneration) return;
     this.#endedGeneration = generation;
@@ -113,8 +120,9 @@ export class RankSlots {
     this.setPlacement(placement);
     this.endGeneration(endedGeneration);
     const isNewer = version > this.#recalledVersion;
-    for (const { node, address, label, incarnation, state, token = "", packageVersion = "" } of nodes) {
+    for (const { node, address, label, incarnation, state, token = "", packageVersion = "", sumsIncarnation = 0 } of nodes) {
       const place = this.#places.get(node);
+      if (place !== undefined) this.noteSums(place, sumsIncarnation);
       if (place === undefined || incarnation < place.incarnation) continue;
       if (incarnation === place.incarnation && (place.confirmed || !isNewer)) continue;
       if (place.confirmed) ended.push(node);

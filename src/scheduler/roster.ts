@@ -150,8 +150,9 @@ export class Roster<T> {
   }
 
   /** A node sent something. Throws when it has no place, or no longer. */
-  heard(node: number, incarnation: number, nowMs: number): Decision<T>[] {
+  heard(node: number, incarnation: number, nowMs: number, holdsSums = false): Decision<T>[] {
     const place = this.#holder(node, incarnation);
+    if (holdsSums) this.#places.noteSums(place, incarnation);
     place.heardAtMs = nowMs;
     place.downSinceMs = undefined; // What is heard came over a link.
     if (place.state === "dead") this.#places.setState(place, "alive");

@@ -252,7 +252,7 @@ export class Scheduler {
       this.#carryOut(this.#roster.register(request, ticket, this.#clock.nowMs()));
       return ticket.reply.promise;
     });
-    serve(HEARTBEAT, (channel) => this.#heard(channel));
+    serve(HEARTBEAT, (channel, { holdsSums }) => this.#heard(channel, holdsSums));
     serve(LEAVE, (channel, { failure }) => {
       const { id, incarnation } = channel;
       this.#carryOut(this.#roster.leave(id, incarnation, this.#clock.nowMs(), failure));
@@ -268,8 +268,8 @@ export class Scheduler {
     this.#services.serve();
   }
 
-  #heard({ id, incarnation }: Channel): Record<never, never> {
-    this.#carryOut(this.#roster.heard(id, incarnation, this.#clock.nowMs()));
+  #heard({ id, incarnation }: Channel, holdsSums = false): Record<never, never> {
+    this.#carryOut(this.#roster.heard(id, incarnation, this.#clock.nowMs(), holdsSums));
     return {};
   }
 

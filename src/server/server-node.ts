@@ -63,8 +63,13 @@ export class ServerNode extends MemberNode {
   }
 
   protected registering(membership: Membership): void {
-    const { ownership, epochWait, parameters } = this.server;
+    const { ownership, epochWait, parameters, checkpoints } = this.server;
     membership.memory.catalogue = parameters;
+    parameters.sums.onSums = () => membership.reportSums();
+    membership.onRoster(() => {
+      const { sumsIncarnation = 0, incarnation = 0 } = membership.entry(membership.node) ?? {};
+      if (sumsIncarnation < incarnation && sumsIncarnation > 0) checkpoints.noteLostSums({ incarnation, sumsIncarnation });
+    });
     membership.onPlacement((placement) => ownership.adopt(placement, rankOf(membership.node)));
     ownership.onChange(() => ownership.placement && membership.adoptPlacement(ownership.placement)); // also one that the scheduler has not told
     this.peer.serve(

@@ -90,6 +90,10 @@ export const placementReplyShape: Check<PlacementReply> = object({ placement: op
 export type PrepareRequest = { readonly epoch: number; readonly holdMs: number; readonly servers?: readonly number[] | undefined };
 export const prepareRequestShape: Check<PrepareRequest> = object({ epoch: count, holdMs: count, servers: optional(list(count)) });
 
-/** A body without fields: HEARTBEAT, STATUS, PLACEMENT, and the replies that only say yes. */
+/** HEARTBEAT. `holdsSums`: a server has values of the kv face or data of pushData (RosterEntry.sumsIncarnation). */
+export type HeartbeatRequest = { readonly holdsSums?: boolean | undefined };
+export const heartbeatRequestShape: Check<HeartbeatRequest> = object({ holdsSums: optional(flag) });
+
+/** A body without fields: STATUS, PLACEMENT, and the replies that only say yes. */
 export type Empty = Readonly<Record<never, never>>;
 export const emptyShape: Check<Empty> = object({});

@@ -22,6 +22,8 @@ export type RosterEntry = {
   readonly packageVersion?: string | undefined;
   /** What the node shows in its hellos; only members of the job are told. Left out: it has none, or the scheduler does not know it. */
   readonly token?: string | undefined;
+  /** Of a server: the newest incarnation of this rank that reported sums of its own. Left out: none did. */
+  readonly sumsIncarnation?: number | undefined;
 };
 
 export const rosterEntryShape: Check<RosterEntry> = object({
@@ -34,6 +36,7 @@ export const rosterEntryShape: Check<RosterEntry> = object({
   label: labelShape,
   packageVersion: optional(packageVersionShape),
   token: optional(tokenShape),
+  sumsIncarnation: optional(count),
 });
 
 /** Which server owns which part, in the words of keys/placement-of.ts. A newer placement has a higher epoch; the first one has 1. */

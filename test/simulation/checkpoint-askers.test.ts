@@ -13,12 +13,14 @@ import { checkpointActivate, checkpointDiscard, checkpointLoad, checkpointSave }
 import type { Contract } from "../../src/contracts/contract.ts";
 import { parameterClear } from "../../src/contracts/parameters.ts";
 import { relayCall } from "../../src/contracts/relay.ts";
+import { KVServer } from "../../src/faces/kv/kv-server.ts";
+import { KVWorker } from "../../src/faces/kv/kv-worker.ts";
 import type { FileLayer } from "../../src/node/checkpoint/file-layer.ts";
 import { ServerFiles } from "../../src/node/checkpoint/server-files.ts";
 import { SimCluster } from "../../src/testing/sim-cluster.ts";
 import { throwsCode } from "../../src/testing/throws-code.ts";
 import type { Fields, FieldValues } from "../../src/wire/function-schema.ts";
-import { idOf } from "../../src/wire/node-id.ts";
+import { idOf, SCHEDULER_ID } from "../../src/wire/node-id.ts";
 import { systemError } from "../support/checkpoint-files.ts";
 import { SimDisk } from "./sim-disk.ts";
 
@@ -185,6 +187,63 @@ test("no checkpoint is taken of servers of which one has lost its parameters, an
     ),
   );
   assert.deepEqual(await stage.names(), ["latest", "step-000000"]);
+});
+
+/** One key, which lies on server 0, as most small keys do. */
+async function pushSums(stage: Stage): Promise<void> {
+  for (const rank of [0, 1]) new KVServer(stage.cluster.server(rank), 0);
+  const kv = new KVWorker(stage.cluster.worker(0), 0);
+  await stage.run(kv.wait(kv.push(BigUint64Array.of(1n), Float32Array.of(3))));
+  await stage.sleep(10);
+}
+
+async function restart(stage: Stage, node: number): Promise<void> {
+  stage.cluster.kill(node);
+  await stage.run(stage.cluster.startNode(node));
+  await stage.sleep(500);
+}
+
+test("no checkpoint is taken after a server was restarted without the sums that it held, also behind a new scheduler", async () => {
+  for (const isSchedulerNew of [false, true]) {
+    const stage = new Stage();
+    await stage.open();
+    await pushSums(stage);
+    await stage.run(stage.session(0).checkpoint());
+    if (isSchedulerNew) {
+      await restart(stage, SCHEDULER_ID);
+      await stage.sleep(3000);
+    }
+    await restart(stage, idOf("server", 0));
+    for (const rank of [0, 1]) {
+      await stage.run(stage.session(rank).rejoin());
+      await stage.run(
+        assert.rejects(
+          stage.session(rank).checkpoint({ keep: 1 }),
+          throwsCode("UNKNOWN_PARAMETER", /server 0 was restarted \(incarnation 2\) without the sums of incarnation 1/),
+        ),
+      );
+    }
+    await restart(stage, idOf("server", 0));
+    await stage.run(stage.session(1).rejoin());
+    await stage.run(
+      assert.rejects(stage.session(1).checkpoint(), throwsCode("UNKNOWN_PARAMETER", /incarnation 3\) without .* incarnation 1/)),
+    );
+    assert.deepEqual(await stage.names(), ["latest", "step-000000"]);
+  }
+});
+
+test("a server that was restarted before there were sums, or was restored with them, takes part in checkpoints", async () => {
+  const stage = new Stage();
+  await stage.open();
+  await restart(stage, idOf("server", 0));
+  await pushSums(stage);
+  for (const session of stage.sessions) await stage.run(session.rejoin());
+  await stage.run(stage.session(0).checkpoint());
+  for (const rank of [0, 1]) await restart(stage, idOf("server", rank));
+  for (const session of stage.sessions) await stage.run(session.rejoin());
+  await stage.run(Promise.all(stage.sessions.map((session) => session.restore())));
+  await stage.run(stage.session(0).checkpoint({ step: 7 }));
+  assert.ok((await stage.names()).includes("step-000007"));
 });
 
 test("a checkpoint is taken whether or not older ones can be removed, and says so", async () => {

@@ -17,6 +17,7 @@
 //   V8. A cut is of one placement: a part that leaves or comes later is written as it was, or not at all. Whoever takes the checkpoint sees to it that all servers
 //       made theirs in the same epoch.
 //   V9. What an application cut itself stays where it is: a server that has any is prepared for no placement with other servers.
+//   V10. A server whose rank held sums in an earlier incarnation, and that was not restored, has lost them: it takes part in no checkpoint of the job.
 //   V6. A save has everything that existed at its cut: what is cleared or replaced meanwhile is written as it was.
 
 import { assert } from "../../base/assert.ts";
@@ -91,6 +92,9 @@ export class CheckpointService {
   /** V4: ends with the last directory that was to be made or removed; never rejects. */
   #directories: Promise<unknown> = Promise.resolve();
   #loading: Loading | undefined;
+  /** V10 */
+  #lostSums: WeighbridgeError | undefined;
+  #isRestored = false;
   /** V7; undefined while no placement is about to come. */
   #hold: PlacementHold | undefined;
 
@@ -111,6 +115,13 @@ export class CheckpointService {
   joined(run: string, catalogue: RestoreCatalogue): void {
     this.#run = run;
     this.#catalogue = catalogue;
+  }
+
+  /** An earlier incarnation of this server held sums, of which this one has nothing unless it is restored (V10). */
+  noteLostSums({ incarnation, sumsIncarnation }: { readonly incarnation: number; readonly sumsIncarnation: number }): void {
+    const what = `server ${this.#options.ownership.rank} was restarted (incarnation ${incarnation}) without the sums of incarnation ${sumsIncarnation}`;
+    const message = `no checkpoint is taken: ${what}, values of the kv face or data of pushData; restore a checkpoint, or start the job anew`;
+    this.#lostSums ??= new WeighbridgeError("UNKNOWN_PARAMETER", message);
   }
 
   /** The placement is about to change, or does not. Throws QUEUE_FULL while something is being loaded (V7), and UNSUPPORTED (V9), nothing held. */
@@ -185,6 +196,7 @@ export class CheckpointService {
     });
     await loading.activating;
     loading.isActive = true;
+    this.#isRestored = true;
     this.#options.parameters.isRestoring = false;
     return {};
   }
@@ -226,6 +238,7 @@ export class CheckpointService {
     const { parameters, vectorClock, ownership } = this.#options;
     const run = this.#knownRun;
     void this.#files; // throws when there are none
+    if (withSums && this.#lostSums !== undefined && !this.#isRestored) throw this.#lostSums; // V10
     if (this.#saving?.isOver === false && (this.#saving.owner !== owner || this.#saving.isWriting)) throw busy(this.#saving.owner); // V5
     this.#lose(new WeighbridgeError("ABORTED", "its owner takes another checkpoint"));
     const snapshot = new ServerSnapshot({ parameters, vectorClock, ownership, withSums });

@@ -10,6 +10,8 @@ export class ServerSums {
   readonly #host: RowTableHost;
   readonly #stores = new Map<SumOwner, SumStore>();
   #isRestoring = false;
+  /** Called when the server keeps its first values, and perhaps again. Must not throw. */
+  onSums: () => void = () => {};
 
   constructor(host: RowTableHost) {
     this.#host = host;
@@ -24,7 +26,7 @@ export class ServerSums {
     let store = this.#stores.get(owner);
     if (store === undefined) {
       const { arena, kernels, rowKernels } = this.#host;
-      store = new SumStore({ arena, kernels, rowKernels, elements: simdElementKernels(arena) });
+      store = new SumStore({ arena, kernels, rowKernels, elements: simdElementKernels(arena), tableMade: () => this.onSums() });
       if (this.#isRestoring) store.suspend();
       this.#stores.set(owner, store);
     }

@@ -13,6 +13,8 @@ export type SumHost = {
   readonly kernels: Kernels;
   readonly rowKernels: RowKernels;
   readonly elements: ElementKernels;
+  /** Called before the first values of a width are kept. Must not throw. */
+  readonly tableMade?: (() => void) | undefined;
 };
 
 /** Whose sums they are: an application of the kv face, by its number, or the data of `pushData`. */

@@ -310,7 +310,9 @@ export class SumTables {
   }
 
   #newTable(payloadBytes: number): RowTable {
-    return new RowTable(this.#host, { payloadBytes, secret: this.#nextSecret() });
+    const made = new RowTable(this.#host, { payloadBytes, secret: this.#nextSecret() });
+    this.#host.tableMade?.();
+    return made;
   }
 
   /** Gives every key a row in `widths`, with 0 until the push is certain, and a value of zeros; false when the arena is full. */

@@ -40,7 +40,7 @@ export const CONTROL: FunctionFamily = {
     }),
     documentedControl(control.HEARTBEAT, {
       about: "The sender lives. Every node answers at once.",
-      request: {},
+      request: { holdsSums: "a server has values of the kv face or data of pushData" },
       response: {},
       errors: ["FENCED", "NO_ROUTE"],
       vectors: ["heartbeat-request", "heartbeat-reply"],
