@@ -96,6 +96,22 @@ export class PushCounts {
     if (numbers.size > REFUSED_MAX && oldest !== undefined) numbers.delete(oldest);
   }
 
+  /**
+   * A frame of a push came from a worker that may not push now: whatever tells of its number later, it does not count
+   * here (C5); those before it do. Nothing is noted of an incarnation that is not known: its join brings its numbers (C3).
+   */
+  refuseUnjoined(
+    holder: WorkerIncarnation,
+    parameter: number,
+    { number, clock }: { readonly number: number; readonly clock: number },
+  ): void {
+    const own = this.#holders.get(holder.worker);
+    if (own?.incarnation !== holder.incarnation || number <= (own.numbers.get(parameter) ?? 0)) return;
+    this.#note(own.numbers, { parameter, clock, number: number - 1 });
+    own.numbers.set(parameter, number);
+    this.refuse(holder, parameter, number);
+  }
+
   /** The incarnation has ended the clocks from `from` up to `to`, and says what it pushed (C2). */
   ended(
     holder: WorkerIncarnation,

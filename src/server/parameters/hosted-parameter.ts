@@ -99,10 +99,16 @@ export abstract class HostedParameter<S extends ParameterSpec> {
 
   /**
    * Takes in a frame of a push to a parameter that counts steps: a push is one here unless it is refused or skipped
-   * (H1, H3). Throws what `take` throws.
+   * (H1, H3). Throws what `take` throws, and STALE_UPDATE, NOT_JOINED, NODE_DEAD or FENCED for who may not push now.
    */
   counted({ holder, clock, pushNumber }: NumberedPush, take: () => void): void {
     const { pushes } = this.host.pacer;
+    try {
+      this.clocks.checkUpdate(holder, clock);
+    } catch (thrown) {
+      pushes.refuseUnjoined(holder, this.number, { number: pushNumber, clock });
+      throw thrown;
+    }
     const { counts } = this.updater;
     const rise = pushes.rise(holder, this.number, pushNumber);
     const isStep = this.phases.at(clock).updates !== "sync";

@@ -3,6 +3,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { NO_PUSHES, type PushReport } from "../../consistency/push-counts.ts";
 import { cachePush } from "../../contracts/cached-rows.ts";
 import { clockAdvance, clockJoin, clockLeave } from "../../contracts/clocks.ts";
 import { parameterConfigure } from "../../contracts/parameters.ts";
@@ -80,6 +81,31 @@ test("a push of several frames is one step, and one of no rows is none", async (
   await push(stage, t, [2n], [1], { pushNumber: 1 });
   await push(stage, t, [], []);
   assert.equal(stage.parameters.table(t).step, 1);
+});
+
+test("a push that was refused because its worker was no member is no step later, when the worker joins again; those before it are (C5)", async () => {
+  const stage = new ParameterStage();
+  const { pacer } = stage.parameters;
+  const t = stage.create({ kind: "table", width: 1, optimizer: { type: "lazyAdam" } });
+  const step = (): number => stage.parameters.table(t).step;
+  const numbersUpTo = (number: number): PushReport => ({ ...NO_PUSHES, parameters: Uint32Array.of(t), numbers: Uint32Array.of(number) });
+  await push(stage, t, [1n], [1], { pushNumber: 1 });
+  pacer.died(stage.holder(0));
+  await assert.rejects(push(stage, t, [1n], [1], { pushNumber: 3 }), throwsCode("NODE_DEAD")); // 2 had no row here
+  await assert.rejects(push(stage, t, [2n], [1], { pushNumber: 3 }), throwsCode("NODE_DEAD")); // another frame of it
+  pacer.revived(stage.holder(0));
+  await assert.rejects(push(stage, t, [1n], [1], { pushNumber: 4 }), throwsCode("NOT_JOINED"));
+  pacer.join(stage.holder(0), numbersUpTo(4));
+  assert.equal(step(), 2);
+  await push(stage, t, [1n], [1], { pushNumber: 5 });
+  assert.equal(step(), 3);
+  // A server that does not know the incarnation counts from the numbers that the join brings.
+  const next = new ParameterStage({ workers: 1 });
+  const made = next.create({ kind: "table", width: 1, optimizer: { type: "lazyAdam" } });
+  await assert.rejects(push(next, made, [1n], [1], { rank: 1, pushNumber: 7 }), throwsCode("NOT_JOINED"));
+  next.parameters.pacer.join(next.holder(1), numbersUpTo(7));
+  await push(next, made, [1n], [1], { rank: 1, pushNumber: 8 });
+  assert.equal(next.parameters.table(made).step, 1);
 });
 
 test("sync pushes are summed by key in rank order, whatever the order of arrival (T2)", async () => {

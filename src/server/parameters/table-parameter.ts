@@ -102,9 +102,12 @@ export class TableParameter extends HostedParameter<TableSpec> {
 
   /** Throws VALUE_LENGTH, OUT_OF_RANGE, NOT_FINITE, ARENA_FULL, and for who may not push now STALE_UPDATE, NOT_JOINED, FENCED or QUEUE_FULL. */
   push(push: RowsPush): void {
+    if (this.countsSteps && push.gradients.length > 0) {
+      this.counted(push, () => this.#take(push));
+      return;
+    }
     this.clocks.checkUpdate(push.holder, push.clock);
-    if (this.countsSteps && push.gradients.length > 0) this.counted(push, () => this.#take(push));
-    else this.#take(push);
+    this.#take(push);
   }
 
   /** Gathers a push of a worker that may push now, or applies it. */

@@ -193,9 +193,12 @@ export class TensorPushes {
 
   /** Throws OUT_OF_RANGE, VALUE_LENGTH, NOT_FINITE, ARENA_FULL, and for who may not push now STALE_UPDATE, NOT_JOINED, FENCED or QUEUE_FULL. */
   push(push: BlockPush): void {
+    if (this.#tensor.countsSteps) {
+      this.#tensor.counted(push, () => this.#take(push));
+      return;
+    }
     this.#host.pacer.clocks.checkUpdate(push.holder, push.clock);
-    if (this.#tensor.countsSteps) this.#tensor.counted(push, () => this.#take(push));
-    else this.#take(push);
+    this.#take(push);
   }
 
   /** Whether anybody has pushed to the block. */
