@@ -7,12 +7,12 @@ import { SimClock } from "../testing/sim-clock.ts";
 import { throwsCode } from "../testing/throws-code.ts";
 import { idOf } from "../wire/node-id.ts";
 import { Pacer } from "./pacer.ts";
-import type { CompleteRound, GatheredUpdate } from "./update-rounds.ts";
+import type { CompleteRound, SyncUpdate } from "./update-rounds.ts";
 
 const holderOf = (rank: number, incarnation = 1) => ({ worker: idOf("worker", rank), incarnation });
 
 /** An update that writes down what becomes of it. */
-class Noted implements GatheredUpdate<Noted> {
+class Noted implements SyncUpdate<Noted> {
   readonly #name: string;
   readonly #events: string[];
 

@@ -11,7 +11,7 @@ import { nameOf } from "../wire/node-id.ts";
 import { type Bound, type ParkedTicket, type Parking, ParkingLot } from "./parking-lot.ts";
 import { NO_PUSHES, type PushCounter, PushCounts, type PushReport } from "./push-counts.ts";
 import { checkStaleness, StalenessController } from "./staleness-controller.ts";
-import { type GatheredUpdate, UpdateRounds, type UpdateStamp } from "./update-rounds.ts";
+import { type SyncUpdate, UpdateRounds, type UpdateStamp } from "./update-rounds.ts";
 import type { WorkerIncarnation } from "./worker-incarnations.ts";
 
 export type PacerOptions = {
@@ -27,7 +27,7 @@ export type PacerOptions = {
 };
 
 /** Of updates `H`, which must not call the pacer when they are applied or freed. */
-export class Pacer<H extends GatheredUpdate<H>> {
+export class Pacer<H extends SyncUpdate<H>> {
   /** To be looked at, and asked about updates (W6); who moves is told to the pacer. */
   readonly clocks: StalenessController;
   /** What is gathered, and what follows when the minimum moves. */

@@ -1,5 +1,6 @@
-// staleness-controller — decides whether a read may be answered now, from the clocks of the workers. Pure; the parking lot holds who waits,
-// and the pacer brings both together. Rules W1 to W9 of spec/consistency.md; those that are kept here:
+// staleness-controller — who takes part in the clocks, and whether a read may be answered now. What every update and every
+// clock passes is in MemberClocks (update-rounds.ts). Pure; the parking lot holds who waits, and the pacer brings both
+// together. Rules W1 to W9 of spec/consistency.md; those that are kept here and there:
 //
 //   staleness 0: BSP.  staleness s: SSP.  staleness Infinity: ASP.
 //
@@ -20,50 +21,32 @@
 import { AssertionError } from "../base/assert.ts";
 import { WeighbridgeError } from "../base/errors.ts";
 import { nameOf } from "../wire/node-id.ts";
-import { type WorkerIncarnation, WorkerIncarnations } from "./worker-incarnations.ts";
+import { type MemberClock, MemberClocks } from "./update-rounds.ts";
+import type { WorkerIncarnation } from "./worker-incarnations.ts";
 
 export type StalenessControllerOptions = {
   /** The set forms when so many have joined or are gone: nobody who comes early runs away from those who are still to come. */
   readonly expectedCount?: number;
 };
 
-type Member = { readonly incarnation: number; clock: number };
-
 /** How many of the slowest an error names. */
 const NAMED_MAX = 4;
 
-export class StalenessController {
+export class StalenessController extends MemberClocks {
   readonly #expectedCount: number;
-  readonly #members = new Map<number, Member>();
-  readonly #holders = new WorkerIncarnations();
-  #isFormed: boolean;
-  /** The clock of the slowest (W1). Nobody else writes it. */
-  clockMin = 0;
-  /** The highest clock anybody finished or stands at, those who are gone included (W1). */
-  #clockMax = 0;
-  /** Members that stand at `clockMin`: only when it falls to 0 can the minimum move. */
-  #slowestCount = 0;
 
   constructor({ expectedCount = 0 }: StalenessControllerOptions = {}) {
+    super({ isFormed: expectedCount === 0 });
     this.#expectedCount = expectedCount;
-    this.#isFormed = expectedCount === 0;
-  }
-
-  get isFormed(): boolean {
-    return this.#isFormed;
   }
 
   get memberCount(): number {
-    return this.#members.size;
+    return this.memberClocks.size;
   }
 
   /** How many have to come, or to be known as gone, before the set forms. */
   get missingCount(): number {
-    return this.#isFormed ? 0 : Math.max(0, this.#expectedCount - this.#holders.workerCount);
-  }
-
-  memberAt(worker: number): Readonly<Member> | undefined {
-    return this.#members.get(worker);
+    return this.isFormed ? 0 : Math.max(0, this.#expectedCount - this.incarnations.workerCount);
   }
 
   /**
@@ -73,48 +56,37 @@ export class StalenessController {
    */
   join(holder: WorkerIncarnation): number {
     const { worker, incarnation } = holder;
-    this.#holders.check(holder);
-    const member = this.#members.get(worker);
+    this.incarnations.check(holder);
+    const member = this.memberClocks.get(worker);
     if (member?.incarnation === incarnation) return member.clock;
     if (member !== undefined) this.died({ worker, incarnation: member.incarnation });
     const clock = this.clockMin;
-    this.#members.set(worker, { incarnation, clock });
-    this.#slowestCount++;
-    this.#holders.began(holder);
+    this.memberClocks.set(worker, { incarnation, clock });
+    this.slowestCount++;
+    this.incarnations.began(holder);
     this.#formIfComplete();
     return clock;
   }
 
   /** Who takes part, and the clock that each has told. */
-  members(): Iterable<readonly [number, Readonly<Member>]> {
-    return this.#members.entries();
+  members(): Iterable<readonly [number, MemberClock]> {
+    return this.memberClocks.entries();
   }
 
   /** What lies before `clock` is done, by whoever did it: a checkpoint was restored. Members that stand before it stand there from now on. */
   startAt(clock: number): void {
     if (clock < this.clockMin) throw new AssertionError(`the minimum would fall from ${this.clockMin} to ${clock}`); // W1
-    for (const member of this.#members.values()) member.clock = Math.max(member.clock, clock);
+    for (const member of this.memberClocks.values()) member.clock = Math.max(member.clock, clock);
     this.clockMin = clock;
-    this.#clockMax = Math.max(this.#clockMax, clock);
-    this.#slowestCount = [...this.#members.values()].filter((member) => member.clock === clock).length;
-    this.#findMinimum();
+    this.clockHighest = Math.max(this.clockHighest, clock);
+    this.slowestCount = [...this.memberClocks.values()].filter((member) => member.clock === clock).length;
+    this.findMinimum();
   }
 
   /** The set is complete with whom it has, however many were expected. */
   form(): void {
-    this.#isFormed = true;
-    this.#findMinimum();
-  }
-
-  /** The worker says that it has finished all clocks before this one. An earlier one than we know says nothing new. Throws as `checkMember`, and BAD_REQUEST. */
-  advance(holder: WorkerIncarnation, clock: number): void {
-    const member = this.#memberOf(holder);
-    checkClock(holder.worker, clock);
-    if (clock <= member.clock) return;
-    const wasSlowest = member.clock === this.clockMin;
-    member.clock = clock;
-    this.#clockMax = Math.max(this.#clockMax, clock);
-    if (wasSlowest && --this.#slowestCount === 0) this.#findMinimum();
+    this.isFormed = true;
+    this.findMinimum();
   }
 
   /**
@@ -122,19 +94,19 @@ export class StalenessController {
    * member (any more, or never was: then it is not expected any more).
    */
   leave(holder: WorkerIncarnation): number | undefined {
-    this.#holders.began(holder);
+    this.incarnations.began(holder);
     return this.#remove(holder, 1);
   }
 
   /** As `leave`, but the worker has left the job: this incarnation does not join again. */
   leaveJob(holder: WorkerIncarnation): number | undefined {
-    this.#holders.ended(holder);
+    this.incarnations.ended(holder);
     return this.#remove(holder, 1);
   }
 
   /** The incarnation is over, or taken to be. Returns the clock at which it stood: what it did before that is finished, and nothing else (W7). Otherwise as `leave`. */
   died(holder: WorkerIncarnation): number | undefined {
-    this.#holders.ended(holder);
+    this.incarnations.ended(holder);
     return this.#remove(holder, 0);
   }
 
@@ -145,7 +117,7 @@ export class StalenessController {
 
   /** The incarnation was taken for dead, and lives: it may join again. */
   revived(holder: WorkerIncarnation): void {
-    this.#holders.revived(holder);
+    this.incarnations.revived(holder);
   }
 
   /** W2. Whether the reader is a member does not matter here: what it would see is the same. */
@@ -153,30 +125,15 @@ export class StalenessController {
     return this.clockMin >= clock - staleness;
   }
 
-  /**
-   * W6. Throws as `checkMember`, and STALE_UPDATE for a clock that its worker has passed: reads were answered since
-   * then that count on having seen it. A clock that the worker has not told us yet is none too early.
-   */
-  checkUpdate(holder: WorkerIncarnation, clock: number): void {
-    const member = this.#memberOf(holder);
-    checkClock(holder.worker, clock);
-    if (clock >= member.clock) return;
-    throw new WeighbridgeError(
-      "STALE_UPDATE",
-      `${nameOf(holder.worker)} stamped an update with clock ${clock}, and stands at ${member.clock}: join to learn the clock, and push again`,
-      { retryable: true },
-    );
-  }
-
   /** Throws NOT_JOINED, NODE_DEAD or FENCED for who is no member. */
   checkMember(holder: WorkerIncarnation): void {
-    this.#memberOf(holder);
+    this.memberOf(holder);
   }
 
   /** Who holds the minimum, as an error tells it. */
   describeSlowest(): string {
-    if (!this.#isFormed) return `${this.missingCount} of ${this.#expectedCount} workers have not joined`;
-    const slowest = [...this.#members].filter(([, { clock }]) => clock === this.clockMin).map(([worker]) => worker);
+    if (!this.isFormed) return `${this.missingCount} of ${this.#expectedCount} workers have not joined`;
+    const slowest = [...this.memberClocks].filter(([, { clock }]) => clock === this.clockMin).map(([worker]) => worker);
     if (slowest.length === 0) return `nobody is there, and the clock stands at ${this.clockMin}`;
     const names = slowest.slice(0, NAMED_MAX).sort((a, b) => a - b);
     const others = slowest.length > NAMED_MAX ? ` and ${slowest.length - NAMED_MAX} more` : "";
@@ -184,42 +141,20 @@ export class StalenessController {
   }
 
   #remove({ worker, incarnation }: WorkerIncarnation, finishedCount: number): number | undefined {
-    const member = this.#members.get(worker);
+    const member = this.memberClocks.get(worker);
     const clock = member?.incarnation === incarnation ? member.clock : undefined;
     if (clock !== undefined) {
-      this.#members.delete(worker);
-      this.#clockMax = Math.max(this.#clockMax, clock + finishedCount);
-      if (clock === this.clockMin) this.#slowestCount--;
-      if (this.#slowestCount === 0) this.#findMinimum();
+      this.memberClocks.delete(worker);
+      this.clockHighest = Math.max(this.clockHighest, clock + finishedCount);
+      if (clock === this.clockMin) this.slowestCount--;
+      if (this.slowestCount === 0) this.findMinimum();
     }
     this.#formIfComplete();
     return clock;
   }
 
   #formIfComplete(): void {
-    if (!this.#isFormed && this.missingCount === 0) this.form();
-  }
-
-  #memberOf(holder: WorkerIncarnation): Member {
-    const member = this.#members.get(holder.worker);
-    if (member?.incarnation === holder.incarnation) return member;
-    this.#holders.check(holder);
-    throw new WeighbridgeError("NOT_JOINED", `${nameOf(holder.worker)} is not in the clock set: it has to join first`, { retryable: true });
-  }
-
-  #findMinimum(): void {
-    if (!this.#isFormed) return;
-    let clockMin = Infinity;
-    let count = 0;
-    for (const { clock } of this.#members.values()) {
-      if (clock > clockMin) continue;
-      count = clock < clockMin ? 1 : count + 1;
-      clockMin = clock;
-    }
-    if (this.#members.size === 0) clockMin = this.#clockMax;
-    if (clockMin < this.clockMin) throw new AssertionError(`the minimum would fall from ${this.clockMin} to ${clockMin}`); // W1
-    this.clockMin = clockMin;
-    this.#slowestCount = count;
+    if (!this.isFormed && this.missingCount === 0) this.form();
   }
 }
 
@@ -227,9 +162,4 @@ export class StalenessController {
 export function checkStaleness(staleness: number): void {
   if (staleness === Infinity || (Number.isSafeInteger(staleness) && staleness >= 0)) return;
   throw new WeighbridgeError("BAD_ARGUMENT", `a staleness of ${staleness}: it is a whole number of clocks, or Infinity`);
-}
-
-function checkClock(worker: number, clock: number): void {
-  if (Number.isSafeInteger(clock) && clock >= 0) return;
-  throw new WeighbridgeError("BAD_REQUEST", `${nameOf(worker)} says its clock is ${clock}`);
 }

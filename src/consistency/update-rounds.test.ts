@@ -8,10 +8,10 @@ import { SimClock } from "../testing/sim-clock.ts";
 import { ParkingLot } from "./parking-lot.ts";
 import { PushCounts } from "./push-counts.ts";
 import { StalenessController } from "./staleness-controller.ts";
-import { type CompleteRound, type GatheredUpdate, UpdateRounds, type UpdateStamp } from "./update-rounds.ts";
+import { type CompleteRound, type SyncUpdate, UpdateRounds, type UpdateStamp } from "./update-rounds.ts";
 
 const stamp = ({ worker = 9, incarnation = 1, parameter = 0, clock = 0 } = {}): UpdateStamp => ({ worker, incarnation, parameter, clock });
-type Named = GatheredUpdate<Named> & { readonly name: string };
+type Named = SyncUpdate<Named> & { readonly name: string };
 const named = (name: string): Named => ({ name, applyRound: () => {}, free: () => {} });
 const nameOf = ({ name }: Named): string => name;
 
@@ -33,7 +33,7 @@ test("a round is handed out when the minimum has passed its clock, once (U1)", (
   assert.deepEqual(texts(gathered.complete(3)), []);
   assert.deepEqual(texts(gathered.complete(4)), ["3/0: a"]);
   assert.deepEqual(texts(gathered.complete(5)), []);
-  assert.deepEqual([gathered.contributionCount, gathered.gatheredBytes], [0, 0]);
+  assert.deepEqual([gathered.contributionCount, gathered.openBytes], [0, 0]);
 });
 
 test("contributions are in the order of workers and lives, rounds in that of clocks and parameters, however they came (U2)", () => {
@@ -69,7 +69,7 @@ test("an incarnation that died keeps what it had finished, and gets the rest bac
   gathered.put(stamp({ clock: 5, incarnation: 2 }), named("new 5"), 8);
   gathered.put(stamp({ clock: 5, worker: 11 }), named("other 5"), 8);
   assert.deepEqual(gathered.drop(stamp(), 5).map(nameOf).sort(), ["old 5", "old 6"]);
-  assert.deepEqual([gathered.contributionCount, gathered.gatheredBytes], [3, 24]);
+  assert.deepEqual([gathered.contributionCount, gathered.openBytes], [3, 24]);
   assert.deepEqual(texts(gathered.complete(7)), ["4/0: old 4", "5/0: new 5 other 5"]);
 });
 
@@ -104,9 +104,9 @@ test("what a contribution grows by counts too, and the oldest round grows withou
   assert.throws(() => gathered.grow(stamp({ clock: 1 }), 1), { code: "QUEUE_FULL", retryable: true });
   gathered.put(stamp({ clock: 0 }), named("slow"), 1);
   gathered.grow(stamp({ clock: 0 }), 500);
-  assert.equal(gathered.gatheredBytes, 601);
+  assert.equal(gathered.openBytes, 601);
   gathered.complete(2);
-  assert.equal(gathered.gatheredBytes, 0);
+  assert.equal(gathered.openBytes, 0);
 });
 
 test("a parameter that is no more gives everything back", () => {

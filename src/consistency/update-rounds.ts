@@ -1,38 +1,40 @@
-// update-rounds — gathers sync updates until their round is complete, and applies it then, in the one order that keeps the promises of spec/consistency.md. It holds
-// the caller's handles, never values; adding and freeing is theirs. Pure, and without I/O. Who comes and goes is the pacer's.
+// update-rounds — keeps sync updates until their round is complete and applies it then, in the one order that keeps the
+// promises of spec/consistency.md; and the clocks that complete rounds. It holds the caller's handles, never values. Pure.
 //
 //   the minimum moved ──► complete rounds applied ──► reads admitted
 //                           ▲ the cut, between the rounds before its clock and the others
 //
-// A round is all updates of one clock to one parameter. It is complete when every worker of the clock set has passed its clock: when
-// clockMin is above it. A worker that pushed nothing is not waited for longer than that.
+// A round is all updates of one clock to one parameter. It is complete when every member has passed its clock: when
+// clockMin is above it.
 //
 // Invariants (spec/consistency.md):
 //   U1. A round is handed out once, complete; rounds of one parameter by rising clock.
-//   U2. What it holds is ordered by (worker, incarnation): the order of arrival between workers leaves no trace in a bit of the sum.
-//   U3. What one incarnation pushed at one clock to one parameter is one contribution, summed in the order it came; it is in the round whole, or not at all.
-//   U4. An incarnation that died keeps the contributions to the clocks that it had passed here, and no others. One that left keeps all.
-//   U5. Nothing joins a round that was handed out: STALE_UPDATE. It joins no later one instead, for then the sum would depend on the network,
-//       and one server could count in this round what another counts in the next; dropping it silently would lose an update.
-//   W3. When a read is admitted, every round below the minimum it waited for has been applied, and so has every async update that was taken (W6): whoever
-//       takes one applies it before anything else comes here.
-//   N4. Steps and means of a round are counted before it is applied: who pushed at its clock, also to other servers, is known by then (push-counts.ts).
+//   U2. Its contributions are ordered by (worker, incarnation): the order of arrival leaves no trace in the sum.
+//   U3. What one incarnation pushed at one clock to one parameter is one contribution, summed in the order it came; it is
+//       in the round whole, or not at all.
+//   U4. An incarnation that died keeps its contributions to the clocks that it had passed here. One that left keeps all.
+//   U5. Nothing joins a round that was handed out: STALE_UPDATE. In a later round the sum would depend on the network, and
+//       servers could count one update in different rounds.
+//   U6. Bounded: `contributionsMax` and `bytesMax`, QUEUE_FULL beyond. The oldest open round is exempt: it must be able to
+//       become complete.
+//   W3. When a read is admitted, every round below the minimum it waited for has been applied, and so has every async
+//       update that was taken (W6).
+//   N4. Who pushed at a round's clock, also to other servers, is known before it is applied (push-counts.ts).
 //   D1. A cut at clock c comes when every round below c has been applied, and before any other is.
-//   U6. Bounded: `contributionsMax` and `bytesMax`, QUEUE_FULL beyond. The oldest open round is exempt: somebody must be able to finish it.
 
 import { AssertionError } from "../base/assert.ts";
 import { WeighbridgeError } from "../base/errors.ts";
 import { nameOf } from "../wire/node-id.ts";
+import type { ConsistencyPhases } from "./consistency-phases.ts";
 import type { ParkingLot } from "./parking-lot.ts";
 import { NO_PUSHES, type PushCounts, type PushReport } from "./push-counts.ts";
-import type { StalenessController } from "./staleness-controller.ts";
-import type { WorkerIncarnation } from "./worker-incarnations.ts";
+import { type WorkerIncarnation, WorkerIncarnations } from "./worker-incarnations.ts";
 
-/** Which update: whose, of which clock, to what. `parameter` is the caller's number of what is reduced as one: a block, the part of a table. */
+/** Which update. `parameter` is the caller's number of what is reduced as one: a block, or a table. */
 export type UpdateStamp = WorkerIncarnation & { readonly parameter: number; readonly clock: number };
 
-/** What one worker pushed at one clock to one thing that is reduced as a whole. Neither may throw. */
-export interface GatheredUpdate<H> {
+/** What one worker pushed at one clock to what is reduced as one. Neither may throw. */
+export interface SyncUpdate<H> {
   /** Applies this and the others of its round, in their order, as one update, and frees all of them. */
   applyRound(round: CompleteRound<H>): void;
   /** It is part of no round. */
@@ -48,7 +50,7 @@ export type UpdateRoundsOptions = {
   readonly contributionsMax: number;
   readonly bytesMax: number;
   /** Whose minimum completes rounds. */
-  readonly clocks: StalenessController;
+  readonly clocks: MemberClocks;
   /** Who reads once they are applied. */
   readonly lot: ParkingLot;
   /** Who pushed at which clock. */
@@ -56,20 +58,142 @@ export type UpdateRoundsOptions = {
 };
 
 type Kept<H> = Contribution<H> & { bytes: number };
-/** The contributions to each parameter at one clock. */
-type Gathering<H> = Map<number, Kept<H>[]>;
+/** The open rounds of one clock, by parameter. */
+type OpenRounds<H> = Map<number, Kept<H>[]>;
+
+/** The clock that a member has reported. */
+export type MemberClock = { readonly incarnation: number; clock: number };
+
+/** The clocks of the members of a set: what every update and every clock passes (StalenessController.W1, W6). */
+export class MemberClocks {
+  protected readonly memberClocks: Map<number, MemberClock> = new Map();
+  protected readonly incarnations: WorkerIncarnations = new WorkerIncarnations();
+  /** Whether everybody who was expected has joined or is gone. */
+  isFormed: boolean;
+  /** The clock of the slowest. Nobody else writes it. */
+  clockMin = 0;
+  /** The highest clock that anybody finished or stands at, those who are gone included. */
+  protected clockHighest = 0;
+  /** Members that stand at `clockMin`: the minimum moves only when nobody is left there. */
+  protected slowestCount = 0;
+
+  constructor({ isFormed }: { readonly isFormed: boolean }) {
+    this.isFormed = isFormed;
+  }
+
+  memberAt(worker: number): Readonly<MemberClock> | undefined {
+    return this.memberClocks.get(worker);
+  }
+
+  /**
+   * The worker has finished all clocks before this one; an earlier one than it has reported changes nothing. Throws
+   * NOT_JOINED, NODE_DEAD, FENCED or BAD_REQUEST.
+   */
+  advance(holder: WorkerIncarnation, clock: number): void {
+    const member = this.memberOf(holder);
+    checkClock(holder.worker, clock);
+    if (clock <= member.clock) return;
+    const wasSlowest = member.clock === this.clockMin;
+    member.clock = clock;
+    this.clockHighest = Math.max(this.clockHighest, clock);
+    if (wasSlowest && --this.slowestCount === 0) this.findMinimum();
+  }
+
+  /**
+   * W6. Throws as `advance`, and STALE_UPDATE for a clock that its worker has passed: reads
+   * answered since then count on having seen it. A clock that the worker has not reported yet is not too early.
+   */
+  checkUpdate(holder: WorkerIncarnation, clock: number): void {
+    const member = this.memberOf(holder);
+    checkClock(holder.worker, clock);
+    if (clock >= member.clock) return;
+    throw new WeighbridgeError(
+      "STALE_UPDATE",
+      `${nameOf(holder.worker)} stamped an update with clock ${clock}, and stands at ${member.clock}: join to learn the clock, and push again`,
+      { retryable: true },
+    );
+  }
+
+  /** Throws NOT_JOINED, NODE_DEAD or FENCED for who is no member. */
+  protected memberOf(holder: WorkerIncarnation): MemberClock {
+    const member = this.memberClocks.get(holder.worker);
+    if (member?.incarnation === holder.incarnation) return member;
+    this.incarnations.check(holder);
+    throw new WeighbridgeError("NOT_JOINED", `${nameOf(holder.worker)} is not in the clock set: it has to join first`, { retryable: true });
+  }
+
+  protected findMinimum(): void {
+    if (!this.isFormed) return;
+    let clockMin = Infinity;
+    let count = 0;
+    for (const { clock } of this.memberClocks.values()) {
+      if (clock > clockMin) continue;
+      count = clock < clockMin ? 1 : count + 1;
+      clockMin = clock;
+    }
+    if (this.memberClocks.size === 0) clockMin = this.clockHighest;
+    if (clockMin < this.clockMin) throw new AssertionError(`the minimum would fall from ${this.clockMin} to ${clockMin}`); // W1
+    this.clockMin = clockMin;
+    this.slowestCount = count;
+  }
+}
+
+type Paced = { readonly phases: ConsistencyPhases };
+
+/** Who ends a clock, and what a server has that depends on it. */
+export type ClockCaller = {
+  readonly holder: WorkerIncarnation;
+  readonly parameters: {
+    readonly pacer: { readonly rounds: Pick<UpdateRounds<never>, "advance">; readonly pushes: PushCounts };
+    readonly tensors: ReadonlyMap<number, Paced>;
+    readonly tables: ReadonlyMap<number, Paced>;
+  };
+};
+
+/** Serves clockAdvance: the caller has finished all clocks before this one. Throws as `advance`, and BAD_REQUEST. */
+export function endClock(
+  { parameters, holder }: ClockCaller,
+  { clock, ...pushes }: PushReport & { readonly clock: number },
+): Record<never, never> {
+  parameters.pacer.rounds.advance(holder, clock, countedPushes(parameters, pushes));
+  return {};
+}
+
+/**
+ * The report of a worker's pushes where anything depends on their numbers. Otherwise a parameter only has to know that
+ * there were updates of a clock, also where none came here (ConsistencyPhases.M2). Throws BAD_REQUEST.
+ */
+export function countedPushes({ tables, tensors, pacer }: ClockCaller["parameters"], report: PushReport): PushReport {
+  const { parameters, clocks, numbers } = report;
+  checkColumns(parameters.length, numbers.length, clocks.length);
+  if (pacer.pushes.isCounted) return report;
+  for (let i = 0; i < parameters.length; i++) {
+    const number = parameters[i] as number;
+    const phases = (tensors.get(number) ?? tables.get(number))?.phases;
+    const clock = clocks[i] as number;
+    if (phases !== undefined && clock > phases.clockTop) phases.clockTop = clock;
+  }
+  return NO_PUSHES;
+}
+
+/** A report has columns of one length. Throws BAD_REQUEST. */
+export function checkColumns(...lengths: readonly number[]): void {
+  if (lengths.every((length) => length === lengths[0])) return;
+  throw new WeighbridgeError("BAD_REQUEST", `a report of pushes has columns of different lengths: ${lengths.join(", ")}`);
+}
 
 /** Of updates `H`, which must not call back when they are applied or freed. */
-export class UpdateRounds<H extends GatheredUpdate<H>> {
+export class UpdateRounds<H extends SyncUpdate<H>> {
   readonly #options: UpdateRoundsOptions;
-  readonly #clocks: StalenessController;
+  readonly #clocks: MemberClocks;
   readonly #lot: ParkingLot;
   readonly #pushes: PushCounts;
-  readonly #gatherings = new Map<number, Gathering<H>>();
+  readonly #open = new Map<number, OpenRounds<H>>();
   /** Rounds below this clock were handed out. */
   #clockMin = 0;
-  #contributionCount = 0;
-  #gatheredBytes = 0;
+  /** Of the open rounds. Nobody else writes them. */
+  contributionCount = 0;
+  openBytes = 0;
   /** Somebody who waits for the moment between two clocks. */
   #cut: { readonly clock: number; readonly reached: () => void } | undefined;
 
@@ -80,34 +204,26 @@ export class UpdateRounds<H extends GatheredUpdate<H>> {
     this.#pushes = options.pushes;
   }
 
-  get contributionCount(): number {
-    return this.#contributionCount;
-  }
-
-  get gatheredBytes(): number {
-    return this.#gatheredBytes;
-  }
-
-  /** What this incarnation has pushed at this clock so far, to be added to (U3); undefined when it is the first: then `put` follows. Throws STALE_UPDATE. */
+  /** What this incarnation has pushed at this clock, to be added to (U3); undefined: `put` follows. Throws STALE_UPDATE. */
   find(stamp: UpdateStamp): H | undefined {
     return this.#find(stamp)?.handle;
   }
 
-  /** What this incarnation has pushed at this clock takes so many bytes more. Throws QUEUE_FULL (U6) or STALE_UPDATE: ask before memory is made for it. */
+  /** A contribution is about to take so many bytes more. Throws QUEUE_FULL (U6) or STALE_UPDATE. */
   grow(stamp: UpdateStamp, bytes: number): void {
     const kept = this.#find(stamp);
     if (kept === undefined) throw new AssertionError("a first contribution is put");
-    if (stamp.clock !== this.#clockMin && this.#gatheredBytes + bytes > this.#options.bytesMax) throw this.#full(stamp);
+    if (stamp.clock !== this.#clockMin && this.openBytes + bytes > this.#options.bytesMax) throw this.#full(stamp);
     kept.bytes += bytes;
-    this.#gatheredBytes += bytes;
+    this.openBytes += bytes;
   }
 
-  /** Throws QUEUE_FULL or STALE_UPDATE when a first contribution of so many bytes cannot be put: ask before memory is made for it. */
+  /** Throws QUEUE_FULL or STALE_UPDATE when a first contribution of so many bytes cannot be put. */
   checkRoom(stamp: UpdateStamp, bytes: number): void {
     this.#checkOpen(stamp);
     if (stamp.clock === this.#clockMin) return; // U6
     const { contributionsMax, bytesMax } = this.#options;
-    if (this.#contributionCount < contributionsMax && this.#gatheredBytes + bytes <= bytesMax) return;
+    if (this.contributionCount < contributionsMax && this.openBytes + bytes <= bytesMax) return;
     throw this.#full(stamp);
   }
 
@@ -116,19 +232,16 @@ export class UpdateRounds<H extends GatheredUpdate<H>> {
     this.checkRoom(stamp, bytes);
     if (this.find(stamp) !== undefined) throw new AssertionError("one incarnation has one contribution to a round (U3)");
     const { worker, incarnation, parameter, clock } = stamp;
-    const gathering = this.#gatherings.get(clock) ?? new Map<number, Kept<H>[]>();
-    const contributions = gathering.get(parameter) ?? [];
+    const rounds = this.#open.get(clock) ?? new Map<number, Kept<H>[]>();
+    const contributions = rounds.get(parameter) ?? [];
     contributions.push({ worker, incarnation, handle, bytes });
-    gathering.set(parameter, contributions);
-    this.#gatherings.set(clock, gathering);
-    this.#contributionCount++;
-    this.#gatheredBytes += bytes;
+    rounds.set(parameter, contributions);
+    this.#open.set(clock, rounds);
+    this.contributionCount++;
+    this.openBytes += bytes;
   }
 
-  /**
-   * The worker has finished all clocks before this one, and says what it pushed at them. Throws NOT_JOINED, NODE_DEAD,
-   * FENCED.
-   */
+  /** As MemberClocks.advance; `pushes` is what the worker pushed at the clocks that it has finished. */
   advance(holder: WorkerIncarnation, clock: number, pushes: PushReport = NO_PUSHES): void {
     const from = this.#clocks.memberAt(holder.worker)?.clock ?? 0;
     this.#clocks.advance(holder, clock);
@@ -136,7 +249,7 @@ export class UpdateRounds<H extends GatheredUpdate<H>> {
     this.settle();
   }
 
-  /** Applies what the minimum completes where it has moved, and lets those go who wait for it. */
+  /** If the minimum has moved, applies the rounds that this completes, and then admits reads. */
   settle(): void {
     const { clockMin } = this.#clocks;
     if (clockMin === this.#clockMin) return;
@@ -163,12 +276,12 @@ export class UpdateRounds<H extends GatheredUpdate<H>> {
   }
 
   /**
-   * Calls `reached` once, when every worker has finished what lies before `clock`: at once if so (D1). It must not throw, nor call back. One at a
-   * time: throws QUEUE_FULL while another is waited for, BAD_ARGUMENT when that moment has passed.
+   * Calls `reached` once, when every worker has finished what lies before `clock`: at once if so (D1). It must not throw,
+   * nor call back. Throws QUEUE_FULL while another cut is awaited, BAD_ARGUMENT when that moment has passed.
    */
   cutAt(clock: number, reached: () => void): void {
     if (this.#cut !== undefined) {
-      const message = `a cut at clock ${clock}: one at clock ${this.#cut.clock} is waited for, and there is one at a time`;
+      const message = `a cut at clock ${clock}: one at clock ${this.#cut.clock} is awaited, and there is one at a time`;
       throw new WeighbridgeError("QUEUE_FULL", message, { retryable: true });
     }
     const { clockMin } = this.#clocks;
@@ -185,26 +298,26 @@ export class UpdateRounds<H extends GatheredUpdate<H>> {
     this.#cut = undefined;
   }
 
-  /** The minimum is `clockMin` now: the rounds that this completes, by clock and then by parameter. They are the caller's from here on. */
+  /** The rounds that this minimum completes, by clock and then by parameter. They are the caller's from here on. */
   complete(clockMin: number): CompleteRound<H>[] {
     if (clockMin < this.#clockMin) throw new AssertionError("the minimum never falls (W1)");
     this.#clockMin = clockMin;
-    const rounds: CompleteRound<H>[] = [];
-    const clocks = [...this.#gatherings.keys()].filter((clock) => clock < clockMin).sort((a, b) => a - b);
+    const complete: CompleteRound<H>[] = [];
+    const clocks = [...this.#open.keys()].filter((clock) => clock < clockMin).sort((a, b) => a - b);
     for (const clock of clocks) {
-      const gathering = this.#gatherings.get(clock) as Gathering<H>;
-      this.#gatherings.delete(clock);
-      for (const [parameter, contributions] of [...gathering].sort(([a], [b]) => a - b)) {
+      const rounds = this.#open.get(clock) as OpenRounds<H>;
+      this.#open.delete(clock);
+      for (const [parameter, contributions] of [...rounds].sort(([a], [b]) => a - b)) {
         for (const { bytes } of contributions) this.#forget(bytes);
         contributions.sort((a, b) => a.worker - b.worker || a.incarnation - b.incarnation); // U2
-        rounds.push({ parameter, clock, contributions });
+        complete.push({ parameter, clock, contributions });
       }
     }
-    return rounds;
+    return complete;
   }
 
   /**
-   * The incarnation died when it stood at `clock` here: what it pushed at that clock or later is no part of any round (U4). Comes before the
+   * The incarnation died at `clock`: what it pushed at that clock or later is part of no round (U4). Comes before the
    * `complete` that its death makes possible. Returns the handles, to be freed.
    */
   drop({ worker, incarnation }: WorkerIncarnation, clock: number): H[] {
@@ -214,16 +327,14 @@ export class UpdateRounds<H extends GatheredUpdate<H>> {
   /** The open rounds from this clock on to which the incarnation has contributed, ascending. */
   clocksOf({ worker, incarnation }: WorkerIncarnation, from: number): number[] {
     const isOwn = (kept: Kept<H>): boolean => kept.worker === worker && kept.incarnation === incarnation;
-    const clocks = [...this.#gatherings].filter(
-      ([clock, gathering]) => clock >= from && [...gathering.values()].some((list) => list.some(isOwn)),
-    );
+    const clocks = [...this.#open].filter(([clock, rounds]) => clock >= from && [...rounds.values()].some((list) => list.some(isOwn)));
     return clocks.map(([clock]) => clock).sort((a, b) => a - b);
   }
 
   /** What is open of a parameter, by clock and then as U2 has it: it moves with its part (W10). */
   openOf(parameter: number): (Contribution<H> & { readonly clock: number })[] {
-    const open = [...this.#gatherings].flatMap(([clock, gathering]) =>
-      (gathering.get(parameter) ?? []).map(({ worker, incarnation, handle }) => ({ clock, worker, incarnation, handle })),
+    const open = [...this.#open].flatMap(([clock, rounds]) =>
+      (rounds.get(parameter) ?? []).map(({ worker, incarnation, handle }) => ({ clock, worker, incarnation, handle })),
     );
     return open.sort((a, b) => a.clock - b.clock || a.worker - b.worker || a.incarnation - b.incarnation);
   }
@@ -233,7 +344,7 @@ export class UpdateRounds<H extends GatheredUpdate<H>> {
     const kept = this.#find(stamp);
     if (kept === undefined || kept.bytes < bytes) throw new AssertionError("what is gone was there");
     kept.bytes -= bytes;
-    this.#gatheredBytes -= bytes;
+    this.openBytes -= bytes;
   }
 
   /** Takes out what this incarnation has pushed at this clock. Returns the handle, to be freed. */
@@ -250,8 +361,8 @@ export class UpdateRounds<H extends GatheredUpdate<H>> {
 
   #removeIf(isGone: (kept: Kept<H>, at: { clock: number; parameter: number }) => boolean): H[] {
     const gone: H[] = [];
-    for (const [clock, gathering] of this.#gatherings) {
-      for (const [parameter, contributions] of gathering) {
+    for (const [clock, rounds] of this.#open) {
+      for (const [parameter, contributions] of rounds) {
         const staying: Kept<H>[] = [];
         for (const kept of contributions) {
           if (isGone(kept, { clock, parameter })) {
@@ -259,17 +370,17 @@ export class UpdateRounds<H extends GatheredUpdate<H>> {
             gone.push(kept.handle);
           } else staying.push(kept);
         }
-        if (staying.length > 0) gathering.set(parameter, staying);
-        else gathering.delete(parameter);
+        if (staying.length > 0) rounds.set(parameter, staying);
+        else rounds.delete(parameter);
       }
-      if (gathering.size === 0) this.#gatherings.delete(clock);
+      if (rounds.size === 0) this.#open.delete(clock);
     }
     return gone;
   }
 
   #find(stamp: UpdateStamp): Kept<H> | undefined {
     this.#checkOpen(stamp);
-    return this.#gatherings
+    return this.#open
       .get(stamp.clock)
       ?.get(stamp.parameter)
       ?.find((kept) => kept.worker === stamp.worker && kept.incarnation === stamp.incarnation);
@@ -278,15 +389,15 @@ export class UpdateRounds<H extends GatheredUpdate<H>> {
   #full(stamp: UpdateStamp): WeighbridgeError {
     return new WeighbridgeError(
       "QUEUE_FULL",
-      `${nameOf(stamp.worker)} is at clock ${stamp.clock}, the slowest at ${this.#clockMin}: ${this.#contributionCount} updates with ` +
-        `${this.#gatheredBytes} bytes are gathered already`,
+      `${nameOf(stamp.worker)} is at clock ${stamp.clock}, the slowest at ${this.#clockMin}: ${this.contributionCount} updates with ` +
+        `${this.openBytes} bytes are open already`,
       { retryable: true },
     );
   }
 
   #forget(bytes: number): void {
-    this.#contributionCount--;
-    this.#gatheredBytes -= bytes;
+    this.contributionCount--;
+    this.openBytes -= bytes;
   }
 
   #checkOpen({ worker, parameter, clock }: UpdateStamp): void {
@@ -297,4 +408,9 @@ export class UpdateRounds<H extends GatheredUpdate<H>> {
       { retryable: true },
     );
   }
+}
+
+function checkClock(worker: number, clock: number): void {
+  if (Number.isSafeInteger(clock) && clock >= 0) return;
+  throw new WeighbridgeError("BAD_REQUEST", `${nameOf(worker)} says its clock is ${clock}`);
 }

@@ -6,11 +6,11 @@ import type { Clock } from "../../src/base/clock.ts";
 import type { WeighbridgeError } from "../../src/base/errors.ts";
 import { type ConsistencyMode, ConsistencyPhases } from "../../src/consistency/consistency-phases.ts";
 import { Pacer } from "../../src/consistency/pacer.ts";
-import type { CompleteRound, GatheredUpdate } from "../../src/consistency/update-rounds.ts";
+import type { CompleteRound, SyncUpdate } from "../../src/consistency/update-rounds.ts";
 import { type Era, eraAt, type Holder, type Parameter, type Push, type Read, type Record, VALUES } from "./paced-record.ts";
 
 /** What one incarnation has pushed to one round so far: the sum, and of what. */
-type Sum = GatheredUpdate<Sum> & { readonly holder: Holder; readonly values: Float32Array; readonly pushes: Push[] };
+type Sum = SyncUpdate<Sum> & { readonly holder: Holder; readonly values: Float32Array; readonly pushes: Push[] };
 
 /** Called once, later or at once, with the values as they are then, or the failure. */
 export type Answer = (values: Float32Array | WeighbridgeError) => void;
