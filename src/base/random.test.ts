@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { Random } from "./random.ts";
+import { Random, randomToken } from "./random.ts";
 
 test("a seed fixes the numbers", () => {
   const numbers = (seed: number): number[] => {
@@ -34,4 +34,11 @@ test("a chance of 0 never comes true and one of 1 always", () => {
     assert.equal(random.chance(0), false);
     assert.equal(random.chance(1), true);
   }
+});
+
+test("a token needs no randomUUID, which pages over plain HTTP lack, and no two are the same", (t) => {
+  t.mock.method(crypto, "randomUUID", () => assert.fail("a page over plain HTTP has none"));
+  const tokens = new Set(Array.from({ length: 1000 }, randomToken));
+  assert.equal(tokens.size, 1000);
+  for (const token of tokens) assert.match(token, /^[0-9a-f]{32}$/);
 });

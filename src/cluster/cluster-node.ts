@@ -19,11 +19,11 @@ import { checkWaitOptions, WAIT_NAMES } from "../base/known-options.ts";
 import { type Log, SILENT_LOG } from "../base/log.ts";
 import { showValue } from "../base/show-value.ts";
 import type { Contract } from "../contracts/contract.ts";
+import { goneError } from "../peer/call.ts";
 import { callFunction } from "../peer/call-function.ts";
 import { CallWindow, type CallWindowOptions } from "../peer/call-window.ts";
 import type { Channel } from "../peer/channel.ts";
 import type { PeerMetrics } from "../peer/channel-host.ts";
-import { goneError } from "../peer/gone-error.ts";
 import { restartedError } from "../peer/hello-rules.ts";
 import { Peer } from "../peer/peer.ts";
 import type { PeerOptions } from "../peer/peer-options.ts";
@@ -31,8 +31,8 @@ import type { Fields, FieldValues } from "../wire/function-schema.ts";
 import { GROUP_MAX, Group, inGroup, nameOf, type Role, rankOf, SCHEDULER_ID } from "../wire/node-id.ts";
 import type { RosterEntry, RosterView } from "../wire/roster.ts";
 import { LastBarrier } from "./last-barrier.ts";
-import { incompleteError } from "./missing-nodes.ts";
 import { type NodeOptions, START_TIMEOUT_MS } from "./node-options.ts";
+import { incompleteError } from "./scheduler-calls.ts";
 
 /** How a node leaves the cluster. */
 export type FinalizeOptions = { readonly barrier?: boolean } & WaitOptions;

@@ -13,12 +13,12 @@ import { assert } from "../base/assert.ts";
 import { Deferred, type WaitOptions, waitFor } from "../base/deferred.ts";
 import { isWeighbridgeError, reasonOf, WeighbridgeError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
-import { randomToken } from "../base/random-token.ts";
+import { randomToken } from "../base/random.ts";
 import type { JsonContract } from "../contracts/contract.ts";
 import { BARRIER, LEAVE, PLACEMENT, REGISTER } from "../contracts/control.ts";
 import { ask } from "../peer/call-function.ts";
 import type { Channel } from "../peer/channel.ts";
-import { checkGreeting } from "../peer/hello-check.ts";
+import { checkGreeting } from "../peer/hello-rules.ts";
 import type { Peer } from "../peer/peer.ts";
 import type { PeerEvents } from "../peer/peer-options.ts";
 import type { Address } from "../transport/transport.ts";
@@ -29,14 +29,12 @@ import type { PlacementView, RosterEntry, RosterView } from "../wire/roster.ts";
 import { BarrierClient } from "./barrier-client.ts";
 import { Heartbeat } from "./heartbeat.ts";
 import { LinkWatch } from "./link-watch.ts";
-import { incompleteError, missingNodes } from "./missing-nodes.ts";
 import { NodeMemory } from "./node-memory.ts";
 import type { MemberOptions } from "./node-options.ts";
 import { type PlacementListener, RosterCopy, type RosterListener } from "./roster-copy.ts";
-import { SchedulerCalls } from "./scheduler-calls.ts";
-import { serveSchedulerNews } from "./scheduler-news.ts";
+import { incompleteError, missingNodes, SchedulerCalls, serveSchedulerNews } from "./scheduler-calls.ts";
 import { SchedulerWatch } from "./scheduler-watch.ts";
-import { wrongScheduler } from "./wrong-scheduler.ts";
+import { wrongScheduler } from "./start-failure.ts";
 
 export type MembershipOptions = Pick<
   MemberOptions,

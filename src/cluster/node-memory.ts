@@ -5,9 +5,9 @@ import { reasonOf } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import { catalogueTell } from "../contracts/catalogue.ts";
 import { type CatalogueEntry, cataloguePages } from "../wire/catalogue.ts";
-import type { Generation } from "../wire/collective-generation.ts";
+import type { Generation } from "../wire/collective-frame.ts";
+import type { RendezvousHeld } from "../wire/control.ts";
 import type { ResumeClaim } from "../wire/register.ts";
-import type { RendezvousHeld } from "../wire/rendezvous.ts";
 import type { UnitsClaim } from "../wire/units.ts";
 import type { Membership } from "./membership.ts";
 

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import type { RendezvousName } from "../wire/rendezvous.ts";
+import type { RendezvousName } from "../wire/control.ts";
 import { NAMES_MAX, Rendezvous, type RendezvousState } from "./rendezvous.ts";
 
 const END = { name: "end", generation: 0 };

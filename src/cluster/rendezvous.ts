@@ -16,7 +16,7 @@
 //   Rendezvous.R5. A generation is told who held it by any worker that left it (`recall`), so that it is held after a restart of the scheduler too.
 
 import { WeighbridgeError } from "../base/errors.ts";
-import type { RendezvousName, RendezvousValue } from "../wire/rendezvous.ts";
+import type { RendezvousName, RendezvousValue } from "../wire/control.ts";
 
 /** A worker that lives. */
 export type LiveWorker = { readonly rank: number; readonly incarnation: number };

@@ -1,5 +1,5 @@
-// scheduler-calls — what a node asks of its scheduler, over restarts of the scheduler: one that was started again does not know us, so we register with it again, and
-// what was open or is asked meanwhile waits for that.
+// scheduler-calls — what a node asks of its scheduler, over restarts of the scheduler, and what the scheduler sends it unasked (rosters, the end of the job). A
+// scheduler that was started again does not know us: we register with it again, and what was open or is asked meanwhile waits for that.
 //
 //   known ── the scheduler has a new incarnation ──► resuming ── it has taken us back ──► known, and what waited is sent
 //
@@ -10,14 +10,17 @@
 import { assert } from "../base/assert.ts";
 import type { CancelTimer, Clock } from "../base/clock.ts";
 import { Deferred } from "../base/deferred.ts";
-import { isWeighbridgeError, reasonOf, type WeighbridgeError } from "../base/errors.ts";
+import { type ErrorCode, isWeighbridgeError, reasonOf, WeighbridgeError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import type { JsonContract } from "../contracts/contract.ts";
-import { REGISTER } from "../contracts/control.ts";
+import { ABORT, REGISTER, ROSTER, STATUS } from "../contracts/control.ts";
 import type { Call } from "../peer/call.ts";
-import { ask } from "../peer/call-function.ts";
+import { ask, serveJson } from "../peer/call-function.ts";
 import type { Channel } from "../peer/channel.ts";
+import type { Peer } from "../peer/peer.ts";
+import { SCHEDULER_ID } from "../wire/node-id.ts";
 import type { RegisterReply } from "../wire/register.ts";
+import { missingAtEnd, missingText, type RosterView } from "../wire/roster.ts";
 
 export type SchedulerCallsOptions = {
   readonly clock: Clock;
@@ -136,4 +139,54 @@ export class SchedulerCalls {
     this.#back?.resolve();
     this.#back = undefined;
   }
+}
+
+/** How much later a deadline may be told, to name the nodes that are missing: a round trip where the scheduler answers. */
+const STATUS_DEADLINE_MS = 500;
+
+/** As `server 1, worker 0`; "" when the scheduler does not tell, or none is missing. Never throws. */
+export async function missingNodes(
+  scheduler: Channel | undefined,
+  { clock, log }: { readonly clock: Clock; readonly log: Log },
+  at: "start" | "end" = "start",
+): Promise<string> {
+  if (scheduler?.link === undefined || scheduler.ended !== undefined) return "";
+  try {
+    const { phase, waiting, nodes, leaving, ...counts } = await ask(scheduler, STATUS, {}, clock, { deadlineMs: STATUS_DEADLINE_MS });
+    if (at === "end") return leaving === undefined ? "" : missingAtEnd(nodes, leaving);
+    return phase === "forming" ? missingText(counts, waiting) : "";
+  } catch (thrown) {
+    log.debug("the scheduler does not tell who is missing", { reason: reasonOf(thrown) });
+    return "";
+  }
+}
+
+/** The same DEADLINE, by name. */
+export function incompleteError(error: WeighbridgeError, missing: string): WeighbridgeError {
+  if (missing === "" || error.message.includes("missing: ")) return error;
+  return new WeighbridgeError(error.code, `${error.message}; missing: ${missing}`, { retryable: error.retryable, cause: error });
+}
+
+export type NewsListener = { roster(roster: RosterView): void; aborted(error: WeighbridgeError): void };
+
+export function serveSchedulerNews(peer: Peer, listener: NewsListener): void {
+  peer.serve(
+    serveJson(ROSTER, (channel, roster) => {
+      checkSender(channel, "ROSTER");
+      listener.roster(roster);
+      return {};
+    }),
+  );
+  peer.serve(
+    serveJson(ABORT, (channel, { code, message }) => {
+      checkSender(channel, "ABORT");
+      listener.aborted(new WeighbridgeError(code as ErrorCode, message));
+      return {};
+    }),
+  );
+}
+
+/** N1. Throws BAD_REQUEST. */
+export function checkSender(channel: Channel, what: string): void {
+  if (channel.id !== SCHEDULER_ID) throw new WeighbridgeError("BAD_REQUEST", `${what} comes from the scheduler, not from ${channel.name}`);
 }

@@ -1,10 +1,10 @@
-// start-failure — the farewell of a node that cannot take its place, say because its port is taken: it tells the scheduler why, so that the others
-// end with that reason instead of waiting for it. Not needed for the node's own error, and never in its way.
+// start-failure — a node that cannot start. If its port is taken, say, it reports to the scheduler why, so that the others end with that reason instead of
+// waiting for it; that report is never in the way of the node's own error. If what listens at the scheduler's address is no scheduler, the node gives up.
 
 import type { Clock } from "../base/clock.ts";
-import { reasonOf, type WeighbridgeError } from "../base/errors.ts";
+import { isWeighbridgeError, reasonOf, WeighbridgeError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
-import { randomToken } from "../base/random-token.ts";
+import { randomToken } from "../base/random.ts";
 import { REGISTER } from "../contracts/control.ts";
 import { ask } from "../peer/call-function.ts";
 import type { Peer } from "../peer/peer.ts";
@@ -40,4 +40,14 @@ export async function tellStartFailure(told: StartFailure, error: WeighbridgeErr
   } finally {
     peer.drop(channel, error);
   }
+}
+
+const FIX = "point DMLC_PS_ROOT_URI/DMLC_PS_ROOT_PORT (--scheduler-host/--scheduler-port) at the right place";
+
+/** The error for it, by why it could not be talked with; undefined if that may pass. */
+export function wrongScheduler(address: Address, problem: Error): WeighbridgeError | undefined {
+  if (isWeighbridgeError(problem, "VERSION_MISMATCH")) return new WeighbridgeError(problem.code, problem.message, { cause: problem });
+  if (!isWeighbridgeError(problem, "FOREIGN_PROTOCOL")) return undefined;
+  const message = `what listens at ${address} is no Weighbridge scheduler: ${problem.message}; ${FIX}`;
+  return new WeighbridgeError("SCHEDULER_UNREACHABLE", message, { cause: problem });
 }

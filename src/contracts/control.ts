@@ -6,11 +6,11 @@
 //   from the scheduler   ROSTER ABORT PREPARE
 //   between any nodes    HEARTBEAT
 
-import { type GatherReply, type GatherRequest, gatherReplyShape, gatherRequestShape } from "../wire/collective-generation.ts";
+import { type GatherReply, type GatherRequest, gatherReplyShape, gatherRequestShape } from "../wire/collective-frame.ts";
 import * as control from "../wire/control.ts";
+import { type RendezvousReply, type RendezvousRequest, rendezvousReplyShape, rendezvousRequestShape } from "../wire/control.ts";
 import { FunctionId } from "../wire/function-id.ts";
 import { type RegisterReply, type RegisterRequest, registerReplyShape, registerRequestShape } from "../wire/register.ts";
-import { type RendezvousReply, type RendezvousRequest, rendezvousReplyShape, rendezvousRequestShape } from "../wire/rendezvous.ts";
 import { type RosterView, rosterShape } from "../wire/roster.ts";
 import { type UnitsReply, type UnitsRequest, unitsReplyShape, unitsRequestShape } from "../wire/units.ts";
 import { type JsonContract, jsonContract } from "./contract.ts";

@@ -20,7 +20,7 @@ import type { PsRowType } from "../store/row-types/ps-row-type.ts";
 import type { SnapshotFiles } from "../store/snapshot/snapshot-files.ts";
 import type { PsUpdater } from "../store/updaters/ps-updater.ts";
 import { MemoryHub, MemoryTransport } from "../transport/memory-transport.ts";
-import { jobId } from "../wire/job-id.ts";
+import { jobId } from "../wire/hello.ts";
 import { WorkerNode } from "../worker/worker-node.ts";
 import type { PlacementName } from "./config/node-config.ts";
 import { nodeSessions } from "./node-sessions.ts";

@@ -4,7 +4,7 @@ import { randomUUID } from "node:crypto";
 import { basename } from "node:path";
 import { SchedulerNode, type SchedulerNodeOptions } from "../scheduler/scheduler-node.ts";
 import type { StatusReply } from "../wire/control.ts";
-import { jobId } from "../wire/job-id.ts";
+import { jobId } from "../wire/hello.ts";
 import type { NodeConfig } from "./config/node-config.ts";
 import { publishDeadNodes, publishRoster } from "./launcher/launcher-pipe.ts";
 import { type ProcessNodeOptions, startProcessNode } from "./process-node.ts";

@@ -23,12 +23,11 @@ import { type FrameHeader, Kind, REQUESTS_OPEN_MAX, type RequestLabel } from "..
 import { encodeJson } from "../wire/json-body.ts";
 import { nameOf } from "../wire/node-id.ts";
 import { Answer, keptLabel, labelOf } from "./answer.ts";
-import { type Call, type CallFate, detachedError, IN_PLACE_BYTES_MAX, UpdateFates } from "./call.ts";
+import { type Call, type CallFate, detachedError, IN_PLACE_BYTES_MAX, lostErrors, UpdateFates } from "./call.ts";
 import type { ChannelHost } from "./channel-host.ts";
 import type { Faults } from "./faults.ts";
 import type { FrameBatch, Held } from "./frame-batch.ts";
 import { FrameWriter, PendingCalls } from "./frame-writer.ts";
-import { lostErrors } from "./gone-error.ts";
 import { GapNotice } from "./outbox.ts";
 
 /** Serves one function. Both are called with a header and bytes that are valid until they return. */

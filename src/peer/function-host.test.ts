@@ -14,8 +14,7 @@ import { list, object, text } from "../wire/json-body.ts";
 import { ask, callFunction, serveJson } from "./call-function.ts";
 import type { Channel } from "./channel.ts";
 import { Peer } from "./peer.ts";
-import { REQUEST_BYTES_MAX } from "./plain-memory.ts";
-import { PlainReadBuffers } from "./plain-read-buffers.ts";
+import { PlainReadBuffers, REQUEST_BYTES_MAX } from "./plain-memory.ts";
 import { servedFunction } from "./served-function.ts";
 
 const numbers = { values: "f32[]" } as const;

@@ -1,5 +1,7 @@
-// plain-memory — ordinary memory for requests of several frames: that of nodes without an arena.
+// plain-memory — ordinary memory, for nodes without an arena: read buffers, and room for requests of several frames.
 
+import { READ_BUFFER_BYTES } from "../wire/frame-reader.ts";
+import type { ReadBuffers } from "./connection.ts";
 import type { RequestMemory, RequestRoom } from "./request-assembly.ts";
 
 /** The longest request to a node without an arena. */
@@ -17,5 +19,19 @@ export class PlainMemory implements RequestMemory {
 
   holds(): boolean {
     return true;
+  }
+}
+
+const FREE_MAX = 8;
+
+export class PlainReadBuffers implements ReadBuffers {
+  readonly #free: Uint8Array[] = [];
+
+  take(): Uint8Array {
+    return this.#free.pop() ?? new Uint8Array(READ_BUFFER_BYTES);
+  }
+
+  give(buffer: Uint8Array): void {
+    if (this.#free.length < FREE_MAX) this.#free.push(buffer);
   }
 }

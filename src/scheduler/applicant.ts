@@ -3,9 +3,9 @@
 
 import { type ErrorCode, WeighbridgeError } from "../base/errors.ts";
 import type { AbortRequest } from "../wire/control.ts";
-import { missingText } from "../wire/missing-nodes.ts";
 import type { Role } from "../wire/node-id.ts";
 import type { RegisterRequest } from "../wire/register.ts";
+import { missingText } from "../wire/roster.ts";
 import { holderOf, type Place } from "./rank-slot.ts";
 
 /** `ticket` is whatever the caller needs to answer it. */

@@ -10,7 +10,7 @@
 //       was taken for dead and knows nothing of it.
 
 import { WeighbridgeError } from "../base/errors.ts";
-import type { Generation, Member } from "../wire/collective-generation.ts";
+import type { Generation, Member } from "../wire/collective-frame.ts";
 import { nameOf } from "../wire/node-id.ts";
 import type { RosterEntry } from "../wire/roster.ts";
 

@@ -2,7 +2,7 @@
 
 import { Deferred } from "../base/deferred.ts";
 import { WeighbridgeError } from "../base/errors.ts";
-import type { GatherRequest, Generation, Member } from "../wire/collective-generation.ts";
+import type { GatherRequest, Generation, Member } from "../wire/collective-frame.ts";
 import { roleOf } from "../wire/node-id.ts";
 import type { RosterEntry } from "../wire/roster.ts";
 import { CollectiveGenerations, type SettledRequest } from "./collective-generations.ts";

@@ -7,7 +7,7 @@ import type { CancelTimer, Clock } from "../base/clock.ts";
 import { Deferred } from "../base/deferred.ts";
 import type { WeighbridgeError } from "../base/errors.ts";
 import { type LiveWorker, Rendezvous } from "../cluster/rendezvous.ts";
-import type { RendezvousHeld, RendezvousName, RendezvousReply, RendezvousRequest } from "../wire/rendezvous.ts";
+import type { RendezvousHeld, RendezvousName, RendezvousReply, RendezvousRequest } from "../wire/control.ts";
 import type { RosterView } from "../wire/roster.ts";
 
 /** A worker that waits longer asks again. */

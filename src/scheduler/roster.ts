@@ -16,7 +16,7 @@
 import { assert } from "../base/assert.ts";
 import { WeighbridgeError } from "../base/errors.ts";
 import type { AbortRequest, Phase, StatusEntry, WaitingEntry } from "../wire/control.ts";
-import { jobConflict, jobNameOf } from "../wire/job-id.ts";
+import { jobConflict, jobNameOf } from "../wire/hello.ts";
 import { idOf, nameOf } from "../wire/node-id.ts";
 import type { RegisterRequest, ResumeClaim } from "../wire/register.ts";
 import type { PlacementView, RosterView } from "../wire/roster.ts";

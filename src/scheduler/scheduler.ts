@@ -18,15 +18,14 @@ import type { JsonContract } from "../contracts/contract.ts";
 import { HEARTBEAT, LEAVE, PLACEMENT, REGISTER, STATUS } from "../contracts/control.ts";
 import { serveJson } from "../peer/call-function.ts";
 import type { Channel } from "../peer/channel.ts";
-import { checkGreeting } from "../peer/hello-check.ts";
+import { checkGreeting } from "../peer/hello-rules.ts";
 import type { Peer } from "../peer/peer.ts";
 import type { AcceptedNode } from "../peer/peer-options.ts";
 import type { Address } from "../transport/transport.ts";
 import type { StatusReply } from "../wire/control.ts";
-import { jobNameOf } from "../wire/job-id.ts";
-import { missingAtEnd, missingText } from "../wire/missing-nodes.ts";
+import { jobNameOf } from "../wire/hello.ts";
 import { nameOf, SCHEDULER_ID } from "../wire/node-id.ts";
-import { deadNodes, type PlacementView, type RosterView } from "../wire/roster.ts";
+import { deadNodes, missingAtEnd, missingText, type PlacementView, type RosterView } from "../wire/roster.ts";
 import type { DeadWaitOptions } from "./dead-wait.ts";
 import { drained, FailureNotice } from "./failure-notice.ts";
 import { FunctionRelay } from "./function-relay.ts";
@@ -50,7 +49,7 @@ export type SchedulerOptions = {
   readonly startTimeoutMs: number;
   /** Which start of a scheduler this is, for instance the time of day. Raised when nodes know a higher one (D4). */
   readonly incarnation: number;
-  /** The job, by its name and the run that begins here (wire/job-id.ts); a run that is going on keeps its own. */
+  /** The job, by its name and the run that begins here (wire/hello.ts); a run that is going on keeps its own. */
   readonly jobId: string;
   /** How parts are dealt out, if the job begins here. Defaults to "ring". */
   readonly placement?: PlacementView["policy"] | undefined;

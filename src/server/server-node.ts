@@ -4,7 +4,7 @@ import { CatalogueCalls } from "../cluster/catalogue-calls.ts";
 import { MemberNode } from "../cluster/member-node.ts";
 import type { Membership } from "../cluster/membership.ts";
 import type { MemberOptions } from "../cluster/node-options.ts";
-import { checkSender } from "../cluster/scheduler-news.ts";
+import { checkSender } from "../cluster/scheduler-calls.ts";
 import { PREPARE } from "../contracts/control.ts";
 import type { PsFunction } from "../contracts/ps-function.ts";
 import { Arena } from "../kernel/arena.ts";

@@ -19,8 +19,8 @@ import type { ClusterNode } from "../cluster/cluster-node.ts";
 import { checkWorkerFunction } from "../contracts/described-function.ts";
 import type { WorkerCalls as FunctionWorkerCalls, WorkerCallOptions } from "../contracts/function-context.ts";
 import type { WorkerFunction } from "../contracts/worker-function.ts";
+import { nearestFunction } from "../wire/failure.ts";
 import type { Fields, FieldValues } from "../wire/function-schema.ts";
-import { nearestFunction } from "../wire/missing-function.ts";
 import { idOf } from "../wire/node-id.ts";
 
 const CALL_OPTIONS: readonly string[] = ["incarnation", "priority", ...WAIT_NAMES];

@@ -8,7 +8,7 @@ import { Membership, type MembershipOptions } from "../cluster/membership.ts";
 import { PREPARE } from "../contracts/control.ts";
 import { serveJson } from "../peer/call-function.ts";
 import { Peer } from "../peer/peer.ts";
-import { PlainReadBuffers } from "../peer/plain-read-buffers.ts";
+import { PlainReadBuffers } from "../peer/plain-memory.ts";
 import { Scheduler, type SchedulerOptions } from "../scheduler/scheduler.ts";
 import type { PrepareRequest } from "../wire/control.ts";
 import type { MemberKind } from "../wire/hello.ts";

@@ -3,7 +3,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { gatherReplyShape, gatherRequestShape } from "./collective-generation.ts";
+import { gatherReplyShape, gatherRequestShape } from "./collective-frame.ts";
 import {
   abortRequestShape,
   barrierReplyShape,
@@ -12,12 +12,13 @@ import {
   leaveRequestShape,
   placementReplyShape,
   prepareRequestShape,
+  rendezvousReplyShape,
+  rendezvousRequestShape,
   statusReplyShape,
 } from "./control.ts";
 import { helloShape } from "./hello.ts";
 import type { Check } from "./json-body.ts";
 import { registerReplyShape, registerRequestShape } from "./register.ts";
-import { rendezvousReplyShape, rendezvousRequestShape } from "./rendezvous.ts";
 import { placementShape, rosterShape } from "./roster.ts";
 import { UNIT_RUNS_MAX, unitsClaimShape, unitsReplyShape, unitsRequestShape } from "./units.ts";
 

@@ -1,7 +1,7 @@
-// control — the small control messages that need no file of their own: barrier, abort, status, and the empty body.
+// control — the small control messages: barrier, rendezvous, abort, status, and the empty body.
 
 import { packageVersionShape } from "./hello.ts";
-import { type Check, count, flag, list, object, oneOf, optional, text } from "./json-body.ts";
+import { type Check, count, flag, list, object, oneOf, optional, shortText, text } from "./json-body.ts";
 import { roleShape } from "./node-id.ts";
 import { addressShape, labelShape, type PlacementView, placementShape, type RosterEntry, rosterEntryShape } from "./roster.ts";
 
@@ -97,3 +97,32 @@ export const heartbeatRequestShape: Check<HeartbeatRequest> = object({ holdsSums
 /** A body without fields: STATUS, PLACEMENT, and the replies that only say yes. */
 export type Empty = Readonly<Record<never, never>>;
 export const emptyShape: Check<Empty> = object({});
+
+export const RENDEZVOUS_NAME_LENGTH_MAX = 256;
+export const RENDEZVOUS_VALUE_LENGTH_MAX = 1024;
+
+/** A generation of a name, 0, 1, 2 …: no two are the same rendezvous. */
+export type RendezvousName = { readonly name: string; readonly generation: number };
+const nameFields = { name: shortText(RENDEZVOUS_NAME_LENGTH_MAX), generation: count };
+
+/** What a worker came with. */
+export type RendezvousValue = { readonly rank: number; readonly value: string };
+const valueShape: Check<RendezvousValue> = object({ rank: count, value: shortText(RENDEZVOUS_VALUE_LENGTH_MAX) });
+
+export type RendezvousRequest = RendezvousName & { readonly value: string; readonly waitMs: number };
+export const rendezvousRequestShape: Check<RendezvousRequest> = object({
+  ...nameFields,
+  value: shortText(RENDEZVOUS_VALUE_LENGTH_MAX),
+  waitMs: count,
+});
+
+/** `values`, by rank, when it is held; otherwise `missing`, the ranks of the live workers that have not come. */
+export type RendezvousReply = {
+  readonly values?: readonly RendezvousValue[] | undefined;
+  readonly missing?: readonly number[] | undefined;
+};
+export const rendezvousReplyShape: Check<RendezvousReply> = object({ values: optional(list(valueShape)), missing: optional(list(count)) });
+
+/** What a worker tells a scheduler that was restarted: a generation that it has left, and with which values. */
+export type RendezvousHeld = RendezvousName & { readonly values: readonly RendezvousValue[] };
+export const rendezvousHeldShape: Check<RendezvousHeld> = object({ ...nameFields, values: list(valueShape) });

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { WeighbridgeError } from "../base/errors.ts";
-import { decodeFailure, fromFailure, handlerStack, toFailure } from "./failure.ts";
+import { decodeFailure, fromFailure, handlerStack, missingFunction, nearestFunction, toFailure } from "./failure.ts";
 import { encodeJson } from "./json-body.ts";
 
 test("an error of ours crosses the wire with code, message and whether to try again", () => {
@@ -62,4 +62,17 @@ test("the stack of what a user's code threw is found behind our own error, and t
   for (const other of [new WeighbridgeError("BAD_ARGUMENT", "no", { cause: thrown }), "text", undefined, throwing])
     assert.equal(handlerStack(other), undefined);
   assert.doesNotMatch(JSON.stringify(toFailure(failed)), /failure\.test/);
+});
+
+test("the nearest of the functions that a node says it has is found, with the node's name before the text too", () => {
+  const { message } = missingFunction(["users/count", "scale", "top-10"]);
+  assert.equal(nearestFunction("sclae", `server 0: ${message}`), "; did you mean scale?");
+  assert.equal(nearestFunction("user/count", message), "; did you mean users/count?");
+});
+
+test("a node without functions of its own is not said to have any", () => {
+  const { message } = missingFunction([]);
+  assert.match(message, /it has none of its own: is --functions set\?/);
+  assert.equal(nearestFunction("scale", message), "");
+  assert.equal(nearestFunction("scale", "there is no function 77 on this node"), "");
 });

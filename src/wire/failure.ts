@@ -1,6 +1,9 @@
 // failure — how an error crosses the wire: its code, its message, whether trying again may help, and what a program has to know beside that.
+// A node that does not have a function was given the hash of its name alone: its failure names the functions that it has, and the caller, who knows the
+// name, finds the nearest of them.
 
 import { type ErrorCode, isWeighbridgeError, reasonOf, WeighbridgeError } from "../base/errors.ts";
+import { didYouMean } from "../base/nearest-name.ts";
 import { type Check, decodeJson, flag, object, text } from "./json-body.ts";
 import { type PlacementView, placementShape } from "./roster.ts";
 
@@ -60,4 +63,24 @@ export function fromFailure(failure: Failure, from: string): WeighbridgeError {
 /** The placement that a WRONG_EPOCH carries; undefined for any other error. Throws BAD_REQUEST when it is none. */
 export function placementOfError({ code, detail }: WeighbridgeError): PlacementView | undefined {
   return code === "WRONG_EPOCH" && detail !== undefined ? placementShape(detail, "the placement of WRONG_EPOCH") : undefined;
+}
+
+/** At the node that was called. */
+export function missingFunction(names: readonly string[]): WeighbridgeError {
+  const others =
+    names.length === 0
+      ? "it has none of its own: is --functions set? (a worker serves more with session.serve)"
+      : `it has ${names.join(", ")}`;
+  return new WeighbridgeError("UNKNOWN_FUNCTION", `this node has no function with the name that was called; ${others}`);
+}
+
+/** At the caller: whether it is the node itself that does not have the function, and not one that its handler called. */
+export function isMissingThere(error: unknown): boolean {
+  return isWeighbridgeError(error, "UNKNOWN_FUNCTION") && /^(\w+ \d+: )?(this node has|there is) no function/.test(error.message);
+}
+
+/** At the caller: "; did you mean scale?", or nothing where the message names none. */
+export function nearestFunction(called: string, message: string): string {
+  const [, names = ""] = /; it has ([\w./-]+(?:, [\w./-]+)*)$/.exec(message) ?? [];
+  return names === "" ? "" : didYouMean(called, names.split(", "));
 }

@@ -1,7 +1,29 @@
-// hello — the first frame on every link, both ways: who speaks, in which incarnation, and where the conversation stood.
+// hello — the first frame on every link, both ways: who speaks, of which job, in which incarnation, and where the conversation stood.
+//
+// A job has a name and a run, `NAME/RUN`. People give the name, which outlives every scheduler and every start. The run tells one start of the whole job
+// from the next, so that nodes of an earlier start are strangers to it. A node that knows no run yet says `NAME`, one that was not told the name says "".
 
-import { jobShape } from "./job-id.ts";
 import { type Check, count, list, object, oneOf, optional, shortText } from "./json-body.ts";
+
+/** Of a job: `NAME/RUN` (jobId). */
+export const jobShape: Check<string> = shortText(256);
+
+const SEPARATOR = "/";
+
+export function jobId(name: string, run: string): string {
+  return `${name}${SEPARATOR}${run}`;
+}
+
+export function jobNameOf(job: string): string {
+  return job.split(SEPARATOR, 1)[0] ?? "";
+}
+
+/** In what two ids contradict each other, if they do: what one of them does not say contradicts nothing. */
+export function jobConflict(one: string, other: string): "name" | "run" | undefined {
+  if (one === "" || other === "" || one === other) return undefined;
+  if (jobNameOf(one) !== jobNameOf(other)) return "name";
+  return one.includes(SEPARATOR) && other.includes(SEPARATOR) ? "run" : undefined;
+}
 
 /** Short enough for a hello and for a roster of many nodes. */
 export const tokenShape: Check<string> = shortText(256);
@@ -16,7 +38,7 @@ export type MemberKind = "worker" | "server" | "scheduler" | "guest" | "tool";
 export const READS_RUNS = "runs";
 
 export type Hello = {
-  /** The job both belong to (job-id.ts). */
+  /** The job both belong to (jobId). */
   readonly job: string;
   readonly kind: MemberKind;
   /** The sender's node id; 0 before the scheduler has given one. */

@@ -2,13 +2,18 @@
 // After a scheduler's restart the nodes register again with the place they had (`resume`): their memory is the scheduler's.
 
 import { type CatalogueClaim, catalogueClaimShape } from "./catalogue.ts";
-import { type Generation, generationShape } from "./collective-generation.ts";
-import { type AbortRequest, abortRequestShape, type BarrierRequest, barrierRequestShape } from "./control.ts";
-import { packageVersionShape, tokenShape } from "./hello.ts";
-import { jobShape } from "./job-id.ts";
+import { type Generation, generationShape } from "./collective-frame.ts";
+import {
+  type AbortRequest,
+  abortRequestShape,
+  type BarrierRequest,
+  barrierRequestShape,
+  type RendezvousHeld,
+  rendezvousHeldShape,
+} from "./control.ts";
+import { jobShape, packageVersionShape, tokenShape } from "./hello.ts";
 import { type Check, count, flag, list, object, optional } from "./json-body.ts";
 import { type Role, roleShape } from "./node-id.ts";
-import { type RendezvousHeld, rendezvousHeldShape } from "./rendezvous.ts";
 import { addressShape, labelShape, type RosterView, rosterShape } from "./roster.ts";
 import { type UnitsClaim, unitsClaimShape } from "./units.ts";
 

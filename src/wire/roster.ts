@@ -1,8 +1,9 @@
-// roster — who is there, as the scheduler tells it. Every change has a higher version; a node ignores what is older than what it has.
+// roster — who is there, as the scheduler publishes it, and who is missing while a job forms or ends. Every change has a higher version; a node ignores
+// a roster that is older than its own.
 
 import { packageVersionShape, tokenShape } from "./hello.ts";
 import { type Check, count, list, object, oneOf, optional, shortText } from "./json-body.ts";
-import { inGroup, type Role, roleShape, SCHEDULER_ID } from "./node-id.ts";
+import { idOf, inGroup, nameOf, type Role, roleShape, SCHEDULER_ID } from "./node-id.ts";
 
 /** How long names may be that everybody keeps. With room to spare, and short enough for a roster of a thousand nodes to fit a frame. */
 export const addressShape: Check<string> = shortText(512);
@@ -61,7 +62,7 @@ export type RosterView = {
   readonly nodes: readonly RosterEntry[];
   /** Left out by a job without servers, and by a scheduler that was restarted and has not heard of it yet. */
   readonly placement?: PlacementView | undefined;
-  /** Generations of workers up to this one are over (collective-generation.ts); left out: none is. */
+  /** Generations of workers up to this one are over (collective-frame.ts); left out: none is. */
   readonly endedGeneration?: number | undefined;
 };
 
@@ -93,4 +94,36 @@ export function serverRanks({ nodes }: Pick<RosterView, "nodes">): number[] {
 /** The nodes that were declared dead and that nobody has replaced. */
 export function deadNodes({ nodes }: RosterView): number[] {
   return nodes.filter(({ state }) => state === "dead").map(({ node }) => node);
+}
+
+/** A node that waits for its place; without a rank it takes the lowest that nobody asked for. */
+export type WaitingNode = { readonly role: Role; readonly rank: number | undefined };
+
+const NAMES_MAX = 8;
+
+/** `server 1, worker 0 and 3 more`; "" when all are there. */
+export function missingText(counts: { readonly serverCount: number; readonly workerCount: number }, there: readonly WaitingNode[]): string {
+  return namesText([...missingOf("server", counts.serverCount, there), ...missingOf("worker", counts.workerCount, there)]);
+}
+
+/** As `missingText`: the nodes of a running job that have not left, and are not at the last barrier. */
+export function missingAtEnd(nodes: RosterView["nodes"], leaving: Iterable<number>): string {
+  const there = new Set(leaving);
+  const missing = nodes.filter(({ node, state }) => state !== "left" && !there.has(node)).sort((a, b) => a.node - b.node);
+  const ofRole = (role: Role): number[] => missing.filter((node) => node.role === role).map(({ node }) => node);
+  const scheduler = there.has(SCHEDULER_ID) ? [] : [SCHEDULER_ID];
+  return namesText([...scheduler, ...ofRole("server"), ...ofRole("worker")].map(nameOf));
+}
+
+function namesText(missing: readonly string[]): string {
+  const more = missing.length > NAMES_MAX ? ` and ${missing.length - NAMES_MAX} more` : "";
+  return `${missing.slice(0, NAMES_MAX).join(", ")}${more}`;
+}
+
+function missingOf(role: Role, count: number, there: readonly WaitingNode[]): string[] {
+  const ofRole = there.filter((node) => node.role === role);
+  const asked = new Set(ofRole.map(({ rank }) => rank));
+  const unrankedCount = ofRole.filter(({ rank }) => rank === undefined).length;
+  const free = Array.from({ length: count }, (_, rank) => rank).filter((rank) => !asked.has(rank));
+  return free.slice(unrankedCount).map((rank) => nameOf(idOf(role, rank)));
 }

@@ -2,7 +2,7 @@
 // parameter that it does not have: the caller, who knows, adds them to the waits and to the failures. Not part of any decision.
 
 import { isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
-import { isMissingThere, nearestFunction } from "../wire/missing-function.ts";
+import { isMissingThere, nearestFunction } from "../wire/failure.ts";
 
 /** The parameter of a call. */
 export type CallSubject = {

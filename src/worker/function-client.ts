@@ -5,8 +5,8 @@ import { checkWait, Deferred, type WaitOptions, waitFor } from "../base/deferred
 import { isWeighbridgeError, type WeighbridgeError } from "../base/errors.ts";
 import { clockWait } from "../contracts/clocks.ts";
 import type { Contract } from "../contracts/contract.ts";
+import { isMissingThere } from "../wire/failure.ts";
 import type { Fields, FieldValues } from "../wire/function-schema.ts";
-import { isMissingThere } from "../wire/missing-function.ts";
 import { callText, explainedDeadline, missingFailure } from "./call-subject.ts";
 import type { ParameterHandle } from "./parameter-handle.ts";
 import type { AnyRequest, FunctionCallSettings, FunctionLoad, FunctionRequest, Recut } from "./router/function-request.ts";

@@ -8,7 +8,7 @@
 //       again, neither as a residual nor by a flush.
 
 import type { WeighbridgeError } from "../base/errors.ts";
-import { mayBeApplied } from "../peer/gone-error.ts";
+import { mayBeApplied } from "../peer/call.ts";
 import { Residuals } from "../wire/codecs/residuals.ts";
 import { type CodecContext, floatCountOf, type ValueShape } from "../wire/codecs/value-codec.ts";
 import type { ArenaSpans } from "./arena-spans.ts";

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { WeighbridgeError } from "../base/errors.ts";
 import { rowsPull, rowsPush } from "../contracts/rows.ts";
-import { mayBeApplied } from "../peer/gone-error.ts";
+import { mayBeApplied } from "../peer/call.ts";
 import { type Fate, fateOf, partsFailure } from "./part-outcome.ts";
 
 const full = new WeighbridgeError("ARENA_FULL", "no room", { retryable: true });

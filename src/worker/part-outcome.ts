@@ -4,7 +4,7 @@
 
 import { WeighbridgeError } from "../base/errors.ts";
 import type { Contract } from "../contracts/contract.ts";
-import { mayBeApplied } from "../peer/gone-error.ts";
+import { mayBeApplied } from "../peer/call.ts";
 
 /** A piece of an update: applied, perhaps applied, or undefined: not. */
 export type PartOutcome = { readonly fn: Pick<Contract, "effect" | "target">; readonly server: number; readonly fate: Fate };

@@ -18,7 +18,7 @@ import {
   type RendezvousReply,
   type RendezvousRequest,
   type RendezvousValue,
-} from "../wire/rendezvous.ts";
+} from "../wire/control.ts";
 
 export type RendezvousOptions = {
   /** Which one of this name, 0, 1, 2 …: each is held once. */

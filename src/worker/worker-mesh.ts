@@ -17,7 +17,7 @@ import { GATHER } from "../contracts/control.ts";
 import type { Channel, FunctionHandler } from "../peer/channel.ts";
 import type { Peer } from "../peer/peer.ts";
 import type { Address } from "../transport/transport.ts";
-import type { GatherReply, GatherRequest, Generation, Member } from "../wire/collective-generation.ts";
+import type { GatherReply, GatherRequest, Generation, Member } from "../wire/collective-frame.ts";
 import { nameOf, rankOf, roleOf } from "../wire/node-id.ts";
 import type { RosterEntry, RosterView } from "../wire/roster.ts";
 

@@ -4,7 +4,7 @@ import { MemberNode } from "../cluster/member-node.ts";
 import type { Membership } from "../cluster/membership.ts";
 import type { MemberOptions } from "../cluster/node-options.ts";
 import type { WorkerFunction } from "../contracts/worker-function.ts";
-import { PlainReadBuffers } from "../peer/plain-read-buffers.ts";
+import { PlainReadBuffers } from "../peer/plain-memory.ts";
 import type { Address } from "../transport/transport.ts";
 import { Worker, type WorkerOptions } from "./worker.ts";
 import { WorkerMesh } from "./worker-mesh.ts";

@@ -13,7 +13,7 @@ import type { Clock } from "../base/clock.ts";
 import { WeighbridgeError } from "../base/errors.ts";
 import { showValue } from "../base/show-value.ts";
 import type { Membership } from "../cluster/membership.ts";
-import { checkSender } from "../cluster/scheduler-news.ts";
+import { checkSender } from "../cluster/scheduler-calls.ts";
 import { PREPARE } from "../contracts/control.ts";
 import { checkWorkerFunction } from "../contracts/described-function.ts";
 import type { FunctionCaller, WorkerFunction, WorkerHandler } from "../contracts/worker-function.ts";

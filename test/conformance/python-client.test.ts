@@ -14,7 +14,7 @@ import { SocketTransport } from "../../src/node/transport/socket-transport.ts";
 import { SchedulerNode } from "../../src/scheduler/scheduler-node.ts";
 import { ServerNode } from "../../src/server/server-node.ts";
 import { changePlacement, type PlacedNodes } from "../../src/testing/change-placement.ts";
-import { jobId } from "../../src/wire/job-id.ts";
+import { jobId } from "../../src/wire/hello.ts";
 import { Cluster } from "../e2e/cluster.ts";
 import { Processes, script } from "../e2e/processes.ts";
 import { findPython } from "./find-python.ts";

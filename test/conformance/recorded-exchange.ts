@@ -4,7 +4,7 @@ import { joinBytes } from "../../src/base/join-bytes.ts";
 import { SILENT_LOG } from "../../src/base/log.ts";
 import { Channel } from "../../src/peer/channel.ts";
 import { Peer } from "../../src/peer/peer.ts";
-import { PlainReadBuffers } from "../../src/peer/plain-read-buffers.ts";
+import { PlainReadBuffers } from "../../src/peer/plain-memory.ts";
 import { SimClock } from "../../src/testing/sim-clock.ts";
 import { MemoryHub, MemoryTransport } from "../../src/transport/memory-transport.ts";
 import type { Link } from "../../src/transport/transport.ts";

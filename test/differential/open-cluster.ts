@@ -15,7 +15,7 @@ import { ServerNode } from "../../src/server/server-node.ts";
 import type { PlugInModule } from "../../src/store/plug-ins.ts";
 import type { PlacedNodes } from "../../src/testing/change-placement.ts";
 import { MemoryHub, MemoryTransport } from "../../src/transport/memory-transport.ts";
-import { jobId } from "../../src/wire/job-id.ts";
+import { jobId } from "../../src/wire/hello.ts";
 import { WorkerNode } from "../../src/worker/worker-node.ts";
 
 export type OpenClusterOptions = {

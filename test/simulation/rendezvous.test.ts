@@ -5,7 +5,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Random } from "../../src/base/random.ts";
 import { ControlCluster, HEARTBEAT_TIMEOUT_MS } from "../../src/testing/control-cluster.ts";
-import type { RendezvousValue } from "../../src/wire/rendezvous.ts";
+import type { RendezvousValue } from "../../src/wire/control.ts";
 import { RendezvousClient } from "../../src/worker/rendezvous-client.ts";
 import { forSeeds } from "./seeds.ts";
 

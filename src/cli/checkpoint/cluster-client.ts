@@ -7,7 +7,7 @@ import { SILENT_LOG } from "../../base/log.ts";
 import { relayCall } from "../../contracts/relay.ts";
 import { callFunction } from "../../peer/call-function.ts";
 import { Peer } from "../../peer/peer.ts";
-import { PlainReadBuffers } from "../../peer/plain-read-buffers.ts";
+import { PlainReadBuffers } from "../../peer/plain-memory.ts";
 import type { Address, Transport } from "../../transport/transport.ts";
 import { SCHEDULER_ID } from "../../wire/node-id.ts";
 import { serverRanks } from "../../wire/roster.ts";

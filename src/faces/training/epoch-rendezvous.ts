@@ -8,7 +8,7 @@
 import type { Session } from "../../api/session.ts";
 import type { WaitOptions } from "../../base/deferred.ts";
 import { isWeighbridgeError, WeighbridgeError } from "../../base/errors.ts";
-import type { RendezvousReply, RendezvousValue } from "../../wire/rendezvous.ts";
+import type { RendezvousReply, RendezvousValue } from "../../wire/control.ts";
 
 /** How long a worker waits before it looks again. */
 const IDLE_MS = 1000;

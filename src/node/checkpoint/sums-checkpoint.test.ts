@@ -14,7 +14,7 @@ import { TensorWorker } from "../../faces/tensors/tensor-worker.ts";
 import { type ElementArray, ElementType, elementArrayOf, elementBytesOf } from "../../kernel/elements.ts";
 import { startOffice } from "../../testing/start-office.ts";
 import { MemoryHub, MemoryTransport } from "../../transport/memory-transport.ts";
-import { jobId } from "../../wire/job-id.ts";
+import { jobId } from "../../wire/hello.ts";
 import type { Role } from "../../wire/node-id.ts";
 import { realClock } from "../real-clock.ts";
 import { checkpointOptions } from "../server-root.ts";

@@ -103,7 +103,7 @@ export function label(charsMax: number, placeholder: string): ValueKind<string> 
   return { read, expected: `a text of 1 to ${charsMax} characters`, placeholder };
 }
 
-/** Without a slash: that parts the name from the run (wire/job-id.ts). */
+/** Without a slash: that parts the name from the run (wire/hello.ts). */
 export function jobName(charsMax: number): ValueKind<string> {
   const read = (given: unknown): ReadValue<string> | undefined =>
     textOf(given, (text) => text.length >= 1 && text.length <= charsMax && !text.includes("/"));

@@ -15,8 +15,7 @@
 import { WeighbridgeError } from "../../base/errors.ts";
 import { cachePush, cachePushSync, cacheSync, type FreshRows, type RowsPush, type RowsSync } from "../../contracts/cached-rows.ts";
 import { VERSION_NONE } from "../../kernel/row-kernels.ts";
-import type { CallFate } from "../../peer/call.ts";
-import { mayBeApplied } from "../../peer/gone-error.ts";
+import { type CallFate, mayBeApplied } from "../../peer/call.ts";
 import { BLOCK_BYTES } from "../../wire/frame.ts";
 import type { FunctionClient } from "../function-client.ts";
 import type { ParameterHandle } from "../parameter-handle.ts";

@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { jobConflict, jobId, jobNameOf } from "./job-id.ts";
+import { jobConflict, jobId, jobNameOf } from "./hello.ts";
 
 test("a job is its name and its run, and the name can be read off", () => {
   assert.equal(jobId("train", "r1"), "train/r1");

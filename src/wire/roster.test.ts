@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { missingText, type WaitingNode } from "./missing-nodes.ts";
+import { missingText, type WaitingNode } from "./roster.ts";
 
 const COUNTS = { serverCount: 2, workerCount: 3 };
 const node = (role: "server" | "worker", rank?: number): WaitingNode => ({ role, rank });

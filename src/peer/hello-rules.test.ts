@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { isWeighbridgeError } from "../base/errors.ts";
 import type { RosterEntry, RosterView } from "../wire/roster.ts";
-import { checkGreeting, type HelloRules } from "./hello-check.ts";
+import { checkGreeting, type HelloRules } from "./hello-rules.ts";
 
 const entry = (node: number, incarnation: number): RosterEntry => {
   return { node, role: node % 2 === 0 ? "server" : "worker", rank: 0, address: "", incarnation, state: "alive", label: "" };
