@@ -98,7 +98,7 @@ class Assault {
 
   async #asPeer(address: Address): Promise<void> {
     const random = this.#random;
-    const client = await this.#greeted(address);
+    const client = await this.#helloCame(address);
     client.keptBytesMax = KEPT_BYTES_MAX;
     const isServer = address === this.cluster.serverAddress;
     const frames: Uint8Array[] = [];
@@ -125,7 +125,7 @@ class Assault {
   }
 
   /** A link that has said hello, to the scheduler sometimes as nobody. */
-  async #greeted(address: Address): Promise<RawClient> {
+  async #helloCame(address: Address): Promise<RawClient> {
     const { cluster } = this;
     if (address !== cluster.serverAddress && this.#random.chance(0.5)) return await cluster.anonymous(address);
     try {

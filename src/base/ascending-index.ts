@@ -1,6 +1,6 @@
 // ascending-index — where a number stands in an ascending list that has it.
 
-/** The place of `value` among the first `count`, which ascend and have it. */
+/** The index of `value` among the first `count`, which ascend and have it. */
 export function ascendingIndex(ascending: Int32Array | Float64Array, count: number, value: number): number {
   let low = 0;
   let high = count - 1;

@@ -1,6 +1,6 @@
 // nearest-name — the known name that a mistyped one most likely meant, and the question that a refusal ends with. Letter case counts for nothing.
 
-/** "; did you mean sgd?": what a refusal of a name ends with. Nothing for what is no text, such as a number in the place of a name. */
+/** "; did you mean sgd?": what a refusal of a name ends with. Nothing for what is no text, such as a number instead of a name. */
 export function didYouMean(typed: unknown, candidates: Iterable<string>): string {
   const nearest = typeof typed === "string" && typed !== "" ? nearestName(typed, candidates) : undefined;
   return nearest === undefined ? "" : `; did you mean ${nearest}?`;

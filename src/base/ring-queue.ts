@@ -21,12 +21,12 @@ export class RingQueue<T> {
     return item;
   }
 
-  /** The item `index` places behind the head, or undefined beyond either end. */
+  /** The item `index` positions behind the head, or undefined beyond either end. */
   at(index: number): T | undefined {
     return index >= 0 && index < this.length ? this.#slots[(this.#head + index) & (this.#slots.length - 1)] : undefined;
   }
 
-  /** Puts another item in the place of the one `index` places behind the head. */
+  /** Replaces the item `index` positions behind the head. */
   replace(index: number, item: T): void {
     this.#slots[(this.#head + index) & (this.#slots.length - 1)] = item;
   }

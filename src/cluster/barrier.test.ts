@@ -8,18 +8,18 @@ import { Group, roleOf } from "../wire/node-id.ts";
 import type { NodeState } from "../wire/roster.ts";
 import { Barriers, type SettledEntry } from "./barrier.ts";
 
-/** Two servers, two workers and the scheduler, and a barrier room whose tickets are names. */
+/** Two servers, two workers and the scheduler, and a barrier room whose callers are names. */
 function cluster(nodes: readonly number[] = [1, 8, 10, 9, 11]) {
   const states = new Map<number, NodeState>(nodes.map((node) => [node, "alive"]));
   const barriers = new Barriers<string>(() => [...states].map(([node, state]) => ({ node, role: roleOf(node), state })));
-  const enter = (node: number, { group = 4, customer = 0, round = 0, ticket = `${node}`, outlivesDeaths = false } = {}): string[] =>
-    texts(barriers.enter({ group, customer, node, round, ticket, outlivesDeaths }));
+  const enter = (node: number, { group = 4, customer = 0, round = 0, caller = `${node}`, outlivesDeaths = false } = {}): string[] =>
+    texts(barriers.enter({ group, customer, node, round, caller, outlivesDeaths }));
   return { states, barriers, enter };
 }
 
 /** "9:1" passed round 1; "9:NODE_DEAD" failed. */
 function texts(settled: readonly SettledEntry<string>[]): string[] {
-  return settled.map(({ ticket, outcome }) => `${ticket}:${isWeighbridgeError(outcome) ? outcome.code : outcome}`);
+  return settled.map(({ caller, outcome }) => `${caller}:${isWeighbridgeError(outcome) ? outcome.code : outcome}`);
 }
 
 test("lets everybody go when the last member enters", () => {
@@ -30,16 +30,16 @@ test("lets everybody go when the last member enters", () => {
 
 test("counts a member that enters twice once, and answers both of its entries (B1)", () => {
   const { enter } = cluster();
-  assert.deepEqual(enter(9, { ticket: "old" }), []);
-  assert.deepEqual(enter(9, { ticket: "new" }), []);
+  assert.deepEqual(enter(9, { caller: "old" }), []);
+  assert.deepEqual(enter(9, { caller: "new" }), []);
   assert.deepEqual(enter(11), ["old:1", "new:1", "11:1"]);
 });
 
 test("gives up the oldest of more than 16 further entries of one member, and may be asked again (B1)", () => {
   const { barriers, enter } = cluster();
-  for (let i = 1; i <= 16; i++) assert.deepEqual(enter(9, { ticket: `${i}` }), []);
-  const [settled] = barriers.enter({ group: 4, customer: 0, node: 9, round: 1, ticket: "17" });
-  assert.equal(settled?.ticket, "1");
+  for (let i = 1; i <= 16; i++) assert.deepEqual(enter(9, { caller: `${i}` }), []);
+  const [settled] = barriers.enter({ group: 4, customer: 0, node: 9, round: 1, caller: "17" });
+  assert.equal(settled?.caller, "1");
   assert.ok(isWeighbridgeError(settled?.outcome, "ABORTED") && settled.outcome.retryable);
   assert.equal(enter(11).length, 17);
 });
@@ -95,7 +95,7 @@ test("a member that was only silent learns that its entry is gone, and may enter
 test("the failure names the dead node", () => {
   const { states, barriers } = cluster();
   states.set(11, "dead");
-  const [settled] = barriers.enter({ group: 4, customer: 0, node: 9, round: 1, ticket: "9" });
+  const [settled] = barriers.enter({ group: 4, customer: 0, node: 9, round: 1, caller: "9" });
   assert.ok(isWeighbridgeError(settled?.outcome, "NODE_DEAD"));
   assert.match(settled.outcome.message, /worker 1 died/);
   assert.equal(settled.outcome.retryable, true);
@@ -237,7 +237,7 @@ test("everybody who waits can be given up", () => {
   const { barriers, enter } = cluster();
   enter(9);
   enter(8, { group: 2 });
-  const [settled] = barriers.enter({ group: 7, customer: 0, node: 1, round: 0, ticket: "1" });
+  const [settled] = barriers.enter({ group: 7, customer: 0, node: 1, round: 0, caller: "1" });
   assert.equal(settled, undefined);
   assert.equal(barriers.failAll(new (class extends Error {})() as never).length, 3);
   assert.deepEqual(barriers.review(), []);
@@ -251,9 +251,9 @@ test("for 300 seeds of entries, deaths and restarts, nobody is a round off and n
     const rounds = new Map(nodes.map((node) => [node, 0]));
     const inside = new Set<number>();
     const note = (settled: readonly SettledEntry<string>[]): void => {
-      for (const { ticket, outcome } of settled) {
-        inside.delete(Number(ticket));
-        if (typeof outcome === "number") rounds.set(Number(ticket), outcome);
+      for (const { caller, outcome } of settled) {
+        inside.delete(Number(caller));
+        if (typeof outcome === "number") rounds.set(Number(caller), outcome);
       }
     };
     for (let step = 0; step < 60; step++) {
@@ -268,7 +268,7 @@ test("for 300 seeds of entries, deaths and restarts, nobody is a round off and n
       } else if (!inside.has(node)) {
         inside.add(node);
         const round = (rounds.get(node) as number) + 1;
-        note(barriers.enter({ group: 4, customer: 0, node, round, ticket: `${node}` }));
+        note(barriers.enter({ group: 4, customer: 0, node, round, caller: `${node}` }));
       }
       const known = [...rounds].filter(([member, round]) => round > 0 && states.get(member) === "alive").map(([, round]) => round);
       assert.ok(new Set(known).size <= 1, `seed ${seed}, step ${step}: rounds ${known.join(", ")}`);

@@ -22,7 +22,7 @@ import type { NodeState } from "../wire/roster.ts";
 
 export type BarrierMember = { readonly node: number; readonly role: Role; readonly state: NodeState };
 
-/** `ticket` is the caller's, handed back when the entry is settled. */
+/** `caller` is whatever the owner of the barriers needs to answer the entry. */
 export type BarrierEntry<T> = {
   readonly group: number;
   readonly customer: number;
@@ -31,11 +31,11 @@ export type BarrierEntry<T> = {
   readonly round: number;
   /** See B3. */
   readonly outlivesDeaths?: boolean | undefined;
-  readonly ticket: T;
+  readonly caller: T;
 };
 
 /** `outcome` is the round that ended, or why the entry failed. */
-export type SettledEntry<T> = { readonly ticket: T; readonly outcome: number | WeighbridgeError };
+export type SettledEntry<T> = { readonly caller: T; readonly outcome: number | WeighbridgeError };
 
 /** As many as the frame header has room for; it bounds what a peer can make us remember. */
 const CUSTOMER_MAX = 0xffff;
@@ -44,9 +44,9 @@ const CUSTOMER_MAX = 0xffff;
 const REPEATS_MAX = 16;
 
 /** Where a node stands, and everybody on it that waits for the answer, the latest last. */
-type Standing<T> = { readonly round: number; readonly outlivesDeaths: boolean; readonly tickets: readonly T[] };
+type Standing<T> = { readonly round: number; readonly outlivesDeaths: boolean; readonly callers: readonly T[] };
 
-type Gathering<T> = {
+type BarrierState<T> = {
   readonly group: number;
   readonly customer: number;
   readonly entries: Map<number, Standing<T>>;
@@ -55,9 +55,9 @@ type Gathering<T> = {
 
 export class Barriers<T> {
   readonly #members: () => readonly BarrierMember[];
-  readonly #gatherings = new Map<string, Gathering<T>>();
+  readonly #states = new Map<string, BarrierState<T>>();
 
-  /** `members` tells everybody who has a place in the job, the scheduler included. */
+  /** `members` tells all members of the job, the scheduler included. */
   constructor(members: () => readonly BarrierMember[]) {
     this.#members = members;
   }
@@ -66,28 +66,28 @@ export class Barriers<T> {
   enter(entry: BarrierEntry<T>): SettledEntry<T>[] {
     const problem = this.#problemWith(entry);
     if (problem !== undefined) throw problem;
-    const gathering = this.#gatheringOf(entry);
-    if (entry.round !== 0 && entry.round <= gathering.lastRound) return [{ ticket: entry.ticket, outcome: entry.round }];
+    const state = this.#stateOf(entry);
+    if (entry.round !== 0 && entry.round <= state.lastRound) return [{ caller: entry.caller, outcome: entry.round }];
     const settled: SettledEntry<T>[] = [];
-    if (entry.round > gathering.lastRound + 1) settled.push(...this.#catchUp(gathering, entry.round - 1));
-    const tickets = [...(gathering.entries.get(entry.node)?.tickets ?? []), entry.ticket];
-    for (const ticket of tickets.splice(0, tickets.length - REPEATS_MAX)) settled.push({ ticket, outcome: superseded(entry) }); // B1
-    gathering.entries.set(entry.node, { round: entry.round, outlivesDeaths: entry.outlivesDeaths === true, tickets });
-    settled.push(...this.#review(gathering));
+    if (entry.round > state.lastRound + 1) settled.push(...this.#catchUp(state, entry.round - 1));
+    const callers = [...(state.entries.get(entry.node)?.callers ?? []), entry.caller];
+    for (const caller of callers.splice(0, callers.length - REPEATS_MAX)) settled.push({ caller, outcome: superseded(entry) }); // B1
+    state.entries.set(entry.node, { round: entry.round, outlivesDeaths: entry.outlivesDeaths === true, callers });
+    settled.push(...this.#review(state));
     return settled;
   }
 
   /** The nodes that stand at this barrier with entries that outlive deaths. */
   lasting({ group, customer }: { readonly group: number; readonly customer: number }): ReadonlySet<number> {
-    const entries = [...(this.#gatherings.get(`${group}/${customer}`)?.entries ?? [])];
+    const entries = [...(this.#states.get(`${group}/${customer}`)?.entries ?? [])];
     return new Set(entries.filter(([, { outlivesDeaths }]) => outlivesDeaths).map(([node]) => node));
   }
 
   /** A node says that it passed this round: it is over for everybody, whether we knew of it or not. Ignores what cannot be. */
-  passed(barrier: Omit<BarrierEntry<T>, "ticket">): SettledEntry<T>[] {
+  passed(barrier: Omit<BarrierEntry<T>, "caller">): SettledEntry<T>[] {
     if (this.#problemWith(barrier) !== undefined) return [];
-    const gathering = this.#gatheringOf(barrier);
-    return barrier.round > gathering.lastRound ? this.#catchUp(gathering, barrier.round) : [];
+    const state = this.#stateOf(barrier);
+    return barrier.round > state.lastRound ? this.#catchUp(state, barrier.round) : [];
   }
 
   /**
@@ -97,23 +97,23 @@ export class Barriers<T> {
   died(node: number): SettledEntry<T>[] {
     const member = this.#members().find((candidate) => candidate.node === node);
     if (member === undefined) return [];
-    const concerned = [...this.#gatherings.values()].filter(({ group }) => inGroup(member.role, group));
-    return concerned.flatMap((gathering) => failAll(gathering, [node]));
+    const concerned = [...this.#states.values()].filter(({ group }) => inGroup(member.role, group));
+    return concerned.flatMap((state) => failAll(state, [node]));
   }
 
   /** The membership changed: some rounds may be over now, or never will be. */
   review(): SettledEntry<T>[] {
-    return [...this.#gatherings.values()].flatMap((gathering) => this.#review(gathering));
+    return [...this.#states.values()].flatMap((state) => this.#review(state));
   }
 
   /** Everybody who waits, given up. */
   failAll(error: WeighbridgeError): SettledEntry<T>[] {
-    const entries = [...this.#gatherings.values()].flatMap((gathering) => [...gathering.entries.values()]);
-    this.#gatherings.clear();
-    return entries.flatMap(({ tickets }) => settledAlike(tickets, error));
+    const entries = [...this.#states.values()].flatMap((state) => [...state.entries.values()]);
+    this.#states.clear();
+    return entries.flatMap(({ callers }) => settledAlike(callers, error));
   }
 
-  #problemWith({ group, customer, node }: Omit<BarrierEntry<T>, "ticket">): WeighbridgeError | undefined {
+  #problemWith({ group, customer, node }: Omit<BarrierEntry<T>, "caller">): WeighbridgeError | undefined {
     if (group < 1 || group > GROUP_MAX) return new WeighbridgeError("BAD_ARGUMENT", `there is no group ${group} to have a barrier`);
     if (customer > CUSTOMER_MAX) return new WeighbridgeError("BAD_ARGUMENT", `customer ${customer} is above ${CUSTOMER_MAX}`);
     const member = this.#members().find((candidate) => candidate.node === node);
@@ -123,51 +123,51 @@ export class Barriers<T> {
     return new WeighbridgeError("BAD_ARGUMENT", `${nameOf(node)} entered the barrier of group ${group}, of which it is no member`);
   }
 
-  #gatheringOf({ group, customer }: Omit<BarrierEntry<T>, "ticket">): Gathering<T> {
+  #stateOf({ group, customer }: Omit<BarrierEntry<T>, "caller">): BarrierState<T> {
     const name = `${group}/${customer}`;
-    let gathering = this.#gatherings.get(name);
-    if (gathering === undefined) {
-      gathering = { group, customer, entries: new Map(), lastRound: 0 };
-      this.#gatherings.set(name, gathering);
+    let state = this.#states.get(name);
+    if (state === undefined) {
+      state = { group, customer, entries: new Map(), lastRound: 0 };
+      this.#states.set(name, state);
     }
-    return gathering;
+    return state;
   }
 
   /** Rounds up to this one ended before we knew of them: whoever still asks for one of them missed the answer. */
-  #catchUp(gathering: Gathering<T>, lastRound: number): SettledEntry<T>[] {
-    gathering.lastRound = lastRound; // B4: only called with a higher one
+  #catchUp(state: BarrierState<T>, lastRound: number): SettledEntry<T>[] {
+    state.lastRound = lastRound; // B4: only called with a higher one
     const settled: SettledEntry<T>[] = [];
-    for (const [node, { round, tickets }] of gathering.entries) {
+    for (const [node, { round, callers }] of state.entries) {
       if (round === 0 || round > lastRound) continue;
-      gathering.entries.delete(node);
-      settled.push(...settledAlike(tickets, round));
+      state.entries.delete(node);
+      settled.push(...settledAlike(callers, round));
     }
     return settled;
   }
 
-  #review(gathering: Gathering<T>): SettledEntry<T>[] {
-    const { group, entries } = gathering;
+  #review(state: BarrierState<T>): SettledEntry<T>[] {
+    const { group, entries } = state;
     if (entries.size === 0) return [];
     const members = this.#members().filter(({ role }) => inGroup(role, group));
     const settled: SettledEntry<T>[] = [];
     for (const { node, state } of members) {
       const entry = state === "left" ? entries.get(node) : undefined;
       if (entry === undefined) continue;
-      entries.delete(node); // Whoever gets its place has to enter by itself.
-      settled.push(...settledAlike(entry.tickets, new WeighbridgeError("ABORTED", `${nameOf(node)} left the job`)));
+      entries.delete(node); // The next holder of its rank has to enter by itself.
+      settled.push(...settledAlike(entry.callers, new WeighbridgeError("ABORTED", `${nameOf(node)} left the job`)));
     }
     const counted = members.filter(({ state }) => state !== "left");
     const dead = counted.filter(({ state }) => state === "dead").map(({ node }) => node);
-    if (dead.length > 0) settled.push(...failAll(gathering, dead));
+    if (dead.length > 0) settled.push(...failAll(state, dead));
     if (entries.size === 0 || counted.some(({ node }) => !entries.has(node))) return settled;
-    const outcome = ++gathering.lastRound;
-    for (const { tickets } of entries.values()) settled.push(...settledAlike(tickets, outcome));
+    const outcome = ++state.lastRound;
+    for (const { callers } of entries.values()) settled.push(...settledAlike(callers, outcome));
     entries.clear();
     return settled;
   }
 }
 
-function failAll<T>({ group, entries }: Gathering<T>, dead: readonly number[]): SettledEntry<T>[] {
+function failAll<T>({ group, entries }: BarrierState<T>, dead: readonly number[]): SettledEntry<T>[] {
   const names = dead.map(nameOf).join(", ");
   const outcome = new WeighbridgeError(
     "NODE_DEAD",
@@ -175,16 +175,16 @@ function failAll<T>({ group, entries }: Gathering<T>, dead: readonly number[]): 
     { retryable: true },
   );
   const settled: SettledEntry<T>[] = [];
-  for (const [node, { outlivesDeaths, tickets }] of entries) {
+  for (const [node, { outlivesDeaths, callers }] of entries) {
     if (outlivesDeaths && !dead.includes(node)) continue;
     entries.delete(node);
-    settled.push(...settledAlike(tickets, outcome));
+    settled.push(...settledAlike(callers, outcome));
   }
   return settled;
 }
 
-function settledAlike<T>(tickets: readonly T[], outcome: number | WeighbridgeError): SettledEntry<T>[] {
-  return tickets.map((ticket) => ({ ticket, outcome }));
+function settledAlike<T>(callers: readonly T[], outcome: number | WeighbridgeError): SettledEntry<T>[] {
+  return callers.map((caller) => ({ caller, outcome }));
 }
 
 function superseded({ node, group }: BarrierEntry<unknown>): WeighbridgeError {

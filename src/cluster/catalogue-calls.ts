@@ -1,5 +1,5 @@
 // catalogue-calls — asks the scheduler's catalogue, from a worker or a server. Long lists are cut into requests that
-// fit a message. What is remembered of the answers is the asker's own business (worker/catalogue-client.ts).
+// fit a message. What is remembered of the answers is the caller's own business (worker/catalogue-client.ts).
 
 import type { Clock } from "../base/clock.ts";
 import { checkWait, type WaitOptions, waitFor } from "../base/deferred.ts";

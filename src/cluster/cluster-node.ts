@@ -90,7 +90,7 @@ export abstract class ClusterNode {
 
   abstract get roster(): RosterView;
 
-  /** True when this node took the place of one that died; a scheduler, when the job was running before it came. */
+  /** True when this node replaced one that died; a scheduler, when the job was running before it came. */
   abstract get isRecovery(): boolean;
 
   /** This node's number among all nodes: 1, or 8 + 2 · rank for servers, 9 + 2 · rank for workers; 0 before it has one. */

@@ -21,7 +21,7 @@ export type HeartbeatOptions = {
   readonly log: Log;
   /** What every heartbeat carries. */
   readonly body?: () => HeartbeatRequest;
-  /** Called when the scheduler says that this node has no place any more. */
+  /** Called when the scheduler says that this node has lost its rank. */
   readonly failed: (error: unknown) => void;
 };
 

@@ -18,7 +18,7 @@ import type { JsonContract } from "../contracts/contract.ts";
 import { BARRIER, LEAVE, PLACEMENT, REGISTER } from "../contracts/control.ts";
 import { ask } from "../peer/call-function.ts";
 import type { Channel } from "../peer/channel.ts";
-import { checkGreeting } from "../peer/hello-rules.ts";
+import { checkMember } from "../peer/hello-rules.ts";
 import type { Peer } from "../peer/peer.ts";
 import type { PeerEvents } from "../peer/peer-options.ts";
 import type { Address } from "../transport/transport.ts";
@@ -70,7 +70,7 @@ export class Membership {
   #earlyRoster: RosterView | undefined;
   readonly #fatalListeners = new Set<FatalListener>();
   #channel: Channel | undefined;
-  #place: RegisterReply | undefined;
+  #registration: RegisterReply | undefined;
   #barriers: BarrierClient | undefined;
   #fatal: WeighbridgeError | undefined;
   /** While joining: why it cannot. */
@@ -117,7 +117,7 @@ export class Membership {
     return this.#joined.incarnation;
   }
 
-  /** True when this node took over a place that another had before: the job was running when it came. */
+  /** True when this node took over a rank that another node had before: the job was running when it came. */
   get recovery(): boolean {
     return this.#joined.recovery;
   }
@@ -194,7 +194,7 @@ export class Membership {
     this.#watch.noticeAbsence(channel);
     try {
       const reply = await Promise.race([this.#register(channel, undefined), this.#joining.promise]);
-      this.#place = reply;
+      this.#registration = reply;
       peer.id = reply.node;
       peer.incarnation = reply.incarnation;
       peer.job = reply.job;
@@ -252,7 +252,7 @@ export class Membership {
    */
   async leave(wait: WaitOptions = { deadlineMs: LEAVE_DEADLINE_MS }, failure?: AbortRequest): Promise<void> {
     this.#heartbeat?.stop();
-    if (this.#place === undefined || this.#fatal !== undefined || this.#leaving !== undefined) return;
+    if (this.#registration === undefined || this.#fatal !== undefined || this.#leaving !== undefined) return;
     this.#leaving = new Deferred();
     try {
       await waitFor(
@@ -286,8 +286,8 @@ export class Membership {
   }
 
   get #joined(): RegisterReply {
-    assert(this.#place !== undefined, "join comes first");
-    return this.#place;
+    assert(this.#registration !== undefined, "join comes first");
+    return this.#registration;
   }
 
   #peerEvents(): PeerEvents {
@@ -309,11 +309,11 @@ export class Membership {
       },
       restarted: (channel, again) => {
         if (channel !== this.#channel) for (const call of again) channel.send(call);
-        else if (this.#calls.restarted(channel, again, { isRegistered: this.#place !== undefined })) this.#heartbeat?.stop();
+        else if (this.#calls.restarted(channel, again, { isRegistered: this.#registration !== undefined })) this.#heartbeat?.stop();
       },
-      greeting: (hello) => {
+      hello: (hello) => {
         const { serverCount, workerCount } = this.#options;
-        checkGreeting(hello, { roster: this.#roster.view, serverCount, workerCount, isCertain: true });
+        checkMember(hello, { roster: this.#roster.view, serverCount, workerCount, isCertain: true });
         this.checkDialer(hello);
       },
     };
@@ -336,7 +336,7 @@ export class Membership {
 
   /** Which nodes the cluster waits for, while this one joins; "" when that is not known. Never throws. */
   async missing(): Promise<string> {
-    return this.#place === undefined ? await missingNodes(this.#channel, this.#options) : "";
+    return this.#registration === undefined ? await missingNodes(this.#channel, this.#options) : "";
   }
 
   /** Which nodes have not come to the last barrier; "" when that is not known. Never throws. */
@@ -348,7 +348,7 @@ export class Membership {
   #watchAway(channel: Channel): void {
     if (this.#closed) return;
     const { isLeaving } = this.#options.peer;
-    const isExpected = this.#place === undefined || this.#leaving !== undefined || this.#fatal !== undefined || isLeaving;
+    const isExpected = this.#registration === undefined || this.#leaving !== undefined || this.#fatal !== undefined || isLeaving;
     this.#watch.away(channel, { isExpected }, (error) => {
       channel.failCalls(error);
       this.#calls.fail(error, { isOver: false });
@@ -360,22 +360,22 @@ export class Membership {
       this.#watchStart();
       return;
     }
-    if (this.#place === undefined) return; // it has given up joining, and closes
+    if (this.#registration === undefined) return; // it has given up joining, and closes
     this.#watch.back();
     this.#heartbeat?.linkUp();
-    this.#calls.linkUp(channel, this.#place.heartbeatTimeoutMs);
+    this.#calls.linkUp(channel, this.#registration.heartbeatTimeoutMs);
   }
 
   #schedulerAway(error: Error): void {
     this.#watch.problem = error.message;
     this.#watch.cause = error;
     const wrong = wrongScheduler(this.#options.schedulerAddress, error);
-    if (wrong !== undefined) this.#joining?.reject(wrong); // a node that has its place waits for the right one
-    this.#leaving?.resolve(); // It needs no farewell: it waited for the last of us and ended, or will learn of us by our silence.
+    if (wrong !== undefined) this.#joining?.reject(wrong); // a node that has its rank waits for the right one
+    this.#leaving?.resolve(); // It needs no LEAVE: it waited for the last of us and ended, or will learn of us by our silence.
   }
 
   #hear(roster: RosterView): void {
-    if (this.#place === undefined) this.#earlyRoster = roster;
+    if (this.#registration === undefined) this.#earlyRoster = roster;
     else this.#roster.adopt(roster);
   }
 

@@ -4,7 +4,7 @@
 //
 //   a rendezvous     a name and a generation, 0, 1, 2 … of that name
 //
-//   gathering ── every live worker has come ──► held ── generation + KEPT of the same name is held ──► forgotten
+//   open ── every live worker has come ──► held ── generation + KEPT of the same name is held ──► forgotten
 //
 // Invariants:
 //   Rendezvous.R1. It is held exactly when every live worker has come, and at least one has. The dead and those who left are not waited for; a worker that
@@ -29,8 +29,8 @@ export type RendezvousState =
 export const NAMES_MAX = 256;
 /** Generations of a name that are kept after they were held: a worker may still ask for the one before the newest. */
 const KEPT = 2;
-/** Generations of a name that may be gathering at once. */
-const GATHERING_MAX = 4;
+/** Generations of a name that may be open at once. */
+const OPEN_MAX = 4;
 
 /** Who came, by rank. */
 type Generation = { readonly arrivals: Map<number, { readonly incarnation: number; readonly value: string }>; isHeld: boolean };
@@ -48,9 +48,9 @@ export class Rendezvous {
   /** A worker comes. Returns what is held now because of it. Throws QUEUE_FULL beyond a bound (R4). */
   come({ rank, incarnation }: LiveWorker, { name, generation }: RendezvousName, value: string): readonly RendezvousName[] {
     if (this.#isForgotten({ name, generation })) return [];
-    const gathering = this.#generationOf({ name, generation });
-    if (gathering.isHeld) return []; // R2
-    gathering.arrivals.set(rank, { incarnation, value }); // R3
+    const open = this.#generationOf({ name, generation });
+    if (open.isHeld) return []; // R2
+    open.arrivals.set(rank, { incarnation, value }); // R3
     return this.#review();
   }
 
@@ -106,8 +106,8 @@ export class Rendezvous {
     const generations = this.#names.get(name) ?? new Map<number, Generation>();
     const known = generations.get(generation);
     if (known !== undefined) return known;
-    const gathering = [...generations.values()].filter(({ isHeld }) => !isHeld).length;
-    if (gathering >= GATHERING_MAX) throw full(`${gathering} generations of "${name}" gather already`);
+    const open = [...generations.values()].filter(({ isHeld }) => !isHeld).length;
+    if (open >= OPEN_MAX) throw full(`${open} generations of "${name}" gather already`);
     if (this.#names.size >= NAMES_MAX && !this.#names.has(name)) this.#forgetOldestName();
     const made: Generation = { arrivals: new Map(), isHeld: false };
     this.#names.set(name, generations.set(generation, made));

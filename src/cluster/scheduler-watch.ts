@@ -55,7 +55,7 @@ export class SchedulerWatch {
     );
   }
 
-  /** This node has its place, or will never have one. */
+  /** This node has its rank, or will never have one. */
   started(): void {
     this.#cancelStart();
     this.#cancelNotice();

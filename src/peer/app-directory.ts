@@ -3,7 +3,7 @@
 //
 // Invariants:
 //   A1. The requests of one node to one application are handed over in the order they came, those that waited first.
-//   A2. What waits is bounded in number, bytes and time; beyond any of them the asker gets UNKNOWN_APP.
+//   A2. What waits is bounded in number, bytes and time; beyond any of them the caller gets UNKNOWN_APP.
 //   A4. A request that waited is checked again when it is handed over: the placement may have changed meanwhile.
 //   A3. Whoever is refused for room loses all it has waiting for that application: a request in several frames never comes with a hole.
 
@@ -68,29 +68,29 @@ export class AppDirectory implements FunctionHandler {
 
   /** Registers an application; what waited is handed to it right after the caller is done. Throws BAD_ARGUMENT when the id is taken. */
   add(app: number, handler: FunctionHandler, customer = 0): void {
-    const place = this.#ascendingIndex(app, customer);
-    if (this.#apps.has(place)) {
+    const key = this.#keyOf(app, customer);
+    if (this.#apps.has(key)) {
       throw new WeighbridgeError(
         "BAD_ARGUMENT",
         `this node already has an application ${app}${this.#byCustomer ? ` for customer ${customer}` : ""}`,
       );
     }
-    this.#apps.set(place, handler);
-    if (this.#waiting.has(place)) this.#clock.soon(() => this.#handOver(place));
-    else this.#served.set(place, handler);
+    this.#apps.set(key, handler);
+    if (this.#waiting.has(key)) this.#clock.soon(() => this.#handOver(key));
+    else this.#served.set(key, handler);
   }
 
   /** Another handler serves an application that is there. */
   replace(app: number, handler: FunctionHandler, customer = 0): void {
-    const place = this.#ascendingIndex(app, customer);
-    this.#apps.set(place, handler);
-    if (this.#served.has(place)) this.#served.set(place, handler);
+    const key = this.#keyOf(app, customer);
+    this.#apps.set(key, handler);
+    if (this.#served.has(key)) this.#served.set(key, handler);
   }
 
-  #handOver(place: number): void {
-    const handler = this.#apps.get(place) as FunctionHandler;
-    const waiting = this.#waiting.get(place) ?? [];
-    this.#waiting.delete(place);
+  #handOver(key: number): void {
+    const handler = this.#apps.get(key) as FunctionHandler;
+    const waiting = this.#waiting.get(key) ?? [];
+    this.#waiting.delete(key);
     for (const entry of waiting) {
       const { channel, header, payload, fresh } = entry;
       this.#uncount(entry);
@@ -102,26 +102,26 @@ export class AppDirectory implements FunctionHandler {
         channel.fail(labelOf(header), thrown);
       }
     }
-    this.#served.set(place, handler);
+    this.#served.set(key, handler);
   }
 
   destination(channel: Channel, header: FrameHeader): Uint8Array | undefined {
-    return this.#apps.get(this.#ascendingIndex(header.app, header.customer))?.destination?.(channel, header);
+    return this.#apps.get(this.#keyOf(header.app, header.customer))?.destination?.(channel, header);
   }
 
   handle(channel: Channel, header: FrameHeader, bytes: Uint8Array, at: number, fresh: boolean): void {
-    const place = this.#ascendingIndex(header.app, header.customer);
-    const handler = this.#served.get(place);
+    const key = this.#keyOf(header.app, header.customer);
+    const handler = this.#served.get(key);
     if (handler !== undefined) handler.handle(channel, header, bytes, at, fresh);
     else {
       const payload = bytes.slice(at, at + header.payloadBytes);
-      this.#wait(place, { channel, header: copyOf(header), payload, fresh, cancelTimer: () => {} });
+      this.#wait(key, { channel, header: copyOf(header), payload, fresh, cancelTimer: () => {} });
     }
   }
 
   abandon(channel: Channel, header: FrameHeader): void {
-    const place = this.#ascendingIndex(header.app, header.customer);
-    this.#apps.get(place)?.abandon?.(channel, header);
+    const key = this.#keyOf(header.app, header.customer);
+    this.#apps.get(key)?.abandon?.(channel, header);
   }
 
   /** Nothing waits any more. Nobody is answered: the links are closing. */
@@ -130,31 +130,31 @@ export class AppDirectory implements FunctionHandler {
     this.#waiting.clear();
   }
 
-  #wait(place: number, entry: Waiting): void {
+  #wait(key: number, entry: Waiting): void {
     const { channel, header, payload } = entry;
     const { app, request } = header;
     if (this.#waitingCount >= this.#waitingMax || this.#waitingBytes + payload.length > this.#waitingBytesMax) {
       const error = this.#unknown(app, `and ${this.#waitingCount} requests with ${this.#waitingBytes} bytes wait already`);
-      this.#refuse(place, ({ channel: asker }) => asker === channel, error); // A3
+      this.#refuse(key, ({ channel: caller }) => caller === channel, error); // A3
       throw error;
     }
-    const list = this.#waiting.get(place) ?? [];
-    this.#waiting.set(place, list);
+    const list = this.#waiting.get(key) ?? [];
+    this.#waiting.set(key, list);
     list.push(entry);
     this.#waitingCount++;
     this.#waitingBytes += payload.length;
     channel.park(request);
     entry.cancelTimer = this.#clock.after(this.#waitMs, () =>
-      this.#refuse(place, (waiting) => waiting === entry, this.#unknown(app, `and none was created within ${this.#waitMs} ms`)),
+      this.#refuse(key, (waiting) => waiting === entry, this.#unknown(app, `and none was created within ${this.#waitMs} ms`)),
     );
   }
 
-  #refuse(place: number, isRefused: (waiting: Waiting) => boolean, error: WeighbridgeError): void {
-    const list = this.#waiting.get(place) ?? [];
+  #refuse(key: number, isRefused: (waiting: Waiting) => boolean, error: WeighbridgeError): void {
+    const list = this.#waiting.get(key) ?? [];
     const kept = list.filter((waiting) => !isRefused(waiting));
     if (kept.length === list.length) return;
-    if (kept.length > 0) this.#waiting.set(place, kept);
-    else this.#waiting.delete(place);
+    if (kept.length > 0) this.#waiting.set(key, kept);
+    else this.#waiting.delete(key);
     for (const waiting of list.filter(isRefused)) {
       this.#uncount(waiting);
       waiting.channel.fail(labelOf(waiting.header), error);
@@ -167,7 +167,7 @@ export class AppDirectory implements FunctionHandler {
     this.#waitingBytes -= payload.length;
   }
 
-  #ascendingIndex(app: number, customer: number): number {
+  #keyOf(app: number, customer: number): number {
     return this.#byCustomer ? app * CUSTOMERS_MAX + customer : app;
   }
 

@@ -78,7 +78,7 @@ export abstract class Call {
   /** Appends the frame. `header` has kind, function, priority, request, stamp, settled and epoch; the call sets all of the rest. */
   abstract encode(header: FrameHeader, batch: FrameBatch): void;
 
-  /** Appends, in the place of the frame, one that the receiver refuses, and that makes it forget what it has of the same request (K3). Refers to no memory. */
+  /** Appends, instead of the frame, one that the receiver refuses, and that makes it forget what it has of the same request (K3). Refers to no memory. */
   abstract encodeWithdrawn(header: FrameHeader, batch: FrameBatch): void;
 
   /** Where the payload of an answer belongs, if it is larger than IN_PLACE_BYTES_MAX; see FrameSink. */
@@ -101,7 +101,7 @@ export function detachedError({ isUpdate, sendCount }: Pick<Call, "isUpdate" | "
   return new WeighbridgeError("BUFFER_DETACHED", `${what}; ${isUpdate ? applied : "nothing was changed by it"}`);
 }
 
-/** What stands in the place of a call that was withdrawn, until the receiver has answered (K3). Its answer is nobody's. */
+/** What replaces a call that was withdrawn, until the receiver has answered (K3). Its answer is nobody's. */
 export class WithdrawnCall extends Call {
   readonly #call: Call;
 

@@ -394,7 +394,7 @@ export class Channel {
     this.#writer.push(answer);
   }
 
-  /** Sends an answer of one or several frames that is kept until the asker has it, because it cannot be made again. */
+  /** Sends an answer of one or several frames that is kept until the caller has it, because it cannot be made again. */
   answerRemembered(request: number, answers: readonly Answer[]): void {
     this.#received.unpark(request);
     this.#received.remember(request, answers);

@@ -39,7 +39,7 @@ class ConnectionStage {
       readBuffers: new PlainReadBuffers(),
       helloTimeoutMs: 1000,
       packageVersion: "",
-      greeted: () => ({ channel, reply: undefined }),
+      helloCame: () => ({ channel, reply: undefined }),
       refused: () => assert.fail("nobody refuses"),
       ended: () => {},
     };

@@ -42,7 +42,7 @@ export type ConnectionHost = {
   /** Of the package, for messages. */
   readonly packageVersion: string;
   /** The other side said who it is. Returns the channel and our own hello if it is still owed; throws to refuse. */
-  greeted(connection: Connection, hello: Hello): { readonly channel: Channel; readonly reply: Hello | undefined };
+  helloCame(connection: Connection, hello: Hello): { readonly channel: Channel; readonly reply: Hello | undefined };
   /** The other side refused us. */
   refused(connection: Connection, error: WeighbridgeError): void;
   ended(connection: Connection, cause: Error | undefined): void;
@@ -158,10 +158,10 @@ export class Connection implements FrameSink {
   }
 
   frame(header: FrameHeader, bytes: Uint8Array, at: number): void {
-    if (this.#problem === undefined) this.#greet(header, bytes.subarray(at, at + header.payloadBytes));
+    if (this.#problem === undefined) this.#takeHello(header, bytes.subarray(at, at + header.payloadBytes));
   }
 
-  #greet(header: FrameHeader, body: Uint8Array): void {
+  #takeHello(header: FrameHeader, body: Uint8Array): void {
     if (header.kind === Kind.FAILURE) {
       this.#problem = this.#refusal(body);
       this.#host.refused(this, this.#problem);
@@ -171,7 +171,7 @@ export class Connection implements FrameSink {
     if (header.kind !== Kind.HELLO) throw this.#badHello(`a frame of kind ${header.kind} before its hello`); // H1
     try {
       const hello = decodeJson(helloShape, "a hello", body);
-      const { channel, reply } = this.#host.greeted(this, hello);
+      const { channel, reply } = this.#host.helloCame(this, hello);
       this.#cancelTimer();
       this.#channel = channel;
       this.#buffer = this.#host.readBuffers.take();

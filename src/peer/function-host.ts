@@ -104,7 +104,7 @@ export type FunctionHostOptions<C> = {
 type Answering<C> = { readonly fn: ServedFunction<C>; readonly call: ServedCall; readonly isKept: boolean };
 
 /** Who asks on a channel. */
-type Asker<C> = { readonly channel: Channel | undefined; readonly incarnation: number; readonly context: C };
+type Caller<C> = { readonly channel: Channel | undefined; readonly incarnation: number; readonly context: C };
 
 export class FunctionHost<C> implements FunctionHandler {
   readonly #options: FunctionHostOptions<C>;
@@ -113,9 +113,9 @@ export class FunctionHost<C> implements FunctionHandler {
   /** Those with numbers of their own (Contract.C2). */
   readonly #numbered = new Map<number, ServedFunction<C>>();
   readonly #assembly: RequestAssembly;
-  readonly #askers = new WeakMap<Channel, Asker<C>>();
+  readonly #callers = new WeakMap<Channel, Caller<C>>();
   /** Who asked last: a node asks for many things in a row. */
-  #asker: Asker<C> | undefined;
+  #caller: Caller<C> | undefined;
   /** The read buffer that was last found to lie in the node's memory. */
   #readBuffer: Uint8Array | undefined;
 
@@ -287,14 +287,14 @@ export class FunctionHost<C> implements FunctionHandler {
   }
 
   #contextOf(channel: Channel): C {
-    let asker = this.#asker;
-    if (asker?.channel !== channel) asker = this.#askers.get(channel);
-    if (asker?.incarnation !== channel.incarnation || asker.channel !== channel) {
-      asker = { channel, incarnation: channel.incarnation, context: this.#options.contextOf(channel) };
-      this.#askers.set(channel, asker);
+    let caller = this.#caller;
+    if (caller?.channel !== channel) caller = this.#callers.get(channel);
+    if (caller?.incarnation !== channel.incarnation || caller.channel !== channel) {
+      caller = { channel, incarnation: channel.incarnation, context: this.#options.contextOf(channel) };
+      this.#callers.set(channel, caller);
     }
-    this.#asker = asker;
-    return asker.context;
+    this.#caller = caller;
+    return caller.context;
   }
 
   #answer({ fn, call, isKept }: Answering<C>, channel: Channel, label: RequestLabel, response: FieldValues<Fields>): void {

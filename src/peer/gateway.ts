@@ -1,4 +1,4 @@
-// gateway — how a peer reaches nodes that speak another protocol than ours (src/pslite). It takes the place of
+// gateway — how a peer reaches nodes that speak another protocol than ours (src/pslite). It replaces
 // transport and handshake; channels and everything above them are the same: a gateway hands a channel the messages that
 // came (`Channel.frame`), and a batch of its own takes those that leave (`Channel.attach`). No byte of our own frames
 // is written for it.

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { isWeighbridgeError } from "../base/errors.ts";
 import type { RosterEntry, RosterView } from "../wire/roster.ts";
-import { checkGreeting, type HelloRules } from "./hello-rules.ts";
+import { checkMember, type HelloRules } from "./hello-rules.ts";
 
 const entry = (node: number, incarnation: number): RosterEntry => {
   return { node, role: node % 2 === 0 ? "server" : "worker", rank: 0, address: "", incarnation, state: "alive", label: "" };
@@ -15,7 +15,7 @@ const NOBODY: RosterView = { version: 0, nodes: [] };
 /** "" when the node is let in; otherwise whether it may come again. */
 function outcome(node: number, incarnation: number, rules: Partial<HelloRules>): string {
   try {
-    checkGreeting({ node, incarnation }, { roster: KNOWN, serverCount: 1, workerCount: 1, isCertain: true, ...rules });
+    checkMember({ node, incarnation }, { roster: KNOWN, serverCount: 1, workerCount: 1, isCertain: true, ...rules });
     return "";
   } catch (error) {
     assert.ok(isWeighbridgeError(error, "NO_ROUTE"), String(error));
@@ -48,7 +48,7 @@ test("while nobody has told us of anybody the counts decide", () => {
 test("where the roster tells a node's token, its hello has to show it", () => {
   const roster: RosterView = { version: 1, nodes: [{ ...entry(9, 2), token: "secret" }] };
   const rules = { roster, serverCount: 1, workerCount: 1, isCertain: true };
-  const check = (incarnation: number, token: string | undefined): void => checkGreeting({ node: 9, incarnation, token }, rules);
+  const check = (incarnation: number, token: string | undefined): void => checkMember({ node: 9, incarnation, token }, rules);
   check(2, "secret");
   for (const token of ["", "Secret", "secret "]) assert.throws(() => check(2, token), /not worker 0 of incarnation 2/);
   check(2, undefined); // this process itself speaks for the node

@@ -26,7 +26,7 @@ export function checkJob(own: string, { job, kind, node }: Hello): void {
     const fix =
       "give each job a scheduler of its own, and its nodes the right address (--scheduler-host, --scheduler-port) or name (--job)";
     const message = `a ${kind} of job "${theirs}" has come to a node of job "${ours}"; ${fix}`;
-    throw new WeighbridgeError("WRONG_JOB", message, { retryable: node !== 0 }); // who has a place goes on, and waits for the right scheduler
+    throw new WeighbridgeError("WRONG_JOB", message, { retryable: node !== 0 }); // a node that has a rank goes on, and waits for the right scheduler
   }
   throw new WeighbridgeError(
     "FENCED",
@@ -55,7 +55,7 @@ export type HelloRules = {
  * Throws NO_ROUTE for a node that is not in the job, and for an incarnation that it has not been given, or of which we have not heard yet; FENCED without the
  * token of the node of that incarnation. A token that is undefined is not asked for.
  */
-export function checkGreeting(
+export function checkMember(
   { node, incarnation, token }: Pick<Hello, "node" | "incarnation" | "token">,
   { roster, serverCount, workerCount, isCertain }: HelloRules,
 ): void {

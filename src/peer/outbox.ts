@@ -26,7 +26,7 @@ export class Outbox {
   length = 0;
 
   push(frame: Outbound): void {
-    this.#laneOf(this.#ascendingIndex(frame)).frames.push(frame);
+    this.#laneOf(this.#queuePriority(frame)).frames.push(frame);
     this.length++;
   }
 
@@ -52,7 +52,7 @@ export class Outbox {
   }
 
   /** The priority at which a new frame queues: its own, or the lowest of the writes it must not overtake (O3). */
-  #ascendingIndex(frame: Outbound): number {
+  #queuePriority(frame: Outbound): number {
     const { priority } = frame;
     if (this.length === 0 || !frame.isCall || !frame.isRead) return priority;
     for (let i = this.#lanes.length - 1; i >= 0; i--) {

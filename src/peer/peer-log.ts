@@ -65,7 +65,7 @@ export class PeerLog {
     this.#told.add(kind);
   }
 
-  /** A request failed. `stack` is of what a user's code threw: it is logged once for each place that throws, and then once a minute. */
+  /** A request failed. `stack` is of what a user's code threw: it is logged once for each line that throws, and then once a minute. */
   tellFailure({ code, message: reason, retryable }: Failure, request: LogFields, stack?: string): void {
     const fields = { ...request, code, reason };
     if (stack !== undefined) this.tellSeldom(framesOf(stack), "warn", "a handler threw", { ...request, stack });

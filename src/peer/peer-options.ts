@@ -48,7 +48,7 @@ export type PeerEvents = {
    * A node dialed us and says who it is: number 0 from one that has none. Throws to refuse it. `token` is undefined for a gateway's nodes, which
    * have none.
    */
-  greeting?(hello: AcceptedNode): void;
+  hello?(hello: AcceptedNode): void;
 };
 
 /** What a node that dialed us says of itself. */

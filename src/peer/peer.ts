@@ -4,7 +4,7 @@
 // Invariants (P3 is the dialer's):
 //   P1. At most one link per channel is in use: a newer one from the same node takes over, the old one is destroyed.
 //   P2. An older incarnation of a node never takes over from a newer one (FENCED).
-//   P4. Who dials us gets no channel of a node that we dial (but see P7), nor one that `events.greeting` refuses: what a stranger can make us keep is bounded.
+//   P4. Who dials us gets no channel of a node that we dial (but see P7), nor one that `events.hello` refuses: what a stranger can make us keep is bounded.
 //   P7. Two nodes of one role have one connection, whichever dialed. When both do at once, that of the lower id wins: the other gives up its own.
 //   P6. A dialer that has a number names its job, and shows the token that its node registered with where the roster tells it: knowing a number is not
 //       enough to break another's link, reset its conversation or speak for it.
@@ -236,7 +236,7 @@ export class Peer implements ChannelHost, ConnectionHost, GatewayHost {
 
   // ConnectionHost
 
-  greeted(connection: Connection, hello: Hello): { channel: Channel; reply: Hello | undefined } {
+  helloCame(connection: Connection, hello: Hello): { channel: Channel; reply: Hello | undefined } {
     checkJob(this.job, hello);
     const dial = this.#dialer.dialOf(connection);
     if (dial === undefined) {
@@ -363,7 +363,7 @@ export class Peer implements ChannelHost, ConnectionHost, GatewayHost {
   #acceptNode(hello: AcceptedNode): Channel {
     if (hello.node === 0) {
       if (!this.#acceptsAnonymous) throw new WeighbridgeError("BAD_REQUEST", "only the scheduler talks to nodes without an id");
-      this.events.greeting?.(hello);
+      this.events.hello?.(hello);
       return this.#newChannel(-++this.#anonymousCount, 0);
     }
     const known = this.#channels.get(hello.node);
@@ -372,7 +372,7 @@ export class Peer implements ChannelHost, ConnectionHost, GatewayHost {
       const name = hello.node === SCHEDULER_ID ? "the scheduler" : `node ${hello.node}`;
       throw new WeighbridgeError("BAD_REQUEST", `there is no node ${hello.node} that dials this one: ${name} does not`); // P4
     }
-    this.events.greeting?.(hello);
+    this.events.hello?.(hello);
     if (isDialed && hello.node > this.id) throw dialsItself(this.id, hello.node); // P7
     if (isDialed) this.#dialer.drop(known); // P7
     if (known === undefined || known.ended !== undefined) {

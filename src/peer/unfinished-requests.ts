@@ -1,4 +1,4 @@
-// unfinished-requests — puts requests in several frames together: what workers have sent of those whose last frame has not come. The one place that does it; what
+// unfinished-requests — puts requests in several frames together: what workers have sent of those whose last frame has not come. Nothing else does it; what
 // a request is made of, and how a frame is added to it, is its owner's (request-assembly.ts for typed functions, server/kv/whole-requests.ts).
 //
 // Invariants:

@@ -1,4 +1,4 @@
-// applicant — a node that registered and has no place yet, and the errors it may get instead of one. Each names the node, what it said,
+// applicant — a node that registered and has no slot yet, and the errors it may get instead of one. Each names the node, what it said,
 // what the others say, and the fix.
 
 import { type ErrorCode, WeighbridgeError } from "../base/errors.ts";
@@ -6,10 +6,10 @@ import type { AbortRequest } from "../wire/control.ts";
 import type { Role } from "../wire/node-id.ts";
 import type { RegisterRequest } from "../wire/register.ts";
 import { missingText } from "../wire/roster.ts";
-import { holderOf, type Place } from "./rank-slot.ts";
+import { holderOf, type RankSlot } from "./rank-slot.ts";
 
-/** `ticket` is whatever the caller needs to answer it. */
-export type Applicant<T> = { readonly request: RegisterRequest; readonly ticket: T; readonly arrivedAtMs: number };
+/** `caller` is whatever the caller needs to answer it. */
+export type Applicant<T> = { readonly request: RegisterRequest; readonly caller: T; readonly arrivedAtMs: number };
 
 export type ClusterCounts = { readonly serverCount: number; readonly workerCount: number };
 
@@ -45,7 +45,7 @@ export function malformed(request: RegisterRequest): WeighbridgeError | undefine
   return undefined;
 }
 
-/** It cannot take its place, and says why. */
+/** It cannot take its slot, and says why. */
 export function cannotStart(request: RegisterRequest, failure: AbortRequest): WeighbridgeError {
   return cannotTakePart(nameOfApplicant(request), failure);
 }
@@ -104,12 +104,12 @@ export function incomplete(counts: ClusterCounts, there: readonly Applicant<unkn
   return new WeighbridgeError("DEADLINE", `the cluster was not complete after ${startTimeoutMs} ms: ${registered}; ${fix}`);
 }
 
-export function rankHeld(request: RegisterRequest, holder: Place): WeighbridgeError {
+export function rankHeld(request: RegisterRequest, holder: RankSlot): WeighbridgeError {
   const message = `${nameOfApplicant(request)} asks for the place of ${holderOf(holder)}, which is alive; stop that one first, or ${RANK_FIX}`;
   return new WeighbridgeError("RANK_TAKEN", message);
 }
 
-export function nothingFree(request: RegisterRequest, holders: readonly Place[], waitedMs: number): WeighbridgeError {
+export function nothingFree(request: RegisterRequest, holders: readonly RankSlot[], waitedMs: number): WeighbridgeError {
   const held = holders.map(holderOf).join(", ");
   const message = `no place for ${nameOfApplicant(request)} after ${waitedMs} ms: all ${request.role} places are held, by ${held}`;
   return new WeighbridgeError("DEADLINE", `${message}; stop one of them, or start the whole cluster with more ${request.role}s`);

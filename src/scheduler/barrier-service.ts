@@ -10,7 +10,7 @@ export class BarrierService {
   readonly #barriers: Barriers<Deferred<BarrierReply>>;
   #closed: WeighbridgeError | undefined;
 
-  /** `members` tells everybody who has a place in the job, the scheduler included. */
+  /** `members` tells everybody who has a slot in the job, the scheduler included. */
   constructor(members: () => readonly BarrierMember[]) {
     this.#barriers = new Barriers(members);
   }
@@ -23,9 +23,9 @@ export class BarrierService {
   /** A node stands at a barrier; answered when it may go. Throws when it has no business there, and once the job is over. */
   enter(node: number, request: BarrierRequest): Promise<BarrierReply> {
     if (this.#closed !== undefined) throw this.#closed;
-    const ticket = new Deferred<BarrierReply>();
-    this.#settle(this.#barriers.enter({ ...request, node, ticket }));
-    return ticket.promise;
+    const caller = new Deferred<BarrierReply>();
+    this.#settle(this.#barriers.enter({ ...request, node, caller }));
+    return caller.promise;
   }
 
   /** What a node says of rounds that an earlier scheduler kept. */
@@ -49,9 +49,9 @@ export class BarrierService {
   }
 
   #settle(settled: readonly SettledEntry<Deferred<BarrierReply>>[]): void {
-    for (const { ticket, outcome } of settled) {
-      if (outcome instanceof WeighbridgeError) ticket.reject(outcome);
-      else ticket.resolve({ round: outcome });
+    for (const { caller, outcome } of settled) {
+      if (outcome instanceof WeighbridgeError) caller.reject(outcome);
+      else caller.resolve({ round: outcome });
     }
   }
 }

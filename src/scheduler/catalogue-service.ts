@@ -87,7 +87,7 @@ export class CatalogueService {
     return page ?? { entries: [], isLast: true };
   }
 
-  /** A node resumed its place, and has pages to tell if it makes a claim. */
+  /** A node resumed its slot, and has pages to tell if it makes a claim. */
   resumed(node: number, incarnation: number, claim: CatalogueClaim | undefined): void {
     if (claim === undefined) return;
     this.#journal.write({ kind: "highest", number: claim.highest });

@@ -23,11 +23,11 @@ function rosterOf(...workers: readonly Worker[]): RosterEntry[] {
   return [...workers.map((worker, rank) => entry("worker", rank, worker)), entry("server", 0, {})];
 }
 
-/** The tickets that were answered, with the generation and ranks they were told, or the error's code. */
+/** The callers that were answered, with the generation and ranks they were told, or the error's code. */
 function told(settled: readonly SettledRequest<string>[]): Record<string, string> {
   return Object.fromEntries(
-    settled.map(({ ticket, outcome }) => [
-      ticket,
+    settled.map(({ caller, outcome }) => [
+      caller,
       outcome instanceof WeighbridgeError
         ? outcome.code
         : `${outcome.generation}: ${outcome.members.map(({ node, incarnation }) => `${(node - 9) / 2}.${incarnation}`).join(" ")}`,
@@ -38,9 +38,9 @@ function told(settled: readonly SettledRequest<string>[]): Record<string, string
 function enter(
   generations: CollectiveGenerations<string>,
   rank: number,
-  { holder = 1, generation = 0, ticket = `t${rank}` } = {},
+  { holder = 1, generation = 0, caller = `t${rank}` } = {},
 ): SettledRequest<string>[] {
-  return generations.enter({ node: idOf("worker", rank), incarnation: holder, generation, ticket });
+  return generations.enter({ node: idOf("worker", rank), incarnation: holder, generation, caller });
 }
 
 test("the first generation waits for every worker that is alive, also for those that do not listen yet", () => {
@@ -82,7 +82,7 @@ test("a worker that dies while others wait for it lets them go on", () => {
 test("who comes again, leaves, or was replaced is no longer waited for under its old ticket", () => {
   const generations = new CollectiveGenerations<string>();
   enter(generations, 0);
-  assert.deepEqual(told(enter(generations, 0, { ticket: "again" })), { t0: "ABORTED" });
+  assert.deepEqual(told(enter(generations, 0, { caller: "again" })), { t0: "ABORTED" });
   assert.deepEqual(told(generations.leave(idOf("worker", 0))), { again: "ABORTED" });
   assert.deepEqual(generations.leave(idOf("worker", 0)), []);
   enter(generations, 1);

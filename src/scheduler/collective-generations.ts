@@ -17,10 +17,10 @@ import type { RosterEntry } from "../wire/roster.ts";
 type Standing<T> = Member & {
   /** The newest generation that it was in. */
   readonly generation: number;
-  readonly ticket: T;
+  readonly caller: T;
 };
 
-export type SettledRequest<T> = { readonly ticket: T; readonly outcome: Generation | WeighbridgeError };
+export type SettledRequest<T> = { readonly caller: T; readonly outcome: Generation | WeighbridgeError };
 
 export class CollectiveGenerations<T> {
   readonly #standing = new Map<number, Standing<T>>();
@@ -91,7 +91,7 @@ export class CollectiveGenerations<T> {
       const worker = this.#standing.get(node);
       if (worker === undefined || worker.incarnation !== incarnation || worker.generation >= this.#formed.generation) return [];
       this.#standing.delete(node);
-      return [{ ticket: worker.ticket, outcome: this.#formed }];
+      return [{ caller: worker.caller, outcome: this.#formed }];
     });
   }
 
@@ -103,7 +103,7 @@ export class CollectiveGenerations<T> {
     return members.flatMap(({ node }) => {
       const worker = this.#standing.get(node);
       this.#standing.delete(node);
-      return worker === undefined ? [] : [{ ticket: worker.ticket, outcome: this.#formed }];
+      return worker === undefined ? [] : [{ caller: worker.caller, outcome: this.#formed }];
     });
   }
 
@@ -112,6 +112,6 @@ export class CollectiveGenerations<T> {
     if (worker === undefined) return [];
     this.#standing.delete(node);
     const message = `${nameOf(node)} came again, or left, while it waited for other workers`;
-    return [{ ticket: worker.ticket, outcome: new WeighbridgeError("ABORTED", message, { retryable: true }) }];
+    return [{ caller: worker.caller, outcome: new WeighbridgeError("ABORTED", message, { retryable: true }) }];
   }
 }

@@ -27,10 +27,10 @@ export class CollectiveService {
 
   /** A worker comes, or comes again; answered with the generation that it is in. */
   enter(worker: Member & { readonly generation: number }, nodes: Nodes): Promise<Generation> {
-    const ticket = new Deferred<Generation>();
-    this.#settle(this.#generations.enter({ ...worker, ticket }));
+    const caller = new Deferred<Generation>();
+    this.#settle(this.#generations.enter({ ...worker, caller }));
     this.review(nodes);
-    return ticket.promise;
+    return caller.promise;
   }
 
   leave(node: number, nodes: Nodes): void {
@@ -53,9 +53,9 @@ export class CollectiveService {
   }
 
   #settle(settled: readonly SettledRequest<Deferred<Generation>>[]): void {
-    for (const { ticket, outcome } of settled) {
-      if (outcome instanceof WeighbridgeError) ticket.reject(outcome);
-      else ticket.resolve(outcome);
+    for (const { caller, outcome } of settled) {
+      if (outcome instanceof WeighbridgeError) caller.reject(outcome);
+      else caller.resolve(outcome);
     }
   }
 }

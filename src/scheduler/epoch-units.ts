@@ -177,13 +177,13 @@ export class EpochUnits {
   /** Its own part's batches, and its share of the parts that have nobody: batch b of part p goes to taker (b + p) mod n. */
   #evenShare(rank: number, room: number, takers: readonly number[]): number[] {
     const { description } = this;
-    const place = takers.indexOf(rank);
+    const position = takers.indexOf(rank);
     const isTaken = new Set(takers);
     const found: number[] = [];
     for (let part = 0; part < description.partCount; part++) {
       if (part === rank) this.#collect(found, room, { part, first: 0, step: 1 });
       else if (!isTaken.has(part)) {
-        const first = (((place - part) % takers.length) + takers.length) % takers.length;
+        const first = (((position - part) % takers.length) + takers.length) % takers.length;
         this.#collect(found, room, { part, first, step: takers.length });
       }
     }

@@ -9,9 +9,9 @@ const LINGER_MS = 2000;
 
 function farewellOf(serverCount: number, workerCount: number) {
   const clock = new SimClock();
-  const farewell = new FailureNotice({ clock, serverCount, workerCount, lingerMs: LINGER_MS });
+  const notice = new FailureNotice({ clock, serverCount, workerCount, lingerMs: LINGER_MS });
   let isOver = false;
-  farewell.over().then(
+  notice.over().then(
     () => {
       isOver = true;
     },
@@ -21,31 +21,31 @@ function farewellOf(serverCount: number, workerCount: number) {
     await clock.advance(ms);
     return isOver;
   };
-  return { farewell, isOverAfter };
+  return { notice, isOverAfter };
 }
 
 test("it is over once every server and every worker was told", async () => {
-  const { farewell, isOverAfter } = farewellOf(1, 2);
-  farewell.told("server", "a");
-  farewell.told("worker", "b");
+  const { notice, isOverAfter } = farewellOf(1, 2);
+  notice.told("server", "a");
+  notice.told("worker", "b");
   assert.equal(await isOverAfter(10), false);
-  farewell.told("worker", "c");
+  notice.told("worker", "c");
   assert.equal(await isOverAfter(10), true);
 });
 
 test("a node that asks twice is one node", async () => {
-  const { farewell, isOverAfter } = farewellOf(0, 2);
-  farewell.told("worker", "b");
-  farewell.told("worker", "b");
+  const { notice, isOverAfter } = farewellOf(0, 2);
+  notice.told("worker", "b");
+  notice.told("worker", "b");
   assert.equal(await isOverAfter(10), false);
 });
 
 test("a server too many does not stand for a worker that has yet to come", async () => {
-  const { farewell, isOverAfter } = farewellOf(1, 1);
-  farewell.told("server", "a");
-  farewell.told("server", "one too many");
+  const { notice, isOverAfter } = farewellOf(1, 1);
+  notice.told("server", "a");
+  notice.told("server", "one too many");
   assert.equal(await isOverAfter(LINGER_MS - 1), false);
-  farewell.told("worker", "late");
+  notice.told("worker", "late");
   assert.equal(await isOverAfter(0), true);
 });
 

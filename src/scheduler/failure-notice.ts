@@ -34,7 +34,7 @@ export class FailureNotice {
     clock.after(lingerMs, this.#over.resolve);
   }
 
-  /** Tells those who have a place. */
+  /** Tells those who have a slot. */
   tell(peer: Peer, { nodes }: RosterView, { code, message }: WeighbridgeError): void {
     for (const { node, role, state } of nodes) {
       const channel = peer.channel(node);

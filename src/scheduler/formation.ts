@@ -1,7 +1,7 @@
 // formation — gathers the nodes of a job until all are there, and gives them their ranks. Pure.
 //
 // Invariants:
-//   F1. Nobody gets a place before everybody has registered; then all get theirs at once.
+//   F1. Nobody gets a slot before everybody has registered; then all get theirs at once.
 //   F2. Who asks for a rank gets it, however late it came; the others get the free ones, lowest first, in the order they came.
 //   F3. A contradiction between nodes ends the start: it is an error of whoever set the cluster up, and waiting would not mend it.
 

@@ -32,9 +32,9 @@ const NO_UNITS: UnitsClaim = { open: [], over: [] };
 
 /** The open applications, by link: each has one at most, so what peers can make us keep is bounded by their links. */
 export class PendingRegistrations {
-  readonly #tickets = new Map<Channel, PendingRegistration>();
+  readonly #registrations = new Map<Channel, PendingRegistration>();
 
-  /** Throws BAD_REQUEST for a second application of a link, and for one that claims another's place; BAD_CONFIG with this refusal. */
+  /** Throws BAD_REQUEST for a second application of a link, and for one that claims another's slot; BAD_CONFIG with this refusal. */
   open(
     channel: Channel,
     { role, label, token, packageVersion, resume, failure }: RegisterRequest,
@@ -42,7 +42,8 @@ export class PendingRegistrations {
   ): PendingRegistration {
     const { id, name, incarnation } = channel;
     if (joinRefusal !== undefined && failure === undefined) throw new WeighbridgeError("BAD_CONFIG", `${role} ("${label}") ${joinRefusal}`);
-    if (this.#tickets.has(channel)) throw new WeighbridgeError("BAD_REQUEST", "this link has registered already, and waits for its place");
+    if (this.#registrations.has(channel))
+      throw new WeighbridgeError("BAD_REQUEST", "this link has registered already, and waits for its place");
     if (id > 0 && resume === undefined) throw new WeighbridgeError("BAD_REQUEST", `${name} has registered already, and has its place`);
     if (resume !== undefined && (resume.node !== id || resume.incarnation !== incarnation))
       throw new WeighbridgeError(
@@ -50,7 +51,7 @@ export class PendingRegistrations {
         `${name} cannot resume the place of ${nameOf(resume.node)} in incarnation ${resume.incarnation}`,
       );
     const { passed = [], units = NO_UNITS, gathered, rendezvous = [], catalogue } = resume ?? {};
-    const ticket: PendingRegistration = {
+    const caller: PendingRegistration = {
       channel,
       role,
       token,
@@ -62,19 +63,19 @@ export class PendingRegistrations {
       catalogue,
       reply: new Deferred(),
     };
-    this.#tickets.set(channel, ticket);
-    return ticket;
+    this.#registrations.set(channel, caller);
+    return caller;
   }
 
   /** The application that this link has open, no longer so. */
   take(channel: Channel): PendingRegistration | undefined {
-    const ticket = this.#tickets.get(channel);
-    this.#tickets.delete(channel);
-    return ticket;
+    const caller = this.#registrations.get(channel);
+    this.#registrations.delete(channel);
+    return caller;
   }
 
   /** It was answered. */
-  close(ticket: PendingRegistration): void {
-    if (this.#tickets.get(ticket.channel) === ticket) this.#tickets.delete(ticket.channel);
+  close(caller: PendingRegistration): void {
+    if (this.#registrations.get(caller.channel) === caller) this.#registrations.delete(caller.channel);
   }
 }

@@ -23,9 +23,9 @@ export function firstPlacement({
 }
 
 /** Throws BAD_ARGUMENT for a placement that makes no sense, and NO_ROUTE while it is not certain which epoch is the next (E1). */
-export function nextPlacement(places: Pick<RankSlots, "all" | "placement">, change: PlacementChange): PlacementView {
-  const current = places.placement;
-  const silent = places.all().filter(({ state, confirmed }) => state === "alive" && !confirmed);
+export function nextPlacement(slots: Pick<RankSlots, "all" | "placement">, change: PlacementChange): PlacementView {
+  const current = slots.placement;
+  const silent = slots.all().filter(({ state, confirmed }) => state === "alive" && !confirmed);
   if (current === undefined || silent.length > 0)
     throw new WeighbridgeError("NO_ROUTE", "the next placement cannot be made before every node of the job was heard of", {
       retryable: true,
@@ -35,7 +35,7 @@ export function nextPlacement(places: Pick<RankSlots, "all" | "placement">, chan
   const isSame = policy === current.policy && servers === current.servers;
   const moved = change.moved ?? (isSame ? current.moved : undefined);
   const next = { epoch: current.epoch + 1, policy, servers, ...(moved === undefined || moved.length === 0 ? {} : { moved }) };
-  const unknown = servers.filter((rank) => !places.all().some((place) => place.role === "server" && place.rank === rank));
+  const unknown = servers.filter((rank) => !slots.all().some((slot) => slot.role === "server" && slot.rank === rank));
   if (unknown.length > 0)
     throw new WeighbridgeError("BAD_ARGUMENT", `a placement names servers of the job, not server ${unknown.join(", ")}`);
   placementOf(next);

@@ -1,44 +1,44 @@
-// rank-choice — which place a node gets that comes when the cluster is complete already. Pure.
+// rank-choice — which slot a node gets that comes when the cluster is complete already. Pure.
 //
-//   its role's place is …              asked for by rank                     any will do
+//   its role's slot is …              asked for by rank                     any will do
 //   dead, or its holder has left       given                                 given, dead ones first
 //   without a link                     given: its process surely died        given after SUSPECT_GRACE_MS without a link
 //   linked, heartbeats on              RANK_TAKEN once its holder was heard  waits
 //   linked, heartbeats off             RANK_TAKEN at once                    waits
 //
 // Invariants:
-//   S1. Nobody is seated while a node may still resume its place after a restart of the scheduler.
-//   S2. Who waits is answered within `startTimeoutMs`, with a place or an error that names who holds them.
+//   S1. No rank is assigned while a node may still resume its slot after a restart of the scheduler.
+//   S2. Who waits is answered within `startTimeoutMs`, with a slot or an error that names who holds them.
 
 import type { WeighbridgeError } from "../base/errors.ts";
 import { type Applicant, nothingFree, rankHeld } from "./applicant.ts";
-import type { Place } from "./rank-slot.ts";
+import type { RankSlot } from "./rank-slot.ts";
 
 /** A node whose link broke dials again well within this time, unless its process is gone. */
 const SUSPECT_GRACE_MS = 1000;
 
 export type RankChoiceRules = { readonly heartbeatIntervalMs: number; readonly startTimeoutMs: number };
 
-/** Exactly one of them: a place, an error, or when to look again if nothing happens before. */
+/** Exactly one of them: a slot, an error, or when to look again if nothing happens before. */
 export type RankChoice =
-  | { readonly found: "place"; readonly place: Place }
+  | { readonly found: "slot"; readonly slot: RankSlot }
   | { readonly found: "refusal"; readonly error: WeighbridgeError }
   | { readonly found: "nothing"; readonly lookAgainAtMs: number };
 
-export function chooseRank(applicant: Applicant<unknown>, places: readonly Place[], rules: RankChoiceRules, nowMs: number): RankChoice {
+export function chooseRank(applicant: Applicant<unknown>, slots: readonly RankSlot[], rules: RankChoiceRules, nowMs: number): RankChoice {
   const { request, arrivedAtMs } = applicant;
-  const ofRole = places.filter(({ role, rank }) => role === request.role && rank === (request.rank ?? rank));
+  const ofRole = slots.filter(({ role, rank }) => role === request.role && rank === (request.rank ?? rank));
   const deadlineMs = arrivedAtMs + rules.startTimeoutMs;
-  const isSettled = !places.some(({ state, confirmed }) => state === "alive" && !confirmed); // S1
+  const isSettled = !slots.some(({ state, confirmed }) => state === "alive" && !confirmed); // S1
   let lookAgainAtMs = deadlineMs;
   if (isSettled) {
     const vacant = ofRole.find(({ state }) => state === "dead") ?? ofRole.find(({ state }) => state === "left");
-    if (vacant !== undefined) return { found: "place", place: vacant };
+    if (vacant !== undefined) return { found: "slot", slot: vacant };
     const graceMs = request.rank === undefined ? SUSPECT_GRACE_MS : 0;
-    for (const place of ofRole) {
-      if (place.downSinceMs === undefined) continue;
-      if (nowMs >= place.downSinceMs + graceMs) return { found: "place", place };
-      lookAgainAtMs = Math.min(lookAgainAtMs, place.downSinceMs + graceMs);
+    for (const slot of ofRole) {
+      if (slot.downSinceMs === undefined) continue;
+      if (nowMs >= slot.downSinceMs + graceMs) return { found: "slot", slot };
+      lookAgainAtMs = Math.min(lookAgainAtMs, slot.downSinceMs + graceMs);
     }
     const [holder] = ofRole;
     if (request.rank !== undefined && holder !== undefined && (rules.heartbeatIntervalMs === 0 || holder.heardAtMs > arrivedAtMs))

@@ -9,7 +9,7 @@ import type { StateJournal } from "./scheduler-state.ts";
 /** How long a closed link may stay closed before its node is dead, when heartbeats do not decide that. */
 const LINK_GRACE_MS = 5000;
 
-export type Place = {
+export type RankSlot = {
   readonly node: number;
   readonly role: Role;
   readonly rank: number;
@@ -29,8 +29,8 @@ export type Place = {
   confirmed: boolean;
 };
 
-/** A place that nobody has been heard to hold yet. */
-export function emptyRankSlot(role: Role, rank: number, journal: StateJournal): Place {
+/** A slot that nobody has been heard to hold yet. */
+export function emptyRankSlot(role: Role, rank: number, journal: StateJournal): RankSlot {
   const node = idOf(role, rank);
   return {
     node,
@@ -52,18 +52,18 @@ export function emptyRankSlot(role: Role, rank: number, journal: StateJournal): 
 }
 
 /** When the node is dead unless it is heard of before; Infinity: not by itself. */
-export function deathAtMs({ state, heardAtMs, downSinceMs }: Place, heartbeatTimeoutMs: number): number {
+export function deathAtMs({ state, heardAtMs, downSinceMs }: RankSlot, heartbeatTimeoutMs: number): number {
   if (state !== "alive") return Infinity;
   if (heartbeatTimeoutMs > 0) return heardAtMs + heartbeatTimeoutMs;
   return downSinceMs === undefined ? Infinity : downSinceMs + LINK_GRACE_MS;
 }
 
-/** A place by its holder, for messages: `worker 0 ("host:17")`. */
-export function holderOf({ node, label }: Place): string {
+/** A slot by its holder, for messages: `worker 0 ("host:17")`. */
+export function holderOf({ node, label }: RankSlot): string {
   return label === "" ? nameOf(node) : `${nameOf(node)} ("${label}")`;
 }
 
-/** What everybody may see of a place. */
+/** What everybody may see of a slot. */
 export function publicEntryOf({
   node,
   role,
@@ -74,13 +74,13 @@ export function publicEntryOf({
   label,
   packageVersion,
   sumsIncarnation,
-}: Place): RosterEntry {
+}: RankSlot): RosterEntry {
   const sums = sumsIncarnation === 0 ? {} : { sumsIncarnation };
   const entry = { node, role, rank, address, incarnation, state, label, ...sums };
   return packageVersion === "" ? entry : { ...entry, packageVersion };
 }
 
 /** What the members of the job are told of it. */
-export function entryOf(place: Place): RosterEntry {
-  return place.token === "" ? publicEntryOf(place) : { ...publicEntryOf(place), token: place.token };
+export function entryOf(slot: RankSlot): RosterEntry {
+  return slot.token === "" ? publicEntryOf(slot) : { ...publicEntryOf(slot), token: slot.token };
 }

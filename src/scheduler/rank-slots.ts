@@ -1,7 +1,7 @@
-// rank-slots — all places of a running job, and the version of what others are told of them. The rules for changing them are roster.ts's.
+// rank-slots — all slots of a running job, and the version of what others are told of them. The rules for changing them are roster.ts's.
 //
 // Invariants:
-//   V1. What others can see of a place changes only through here, and is noticed: `publish` raises the version then, and only then.
+//   V1. What others can see of a slot changes only through here, and is noticed: `publish` raises the version then, and only then.
 //   V2. The version never falls, not even over a restart of the scheduler: it rises above whatever the nodes remember.
 //   V3. The epoch of the placement never falls either: of those that nodes remember, the highest wins.
 
@@ -10,7 +10,7 @@ import type { Role } from "../wire/node-id.ts";
 import type { RegisterRequest } from "../wire/register.ts";
 import type { NodeState, PlacementView, RosterView } from "../wire/roster.ts";
 import { type ClusterCounts, countOf } from "./applicant.ts";
-import { emptyRankSlot, entryOf, type Place, publicEntryOf } from "./rank-slot.ts";
+import { emptyRankSlot, entryOf, publicEntryOf, type RankSlot } from "./rank-slot.ts";
 import type { StateJournal } from "./scheduler-state.ts";
 
 /** ps-lite's order. */
@@ -18,7 +18,7 @@ const ROLES: readonly Role[] = ["worker", "server"];
 
 export class RankSlots {
   readonly #journal: StateJournal;
-  readonly #places = new Map<number, Place>();
+  readonly #slots = new Map<number, RankSlot>();
   #version = 0;
   /** The newest version among those that nodes brought along after a restart. */
   #recalledVersion = 0;
@@ -31,23 +31,23 @@ export class RankSlots {
     this.#journal = journal;
   }
 
-  /** Makes all places, empty. */
+  /** Makes all slots, empty. */
   establish(counts: ClusterCounts): void {
     for (const role of ROLES) {
       for (let rank = 0; rank < countOf(counts, role); rank++) {
-        const place = emptyRankSlot(role, rank, this.#journal);
-        this.#places.set(place.node, place);
+        const slot = emptyRankSlot(role, rank, this.#journal);
+        this.#slots.set(slot.node, slot);
       }
     }
   }
 
-  get(node: number): Place | undefined {
-    return this.#places.get(node);
+  get(node: number): RankSlot | undefined {
+    return this.#slots.get(node);
   }
 
   /** Workers by rank, then servers by rank. */
-  all(): Place[] {
-    return [...this.#places.values()];
+  all(): RankSlot[] {
+    return [...this.#slots.values()];
   }
 
   view(): RosterView {
@@ -57,34 +57,34 @@ export class RankSlots {
   }
 
   status(nowMs: number): StatusEntry[] {
-    return this.all().map((place) => ({
-      ...publicEntryOf(place),
-      heartbeatAgeMs: place.confirmed ? Math.max(0, Math.round(nowMs - place.heardAtMs)) : undefined,
-      linked: place.downSinceMs === undefined,
+    return this.all().map((slot) => ({
+      ...publicEntryOf(slot),
+      heartbeatAgeMs: slot.confirmed ? Math.max(0, Math.round(nowMs - slot.heardAtMs)) : undefined,
+      linked: slot.downSinceMs === undefined,
     }));
   }
 
-  /** The node of this request holds the place from now on, in this incarnation. */
-  seat(place: Place, { address, label, token, packageVersion = "" }: RegisterRequest, incarnation: number, nowMs: number): void {
-    const isNews = place.incarnation !== incarnation || place.address !== address || place.label !== label || place.state !== "alive";
-    this.#setIncarnation(place, incarnation);
-    Object.assign(place, { address, label, token, packageVersion, state: "alive", confirmed: true } satisfies Partial<Place>);
-    place.heardAtMs = nowMs;
-    place.downSinceMs = undefined;
+  /** The node of this request holds the slot from now on, in this incarnation. */
+  assign(slot: RankSlot, { address, label, token, packageVersion = "" }: RegisterRequest, incarnation: number, nowMs: number): void {
+    const isNews = slot.incarnation !== incarnation || slot.address !== address || slot.label !== label || slot.state !== "alive";
+    this.#setIncarnation(slot, incarnation);
+    Object.assign(slot, { address, label, token, packageVersion, state: "alive", confirmed: true } satisfies Partial<RankSlot>);
+    slot.heardAtMs = nowMs;
+    slot.downSinceMs = undefined;
     if (isNews) this.#changed = true;
   }
 
-  /** The node of this place listens there from now on; "": no longer. */
-  setAddress(place: Place, address: string): void {
-    if (place.address === address) return;
-    place.address = address;
+  /** The node of this slot listens there from now on; "": no longer. */
+  setAddress(slot: RankSlot, address: string): void {
+    if (slot.address === address) return;
+    slot.address = address;
     this.#changed = true;
   }
 
   /** This incarnation of the rank has held sums: its successors learn that they lack them. */
-  noteSums(place: Place, incarnation: number): void {
-    if (incarnation <= place.sumsIncarnation) return;
-    place.sumsIncarnation = incarnation;
+  noteSums(slot: RankSlot, incarnation: number): void {
+    if (incarnation <= slot.sumsIncarnation) return;
+    slot.sumsIncarnation = incarnation;
     this.#changed = true;
   }
 
@@ -105,9 +105,9 @@ export class RankSlots {
     this.#changed = true;
   }
 
-  setState(place: Place, state: NodeState): void {
-    if (place.state === state) return;
-    place.state = state;
+  setState(slot: RankSlot, state: NodeState): void {
+    if (slot.state === state) return;
+    slot.state = state;
     this.#changed = true;
   }
 
@@ -121,15 +121,15 @@ export class RankSlots {
     this.endGeneration(endedGeneration);
     const isNewer = version > this.#recalledVersion;
     for (const { node, address, label, incarnation, state, token = "", packageVersion = "", sumsIncarnation = 0 } of nodes) {
-      const place = this.#places.get(node);
-      if (place !== undefined) this.noteSums(place, sumsIncarnation);
-      if (place === undefined || incarnation < place.incarnation) continue;
-      if (incarnation === place.incarnation && (place.confirmed || !isNewer)) continue;
-      if (place.confirmed) ended.push(node);
-      this.#setIncarnation(place, incarnation);
-      Object.assign(place, { address, label, packageVersion, state, token, confirmed: false } satisfies Partial<Place>);
-      place.heardAtMs = nowMs;
-      place.downSinceMs = nowMs;
+      const slot = this.#slots.get(node);
+      if (slot !== undefined) this.noteSums(slot, sumsIncarnation);
+      if (slot === undefined || incarnation < slot.incarnation) continue;
+      if (incarnation === slot.incarnation && (slot.confirmed || !isNewer)) continue;
+      if (slot.confirmed) ended.push(node);
+      this.#setIncarnation(slot, incarnation);
+      Object.assign(slot, { address, label, packageVersion, state, token, confirmed: false } satisfies Partial<RankSlot>);
+      slot.heardAtMs = nowMs;
+      slot.downSinceMs = nowMs;
       this.#changed = true;
     }
     this.#recalledVersion = Math.max(this.#recalledVersion, version);
@@ -140,7 +140,7 @@ export class RankSlots {
     return ended;
   }
 
-  #setIncarnation({ node, incarnation: before }: Place, incarnation: number): void {
+  #setIncarnation({ node, incarnation: before }: RankSlot, incarnation: number): void {
     if (before !== incarnation) this.#journal.write({ kind: "incarnation", node, incarnation });
   }
 

@@ -1,4 +1,4 @@
-// roster.test — Goal: the scheduler's decisions, event by event, without a network: who gets which place, who is refused and why, who is dead.
+// roster.test — Goal: the scheduler's decisions, event by event, without a network: who gets which slot, who is refused and why, who is dead.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -232,9 +232,9 @@ test("for 300 seeds of events, every place has one holder, versions rise, and ev
     let newcomers = 0;
     const note = (decisions: readonly Decision<string>[]): void => {
       for (const decision of decisions) {
-        if (decision.kind === "refuse") waiting.delete(decision.ticket);
+        if (decision.kind === "refuse") waiting.delete(decision.caller);
         if (decision.kind !== "admit") continue;
-        waiting.delete(decision.ticket);
+        waiting.delete(decision.caller);
         assert.equal(decision.incarnation, (holders.get(decision.node) ?? 0) + 1, `seed ${seed}: lives follow each other`);
         holders.set(decision.node, decision.incarnation);
       }

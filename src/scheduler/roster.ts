@@ -1,16 +1,16 @@
-// roster — the scheduler's book of nodes: who registered, who holds which place in which incarnation, who is dead. Pure: events and the time in,
+// roster — the scheduler's book of nodes: who registered, who holds which slot in which incarnation, who is dead. Pure: events and the time in,
 // decisions out, which scheduler.ts carries out in their order. No timer: `dueMs` says when `tick` has something to decide.
 //
 //   forming ── all registered, or a node resumes ──► running ── nobody is left ──► finished
 //      └── a contradiction, a node that cannot start, or the deadline ──► failed: everybody gets the error, now and later
-//   a place:  alive ── silent too long ──► dead ── heard of again, or given to a newcomer ──► alive;   alive ── LEAVE ──► left
+//   a slot:  alive ── silent too long ──► dead ── heard of again, or given to a newcomer ──► alive;   alive ── LEAVE ──► left
 //
 // Invariants:
-//   R1. A place has one holder. A new one gets the next incarnation; the old one is FENCED from then on.
-//   R2. Every application is answered: with a place, or with an error within `startTimeoutMs`.
-//   R3. After a restart the first node that resumes brings the job, the places and their incarnations; nobody else's place is given away
+//   R1. A slot has one holder. A new one gets the next incarnation; the old one is FENCED from then on.
+//   R2. Every application is answered: with a slot, or with an error within `startTimeoutMs`.
+//   R3. After a restart the first node that resumes brings the job, the slots and their incarnations; nobody else's slot is given away
 //       before its holder had `heartbeatTimeoutMs` to resume as well.
-//   R4. Once everybody has passed the last barrier nobody who leaves is replaced, and who still waits for a place when all have left is refused:
+//   R4. Once everybody has passed the last barrier nobody who leaves is replaced, and who still waits for a slot when all have left is refused:
 //       a node too many must not keep a job from ending.
 
 import { assert } from "../base/assert.ts";
@@ -33,7 +33,7 @@ import {
 import { assignRanks, conflict } from "./formation.ts";
 import { firstPlacement, nextPlacement, type PlacementChange } from "./placement-epochs.ts";
 import { chooseRank, type RankChoice } from "./rank-choice.ts";
-import { deathAtMs, holderOf, type Place } from "./rank-slot.ts";
+import { deathAtMs, holderOf, type RankSlot } from "./rank-slot.ts";
 import { RankSlots } from "./rank-slots.ts";
 import type { StateJournal } from "./scheduler-state.ts";
 
@@ -48,8 +48,8 @@ export type RosterRules = ClusterCounts & {
 };
 
 export type Decision<T> =
-  | { readonly kind: "admit"; readonly ticket: T; readonly node: number; readonly incarnation: number; readonly recovery: boolean }
-  | { readonly kind: "refuse"; readonly ticket: T; readonly error: WeighbridgeError }
+  | { readonly kind: "admit"; readonly caller: T; readonly node: number; readonly incarnation: number; readonly recovery: boolean }
+  | { readonly kind: "refuse"; readonly caller: T; readonly error: WeighbridgeError }
   /** The cluster is there: nodes may be answered and the job has its id. */
   | { readonly kind: "run" }
   /** An incarnation of this node is over. */
@@ -68,7 +68,7 @@ export class Roster<T> {
   #phase: Phase = "forming";
   #failure: WeighbridgeError | undefined;
   #applicants: Applicant<T>[] = [];
-  readonly #places: RankSlots;
+  readonly #slots: RankSlots;
   #isResumed = false;
   #finished = false;
   #isEnding = false;
@@ -78,7 +78,7 @@ export class Roster<T> {
     const { heartbeatIntervalMs, heartbeatTimeoutMs } = rules;
     this.#rules = { ...rules, heartbeatTimeoutMs: heartbeatIntervalMs === 0 ? 0 : heartbeatTimeoutMs };
     this.#journal = journal;
-    this.#places = new RankSlots(journal);
+    this.#slots = new RankSlots(journal);
     this.#deadlineMs = nowMs + rules.startTimeoutMs;
   }
 
@@ -89,12 +89,12 @@ export class Roster<T> {
 
   /** False while a worker that should be alive has not been heard of since this scheduler started. */
   get hasHeardWorkers(): boolean {
-    return !this.#places.all().some(({ role, state, confirmed }) => role === "worker" && state === "alive" && !confirmed);
+    return !this.#slots.all().some(({ role, state, confirmed }) => role === "worker" && state === "alive" && !confirmed);
   }
 
   /** False while the cluster forms, and while a node that should be alive has not been heard of since this scheduler started. */
   get hasHeardEverybody(): boolean {
-    return this.#phase === "running" && !this.#places.all().some(({ state, confirmed }) => state === "alive" && !confirmed);
+    return this.#phase === "running" && !this.#slots.all().some(({ state, confirmed }) => state === "alive" && !confirmed);
   }
 
   get phase(): Phase {
@@ -105,13 +105,13 @@ export class Roster<T> {
     return this.#journal.state.job;
   }
 
-  /** Everybody with a place, in ps-lite's order: workers by rank, then servers. Without the scheduler. */
+  /** Everybody with a slot, in ps-lite's order: workers by rank, then servers. Without the scheduler. */
   view(): RosterView {
-    return this.#places.view();
+    return this.#slots.view();
   }
 
   status(nowMs: number): StatusEntry[] {
-    return this.#places.status(nowMs);
+    return this.#slots.status(nowMs);
   }
 
   waiting(): WaitingEntry[] {
@@ -124,75 +124,75 @@ export class Roster<T> {
   dueMs(nowMs: number): number {
     if (this.#phase === "failed") return Infinity;
     if (this.#phase === "forming") return this.#deadlineMs;
-    const places = this.#places.all();
-    const dueTimes = places.map((place) => deathAtMs(place, this.#rules.heartbeatTimeoutMs));
+    const slots = this.#slots.all();
+    const dueTimes = slots.map((slot) => deathAtMs(slot, this.#rules.heartbeatTimeoutMs));
     for (const applicant of this.#applicants) {
-      const seat = this.#seatFor(applicant, nowMs);
-      dueTimes.push(seat.found === "nothing" ? seat.lookAgainAtMs : nowMs);
+      const choice = this.#choiceFor(applicant, nowMs);
+      dueTimes.push(choice.found === "nothing" ? choice.lookAgainAtMs : nowMs);
     }
     return Math.min(Infinity, ...dueTimes);
   }
 
-  register(request: RegisterRequest, ticket: T, nowMs: number): Decision<T>[] {
-    if (this.#failure !== undefined) return [{ kind: "refuse", ticket, error: this.#failure }];
-    if (request.failure !== undefined) return this.#missOut(ticket, cannotStart(request, request.failure));
+  register(request: RegisterRequest, caller: T, nowMs: number): Decision<T>[] {
+    if (this.#failure !== undefined) return [{ kind: "refuse", caller, error: this.#failure }];
+    if (request.failure !== undefined) return this.#missOut(caller, cannotStart(request, request.failure));
     const wrong = malformed(request);
-    if (wrong !== undefined) return [{ kind: "refuse", ticket, error: wrong }];
-    if (request.resume !== undefined) return this.#resume(request, request.resume, ticket, nowMs);
+    if (wrong !== undefined) return [{ kind: "refuse", caller, error: wrong }];
+    if (request.resume !== undefined) return this.#resume(request, request.resume, caller, nowMs);
     const decisions = this.#forget(request.token);
-    const applicant: Applicant<T> = { request, ticket, arrivedAtMs: nowMs };
+    const applicant: Applicant<T> = { request, caller, arrivedAtMs: nowMs };
     return [...decisions, ...(this.#phase === "forming" ? this.#gather(applicant, nowMs) : this.#apply(applicant, nowMs))];
   }
 
   /** Who asked went away before it was answered. */
-  withdraw(ticket: T): void {
-    this.#applicants = this.#applicants.filter((applicant) => applicant.ticket !== ticket);
+  withdraw(caller: T): void {
+    this.#applicants = this.#applicants.filter((applicant) => applicant.caller !== caller);
   }
 
-  /** A node sent something. Throws when it has no place, or no longer. */
+  /** A node sent something. Throws when it has no slot, or no longer. */
   heard(node: number, incarnation: number, nowMs: number, holdsSums = false): Decision<T>[] {
-    const place = this.#holder(node, incarnation);
-    if (holdsSums) this.#places.noteSums(place, incarnation);
-    place.heardAtMs = nowMs;
-    place.downSinceMs = undefined; // What is heard came over a link.
-    if (place.state === "dead") this.#places.setState(place, "alive");
+    const slot = this.#holder(node, incarnation);
+    if (holdsSums) this.#slots.noteSums(slot, incarnation);
+    slot.heardAtMs = nowMs;
+    slot.downSinceMs = undefined; // What is heard came over a link.
+    if (slot.state === "dead") this.#slots.setState(slot, "alive");
     return this.#conclude([], nowMs);
   }
 
   linkUp(node: number, incarnation: number, nowMs: number): Decision<T>[] {
-    const place = this.#places.get(node);
-    if (place === undefined || !place.confirmed || place.incarnation !== incarnation) return [];
+    const slot = this.#slots.get(node);
+    if (slot === undefined || !slot.confirmed || slot.incarnation !== incarnation) return [];
     return this.heard(node, incarnation, nowMs);
   }
 
   linkDown(node: number, incarnation: number, nowMs: number): Decision<T>[] {
-    const place = this.#places.get(node);
-    if (place === undefined || place.incarnation !== incarnation) return [];
-    place.downSinceMs ??= nowMs;
+    const slot = this.#slots.get(node);
+    if (slot === undefined || slot.incarnation !== incarnation) return [];
+    slot.downSinceMs ??= nowMs;
     return this.#conclude([], nowMs);
   }
 
-  /** A node listens at this address from now on. Throws when it has no place, or no longer. */
+  /** A node listens at this address from now on. Throws when it has no slot, or no longer. */
   listens(node: number, incarnation: number, address: string, nowMs: number): Decision<T>[] {
-    this.#places.setAddress(this.#holder(node, incarnation), address);
+    this.#slots.setAddress(this.#holder(node, incarnation), address);
     return this.heard(node, incarnation, nowMs);
   }
 
   /** This generation of workers is over, and so are those before it. */
   endGeneration(generation: number): Decision<T>[] {
-    this.#places.endGeneration(generation);
-    return this.#phase === "running" && this.#places.publish() ? [{ kind: "announce" }] : [];
+    this.#slots.endGeneration(generation);
+    return this.#phase === "running" && this.#slots.publish() ? [{ kind: "announce" }] : [];
   }
 
   /** What `publishPlacement` would publish. Throws as it does. */
   nextPlacement(change: PlacementChange): PlacementView {
-    return nextPlacement(this.#places, change);
+    return nextPlacement(this.#slots, change);
   }
 
   /** Everybody is told of this placement from now on; it has the next epoch. Throws BAD_ARGUMENT, and NO_ROUTE before every node was heard of. */
   publishPlacement(change: PlacementChange): Decision<T>[] {
-    this.#places.setPlacement(this.nextPlacement(change));
-    return this.#places.publish() ? [{ kind: "announce" }] : [];
+    this.#slots.setPlacement(this.nextPlacement(change));
+    return this.#slots.publish() ? [{ kind: "announce" }] : [];
   }
 
   /** Everybody has passed the last barrier (R4). */
@@ -203,9 +203,9 @@ export class Roster<T> {
 
   /** The node is done. With `failure` it could not begin: the job ends with that if it was to begin with this node, and not with one that replaces it. */
   leave(node: number, incarnation: number, nowMs: number, failure?: AbortRequest): Decision<T>[] {
-    const place = this.#holder(node, incarnation);
-    this.#places.setState(place, "left");
-    if (failure !== undefined && incarnation === 1) return this.fail(cannotTakePart(holderOf(place), failure));
+    const slot = this.#holder(node, incarnation);
+    this.#slots.setState(slot, "left");
+    if (failure !== undefined && incarnation === 1) return this.fail(cannotTakePart(holderOf(slot), failure));
     return this.#conclude([], nowMs);
   }
 
@@ -214,10 +214,10 @@ export class Roster<T> {
       return this.fail(incomplete(this.#rules, this.#applicants, this.#rules.startTimeoutMs));
     }
     const decisions: Decision<T>[] = [];
-    for (const place of this.#places.all()) {
-      if (nowMs < deathAtMs(place, this.#rules.heartbeatTimeoutMs)) continue;
-      this.#places.setState(place, "dead");
-      decisions.push({ kind: "died", node: place.node });
+    for (const slot of this.#slots.all()) {
+      if (nowMs < deathAtMs(slot, this.#rules.heartbeatTimeoutMs)) continue;
+      this.#slots.setState(slot, "dead");
+      decisions.push({ kind: "died", node: slot.node });
     }
     return this.#conclude(decisions, nowMs);
   }
@@ -227,7 +227,7 @@ export class Roster<T> {
     if (this.#failure !== undefined) return [];
     this.#phase = "failed";
     this.#failure = error;
-    const refusals = this.#applicants.map(({ ticket }): Decision<T> => ({ kind: "refuse", ticket, error }));
+    const refusals = this.#applicants.map(({ caller }): Decision<T> => ({ kind: "refuse", caller, error }));
     this.#applicants = [];
     return [{ kind: "fail", error }, ...refusals];
   }
@@ -242,63 +242,63 @@ export class Roster<T> {
     if (assignments === undefined) return [];
     this.#applicants = [];
     this.#phase = "running";
-    this.#places.establish(this.#rules);
+    this.#slots.establish(this.#rules);
     const decisions: Decision<T>[] = [{ kind: "run" }];
     for (const { applicant: assigned, rank } of assignments) {
-      const place = this.#places.get(idOf(assigned.request.role, rank));
-      assert(place !== undefined, "ranks are given within the counts");
-      decisions.push({ ...this.#seat(assigned, place, nowMs), recovery: false });
+      const slot = this.#slots.get(idOf(assigned.request.role, rank));
+      assert(slot !== undefined, "ranks are given within the counts");
+      decisions.push({ ...this.#assign(assigned, slot, nowMs), recovery: false });
     }
-    this.#places.setPlacement(firstPlacement(this.#rules));
-    this.#places.publish(); // Nobody has to be told: the answers carry it.
+    this.#slots.setPlacement(firstPlacement(this.#rules));
+    this.#slots.publish(); // Nobody has to be told: the answers carry it.
     return decisions;
   }
 
   /** A node says that it cannot take part: a cluster that forms would wait for it in vain; one that is complete never counted on it. */
-  #missOut(ticket: T, error: WeighbridgeError): Decision<T>[] {
-    return [...(this.#phase === "forming" ? this.fail(error) : []), { kind: "refuse", ticket, error }];
+  #missOut(caller: T, error: WeighbridgeError): Decision<T>[] {
+    return [...(this.#phase === "forming" ? this.fail(error) : []), { kind: "refuse", caller, error }];
   }
 
   // Newcomers.
 
   /** A newcomer to a cluster that is complete. */
   #apply(applicant: Applicant<T>, nowMs: number): Decision<T>[] {
-    const { request, ticket } = applicant;
+    const { request, caller } = applicant;
     const error = contradiction(request, this.#rules, []);
-    if (error !== undefined) return [{ kind: "refuse", ticket, error }];
-    const own = this.#places.all().find((place) => place.token === request.token && place.state !== "left");
+    if (error !== undefined) return [{ kind: "refuse", caller, error }];
+    const own = this.#slots.all().find((slot) => slot.token === request.token && slot.state !== "left");
     if (own !== undefined) {
       // The same process, whose answer was lost with its link: it keeps its incarnation, and nothing has happened.
-      this.#places.seat(own, request, own.incarnation, nowMs);
+      this.#slots.assign(own, request, own.incarnation, nowMs);
       const recovery = own.incarnation > 1;
-      return this.#conclude([{ kind: "admit", ticket, node: own.node, incarnation: own.incarnation, recovery }], nowMs);
+      return this.#conclude([{ kind: "admit", caller, node: own.node, incarnation: own.incarnation, recovery }], nowMs);
     }
     this.#applicants.push(applicant);
     return this.#conclude([], nowMs);
   }
 
-  /** Gives a place to this node, in a new incarnation (R1). */
-  #seat({ request, ticket }: Applicant<T>, place: Place, nowMs: number): Decision<T> & { kind: "admit" } {
-    this.#places.seat(place, request, place.incarnation + 1, nowMs);
-    return { kind: "admit", ticket, node: place.node, incarnation: place.incarnation, recovery: true };
+  /** Gives a slot to this node, in a new incarnation (R1). */
+  #assign({ request, caller }: Applicant<T>, slot: RankSlot, nowMs: number): Decision<T> & { kind: "admit" } {
+    this.#slots.assign(slot, request, slot.incarnation + 1, nowMs);
+    return { kind: "admit", caller, node: slot.node, incarnation: slot.incarnation, recovery: true };
   }
 
-  #seatFor(applicant: Applicant<T>, nowMs: number): RankChoice {
-    const places = this.#places.all();
-    return chooseRank(applicant, this.#isEnding ? places.filter(({ state }) => state !== "left") : places, this.#rules, nowMs); // R4
+  #choiceFor(applicant: Applicant<T>, nowMs: number): RankChoice {
+    const slots = this.#slots.all();
+    return chooseRank(applicant, this.#isEnding ? slots.filter(({ state }) => state !== "left") : slots, this.#rules, nowMs); // R4
   }
 
-  #seatApplicants(nowMs: number): Decision<T>[] {
+  #assignApplicants(nowMs: number): Decision<T>[] {
     const decisions: Decision<T>[] = [];
     const waiting = this.#applicants;
     this.#applicants = [];
     for (const applicant of waiting) {
-      const seat = this.#seatFor(applicant, nowMs);
-      if (seat.found === "nothing") this.#applicants.push(applicant);
-      else if (seat.found === "refusal") decisions.push({ kind: "refuse", ticket: applicant.ticket, error: seat.error });
+      const choice = this.#choiceFor(applicant, nowMs);
+      if (choice.found === "nothing") this.#applicants.push(applicant);
+      else if (choice.found === "refusal") decisions.push({ kind: "refuse", caller: applicant.caller, error: choice.error });
       else {
-        if (seat.place.state === "alive") decisions.push({ kind: "died", node: seat.place.node }); // Nobody has been told of that yet.
-        decisions.push(this.#seat(applicant, seat.place, nowMs));
+        if (choice.slot.state === "alive") decisions.push({ kind: "died", node: choice.slot.node }); // Nobody has been told of that yet.
+        decisions.push(this.#assign(applicant, choice.slot, nowMs));
       }
     }
     return decisions;
@@ -309,38 +309,38 @@ export class Roster<T> {
     const error = new WeighbridgeError("ABORTED", "this node registered again meanwhile", { retryable: true });
     const earlier = this.#applicants.filter(({ request }) => request.token === token);
     this.#applicants = this.#applicants.filter(({ request }) => request.token !== token);
-    return earlier.map(({ ticket }) => ({ kind: "refuse", ticket, error }));
+    return earlier.map(({ caller }) => ({ kind: "refuse", caller, error }));
   }
 
   // Nodes that lived through a restart of the scheduler.
 
-  #resume(request: RegisterRequest, claim: ResumeClaim, ticket: T, nowMs: number): Decision<T>[] {
+  #resume(request: RegisterRequest, claim: ResumeClaim, caller: T, nowMs: number): Decision<T>[] {
     const decisions: Decision<T>[] = [];
-    if (jobConflict(claim.job, this.job) === "name") return [{ kind: "refuse", ticket, error: this.#otherJob(request, claim) }];
+    if (jobConflict(claim.job, this.job) === "name") return [{ kind: "refuse", caller, error: this.#otherJob(request, claim) }];
     if (this.#phase === "forming") {
       const error = contradiction(request, this.#rules, this.#applicants);
       // The wrong one is this scheduler: the node waits for one that was started rightly.
       const own = error && new WeighbridgeError(error.code, error.message, { retryable: true });
-      if (own !== undefined) return [...this.fail(own), { kind: "refuse", ticket, error: own }];
+      if (own !== undefined) return [...this.fail(own), { kind: "refuse", caller, error: own }];
       this.#journal.write({ kind: "job", job: claim.job });
       this.#isResumed = true;
       this.#phase = "running";
-      this.#places.establish(this.#rules);
+      this.#slots.establish(this.#rules);
       decisions.push({ kind: "run" });
     }
     if (claim.job !== this.job) {
       const message = `${nameOf(claim.node)} ("${request.label}") belongs to job ${claim.job}, but this scheduler runs job ${this.job}`;
-      return [{ kind: "refuse", ticket, error: new WeighbridgeError("FENCED", message) }];
+      return [{ kind: "refuse", caller, error: new WeighbridgeError("FENCED", message) }];
     }
     // A scheduler that was there from the start knows better than any node.
-    if (this.#isResumed) for (const node of this.#places.recall(claim.roster, nowMs)) decisions.push({ kind: "died", node }); // R3
-    const place = this.#places.get(claim.node);
-    if (place === undefined || claim.incarnation < place.incarnation || isAnother(place, request, claim)) {
-      return this.#conclude([...decisions, { kind: "refuse", ticket, error: fenced(claim.node, claim.incarnation, place) }], nowMs);
+    if (this.#isResumed) for (const node of this.#slots.recall(claim.roster, nowMs)) decisions.push({ kind: "died", node }); // R3
+    const slot = this.#slots.get(claim.node);
+    if (slot === undefined || claim.incarnation < slot.incarnation || isAnother(slot, request, claim)) {
+      return this.#conclude([...decisions, { kind: "refuse", caller, error: fenced(claim.node, claim.incarnation, slot) }], nowMs);
     }
     const { node, incarnation } = claim;
-    this.#places.seat(place, request, incarnation, nowMs);
-    decisions.push({ kind: "admit", ticket, node, incarnation, recovery: false });
+    this.#slots.assign(slot, request, incarnation, nowMs);
+    decisions.push({ kind: "admit", caller, node, incarnation, recovery: false });
     return this.#conclude(decisions, nowMs);
   }
 
@@ -357,23 +357,23 @@ export class Roster<T> {
 
   // Common to all.
 
-  #holder(node: number, incarnation: number): Place {
-    const place = this.#places.get(node);
-    if (place === undefined || !place.confirmed || incarnation > place.incarnation)
+  #holder(node: number, incarnation: number): RankSlot {
+    const slot = this.#slots.get(node);
+    if (slot === undefined || !slot.confirmed || incarnation > slot.incarnation)
       throw new WeighbridgeError("NO_ROUTE", `${nameOf(node)} has to register first`, { retryable: true });
-    if (incarnation < place.incarnation) throw fenced(node, incarnation, place);
-    return place;
+    if (incarnation < slot.incarnation) throw fenced(node, incarnation, slot);
+    return slot;
   }
 
-  /** What follows from any event: free places are given, changes announced, the end noticed. */
+  /** What follows from any event: free slots are given, changes announced, the end noticed. */
   #conclude(decisions: Decision<T>[], nowMs: number): Decision<T>[] {
     if (this.#phase !== "running") return decisions;
-    decisions.push(...this.#seatApplicants(nowMs));
-    if (this.#places.publish()) decisions.push({ kind: "announce" });
-    const states = new Set(this.#places.all().map(({ state }) => state));
+    decisions.push(...this.#assignApplicants(nowMs));
+    if (this.#slots.publish()) decisions.push({ kind: "announce" });
+    const states = new Set(this.#slots.all().map(({ state }) => state));
     const hasAllLeft = !states.has("alive") && states.has("left");
     if (hasAllLeft && this.#isEnding)
-      for (const { ticket, request } of this.#applicants.splice(0)) decisions.push({ kind: "refuse", ticket, error: jobOver(request) });
+      for (const { caller, request } of this.#applicants.splice(0)) decisions.push({ kind: "refuse", caller, error: jobOver(request) });
     if (hasAllLeft && this.#applicants.length === 0 && !this.#finished) {
       this.#finished = true;
       decisions.push({ kind: "finish" });
@@ -383,11 +383,11 @@ export class Roster<T> {
 }
 
 /** Two processes cannot be one node in one incarnation: the one that is confirmed stays. */
-function isAnother({ incarnation, confirmed, token }: Place, request: RegisterRequest, claim: ResumeClaim): boolean {
+function isAnother({ incarnation, confirmed, token }: RankSlot, request: RegisterRequest, claim: ResumeClaim): boolean {
   return confirmed && incarnation === claim.incarnation && token !== request.token;
 }
 
-function fenced(node: number, incarnation: number, place: Place | undefined): WeighbridgeError {
-  const reason = place === undefined ? "has no place in this job" : `was replaced by "${place.label}" (incarnation ${place.incarnation})`;
+function fenced(node: number, incarnation: number, slot: RankSlot | undefined): WeighbridgeError {
+  const reason = slot === undefined ? "has no place in this job" : `was replaced by "${slot.label}" (incarnation ${slot.incarnation})`;
   return new WeighbridgeError("FENCED", `${nameOf(node)} of incarnation ${incarnation} ${reason}`);
 }

@@ -43,7 +43,7 @@ export class SchedulerServices {
   readonly #roster: Roster<PendingRegistration>;
   readonly #barriers: BarrierService;
   readonly #deadWait: DeadWait;
-  readonly #gathering = new CollectiveService();
+  readonly #collectives = new CollectiveService();
   readonly #units: UnitService;
   readonly #rendezvous: RendezvousService;
   readonly #catalogue: CatalogueService;
@@ -91,7 +91,7 @@ export class SchedulerServices {
     this.#units.follow(roster.view(), { isSettled: roster.hasHeardWorkers });
     this.#rendezvous.follow(roster.view());
     this.#catalogue.follow(roster.view(), roster.hasHeardEverybody);
-    this.#gathering.review(roster.view().nodes);
+    this.#collectives.review(roster.view().nodes);
     this.#endGenerations();
     this.#reviewDead();
   }
@@ -99,13 +99,13 @@ export class SchedulerServices {
   died(node: number): void {
     this.#barriers.died(node);
     if (roleOf(node) === "worker") this.#units.died(rankOf(node));
-    this.#gathering.died(node);
+    this.#collectives.died(node);
   }
 
   /** What a node says that lived through a restart of the scheduler. A scheduler that was there from the start knows better. */
   recall(node: number, incarnation: number, { role, passed, units, rendezvous, catalogue, gathered }: PendingRegistration): void {
     this.#barriers.recall(node, passed);
-    this.#gathering.recall(gathered, this.#roster.view().endedGeneration);
+    this.#collectives.recall(gathered, this.#roster.view().endedGeneration);
     if (!this.#roster.isResumed) return;
     if (role === "worker") this.#units.recall(rankOf(node), units);
     this.#rendezvous.recall(rendezvous);
@@ -153,7 +153,7 @@ export class SchedulerServices {
     const { step, address, generation } = request;
     if (step === "look") heard(channel);
     else carryOut(this.#roster.listens(node, incarnation, step === "enter" ? address : "", clock.nowMs()));
-    const service = this.#gathering;
+    const service = this.#collectives;
     if (step === "look") return { ...service.standing, roster: this.#roster.view() };
     const entered = step === "enter" ? service.enter({ node, incarnation, generation }, this.#roster.view().nodes) : undefined;
     if (entered === undefined) service.leave(node, this.#roster.view().nodes);
@@ -162,7 +162,7 @@ export class SchedulerServices {
   }
 
   #endGenerations(): void {
-    this.#options.carryOut(this.#roster.endGeneration(this.#gathering.ended), { isReviewed: true });
+    this.#options.carryOut(this.#roster.endGeneration(this.#collectives.ended), { isReviewed: true });
   }
 
   #reviewDead(): void {

@@ -152,8 +152,8 @@ test("a link that breaks while a node waits or is being answered makes no second
     await cluster.clock.advance(seed / 4);
     for (const host of ["s0", "s1", "w0"]) cluster.network.breakLinks(host);
     await cluster.clock.runUntil(Promise.all(nodes.map(({ joined }) => joined)), { untilMs: 10_000 });
-    const places = nodes.map(({ membership }) => `${membership.node}/${membership.incarnation}`).sort();
-    assert.deepEqual(places, ["10/1", "11/1", "8/1", "9/1"], `seed ${seed}`);
+    const slots = nodes.map(({ membership }) => `${membership.node}/${membership.incarnation}`).sort();
+    assert.deepEqual(slots, ["10/1", "11/1", "8/1", "9/1"], `seed ${seed}`);
   }
 });
 

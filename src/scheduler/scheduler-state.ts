@@ -52,7 +52,7 @@ export function emptyState(): SchedulerState {
 }
 
 /**
- * The state after this record. Takes `state` over: its catalogue changes in place. Throws VERSION_MISMATCH for a
+ * The state after this record. Takes `state` over: its catalogue changes in~slot. Throws VERSION_MISMATCH for a
  * record of a later version.
  */
 export function applyRecord(state: SchedulerState, { version, ...record }: StateRecord): SchedulerState {
@@ -85,7 +85,7 @@ export function applyRecord(state: SchedulerState, { version, ...record }: State
   }
 }
 
-/** Holds the state of a running scheduler. The one place where it changes. */
+/** Holds the state of a running scheduler. Nothing else changes it. */
 export class StateJournal {
   /** Sees every record, in order, after it was applied. */
   onRecord: (record: StateRecord) => void = () => {};

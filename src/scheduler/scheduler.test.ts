@@ -1,4 +1,4 @@
-// scheduler.test — Goal: in small clusters of a Scheduler and Memberships on a simulated network deaths are known in time, places are taken over any
+// scheduler.test — Goal: in small clusters of a Scheduler and Memberships on a simulated network deaths are known in time, slots are taken over any
 // number of times, barriers count members, and the end of a job reaches everybody.
 
 import assert from "node:assert/strict";

@@ -18,7 +18,7 @@ import type { JsonContract } from "../contracts/contract.ts";
 import { HEARTBEAT, LEAVE, PLACEMENT, REGISTER, STATUS } from "../contracts/control.ts";
 import { serveJson } from "../peer/call-function.ts";
 import type { Channel } from "../peer/channel.ts";
-import { checkGreeting } from "../peer/hello-rules.ts";
+import { checkMember } from "../peer/hello-rules.ts";
 import type { Peer } from "../peer/peer.ts";
 import type { AcceptedNode } from "../peer/peer-options.ts";
 import type { Address } from "../transport/transport.ts";
@@ -84,11 +84,11 @@ export class Scheduler {
   readonly #changes: PlacementChanges;
   readonly #relay: FunctionRelay;
   readonly #ownBarriers: BarrierClient;
-  readonly #tickets = new PendingRegistrations();
+  readonly #registrations = new PendingRegistrations();
   readonly #rosterListeners = new Set<(roster: RosterView) => void>();
   readonly #failedListeners = new Set<(error: WeighbridgeError) => void>();
   /** Once the job failed: why, and who knows. */
-  #failure: { readonly error: WeighbridgeError; readonly farewell: FailureNotice } | undefined;
+  #failure: { readonly error: WeighbridgeError; readonly notice: FailureNotice } | undefined;
   #timerAtMs = Infinity;
   #cancelTimer: CancelTimer = () => {};
   #closed = false;
@@ -132,7 +132,7 @@ export class Scheduler {
     peer.events = {
       linkUp: (channel) => this.#linkUp(channel),
       linkDown: (channel) => this.#linkDown(channel),
-      greeting: (hello) => this.#greeting(hello),
+      hello: (hello) => this.#checkHello(hello),
     };
     this.#serve();
     const listening = await peer.listen(address);
@@ -229,7 +229,7 @@ export class Scheduler {
     if (this.#closed) return;
     this.#closed = true;
     this.#cancelTimer();
-    await this.#failure?.farewell.over();
+    await this.#failure?.notice.over();
     await drained(this.#clock);
     const error = new WeighbridgeError("CLOSED", "the scheduler was closed");
     this.#changes.close(error);
@@ -247,9 +247,9 @@ export class Scheduler {
     const serve = <Q, R>(fn: JsonContract<Q, R>, answer: (channel: Channel, request: Q) => R | Promise<R>): void =>
       this.#peer.serve(serveJson(fn, answer));
     serve(REGISTER, (channel, request) => {
-      const ticket = this.#tickets.open(channel, request, this.#peer.joinRefusal(channel));
-      this.#carryOut(this.#roster.register(request, ticket, this.#clock.nowMs()));
-      return ticket.reply.promise;
+      const caller = this.#registrations.open(channel, request, this.#peer.joinRefusal(channel));
+      this.#carryOut(this.#roster.register(request, caller, this.#clock.nowMs()));
+      return caller.reply.promise;
     });
     serve(HEARTBEAT, (channel, { holdsSums }) => this.#heard(channel, holdsSums));
     serve(LEAVE, (channel, { failure }) => {
@@ -279,9 +279,9 @@ export class Scheduler {
     }
   }
 
-  #greeting(hello: AcceptedNode): void {
+  #checkHello(hello: AcceptedNode): void {
     const { serverCount, workerCount } = this.#options;
-    if (hello.node !== 0) checkGreeting(hello, { roster: this.roster, serverCount, workerCount, isCertain: !this.isResumed });
+    if (hello.node !== 0) checkMember(hello, { roster: this.roster, serverCount, workerCount, isCertain: !this.isResumed });
     this.#outnumber(hello);
   }
 
@@ -305,8 +305,8 @@ export class Scheduler {
 
   #linkDown(channel: Channel): void {
     this.#relay.forget(channel);
-    const ticket = this.#tickets.take(channel);
-    if (ticket !== undefined) this.#roster.withdraw(ticket);
+    const caller = this.#registrations.take(channel);
+    if (caller !== undefined) this.#roster.withdraw(caller);
     if (this.#closed || this.#peer.channel(channel.id) !== channel) return; // else it was replaced
     this.#carryOut(this.#roster.linkDown(channel.id, channel.incarnation, this.#clock.nowMs()));
   }
@@ -334,7 +334,7 @@ export class Scheduler {
         this.#admit(decision);
         break;
       case "refuse":
-        this.#refuse(decision.ticket, decision.error);
+        this.#refuse(decision.caller, decision.error);
         break;
       case "died":
         log.warn("a node is dead", { node: nameOf(decision.node) });
@@ -355,15 +355,15 @@ export class Scheduler {
     }
   }
 
-  #admit({ ticket, node, incarnation, recovery }: Decision<PendingRegistration> & { kind: "admit" }): void {
+  #admit({ caller, node, incarnation, recovery }: Decision<PendingRegistration> & { kind: "admit" }): void {
     const { heartbeatIntervalMs, heartbeatTimeoutMs } = this.#options;
-    const { channel } = ticket;
-    this.#tickets.close(ticket);
-    this.#services.recall(node, incarnation, ticket);
+    const { channel } = caller;
+    this.#registrations.close(caller);
+    this.#services.recall(node, incarnation, caller);
     this.#peer.identify(channel, node, incarnation);
-    this.#tellAdmission(ticket, { node: nameOf(node), incarnation, recovery });
+    this.#tellAdmission(caller, { node: nameOf(node), incarnation, recovery });
     const { job } = this.#roster;
-    ticket.reply.resolve({ job, node, incarnation, recovery, heartbeatIntervalMs, heartbeatTimeoutMs, roster: this.#roster.view() });
+    caller.reply.resolve({ job, node, incarnation, recovery, heartbeatIntervalMs, heartbeatTimeoutMs, roster: this.#roster.view() });
   }
 
   #tellAdmission({ packageVersion }: PendingRegistration, fields: LogFields): void {
@@ -374,22 +374,22 @@ export class Scheduler {
     log.warn("a node runs another version of the package than the scheduler", { node: fields.node, packageVersion, scheduler: own });
   }
 
-  #refuse(ticket: PendingRegistration, error: WeighbridgeError): void {
-    this.#tickets.close(ticket);
-    ticket.reply.reject(error);
-    if (error === this.#failure?.error) this.#failure.farewell.told(ticket.role, ticket.token);
+  #refuse(caller: PendingRegistration, error: WeighbridgeError): void {
+    this.#registrations.close(caller);
+    caller.reply.reject(error);
+    if (error === this.#failure?.error) this.#failure.notice.told(caller.role, caller.token);
     else this.#options.log.warn("a node was refused", { code: error.code, reason: error.message });
   }
 
   #fail(error: WeighbridgeError): void {
     const { log, lingerMs = LINGER_MS, serverCount, workerCount } = this.#options;
     log.error("the job cannot go on", { code: error.code, reason: error.message });
-    const farewell = new FailureNotice({ clock: this.#clock, serverCount, workerCount, lingerMs });
-    this.#failure = { error, farewell };
-    farewell.tell(this.#peer, this.#roster.view(), error);
+    const notice = new FailureNotice({ clock: this.#clock, serverCount, workerCount, lingerMs });
+    this.#failure = { error, notice };
+    notice.tell(this.#peer, this.#roster.view(), error);
     this.#changes.close(error);
     this.#services.close(error);
-    farewell.over().then(() => {
+    notice.over().then(() => {
       this.#ready.reject(error);
       this.#finished.reject(error);
       this.#failed.resolve(error);

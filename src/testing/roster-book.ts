@@ -13,7 +13,7 @@ const RULES: RosterRules = {
   startTimeoutMs: 60_000,
 };
 
-/** A roster at time 0 whose tickets are names; `s0`, `w1` and the like register under those. */
+/** A roster at time 0 whose callers are names; `s0`, `w1` and the like register under those. */
 export class RosterBook {
   readonly roster: Roster<string>;
   nowMs = 0;
@@ -100,9 +100,9 @@ export function texts(decisions: readonly Decision<string>[]): string[] {
   return decisions.map((decision) => {
     switch (decision.kind) {
       case "admit":
-        return `admit ${decision.ticket} as ${decision.node}/${decision.incarnation}${decision.recovery ? " recovery" : ""}`;
+        return `admit ${decision.caller} as ${decision.node}/${decision.incarnation}${decision.recovery ? " recovery" : ""}`;
       case "refuse":
-        return `refuse ${decision.ticket} ${decision.error.code}`;
+        return `refuse ${decision.caller} ${decision.error.code}`;
       case "died":
         return `died ${decision.node}`;
       case "fail":

@@ -29,7 +29,7 @@ export const barrierReplyShape: Check<BarrierReply> = object({ round: count });
 export type AbortRequest = { readonly code: string; readonly message: string };
 export const abortRequestShape: Check<AbortRequest> = object({ code: text, message: text });
 
-/** LEAVE: the sender is done; `failure` says why one that has its place cannot begin after all. */
+/** LEAVE: the sender is done; `failure` says why a node that has its rank cannot begin after all. */
 export type LeaveRequest = { readonly failure?: AbortRequest | undefined };
 export const leaveRequestShape: Check<LeaveRequest> = object({ failure: optional(abortRequestShape) });
 
@@ -42,7 +42,7 @@ export type StatusEntry = RosterEntry & {
 const heartbeatShape = object({ heartbeatAgeMs: optional(count), linked: flag });
 const statusEntryShape: Check<StatusEntry> = (value, path) => ({ ...rosterEntryShape(value, path), ...heartbeatShape(value, path) });
 
-/** A node that registered and has no place yet: while the cluster forms, or because every place is held. */
+/** A node that registered and has no rank yet: while the cluster forms, or because every rank is held. */
 export type WaitingEntry = Pick<RosterEntry, "role" | "address" | "label" | "packageVersion"> & { readonly rank: number | undefined };
 const waitingEntryShape: Check<WaitingEntry> = object({
   role: roleShape,

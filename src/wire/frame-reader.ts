@@ -14,7 +14,7 @@
 //   R5. While `isHeld` whole frames wait in the buffer, unless it is full: R1 comes first.
 //   R6. A view that was given stays where the next bytes go until they are `received`: between two reads nothing moves.
 //   R7. A run is handed over as the frames it stands for, in order, in place. If the reader is held in between, the rest becomes a run of its
-//       own, whose header takes the place of what is handled.
+//       own, whose header overwrites what is handled.
 //   R8. Large frames that follow each other are not moved: a read ends where another frame as long as the last would not fit, and the next
 //       one begins at the front.
 //   R9. A destination whose memory goes while it is being filled is of no use to its owner, and costs nobody else anything: the frame is read to its end into
@@ -123,7 +123,7 @@ export class FrameReader {
     buffer.set(unhandled);
     this.#bytes = buffer;
     this.#words = wordsOf(buffer);
-    if (this.#fill < this.#start) return; // Padding of a direct frame is still to come: its place is the same in every buffer.
+    if (this.#fill < this.#start) return; // Padding of a direct frame is still to come: its offset is the same in every buffer.
     this.#fill = unhandled.length;
     this.#start = 0;
   }

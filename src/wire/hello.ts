@@ -51,7 +51,7 @@ export type Hello = {
   readonly packageVersion?: string | undefined;
   /** What the sender can do beside what every node of this version can; unknown ones are ignored. */
   readonly capabilities?: readonly string[] | undefined;
-  /** From a dialer that has a place: the token it registered with. It shows that the sender is that node, not one that only knows its number. */
+  /** From a dialer that has a rank: the token it registered with. It shows that the sender is that node, not one that only knows its number. */
   readonly token?: string | undefined;
   /** From a dialer: the newest incarnation of the receiver that it has talked with; left out: none. */
   readonly knows?: number | undefined;

@@ -3,7 +3,7 @@
 
 import { WeighbridgeError } from "../base/errors.ts";
 
-/** Takes a decoded value apart or throws BAD_REQUEST; `path` names the place for the message. */
+/** Takes a decoded value apart or throws BAD_REQUEST; `path` names the value for the message. */
 export type Check<T> = (value: unknown, path: string) => T;
 
 export type Checked<C> = C extends Check<infer T> ? T : never;

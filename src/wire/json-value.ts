@@ -25,7 +25,7 @@ export const described: Check<Described> = (value, path) => {
   return settings as Described;
 };
 
-/** Throws BAD_REQUEST, naming the place, if `value` would not come back from JSON as it is. */
+/** Throws BAD_REQUEST, naming the value, if `value` would not come back from JSON as it is. */
 function requireJson(value: unknown, path: string, depth = 0): void {
   if (depth > DEPTH_MAX) throw new WeighbridgeError("BAD_REQUEST", `${path} is nested deeper than ${DEPTH_MAX} levels`);
   if (Array.isArray(value)) {

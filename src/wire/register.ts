@@ -1,5 +1,5 @@
-// register — a node asks the scheduler for its place, and is told it, with everybody else's, once the cluster is complete.
-// After a scheduler's restart the nodes register again with the place they had (`resume`): their memory is the scheduler's.
+// register — a node asks the scheduler for its rank, and gets it with the roster once the cluster is complete.
+// After a scheduler's restart the nodes register again with the rank they had (`resume`): their memory is the scheduler's.
 
 import { type CatalogueClaim, catalogueClaimShape } from "./catalogue.ts";
 import { type Generation, generationShape } from "./collective-frame.ts";
@@ -31,18 +31,18 @@ export type RegisterRequest = {
   readonly token: string;
   /** Of the package that the node runs. */
   readonly packageVersion?: string | undefined;
-  /** Left out by a node that has no place yet. */
+  /** Left out by a node that has no rank yet. */
   readonly resume: ResumeClaim | undefined;
-  /** Why this node cannot take its place, so that nobody waits for it. Left out by one that can. */
+  /** Why this node cannot start, so that nobody waits for it. Left out by one that can. */
   readonly failure?: AbortRequest | undefined;
 };
 
-/** The place a node has, and everything else it knows, for a scheduler that knows nothing any more. */
+/** The rank that a node has, and everything else it knows, for a scheduler that knows nothing any more. */
 export type ResumeClaim = {
   readonly job: string;
   readonly node: number;
   readonly incarnation: number;
-  /** Everybody's place, as it last heard. */
+  /** The roster, as it last heard it. */
   readonly roster: RosterView;
   /** The last round it passed of each barrier. */
   readonly passed: readonly BarrierRequest[];
@@ -85,7 +85,7 @@ export type RegisterReply = {
   readonly job: string;
   readonly node: number;
   readonly incarnation: number;
-  /** True when this node takes over a place that another one had before it. */
+  /** True when this node takes over a rank that another one had before it. */
   readonly recovery: boolean;
   readonly heartbeatIntervalMs: number;
   readonly heartbeatTimeoutMs: number;

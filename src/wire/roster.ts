@@ -96,7 +96,7 @@ export function deadNodes({ nodes }: RosterView): number[] {
   return nodes.filter(({ state }) => state === "dead").map(({ node }) => node);
 }
 
-/** A node that waits for its place; without a rank it takes the lowest that nobody asked for. */
+/** A node that waits for its rank; without a rank it takes the lowest that nobody asked for. */
 export type WaitingNode = { readonly role: Role; readonly rank: number | undefined };
 
 const NAMES_MAX = 8;

@@ -104,7 +104,7 @@ function helloVectors(): GoldenVector[] {
       readBuffers: new PlainReadBuffers(),
       helloTimeoutMs: 5000,
       packageVersion: "",
-      greeted: () => {
+      helloCame: () => {
         throw new WeighbridgeError("FENCED", "worker 0 was replaced by a newer one");
       },
       refused: () => {},

@@ -2,7 +2,7 @@
 //
 // A process that sleeps has to be woken. On a virtual machine that takes 50 µs and more on either side of a round trip, and costs more CPU
 // time than the small request it is woken for. One look (a turn of the event loop) takes 1 to 2 µs. So looks are paid for: input that came
-// while we were looking earns about what waking us would have cost (CPU time and the asker's time), every look spends one, and without credit the loop sleeps.
+// while we were looking earns about what waking us would have cost (CPU time and the caller's time), every look spends one, and without credit the loop sleeps.
 //
 //   asleep ── START inputs, each soon after the one before ──▶ awake ── credit is spent, or others want the core ──▶ asleep
 //
