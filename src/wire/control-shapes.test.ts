@@ -32,6 +32,7 @@ const ENTRY = {
   label: "a:1",
   packageVersion: "0.1.0",
   token: "t",
+  sumsIncarnation: 1,
 };
 const PLACEMENT = { epoch: 4, policy: "ring", servers: [0, 2], moved: [17, 2] };
 const ROSTER = { version: 3, nodes: [ENTRY], placement: PLACEMENT, endedGeneration: 2 };
