@@ -45,7 +45,7 @@ const advise = process.argv.includes(HUGE) ? await hugePages({ log: SILENT_LOG }
 
 function newArena(): Arena {
   const arena = new Arena();
-  advise?.(arena.memory);
+  advise?.(arena);
   return arena;
 }
 

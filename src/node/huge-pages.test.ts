@@ -8,6 +8,7 @@ import type { NativeCalls, NativeFunction } from "./native-calls.ts";
 
 const PAGE_BYTES = 65_536;
 const memory = memoryOf(SMALL_BYTES + 4 * PAGE_BYTES);
+const arena = { memory, stateBytesMax: memory.buffer.byteLength };
 
 function memoryOf(bytes: number): WebAssembly.Memory {
   const pageCount = bytes / PAGE_BYTES;
@@ -32,11 +33,22 @@ function noted(result: number): { readonly calls: unknown[][]; readonly nativeCa
 test("a memory is advised but for its small beginning, and a small one not at all (H2)", async () => {
   const { calls, nativeCalls } = noted(0);
   const advise = await hugePages({ log: SILENT_LOG, platform: "linux", nativeCalls });
-  advise?.(memoryOf(SMALL_BYTES));
+  advise?.({ memory: memoryOf(SMALL_BYTES), stateBytesMax: SMALL_BYTES });
   assert.deepEqual(calls, []);
-  advise?.(memory);
+  advise?.(arena);
   assert.deepEqual(calls, [
     ["libc.so.6", "int madvise(void *address, size_t byteCount, int advice)", true, SMALL_BYTES, 4 * PAGE_BYTES, 14],
+  ]);
+});
+
+test("state and the reserve behind it begin with small pages each (H2)", async () => {
+  const { calls, nativeCalls } = noted(0);
+  const advise = await hugePages({ log: SILENT_LOG, platform: "linux", nativeCalls });
+  advise?.({ memory: memoryOf(3 * SMALL_BYTES), stateBytesMax: 2 * SMALL_BYTES - PAGE_BYTES });
+  const spans = calls.map(([, , , from, byteCount]) => [from, byteCount]);
+  assert.deepEqual(spans, [
+    [SMALL_BYTES, SMALL_BYTES - PAGE_BYTES],
+    [3 * SMALL_BYTES - PAGE_BYTES, PAGE_BYTES],
   ]);
 });
 
@@ -44,7 +56,7 @@ test("a system that refuses is told of and does no harm (H1)", async () => {
   const told: string[] = [];
   const log: Log = { ...SILENT_LOG, debug: (text) => told.push(text) };
   const advise = await hugePages({ log, platform: "linux", nativeCalls: noted(-1).nativeCalls });
-  advise?.(memory);
+  advise?.(arena);
   assert.deepEqual(told, ["the system gives no huge pages"]);
 });
 
@@ -64,6 +76,6 @@ test("koffi's own call succeeds on a memory, where it is installed", async (t) =
     t.skip("no koffi here, or no Linux");
     return;
   }
-  advise(memory);
+  advise(arena);
   assert.ok(told.every((text) => text === "the system gives no huge pages"));
 });

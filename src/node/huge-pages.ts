@@ -3,9 +3,11 @@
 // asks (transparent huge pages on "madvise", the usual setting); asking takes a native call, which koffi makes where it is installed.
 //
 // Invariants:
+//   H3. Nothing is loaded for it before a server has its first parameter or sums: koffi takes as much memory as they do.
 //   H1. It is advice: without Linux, without koffi, or with a system that refuses, a server works the same, only slower.
-//   H2. The first SMALL_BYTES of a memory keep small pages, so that a server with few parameters is not rounded up to large ones: a million keys of
-//       one float took 19 MB in small pages and 23 to 25 in large ones, and what is small is in the caches anyway.
+//   H2. The first SMALL_BYTES of state, and of the reserve behind it, keep small pages, so that a server with few
+//       parameters is not rounded up to large ones: a million keys of one float took 19 MB in small pages and 23 to 25 in
+//       large ones, the read buffers of two links 4 MB. What is small is in the caches anyway.
 
 import type { Log } from "../base/log.ts";
 import type { KernelMemory } from "../kernel/kernel-memory.ts";
@@ -24,17 +26,25 @@ export type HugePagesOptions = {
   readonly nativeCalls?: () => Promise<NativeCalls>;
 };
 
+/** The memory of an arena, of which state takes the first `stateBytesMax` bytes. */
+type ArenaMemory = { readonly memory: KernelMemory; readonly stateBytesMax: number };
+
 /** What to do with a new memory; undefined where nothing can be done (H1). */
-export async function hugePages(options: HugePagesOptions): Promise<((memory: KernelMemory) => void) | undefined> {
+export async function hugePages(options: HugePagesOptions): Promise<((arena: ArenaMemory) => void) | undefined> {
   const { log, platform = process.platform, nativeCalls = koffi } = options;
   if (platform !== "linux") return undefined;
   try {
     const { load } = await nativeCalls();
     const madvise = load(C_LIBRARY).func("int madvise(void *address, size_t byteCount, int advice)");
-    return ({ buffer }) => {
-      if (buffer.byteLength <= SMALL_BYTES) return;
-      const advised = new Uint8Array(buffer, SMALL_BYTES);
-      if (madvise(advised, advised.byteLength, MADV_HUGEPAGE) !== 0) log.debug("the system gives no huge pages");
+    return ({ memory: { buffer }, stateBytesMax }) => {
+      for (const [from, to] of [
+        [0, stateBytesMax],
+        [stateBytesMax, buffer.byteLength],
+      ] as const) {
+        if (to - from <= SMALL_BYTES) continue;
+        const advised = new Uint8Array(buffer, from + SMALL_BYTES, to - from - SMALL_BYTES);
+        if (madvise(advised, advised.byteLength, MADV_HUGEPAGE) !== 0) log.debug("the system gives no huge pages");
+      }
     };
   } catch (thrown) {
     log.debug("no huge pages: koffi is not installed, or does not work here", { reason: String(thrown) });

@@ -38,7 +38,7 @@ export async function startServer(config: NodeConfig, options: ProcessNodeOption
       compression: zstd(),
       plugIns: loaded === undefined ? [] : [loaded.plugIns],
       functions: escaped === undefined ? [] : functions.map((fn) => escaped.watch(fn)),
-      onMemory: await hugePages({ log }),
+      onState: (arena) => void hugePages({ log }).then((advise) => advise?.(arena)),
       ...checkpoints,
       ...common,
     });

@@ -8,7 +8,6 @@ import { checkSender } from "../cluster/scheduler-calls.ts";
 import { PREPARE } from "../contracts/control.ts";
 import type { PsFunction } from "../contracts/ps-function.ts";
 import { Arena } from "../kernel/arena.ts";
-import type { KernelMemory } from "../kernel/kernel-memory.ts";
 import { serveJson } from "../peer/call-function.ts";
 import type { ChannelLimits } from "../peer/channel-host.ts";
 import type { PlugInModule } from "../store/plug-ins.ts";
@@ -23,8 +22,8 @@ const ARENA_BYTES = 3 * 2 ** 30;
 
 export type ServerNodeOptions = MemberOptions & {
   readonly arenaBytesMax?: number | undefined;
-  /** Hears of the memory that parameters will lie in, before anything does. */
-  readonly onMemory?: ((memory: KernelMemory) => void) | undefined;
+  /** Called once, with the memory that they lie in, when the first parameter or the first sums are made. Must not throw. */
+  readonly onState?: ((arena: Arena) => void) | undefined;
   /** PS functions of the user's own, beside the built-in ones. */
   readonly functions?: readonly PsFunction[];
   /** Modules with row types and updaters of the user's own. */
@@ -46,7 +45,6 @@ export class ServerNode extends MemberNode {
 
   constructor(options: ServerNodeOptions) {
     const arena = new Arena({ bytesMax: options.arenaBytesMax ?? ARENA_BYTES, reserve: true });
-    options.onMemory?.(arena.memory);
     const { workerCount, functions = [], plugIns, compression, checkpointFiles, limits = {} } = options;
     super("server", options, { readBuffers: new ArenaReadBuffers(arena), limits: serverLimits(arena, workerCount, limits) });
     const { clock, log } = this;
@@ -56,6 +54,11 @@ export class ServerNode extends MemberNode {
     this.server = new Server({ arena, clock, workerCount, functions, plugIns, compression, checkpointFiles, log });
     this.server.serve(this.peer);
     this.server.workers.node = this;
+    let { onState } = options;
+    this.server.parameters.onState = () => {
+      onState?.(arena);
+      onState = undefined;
+    };
   }
 
   protected override async prepare(): Promise<void> {
@@ -65,7 +68,10 @@ export class ServerNode extends MemberNode {
   protected registering(membership: Membership): void {
     const { ownership, epochWait, parameters, checkpoints } = this.server;
     membership.memory.catalogue = parameters;
-    parameters.sums.onSums = () => membership.reportSums();
+    parameters.sums.onSums = () => {
+      parameters.onState();
+      membership.reportSums();
+    };
     membership.onRoster(() => {
       const { sumsIncarnation = 0, incarnation = 0 } = membership.entry(membership.node) ?? {};
       if (sumsIncarnation < incarnation && sumsIncarnation > 0) checkpoints.noteLostSums({ incarnation, sumsIncarnation });

@@ -62,3 +62,11 @@ test("a server tells the names that it holds and those that it cleared, the late
     [],
   );
 });
+
+test("whoever wants to know learns of the first parameter before it is made", () => {
+  const stage = new ParameterStage();
+  const made: number[] = [];
+  stage.parameters.onState = () => made.push(stage.parameters.all.length);
+  stage.create({ kind: "table", width: 1 });
+  assert.deepEqual(made, [0]);
+});

@@ -36,6 +36,8 @@ export class Parameters {
   /** Those that requests find (P3), by number: what handlers look into, and ask `table` or `tensor` why where there is none. */
   readonly tables: ReadonlyMap<number, TableParameter>;
   readonly tensors: ReadonlyMap<number, TensorParameter>;
+  /** Called before a parameter is made. Must not throw. */
+  onState: () => void = () => {};
   /** What workers add up beside the parameters. */
   readonly sums: ServerSums;
   readonly #tables = new Map<number, TableParameter>();
@@ -214,6 +216,7 @@ export class Parameters {
   }
 
   #make(ids: ParameterIds, spec: ParameterSpec): Parameter {
+    this.onState();
     return spec.kind === "tensor" ? new TensorParameter(this.host, ids, spec) : new TableParameter(this.host, ids, spec);
   }
 
