@@ -1,6 +1,7 @@
 // key-list — key lists as the wire wants them, u64 and strictly ascending: whether a list is one, and which of its keys go to which server. Looks at the halves of
 // keys where there are many, so that no BigInt is made per key. The default cuts a list at the servers' ranges; users may bring a slicer of their own.
 
+import { WeighbridgeError } from "../base/errors.ts";
 import type { Range } from "./key-range.ts";
 
 /** Key lists up to this length are compared as BigInts: cheaper than making a view of their halves. */
@@ -34,6 +35,20 @@ function firstDescentOfHalves(halves: Int32Array): number {
     high = nextHigh;
   }
   return -1;
+}
+
+/** Throws BAD_ARGUMENT if the list is empty or no BigUint64Array, KEYS_NOT_ASCENDING if it is not strictly ascending. */
+export function requireKeys(keys: BigUint64Array): void {
+  if (!(keys instanceof BigUint64Array) || keys.length === 0 || firstDescent(keys) >= 0) throw badKeys(keys);
+}
+
+/** Apart, so that the check itself stays short enough for V8 to inline. */
+function badKeys(keys: BigUint64Array): WeighbridgeError {
+  if (!(keys instanceof BigUint64Array)) return new WeighbridgeError("BAD_ARGUMENT", "keys are a BigUint64Array");
+  if (keys.length === 0) return new WeighbridgeError("BAD_ARGUMENT", "a request needs at least one key");
+  const at = firstDescent(keys);
+  const found = `key ${at} of ${keys.length} is ${keys[at]} and follows ${keys[at - 1]}`;
+  return new WeighbridgeError("KEYS_NOT_ASCENDING", `keys must be ascending and unique, but ${found}`);
 }
 
 /** Index of the first key that is at least `bound`; the list's length if there is none. */

@@ -9,9 +9,13 @@
 
 import type { CancelTimer, Clock } from "../base/clock.ts";
 import { WeighbridgeError } from "../base/errors.ts";
-import { FrameHeader } from "../wire/frame.ts";
+import { simpleRequest } from "../contracts/applications.ts";
+import { FrameHeader, type RequestLabel } from "../wire/frame.ts";
 import { labelOf } from "./answer.ts";
 import type { Channel, FunctionHandler } from "./channel.ts";
+import { FunctionHost } from "./function-host.ts";
+import { PlainMemory } from "./plain-memory.ts";
+import { servedFunction } from "./served-function.ts";
 
 type Waiting = {
   readonly channel: Channel;
@@ -178,4 +182,28 @@ export class AppDirectory implements FunctionHandler {
 
 function copyOf(header: FrameHeader): FrameHeader {
   return Object.assign(new FrameHeader(), header);
+}
+
+/** Answers a request of an application, now or later; it may keep the body. The label is valid until it returns. */
+export type SimpleServe = (channel: Channel, body: Uint8Array, label: RequestLabel) => Promise<Uint8Array>;
+
+/** An application that serves requests with a number and a body (contracts/applications.ts). */
+export function simpleHost(clock: Clock, serve: SimpleServe): FunctionHost<Channel> {
+  const host = new FunctionHost({ clock, memory: new PlainMemory(), contextOf: (channel) => channel });
+  host.add(
+    servedFunction(simpleRequest, {
+      handler: async (channel: Channel, { body }, { label }) => ({ body: await serve(channel, body, label) }),
+    }),
+  );
+  return host;
+}
+
+/** Runs a user's handle; `failed` gets what it throws, now or later. */
+export function runHandle(run: () => void | Promise<void>, failed: (thrown: unknown) => void): void {
+  try {
+    const result = run();
+    if (result instanceof Promise) result.catch(failed);
+  } catch (thrown) {
+    failed(thrown);
+  }
 }

@@ -47,6 +47,18 @@ export const LEN_BYTES = 4;
 /** Values from this size on are stored and sent in blocks of their own. */
 export const LARGE_VALUE_BYTES: number = 16 * 1024;
 
+/** What is wrong with the lens of a request, or undefined. */
+export function problemWithLens(lens: Int32Array, keyCount: number, valueCount: number): string | undefined {
+  if (lens.length !== keyCount) return `${lens.length} lens for ${keyCount} keys`;
+  let sum = 0;
+  for (let i = 0; i < lens.length; i++) {
+    const length = lens[i] as number;
+    if (length < 0) return `the length of key ${i} is ${length}`;
+    sum += length;
+  }
+  return sum === valueCount ? undefined : `lens add up to ${sum}, but there are ${valueCount} values`;
+}
+
 /** How many keys with values of this size are sent in one frame. */
 export function keysPerFrame(valueBytes: number): number {
   return Math.max(1, Math.floor(BLOCK_BYTES / (KEY_BYTES + LEN_BYTES + valueBytes)));

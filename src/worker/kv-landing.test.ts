@@ -1,4 +1,5 @@
-// Goal: answers land where they belong or nowhere, of one answer and not of two, and reads know which writes they must follow.
+// Goal: answers land where they belong or nowhere, of one answer and not of two, and reads know which writes they must follow. Answers of
+// several servers come out in the order of their keys.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -8,7 +9,7 @@ import { FrameHeader, Kind, setExtent } from "../wire/frame.ts";
 import { FunctionId } from "../wire/function-id.ts";
 import { KvFlag } from "../wire/kv-message.ts";
 import type { KvArrays, KvFunctionId } from "./kv-arrays.ts";
-import { FloatWindow, type Landing } from "./kv-landing.ts";
+import { FloatWindow, fillFromLandings, type Landing } from "./kv-landing.ts";
 import { cutPart, type KvCall, KvRequest } from "./kv-request.ts";
 
 type Made = {
@@ -189,4 +190,36 @@ test("a read follows the writes whose keys may be its own, by the first and last
   const long = made(KV_PULL, range(0, 120_000), 1);
   assert.deepEqual(new Set(follows(long, made(KV_PUSH, range(5, 1), 1))), new Set([true]), "all frames of a read, or none");
   assert.deepEqual(follows(made(KV_PULL, range(3, 1), 1), made(KV_PUSH, range(0, 120_000), 1)), [true], "its last frame is far away");
+});
+
+/** What a server sends for these keys: values, then lens. */
+function landing(keyFrom: number, lens: readonly number[], values: readonly number[]): Landing {
+  const bytes = new Uint8Array(values.length * 4 + lens.length * 4);
+  bytes.set(new Uint8Array(Float32Array.from(values).buffer));
+  bytes.set(new Uint8Array(Int32Array.from(lens).buffer), values.length * 4);
+  return { keyFrom, keyTo: keyFrom + lens.length, bytes };
+}
+
+const room = (count: number): Float32Array => new Float32Array(count);
+
+test("puts values and lens in the order of the keys", () => {
+  const lens = new Int32Array(5);
+  const landings = [landing(3, [1, 2], [7, 8, 9]), landing(0, [2, 0], [1, 2]), landing(2, [3], [4, 5, 6])];
+  assert.deepEqual(fillFromLandings(landings, lens, room), Float32Array.of(1, 2, 4, 5, 6, 7, 8, 9));
+  assert.deepEqual(lens, Int32Array.of(2, 0, 3, 1, 2));
+});
+
+test("fills the beginning of a larger array, and leaves the rest alone", () => {
+  const vals = new Float32Array(4).fill(-1);
+  fillFromLandings([landing(0, [2], [1, 2])], new Int32Array(1), () => vals);
+  assert.deepEqual(vals, Float32Array.of(1, 2, -1, -1));
+});
+
+test("lens that do not fit the values, are negative, or are missing are refused", () => {
+  const refused = (landings: readonly Landing[], keyCount: number): void =>
+    assert.throws(() => fillFromLandings(landings, new Int32Array(keyCount), room), { code: "BAD_REQUEST" });
+  refused([landing(0, [3], [1, 2])], 1);
+  refused([landing(0, [1], [1, 2])], 1);
+  refused([landing(0, [3, -1], [1, 2])], 2);
+  refused([{ keyFrom: 0, keyTo: 3, bytes: new Uint8Array(8) }], 3);
 });

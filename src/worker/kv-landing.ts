@@ -6,10 +6,11 @@
 //   K4. Room for an answer of unknown length is made as it comes, at most twice what has come: what a server announces costs nothing.
 
 import { assert } from "../base/assert.ts";
-import { WeighbridgeError } from "../base/errors.ts";
+import { reasonOf, WeighbridgeError } from "../base/errors.ts";
 import { IN_PLACE_BYTES_MAX } from "../peer/call.ts";
 import { type FrameHeader, offsetBytesOf, totalBytesOf } from "../wire/frame.ts";
-import { KvFlag } from "../wire/kv-message.ts";
+import { KvFlag, LEN_BYTES, type Values } from "../wire/kv-message.ts";
+import { CallerArray } from "./caller-array.ts";
 
 /** Up to here the room for an answer of unknown length is made at once. */
 const LANDING_BYTES_MIN = 64 * 1024 * 1024;
@@ -89,4 +90,62 @@ export class KvLanding {
     arrived.byteCount += header.payloadBytes;
     return arrived.byteCount >= totalBytes;
   }
+}
+
+/** What `fill` throws, as the failure of its request. */
+export function fillFailure(fill: (landings: readonly Landing[]) => void, landings: readonly Landing[] = []): WeighbridgeError | undefined {
+  try {
+    fill(landings);
+    return undefined;
+  } catch (thrown) {
+    return thrown instanceof WeighbridgeError ? thrown : new WeighbridgeError("BAD_REQUEST", reasonOf(thrown), { cause: thrown });
+  }
+}
+
+/** Fills the caller's arrays. Throws VALUE_LENGTH if `vals` is too short, BUFFER_DETACHED if one was transferred away meanwhile. */
+export function fillCallerArrays(vals: Values, lens: Int32Array): (landings: readonly Landing[]) => void {
+  const callerArrays = [new CallerArray(vals), new CallerArray(lens)];
+  return (landings) => {
+    for (const array of callerArrays) array.check("a pull", false);
+    fillFromLandings(landings, lens, (count) => {
+      if (count > vals.length) throw new WeighbridgeError("VALUE_LENGTH", `${count} values came, but there is room for ${vals.length}`);
+      return vals;
+    });
+  };
+}
+
+/**
+ * Puts all answers to a pull of unknown lengths in the order of their keys: fills `lens`, asks `room` for an array for all
+ * values together, and fills that from its start. Throws BAD_REQUEST when an answer's lens do not fit its values.
+ */
+export function fillFromLandings<V extends Values>(landings: readonly Landing[], lens: Int32Array, room: (valueCount: number) => V): V {
+  const ordered = [...landings].sort((a, b) => a.keyFrom - b.keyFrom);
+  const valueCounts = ordered.map((landing) => readLens(landing, lens));
+  const vals = room(valueCounts.reduce((sum, count) => sum + count, 0));
+  const target = new Uint8Array(vals.buffer, vals.byteOffset, vals.byteLength);
+  let at = 0;
+  for (const [i, { keyFrom, keyTo, bytes }] of ordered.entries()) {
+    const valueBytes = bytes.length - (keyTo - keyFrom) * LEN_BYTES;
+    const expectedBytes = (valueCounts[i] as number) * vals.BYTES_PER_ELEMENT;
+    if (valueBytes !== expectedBytes)
+      throw new WeighbridgeError("BAD_REQUEST", `an answer of ${valueBytes} bytes of values whose lens make ${expectedBytes}`);
+    target.set(bytes.subarray(0, valueBytes), at);
+    at += valueBytes;
+  }
+  return vals;
+}
+
+/** Copies the lens of one answer, and returns their sum. */
+function readLens({ keyFrom, keyTo, bytes }: Landing, lens: Int32Array): number {
+  const lensBytes = (keyTo - keyFrom) * LEN_BYTES;
+  if (bytes.length < lensBytes) throw new WeighbridgeError("BAD_REQUEST", `an answer of ${bytes.length} bytes for ${keyTo - keyFrom} keys`);
+  const theirs = new DataView(bytes.buffer, bytes.byteOffset + bytes.length - lensBytes, lensBytes);
+  let sum = 0;
+  for (let key = keyFrom; key < keyTo; key++) {
+    const length = theirs.getInt32((key - keyFrom) * LEN_BYTES, true);
+    if (length < 0) throw new WeighbridgeError("BAD_REQUEST", `an answer says that a key has ${length} values`);
+    lens[key] = length;
+    sum += length;
+  }
+  return sum;
 }

@@ -37,11 +37,10 @@ import { type PsFunction, psFunction } from "../../src/contracts/ps-function.ts"
 import { relayCall } from "../../src/contracts/relay.ts";
 import { tensorPull } from "../../src/contracts/tensors.ts";
 import { type WorkerFunction, workerFunction } from "../../src/contracts/worker-function.ts";
-import { SimpleApps } from "../../src/faces/kv/simple-apps.ts";
 import { Arena } from "../../src/kernel/arena.ts";
 import { putFloats, putKeys } from "../../src/kernel/arena-lists.ts";
 import { SimdKernels } from "../../src/kernel/simd-kernels.ts";
-import { AppDirectory } from "../../src/peer/app-directory.ts";
+import { AppDirectory, simpleHost } from "../../src/peer/app-directory.ts";
 import { serveJson } from "../../src/peer/call-function.ts";
 import { UnfinishedRequests } from "../../src/peer/unfinished-requests.ts";
 import { CheckpointService } from "../../src/server/checkpoint/checkpoint-service.ts";
@@ -170,8 +169,9 @@ export function goldenServer(): RecordedExchange {
   serve(PREPARE, {});
   serve(ROSTER, {});
   serve(ABORT, {});
-  const simpleApps = new SimpleApps({ clock: exchange.clock, byCustomer: false });
-  simpleApps.add(3, 2, async () => new TextEncoder().encode("pong"));
+  const simpleApps = new AppDirectory({ clock: exchange.clock });
+  const pong = simpleHost(exchange.clock, async () => new TextEncoder().encode("pong"));
+  simpleApps.add(3, pong);
   peer.serveFrames(simpleRequest, simpleApps);
   peer.serveFrames(
     { id: 1024 },

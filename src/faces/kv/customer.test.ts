@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { isWeighbridgeError, WeighbridgeError } from "../../base/errors.ts";
 import { MemoryCluster } from "../../testing/memory-cluster.ts";
-import { Customer } from "./customer.ts";
+import { Customer } from "./simple-app.ts";
 
 const failure = (message: string): WeighbridgeError => new WeighbridgeError("NODE_DEAD", message);
 

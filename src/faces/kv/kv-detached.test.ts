@@ -5,7 +5,7 @@ import { test } from "node:test";
 import { isWeighbridgeError } from "../../base/errors.ts";
 import { MemoryCluster, type MemoryClusterOptions } from "../../testing/memory-cluster.ts";
 import { idOf } from "../../wire/node-id.ts";
-import type { KVPairs } from "./kv-pairs.ts";
+import type { KVPairs } from "./kv-server.ts";
 import { KVServer } from "./kv-server.ts";
 import { KVWorker } from "./kv-worker.ts";
 

@@ -7,7 +7,7 @@ import { MemoryCluster, type MemoryClusterOptions } from "../../testing/memory-c
 import { SimCluster } from "../../testing/sim-cluster.ts";
 import type { Values } from "../../wire/kv-message.ts";
 import { idOf } from "../../wire/node-id.ts";
-import type { KVMeta, KVPairs } from "./kv-pairs.ts";
+import type { KVMeta, KVPairs } from "./kv-server.ts";
 import { type KVRequestHandle, KVServer } from "./kv-server.ts";
 import { KVWorker } from "./kv-worker.ts";
 

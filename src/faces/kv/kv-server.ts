@@ -1,27 +1,46 @@
-// kv-server — an application on a server: keys and values behind a request handle (ps-lite: KVServer). Without a handle of the user's own,
-// values are summed, any number of them per key, floats in the arena.
+// kv-server — an application on a server: keys and values behind a request handle (ps-lite: KVServer, KVPairs, KVMeta).
+// Without a handle of the user's own, the server sums values, any number of them per key, floats in the arena.
 
 import { reasonOf, WeighbridgeError } from "../../base/errors.ts";
 import { checkOptions } from "../../base/known-options.ts";
+import { runHandle } from "../../peer/app-directory.ts";
 import type { KvApplication } from "../../server/kv/kv-application.ts";
 import type { WholeRequest } from "../../server/kv/whole-requests.ts";
-import type { KVMeta, KVPairs } from "./kv-pairs.ts";
+import type { Values } from "../../wire/kv-message.ts";
 import type { Postoffice } from "./postoffice.ts";
 import { SimpleApp } from "./simple-app.ts";
 
+export type KVPairs<V extends Values = Values> = {
+  /** Strictly ascending. */
+  readonly keys: BigUint64Array;
+  /** One key's values after the other's; empty in a pull request. */
+  readonly vals: V;
+  /** Values per key; left out when every key has vals.length / keys.length of them. */
+  readonly lens?: Int32Array | undefined;
+};
+
+/** What a request has besides its keys and values. Keep it to answer later. */
+export type KVMeta = {
+  readonly cmd: number;
+  readonly push: boolean;
+  readonly pull: boolean;
+  /** Node id of the worker, and its name. */
+  readonly sender: number;
+  readonly senderName: string;
+  readonly timestamp: number;
+  readonly customerId: number;
+};
+
 /**
- * Handles one request, whole: all keys of it that this server owns. The arrays are the handle's to keep. It must call
- * `server.response(meta, …)` once, now or later; what it throws before goes back to the worker as HANDLER_FAILED.
+ * Handles one whole request: all keys of it that this server owns. The handle may keep the arrays. It must call
+ * `server.response(meta, …)` once, now or later; what it throws before that goes back to the worker as HANDLER_FAILED.
  */
 export type KVRequestHandle = (meta: KVMeta, pairs: KVPairs, server: KVServer) => void | Promise<void>;
 
 export type ResponseOptions = {
-  /** True: the arrays are given away and will not change, so that no copy is needed. */
+  /** True: the caller will not change the arrays any more, so that no copy is needed. */
   readonly owned?: boolean;
 };
-
-const PAIR_NAMES: readonly string[] = ["keys", "vals", "lens"];
-const RESPONSE_OPTIONS: readonly string[] = ["owned"];
 
 export class KVServer {
   readonly office: Postoffice;
@@ -30,12 +49,12 @@ export class KVServer {
   readonly #application: KvApplication;
   readonly #unanswered = new WeakMap<KVMeta, WholeRequest>();
 
-  /** Throws BAD_ARGUMENT on a node that is no server, and when the application exists already. */
+  /** Throws BAD_ARGUMENT on a node that is no server, and if the application exists already. */
   constructor(office: Postoffice, appId: number) {
     const { server } = office;
     if (server === undefined) throw new WeighbridgeError("BAD_ARGUMENT", `a KVServer needs a server node, but this is the ${office.role}`);
     this.office = office;
-    this.simple = new SimpleApp(office, appId, 0); // so that its requests reach KVWorkers, whose customer is 0 unless they say otherwise
+    this.simple = new SimpleApp(office, appId, 0); // a KVWorker's customer is 0 by default: requests of `simple` reach it
     this.#application = server.openKv(appId);
   }
 
@@ -45,15 +64,13 @@ export class KVServer {
   }
 
   /**
-   * Answers a request that the handle was given; once, from whichever call. A pull is answered with the values of its keys, which are
-   * copied unless they are given away. Throws BAD_ARGUMENT for a second answer.
+   * Answers a request of the handle, once. A pull is answered with the values of its keys, which are copied unless they are
+   * `owned`. Throws BAD_ARGUMENT for a second answer.
    */
   response(meta: KVMeta, pairs: Partial<KVPairs> = {}, options: ResponseOptions = {}): void {
-    const request = this.#unanswered.get(meta);
-    if (request === undefined)
-      throw new WeighbridgeError("BAD_ARGUMENT", `request ${meta.timestamp} of ${meta.senderName} was answered already`);
-    checkOptions(pairs, PAIR_NAMES, "the pairs of a response");
-    checkOptions(options, RESPONSE_OPTIONS, "the options of a response");
+    const request = this.#open(meta);
+    checkOptions(pairs, ["keys", "vals", "lens"], "the pairs of a response");
+    checkOptions(options, ["owned"], "the options of a response");
     const { vals, lens } = pairs;
     if (meta.pull && vals === undefined) throw new WeighbridgeError("BAD_ARGUMENT", "a pull is answered with values");
     const isOwned = options.owned === true;
@@ -63,34 +80,28 @@ export class KVServer {
 
   /** Answers a request with an error instead. */
   fail(meta: KVMeta, error: unknown): void {
-    const request = this.#unanswered.get(meta);
-    if (request === undefined)
-      throw new WeighbridgeError("BAD_ARGUMENT", `request ${meta.timestamp} of ${meta.senderName} was answered already`);
+    const { channel, label } = this.#open(meta);
     this.#unanswered.delete(meta);
-    request.channel.fail(request.label, error);
+    channel.fail(label, error);
+  }
+
+  #open(meta: KVMeta): WholeRequest {
+    const request = this.#unanswered.get(meta);
+    if (request !== undefined) return request;
+    throw new WeighbridgeError("BAD_ARGUMENT", `request ${meta.timestamp} of ${meta.senderName} was answered already`);
   }
 
   #serve(handle: KVRequestHandle, request: WholeRequest): void {
     const { channel, label, isPush, isPull, timestamp, keys, values, lens } = request;
-    const meta: KVMeta = {
-      cmd: label.command,
-      push: isPush,
-      pull: isPull,
-      sender: channel.id,
-      senderName: channel.name,
-      timestamp,
-      customerId: label.customer,
-    };
+    const from = { sender: channel.id, senderName: channel.name, customerId: label.customer };
+    const meta: KVMeta = { cmd: label.command, push: isPush, pull: isPull, timestamp, ...from };
     this.#unanswered.set(meta, request);
-    const failed = (thrown: unknown): void => {
-      if (this.#unanswered.has(meta)) this.fail(meta, thrown);
-      else this.office.log.error("a request handle failed after it had answered", { worker: meta.senderName, reason: reasonOf(thrown) });
-    };
-    try {
-      const result = handle(meta, { keys, vals: values, lens }, this);
-      if (result instanceof Promise) result.catch(failed);
-    } catch (thrown) {
-      failed(thrown);
-    }
+    runHandle(
+      () => handle(meta, { keys, vals: values, lens }, this),
+      (thrown) => {
+        if (this.#unanswered.has(meta)) this.fail(meta, thrown);
+        else this.office.log.error("a request handle failed after it had answered", { worker: meta.senderName, reason: reasonOf(thrown) });
+      },
+    );
   }
 }

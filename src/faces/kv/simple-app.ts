@@ -1,37 +1,94 @@
-// simple-app — requests with a number and a body, to a node or to every member of a group (ps-lite: SimpleApp). KVWorker and KVServer are
-// SimpleApps too.
+// simple-app — requests with a number and a body, to a node or to every member of a group, and the customer that numbers them and
+// waits for their responses (ps-lite: SimpleApp, Customer). KVWorker and KVServer have one each.
 //
 // Invariants:
-//   M1. A request to a group that this node is a member of is served here too, by this application's own handle, over no link and from no call of
-//       `request` itself.
+//   M1. A request to a group that this node belongs to is served here too, by this application's own handle, over no link, and
+//       after `request` has returned.
 
 import { Deferred, type WaitOptions } from "../../base/deferred.ts";
 import { isWeighbridgeError, reasonOf, WeighbridgeError } from "../../base/errors.ts";
+import { checkWaitOptions } from "../../base/known-options.ts";
 import { simpleRequest } from "../../contracts/applications.ts";
-import type { Channel } from "../../peer/channel.ts";
+import { runHandle, type SimpleServe, simpleHost } from "../../peer/app-directory.ts";
 import { frameCountOf, functionCalls } from "../../peer/function-call.ts";
+import { RequestTracker, TrackedRequest } from "../../peer/request-tracker.ts";
 import { fromFailure, toFailure } from "../../wire/failure.ts";
-import type { RequestLabel } from "../../wire/frame.ts";
 import { nameOf } from "../../wire/node-id.ts";
 import { checkBody } from "../../wire/simple-frame.ts";
-import { Customer } from "./customer.ts";
 import type { Postoffice } from "./postoffice.ts";
+
+/** A request that ends after a number of responses. */
+type CountedRequest = { readonly tracked: TrackedRequest; readonly expectedCount: number; responseCount: number };
+
+/** Apps and customers are 16 bits on the wire. */
+const ID_MAX = 0xffff;
+
+export class Customer {
+  readonly office: Postoffice;
+  readonly appId: number;
+  readonly customerId: number;
+  readonly tracker: RequestTracker;
+  /** Open requests of `newRequest` by number. */
+  readonly #counted = new Map<number, CountedRequest>();
+
+  /** Throws BAD_ARGUMENT if an id is no whole number from 0 to 65535. */
+  constructor(office: Postoffice, appId: number, customerId: number) {
+    for (const [what, id] of Object.entries({ app: appId, customer: customerId }))
+      if (!Number.isInteger(id) || id < 0 || id > ID_MAX)
+        throw new WeighbridgeError("BAD_ARGUMENT", `the ${what} id must be a whole number from 0 to ${ID_MAX}, but is ${id}`);
+    this.office = office;
+    this.appId = appId;
+    this.customerId = customerId;
+    this.tracker = new RequestTracker(office.clock, office.node.requestTimeoutMs);
+  }
+
+  /** Opens a request that ends after `expectedCount` responses. Returns its timestamp. */
+  newRequest(expectedCount: number): number {
+    if (!Number.isSafeInteger(expectedCount) || expectedCount < 0)
+      throw new WeighbridgeError("BAD_ARGUMENT", `a request cannot expect ${expectedCount} responses`);
+    const request: CountedRequest = { tracked: new TrackedRequest(), expectedCount, responseCount: 0 };
+    const timestamp = this.tracker.open(request.tracked);
+    this.#counted.set(timestamp, request);
+    if (expectedCount === 0) this.#end(timestamp, request);
+    return timestamp;
+  }
+
+  /** Counts a response, or a failure in its stead. When all have come, the request ends with the first failure. */
+  addResponse(timestamp: number, failure?: WeighbridgeError): void {
+    const request = this.#counted.get(timestamp);
+    if (request === undefined) return;
+    request.tracked.error ??= failure;
+    if (++request.responseCount === request.expectedCount) this.#end(timestamp, request);
+  }
+
+  /** How many responses a request of `newRequest` has had so far; undefined once it ended. */
+  responseCount(timestamp: number): number | undefined {
+    return this.#counted.get(timestamp)?.responseCount;
+  }
+
+  /** Waits for the end of a request; see RequestTracker. */
+  async wait(timestamp: number, options?: WaitOptions): Promise<void> {
+    if (options !== undefined) checkWaitOptions(options);
+    await this.tracker.wait(timestamp, options);
+  }
+
+  #end(timestamp: number, { tracked }: CountedRequest): void {
+    this.#counted.delete(timestamp);
+    this.tracker.settle(timestamp, tracked, tracked.error);
+  }
+}
 
 /** A request or a response, as a handle sees it. */
 export type SimpleData = {
   readonly head: number;
   readonly body: Uint8Array;
-  /** Node id of who sent it. */
+  /** The sender's node id. */
   readonly sender: number;
-  /** Of the request. */
   readonly timestamp: number;
   readonly customerId: number;
 };
 
 export type SimpleHandle = (data: SimpleData, app: SimpleApp) => void | Promise<void>;
-
-/** How a request is answered, once. */
-type OpenRequest = { answer(body: Uint8Array): void; fail(thrown: unknown): void };
 
 const NOTHING = new Uint8Array(0);
 
@@ -40,75 +97,78 @@ export class SimpleApp {
   readonly customer: Customer;
   #requestHandle: SimpleHandle | undefined;
   #responseHandle: SimpleHandle | undefined;
-  readonly #unanswered = new WeakMap<SimpleData, OpenRequest>();
+  readonly #unanswered = new WeakMap<SimpleData, Deferred<Uint8Array>>();
 
-  /** Throws BAD_ARGUMENT when this node already has this app (on a worker: this app and customer). */
+  /** Throws BAD_ARGUMENT if this node already has this app (on a worker: this app and customer). */
   constructor(office: Postoffice, appId: number, customerId: number = appId) {
     this.office = office;
     this.customer = new Customer(office, appId, customerId);
-    office.addSimpleApp(this.customer, (channel, body, label) => this.#serve(channel, body, label));
+    const serve: SimpleServe = ({ id: sender }, body, { command: head, request: timestamp, customer }) =>
+      this.#serve({ head, body, sender, timestamp, customerId: customer });
+    const host = simpleHost(office.clock, serve);
+    office.applications.add(appId, host, customerId);
+    office.node.closeWith(host);
   }
 
   /**
    * Sends to a node, or to every node of a group (1 to 7), this one too if it is a member (M1). Returns the timestamp to wait for.
-   * Throws, nothing sent to anybody, NO_ROUTE when a receiver cannot be reached from here (nodes of one role do not talk to each other),
-   * NODE_DEAD when one is dead or has left, QUEUE_FULL when too much waits for one already.
+   * Throws NO_ROUTE if a receiver cannot be reached from here (nodes of one role do not talk to each other), NODE_DEAD if one
+   * is dead or has left, QUEUE_FULL if too much waits for one; nothing is sent then.
    */
   request(head: number, body: Uint8Array | string, receiver: number): number {
     const bytes = bytesOf(body);
     if ((head | 0) !== head) throw new WeighbridgeError("BAD_ARGUMENT", `a head is a 32-bit whole number, not ${head}`);
     checkBody(bytes);
-    const { nodeId: self, failure } = this.office;
+    const { office } = this;
+    const { nodeId: self, failure } = office;
     if (failure !== undefined) throw failure;
-    const receivers = this.office.nodeIds(receiver);
+    const receivers = office.nodeIds(receiver);
     if (receivers.length === 0) throw new WeighbridgeError("NO_ROUTE", `${receiver} is no node and no group with members`);
-    const channels = receivers.filter((node) => node !== self).map((node) => this.office.channelTo(node));
+    const channels = receivers.filter((node) => node !== self).map((node) => office.channelTo(node));
     const callCount = frameCountOf(bytes.length);
     const full = channels.find((channel) => !channel.admits(callCount));
     if (full !== undefined) throw new WeighbridgeError("QUEUE_FULL", `too many calls to ${full.name} wait already`, { retryable: true });
-    const { appId: app, customerId: customer } = this.customer;
+    const { appId: app, customerId } = this.customer;
     const timestamp = this.customer.newRequest(receivers.length);
     const endedBy =
       (sender: number) =>
       (error: WeighbridgeError | undefined, answer: Uint8Array): void => {
-        if (error === undefined) this.#respond({ head, body: answer, sender, timestamp, customerId: customer });
+        const respond = (): void | Promise<void> => this.#responseHandle?.({ head, body: answer, sender, timestamp, customerId }, this);
+        const failed = (thrown: unknown): void => office.log.error("a response handle failed", { app, reason: String(thrown) });
+        if (error === undefined) runHandle(respond, failed);
         this.customer.addResponse(timestamp, error);
       };
     for (const channel of channels) {
       const ended = endedBy(channel.id);
       const calls = functionCalls({
-        ...{
-          fn: simpleRequest,
-          request: { body: bytes },
-          number: timestamp,
-          priority: 0,
-          scope: 0,
-          address: { app, customer, command: head },
-        },
+        ...{ fn: simpleRequest, request: { body: bytes }, number: timestamp, priority: 0, scope: 0 },
+        address: { app, customer: customerId, command: head },
         answered: ({ body: answer }) => ended(undefined, answer),
         failed: (error) => ended(error, NOTHING),
       });
       for (const call of calls) channel.send(call, true);
     }
     if (channels.length < receivers.length)
-      this.#askSelf({ head, body: bytes.slice(), sender: self, timestamp, customerId: customer }, endedBy(self));
+      this.#requestSelf({ head, body: bytes.slice(), sender: self, timestamp, customerId }, endedBy(self));
     return timestamp;
   }
 
   /** Answers a request that the request handle was given; once. */
   response(request: SimpleData, body: Uint8Array | string = NOTHING): void {
-    const open = this.#unanswered.get(request);
-    if (open === undefined) throw new WeighbridgeError("BAD_ARGUMENT", "this request was answered already, or is none of this app's");
-    open.answer(bytesOf(body));
+    const answered = this.#unanswered.get(request);
+    if (answered === undefined) throw new WeighbridgeError("BAD_ARGUMENT", "this request was answered already, or is none of this app's");
+    const bytes = bytesOf(body);
+    checkBody(bytes);
+    answered.resolve(bytes);
     this.#unanswered.delete(request);
   }
 
-  /** Who answers requests. May answer later; what it throws goes back to the asker. Without one, requests are answered with an empty body. */
+  /** Answers requests, now or later; what it throws goes back to the sender. Without one, the answer is an empty body. */
   setRequestHandle(handle: SimpleHandle): void {
     this.#requestHandle = handle;
   }
 
-  /** Who sees responses, before the wait for them ends. */
+  /** Sees responses, before the wait for them ends. */
   setResponseHandle(handle: SimpleHandle): void {
     this.#responseHandle = handle;
   }
@@ -118,70 +178,38 @@ export class SimpleApp {
     await this.customer.wait(timestamp, options);
   }
 
-  #serve(channel: Channel, body: Uint8Array, label: RequestLabel): Promise<Uint8Array> {
+  #serve(data: SimpleData): Promise<Uint8Array> {
     const answered = new Deferred<Uint8Array>();
-    const data: SimpleData = { head: label.command, body, sender: channel.id, timestamp: label.request, customerId: label.customer };
-    const answer = (bytes: Uint8Array): void => {
-      checkBody(bytes);
-      answered.resolve(bytes);
-    };
-    const fail = (thrown: unknown): void =>
-      answered.reject(
-        isWeighbridgeError(thrown) ? thrown : new WeighbridgeError("HANDLER_FAILED", toFailure(thrown).message, { cause: thrown }),
-      );
-    this.#handle(data, { answer, fail });
+    this.#unanswered.set(data, answered);
+    const handle = this.#requestHandle ?? (() => this.response(data));
+    runHandle(
+      () => handle(data, this),
+      (thrown) => {
+        const failure = (): WeighbridgeError => new WeighbridgeError("HANDLER_FAILED", toFailure(thrown).message, { cause: thrown });
+        if (this.#unanswered.delete(data)) answered.reject(isWeighbridgeError(thrown) ? thrown : failure());
+        else this.office.log.error("a request handle failed after it had answered", { reason: reasonOf(thrown) });
+      },
+    );
     return answered.promise;
   }
 
   /** M1 */
-  #askSelf(data: SimpleData, ended: (error: WeighbridgeError | undefined, answer: Uint8Array) => void): void {
-    const { office } = this;
-    const forget = office.node.whenOver((error) => ended(error, NOTHING));
-    const open: OpenRequest = {
-      answer: (body) => {
-        checkBody(body);
-        if (forget()) ended(undefined, body.slice());
-      },
-      fail: (thrown) => {
-        if (forget()) ended(fromFailure(toFailure(thrown), nameOf(data.sender)), NOTHING);
-      },
+  #requestSelf(data: SimpleData, ended: (error: WeighbridgeError | undefined, answer: Uint8Array) => void): void {
+    const { node, clock } = this.office;
+    const forget = node.whenOver((error) => ended(error, NOTHING));
+    const served = (error: WeighbridgeError | undefined, answer: Uint8Array): void => {
+      if (forget()) ended(error, answer);
     };
-    office.clock.soon(() => this.#handle(data, open));
-  }
-
-  #handle(data: SimpleData, open: OpenRequest): void {
-    this.#unanswered.set(data, open);
-    if (this.#requestHandle === undefined) {
-      this.response(data);
-      return;
-    }
-    const fail = (thrown: unknown): void => {
-      if (this.#unanswered.delete(data)) open.fail(thrown);
-      else this.office.log.error("a request handle failed after it had answered", { reason: reasonOf(thrown) });
-    };
-    try {
-      const result = this.#requestHandle(data, this);
-      if (result instanceof Promise) result.catch(fail);
-    } catch (thrown) {
-      fail(thrown);
-    }
-  }
-
-  #respond(data: SimpleData): void {
-    try {
-      const result = this.#responseHandle?.(data, this);
-      if (result instanceof Promise) result.catch((thrown: unknown) => this.#logHandleError(thrown));
-    } catch (thrown) {
-      this.#logHandleError(thrown);
-    }
-  }
-
-  #logHandleError(thrown: unknown): void {
-    this.office.log.error("a response handle failed", { app: this.customer.appId, reason: String(thrown) });
+    clock.soon(() => {
+      this.#serve(data).then(
+        (answer) => served(undefined, answer),
+        (thrown) => served(fromFailure(toFailure(thrown), nameOf(data.sender)), NOTHING),
+      );
+    });
   }
 }
 
-/** A copy: what it was made from may change, or go, before it has left. */
+/** A copy: the caller's bytes may change before they have left. */
 function bytesOf(body: Uint8Array | string): Uint8Array {
   return typeof body === "string" ? new TextEncoder().encode(body) : body.slice();
 }

@@ -11,13 +11,13 @@ import { WeighbridgeError } from "../../base/errors.ts";
 import { joinBytes } from "../../base/join-bytes.ts";
 import { kvPull, kvPush } from "../../contracts/kv.ts";
 import { elementArrayOf, elementTypeOf } from "../../kernel/elements.ts";
-import { firstDescent } from "../../keys/key-list.ts";
+import { requireKeys } from "../../keys/key-list.ts";
 import { KEY_BYTES } from "../../keys/key-range.ts";
 import { Answer, answerFrames, labelOf } from "../../peer/answer.ts";
 import type { Channel, FunctionHandler } from "../../peer/channel.ts";
 import type { UnfinishedRequests } from "../../peer/unfinished-requests.ts";
 import type { FrameHeader, RequestLabel } from "../../wire/frame.ts";
-import { checkKvFrame, dtypeOfFlags, KvFlag, LEN_BYTES, type Values } from "../../wire/kv-message.ts";
+import { checkKvFrame, dtypeOfFlags, KvFlag, LEN_BYTES, problemWithLens, type Values } from "../../wire/kv-message.ts";
 
 export type WholeRequest = {
   readonly channel: Channel;
@@ -159,18 +159,6 @@ function checkAnswer(request: WholeRequest, values: Values | undefined, lens: In
   if (problem !== undefined) throw new WeighbridgeError("VALUE_LENGTH", problem);
 }
 
-/** What is wrong with these lengths, or undefined. */
-function problemWithLens(lens: Int32Array, keyCount: number, valueCount: number): string | undefined {
-  if (lens.length !== keyCount) return `${lens.length} lens for ${keyCount} keys`;
-  let sum = 0;
-  for (let i = 0; i < lens.length; i++) {
-    const length = lens[i] as number;
-    if (length < 0) return `the length of key ${i} is ${length}`;
-    sum += length;
-  }
-  return sum === valueCount ? undefined : `lens add up to ${sum}, but there are ${valueCount} values`;
-}
-
 function uniformLens(keyCount: number, valueCount: number): Int32Array {
   if (valueCount % keyCount !== 0) {
     throw new WeighbridgeError("VALUE_LENGTH", `${valueCount} values cannot be shared evenly by ${keyCount} keys, and no lens were given`);
@@ -206,12 +194,7 @@ function wholeOf(channel: Channel, header: FrameHeader, gathering: Gathering): W
 /** Q5 */
 function checkWhole(keys: BigUint64Array, values: Values, lens: Int32Array | undefined, isPush: boolean): void {
   if (keys.length === 0) throw bad("a request without keys");
-  const at = firstDescent(keys);
-  if (at >= 0)
-    throw new WeighbridgeError(
-      "KEYS_NOT_ASCENDING",
-      `key ${at} of ${keys.length} is ${keys[at]}, which is not greater than ${keys[at - 1]}`,
-    );
+  requireKeys(keys);
   if (lens !== undefined) {
     const problem = problemWithLens(lens, keys.length, values.length);
     if (problem !== undefined) throw bad(problem);

@@ -2,25 +2,26 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { Deferred } from "../../base/deferred.ts";
-import { simpleRequest } from "../../contracts/applications.ts";
-import { frameCountOf, functionCalls } from "../../peer/function-call.ts";
-import { StubAsker } from "../../testing/stub-asker.ts";
-import { BLOCK_BYTES, PAYLOAD_BYTES_MAX } from "../../wire/frame.ts";
-import { FunctionFlag, FunctionId } from "../../wire/function-id.ts";
-import { BODY_BYTES_MAX, checkBody } from "../../wire/simple-frame.ts";
-import { SimpleApps } from "./simple-apps.ts";
+import { Deferred } from "../base/deferred.ts";
+import { simpleRequest } from "../contracts/applications.ts";
+import { StubAsker } from "../testing/stub-asker.ts";
+import { BLOCK_BYTES, PAYLOAD_BYTES_MAX } from "../wire/frame.ts";
+import { FunctionFlag, FunctionId } from "../wire/function-id.ts";
+import { BODY_BYTES_MAX, checkBody } from "../wire/simple-frame.ts";
+import { AppDirectory, simpleHost } from "./app-directory.ts";
+import { frameCountOf, functionCalls } from "./function-call.ts";
 
 /** A node with one application, which answers when the test says so. */
 function stage() {
   const asker = new StubAsker();
   const served: { readonly body: Uint8Array; readonly answer: Deferred<Uint8Array> }[] = [];
-  const apps = new SimpleApps({ clock: asker.clock, byCustomer: false });
-  apps.add(0, 0, (_context, body) => {
+  const apps = new AppDirectory({ clock: asker.clock });
+  const host = simpleHost(asker.clock, (_channel, body) => {
     const answer = new Deferred<Uint8Array>();
     served.push({ body, answer });
     return answer.promise;
   });
+  apps.add(0, host);
   asker.serve(FunctionId.SIMPLE, apps);
   /** A frame of a body: `byteCount` bytes from `from` on, of `total`. */
   const part = (from: number, byteCount: number, total: number, number = 1) => ({
