@@ -13,9 +13,6 @@ import { CALL_NAMES } from "../../worker/parameter-control.ts";
 /** Indexes of data: whole numbers, as bigint up to 2^64 - 1. */
 export type IndexList = BigUint64Array | readonly (number | bigint)[];
 
-/** What a server is asked to add. */
-type Arrays = { readonly indexes: BigUint64Array; readonly lengths: Uint32Array; readonly values: Float32Array };
-
 /** How a query failed. */
 type Failure = { readonly thrown: unknown };
 
@@ -23,7 +20,7 @@ const NO_FAILURE = Promise.resolve(undefined);
 
 export class DataStore {
   readonly #session: Session;
-  /** Those that go on or have failed. */
+  /** The open ones, and those that failed. */
   readonly #queries = new Map<number, Promise<Failure | undefined>>();
   #next = 1;
 
@@ -35,7 +32,7 @@ export class DataStore {
   push(indexes: IndexList, values: Float32Array, lengths: ArrayLike<number>, options: CallOptions): number {
     checkWaitOptions(options, CALL_NAMES, "the options of a call");
     const starts = startsOf(indexes, values, lengths);
-    const share = (positions: readonly number[]): { readonly request: Arrays } => {
+    const share = (positions: readonly number[]) => {
       const own = new Float32Array(positions.reduce((count, i) => count + (lengths[i] as number), 0));
       let at = 0;
       for (const i of positions) {
@@ -43,7 +40,8 @@ export class DataStore {
         own.set(part, at);
         at += part.length;
       }
-      return { request: { ...namesOf(indexes, lengths, positions), values: own } };
+      const ownLengths = Uint32Array.from(positions, (i) => lengths[i] as number);
+      return { request: { indexes: pick(indexes, positions), lengths: ownLengths, values: own } };
     };
     return this.#begin(this.#session.callOwners(dataPush, keysOf(indexes), share, { ...options, scope: DATA_SCOPE }));
   }
@@ -54,7 +52,7 @@ export class DataStore {
     const starts = startsOf(indexes, into, lengths);
     let problem: WeighbridgeError | undefined; // a call's `answered` must not throw
     const share = (positions: readonly number[]) => ({
-      request: { indexes: namesOf(indexes, lengths, positions).indexes },
+      request: { indexes: pick(indexes, positions) },
       answered: (found: { readonly lengths: Uint32Array; readonly values: Float32Array }): void => {
         const wrong = positions.findIndex((i, k) => found.lengths[k] !== lengths[i]);
         if (wrong < 0) {
@@ -73,7 +71,7 @@ export class DataStore {
     );
   }
 
-  /** Throws BAD_ARGUMENT for a query that never was. A failure is told once. */
+  /** Throws BAD_ARGUMENT for an unknown query. Reports a failure once. */
   async wait(query: number, wait: WaitOptions): Promise<void> {
     checkWaitOptions(wait);
     if (!(Number.isInteger(query) && query >= 1 && query < this.#next)) {
@@ -95,7 +93,7 @@ export class DataStore {
   }
 }
 
-/** Copies arrays that came one after the other to where the caller wants them. */
+/** Copies arrays that came one after the other to their starts in `into`. */
 function fill(into: Float32Array, starts: Float64Array, positions: readonly number[], values: Float32Array): void {
   let at = 0;
   for (const i of positions) {
@@ -109,15 +107,8 @@ function keysOf(indexes: IndexList): BigUint64Array {
   return indexes instanceof BigUint64Array ? indexes : BigUint64Array.from(indexes, BigInt);
 }
 
-function namesOf(
-  indexes: IndexList,
-  lengths: ArrayLike<number>,
-  positions: readonly number[],
-): { readonly indexes: BigUint64Array; readonly lengths: Uint32Array } {
-  return {
-    indexes: BigUint64Array.from(positions, (i) => BigInt(indexes[i] as number | bigint)),
-    lengths: Uint32Array.from(positions, (i) => lengths[i] as number),
-  };
+function pick(indexes: IndexList, positions: readonly number[]): BigUint64Array {
+  return BigUint64Array.from(positions, (i) => BigInt(indexes[i] as number | bigint));
 }
 
 /** Where each array begins in `values`, and at the end where they all end. */

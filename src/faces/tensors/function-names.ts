@@ -1,8 +1,8 @@
-// function-names — which of our PS functions stand for which of Hetu's, so that loads are told by its names.
+// function-names — which of our functions are which of Hetu's, so that loads are reported under its names.
 
 import type { FunctionLoad } from "../../worker/router/function-request.ts";
 
-/** Ours to Hetu's. What Hetu does not have keeps its own name. */
+/** Ours to Hetu's. A function that Hetu lacks keeps its own name. */
 const HETU_NAMES: Readonly<Record<string, string>> = {
   "wb/tensor/push": "DensePush",
   "wb/tensor/pull": "DensePull",
@@ -26,7 +26,7 @@ const HETU_NAMES: Readonly<Record<string, string>> = {
   "wb/data/pull": "PullData",
 };
 
-/** Functions of one family that stand for one of Hetu's. */
+/** Families of ours that are one function of Hetu's. */
 const HETU_FAMILIES: Readonly<Record<string, string>> = { "wb/parameter/save/": "ParamSave", "wb/parameter/load/": "ParamLoad" };
 
 function hetuName(name: string): string {
@@ -34,7 +34,7 @@ function hetuName(name: string): string {
   return (family === undefined ? HETU_NAMES[name] : HETU_FAMILIES[family]) ?? name;
 }
 
-/** The same loads by Hetu's names; functions that share one are added up. */
+/** The loads under Hetu's names; functions that share a name are added up. */
 export function hetuLoads(loads: ReadonlyMap<string, Readonly<FunctionLoad>>): ReadonlyMap<string, Readonly<FunctionLoad>> {
   const named = new Map<string, FunctionLoad>();
   for (const [name, { sentBytes, receivedBytes }] of loads) {

@@ -1,5 +1,5 @@
-// named-tensor — a tensor or a table under one of Hetu's names, and the calls of it that nobody has waited for yet. Both kinds take the same
-// calls: a table of fixed size is pushed and pulled whole by naming all of its rows.
+// named-tensor — a tensor or a table under one of Hetu's names, and its calls that nobody has waited for yet. Both have the same
+// calls: a table of fixed size is pushed and pulled whole by listing all of its rows.
 
 import type { CachedEmbedding } from "../../api/cached-embedding.ts";
 import type { Embedding } from "../../api/embedding.ts";
@@ -9,10 +9,10 @@ import type { CacheOptions } from "../../worker/cache/bounded-cache.ts";
 import type { KeyList } from "../../worker/key-lists.ts";
 import type { RowsAndGradients } from "../../worker/tensor-client.ts";
 
-/** Rows of a tensor or a table: whole numbers, exact up to 2^53 (as bigint, 2^64). */
+/** Row numbers of a tensor or a table, exact up to 2^53 (as bigint, 2^64). */
 export type RowNames = Uint32Array | Int32Array | BigUint64Array | readonly number[];
 
-/** What Hetu's dense and sparse functions ask of a parameter: the calls of a tensor, which a table has too. */
+/** The calls that Hetu's dense and sparse functions need: a tensor's, which a table has too. */
 export type PushPull = Pick<Tensor, "push" | "pull" | "pushPull" | "pushRows" | "pullRows" | "pushRowsPull" | "pushPullRows" | "clear">;
 
 export class NamedTensor {
@@ -26,7 +26,7 @@ export class NamedTensor {
     this.calls = calls;
   }
 
-  /** Remembers a call until it has ended; its failure until somebody waits. Whoever awaits the call itself gets it too. */
+  /** Keeps a call until it ends, and its failure until the next `allEnded`. Whoever awaits the call itself gets the failure too. */
   track<T>(call: Promise<T>): Promise<T> {
     const ended = call
       .catch((thrown: unknown) => {
@@ -46,7 +46,7 @@ export class NamedTensor {
   }
 }
 
-/** A table of fixed size in the place of a tensor. */
+/** A table of fixed size with the calls of a tensor. */
 export class CacheTable implements PushPull {
   readonly #table: Embedding;
   readonly #rowCount: number;
@@ -109,7 +109,7 @@ export class CacheTable implements PushPull {
     return keys;
   }
 
-  /** Before a list of all rows is made for it. */
+  /** Throws VALUE_LENGTH, before a list of all rows is made. */
   #checkWhole(values: Float32Array): void {
     const expected = this.#rowCount * this.#table.dim;
     if (values instanceof Float32Array && values.length === expected) return;

@@ -42,44 +42,17 @@ export type TensorSettings = {
 
 const SETTING_NAMES: readonly string[] = ["paramType", "length", "width", "init", "a", "b", "seed", "opt", "optArgs"];
 
-/** Names and defaults of an optimizer's arguments, in Hetu's order. */
-const OPTIMIZERS: readonly (readonly [type: OptimizerSpec["type"], settings: readonly (readonly [name: string, initial: number])[]])[] = [
-  ["sgd", [["learningRate", 0.01]]],
-  [
-    "momentum",
-    [
-      ["learningRate", 0.01],
-      ["momentum", 0.9],
-    ],
-  ],
-  [
-    "nesterov",
-    [
-      ["learningRate", 0.01],
-      ["momentum", 0.9],
-    ],
-  ],
-  [
-    "adagrad",
-    [
-      ["learningRate", 0.01],
-      ["initialAccumulator", 0],
-      ["epsilon", 1e-7],
-    ],
-  ],
-  [
-    "adam",
-    [
-      ["learningRate", 0.001],
-      ["beta1", 0.9],
-      ["beta2", 0.999],
-      ["epsilon", 1e-8],
-    ],
-  ],
-  ["none", []],
+/** By number: the optimizer with the defaults of its arguments, in Hetu's order. */
+const OPTIMIZERS: readonly ({ readonly type: OptimizerSpec["type"] } & Readonly<Record<string, number | string>>)[] = [
+  { type: "sgd", learningRate: 0.01 },
+  { type: "momentum", learningRate: 0.01, momentum: 0.9 },
+  { type: "nesterov", learningRate: 0.01, momentum: 0.9 },
+  { type: "adagrad", learningRate: 0.01, initialAccumulator: 0, epsilon: 1e-7 },
+  { type: "adam", learningRate: 0.001, beta1: 0.9, beta2: 0.999, epsilon: 1e-8 },
+  { type: "none" },
 ];
 
-/** The optimizer of a tensor. Throws BAD_ARGUMENT for a number that is none, and for more arguments than it has. */
+/** The optimizer of a tensor. Throws BAD_ARGUMENT for an unknown number, and for more arguments than it has. */
 export function optimizerOf({ opt = OptType.None, optArgs = [] }: TensorSettings): OptimizerSpec {
   if (!Array.isArray(optArgs) && !ArrayBuffer.isView(optArgs)) throw bad(`optArgs are a list of numbers, not ${showValue(optArgs)}`);
   if (typeof opt === "object") {
@@ -88,15 +61,16 @@ export function optimizerOf({ opt = OptType.None, optArgs = [] }: TensorSettings
   }
   const known = typeof opt === "number" ? OPTIMIZERS[opt] : undefined;
   if (known === undefined) throw bad(`opt is 0 to ${OPTIMIZERS.length - 1}, or an optimizer of ours, not ${showValue(opt)}`);
-  const [type, settings] = known;
-  if (optArgs.length > settings.length) {
-    const names = settings.map(([name]) => name).join(", ") || "no arguments";
-    throw bad(`optimizer ${opt} (${type}) takes ${names}, not ${optArgs.length} numbers; AdamW and others are optimizers of ours`);
+  const { type, ...defaults } = known;
+  const names = Object.keys(defaults);
+  if (optArgs.length > names.length) {
+    const takes = names.join(", ") || "no arguments";
+    throw bad(`optimizer ${opt} (${type}) takes ${takes}, not ${optArgs.length} numbers; AdamW and others are optimizers of ours`);
   }
-  return { type, ...Object.fromEntries(settings.map(([name, initial], i) => [name, optArgs[i] ?? initial])) } as OptimizerSpec;
+  return { type, ...Object.fromEntries(names.map((name, i) => [name, optArgs[i] ?? defaults[name]])) } as OptimizerSpec;
 }
 
-/** The initializer of a tensor. Throws BAD_ARGUMENT for a number that is none. */
+/** The initializer of a tensor. Throws BAD_ARGUMENT for an unknown number. */
 export function initializerOf({ init = InitType.constant, a = 0, b = 1, seed = 0 }: TensorSettings): InitializerSpec {
   if (typeof init === "object") return init;
   switch (init) {
@@ -113,12 +87,8 @@ export function initializerOf({ init = InitType.constant, a = 0, b = 1, seed = 0
   }
 }
 
-/** Checks type, length and width, and that there is no other setting. Throws BAD_ARGUMENT. */
-export function dimensionsOf(settings: TensorSettings): {
-  readonly paramType: ParamType;
-  readonly length: number;
-  readonly width: number;
-} {
+/** Type, length and width. Throws BAD_ARGUMENT if one is wrong, and for a setting that does not exist. */
+export function dimensionsOf(settings: TensorSettings): Required<Pick<TensorSettings, "paramType" | "length" | "width">> {
   checkOptions(settings, SETTING_NAMES, "the settings of a tensor");
   const { paramType = ParamType.kParam, length, width = 1 } = settings;
   if (!Object.values(ParamType).includes(paramType)) throw bad(`paramType is 0, 1 or 2, not ${showValue(paramType)}`);

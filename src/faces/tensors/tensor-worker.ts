@@ -1,11 +1,10 @@
-// tensor-worker — Hetu's worker: its functions under their own names, over a session. A face: it looks names up, keeps what was not waited
-// for, and asks the engine. Started by `workerInit` of weighbridge/node.
-//
-//   push, pull and their kin   begin at once and return a promise; `wait(name)` waits for all of them together
+// tensor-worker — Hetu's worker: its functions under their own names, over a session. It finds tensors by name and keeps the calls that
+// nobody has waited for. `workerInit` of weighbridge/node starts it. push, pull and the like begin at once and return a promise;
+// `wait(name)` waits for all of them together.
 //
 // Invariants:
-//   F1. A name that was not initialised here is UNKNOWN_PARAMETER, and nothing is sent.
-//   F2. A call that fails tells whoever awaits it, and the next `wait` of its name; nobody waiting is no crash.
+//   F1. Calls of a name that was not initialised here fail with UNKNOWN_PARAMETER, and nothing is sent.
+//   F2. The failure of a call reaches whoever awaits it, and the next `wait` of its name; it is never an unhandled rejection.
 
 import type { CachedEmbedding } from "../../api/cached-embedding.ts";
 import type { FunctionTarget } from "../../api/function-target.ts";
@@ -52,7 +51,7 @@ export class TensorWorker {
     return this.#session.workerCount;
   }
 
-  /** Waits until every worker stands here. */
+  /** Waits until every worker is at this barrier. */
   async barrierWorker(wait: WaitOptions = {}): Promise<void> {
     await this.#session.barrier(wait);
   }
@@ -63,8 +62,8 @@ export class TensorWorker {
   }
 
   /**
-   * Makes a tensor on the servers, or finds it there. In whatever order workers do that; no barrier. Throws BAD_ARGUMENT, and SPEC_MISMATCH
-   * when somebody described it differently.
+   * Creates a tensor on the servers, or finds it there; no barrier is needed. Throws BAD_ARGUMENT, and SPEC_MISMATCH if another worker
+   * described it differently.
    */
   async initTensor(name: TensorName, settings: TensorSettings, wait: WaitOptions = {}): Promise<void> {
     const key = nameOf(name);
@@ -92,7 +91,7 @@ export class TensorWorker {
     return this.#begin(name, ({ calls }) => calls.pushPull(values, into, options));
   }
 
-  /** Values for some rows; those of a row that is named twice are added first. */
+  /** Pushes values of some rows; those of a row that is listed twice are added first. */
   sparsePush(name: TensorName, rows: RowNames, values: Float32Array, options: CallOptions = {}): Promise<void> {
     return this.#begin(name, ({ calls }) => calls.pushRows(rows, values, options));
   }
@@ -107,7 +106,7 @@ export class TensorWorker {
     return this.#begin(name, ({ calls }) => calls.pushRowsPull(rows, values, into, options));
   }
 
-  /** A sparse push, and in `into` rows of the tensor right after it: as many as one likes, none included. */
+  /** A sparse push, and in `into` rows of the tensor right after it, or none. */
   ssPushPull(
     name: TensorName,
     pushRows: RowNames,
@@ -129,7 +128,7 @@ export class TensorWorker {
   /** Ends when all calls of this name so far have. Rejects with the first that failed since the last wait. */
   async wait(name: TensorName, wait: WaitOptions = {}): Promise<void> {
     const tensor = this.#find(name);
-    checkWaitOptions(wait); // a failure that is told is told once
+    checkWaitOptions(wait); // before a failure is reported, which happens once
     await this.#session.wait(tensor.allEnded(), `the calls of tensor ${tensor.name}`, wait);
   }
 
@@ -146,21 +145,21 @@ export class TensorWorker {
   }
 
   /**
-   * Has the servers write the tensor to a directory below their place for checkpoints, optimizer state included, in the place of what was saved there before.
-   * Throws UNSUPPORTED when they were started without such a place, BAD_ARGUMENT for a path that leads elsewhere.
+   * The servers write the tensor, optimizer state included, to `directory` below their checkpoint directory, and replace what was there.
+   * Throws UNSUPPORTED if they were started without a checkpoint directory, BAD_ARGUMENT for a path that leads out of it.
    */
   save(name: TensorName, directory: string, wait: WaitOptions = {}): Promise<void> {
     return this.#begin(name, async (tensor) => await this.#session.saveParameter(tensor.name, directory, wait));
   }
 
-  /** Has them read what `save` wrote, whatever their number was; for all workers. Throws CHECKPOINT_MISSING, _TORN, _FOREIGN or _IO, and nothing is changed. */
+  /** The servers read what `save` wrote, however many they were then. Throws CHECKPOINT_MISSING, _TORN, _FOREIGN or _IO, and changes nothing. */
   load(name: TensorName, directory: string, wait: WaitOptions = {}): Promise<void> {
     return this.#begin(name, async (tensor) => await this.#session.loadParameter(tensor.name, directory, wait));
   }
 
   /**
-   * Keeps arrays of any length by index, beside the tensors; one that is there is added to. `values` has them one after the other. Returns
-   * what `waitData` takes.
+   * Adds arrays of any length to those that the servers keep by index, beside the tensors. `values` has them one after the other.
+   * Returns the query for `waitData`.
    */
   pushData(indexes: IndexList, values: Float32Array, lengths: ArrayLike<number>, options: CallOptions = {}): number {
     return this.#data.push(indexes, values, lengths, options);
@@ -189,13 +188,13 @@ export class TensorWorker {
     return version;
   }
 
-  /** Ends when nobody of the group is further behind `version` than its tolerance. Waits at the server, not by asking again. */
+  /** Ends when no worker of the group is further behind `version` than its tolerance. Waits at the server, without polling. */
   async sspSync(key: number | bigint, version: number, wait: WaitOptions = {}): Promise<void> {
     const group = keyOf(key);
     await this.#session.call(sspSync, this.#serverOf(group), { group, version }, wait);
   }
 
-  /** The ranks, ascending, of those who are ready under this key: `want` of them, or who has come when the first one's patience ends. */
+  /** The ranks, ascending, of the workers that are ready under this key: `want` of them, or those that came within `waitMs` of the first. */
   async preduceGetPartner(
     key: number | bigint,
     options: { readonly want: number; readonly waitMs: number },
@@ -208,7 +207,7 @@ export class TensorWorker {
     return [...ranks];
   }
 
-  /** A group waits at one server for as long as there are as many of them: it belongs to no part, and does not move with one. */
+  /** A group waits at one server: it belongs to no part, and does not move with one. */
   #serverOf(group: bigint): FunctionTarget {
     return { server: Number(group % BigInt(this.#session.serverCount)) };
   }
@@ -218,7 +217,7 @@ export class TensorWorker {
     this.#session.startRecord();
   }
 
-  /** What was counted since `startRecord` or the last `getLoads`, by Hetu's names of the functions. */
+  /** The bytes counted since `startRecord` or the last `getLoads`, by Hetu's function names. */
   getLoads(): ReadonlyMap<string, Readonly<FunctionLoad>> {
     return hetuLoads(this.#session.takeLoads());
   }
