@@ -8,6 +8,7 @@
 
 import { parseArgs } from "node:util";
 import { connect } from "weighbridge";
+import { reportPushes } from "./pushes-during-save.ts";
 
 const { values } = parseArgs({ options: { megabytes: { type: "string", default: "2048" }, seconds: { type: "string", default: "5" } } });
 const megabytes = Number(values.megabytes);
@@ -43,55 +44,17 @@ for (let from = 0; from < tensorRows; from += 128) {
 }
 session.clock();
 
-/** Pushes until told to stop; the milliseconds of each. */
-async function pushUntil(isOver: () => boolean): Promise<number[]> {
-  const times: number[] = [];
-  for (let round = 0; !isOver(); round++) {
-    const keys = Array.from({ length: BATCH }, () => Math.floor(Math.random() * rowCount));
-    const began = performance.now();
+/** A thousand rows by chance, and in every tenth round a block of the tensor. */
+function draw(round: number): () => Promise<void> {
+  const keys = Array.from({ length: BATCH }, () => Math.floor(Math.random() * rowCount));
+  const from = Math.floor(Math.random() * (tensorRows - 128));
+  const rows = blockRows.map((row) => from + row);
+  return async () => {
     await users.push(keys, gradient);
-    if (round % 10 === 0) {
-      const from = Math.floor(Math.random() * (tensorRows - 128));
-      await dense.pushRows(
-        blockRows.map((row) => from + row),
-        blockGradient,
-      );
-    }
-    times.push(performance.now() - began);
-  }
-  return times;
+    if (round % 10 === 0) await dense.pushRows(rows, blockGradient);
+  };
 }
 
-function describe(what: string, times: readonly number[], wallMs: number): void {
-  const sorted = [...times].sort((a, b) => a - b);
-  const at = (share: number): string => (sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))] ?? 0).toFixed(2);
-  const rate = ((times.length * BATCH) / wallMs / 1000).toFixed(2);
-  console.log(
-    `${what}: ${times.length} pushes, ${rate} M rows/s, p50 ${at(0.5)} ms, p99 ${at(0.99)} ms, p99.9 ${at(0.999)} ms, max ${at(1)} ms`,
-  );
-}
-
-async function measured(what: string, isOver: () => boolean): Promise<void> {
-  const began = performance.now();
-  describe(what, await pushUntil(isOver), performance.now() - began);
-}
-
-function after(ms: number): () => boolean {
-  const end = performance.now() + ms;
-  return () => performance.now() > end;
-}
-
-await measured("warm up", after(1000));
-await measured("without a save", after(seconds * 1000));
-let isSaved = false;
-const began = performance.now();
-const saving = session.checkpoint({ keep: 1 }).then(({ path }) => {
-  isSaved = true;
-  console.log(`saved ${path}: ${rowCount} rows and ${tensorRows} × ${WIDTH}, ${((performance.now() - began) / 1000).toFixed(1)} s`);
-});
-saving.catch(() => {
-  isSaved = true;
-});
-await measured("during a save", () => isSaved);
-await saving;
+const contents = `${rowCount} rows and ${tensorRows} × ${WIDTH}`;
+await reportPushes({ session, seconds, unit: "rows", unitsPerPush: BATCH, draw, contents });
 await session.close();

@@ -1,7 +1,7 @@
 // embedding-cache — which share of the bytes of plain pushes and pulls a cache saves, beside what Hetu's cache saves on the same work: a table of
 // 100,000 × 128, batches of 3,328 ids drawn by Zipf's law, each looked up and then updated by one worker.
 //
-//   node bench/embedding-cache.ts [--servers n] [--cold]
+//   node bench/embedding-cache.ts [--servers n] [--cold] [--rows 100000] [--iterations n]
 //
 // Counted is every byte on the worker's links to the servers, frame headers and a flush at the end included (Hetu has no flush). All rows exist before the count begins, as they do in
 // Hetu; with --cold none does. Time is not measured: everything runs in this process.
@@ -20,7 +20,6 @@ import { POLICY_NAMES, type PolicyName } from "../src/worker/cache/eviction-orde
 import { CountingTransport } from "./counting-transport.ts";
 import { shuffledPositions, zipfDraws } from "./zipf.ts";
 
-const ROWS = 100_000;
 const WIDTH = 128;
 const BATCH = 3328;
 const BOUNDS = [0, 10, 100];
@@ -47,15 +46,25 @@ const HETU: Readonly<Record<string, string>> = {
   "1.3/10/100": "76",
 };
 
-const { values } = parseArgs({ options: { servers: { type: "string", default: "1" }, cold: { type: "boolean", default: false } } });
+const { values } = parseArgs({
+  options: {
+    servers: { type: "string", default: "1" },
+    cold: { type: "boolean", default: false },
+    rows: { type: "string", default: "100000" },
+    iterations: { type: "string" },
+  },
+});
 const serverCount = Number(values.servers);
+const ROWS = Number(values.rows);
+const iterationsOf = ({ iterations }: Work): number => Number(values.iterations ?? iterations);
 
 /** The ids of each batch. Which id is how frequent is shuffled. */
-function batchesOf({ exponent, iterations }: Work): BigUint64Array[] {
+function batchesOf(work: Work): BigUint64Array[] {
+  const { exponent } = work;
   const random = new Random(SEED);
   const draw = zipfDraws(random, { positionCount: ROWS, exponent });
   const ids = shuffledPositions(random, ROWS);
-  return Array.from({ length: iterations }, () => BigUint64Array.from({ length: BATCH }, () => BigInt(ids[draw()]!)));
+  return Array.from({ length: iterationsOf(work) }, () => BigUint64Array.from({ length: BATCH }, () => BigInt(ids[draw()]!)));
 }
 
 /** A cluster in this process whose worker's bytes are counted, with a new table. */
@@ -90,7 +99,7 @@ async function withTable<T>(run: (table: Embedding, counter: CountingTransport) 
 }
 
 async function fill(table: Embedding): Promise<void> {
-  const step = 10_000;
+  const step = Math.min(ROWS, 10_000);
   for (let from = 0; from < ROWS; from += step) {
     const keys = BigUint64Array.from({ length: step }, (_, i) => BigInt(from + i));
     await table.push(keys, new Float32Array(step * WIDTH).fill(1));
@@ -137,7 +146,7 @@ for (const work of WORKS) {
   const batches = batchesOf(work);
   const plain = await plainBytes(batches);
   process.stdout.write(
-    `\nZipf ${work.exponent}, ${work.iterations} iterations: ${(plain / 1e6).toFixed(1)} MB without a cache; saved, in percent:\n`,
+    `\nZipf ${work.exponent}, ${iterationsOf(work)} iterations: ${(plain / 1e6).toFixed(1)} MB without a cache; saved, in percent:\n`,
   );
   process.stdout.write(`cache  bound  Hetu's   ${POLICY_NAMES.map((name) => name.padStart(8)).join("")}   missed by each\n`);
   for (const share of work.exponent === 0 ? [1] : [10, 1]) {

@@ -11,6 +11,7 @@ import { KVWorker } from "../src/faces/kv/kv-worker.ts";
 import { loadConfig } from "../src/node/config/config.ts";
 import { nodeSessions } from "../src/node/node-sessions.ts";
 import { officeOver } from "../src/node/start.ts";
+import { reportPushes } from "./pushes-during-save.ts";
 
 const { values } = parseArgs({ options: { megabytes: { type: "string", default: "2048" }, seconds: { type: "string", default: "5" } } });
 const [megabytes, seconds] = [Number(values.megabytes), Number(values.seconds)];
@@ -49,44 +50,15 @@ function someKeys(): BigUint64Array {
   );
 }
 
-/** Pushes until told to stop, and tells how long each took. */
-async function measured(what: string, isOver: () => boolean): Promise<void> {
-  const times: number[] = [];
-  const began = performance.now();
-  for (let round = 0; !isOver(); round++) {
-    const keys = someKeys();
-    const from = performance.now();
+function draw(round: number): () => Promise<void> {
+  const keys = someKeys();
+  const largeKey = BigUint64Array.of(LARGE_FROM + BigInt(Math.floor(Math.random() * largeCount)));
+  return async () => {
     await kv.wait(kv.push(keys, batch));
-    if (round % 10 === 0) await kv.wait(kv.push(BigUint64Array.of(LARGE_FROM + BigInt(Math.floor(Math.random() * largeCount))), large));
-    times.push(performance.now() - from);
-  }
-  const sorted = times.sort((a, b) => a - b);
-  const at = (share: number): string => (sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))] ?? 0).toFixed(2);
-  const rate = ((times.length * BATCH) / (performance.now() - began) / 1000).toFixed(2);
-  console.log(
-    `${what}: ${times.length} pushes, ${rate} M keys/s, p50 ${at(0.5)} ms, p99 ${at(0.99)} ms, p99.9 ${at(0.999)} ms, max ${at(1)} ms`,
-  );
+    if (round % 10 === 0) await kv.wait(kv.push(largeKey, large));
+  };
 }
 
-function after(ms: number): () => boolean {
-  const end = performance.now() + ms;
-  return () => performance.now() > end;
-}
-
-await measured("warm up", after(1000));
-await measured("without a save", after(seconds * 1000));
-let isSaved = false;
-const began = performance.now();
-const saving = session.checkpoint({ keep: 1 }).then(({ path }) => {
-  console.log(
-    `saved ${path}: ${keyCount} keys of ${WIDTH} and ${largeCount} of ${LARGE_WIDTH}, ${((performance.now() - began) / 1000).toFixed(1)} s`,
-  );
-});
-saving
-  .catch(() => {})
-  .finally(() => {
-    isSaved = true;
-  });
-await measured("during a save", () => isSaved);
-await saving;
+const contents = `${keyCount} keys of ${WIDTH} and ${largeCount} of ${LARGE_WIDTH}`;
+await reportPushes({ session, seconds, unit: "keys", unitsPerPush: BATCH, draw, contents });
 await session.close();

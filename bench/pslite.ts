@@ -1,5 +1,7 @@
-// pslite — what ps-lite's protocol costs: `node bench/pslite.ts [--short] [CASE…]` compares a cluster of ours over it with one over our own protocol,
-// and, with PSLITE_BENCH naming a program of ps-lite, our server with its own server under its own worker. Both sides take turns; medians.
+// pslite — what ps-lite's protocol costs: compares a cluster of ours over it with one over our own protocol, and, with PSLITE_BENCH naming a program
+// of ps-lite, our server with its own server under its own worker. Both sides take turns; medians.
+//
+//   node bench/pslite.ts [--short] [--rounds n] [--warm-up-ms 5000] [CASE…]
 //
 // `node bench/pslite.ts --clusters [--short] [CASE…]` compares a whole cluster of ours, over our own protocol, with one of theirs, in the same pattern and in
 // turns: what the column "ps-lite" of bench/RESULTS.md is. The program has to know the case by its name (cases.ts): mix, -fresh and -spread too.
@@ -14,14 +16,25 @@
 
 import { spawn } from "node:child_process";
 import { once } from "node:events";
+import { parseArgs } from "node:util";
 import { freePort } from "../src/node/launcher/free-port.ts";
 import { type BenchCase, CASES } from "./cases.ts";
 import { OurCluster } from "./our-cluster.ts";
 import { median } from "./statistics.ts";
 
-const ROUNDS = 5;
-const VAN_ROUNDS = 9;
-const VAN_WARMUP_MS = 5000;
+const { values: flags, positionals: names } = parseArgs({
+  allowPositionals: true,
+  options: {
+    server: { type: "boolean", default: false },
+    clusters: { type: "boolean", default: false },
+    short: { type: "boolean", default: false },
+    rounds: { type: "string" },
+    "warm-up-ms": { type: "string", default: "5000" },
+  },
+});
+const ROUNDS = Number(flags.rounds ?? 5);
+const VAN_ROUNDS = Number(flags.rounds ?? 9);
+const VAN_WARMUP_MS = Number(flags["warm-up-ms"]);
 const PROGRAM_SECONDS = 8;
 const SHORT_SECONDS = 2.5;
 const SPAN = { warmupMs: 150, measureMs: 700 };
@@ -82,7 +95,7 @@ async function underProgram(caseName: string, isServerOurs: boolean): Promise<nu
   };
   const run = (role: string, command: string, args: readonly string[]): ReturnType<typeof spawn> =>
     spawn(command, args, { env: { ...env, DMLC_ROLE: role }, stdio: ["ignore", role === "worker" ? "pipe" : "ignore", "ignore"] });
-  const program = [caseName, String(args.includes("--short") ? SHORT_SECONDS : PROGRAM_SECONDS)];
+  const program = [caseName, String(flags.short ? SHORT_SECONDS : PROGRAM_SECONDS)];
   const server = isServerOurs ? run("server", process.execPath, [import.meta.filename, "--server"]) : run("server", PROGRAM, program);
   const children = [run("scheduler", PROGRAM, program), server, run("worker", PROGRAM, program)];
   let output = "";
@@ -117,11 +130,9 @@ async function compareAllClusters(names: readonly string[]): Promise<void> {
   for (const benchCase of cases) if (names.length === 0 || names.includes(benchCase.name)) await compareClusters(benchCase);
 }
 
-const args = process.argv.slice(2);
-if (args[0] === "--server") await serve();
-else if (args[0] === "--clusters") await compareAllClusters(args.slice(1).filter((arg) => arg !== "--short"));
+if (flags.server) await serve();
+else if (flags.clusters) await compareAllClusters(names);
 else {
-  const names = args.filter((arg) => arg !== "--short");
   const unknown = names.find((name) => !PROGRAM_CASES.includes(name));
   if (unknown !== undefined) throw new Error(`no case is named ${unknown}; there are ${PROGRAM_CASES.join(", ")}`);
   const isChosen = (name: string): boolean => names.length === 0 || names.includes(name);

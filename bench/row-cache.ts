@@ -1,7 +1,7 @@
 // row-cache — what training's cache of rows (vocabCacheSize) is worth: hit rates of its tiers, and rows per second of steps that take and give, beside the same steps with
 // pulls and pushes. A worker's script; servers are processes of their own:
 //
-//   weighbridge launch -s 2 -w 1 --worker-only -- bench/row-cache.ts [--seconds 4] [--compute-ms 0]
+//   weighbridge launch -s 2 -w 1 --worker-only -- bench/row-cache.ts [--seconds 4] [--compute-ms 0] [--warm-up-steps 150]
 //
 // A table of 200,000 × 64 floats under Adam (3 floats a value, and a count), batches of 4,096 ids drawn by Zipf's law with exponent 1.05, consistency "bsp"; caches of
 // 10, 1 and 0.1 % of the table, ten times that on the host. All rows exist before. A step is: rows of the batch, gradients for all of them. With --compute-ms the worker
@@ -25,9 +25,14 @@ const IDS = 4096;
 const EXPONENT = 1.05;
 const BATCHES = 64;
 const ROUNDS = 3;
-const WARM_UP_STEPS = 150;
 
-const { values } = parseArgs({ options: { seconds: { type: "string", default: "4" }, "compute-ms": { type: "string", default: "0" } } });
+const { values } = parseArgs({
+  options: {
+    seconds: { type: "string", default: "4" },
+    "compute-ms": { type: "string", default: "0" },
+    "warm-up-steps": { type: "string", default: "150" },
+  },
+});
 const roundMs = (Number(values.seconds) * 1000) / ROUNDS;
 const computeMs = Number(values["compute-ms"]);
 
@@ -142,7 +147,7 @@ for (const share of [0.1, 0.01, 0.001]) {
   const cached = cachedStep(source);
   const { rowsPerSecond } = await measure(plain, 20);
   const stepCount = Math.max(10, Math.round((rowsPerSecond * roundMs) / 2000 / distinct / 10) * 10);
-  await measure(cached, WARM_UP_STEPS);
+  await measure(cached, Number(values["warm-up-steps"]));
   const before = source.statistics;
   const rounds: { readonly plain: Round; readonly cached: Round }[] = [];
   for (let round = 0; round < ROUNDS; round++)

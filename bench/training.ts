@@ -2,7 +2,7 @@
 // node its own process, as `weighbridge train` runs it. With 1 and 2 workers, with overlap and without, the four in turn. With `--task mf --cache-rows 4000`: matrix
 // factorisation, whose rows the workers keep or do not, with overlap and without.
 //
-//   node bench/training.ts [--rounds n] [--limit samples] [--servers n] [--task name] [--cache-rows count]
+//   node bench/training.ts [--rounds n] [--limit samples] [--servers n] [--workers n]... [--task name] [--cache-rows count]
 //
 // Steps a second of the whole job (a step is a batch of all workers together), and the share of the workers' time that they waited for parameters:
 // medians, and in brackets the least and greatest. With as many cores as workers and servers, more workers make more steps; with fewer, waiting for
@@ -20,6 +20,7 @@ const { values } = parseArgs({
     rounds: { type: "string", default: "3" },
     limit: { type: "string", default: "12800" },
     servers: { type: "string", default: "2" },
+    workers: { type: "string", multiple: true, default: ["1", "2"] },
     task: { type: "string", default: "lenet" },
     "cache-rows": { type: "string" },
   },
@@ -29,9 +30,9 @@ type Way = { readonly workers: number; readonly overlap: boolean; readonly cache
 type Figures = { readonly stepsPerSec: number; readonly waitPercent: number };
 
 const CACHES = values["cache-rows"] === undefined ? [undefined] : [undefined, values["cache-rows"]];
-const WAYS: readonly Way[] = [1, 2].flatMap((workers) =>
-  [true, false].flatMap((overlap) => CACHES.map((cacheRows) => ({ workers, overlap, cacheRows }))),
-);
+const WAYS: readonly Way[] = values.workers
+  .map(Number)
+  .flatMap((workers) => [true, false].flatMap((overlap) => CACHES.map((cacheRows) => ({ workers, overlap, cacheRows }))));
 
 async function train({ workers, overlap, cacheRows }: Way): Promise<Figures> {
   const flags = ["--quiet", "--no-checkpoint", "--limit", values.limit, "-s", values.servers, "-w", String(workers)];
