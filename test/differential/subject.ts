@@ -360,7 +360,7 @@ export class Subject {
     if (!isBad) return { rows, gradients, scale, expected: summed };
     if (nonFinite === "refuse") return { rows, gradients, scale, expected: { code: "NOT_FINITE" } };
     if (nonFinite === "skip") return { rows, gradients, scale, expected: "nothing" };
-    const carriesNone = isCoded && (this.#rounds || typeof options.link?.push === "object");
+    const carriesNone = typeof options.link?.push === "object" || (isCoded && this.#rounds);
     return { rows, gradients, scale, expected: carriesNone ? { code: "BAD_ARGUMENT" } : summed };
   }
 
