@@ -3,10 +3,10 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { type ErrorCode, isWeighbridgeError } from "../base/errors.ts";
 import { psFunction } from "../contracts/ps-function.ts";
 import { workerFunction } from "../contracts/worker-function.ts";
 import { EmbeddedCluster } from "../node/embedded-cluster.ts";
+import { throwsCode } from "../testing/throws-code.ts";
 
 const ROW = { key: "u64", values: "f32[]" } as const;
 const changed = workerFunction({ name: "changed", request: ROW, response: {} });
@@ -35,11 +35,6 @@ const askedBy = psFunction({
   handler: ({ workers }, { worker }) => workers.call(worker, rankOf, {}),
 });
 
-const fails =
-  (code: ErrorCode, text: RegExp) =>
-  (error: unknown): boolean =>
-    isWeighbridgeError(error, code) && text.test(error.message);
-
 test("what a worker changes is pushed to the others before its call returns", async () => {
   await using cluster = await EmbeddedCluster.start({ servers: 2, workers: 3, functions: [put] });
   const copies = cluster.sessions.map((session) => {
@@ -64,13 +59,13 @@ test("functions with handlers are served by all workers from the start, without 
   for (const server of [0, 1])
     for (const worker of [0, 1])
       assert.deepEqual(await cluster.sessions[worker]!.call(askedBy, { server }, { worker: 1 - worker }), { callerRank: server });
-  assert.throws(() => cluster.session.serve(rankOf), fails("BAD_ARGUMENT", /rankOf is there already/));
+  assert.throws(() => cluster.session.serve(rankOf), throwsCode("BAD_ARGUMENT", /rankOf is there already/));
 });
 
 test("a server whose handler calls a function that a worker does not serve is not taken for one without the handler's", async () => {
   await using cluster = await EmbeddedCluster.start({ functions: [askedBy] });
   const { session } = cluster;
-  const isTold = fails("UNKNOWN_FUNCTION", /^server 0: worker 0 serves no function "rankOf"/);
+  const isTold = throwsCode("UNKNOWN_FUNCTION", /^server 0: worker 0 serves no function "rankOf"/);
   await assert.rejects(session.call(askedBy, { server: 0 }, { worker: 0 }), isTold);
   await assert.rejects(session.callAll(askedBy, { worker: 0 }), isTold);
 });
@@ -79,12 +74,12 @@ test("a function is served by one handler, until that is ended", async () => {
   await using cluster = await EmbeddedCluster.start({ functions: [askedBy] });
   const { session } = cluster;
   const ask = () => session.call(askedBy, { server: 0 }, { worker: 0 });
-  await assert.rejects(ask(), fails("UNKNOWN_FUNCTION", /worker 0 serves no function "rankOf"/));
+  await assert.rejects(ask(), throwsCode("UNKNOWN_FUNCTION", /worker 0 serves no function "rankOf"/));
   const stop = session.serve(rankOf);
   assert.deepEqual(await ask(), { callerRank: 0 });
   stop();
   stop();
-  await assert.rejects(ask(), fails("UNKNOWN_FUNCTION", /worker 0/));
+  await assert.rejects(ask(), throwsCode("UNKNOWN_FUNCTION", /worker 0/));
   session.serve(rankOf);
   stop();
   assert.deepEqual(await ask(), { callerRank: 0 }, "the first one's end does not end the second");
@@ -93,27 +88,27 @@ test("a function is served by one handler, until that is ended", async () => {
 test("what a worker cannot serve or call is refused", async () => {
   await using cluster = await EmbeddedCluster.start();
   const { session } = cluster;
-  const isBad = fails("BAD_ARGUMENT", /./);
-  assert.throws(() => session.serve(changed), fails("BAD_ARGUMENT", /changed is served by one handler/));
-  assert.throws(() => session.serve(rankOf, () => ({ callerRank: 1 })), fails("BAD_ARGUMENT", /here is another/));
-  assert.throws(() => session.serve(put as never, () => ({})), fails("BAD_ARGUMENT", /workerFunction/));
+  const isBad = throwsCode("BAD_ARGUMENT", /./);
+  assert.throws(() => session.serve(changed), throwsCode("BAD_ARGUMENT", /changed is served by one handler/));
+  assert.throws(() => session.serve(rankOf, () => ({ callerRank: 1 })), throwsCode("BAD_ARGUMENT", /here is another/));
+  assert.throws(() => session.serve(put as never, () => ({})), throwsCode("BAD_ARGUMENT", /workerFunction/));
   assert.throws(() => session.serve(undefined as never, () => ({})), isBad);
   assert.throws(() => session.serve(changed, 5 as never), isBad);
-  await assert.rejects(session.call(changed as never, { server: 0 }, {}), fails("BAD_ARGUMENT", /changed is a function of workers/));
+  await assert.rejects(session.call(changed as never, { server: 0 }, {}), throwsCode("BAD_ARGUMENT", /changed is a function of workers/));
   await assert.rejects(EmbeddedCluster.start({ functions: [{}] as never }), isBad);
 });
 
 test("a description that cannot be is refused", () => {
-  const isBad = fails("BAD_ARGUMENT", /./);
+  const isBad = throwsCode("BAD_ARGUMENT", /./);
   assert.throws(() => workerFunction(undefined as never), isBad);
   assert.throws(() => workerFunction({ name: "5", request: {}, response: {} }), isBad);
   assert.throws(() => workerFunction({ name: "a", request: { n: "u33" as "u32" }, response: {} }), isBad);
   assert.throws(
     () => workerFunction({ name: "a", request: {}, response: {}, read: true } as never),
-    fails("BAD_ARGUMENT", /did you mean reads\?/),
+    throwsCode("BAD_ARGUMENT", /did you mean reads\?/),
   );
   assert.throws(
     () => workerFunction({ name: "a", request: {}, response: {}, handler: 5 as never }),
-    fails("BAD_ARGUMENT", /a handler is a function/),
+    throwsCode("BAD_ARGUMENT", /a handler is a function/),
   );
 });

@@ -6,7 +6,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
-import { type ErrorCode, isWeighbridgeError } from "../base/errors.ts";
+import type { ErrorCode } from "../base/errors.ts";
 import { Random } from "../base/random.ts";
 import type { RowSpans } from "../kernel/row-element.ts";
 import { EmbeddedCluster } from "../node/embedded-cluster.ts";
@@ -14,6 +14,7 @@ import { psRowType } from "../store/row-types/ps-row-type.ts";
 import type { RowsInHand } from "../store/row-types/rows-in-hand.ts";
 import type { OptimizerSpec } from "../store/updaters/optimizer-spec.ts";
 import { type PsUpdaterOptions, psUpdater, type UpdaterStep } from "../store/updaters/ps-updater.ts";
+import { throwsCode } from "../testing/throws-code.ts";
 import type { EmbeddingOptions, RowTypeOption } from "./parameter-options.ts";
 import type { Session } from "./session.ts";
 
@@ -156,10 +157,13 @@ test("a throwing updater, or one whose outcome is not finite, leaves rows and co
   gradients[2400] = 13;
   await assert.rejects(
     table.push(keys, gradients),
-    fails("HANDLER_FAILED", /server \d: updater "unlucky" of this program threw, and nothing .*: thirteen/),
+    throwsCode("HANDLER_FAILED", /server \d: updater "unlucky" of this program threw, and nothing .*: thirteen/),
   );
   gradients[2400] = 14;
-  await assert.rejects(table.push(keys, gradients), fails("NOT_FINITE", /server \d: updater "unlucky" of this program made .* not finite/));
+  await assert.rejects(
+    table.push(keys, gradients),
+    throwsCode("NOT_FINITE", /server \d: updater "unlucky" of this program made .* not finite/),
+  );
   const pulled = await table.pull(keys);
   const refused = pulled.filter((value, i) => value === (i === 0 ? 3 : i === 2400 ? 4 : 0));
   assert.ok(refused.length > 500, "a push is applied whole or not at all on each server, and each has many of the rows");
@@ -167,7 +171,7 @@ test("a throwing updater, or one whose outcome is not finite, leaves rows and co
   const tensor = await session.tensor("tensor", { shape: [4], optimizer: unlucky.with() });
   await tensor.push(Float32Array.of(1, 2, 3, 4));
   const held = await tensor.pull();
-  await assert.rejects(tensor.push(Float32Array.of(1, 1, 13, 1)), fails("HANDLER_FAILED", /thirteen/));
+  await assert.rejects(tensor.push(Float32Array.of(1, 1, 13, 1)), throwsCode("HANDLER_FAILED", /thirteen/));
   assert.deepEqual(await tensor.pull(), held);
   await tensor.push(Float32Array.of(1, 1, 1, 1));
   assert.deepEqual(await tensor.pull(), Float32Array.of(2, 3, 4, 5));
@@ -185,7 +189,7 @@ test("an updater that returns a promise has changed nothing, and its rejection e
   const table = await cluster.session.embedding("table", { dim: 1, optimizer: later.with() });
   await assert.rejects(
     table.push([1], Float32Array.of(1)),
-    fails("HANDLER_FAILED", /returned a promise, and an update is done when it returns/),
+    throwsCode("HANDLER_FAILED", /returned a promise, and an update is done when it returns/),
   );
   assert.deepEqual(await table.pull([1]), Float32Array.of(0));
 });
@@ -201,7 +205,7 @@ test("after a round that an updater throws in, every pull and push of the parame
   t.after(() => rmSync(directory, { recursive: true }));
   await using cluster = await EmbeddedCluster.start({ workers: 2, plugIns, checkpointDir: directory });
   const [one, other] = cluster.sessions as [Session, Session];
-  const failed = fails("HANDLER_FAILED", /server 0: a round of "\w+" failed on server 0.*updater "unlucky" of this program.*thirteen/);
+  const failed = throwsCode("HANDLER_FAILED", /server 0: a round of "\w+" failed on server 0.*updater "unlucky" of this program.*thirteen/);
   const [healthy] = await both(cluster.sessions, (session) => session.tensor("healthy", { shape: [1], consistency: "bsp" }));
   for (const kind of ["table", "tensor"] as const) {
     const options = { optimizer: unlucky.with(), consistency: "bsp" } as const;
@@ -249,9 +253,9 @@ test("a checkpoint is restored after a round that an updater threw in, and other
     await session.checkpoint();
     await table.push([1], Float32Array.of(13));
     session.clock();
-    await assert.rejects(table.pull([1]), fails("HANDLER_FAILED", /a round of "table" failed/));
+    await assert.rejects(table.pull([1]), throwsCode("HANDLER_FAILED", /a round of "table" failed/));
     await session.saveParameter("healthy", "alone");
-    await assert.rejects(session.saveParameter("table", "other"), fails("HANDLER_FAILED", /a round of "table" failed/));
+    await assert.rejects(session.saveParameter("table", "other"), throwsCode("HANDLER_FAILED", /a round of "table" failed/));
   }
   await using cluster = await start();
   await cluster.session.restore();
@@ -263,10 +267,10 @@ test("what is not finite in f64 rows is refused, skipped or counted as 0, as the
   const { session } = cluster;
   const push = Float64Array.of(1, Number.NaN);
   const refusing = await session.embedding("refusing", { dim: 1, rowType: "f64" });
-  await assert.rejects(refusing.push([1, 2], push), fails("NOT_FINITE", /element 1 of the gradient is NaN; nothing of it was pushed/));
+  await assert.rejects(refusing.push([1, 2], push), throwsCode("NOT_FINITE", /element 1 of the gradient is NaN; nothing of it was pushed/));
   assert.deepEqual(await refusing.pull([1, 2]), Float64Array.of(0, 0));
   await refusing.push([1], Float64Array.of(1.7e308));
-  await assert.rejects(refusing.push([1], Float64Array.of(1.7e308)), fails("NOT_FINITE", /not finite/));
+  await assert.rejects(refusing.push([1], Float64Array.of(1.7e308)), throwsCode("NOT_FINITE", /not finite/));
   assert.deepEqual(await refusing.pull([1]), Float64Array.of(1.7e308));
   const skipping = await session.embedding("skipping", { dim: 1, rowType: "f64", optimizer: { type: "sum", nonFinite: "skip" } });
   await skipping.push([1, 2], push);
@@ -281,7 +285,7 @@ test("what makes no sense together is refused with BAD_ARGUMENT before anything 
   await using cluster = await EmbeddedCluster.start({ plugIns });
   const { session } = cluster;
   const refused = async (options: Partial<EmbeddingOptions<RowTypeOption>>, message: RegExp): Promise<void> =>
-    await assert.rejects(session.embedding("e", { dim: 2, rowType: "i32", ...options }), fails("BAD_ARGUMENT", message));
+    await assert.rejects(session.embedding("e", { dim: 2, rowType: "i32", ...options }), throwsCode("BAD_ARGUMENT", message));
   await refused(
     { optimizer: { type: "adam" } },
     /optimizer adam is not for rows of i32; there are sum, assign, min, max, or an updater of your own/,
@@ -314,7 +318,7 @@ test("what makes no sense together is refused with BAD_ARGUMENT before anything 
   assert.deepEqual(await session.parameters(), []);
   const table = await session.embedding("table", { dim: 2, rowType: "i32" });
   const wrong = (call: Promise<unknown>, message: RegExp, code: ErrorCode = "BAD_ARGUMENT"): Promise<void> =>
-    assert.rejects(call, fails(code, message));
+    assert.rejects(call, throwsCode(code, message));
   await wrong(table.push([1], Float32Array.of(1, 1) as never), /table: gradients must be a Int32Array/);
   await wrong(table.push([1], [1, 1] as never), /table: gradients must be a Int32Array/);
   await wrong(
@@ -324,7 +328,7 @@ test("what makes no sense together is refused with BAD_ARGUMENT before anything 
   );
   assert.throws(
     () => table.cached({ rows: 1, pullBound: 0, pushBound: 0 }),
-    fails("BAD_ARGUMENT", /has rows of i32: rows that are cached are of f32/),
+    throwsCode("BAD_ARGUMENT", /has rows of i32: rows that are cached are of f32/),
   );
   await wrong(table.configure({ consistency: { bsp: true, reduce: "mean" } }), /reduce "mean" is for floats/);
 });
@@ -333,7 +337,7 @@ test("a plug-in that servers do not have, or have otherwise, is told when the pa
   await using cluster = await EmbeddedCluster.start({ servers: 2, plugIns });
   const { session } = cluster;
   const custom = async (optimizer: OptimizerSpec, code: ErrorCode, message: RegExp): Promise<void> =>
-    await assert.rejects(session.embedding("e", { dim: 2, optimizer }), fails(code, message));
+    await assert.rejects(session.embedding("e", { dim: 2, optimizer }), throwsCode(code, message));
   await custom(
     { type: "custom", updater: "clampd" },
     "UNKNOWN_PLUG_IN",
@@ -358,16 +362,16 @@ test("a plug-in that servers do not have, or have otherwise, is told when the pa
   const stranger = psRowType({ name: "stranger", version: 1, deterministic: true, element: "i32", add: () => {} });
   await assert.rejects(
     session.embedding("e", { dim: 2, rowType: stranger }),
-    fails("UNKNOWN_PLUG_IN", /has no row type "stranger";.* it has "products"/),
+    throwsCode("UNKNOWN_PLUG_IN", /has no row type "stranger";.* it has "products"/),
   );
   await assert.rejects(
     session.embedding("e", { dim: 2, rowType: "i32", optimizer: clamped.with() }),
-    fails("BAD_ARGUMENT", /is for rows of f32, f64, not of i32/),
+    throwsCode("BAD_ARGUMENT", /is for rows of f32, f64, not of i32/),
   );
   const other = { ...products, elements: (dim: number) => dim + 1 };
   await assert.rejects(
     session.embedding("e", { dim: 2, rowType: other }),
-    fails("BAD_ARGUMENT", /a row of "products" with dim 2 is 2 × f64 in this program, and 3 × f64/),
+    throwsCode("BAD_ARGUMENT", /a row of "products" with dim 2 is 2 × f64 in this program, and 3 × f64/),
   );
   const table = await session.embedding("e", { dim: 2, optimizer: clamped.with() });
   await table.push([1], Float32Array.of(1, 1));
@@ -428,12 +432,12 @@ test("rows and updaters of every kind are saved by two servers and restored by t
   }
   await assert.rejects(
     EmbeddedCluster.start({ servers: 3, plugIns: [unlucky, products], restore: directory }),
-    fails("UNKNOWN_PLUG_IN", /this server has no updater "clamped"/),
+    throwsCode("UNKNOWN_PLUG_IN", /this server has no updater "clamped"/),
   );
   const newer = psUpdater({ ...clampedOptions, version: 2 });
   await assert.rejects(
     EmbeddedCluster.start({ servers: 3, plugIns: [newer, products], restore: directory }),
-    fails("CHECKPOINT_FOREIGN", /"table" of version 1, which updater "clamped" of this program, version 2, cannot load/),
+    throwsCode("CHECKPOINT_FOREIGN", /"table" of version 1, which updater "clamped" of this program, version 2, cannot load/),
   );
   const loading = psUpdater({
     ...clampedOptions,
@@ -448,17 +452,9 @@ test("rows and updaters of every kind are saved by two servers and restored by t
   await using cluster = await EmbeddedCluster.start({ servers: 1, plugIns: [loading, products], restore: directory });
   await assert.rejects(
     cluster.session.embedding("table", { dim: 3, optimizer: clamped.with({ limit: 5 }) }),
-    fails("SPEC_MISMATCH", /version/),
+    throwsCode("SPEC_MISMATCH", /version/),
   );
   const table = await cluster.session.embedding("table", { dim: 3, optimizer: loading.with({ limit: 5 }) });
   assert.deepEqual(await table.pull([7]), Float32Array.of(4, 4, 4));
   rmSync(directory, { recursive: true });
 });
-
-function fails(code: ErrorCode, message: RegExp): (thrown: unknown) => boolean {
-  return (thrown) => {
-    assert.ok(isWeighbridgeError(thrown, code), `${String((thrown as { code?: string }).code)}: ${String(thrown)}`);
-    assert.match(thrown.message, message);
-    return true;
-  };
-}

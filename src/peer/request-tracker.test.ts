@@ -2,16 +2,12 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
+import { WeighbridgeError } from "../base/errors.ts";
 import { SimClock } from "../testing/sim-clock.ts";
+import { throwsCode } from "../testing/throws-code.ts";
 import { RequestTracker, TrackedRequest } from "./request-tracker.ts";
 
 const failure = (name: string): WeighbridgeError => new WeighbridgeError("NODE_DEAD", name);
-const hasCode =
-  (code: string) =>
-  (error: unknown): boolean =>
-    isWeighbridgeError(error) && error.code === code;
-
 function opened(count: number) {
   const clock = new SimClock();
   const tracker = new RequestTracker(clock);
@@ -83,14 +79,14 @@ test("every failure of a full queue is told, however many there are and whenever
 test("a failure that is remembered no more is never taken for a success (T3)", async () => {
   const { tracker, settle } = opened(70_000);
   for (let number = 0; number < 70_000; number++) settle(number, failure(`request ${number}`));
-  await assert.rejects(tracker.wait(1), hasCode("OUTCOME_FORGOTTEN"));
+  await assert.rejects(tracker.wait(1), throwsCode("OUTCOME_FORGOTTEN"));
   await assert.rejects(tracker.wait(69_999), /request 69999/);
 });
 
 test("DEADLINE and ABORTED end the wait and leave the request as it is", async () => {
   const { clock, tracker, settle } = opened(1);
-  await assert.rejects(clock.runUntil(tracker.wait(0, { deadlineMs: 10 })), hasCode("DEADLINE"));
-  await assert.rejects(tracker.wait(0, { signal: AbortSignal.abort() }), hasCode("ABORTED"));
+  await assert.rejects(clock.runUntil(tracker.wait(0, { deadlineMs: 10 })), throwsCode("DEADLINE"));
+  await assert.rejects(tracker.wait(0, { signal: AbortSignal.abort() }), throwsCode("ABORTED"));
   assert.equal(tracker.isSettled(0), false);
   const wait = tracker.wait(0, { deadlineMs: 10 });
   settle(0);
@@ -99,5 +95,6 @@ test("DEADLINE and ABORTED end the wait and leave the request as it is", async (
 
 test("a number that was never given is refused", async () => {
   const { tracker } = opened(2);
-  for (const number of [2, -1, 0.5, Number.NaN, Infinity]) await assert.rejects(tracker.wait(number), hasCode("BAD_ARGUMENT"), `${number}`);
+  for (const number of [2, -1, 0.5, Number.NaN, Infinity])
+    await assert.rejects(tracker.wait(number), throwsCode("BAD_ARGUMENT"), `${number}`);
 });

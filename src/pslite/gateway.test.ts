@@ -8,6 +8,7 @@ import { KVServer } from "../faces/kv/kv-server.ts";
 import { KVWorker } from "../faces/kv/kv-worker.ts";
 import { SimpleApp } from "../faces/kv/simple-app.ts";
 import { PsliteCluster } from "../testing/pslite-cluster.ts";
+import { throwsCode } from "../testing/throws-code.ts";
 import type { Values } from "../wire/kv-message.ts";
 import { Group } from "../wire/node-id.ts";
 
@@ -131,13 +132,9 @@ test("a handle gets whole requests of every type, with command, sender and times
 test("what the default handle refuses fails at the caller, by its code", async () => {
   const { cluster, kv } = await started();
   await cluster.run(kv.wait(kv.push(keysOf(1n), Float32Array.of(1, 2))));
-  const hasCode =
-    (code: "VALUE_LENGTH" | "UNSUPPORTED") =>
-    (error: unknown): boolean =>
-      isWeighbridgeError(error, code);
-  await assert.rejects(cluster.run(kv.wait(kv.push(keysOf(1n), Float32Array.of(1)))), hasCode("VALUE_LENGTH"));
-  await assert.rejects(cluster.run(kv.wait(kv.pull(keysOf(1n), new Float32Array(3)))), hasCode("VALUE_LENGTH"));
-  await assert.rejects(cluster.run(kv.wait(kv.push(keysOf(2n), Float64Array.of(1)))), hasCode("UNSUPPORTED"));
+  await assert.rejects(cluster.run(kv.wait(kv.push(keysOf(1n), Float32Array.of(1)))), throwsCode("VALUE_LENGTH"));
+  await assert.rejects(cluster.run(kv.wait(kv.pull(keysOf(1n), new Float32Array(3)))), throwsCode("VALUE_LENGTH"));
+  await assert.rejects(cluster.run(kv.wait(kv.push(keysOf(2n), Float64Array.of(1)))), throwsCode("UNSUPPORTED"));
   const out = new Float32Array(2);
   await cluster.run(kv.wait(kv.pull(keysOf(1n), out)));
   assert.deepEqual([...out], [1, 2]);

@@ -4,11 +4,12 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Deferred } from "../base/deferred.ts";
-import { type ErrorCode, isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
+import { WeighbridgeError } from "../base/errors.ts";
 import { CALL_WINDOW } from "../cluster/cluster-node.ts";
 import { psFunction } from "../contracts/ps-function.ts";
 import { type FunctionCaller, type WorkerFunction, workerFunction } from "../contracts/worker-function.ts";
 import { SimCluster, type SimClusterOptions } from "../testing/sim-cluster.ts";
+import { throwsCode } from "../testing/throws-code.ts";
 import { idOf } from "../wire/node-id.ts";
 import { FunctionClient } from "../worker/function-client.ts";
 import type { Worker } from "../worker/worker.ts";
@@ -21,11 +22,6 @@ const MIB = 2 ** 20;
 const count = workerFunction({ name: "count", request: NUMBER, response: NUMBER });
 const look = workerFunction({ name: "look", request: NUMBER, response: NUMBER, reads: true });
 const take: WorkerFunction<typeof BYTES, Record<never, never>> = workerFunction({ name: "take", request: BYTES, response: {} });
-
-const fails =
-  (code: ErrorCode, text: RegExp) =>
-  (error: unknown): boolean =>
-    isWeighbridgeError(error, code) && text.test(error.message);
 
 type Stage = { readonly cluster: SimCluster; readonly workers: WorkerCalls; workerOf(rank: number): Worker };
 
@@ -85,17 +81,17 @@ test("the worker that asks a server is called back while it waits for the answer
 test("a function that a worker does not serve, or no longer, is UNKNOWN_FUNCTION, with the nearest that it serves", async () => {
   const { cluster, workers, workerOf } = await stageOf();
   const call = () => cluster.run(workers.call(0, count, { n: 1 }));
-  await assert.rejects(call(), fails("UNKNOWN_FUNCTION", /^worker 0 serves no function "count": .*session\.serve/));
+  await assert.rejects(call(), throwsCode("UNKNOWN_FUNCTION", /^worker 0 serves no function "count": .*session\.serve/));
   const near = workerFunction({ name: "counts", request: NUMBER, response: NUMBER });
   const stop = workerOf(0).serve(near, (_caller, request) => request);
-  await assert.rejects(call(), fails("UNKNOWN_FUNCTION", /did you mean counts\?/));
+  await assert.rejects(call(), throwsCode("UNKNOWN_FUNCTION", /did you mean counts\?/));
   assert.deepEqual(await cluster.run(workers.call(0, near, { n: 1 })), { n: 1 });
-  assert.throws(() => workerOf(0).serve(near, (_caller, request) => request), fails("BAD_ARGUMENT", /there already/));
+  assert.throws(() => workerOf(0).serve(near, (_caller, request) => request), throwsCode("BAD_ARGUMENT", /there already/));
   stop();
-  await assert.rejects(cluster.run(workers.call(0, near, { n: 1 })), fails("UNKNOWN_FUNCTION", /worker 0/));
+  await assert.rejects(cluster.run(workers.call(0, near, { n: 1 })), throwsCode("UNKNOWN_FUNCTION", /worker 0/));
   const other = workerFunction({ name: "counts", request: NUMBER, response: {} });
   workerOf(0).serve(other, () => ({}));
-  await assert.rejects(cluster.run(workers.call(0, near, { n: 1 })), fails("SPEC_MISMATCH", /counts/));
+  await assert.rejects(cluster.run(workers.call(0, near, { n: 1 })), throwsCode("SPEC_MISMATCH", /counts/));
   await cluster.finalize();
 });
 
@@ -105,8 +101,8 @@ test("what a handler throws comes back with its code, and anything else as HANDL
   workerOf(0).serve(count, () => {
     throw thrown.shift();
   });
-  await assert.rejects(cluster.run(workers.call(0, count, { n: 1 })), fails("OUT_OF_RANGE", /too much/));
-  await assert.rejects(cluster.run(workers.call(0, count, { n: 1 })), fails("HANDLER_FAILED", /count: a bug/));
+  await assert.rejects(cluster.run(workers.call(0, count, { n: 1 })), throwsCode("OUT_OF_RANGE", /too much/));
+  await assert.rejects(cluster.run(workers.call(0, count, { n: 1 })), throwsCode("HANDLER_FAILED", /count: a bug/));
   await cluster.finalize();
 });
 
@@ -114,13 +110,13 @@ test("what is no worker, no function of workers or no option is refused before a
   const { cluster, workers } = await stageOf();
   const served = psFunction({ name: "ofServers", request: NUMBER, response: {}, handler: () => ({}) });
   const n = { n: 1 };
-  await assert.rejects(workers.call(-1, count, n), fails("BAD_ARGUMENT", /rank/));
-  await assert.rejects(workers.call(7, count, n), fails("NO_ROUTE", /no node/));
-  await assert.rejects(workers.call(0, served as never, n), fails("BAD_ARGUMENT", /workerFunction/));
-  await assert.rejects(workers.call(0, count, n, { deadline: 5 } as never), fails("BAD_ARGUMENT", /deadlineMs/));
-  await assert.rejects(workers.call(0, count, n, { priority: Number.NaN }), fails("BAD_ARGUMENT", /priority/));
-  await assert.rejects(workers.call(0, count, n, { deadlineMs: -1 }), fails("BAD_ARGUMENT", /deadline/));
-  await assert.rejects(workers.whenRoom(0, { dead: 1 } as never), fails("BAD_ARGUMENT", /deadlineMs/));
+  await assert.rejects(workers.call(-1, count, n), throwsCode("BAD_ARGUMENT", /rank/));
+  await assert.rejects(workers.call(7, count, n), throwsCode("NO_ROUTE", /no node/));
+  await assert.rejects(workers.call(0, served as never, n), throwsCode("BAD_ARGUMENT", /workerFunction/));
+  await assert.rejects(workers.call(0, count, n, { deadline: 5 } as never), throwsCode("BAD_ARGUMENT", /deadlineMs/));
+  await assert.rejects(workers.call(0, count, n, { priority: Number.NaN }), throwsCode("BAD_ARGUMENT", /priority/));
+  await assert.rejects(workers.call(0, count, n, { deadlineMs: -1 }), throwsCode("BAD_ARGUMENT", /deadline/));
+  await assert.rejects(workers.whenRoom(0, { dead: 1 } as never), throwsCode("BAD_ARGUMENT", /deadlineMs/));
   await cluster.finalize();
 });
 
@@ -153,14 +149,14 @@ test("a call ends with the caller's deadline or signal; it goes on, and counts a
   const aborted = new AbortController();
   const first = workers.call(0, count, { n: 1 }, { signal: aborted.signal });
   const others = gates.slice(1).map(() => workers.call(0, count, { n: 1 }, { deadlineMs: 50 }));
-  const expired = Promise.all(others.map((call) => assert.rejects(call, fails("DEADLINE", /worker 0 to answer count/))));
+  const expired = Promise.all(others.map((call) => assert.rejects(call, throwsCode("DEADLINE", /worker 0 to answer count/))));
   await cluster.clock.advance(20);
   aborted.abort();
-  await assert.rejects(cluster.run(first), fails("ABORTED", /count/));
+  await assert.rejects(cluster.run(first), throwsCode("ABORTED", /count/));
   await cluster.run(expired);
   assert.equal(begun, CALL_WINDOW.callsMax);
-  await assert.rejects(workers.call(0, count, { n: 1 }), fails("QUEUE_FULL", /worker 0 has not answered 64 calls/));
-  await assert.rejects(cluster.run(workers.whenRoom(0, { deadlineMs: 10 })), fails("DEADLINE", /worker 0/));
+  await assert.rejects(workers.call(0, count, { n: 1 }), throwsCode("QUEUE_FULL", /worker 0 has not answered 64 calls/));
+  await assert.rejects(cluster.run(workers.whenRoom(0, { deadlineMs: 10 })), throwsCode("DEADLINE", /worker 0/));
   assert.deepEqual(await cluster.run(workers.whenRoom(1)), undefined, "the other worker is not concerned");
   const room = workers.whenRoom(0);
   for (const gate of gates) gate.resolve({ n: 5 });
@@ -184,7 +180,7 @@ test("a worker that reads nothing makes a server keep 8 MiB at most, then calls 
   for (let i = 0; i < 12; i++) calls.push(workers.call(0, take, request).catch((error: unknown) => refused.push(error)));
   await cluster.clock.advance(100);
   assert.equal(refused.length, 4);
-  for (const error of refused) assert.ok(fails("QUEUE_FULL", /worker 0 has not answered 8 calls of \d+ bytes/)(error));
+  for (const error of refused) assert.ok(throwsCode("QUEUE_FULL", /worker 0 has not answered 8 calls of \d+ bytes/)(error));
   assert.equal(sizes.length, 0);
   cluster.network.heal();
   await cluster.run(Promise.all([workers.whenRoom(0), ...calls]));
@@ -204,8 +200,8 @@ test("calls to a worker that dies fail with NODE_DEAD, those that are open and t
   const open = workers.call(0, count, { n: 1 });
   await cluster.clock.advance(50);
   cluster.kill(idOf("worker", 0));
-  await assert.rejects(cluster.run(open), fails("NODE_DEAD", /worker 0/));
-  await assert.rejects(workers.call(0, count, { n: 1 }), fails("NODE_DEAD", /worker 0 is dead/));
+  await assert.rejects(cluster.run(open), throwsCode("NODE_DEAD", /worker 0/));
+  await assert.rejects(workers.call(0, count, { n: 1 }), throwsCode("NODE_DEAD", /worker 0 is dead/));
   assert.deepEqual([...workers.ranks], [1]);
   await cluster.run(cluster.server(0).close());
 });
@@ -217,7 +213,7 @@ test("a worker that was restarted is called in its new incarnation, and not for 
   assert.deepEqual(await cluster.run(workers.call(0, count, { n: 1 }, { incarnation })), { n: 2 });
   cluster.kill(idOf("worker", 0));
   const open = workers.call(0, look, { n: 2 });
-  const failed = assert.rejects(open, fails("NODE_DEAD", /worker 0/));
+  const failed = assert.rejects(open, throwsCode("NODE_DEAD", /worker 0/));
   await cluster.run(failed);
   const seen: number[] = [];
   await cluster.run(cluster.startNode(idOf("worker", 0)));
@@ -226,7 +222,7 @@ test("a worker that was restarted is called in its new incarnation, and not for 
     return { n };
   });
   await cluster.clock.advance(1000);
-  await assert.rejects(workers.call(0, count, { n: 3 }, { incarnation }), fails("NODE_DEAD", /incarnation/));
+  await assert.rejects(workers.call(0, count, { n: 3 }, { incarnation }), throwsCode("NODE_DEAD", /incarnation/));
   assert.deepEqual(await cluster.run(workers.call(0, count, { n: 4 })), { n: 4 });
   assert.deepEqual(seen, [4]);
   await cluster.finalize();
@@ -244,7 +240,7 @@ test("a call that is made when the roster knows the new incarnation waits for it
   await cluster.clock.advance(1000);
   cluster.network.heal();
   counting((await cluster.run(restarted)).worker!);
-  await assert.doesNotReject(cluster.run(call.catch((error: unknown) => assert.ok(fails("UNKNOWN_FUNCTION", /./)(error)))));
+  await assert.doesNotReject(cluster.run(call.catch((error: unknown) => assert.ok(throwsCode("UNKNOWN_FUNCTION", /./)(error)))));
   assert.deepEqual(await cluster.run(workers.call(0, count, { n: 3 })), { n: 4 });
   await cluster.finalize();
 });

@@ -2,15 +2,12 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { type ErrorCode, isWeighbridgeError } from "../../base/errors.ts";
+import { isWeighbridgeError } from "../../base/errors.ts";
+import { throwsCode } from "../../testing/throws-code.ts";
 import { planTraining, type TrainPlan } from "./train-plan.ts";
 import { findProgress, positionOf, progressNote } from "./training-progress.ts";
 
 const PLAN = planTraining("lenet", { workers: 2, servers: 2, seed: 1, checkpoint: true, overlap: false, epochs: 3, limit: 640 });
-
-function refused(code: ErrorCode, text: RegExp): (error: unknown) => boolean {
-  return (error) => isWeighbridgeError(error, code) && text.test(error.message);
-}
 
 test("a note leads back to its place, whatever the number of servers and workers", () => {
   for (const position of [
@@ -29,11 +26,11 @@ test("the end of an epoch is the beginning of the next", () => {
 
 test("another plan is refused with what differs", () => {
   const note = progressNote(PLAN, { epoch: 1, step: 0 });
-  assert.throws(() => positionOf({ ...PLAN, batchSize: 32 }, note, "here"), refused("BAD_CONFIG", /--batch-size was 64, and is 32 now/));
-  assert.throws(() => positionOf({ ...PLAN, seed: 2 }, note, "here"), refused("BAD_CONFIG", /seed was 1, and is 2 now/));
+  assert.throws(() => positionOf({ ...PLAN, batchSize: 32 }, note, "here"), throwsCode("BAD_CONFIG", /--batch-size was 64, and is 32 now/));
+  assert.throws(() => positionOf({ ...PLAN, seed: 2 }, note, "here"), throwsCode("BAD_CONFIG", /seed was 1, and is 2 now/));
   assert.throws(
     () => positionOf({ ...PLAN, consistency: "asp" }, note, "here"),
-    refused("BAD_CONFIG", /consistency was bsp, and is asp now/),
+    throwsCode("BAD_CONFIG", /consistency was bsp, and is asp now/),
   );
 });
 
@@ -41,14 +38,14 @@ test("without bsp the servers count the workers' updates: their number has to st
   const asp: TrainPlan = { ...PLAN, consistency: "asp" };
   const note = progressNote(asp, { epoch: 1, step: 0 });
   assert.deepEqual(positionOf(asp, note, "here"), { epoch: 1, step: 0 });
-  assert.throws(() => positionOf({ ...asp, workers: 3 }, note, "here"), refused("BAD_CONFIG", /workers was 2, and is 3 now/));
+  assert.throws(() => positionOf({ ...asp, workers: 3 }, note, "here"), throwsCode("BAD_CONFIG", /workers was 2, and is 3 now/));
 });
 
 test("a training that is over wants more epochs", () => {
-  assert.throws(() => positionOf(PLAN, progressNote(PLAN, { epoch: 3, step: 0 }), "here"), refused("BAD_CONFIG", /after epoch 3/));
+  assert.throws(() => positionOf(PLAN, progressNote(PLAN, { epoch: 3, step: 0 }), "here"), throwsCode("BAD_CONFIG", /after epoch 3/));
 });
 
 test("a checkpoint of somebody else is foreign, a directory without one says so", async () => {
-  assert.throws(() => positionOf(PLAN, undefined, "here"), refused("CHECKPOINT_FOREIGN", /here was not saved by weighbridge train/));
+  assert.throws(() => positionOf(PLAN, undefined, "here"), throwsCode("CHECKPOINT_FOREIGN", /here was not saved by weighbridge train/));
   await assert.rejects(findProgress({ ...PLAN, checkpointDir: "/no/such/place" }), (error) => isWeighbridgeError(error));
 });

@@ -9,7 +9,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type TestContext, test } from "node:test";
 import type { Clock } from "../../base/clock.ts";
-import { isWeighbridgeError } from "../../base/errors.ts";
+import { throwsCode } from "../../testing/throws-code.ts";
 import type { Link, LinkReader, Listener } from "../../transport/transport.ts";
 import { realClock } from "../real-clock.ts";
 import { SocketTransport } from "./socket-transport.ts";
@@ -45,14 +45,6 @@ function temporaryDirectory(context: TestContext): string {
   context.after(() => rmSync(directory, { recursive: true, force: true }));
   return directory;
 }
-
-const hasCode =
-  (code: "BAD_ARGUMENT" | "BAD_CONFIG" | "NO_ROUTE" | "PORT_IN_USE", pattern: RegExp) =>
-  (error: unknown): boolean => {
-    assert.ok(isWeighbridgeError(error, code), String(error));
-    assert.match(error.message, pattern);
-    return true;
-  };
 
 class HearingLoop extends WakefulLoop {
   inputCount = 0;
@@ -123,20 +115,20 @@ async function canBind(host: string): Promise<boolean> {
 
 test("says what is wrong with an address it cannot listen on", async () => {
   const noReader = (): LinkReader => counter();
-  await assert.rejects(transport.listen("tcp://192.0.2.1:0", noReader), hasCode("BAD_CONFIG", /not an address of this machine/));
-  await assert.rejects(transport.listen("tcp://nobody.invalid:0", noReader), hasCode("BAD_CONFIG", /host name/));
-  await assert.rejects(transport.listen(`unix:///tmp/${"x".repeat(200)}`, noReader), hasCode("BAD_CONFIG", /205 bytes.*shorter/));
-  await assert.rejects(transport.listen("unix:///dev/null/x.sock", noReader), hasCode("BAD_CONFIG", /unix:\/\/\/dev\/null/));
+  await assert.rejects(transport.listen("tcp://192.0.2.1:0", noReader), throwsCode("BAD_CONFIG", /not an address of this machine/));
+  await assert.rejects(transport.listen("tcp://nobody.invalid:0", noReader), throwsCode("BAD_CONFIG", /host name/));
+  await assert.rejects(transport.listen(`unix:///tmp/${"x".repeat(200)}`, noReader), throwsCode("BAD_CONFIG", /205 bytes.*shorter/));
+  await assert.rejects(transport.listen("unix:///dev/null/x.sock", noReader), throwsCode("BAD_CONFIG", /unix:\/\/\/dev\/null/));
 });
 
 test("says what is wrong when it cannot connect", async () => {
   const none = (): LinkReader => assert.fail("not connected");
   const connect = (address: string): Promise<Link> => transport.connect(address, none, { deadlineMs: DEADLINE_MS });
-  await assert.rejects(connect("tcp://127.0.0.1:1"), hasCode("NO_ROUTE", /tcp:\/\/127\.0\.0\.1:1: the connection was refused/));
-  await assert.rejects(connect("tcp://localhost:1"), hasCode("NO_ROUTE", /refused/));
-  await assert.rejects(connect("tcp://nobody.invalid:1"), hasCode("NO_ROUTE", /nobody\.invalid.*host name/));
-  await assert.rejects(connect("unix:///tmp/weighbridge-nothing-here.sock"), hasCode("NO_ROUTE", /no such socket file/));
-  await assert.rejects(connect("tcp://127.0.0.1:0"), hasCode("BAD_ARGUMENT", /port 0/));
+  await assert.rejects(connect("tcp://127.0.0.1:1"), throwsCode("NO_ROUTE", /tcp:\/\/127\.0\.0\.1:1: the connection was refused/));
+  await assert.rejects(connect("tcp://localhost:1"), throwsCode("NO_ROUTE", /refused/));
+  await assert.rejects(connect("tcp://nobody.invalid:1"), throwsCode("NO_ROUTE", /nobody\.invalid.*host name/));
+  await assert.rejects(connect("unix:///tmp/weighbridge-nothing-here.sock"), throwsCode("NO_ROUTE", /no such socket file/));
+  await assert.rejects(connect("tcp://127.0.0.1:0"), throwsCode("BAD_ARGUMENT", /port 0/));
 });
 
 test("gives up connecting at the deadline, and says how long it waited", async (context) => {
@@ -149,7 +141,7 @@ test("gives up connecting at the deadline, and says how long it waited", async (
     },
   };
   const opened = new SocketTransport({ clock: hasty }).connect(listener.address, () => assert.fail(), { deadlineMs: 1234 });
-  await assert.rejects(opened, hasCode("NO_ROUTE", /no answer within 1234 ms/));
+  await assert.rejects(opened, throwsCode("NO_ROUTE", /no answer within 1234 ms/));
 });
 
 test("creates the directory of a unix socket, and removes the file when it closes", async (context) => {
@@ -170,7 +162,7 @@ test("replaces the socket file of a dead process, but never that of a living one
   const listener = await transport.listen(`unix://${path}`, () => counter());
   await assert.rejects(
     transport.listen(`unix://${path}`, () => counter()),
-    hasCode("PORT_IN_USE", /it is taken; stop the process/),
+    throwsCode("PORT_IN_USE", /it is taken; stop the process/),
   );
   const near = counter();
   const link = await transport.connect(`unix://${path}`, () => near, { deadlineMs: DEADLINE_MS });
@@ -181,7 +173,7 @@ test("replaces the socket file of a dead process, but never that of a living one
   writeFileSync(path, "precious");
   await assert.rejects(
     transport.listen(`unix://${path}`, () => counter()),
-    hasCode("PORT_IN_USE", /taken/),
+    throwsCode("PORT_IN_USE", /taken/),
   );
   assert.ok(existsSync(path));
 });

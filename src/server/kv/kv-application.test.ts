@@ -2,19 +2,15 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { type ErrorCode, isWeighbridgeError } from "../../base/errors.ts";
+import type { ErrorCode } from "../../base/errors.ts";
 import { KVServer } from "../../faces/kv/kv-server.ts";
 import { KVWorker } from "../../faces/kv/kv-worker.ts";
 import { MemoryCluster, type MemoryClusterOptions } from "../../testing/memory-cluster.ts";
+import { throwsCode } from "../../testing/throws-code.ts";
 import type { Values } from "../../wire/kv-message.ts";
 
 const KEY_LAST = 2n ** 64n - 1n;
 const keysOf = (...keys: readonly bigint[]): BigUint64Array => BigUint64Array.from(keys);
-const hasCode =
-  (code: ErrorCode, message = /./) =>
-  (error: unknown): boolean =>
-    isWeighbridgeError(error, code) && message.test(error.message);
-
 async function stage(options: MemoryClusterOptions = {}) {
   const cluster = await MemoryCluster.start(options);
   for (let rank = 0; rank < cluster.serverCount; rank++) for (const app of [0, 1]) new KVServer(cluster.server(rank), app);
@@ -95,7 +91,7 @@ test("narrow integers of odd lengths are summed key by key, with lens and withou
 test("what does not fit is refused by its code, and nothing of it is applied (SumStore V1, V2)", async () => {
   const { cluster, kv, pulled } = await stage();
   const refused = async (timestamp: number, code: ErrorCode, message: RegExp): Promise<void> =>
-    await assert.rejects(cluster.run(kv.wait(timestamp)), hasCode(code, message));
+    await assert.rejects(cluster.run(kv.wait(timestamp)), throwsCode(code, message));
   await cluster.run(kv.wait(kv.push(keysOf(2n), Float64Array.of(1, 2))));
   await refused(kv.push(keysOf(1n, 2n), Float64Array.of(1, 1)), "VALUE_LENGTH", /key 2 has 2 values, the request has 1/);
   await refused(kv.pull(keysOf(2n), new Float64Array(3)), "VALUE_LENGTH", /key 2 has 2 values, the request has 3/);
@@ -108,8 +104,11 @@ test("what does not fit is refused by its code, and nothing of it is applied (Su
 test("an application with floats takes no other type, and another application does (SumStore V4)", async () => {
   const { cluster, kv, pulled } = await stage();
   await cluster.run(kv.wait(kv.push(keysOf(1n), Float32Array.of(1))));
-  await assert.rejects(cluster.run(kv.wait(kv.push(keysOf(2n), Float64Array.of(1)))), hasCode("UNSUPPORTED", /Float32Array.*Float64Array/));
-  await assert.rejects(cluster.run(kv.wait(kv.pull(keysOf(1n), new Int32Array(1)))), hasCode("UNSUPPORTED", /Float32Array.*Int32Array/));
+  await assert.rejects(
+    cluster.run(kv.wait(kv.push(keysOf(2n), Float64Array.of(1)))),
+    throwsCode("UNSUPPORTED", /Float32Array.*Float64Array/),
+  );
+  await assert.rejects(cluster.run(kv.wait(kv.pull(keysOf(1n), new Int32Array(1)))), throwsCode("UNSUPPORTED", /Float32Array.*Int32Array/));
   const other = new KVWorker(cluster.worker(0), 1);
   await cluster.run(other.wait(other.push(keysOf(1n), Float64Array.of(0.1))));
   assert.deepEqual(await pulled(keysOf(1n), new Float32Array(1)), Float32Array.of(1));
