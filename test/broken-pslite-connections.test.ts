@@ -3,13 +3,13 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { isWeighbridgeError } from "../src/base/errors.ts";
 import { KVServer } from "../src/faces/kv/kv-server.ts";
 import { KVWorker } from "../src/faces/kv/kv-worker.ts";
 import { KEPT_BYTES_MAX } from "../src/pslite/resender.ts";
 import { EMPTY, PsCommand, PsRole } from "../src/pslite/wire/ps-meta.ts";
 import { encodeGreeting, encodeReady } from "../src/pslite/wire/zmtp.ts";
 import { PsliteCluster, type PsliteClusterOptions } from "../src/testing/pslite-cluster.ts";
+import { throwsCode } from "../src/testing/throws-code.ts";
 import type { Link } from "../src/transport/transport.ts";
 import { messageBytes, messagesOf } from "./conformance/pslite-notes.ts";
 import { Keeper, RawDialer } from "./conformance/pslite-recording.ts";
@@ -44,7 +44,7 @@ for (const resendTimeoutMs of [0, 50]) {
         await cluster.clock.advance(afterMs);
         const asked = [kv.push(KEY, ONE), kv.push(KEY, ONE)];
         if (resendTimeoutMs > 0) await cluster.run(kv.wait(onItsWay, WAIT));
-        else await assert.rejects(cluster.run(kv.wait(onItsWay, WAIT)), (error) => isWeighbridgeError(error, "NODE_DEAD"));
+        else await assert.rejects(cluster.run(kv.wait(onItsWay, WAIT)), throwsCode("NODE_DEAD"));
         for (const timestamp of asked) await cluster.run(kv.wait(timestamp, WAIT));
         sum += asked.length + (resendTimeoutMs > 0 ? 1 : 0);
         await cluster.clock.advance(1000);
@@ -100,7 +100,7 @@ test("an answer that breaks off fails its call, wherever it does, and so does th
       answers.destroy();
       await assert.rejects(
         cluster.run(kv.wait(timestamp, WAIT)),
-        (error) => isWeighbridgeError(error, "NODE_DEAD") && /server 0/.test(error.message),
+        throwsCode("NODE_DEAD", /server 0/),
         `${values.length} values, cut after ${cutBytes} bytes`,
       );
     }

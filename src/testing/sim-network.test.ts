@@ -3,10 +3,10 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { setImmediate } from "node:timers/promises";
-import { isWeighbridgeError } from "../base/errors.ts";
 import type { Link, LinkReader } from "../transport/transport.ts";
 import { SimClock } from "./sim-clock.ts";
 import { SimNetwork, type SimNetworkOptions } from "./sim-network.ts";
+import { throwsCode } from "./throws-code.ts";
 
 const DEADLINE_MS = 1000;
 
@@ -135,7 +135,7 @@ test("an isolated host is cut off from hosts that come later, too", async () => 
   const late = network.host("late").connect("sim://server:1", () => new Sink(clock), { deadlineMs: 500 });
   await assert.rejects(
     clock.runUntil(late),
-    (error) => isWeighbridgeError(error, "NO_ROUTE") && /no answer within 500 ms/.test(error.message),
+    throwsCode("NO_ROUTE", /no answer within 500 ms/),
   );
   network.heal("server");
   const link = await clock.runUntil(network.host("late").connect("sim://server:1", () => new Sink(clock), { deadlineMs: 500 }));
@@ -191,7 +191,7 @@ test("a crash closes the links of the others abruptly, and a new host of that na
   await assert.rejects(clock.runUntil(zombie), /server crashed/);
   await assert.rejects(
     old.listen("sim://server:2", () => far),
-    (error) => isWeighbridgeError(error, "CLOSED"),
+    throwsCode("CLOSED"),
   );
   await reborn.listen("sim://server:1", () => new Sink(clock));
   await clock.runUntil(network.host("worker").connect("sim://server:1", () => new Sink(clock), { deadlineMs: DEADLINE_MS }));
@@ -249,6 +249,6 @@ test("a host listens only at its own name", async () => {
   const network = new SimNetwork({ clock: new SimClock(), seed: 1 });
   await assert.rejects(
     network.host("a").listen("sim://b:1", () => assert.fail()),
-    (error) => isWeighbridgeError(error, "BAD_ARGUMENT") && /this is a, not b/.test(error.message),
+    throwsCode("BAD_ARGUMENT", /this is a, not b/),
   );
 });

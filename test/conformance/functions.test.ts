@@ -4,11 +4,11 @@ import assert from "node:assert/strict";
 import { globSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
-import { isWeighbridgeError } from "../../src/base/errors.ts";
 import type { Contract } from "../../src/contracts/contract.ts";
 import { Arena } from "../../src/kernel/arena.ts";
 import { Server } from "../../src/server/server.ts";
 import { SimClock } from "../../src/testing/sim-clock.ts";
+import { throwsCode } from "../../src/testing/throws-code.ts";
 import { FunctionId } from "../../src/wire/function-id.ts";
 import type { Fields, FunctionSchema } from "../../src/wire/function-schema.ts";
 import { DOCUMENTED, FAMILIES } from "./functions/all.ts";
@@ -137,7 +137,7 @@ test("the golden bytes of every function, cut anywhere, are refused with BAD_REQ
         if (isWhole(contract[side], length)) continue;
         assert.throws(
           () => contract[side].decode(payload.slice(0, length), 0, length),
-          (error) => isWeighbridgeError(error, "BAD_REQUEST"),
+          throwsCode("BAD_REQUEST"),
           `${length} of ${payload.length} bytes of the ${side} of ${contract.name}`,
         );
         refusedCount++;

@@ -3,11 +3,11 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { isWeighbridgeError } from "../../src/base/errors.ts";
 import { SimpleApp } from "../../src/faces/kv/simple-app.ts";
 import { SERVERS_FIRST_MS } from "../../src/pslite/barrier-releases.ts";
 import { PsCommand, type PsMeta } from "../../src/pslite/wire/ps-meta.ts";
 import { PsliteCluster } from "../../src/testing/pslite-cluster.ts";
+import { throwsCode } from "../../src/testing/throws-code.ts";
 import { Group } from "../../src/wire/node-id.ts";
 import { BODY_BYTES_MAX } from "../../src/wire/simple-frame.ts";
 import { barrierEntry, dialed, registration, serverAt, workerAt } from "./pslite-nodes.ts";
@@ -111,8 +111,7 @@ test("what our scheduler or server asked fails when its own connection breaks, a
   await cluster.clock.advance(50);
   assert.equal(sentTo(worker).filter((word) => word === "request a").length, 2);
   worker.cutOff();
-  for (const each of asked)
-    await assert.rejects(cluster.run(each), (error) => isWeighbridgeError(error, "NODE_DEAD") && /worker 0/.test(error.message));
+  for (const each of asked) await assert.rejects(cluster.run(each), throwsCode("NODE_DEAD", /worker 0/));
   await cluster.run(Promise.all(offices.map((office) => office.close())));
 });
 

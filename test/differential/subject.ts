@@ -14,6 +14,7 @@ import { TensorShape } from "../../src/store/tensor-shape.ts";
 import { clipScale } from "../../src/store/updaters/gradient-norm.ts";
 import { resolveSchedule } from "../../src/store/updaters/learning-rate-schedule.ts";
 import { type ResolvedOptimizer, resolveOptimizer } from "../../src/store/updaters/optimizer-spec.ts";
+import { throwsCode } from "../../src/testing/throws-code.ts";
 import { type DrawnCache, type DrawnParameter, drawConsistency, drawSchedule, pick, UNSUMMABLE } from "./drawn-parameter.ts";
 import { joinInto, type PlainGradients, type PlainMode, PlainParameter, type PlainState } from "./plain-parameter.ts";
 
@@ -254,7 +255,7 @@ export class Subject {
     if (this.#drawn.kind === "table" && this.#drawn.options.versions) return;
     if (UNSUMMABLE.has(optimizer.type)) {
       const refused = handle.configure({ consistency: { bsp: true, reduce: "mean" } });
-      await assert.rejects(refused, (error) => isWeighbridgeError(error, "BAD_ARGUMENT"), `${this.#where}: a mean of values`);
+      await assert.rejects(refused, throwsCode("BAD_ARGUMENT"), `${this.#where}: a mean of values`);
     }
     const consistency = drawConsistency(this.#random, optimizer);
     const mode = engineConsistency(consistency);

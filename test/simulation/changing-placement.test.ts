@@ -10,6 +10,7 @@ import { KVServer } from "../../src/faces/kv/kv-server.ts";
 import { KVWorker } from "../../src/faces/kv/kv-worker.ts";
 import { changePlacement, nodesOf } from "../../src/testing/change-placement.ts";
 import { SimCluster } from "../../src/testing/sim-cluster.ts";
+import { throwsCode } from "../../src/testing/throws-code.ts";
 import { SCHEDULER_ID } from "../../src/wire/node-id.ts";
 import { optionsOf, runAcknowledged, runBits, runPace, SERVERS, undisturbedReads, WORKERS } from "./changing-placement.ts";
 import { forSeeds } from "./seeds.ts";
@@ -56,7 +57,7 @@ test("a scheduler that dies once the workers are prepared holds nobody up for ev
     throw new WeighbridgeError("CLOSED", "the scheduler died");
   };
   const change = cluster.scheduler.scheduler?.publishPlacement({ policy: "ring" }, dies) ?? Promise.resolve();
-  await assert.rejects(cluster.run(change), (error) => isWeighbridgeError(error, "CLOSED"));
+  await assert.rejects(cluster.run(change), throwsCode("CLOSED"));
   const beganMs = cluster.clock.nowMs();
   await cluster.run(step());
   const tookMs = cluster.clock.nowMs() - beganMs;
@@ -76,7 +77,7 @@ test("a placement that servers have, and a scheduler that died could tell nobody
     throw new WeighbridgeError("CLOSED", "the scheduler died");
   };
   const change = changePlacement(nodesOf(cluster), { policy: "ring" }, { moved });
-  await assert.rejects(cluster.run(change), (error) => isWeighbridgeError(error, "CLOSED"));
+  await assert.rejects(cluster.run(change), throwsCode("CLOSED"));
   await cluster.run(cluster.startNode(SCHEDULER_ID));
   await cluster.clock.advance(5000);
   const { placement } = cluster.scheduler.scheduler?.roster ?? {};
@@ -146,7 +147,7 @@ test("a first request that an application cut itself is refused, nothing applied
   assert.deepEqual([values[0], ...hasAppCut()], [1, true, false, false]);
   await assert.rejects(
     cluster.run(cluster.scheduler.scheduler?.publishPlacement({ servers: [0, 1, 2] }, () => {}) ?? Promise.resolve()),
-    (error) => isWeighbridgeError(error, "UNSUPPORTED"),
+    throwsCode("UNSUPPORTED"),
   );
 });
 

@@ -8,6 +8,7 @@ import { SILENT_LOG } from "../../src/base/log.ts";
 import { Random } from "../../src/base/random.ts";
 import type { Postoffice } from "../../src/faces/kv/postoffice.ts";
 import { SimCluster } from "../../src/testing/sim-cluster.ts";
+import { throwsCode } from "../../src/testing/throws-code.ts";
 import { idOf, SCHEDULER_ID } from "../../src/wire/node-id.ts";
 import type { UnitFeed } from "../../src/worker/unit-feed.ts";
 
@@ -134,7 +135,7 @@ class LentUnits {
   /** Throws, so that the epoch is opened again. */
   async #leaveAndComeBack(feed: UnitFeed): Promise<void> {
     await feed.close({ deadlineMs: 60_000 });
-    await assert.rejects(feed.next(), (error) => isWeighbridgeError(error, "CLOSED"));
+    await assert.rejects(feed.next(), throwsCode("CLOSED"));
     throw new Error("this incarnation is not running any more");
   }
 

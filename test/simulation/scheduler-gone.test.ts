@@ -9,6 +9,7 @@ import { KVServer } from "../../src/faces/kv/kv-server.ts";
 import { KVWorker } from "../../src/faces/kv/kv-worker.ts";
 import { SimCluster } from "../../src/testing/sim-cluster.ts";
 import { meshOf } from "../../src/testing/start-office.ts";
+import { throwsCode } from "../../src/testing/throws-code.ts";
 import { Group, idOf, nameOf, SCHEDULER_ID } from "../../src/wire/node-id.ts";
 import { keptLog } from "./cut-links.ts";
 
@@ -157,7 +158,7 @@ test("a node whose new scheduler is cut off before it took it back tells what wa
   cluster.network.isolate(cluster.hostOf(SCHEDULER_ID));
   const waiting = cluster.worker(0).barrier(0, Group.WORKERS);
   waiting.catch(() => {}); // looked at below
-  await assert.rejects(cluster.run(waiting), (error) => isWeighbridgeError(error, "SCHEDULER_UNREACHABLE"));
+  await assert.rejects(cluster.run(waiting), throwsCode("SCHEDULER_UNREACHABLE"));
   cluster.network.heal();
   await cluster.clock.advance(2000);
   await cluster.run(Promise.all([cluster.worker(0).barrier(0, Group.WORKERS), cluster.worker(1).barrier(0, Group.WORKERS)]));
@@ -175,7 +176,7 @@ test("without its scheduler a job pushes on, and whoever waits for the scheduler
   await cluster.clock.advance(100);
   cluster.kill(SCHEDULER_ID);
   const killedAtMs = cluster.clock.nowMs();
-  await assert.rejects(cluster.run(waiting), (error) => isWeighbridgeError(error, "SCHEDULER_UNREACHABLE"));
+  await assert.rejects(cluster.run(waiting), throwsCode("SCHEDULER_UNREACHABLE"));
   assert.ok(cluster.clock.nowMs() - killedAtMs <= START_TIMEOUT_MS + 100, "in time");
   await assert.rejects(cluster.run(cluster.worker(1).barrier(0, Group.WORKERS)), (error) =>
     isWeighbridgeError(error, "SCHEDULER_UNREACHABLE"),
@@ -216,6 +217,6 @@ test("a node that is closed while a new scheduler has yet to take it back ends w
   const after = units.open("train", { epoch: 0, batchCount: 1, partCount: 1, assignment: "free" });
   after.catch(() => {}); // as above
   await cluster.run(office.close());
-  await assert.rejects(cluster.run(before), (error) => isWeighbridgeError(error, "CLOSED"));
-  await assert.rejects(cluster.run(after), (error) => isWeighbridgeError(error, "CLOSED"));
+  await assert.rejects(cluster.run(before), throwsCode("CLOSED"));
+  await assert.rejects(cluster.run(after), throwsCode("CLOSED"));
 });

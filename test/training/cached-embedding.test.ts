@@ -3,7 +3,6 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { isWeighbridgeError } from "../../src/base/errors.ts";
 import { SILENT_LOG } from "../../src/base/log.ts";
 import { Random } from "../../src/base/random.ts";
 import { ArrayDataset } from "../../src/faces/training/dataset.ts";
@@ -17,6 +16,7 @@ import { setParamPs } from "../../src/faces/training/set-param-ps.ts";
 import { BinaryCrossEntropy } from "../../src/nn/losses/binary-cross-entropy.ts";
 import { Workspace } from "../../src/nn/workspace.ts";
 import { EmbeddedCluster } from "../../src/node/embedded-cluster.ts";
+import { throwsCode } from "../../src/testing/throws-code.ts";
 
 const [VOCAB, IDS, BATCH, SAMPLES] = [60, 3, 8, 100];
 const random = new Random(2);
@@ -84,7 +84,7 @@ for (const workers of [1, 2]) {
 test("a cache needs bsp", async () => {
   await assert.rejects(
     train({ workers: 1, vocabCacheSize: 5 }, { consistency: { ssp: 1 } }),
-    (error) => isWeighbridgeError(error, "BAD_ARGUMENT") && /trained under "bsp"/.test(error.message),
+    throwsCode("BAD_ARGUMENT", /trained under "bsp"/),
   );
 });
 

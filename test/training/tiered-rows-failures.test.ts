@@ -7,6 +7,7 @@ import { TieredRows } from "../../src/faces/training/tiered-rows.ts";
 import { Arena } from "../../src/kernel/arena.ts";
 import { EmbeddedCluster } from "../../src/node/embedded-cluster.ts";
 import { MemoryCollectives } from "../../src/testing/memory-collective.ts";
+import { throwsCode } from "../../src/testing/throws-code.ts";
 import { batchesFor, batchesOf, IDS, MIB, openSource, openTable, plainRun, stateOf, step, tableOptions, WIDTH } from "./tiered-row-runs.ts";
 
 test("what its optimizer refuses is told to who gave it; the others' gradients count", async () => {
@@ -33,8 +34,7 @@ test("what its optimizer refuses is told to who gave it; the others' gradients c
 test("arguments that make no sense are refused before anything is sent", async () => {
   await using cluster = await EmbeddedCluster.start();
   const work = { workers: 1, steps: 0, optimizer: { type: "sgd" }, vocabCacheSize: 4 } as const;
-  const rejects = (promise: Promise<unknown>, code: ErrorCode): Promise<void> =>
-    assert.rejects(promise, (error) => isWeighbridgeError(error, code));
+  const rejects = (promise: Promise<unknown>, code: ErrorCode): Promise<void> => assert.rejects(promise, throwsCode(code));
   for (const bad of [{ vocabCacheSize: 0 }, { hostRows: -1 }, { idCountMax: 0.5 }, { flushEverySteps: 0 }])
     await rejects(openSource(cluster.session, work, undefined, bad), "BAD_ARGUMENT");
   const asp = await cluster.session.embedding("asp", { ...tableOptions(work), consistency: "asp" });
@@ -56,7 +56,7 @@ test("a cache that the arena has no room for is refused, and takes none", async 
   await using cluster = await EmbeddedCluster.start();
   const arena = new Arena({ bytesMax: 4 * MIB });
   const work = { workers: 1, steps: 0, optimizer: { type: "adam" }, vocabCacheSize: 20_000 } as const;
-  await assert.rejects(openSource(cluster.session, work, undefined, { arena }), (error) => isWeighbridgeError(error, "ARENA_FULL"));
+  await assert.rejects(openSource(cluster.session, work, undefined, { arena }), throwsCode("ARENA_FULL"));
   const { source } = await openSource(cluster.session, { ...work, vocabCacheSize: 2000 }, undefined, { arena });
   assert.equal((await source.take([1])).length, 1);
   await source.close();
@@ -127,10 +127,10 @@ test("when a worker dies the others write back, deal its rows out anew and go on
   shared.kill(2);
   for (const outcome of await waiting) assert.ok(outcome.status === "rejected" && isWeighbridgeError(outcome.reason, "NODE_DEAD"));
   shared.reform([0, 1]);
-  await assert.rejects(first.source.take(ids), (error) => isWeighbridgeError(error, "ABORTED"), "not before its rows are dealt out anew");
+  await assert.rejects(first.source.take(ids), throwsCode("ABORTED"), "not before its rows are dealt out anew");
   await Promise.all([first.source.reform(), second.source.reform()]);
   await all([first, second]);
-  await assert.rejects(third.source.flush(), (error) => isWeighbridgeError(error, "FENCED"), "its rows belong to others now");
+  await assert.rejects(third.source.flush(), throwsCode("FENCED"), "its rows belong to others now");
   await Promise.all([first.source.close(), second.source.close()]);
   const after = await (await openTable(cluster.session)).pull(ids, undefined);
   const steps = ids.map((_, i) => Math.round((before[i * WIDTH] as number) - (after[i * WIDTH] as number)));
