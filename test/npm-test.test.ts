@@ -2,13 +2,13 @@
 
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { type InstallHost, installNumpy } from "../scripts/install-numpy.ts";
 import { skippedText } from "../scripts/skipped-tests.ts";
 import { planTests, writeEntries } from "../scripts/test-plan.ts";
+import { temporaryDirectory } from "./support/temporary-directory.ts";
 
 /** A machine whose apt-get succeeds from the given call of `install` on. */
 function hostOf(options: Partial<InstallHost> & { readonly succeedsAt?: number }): {
@@ -44,25 +44,24 @@ test("a machine that knows of no packages yet is told of them once; one that can
 });
 
 test("skipped tests are told by name and reason, whatever characters those have", () => {
-  const folder = mkdtempSync(join(tmpdir(), "weighbridge-skipped-"));
-  try {
-    const file = join(folder, "skips.test.mjs");
-    writeFileSync(
-      file,
-      `import { describe, test } from "node:test";
+  const folder = temporaryDirectory("skipped");
+  const file = join(folder, "skips.test.mjs");
+  writeFileSync(
+    file,
+    `import { describe, test } from "node:test";
 test("one # two (3)", { skip: "there is no # here" }, () => {});
 test("three", { skip: "there is no # here" }, () => {});
 test("bare", { skip: true }, () => {});
 describe("outer", () => { test("inner", { skip: "no Python" }, () => {}); test("runs", () => {}); });
 `,
-    );
-    const log = join(folder, "log");
-    spawnSync(process.execPath, ["--test", "--test-reporter=spec", `--test-reporter-destination=${log}`, file], {
-      env: { ...process.env, NODE_TEST_CONTEXT: undefined },
-    });
-    assert.equal(
-      skippedText(readFileSync(log, "utf8")),
-      `skipped, 4 of them, and why:
+  );
+  const log = join(folder, "log");
+  spawnSync(process.execPath, ["--test", "--test-reporter=spec", `--test-reporter-destination=${log}`, file], {
+    env: { ...process.env, NODE_TEST_CONTEXT: undefined },
+  });
+  assert.equal(
+    skippedText(readFileSync(log, "utf8")),
+    `skipped, 4 of them, and why:
   there is no # here:
     one # two (3)
     three
@@ -70,10 +69,7 @@ describe("outer", () => { test("inner", { skip: "no Python" }, () => {}); test("
     bare
   no Python:
     inner`,
-    );
-  } finally {
-    rmSync(folder, { recursive: true });
-  }
+  );
   assert.equal(skippedText("✔ all of them (1.5ms)\nℹ skipped 0\n"), "");
 });
 
@@ -93,21 +89,17 @@ test("every test file is in one process; those that start processes come first, 
 });
 
 test("of files that share a process, one that cannot be loaded fails by its name, and the others run", () => {
-  const folder = mkdtempSync(join(tmpdir(), "weighbridge-entries-"));
-  try {
-    const files = ["broken.test.mjs", "sound.test.mjs"].map((name) => join(folder, name));
-    writeFileSync(files[0] ?? "", `import "./nothing.mjs";`);
-    writeFileSync(files[1] ?? "", `import { test } from "node:test"; test("is sound", () => {});`);
-    const [entry = ""] = writeEntries([{ folder: "src/x", files }], join(folder, "entries"));
-    const { stdout, status } = spawnSync(process.execPath, ["--test", "--test-reporter=spec", entry], {
-      env: { ...process.env, NODE_TEST_CONTEXT: undefined },
-      encoding: "utf8",
-    });
-    assert.equal(status, 1);
-    assert.match(stdout, /✖ \S+broken\.test\.mjs loads/);
-    assert.match(stdout, /Cannot find module \S+nothing\.mjs/);
-    assert.match(stdout, /✔ is sound/);
-  } finally {
-    rmSync(folder, { recursive: true });
-  }
+  const folder = temporaryDirectory("entries");
+  const files = ["broken.test.mjs", "sound.test.mjs"].map((name) => join(folder, name));
+  writeFileSync(files[0] ?? "", `import "./nothing.mjs";`);
+  writeFileSync(files[1] ?? "", `import { test } from "node:test"; test("is sound", () => {});`);
+  const [entry = ""] = writeEntries([{ folder: "src/x", files }], join(folder, "entries"));
+  const { stdout, status } = spawnSync(process.execPath, ["--test", "--test-reporter=spec", entry], {
+    env: { ...process.env, NODE_TEST_CONTEXT: undefined },
+    encoding: "utf8",
+  });
+  assert.equal(status, 1);
+  assert.match(stdout, /✖ \S+broken\.test\.mjs loads/);
+  assert.match(stdout, /Cannot find module \S+nothing\.mjs/);
+  assert.match(stdout, /✔ is sound/);
 });

@@ -3,8 +3,7 @@
 
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
-import { cpSync, globSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { cpSync, globSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { SILENT_LOG } from "../../src/base/log.ts";
@@ -17,6 +16,7 @@ import { changePlacement, type PlacedNodes } from "../../src/testing/change-plac
 import { jobId } from "../../src/wire/hello.ts";
 import { Cluster } from "../e2e/cluster.ts";
 import { Processes, script } from "../e2e/processes.ts";
+import { temporaryDirectory } from "../support/temporary-directory.ts";
 import { findPython } from "./find-python.ts";
 
 const root = join(import.meta.dirname, "..", "..");
@@ -40,7 +40,7 @@ test("a client in Python reads every golden vector, both ways", { skip }, () => 
 });
 
 test("a golden vector of which one byte is changed is not read, of whichever kind it is", { skip }, () => {
-  const copy = mkdtempSync(join(tmpdir(), "weighbridge-vectors-"));
+  const copy = temporaryDirectory("vectors");
   const names = [
     "codecs/keys-delta",
     "codecs/payload-packed",
@@ -49,21 +49,17 @@ test("a golden vector of which one byte is changed is not read, of whichever kin
     "keys/placements",
     "kv-push",
   ].map((name) => `${name}.json`);
-  try {
-    cpSync(vectors, copy, { recursive: true });
-    for (const name of names) {
-      const text = readFileSync(join(vectors, name), "utf8");
-      const changed = text.replace(
-        /("(?:hex|owners)": "[^"]{9})(.)/,
-        (_, before: string, digit: string) => `${before}${digit === "0" ? "1" : "0"}`,
-      );
-      assert.notEqual(changed, text);
-      writeFileSync(join(copy, name), changed);
-    }
-    assert.deepEqual(Object.keys(readVectors(copy).wrong).sort(), names);
-  } finally {
-    rmSync(copy, { recursive: true });
+  cpSync(vectors, copy, { recursive: true });
+  for (const name of names) {
+    const text = readFileSync(join(vectors, name), "utf8");
+    const changed = text.replace(
+      /("(?:hex|owners)": "[^"]{9})(.)/,
+      (_, before: string, digit: string) => `${before}${digit === "0" ? "1" : "0"}`,
+    );
+    assert.notEqual(changed, text);
+    writeFileSync(join(copy, name), changed);
   }
+  assert.deepEqual(Object.keys(readVectors(copy).wrong).sort(), names);
 });
 
 test("every rule and every signature that the client in Python names is in the specification", () => {
@@ -145,7 +141,7 @@ async function startPlaced(
 test("what a worker in Python pushes while parts change hands counts once, also when only a refusal tells it of the placement", {
   skip,
 }, async () => {
-  const folder = mkdtempSync(join(tmpdir(), "weighbridge-moving-"));
+  const folder = temporaryDirectory("moving");
   const nodes = await startPlaced(folder);
   await using processes = new Processes();
   try {
@@ -161,6 +157,5 @@ test("what a worker in Python pushes while parts change hands counts once, also 
     await nodes.ended;
   } finally {
     await nodes.close();
-    rmSync(folder, { recursive: true });
   }
 });

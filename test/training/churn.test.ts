@@ -2,11 +2,9 @@
 // lets training go on; a worker that is started again is lent units again. Nobody hangs, and what was repeated is counted. Many rounds of the hybrid ones are in test/soak.
 
 import assert from "node:assert/strict";
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import { test } from "node:test";
 import type { Session } from "../../src/api/session.ts";
+import { temporaryDirectory } from "../support/temporary-directory.ts";
 import { dataset, type Place, train, UNITS, workerComesBack, workerDies, workerDiesAtTheEnd } from "./churn-cases.ts";
 import { RestartableCluster } from "./restartable-cluster.ts";
 
@@ -35,27 +33,23 @@ for (const epoch of [1, 3]) {
 }
 
 test("a server that is restarted from its checkpoint lets training go on", { timeout: 60_000 }, async () => {
-  const checkpointDir = mkdtempSync(join(tmpdir(), "weighbridge-churn-"));
-  try {
-    await using cluster = await RestartableCluster.start({ servers: 2, workers: 2, checkpointDir });
-    const [one, two] = cluster.sessions as [Session, Session];
-    let restarting: Promise<void> | undefined;
-    const stepEnd = async ({ epoch, step }: { epoch: number; step: number }): Promise<void> => {
-      if (epoch === 1 && step === 15) await one.checkpoint();
-      if (epoch === 2 && step === 3) {
-        restarting = cluster.kill("server", 1).then(async () => await cluster.startServer(1, checkpointDir));
-      }
-    };
-    const [first, second] = await Promise.all([
-      train(one, { isHybrid: false }, { callbacks: [{ stepEnd }] }),
-      train(two, { isHybrid: false }),
-    ]);
-    await restarting;
-    assert.ok(first.retryCount + second.retryCount > 0, "somebody noticed");
-    assert.equal(first.stepCount + second.stepCount, 2 * UNITS);
-    const { accuracy } = await first.model.eval(dataset);
-    assert.ok(accuracy! > 0.9, `accuracy ${accuracy}`);
-  } finally {
-    rmSync(checkpointDir, { recursive: true, force: true });
-  }
+  const checkpointDir = temporaryDirectory("churn");
+  await using cluster = await RestartableCluster.start({ servers: 2, workers: 2, checkpointDir });
+  const [one, two] = cluster.sessions as [Session, Session];
+  let restarting: Promise<void> | undefined;
+  const stepEnd = async ({ epoch, step }: { epoch: number; step: number }): Promise<void> => {
+    if (epoch === 1 && step === 15) await one.checkpoint();
+    if (epoch === 2 && step === 3) {
+      restarting = cluster.kill("server", 1).then(async () => await cluster.startServer(1, checkpointDir));
+    }
+  };
+  const [first, second] = await Promise.all([
+    train(one, { isHybrid: false }, { callbacks: [{ stepEnd }] }),
+    train(two, { isHybrid: false }),
+  ]);
+  await restarting;
+  assert.ok(first.retryCount + second.retryCount > 0, "somebody noticed");
+  assert.equal(first.stepCount + second.stepCount, 2 * UNITS);
+  const { accuracy } = await first.model.eval(dataset);
+  assert.ok(accuracy! > 0.9, `accuracy ${accuracy}`);
 });
