@@ -65,7 +65,7 @@ test("a golden vector of which one byte is changed is not read, of whichever kin
 test("every rule and every signature that the client in Python names is in the specification", () => {
   const read = (folder: string, names: readonly string[]): string =>
     names.map((name) => readFileSync(join(root, folder, name), "utf8")).join("\n");
-  const source = read("test/conformance/python", ["client.py", "served.py", "wire.py"]);
+  const source = read("test/conformance/python", ["client.py", "conversation.py", "served.py", "wire.py"]);
   const spec = read("spec", ["protocol.md", "consistency.md", "functions.md"]);
   const signatures = [...source.matchAll(/"(wb\/[^"]* → [^"]*)"/g)].map(([, signature = ""]) => signature);
   assert.ok(signatures.length >= 9);

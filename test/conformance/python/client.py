@@ -1,22 +1,19 @@
 # A worker of a Weighbridge job in plain Python with numpy, written from spec/ alone: it registers, makes tensors and tables, pushes, pulls, ends clocks and
-# leaves, by the steps of protocol.md, section 15. Labels in comments are rules of protocol.md, N1 of consistency.md. Links that break are dialed again, parts
-# that change hands are found again. Left out: runs (H11), new incarnations of others (R15, C9) and joining again (T6).
+# leaves, by the steps of protocol.md, section 15. Labels in comments are rules of protocol.md, N1 of consistency.md. Parts that change hands are found again.
+# Left out: joining again (T6).
 from __future__ import annotations
 
 import itertools
 import json
 import secrets
-import socket
 import threading
-import time
-from dataclasses import dataclass, field, replace
 from typing import Any, Callable, Iterator
 
 import numpy as np
 
-from served import Functions, Served
-from wire import (BLOCK_BYTES, CLOCK_PRIORITY, CONTROL_PRIORITY, FAILURE, FUNCTIONS, HELLO, MAX_PAYLOAD, NOTICE, PART, REPLY, REQUEST, BadFrame, Frame,
-                  Signature, block_elements, decode_fields, encode_fields, owners_of, part_of, read_frames, text_of, total_and_offset)
+from conversation import ANSWER_SECONDS, Call, Conversation, Failure, Fields, start
+from served import Functions
+from wire import CLOCK_PRIORITY, FUNCTIONS, Signature, block_elements, decode_fields, owners_of, part_of, text_of
 
 TENSOR_PUSH = Signature("wb/tensor/push{parameter: u32, block: u32, clock: u32, pushNumber: u32, scale: f32, rows: u32[], gradients: values} → {}", True, True)
 TENSOR_PULL = Signature("wb/tensor/pull{parameter: u32, block: u32, clock: u32, rows: u32[]} → {values: values}", False, True)
@@ -27,200 +24,6 @@ ADVANCE = Signature("wb/clock/advance{clock: u32, clocks: u32[], parameters: u32
 LEAVE_CLOCKS = Signature("wb/clock/leave{clocks: u32[], parameters: u32[], numbers: u32[]} → {}", True, True)
 CREATE = Signature("wb/parameter/create{parameter: u32, edition: u32, spec: string} → {plugIns: string}", True, False)
 OPEN = Signature("wb/catalogue/open{body: json} → {body: json}")
-Fields = dict[str, Any]
-
-
-class Failure(Exception):
-    """What a node refused, with its code (E1, E2)."""
-
-    def __init__(self, body: Fields) -> None:
-        super().__init__(f"{body['code']}: {body['message']}")
-        self.code, self.retryable, self.detail = body["code"], body.get("retryable", False), body.get("detail") or {}
-
-
-@dataclass
-class Call:
-    """A request that was sent, and what has come of its answer."""
-    frame: Frame
-    answer: bytearray = field(default_factory=bytearray)
-    error: Exception | None = None
-    done: threading.Event = field(default_factory=threading.Event)
-
-    def result(self, timeout: float = 60) -> bytes:
-        if not self.done.wait(timeout):
-            raise TimeoutError(f"no answer to request {self.frame.request} within {timeout} s")
-        if self.error:
-            raise self.error
-        return bytes(self.answer)
-
-
-class Conversation:
-    """What a worker and one other node say to each other, over any number of links (section 5). One thread reads a link, always, and never waits for one that
-    writes: a node that does not read is not read from (section 12). The lock is for what is sent, and keeps the order of its numbers (R1)."""
-
-    def __init__(self, worker: Worker, peer: int, address: str) -> None:
-        self.worker, self.peer, self.address = worker, peer, address
-        self.life, self.next, self.expected, self.dials_again = 0, 1, 1, True
-        self.open: dict[int, Call] = {}
-        self.served = Served(worker.functions)
-        self.lock = threading.RLock()
-        self._connect()
-
-    def _connect(self) -> None:
-        """Dials until the node takes us, refuses for good (H10), or was away for too long (R13, R18)."""
-        deadline, pause = time.monotonic() + 30, 0.02
-        scheme, place = self.address.split("://", 1)
-        host, _, port = place.rpartition(":")
-        while True:
-            link = socket.socket(socket.AF_UNIX if scheme == "unix" else socket.AF_INET)
-            link.settimeout(10)
-            try:
-                link.connect(place if scheme == "unix" else (host, int(port)))
-                with self.lock:
-                    return self._shake_hands(link)
-            except (OSError, BadFrame, Failure) as error:
-                link.close()
-                if not self.dials_again or time.monotonic() > deadline or isinstance(error, Failure) and not error.retryable:
-                    raise
-            time.sleep(pause)
-            pause = min(1.0, pause * 2)
-
-    def _shake_hands(self, link: socket.socket) -> None:
-        me = self.worker
-        hello = {"job": me.job, "kind": "worker", "node": me.node, "incarnation": me.life, "expects": self.expected}  # H3 to H5, H14
-        link.sendall(Frame(HELLO, payload=text_of(hello | ({"token": me.token} if me.node else {}))).encode())  # H1, H12
-        frame = next(read_frames(lambda size: receive(link, size)))
-        body = json.loads(frame.payload)
-        if frame.kind == FAILURE:
-            raise Failure(body)
-        if frame.kind != HELLO or body["node"] != self.peer or body["incarnation"] < self.life:
-            link.sendall(Frame(FAILURE, payload=text_of({"code": "NO_ROUTE", "message": "not the node I want", "retryable": True})).encode())
-            raise BadFrame(f"the hello of node {body.get('node')}, not {self.peer}")  # H9
-        if not min(self.open, default=self.next) <= body["expects"] <= self.next or 0 < self.life < body["incarnation"]:
-            raise Failure({"code": "NODE_DEAD", "message": f"node {self.peer} has forgotten the conversation"})  # R14, R15
-        link.settimeout(None)
-        self.life, self.link = body["incarnation"], link
-        for call in list(self.open.values()):
-            call.answer.clear()  # R12: answers are not mixed
-        start(self._read_all, link)
-        self._send_again(0)  # R13
-
-    def _send_again(self, first: int) -> None:
-        with self.lock:
-            for number, call in list(self.open.items()):
-                if number >= first:
-                    self._send(call.frame)
-
-    def _send(self, frame: Frame) -> None:
-        try:
-            with self.lock:
-                self.link.sendall(frame.encode())
-        except OSError:
-            end(self.link)  # the reader dials again, and sends what has no answer (R13)
-
-    def request(self, frame: Frame, is_update: bool = False) -> Call:
-        """Gives the request its number and stamp, and sends it (R1 to R3)."""
-        with self.lock:
-            number, self.next = self.next, self.next + 1
-            stamp = next(self.worker.stamps) if is_update else 0
-            call = self.open[number] = Call(replace(frame, request=number, stamp=stamp, settled=min(list(self.open), default=number)))
-            self._send(call.frame)
-        return call
-
-    def control(self, name: str, body: Fields, timeout: float = 60) -> Fields:
-        return json.loads(self.request(Frame(REQUEST, FUNCTIONS[name], priority=CONTROL_PRIORITY, payload=text_of(body))).result(timeout))  # section 8
-
-    def call(self, function: Signature, fields: Fields, epoch: int = 0, priority: int = 0) -> Call:
-        """A function by name (10a), in frames of half a MiB if one cannot hold it (A7). The last one has the answer."""
-        payload, number = encode_fields(function.request, fields), next(self.worker.calls) % 2**32
-        size = len(payload) if len(payload) <= MAX_PAYLOAD else BLOCK_BYTES
-        for at in range(0, len(payload) or 1, size or 1):
-            frame = Frame(REQUEST, FUNCTIONS["FUNCTION"], PART if at + size < len(payload) else 0, priority, epoch=epoch, command=function.command,
-                          args=(function.arg0, number, at, len(payload)), payload=payload[at:at + size])
-            call = self.request(frame, function.is_update)
-        return call
-
-    def close(self, error: Exception) -> None:
-        self.dials_again = False
-        end(self.link)
-        while self.open:
-            call = self.open.popitem()[1]
-            call.error = error
-            call.done.set()
-
-    def _read_all(self, link: socket.socket) -> None:
-        try:
-            while True:
-                for frame in read_frames(lambda size: receive(link, size)):
-                    self._take(frame)
-        except (OSError, BadFrame, ValueError) as ended:
-            end(link)
-            try:
-                if not self.dials_again:
-                    raise ConnectionError("the link has ended") from ended
-                self._connect()
-            except Exception as error:
-                self.close(error)
-
-    def _take(self, frame: Frame) -> None:
-        if frame.kind == REQUEST:
-            return self._take_request(frame)
-        if frame.kind == NOTICE:
-            return start(self._send_again, frame.request)  # R7
-        call = self.open.get(frame.request)
-        if not call:
-            return  # R11: a second answer
-        if frame.kind == FAILURE:
-            call.error = Failure(json.loads(frame.payload))
-        else:
-            call.answer += frame.payload
-            if len(call.answer) < total_and_offset(frame)[0]:
-                return  # R12: more is to come
-        self.open.pop(frame.request, None)
-        call.done.set()
-
-    def _take_request(self, frame: Frame) -> None:
-        self.expected = max(self.expected, min(frame.settled, frame.request))  # R5
-        if frame.request > self.expected:
-            return start(self._send, Frame(NOTICE, request=self.expected))  # R7
-        is_fresh = frame.request == self.expected
-        self.expected += is_fresh  # R6
-        if frame.function == FUNCTIONS["FUNCTION"]:
-            return start(self._send, self.served.take(frame, is_fresh))  # A12
-        answer = replace(frame, kind=REPLY, flags=0, stamp=0, settled=0, epoch=0, args=(2, 0, 0, 0), payload=b"{}")  # R10, R12
-        name = next((name for name, number in FUNCTIONS.items() if number == frame.function), "")
-        if name not in ("ROSTER", "ABORT", "PREPARE", "HEARTBEAT"):  # section 15, step 2
-            error = text_of({"code": "UNKNOWN_FUNCTION", "message": f"no function {frame.function} here", "retryable": False})
-            return start(self._send, replace(answer, kind=FAILURE, args=(len(error), 0, 0, 0), payload=error))
-        if name == "PREPARE":
-            return start(self.worker.prepare, json.loads(frame.payload), lambda: self._send(answer))
-        start(self._send, answer)  # R8: also when it comes again
-        if name == "ROSTER":
-            self.worker.take_roster(json.loads(frame.payload))
-        elif name == "ABORT":
-            self.worker.close(Failure(json.loads(frame.payload)))  # C20
-
-
-def start(what: Callable[..., Any], *args: Any) -> None:
-    threading.Thread(target=what, args=args, daemon=True).start()
-
-
-def receive(link: socket.socket, size: int) -> bytes:
-    data = bytearray()
-    while len(data) < size:
-        piece = link.recv(size - len(data))
-        if not piece:
-            raise ConnectionError("the link has ended")  # F5
-        data += piece
-    return bytes(data)
-
-
-def end(link: socket.socket) -> None:
-    try:
-        link.shutdown(socket.SHUT_RDWR)  # wakes who reads
-    except OSError:
-        pass  # it has ended
-    link.close()
 
 
 class Worker:
@@ -230,10 +33,11 @@ class Worker:
         self.job, self.node, self.life, self.token = job, 0, 0, secrets.token_hex(16)
         self.stamps, self.calls = itertools.count(1), itertools.count(1)  # R2: one sequence for all conversations
         self.now, self.round = 0, 0
-        self.refused, self.prepared = 0, 0  # requests with WRONG_EPOCH, placements that clocks were held for
         self.pushed: dict[int, int] = {}  # at this clock: of each parameter the last push (T4)
         self.servers: dict[int, Conversation] = {}
         self.functions: Functions = {}
+        self.control_handlers = {FUNCTIONS["ROSTER"]: self.take_roster, FUNCTIONS["PREPARE"]: self.prepare, FUNCTIONS["HEARTBEAT"]: lambda _: None,
+                                 FUNCTIONS["ABORT"]: lambda body: self.close(Failure(body))}  # C20
         self.roster, self.placement, self.is_called_off = {"version": 0}, {"epoch": 0}, False
         self.clock_lock, self.placed, self.is_done = threading.Lock(), threading.Condition(), threading.Event()
         self.scheduler = Conversation(self, 1, scheduler)  # step 1
@@ -260,9 +64,10 @@ class Worker:
                 pass  # who waits for the scheduler is told
 
     def take_roster(self, roster: Fields) -> None:
-        if roster["version"] > self.roster["version"]:  # C12
-            self.roster = roster
-            self._take_placement(roster.get("placement"))
+        with self.placed:
+            if roster["version"] > self.roster["version"]:  # C12
+                self.roster = roster
+                self._take_placement(roster.get("placement"))
 
     def _take_placement(self, placement: Fields | None) -> None:
         with self.placed:
@@ -270,27 +75,31 @@ class Worker:
                 self.placement = placement | {"owners": owners_of(placement)}  # step 5
                 self.placed.notify_all()
 
-    def prepare(self, body: Fields, answer: Callable[[], None]) -> None:
+    def prepare(self, body: Fields) -> None:
         """P11: between the answer and the new placement no clock ends."""
         with self.placed:
             self.is_called_off = not body["holdMs"]
             self.placed.notify_all()
-        if self.is_called_off or self.placement["epoch"] >= body["epoch"]:
-            return answer()
-        with self.clock_lock, self.placed:
-            answer()
-            self.prepared += 1
-            self.placed.wait_for(lambda: self.is_called_off or self.placement["epoch"] >= body["epoch"], body["holdMs"] / 1000)
+        if not self._is_placed(body):
+            self.clock_lock.acquire()
+            start(self._hold_clock, body)
+
+    def _hold_clock(self, body: Fields) -> None:
+        with self.placed:
+            self.placed.wait_for(lambda: self._is_placed(body), body["holdMs"] / 1000)
+        self.clock_lock.release()
+
+    def _is_placed(self, body: Fields) -> bool:
+        return self.is_called_off or self.placement["epoch"] >= body["epoch"]
 
     def _answers(self, function: Signature, calls: list[tuple[Any, Call]]) -> Iterator[tuple[Any, Fields]]:
         """Those that came. What was cut by another placement has none, and that placement is taken (P7)."""
         first_error = None
         for name, call in calls:
             try:
-                yield name, decode_fields(function.response, call.result())
+                yield name, decode_fields(function.response, call.result(ANSWER_SECONDS))
             except Failure as error:
                 if error.code == "WRONG_EPOCH":
-                    self.refused += 1
                     self._take_placement(error.detail)
                 else:
                     first_error = first_error or error
@@ -323,7 +132,7 @@ class Worker:
     def open(self, kind: str, name: str, **spec: Any) -> int:
         """The number of a parameter, made if nobody has (section 10e)."""
         text = text_of({"kind": kind, "name": name, "initializer": {"type": "constant"}, "optimizer": {"type": "sum"}, "updates": "async", "reduce": "sum"} | spec).decode()
-        opened = json.loads(self.scheduler.call(OPEN, {"body": {"specs": [text]}}).result())["parameters"][0]  # C36, B1
+        opened = json.loads(self.scheduler.call(OPEN, {"body": {"specs": [text]}}).result(ANSWER_SECONDS))["parameters"][0]  # C36, B1
         self._everywhere(CREATE, {"parameter": opened["number"], "edition": opened["edition"], "spec": text})
         return opened["number"]
 

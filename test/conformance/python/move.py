@@ -3,6 +3,7 @@
 import json
 import sys
 import time
+from typing import Any
 
 import numpy as np
 
@@ -11,8 +12,21 @@ from client import Worker
 KEYS = np.arange(2000, dtype="u8") * np.uint64(2**53 + 1)
 
 
+class CountingWorker(Worker):
+    """Counts the requests that were refused with a placement, and the placements that clocks were held for."""
+    refused, prepared = 0, 0
+
+    def _take_placement(self, placement: dict[str, Any] | None) -> None:
+        self.refused += placement is not self.roster.get("placement")
+        super()._take_placement(placement)
+
+    def _hold_clock(self, body: dict[str, Any]) -> None:
+        self.prepared += 1
+        super()._hold_clock(body)
+
+
 def move(scheduler: str, servers: int, last_epoch: int) -> None:
-    worker = Worker(scheduler, servers, 1)
+    worker = CountingWorker(scheduler, servers, 1)
     tensor, table = worker.tensor("w", [1_000_000], updates="sync", staleness=0), worker.table("e", 2)
     steps = (lambda: tensor.push(np.ones(1_000_000)), lambda: table.push(KEYS, np.ones((len(KEYS), 2))), worker.clock)
     first, clocks, epochs, until = worker.placement, 0, {1}, time.monotonic() + 30

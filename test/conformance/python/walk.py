@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from client import CREATE, ROWS_PULL, ROWS_PUSH, TENSOR_PULL, TENSOR_PUSH, Conversation, Failure, Signature, Worker, end
-from wire import decode_fields, part_of
+from client import CREATE, ROWS_PULL, ROWS_PUSH, TENSOR_PULL, TENSOR_PUSH, Worker
+from conversation import Conversation, Failure, end
+from wire import Signature, decode_fields, part_of
 
 
 def walk(scheduler: str, servers: int, workers: int) -> None:
