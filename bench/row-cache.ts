@@ -95,13 +95,13 @@ function plainStep(table: Embedding): Step {
 function cachedStep(source: TieredRows): Step {
   return async (number) => {
     const began = performance.now();
-    const slots = await source.take((batches[number % BATCHES] as (typeof batches)[number]).ids);
+    const slots = await source.acquire((batches[number % BATCHES] as (typeof batches)[number]).ids);
     const taken = performance.now();
-    source.announce((batches[(number + 1) % BATCHES] as (typeof batches)[number]).ids);
+    source.prefetch((batches[(number + 1) % BATCHES] as (typeof batches)[number]).ids);
     await compute();
     const distinct = distinctOf(slots);
     const computed = performance.now();
-    await source.give(distinct, gradients.subarray(0, distinct.length * WIDTH));
+    await source.push(distinct, gradients.subarray(0, distinct.length * WIDTH));
     return { rows: distinct.length, waitedMs: performance.now() - computed + taken - began };
   };
 }

@@ -162,9 +162,9 @@ const CALLS: Readonly<Record<string, (x: never, on: Stage) => unknown>> = {
   "Embedding.push options": (x, { table }) => table.push([1], one, x),
   "Embedding.pushPull options": (x, { table }) => table.pushPull({ keys: [1], gradients: one }, [1], undefined, x),
   "EmbeddingLookup.constructor options": (x, { workspace }) => new training.EmbeddingLookup(workspace, given(LOOKUP, x)),
-  "EmbeddingLookup.give wait": (x, { lookup }) => lookup.give(x),
-  "EmbeddingLookup.giveNothing wait": (x, { lookup }) => lookup.giveNothing(x),
-  "EmbeddingLookup.take wait": (x, { lookup }) => lookup.take({ ids: Float64Array.of(0), sampleCount: 1, idsPerSample: 1 }, x),
+  "EmbeddingLookup.push wait": (x, { lookup }) => lookup.push(x),
+  "EmbeddingLookup.pushNothing wait": (x, { lookup }) => lookup.pushNothing(x),
+  "EmbeddingLookup.acquire wait": (x, { lookup }) => lookup.acquire({ ids: Float64Array.of(0), sampleCount: 1, idsPerSample: 1 }, x),
   "EmbeddingNetwork.constructor options": (x, { workspace, lookup }) =>
     new training.EmbeddingNetwork(workspace, given({ lookup, layers: [training.dense({ outputs: 1 })] }, x)),
   "ImageDataset.constructor options": (x) => new training.ImageDataset(new training.LabelledImages(IMAGES), x),

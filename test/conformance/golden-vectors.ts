@@ -22,7 +22,7 @@ import {
 } from "../../src/contracts/control.ts";
 import { relayCall } from "../../src/contracts/relay.ts";
 import { tensorPull } from "../../src/contracts/tensors.ts";
-import { dealMessage, encodeAsk, gradientsMessage, rowsMessage } from "../../src/faces/training/row-messages.ts";
+import { assignmentMessage, encodeKeyRequest, gradientsMessage, rowsMessage } from "../../src/faces/training/row-messages.ts";
 import { elementTypeOf } from "../../src/kernel/elements.ts";
 import { sliceByRange } from "../../src/keys/key-list.ts";
 import { ask } from "../../src/peer/call-function.ts";
@@ -482,11 +482,11 @@ async function collectiveVectors(): Promise<GoldenVector[]> {
     await exchanged(
       "ask",
       "a worker wants the rows of keys 1 and 2^64 - 1",
-      encodeAsk({ isKnown: true, keys: new Uint32Array(BigUint64Array.from(KEYS).buffer) }),
+      encodeKeyRequest({ isKnown: true, keys: new Uint32Array(BigUint64Array.from(KEYS).buffer) }),
     ),
     await exchanged("give", "two rows of two floats", givenRows()),
     await exchanged("gradients", "at clock 3 the second of those rows has a gradient, to be scaled by a half", givenGradients()),
-    await exchanged("deal", "what the workers agree on, in JSON", dealMessage({ largest: 7 })),
+    await exchanged("deal", "what the workers agree on, in JSON", assignmentMessage({ largest: 7 })),
     { name: "collective-broadcast", about: "the only part of a broadcast of three floats from worker 1", frames: sent },
     { name: "collective-over", about: "the sender takes no part in operations from 9 on", frames: over },
   ];
@@ -499,8 +499,8 @@ function givenRows(): Uint8Array {
 }
 
 function givenGradients(): Uint8Array {
-  const { bytes, places, values } = gradientsMessage({ clock: 3, scale: 0.5, isPush: true, rowCount: 1, width: 2 });
-  places.set([1]);
+  const { bytes, positions, values } = gradientsMessage({ clock: 3, scale: 0.5, isPush: true, rowCount: 1, width: 2 });
+  positions.set([1]);
   values.set([1, -2]);
   return bytes;
 }

@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { test } from "node:test";
 import type { JsonContract } from "../../src/contracts/contract.ts";
 import * as contracts from "../../src/contracts/control.ts";
-import { decodeAsk, decodeDeal, decodeGradients, decodeRows } from "../../src/faces/training/row-messages.ts";
+import { decodeAssignment, decodeGradients, decodeKeyRequest, decodeRows } from "../../src/faces/training/row-messages.ts";
 import { failureShape } from "../../src/wire/failure.ts";
 import { encodeHeader, FrameHeader, HEADER_BYTES, Kind, paddedBytes } from "../../src/wire/frame.ts";
 import { decodeHeader, FrameReader, READ_BUFFER_BYTES } from "../../src/wire/frame-reader.ts";
@@ -84,11 +84,11 @@ test("messages of an exchange of rows are read from their golden bytes", () => {
     assert.ok(frame !== undefined, name);
     return payloadsOf(fromHex(frame.hex), frame.header)[0]!.slice();
   };
-  assert.deepEqual(decodeAsk(bodyOf("ask")), { isKnown: true, keys: Uint32Array.of(1, 0, 0xffff_ffff, 0xffff_ffff) });
+  assert.deepEqual(decodeKeyRequest(bodyOf("ask")), { isKnown: true, keys: Uint32Array.of(1, 0, 0xffff_ffff, 0xffff_ffff) });
   assert.deepEqual(decodeRows(bodyOf("give"), 2), Float32Array.of(1, -2, 0.5, 65_536));
-  const gradients = { clock: 3, scale: 0.5, isPush: true, places: Uint32Array.of(1), values: Float32Array.of(1, -2) };
+  const gradients = { clock: 3, scale: 0.5, isPush: true, positions: Uint32Array.of(1), values: Float32Array.of(1, -2) };
   assert.deepEqual(decodeGradients(bodyOf("gradients"), 2), gradients);
-  assert.deepEqual(decodeDeal(bodyOf("deal")), { largest: 7 });
+  assert.deepEqual(decodeAssignment(bodyOf("deal")), { largest: 7 });
 });
 
 test("the meaning that is written beside the bytes is what the tables of the protocol say", () => {

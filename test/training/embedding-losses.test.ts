@@ -112,7 +112,7 @@ async function firstValues(): Promise<Reference> {
   await model.predict(probe);
   const table: number[][] = [];
   for (let id = 0; id < VOCAB; id++) {
-    await network.lookup.take({ ids: Float64Array.of(id, -1, -1), sampleCount: 1, idsPerSample: IDS });
+    await network.lookup.acquire({ ids: Float64Array.of(id, -1, -1), sampleCount: 1, idsPerSample: IDS });
     table.push([...network.lookup.forward().current.subarray(0, WIDTH)]);
   }
   const [weight, bias] = network.stages[1]!.parameters;

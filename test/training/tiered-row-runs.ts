@@ -51,10 +51,10 @@ export async function step(
   arena: Arena,
   ids: readonly number[],
   number: number,
-  announced?: readonly number[],
+  prefetched?: readonly number[],
 ): Promise<void> {
-  const slots = await source.take(ids);
-  if (announced !== undefined) source.announce(announced);
+  const slots = await source.acquire(ids);
+  if (prefetched !== undefined) source.prefetch(prefetched);
   const values = arena.floats.subarray(source.address >>> 2, (source.address >>> 2) + source.slotCount * WIDTH) as Float32Array;
   const counts = new Map<number, number>();
   for (const [i, slot] of slots.entries()) {
@@ -64,7 +64,7 @@ export async function step(
   const distinct = Int32Array.from([...counts.keys()].sort((a, b) => a - b));
   const gradients = new Float32Array(distinct.length * WIDTH);
   for (const [i, slot] of distinct.entries()) gradientOf(values, slot, gradients, i * WIDTH, number * (counts.get(slot) as number));
-  await source.give(distinct, gradients);
+  await source.push(distinct, gradients);
 }
 
 /** The same with pulls and pushes: what the cache is held against. */
@@ -141,8 +141,8 @@ export type CachedWork = Work & {
   readonly vocabCacheSize: number;
   readonly hostRows?: number;
   readonly flushEverySteps?: number;
-  /** What a worker announces while step `number` goes on. */
-  readonly announced?: (rank: number, number: number, batches: Batches) => readonly number[] | undefined;
+  /** What a worker prefetch while step `number` goes on. */
+  readonly prefetched?: (rank: number, number: number, batches: Batches) => readonly number[] | undefined;
 };
 
 export async function cachedRun(
@@ -150,13 +150,13 @@ export async function cachedRun(
 ): Promise<Awaited<ReturnType<typeof stateOf>> & { readonly sources: readonly TieredRows[] }> {
   await using cluster = await EmbeddedCluster.start({ servers: work.servers ?? 2, workers: work.workers });
   const shared = new MemoryCollectives(cluster.sessions.map(({ rank }) => rank));
-  const { announced = (_rank, number, batches) => batches[number + 1] } = work;
+  const { prefetched = (_rank, number, batches) => batches[number + 1] } = work;
   const sources = await Promise.all(
     cluster.sessions.map(async (session) => {
       const { source, arena } = await openSource(session, work, shared);
       const batches = batchesFor(work, session.rank);
       for (const [number, ids] of batches.entries()) {
-        await step(source, arena, ids, number, announced(session.rank, number, batches));
+        await step(source, arena, ids, number, prefetched(session.rank, number, batches));
         session.clock();
       }
       await source.flush();

@@ -15,11 +15,11 @@ test("what its optimizer refuses is told to who gave it; the others' gradients c
   await using cluster = await EmbeddedCluster.start({ workers: 2 });
   const shared = new MemoryCollectives([0, 1]);
   const sources = await Promise.all(cluster.sessions.map((session) => openSource(session, work, shared)));
-  const slots = await Promise.all(sources.map(({ source }) => source.take([7])));
+  const slots = await Promise.all(sources.map(({ source }) => source.acquire([7])));
   const gradients = [new Float32Array(WIDTH).fill(Number.NaN), new Float32Array(WIDTH).fill(1)];
   const before = await (await cluster.session.embedding("e", tableOptions(work))).pull([7]);
   const [refused, taken] = await Promise.allSettled(
-    sources.map(({ source }, i) => source.give(slots[i] as Int32Array, gradients[i] as Float32Array)),
+    sources.map(({ source }, i) => source.push(slots[i] as Int32Array, gradients[i] as Float32Array)),
   );
   assert.equal(taken?.status, "fulfilled");
   assert.ok(refused?.status === "rejected" && isWeighbridgeError(refused.reason, "NOT_FINITE"));
@@ -40,15 +40,15 @@ test("arguments that make no sense are refused before anything is sent", async (
   const asp = await cluster.session.embedding("asp", { ...tableOptions(work), consistency: "asp" });
   await rejects(TieredRows.open({ embedding: asp, arena: new Arena({ bytesMax: MIB }), vocabCacheSize: 1, idCountMax: 1 }), "UNSUPPORTED");
   const { source } = await openSource(cluster.session, work);
-  await rejects(source.give(new Int32Array(0), new Float32Array(0)), "BAD_ARGUMENT"); // nothing was taken
-  await rejects(source.take(new Array(IDS + 1).fill(1)), "BAD_ARGUMENT");
-  const [slot] = await source.take([5]);
-  await rejects(source.give(Int32Array.of((slot as number) + 1), new Float32Array(WIDTH)), "BAD_ARGUMENT");
-  await rejects(source.give(Int32Array.of(slot as number), new Float32Array(1)), "VALUE_LENGTH");
-  await source.give(Int32Array.of(slot as number), new Float32Array(WIDTH));
-  await rejects(source.give(Int32Array.of(slot as number), new Float32Array(WIDTH)), "BAD_ARGUMENT"); // twice
+  await rejects(source.push(new Int32Array(0), new Float32Array(0)), "BAD_ARGUMENT"); // nothing was taken
+  await rejects(source.acquire(new Array(IDS + 1).fill(1)), "BAD_ARGUMENT");
+  const [slot] = await source.acquire([5]);
+  await rejects(source.push(Int32Array.of((slot as number) + 1), new Float32Array(WIDTH)), "BAD_ARGUMENT");
+  await rejects(source.push(Int32Array.of(slot as number), new Float32Array(1)), "VALUE_LENGTH");
+  await source.push(Int32Array.of(slot as number), new Float32Array(WIDTH));
+  await rejects(source.push(Int32Array.of(slot as number), new Float32Array(WIDTH)), "BAD_ARGUMENT"); // twice
   await source.close();
-  await rejects(source.take([1]), "CLOSED");
+  await rejects(source.acquire([1]), "CLOSED");
   await source.close();
 });
 
@@ -58,7 +58,7 @@ test("a cache that the arena has no room for is refused, and takes none", async 
   const work = { workers: 1, steps: 0, optimizer: { type: "adam" }, vocabCacheSize: 20_000 } as const;
   await assert.rejects(openSource(cluster.session, work, undefined, { arena }), throwsCode("ARENA_FULL"));
   const { source } = await openSource(cluster.session, { ...work, vocabCacheSize: 2000 }, undefined, { arena });
-  assert.equal((await source.take([1])).length, 1);
+  assert.equal((await source.acquire([1])).length, 1);
   await source.close();
 });
 
@@ -73,7 +73,7 @@ test("opening, using and closing gives all memory back", async () => {
       await step(source, arena, ids, number, [1, 2]);
       cluster.session.clock();
     }
-    source.announce([3, 4]);
+    source.prefetch([3, 4]);
     await source.close();
     used.push(arena.usedBytes);
   }
@@ -94,7 +94,7 @@ test("what fails at one worker is told to all of them, and the step may be repea
     for (let bytes = 16 * MIB; bytes >= 64; bytes /= 2) {
       for (let address = arena.tryAllocate(bytes); address !== 0; address = arena.tryAllocate(bytes)) spans.push(address, bytes);
     }
-    const failed = await Promise.allSettled(opened.map(({ source }, rank) => source.take(batchesFor(work, rank)[number] as number[])));
+    const failed = await Promise.allSettled(opened.map(({ source }, rank) => source.acquire(batchesFor(work, rank)[number] as number[])));
     for (const one of failed) assert.ok(one.status === "rejected" && isWeighbridgeError(one.reason, "ARENA_FULL"), String(one.status));
     for (let i = 0; i < spans.length; i += 2) arena.release(spans[i] as number, spans[i + 1] as number);
     await Promise.all(opened.map(({ source, arena: own }, rank) => step(source, own, batchesFor(work, rank)[number] as number[], number)));
@@ -115,19 +115,19 @@ test("when a worker dies the others write back, deal its rows out anew and go on
   const all = (members: readonly (typeof opened)[number][]): Promise<unknown> =>
     Promise.all(
       members.map(async ({ source }) => {
-        const slots = (await source.take(ids)).toSorted();
-        await source.give(slots, new Float32Array(slots.length * WIDTH).fill(1));
+        const slots = (await source.acquire(ids)).toSorted();
+        await source.push(slots, new Float32Array(slots.length * WIDTH).fill(1));
       }),
     );
   await all(opened);
   await Promise.all(opened.map(({ source }) => source.flush()));
   await all(opened);
   const [first, second, third] = opened as [(typeof opened)[number], (typeof opened)[number], (typeof opened)[number]];
-  const waiting = Promise.allSettled([first.source.take(ids), second.source.take(ids)]);
+  const waiting = Promise.allSettled([first.source.acquire(ids), second.source.acquire(ids)]);
   shared.kill(2);
   for (const outcome of await waiting) assert.ok(outcome.status === "rejected" && isWeighbridgeError(outcome.reason, "NODE_DEAD"));
   shared.reform([0, 1]);
-  await assert.rejects(first.source.take(ids), throwsCode("ABORTED"), "not before its rows are dealt out anew");
+  await assert.rejects(first.source.acquire(ids), throwsCode("ABORTED"), "not before its rows are assigned anew");
   await Promise.all([first.source.reform(), second.source.reform()]);
   await all([first, second]);
   await assert.rejects(third.source.flush(), throwsCode("FENCED"), "its rows belong to others now");

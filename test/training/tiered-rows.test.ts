@@ -49,15 +49,15 @@ for (const workers of [1, 2, 3]) {
   }
 }
 
-test("nobody announces, some do, or they announce what does not come: the bits are the same", async () => {
+test("nobody prefetch, some do, or they prefetch what does not come: the bits are the same", async () => {
   const work = { workers: 2, optimizer: { type: "adam" }, steps: 12, vocabCacheSize: 50, hostRows: 50 } as const;
   const { rows } = await plainRun(work);
-  const hints: NonNullable<CachedWork["announced"]>[] = [
+  const hints: NonNullable<CachedWork["prefetched"]>[] = [
     () => undefined,
     (rank, number, batches) => (rank === 0 ? batches[number + 1] : undefined),
     (rank, number, batches) => ((rank + number) % 3 === 0 ? [1, 2, 3] : batches[number + 1]),
   ];
-  for (const announced of hints) assert.deepEqual((await cachedRun({ ...work, announced })).rows, rows);
+  for (const prefetched of hints) assert.deepEqual((await cachedRun({ ...work, prefetched })).rows, rows);
 });
 
 test("a mean over workers counts all who gave rows, on whichever server these lie, as the servers do", async () => {
@@ -148,11 +148,11 @@ test("ids of a table without a fixed size go up to 2^53", async () => {
   const arena = new Arena({ bytesMax: 4 * MIB });
   const source = await TieredRows.open({ embedding, arena, vocabCacheSize: 2, hostRows: 1, idCountMax: 8 });
   const ids = [2 ** 53 - 2, 2 ** 32, 0, 2 ** 32 + 1, -1, 0.5, 2 ** 32];
-  const slots = await source.take(ids);
+  const slots = await source.acquire(ids);
   assert.deepEqual([slots[1] === slots[6], slots[4], slots[5]], [true, NO_SLOT, NO_SLOT]);
   assert.equal(new Set(slots).size, 5);
   const distinct = new Int32Array(new Set(slots.filter((slot) => slot !== NO_SLOT))).sort();
-  await source.give(
+  await source.push(
     distinct,
     Float32Array.from(distinct, () => -1),
   );
@@ -175,9 +175,9 @@ test("several tables of one worker take side by side", async () => {
         sources.push(await TieredRows.open({ embedding, arena, vocabCacheSize: 30, idCountMax: IDS, members }));
       }
       for (const [number, ids] of batchesFor(work, session.rank).entries()) {
-        await Promise.all(sources.map((source) => source.take(ids)));
-        for (const source of sources) source.announce(batchesFor(work, session.rank)[number + 1] ?? []);
-        await Promise.all(sources.map((source) => source.give(new Int32Array(0), new Float32Array(0))));
+        await Promise.all(sources.map((source) => source.acquire(ids)));
+        for (const source of sources) source.prefetch(batchesFor(work, session.rank)[number + 1] ?? []);
+        await Promise.all(sources.map((source) => source.push(new Int32Array(0), new Float32Array(0))));
         session.clock();
       }
       await Promise.all(sources.map((source) => source.close()));

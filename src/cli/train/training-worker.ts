@@ -5,7 +5,7 @@ import { existsSync } from "node:fs";
 import { resolve } from "node:path";
 import { Session } from "../../api/session.ts";
 import type { StepEvent, TrainingCallback } from "../../faces/training/callbacks/callback.ts";
-import { alignClocks } from "../../faces/training/clock-alignment.ts";
+import { alignClocks } from "../../faces/training/epoch-end.ts";
 import { Model } from "../../faces/training/model.ts";
 import { lookupsOf } from "../../faces/training/network.ts";
 import type { TrainingResult } from "../../faces/training/trainer.ts";

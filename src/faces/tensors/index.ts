@@ -1,4 +1,5 @@
-// The door `weighbridge/tensors`: Hetu's parameter server by its own names. `workerInit` and its kin are in `weighbridge/node`.
+// The door `weighbridge/tensors`: Hetu's parameter server by its own names. `workerInit` and its kin are in
+// `weighbridge/node`.
 
 export type { CachedEmbedding } from "../../api/cached-embedding.ts";
 export type { Session } from "../../api/session.ts";

@@ -1,5 +1,5 @@
-// named-tensor — a tensor or a table under one of Hetu's names, and its calls that nobody has waited for yet. Both have the same
-// calls: a table of fixed size is pushed and pulled whole by listing all of its rows.
+// named-tensor — a tensor or a table under one of Hetu's names, and its calls that nobody has waited for yet. Both have
+// the same calls: a table of fixed size is pushed and pulled whole by listing all of its rows.
 
 import type { CachedEmbedding } from "../../api/cached-embedding.ts";
 import type { Embedding } from "../../api/embedding.ts";
@@ -26,7 +26,10 @@ export class NamedTensor {
     this.calls = calls;
   }
 
-  /** Keeps a call until it ends, and its failure until the next `allEnded`. Whoever awaits the call itself gets the failure too. */
+  /**
+   * Keeps a call until it ends, and its failure until the next `allEnded`. Whoever awaits the call itself gets the
+   * failure too.
+   */
   track<T>(call: Promise<T>): Promise<T> {
     const ended = call
       .catch((thrown: unknown) => {

@@ -1,10 +1,11 @@
-// tensor-worker — Hetu's worker: its functions under their own names, over a session. It finds tensors by name and keeps the calls that
-// nobody has waited for. `workerInit` of weighbridge/node starts it. push, pull and the like begin at once and return a promise;
-// `wait(name)` waits for all of them together.
+// tensor-worker — Hetu's worker: its functions under their own names, over a session. It finds tensors by name and
+// keeps the calls that nobody has waited for. `workerInit` of weighbridge/node starts it. push, pull and the like begin
+// at once and return a promise; `wait(name)` waits for all of them together.
 //
 // Invariants:
 //   F1. Calls of a name that was not initialised here fail with UNKNOWN_PARAMETER, and nothing is sent.
-//   F2. The failure of a call reaches whoever awaits it, and the next `wait` of its name; it is never an unhandled rejection.
+//   F2. The failure of a call reaches whoever awaits it, and the next `wait` of its name; it is never an unhandled
+//       rejection.
 
 import type { CachedEmbedding } from "../../api/cached-embedding.ts";
 import type { FunctionTarget } from "../../api/function-target.ts";
@@ -62,8 +63,8 @@ export class TensorWorker {
   }
 
   /**
-   * Creates a tensor on the servers, or finds it there; no barrier is needed. Throws BAD_ARGUMENT, and SPEC_MISMATCH if another worker
-   * described it differently.
+   * Creates a tensor on the servers, or finds it there; no barrier is needed. Throws BAD_ARGUMENT, and SPEC_MISMATCH if
+   * another worker described it differently.
    */
   async initTensor(name: TensorName, settings: TensorSettings, wait: WaitOptions = {}): Promise<void> {
     const key = nameOf(name);
@@ -118,7 +119,10 @@ export class TensorWorker {
     return this.#begin(name, ({ calls }) => calls.pushPullRows({ rows: pushRows, gradients: values }, pullRows, into, options));
   }
 
-  /** A cache of some rows of a kCacheTable, with bounds by row (Hetu: CacheSparseTable). Throws UNSUPPORTED for other tensors. */
+  /**
+   * A cache of some rows of a kCacheTable, with bounds by row (Hetu: CacheSparseTable). Throws UNSUPPORTED for other
+   * tensors.
+   */
   cacheSparseTable(name: TensorName, options: CacheOptions): CachedEmbedding {
     const { name: key, calls } = this.#find(name);
     if (calls instanceof CacheTable) return calls.cached(options);
@@ -145,21 +149,25 @@ export class TensorWorker {
   }
 
   /**
-   * The servers write the tensor, optimizer state included, to `directory` below their checkpoint directory, and replace what was there.
-   * Throws UNSUPPORTED if they were started without a checkpoint directory, BAD_ARGUMENT for a path that leads out of it.
+   * The servers write the tensor, optimizer state included, to `directory` below their checkpoint directory, and
+   * replace what was there. Throws UNSUPPORTED if they were started without a checkpoint directory, BAD_ARGUMENT for a
+   * path that leads out of it.
    */
   save(name: TensorName, directory: string, wait: WaitOptions = {}): Promise<void> {
     return this.#begin(name, async (tensor) => await this.#session.saveParameter(tensor.name, directory, wait));
   }
 
-  /** The servers read what `save` wrote, however many they were then. Throws CHECKPOINT_MISSING, _TORN, _FOREIGN or _IO, and changes nothing. */
+  /**
+   * The servers read what `save` wrote, however many they were then. Throws CHECKPOINT_MISSING, _TORN, _FOREIGN or _IO,
+   * and changes nothing.
+   */
   load(name: TensorName, directory: string, wait: WaitOptions = {}): Promise<void> {
     return this.#begin(name, async (tensor) => await this.#session.loadParameter(tensor.name, directory, wait));
   }
 
   /**
-   * Adds arrays of any length to those that the servers keep by index, beside the tensors. `values` has them one after the other.
-   * Returns the query for `waitData`.
+   * Adds arrays of any length to those that the servers keep by index, beside the tensors. `values` has them one after
+   * the other. Returns the query for `waitData`.
    */
   pushData(indexes: IndexList, values: Float32Array, lengths: ArrayLike<number>, options: CallOptions = {}): number {
     return this.#data.push(indexes, values, lengths, options);
@@ -175,7 +183,10 @@ export class TensorWorker {
     await this.#data.wait(query, wait);
   }
 
-  /** Joins a group of `size` workers that keep within `tolerance` versions of each other. Returns the version to start at. */
+  /**
+   * Joins a group of `size` workers that keep within `tolerance` versions of each other. Returns the version to start
+   * at.
+   */
   async sspInit(
     key: number | bigint,
     options: { readonly size: number; readonly tolerance: number },
@@ -188,13 +199,19 @@ export class TensorWorker {
     return version;
   }
 
-  /** Ends when no worker of the group is further behind `version` than its tolerance. Waits at the server, without polling. */
+  /**
+   * Ends when no worker of the group is further behind `version` than its tolerance. Waits at the server, without
+   * polling.
+   */
   async sspSync(key: number | bigint, version: number, wait: WaitOptions = {}): Promise<void> {
     const group = keyOf(key);
     await this.#session.call(sspSync, this.#serverOf(group), { group, version }, wait);
   }
 
-  /** The ranks, ascending, of the workers that are ready under this key: `want` of them, or those that came within `waitMs` of the first. */
+  /**
+   * The ranks, ascending, of the workers that are ready under this key: `want` of them, or those that came within
+   * `waitMs` of the first.
+   */
   async preduceGetPartner(
     key: number | bigint,
     options: { readonly want: number; readonly waitMs: number },

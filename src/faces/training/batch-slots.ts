@@ -1,4 +1,5 @@
-// batch-slots — which slot each id of a batch has, for sources that bring exactly the rows of a batch: its distinct ids, ascending, one slot each.
+// batch-slots — which slot each id of a batch has, for sources that bring exactly the rows of a batch: its distinct
+// ids, ascending, one slot each.
 
 import { ascendingIndex } from "../../base/ascending-index.ts";
 import { NO_SLOT } from "./row-source.ts";
@@ -26,7 +27,7 @@ export class BatchSlots {
     this.#halves = new Uint32Array(keys.buffer, keys.byteOffset, 2 * keys.length);
   }
 
-  /** Takes up another batch. What is no row of the table has NO_SLOT (R4 of row-source.ts). */
+  /** Loads another batch. An id without a row has NO_SLOT (RowSource.R4). */
   assign(ids: ArrayLike<number>): void {
     this.#idCount = ids.length;
     const known = this.#ids;

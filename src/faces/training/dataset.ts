@@ -1,5 +1,5 @@
-// dataset — samples that a network can be trained on, read by index: values, ids, or both, and a label each. What does not fit a network is found out before
-// the first step.
+// dataset — samples that a network can be trained on, read by index: values, ids, or both, and a label each. What does
+// not fit a network is found out before the first step.
 
 import { WeighbridgeError } from "../../base/errors.ts";
 import { checkOptions } from "../../base/known-options.ts";
@@ -16,7 +16,7 @@ export interface Dataset {
   readonly idsPerSample?: number | undefined;
   /** Writes the values of these samples; `into.sampleCount` is set already. */
   readonly readValues?: ((indexes: Uint32Array, into: Activations) => void) | undefined;
-  /** Writes the ids of these samples, `idsPerSample` each, one sample after the other. Whole numbers; those without a row may be any, NaN too. */
+  /** Writes the ids of these samples, `idsPerSample` each: whole numbers, or NaN; any may lack a row. */
   readonly readIds?: ((indexes: Uint32Array, into: Float64Array) => void) | undefined;
   readLabels(indexes: Uint32Array, into: Float32Array): void;
 }

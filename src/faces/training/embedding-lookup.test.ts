@@ -59,7 +59,7 @@ test("one that is not sparse has its table as a parameter, and reads zeros for i
     [["e.weight", [4, 2]]],
   );
   initializeParameters(workspace, lookup.parameters, 1);
-  await lookup.take({ ids: Float64Array.of(3, -1, 4, 3), sampleCount: 2, idsPerSample: 2 });
+  await lookup.acquire({ ids: Float64Array.of(3, -1, 4, 3), sampleCount: 2, idsPerSample: 2 });
   const row = [...lookup.parameters[0]!.values.subarray(6, 8)];
   assert.deepEqual([...lookup.forward().current], [...row, 0, 0, 0, 0, ...row]);
 });
@@ -68,16 +68,19 @@ test("takes its own of a sample's ids", async () => {
   const workspace = new Workspace();
   const lookup = new EmbeddingLookup(workspace, { ...OPTIONS, sparse: false, idsFrom: 1 });
   initializeParameters(workspace, lookup.parameters, 1);
-  await lookup.take({ ids: Float64Array.of(9, 0, 1, 9), sampleCount: 1, idsPerSample: 4 });
+  await lookup.acquire({ ids: Float64Array.of(9, 0, 1, 9), sampleCount: 1, idsPerSample: 4 });
   assert.deepEqual([...lookup.forward().current], [...lookup.parameters[0]!.values.subarray(0, 4)]);
   const short = { ids: Float64Array.of(1, 2), sampleCount: 1, idsPerSample: 2 };
-  await assert.rejects(lookup.take(short), (error) => isWeighbridgeError(error, "BAD_ARGUMENT") && /takes ids 1 to 2/.test(error.message));
+  await assert.rejects(
+    lookup.acquire(short),
+    (error) => isWeighbridgeError(error, "BAD_ARGUMENT") && /takes ids 1 to 2/.test(error.message),
+  );
 });
 
 test("says so when it has no rows yet", async () => {
   const lookup = new EmbeddingLookup(new Workspace(), OPTIONS);
   const batch = { ids: Float64Array.of(1, 2), sampleCount: 1, idsPerSample: 2 };
-  await assert.rejects(lookup.take(batch), (error) => isWeighbridgeError(error, "BAD_ARGUMENT") && /no rows yet/.test(error.message));
+  await assert.rejects(lookup.acquire(batch), (error) => isWeighbridgeError(error, "BAD_ARGUMENT") && /no rows yet/.test(error.message));
 });
 
 /** None of them names a row of a table of 4; as 32-bit words some would. */
@@ -89,7 +92,7 @@ test("whatever id names no row reads as zeros and learns nothing, in a table tha
     const lookup = new EmbeddingLookup(workspace, { ...OPTIONS, sparse: false });
     initializeParameters(workspace, lookup.parameters, 1);
     const [weight] = lookup.parameters;
-    await lookup.take({ ids: Float64Array.of(id, 2), sampleCount: 1, idsPerSample: 2 });
+    await lookup.acquire({ ids: Float64Array.of(id, 2), sampleCount: 1, idsPerSample: 2 });
     assert.deepEqual([...lookup.forward().current], [0, 0, ...weight!.values.subarray(4, 6)], `${id}`);
     const gradient = new Activations(workspace, [4], 1);
     gradient.sampleCount = 1;

@@ -1,8 +1,10 @@
-// embedding-lookup — a table of vectors that ids choose from (MindSpore: nn.EmbeddingLookup), as the first stage of a network. A sparse one works on a
-// RowSource that is attached to it: rows in this process, on servers, or in a cache. One that is not sparse holds its whole table as a parameter like any other.
+// embedding-lookup — a table of vectors that ids choose from (MindSpore: nn.EmbeddingLookup), as the first stage of a
+// network. A sparse one works on a RowSource that is attached to it: rows in this process, on servers, or in a cache.
+// One that is not sparse holds its whole table as a parameter like any other.
 //
 // Invariants:
-//   E1. An id outside the table, below 0 or past its end, reads as zeros and learns nothing; so do NaN and infinities. A fraction is refused.
+//   E1. An id outside the table, below 0 or past its end, reads as zeros and learns nothing; so do NaN and infinities.
+//       A fraction is refused.
 //   E2. What cannot be meant is refused when the lookup is made.
 
 import { assert } from "../../base/assert.ts";
@@ -18,9 +20,9 @@ import { SlotEmbedding } from "../../nn/layers/slot-embedding.ts";
 import type { Parameter, ServerTarget } from "../../nn/parameter.ts";
 import type { Workspace } from "../../nn/workspace.ts";
 import type { InitializerSpec } from "../../store/initializers/initializer-spec.ts";
-import { inOurNames } from "./mindspore-names.ts";
 import type { Stage } from "./network.ts";
 import type { RowSource } from "./row-source.ts";
+import { inOurNames } from "./set-param-ps.ts";
 
 export type EmbeddingLookupOptions = {
   readonly name: string;
@@ -36,7 +38,7 @@ export type EmbeddingLookupOptions = {
   readonly combine?: "concat" | "sum";
   /** Where rows are looked up: at the servers' side, or in this worker's memory. "CPU" by default, as in MindSpore. */
   readonly target?: "CPU" | "DEVICE";
-  /** True, as by default: only the rows of a batch are read and updated. False: the whole table is read and updated in every step. */
+  /** True, the default: a step reads and updates only the rows of its batch. False: the whole table. */
   readonly sparse?: boolean;
   /** How many rows this worker keeps in its memory; 0, as by default: none. For target "DEVICE". */
   readonly vocabCacheSize?: number;
@@ -72,7 +74,7 @@ export class EmbeddingLookup implements Stage {
   readonly #dense: Embedding | undefined;
   readonly #rows: SlotEmbedding | undefined;
   readonly #ids: Float64Array;
-  #taken: Float64Array;
+  #acquired: Float64Array;
   #slots: Int32Array = new Int32Array(0);
   #source: RowSource | undefined;
 
@@ -82,7 +84,7 @@ export class EmbeddingLookup implements Stage {
     this.name = name;
     this.options = resolved;
     this.#ids = new Float64Array(idsPerSample * sampleCountMax);
-    this.#taken = this.#ids.subarray(0, 0);
+    this.#acquired = this.#ids.subarray(0, 0);
     const shared = { name, width, idsPerSample, sampleCountMax, combine };
     if (sparse) this.#rows = new SlotEmbedding(workspace, shared);
     else this.#dense = new Embedding(workspace, { ...shared, rowCount: vocabSize, outOfRange: "zero", initializer });
@@ -114,21 +116,21 @@ export class EmbeddingLookup implements Stage {
   }
 
   /** Which ids the batch after the one in hand has: a hint. */
-  announce(batch: IdBatch): void {
-    this.#source?.announce(this.#pick(batch, new Float64Array(this.#ids.length)));
+  prefetch(batch: IdBatch): void {
+    this.#source?.prefetch(this.#pick(batch, new Float64Array(this.#ids.length)));
   }
 
   /** Resolves when the rows of a batch are there. Throws BAD_ARGUMENT for an id that is no whole number (E1). */
-  async take(batch: IdBatch, wait: WaitOptions = {}): Promise<void> {
+  async acquire(batch: IdBatch, wait: WaitOptions = {}): Promise<void> {
     checkWaitOptions(wait);
-    this.#taken = this.#pick(batch, this.#ids);
+    this.#acquired = this.#pick(batch, this.#ids);
     if (this.#rows === undefined) return;
     if (this.#source === undefined) throw new WeighbridgeError("BAD_ARGUMENT", `${this.name} has no rows yet: train or open its model`);
-    this.#slots = await this.#source.take(this.#taken, wait);
+    this.#slots = await this.#source.acquire(this.#acquired, wait);
   }
 
   forward(): Activations {
-    if (this.#dense !== undefined) return this.#dense.forward(this.#taken);
+    if (this.#dense !== undefined) return this.#dense.forward(this.#acquired);
     const { address, slotCount } = this.#source!;
     return this.#rows!.forward(this.#slots, { address, slotCount });
   }
@@ -140,16 +142,16 @@ export class EmbeddingLookup implements Stage {
   }
 
   /** Hands the gradients of the last `backward` to the source; they are its until the promise settles. */
-  async give(wait: WaitOptions = {}): Promise<void> {
+  async push(wait: WaitOptions = {}): Promise<void> {
     checkWaitOptions(wait);
     if (this.#rows === undefined || this.#source === undefined) return;
-    await this.#source.give(this.#rows.touchedSlots, this.#rows.gradients, wait);
+    await this.#source.push(this.#rows.touchedSlots, this.#rows.gradients, wait);
   }
 
-  /** After a `take` of no samples: takes part in the step all the same. */
-  async giveNothing(wait: WaitOptions = {}): Promise<void> {
+  /** After a `acquire` of no samples: takes part in the step all the same. */
+  async pushNothing(wait: WaitOptions = {}): Promise<void> {
     checkWaitOptions(wait);
-    await this.#source?.give(new Int32Array(0), new Float32Array(0), wait);
+    await this.#source?.push(new Int32Array(0), new Float32Array(0), wait);
   }
 
   /** This lookup's ids of each sample. */

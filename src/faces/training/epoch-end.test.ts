@@ -2,11 +2,13 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { WeighbridgeError } from "../../base/errors.ts";
-import { leaveEpoch } from "./epoch-end.ts";
+import type { Session } from "../../api/session.ts";
+import { isWeighbridgeError, WeighbridgeError } from "../../base/errors.ts";
+import { EmbeddedCluster } from "../../node/embedded-cluster.ts";
+import { alignClocks, leaveEpoch } from "./epoch-end.ts";
 
-/** A meeting that is held from the n-th ask on, each of which takes a turn. */
-function meetingFrom(heldFrom: number): { readonly isHeld: () => Promise<boolean>; readonly asks: () => number } {
+/** A rendezvous that is held from the n-th ask on, each of which takes a turn. */
+function rendezvousFrom(heldFrom: number): { readonly isHeld: () => Promise<boolean>; readonly asks: () => number } {
   let asks = 0;
   const isHeld = async (): Promise<boolean> => {
     await new Promise(setImmediate);
@@ -21,25 +23,25 @@ const untilAborted = async (signal: AbortSignal): Promise<void> =>
     signal.addEventListener("abort", () => reject(new WeighbridgeError("ABORTED", "the wait was aborted")));
   });
 
-test("a meeting that is held ends the epoch, also where the circle is broken by then", async () => {
-  assert.equal(await leaveEpoch({ meeting: meetingFrom(3), isBroken: () => false, regroup: never }), true);
-  assert.equal(await leaveEpoch({ meeting: meetingFrom(1), isBroken: () => true, regroup: never }), true);
+test("a rendezvous that is held ends the epoch, also where the group is broken by then", async () => {
+  assert.equal(await leaveEpoch({ rendezvous: rendezvousFrom(3), isBroken: () => false, regroup: never }), true);
+  assert.equal(await leaveEpoch({ rendezvous: rendezvousFrom(1), isBroken: () => true, regroup: never }), true);
 });
 
-test("those in the meeting regroup with the one that lost the word, and agree once more (E1)", async () => {
-  const meeting = meetingFrom(Infinity);
+test("those in the rendezvous regroup with the one that lost the word, and agree once more (E1)", async () => {
+  const rendezvous = rendezvousFrom(Infinity);
   let isRegrouped = false;
   const regroup = async (): Promise<void> => {
     await new Promise(setImmediate);
     isRegrouped = true;
   };
-  assert.equal(await leaveEpoch({ meeting, isBroken: () => meeting.asks() > 1, regroup }), false);
+  assert.equal(await leaveEpoch({ rendezvous, isBroken: () => rendezvous.asks() > 1, regroup }), false);
   assert.ok(isRegrouped);
 });
 
-test("nobody waits in a regrouping for those who have left, because the meeting was held (E2)", async () => {
-  const meeting = meetingFrom(5);
-  assert.equal(await leaveEpoch({ meeting, isBroken: () => true, regroup: untilAborted }), true);
+test("nobody waits in a regrouping for those who have left, because the rendezvous was held (E2)", async () => {
+  const rendezvous = rendezvousFrom(5);
+  assert.equal(await leaveEpoch({ rendezvous, isBroken: () => true, regroup: untilAborted }), true);
 });
 
 test("who regroups with one that is in the next epoch leaves this one (E2)", async () => {
@@ -53,10 +55,62 @@ test("who regroups with one that is in the next epoch leaves this one (E2)", asy
     await new Promise(setImmediate);
     isRegrouped = true;
   };
-  assert.equal(await leaveEpoch({ meeting: { isHeld }, isBroken: () => true, regroup }), true);
+  assert.equal(await leaveEpoch({ rendezvous: { isHeld }, isBroken: () => true, regroup }), true);
 });
 
 test("a regrouping that fails by itself ends the training", async () => {
   const regroup = async (): Promise<void> => await Promise.reject(new WeighbridgeError("FENCED", "this worker was taken for dead"));
-  await assert.rejects(leaveEpoch({ meeting: meetingFrom(Infinity), isBroken: () => true, regroup }), { code: "FENCED" });
+  await assert.rejects(leaveEpoch({ rendezvous: rendezvousFrom(Infinity), isBroken: () => true, regroup }), { code: "FENCED" });
+});
+
+const WAIT = { deadlineMs: 20_000 };
+
+/** A session whose clock stands `base` higher than it does: nobody counts to 2^24 in a test. */
+function shifted(session: Session, base: number): Session {
+  return new Proxy(session, {
+    get: (target, name) => {
+      if (name === "clocks") return target.clocks + base;
+      const value: unknown = Reflect.get(target, name, target);
+      return typeof value === "function" ? (value.bind(target) as unknown) : value;
+    },
+  });
+}
+
+test("all workers have the highest clock afterwards", async () => {
+  await using cluster = await EmbeddedCluster.start({ servers: 2, workers: 3 });
+  for (const epoch of [0, 1]) {
+    for (const session of cluster.sessions) for (let i = 0; i < 2 * session.rank; i++) session.clock();
+    await Promise.all(cluster.sessions.map((session) => alignClocks(session, { name: "t", epoch }, WAIT)));
+    assert.deepEqual(
+      cluster.sessions.map(({ clocks }) => clocks),
+      Array.from({ length: 3 }, () => 4 * (epoch + 1)),
+    );
+  }
+});
+
+test("clocks on both sides of 2^24 are brought together as all others are", async () => {
+  await using cluster = await EmbeddedCluster.start({ servers: 1, workers: 2 });
+  const [low, high] = cluster.sessions.map((session) => shifted(session, 2 ** 24 - 2)) as [Session, Session];
+  for (let i = 0; i < 5; i++) high.clock();
+  await Promise.all([low, high].map((session) => alignClocks(session, { name: "t", epoch: 0 }, WAIT)));
+  assert.deepEqual([low.clocks, high.clocks], [2 ** 24 + 3, 2 ** 24 + 3]);
+});
+
+test("a worker that does not come is named when the deadline has passed", { timeout: 20_000 }, async () => {
+  await using cluster = await EmbeddedCluster.start({ servers: 1, workers: 3 });
+  const [one, two] = cluster.sessions as [Session, Session];
+  const outcomes = await Promise.allSettled(
+    [one, two].map((session) => alignClocks(session, { name: "t", epoch: 4 }, { deadlineMs: 300 })),
+  );
+  for (const outcome of outcomes) {
+    assert.ok(outcome.status === "rejected");
+    assert.ok(isWeighbridgeError(outcome.reason, "DEADLINE"), String(outcome.reason));
+    assert.match(outcome.reason.message, /epoch 5 of "t" for worker 2$/);
+  }
+});
+
+test("workers that waited for each other have left no parameter behind", async () => {
+  await using cluster = await EmbeddedCluster.start({ servers: 2, workers: 2 });
+  await Promise.all(cluster.sessions.map((session) => alignClocks(session, { name: "t", epoch: 0 }, WAIT)));
+  assert.deepEqual(await cluster.session.parameters(), []);
 });

@@ -1,4 +1,5 @@
-// event-loop — lets input and output proceed between two pieces of computing, or for a while.
+// event-loop — lets input and output proceed between two pieces of computing, or for a while; and measures how long a
+// training waits.
 
 import { WeighbridgeError } from "../../base/errors.ts";
 
@@ -23,4 +24,41 @@ export async function pause(milliseconds: number): Promise<void> {
   await new Promise<void>((resolve) => {
     setTimeout(resolve, milliseconds);
   });
+}
+
+export class WaitMeter {
+  readonly #now: () => number;
+  #startedAt: number;
+  #waitedMs = 0;
+
+  /** `now`: milliseconds that never go back. */
+  constructor(now: () => number = () => performance.now()) {
+    this.#now = now;
+    this.#startedAt = now();
+  }
+
+  /** Waits for something that is not this worker's own work. */
+  async wait<T>(promise: Promise<T>): Promise<T> {
+    const from = this.#now();
+    try {
+      return await promise;
+    } finally {
+      this.#waitedMs += this.#now() - from;
+    }
+  }
+
+  restart(): void {
+    this.#startedAt = this.#now();
+    this.#waitedMs = 0;
+  }
+
+  get seconds(): number {
+    return (this.#now() - this.#startedAt) / 1000;
+  }
+
+  /** Of the time since the start, from 0 to 1. */
+  get share(): number {
+    const total = this.#now() - this.#startedAt;
+    return total > 0 ? Math.min(1, this.#waitedMs / total) : 0;
+  }
 }

@@ -1,7 +1,16 @@
-// local-route — a parameter that lives in this process alone: the optimizer is applied before its next use (ParameterRoute).
+// local-route — a parameter that lives in this process alone (ParameterRoute): its optimizer runs here, before the next
+// use. LocalUpdater is the servers' code on the parameter's own spans, so that the same gradients lead to the same bits
+// here and there.
 
+import type { Arena } from "../../kernel/arena.ts";
+import { SimdOptimizerKernels } from "../../kernel/optimizer-kernels.ts";
 import type { Parameter } from "../../nn/parameter.ts";
-import type { LocalUpdater } from "./local-updater.ts";
+import type { Workspace } from "../../nn/workspace.ts";
+import { TensorShape } from "../../store/tensor-shape.ts";
+import { clipScale, gradientNorm } from "../../store/updaters/gradient-norm.ts";
+import type { ResolvedOptimizer } from "../../store/updaters/optimizer-spec.ts";
+import { triedRun } from "../../store/updaters/trial.ts";
+import { Updater } from "../../store/updaters/updater.ts";
 import type { ParameterRoute } from "./parameter-route.ts";
 
 export class LocalRoute implements ParameterRoute {
@@ -9,8 +18,8 @@ export class LocalRoute implements ParameterRoute {
   readonly acknowledged: Promise<void> = Promise.resolve();
   readonly updater: LocalUpdater;
   readonly #clock: () => number;
-  /** The clock of a gradient that was given and not applied. */
-  #given: number | undefined;
+  /** The clock of a gradient that was pushed and not applied. */
+  #pushedAt: number | undefined;
 
   constructor(parameter: Parameter, updater: LocalUpdater, clock: () => number) {
     this.parameter = parameter;
@@ -22,26 +31,78 @@ export class LocalRoute implements ParameterRoute {
     await Promise.resolve(); // the values are here
   }
 
-  give(): void {
-    this.#given = this.#clock();
+  push(): void {
+    this.#pushedAt = this.#clock();
   }
 
   skip(): void {
-    this.#given = undefined;
+    this.#pushedAt = undefined;
   }
 
   repeat(): void {
-    // What was given was taken.
+    // Every gradient that was pushed is here.
   }
 
   settle(): undefined {
-    const clock = this.#given;
-    this.#given = undefined;
+    const clock = this.#pushedAt;
+    this.#pushedAt = undefined;
     if (clock !== undefined) this.updater.apply(clock);
     return undefined;
   }
 
   close(): void {
     this.updater.close();
+  }
+}
+
+export class LocalUpdater {
+  readonly #arena: Arena;
+  readonly #parameter: Parameter;
+  readonly #updater: Updater;
+  readonly #rowCount: number;
+  /** Slot after slot; of no floats where the optimizer has none. */
+  readonly slots: Float32Array;
+  readonly #slotsAt: number;
+  /** Updates that were applied. */
+  step = 0;
+
+  /** The parameter has its first values already. Throws ARENA_FULL. */
+  constructor(workspace: Workspace, parameter: Parameter, optimizer: ResolvedOptimizer) {
+    const shape = new TensorShape(parameter.shape);
+    const width = shape.hasRows ? shape.width : 1;
+    this.#arena = workspace.arena;
+    this.#parameter = parameter;
+    this.#rowCount = shape.floatCount / width;
+    const owner = { kind: "tensor", width } as const;
+    this.#updater = new Updater(workspace.arena, new SimdOptimizerKernels(workspace.arena), optimizer, owner);
+    const byteCount = this.#updater.blockSlotBytes(this.#rowCount);
+    this.#slotsAt = byteCount === 0 ? 0 : workspace.arena.allocate(byteCount);
+    this.slots = new Float32Array(workspace.arena.memory.buffer, this.#slotsAt, byteCount / Float32Array.BYTES_PER_ELEMENT);
+    this.#updater.startBlock(parameter.address, this.#slotsAt, this.#rowCount);
+  }
+
+  /** Applies the parameter's gradient, with the learning rate of `clock`. Throws NOT_FINITE and changes nothing. */
+  apply(clock: number): void {
+    const { address, gradientAddress, gradient } = this.#parameter;
+    const magnitude = this.#updater.admit(gradientAddress, gradient.length);
+    if (magnitude === undefined) return;
+    const { clipNorm = null } = this.#updater.spec;
+    const gradientScale = clipNorm === null ? 1 : clipScale(gradientNorm(gradient), clipNorm);
+    this.#updater.begin({ step: this.step + 1, scheduleStep: clock, gradientScale, workerRank: undefined, magnitude });
+    const block = { target: address, source: address, slots: this.#slotsAt, rowCount: this.#rowCount };
+    const update = (): void => this.#updater.updateBlock(block, gradientAddress);
+    const isApplied =
+      !this.#updater.isTried ||
+      this.#updater.attempt((trial) => {
+        trial.save(triedRun(this.#updater, block, { from: 0, to: this.#rowCount, gradient: gradientAddress }));
+        update();
+      });
+    if (!this.#updater.isTried) update();
+    if (isApplied) this.step++;
+  }
+
+  close(): void {
+    this.#updater.close();
+    if (this.#slotsAt !== 0) this.#arena.release(this.#slotsAt, this.slots.byteLength);
   }
 }

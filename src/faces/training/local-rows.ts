@@ -1,5 +1,5 @@
-// local-rows — a RowSource whose table lies in this process: the same store, initializer and updater as on a server, so that the same gradients lead to
-// the same bits. For training alone.
+// local-rows — a RowSource whose table lies in this process: the same store, initializer and updater as on a server, so
+// that the same gradients lead to the same bits. For training alone.
 
 import { assert } from "../../base/assert.ts";
 import { SimdInitializerKernels } from "../../kernel/initializer-kernels.ts";
@@ -15,8 +15,7 @@ import { clipScale, gradientNorm } from "../../store/updaters/gradient-norm.ts";
 import { type OptimizerSpec, resolveOptimizer } from "../../store/updaters/optimizer-spec.ts";
 import { Updater } from "../../store/updaters/updater.ts";
 import { BatchSlots } from "./batch-slots.ts";
-import { RowCounts } from "./row-counts.ts";
-import type { RowSource, RowSourceStatistics } from "./row-source.ts";
+import { RowCounts, type RowSource, type RowSourceStatistics } from "./row-source.ts";
 
 /** What a table is, wherever it lies. */
 export type RowTable = {
@@ -78,11 +77,11 @@ export class LocalRows implements RowSource {
     return this.#counts.statistics;
   }
 
-  announce(): void {
+  prefetch(): void {
     // They are here already.
   }
 
-  async take(ids: ArrayLike<number>): Promise<Int32Array> {
+  async acquire(ids: ArrayLike<number>): Promise<Int32Array> {
     this.#batch.assign(ids);
     const { keys, slots } = this.#batch;
     this.#counts.add({ ids: ids.length, rows: keys.length });
@@ -90,7 +89,7 @@ export class LocalRows implements RowSource {
     return await Promise.resolve(slots);
   }
 
-  async give(slots: Int32Array, gradients: Float32Array): Promise<void> {
+  async push(slots: Int32Array, gradients: Float32Array): Promise<void> {
     if (slots.length === 0) return;
     const { address, values } = this.#gradients;
     values.set(gradients);
@@ -161,7 +160,7 @@ export class LocalRows implements RowSource {
   }
 
   async flush(): Promise<void> {
-    await Promise.resolve(); // `give` has applied all of it
+    await Promise.resolve(); // `push` has applied all of it
   }
 
   async close(): Promise<void> {

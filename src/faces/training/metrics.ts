@@ -11,7 +11,7 @@ export interface Metric {
   readonly value: number;
 }
 
-/** The share of samples whose greatest output is that of their class; of samples with one output, a logit, whether its sign is right. */
+/** The share of samples whose greatest output is their class's; with one output, a logit, whose sign is right. */
 export class Accuracy implements Metric {
   #rightCount = 0;
   #count = 0;
@@ -35,7 +35,9 @@ export class Accuracy implements Metric {
   }
 }
 
-/** How often samples of each class were taken for each: `counts[label · classCount + found]`. Its value is the accuracy. */
+/**
+ * How often samples of each class were taken for each: `counts[label · classCount + found]`. Its value is the accuracy.
+ */
 export class Confusion implements Metric {
   readonly classCount: number;
   readonly counts: Uint32Array;
@@ -63,7 +65,7 @@ export class Confusion implements Metric {
   }
 }
 
-/** How likely a sample with label 1 has a greater output than one with label 0 (AUC): 0.5 is guessing. Keeps all outputs until it is cleared. */
+/** The area under the ROC curve (AUC); 0.5 is guessing. Keeps all outputs until it is cleared. */
 export class AreaUnderCurve implements Metric {
   #scores: number[] = [];
   #labels: number[] = [];

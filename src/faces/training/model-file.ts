@@ -1,5 +1,6 @@
-// model-file — what a training keeps in this process, as the bytes of a safetensors file: values, and what it takes to go on (the optimizer's slots and step
-// counts, running means). What lives on servers is in their checkpoints, not here.
+// model-file — what a training keeps in this process, as the bytes of a safetensors file: values, and what it takes to
+// go on (the optimizer's slots and step counts, running means). What lives on servers is in their checkpoints, not
+// here.
 //
 //   <parameter>              its values in its own shape
 //   <parameter>/slots        the optimizer's slots, one after the other          metadata: step:<parameter>
@@ -51,7 +52,7 @@ export function encodeModel(network: Network, open: OpenNetwork): Uint8Array | u
   return bytes;
 }
 
-/** Takes up what `encodeModel` gave. Throws CHECKPOINT_TORN or CHECKPOINT_FOREIGN, naming `file`; nothing has changed then. */
+/** Loads what `encodeModel` wrote. Throws CHECKPOINT_TORN or CHECKPOINT_FOREIGN, naming `file`, and changes nothing. */
 export function decodeModel(bytes: Uint8Array, file: string, network: Network, open: OpenNetwork): void {
   const source = { file, fileBytes: bytes.byteLength };
   const headerBytes = decodeHeaderBytes(bytes.subarray(0, LENGTH_BYTES), source);

@@ -1,8 +1,9 @@
-// model — a network, its loss and its optimizer, and what is done with them: train, evaluate, predict (MindSpore: Model). With a session the parameters that
-// setParamPs has marked live on servers and all workers train together; without one everything lives in this process.
+// model — a network, its loss and its optimizer, and what is done with them: train, evaluate, predict (MindSpore:
+// Model). With a session the parameters that setParamPs has marked live on servers and all workers train together;
+// without one everything lives in this process.
 //
 // Invariants:
-//   M1. What is given is checked before the first step: options, shapes, labels.
+//   M1. Options, shapes and labels are checked before the first step.
 //   M2. One thing at a time: a second call while one is under way is refused.
 
 import type { Session } from "../../api/session.ts";
@@ -15,31 +16,27 @@ import { initializeParameters } from "../../nn/parameter.ts";
 import { type Consistency, engineConsistency } from "../../store/consistency.ts";
 import { type OptimizerSpec, resolveOptimizer } from "../../store/updaters/optimizer-spec.ts";
 import type { TrainingCallback, TrainingView } from "./callbacks/callback.ts";
-import { alignClocks } from "./clock-alignment.ts";
 import { checkDataset, type Dataset } from "./dataset.ts";
 import type { IdBatch } from "./embedding-lookup.ts";
-import { EpochRendezvous } from "./epoch-rendezvous.ts";
-import { nextTurnOf } from "./event-loop.ts";
+import { alignClocks, EpochRendezvous } from "./epoch-end.ts";
+import { nextTurnOf, WaitMeter } from "./event-loop.ts";
 import type { Metric } from "./metrics.ts";
 import { decodeModel, encodeModel } from "./model-file.ts";
 import { checkLoss, checkNetwork, type Loss, lookupsOf, type Network, parametersOf } from "./network.ts";
 import { checkNames, OpenNetwork } from "./open-network.ts";
-import { checkFirstStep, resumedFeed } from "./resumed-feed.ts";
 import { StepRunner } from "./step-runner.ts";
 import { checkEpochs, Trainer, type TrainingResult } from "./trainer.ts";
-import { checkNotEnded, openFeed } from "./unit-feed.ts";
-import { UnitReader } from "./unit-reader.ts";
-import { WaitMeter } from "./wait-meter.ts";
+import { checkFirstStep, checkNotEnded, openFeed, resumedFeed, UnitReader } from "./unit-feed.ts";
 
 export type ModelOptions = {
   readonly loss: Loss;
   /** One for all, or one for each parameter by its name. */
   readonly optimizer: OptimizerSpec | ((parameterName: string) => OptimizerSpec);
-  /** By the names that `eval` gives back. */
+  /** By the names that `eval` returns. */
   readonly metrics?: Readonly<Record<string, Metric>>;
   /** Of first values; 1 by default. All workers have the same. */
   readonly seed?: number;
-  /** For what is worth knowing and no error; the session's by default. */
+  /** The session's by default. */
   readonly log?: Log;
 };
 
@@ -51,20 +48,20 @@ export type OpenOptions = {
   readonly consistency?: Consistency;
   /** How long one wait for servers or workers may take; two minutes by default. */
   readonly deadlineMs?: number;
-  /** How long a failure that may pass (a server that is restarted) is put up with; one minute by default. */
+  /** How long transient failures (a server that restarts) are retried; one minute by default. */
   readonly patienceMs?: number;
   readonly signal?: AbortSignal | undefined;
 };
 
 export type TrainOptions = OpenOptions & {
-  /** Whether parameters travel, and rows of the next batch are fetched, while others are computed; false by default: measure before you turn it on (bench/RESULTS.md). */
+  /** Overlap communication with computing. False by default: measure before you turn it on (bench/RESULTS.md). */
   readonly overlap?: boolean;
   /** Samples of a global batch, of all workers together. */
   readonly batchSize: number;
   /** Of the order of samples; 1 by default. All workers have the same. */
   readonly shuffleSeed?: number;
   readonly callbacks?: readonly TrainingCallback[];
-  /** Under which the scheduler keeps the units of its epochs; "training" by default. A second training of a session needs another, or later epochs. */
+  /** Names the units of its epochs; "training" by default. A second training needs another name or later epochs. */
   readonly name?: string;
   /** The first epoch, from 0: to go on with a training that was interrupted. */
   readonly firstEpoch?: number;
@@ -73,7 +70,7 @@ export type TrainOptions = OpenOptions & {
 };
 
 /** `notFinite`: the error of these samples. */
-type TakeOutputs = (outputs: Activations, labels: Float32Array, notFinite: (what: string) => WeighbridgeError) => void;
+type UseOutputs = (outputs: Activations, labels: Float32Array, notFinite: (what: string) => WeighbridgeError) => void;
 
 const OPEN_OPTIONS: readonly (keyof OpenOptions)[] = ["session", "consistency", "deadlineMs", "patienceMs", "signal"];
 const TRAIN_OPTIONS: readonly (keyof TrainOptions)[] = [
@@ -88,8 +85,8 @@ const TRAIN_OPTIONS: readonly (keyof TrainOptions)[] = [
 ];
 const DEADLINE_MS = 120_000;
 const PATIENCE_MS = 60_000;
-/** How long a worker waits in a meeting before it looks whether another one has died. */
-const MEETING_IDLE_MS = 100;
+/** How long a worker waits in a rendezvous before it looks whether another one has died. */
+const RENDEZVOUS_IDLE_MS = 100;
 
 export class Model {
   readonly network: Network;
@@ -113,7 +110,7 @@ export class Model {
     initializeParameters(network.workspace, parametersOf(network), seed);
   }
 
-  /** Trains on a data set, together with all other workers of the session. Rejects with NOT_FINITE when the loss is no number any more. */
+  /** Trains on a data set, with all other workers of the session. Rejects with NOT_FINITE if the loss is not finite. */
   async train(epochCount: number, dataset: Dataset, options: TrainOptions): Promise<TrainingResult> {
     checkOptions(options, TRAIN_OPTIONS, "the options of a training");
     const { batchSize, session, callbacks = [], overlap: overlaps = false } = options;
@@ -136,13 +133,13 @@ export class Model {
         align: async (epoch) => {
           if (session !== undefined && staleness !== undefined) await alignClocks(session, { name, epoch }, wait);
         },
-        meetingOf: (epoch) => new EpochRendezvous(session!, { name, epoch }, wait, MEETING_IDLE_MS),
+        rendezvousOf: (epoch) => new EpochRendezvous(session!, { name, epoch }, wait, RENDEZVOUS_IDLE_MS),
       });
-      return await told(callbacks, view, () => trainer.run());
+      return await withHooks(callbacks, view, () => trainer.run());
     });
   }
 
-  /** What the metrics say about a data set, with the parameters as they are now; and the mean "loss". Rejects with NOT_FINITE where that is no number. */
+  /** The metrics and the mean "loss" of a data set, with the current parameters. Rejects with NOT_FINITE. */
   async eval(dataset: Dataset, options: OpenOptions = {}): Promise<Readonly<Record<string, number>>> {
     const { loss, metrics } = this.#options;
     checkDataset(dataset, this.network, loss);
@@ -177,7 +174,7 @@ export class Model {
     return await this.#alone(async () => await this.#viewOf(await this.#openAgain(options)).encode());
   }
 
-  /** Takes up what `encode` gave. Throws CHECKPOINT_TORN, CHECKPOINT_FOREIGN, naming `file`. */
+  /** Loads what `encode` returned. Throws CHECKPOINT_TORN, CHECKPOINT_FOREIGN, naming `file`. */
   async decode(bytes: Uint8Array, file: string, options: OpenOptions = {}): Promise<void> {
     await this.#alone(async () => {
       const open = await this.#openAgain(options);
@@ -186,7 +183,7 @@ export class Model {
     });
   }
 
-  /** Gives back what was opened; values stay where they are. The session stays open. */
+  /** Releases what was opened; values stay where they are. The session stays open. */
   async close(): Promise<void> {
     const opened = this.#opened;
     this.#opened = undefined;
@@ -197,7 +194,7 @@ export class Model {
     await this.close();
   }
 
-  async #predict(dataset: Dataset, options: OpenOptions, take: TakeOutputs): Promise<void> {
+  async #predict(dataset: Dataset, options: OpenOptions, use: UseOutputs): Promise<void> {
     await this.#alone(async () => {
       const open = await this.#openAgain(options);
       const runner = this.#runnerOf(open, false);
@@ -207,7 +204,7 @@ export class Model {
           await nextTurnOf(`before sample ${from}`, options.signal); // parameters that are here are not waited for
           const { labels, ids } = this.#readFrom(dataset, from);
           const outputs = await runner.predict(ids);
-          take(outputs, labels, (what) => runner.notFinite(what, `samples ${from} to ${from + labels.length - 1}`));
+          use(outputs, labels, (what) => runner.notFinite(what, `samples ${from} to ${from + labels.length - 1}`));
         }
       });
     });
@@ -261,7 +258,7 @@ export class Model {
     return open;
   }
 
-  /** In the way that it is open, unless told otherwise. */
+  /** As it is open, unless the options differ. */
   async #openAgain(options: OpenOptions): Promise<OpenNetwork> {
     checkOptions(options, OPEN_OPTIONS, "the options of a model");
     const opened = this.#opened;
@@ -291,8 +288,8 @@ export class Model {
   }
 }
 
-/** Tells callbacks of the beginning, and each of them once of the end, whatever it is. The first error is the one to throw. */
-async function told(
+/** Calls the begin hooks, and each end hook once, however it ends. Throws the first error. */
+async function withHooks(
   callbacks: readonly TrainingCallback[],
   view: TrainingView,
   run: () => Promise<TrainingResult>,

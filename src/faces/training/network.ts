@@ -1,10 +1,13 @@
-// network — what a Model trains: stages one after the other, each of which needs its own parameters and nobody else's, so that a step waits for the values
-// of one stage while those of the others still travel. A Sequential is a network; networks of ids are in networks/.
+// network — what a Model trains: stages one after the other, each of which needs its own parameters and nobody else's,
+// so that a step waits for the values of one stage while those of the others still travel. A Sequential is a network;
+// networks of ids are in networks/.
 //
 // Invariants (of whoever runs the stages):
-//   N1. `forward` goes through the stages in their order, each with what the one before gave; `backward` the other way round.
+//   N1. `forward` goes through the stages in their order, each with what the one before gave; `backward` the other way
+//       round.
 //   N2. L1 to L4 of nn/layer.ts hold for every stage.
-//   N3. A stage with a lookup runs after the lookup has taken the batch's rows, and gives their gradients before the next batch's are taken.
+//   N3. A stage with a lookup runs after the lookup has taken the batch's rows, and gives their gradients before the
+//       next batch's are taken.
 
 import { WeighbridgeError } from "../../base/errors.ts";
 import { showValue } from "../../base/show-value.ts";

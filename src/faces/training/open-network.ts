@@ -1,5 +1,5 @@
-// open-network — a network whose parameters have their routes and whose lookups have their rows: what a Model trains with, from the first step until it is
-// closed. Where a parameter lives is decided here, once (docs/decisions/0014).
+// open-network — a network whose parameters have their routes and whose lookups have their rows: what a Model trains
+// with, from the first step until it is closed. Where a parameter lives is decided here, once (docs/decisions/0014).
 
 import type { Session } from "../../api/session.ts";
 import { assert } from "../../base/assert.ts";
@@ -12,9 +12,8 @@ import type { InitializerSpec } from "../../store/initializers/initializer-spec.
 import { type OptimizerSpec, resolveOptimizer } from "../../store/updaters/optimizer-spec.ts";
 import type { EmbeddingLookup } from "./embedding-lookup.ts";
 import { pause } from "./event-loop.ts";
-import { LocalRoute } from "./local-route.ts";
+import { LocalRoute, LocalUpdater } from "./local-route.ts";
 import { LocalRows, type RowTable } from "./local-rows.ts";
-import { LocalUpdater } from "./local-updater.ts";
 import { lookupsOf, type Network, parametersOf } from "./network.ts";
 import type { ParameterRoute } from "./parameter-route.ts";
 import { ReducedRoute } from "./reduced-route.ts";
@@ -52,7 +51,7 @@ export class OpenNetwork {
   readonly #persistence: Retry | undefined;
   /** Of lookups whose rows are cached: the way past the cache. */
   readonly #direct = new Map<EmbeddingLookup, RowSource>();
-  #circle: TrainingGroup | undefined;
+  #group: TrainingGroup | undefined;
   #members: RowMembers | undefined;
   #clocks = 0;
   /** Of whoever uses it now. */
@@ -78,9 +77,9 @@ export class OpenNetwork {
       for (const [i, stage] of network.stages.entries()) {
         for (const parameter of stage.parameters) routes.set(parameter, await opened.#routeFor(parameter, priorityOf(i)));
       }
-      if (session !== undefined) await opened.#circle?.compare(opened.#reduced, session);
+      if (session !== undefined) await opened.#group?.compare(opened.#reduced, session);
       for (const route of routes.values()) await route.open();
-      await opened.#circle?.join(opened.#reduced);
+      await opened.#group?.join(opened.#reduced);
       for (const [i, { lookup }] of network.stages.entries()) {
         if (lookup === undefined || !lookup.options.sparse) continue;
         lookup.attach(await opened.#sourceFor(lookup, priorityOf(i)));
@@ -110,29 +109,30 @@ export class OpenNetwork {
   }
 
   /** Those with whom this worker reduces, where there is something to reduce. */
-  get circle(): TrainingGroup | undefined {
-    return this.#circle;
+  get group(): TrainingGroup | undefined {
+    return this.#group;
   }
 
   /**
-   * A member is gone, or one more came: goes on with all that live, and with the same values. What this worker had not ended is dropped. `signal` ends the wait for
-   * the others with ABORTED; until the next call this worker is in no circle.
+   * A member is gone, or one more came: goes on with all that live, and with the same values. What this worker had not
+   * ended is dropped. `signal` ends the wait for the others with ABORTED; until the next call this worker is in no
+   * group.
    */
   async regroup(signal?: AbortSignal): Promise<void> {
-    const [circle, session] = [this.#circle, this.session];
-    assert(circle !== undefined && session !== undefined, "who regroups has a circle");
+    const [group, session] = [this.#group, this.session];
+    assert(group !== undefined && session !== undefined, "who regroups has a group");
     const until = performance.now() + this.patience.patienceMs;
     for (let isDone = false; !isDone; ) {
       try {
-        await circle.regroup(signal);
+        await group.regroup(signal);
         await session.rejoin(this.patience.wait);
-        await circle.compare(this.#reduced, session);
+        await group.compare(this.#reduced, session);
         for (const route of this.routes.values()) await route.open();
-        await circle.join(this.#reduced);
+        await group.join(this.#reduced);
         for (const { source } of this.#lookups) if (source instanceof TieredRows) await source.reform(this.patience.wait);
         isDone = true;
       } catch (thrown) {
-        if (!circle.mayRecover(thrown) || signal?.aborted === true || performance.now() > until) throw thrown; // otherwise one more is gone
+        if (!group.mayRecover(thrown) || signal?.aborted === true || performance.now() > until) throw thrown; // otherwise one more is gone
         await pause(REGROUP_PAUSE_MS);
       }
     }
@@ -153,10 +153,12 @@ export class OpenNetwork {
   async persist(attempt: (isFirst: boolean) => Promise<void>): Promise<void> {
     if (this.#persistence === undefined) await attempt(true);
     else
-      await this.#persistence.through(attempt, { patienceMs: this.patience.patienceMs, isHopeless: () => this.#circle?.isBroken === true });
+      await this.#persistence.through(attempt, { patienceMs: this.patience.patienceMs, isHopeless: () => this.#group?.isBroken === true });
   }
 
-  /** Runs something that only reads rows, of the servers where a cache would take all workers: what was flushed is seen. */
+  /**
+   * Runs something that only reads rows, of the servers where a cache would take all workers: what was flushed is seen.
+   */
   async reading<T>(run: () => Promise<T>): Promise<T> {
     const sources = this.#lookups.map(({ source }) => source!);
     try {
@@ -185,7 +187,7 @@ export class OpenNetwork {
     return [...this.routes.values()].filter((route) => route instanceof ReducedRoute);
   }
 
-  /** Workers have to talk where parameters that several of them train live on no server, or with one of them for a while. */
+  /** Workers need a group if parameters that several of them train live on no server, or for a while on one worker. */
   async #formGroup(): Promise<void> {
     const { session, network } = this.#options;
     if (session === undefined || session.workerCount === 1) return;
@@ -196,7 +198,7 @@ export class OpenNetwork {
     const collective = await session.collective(wait);
     await session.rejoin(wait);
     this.#members = new RowMembers(session.rank, collective);
-    this.#circle = new TrainingGroup(collective, () => this.patience.wait);
+    this.#group = new TrainingGroup(collective, () => this.patience.wait);
   }
 
   async #routeFor(parameter: Parameter, priority: number): Promise<ParameterRoute> {
@@ -210,7 +212,7 @@ export class OpenNetwork {
     }
     if (serverPlace === undefined) {
       const updater = new LocalUpdater(network.workspace, parameter, resolveOptimizer(optimizer));
-      return new ReducedRoute({ parameter, updater, collective: this.#circle!.collective, wait });
+      return new ReducedRoute({ parameter, updater, collective: this.#group!.collective, wait });
     }
     const init = this.#seeded(parameter.initializer);
     const tensor = await session.tensor(name, { shape, init, optimizer, consistency }, wait());

@@ -1,14 +1,18 @@
-// parameter-route — the way of one parameter's gradient to its new values. A step only knows this interface; docs/decisions/0014 has the three ways.
+// parameter-route — the way of one parameter's gradient to its new values. A step only knows this interface;
+// docs/decisions/0014 has the three ways.
 //
-//   give (gradient final) ──► … ──► acknowledged ──► settle (values of the next step are there) ──► forward …
+//   push (gradient final) ──► … ──► acknowledged ──► settle (values of the next step are there) ──► forward …
 //
 // Invariants:
-//   R1. `give` is called once in each step, when the `backward` of its stage has returned, or that of one before it. It does not wait.
-//   R2. The gradient is the route's from `give` until `settle` has resolved; the values are from then until `give` whoever computes.
-//   R3. `acknowledged` resolves when whoever applies the gradient has it: a step whose gradients are acknowledged need not be made again.
+//   R1. `push` is called once in each step, when the `backward` of its stage has returned, or that of one before it. It
+//       does not wait.
+//   R2. The route owns the gradient from `push` until `settle` has resolved; the values are from then until `push`
+//       whoever computes.
+//   R3. `acknowledged` resolves when whoever applies the gradient has it: a step whose gradients are acknowledged need
+//       not be made again.
 
 import type { Parameter } from "../../nn/parameter.ts";
-import type { LocalUpdater } from "./local-updater.ts";
+import type { LocalUpdater } from "./local-route.ts";
 
 export interface ParameterRoute {
   readonly parameter: Parameter;
@@ -22,10 +26,10 @@ export interface ParameterRoute {
   summed?(): Promise<void>;
   /** Brings the values here as they are now, before the first step and after a failure. */
   open(): Promise<void>;
-  give(): void;
+  push(): void;
   /** Takes part in a step with nothing to give. */
   skip(): void;
-  /** Gives the last gradient again, which is still there: `acknowledged` was rejected, and the clock of its step has ended. */
+  /** Pushes the last gradient again: `acknowledged` was rejected, and the clock of its step has ended. */
   repeat(): void;
   readonly acknowledged: Promise<void>;
   /** Undefined: the values are there. After a rejection, `open`. */

@@ -1,9 +1,10 @@
-// reduced-route — a parameter that every worker has (ParameterRoute): gradients are summed among the workers, and each of them applies the same optimizer to the
-// same sum, so that all have the same bits. Every worker has to give or skip the same routes in the same order.
+// reduced-route — a parameter that every worker has (ParameterRoute): gradients are summed among the workers, and each
+// of them applies the same optimizer to the same sum, so that all have the same bits. Every worker has to give or skip
+// the same routes in the same order.
 
 import type { WaitOptions } from "../../base/deferred.ts";
 import type { Parameter } from "../../nn/parameter.ts";
-import type { LocalUpdater } from "./local-updater.ts";
+import type { LocalUpdater } from "./local-route.ts";
 import type { ParameterRoute } from "./parameter-route.ts";
 
 /** What is needed of a worker's Collective. */
@@ -36,14 +37,14 @@ export class ReducedRoute implements ParameterRoute {
     this.#sum = undefined;
   }
 
-  give(): void {
+  push(): void {
     this.#sum = this.#collective.allReduce(this.parameter.gradient, this.#wait());
     this.#sum.catch(() => {}); // whoever waits for `settle` is told
   }
 
   skip(): void {
     this.parameter.gradient.fill(0);
-    this.give();
+    this.push();
   }
 
   repeat(): void {

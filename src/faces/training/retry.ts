@@ -1,5 +1,5 @@
-// retry — which failures of a call may pass, and how long they are tried again: a server that comes back from its checkpoint, a worker that was taken
-// for dead and lives.
+// retry — which failures of a call may pass, and how long they are tried again: a server that comes back from its
+// checkpoint, a worker that was taken for dead and lives.
 
 import type { Session } from "../../api/session.ts";
 import { type ErrorCode, isWeighbridgeError, type WeighbridgeError } from "../../base/errors.ts";
@@ -25,8 +25,8 @@ export class Retry {
   }
 
   /**
-   * Calls `attempt` until it succeeds. Between two attempts this worker joins the clock set anew. Rejects with what cannot pass, and once the patience is over,
-   * or there is no hope, with the last failure.
+   * Calls `attempt` until it succeeds. Between two attempts this worker joins the clock set anew. Rejects with what
+   * cannot pass, and once the patience is over, or there is no hope, with the last failure.
    */
   async through(
     attempt: (isFirst: boolean) => Promise<void>,

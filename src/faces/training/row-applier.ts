@@ -1,5 +1,6 @@
-// row-applier — applies the optimizer to rows that this worker holds, as the servers would: gradients of one clock are put together by rank, those of one row
-// summed, and each row takes one step. By the servers' own updater and kernels, so to the same bits (server/parameters/gathered-rows).
+// row-applier — applies the optimizer to rows that this worker holds, as the servers would: gradients of one clock are
+// put together by rank, those of one row summed, and each row takes one step. By the servers' own updater and kernels,
+// so to the same bits (server/parameters/gathered-rows).
 //
 // Invariants:
 //   P1. The sum of a row has the order of the ranks; steps and the mean are those of the whole table, as servers count
@@ -16,9 +17,8 @@ import { ArenaSpans } from "../../worker/arena-spans.ts";
 import type { RawRows } from "../../worker/raw-rows.ts";
 import { type RowPlan, RowPlanner } from "../../worker/router/row-plan.ts";
 import type { Gradients } from "./row-messages.ts";
-
+import type { ServedRows } from "./row-request.ts";
 import type { RowTiers, TierKernels } from "./row-tiers.ts";
-import type { ServedRows } from "./served-rows.ts";
 
 const KEY_BYTES = 8;
 const FLOAT_BYTES = 4;
@@ -71,32 +71,32 @@ export class RowApplier {
     this.#updater.setSchedule(first.schedule);
   }
 
-  /** Whether a gradient in the arena may be given, as a server decides it. Throws NOT_FINITE. */
+  /** Whether a gradient in the arena may be pushed, as a server decides it. Throws NOT_FINITE. */
   admit(gradients: number, floatCount: number): boolean {
     return this.#updater.admit(gradients, floatCount) !== undefined;
   }
 
   /** One step with what all members gave, by position. Throws BAD_REQUEST, ARENA_FULL (P2). */
-  apply(served: ServedRows, given: readonly Gradients[], tiers: RowTiers): void {
+  apply(served: ServedRows, pushed: readonly Gradients[], tiers: RowTiers): void {
     const { arena } = this.#tools;
     const { width } = this.#raw.spec;
-    const pusherCount = given.filter(({ isPush }) => isPush).length;
-    const total = given.reduce((count, { places }) => count + places.length, 0);
+    const pusherCount = pushed.filter(({ isPush }) => isPush).length;
+    const total = pushed.reduce((count, { positions }) => count + positions.length, 0);
     const spans = new ArenaSpans(arena);
     let plan: RowPlan | undefined;
     try {
       if (total > 0) {
         const keys = spans.take(total * KEY_BYTES);
         const rows = spans.take(total * WORD_BYTES);
-        const gradients = this.#putTogether(served, given, { keys, total }, spans);
-        plan = this.#planFor(given, new BigUint64Array(arena.memory.buffer, keys, total));
+        const gradients = this.#putTogether(served, pushed, { keys, total }, spans);
+        plan = this.#planFor(pushed, new BigUint64Array(arena.memory.buffer, keys, total));
         const summed = (plan?.gradients(gradients, width, mergeOf(this.#raw.spec.optimizer)) ?? gradients).byteOffset;
         const [distinct, count] = plan === undefined ? [keys, total] : [plan.keysAddress, plan.rowCount];
         const magnitude = this.#updater.admitSum(summed, count * width);
         if (magnitude === undefined) return;
         tiers.locate(distinct, count, rows);
         this.#step++;
-        const clock = Math.max(...given.map((one) => one.clock));
+        const clock = Math.max(...pushed.map((one) => one.clock));
         this.#update({ rows, count, summed, clock, pusherCount, magnitude });
         tiers.changed(distinct, count, rows);
       } else if (pusherCount > 0) this.#step++;
@@ -111,14 +111,14 @@ export class RowApplier {
   }
 
   /** Adds up rows that several members gave; undefined where no two did. */
-  #planFor(given: readonly Gradients[], keys: BigUint64Array): RowPlan | undefined {
-    return given.filter(({ places }) => places.length > 0).length > 1 ? this.#joiner.plan(keys) : undefined;
+  #planFor(pushed: readonly Gradients[], keys: BigUint64Array): RowPlan | undefined {
+    return pushed.filter(({ positions }) => positions.length > 0).length > 1 ? this.#joiner.plan(keys) : undefined;
   }
 
   /** Keys and scaled gradients of all members, by rank, as a server keeps them until a round is complete. */
   #putTogether(
     served: ServedRows,
-    given: readonly Gradients[],
+    pushed: readonly Gradients[],
     { keys, total }: { readonly keys: number; readonly total: number },
     spans: ArenaSpans,
   ): Float32Array {
@@ -126,19 +126,19 @@ export class RowApplier {
     const { width } = this.#raw.spec;
     const floatCount = total * width;
     const target = spans.take(floatCount * FLOAT_BYTES);
-    const isHere = given.every(({ values }) => values.buffer === arena.memory.buffer || values.length === 0);
+    const isHere = pushed.every(({ values }) => values.buffer === arena.memory.buffer || values.length === 0);
     const copies = isHere ? 0 : spans.take(floatCount * FLOAT_BYTES);
     kernels.zero(target, floatCount * FLOAT_BYTES);
     let at = 0;
-    for (const [position, { places, values, scale }] of given.entries()) {
-      served.copyKeys(position, places, keys + at * KEY_BYTES);
+    for (const [position, { positions, values, scale }] of pushed.entries()) {
+      served.copyKeys(position, positions, keys + at * KEY_BYTES);
       const offset = at * width * FLOAT_BYTES;
       const source = isHere ? values.byteOffset : copies + offset;
       if (!isHere) arena.floats.set(values, source >>> 2);
       if (scale === 1)
         kernels.copy(target + offset, source, values.byteLength); // as a server does
       else kernels.axpy(target + offset, source, scale, values.length);
-      at += places.length;
+      at += positions.length;
     }
     return arena.floats.subarray(target >>> 2, (target >>> 2) + floatCount) as Float32Array;
   }

@@ -1,16 +1,22 @@
-// row-members — the workers among whom the rows of cached tables are dealt out, as the sources of one worker see them: who owns which row, and in which order
-// this worker speaks with the others. One for all cached tables of a worker, as they share one Collective.
+// row-members — the workers that share the rows of cached tables, as the sources of one worker see them: who owns which
+// row, and in which order this worker talks to the others. One object for all cached tables of a worker, as they share
+// one Collective.
 //
-// Every worker has to call the operations of a Collective in the same order. So a source begins them at two kinds of moments alone: at once when it is
-// called (`announce`, `give`), or in its turn among the sources that take (`inTurn`), which come one after the other, in the order of the calls.
+// Every worker has to call the operations of a Collective in the same order. So a source begins them at two kinds of
+// moments alone: at once when it is called (`prefetch`, `push`), or in its turn among the sources that acquire
+// (`inTurn`), in the order of the calls.
 //
 // Invariants:
-//   O1. A row belongs to one worker: that of its part of the key space, part modulo the number of members. It depends on the members alone.
+//   RowMembers.O1. A row belongs to one worker: part of its key modulo the number of members.
 
-import { WeighbridgeError } from "../../base/errors.ts";
+import { isWeighbridgeError, reasonOf, WeighbridgeError } from "../../base/errors.ts";
 import type { Arena } from "../../kernel/arena.ts";
+import { encodeTraining, type TrainingState, trainingShape } from "../../store/training-state.ts";
+import { type Check, count, list, object } from "../../wire/json-body.ts";
 import type { Collective } from "../../worker/collective.ts";
+import type { RawRows } from "../../worker/raw-rows.ts";
 import { RowPlanner } from "../../worker/router/row-plan.ts";
+import { assignmentMessage, decodeAssignment } from "./row-messages.ts";
 
 /** What is needed of a worker's Collective. */
 export type RowCollective = Pick<Collective, "members" | "generation" | "exchange">;
@@ -40,14 +46,14 @@ export class RowMembers {
     return this.#collective?.generation ?? 0;
   }
 
-  /** This worker's place among the ranks. Throws FENCED when it has none any more. */
+  /** This worker's index among the ranks. Throws FENCED if it is no member any more. */
   get position(): number {
     const position = this.ranks.indexOf(this.rank);
     if (position >= 0) return position;
     throw new WeighbridgeError("FENCED", `worker ${this.rank} is not among the workers ${this.ranks.join(", ")} that share the rows`);
   }
 
-  /** Plans rows by the member that owns them (O1). */
+  /** Plans rows by the member that owns them (RowMembers.O1). */
   planner(arena: Arena, secret: number): RowPlanner {
     return RowPlanner.among(arena, this.ranks, secret);
   }
@@ -58,10 +64,38 @@ export class RowMembers {
     return await this.#collective.exchange(outgoing);
   }
 
-  /** Runs `speak` when everybody who asked for a turn before has ended. */
-  async inTurn<T>(speak: () => Promise<T>): Promise<T> {
-    const turn = this.#last.then(speak);
-    this.#last = turn.catch(() => {}); // its caller hears of it
+  /** Runs `talk` after all turns that were requested before have ended. */
+  async inTurn<T>(talk: () => Promise<T>): Promise<T> {
+    const turn = this.#last.then(talk);
+    this.#last = turn.catch(() => {}); // its caller gets the failure
     return await turn;
   }
+}
+
+type Assignment = { readonly claims: readonly number[]; readonly training: readonly TrainingState[] };
+const assignmentShape: Check<Assignment> = object({ claims: list(count), training: list(trainingShape) });
+
+/**
+ * The workers agree that they own the rows of a table from now on. Every member calls it, after it has written back its
+ * rows; then the lowest rank claims the table on the servers, and sends the claim to the others. Rows of an earlier
+ * claim cannot be written any more. If a member comes with a failure, or the claim fails, it rejects for all members.
+ */
+export async function assignRows(members: RowMembers, raw: RawRows, failure?: unknown): Promise<readonly TrainingState[]> {
+  const share = async (body: object | WeighbridgeError): Promise<unknown[]> =>
+    (await members.exchange(members.ranks.map(() => assignmentMessage(body)))).map(decodeAssignment);
+  await share(failure === undefined ? {} : asError(failure));
+  if (members.position > 0) {
+    const [assignment] = await share({});
+    const { claims, training } = assignmentShape(assignment, `the assignment of the rows of ${raw.spec.name}`);
+    raw.join(claims);
+    return training;
+  }
+  const claimed = await raw.claim().catch((thrown: unknown) => asError(thrown));
+  await share(claimed instanceof WeighbridgeError ? claimed : { claims: claimed.claims, training: claimed.training.map(encodeTraining) });
+  if (claimed instanceof WeighbridgeError) throw claimed;
+  return claimed.training;
+}
+
+export function asError(thrown: unknown): WeighbridgeError {
+  return isWeighbridgeError(thrown) ? thrown : new WeighbridgeError("HANDLER_FAILED", reasonOf(thrown), { cause: thrown });
 }

@@ -1,17 +1,19 @@
-// row-messages — what workers that cache rows of a table tell each other, and how it lies in bytes. Not who says what when: tiered-rows.ts has that.
+// row-messages — the messages that workers with cached rows send each other, and their bytes. When they send which:
+// tiered-rows.ts.
 //
-//   all         u32 kind │ u32 × 3, by kind │ the rest                                                  little-endian, 4-byte aligned
-//   ASK         1 if the sender knows what it wants, else 0 │ keyCount │ 0 │ u64 × keyCount, each once: rows that the sender wants of the receiver
-//   ROWS        0: rows follow, 1: what I asked for was wrong, let us ask again, 2: a failure follows │ rowCount or bytes │ 0
-//               │ f32 × width × rowCount, as asked, or JSON
-//   GRADIENTS   the sender's clock │ rowCount │ f32 scale │ u32: 1 if its batch gives gradients for any row, also of
-//   other owners, else 0
-//               │ u32 × rowCount: places in what the sender asked for │ f32 × width × rowCount
+//   all         u32 kind │ u32 × 3, by kind │ the rest                                  little-endian, 4-byte aligned
+//   ASK         1 if the sender knows its batch, else 0 │ keyCount │ 0
+//               │ u64 × keyCount, each once: the rows that the sender requests of the receiver
+//   ROWS        0: rows follow, 1: the sender requested wrong rows, all request again, 2: a failure │ rowCount or bytes │ 0
+//               │ f32 × width × rowCount, in the order of the request, or JSON
+//   GRADIENTS   the sender's clock │ rowCount │ f32 scale │ u32: 1 if its batch has gradients for any owner, else 0
+//               │ u32 × rowCount: positions in the sender's request │ f32 × width × rowCount
 //   DEAL        0: JSON follows, 2: a failure follows │ bytes │ 0 │ JSON
 
 import { WeighbridgeError } from "../../base/errors.ts";
 import { type ExchangeContract, rowsAsk, rowsDeal, rowsGive, rowsGradients } from "../../contracts/row-exchange.ts";
 import { type Check, object, text } from "../../wire/json-body.ts";
+import type { BatchRows } from "./row-request.ts";
 
 const MESSAGES: readonly ExchangeContract[] = [rowsAsk, rowsGive, rowsGradients, rowsDeal];
 
@@ -20,29 +22,29 @@ const WORD_BYTES = 4;
 const KEY_BYTES = 8;
 
 const ROWS_FOLLOW = 0;
-const ASK_AGAIN = 1;
+const REQUEST_AGAIN = 1;
 const FAILED = 2;
 
-export type Ask = { readonly isKnown: boolean; readonly keys: Uint32Array };
+export type KeyRequest = { readonly isKnown: boolean; readonly keys: Uint32Array };
 export type Gradients = {
   readonly clock: number;
   readonly scale: number;
-  /** Whether the sender gives gradients for any row at all: then it counts as one that pushed. */
+  /** Whether the sender has gradients for any row of any owner: then it counts as one that pushed. */
   readonly isPush: boolean;
-  /** Where the rows stand among those that the sender asked for. */
-  readonly places: Uint32Array;
+  /** Positions of the rows in the sender's request. */
+  readonly positions: Uint32Array;
   readonly values: Float32Array;
 };
 
 /** `keys`: low and high half of each. They are copied. */
-export function encodeAsk({ isKnown, keys }: Ask): Uint8Array {
+export function encodeKeyRequest({ isKnown, keys }: KeyRequest): Uint8Array {
   const { bytes } = message(rowsAsk, [isKnown ? 1 : 0, keys.length / 2, 0], keys.byteLength);
   new Uint32Array(bytes.buffer, HEADER_BYTES).set(keys);
   return bytes;
 }
 
 /** Throws BAD_REQUEST. */
-export function decodeAsk(bytes: Uint8Array): Ask {
+export function decodeKeyRequest(bytes: Uint8Array): KeyRequest {
   const header = check(bytes, rowsAsk);
   const keyCount = header[2] as number;
   checkLength(bytes, keyCount * KEY_BYTES);
@@ -55,18 +57,18 @@ export function rowsMessage(rowCount: number, width: number): { readonly bytes: 
   return { bytes, rows: new Float32Array(bytes.buffer, HEADER_BYTES) };
 }
 
-export function askAgainMessage(): Uint8Array {
-  return message(rowsGive, [ASK_AGAIN, 0, 0], 0).bytes;
+export function requestAgainMessage(): Uint8Array {
+  return message(rowsGive, [REQUEST_AGAIN, 0, 0], 0).bytes;
 }
 
 export function failureMessage(error: WeighbridgeError): Uint8Array {
   return textMessage(rowsGive, FAILED, JSON.stringify({ code: error.code, message: error.message }));
 }
 
-/** "again" when the sender asked for the wrong rows. Throws BAD_REQUEST, and what the sender failed with. */
+/** "again" if the sender requested the wrong rows. Throws BAD_REQUEST, and the failure of the sender. */
 export function decodeRows(bytes: Uint8Array, width: number): Float32Array | "again" {
   const header = check(bytes, rowsGive);
-  if (header[1] === ASK_AGAIN) return "again";
+  if (header[1] === REQUEST_AGAIN) return "again";
   const count = header[2] as number;
   if (header[1] === FAILED) throw failureOf(bytes, count);
   checkLength(bytes, count * width * WORD_BYTES);
@@ -80,16 +82,16 @@ export function gradientsMessage(options: {
   readonly isPush: boolean;
   readonly rowCount: number;
   readonly width: number;
-}): { readonly bytes: Uint8Array; readonly places: Uint32Array; readonly values: Float32Array } {
+}): { readonly bytes: Uint8Array; readonly positions: Uint32Array; readonly values: Float32Array } {
   const { clock, scale, isPush, rowCount, width } = options;
-  const placesAt = HEADER_BYTES + WORD_BYTES;
-  const valuesAt = placesAt + rowCount * WORD_BYTES;
+  const positionsAt = HEADER_BYTES + WORD_BYTES;
+  const valuesAt = positionsAt + rowCount * WORD_BYTES;
   const { bytes } = message(rowsGradients, [clock, rowCount, 0], (1 + rowCount * (1 + width)) * WORD_BYTES);
   new Float32Array(bytes.buffer)[3] = scale;
   new Uint32Array(bytes.buffer)[HEADER_BYTES / WORD_BYTES] = isPush ? 1 : 0;
   return {
     bytes,
-    places: new Uint32Array(bytes.buffer, placesAt, rowCount),
+    positions: new Uint32Array(bytes.buffer, positionsAt, rowCount),
     values: new Float32Array(bytes.buffer, valuesAt, rowCount * width),
   };
 }
@@ -100,24 +102,24 @@ export function decodeGradients(bytes: Uint8Array, width: number): Gradients {
   const rowCount = header[2] as number;
   checkLength(bytes, (1 + rowCount * (1 + width)) * WORD_BYTES);
   const isPush = bytes.byteOffset + HEADER_BYTES;
-  const places = isPush + WORD_BYTES;
+  const positions = isPush + WORD_BYTES;
   return {
     clock: header[1] as number,
     scale: new Float32Array(bytes.buffer, bytes.byteOffset, 4)[3] as number,
     isPush: new Uint32Array(bytes.buffer, isPush, 1)[0] === 1,
-    places: new Uint32Array(bytes.buffer, places, rowCount),
-    values: new Float32Array(bytes.buffer, places + rowCount * WORD_BYTES, rowCount * width),
+    positions: new Uint32Array(bytes.buffer, positions, rowCount),
+    values: new Float32Array(bytes.buffer, positions + rowCount * WORD_BYTES, rowCount * width),
   };
 }
 
-/** Anything in JSON, or what the sender failed with. */
-export function dealMessage(deal: object | WeighbridgeError): Uint8Array {
-  if (!(deal instanceof WeighbridgeError)) return textMessage(rowsDeal, ROWS_FOLLOW, JSON.stringify(deal));
-  return textMessage(rowsDeal, FAILED, JSON.stringify({ code: deal.code, message: deal.message }));
+/** Any object, or the failure of the sender. */
+export function assignmentMessage(assignment: object | WeighbridgeError): Uint8Array {
+  if (!(assignment instanceof WeighbridgeError)) return textMessage(rowsDeal, ROWS_FOLLOW, JSON.stringify(assignment));
+  return textMessage(rowsDeal, FAILED, JSON.stringify({ code: assignment.code, message: assignment.message }));
 }
 
-/** Throws BAD_REQUEST, and what the sender failed with. */
-export function decodeDeal(bytes: Uint8Array): unknown {
+/** Throws BAD_REQUEST, and the failure of the sender. */
+export function decodeAssignment(bytes: Uint8Array): unknown {
   const header = check(bytes, rowsDeal);
   if (header[1] === FAILED) throw failureOf(bytes, header[2] as number);
   return jsonOf(bytes, header[2] as number);
@@ -142,7 +144,7 @@ function check(bytes: Uint8Array, contract: ExchangeContract): Uint32Array {
   const got = MESSAGES.find(({ kind }) => kind === header[0])?.name ?? `${header[0]}`;
   throw new WeighbridgeError(
     "BAD_REQUEST",
-    `workers that share cached rows must take and give in the same steps: expected ${contract.name}, got ${got}`,
+    `workers that share cached rows must acquire and push in the same steps: expected ${contract.name}, got ${got}`,
   );
 }
 
@@ -163,6 +165,45 @@ function jsonOf(bytes: Uint8Array, byteCount: number): unknown {
   try {
     return JSON.parse(new TextDecoder().decode(bytes.slice(HEADER_BYTES)));
   } catch (cause) {
-    throw new WeighbridgeError("BAD_REQUEST", "what a worker said about rows is no JSON", { cause });
+    throw new WeighbridgeError("BAD_REQUEST", "a message about rows has a body that is no JSON", { cause });
   }
+}
+
+/**
+ * The gradients of a batch, with what an owner needs to apply them as the servers would. A batch without any is sent
+ * too: whether it pushes counts for the whole table.
+ */
+export type OutgoingGradients = {
+  /** The rows of the batch that have one. */
+  readonly rows: Int32Array;
+  /** `width` floats for each of them. */
+  readonly gradients: Float32Array;
+  readonly width: number;
+  readonly clock: number;
+  readonly scale: number;
+};
+
+/** A message for each member, by position, with the gradients of the rows that it owns. */
+export function encodeOutgoing(requested: BatchRows, outgoing: OutgoingGradients): Uint8Array[] {
+  const { rows, gradients, width, clock, scale } = outgoing;
+  const isPush = rows.length > 0;
+  return requested.parts.map(({ from, to }) => {
+    let rowCount = 0;
+    for (let i = 0; i < rows.length; i++) if ((rows[i] as number) >= from && (rows[i] as number) < to) rowCount++;
+    const { bytes, positions, values } = gradientsMessage({ clock, scale, isPush, rowCount, width });
+    let at = 0;
+    for (let i = 0; i < rows.length; i++) {
+      const row = rows[i] as number;
+      if (row < from || row >= to) continue;
+      positions[at] = row - from;
+      for (let j = 0; j < width; j++) values[at * width + j] = gradients[i * width + j] as number;
+      at++;
+    }
+    return bytes;
+  });
+}
+
+/** The same for a worker that owns all rows. */
+export function ownGradients({ rows, gradients, clock, scale }: OutgoingGradients): Gradients {
+  return { clock, scale, isPush: rows.length > 0, positions: Uint32Array.from(rows), values: gradients };
 }

@@ -1,14 +1,22 @@
-// row-request — one batch on its way through the workers: this worker tells every owner which of its rows it wants, hears from every other one which of its own those want,
-// and brings these into its tiers. What happens to it then is tiered-rows.ts's.
+// row-request — one batch on its way through the workers: this worker requests the batch's rows of their owners, learns
+// which of its own rows the others request, and brings those into its tiers. tiered-rows.ts does the rest.
 //
-//   made: keys to the owners ──► answers: what each member wants of this one ──► admit: those rows are in the tiers ──► release
+//   RowRequest: keys to the owners ─► answers: what each member requests here ─► admit: rows are in the tiers ─► release
+//   BatchRows:  ids ─► those with rows ─► distinct, by owner: row 0, 1, 2 … ─► a slot for each row ─► a slot for each id
+//   ServedRows: keys that the members requested, by rank (a row may occur several times) ─► each of them once
+//
+// Invariants:
+//   BatchRows.A1. Rows of one owner are adjacent, owners by rank.
+//   ServedRows.S1. Members are in the order of their ranks: sums over them have the same bits everywhere.
 
-import type { RowPlanner } from "../../worker/router/row-plan.ts";
-import { BatchRows } from "./batch-rows.ts";
+import { assert } from "../../base/assert.ts";
+import { WeighbridgeError } from "../../base/errors.ts";
+import type { Arena } from "../../kernel/arena.ts";
+import type { RowPlan, RowPlanner } from "../../worker/router/row-plan.ts";
 import type { RowMembers } from "./row-members.ts";
 import * as messages from "./row-messages.ts";
+import { NO_SLOT } from "./row-source.ts";
 import type { RowTiers } from "./row-tiers.ts";
-import { ServedRows } from "./served-rows.ts";
 
 export type RowRequestOptions = {
   readonly members: RowMembers;
@@ -23,23 +31,23 @@ export type RowRequestOptions = {
 
 export class RowRequest {
   /** Left out where this worker did not know what comes next, or where there was no memory for a plan. */
-  readonly asked: BatchRows | undefined;
+  readonly requested: BatchRows | undefined;
   readonly failure: unknown;
   /** What each member wants of this one, by position. */
-  readonly answers: Promise<readonly messages.Ask[]>;
+  readonly answers: Promise<readonly messages.KeyRequest[]>;
   #served: ServedRows | undefined;
   #isAdmitted = false;
 
   /** Tells the owners at once. Throws nothing: what fails is told when rows are sent. */
   constructor({ members, planner, ids, rowCountMax, isHint }: RowRequestOptions) {
     try {
-      this.asked = ids === undefined ? undefined : new BatchRows(planner, ids, rowCountMax);
+      this.requested = ids === undefined ? undefined : new BatchRows(planner, ids, rowCountMax);
     } catch (thrown) {
       if (!isHint) this.failure = thrown;
     }
-    const isKnown = this.asked !== undefined || this.failure !== undefined;
-    const outgoing = members.ranks.map((_, i) => messages.encodeAsk({ isKnown, keys: this.#keysOf(i) }));
-    this.answers = members.exchange(outgoing).then((incoming) => incoming.map(messages.decodeAsk));
+    const isKnown = this.requested !== undefined || this.failure !== undefined;
+    const outgoing = members.ranks.map((_, i) => messages.encodeKeyRequest({ isKnown, keys: this.#keysOf(i) }));
+    this.answers = members.exchange(outgoing).then((incoming) => incoming.map(messages.decodeKeyRequest));
     this.answers.catch(() => {}); // whoever takes the batch is told
   }
 
@@ -48,11 +56,11 @@ export class RowRequest {
     return this.#served;
   }
 
-  /** Brings the rows that are asked for here into the tiers, once. */
-  async admit(asks: readonly messages.Ask[], planner: RowPlanner, tiers: RowTiers): Promise<ServedRows> {
+  /** Brings the rows that are requested for here into the tiers, once. */
+  async admit(requests: readonly messages.KeyRequest[], planner: RowPlanner, tiers: RowTiers): Promise<ServedRows> {
     this.#served ??= new ServedRows(
       planner,
-      asks.map(({ keys }) => keys),
+      requests.map(({ keys }) => keys),
     );
     const served = this.#served;
     if (!this.#isAdmitted) await tiers.admit(served.keys, served.keyCount);
@@ -61,13 +69,162 @@ export class RowRequest {
   }
 
   release(): void {
-    this.asked?.release();
+    this.requested?.release();
     this.#served?.release();
     this.#served = undefined;
   }
 
   #keysOf(position: number): Uint32Array {
-    const part = this.asked?.parts[position];
-    return this.asked === undefined || part === undefined || part.to === part.from ? new Uint32Array(0) : this.asked.keysOf(part);
+    const part = this.requested?.parts[position];
+    return this.requested === undefined || part === undefined || part.to === part.from ? new Uint32Array(0) : this.requested.keysOf(part);
+  }
+}
+
+const WORD_BYTES = 4;
+
+/** The rows from `from` up to `to`, of one owner. */
+export type BatchRowsPart = { readonly from: number; readonly to: number };
+
+export class BatchRows {
+  readonly ids: Float64Array;
+  /** Ids that name rows, repeated ones included. */
+  readonly namedCount: number;
+  readonly rowCount: number;
+  /** One for each member, some perhaps empty. */
+  readonly parts: readonly BatchRowsPart[];
+  /** The slot of each row; to be set when they have come. */
+  readonly rowSlots: Int32Array;
+  readonly #arena: Arena;
+  readonly #plan: RowPlan | undefined;
+
+  /** Rows are below `rowCountMax`. Plans with the members' placement. Throws ARENA_FULL. */
+  constructor(planner: RowPlanner, ids: ArrayLike<number>, rowCountMax: number) {
+    this.#arena = planner.arena;
+    this.ids = new Float64Array(ids);
+    const halves = new Uint32Array(2 * ids.length);
+    let count = 0;
+    for (let i = 0; i < this.ids.length; i++) {
+      const id = this.ids[i] as number;
+      if (!isRow(id, rowCountMax)) continue;
+      halves[2 * count] = id; // modulo 2^32
+      halves[2 * count + 1] = id / 2 ** 32;
+      count++;
+    }
+    this.namedCount = count;
+    this.#plan = count === 0 ? undefined : planner.plan(new BigUint64Array(halves.buffer, 0, count));
+    this.rowCount = this.#plan?.rowCount ?? 0;
+    this.parts = partsOf(this.#plan, planner);
+    this.rowSlots = new Int32Array(this.rowCount).fill(NO_SLOT);
+  }
+
+  /** Whether a batch is this one. */
+  isOf(ids: ArrayLike<number>): boolean {
+    if (ids.length !== this.ids.length) return false;
+    for (let i = 0; i < ids.length; i++) if (!Object.is(ids[i], this.ids[i])) return false;
+    return true;
+  }
+
+  /** Where the keys of the rows lie in the arena, until `release`. */
+  get keysAddress(): number {
+    return this.#plan?.keysAddress ?? 0;
+  }
+
+  /** The keys of an owner's rows, as low and high halves. */
+  keysOf({ from, to }: BatchRowsPart): Uint32Array {
+    const at = this.keysAddress >>> 2;
+    return this.#arena.words.subarray(at + 2 * from, at + 2 * to) as Uint32Array;
+  }
+
+  /** The slot of each id, once those of the rows are set. */
+  idSlots(rowCountMax: number): Int32Array {
+    const slots = new Int32Array(this.ids.length).fill(NO_SLOT);
+    const plan = this.#plan;
+    if (plan === undefined) return slots;
+    const list = this.#arena.allocate(this.rowCount * WORD_BYTES);
+    new Int32Array(this.#arena.memory.buffer, list, this.rowCount).set(this.rowSlots);
+    const named = new Int32Array(this.#arena.memory.buffer, plan.wordsForCaller(list), this.namedCount);
+    if (this.namedCount === slots.length) slots.set(named);
+    else {
+      let at = 0;
+      for (let i = 0; i < slots.length; i++) if (isRow(this.ids[i] as number, rowCountMax)) slots[i] = named[at++] as number;
+    }
+    this.#arena.release(list, this.rowCount * WORD_BYTES);
+    return slots;
+  }
+
+  /** Gives the plan's memory back: of the keys only the slots remain. */
+  release(): void {
+    this.#plan?.release();
+  }
+}
+
+function isRow(id: number, rowCountMax: number): boolean {
+  return id >= 0 && id < rowCountMax && Number.isInteger(id);
+}
+
+function partsOf(plan: RowPlan | undefined, { ranks }: RowPlanner): BatchRowsPart[] {
+  let at = 0;
+  return ranks.map((rank) => {
+    const part = plan?.parts.find(({ server }) => server === rank);
+    assert(part === undefined || part.from === at, "A1");
+    const from = at;
+    at += part?.keys.length ?? 0;
+    return { from, to: at };
+  });
+}
+
+const KEY_BYTES = 8;
+
+export class ServedRows {
+  readonly #arena: Arena;
+  /** Of the keys requested for, one member after the other. */
+  readonly #address: number;
+  readonly #byteCount: number;
+  /** Where each member's keys begin, and where the last one's end. */
+  readonly #starts: readonly number[];
+  readonly #plan: RowPlan | undefined;
+  /** The distinct keys. */
+  readonly keys: number;
+  readonly keyCount: number;
+
+  /** `asked` has the halves of the keys of each member. Throws ARENA_FULL. */
+  constructor(planner: RowPlanner, requested: readonly Uint32Array[]) {
+    const { arena } = planner;
+    this.#arena = arena;
+    const starts = [0];
+    for (const halves of requested) starts.push((starts.at(-1) as number) + halves.length / 2);
+    const total = starts.at(-1) as number;
+    this.#starts = starts;
+    this.#byteCount = Math.max(1, total) * KEY_BYTES;
+    this.#address = arena.allocate(this.#byteCount);
+    for (const [i, halves] of requested.entries()) arena.words.set(halves, this.keysOf(i).address >>> 2);
+    const isDistinct = requested.filter(({ length }) => length > 0).length < 2;
+    this.#plan = isDistinct ? undefined : planner.plan(new BigUint64Array(arena.memory.buffer, this.#address, total));
+    this.keys = this.#plan?.keysAddress ?? this.#address;
+    this.keyCount = this.#plan?.rowCount ?? total;
+  }
+
+  /** What the member at this position requested for. */
+  keysOf(position: number): { readonly address: number; readonly keyCount: number } {
+    const from = this.#starts[position] as number;
+    return { address: this.#address + from * KEY_BYTES, keyCount: (this.#starts[position + 1] as number) - from };
+  }
+
+  /** Copies the keys at these positions of what a member requested for. Throws BAD_REQUEST. */
+  copyKeys(position: number, positions: Uint32Array, out: number): void {
+    const { address, keyCount } = this.keysOf(position);
+    const { words } = this.#arena;
+    for (let i = 0; i < positions.length; i++) {
+      const place = positions[i] as number;
+      if (place >= keyCount)
+        throw new WeighbridgeError("BAD_REQUEST", `a worker gives a gradient for row ${place} of the ${keyCount} it requested for`);
+      words[(out >>> 2) + 2 * i] = words[(address >>> 2) + 2 * place] as number;
+      words[(out >>> 2) + 2 * i + 1] = words[(address >>> 2) + 2 * place + 1] as number;
+    }
+  }
+
+  release(): void {
+    this.#plan?.release();
+    this.#arena.release(this.#address, this.#byteCount);
   }
 }

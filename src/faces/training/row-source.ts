@@ -1,13 +1,13 @@
-// row-source — where an embedding's rows come from and where their gradients go. The layer computes on slots of one span; which row lies in which
-// slot, for how long, and who applies the optimizer is the source's business.
+// row-source — where an embedding's rows come from and where their gradients go. The layer computes on slots of one
+// span; the source decides which row lies in which slot, for how long, and who applies the optimizer.
 //
-//   announce(next batch) ──► … ──► take(batch) ──► forward, backward on `values` at `slots` ──► give(gradient) ──► … ──► flush
+//   prefetch(next batch) ─► … ─► acquire(batch) ─► forward, backward at `slots` ─► push(gradients) ─► … ─► flush
 //
 // Invariants:
-//   R1. Between `take` and `give` the rows of the batch stay in their slots and nobody changes them.
-//   R2. A `take` sees all that this worker gave before, and of the others what the parameter's consistency says.
-//   R3. Whatever was given is applied exactly once; `flush` resolves when the servers (or the process's own table) have all of it.
-//   R4. An id outside the table has slot NO_SLOT: it reads as zeros and learns nothing.
+//   RowSource.R1. Between `acquire` and `push` the rows of the batch stay in their slots and nobody changes them.
+//   RowSource.R2. An `acquire` sees all earlier pushes of this worker, and of others what the consistency says.
+//   RowSource.R3. Every push is applied exactly once; `flush` resolves when the servers (or the local table) have all.
+//   RowSource.R4. An id outside the table has slot NO_SLOT: it reads as zeros and learns nothing.
 
 import type { WaitOptions } from "../../base/deferred.ts";
 
@@ -32,19 +32,48 @@ export type RowSourceStatistics = {
 
 export interface RowSource {
   readonly width: number;
-  /** The span that slots count in: `address` in the workspace's arena, slot i at i · width floats. Fixed as long as the source is open. */
+  /** The span of the slots: `address` in the workspace's arena, slot i at i · width floats. Fixed until `close`. */
   readonly address: number;
   readonly slotCount: number;
-  /** Says which ids the batch after the one that is taken now has, so that its rows can travel while this one computes. A hint. */
-  announce(ids: ArrayLike<number>): void;
-  /** Resolves with the slots of these ids, in their order, once their rows are there. The list is valid until the next `take`. */
-  take(ids: ArrayLike<number>, wait?: WaitOptions): Promise<Int32Array>;
+  /** A hint: the ids of the next batch, so that its rows can travel while the current one computes. */
+  prefetch(ids: ArrayLike<number>): void;
+  /** Resolves with the slots of these ids, in order, once their rows are there. Valid until the next `acquire`. */
+  acquire(ids: ArrayLike<number>, wait?: WaitOptions): Promise<Int32Array>;
   /**
-   * Gradients of the last `take`: of each distinct slot in `slots` (ascending) the `width` floats at the same place of `gradients`. Copied before this
-   * returns, unless the promise is awaited before they are touched.
+   * Gradients of the last `acquire`: of each distinct slot in `slots` (ascending) the `width` floats at the same place
+   * of `gradients`. Copied before this returns, unless the promise is awaited before they are touched.
    */
-  give(slots: Int32Array, gradients: Float32Array, wait?: WaitOptions): Promise<void>;
+  push(slots: Int32Array, gradients: Float32Array, wait?: WaitOptions): Promise<void>;
   flush(wait?: WaitOptions): Promise<void>;
   readonly statistics: RowSourceStatistics;
   close(): Promise<void>;
+}
+
+export class RowCounts {
+  #idCount = 0;
+  #uniqueCount = 0;
+  readonly #isRemote: boolean;
+
+  /** Whether rows come from servers, or lie in this process. */
+  constructor(options: { readonly isRemote: boolean }) {
+    this.#isRemote = options.isRemote;
+  }
+
+  add(counts: { readonly ids: number; readonly rows: number }): void {
+    this.#idCount += counts.ids;
+    this.#uniqueCount += counts.rows;
+  }
+
+  get statistics(): RowSourceStatistics {
+    return {
+      idCount: this.#idCount,
+      uniqueCount: this.#uniqueCount,
+      deviceHits: this.#isRemote ? 0 : this.#uniqueCount,
+      hostHits: 0,
+      serverReads: this.#isRemote ? this.#uniqueCount : 0,
+      swappedOut: 0,
+      writtenBack: 0,
+      directBatches: 0,
+    };
+  }
 }

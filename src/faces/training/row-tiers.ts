@@ -1,7 +1,8 @@
-// row-tiers — the rows of a table that one worker holds, in two RowCaches. All of them lie in its memory with their optimizer's slots, in the pool; those on the device
-// also have a slot in the span that the layer reads, which is a cache of the pool's rows: there a row's key is its slot in the pool. So nothing is copied when a row
-// changes between device and host but the values that the layer reads. A row that finds no place in the pool lies loose for a step; what expires in the pool leaves
-// for the servers.
+// row-tiers — the rows of a table that one worker holds, in two RowCaches. All of them lie in its memory with their
+// optimizer's slots, in the pool; those on the device also have a slot in the span that the layer reads, which is a
+// cache of the pool's rows: there a row's key is its slot in the pool. So nothing is copied when a row changes between
+// device and host but the values that the layer reads. A row that finds no place in the pool lies loose for a step;
+// what expires in the pool leaves for the servers.
 //
 //   admit        write back what expires ─► host to device ─► servers to device        while the step before computes
 //   settle       what found no slot, because the step before held it, gets one now; what still finds none is read beside the device
@@ -92,7 +93,10 @@ export class RowTiers {
     return this.#loose.size;
   }
 
-  /** Brings the rows of these keys here, each named once, while the step in hand goes on (M2). The keys lie still until it has ended. Rejects as M5 says. */
+  /**
+   * Brings the rows of these keys here, each named once, while the step in hand goes on (M2). The keys lie still until
+   * it has ended. Rejects as M5 says.
+   */
   async admit(keys: number, keyCount: number): Promise<void> {
     await this.#leaving.settled(); // M1
     this.#pool.begin();
@@ -119,8 +123,8 @@ export class RowTiers {
   }
 
   /**
-   * The step before is over, and that of these keys, which were admitted last, is in hand. Resolves with how many of its rows are not on the device, as the
-   * step alone fills it. Rejects as M5 says.
+   * The step before is over, and that of these keys, which were admitted last, is in hand. Resolves with how many of
+   * its rows are not on the device, as the step alone fills it. Rejects as M5 says.
    */
   async settle(keys: number, keyCount: number): Promise<number> {
     this.#inHand = this.#pool.stamp;
@@ -198,7 +202,7 @@ export class RowTiers {
     );
   }
 
-  /** Resolves when the servers have every row as it is here (M3). Rejects when they have not; what they lack is still dirty, or leaving. */
+  /** Resolves when the servers have every row (M3). Rejects if not; rows that they lack stay dirty, or leaving. */
   async flush(): Promise<void> {
     await this.#leaving.settled();
     await this.writeLoose();
@@ -280,7 +284,7 @@ export class RowTiers {
     }
   }
 
-  /** A reserved place in the pool: a free one, or that of the oldest row, which leaves. NO_SLOT when all are needed (M2). */
+  /** Reserves a slot of the pool: a free one, or that of the oldest row, which leaves. NO_SLOT if all are needed. */
   #vacate(): number {
     const pool = this.#pool;
     const free = pool.takeFree();

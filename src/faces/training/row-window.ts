@@ -1,16 +1,16 @@
-// row-window — the span of slots that the layer reads: first those of the device's rows, which lie there as long as they are cached, then as many as a batch may have
-// ids, for rows that are there for one step: those of other owners, and those that found no place on the device.
+// row-window — the span of slots that the layer reads: first those of the device's rows, which lie there as long as
+// they are cached, then as many as a batch may have ids, for rows that are there for one step: those of other owners,
+// and those that found no place on the device.
 //
 // Invariants:
 //   W1. `slotsOf` gives each row of a batch a slot of its own; the slot of a device row is the device's.
 
 import { WeighbridgeError } from "../../base/errors.ts";
 import { ArenaSpans } from "../../worker/arena-spans.ts";
-import type { BatchRows } from "./batch-rows.ts";
+import type { BatchRows, ServedRows } from "./row-request.ts";
 
 import { NO_SLOT } from "./row-source.ts";
 import type { RowTiers, TierKernels } from "./row-tiers.ts";
-import type { ServedRows } from "./served-rows.ts";
 
 const FLOAT_BYTES = 4;
 const WORD_BYTES = 4;
@@ -34,7 +34,10 @@ export class RowWindow {
     this.#rowOfSlot = new Int32Array(this.slotCount);
   }
 
-  /** Gives the rows of a batch their slots (W1). `position` is this worker's; the rows of other owners are in `incoming`. Throws BAD_REQUEST, ARENA_FULL. */
+  /**
+   * Gives the rows of a batch their slots (W1). `position` is this worker's; the rows of other owners are in
+   * `incoming`. Throws BAD_REQUEST, ARENA_FULL.
+   */
   place(
     asked: BatchRows,
     own: { readonly served: ServedRows; readonly position: number; readonly tiers: RowTiers },

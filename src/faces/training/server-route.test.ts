@@ -19,7 +19,7 @@ test("a route is not open again while a push still reads the gradient", async ()
     pull: async (into: Float32Array) => await Promise.resolve(into),
   } as unknown as Tensor;
   const route = new ServerRoute({ parameter, tensor, priority: 0, wait: () => ({}) });
-  route.give();
+  route.push();
   await route.settle();
   const next = route.open().then(() => parameter.gradient.fill(9)); // as the next backward does
   for (let turn = 0; turn < 3; turn++) await new Promise(setImmediate);

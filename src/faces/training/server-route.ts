@@ -1,5 +1,5 @@
-// server-route — a parameter that lives on servers (ParameterRoute): its gradient is pushed when it is final; the pull of the next clock follows at once, waits at
-// the servers, and lands in the parameter's values.
+// server-route — a parameter that lives on servers (ParameterRoute): its gradient is pushed when it is final; the pull
+// of the next clock follows at once, waits at the servers, and lands in the parameter's values.
 
 import type { Tensor } from "../../api/tensor.ts";
 import type { WaitOptions } from "../../base/deferred.ts";
@@ -41,7 +41,7 @@ export class ServerRoute implements ParameterRoute {
     await this.#startPull(0);
   }
 
-  give(): void {
+  push(): void {
     this.#startPush();
     this.#follow(1);
   }

@@ -1,20 +1,19 @@
-// server-rows — a RowSource on an embedding of the servers: exactly the rows of a batch are pulled into slots, and their gradients pushed. Nothing stays
-// here between batches but the span.
+// server-rows — a RowSource on an embedding of the servers: exactly the rows of a batch are pulled into slots, and
+// their gradients pushed. Nothing stays here between batches but the span.
 //
-//   take: pull or wait for the early one ──► compute ──► give: push, and behind it the pull of the announced batch, one clock ahead
+//   acquire: pull, or wait for the early pull ─► compute ─► push, and behind it the early pull of the next batch
 //
 // Invariants:
-//   S1. The early pull leaves behind the push of the batch before, so that R2 of row-source.ts holds under every consistency; the servers hold it back until
-//       the bound allows it.
-//   S2. One pull at a time lands in the span, and none between `take` and `give`.
+//   S1. The early pull leaves behind the push of the batch before, so that RowSource.R2 holds under every
+//       consistency; the servers hold it back until the bound allows it.
+//   S2. One pull at a time lands in the span, and none between `acquire` and `push`.
 
 import type { Embedding } from "../../api/embedding.ts";
 import type { WaitOptions } from "../../base/deferred.ts";
 import type { FloatSpan, Workspace } from "../../nn/workspace.ts";
 import { BatchSlots } from "./batch-slots.ts";
 import type { RowTable } from "./local-rows.ts";
-import { RowCounts } from "./row-counts.ts";
-import type { RowSource, RowSourceStatistics } from "./row-source.ts";
+import { RowCounts, type RowSource, type RowSourceStatistics } from "./row-source.ts";
 
 export type ServerRowsOptions = {
   readonly workspace: Workspace;
@@ -33,7 +32,7 @@ export class ServerRows implements RowSource {
   readonly #counts = new RowCounts({ isRemote: true });
   #current: BatchSlots;
   #next: BatchSlots;
-  #isAnnounced = false;
+  #isNextKnown = false;
   /** The early pull, of the rows of `#next`. */
   #early: Promise<unknown> | undefined;
   /** Pushes that were not acknowledged yet. */
@@ -56,17 +55,17 @@ export class ServerRows implements RowSource {
     return this.#counts.statistics;
   }
 
-  announce(ids: ArrayLike<number>): void {
+  prefetch(ids: ArrayLike<number>): void {
     if (this.#early !== undefined) return;
     this.#next.assign(ids);
-    this.#isAnnounced = true;
+    this.#isNextKnown = true;
   }
 
-  async take(ids: ArrayLike<number>, wait: WaitOptions = {}): Promise<Int32Array> {
+  async acquire(ids: ArrayLike<number>, wait: WaitOptions = {}): Promise<Int32Array> {
     const early = this.#early;
     const isEarly = early !== undefined && this.#next.holds(ids);
     this.#early = undefined;
-    this.#isAnnounced = false;
+    this.#isNextKnown = false;
     try {
       await early;
     } catch (thrown) {
@@ -82,12 +81,12 @@ export class ServerRows implements RowSource {
   }
 
   /** Resolves when the servers have it; the gradients are read until then. */
-  async give(slots: Int32Array, gradients: Float32Array, wait: WaitOptions = {}): Promise<void> {
+  async push(slots: Int32Array, gradients: Float32Array, wait: WaitOptions = {}): Promise<void> {
     const { embedding, priority } = this.#options;
     const push = slots.length === 0 ? Promise.resolve() : embedding.push(this.#current.keysOf(slots), gradients, { ...wait, priority });
     this.#pushes.add(push);
-    if (this.#isAnnounced) {
-      this.#isAnnounced = false;
+    if (this.#isNextKnown) {
+      this.#isNextKnown = false;
       this.#early = this.#pull(this.#next, 1, wait); // S1
       this.#early.catch(() => {}); // whoever takes the batch is told
     }

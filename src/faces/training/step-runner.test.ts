@@ -4,12 +4,13 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { WeighbridgeError } from "../../base/errors.ts";
 import type { Parameter } from "../../nn/parameter.ts";
-import type { LocalUpdater } from "./local-updater.ts";
-import type { Loss, Network } from "./network.ts";
+import type { EmbeddingLookup } from "./embedding-lookup.ts";
+import { WaitMeter } from "./event-loop.ts";
+import type { LocalUpdater } from "./local-route.ts";
+import type { Loss, Network, Stage } from "./network.ts";
 import type { OpenNetwork } from "./open-network.ts";
 import { ReducedRoute } from "./reduced-route.ts";
-import { StepRunner } from "./step-runner.ts";
-import { WaitMeter } from "./wait-meter.ts";
+import { PUSH_BYTES_MIN, pushOrder, StepRunner } from "./step-runner.ts";
 
 function built(): { readonly runner: StepRunner; readonly applied: string[]; readonly fail: Set<string> } {
   const [applied, fail]: [string[], Set<string>] = [[], new Set()];
@@ -42,4 +43,36 @@ test("all is applied of a step whose sums are there", async () => {
   const { runner, applied } = built();
   await runner.skip();
   assert.deepEqual(applied, ["one", "two"]);
+});
+
+type Named = Pick<Stage, "parameters" | "lookup">;
+const LARGE = PUSH_BYTES_MIN / 4;
+
+function stage(names: string, floatCount: number): Named {
+  const parameters = [...names].map((name) => ({ name, gradient: new Float32Array(floatCount) }) as Parameter);
+  return { parameters };
+}
+
+const namesOf = (stages: readonly Named[]): string[] =>
+  pushOrder(stages).map((group) => group.map((given) => ("lookup" in given ? given.lookup.name : given.parameter.name)).join(""));
+
+test("a large gradient is given with its own stage, small ones with the first", () => {
+  assert.deepEqual(namesOf([stage("a", 1), stage("", 0), stage("b", LARGE), stage("cd", 10)]), ["cda", "", "b", ""]);
+});
+
+test("small ones are given together as soon as there are enough of them", () => {
+  assert.deepEqual(namesOf([stage("a", 1), stage("b", LARGE / 2), stage("c", LARGE / 2), stage("d", LARGE / 4)]), ["a", "dcb", "", ""]);
+});
+
+test("all of a small network is given after its first stage, in the order of the backward", () => {
+  assert.deepEqual(namesOf([stage("ab", 6), stage("c", 3), stage("de", 2)]), ["decab", "", ""]);
+  assert.deepEqual(namesOf([]), []);
+});
+
+test("rows of a lookup count as those of a batch of distinct ids", () => {
+  const lookup = (name: string, width: number): Named => {
+    const options = { sparse: true, idsPerSample: 4, sampleCountMax: 256, width };
+    return { parameters: [], lookup: { name, options } as unknown as EmbeddingLookup };
+  };
+  assert.deepEqual(namesOf([stage("a", 1), lookup("L", 64), lookup("s", 1)]), ["sa", "L", ""]);
 });

@@ -1,26 +1,26 @@
-// step-runner — computes one unit: forward, loss, backward, and hands every gradient to its route. It does not know where parameters live.
+// step-runner — computes one unit: forward, loss, backward, and hands every gradient to its route. It does not know
+// where parameters live.
 //
-//   with overlap      gradients are given when they are final, small ones together (push-order.ts); the values of a stage are waited for just before its forward
-//   without           gradients are given after backward, in the same order, and everything is waited for before the next step
+//   with overlap   pushes gradients when they are final, small ones together (pushOrder); waits for values stage by stage
+//   without        pushes gradients after backward, in the same order; waits for everything before the next step
 //
 // Invariants:
 //   S1. With and without overlap the same numbers are computed from the same values: under BSP the bits are the same.
-//   S2. Nothing is given of a unit whose loss is not finite.
-//   S3. What was given and is not acknowledged keeps its gradients until it is: the next backward begins after `acknowledge`.
-//   S4. A step of values that workers have in common is applied whole or not at all: nothing is, before all its sums are there. A member dies in between: then every
-//       worker has the values of before the step, or those of after it.
+//   S2. No gradient of a unit whose loss is not finite is pushed.
+//   S3. Gradients stay as they are until they are acknowledged: the next backward begins after `acknowledge`.
+//   S4. A step of values that workers share is applied whole or not at all, once all its sums are there. If a member dies
+//       in between, every worker has the values of before the step, or of after it.
 
 import { WeighbridgeError } from "../../base/errors.ts";
 import type { Activations } from "../../nn/activations.ts";
 import { findNotFinite } from "../../nn/layer.ts";
+import type { Parameter } from "../../nn/parameter.ts";
 import type { EmbeddingLookup, IdBatch } from "./embedding-lookup.ts";
-import { nextTurn } from "./event-loop.ts";
-import { type Loss, lookupsOf, type Network } from "./network.ts";
+import { nextTurn, type WaitMeter } from "./event-loop.ts";
+import { type Loss, lookupsOf, type Network, type Stage } from "./network.ts";
 import type { OpenNetwork } from "./open-network.ts";
 import type { ParameterRoute } from "./parameter-route.ts";
-import { type Given, pushOrder } from "./push-order.ts";
-import type { UnitSamples } from "./unit-reader.ts";
-import type { WaitMeter } from "./wait-meter.ts";
+import type { UnitSamples } from "./unit-feed.ts";
 
 /** Values of fewer bytes have room in the links while this worker computes, and are read when they are waited for. */
 const COMING_BYTES_MIN = 1024 * 1024;
@@ -47,9 +47,9 @@ export class StepRunner {
   readonly #routes: readonly ParameterRoute[];
   readonly #lookups: readonly EmbeddingLookup[];
   /** By stage. */
-  readonly #order: readonly (readonly Given[])[];
+  readonly #order: readonly (readonly GradientSource[])[];
   readonly #outputs: Activations[] = [];
-  #gives: Promise<void>[] = [];
+  #pushes: Promise<void>[] = [];
   #hasGiven = false;
   /** Whether the routes' gradients are those of the last step. */
   #hasGradients = false;
@@ -61,11 +61,13 @@ export class StepRunner {
     this.#order = pushOrder(options.network.stages);
   }
 
-  /** Computes a unit whose values and labels are in place. Returns the mean loss of its samples. Throws NOT_FINITE (S2). */
+  /**
+   * Computes a unit whose values and labels are in place. Returns the mean loss of its samples. Throws NOT_FINITE (S2).
+   */
   async run(input: StepInput): Promise<number> {
     const { loss } = this.#options;
     const outputs = await this.#forward(input.ids);
-    if (input.nextIds !== undefined) for (const lookup of this.#lookups) lookup.announce(input.nextIds);
+    if (input.nextIds !== undefined) for (const lookup of this.#lookups) lookup.prefetch(input.nextIds);
     const value = loss.compute(outputs, input.labels, input.globalSize);
     if (!Number.isFinite(value)) throw this.notFinite(`the loss is ${value}`, input.where);
     try {
@@ -77,17 +79,17 @@ export class StepRunner {
     return (value * input.globalSize) / input.sampleCount;
   }
 
-  /** Takes part in a step in which this worker has no samples. `nextIds` are announced when all workers announce theirs. */
+  /** Takes part in a step without samples. `nextIds` are prefetched when all workers prefetch theirs. */
   async skip(nextIds?: IdBatch): Promise<void> {
     const { meter, network, open } = this.#options;
     for (const route of this.#routes) await this.#ready(route);
-    for (const take of this.#take({ ids: new Float64Array(0), sampleCount: 0, idsPerSample: network.idsPerSample }).values()) {
-      await meter.wait(take);
+    for (const acquired of this.#acquire({ ids: new Float64Array(0), sampleCount: 0, idsPerSample: network.idsPerSample }).values()) {
+      await meter.wait(acquired);
     }
-    if (nextIds !== undefined) for (const lookup of this.#lookups) lookup.announce(nextIds);
-    for (const given of this.#order.toReversed().flat()) {
-      if ("lookup" in given) this.#gives.push(tolerated(given.lookup.giveNothing(open.patience.wait)));
-      else open.routeOf(given.parameter).skip();
+    if (nextIds !== undefined) for (const lookup of this.#lookups) lookup.prefetch(nextIds);
+    for (const source of this.#order.toReversed().flat()) {
+      if ("lookup" in source) this.#pushes.push(tolerated(source.lookup.pushNothing(open.patience.wait)));
+      else open.routeOf(source.parameter).skip();
     }
     this.#hasGiven = true;
     this.#hasGradients = false;
@@ -99,19 +101,19 @@ export class StepRunner {
     if (!this.#hasGiven) return;
     const { meter, open } = this.#options;
     await open.persist(async (isFirst) => {
-      if (!isFirst) this.#giveAgain();
-      await meter.wait(allEnded([...this.#routes.map(({ acknowledged }) => acknowledged), ...this.#gives]));
+      if (!isFirst) this.#pushAgain();
+      await meter.wait(allEnded([...this.#routes.map(({ acknowledged }) => acknowledged), ...this.#pushes]));
     });
-    this.#gives = [];
+    this.#pushes = [];
     this.#hasGiven = false;
   }
 
-  /** Forgets what was given and not acknowledged: its unit is computed again. Resolves when nothing of it reads gradients any more (S3). */
+  /** Forgets pushes without acknowledgement: their unit is computed again. Resolves when none reads gradients (S3). */
   async drop(): Promise<void> {
-    const gives = this.#gives;
-    this.#gives = [];
+    const pushes = this.#pushes;
+    this.#pushes = [];
     this.#hasGiven = false;
-    await Promise.allSettled([...this.#routes.map(({ acknowledged }) => acknowledged), ...gives]);
+    await Promise.allSettled([...this.#routes.map(({ acknowledged }) => acknowledged), ...pushes]);
   }
 
   /** Resolves when all values are those of the next step. */
@@ -119,14 +121,16 @@ export class StepRunner {
     for (const route of this.#routes) await this.#ready(route);
   }
 
-  /** Resolves when all values are those of this worker's clock, however many of them it has ended since its last step. */
+  /**
+   * Resolves when all values are those of this worker's clock, however many of them it has ended since its last step.
+   */
   async refresh(): Promise<void> {
     const { meter, open } = this.#options;
     await this.settle();
     for (const route of this.#routes) if (route.isReduced !== true) await meter.wait(open.persist(async () => await route.open()));
   }
 
-  /** What the network gives for samples that are in place, with the parameters as they are. */
+  /** The outputs for the samples in the input, with the current parameters. */
   async predict(ids: IdBatch | undefined): Promise<Activations> {
     return await this.#forward(ids, false);
   }
@@ -139,11 +143,11 @@ export class StepRunner {
 
   async #forward(ids: IdBatch | undefined, isTraining = true): Promise<Activations> {
     const { network, meter, overlaps, open } = this.#options;
-    const takes = ids === undefined ? undefined : this.#take(ids);
+    const acquiring = ids === undefined ? undefined : this.#acquire(ids);
     let activations = network.input;
     for (const [i, stage] of network.stages.entries()) {
-      const take = stage.lookup === undefined ? undefined : takes?.get(stage.lookup);
-      if (take !== undefined) await meter.wait(take);
+      const acquired = stage.lookup === undefined ? undefined : acquiring?.get(stage.lookup);
+      if (acquired !== undefined) await meter.wait(acquired);
       for (const parameter of stage.parameters) await this.#ready(open.routeOf(parameter));
       activations = stage.forward(activations, isTraining);
       this.#outputs[i] = activations;
@@ -152,7 +156,7 @@ export class StepRunner {
     return activations!;
   }
 
-  /** What is under way for the stages from this one on, in bytes: what has come lies with the link until this worker pauses. */
+  /** Bytes on their way for the stages from this one on: they wait at the link until this worker pauses. */
   #comingBytes(from: number): number {
     const { network, open } = this.#options;
     let byteCount = 0;
@@ -165,13 +169,13 @@ export class StepRunner {
   }
 
   /** Begins to take the rows of all lookups. Each is awaited at its stage. */
-  #take(ids: IdBatch): ReadonlyMap<EmbeddingLookup, Promise<void>> {
+  #acquire(ids: IdBatch): ReadonlyMap<EmbeddingLookup, Promise<void>> {
     const { open } = this.#options;
     const { wait } = open.patience;
-    return new Map(this.#lookups.map((lookup) => [lookup, tolerated(open.persist(async () => await lookup.take(ids, wait)))]));
+    return new Map(this.#lookups.map((lookup) => [lookup, tolerated(open.persist(async () => await lookup.acquire(ids, wait)))]));
   }
 
-  /** What stages give is given when their backward has returned: nothing leaves before this worker lets go of its thread. */
+  /** Pushes a stage's gradients when its backward has returned: nothing leaves before the thread is free. */
   async #backward(lossGradient: Activations): Promise<void> {
     const { network, overlaps } = this.#options;
     this.#hasGiven = true;
@@ -181,10 +185,10 @@ export class StepRunner {
     while (i > 0 && gradient !== undefined) {
       gradient = network.stages[--i]!.backward(gradient, () => {});
       if (!overlaps || this.#order[i]!.length === 0) continue;
-      for (const given of this.#order[i]!) this.#give(given);
+      for (const source of this.#order[i]!) this.#push(source);
       if (i > 0) await nextTurn();
     }
-    for (const given of overlaps ? this.#order.slice(0, i).toReversed().flat() : this.#order.toReversed().flat()) this.#give(given);
+    for (const source of overlaps ? this.#order.slice(0, i).toReversed().flat() : this.#order.toReversed().flat()) this.#push(source);
     await this.#reduce();
   }
 
@@ -196,20 +200,20 @@ export class StepRunner {
     for (const route of reduced) await route.settle();
   }
 
-  #give(given: Given): void {
-    if ("lookup" in given) this.#giveRows(given.lookup);
-    else this.#options.open.routeOf(given.parameter).give();
+  #push(source: GradientSource): void {
+    if ("lookup" in source) this.#pushRows(source.lookup);
+    else this.#options.open.routeOf(source.parameter).push();
   }
 
-  #giveRows(lookup: EmbeddingLookup): void {
-    this.#gives.push(tolerated(lookup.give(this.#options.open.patience.wait))); // `acknowledge` tells
+  #pushRows(lookup: EmbeddingLookup): void {
+    this.#pushes.push(tolerated(lookup.push(this.#options.open.patience.wait))); // `acknowledge` tells
   }
 
-  #giveAgain(): void {
+  #pushAgain(): void {
     if (!this.#hasGradients) return;
     for (const route of this.#routes) route.repeat();
-    this.#gives = [];
-    for (const lookup of this.#lookups) if (this.#options.open.pushesRows(lookup)) this.#giveRows(lookup);
+    this.#pushes = [];
+    for (const lookup of this.#lookups) if (this.#options.open.pushesRows(lookup)) this.#pushRows(lookup);
   }
 
   async #ready(route: ParameterRoute): Promise<void> {
@@ -230,4 +234,45 @@ function tolerated(promise: Promise<void>): Promise<void> {
 /** Waits for all, also when one fails: afterwards nothing reads the gradients any more. */
 async function allEnded(promises: readonly Promise<void>[]): Promise<void> {
   for (const outcome of await Promise.allSettled(promises)) if (outcome.status === "rejected") throw outcome.reason;
+}
+
+/** Fewer bytes are not worth a pause of their own. */
+export const PUSH_BYTES_MIN: number = 128 * 1024;
+const FLOAT_BYTES = 4;
+
+/** A gradient: of a parameter, or of the rows that a lookup has taken. */
+export type GradientSource = { readonly parameter: Parameter } | { readonly lookup: EmbeddingLookup };
+
+/** For each stage, in order, the gradients to push when its backward has returned, the last stage first. */
+export function pushOrder(stages: readonly Pick<Stage, "parameters" | "lookup">[]): readonly (readonly GradientSource[])[] {
+  const groups: GradientSource[][] = stages.map(() => []);
+  let waiting: GradientSource[] = [];
+  let waitingBytes = 0;
+  for (let i = stages.length - 1; i >= 0; i--) {
+    for (const source of sourcesOf(stages[i]!)) {
+      const byteCount = bytesOf(source);
+      if (byteCount >= PUSH_BYTES_MIN) groups[i]!.push(source);
+      else {
+        waiting.push(source);
+        waitingBytes += byteCount;
+      }
+    }
+    if (waitingBytes < PUSH_BYTES_MIN && i > 0) continue;
+    groups[i]!.push(...waiting);
+    [waiting, waitingBytes] = [[], 0];
+  }
+  return groups;
+}
+
+function sourcesOf({ lookup, parameters }: Pick<Stage, "parameters" | "lookup">): readonly GradientSource[] {
+  return [...(lookup === undefined ? [] : [{ lookup }]), ...parameters.map((parameter) => ({ parameter }))];
+}
+
+/**
+ * Of a lookup at most: that of a batch of distinct ids. One whose table is a parameter pushes that, and nothing itself.
+ */
+function bytesOf(source: GradientSource): number {
+  if ("parameter" in source) return source.parameter.gradient.byteLength;
+  const { sparse, idsPerSample, sampleCountMax, width } = source.lookup.options;
+  return sparse ? idsPerSample * sampleCountMax * width * FLOAT_BYTES : 0;
 }

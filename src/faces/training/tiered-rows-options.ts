@@ -23,7 +23,7 @@ export type TieredRowsOptions = {
   readonly idCountMax: number;
   /** Those who share the rows; this worker alone when left out. */
   readonly members?: RowMembers | undefined;
-  /** All rows that changed are written back after so many steps (tiered-rows.ts says what may be lost); Infinity: only at `flush`. 1000 by default. */
+  /** Changed rows are written back after so many steps (see tiered-rows.ts); Infinity: at `flush`. Defaults to 1000. */
   readonly flushEverySteps?: number | undefined;
   readonly log?: Log | undefined;
 };

@@ -1,21 +1,25 @@
-// tiered-rows — a RowSource whose rows live with the workers while they train (MindSpore's vocabCacheSize): in the device's span that the layer reads, behind it
-// in host memory, behind that on the servers. Each row belongs to one worker, which applies the optimizer to it, with its moments; the servers get rows back
-// when they expire, at every flush and at the end. Which row lies where is row-tiers'; which worker owns it, row-members'.
+// tiered-rows — a RowSource whose rows live with the workers while they train (MindSpore's vocabCacheSize): in the
+// device's span that the layer reads, behind it in host memory, behind that on the servers. Each row belongs to one
+// worker, which applies the optimizer to it; the servers get rows back when they expire, at every flush and at the end.
+// row-tiers.ts knows which row lies where, row-members.ts its owner.
 //
-//   announce   ids to the owners ─► owners bring the rows that are missing, while the batch before computes
-//   take       ids to the owners, unless announced ─► rows from the owners ─► slots
-//   give       gradients to the owners ─► summed by rank, one step of the optimizer for each row
+//   prefetch   ids to the owners ─► owners bring the rows that are missing, while the batch before computes
+//   acquire    ids to the owners, unless prefetched ─► rows from the owners ─► slots
+//   push       gradients to the owners ─► summed by rank, one step of the optimizer for each row
 //
-// All workers take and give in the same steps; one without data takes an empty list. Results have the bits of the uncached table with consistency "bsp".
+// All workers acquire and push in the same steps; one without data acquires an empty list. Results have the bits of the
+// uncached table with consistency "bsp".
 //
-// What may be lost: the servers have the rows as they were at the last flush, or later. When a worker dies, the steps since its last flush are lost for the rows
-// that it owned and had not written back: at most `flushEverySteps`, none after a checkpoint before which all workers flushed. Of the step in which it died some
-// owners may have taken the gradients and others not. Nothing else is lost: when a server does not take rows, they are kept here and written again.
+// What may be lost: the servers have the rows as of the last flush, or later. If a worker dies, the steps since its
+// last flush are lost for the rows that it owned and had not written back: at most `flushEverySteps`, none after a
+// checkpoint before which all workers flushed. In the step in which it died, some owners may have got the gradients and
+// others not. Rows that a server does not accept stay here and are written again.
 //
 // Invariants:
-//   C1. As R1 to R4 of row-source. What a step does to tiers is done in the order of the calls, one thing after the other.
-//   C2. Operations among the workers begin in the same order at every one of them, whatever failed at one: a failure is told to all of them.
-//   C3. A batch whose rows exceed the cache is served all the same, the rest of it directly from the servers; it is counted and told once.
+//   TieredRows.C1. As RowSource.R1 to R4. Steps change the tiers in the order of the calls, one after the other.
+//   TieredRows.C2. Operations among the workers begin in the same order at all of them; a failure at one reaches all.
+//   TieredRows.C3. A batch that exceeds the cache is served all the same, the rest of it directly from the servers; it is
+//                  counted, and logged once.
 
 import { assert } from "../../base/assert.ts";
 import type { WaitOptions } from "../../base/deferred.ts";
@@ -26,21 +30,18 @@ import { SimdKernels } from "../../kernel/simd-kernels.ts";
 import { ArenaSpans } from "../../worker/arena-spans.ts";
 import { openRawRows, type RawRows } from "../../worker/raw-rows.ts";
 import type { RowPlanner } from "../../worker/router/row-plan.ts";
-import type { BatchRows } from "./batch-rows.ts";
-import { encodeGiven, type OutgoingGradients, ownGiven } from "./outgoing-gradients.ts";
 import { RowApplier } from "./row-applier.ts";
-import { asError, assignRows } from "./row-assignment.ts";
-import { RowMembers } from "./row-members.ts";
+import { asError, assignRows, RowMembers } from "./row-members.ts";
 import * as messages from "./row-messages.ts";
-import { RowRequest } from "./row-request.ts";
+import { encodeOutgoing, type OutgoingGradients, ownGradients } from "./row-messages.ts";
+import { type BatchRows, RowRequest, type ServedRows } from "./row-request.ts";
 import type { RowSource, RowSourceStatistics } from "./row-source.ts";
 import { RowTiers, type TierKernels } from "./row-tiers.ts";
 import { RowWindow } from "./row-window.ts";
-import type { ServedRows } from "./served-rows.ts";
 import { checkTieredRows, FLUSH_EVERY_STEPS, HOST_ROWS_PER_DEVICE_ROW, type TieredRowsOptions } from "./tiered-rows-options.ts";
 
-/** The batch that was taken last. */
-type Taken = { readonly asked: BatchRows; readonly served: ServedRows; isGiven: boolean };
+/** The batch that was acquired last. */
+type Acquired = { readonly requested: BatchRows; readonly served: ServedRows; isPushed: boolean };
 
 export class TieredRows implements RowSource {
   readonly width: number;
@@ -62,11 +63,11 @@ export class TieredRows implements RowSource {
   readonly #counts = { idCount: 0, uniqueCount: 0, directBatches: 0 };
   /** A batch that the owners were told, or are being told. */
   #next: RowRequest | undefined;
-  #taken: Taken | undefined;
+  #acquired: Acquired | undefined;
   /** Ends when what changes rows so far has (C1). */
   #last: Promise<unknown> = Promise.resolve();
-  /** Ends when everything given so far was applied or has failed. */
-  #given: Promise<unknown> = Promise.resolve();
+  /** Ends when everything pushed so far was applied or has failed. */
+  #applying: Promise<unknown> = Promise.resolve();
   #stepCount = 0;
   #isClosed = false;
 
@@ -97,7 +98,7 @@ export class TieredRows implements RowSource {
     this.#generation = members.generation;
   }
 
-  /** Every member opens it. Rejects with BAD_ARGUMENT, UNSUPPORTED for tables that cannot be cached, ARENA_FULL, and what the servers or members fail with. */
+  /** Every member opens it. Rejects with BAD_ARGUMENT, UNSUPPORTED for tables that cannot be cached, ARENA_FULL. */
   static async open(options: TieredRowsOptions, wait: WaitOptions = {}): Promise<TieredRows> {
     checkTieredRows(options);
     const raw = options.embedding.raw(openRawRows, options.arena);
@@ -116,15 +117,15 @@ export class TieredRows implements RowSource {
     return { ...this.#counts, ...this.#tiers.counts };
   }
 
-  announce(ids: ArrayLike<number>): void {
+  prefetch(ids: ArrayLike<number>): void {
     if (this.#isClosed || this.#generation !== this.#members.generation) return;
     if (this.#next !== undefined || ids.length > this.#options.idCountMax) return;
-    const next = this.#ask(ids, true);
+    const next = this.#request(ids, true);
     this.#next = next;
-    this.#prefetch(next).catch(() => {}); // whoever takes the batch does it again, and is told
+    this.#admitNext(next).catch(() => {}); // `acquire` does it again, and reports the failure
   }
 
-  async take(ids: ArrayLike<number>, wait: WaitOptions = {}): Promise<Int32Array> {
+  async acquire(ids: ArrayLike<number>, wait: WaitOptions = {}): Promise<Int32Array> {
     this.#checkOpen();
     this.#checkGeneration();
     const { idCountMax } = this.#options;
@@ -135,25 +136,25 @@ export class TieredRows implements RowSource {
       );
     const copy = new Float64Array(ids);
     return await this.#raw.wait(
-      this.#members.inTurn(() => this.#take(copy)),
+      this.#members.inTurn(() => this.#acquire(copy)),
       wait,
     );
   }
 
-  /** Resolves when the rows have taken their step. Rejects with NOT_FINITE where the optimizer refuses such gradients: none of this worker's then counts. */
-  async give(slots: Int32Array, gradients: Float32Array, wait: WaitOptions = {}): Promise<void> {
+  /** Resolves when the step is applied. Rejects with NOT_FINITE if the optimizer refuses the gradients. */
+  async push(slots: Int32Array, gradients: Float32Array, wait: WaitOptions = {}): Promise<void> {
     this.#checkOpen();
     this.#checkGeneration();
-    const taken = this.#taken;
-    if (taken === undefined || taken.isGiven)
-      throw new WeighbridgeError("BAD_ARGUMENT", `${this.#raw.spec.name}: gradients are given once after each take`);
-    const rows = this.#rowsOf(taken.asked, slots, gradients);
-    taken.isGiven = true;
+    const acquired = this.#acquired;
+    if (acquired === undefined || acquired.isPushed)
+      throw new WeighbridgeError("BAD_ARGUMENT", `${this.#raw.spec.name}: gradients are pushed once after each acquire`);
+    const rows = this.#rowsOf(acquired.requested, slots, gradients);
+    acquired.isPushed = true;
     const spans = new ArenaSpans(this.#tools.arena);
-    const { given, failure } = this.#admitted(rows, gradients, spans);
-    const gathered = this.#gather(taken.asked, given);
-    const applied = gathered.then((all) => this.#inOrder(() => this.#apply(taken, all)));
-    this.#given = Promise.allSettled([this.#given, applied.finally(() => spans.release())]);
+    const { outgoing, failure } = this.#admitted(rows, gradients, spans);
+    const gathered = this.#gather(acquired.requested, outgoing);
+    const applied = gathered.then((all) => this.#inOrder(() => this.#apply(acquired, all)));
+    this.#applying = Promise.allSettled([this.#applying, applied.finally(() => spans.release())]);
     await this.#raw.wait(applied, wait);
     if (failure !== undefined) throw failure;
   }
@@ -161,18 +162,19 @@ export class TieredRows implements RowSource {
   async flush(wait: WaitOptions = {}): Promise<void> {
     this.#checkOpen();
     await this.#raw.wait(
-      this.#given.then(() => this.#inOrder(() => this.#flush())),
+      this.#applying.then(() => this.#inOrder(() => this.#flush())),
       wait,
     );
   }
 
   /**
-   * The Collective of the members has formed its next generation: everybody writes back what it holds, and rows are dealt out anew. Every member calls it; who has
-   * joined opens its source meanwhile. A batch that was taken is void.
+   * The Collective of the members has formed its next generation: everybody writes back what it holds, and rows are
+   * dealt out anew. Every member calls it; who has joined opens its source meanwhile. A batch that was acquired is
+   * void.
    */
   async reform(wait: WaitOptions = {}): Promise<void> {
     this.#checkOpen();
-    const reformed = this.#given.then(() =>
+    const reformed = this.#applying.then(() =>
       this.#inOrder(async () => {
         this.#next?.release();
         this.#next = undefined;
@@ -194,7 +196,7 @@ export class TieredRows implements RowSource {
   /** Writes everything back. When that fails the source is as it was, and may be closed again. */
   async close(): Promise<void> {
     if (this.#isClosed) return;
-    await this.#given;
+    await this.#applying;
     await this.#inOrder(async () => {
       if (this.#isClosed) return;
       await this.#flush();
@@ -233,29 +235,29 @@ export class TieredRows implements RowSource {
   }
 
   /** Tells the owners what this worker wants, at once (C2); `ids` left out: it does not know yet. */
-  #ask(ids: ArrayLike<number> | undefined, isHint = false): RowRequest {
+  #request(ids: ArrayLike<number> | undefined, isHint = false): RowRequest {
     return new RowRequest({ members: this.#members, planner: this.#planner, ids, rowCountMax: this.#rowCountMax, isHint });
   }
 
-  async #prefetch(next: RowRequest): Promise<void> {
-    const asks = await next.answers;
-    if (asks.some(({ isKnown }) => !isKnown)) return;
+  async #admitNext(next: RowRequest): Promise<void> {
+    const requests = await next.answers;
+    if (requests.some(({ isKnown }) => !isKnown)) return;
     await this.#inOrder(async () => {
-      if (this.#next === next && !this.#isClosed) await next.admit(asks, this.#raw.planner, this.#tiers);
+      if (this.#next === next && !this.#isClosed) await next.admit(requests, this.#raw.planner, this.#tiers);
     });
   }
 
-  async #take(ids: Float64Array): Promise<Int32Array> {
-    await this.#given;
+  async #acquire(ids: Float64Array): Promise<Int32Array> {
+    await this.#applying;
     for (let attempt = 0; ; attempt++) {
-      assert(attempt < 3, "C2: a batch that was asked for again is known to everybody");
-      const next = this.#next ?? this.#ask(ids);
+      assert(attempt < 3, "TieredRows.C2: a batch that was requested again is known to every worker");
+      const next = this.#next ?? this.#request(ids);
       try {
-        const asks = await next.answers.finally(() => {
+        const requests = await next.answers.finally(() => {
           this.#next = undefined;
         });
-        const isKnown = asks.every((ask) => ask.isKnown);
-        const slots = isKnown ? await this.#inOrder(() => this.#takeAsked(next, asks, ids)) : undefined;
+        const isKnown = requests.every(({ isKnown }) => isKnown);
+        const slots = isKnown ? await this.#inOrder(() => this.#acquireRequested(next, requests, ids)) : undefined;
         if (slots !== undefined) return slots;
       } catch (thrown) {
         next.release();
@@ -265,31 +267,31 @@ export class TieredRows implements RowSource {
     }
   }
 
-  /** Undefined when somebody asked for the wrong rows, and everybody asks again. */
-  async #takeAsked(next: RowRequest, asks: readonly messages.Ask[], ids: Float64Array): Promise<Int32Array | undefined> {
+  /** Undefined if a worker requested the wrong rows: all of them request again. */
+  async #acquireRequested(next: RowRequest, requests: readonly messages.KeyRequest[], ids: Float64Array): Promise<Int32Array | undefined> {
     this.#dropTaken();
-    const { asked } = next;
-    const isRight = asked?.isOf(ids) === true;
-    const outgoing = await this.#rowMessages(next, asks, isRight);
+    const { requested } = next;
+    const isRight = requested?.isOf(ids) === true;
+    const outgoing = await this.#rowMessages(next, requests, isRight);
     const incoming = (await this.#members.exchange(outgoing)).map((bytes) => messages.decodeRows(bytes, this.width));
     if (incoming.includes("again")) return undefined;
-    assert(asked !== undefined && next.served !== undefined, "rows came that nobody asked for");
+    assert(requested !== undefined && next.served !== undefined, "rows came that nobody requested");
     const own = { served: next.served, position: this.#members.position, tiers: this.#tiers };
-    this.#window.place(asked, own, incoming as Float32Array[]);
-    const slots = asked.idSlots(this.#rowCountMax);
-    this.#taken = { asked, served: next.served, isGiven: false };
-    this.#counts.idCount += asked.namedCount;
-    this.#counts.uniqueCount += asked.rowCount;
+    this.#window.place(requested, own, incoming as Float32Array[]);
+    const slots = requested.idSlots(this.#rowCountMax);
+    this.#acquired = { requested, served: next.served, isPushed: false };
+    this.#counts.idCount += requested.namedCount;
+    this.#counts.uniqueCount += requested.rowCount;
     return slots;
   }
 
-  /** What each member asked for, or for all of them why they do not get it (C2). Throws nothing unless this worker is alone. */
-  async #rowMessages(next: RowRequest, asks: readonly messages.Ask[], isRight: boolean): Promise<Uint8Array[]> {
+  /** The rows that each member requested, or why none gets any (C2). Throws only if this worker is alone. */
+  async #rowMessages(next: RowRequest, requests: readonly messages.KeyRequest[], isRight: boolean): Promise<Uint8Array[]> {
     const { ranks, position: own } = this.#members;
-    if (!isRight && next.failure === undefined) return ranks.map(() => messages.askAgainMessage());
+    if (!isRight && next.failure === undefined) return ranks.map(() => messages.requestAgainMessage());
     try {
       if (next.failure !== undefined) throw next.failure;
-      const served = await next.admit(asks, this.#raw.planner, this.#tiers);
+      const served = await next.admit(requests, this.#raw.planner, this.#tiers);
       const outside = await this.#tiers.settle(served.keys, served.keyCount);
       if (outside > 0) this.#noteDirect(served.keyCount);
       return ranks.map((_, i) => (i === own ? messages.rowsMessage(0, this.width).bytes : this.#rowsFor(served, i)));
@@ -307,8 +309,8 @@ export class TieredRows implements RowSource {
   }
 
   /** The rows of the slots. Throws BAD_ARGUMENT, VALUE_LENGTH. */
-  #rowsOf(asked: BatchRows, slots: Int32Array, gradients: Float32Array): Int32Array {
-    const rows = this.#window.rowsOf(asked, slots);
+  #rowsOf(requested: BatchRows, slots: Int32Array, gradients: Float32Array): Int32Array {
+    const rows = this.#window.rowsOf(requested, slots);
     if (gradients.length === rows.length * this.width) return rows;
     throw new WeighbridgeError(
       "VALUE_LENGTH",
@@ -316,38 +318,38 @@ export class TieredRows implements RowSource {
     );
   }
 
-  /** A copy of the gradients as the optimizer's policy for NaN and infinities leaves them; none of them, and a failure, where it refuses them. */
+  /** The gradients under the optimizer's policy for NaN and infinities; none, and a failure, if it refuses them. */
   #admitted(
     rows: Int32Array,
     gradients: Float32Array,
     spans: ArenaSpans,
-  ): { readonly given: OutgoingGradients; readonly failure: unknown } {
+  ): { readonly outgoing: OutgoingGradients; readonly failure: unknown } {
     const { arena } = this.#tools;
     const common = { width: this.width, clock: this.#raw.clock };
     const nothing = { ...common, rows: new Int32Array(0), gradients: new Float32Array(0), scale: 1 };
-    if (rows.length === 0) return { given: nothing, failure: undefined };
+    if (rows.length === 0) return { outgoing: nothing, failure: undefined };
     try {
       const scale = Math.fround(this.#raw.clipScaleOf(gradients)); // as it travels to a server
       const address = spans.take(gradients.byteLength);
       arena.floats.set(gradients, address >>> 2);
       const isAdmitted = this.#applier.admit(address, gradients.length);
       const copy = arena.floats.subarray(address >>> 2, (address >>> 2) + gradients.length) as Float32Array;
-      return { given: isAdmitted ? { ...common, rows, gradients: copy, scale } : nothing, failure: undefined };
+      return { outgoing: isAdmitted ? { ...common, rows, gradients: copy, scale } : nothing, failure: undefined };
     } catch (thrown) {
-      return { given: nothing, failure: thrown };
+      return { outgoing: nothing, failure: thrown };
     }
   }
 
   /** Sends gradients to their owners, at once (C2); resolves with what all members gave for this worker's rows. */
-  async #gather(asked: BatchRows, given: OutgoingGradients): Promise<readonly messages.Gradients[]> {
-    if (this.#members.isAlone) return [ownGiven(given)];
-    this.#next ??= this.#ask(undefined); // those who announced have asked before they give
-    const incoming = await this.#members.exchange(encodeGiven(asked, given));
+  async #gather(requested: BatchRows, outgoing: OutgoingGradients): Promise<readonly messages.Gradients[]> {
+    if (this.#members.isAlone) return [ownGradients(outgoing)];
+    this.#next ??= this.#request(undefined); // those that prefetched have requested before they push
+    const incoming = await this.#members.exchange(encodeOutgoing(requested, outgoing));
     return incoming.map((bytes) => messages.decodeGradients(bytes, this.width));
   }
 
-  async #apply({ served }: Taken, given: readonly messages.Gradients[]): Promise<void> {
-    this.#applier.apply(served, given, this.#tiers);
+  async #apply({ served }: Acquired, outgoing: readonly messages.Gradients[]): Promise<void> {
+    this.#applier.apply(served, outgoing, this.#tiers);
     this.#tiers.release();
     this.#stepCount++;
     await this.#tiers.writeLoose();
@@ -369,8 +371,8 @@ export class TieredRows implements RowSource {
   }
 
   #dropTaken(): void {
-    this.#taken?.asked.release();
-    this.#taken?.served.release();
-    this.#taken = undefined;
+    this.#acquired?.requested.release();
+    this.#acquired?.served.release();
+    this.#acquired = undefined;
   }
 }

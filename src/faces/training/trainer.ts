@@ -1,24 +1,22 @@
-// trainer — runs the epochs of a training: units come from a feed, steps are computed, callbacks told. How a step is computed is step-runner.ts, where parameters
-// live open-network.ts.
+// trainer — runs the epochs of a training: fetches units from a feed, runs a step for each (step-runner.ts) and calls the
+// callbacks. Parameters live where open-network.ts puts them.
 //
 // Invariants:
 //   T1. A unit is reported as done after its updates are acknowledged.
-//   T2. An epoch ends when everybody's units are done; afterwards all values here are those that all its updates led to.
-//   T3. Workers that make every step together leave an epoch together (epoch-end.ts), however far the word that it is over has come when one of them dies.
+//   T2. An epoch ends when the units of all workers are done; then the values here include all its updates.
+//   T3. Workers that make every step together leave an epoch together (epoch-end.ts), even if one of them dies meanwhile.
 
 import type { WaitOptions } from "../../base/deferred.ts";
 import { WeighbridgeError } from "../../base/errors.ts";
 import type { EpochEvent, StepEvent, TrainingCallback, TrainingView } from "./callbacks/callback.ts";
 import type { IdBatch } from "./embedding-lookup.ts";
-import { leaveEpoch } from "./epoch-end.ts";
-import type { EpochRendezvous } from "./epoch-rendezvous.ts";
+import { type EpochRendezvous, leaveEpoch } from "./epoch-end.ts";
+import type { WaitMeter } from "./event-loop.ts";
 import type { Network } from "./network.ts";
 import type { OpenNetwork } from "./open-network.ts";
 import type { StepRunner } from "./step-runner.ts";
 import type { TrainingGroup } from "./training-group.ts";
-import type { Unit, UnitFeed } from "./unit-feed.ts";
-import type { UnitReader } from "./unit-reader.ts";
-import type { WaitMeter } from "./wait-meter.ts";
+import type { Unit, UnitFeed, UnitReader } from "./unit-feed.ts";
 
 export type TrainerOptions = {
   readonly network: Network;
@@ -30,8 +28,8 @@ export type TrainerOptions = {
   readonly openFeed: (epoch: number) => Promise<UnitFeed>;
   /** Brings the clocks of all workers together, at the end of an epoch. */
   readonly align: (epoch: number) => Promise<void>;
-  /** Where those who make every step together wait for each other at the end of an epoch. */
-  readonly meetingOf: (epoch: number) => EpochRendezvous;
+  /** Where workers that make every step together wait for each other at the end of an epoch. */
+  readonly rendezvousOf: (epoch: number) => EpochRendezvous;
   readonly epochCount: number;
   /** The first epoch, from 0. */
   readonly firstEpoch: number;
@@ -64,7 +62,7 @@ export class Trainer {
   #feed: UnitFeed | undefined;
   /** The unit whose updates are not acknowledged yet. */
   #unacknowledged: Unit | undefined;
-  /** What the feed said ahead of time. */
+  /** The unit that was fetched ahead. */
   #ahead: Unit | undefined;
   /** Units that were computed again because a worker died meanwhile. */
   #redoneCount = 0;
@@ -77,8 +75,8 @@ export class Trainer {
     const { epochCount, firstEpoch, meter, open } = this.#options;
     const total = { stepCount: 0, sampleCount: 0, repeatedCount: 0, waitedSeconds: 0, seconds: 0 };
     let loss = Number.NaN;
-    for (let epoch = open.circle?.takeEpoch() ?? firstEpoch; epoch < epochCount; epoch++) {
-      if (open.circle !== undefined) open.circle.epoch = epoch;
+    for (let epoch = open.group?.foundEpoch() ?? firstEpoch; epoch < epochCount; epoch++) {
+      if (open.group !== undefined) open.group.epoch = epoch;
       meter.restart();
       const progress: Progress = { stepCount: 0, globalStep: 0, sampleCount: 0, lossSum: 0 };
       const redoneBefore = this.#redoneCount;
@@ -103,14 +101,14 @@ export class Trainer {
     const feed = await this.#options.openFeed(epoch);
     this.#feed = feed;
     try {
-      if (open.circle === undefined) {
+      if (open.group === undefined) {
         await this.#stepsAlone(epoch, progress);
         await this.#acknowledge();
         await open.flush();
         await align(epoch);
       } else {
-        do await this.#stepsTogether(epoch, progress, open.circle);
-        while (!(await this.#leaveTogether(epoch, open.circle)));
+        do await this.#stepsTogether(epoch, progress, open.group);
+        while (!(await this.#leaveTogether(epoch, open.group)));
       }
       await runner.refresh(); // T2
       return feed.repeatedCount;
@@ -120,7 +118,7 @@ export class Trainer {
     }
   }
 
-  /** Workers meet at the servers, if at all. */
+  /** The servers alone hold the workers together, if anything does. */
   async #stepsAlone(epoch: number, progress: Progress): Promise<void> {
     const { overlaps, runner, open } = this.#options;
     let isBehind = false;
@@ -137,15 +135,15 @@ export class Trainer {
     }
   }
 
-  /** Workers make every step together, also those who have nothing to do in it. */
-  async #stepsTogether(epoch: number, progress: Progress, circle: TrainingGroup): Promise<void> {
+  /** Workers make every step together, also those without samples. */
+  async #stepsTogether(epoch: number, progress: Progress, group: TrainingGroup): Promise<void> {
     const { overlaps, open, runner } = this.#options;
     let unit: Unit | "idle" | "over" = await this.#nextUnit();
     for (let isBegun = false; ; isBegun = false) {
       try {
         const next = overlaps && typeof unit !== "string" ? await this.#lookAhead() : undefined;
         const offer = { hasUnit: typeof unit !== "string", isOver: unit === "over", hasNext: next !== undefined };
-        const { isStep, isOver, allHaveNext, mustRegroup } = await this.#options.meter.wait(circle.agree(offer));
+        const { isStep, isOver, allHaveNext, mustRegroup } = await this.#options.meter.wait(group.agree(offer));
         if (mustRegroup) {
           await open.regroup();
           continue;
@@ -159,7 +157,7 @@ export class Trainer {
         await this.#acknowledge(); // a step of all workers is whole, or is made again
         unit = await this.#nextUnit();
       } catch (thrown) {
-        if (!circle.isBroken) throw thrown;
+        if (!group.isBroken) throw thrown;
         if (isBegun) this.#redoneCount++;
         this.#unacknowledged = undefined;
         await open.regroup();
@@ -168,13 +166,13 @@ export class Trainer {
     }
   }
 
-  /** T3. False: the word that it is over has not come to everybody, and they agree once more. */
-  async #leaveTogether(epoch: number, circle: TrainingGroup): Promise<boolean> {
-    const { open, meetingOf } = this.#options;
+  /** T3. False: not every worker knows that the epoch is over, and they agree once more. */
+  async #leaveTogether(epoch: number, group: TrainingGroup): Promise<boolean> {
+    const { open, rendezvousOf } = this.#options;
     await open.flush();
     return await leaveEpoch({
-      meeting: meetingOf(epoch),
-      isBroken: () => circle.isBroken,
+      rendezvous: rendezvousOf(epoch),
+      isBroken: () => group.isBroken,
       regroup: (signal) => open.regroup(signal),
     });
   }
@@ -185,7 +183,7 @@ export class Trainer {
     const nextIds = takesIds && next !== undefined ? reader.readIds(epoch, next) : undefined;
     if (reader.sizeOf(epoch, unit) === 0) {
       await this.#acknowledge();
-      await this.#skip(nextIds); // the others announce theirs too
+      await this.#skip(nextIds); // the others prefetch theirs too
       this.#feed?.done(unit.unit);
       return;
     }
@@ -208,7 +206,7 @@ export class Trainer {
     for (const callback of this.#options.callbacks) await callback.stepEnd?.(event, this.#options.view);
   }
 
-  /** A step without samples, at the side of those who have some. */
+  /** A step without samples, beside workers that have some. */
   async #skip(nextIds?: IdBatch): Promise<void> {
     const { runner, open } = this.#options;
     await runner.skip(nextIds);

@@ -7,9 +7,9 @@ import { MemoryCollective, MemoryCollectives } from "../../testing/memory-collec
 import type { ReducedRoute } from "./reduced-route.ts";
 import { type GroupCollective, TrainingGroup } from "./training-group.ts";
 
-/** One worker of three: its circle, one route, its clock. */
+/** One worker of three: its group, one route, its clock. */
 class Member {
-  readonly circle: TrainingGroup;
+  readonly group: TrainingGroup;
   readonly values: Float32Array;
   readonly slots: Float32Array;
   readonly updater: { step: number; readonly slots: Float32Array };
@@ -28,7 +28,7 @@ class Member {
         floats.set(new Float32Array(parts[memory.members.indexOf(from)]!.slice().buffer));
       },
     } as unknown as GroupCollective;
-    this.circle = new TrainingGroup(collective, () => ({}));
+    this.group = new TrainingGroup(collective, () => ({}));
     this.values = Float32Array.of(value);
     this.slots = Float32Array.of(10 * value);
     this.updater = { step, slots: this.slots };
@@ -41,8 +41,8 @@ class Member {
   }
 
   async join(): Promise<void> {
-    await this.circle.compare(this.routes, this);
-    await this.circle.join(this.routes);
+    await this.group.compare(this.routes, this);
+    await this.group.join(this.routes);
   }
 
   get state(): readonly number[] {
@@ -70,14 +70,14 @@ test("a newcomer has the veterans' values, epoch and clock, also where it has ma
   const shared = new MemoryCollectives([0, 2]);
   const [zero, two] = [0, 2].map((rank) => new Member(shared, rank, { step: 4, value: 3, clocks: 9 })) as [Member, Member];
   await Promise.all([zero, two].map((member) => member.join()));
-  zero.circle.epoch = 5;
-  two.circle.epoch = 5;
+  zero.group.epoch = 5;
+  two.group.epoch = 5;
   shared.reform([0, 1, 2]);
   const newcomer = new Member(shared, 1, { step: 50, value: -1, clocks: 2 });
   await Promise.all([zero, newcomer, two].map((member) => member.join()));
   assert.deepEqual(newcomer.state, [4, 3, 30, 9]);
-  assert.deepEqual([newcomer.circle.takeEpoch(), newcomer.circle.takeEpoch()], [5, undefined]);
-  assert.equal(zero.circle.takeEpoch(), undefined);
+  assert.deepEqual([newcomer.group.foundEpoch(), newcomer.group.foundEpoch()], [5, undefined]);
+  assert.equal(zero.group.foundEpoch(), undefined);
 });
 
 test("clocks go up to the highest, also when it is a newcomer's", async () => {
@@ -105,8 +105,8 @@ test("members that reduce different numbers of parameters are told so", async ()
   const shared = new MemoryCollectives([0, 1]);
   const [zero, one] = [0, 1].map((rank) => new Member(shared, rank, { step: 0, value: 0, clocks: 0 })) as [Member, Member];
   const outcomes = await Promise.allSettled([
-    zero.circle.compare([...zero.routes, ...zero.routes], zero),
-    one.circle.compare(one.routes, one),
+    zero.group.compare([...zero.routes, ...zero.routes], zero),
+    one.group.compare(one.routes, one),
   ]);
   for (const [rank, outcome] of outcomes.entries()) {
     assert.ok(outcome.status === "rejected" && isWeighbridgeError(outcome.reason, "SPEC_MISMATCH"));

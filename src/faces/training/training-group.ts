@@ -1,14 +1,15 @@
-// training-group — the workers that train the same values together (the hybrid mode): what they agree on before each step, and how they go on when one of them dies or
-// one more comes.
+// training-group — the workers that train the same values together (the hybrid mode): what they agree on before each
+// step, and how they go on when one of them dies or one more comes.
 //
 //   agree ──► the same step at every worker ──► agree …          a member is gone: regroup ──► agree …
 //
 // Invariants:
 //   W1. A step is made by all members or by none: those without samples take part with zeros.
-//   W2. After `join` all members have the same values, slots and step counts: those of the member that had made the most steps, so that no step that somebody
-//       has ended, and reported as done, is lost. Among equals the lowest rank.
+//   W2. After `join` all members have the values, slots and step counts of the member with the most steps (among equals
+//       the lowest rank), so that no step that a member has reported as done is lost.
 //   W3. Operations of the Collective begin in the same order at every member.
-//   W4. After `compare` all members have the highest clock of any: servers let nobody read while somebody who waits for it among the workers is behind.
+//   W4. After `compare` all members have the highest clock of any: servers hold reads back while a member that waits for
+//       the reader is behind.
 
 import { assert } from "../../base/assert.ts";
 import type { WaitOptions } from "../../base/deferred.ts";
@@ -40,9 +41,9 @@ export type GroupCollective = Pick<
 export type Clocked = { readonly clocks: number; clock(): number };
 
 const ATTEMPTS_MAX = 16;
-/** What a member tells before the step counts of its routes: veteran or not, its clock, its epoch. All as float64: counts are exact up to 2^53. */
+/** A member's state before the step counts: veteran or not, its clock, its epoch, as float64 (exact up to 2^53). */
 const STANDING_DOUBLES = 3;
-/** Somebody else's CLOSED is told by the failure of the Collective, and does not reject a `reform`. */
+/** CLOSED of another member shows as the failure of the Collective, and does not reject a `reform`. */
 const OWN_END: ReadonlySet<ErrorCode> = new Set(["CLOSED", "FENCED", "SCHEDULER_UNREACHABLE", "DEADLINE"]);
 
 export class TrainingGroup {
@@ -50,10 +51,10 @@ export class TrainingGroup {
   /** That this worker trains, from 0. */
   epoch = 0;
   readonly #wait: () => WaitOptions;
-  /** The member whose values are everybody's after `join`. */
+  /** The member whose values all have after `join`. */
   #leader: Standing | undefined;
   #epochFound: number | undefined;
-  /** Has made steps, or was given the values of one that had. */
+  /** Has made steps, or has the values of a member that had. */
   #isVeteran = false;
 
   constructor(collective: GroupCollective, wait: () => WaitOptions) {
@@ -61,7 +62,7 @@ export class TrainingGroup {
     this.#wait = wait;
   }
 
-  /** Why nothing goes on until `regroup`, if so: a member is gone. */
+  /** A member is gone: nothing goes on until `regroup`. */
   get isBroken(): boolean {
     return this.collective.failure !== undefined && !this.collective.isClosed;
   }
@@ -81,7 +82,7 @@ export class TrainingGroup {
     return { isStep: votes[0]! > 0, isOver: votes[1] === count, allHaveNext: votes[2] === count, mustRegroup: votes[3]! > 0 };
   }
 
-  /** The next generation, with those that live. Rejects when none comes together, and with ABORTED when `signal` ends the wait for it. */
+  /** The next generation, of the live members. Rejects if none forms, and with ABORTED when `signal` fires. */
   async regroup(signal?: AbortSignal): Promise<void> {
     const wait = this.#wait();
     const signals = [wait.signal, signal].filter((one) => one !== undefined);
@@ -95,14 +96,14 @@ export class TrainingGroup {
     }
   }
 
-  /** The epoch that the others are in, for one that came to them since this was asked; else undefined. */
-  takeEpoch(): number | undefined {
+  /** The epoch of the others, if this worker joined them since the last call; else undefined. */
+  foundEpoch(): number | undefined {
     const epoch = this.#epochFound;
     this.#epochFound = undefined;
     return epoch;
   }
 
-  /** Tells the others where this worker stands, and hears it from them (W4). Before `join`, in every generation. */
+  /** Exchanges the standings of all members (W4). Before `join`, in every generation. */
   async compare(routes: readonly ReducedRoute[], session: Clocked): Promise<void> {
     const { members } = this.collective;
     const steps = routes.map(({ updater }) => updater.step);

@@ -1,17 +1,20 @@
-// callback — what is told while a Model trains, and to whom. Callbacks are called in their order, and awaited: what they do delays the training.
+// callback — what is told while a Model trains, and to whom. Callbacks are called in their order, and awaited: what
+// they do delays the training.
+
+import { WeighbridgeError } from "../../../base/errors.ts";
 
 /** After every step of this worker. */
 export type StepEvent = {
   /** From 1 on. */
   readonly epoch: number;
   readonly epochCount: number;
-  /** Of this worker in this epoch, from 1 on. A worker that does the parts of one that died makes more of them than there are batches. */
+  /** Steps of this worker in this epoch, from 1; more than there are batches if it does parts of a dead worker. */
   readonly step: number;
   /** Global batches of an epoch: about as many steps as this worker has in it. */
   readonly stepCount: number;
   /**
-   * How far this worker is in the epoch: the furthest global batch that it has had a part of, from 1 to `stepCount`, in whichever run. Never goes back; it stays where
-   * it is while a part is made up for that somebody else has left.
+   * How far this worker is in the epoch: the furthest global batch that it has had a part of, from 1 to `stepCount`, in
+   * whichever run. Never goes back; it stays where it is while a part is made up for that somebody else has left.
    */
   readonly globalStep: number;
   /** The mean of this worker's samples. */
@@ -44,7 +47,7 @@ export interface TrainingView {
     readonly job: string;
     readonly keep: number | undefined;
   }): Promise<{ readonly path: string; readonly step: number }>;
-  /** A safetensors file of all that lives in this process: undefined when nothing does. Every update that was given is in. */
+  /** A safetensors file of what lives in this process, with every update so far; undefined if nothing does. */
   encode(): Promise<Uint8Array | undefined>;
 }
 
@@ -54,4 +57,43 @@ export interface TrainingCallback {
   epochEnd?(event: EpochEvent, view: TrainingView): void | Promise<void>;
   /** After the last epoch, also when it ended with an error, which is given then. */
   end?(view: TrainingView, error?: unknown): void | Promise<void>;
+}
+
+export class LossMonitor implements TrainingCallback {
+  readonly #perPrintTimes: number;
+  readonly #print: (line: string) => void;
+  #stepCount = 0;
+  /** Of the last line that was due. */
+  #last = { epoch: 0, globalStep: 0 };
+
+  /** A line for the first step and then for every `perPrintTimes`-th; 0: none. Throws BAD_ARGUMENT. */
+  constructor(perPrintTimes = 1, print: (line: string) => void = (line) => console.log(line)) {
+    if (!(Number.isSafeInteger(perPrintTimes) && perPrintTimes >= 0)) {
+      throw new WeighbridgeError("BAD_ARGUMENT", `perPrintTimes is a whole number from 0 on, not ${perPrintTimes}`);
+    }
+    this.#perPrintTimes = perPrintTimes;
+    this.#print = print;
+  }
+
+  /** Of each global step one line at most: a part that is made up for after a death is none of its own. */
+  stepEnd({ epoch, globalStep, loss }: StepEvent): void {
+    if (epoch === this.#last.epoch && globalStep === this.#last.globalStep) return;
+    this.#last = { epoch, globalStep };
+    this.#stepCount++;
+    if (this.#perPrintTimes === 0 || (this.#stepCount > 1 && this.#stepCount % this.#perPrintTimes !== 0)) return;
+    this.#print(`epoch: ${epoch} step: ${globalStep}, loss is ${loss.toFixed(6)}`);
+  }
+}
+
+export class TimeMonitor implements TrainingCallback {
+  readonly #print: (line: string) => void;
+
+  constructor(print: (line: string) => void = (line) => console.log(line)) {
+    this.#print = print;
+  }
+
+  epochEnd({ seconds, step }: EpochEvent): void {
+    const milliseconds = seconds * 1000;
+    this.#print(`epoch time: ${milliseconds.toFixed(3)} ms, per step time: ${(milliseconds / Math.max(1, step)).toFixed(3)} ms`);
+  }
 }

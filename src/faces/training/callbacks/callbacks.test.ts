@@ -6,10 +6,8 @@ import { test } from "node:test";
 import { setImmediate as turn } from "node:timers/promises";
 import { Deferred } from "../../../base/deferred.ts";
 import { isWeighbridgeError, WeighbridgeError } from "../../../base/errors.ts";
-import type { StepEvent, TrainingView } from "./callback.ts";
-import { LossMonitor } from "./loss-monitor.ts";
+import { LossMonitor, type StepEvent, TimeMonitor, type TrainingView } from "./callback.ts";
 import { ModelCheckpoint, type ModelCheckpointOptions } from "./model-checkpoint.ts";
-import { TimeMonitor } from "./time-monitor.ts";
 
 const EVENT: StepEvent = {
   epoch: 1,

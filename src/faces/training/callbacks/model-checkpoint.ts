@@ -1,12 +1,15 @@
-// model-checkpoint — saves a model while it trains (MindSpore: ModelCheckpoint). What lives on servers is saved by them, as a checkpoint of the cluster; what
-// lives in this process goes into a safetensors file. Both, where a model is in both.
+// model-checkpoint — saves a model while it trains (MindSpore: ModelCheckpoint). What lives on servers is saved by
+// them, as a checkpoint of the cluster; what lives in this process goes into a safetensors file. Both, where a model is
+// in both.
 //
 // Invariants:
 //   C1. Worker 0 saves, and no other.
 //   C2. One save at a time: a step that is due while the one before is under way is passed over.
 //   C3. After an error nothing is saved: the last good checkpoint stays the newest.
-//   C4. A save by the servers that fails is told at once and ends nothing: the next one that is due is tried. The last one has to succeed.
-//   C5. Rows that workers keep are saved at the end of an epoch alone, when the servers have them, and nobody goes on before that is done.
+//   C4. A save by the servers that fails is told at once and ends nothing: the next one that is due is tried. The last
+//       one has to succeed.
+//   C5. Rows that workers keep are saved at the end of an epoch alone, when the servers have them, and nobody goes on
+//       before that is done.
 
 import { isWeighbridgeError, reasonOf, WeighbridgeError } from "../../../base/errors.ts";
 import { checkOptions } from "../../../base/known-options.ts";

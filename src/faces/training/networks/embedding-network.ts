@@ -1,5 +1,5 @@
-// embedding-network — layers on the rows that ids choose: one EmbeddingLookup, and any layers behind it. Without layers it is a linear model of the ids
-// (logistic regression: width 1, the sum); with dotOfHalves it is matrix factorisation.
+// embedding-network — layers on the rows that ids choose: one EmbeddingLookup, and any layers behind it. Without layers
+// it is a linear model of the ids (logistic regression: width 1, the sum); with dotOfHalves it is matrix factorisation.
 
 import { checkOptions } from "../../../base/known-options.ts";
 import type { LayerPlan } from "../../../nn/layer.ts";

@@ -3,8 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { isWeighbridgeError } from "../../base/errors.ts";
-import { checkFirstStep, resumedFeed } from "./resumed-feed.ts";
-import type { Unit, UnitFeed } from "./unit-feed.ts";
+import { checkFirstStep, resumedFeed, type Unit, type UnitFeed } from "./unit-feed.ts";
 
 /** Part 1 of 2 of each of four batches. */
 class CountingFeed implements UnitFeed {
