@@ -349,7 +349,7 @@ test("only so many processes may wait for a place (G7), and one that is needed f
   await cluster.clock.advance(2000);
   assert.ok(dialer.keeper.isClosed);
   assert.equal(cluster.logLines.filter((line) => /a node of ps-lite registers .*192\.0\.2\.9/.test(line)).length, 258);
-  assert.ok(cluster.logLines.some((line) => /scheduler warn .*258 processes wait for a place already/.test(line)));
+  assert.ok(cluster.logLines.some((line) => /scheduler warn .*258 processes wait for a rank already/.test(line)));
   await stillWorks();
   cluster.kill("server-0");
   await cluster.clock.advance(7000);

@@ -24,12 +24,11 @@ import { WeighbridgeError } from "../base/errors.ts";
 import { BARRIER } from "../contracts/control.ts";
 import type { BarrierRequest } from "../wire/control.ts";
 import { inGroup, type Role } from "../wire/node-id.ts";
-import { SERVERS_FIRST_MS } from "./barrier-releases.ts";
+import { RequestHold, SERVERS_FIRST_MS } from "./barrier-releases.ts";
 import { encodeBodyExtension } from "./body-extension.ts";
 import type { Conversation } from "./conversation.ts";
 import type { PsliteGateway } from "./gateway.ts";
 import { SETTLE_MS } from "./replacements.ts";
-import { RequestHold } from "./request-hold.ts";
 import { PsCommand, type PsMeta } from "./wire/ps-meta.ts";
 
 /** The scheduler, as entries see it. */

@@ -1,19 +1,16 @@
-// barrier-releases — the processes that passed a barrier of our scheduler, and when each of them is told. What it is
-// told is the registrar's.
+// barrier-releases — decides when each process that passed a barrier of our scheduler is released. The registrar sends the
+// release.
 //
 // Invariants:
-//   X1. Servers hear that a barrier is over before workers do: a server of ps-lite that gets a request while it still
-//       waits there, and has no application yet, waits for that one and reads nothing else, and ends after 5 seconds.
-//       So they hear it SERVERS_FIRST_MS before.
-//   X2. Nobody waits for servers that are all ours, nor when everybody is leaving.
-//   X3. What our scheduler asks of a process that passed a barrier leaves after the end of that barrier: the process
-//       would wait for its application and read nothing else, as in X1. After the first one, the start's, a process of
-//       ps-lite has SERVERS_FIRST_MS to make its application.
+//   X1. Servers are released SERVERS_FIRST_MS before workers: a server of ps-lite that gets a request while it still waits
+//       at the barrier, without an application, waits for that one, reads nothing else, and ends after 5 seconds.
+//   X2. Workers do not wait if all servers are ours, nor while the job ends.
+//   X3. Requests of our scheduler to a process leave after its release, for the reason of X1. After the first barrier, the
+//       start's, a process of ps-lite has SERVERS_FIRST_MS to create its application.
 
 import type { PsliteGateway } from "./gateway.ts";
 import type { Registration } from "./registration.ts";
 import type { RemoteProcess } from "./remote-process.ts";
-import { RequestHold } from "./request-hold.ts";
 
 export type Release = { readonly registration: Registration; readonly group: number; readonly round: number };
 
@@ -26,7 +23,7 @@ export const SERVERS_FIRST_MS = 100;
 export class Releases {
   readonly #gateway: PsliteGateway;
   readonly #send: (release: Release) => void;
-  /** Of the present turn: they are told together. */
+  /** Of the current turn: they are sent together. */
   #fresh: Release[] = [];
   /** Of workers that wait for those of servers (X1). */
   readonly #late: Release[] = [];
@@ -41,7 +38,7 @@ export class Releases {
   }
 
   add(release: Release): void {
-    if (this.#fresh.length === 0) this.#gateway.clock.afterInput(() => this.#tell());
+    if (this.#fresh.length === 0) this.#gateway.clock.afterInput(() => this.#releaseFresh());
     this.#fresh.push(release);
     const { process } = release.registration;
     const hold = this.#holds.get(process) ?? new RequestHold();
@@ -49,19 +46,19 @@ export class Releases {
     this.#letGo.set(release, hold.hold());
   }
 
-  /** Calls `send` now, or once this process has heard of all barriers that it passed (X3). */
-  whenHeard(process: RemoteProcess, send: () => void): void {
+  /** Calls `send` now, or once this process is released from all barriers that it passed (X3). */
+  whenReleased(process: RemoteProcess, send: () => void): void {
     const hold = this.#holds.get(process);
     if (hold === undefined) send();
     else hold.whenOpen(send);
   }
 
-  /** Workers whose servers have had their time, or need none any more. */
+  /** Releases the workers now. */
   hurry(): void {
-    for (const each of this.#late.splice(0)) this.#tellOne(each);
+    for (const each of this.#late.splice(0)) this.#releaseOne(each);
   }
 
-  #tellOne(release: Release): void {
+  #releaseOne(release: Release): void {
     const { process, extension } = release.registration;
     this.#send(release);
     const letGo = (): void => this.#letGo.get(release)?.();
@@ -71,11 +68,11 @@ export class Releases {
     else letGo();
   }
 
-  #tell(): void {
+  #releaseFresh(): void {
     const fresh = this.#fresh;
     this.#fresh = [];
     const [workers, servers] = [fresh.filter(isWorker), fresh.filter((each) => !isWorker(each))];
-    for (const each of servers) this.#tellOne(each);
+    for (const each of servers) this.#releaseOne(each);
     this.#late.push(...workers);
     if (this.#gateway.isLeaving || servers.every(({ registration }) => registration.extension !== undefined))
       this.hurry(); // X2
@@ -85,4 +82,39 @@ export class Releases {
 
 function isWorker({ registration }: Release): boolean {
   return registration.role === "worker";
+}
+
+/** Requests that wait until a node can serve them. They keep their order, also those that come while the first ones leave. */
+export class RequestHold {
+  #holdCount = 0;
+  readonly #waiting: (() => void)[] = [];
+
+  /** Nothing leaves until the returned function is called, and those of all other holds. */
+  hold(): () => void {
+    this.#holdCount++;
+    let isHeld = true;
+    return () => {
+      if (!isHeld) return;
+      isHeld = false;
+      if (--this.#holdCount === 0) this.#drain();
+    };
+  }
+
+  get isOpen(): boolean {
+    return this.#holdCount === 0;
+  }
+
+  /** Calls `send` now, or in its turn once nothing holds it. */
+  whenOpen(send: () => void): void {
+    if (this.isOpen) send();
+    else this.#waiting.push(send);
+  }
+
+  #drain(): void {
+    while (this.isOpen) {
+      const send = this.#waiting.shift();
+      if (send === undefined) return;
+      send();
+    }
+  }
 }

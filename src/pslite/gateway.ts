@@ -16,10 +16,9 @@ import type { Clock } from "../base/clock.ts";
 import { WeighbridgeError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import type { Gateway, GatewayHost, PeerConnection } from "../peer/gateway.ts";
-import type { Address, Listener } from "../transport/transport.ts";
-import { SCHEDULER_ID } from "../wire/node-id.ts";
+import type { Address, Listener, Transport } from "../transport/transport.ts";
+import { type Role, SCHEDULER_ID } from "../wire/node-id.ts";
 import { Conversation, type ConversationHost } from "./conversation.ts";
-import type { PsliteGatewayOptions } from "./gateway-options.ts";
 import { formatHostPort, type HostPort, hostPortOf, keyOf } from "./host-port.ts";
 import { IncomingConnections } from "./incoming-connections.ts";
 import { MessagePages } from "./message-batch.ts";
@@ -298,3 +297,31 @@ function noRoute(address: Address): WeighbridgeError {
 function freshRandom(): number {
   return (crypto.getRandomValues(new Uint32Array(1))[0] as number) / 2 ** 32;
 }
+
+export type PsliteGatewayOptions = {
+  /** Makes the connections. */
+  readonly transport: Transport;
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly role: Role;
+  readonly serverCount: number;
+  readonly workerCount: number;
+  /** "tcp://host:port" of the scheduler, as all nodes have it. */
+  readonly schedulerAddress: Address;
+  /**
+   * Of a scheduler: which start of it this is, higher than that of every one before it, for instance the time of day. 1
+   * when left out.
+   */
+  readonly incarnation?: number;
+  /** True: unix sockets at /tmp/port instead of TCP (DMLC_LOCAL, ps-lite's ipc). */
+  readonly isLocal?: boolean;
+  /** How long whoever waits for a scheduler waits for one that may have lost it. */
+  readonly startTimeoutMs?: number;
+  readonly heartbeatIntervalMs?: number;
+  readonly heartbeatTimeoutMs?: number;
+  /** 0: off (PS_RESEND, PS_RESEND_TIMEOUT). */
+  readonly resendTimeoutMs?: number;
+  /** Percent of the messages that come to be lost on purpose (PS_DROP_MSG). */
+  readonly dropPercent?: number;
+  readonly seed?: number;
+};

@@ -21,9 +21,8 @@ import { PAYLOAD_BYTES_MAX } from "../wire/frame.ts";
 import { wasAllInput } from "../wire/frame-reader.ts";
 import { BODY_BYTES_MAX } from "../wire/simple-frame.ts";
 import type { Conversation } from "./conversation.ts";
-import { LongMeta } from "./long-meta.ts";
+import { isRawMeta, LongMeta, RAW_META_REFUSAL } from "./long-meta.ts";
 import { decodeMeta, PsMeta } from "./wire/ps-meta.ts";
-import { isRawMeta, RAW_META_REFUSAL } from "./wire/raw-meta.ts";
 import { badZmtp, decodeReady, encodeGreeting, encodePong, encodeReady, nodeOfIdentity } from "./wire/zmtp.ts";
 import { type PartFate, type PartSink, ZmtpReader, type ZmtpSink } from "./wire/zmtp-reader.ts";
 

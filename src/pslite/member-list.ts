@@ -1,5 +1,5 @@
 // member-list — the nodes that a scheduler of ps-lite's protocol has listed, each with its incarnation and its
-// conversation, as our roster. Who of them is dead, and what is done about it, is scheduler-client.ts's.
+// conversation, as our roster. scheduler-client.ts decides which of them are dead.
 //
 // Invariants:
 //   L1. A node that is listed again has a new incarnation, and a new conversation. A list says only that it is a later
@@ -36,15 +36,15 @@ export class MemberList {
     return this.#members.get(node);
   }
 
-  /** The conversation of the node at this place. */
+  /** The conversation of the node at this address. */
   conversationAt({ hostname, port }: HostPort): Conversation | undefined {
     for (const { hostPort, conversation } of this.#members.values())
       if (hostPort.hostname === hostname && hostPort.port === port) return conversation;
     return undefined;
   }
 
-  /** Takes a list over; `isFirst`: the one that names us. Returns who is new, or has a new incarnation. */
-  take(nodes: readonly PsNode[], isFirst: boolean): Member[] {
+  /** Updates the members; `isFirst`: the list that names us. Returns those that are new, or have a new incarnation. */
+  update(nodes: readonly PsNode[], isFirst: boolean): Member[] {
     const changed: Member[] = [];
     for (const node of nodes) {
       if (node.role === PsRole.SCHEDULER || node.id === EMPTY) continue;

@@ -2,9 +2,9 @@
 // heartbeats, and news of other nodes. Registration is registrar.ts.
 //
 // Invariants:
-//   M1. A process is told once that a barrier is over, whichever of its customers entered it: all of them hear it.
-//   M2. A node of ps-lite cannot be told that a barrier failed: it waits there until nobody is dead any more. One of
-//       ours is told.
+//   M1. A process is released once from a barrier, whichever of its customers entered it.
+//   M2. A node of ps-lite has no message for a barrier that failed: it waits until no node is dead any more. Nodes of ours
+//       get the failure.
 
 import { ABORT, BARRIER, HEARTBEAT, ROSTER } from "../contracts/control.ts";
 import type { AbortRequest, BarrierReply } from "../wire/control.ts";
@@ -17,7 +17,7 @@ import type { Registrar } from "./registrar.ts";
 import { bodyOf, type OutgoingFrame } from "./translating-batch.ts";
 import { PsCommand, type PsMeta } from "./wire/ps-meta.ts";
 
-/** When a node enters again that was taken for dead while it stood at a barrier. */
+/** When a node that was declared dead at a barrier enters again. */
 const REENTER_MS = 200;
 
 export class RegisteredNode implements Control {
@@ -27,7 +27,7 @@ export class RegisteredNode implements Control {
   readonly #conversation: Conversation;
   /** The last round that was passed, by group. */
   readonly #rounds = new Map<number, number>();
-  /** The incarnations that the node was told of. */
+  /** The incarnations that the node knows. */
   readonly #known = new Map<number, number>();
 
   constructor(registrar: Registrar, conversation: Conversation) {
@@ -37,8 +37,8 @@ export class RegisteredNode implements Control {
 
   request(frame: OutgoingFrame): void {
     const { functionId, request } = frame.header;
-    if (functionId === ROSTER.id) this.#takeRoster(bodyOf(ROSTER, frame));
-    else if (functionId === ABORT.id) this.#takeAbort(bodyOf(ABORT, frame));
+    if (functionId === ROSTER.id) this.#onRoster(bodyOf(ROSTER, frame));
+    else if (functionId === ABORT.id) this.#onAbort(bodyOf(ABORT, frame));
     else {
       this.#conversation.fail(frame.header.request, unsupported(`function ${functionId} cannot be asked of a node of ps-lite`));
       return;
@@ -70,7 +70,7 @@ export class RegisteredNode implements Control {
     }
   }
 
-  /** The process is told these incarnations with its list. */
+  /** The list of the process has these incarnations. */
   knows({ nodes }: RosterView): void {
     for (const entry of nodes) this.#noteIncarnation(entry);
   }
@@ -80,7 +80,7 @@ export class RegisteredNode implements Control {
    * always does (M2).
    */
   enter(group: number, extension: BodyExtension | undefined): void {
-    const told = extension?.round;
+    const requested = extension?.round;
     const outlivesDeaths = extension === undefined || extension.outlivesDeaths === true;
     const registration = this.#registrar.registrationOf(this.#conversation);
     if (registration === undefined) return;
@@ -91,12 +91,12 @@ export class RegisteredNode implements Control {
       });
       return;
     }
-    const round = told ?? (this.#isLate(group) ? 0 : (this.#rounds.get(group) ?? 0) + 1);
+    const round = requested ?? (this.#isLate(group) ? 0 : (this.#rounds.get(group) ?? 0) + 1);
     const passed = (reply: BarrierReply): void => {
       // It entered twice, and both entries are answered.
-      const isTold = told === undefined && this.#rounds.get(group) === reply.round;
+      const isReleased = requested === undefined && this.#rounds.get(group) === reply.round;
       this.#rounds.set(group, reply.round);
-      if (isTold || registration.process.primary !== this.#conversation) return; // M1
+      if (isReleased || registration.process.primary !== this.#conversation) return; // M1
       this.#registrar.release({ registration, group, round: reply.round });
     };
     const failed = (failure: Failure): void => this.#failed(group, extension, failure);
@@ -132,14 +132,14 @@ export class RegisteredNode implements Control {
       });
   }
 
-  /** A node with a new incarnation is told to the process, once it has its list: until then that will say so. */
-  #takeRoster(roster: RosterView): void {
+  /** Sends a new incarnation to the process, once that has its list: a later list includes it. */
+  #onRoster(roster: RosterView): void {
     const registration = this.#registrar.registrationOf(this.#conversation);
     const hasList = registration !== undefined && !this.#registrar.renewList(registration, roster);
     const isTold = hasList && this.#conversation.node > 0 && registration.process.primary === this.#conversation;
     for (const entry of roster.nodes)
       if (this.#noteIncarnation(entry) && isTold && entry.node !== this.#conversation.node)
-        this.#registrar.tellOfReplacement(registration, entry);
+        this.#registrar.sendReplacement(registration, entry);
   }
 
   /** Returns whether this incarnation was not known until now. */
@@ -149,7 +149,7 @@ export class RegisteredNode implements Control {
     return incarnation > known;
   }
 
-  #takeAbort(failure: AbortRequest): void {
+  #onAbort(failure: AbortRequest): void {
     const registration = this.#registrar.registrationOf(this.#conversation);
     if (registration === undefined) return;
     if (registration.extension === undefined)

@@ -1,19 +1,17 @@
-// registrar — the nodes of ps-lite at our scheduler: takes their registrations, gives them to the scheduler as those of
-// nodes of ours, and tells everybody who is there. Barriers and heartbeats are registered-node.ts.
+// registrar — the nodes of ps-lite at our scheduler: passes their registrations on to the scheduler as those of our nodes,
+// and sends the lists of nodes. Barriers and heartbeats are registered-node.ts.
 //
 // Invariants:
 //   G1. Ranks are ps-lite's: once all are there, by host name descending, then by port. A node of ours that asks for a
 //       rank gets it.
-//   G2. Every process that registered is known to the scheduler from then on, so that it can tell who is missing.
+//   G2. The scheduler knows every process from its registration on, so that it can report which are missing.
 //   G3. A node whose connections are all gone has no link; when everybody is leaving, it has left.
-//   G4. Servers hear that a barrier is over before workers do (barrier-releases.ts, X1).
-//   G5. A process learns of those that are there when it is admitted from its list alone. Of a later incarnation of a
-//       server it hears as replacements.ts has it, and has no list before; of a worker's at once, so that servers know
-//       where to answer when its first request comes.
-//   G6. A worker of ps-lite has no list while a server is dead: what it sent there would be lost when that has a new
-//       incarnation, and the worker would wait for ever.
-//   G7. A node of ours that comes late has a connection from us while it waits for a rank: when the job is over before,
-//       the reason leaves at once, and there is no time to make one.
+//   G4. Servers are released from a barrier before workers (barrier-releases.ts, X1).
+//   G5. A process learns of the nodes that are there from its list. It learns of a later incarnation of a server when
+//       replacements.ts says so, and has no list before; of a worker's at once, so that servers know where to answer.
+//   G6. A worker of ps-lite gets no list while a server is dead: its requests would be lost, and it would wait for ever.
+//   G7. We connect to a node of ours that comes late while it waits for a rank: if the job ends before, the reason leaves
+//       at once.
 //   G8. At most WAITING_MAX more than the job has ranks wait for one.
 //   G9. A process whose node has a new incarnation is forgotten: it costs nothing, and is dialed no more.
 
@@ -44,7 +42,7 @@ export class Registrar {
   readonly gateway: PsliteGateway;
   /** In the order they came; those that have a rank too. */
   #registrations: Registration[] = [];
-  /** Who has its rank, and has not been told who is there. */
+  /** Those that have a rank and no list yet. */
   readonly #unlisted = new Map<Registration, RosterView>();
   readonly #replacements: Replacements;
   readonly #releases: Releases;
@@ -62,11 +60,11 @@ export class Registrar {
   /** A process registers. Throws BAD_REQUEST when it cannot be one, QUEUE_FULL when too many wait (G8). */
   addNode(incoming: IncomingConnection, meta: PsMeta): void {
     const node = checkedNode(meta);
-    this.#checkRoom();
+    this.#checkWaiting();
     const hostPort: HostPort = { hostname: node.hostname, port: node.port };
     const role = node.role === PsRole.SERVER ? "server" : "worker";
     const twin = this.#registrations.find((other) => keyOf(other.hostPort) === keyOf(hostPort) && other.customerId === node.customerId);
-    if (twin !== undefined) this.#forget(twin.process); // a new process at the same place
+    if (twin !== undefined) this.#forget(twin.process); // a new process at the same address
     const process = this.gateway.processAt(hostPort);
     const token = `${keyOf(hostPort)}/${node.customerId}/${++this.#tokenCount}`;
     const extension = decodeBodyExtension(meta.body);
@@ -95,13 +93,13 @@ export class Registrar {
   }
 
   /** G8 */
-  #checkRoom(): void {
+  #checkWaiting(): void {
     const { serverCount, workerCount } = this.gateway.options;
     const waiting = this.#registrations.filter(({ isAdmitted }) => !isAdmitted).length;
     if (waiting < serverCount + workerCount + WAITING_MAX) return;
     throw new WeighbridgeError(
       "QUEUE_FULL",
-      `${waiting} processes wait for a place already, in a job of ${serverCount} servers and ${workerCount} workers`,
+      `${waiting} processes wait for a rank already, in a job of ${serverCount} servers and ${workerCount} workers`,
     );
   }
 
@@ -137,7 +135,7 @@ export class Registrar {
       if (conversation !== undefined && isAdmitted && !process.isPresent) this.leave(conversation);
   }
 
-  /** Tells the scheduler that this node has left. */
+  /** Reports to the scheduler that this node has left. */
   leave(conversation: Conversation): void {
     if (!conversation.isLinked) this.gateway.accept(conversation);
     conversation.serveControl(LEAVE, {}, () => {
@@ -162,7 +160,7 @@ export class Registrar {
       meta.customerId = 0;
       meta.timestamp = EMPTY;
     }
-    process.say(meta);
+    process.send(meta);
   }
 
   /** The process has passed a barrier. */
@@ -174,7 +172,7 @@ export class Registrar {
   whenReady(conversation: Conversation, send: () => void): void {
     const registration = this.registrationOf(conversation);
     if (registration === undefined) send();
-    else this.#releases.whenHeard(registration.process, send);
+    else this.#releases.whenReleased(registration.process, send);
   }
 
   #sendRelease({ registration, group, round }: Release): void {
@@ -192,13 +190,13 @@ export class Registrar {
     this.send(registration, PsCommand.ADD_NODE, { nodes, ...body });
   }
 
-  /** Tells the process of this registration of a node in a new incarnation (G5). */
-  tellOfReplacement(registration: Registration, entry: RosterEntry): void {
-    const tell = (): void => {
+  /** Sends the process of this registration a node in a new incarnation (G5). */
+  sendReplacement(registration: Registration, entry: RosterEntry): void {
+    const send = (): void => {
       if (this.#registrations.includes(registration)) this.#sendNodes(registration, [this.#psNodeOf(entry)]);
     };
-    if (entry.role === "worker") tell();
-    else this.#replacements.whenThere(entry, tell);
+    if (entry.role === "worker") send();
+    else this.#replacements.whenThere(entry, send);
   }
 
   /** The roster changed. True when the process of this registration has no list yet: it will have this one. */

@@ -9,8 +9,7 @@
 //       time.
 //   B3. It is dialed once in REDIAL_MS at most, whoever asks, and less and less often while it ends every connection
 //       within SHORT_MS; `renewOutgoing` alone does not wait: it is called once for a node.
-//   B4. What is said to it while it is kept and cannot be reached is said once it can, the first HELD_MAX messages, as
-//       libzmq does.
+//   B4. Messages to a process that is kept and cannot be reached are sent once it can, the first HELD_MAX, as libzmq does.
 
 import type { Clock } from "../base/clock.ts";
 import type { Conversation } from "./conversation.ts";
@@ -47,7 +46,7 @@ export class RemoteProcess {
   #attempts: Attempt[] = [];
   #isKept = false;
   #isGone = false;
-  /** Said since the outgoing connection was up last. */
+  /** Sent since the outgoing connection was up last. */
   #held: PsMeta[] = [];
   #dialedAtMs = -Infinity;
   #upAtMs = -Infinity;
@@ -95,7 +94,7 @@ export class RemoteProcess {
   }
 
   /** A message of one part from its first node to it; `meta` is kept (B4). */
-  say(meta: PsMeta): void {
+  send(meta: PsMeta): void {
     if (this.#isKept && this.#outgoing?.isUp !== true && this.#held.length < HELD_MAX) this.#held.push(meta);
     this.primary?.sendMessage(meta);
   }

@@ -1,19 +1,19 @@
-// replacements — the nodes at our scheduler that replaced a dead one, and what the others are to be told of them. It
-// keeps news back and releases it; what is told, and to whom, is the registrar's.
+// replacements — decides when the others learn of a node at our scheduler that replaced a dead one. The registrar sends
+// the news.
 //
-//   the roster names a new incarnation ──► expected ── it calls by its name, and has settled, or CALL_MS pass ──► there: others are told
+//   a new incarnation in the roster ──► expected ── it calls by its name, and has settled, or CALL_MS pass ──► there
 //
 // Invariants:
-//   N1. Others hear of a replacement once it has called by its name: a node of ps-lite that gets a request before it
+//   N1. Others learn of a replacement once it has called by its name: a node of ps-lite that gets a request before it
 //       knows its own id ends.
-//   N2. Nothing is kept back for longer than CALL_MS: then its callers find out by themselves whether it is there.
-//   N3. Of an incarnation that was replaced nothing is told any more.
+//   N2. News waits CALL_MS at most: then callers find out by themselves whether the node is there.
+//   N3. An incarnation that was replaced is never news.
 //   N4. A program of ps-lite has SETTLE_MS from its call on: its main thread looks every 100 ms whether it may begin,
 //       and a request that comes between the making of its server and the setting of the handle ends it.
 
 import type { CancelTimer, Clock } from "../base/clock.ts";
 
-/** From a place in the roster to a call by name is one message there and one connection back. */
+/** From the roster to a call by name is one message there and one connection back. */
 export const CALL_MS = 5000;
 export const SETTLE_MS = 300;
 

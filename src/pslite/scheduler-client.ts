@@ -97,6 +97,10 @@ export class SchedulerClient implements Control {
         this.#barriers.enter(request, bodyOf(BARRIER, frame));
         break;
       case HEARTBEAT.id:
+        if ((this.#gateway.options.heartbeatIntervalMs ?? 0) === 0) {
+          this.conversation.answer(HEARTBEAT, request, {}); // ps-lite's scheduler expects none, and has no field for what it reports
+          break;
+        }
         this.#heartbeat = request;
         this.send(PsCommand.HEARTBEAT, { nodes: this.#own === undefined ? [] : [{ ...this.#own, id: this.#gateway.selfId }] });
         break;
@@ -288,7 +292,7 @@ export class SchedulerClient implements Control {
   }
 
   #takeList(nodes: readonly PsNode[], isFirst: boolean): void {
-    const changed = this.#members.take(nodes, isFirst);
+    const changed = this.#members.update(nodes, isFirst);
     for (const { node } of changed) this.#cancelDeath(node);
     if (isFirst) {
       this.#gateway.listed();

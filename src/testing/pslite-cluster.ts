@@ -4,8 +4,7 @@
 import { WeighbridgeError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import type { Postoffice } from "../faces/kv/postoffice.ts";
-import { PsliteGateway } from "../pslite/gateway.ts";
-import type { PsliteGatewayOptions } from "../pslite/gateway-options.ts";
+import { PsliteGateway, type PsliteGatewayOptions } from "../pslite/gateway.ts";
 import { MemoryHub, MemoryTransport } from "../transport/memory-transport.ts";
 import type { Address, ConnectOptions, Link, LinkReader, Listener, Transport } from "../transport/transport.ts";
 import type { Role } from "../wire/node-id.ts";
