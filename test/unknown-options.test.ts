@@ -195,6 +195,8 @@ const CALLS: Readonly<Record<string, (x: never, on: Stage) => unknown>> = {
   "PsParameters.push wait": (x, { parameters }) => parameters.push(vector(), x),
   "PsParameters.step wait": (x, { parameters }) => parameters.step(vector(), x),
   "RendezvousClient.look options": (x, { session }) => session.rendezvous.look("none", given({ generation: 0 }, x), { waitMs: 0 }),
+  "RendezvousClient.open options": (x, { session }) => session.rendezvous.open("none", given({ generation: 0 }, x)),
+  "RendezvousClient.open wait": (x, { session }) => session.rendezvous.open("none", { generation: 0 }, x),
   "RendezvousClient.look wait": (x, { session }) => session.rendezvous.look("none", { generation: 0 }, given({ waitMs: 0 }, x)),
   "RendezvousClient.meet options": (x, { session }) => session.rendezvous.meet("none", given({ generation: 0 }, x)),
   "RendezvousClient.meet wait": (x, { session }) => session.rendezvous.meet("none", { generation: 0 }, x),

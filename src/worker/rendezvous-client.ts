@@ -50,22 +50,21 @@ export class RendezvousClient {
    * Throws BAD_ARGUMENT.
    */
   async meet(name: string, options: RendezvousOptions, wait: WaitOptions = {}): Promise<readonly RendezvousValue[]> {
+    const rendezvous = this.open(name, options, wait);
+    while (!(await rendezvous.isHeld()));
+    return rendezvous.values;
+  }
+
+  /**
+   * For a caller that does other things while it waits. This worker comes with the first look. `title` is for errors.
+   * Throws BAD_ARGUMENT.
+   */
+  open(name: string, options: RendezvousOptions, wait: WaitOptions = {}, title?: string): Rendezvous {
     checkWaitOptions(wait);
     checkOptions(options, OPTION_NAMES, "the options of a rendezvous");
-    const until = this.#clock.nowMs() + (wait.deadlineMs ?? Infinity);
-    let missing: readonly number[] = [];
-    for (;;) {
-      const deadlineMs = wait.deadlineMs === undefined ? undefined : Math.max(0, until - this.#clock.nowMs());
-      try {
-        const reply = await this.look(name, options, { ...wait, deadlineMs, waitMs: Math.min(ASK_MS, (deadlineMs ?? Infinity) / 2) });
-        if (reply.values !== undefined) return reply.values;
-        missing = reply.missing ?? [];
-      } catch (thrown) {
-        if (!isWeighbridgeError(thrown, "DEADLINE")) throw thrown;
-        throw missed(name, options, wait, missing);
-      }
-      if (this.#clock.nowMs() >= until) throw missed(name, options, wait, missing);
-    }
+    const look = (deadlineMs: number | undefined, waitMs: number): Promise<RendezvousReply> =>
+      this.look(name, options, { ...wait, deadlineMs, waitMs });
+    return new Rendezvous({ look, clock: this.#clock, title: title ?? titleOf({ name, generation: options.generation }), ...wait });
   }
 
   /** Comes, and waits for the others `waitMs` at most: then resolves with those who are missing. Throws BAD_ARGUMENT. */
@@ -85,6 +84,50 @@ export class RendezvousClient {
     this.#held.push(held);
     while (this.#held.length > REMEMBERED_MAX || (this.#held.length > 1 && lengthOf(this.#held) > REMEMBERED_LENGTH_MAX))
       this.#held.shift(); // C1
+  }
+}
+
+type RendezvousDetails = {
+  readonly look: (deadlineMs: number | undefined, waitMs: number) => Promise<RendezvousReply>;
+  readonly clock: Clock;
+  readonly title: string;
+  readonly deadlineMs?: number | undefined;
+};
+
+/** A rendezvous that this worker comes to. */
+export class Rendezvous {
+  /** Every worker's, by rank, once it was held. */
+  values: readonly RendezvousValue[] = [];
+  readonly #details: RendezvousDetails;
+  readonly #until: number;
+  #missing: readonly number[] = [];
+
+  constructor(details: RendezvousDetails) {
+    this.#details = details;
+    this.#until = details.clock.nowMs() + (details.deadlineMs ?? Infinity);
+  }
+
+  /** Looks whether all live workers have come; waits `waitMs` for them at most. Rejects with DEADLINE and the missing ranks. */
+  async isHeld(waitMs: number = ASK_MS): Promise<boolean> {
+    const { look, clock, deadlineMs } = this.#details;
+    const restMs = deadlineMs === undefined ? undefined : Math.max(0, this.#until - clock.nowMs());
+    try {
+      const { values, missing = [] } = await look(restMs, Math.min(waitMs, (restMs ?? Infinity) / 2));
+      this.values = values ?? [];
+      if (values !== undefined) return true;
+      this.#missing = missing;
+    } catch (thrown) {
+      throw isWeighbridgeError(thrown, "DEADLINE") ? this.#missed() : thrown;
+    }
+    if (clock.nowMs() >= this.#until) throw this.#missed();
+    return false;
+  }
+
+  #missed(): WeighbridgeError {
+    const { title, deadlineMs } = this.#details;
+    const missing = this.#missing;
+    const whom = missing.length === 0 ? "the scheduler" : `worker${missing.length > 1 ? "s" : ""} ${missing.join(", ")}`;
+    return new WeighbridgeError("DEADLINE", `waited ${deadlineMs} ms at ${title} for ${whom}`, { retryable: true });
   }
 }
 
@@ -108,15 +151,4 @@ function bad(expected: string, found: unknown): WeighbridgeError {
 
 function titleOf({ name, generation }: RendezvousName): string {
   return `rendezvous ${generation} of "${name}"`;
-}
-
-function missed(
-  name: string,
-  { generation }: RendezvousOptions,
-  { deadlineMs }: WaitOptions,
-  missing: readonly number[],
-): WeighbridgeError {
-  const whom = missing.length === 0 ? "the scheduler" : `worker${missing.length > 1 ? "s" : ""} ${missing.join(", ")}`;
-  const message = `waited ${deadlineMs} ms at ${titleOf({ name, generation })} for ${whom}`;
-  return new WeighbridgeError("DEADLINE", message, { retryable: true });
 }

@@ -19,11 +19,13 @@
 
 import type { Session } from "../../api/session.ts";
 import type { WaitOptions } from "../../base/deferred.ts";
-import { isWeighbridgeError, WeighbridgeError } from "../../base/errors.ts";
-import type { RendezvousReply, RendezvousValue } from "../../wire/rendezvous.ts";
+import type { Rendezvous } from "../../worker/rendezvous-client.ts";
+
+/** How long a worker waits at a rendezvous before it looks whether another one has died. */
+const LOOK_MS = 100;
 
 export type EpochEnd = {
-  readonly rendezvous: Pick<EpochRendezvous, "isHeld">;
+  readonly rendezvous: Pick<Rendezvous, "isHeld">;
   /** A member is gone: the workers cannot go on before they regroup. */
   readonly isBroken: () => boolean;
   readonly regroup: (signal: AbortSignal) => Promise<void>;
@@ -33,7 +35,7 @@ export type EpochEnd = {
  * True if the epoch is over for all workers; false if the group has regrouped, and its members have to agree once more.
  */
 export async function leaveEpoch({ rendezvous, isBroken, regroup }: EpochEnd): Promise<boolean> {
-  while (!(await rendezvous.isHeld())) {
+  while (!(await rendezvous.isHeld(LOOK_MS))) {
     if (!isBroken()) continue;
     const stop = new AbortController();
     let isRegrouping = true;
@@ -42,81 +44,31 @@ export async function leaveEpoch({ rendezvous, isBroken, regroup }: EpochEnd): P
     });
     regrouped.catch(() => {}); // it is awaited below
     while (isRegrouping) {
-      if (!(await rendezvous.isHeld())) continue;
+      if (!(await rendezvous.isHeld(LOOK_MS))) continue;
       stop.abort();
       await regrouped.catch(() => {}); // the next epoch begins with it (E2)
       return true;
     }
     await regrouped;
-    return await rendezvous.isHeld(); // a look that begins after the regrouping (E2)
+    return await rendezvous.isHeld(LOOK_MS); // a look that begins after the regrouping (E2)
   }
   return true;
 }
 
-/** How long a worker waits before it looks again. */
-const IDLE_MS = 1000;
-
 /** The rendezvous of one epoch of one training. */
-export type EpochRendezvousName = { readonly name: string; readonly epoch: number };
+export type EpochName = { readonly name: string; readonly epoch: number };
 
-export class EpochRendezvous {
-  readonly #session: Session;
-  readonly #name: EpochRendezvousName;
-  readonly #wait: WaitOptions;
-  readonly #idleMs: number;
-  readonly #until: number;
-  /** This worker's clock, which does not move while it waits. */
-  readonly #clock: string;
-  #values: readonly RendezvousValue[] | undefined;
-
-  /** This worker comes with the first look. `idleMs`: how long a look waits for the others. */
-  constructor(session: Session, name: EpochRendezvousName, wait: WaitOptions, idleMs: number = IDLE_MS) {
-    const { deadlineMs = Infinity } = wait;
-    this.#session = session;
-    this.#name = name;
-    this.#wait = wait;
-    this.#idleMs = Math.min(idleMs, deadlineMs / 4);
-    this.#until = performance.now() + deadlineMs;
-    this.#clock = String(session.clocks);
-  }
-
-  /** Whether all live workers have come; waits `idleMs` for them. Rejects with DEADLINE (EpochEnd.A2). */
-  async isHeld(): Promise<boolean> {
-    const { values, missing = [] } = await this.#look();
-    this.#values = values;
-    if (values !== undefined) return true;
-    if (performance.now() < this.#until) return false;
-    throw this.#missed(missing);
-  }
-
-  /** The highest clock of all workers, once the rendezvous was held. */
-  highestClock(): number {
-    return (this.#values ?? []).reduce((most, { value }) => Math.max(most, Number(value)), 0);
-  }
-
-  async #look(): Promise<RendezvousReply> {
-    const { name, epoch } = this.#name;
-    const options = { generation: epoch, value: this.#clock };
-    try {
-      return await this.#session.rendezvous.look(`${name}.epoch`, options, { ...this.#wait, waitMs: this.#idleMs });
-    } catch (thrown) {
-      throw isWeighbridgeError(thrown, "DEADLINE") ? this.#missed([]) : thrown;
-    }
-  }
-
-  #missed(missing: readonly number[]): WeighbridgeError {
-    const { name, epoch } = this.#name;
-    const whom = missing.length === 0 ? "the scheduler" : `worker${missing.length > 1 ? "s" : ""} ${missing.join(", ")}`;
-    const message = `waited ${this.#wait.deadlineMs} ms at the end of epoch ${epoch + 1} of "${name}" for ${whom}`;
-    return new WeighbridgeError("DEADLINE", message, { retryable: true });
-  }
+/** This worker comes with its clock, which does not move while it waits. */
+export function epochRendezvous(session: Session, { name, epoch }: EpochName, wait: WaitOptions): Rendezvous {
+  const options = { generation: epoch, value: String(session.clocks) };
+  return session.rendezvous.open(`${name}.epoch`, options, wait, `the end of epoch ${epoch + 1} of "${name}"`);
 }
 
 /** Every worker calls it. Rejects with DEADLINE if a live worker does not come. */
-export async function alignClocks(session: Session, name: EpochRendezvousName, wait: WaitOptions): Promise<void> {
+export async function alignClocks(session: Session, { name, epoch }: EpochName, wait: WaitOptions): Promise<void> {
   if (session.workerCount === 1) return;
-  const rendezvous = new EpochRendezvous(session, name, wait);
+  const rendezvous = epochRendezvous(session, { name, epoch }, wait);
   while (!(await rendezvous.isHeld()));
-  const highest = rendezvous.highestClock();
+  const highest = rendezvous.values.reduce((most, { value }) => Math.max(most, Number(value)), 0);
   while (session.clocks < highest) session.clock();
 }

@@ -18,7 +18,7 @@ import { type OptimizerSpec, resolveOptimizer } from "../../store/updaters/optim
 import type { TrainingCallback, TrainingView } from "./callbacks/callback.ts";
 import { checkDataset, type Dataset } from "./dataset.ts";
 import type { IdBatch } from "./embedding-lookup.ts";
-import { alignClocks, EpochRendezvous } from "./epoch-end.ts";
+import { alignClocks, epochRendezvous } from "./epoch-end.ts";
 import { nextTurnOf, WaitMeter } from "./event-loop.ts";
 import type { Metric } from "./metrics.ts";
 import { decodeModel, encodeModel } from "./model-file.ts";
@@ -85,8 +85,6 @@ const TRAIN_OPTIONS: readonly (keyof TrainOptions)[] = [
 ];
 const DEADLINE_MS = 120_000;
 const PATIENCE_MS = 60_000;
-/** How long a worker waits in a rendezvous before it looks whether another one has died. */
-const RENDEZVOUS_IDLE_MS = 100;
 
 export class Model {
   readonly network: Network;
@@ -133,7 +131,7 @@ export class Model {
         align: async (epoch) => {
           if (session !== undefined && staleness !== undefined) await alignClocks(session, { name, epoch }, wait);
         },
-        rendezvousOf: (epoch) => new EpochRendezvous(session!, { name, epoch }, wait, RENDEZVOUS_IDLE_MS),
+        rendezvousOf: (epoch) => epochRendezvous(session!, { name, epoch }, wait),
       });
       return await withHooks(callbacks, view, () => trainer.run());
     });

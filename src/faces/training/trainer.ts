@@ -8,9 +8,10 @@
 
 import type { WaitOptions } from "../../base/deferred.ts";
 import { WeighbridgeError } from "../../base/errors.ts";
+import type { Rendezvous } from "../../worker/rendezvous-client.ts";
 import type { EpochEvent, StepEvent, TrainingCallback, TrainingView } from "./callbacks/callback.ts";
 import type { IdBatch } from "./embedding-lookup.ts";
-import { type EpochRendezvous, leaveEpoch } from "./epoch-end.ts";
+import { leaveEpoch } from "./epoch-end.ts";
 import type { WaitMeter } from "./event-loop.ts";
 import type { Network } from "./network.ts";
 import type { OpenNetwork } from "./open-network.ts";
@@ -29,7 +30,7 @@ export type TrainerOptions = {
   /** Brings the clocks of all workers together, at the end of an epoch. */
   readonly align: (epoch: number) => Promise<void>;
   /** Where workers that make every step together wait for each other at the end of an epoch. */
-  readonly rendezvousOf: (epoch: number) => EpochRendezvous;
+  readonly rendezvousOf: (epoch: number) => Rendezvous;
   readonly epochCount: number;
   /** The first epoch, from 0. */
   readonly firstEpoch: number;
