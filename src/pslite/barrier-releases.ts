@@ -1,12 +1,12 @@
-// barrier-releases — decides when each process that passed a barrier of our scheduler is released. The registrar sends the
-// release.
+// barrier-releases — decides when each process that passed a barrier of our scheduler is released. The registrar sends
+// the release.
 //
 // Invariants:
-//   X1. Servers are released SERVERS_FIRST_MS before workers: a server of ps-lite that gets a request while it still waits
-//       at the barrier, without an application, waits for that one, reads nothing else, and ends after 5 seconds.
+//   X1. Servers are released SERVERS_FIRST_MS before workers: a server of ps-lite that gets a request while it still
+//       waits at the barrier, without an application, waits for that one, reads nothing else, and ends after 5 seconds.
 //   X2. Workers do not wait if all servers are ours, nor while the job ends.
-//   X3. Requests of our scheduler to a process leave after its release, for the reason of X1. After the first barrier, the
-//       start's, a process of ps-lite has SERVERS_FIRST_MS to create its application.
+//   X3. Requests of our scheduler to a process leave after its release, for the reason of X1. After the first barrier,
+//       the start's, a process of ps-lite has SERVERS_FIRST_MS to create its application.
 
 import type { PsliteGateway } from "./gateway.ts";
 import type { Registration } from "./registration.ts";
@@ -84,7 +84,7 @@ function isWorker({ registration }: Release): boolean {
   return registration.role === "worker";
 }
 
-/** Requests that wait until a node can serve them. They keep their order, also those that come while the first ones leave. */
+/** Requests that wait until a node can serve them, in order, also those that come while the first ones leave. */
 export class RequestHold {
   #holdCount = 0;
   readonly #waiting: (() => void)[] = [];

@@ -2,8 +2,8 @@
 // which process and node is behind each. What comes on them is incoming-connections.ts, what messages mean
 // conversation.ts, and who is there registrar.ts and scheduler-client.ts.
 //
-//   connect(address) ──► an outgoing connection to the process there; its conversation is linked with the peer's channel
-//   listen(address)  ──► incoming connections; conversations with nodes that would have dialed us are linked when they are there
+//   connect(address) ──► an outgoing connection to the process there; its conversation links with the peer's channel
+//   listen(address)  ──► incoming connections; conversations with nodes that would have dialed us link when they come
 //
 // Invariants:
 //   V1. A node is reached at the host and port that it told the scheduler, letter by letter: that is how ps-lite's

@@ -5,8 +5,8 @@
 // Invariants:
 //   M1. It costs END_BYTES of memory and VIEW_BYTES to read into, however long the body is.
 //
-// Also recognises the first part of a message of bytedance's fork (BytePS): a C struct, no protobuf, which we only refuse.
-//   RawMeta 112 bytes: body_size i32 @4   node_size i32 @12   data_type_size i32 @44   then body, i32 types, nodes of 552 bytes
+// Also recognises the first part of a message of bytedance's fork (BytePS), a C struct, which we only refuse.
+//   RawMeta 112 bytes: body_size i32 @4   node_size i32 @12   data_type_size i32 @44   then body, i32 types, 552 per node
 
 import { decodeMeta, type PsMeta } from "./wire/ps-meta.ts";
 import { badZmtp } from "./wire/zmtp.ts";

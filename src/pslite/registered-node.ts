@@ -3,8 +3,8 @@
 //
 // Invariants:
 //   M1. A process is released once from a barrier, whichever of its customers entered it.
-//   M2. A node of ps-lite has no message for a barrier that failed: it waits until no node is dead any more. Nodes of ours
-//       get the failure.
+//   M2. A node of ps-lite has no message for a barrier that failed: it waits until no node is dead any more. Nodes of
+//       ours get the failure.
 
 import { ABORT, BARRIER, HEARTBEAT, ROSTER } from "../contracts/control.ts";
 import type { AbortRequest, BarrierReply } from "../wire/control.ts";
@@ -76,8 +76,8 @@ export class RegisteredNode implements Control {
   }
 
   /**
-   * The node waits at a barrier; one of ours says at which round of it, and whether it waits for the dead. One of ps-lite
-   * always does (M2).
+   * The node waits at a barrier; one of ours says at which round, and whether it waits for the dead. One of ps-lite always
+   * does (M2).
    */
   enter(group: number, extension: BodyExtension | undefined): void {
     const requested = extension?.round;

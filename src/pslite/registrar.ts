@@ -1,4 +1,4 @@
-// registrar — the nodes of ps-lite at our scheduler: passes their registrations on to the scheduler as those of our nodes,
+// registrar — the nodes of ps-lite at our scheduler: passes their registrations to the scheduler as those of our nodes,
 // and sends the lists of nodes. Barriers and heartbeats are registered-node.ts.
 //
 // Invariants:
@@ -9,9 +9,9 @@
 //   G4. Servers are released from a barrier before workers (barrier-releases.ts, X1).
 //   G5. A process learns of the nodes that are there from its list. It learns of a later incarnation of a server when
 //       replacements.ts says so, and has no list before; of a worker's at once, so that servers know where to answer.
-//   G6. A worker of ps-lite gets no list while a server is dead: its requests would be lost, and it would wait for ever.
-//   G7. We connect to a node of ours that comes late while it waits for a rank: if the job ends before, the reason leaves
-//       at once.
+//   G6. A worker of ps-lite gets no list while a server is dead: its requests would be lost, and it would hang.
+//   G7. We connect to a node of ours that comes late while it waits for a rank: if the job ends before, the reason
+//       leaves at once.
 //   G8. At most WAITING_MAX more than the job has ranks wait for one.
 //   G9. A process whose node has a new incarnation is forgotten: it costs nothing, and is dialed no more.
 

@@ -9,7 +9,7 @@
 //       time.
 //   B3. It is dialed once in REDIAL_MS at most, whoever asks, and less and less often while it ends every connection
 //       within SHORT_MS; `renewOutgoing` alone does not wait: it is called once for a node.
-//   B4. Messages to a process that is kept and cannot be reached are sent once it can, the first HELD_MAX, as libzmq does.
+//   B4. Messages to a process that is kept and not reachable leave once it is, the first HELD_MAX, as libzmq does.
 
 import type { Clock } from "../base/clock.ts";
 import type { Conversation } from "./conversation.ts";
@@ -99,7 +99,7 @@ export class RemoteProcess {
     this.primary?.sendMessage(meta);
   }
 
-  /** Makes another connection, for instance with another identity; the old one ends after what was sent on it has left. */
+  /** Makes another connection, for instance with another identity; the old one ends after its messages have left. */
   renewOutgoing(): void {
     const old = this.#outgoing;
     this.#newOutgoing(0);

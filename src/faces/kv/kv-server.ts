@@ -64,8 +64,8 @@ export class KVServer {
   }
 
   /**
-   * Answers a request of the handle, once. A pull is answered with the values of its keys, which are copied unless they are
-   * `owned`. Throws BAD_ARGUMENT for a second answer.
+   * Answers a request of the handle, once. A pull is answered with the values of its keys, which are copied unless they
+   * are `owned`. Throws BAD_ARGUMENT for a second answer.
    */
   response(meta: KVMeta, pairs: Partial<KVPairs> = {}, options: ResponseOptions = {}): void {
     const request = this.#open(meta);

@@ -1,15 +1,15 @@
-// kv-worker — pushes and pulls of one customer of an application on a worker (ps-lite: KVWorker). A call returns at once,
-// with a timestamp; the caller waits for that, or gets a callback.
+// kv-worker — pushes and pulls of one customer of an application on a worker (ps-lite: KVWorker). A call returns a
+// timestamp at once; the caller waits for that, or gets a callback.
 //
 // Arrays belong to a call until it ends: they are sent from, and received into, without a copy. If the memory of one is
-// transferred away or shrinks before that, the call fails with BUFFER_DETACHED; its push may have been applied, in part or whole.
+// transferred away or shrinks before that, the call fails with BUFFER_DETACHED; its push may have been applied in part.
 //
 // Invariants:
 //   U1. Arguments are checked before anything is sent: BAD_ARGUMENT or KEYS_NOT_ASCENDING means that nothing was.
-//   U2. Requests of equal priority reach each server in the order of the calls; a pull sees every earlier push of this worker to its keys.
+//   U2. Requests of equal priority reach each server in order; a pull sees every earlier push of this worker to its keys.
 //   U3. A callback runs once, after the arrays are filled; `wait` ends no earlier.
-//   U4. A request leaves only for incarnations of servers that this KVWorker knows: the first one to a restarted server fails with
-//       NODE_DEAD, and nothing is sent (Router.R6). What was pushed to the incarnation before is lost, and would read as zeros.
+//   U4. A request leaves only for incarnations of servers that this KVWorker knows: the first one to a restarted server
+//       fails with NODE_DEAD (Router.R6). What was pushed to the incarnation before is lost, and would read as zeros.
 
 import { Deferred, type WaitOptions } from "../../base/deferred.ts";
 import { reasonOf, WeighbridgeError } from "../../base/errors.ts";
@@ -87,7 +87,7 @@ export class KVWorker implements KvOwner {
     return this.#submit(kvPush.id, keys, vals, undefined, options);
   }
 
-  /** Reads the values of `keys` into `vals`. With `lens`, keys may have different numbers of values, and `lens` is filled too. */
+  /** Reads the values of `keys` into `vals`. With `lens`, which is filled too, keys may have different numbers of them. */
   pull(keys: BigUint64Array, vals: Values, options: KVPullOptions = NO_OPTIONS): number {
     const lens = options?.lens;
     if (lens === undefined) return this.#submit(kvPull.id, keys, undefined, vals, options);
@@ -96,7 +96,7 @@ export class KVWorker implements KvOwner {
     return this.#submitVariable(keys, elementTypeOf(vals), options, fillCallerArrays(vals, lens));
   }
 
-  /** Pushes `vals`, then reads the keys into `outs`, in one round trip; no other request comes in between on a server. */
+  /** Pushes `vals`, then reads the keys into `outs`, in one round trip; no other request comes between on a server. */
   pushPull(keys: BigUint64Array, vals: Values, outs: Values, options: KVPushOptions = NO_OPTIONS): number {
     return this.#submit(kvPushPull.id, keys, vals, outs, options);
   }

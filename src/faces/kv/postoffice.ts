@@ -1,5 +1,5 @@
-// postoffice — a node in ps-lite's words: who am I, who is there, are we all here (ps-lite: Postoffice and Start/Finalize). The
-// node itself belongs to the rooms of worker, server and scheduler. No singleton: several nodes can live in one process.
+// postoffice — a node in ps-lite's words: who am I, who is there, are we all here (ps-lite: Postoffice, Start, Finalize).
+// The node itself belongs to worker, server or scheduler. No singleton: several nodes can live in one process.
 
 import type { Clock } from "../../base/clock.ts";
 import type { WaitOptions } from "../../base/deferred.ts";
@@ -95,7 +95,7 @@ export class Postoffice {
     return this.node.roster;
   }
 
-  /** Range i of the keys is that of the i-th server of the placement, in the order of ranks; server i's, while all servers take part. */
+  /** Range i belongs to the i-th server of the placement, by rank: to server i, while all servers take part. */
   serverKeyRanges(): readonly Range[] {
     return evenRanges(this.roster.placement?.servers.length ?? this.numServers);
   }
@@ -110,7 +110,7 @@ export class Postoffice {
     return deadNodes(this.roster);
   }
 
-  /** Waits until every member of the group is at the barrier of this customer. Rejects with NODE_DEAD if one dies meanwhile. */
+  /** Waits until every member of the group is at this customer's barrier. Rejects with NODE_DEAD if one dies meanwhile. */
   async barrier(customerId: number, group: number, wait?: WaitOptions): Promise<void> {
     await this.node.barrier(group, customerId, wait);
   }
@@ -125,7 +125,7 @@ export class Postoffice {
     await this.node.finalize(options);
   }
 
-  /** Reports that this node leaves: calls to it fail from then on. For a process that ends right after it; never throws. */
+  /** Reports that this node leaves: calls to it fail from then on. For a process that ends after it; never throws. */
   async leave(): Promise<void> {
     await this.node.leave();
   }

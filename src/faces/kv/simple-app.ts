@@ -1,9 +1,9 @@
-// simple-app — requests with a number and a body, to a node or to every member of a group, and the customer that numbers them and
-// waits for their responses (ps-lite: SimpleApp, Customer). KVWorker and KVServer have one each.
+// simple-app — requests with a number and a body, to a node or to all members of a group, and the customer that numbers
+// them and waits for their responses (ps-lite: SimpleApp, Customer). KVWorker and KVServer have one each.
 //
 // Invariants:
-//   M1. A request to a group that this node belongs to is served here too, by this application's own handle, over no link, and
-//       after `request` has returned.
+//   M1. A request to a group of this node is served here too, by this application's own handle, over no link, and after
+//       `request` has returned.
 
 import { Deferred, type WaitOptions } from "../../base/deferred.ts";
 import { isWeighbridgeError, reasonOf, WeighbridgeError } from "../../base/errors.ts";
@@ -111,9 +111,9 @@ export class SimpleApp {
   }
 
   /**
-   * Sends to a node, or to every node of a group (1 to 7), this one too if it is a member (M1). Returns the timestamp to wait for.
-   * Throws NO_ROUTE if a receiver cannot be reached from here (nodes of one role do not talk to each other), NODE_DEAD if one
-   * is dead or has left, QUEUE_FULL if too much waits for one; nothing is sent then.
+   * Sends to a node, or to every node of a group (1 to 7), this one too if it is a member (M1). Returns the timestamp.
+   * Throws NO_ROUTE if a receiver cannot be reached from here (nodes of one role do not talk to each other), NODE_DEAD if
+   * one is dead or has left, QUEUE_FULL if too much waits for one; nothing is sent then.
    */
   request(head: number, body: Uint8Array | string, receiver: number): number {
     const bytes = bytesOf(body);
@@ -163,7 +163,7 @@ export class SimpleApp {
     this.#unanswered.delete(request);
   }
 
-  /** Answers requests, now or later; what it throws goes back to the sender. Without one, the answer is an empty body. */
+  /** Answers requests, now or later; what it throws goes back to the sender. Without one, answers are empty. */
   setRequestHandle(handle: SimpleHandle): void {
     this.#requestHandle = handle;
   }

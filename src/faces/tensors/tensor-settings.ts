@@ -1,7 +1,8 @@
 // tensor-settings — Hetu's numbers for what a tensor is, how it begins and which optimizer it has, and what they mean
 // here.
 //
-//   ParamType   0 kParam: dense, one dimension   1 kParam2D: rows × width   2 kCacheTable: rows × width by key, rows count their updates
+//   ParamType   0 kParam: dense, one dimension   1 kParam2D: rows × width
+//               2 kCacheTable: rows × width by key, rows count their updates
 //   InitType    0 constant(a)   1 uniform [a, b)   2 normal(mean a, std b)   3 truncated normal, within 2 std
 //   OptType     0 SGD(lr)   1 Momentum(lr, momentum)   2 Nesterov(lr, momentum)   3 AdaGrad(lr, initial, epsilon)
 //               4 Adam(lr, beta1, beta2, epsilon)   5 None: what is pushed is added

@@ -12,8 +12,8 @@
 // Invariants:
 //   EpochEnd.E1. No worker leaves an epoch before every live worker knows that it is over: those that know regroup with
 //                one that does not.
-//   EpochEnd.E2. No worker waits in a regrouping for one that has left the epoch: that one left because the rendezvous was
-//                held, and every look that begins later finds it held.
+//   EpochEnd.E2. No worker waits in a regrouping for one that has left the epoch: that one left because the rendezvous
+//                was held, and every look that begins later finds it held.
 //   EpochEnd.A1. All workers read the same clocks.
 //   EpochEnd.A2. A rendezvous ends when all live workers are there, or with DEADLINE and the missing ranks.
 

@@ -4,7 +4,7 @@
 //   all         u32 kind │ u32 × 3, by kind │ the rest                                  little-endian, 4-byte aligned
 //   ASK         1 if the sender knows its batch, else 0 │ keyCount │ 0
 //               │ u64 × keyCount, each once: the rows that the sender requests of the receiver
-//   ROWS        0: rows follow, 1: the sender requested wrong rows, all request again, 2: a failure │ rowCount or bytes │ 0
+//   ROWS        0: rows, 1: the sender requested wrong rows, all request again, 2: a failure │ rowCount or bytes │ 0
 //               │ f32 × width × rowCount, in the order of the request, or JSON
 //   GRADIENTS   the sender's clock │ rowCount │ f32 scale │ u32: 1 if its batch has gradients for any owner, else 0
 //               │ u32 × rowCount: positions in the sender's request │ f32 × width × rowCount

@@ -1,8 +1,8 @@
 // row-request — one batch on its way through the workers: this worker requests the batch's rows of their owners, learns
 // which of its own rows the others request, and brings those into its tiers. tiered-rows.ts does the rest.
 //
-//   RowRequest: keys to the owners ─► answers: what each member requests here ─► admit: rows are in the tiers ─► release
-//   BatchRows:  ids ─► those with rows ─► distinct, by owner: row 0, 1, 2 … ─► a slot for each row ─► a slot for each id
+//   RowRequest: keys to the owners ─► answers: what members request here ─► admit: rows are in the tiers ─► release
+//   BatchRows:  ids ─► those with rows ─► distinct, by owner: row 0, 1, 2 … ─► a slot for each row ─► one for each id
 //   ServedRows: keys that the members requested, by rank (a row may occur several times) ─► each of them once
 //
 // Invariants:

@@ -5,7 +5,7 @@
 // what expires in the pool leaves for the servers.
 //
 //   admit        write back what expires ─► host to device ─► servers to device        while the step before computes
-//   settle       what found no slot, because the step before held it, gets one now; what still finds none is read beside the device
+//   settle       rows without a slot, because the step before held it, get one now; the others are read beside the device
 //   locate       where the rows of admitted keys lie at this moment
 //
 // Invariants:

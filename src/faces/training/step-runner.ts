@@ -1,15 +1,15 @@
 // step-runner — computes one unit: forward, loss, backward, and hands every gradient to its route. It does not know
 // where parameters live.
 //
-//   with overlap   pushes gradients when they are final, small ones together (pushOrder); waits for values stage by stage
+//   with overlap   pushes gradients when final, small ones together (pushOrder); waits for values stage by stage
 //   without        pushes gradients after backward, in the same order; waits for everything before the next step
 //
 // Invariants:
 //   S1. With and without overlap the same numbers are computed from the same values: under BSP the bits are the same.
 //   S2. No gradient of a unit whose loss is not finite is pushed.
 //   S3. Gradients stay as they are until they are acknowledged: the next backward begins after `acknowledge`.
-//   S4. A step of values that workers share is applied whole or not at all, once all its sums are there. If a member dies
-//       in between, every worker has the values of before the step, or of after it.
+//   S4. A step of values that workers share is applied whole or not at all, once all its sums are there: if a member
+//       dies in between, every worker has the values of before the step, or of after it.
 
 import { WeighbridgeError } from "../../base/errors.ts";
 import type { Activations } from "../../nn/activations.ts";

@@ -18,8 +18,8 @@
 // Invariants:
 //   TieredRows.C1. As RowSource.R1 to R4. Steps change the tiers in the order of the calls, one after the other.
 //   TieredRows.C2. Operations among the workers begin in the same order at all of them; a failure at one reaches all.
-//   TieredRows.C3. A batch that exceeds the cache is served all the same, the rest of it directly from the servers; it is
-//                  counted, and logged once.
+//   TieredRows.C3. A batch that exceeds the cache is served all the same, the rest of it directly from the servers; it
+//                  is counted, and logged once.
 
 import { assert } from "../../base/assert.ts";
 import type { WaitOptions } from "../../base/deferred.ts";

@@ -1,10 +1,10 @@
-// trainer — runs the epochs of a training: fetches units from a feed, runs a step for each (step-runner.ts) and calls the
-// callbacks. Parameters live where open-network.ts puts them.
+// trainer — runs the epochs of a training: fetches units from a feed, runs a step for each (step-runner.ts) and calls
+// the callbacks. Parameters live where open-network.ts puts them.
 //
 // Invariants:
 //   T1. A unit is reported as done after its updates are acknowledged.
 //   T2. An epoch ends when the units of all workers are done; then the values here include all its updates.
-//   T3. Workers that make every step together leave an epoch together (epoch-end.ts), even if one of them dies meanwhile.
+//   T3. Workers that make every step together leave an epoch together (epoch-end.ts), even if one of them dies.
 
 import type { WaitOptions } from "../../base/deferred.ts";
 import { WeighbridgeError } from "../../base/errors.ts";

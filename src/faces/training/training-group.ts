@@ -8,8 +8,8 @@
 //   W2. After `join` all members have the values, slots and step counts of the member with the most steps (among equals
 //       the lowest rank), so that no step that a member has reported as done is lost.
 //   W3. Operations of the Collective begin in the same order at every member.
-//   W4. After `compare` all members have the highest clock of any: servers hold reads back while a member that waits for
-//       the reader is behind.
+//   W4. After `compare` all members have the highest clock of any: servers hold reads back while a member that waits
+//       for the reader is behind.
 
 import { assert } from "../../base/assert.ts";
 import type { WaitOptions } from "../../base/deferred.ts";
