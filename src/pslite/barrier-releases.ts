@@ -14,10 +14,7 @@ import type { RemoteProcess } from "./remote-process.ts";
 
 export type Release = { readonly registration: Registration; readonly group: number; readonly round: number };
 
-/**
- * From the end of a barrier to an application with its handle is no wait in a server of ps-lite; on a machine with much
- * to do it takes time.
- */
+/** A server of ps-lite creates its application right after a barrier; on a busy machine that takes time. */
 export const SERVERS_FIRST_MS = 100;
 
 export class Releases {

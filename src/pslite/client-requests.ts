@@ -100,10 +100,7 @@ export class ClientRequests {
     this.#partialBodies.clear();
   }
 
-  /**
-   * A response broke off before any of it was handed over: what it answered fails, or, where it is sent again, waits
-   * for that.
-   */
+  /** A response broke off before any of it was handed over: its request fails, or waits if responses are sent again. */
   interrupted(): void {
     const open = this.#reader.abandon();
     if (open === undefined) return;

@@ -112,10 +112,7 @@ export class Conversation {
 
   // The link with the channel.
 
-  /**
-   * Links the channel of this node with the conversation; `opened` is told before. Throws when our node refuses the
-   * other one.
-   */
+  /** Links the channel of this node with the conversation, after `opened`. Throws if our node refuses the other one. */
   open(opened: (connection: PeerConnection) => void = () => {}): void {
     const link = new ConversationLink(this);
     opened(link);

@@ -212,10 +212,7 @@ export class IncomingConnections implements IncomingHost {
     this.linked(conversation);
   }
 
-  /**
-   * Answers of the node may have been on their way here: who waits for one must not wait for ever. With PS_RESEND they
-   * come again.
-   */
+  /** Answers may be lost: their requests fail, unless the node sends answers again (PS_RESEND). */
   #answersLost(conversation: Conversation, cause: Error | undefined): void {
     const { resender, isLeaving, isClosed } = this.#gateway;
     if (resender !== undefined || isLeaving || isClosed) return;

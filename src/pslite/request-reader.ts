@@ -7,7 +7,7 @@ import { WeighbridgeError } from "../base/errors.ts";
 import { joinBytes } from "../base/join-bytes.ts";
 import { KEY_BYTES } from "../keys/key-range.ts";
 import { APP_CUT, BLOCK_BYTES, type FrameHeader, PAYLOAD_BYTES_MAX } from "../wire/frame.ts";
-import { dtypeBits, KvFlag, keysPerFrame, LARGE_VALUE_BYTES, LEN_BYTES } from "../wire/kv-message.ts";
+import { dtypeBits, KvFlag, keysPerFrame, LARGE_VALUE_BYTES, LEN_BYTES, problemWithLens } from "../wire/kv-message.ts";
 import { variableSpans } from "../wire/kv-spans.ts";
 import { BODY_BYTES_MAX, bodyTooLong } from "../wire/simple-frame.ts";
 import type { Conversation } from "./conversation.ts";
@@ -21,10 +21,7 @@ import type { PartFate, PartSink } from "./wire/zmtp-reader.ts";
 /** So many keys of a pull fit a frame. */
 export const PULL_KEYS_MAX: number = PAYLOAD_BYTES_MAX / KEY_BYTES;
 
-/**
- * ps-lite counts the bytes of a part in an int. What is kept in memory until it is complete is no longer than that
- * either.
- */
+/** ps-lite counts the bytes of a part in an int; parts that are kept whole are no longer than that either. */
 const WHOLE_BYTES_MAX = 2 ** 31 - 1;
 /** Applications and customers are 16 bits in our frames. */
 const ID_MAX = 0xffff;
@@ -150,10 +147,7 @@ export class RequestReader implements PartSink {
     else this.#pullKnown(served, known);
   }
 
-  /**
-   * With WANT_LENS, since nobody says how long the values are. A key that nobody pushed reads as one zero, as ps-lite's
-   * handle has it.
-   */
+  /** With WANT_LENS, as the lengths are unknown. A key that nobody pushed reads as one zero, as in ps-lite's handle. */
   pullUnknown(served: ServedRequest): void {
     const { keyCount } = served;
     this.#frameIndex = 0;
@@ -260,7 +254,8 @@ export class RequestReader implements PartSink {
   #pushVariable(served: ServedRequest, lensBytes: Uint8Array): void {
     const lens = new Int32Array(lensBytes.buffer, 0, lensBytes.length >> 2);
     const valueCount = this.#values.length / served.elementBytes;
-    if (lensBytes.length !== this.#keyCount * LEN_BYTES || sumOfLens(lens) !== valueCount) {
+    const isWhole = lensBytes.length === this.#keyCount * LEN_BYTES;
+    if (!isWhole || problemWithLens(lens, this.#keyCount, valueCount) !== undefined) {
       this.#refuse(`${lens.length} lens that do not fit ${this.#keyCount} keys and ${valueCount} values`);
       return;
     }
@@ -280,15 +275,6 @@ export class RequestReader implements PartSink {
     }
     this.#values = new Uint8Array(0);
   }
-}
-
-function sumOfLens(lens: Int32Array): number {
-  let sum = 0;
-  for (const length of lens) {
-    if (length < 0) return -1;
-    sum += length;
-  }
-  return sum;
 }
 
 /** Memory that was made for this part alone is taken as it is. */

@@ -10,7 +10,7 @@
 
 import { WeighbridgeError } from "../base/errors.ts";
 import { KEY_BYTES } from "../keys/key-range.ts";
-import { BLOCK_BYTES, type FrameHeader, Kind, PAYLOAD_BYTES_MAX } from "../wire/frame.ts";
+import { BLOCK_BYTES, type FrameHeader, Kind, PAYLOAD_BYTES_MAX, setExtent } from "../wire/frame.ts";
 import { KvFlag, LEN_BYTES } from "../wire/kv-message.ts";
 import type { Conversation } from "./conversation.ts";
 import { COPY_BYTES_MAX } from "./message-batch.ts";
@@ -106,7 +106,7 @@ export class ResponseReader implements PartSink {
       else if (!this.#isLensExpected) this.#open = undefined;
       return;
     }
-    if (byteCount === open.keyCount * LEN_BYTES) this.#stageLens(open, bytes.subarray(at, at + byteCount));
+    if (byteCount === open.keyCount * LEN_BYTES) this.#stageLong(open, bytes.subarray(at, at + byteCount), this.#valueBytes);
     else this.#fail(`${byteCount} bytes of lens for ${open.keyCount} keys`);
     this.#open = undefined;
   }
@@ -194,15 +194,11 @@ export class ResponseReader implements PartSink {
 
   #answerHeader(open: OpenRequest, payloadBytes: number, offset: number): FrameHeader {
     const { header } = this.#conversation;
-    const total = this.#total(open);
     header.reset(Kind.REPLY, open.functionId);
     header.request = open.requests[open.requests.length - 1] as number;
     header.flags = KvFlag.WHOLE;
     header.payloadBytes = payloadBytes;
-    header.arg0 = total >>> 0;
-    header.arg1 = Math.floor(total / 2 ** 32);
-    header.arg2 = offset >>> 0;
-    header.arg3 = Math.floor(offset / 2 ** 32);
+    setExtent(header, this.#total(open), offset);
     return header;
   }
 
@@ -219,14 +215,11 @@ export class ResponseReader implements PartSink {
   #endValues(open: OpenRequest): void {
     if (this.#isLensExpected) {
       const width = this.#valueBytes / open.elementBytes / open.keyCount;
-      if (Number.isInteger(width)) this.#stageLens(open, bytesOf(new Int32Array(open.keyCount).fill(width)));
+      if (Number.isInteger(width))
+        this.#stageLong(open, new Uint8Array(new Int32Array(open.keyCount).fill(width).buffer), this.#valueBytes);
       else this.#fail(`${this.#valueBytes} bytes of values without lens for ${open.keyCount} keys`);
     }
     this.#open = undefined;
-  }
-
-  #stageLens(open: OpenRequest, lens: Uint8Array): void {
-    this.#stageLong(open, lens, this.#valueBytes);
   }
 
   /** Bytes of any length that begin so far into the answer, as copies. */
@@ -236,8 +229,4 @@ export class ResponseReader implements PartSink {
       this.#conversation.payload.deliverCopy(this.#answerHeader(open, part.length, offset + from), part);
     }
   }
-}
-
-function bytesOf(array: Int32Array): Uint8Array {
-  return new Uint8Array(array.buffer, array.byteOffset, array.byteLength);
 }

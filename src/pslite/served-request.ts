@@ -13,7 +13,7 @@ import { WeighbridgeError } from "../base/errors.ts";
 import { joinBytes } from "../base/join-bytes.ts";
 import { elementArrayOf } from "../kernel/elements.ts";
 import { toFailure } from "../wire/failure.ts";
-import { Kind } from "../wire/frame.ts";
+import { Kind, offsetBytesOf, totalBytesOf } from "../wire/frame.ts";
 import { FunctionId } from "../wire/function-id.ts";
 import { encodeJson } from "../wire/json-body.ts";
 import { KvFlag, LEN_BYTES } from "../wire/kv-message.ts";
@@ -25,8 +25,6 @@ import type { ServedRequests } from "./served-requests.ts";
 import type { OutgoingFrame } from "./translating-batch.ts";
 import { dtypeOfPsType, PsType } from "./wire/data-type.ts";
 import type { PsMeta } from "./wire/ps-meta.ts";
-
-const TWO_32 = 2 ** 32;
 
 /** One request of the node, from its first frame here to its response. */
 export class ServedRequest implements Awaiting {
@@ -117,8 +115,8 @@ export class ServedRequest implements Awaiting {
     }
     if (this.#simple) return this.#answerSimple(frame);
     if (!this.pull || (header.flags & KvFlag.GATHERED) !== 0) return this.#frameDone();
-    const total = header.arg1 * TWO_32 + header.arg0;
-    const offset = header.arg3 * TWO_32 + header.arg2;
+    const total = totalBytesOf(header);
+    const offset = offsetBytesOf(header);
     const isWhole = (header.flags & KvFlag.WHOLE) !== 0;
     const isNext = this.frameCount === 1 || isWhole || (this.#guessedBytes >= 0 && header.request - this.first === this.#nextFrame);
     const { host } = this.#owner.conversation;
@@ -144,10 +142,7 @@ export class ServedRequest implements Awaiting {
     return !this.push && this.#guessedBytes < 0;
   }
 
-  /**
-   * The rest of a response that has begun will not come: the node must not wait for it, and not take what follows for
-   * it.
-   */
+  /** A response that has begun cannot go on: the node must not wait for the rest, nor mistake what follows for it. */
   #giveUp(failure: Uint8Array): void {
     const { host, name } = this.#owner.conversation;
     host.log.error("a response broke off", { node: name, timestamp: this.timestamp, failure: new TextDecoder().decode(failure) });
