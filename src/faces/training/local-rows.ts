@@ -52,7 +52,7 @@ export class LocalRows implements RowSource {
   readonly #clock: () => number;
   #step = 0;
 
-  /** `clock` says where a schedule of learning rates stands. Throws BAD_ARGUMENT, ARENA_FULL. */
+  /** Schedules of learning rates follow `clock`. Throws BAD_ARGUMENT, ARENA_FULL. */
   constructor(workspace: Workspace, table: RowTable, clock: () => number) {
     const { name, width, idCountMax, vocabSize } = table;
     const { arena } = workspace;
@@ -137,7 +137,7 @@ export class LocalRows implements RowSource {
     return { keys, rows, rowFloats: payload.byteCount / FLOAT_BYTES, step: this.#step };
   }
 
-  /** Takes up what `save` gave. Throws ARENA_FULL. */
+  /** Loads what `save` returned. Throws ARENA_FULL. */
   load({ keys, rows, rowFloats, step }: SavedRows): void {
     const { arena } = this.#workspace;
     assert(rowFloats * FLOAT_BYTES === this.#store.columns.payload.byteCount, "rows of another optimizer were refused before");

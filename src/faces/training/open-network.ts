@@ -37,7 +37,7 @@ export type OpenNetworkOptions = {
   readonly log?: Log | undefined;
 };
 
-/** How long one wait may take, and how long a failure that may pass is put up with. */
+/** How long one wait may take, and how long transient failures are retried. */
 export type Patience = { readonly wait: WaitOptions; readonly patienceMs: number };
 
 const REGROUP_PAUSE_MS = 20;
@@ -48,7 +48,7 @@ export class OpenNetwork {
   readonly routes: ReadonlyMap<Parameter, ParameterRoute>;
   readonly #lookups: EmbeddingLookup[] = [];
   readonly #options: OpenNetworkOptions;
-  readonly #persistence: Retry | undefined;
+  readonly #retry: Retry | undefined;
   /** Of lookups whose rows are cached: the way past the cache. */
   readonly #direct = new Map<EmbeddingLookup, RowSource>();
   #group: TrainingGroup | undefined;
@@ -63,7 +63,7 @@ export class OpenNetwork {
     this.patience = patience;
     this.session = session;
     this.routes = routes;
-    this.#persistence = session === undefined ? undefined : new Retry(session);
+    this.#retry = session === undefined ? undefined : new Retry(session);
   }
 
   /** Throws BAD_ARGUMENT, SPEC_MISMATCH, ARENA_FULL, and what the servers throw. */
@@ -99,7 +99,7 @@ export class OpenNetwork {
 
   /** How often something was tried again after a failure. */
   get retryCount(): number {
-    return this.#persistence?.retryCount ?? 0;
+    return this.#retry?.retryCount ?? 0;
   }
 
   routeOf(parameter: Parameter): ParameterRoute {
@@ -108,19 +108,18 @@ export class OpenNetwork {
     return route;
   }
 
-  /** Those with whom this worker reduces, where there is something to reduce. */
+  /** The workers that reduce gradients with this one, if any. */
   get group(): TrainingGroup | undefined {
     return this.#group;
   }
 
   /**
-   * A member is gone, or one more came: goes on with all that live, and with the same values. What this worker had not
-   * ended is dropped. `signal` ends the wait for the others with ABORTED; until the next call this worker is in no
-   * group.
+   * A member is gone, or one more came: goes on with all live members, and with the same values; an unfinished step is
+   * dropped. `signal` ends the wait for the others with ABORTED; until the next call this worker is in no group.
    */
   async regroup(signal?: AbortSignal): Promise<void> {
     const [group, session] = [this.#group, this.session];
-    assert(group !== undefined && session !== undefined, "who regroups has a group");
+    assert(group !== undefined && session !== undefined, "a worker that regroups has a group");
     const until = performance.now() + this.patience.patienceMs;
     for (let isDone = false; !isDone; ) {
       try {
@@ -149,16 +148,13 @@ export class OpenNetwork {
     else this.session.clock();
   }
 
-  /** Calls `attempt` until it succeeds, where failures may pass: with a session (retry.ts). */
-  async persist(attempt: (isFirst: boolean) => Promise<void>): Promise<void> {
-    if (this.#persistence === undefined) await attempt(true);
-    else
-      await this.#persistence.through(attempt, { patienceMs: this.patience.patienceMs, isHopeless: () => this.#group?.isBroken === true });
+  /** Calls `attempt` until it succeeds; with a session, transient failures are retried (retry.ts). */
+  async withRetry(attempt: (isFirst: boolean) => Promise<void>): Promise<void> {
+    if (this.#retry === undefined) await attempt(true);
+    else await this.#retry.through(attempt, { patienceMs: this.patience.patienceMs, isHopeless: () => this.#group?.isBroken === true });
   }
 
-  /**
-   * Runs something that only reads rows, of the servers where a cache would take all workers: what was flushed is seen.
-   */
+  /** Runs what only reads rows, past the caches, which would need all workers: it sees what was flushed. */
   async reading<T>(run: () => Promise<T>): Promise<T> {
     const sources = this.#lookups.map(({ source }) => source!);
     try {
@@ -169,7 +165,7 @@ export class OpenNetwork {
     }
   }
 
-  /** Resolves when the servers have all that was given to lookups. */
+  /** Resolves when the servers have all pushes of lookups. */
   async flush(): Promise<void> {
     for (const { source } of this.#lookups) await source?.flush(this.patience.wait);
   }
@@ -252,7 +248,7 @@ export class OpenNetwork {
   }
 }
 
-/** Throws BAD_ARGUMENT when two parameters have one name: on servers they would be one. */
+/** Throws BAD_ARGUMENT if two parameters have one name: on servers they would be one. */
 export function checkNames(network: Network): void {
   const tables = network.stages.flatMap(({ lookup }) => (lookup?.options.sparse === true ? [lookup.tableName] : []));
   const names = [...parametersOf(network).map(({ name }) => name), ...tables];

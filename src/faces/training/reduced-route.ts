@@ -1,5 +1,5 @@
 // reduced-route — a parameter that every worker has (ParameterRoute): gradients are summed among the workers, and each
-// of them applies the same optimizer to the same sum, so that all have the same bits. Every worker has to give or skip
+// of them applies the same optimizer to the same sum, so that all have the same bits. Every worker pushes or skips
 // the same routes in the same order.
 
 import type { WaitOptions } from "../../base/deferred.ts";

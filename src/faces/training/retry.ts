@@ -1,11 +1,11 @@
-// retry — which failures of a call may pass, and how long they are tried again: a server that comes back from its
-// checkpoint, a worker that was taken for dead and lives.
+// retry — which failures of a call are transient, and how long the call is retried: a server that comes back from its
+// checkpoint, a worker that was declared dead and lives.
 
 import type { Session } from "../../api/session.ts";
 import { type ErrorCode, isWeighbridgeError, type WeighbridgeError } from "../../base/errors.ts";
 import { pause } from "./event-loop.ts";
 
-const PASSING: ReadonlySet<ErrorCode> = new Set(["NODE_DEAD", "LINK_LOST", "NOT_JOINED", "STALE_UPDATE", "QUEUE_FULL"]);
+const TRANSIENT: ReadonlySet<ErrorCode> = new Set(["NODE_DEAD", "LINK_LOST", "NOT_JOINED", "STALE_UPDATE", "QUEUE_FULL"]);
 const PAUSE_MS_FIRST = 20;
 const PAUSE_MS_MAX = 1000;
 
@@ -25,8 +25,8 @@ export class Retry {
   }
 
   /**
-   * Calls `attempt` until it succeeds. Between two attempts this worker joins the clock set anew. Rejects with what
-   * cannot pass, and once the patience is over, or there is no hope, with the last failure.
+   * Calls `attempt` until it succeeds. Between two attempts this worker rejoins the clock set. Rejects with the first
+   * failure that is not transient, and with the last one when the patience is over, or there is no hope.
    */
   async through(
     attempt: (isFirst: boolean) => Promise<void>,
@@ -50,5 +50,5 @@ export class Retry {
 }
 
 export function isTransient(thrown: unknown): thrown is WeighbridgeError {
-  return isWeighbridgeError(thrown) && PASSING.has(thrown.code) && (thrown.code !== "LINK_LOST" || thrown.retryable); // else it would count twice
+  return isWeighbridgeError(thrown) && TRANSIENT.has(thrown.code) && (thrown.code !== "LINK_LOST" || thrown.retryable); // else it would count twice
 }

@@ -3,9 +3,8 @@
 // so to the same bits (server/parameters/gathered-rows).
 //
 // Invariants:
-//   P1. The sum of a row has the order of the ranks; steps and the mean are those of the whole table, as servers count
-//       them.
-//   P2. Memory is taken before a row changes: a step that finds none changes nothing here.
+//   P1. A row is summed in the order of ranks; steps and the mean are those of the whole table, as servers count them.
+//   P2. Memory is allocated before a row changes: a step that finds none changes nothing here.
 
 import { SimdOptimizerKernels } from "../../kernel/optimizer-kernels.ts";
 import { greatestDrawn } from "../../store/initializers/initializer-draw.ts";
@@ -29,7 +28,7 @@ type UpdatedRows = {
   readonly count: number;
   readonly summed: number;
   readonly clock: number;
-  /** How many members gave gradients for any row of the table. */
+  /** How many members pushed gradients for any row of the table. */
   readonly pusherCount: number;
   /** At least what any element of the gradients is. */
   readonly magnitude: number;
@@ -58,7 +57,7 @@ export class RowApplier {
     return this.#step;
   }
 
-  /** Goes on where the servers are. */
+  /** Continues at the step of the servers. */
   resume(training: readonly TrainingState[]): void {
     this.#step = Math.max(...training.map(({ step }) => step));
     this.configure(training);
@@ -76,7 +75,7 @@ export class RowApplier {
     return this.#updater.admit(gradients, floatCount) !== undefined;
   }
 
-  /** One step with what all members gave, by position. Throws BAD_REQUEST, ARENA_FULL (P2). */
+  /** One step with the gradients of all members, by position. Throws BAD_REQUEST, ARENA_FULL (P2). */
   apply(served: ServedRows, pushed: readonly Gradients[], tiers: RowTiers): void {
     const { arena } = this.#tools;
     const { width } = this.#raw.spec;
@@ -110,7 +109,7 @@ export class RowApplier {
     this.#updater.close();
   }
 
-  /** Adds up rows that several members gave; undefined where no two did. */
+  /** Adds up rows that several members pushed; undefined if no two did. */
   #planFor(pushed: readonly Gradients[], keys: BigUint64Array): RowPlan | undefined {
     return pushed.filter(({ positions }) => positions.length > 0).length > 1 ? this.#joiner.plan(keys) : undefined;
   }

@@ -1,15 +1,15 @@
 // row-tiers — the rows of a table that one worker holds, in two RowCaches. All of them lie in its memory with their
 // optimizer's slots, in the pool; those on the device also have a slot in the span that the layer reads, which is a
 // cache of the pool's rows: there a row's key is its slot in the pool. So nothing is copied when a row changes between
-// device and host but the values that the layer reads. A row that finds no place in the pool lies loose for a step;
-// what expires in the pool leaves for the servers.
+// device and host but the values that the layer reads. A row that finds no slot in the pool lies loose for a step;
+// rows that expire in the pool leave for the servers.
 //
 //   admit        write back what expires ─► host to device ─► servers to device        while the step before computes
 //   settle       rows without a slot, because the step before held it, get one now; the others are read beside the device
 //   locate       where the rows of admitted keys lie at this moment
 //
 // Invariants:
-//   RowTiers.M1. A row is in one place: in the pool, loose or leaving; nowhere means that the servers have it as it is.
+//   RowTiers.M1. A row is in the pool, loose, leaving, or not here: then the servers have it as it is.
 //   RowTiers.M2. A row that the step in hand or the admitted one uses stays here, and its slot shows it.
 //   RowTiers.M3. A dirty row is here or leaving until the servers acknowledged it.
 //   RowTiers.M4. What the layer reads in a device slot (`mirror`) are the values of its row.
@@ -88,7 +88,7 @@ export class RowTiers {
     this.#leaving = new WriteBack(arena, kernels, raw);
   }
 
-  /** Rows that found no place in the pool. */
+  /** Rows that found no slot in the pool. */
   get looseCount(): number {
     return this.#loose.size;
   }
@@ -189,7 +189,7 @@ export class RowTiers {
     }
   }
 
-  /** Writes the loose rows that changed: they have no place here when their step is over. */
+  /** Writes the loose rows that changed: they do not stay here when their step is over. */
   async writeLoose(): Promise<void> {
     const dirty = [...this.#loose].filter(([, { isDirty }]) => isDirty);
     await this.#write(
@@ -233,7 +233,7 @@ export class RowTiers {
     this.release();
   }
 
-  /** Gives the memory back; what was not flushed is lost. */
+  /** Releases the memory; rows that were not flushed are lost. */
   close(): void {
     this.clear();
     this.#spans.release();
@@ -244,7 +244,7 @@ export class RowTiers {
     return Math.min(this.#inHand, this.#pool.stamp);
   }
 
-  /** The place of each key in the pool, used now; NO_SLOT for those that are not there. */
+  /** The pool slot of each key, used now; NO_SLOT for those that are not there. */
   #usePool(keys: number, keyCount: number): Int32Array {
     const slots = new Int32Array(keyCount);
     this.#pool.findAll(keys, slots);
@@ -259,7 +259,7 @@ export class RowTiers {
     return shown !== NO_SLOT;
   }
 
-  /** Brings a row of the pool to the device. False when all rows there are needed (M2). */
+  /** Brings a row of the pool to the device. False if all rows there are needed (M2). */
   #show(slot: number): boolean {
     let shown = this.#device.takeFree();
     if (shown === NO_SLOT) {
@@ -301,7 +301,7 @@ export class RowTiers {
     return slot;
   }
 
-  /** Finds a loose row a place in the pool and on the device. False when it is not on the device. */
+  /** Moves a loose row to the pool and the device. False if it is not on the device. */
   #moveIn(key: number): boolean {
     const loose = this.#looseAt(key);
     loose.usedAt = this.#pool.stamp;
@@ -313,7 +313,7 @@ export class RowTiers {
     return isShown;
   }
 
-  /** Reads rows from the servers into reserved places; those without one lie loose. */
+  /** Reads rows from the servers into reserved slots; those without one lie loose. */
   async #fetch(keys: readonly number[], slots: readonly number[]): Promise<void> {
     const { arena, kernels } = this.#tools;
     const { buffer } = arena.memory;
@@ -332,7 +332,7 @@ export class RowTiers {
     }
   }
 
-  /** Puts a copy of a row that came into its reserved place, or by itself if there is none. Throws ARENA_FULL. */
+  /** Puts a copy of a row that came into its reserved slot, or by itself if there is none. Throws ARENA_FULL. */
   #place(slot: number, key: number, row: number): void {
     if (slot !== NO_SLOT) {
       this.#fill(slot, key, row);
@@ -344,7 +344,7 @@ export class RowTiers {
     this.#loose.set(this.#keyAt(key), { address, isDirty: false, usedAt: this.#pool.stamp });
   }
 
-  /** Puts a copy of a row into a reserved place, and shows it if that is possible; returns whether. */
+  /** Puts a copy of a row into a reserved slot, and shows it if possible; returns whether. */
   #fill(slot: number, key: number, row: number): boolean {
     const { arena, kernels } = this.#tools;
     kernels.copy(this.#pool.addressOf(slot), row, this.#rowBytes);

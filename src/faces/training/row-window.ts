@@ -1,6 +1,6 @@
 // row-window — the span of slots that the layer reads: first those of the device's rows, which lie there as long as
 // they are cached, then as many as a batch may have ids, for rows that are there for one step: those of other owners,
-// and those that found no place on the device.
+// and those that found no slot on the device.
 //
 // Invariants:
 //   W1. `slotsOf` gives each row of a batch a slot of its own; the slot of a device row is the device's.
@@ -8,7 +8,6 @@
 import { WeighbridgeError } from "../../base/errors.ts";
 import { ArenaSpans } from "../../worker/arena-spans.ts";
 import type { BatchRows, ServedRows } from "./row-request.ts";
-
 import { NO_SLOT } from "./row-source.ts";
 import type { RowTiers, TierKernels } from "./row-tiers.ts";
 

@@ -4,8 +4,8 @@
 //   acquire: pull, or wait for the early pull ─► compute ─► push, and behind it the early pull of the next batch
 //
 // Invariants:
-//   S1. The early pull leaves behind the push of the batch before, so that RowSource.R2 holds under every
-//       consistency; the servers hold it back until the bound allows it.
+//   S1. The early pull leaves behind the push of the batch before, so that RowSource.R2 holds under every consistency;
+//       the servers hold it back until the bound allows it.
 //   S2. One pull at a time lands in the span, and none between `acquire` and `push`.
 
 import type { Embedding } from "../../api/embedding.ts";

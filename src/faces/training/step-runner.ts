@@ -100,7 +100,7 @@ export class StepRunner {
   async acknowledge(): Promise<void> {
     if (!this.#hasGiven) return;
     const { meter, open } = this.#options;
-    await open.persist(async (isFirst) => {
+    await open.withRetry(async (isFirst) => {
       if (!isFirst) this.#pushAgain();
       await meter.wait(allEnded([...this.#routes.map(({ acknowledged }) => acknowledged), ...this.#pushes]));
     });
@@ -127,7 +127,7 @@ export class StepRunner {
   async refresh(): Promise<void> {
     const { meter, open } = this.#options;
     await this.settle();
-    for (const route of this.#routes) if (route.isReduced !== true) await meter.wait(open.persist(async () => await route.open()));
+    for (const route of this.#routes) if (route.isReduced !== true) await meter.wait(open.withRetry(async () => await route.open()));
   }
 
   /** The outputs for the samples in the input, with the current parameters. */
@@ -172,7 +172,7 @@ export class StepRunner {
   #acquire(ids: IdBatch): ReadonlyMap<EmbeddingLookup, Promise<void>> {
     const { open } = this.#options;
     const { wait } = open.patience;
-    return new Map(this.#lookups.map((lookup) => [lookup, tolerated(open.persist(async () => await lookup.acquire(ids, wait)))]));
+    return new Map(this.#lookups.map((lookup) => [lookup, tolerated(open.withRetry(async () => await lookup.acquire(ids, wait)))]));
   }
 
   /** Pushes a stage's gradients when its backward has returned: nothing leaves before the thread is free. */
@@ -221,7 +221,7 @@ export class StepRunner {
     if (settling === undefined) return;
     const { meter, open } = this.#options;
     if (route.isReduced === true) return await meter.wait(settling);
-    await meter.wait(open.persist(async (isFirst) => (isFirst ? await settling : await route.open())));
+    await meter.wait(open.withRetry(async (isFirst) => (isFirst ? await settling : await route.open())));
   }
 }
 
