@@ -2,8 +2,14 @@
 
 export type { Session } from "../api/session.ts";
 export { type ErrorCode, isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
-export type { EpochEvent, StepEvent, TrainingCallback, TrainingView } from "../faces/training/callbacks/callback.ts";
-export { LossMonitor, TimeMonitor } from "../faces/training/callbacks/callback.ts";
+export {
+  type EpochEvent,
+  LossMonitor,
+  type StepEvent,
+  TimeMonitor,
+  type TrainingCallback,
+  type TrainingView,
+} from "../faces/training/callbacks/callback.ts";
 export { ArrayDataset, type ArrayDatasetOptions, type Dataset, ImageDataset } from "../faces/training/dataset.ts";
 export { EmbeddingLookup, type EmbeddingLookupOptions } from "../faces/training/embedding-lookup.ts";
 export { Accuracy, AreaUnderCurve, Confusion, MeanSquaredError, type Metric } from "../faces/training/metrics.ts";
