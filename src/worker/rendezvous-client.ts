@@ -55,15 +55,11 @@ export class RendezvousClient {
     return rendezvous.values;
   }
 
-  /**
-   * For a caller that does other things while it waits. This worker comes with the first look. `title` is for errors.
-   * Throws BAD_ARGUMENT.
-   */
+  /** For callers that do other things while they wait. Comes with the first look. `title` is for errors. */
   open(name: string, options: RendezvousOptions, wait: WaitOptions = {}, title?: string): Rendezvous {
     checkWaitOptions(wait);
     checkOptions(options, OPTION_NAMES, "the options of a rendezvous");
-    const look = (deadlineMs: number | undefined, waitMs: number): Promise<RendezvousReply> =>
-      this.look(name, options, { ...wait, deadlineMs, waitMs });
+    const look: Look = (deadlineMs, waitMs) => this.look(name, options, { ...wait, deadlineMs, waitMs });
     return new Rendezvous({ look, clock: this.#clock, title: title ?? titleOf({ name, generation: options.generation }), ...wait });
   }
 
@@ -87,12 +83,8 @@ export class RendezvousClient {
   }
 }
 
-type RendezvousDetails = {
-  readonly look: (deadlineMs: number | undefined, waitMs: number) => Promise<RendezvousReply>;
-  readonly clock: Clock;
-  readonly title: string;
-  readonly deadlineMs?: number | undefined;
-};
+type Look = (deadlineMs: number | undefined, waitMs: number) => Promise<RendezvousReply>;
+type RendezvousDetails = { readonly look: Look; readonly clock: Clock; readonly title: string; readonly deadlineMs?: number | undefined };
 
 /** A rendezvous that this worker comes to. */
 export class Rendezvous {
