@@ -4,7 +4,7 @@
 
 import { spawnSync } from "node:child_process";
 import { writeFileSync } from "node:fs";
-import { foldLine } from "../src/cli/train/fold-line.ts";
+import { foldLine } from "../src/cli/terminal-text.ts";
 import { CASES, IDLE_CASE_NAMES, MEMORY_CASE_NAME } from "./cases.ts";
 import type { Regime } from "./child.ts";
 import { type Options, parseOptions, USAGE } from "./options.ts";

@@ -4,8 +4,7 @@ import { existsSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { Command } from "commander";
 import { WeighbridgeError } from "../base/errors.ts";
-import { helpText } from "./help-text.ts";
-import type { Invocation } from "./invocation.ts";
+import { helpText, type Invocation } from "./command-parts.ts";
 
 const BENCH = new URL("../../bench/main.ts", import.meta.url);
 

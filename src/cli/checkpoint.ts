@@ -1,13 +1,16 @@
-// checkpoint — the commands that take checkpoints, and look after those on the disk. Each is a file of its own in checkpoint/.
+// checkpoint — the commands that take and restore checkpoints of a running cluster, and look at, check and export those on the disk.
 
-import { Command } from "commander";
-import { exportCommand } from "./checkpoint/export.ts";
-import { inspectCommand } from "./checkpoint/inspect.ts";
-import { restoreCommand } from "./checkpoint/restore.ts";
-import { saveCommand } from "./checkpoint/save.ts";
-import { verifyCommand } from "./checkpoint/verify.ts";
-import { helpText } from "./help-text.ts";
-import type { Invocation } from "./invocation.ts";
+import { Command, Option } from "commander";
+import { restoreCheckpoint, takeCheckpoint } from "../api/checkpoint.ts";
+import { WeighbridgeError } from "../base/errors.ts";
+import { CheckpointDirectory } from "../node/checkpoint/checkpoint-directory.ts";
+import { exportCheckpoint } from "../node/checkpoint/export-checkpoint.ts";
+import { findCheckpoint, olderCheckpoint, openCheckpoint } from "../node/checkpoint/find-checkpoint.ts";
+import { verifyCheckpoint } from "../node/checkpoint/verify-checkpoint.ts";
+import { bytesText, checkpointText } from "./checkpoint-text.ts";
+import { addClusterFlags, clusterRequest, withServers } from "./cluster-client.ts";
+import { type Flags, helpText, type Invocation, wholeNumber } from "./command-parts.ts";
+import { countText } from "./terminal-text.ts";
 
 const COMMANDS = [saveCommand, restoreCommand, inspectCommand, verifyCommand, exportCommand];
 
@@ -28,4 +31,165 @@ export function checkpointCommand(invocation: Invocation): Command {
     .addHelpText("after", helpText(HELP));
   for (const make of COMMANDS) command.addCommand(make(invocation));
   return command;
+}
+
+const SAVE_HELP = `
+The servers write it where their --checkpoint-dir says, at the next clock that all workers finish, while training goes on.
+
+Examples:
+  $ weighbridge checkpoint save --scheduler-port 9700
+  $ weighbridge checkpoint save --scheduler-port 9700 --keep 3 --request-timeout-ms 60000`;
+
+type SaveFlags = Flags & { readonly step?: number; readonly keep?: number; readonly job?: string };
+
+function saveCommand(invocation: Invocation): Command {
+  const command = new Command("save")
+    .summary("have a running cluster take a checkpoint")
+    .description("Has the servers of a running cluster take a checkpoint, while training goes on.")
+    .option("--step <number>", "its number; the next one that is free when left out", wholeNumber({ min: 0, max: Number.MAX_SAFE_INTEGER }))
+    .option("--keep <count>", "how many checkpoints are to stay, this one included", wholeNumber({ min: 1, max: Number.MAX_SAFE_INTEGER }))
+    .option("--job <name>", "the job's name, as inspect shows it")
+    .addHelpText("after", helpText(SAVE_HELP))
+    .action(async ({ step, keep, job, ...flags }: SaveFlags) => {
+      const createdAt = new Date().toISOString();
+      const taken = await withServers(clusterRequest(flags), (servers) => takeCheckpoint(servers, { step, keep, job, createdAt }));
+      process.stdout.write(`${taken.path}: clock ${taken.clock}\n`);
+      if (taken.warning === undefined) return;
+      process.stderr.write(`weighbridge: ${taken.warning}\n`);
+      invocation.exitCode = 1;
+    });
+  return addClusterFlags(command);
+}
+
+const RESTORE_HELP = `
+The servers read it where their --checkpoint-dir says. They must not have parameters, nor anything
+that was pushed through kv: servers that are to begin with a checkpoint are better started with --restore.
+
+Examples:
+  $ weighbridge checkpoint restore --scheduler-port 9700
+  $ weighbridge checkpoint restore --scheduler-port 9700 --step 120`;
+
+type RestoreFlags = Flags & { readonly step?: number };
+
+function restoreCommand(_invocation: Invocation): Command {
+  const command = new Command("restore")
+    .summary("restore a running cluster from a checkpoint")
+    .description("Has the servers of a running cluster without parameters restore a checkpoint, however many servers took it.")
+    .addOption(stepOption())
+    .addHelpText("after", helpText(RESTORE_HELP))
+    .action(async ({ step, ...flags }: RestoreFlags) => {
+      const restored = await withServers(clusterRequest(flags), (servers) => restoreCheckpoint(servers, step));
+      const { path, clock, parameters, sums, wasRestored } = restored;
+      if (wasRestored)
+        throw new WeighbridgeError(
+          "BAD_ARGUMENT",
+          `the cluster was restored from ${path} before, and nothing was loaded again: clocks never go back in a running cluster. ` +
+            `To go back to a checkpoint, end the cluster and start its servers with --restore ${path}`,
+        );
+      const added = sums.length === 0 ? "" : `, ${countText(sums.length, "table")} of sums`;
+      process.stdout.write(`${path}: clock ${clock}, ${countText(parameters.length, "parameter")}${added}\n`);
+    });
+  return addClusterFlags(command);
+}
+
+const INSPECT_HELP = `
+Examples:
+  $ weighbridge checkpoint inspect checkpoints
+  $ weighbridge checkpoint inspect checkpoints --step 120 --json`;
+
+type InspectFlags = { readonly step?: number; readonly json?: true };
+
+function inspectCommand(_invocation: Invocation): Command {
+  return new Command("inspect")
+    .summary("show what is in a checkpoint")
+    .description("Shows a checkpoint's parameters, with shapes, rows, bytes and optimizers, its clock, and its files.")
+    .argument("<directory>", "a checkpoint, or a directory of checkpoints")
+    .addOption(stepOption())
+    .option("--json", "print the manifest as JSON")
+    .addHelpText("after", helpText(INSPECT_HELP))
+    .action(async (directory: string, { step, json }: InspectFlags) => {
+      await using reader = await openCheckpoint(directory, { step });
+      process.stdout.write(`${json === true ? JSON.stringify(reader.manifest, null, 2) : checkpointText(reader.path, reader.manifest)}\n`);
+    });
+}
+
+const VERIFY_HELP = `
+Ends with 0 if everything is as it was written, with 1 if anything is not.
+
+Examples:
+  $ weighbridge checkpoint verify checkpoints
+  $ weighbridge checkpoint verify checkpoints --all
+  $ weighbridge checkpoint verify checkpoints/step-000120`;
+
+type VerifyFlags = { readonly step?: number; readonly all?: true };
+
+function verifyCommand(invocation: Invocation): Command {
+  return new Command("verify")
+    .summary("check every byte of a checkpoint")
+    .description("Reads a checkpoint's files and checks their structure and checksums. Says which file is wrong, and why.")
+    .argument("<directory>", "a checkpoint, or a directory of checkpoints")
+    .addOption(stepOption().conflicts("all"))
+    .option("--all", "check every checkpoint in the directory")
+    .addHelpText("after", helpText(VERIFY_HELP))
+    .action(async (directory: string, { step, all }: VerifyFlags) => {
+      for (const path of await pathsOf(directory, step, all === true)) {
+        if (!(await isWhole(path))) invocation.exitCode = 1;
+      }
+      const problem = await new CheckpointDirectory({ root: directory }).latestProblem();
+      if (problem === undefined) return;
+      process.stderr.write(`weighbridge: ${problem}\n`);
+      invocation.exitCode = 1;
+    });
+}
+
+async function pathsOf(directory: string, step: number | undefined, all: boolean): Promise<readonly string[]> {
+  const newest = await findCheckpoint(directory, { step });
+  const stored = all ? await new CheckpointDirectory({ root: directory }).list() : [];
+  return stored.length > 0 ? stored.map(({ path }) => path) : [newest];
+}
+
+/** True when nothing is wrong. */
+async function isWhole(path: string): Promise<boolean> {
+  const { problems, fileCount, bytes, manifest } = await verifyCheckpoint(path);
+  if (problems.length === 0) {
+    process.stdout.write(`${path} is whole: clock ${manifest?.clock}, ${countText(fileCount, "file")}, ${bytesText(bytes)}\n`);
+    return true;
+  }
+  for (const problem of problems) process.stderr.write(`weighbridge: ${problem}\n`);
+  const older = await olderCheckpoint(path);
+  process.stderr.write(`weighbridge: ${path} cannot be used${older === undefined ? "" : `; the one before it is ${older}`}\n`);
+  return false;
+}
+
+const EXPORT_HELP = `
+A tensor is written under its own name and in its own shape, a table as <name>/keys and <name>/values, whose rows belong together.
+
+Examples:
+  $ weighbridge checkpoint export checkpoints model.safetensors
+  $ weighbridge checkpoint export checkpoints users.safetensors --parameter users --all-columns
+  $ python3 -c 'from safetensors.numpy import load_file; print(load_file("model.safetensors"))'`;
+
+type ExportFlags = { readonly step?: number; readonly parameter?: string[]; readonly allColumns?: true; readonly force?: true };
+
+function exportCommand(_invocation: Invocation): Command {
+  return new Command("export")
+    .summary("write a checkpoint as one safetensors file")
+    .description("Writes the parameters of a checkpoint, whole and checked, into one safetensors file for other programs.")
+    .argument("<directory>", "a checkpoint, or a directory of checkpoints")
+    .argument("<file>", "the file to write")
+    .addOption(stepOption())
+    .option("--parameter <name...>", "only these parameters")
+    .option("--all-columns", "the optimizer's slots, step counts and versions as well, as <name>/<column>")
+    .option("--force", "replace the file if it is there")
+    .addHelpText("after", helpText(EXPORT_HELP))
+    .action(async (directory: string, file: string, { step, parameter, allColumns, force }: ExportFlags) => {
+      await using reader = await openCheckpoint(directory, { step });
+      const { tensors, bytes } = await exportCheckpoint(reader, file, { parameters: parameter, allColumns, replace: force });
+      process.stdout.write(`${file}: ${countText(tensors.length, "tensor")}, ${bytesText(bytes)}, from ${reader.path}\n`);
+    });
+}
+
+function stepOption(): Option {
+  const step = new Option("--step <number>", "of several checkpoints the one of this step; the newest when left out");
+  return step.argParser(wholeNumber({ min: 0, max: Number.MAX_SAFE_INTEGER }));
 }

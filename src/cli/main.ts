@@ -6,8 +6,7 @@ import { inspect } from "node:util";
 import { Command, CommanderError } from "commander";
 import packageJson from "weighbridge/package.json" with { type: "json" };
 import { errorText, exitCodeFor, isOurs, USAGE_EXIT_CODE } from "../node/launcher/process-errors.ts";
-import { helpText } from "./help-text.ts";
-import type { Invocation } from "./invocation.ts";
+import { helpText, type Invocation } from "./command-parts.ts";
 import { isReaderGone, outputExitCode, outputText, StandardOutput } from "./standard-output.ts";
 import { watchStarter } from "./starter.ts";
 

@@ -1,9 +1,8 @@
 // status-table — what a scheduler says about its cluster, as a table for people. Pure.
 
 import type { StatusEntry, StatusReply, WaitingEntry } from "../wire/control.ts";
-import { SCHEDULER_ID } from "../wire/node-id.ts";
-import { type TextRow, textTable } from "./text-table.ts";
-import { foldLine } from "./train/fold-line.ts";
+import { nameOf, SCHEDULER_ID } from "../wire/node-id.ts";
+import { foldLine, type TextRow, textTable } from "./terminal-text.ts";
 
 const HEAD: TextRow = ["node", "role", "rank", "address", "state", "inc.", "heartbeat", "label"];
 /** A further column where nodes run different versions of the package; where all run one, the headline tells it. */
@@ -81,4 +80,19 @@ export function durationText(ms: number): string {
   const minutes = Math.floor(seconds / 60);
   if (minutes < 60) return `${minutes} min ${Math.floor(seconds % 60)} s`;
   return `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
+}
+
+/**
+ * What is wrong, each as a sentence; nothing for a cluster that is well. Workers that have left are done, not missing; a server is missing as long as there
+ * are workers.
+ */
+export function statusProblems({ phase, nodes, waiting, serverCount, workerCount }: StatusReply): string[] {
+  if (phase === "failed") return ["the job has failed"];
+  if (phase === "forming") return [`the cluster is not complete: ${waiting.length} of ${serverCount + workerCount} nodes are there`];
+  const hasWorkers = nodes.some(({ role, state }) => role === "worker" && state === "alive");
+  return nodes.flatMap(({ node, role, state, linked }) => {
+    if (state === "dead") return [`${nameOf(node)} is dead`];
+    if (state === "left" && role === "server" && hasWorkers) return [`${nameOf(node)} has left, and there are still workers`];
+    return state === "alive" && !linked ? [`${nameOf(node)} has no link to the scheduler`] : [];
+  });
 }

@@ -1,20 +1,9 @@
 // status — who is there, by what the scheduler knows.
 
 import { Command } from "commander";
-import { loadConfig } from "../node/config/config.ts";
-import { schedulerAddress } from "../node/config/node-config.ts";
-import { realClock } from "../node/real-clock.ts";
-import { SocketTransport } from "../node/transport/socket-transport.ts";
-import { addConfigFlags, configFlags, type Flags } from "./config-flags.ts";
-import { helpText } from "./help-text.ts";
-import type { Invocation } from "./invocation.ts";
-import { statusProblems } from "./status-check.ts";
-import { askStatus } from "./status-client.ts";
-import { statusText } from "./status-table.ts";
-
-const DEADLINE_MS = 3000;
-/** What the others of the cluster are told is of no concern to one who only asks; but a configuration has to be whole. */
-const STAND_INS = { role: "worker", serverCount: 1, workerCount: 1, rank: 0, threads: 1 } as const;
+import { askStatus, clusterRequest } from "./cluster-client.ts";
+import { addConfigFlags, type Flags, helpText, type Invocation } from "./command-parts.ts";
+import { statusProblems, statusText } from "./status-table.ts";
 
 const HELP = `
 Examples:
@@ -35,10 +24,8 @@ export function statusCommand(invocation: Invocation): Command {
     .option("--check", "exit with 1 unless all nodes have come and none is dead or cut off; a worker that has left is done")
     .addHelpText("after", helpText(HELP))
     .action(async (flags: Flags) => {
-      const config = loadConfig({ options: STAND_INS, commandLine: configFlags(flags), env: process.env, warn: () => {} });
-      const address = schedulerAddress(config);
-      const clock = realClock();
-      const reply = await askStatus({ address, deadlineMs: DEADLINE_MS, clock, transport: new SocketTransport({ clock }) });
+      const { address, findMs, clock, transport } = clusterRequest(flags);
+      const reply = await askStatus({ address, deadlineMs: findMs, clock, transport });
       process.stdout.write(`${flags.json === true ? JSON.stringify(reply, null, 2) : statusText(reply, address, terminalColumns())}\n`);
       if (flags.check !== true) return;
       const problems = statusProblems(reply);

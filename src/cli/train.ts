@@ -4,12 +4,10 @@
 import { Argument, Command, InvalidArgumentError, Option } from "commander";
 import { WeighbridgeError } from "../base/errors.ts";
 import { nearestName } from "../base/nearest-name.ts";
-import { helpText } from "./help-text.ts";
-import type { Invocation } from "./invocation.ts";
-import { number } from "./train/figures.ts";
+import { helpText, type Invocation, wholeNumber } from "./command-parts.ts";
+import { number } from "./terminal-text.ts";
 import { EVERY_DEFAULT, NODES_DEFAULT, planTraining, SEED_DEFAULT, TASKS, type TaskName, type TrainFlags } from "./train/train-plan.ts";
 import { runTraining } from "./train/training-job.ts";
-import { wholeNumber } from "./whole-number.ts";
 
 const NODES_MAX = 64;
 const COUNT_MAX = 2 ** 31 - 1;

@@ -7,9 +7,7 @@ import { loadConfig } from "../node/config/config.ts";
 import { nodeEnvironment } from "../node/config/config-environment.ts";
 import type { NodeConfig } from "../node/config/node-config.ts";
 import { printErrorsInLines } from "../node/launcher/process-errors.ts";
-import { addConfigFlags, configFlags, type Flags } from "./config-flags.ts";
-import { helpText } from "./help-text.ts";
-import type { Invocation } from "./invocation.ts";
+import { addConfigFlags, configFlags, type Flags, helpText, type Invocation } from "./command-parts.ts";
 import { scriptPath } from "./script.ts";
 
 const HELP = `

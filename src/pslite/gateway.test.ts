@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { isWeighbridgeError } from "../base/errors.ts";
-import { askStatus } from "../cli/status-client.ts";
+import { askStatus } from "../cli/cluster-client.ts";
 import { KVServer } from "../faces/kv/kv-server.ts";
 import { KVWorker } from "../faces/kv/kv-worker.ts";
 import { SimpleApp } from "../faces/kv/simple-app.ts";

@@ -21,7 +21,7 @@ test("inspect, verify and export tell what there is", async () => {
   };
   const shown = await run("inspect", folder.path);
   assert.match(shown, /step-000123: step 123, clock 40, of job job-a\nwritten .* by 2 servers/);
-  assert.match(shown, /^users +table +keys × 3 +32 +896 B +rowwise-adagrad/m);
+  assert.match(shown, /^users +table +keys × 3 +32 +f32 +896 B +rowwise-adagrad/m);
   const manifest = JSON.parse(await run("inspect", folder.path, "--step", "120", "--json")) as { step: number };
   assert.equal(manifest.step, 120);
   assert.match(await run("verify", folder.path, "--all"), /step-000120 is whole: clock 40, 2 files.*\n.*step-000123 is whole/);

@@ -2,7 +2,7 @@
 
 import { setTimeout as sleep } from "node:timers/promises";
 import { SILENT_LOG } from "../../src/base/log.ts";
-import { askStatus } from "../../src/cli/status-client.ts";
+import { askStatus } from "../../src/cli/cluster-client.ts";
 import { freePort } from "../../src/node/launcher/free-port.ts";
 import { realClock } from "../../src/node/real-clock.ts";
 import { SocketTransport } from "../../src/node/transport/socket-transport.ts";

@@ -8,7 +8,7 @@ import { restoreCheckpoint, takeCheckpoint } from "../../src/api/checkpoint.ts";
 import { Session } from "../../src/api/session.ts";
 import { isWeighbridgeError } from "../../src/base/errors.ts";
 import { Random } from "../../src/base/random.ts";
-import { type ClusterRequest, withServers } from "../../src/cli/checkpoint/cluster-client.ts";
+import { type ClusterRequest, withServers } from "../../src/cli/cluster-client.ts";
 import { checkpointActivate, checkpointDiscard, checkpointLoad, checkpointSave } from "../../src/contracts/checkpoints.ts";
 import type { Contract } from "../../src/contracts/contract.ts";
 import { parameterClear } from "../../src/contracts/parameters.ts";

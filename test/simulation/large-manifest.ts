@@ -5,7 +5,7 @@ import { setImmediate } from "node:timers/promises";
 import { type RestoredCheckpoint, restoreCheckpoint, type TakenCheckpoint, takeCheckpoint } from "../../src/api/checkpoint.ts";
 import { Session } from "../../src/api/session.ts";
 import { Random } from "../../src/base/random.ts";
-import { withServers } from "../../src/cli/checkpoint/cluster-client.ts";
+import { withServers } from "../../src/cli/cluster-client.ts";
 import { openCheckpoint } from "../../src/node/checkpoint/find-checkpoint.ts";
 import { ServerFiles } from "../../src/node/checkpoint/server-files.ts";
 import { SimCluster } from "../../src/testing/sim-cluster.ts";

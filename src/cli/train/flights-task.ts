@@ -10,7 +10,7 @@ import { BinaryCrossEntropy } from "../../nn/losses/binary-cross-entropy.ts";
 import { Workspace } from "../../nn/workspace.ts";
 import { FEATURES_PER_FLIGHT, flightFeatures, readFlights } from "../../node/datasets/flights.ts";
 import type { OptimizerSpec } from "../../store/updaters/optimizer-spec.ts";
-import { number, percent } from "./figures.ts";
+import { number, percent } from "../terminal-text.ts";
 import type { Result } from "./report.ts";
 import { type Task, unitSizeMax } from "./task.ts";
 import { FLIGHTS_TEST_COUNT as TEST_COUNT } from "./task-data.ts";

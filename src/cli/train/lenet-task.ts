@@ -7,7 +7,7 @@ import { SoftmaxCrossEntropy } from "../../nn/losses/softmax-cross-entropy.ts";
 import { createLenet, LENET_CLASSES } from "../../nn/models/lenet.ts";
 import { Workspace } from "../../nn/workspace.ts";
 import { readMnist } from "../../node/datasets/mnist.ts";
-import { number, percent } from "./figures.ts";
+import { number, percent } from "../terminal-text.ts";
 import type { Result } from "./report.ts";
 import { type Task, unitSizeMax, updatesPerEpoch } from "./task.ts";
 import type { TrainPlan } from "./train-plan.ts";

@@ -1,7 +1,7 @@
 // progress-line — how far a training is, in one line: a bar and facts. Where there is no room for all of it the bar becomes shorter first, then the facts
 // go that are missed least. Pure.
 
-import { barText, number, percent } from "./figures.ts";
+import { barText, number, percent } from "../terminal-text.ts";
 
 /** What all workers have done together. */
 export type Standing = {

@@ -8,7 +8,7 @@ import { dotOfHalves } from "../../nn/layers/dot-of-halves.ts";
 import { SquaredError } from "../../nn/losses/squared-error.ts";
 import { Workspace } from "../../nn/workspace.ts";
 import { drawRatings, ITEM_COUNT, NOISE, USER_COUNT } from "../../node/datasets/ratings.ts";
-import { number } from "./figures.ts";
+import { number } from "../terminal-text.ts";
 import type { Result } from "./report.ts";
 import { type Task, unitSizeMax } from "./task.ts";
 import type { TrainPlan } from "./train-plan.ts";

@@ -5,7 +5,7 @@ import { existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync 
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
-import { continueRun, createRun, newestCheckpoint, tidyRun } from "./run-directory.ts";
+import { continueRun, createRun, newestCheckpoint, prepareCheckpointTarget, tidyRun } from "./run-directory.ts";
 
 class Place implements Disposable {
   readonly path: string = mkdtempSync(join(tmpdir(), "runs-"));
@@ -74,4 +74,34 @@ test("a run that goes on saves beside its checkpoint, or, where a later one lies
   assert.equal(await continueRun(late, 15), join(place.path, "run-3"), "it was called by a clock, which no later step could follow");
   const [plain] = [place.checkpoint("plain", "step-000010"), place.checkpoint("plain", "step-000020")];
   assert.equal(await continueRun(plain, 10), join(place.path, "plain", "run-1"));
+});
+
+test("a directory that is not there is made, with its parents; one that is there stays", () => {
+  const root = mkdtempSync(join(tmpdir(), "place-"));
+  try {
+    prepareCheckpointTarget(join(root, "a", "b"));
+    assert.ok(existsSync(join(root, "a", "b")));
+    prepareCheckpointTarget(join(root, "a", "b"));
+  } finally {
+    rmSync(root, { recursive: true });
+  }
+});
+
+test("a place where nothing can be saved is refused at once, with the reason", () => {
+  const root = mkdtempSync(join(tmpdir(), "place-"));
+  try {
+    writeFileSync(join(root, "file"), "");
+    assert.throws(() => prepareCheckpointTarget(join(root, "file", "below")), {
+      code: "BAD_CONFIG",
+      message: /nothing can be saved in .*below: .*\(ENOTDIR\)/,
+    });
+  } finally {
+    rmSync(root, { recursive: true });
+  }
+});
+
+test("a place that the system does not have is refused, and not tried for ever", {
+  skip: existsSync("/proc/self") ? false : "this system has no /proc",
+}, () => {
+  assert.throws(() => prepareCheckpointTarget("/proc/weighbridge/lenet"), { code: "BAD_CONFIG" });
 });

@@ -9,11 +9,10 @@
 //   R2. One that goes on saves where the checkpoint lies that it goes on from, unless a later one lies there: then it gets a directory of its own, beside.
 //   R3. A run that saved nothing leaves no directory.
 
-import { mkdirSync, readdirSync, rmdirSync } from "node:fs";
-import { basename, dirname, join } from "node:path";
-import { CheckpointDirectory, unwritableError } from "../../node/checkpoint/checkpoint-directory.ts";
+import { existsSync, mkdirSync, readdirSync, rmdirSync } from "node:fs";
+import { basename, dirname, join, resolve } from "node:path";
+import { CheckpointDirectory, requireWritableDirectory, unwritableError } from "../../node/checkpoint/checkpoint-directory.ts";
 import { findCheckpoint } from "../../node/checkpoint/find-checkpoint.ts";
-import { prepareCheckpointTarget } from "./checkpoint-target.ts";
 
 const RUN_NAME = /^run-([1-9]\d{0,8})$/;
 
@@ -77,4 +76,21 @@ function runName(run: number): string {
 
 function isError(thrown: unknown, code: string): boolean {
   return thrown instanceof Error && "code" in thrown && thrown.code === code;
+}
+
+/** Creates the directory where it is missing. Throws BAD_CONFIG when it cannot be written to. */
+export function prepareCheckpointTarget(path: string): void {
+  requireWritableDirectory(path);
+  try {
+    createWithParents(resolve(path));
+  } catch (thrown) {
+    throw unwritableError(path, thrown);
+  }
+}
+
+/** One by one: Node's own way to make parents never returns where the system says that there is no such place (/proc). */
+function createWithParents(directory: string): void {
+  if (existsSync(directory)) return;
+  createWithParents(dirname(directory));
+  mkdirSync(directory);
 }

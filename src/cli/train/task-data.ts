@@ -6,7 +6,7 @@ import { WeighbridgeError } from "../../base/errors.ts";
 import { countFlights } from "../../node/datasets/flights.ts";
 import { countDigits } from "../../node/datasets/mnist.ts";
 import { packageFile } from "../../node/datasets/package-file.ts";
-import { number } from "./figures.ts";
+import { number } from "../terminal-text.ts";
 import { TASKS, type TrainPlan } from "./train-plan.ts";
 
 /** Flights that follow those which are trained on. */

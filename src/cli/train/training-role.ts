@@ -1,13 +1,18 @@
 // training-role — what a process of a training job is there for: to train, or, as a server and as the scheduler, to stay as long as somebody trains.
+//
+// Invariants:
+//   TrainingRole.V1. A job is done when no worker is at work any more and one at least has left by itself: workers leave when the result is reported (training-worker.ts),
+//                    and those that died returned what they had to do.
+//   TrainingRole.V2. A job has failed when a server is dead, whose parameters are gone, or when every worker is.
 
 import { WeighbridgeError } from "../../base/errors.ts";
 import type { ClusterNode } from "../../cluster/cluster-node.ts";
 import { loadConfig } from "../../node/config/config.ts";
 import type { NodeConfig } from "../../node/config/node-config.ts";
+import { RosterChanges, registrationLines } from "../../node/run-scheduler.ts";
 import type { Server } from "../../server/server.ts";
-import type { RosterView } from "../../wire/roster.ts";
-import { judgeJob } from "./job-verdict.ts";
-import { RosterLines } from "./roster-lines.ts";
+import { nameOf } from "../../wire/node-id.ts";
+import type { RosterEntry, RosterView } from "../../wire/roster.ts";
 import type { TrainPlan } from "./train-plan.ts";
 
 export interface TrainingRole {
@@ -29,14 +34,14 @@ export async function openRole(planJson: string): Promise<TrainingRole> {
 /** A server, or the scheduler. */
 class Attendant implements TrainingRole {
   readonly #config: NodeConfig;
-  readonly #news: RosterLines;
+  readonly #lines: RosterLines;
   readonly #over = Promise.withResolvers<void>();
   #server: Server | undefined;
 
   constructor(config: NodeConfig) {
     this.#config = config;
-    this.#news = new RosterLines(config);
-    this.#over.promise.catch(() => {}); // it may be judged before anybody waits for it
+    this.#lines = new RosterLines(config);
+    this.#over.promise.catch(() => {}); // it may end before anybody waits for it
   }
 
   get position(): string {
@@ -59,11 +64,50 @@ class Attendant implements TrainingRole {
 
   #follow(roster: RosterView): void {
     const isScheduler = this.#config.role === "scheduler";
-    if (isScheduler) for (const line of this.#news.tell(roster)) process.stdout.write(`${line}\n`);
-    const verdict = judgeJob(roster, this.#config);
+    if (isScheduler) for (const line of this.#lines.since(roster)) process.stdout.write(`${line}\n`);
+    const state = jobState(roster, this.#config);
     // The scheduler stays until the servers have left.
-    const isWaitedFor = isScheduler && roster.nodes.some(({ role, state }) => role === "server" && state === "alive");
-    if (verdict.kind === "done" && !isWaitedFor) this.#over.resolve();
-    if (verdict.kind === "failed") this.#over.reject(new WeighbridgeError("NODE_DEAD", verdict.reason));
+    const isWaitedFor = isScheduler && roster.nodes.some((node) => node.role === "server" && node.state === "alive");
+    if (state.kind === "done" && !isWaitedFor) this.#over.resolve();
+    if (state.kind === "failed") this.#over.reject(new WeighbridgeError("NODE_DEAD", state.reason));
+  }
+}
+
+export type JobState = { readonly kind: "running" } | { readonly kind: "done" } | { readonly kind: "failed"; readonly reason: string };
+
+/** Whether a job goes on, is done or has failed, by who is there. */
+export function jobState({ nodes }: RosterView, { workerCount }: { readonly workerCount: number }): JobState {
+  const workers = nodes.filter(({ role }) => role === "worker");
+  if (workers.length < workerCount) return { kind: "running" }; // the cluster is not complete yet
+  const isAtWork = workers.some(({ state }) => state === "alive");
+  if (!isAtWork && workers.some(({ state }) => state === "left")) return { kind: "done" }; // V1
+  const deadServers = nodes.filter(({ role, state }) => role === "server" && state === "dead");
+  if (deadServers.length > 0) return { kind: "failed", reason: `${named(deadServers)} died, and the parameters with it` }; // V2
+  return isAtWork ? { kind: "running" } : { kind: "failed", reason: `no worker is left: ${named(workers)} died` };
+}
+
+function named(entries: readonly RosterEntry[]): string {
+  return entries.map(({ node }) => nameOf(node)).join(", ");
+}
+
+/** What the scheduler of a training job prints: who has which rank, once all are there; later who died or came back. */
+export class RosterLines {
+  readonly #changes: RosterChanges;
+  readonly #nodeCount: number;
+  #isStarted = false;
+
+  constructor(counts: { readonly serverCount: number; readonly workerCount: number }) {
+    this.#changes = new RosterChanges(counts);
+    this.#nodeCount = counts.serverCount + counts.workerCount;
+  }
+
+  /** What to print about a newer roster. */
+  since(roster: RosterView): string[] {
+    const changes = this.#changes.since(roster);
+    if (this.#isStarted) return changes.filter((sentence) => !sentence.endsWith("has left")); // a worker that leaves is done
+    const { nodes } = roster;
+    if (nodes.length < this.#nodeCount || nodes.some(({ state }) => state !== "alive")) return [];
+    this.#isStarted = true;
+    return registrationLines(nodes);
   }
 }

@@ -1,7 +1,7 @@
 // training-summary — what a training that got to its end came to, in lines: what the model is worth, what it took, where it lies, and what to try next. Pure.
 
 import type { styleText } from "node:util";
-import { columnsText, compactNumber, number, percent } from "./figures.ts";
+import { columnsText, compactNumber, number, percent } from "../terminal-text.ts";
 import { rateText } from "./progress-line.ts";
 import type { Report, Result } from "./report.ts";
 import { resumeCommand, samplesToVisit, stepsToMake, TASKS, type TrainPlan } from "./train-plan.ts";

@@ -1,13 +1,26 @@
-// training-worker — a worker of a training job: opens the task, trains its part of every batch together with the others, and reports. The worker of lowest
-// rank that lives speaks for all: it tells losses and saves checkpoints. What the model is worth is told at the end, before anybody leaves (leave-together.ts).
+// training-worker — a worker of a training job: opens the task, trains its part of every batch together with the others, and reports. The worker of lowest rank that
+// lives reports for all: losses, checkpoints, and at the end what the model is worth. Then all leave together: a worker that left before would have ended well while the
+// job may still fail.
+//
+//   round 0      all come
+//   round n      the first of those who came to the round before reports, and comes then; all others come at once
+//                one of them came with REPORTED ──► everybody leaves
+//                none did: it died meanwhile    ──► round n + 1, with the first of those who are left
+//
+// Invariants:
+//   TrainingWorker.F1. The first worker reports; when that one dies meanwhile, the next.
+//   TrainingWorker.F2. Nobody leaves before the report. The one that makes it lives or is known to be dead, and all that it waits for has deadlines: so has this.
 
 import { existsSync } from "node:fs";
 import { resolve } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
 import { Session } from "../../api/session.ts";
+import type { WaitOptions } from "../../base/deferred.ts";
 import type { StepEvent, TrainingCallback } from "../../faces/training/callbacks/callback.ts";
 import { alignClocks } from "../../faces/training/epoch-end.ts";
 import { Model } from "../../faces/training/model.ts";
 import { lookupsOf } from "../../faces/training/network.ts";
+import { setParamPs } from "../../faces/training/set-param-ps.ts";
 import type { TrainingResult } from "../../faces/training/trainer.ts";
 import { stepName } from "../../node/checkpoint/checkpoint-directory.ts";
 import type { NodeConfig } from "../../node/config/node-config.ts";
@@ -15,13 +28,13 @@ import { nodeSessions } from "../../node/node-sessions.ts";
 import { textLog } from "../../node/text-log.ts";
 import { startWorker } from "../../node/worker-root.ts";
 import type { WorkerNode } from "../../worker/worker-node.ts";
-import { farewell } from "./leave-together.ts";
-import { openTask } from "./open-task.ts";
+import { openFlightsTask } from "./flights-task.ts";
+import { openLenetTask } from "./lenet-task.ts";
 import { causeOf } from "./process-end.ts";
 import { ProgressCheckpoint } from "./progress-checkpoint.ts";
 import { ProgressReport } from "./progress-report.ts";
+import { openRatingsTask } from "./ratings-task.ts";
 import { type RowHits, sendReport } from "./report.ts";
-import { SlowSteps } from "./slow-steps.ts";
 import type { Task } from "./task.ts";
 import { reachedText, type TrainPlan } from "./train-plan.ts";
 import type { TrainingRole } from "./training-role.ts";
@@ -92,7 +105,7 @@ export class TrainingWorker implements TrainingRole {
       sendReport({ kind: "result", result: task.resultOf(await model.eval(task.test)) }); // NOT_FINITE: nothing is saved
       await checkpoint.saveLast();
     };
-    await farewell(session, tell, wait);
+    await leaveTogether(session, tell, wait);
   }
 
   /** The servers save on this machine, too. */
@@ -143,4 +156,67 @@ function rowHits({ network }: Task): RowHits {
     hits.server += source?.statistics.serverReads ?? 0;
   }
   return hits;
+}
+
+const LEAVE = "leave";
+const REPORTED = "reported";
+
+/** Every worker calls it. Throws what `report` throws at the worker that calls it. */
+export async function leaveTogether(
+  session: Pick<Session, "rendezvous" | "rank">,
+  report: () => Promise<void>,
+  wait: WaitOptions,
+): Promise<void> {
+  let present = await session.rendezvous.meet(LEAVE, { generation: 0 }, wait);
+  for (let generation = 1; ; generation++) {
+    const isFirst = present[0]?.rank === session.rank;
+    if (isFirst) await report(); // F1
+    present = await session.rendezvous.meet(LEAVE, { generation, value: isFirst ? REPORTED : "" }, wait);
+    if (present.some(({ value }) => value === REPORTED)) return; // F2
+  }
+}
+
+/** With every weight on the servers. Throws what reading the data throws. */
+async function openTask(plan: TrainPlan): Promise<Task> {
+  const task = await open(plan);
+  setParamPs(task.network, { initInServer: true });
+  return task;
+}
+
+async function open(plan: TrainPlan): Promise<Task> {
+  const { task } = plan;
+  switch (task) {
+    case "lenet":
+      return openLenetTask(plan);
+    case "mf":
+      return openRatingsTask(plan);
+    case "wide-deep":
+    case "logistic":
+      return await openFlightsTask({ ...plan, task });
+  }
+}
+
+/** Makes a worker take a multiple of its time for every step, as a slower machine would: for measuring what that costs the others. */
+class SlowSteps implements TrainingCallback {
+  readonly #factor: number;
+  /** When the step before ended, and how long this worker had waited by then. */
+  #endedAt = performance.now();
+  #waitedMs = 0;
+
+  constructor(factor: number) {
+    this.#factor = factor;
+  }
+
+  async stepEnd({ step, stepsPerSec, waitShare }: StepEvent): Promise<void> {
+    const now = performance.now();
+    const waitedMs = (1000 * step * waitShare) / stepsPerSec;
+    const busyMs = Math.max(0, now - this.#endedAt - Math.max(0, waitedMs - this.#waitedMs));
+    this.#waitedMs = waitedMs;
+    await sleep((this.#factor - 1) * busyMs);
+    this.#endedAt = performance.now();
+  }
+
+  epochEnd(): void {
+    this.#waitedMs = 0;
+  }
 }

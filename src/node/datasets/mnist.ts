@@ -54,7 +54,7 @@ const UNSIGNED_BYTE = 8;
 const PREFIX_BYTES = 4;
 const LENGTH_BYTES = 4;
 
-export type IdxFile = {
+type IdxFile = {
   readonly lengths: readonly number[];
   /** A view of what was read. */
   readonly elements: Uint8Array;

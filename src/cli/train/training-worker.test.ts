@@ -1,11 +1,11 @@
-// Goal: nobody leaves before the word is given, and somebody gives it, whoever dies (F1, F2 of leave-together.ts).
+// Goal: nobody leaves before the word is given, and somebody gives it, whoever dies (F1, F2 of training-worker.ts).
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Session } from "../../api/session.ts";
 import { Deferred } from "../../base/deferred.ts";
 import { EmbeddedCluster } from "../../node/embedded-cluster.ts";
-import { farewell } from "./leave-together.ts";
+import { leaveTogether } from "./training-worker.ts";
 
 const WAIT = { deadlineMs: 20_000 };
 
@@ -15,15 +15,15 @@ test("the first worker gives the word, once, and nobody leaves before (F1, F2)",
   const tell = async (rank: number): Promise<void> => {
     happened.push(`told by ${rank}`);
     await new Promise((resolve) => setImmediate(resolve));
-    happened.push("told");
+    happened.push("reported");
   };
   await Promise.all(
     cluster.sessions.map(async (session) => {
-      await farewell(session, () => tell(session.rank), WAIT);
+      await leaveTogether(session, () => tell(session.rank), WAIT);
       happened.push("left");
     }),
   );
-  assert.deepEqual(happened, ["told by 0", "told", "left", "left", "left"]);
+  assert.deepEqual(happened, ["told by 0", "reported", "left", "left", "left"]);
 });
 
 /** What a worker of this rank does, whose rounds are held by these ranks, each with whether it came with the word. */
@@ -33,11 +33,11 @@ async function leave(rank: number, rounds: readonly (readonly (readonly [number,
   const meet = (_: string, { generation, value }: { generation: number; value?: string }): Promise<unknown> => {
     happened.push(`${generation}${value === undefined || value === "" ? "" : ` ${value}`}`);
     return Promise.resolve(
-      (left.shift() ?? assert.fail("asked after the end")).map(([who, told]) => ({ rank: who, value: told ? "told" : "" })),
+      (left.shift() ?? assert.fail("asked after the end")).map(([who, told]) => ({ rank: who, value: told ? "reported" : "" })),
     );
   };
   const session = { rank, rendezvous: { meet } } as unknown as Session;
-  await farewell(session, () => Promise.resolve(void happened.push("tells")), {});
+  await leaveTogether(session, () => Promise.resolve(void happened.push("tells")), {});
   return happened;
 }
 
@@ -50,7 +50,7 @@ test("when the first worker dies over the word, the next one gives it (F1)", asy
     [1, true],
     [2, false],
   ] as const;
-  assert.deepEqual(await leave(1, [all, rest, last]), ["0", "1", "tells", "2 told"]);
+  assert.deepEqual(await leave(1, [all, rest, last]), ["0", "1", "tells", "2 reported"]);
   assert.deepEqual(await leave(2, [all, rest, last]), ["0", "1", "2"]);
 });
 
@@ -68,10 +68,10 @@ test("a word that cannot be given is not taken as given", async () => {
   const [first, second] = cluster.sessions as [Session, Session];
   const failed = new Deferred<void>();
   const leaving = assert.rejects(
-    farewell(first, () => Promise.reject(new Error("no")), WAIT).finally(() => failed.resolve()),
+    leaveTogether(first, () => Promise.reject(new Error("no")), WAIT).finally(() => failed.resolve()),
     /no/,
   );
-  const other = farewell(second, () => Promise.resolve(), { deadlineMs: 300 });
+  const other = leaveTogether(second, () => Promise.resolve(), { deadlineMs: 300 });
   await leaving;
   await assert.rejects(other, { code: "DEADLINE" });
 });

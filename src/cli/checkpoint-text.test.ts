@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { sampleManifest } from "../../../test/support/checkpoint-stage.ts";
+import { sampleManifest } from "../../test/support/checkpoint-stage.ts";
 import { bytesText, checkpointText } from "./checkpoint-text.ts";
 
 test("shows what it is of, the parameters and the files", () => {

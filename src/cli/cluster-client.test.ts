@@ -9,7 +9,7 @@ import { isWeighbridgeError } from "../base/errors.ts";
 import { exitCodeFor, USAGE_EXIT_CODE } from "../node/launcher/process-errors.ts";
 import { realClock } from "../node/real-clock.ts";
 import { SocketTransport } from "../node/transport/socket-transport.ts";
-import { askStatus } from "./status-client.ts";
+import { askStatus } from "./cluster-client.ts";
 
 test("asked of an HTTP server, it says that this is no Weighbridge scheduler", async () => {
   const server = createServer().listen(0, "127.0.0.1");

@@ -1,10 +1,10 @@
 // checkpoint-text — what is in a checkpoint, for people. Pure.
 
-import { consistencyText } from "../../store/consistency-text.ts";
-import type { CheckpointManifest, ServerRecord } from "../../store/snapshot/checkpoint-manifest.ts";
-import { plugInsOf, type SavedPlugIn } from "../../store/snapshot/describe-parameter.ts";
-import { columnBytesPerRow, type ParameterRecord, VALUES_COLUMN } from "../../store/snapshot/parameter-record.ts";
-import { countText, type TextRow, textTable } from "../text-table.ts";
+import { consistencyText } from "../store/consistency-text.ts";
+import type { CheckpointManifest, ServerRecord } from "../store/snapshot/checkpoint-manifest.ts";
+import { plugInsOf, type SavedPlugIn } from "../store/snapshot/describe-parameter.ts";
+import { columnBytesPerRow, type ParameterRecord, VALUES_COLUMN } from "../store/snapshot/parameter-record.ts";
+import { countText, type TextRow, textTable } from "./terminal-text.ts";
 
 const UNITS = ["B", "KiB", "MiB", "GiB", "TiB"];
 const UNIT = 1024;

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { styleText } from "node:util";
-import { foldLine } from "./fold-line.ts";
+import { barText, columnsText, compactNumber, foldLine, percent } from "./terminal-text.ts";
 
 const LINE = "  The server node id:host-7:1234567,node ip: 127.0.0.1,node port:37849 assign rank id:12";
 
@@ -26,4 +26,29 @@ test("a line that is too long is broken between words and after commas, and goes
 test("colours take no room", () => {
   const coloured = `${styleText("cyan", "[worker 0]", { validateStream: false })} stopped`;
   assert.deepEqual(foldLine(coloured, { columns: 18, indent: 2 }), [coloured]);
+});
+
+test("numbers get three digits and a prefix", () => {
+  assert.deepEqual([0, 12, 999, 1000, 12_345_678, 999_999].map(compactNumber), ["0 ", "12 ", "999 ", "1.00 k", "12.3 M", "1.00 M"]);
+});
+
+test("bars fill by halves and never overflow", () => {
+  assert.deepEqual(
+    [0, 0.25, 0.5, 1, 2, -1].map((share) => barText(share, 2)),
+    ["──", "╸─", "━─", "━━", "━━", "──"],
+  );
+});
+
+test("columns line up, numbers at their ends", () => {
+  assert.deepEqual(
+    columnsText([
+      ["name", "a"],
+      ["x", "123"],
+    ]),
+    ["name     a", "x      123"],
+  );
+});
+
+test("a share that nobody knows is a dash", () => {
+  assert.deepEqual([percent(0.1234), percent(undefined)], ["12.3 %", "-"]);
 });

@@ -2,11 +2,11 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { idOf } from "../../wire/node-id.ts";
+import { idOf, type Role } from "../../wire/node-id.ts";
 import type { NodeState, RosterEntry } from "../../wire/roster.ts";
-import { type JobVerdict, judgeJob } from "./job-verdict.ts";
+import { type JobState, jobState, RosterLines } from "./training-role.ts";
 
-function judge(servers: readonly NodeState[], workers: readonly NodeState[], workerCount: number = workers.length): JobVerdict {
+function judge(servers: readonly NodeState[], workers: readonly NodeState[], workerCount: number = workers.length): JobState {
   const entry = (role: "server" | "worker", rank: number, state: NodeState): RosterEntry => ({
     node: idOf(role, rank),
     role,
@@ -20,7 +20,7 @@ function judge(servers: readonly NodeState[], workers: readonly NodeState[], wor
     ...servers.map((state, rank) => entry("server", rank, state)),
     ...workers.map((state, rank) => entry("worker", rank, state)),
   ];
-  return judgeJob({ version: 1, nodes }, { workerCount });
+  return jobState({ version: 1, nodes }, { workerCount });
 }
 
 test("a job runs while a worker is at work, whoever else of them left or died", () => {
@@ -46,4 +46,23 @@ test("a job fails with a server, by name (V2)", () => {
 test("a cluster that is not complete is waited for", () => {
   assert.deepEqual(judge(["alive"], [], 2), { kind: "running" });
   assert.deepEqual(judge(["alive"], ["dead"], 2), { kind: "running" });
+});
+
+function entry(role: Role, rank: number, state: NodeState = "alive"): RosterEntry {
+  const address = role === "server" ? `tcp://127.0.0.1:4${rank}` : "";
+  return { node: idOf(role, rank), role, rank, address, incarnation: 1, state, label: `${role}-label` };
+}
+
+test("says who has which rank when all are there, and not before", () => {
+  const news = new RosterLines({ serverCount: 1, workerCount: 2 });
+  assert.deepEqual(news.since({ version: 1, nodes: [entry("worker", 1), entry("server", 0)] }), []);
+  const complete = [entry("worker", 1), entry("server", 0), entry("worker", 0)];
+  assert.equal(news.since({ version: 2, nodes: complete }).length, 4);
+  assert.deepEqual(news.since({ version: 3, nodes: complete }), []);
+});
+
+test("later says who died, and nothing of those who leave", () => {
+  const news = new RosterLines({ serverCount: 0, workerCount: 2 });
+  news.since({ version: 1, nodes: [entry("worker", 0), entry("worker", 1)] });
+  assert.deepEqual(news.since({ version: 2, nodes: [entry("worker", 0, "left"), entry("worker", 1, "dead")] }), ["worker 1 is dead"]);
 });

@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { wrapHelp } from "./help-text.ts";
+import { wrapHelp } from "./command-parts.ts";
 
 const TEXT = `
 Every process runs the script, which learns

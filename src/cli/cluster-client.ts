@@ -1,0 +1,108 @@
+// cluster-client — a running cluster, as the command line reaches it without being a node: it asks the scheduler for the status, and the scheduler relays its calls to
+// the servers.
+
+import type { Command } from "commander";
+import type { CheckpointServers } from "../api/checkpoint.ts";
+import type { Clock } from "../base/clock.ts";
+import { Deferred } from "../base/deferred.ts";
+import { isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
+import { joinBytes } from "../base/join-bytes.ts";
+import { SILENT_LOG } from "../base/log.ts";
+import { wrongScheduler } from "../cluster/start-failure.ts";
+import { STATUS } from "../contracts/control.ts";
+import { relayCall } from "../contracts/relay.ts";
+import { loadConfig } from "../node/config/config.ts";
+import { schedulerAddress } from "../node/config/node-config.ts";
+import { realClock } from "../node/real-clock.ts";
+import { SocketTransport } from "../node/transport/socket-transport.ts";
+import { ask, callFunction } from "../peer/call-function.ts";
+import { Peer } from "../peer/peer.ts";
+import { PlainReadBuffers } from "../peer/plain-memory.ts";
+import type { Address, Transport } from "../transport/transport.ts";
+import type { StatusReply } from "../wire/control.ts";
+import { SCHEDULER_ID } from "../wire/node-id.ts";
+import { serverRanks } from "../wire/roster.ts";
+import { addConfigFlags, configFlags, type Flags } from "./command-parts.ts";
+
+export type ClusterRequest = {
+  readonly address: Address;
+  /** For the scheduler to be found. */
+  readonly findMs: number;
+  /** For each request; a checkpoint may take long. */
+  readonly deadlineMs: number | undefined;
+  readonly transport: Transport;
+  readonly clock: Clock;
+};
+
+const FIND_MS = 3000;
+/** A configuration has to be whole; these keys mean nothing to whoever is no node. */
+const STAND_INS = { role: "worker", serverCount: 1, workerCount: 1, rank: 0, threads: 1 } as const;
+
+/** Runs `use` with a way to the servers. Throws SCHEDULER_UNREACHABLE, and what `use` throws. */
+export async function withServers<T>(request: ClusterRequest, use: (servers: CheckpointServers) => Promise<T>): Promise<T> {
+  const { address, findMs, deadlineMs, transport, clock } = request;
+  const status = await askStatus({ address, deadlineMs: findMs, transport, clock });
+  const peer = new Peer({ transport, clock, log: SILENT_LOG, readBuffers: new PlainReadBuffers(), connectDeadlineMs: findMs });
+  try {
+    const scheduler = peer.dial(SCHEDULER_ID, address, 0);
+    return await use({
+      servers: serverRanks(status),
+      call: async (server, fn, request) => {
+        const call = { server, asker: "", name: fn.name, signature: fn.signatureHash };
+        const { chunks } = fn.request.encode(request);
+        const { response } = await callFunction(scheduler, relayCall, { ...call, request: joinBytes(chunks) }, { clock, deadlineMs });
+        return fn.response.decode(response, 0, response.length);
+      },
+    });
+  } finally {
+    await peer.close();
+  }
+}
+
+export function addClusterFlags(command: Command): Command {
+  return addConfigFlags(command, {
+    only: ["schedulerHost", "schedulerPort", "transport", "socketDir", "requestTimeoutMs", "config", "section"],
+  });
+}
+
+export function clusterRequest(flags: Flags): ClusterRequest {
+  const config = loadConfig({ options: STAND_INS, commandLine: configFlags(flags), env: process.env, warn: () => {} });
+  const clock = realClock();
+  const transport = new SocketTransport({ clock });
+  return { address: schedulerAddress(config), findMs: FIND_MS, deadlineMs: config.requestTimeoutMs, transport, clock };
+}
+
+export type StatusRequest = {
+  readonly address: Address;
+  readonly deadlineMs: number;
+  readonly transport: Transport;
+  readonly clock: Clock;
+};
+
+/** Throws SCHEDULER_UNREACHABLE: at once when nobody listens there, after `deadlineMs` when whoever does says nothing sensible. */
+export async function askStatus({ address, deadlineMs, transport, clock }: StatusRequest): Promise<StatusReply> {
+  const peer = new Peer({ transport, clock, log: SILENT_LOG, readBuffers: new PlainReadBuffers(), connectDeadlineMs: deadlineMs });
+  const failed = new Deferred<never>();
+  peer.events = {
+    unreachable: (_, error) => failed.reject(whyNot(address, error)),
+    refused: (_, error) => failed.reject(whyNot(address, error)),
+  };
+  try {
+    const scheduler = peer.dial(SCHEDULER_ID, address, 0);
+    return await Promise.race([ask(scheduler, STATUS, {}, clock, { deadlineMs }), failed.promise]);
+  } catch (thrown) {
+    if (!isWeighbridgeError(thrown, "DEADLINE")) throw thrown;
+    throw unreachable(address, `something listens there, but it did not answer as a scheduler within ${deadlineMs} ms`);
+  } finally {
+    await peer.close();
+  }
+}
+
+function whyNot(address: Address, problem: Error): WeighbridgeError {
+  return wrongScheduler(address, problem) ?? unreachable(address, problem.message, problem);
+}
+
+function unreachable(address: Address, problem: string, cause?: Error): WeighbridgeError {
+  const fix = "start one there, or name the right address with --scheduler-host and --scheduler-port";
+  return new WeighbridgeError("SCHEDULER_UNREACHABLE", `no scheduler at ${address} (${problem}); ${fix}`, { retryable: true, cause });
+}

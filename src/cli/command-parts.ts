@@ -1,0 +1,85 @@
+// command-parts — what commands are made of: the invocation, the keys of the configuration as flags (node/config says what they mean), numbers among their arguments,
+// and the help after their options, in lines that fit the terminal as commander's own do.
+
+import { type AddHelpTextContext, type Command, InvalidArgumentError, Option } from "commander";
+import { describeKeys } from "../node/config/describe-keys.ts";
+import type { StandardOutput } from "./standard-output.ts";
+
+export type Flags = Readonly<Record<string, unknown>>;
+
+const HEADING = "Configuration (each also by its variable, or in a file):";
+
+export type FlagChoice = {
+  /** The keys to offer; all when left out. */
+  readonly only?: readonly string[];
+  readonly except?: readonly string[];
+  /** What the command prefers to the usual defaults, in words. */
+  readonly defaults?: Readonly<Record<string, string>>;
+};
+
+export function addConfigFlags(command: Command, { only, except = [], defaults = {} }: FlagChoice = {}): Command {
+  for (const { name, flag, description, default: standard, variable } of describeKeys()) {
+    if (except.includes(name) || (only !== undefined && !only.includes(name))) continue;
+    const option = new Option(flag, `${description} [${defaults[name] ?? standard}; ${variable}]`);
+    command.addOption(option.helpGroup(HEADING));
+  }
+  return command;
+}
+
+/** Of what commander parsed, the part that `loadConfig` takes. */
+export function configFlags(flags: Flags): Flags {
+  const keys = new Set(describeKeys().map(({ flagKey }) => flagKey));
+  return Object.fromEntries(Object.entries(flags).filter(([key]) => keys.has(key)));
+}
+
+const WIDTH = 80;
+/** Wider lines are hard to read. */
+const WIDTH_MAX = 140;
+
+/** For `addHelpText("after", …)`. */
+export function helpText(text: string): (context: AddHelpTextContext) => string {
+  return ({ command, error }) => {
+    const { getOutHelpWidth, getErrHelpWidth } = command.configureOutput();
+    return wrapHelp(text, (error ? getErrHelpWidth : getOutHelpWidth)?.() ?? WIDTH);
+  };
+}
+
+/**
+ * Paragraphs are filled anew. A line that begins with spaces stands by itself; what it has too much goes on below its last column. Commands, after "$",
+ * stay whole: they are there to be copied.
+ */
+export function wrapHelp(text: string, width: number): string {
+  const lines = text.replaceAll(/(?<=\S)\n(?=[^\s])/g, " ").split("\n"); // a line break inside a paragraph is a space
+  return lines.flatMap((line) => (/^ *\$ /.test(line) ? [line] : wrapLine(line, Math.min(width, WIDTH_MAX)))).join("\n");
+}
+
+function wrapLine(line: string, width: number): string[] {
+  const { 0: head = "" } = /^ *(?:\S+ {2,})?/.exec(line) ?? [];
+  const indent = line.startsWith(" ") ? head.length : 0;
+  const lines: string[] = [];
+  let current = line.slice(0, indent);
+  for (const word of line.slice(indent).split(" ")) {
+    const isFirst = current.length === indent;
+    if (!isFirst && current.length + 1 + word.length > width) {
+      lines.push(current);
+      current = `${" ".repeat(indent)}${word}`;
+    } else current += isFirst ? word : ` ${word}`;
+  }
+  return [...lines, current];
+}
+
+export function wholeNumber({ min, max }: { readonly min: number; readonly max: number }): (text: string) => number {
+  return (text) => {
+    const value = Number(text);
+    if (!/^\d+$/.test(text) || value < min || value > max) throw new InvalidArgumentError(`Expected a whole number from ${min} to ${max}.`);
+    return value;
+  };
+}
+
+export type Invocation = {
+  readonly output: StandardOutput;
+  /** How a command ends that ends without an error and yet not well. */
+  exitCode: number;
+  /** Errors are told with their stacks. */
+  isVerbose: boolean;
+};

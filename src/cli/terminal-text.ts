@@ -1,0 +1,82 @@
+// terminal-text — text for a terminal: tables and columns, lines folded between words, numbers and bars. Pure.
+
+import { stripVTControlCharacters } from "node:util";
+
+export type TextRow = readonly string[];
+
+export type TextTable = {
+  readonly head: TextRow;
+  readonly rows: readonly TextRow[];
+  /** Heads of columns of numbers, which end together. */
+  readonly rightAligned: ReadonlySet<string>;
+};
+
+/** "1 server", "2 servers". */
+export function countText(count: number, noun: string): string {
+  return `${count} ${noun}${count === 1 ? "" : "s"}`;
+}
+
+export function textTable({ head, rows, rightAligned }: TextTable): string {
+  const all = [head, ...rows];
+  const widths = head.map((_, column) => Math.max(...all.map((row) => row[column]?.length ?? 0)));
+  const pad = (cell: string, column: number): string => {
+    const width = widths[column] ?? 0;
+    return rightAligned.has(head[column] ?? "") ? cell.padStart(width) : cell.padEnd(width);
+  };
+  return all.map((row) => row.map(pad).join("  ").trimEnd()).join("\n");
+}
+
+/** Lines of at most `columns` characters that are seen, unless a word is longer; those after the first begin with `indent` more spaces than it does. */
+export function foldLine(line: string, { columns, indent }: { readonly columns: number; readonly indent: number }): string[] {
+  if (widthOf(line) <= columns) return [line];
+  const margin = " ".repeat(line.length - line.trimStart().length);
+  const lines: string[] = [];
+  let current = margin;
+  for (const piece of line.trimStart().split(/(?<=[ ,])(?! )/)) {
+    if (current.trim() !== "" && widthOf((current + piece).trimEnd()) > columns) {
+      lines.push(current.trimEnd());
+      current = margin + " ".repeat(indent);
+    }
+    current += piece;
+  }
+  return [...lines, current.trimEnd()];
+}
+
+function widthOf(text: string): number {
+  return stripVTControlCharacters(text).length;
+}
+
+const FULL = "━";
+const HALF = "╸";
+const EMPTY = "─";
+
+/** 12345 as "12,345". */
+export function number(value: number): string {
+  return value.toLocaleString("en-US");
+}
+
+/** Three digits and a prefix: 12345678 as "12.3 M"; a unit may follow. */
+export function compactNumber(value: number): string {
+  const prefixes = ["", "k", "M", "G", "T"];
+  let scaled = value;
+  let prefix = 0;
+  for (; scaled >= 999.5 && prefix < prefixes.length - 1; prefix++) scaled /= 1000;
+  return `${prefix === 0 ? scaled : scaled.toPrecision(3)} ${prefixes[prefix]}`;
+}
+
+export function percent(share: number | undefined, digits = 1): string {
+  return share === undefined ? "-" : `${(share * 100).toFixed(digits)} %`;
+}
+
+export function barText(share: number, width: number): string {
+  const halves = Math.round(Math.min(1, Math.max(0, share)) * width * 2);
+  const full = FULL.repeat(halves >> 1) + (halves % 2 === 1 ? HALF : "");
+  return full + EMPTY.repeat(width - full.length);
+}
+
+/** Rows of cells as lines; the first column begins together, the others end together. */
+export function columnsText(rows: readonly (readonly string[])[]): string[] {
+  const widths = (rows[0] ?? []).map((_, column) => Math.max(...rows.map((row) => row[column]?.length ?? 0)));
+  const pad = (cell: string, column: number): string => (column === 0 ? cell.padEnd(widths[0] ?? 0) : cell.padStart(widths[column] ?? 0));
+  return rows.map((row) => row.map(pad).join("   "));
+}
