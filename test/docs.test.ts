@@ -75,6 +75,28 @@ test("every file that ARCHITECTURE names by its room is there", () => {
   }
 });
 
+test("ARCHITECTURE says where an optimizer, a row type, a function, a face, a transport, a command and a key are added, by files that are there", () => {
+  const section = sectionOf("ARCHITECTURE.md", "Where do I add …");
+  for (const what of ["An optimizer", "A row type", "A function", "A face", "A transport", "A command", "A key of the configuration"])
+    assert.ok(section.includes(`**${what}**`), what);
+  const named = [...section.matchAll(/`([\w.-]+(?:\/[\w.-]+)+)`/g)].map(([, path = ""]) => path);
+  assert.ok(named.length > 30, "it names fewer files than it did");
+  for (const path of named) {
+    const found = ["", ".ts"].some(
+      (ending) => existsSync(join(root, `${path}${ending}`)) || existsSync(join(root, "src", `${path}${ending}`)),
+    );
+    assert.ok(found, `ARCHITECTURE.md: there is no ${path}`);
+  }
+});
+
+test("what README says of ps-lite is what the page of results says", () => {
+  const [, claim = ""] = /Beside ps-lite's(.*?)RESULTS\.md/s.exec(read("README.md")) ?? [];
+  const factors = [...claim.matchAll(/(\d+\.\d\d) times/g)].map(([, factor]) => factor);
+  const [, measured = ""] = /\*\*Beside ps-lite\*\*(.*?)\n\n/s.exec(read("bench/RESULTS.md")) ?? [];
+  assert.ok(factors.length >= 4);
+  for (const factor of factors) assert.match(measured, new RegExp(`\\b${factor}\\b`), `README says ${factor} times`);
+});
+
 test("every flag is one of the command's", () => {
   const own = globSync("src/cli/**/*.ts", { cwd: root }).flatMap((path) => [...read(path).matchAll(/"(?:-\w, )?--[^"]*"/g)].map(String));
   const known = [...own, ...describeKeys().map(({ flag }) => flag)].flatMap((flags) => [...flags.matchAll(/--[a-z][a-z-]*/g)].map(String));
