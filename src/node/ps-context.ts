@@ -51,34 +51,15 @@ const PORT_MAX = 65_535;
 const NO_TLS = "links have no TLS of their own: run them over a private network or a tunnel";
 const NO_FEDERATION = "there is no federated learning here";
 /** Known to MindSpore, refused here. What begins with fl, dp or sign is federated learning too. */
-const REFUSED: Readonly<Record<string, string>> = {
-  clientPassword: NO_TLS,
-  serverPassword: NO_TLS,
-  rootFirstCaPath: NO_TLS,
-  rootSecondCaPath: NO_TLS,
-  equipCrlPath: NO_TLS,
-  pkiVerify: NO_TLS,
-  replayAttackTimeDiff: NO_TLS,
-  enableFl: NO_FEDERATION,
-  federatedServerPort: NO_FEDERATION,
-  startFlJobThreshold: NO_FEDERATION,
-  startFlJobTimeWindow: NO_FEDERATION,
-  updateModelRatio: NO_FEDERATION,
-  updateModelTimeWindow: NO_FEDERATION,
-  shareSecretsRatio: NO_FEDERATION,
-  cipherTimeWindow: NO_FEDERATION,
-  reconstructSecretsThreshold: NO_FEDERATION,
-  clientEpochNum: NO_FEDERATION,
-  clientBatchSize: NO_FEDERATION,
-  clientLearningRate: NO_FEDERATION,
-  workerStepNumPerIteration: NO_FEDERATION,
-  encryptType: NO_FEDERATION,
-  httpUrlPrefix: NO_FEDERATION,
-  globalIterationTimeWindow: NO_FEDERATION,
-  uploadCompressType: NO_FEDERATION,
-  uploadSparseRate: NO_FEDERATION,
-  downloadCompressType: NO_FEDERATION,
-};
+const TLS_KEYS: readonly string[] = [
+  ...["clientPassword", "serverPassword", "rootFirstCaPath", "rootSecondCaPath", "equipCrlPath", "pkiVerify", "replayAttackTimeDiff"],
+];
+const FEDERATED_KEYS: readonly string[] = [
+  ...["enableFl", "federatedServerPort", "startFlJobThreshold", "startFlJobTimeWindow", "updateModelRatio", "updateModelTimeWindow"],
+  ...["shareSecretsRatio", "cipherTimeWindow", "reconstructSecretsThreshold", "clientEpochNum", "clientBatchSize", "clientLearningRate"],
+  ...["workerStepNumPerIteration", "encryptType", "httpUrlPrefix", "globalIterationTimeWindow"],
+  ...["uploadCompressType", "uploadSparseRate", "downloadCompressType"],
+];
 const FEDERATED = /^(fl|dp|sign)[A-Z]/;
 
 export class PsContext {
@@ -125,8 +106,10 @@ export class PsContext {
 
 /** P2 */
 function checkValue(key: string, value: unknown): void {
-  const reason = Object.hasOwn(REFUSED, key) ? REFUSED[key] : FEDERATED.test(key) ? NO_FEDERATION : undefined;
-  if (reason !== undefined) throw new WeighbridgeError("UNSUPPORTED", `setPsContext: ${key} is MindSpore's, and not offered: ${reason}`);
+  const isFederated = FEDERATED_KEYS.includes(key) || FEDERATED.test(key);
+  const reason = TLS_KEYS.includes(key) ? NO_TLS : NO_FEDERATION;
+  if (isFederated || TLS_KEYS.includes(key))
+    throw new WeighbridgeError("UNSUPPORTED", `setPsContext: ${key} is MindSpore's, and not offered: ${reason}`);
   if (!Object.hasOwn(DEFAULTS, key)) throw unknownKey(key);
   const expected = expectedOf(key as PsContextKey, value);
   if (expected !== undefined) {
@@ -141,25 +124,14 @@ function checkValue(key: string, value: unknown): void {
 
 /** In words, when the value is something else. */
 function expectedOf(key: PsContextKey, value: unknown): string | undefined {
-  switch (key) {
-    case "enablePs":
-    case "enableSsl":
-      return typeof value === "boolean" ? undefined : "true or false";
-    case "schedulerManagePort":
-    case "schedulerPort":
-      return Number.isInteger(value) && (value as number) >= 0 && (value as number) <= PORT_MAX
-        ? undefined
-        : `a port from 0 to ${PORT_MAX}`;
-    case "workerNum":
-    case "serverNum":
-      return Number.isSafeInteger(value) && (value as number) >= 0 ? undefined : "a whole number from 0 on";
-    case "msRole":
-      return value === "" || (typeof value === "string" && Object.hasOwn(ROLES, value))
-        ? undefined
-        : `one of ${Object.keys(ROLES).join(", ")}`;
-    default:
-      return typeof value === "string" ? undefined : "a text";
-  }
+  const isCount = (max: number): boolean => Number.isSafeInteger(value) && (value as number) >= 0 && (value as number) <= max;
+  const roles = Object.keys(ROLES);
+  if (key === "msRole") return value === "" || roles.includes(value as string) ? undefined : `one of ${roles.join(", ")}`;
+  if (key.endsWith("Port")) return isCount(PORT_MAX) ? undefined : `a port from 0 to ${PORT_MAX}`;
+  if (key.endsWith("Num")) return isCount(Number.MAX_SAFE_INTEGER) ? undefined : "a whole number from 0 on";
+  const type = typeof DEFAULTS[key];
+  if (typeof value === type) return undefined;
+  return type === "boolean" ? "true or false" : "a text";
 }
 
 function unknownKey(key: string): WeighbridgeError {

@@ -4,12 +4,12 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { readMnist } from "../../node/datasets/mnist.ts";
+import type { Activations } from "../activations.ts";
 import { Batches } from "../batches.ts";
 import type { LabelledImages } from "../labelled-images.ts";
 import { canFuse, openLayerKernels } from "../layer-kernels.ts";
 import { SoftmaxCrossEntropy } from "../losses/softmax-cross-entropy.ts";
 import { initializeParameters } from "../parameter.ts";
-import { predictClasses } from "../predicted-classes.ts";
 import type { Sequential } from "../sequential.ts";
 import { Workspace } from "../workspace.ts";
 import { createLenet, LENET_CLASSES } from "./lenet.ts";
@@ -90,3 +90,15 @@ test("with and without fused products, 5 steps lead to weights within 1e-5", {
   }
   assert.notDeepEqual(fused, plain, "the two builds round differently, or one of them was not used");
 });
+
+/** The index of the greatest logit of each sample, of equals the first, into `classes`. */
+function predictClasses(logits: Activations, classes: Uint8Array): void {
+  const { values, sampleCount, floatsPerSample } = logits;
+  for (let i = 0; i < sampleCount; i++) {
+    let best = 0;
+    for (let j = 1; j < floatsPerSample; j++) {
+      if (values[i * floatsPerSample + j]! > values[i * floatsPerSample + best]!) best = j;
+    }
+    classes[i] = best;
+  }
+}

@@ -231,30 +231,17 @@ type Machine = { readonly host: string; readonly servers: number; readonly worke
 function countNodes(nodes: unknown, origin: string, interfaces: NetworkInterfaces): CountedNodes {
   const wrong = problemsOf(nodes, origin);
   if (wrong.length > 0) return { counts: undefined, problems: wrong };
-  const machines = (nodes as readonly Partial<Machine>[]).map(({ host = "", servers = 0, workers = 0, chief = false }) => ({
-    host,
-    servers,
-    workers,
-    chief,
-  }));
-  const refuse = (problem: Omit<ConfigProblem, "origin">): CountedNodes => ({ counts: undefined, problems: [{ ...problem, origin }] });
-
-  const chiefs = machines.filter((machine) => machine.chief).map((machine) => machine.host);
-  if (chiefs.length !== 1) {
-    const found = chiefs.length === 0 ? "none" : chiefs.join(", ");
-    return refuse({ subject: "nodes", expected: "exactly one entry with chief: true", found, fix: "mark the machine of the scheduler" });
-  }
-  const [machine] = machines;
-  if (machine === undefined || machines.length > 1 || !isLocal(machine.host, interfaces)) {
-    const found = machines.map(({ host }) => host).join(", ");
-    return refuse({
-      subject: "nodes",
-      expected: "one entry for this machine; several machines are not supported yet",
-      found,
-      fix: SEVERAL,
-    });
-  }
-  return { counts: { serverCount: machine.servers, workerCount: machine.workers }, problems: [] };
+  const machines = nodes as readonly Partial<Machine>[];
+  const refuse = (expected: string, hosts: readonly (string | undefined)[], fix: string): CountedNodes => {
+    const found = hosts.length === 0 ? "none" : hosts.join(", ");
+    return { counts: undefined, problems: [{ subject: "nodes", origin, expected, found, fix }] };
+  };
+  const chiefs = machines.filter(({ chief }) => chief === true).map(({ host }) => host);
+  if (chiefs.length !== 1) return refuse("exactly one entry with chief: true", chiefs, "mark the machine of the scheduler");
+  const [{ host = "", servers = 0, workers = 0 } = {}, ...others] = machines;
+  if (others.length === 0 && isLocal(host, interfaces)) return { counts: { serverCount: servers, workerCount: workers }, problems: [] };
+  const hosts = machines.map((machine) => machine.host);
+  return refuse("one entry for this machine; several machines are not supported yet", hosts, SEVERAL);
 }
 
 function isCount(value: unknown): boolean {

@@ -7,20 +7,7 @@ import { ABSENT, type ConfigKey, constant, derived, REQUIRED } from "./config-ke
 import * as foreign from "./foreign-variable.ts";
 import { isWildcard } from "./network-interface.ts";
 import type { FlatConfig, KeyName, Role } from "./node-config.ts";
-import {
-  absolutePath,
-  byteSize,
-  DURATION_MS_MAX,
-  hostName,
-  jobName,
-  label,
-  milliseconds,
-  oneOf,
-  optional,
-  PORT_MAX,
-  percent,
-  wholeNumber,
-} from "./value-kind.ts";
+import * as value from "./value-kind.ts";
 
 type Known = Readonly<Partial<FlatConfig>>;
 
@@ -49,10 +36,11 @@ const RESEND_TIMEOUT_MS = 1000;
 const NOT_SCHEDULER: readonly Role[] = ["server", "worker"];
 const NO_RDMA = "Weighbridge has its own transport over TCP and Unix sockets and no RDMA: use zmq or p3, or leave it out";
 const NO_INFINIBAND = "Weighbridge has its own transport over TCP and Unix sockets: use tcp, or leave it out";
+const PSLITE_VANS = { zmq: "zmq", p3: "p3" };
 const MS_ROLES = { MS_SCHED: "scheduler", MS_PSERVER: "server", MS_SERVER: "server", MS_WORKER: "worker" };
-const port = wholeNumber({ min: 0, max: PORT_MAX }, "port");
-const count = wholeNumber({ min: 0, max: COUNT_MAX }, "count");
-const rank = wholeNumber({ min: 0, max: COUNT_MAX - 1 }, "rank");
+const port = value.wholeNumber({ min: 0, max: value.PORT_MAX }, "port");
+const count = value.wholeNumber({ min: 0, max: COUNT_MAX }, "count");
+const rank = value.wholeNumber({ min: 0, max: COUNT_MAX - 1 }, "rank");
 
 /** A node that listens everywhere still has to tell the others one address. */
 function whenListeningEverywhere(translate: foreign.Translate): foreign.Translate {
@@ -60,6 +48,11 @@ function whenListeningEverywhere(translate: foreign.Translate): foreign.Translat
 }
 const asAdvertised = whenListeningEverywhere((text) => text);
 const ADVERTISED_NOTE = "when the node listens everywhere";
+const INTERFACE = { note: "that interface's address", roles: NOT_SCHEDULER, translate: foreign.interfaceAddress };
+const ADVERTISED_INTERFACE = {
+  ...{ note: `${INTERFACE.note}, ${ADVERTISED_NOTE}`, roles: NOT_SCHEDULER },
+  translate: whenListeningEverywhere(foreign.interfaceAddress),
+};
 
 /** Whoever sets only one of interval and timeout gets another that fits. */
 function intervalFor({ heartbeatTimeoutMs: timeoutMs = HEARTBEAT_TIMEOUT_MS }: Known): number {
@@ -68,12 +61,12 @@ function intervalFor({ heartbeatTimeoutMs: timeoutMs = HEARTBEAT_TIMEOUT_MS }: K
 
 function timeoutFor({ heartbeatIntervalMs: intervalMs }: Known): number | undefined {
   if (intervalMs === undefined || intervalMs === 0) return intervalMs;
-  return Math.min(DURATION_MS_MAX, Math.max(HEARTBEAT_TIMEOUT_MS, intervalMs * HEARTBEATS_PER_TIMEOUT));
+  return Math.min(value.DURATION_MS_MAX, Math.max(HEARTBEAT_TIMEOUT_MS, intervalMs * HEARTBEATS_PER_TIMEOUT));
 }
 
 export const KEYS: { readonly [K in KeyName]: ConfigKey<FlatConfig[K]> } = {
   role: {
-    kind: oneOf(["scheduler", "server", "worker"], "role"),
+    kind: value.oneOf(["scheduler", "server", "worker"], "role"),
     description: "What this node is.",
     fallback: REQUIRED,
     dmlc: [{ name: "DMLC_ROLE" }],
@@ -96,27 +89,27 @@ export const KEYS: { readonly [K in KeyName]: ConfigKey<FlatConfig[K]> } = {
     mindspore: [{ name: "MS_WORKER_NUM" }],
   },
   job: {
-    kind: optional(jobName(JOB_CHARS_MAX)),
+    kind: value.optional(value.jobName(JOB_CHARS_MAX)),
     description:
       "The job's name. A node that is given one is refused by nodes of another job. One that is not takes its scheduler's, and a scheduler its working directory's.",
     fallback: ABSENT,
   },
   schedulerHost: {
-    kind: hostName(),
+    kind: value.hostName(),
     description: "Where the scheduler is reached.",
     fallback: constant(LOOPBACK),
     dmlc: [{ name: "DMLC_PS_ROOT_URI" }],
     mindspore: [{ name: "MS_SCHED_HOST" }],
   },
   schedulerPort: {
-    kind: wholeNumber({ min: 1, max: PORT_MAX }, "port"),
+    kind: value.wholeNumber({ min: 1, max: value.PORT_MAX }, "port"),
     description: "The port the scheduler listens on; with Unix sockets it names the scheduler's socket.",
     fallback: REQUIRED,
     dmlc: [{ name: "DMLC_PS_ROOT_PORT" }],
     mindspore: [{ name: "MS_SCHED_PORT" }],
   },
   host: {
-    kind: hostName(),
+    kind: value.hostName(),
     description: "The address this node listens on; 0.0.0.0 or :: for all.",
     fallback: derived(`${LOOPBACK}; a scheduler: schedulerHost`, (known) => (known.role === "scheduler" ? known.schedulerHost : LOOPBACK)),
     dmlc: [
@@ -124,25 +117,19 @@ export const KEYS: { readonly [K in KeyName]: ConfigKey<FlatConfig[K]> } = {
       { name: "DMLC_PS_SERVER_URI", roles: ["server"], yields: true },
       { name: "DMLC_PS_WORKER_URI", roles: ["worker"], yields: true },
       { name: "DMLC_NODE_HOST", roles: NOT_SCHEDULER, yields: true },
-      { name: "DMLC_INTERFACE", note: "that interface's address", roles: NOT_SCHEDULER, yields: true, translate: foreign.interfaceAddress },
+      { name: "DMLC_INTERFACE", yields: true, ...INTERFACE },
     ],
-    mindspore: [{ name: "MS_INTERFACE", note: "that interface's address", roles: NOT_SCHEDULER, translate: foreign.interfaceAddress }],
+    mindspore: [{ name: "MS_INTERFACE", ...INTERFACE }],
   },
   advertiseHost: {
-    kind: hostName(),
+    kind: value.hostName(),
     description: "The address other nodes reach this one at. Required when host is 0.0.0.0 or ::, except for a scheduler.",
     fallback: derived("host; a scheduler: schedulerHost", (known) => (known.role === "scheduler" ? known.schedulerHost : known.host)),
     dmlc: [
       { name: "DMLC_PS_SERVER_URI", note: ADVERTISED_NOTE, roles: ["server"], translate: asAdvertised },
       { name: "DMLC_PS_WORKER_URI", note: ADVERTISED_NOTE, roles: ["worker"], translate: asAdvertised },
       { name: "DMLC_NODE_HOST", note: ADVERTISED_NOTE, roles: NOT_SCHEDULER, yields: true, translate: asAdvertised },
-      {
-        name: "DMLC_INTERFACE",
-        note: `that interface's address, ${ADVERTISED_NOTE}`,
-        roles: NOT_SCHEDULER,
-        yields: true,
-        translate: whenListeningEverywhere(foreign.interfaceAddress),
-      },
+      { name: "DMLC_INTERFACE", yields: true, ...ADVERTISED_INTERFACE },
       {
         name: "DMLC_USE_KUBERNETES",
         note: "1: the first IPv4 address that is not loopback",
@@ -151,14 +138,7 @@ export const KEYS: { readonly [K in KeyName]: ConfigKey<FlatConfig[K]> } = {
         translate: whenListeningEverywhere(foreign.podAddress),
       },
     ],
-    mindspore: [
-      {
-        name: "MS_INTERFACE",
-        note: `that interface's address, ${ADVERTISED_NOTE}`,
-        roles: NOT_SCHEDULER,
-        translate: whenListeningEverywhere(foreign.interfaceAddress),
-      },
-    ],
+    mindspore: [{ name: "MS_INTERFACE", ...ADVERTISED_INTERFACE }],
   },
   port: {
     kind: port,
@@ -171,7 +151,7 @@ export const KEYS: { readonly [K in KeyName]: ConfigKey<FlatConfig[K]> } = {
     ],
   },
   rank: {
-    kind: optional(rank),
+    kind: value.optional(rank),
     description: "This node's number within its role, kept across restarts; the scheduler chooses when it is not given.",
     fallback: ABSENT,
     dmlc: [
@@ -183,69 +163,63 @@ export const KEYS: { readonly [K in KeyName]: ConfigKey<FlatConfig[K]> } = {
     ],
   },
   transport: {
-    kind: oneOf(["tcp", "unix"], "transport"),
+    kind: value.oneOf(["tcp", "unix"], "transport"),
     description: "How nodes talk: tcp, or unix for Unix sockets within one machine.",
     fallback: constant("tcp"),
     dmlc: [{ name: "DMLC_LOCAL", note: "1: unix", translate: foreign.onSwitch("unix", "tcp") }],
     mindspore: [{ name: "MS_COMM_TYPE", note: "tcp only", translate: foreign.words({ tcp: "tcp", TCP: "tcp" }, "tcp", NO_INFINIBAND) }],
   },
   van: {
-    kind: oneOf(["weighbridge", "zmq", "p3"], "van"),
+    kind: value.oneOf(["weighbridge", "zmq", "p3"], "van"),
     description: "Whose protocol nodes speak: our own, or ps-lite's (zmq, p3), for clusters with ps-lite programs in them.",
     fallback: constant("weighbridge"),
-    dmlc: [
-      {
-        name: "DMLC_PS_VAN_TYPE",
-        note: "ibverbs is refused",
-        translate: foreign.words({ zmq: "zmq", p3: "p3" }, "zmq or p3", NO_RDMA),
-      },
-    ],
+    dmlc: [{ name: "DMLC_PS_VAN_TYPE", note: "ibverbs is refused", translate: foreign.words(PSLITE_VANS, "zmq or p3", NO_RDMA) }],
   },
   socketDir: {
-    kind: absolutePath(),
+    kind: value.absolutePath(),
     description: "The folder of the Unix sockets; the same for all nodes of a cluster.",
     fallback: derived("weighbridge-UID in the system's folder for temporary files", () => join(tmpdir(), `weighbridge-${userId()}`)),
   },
   placement: {
-    kind: oneOf(["ring", "range"], "policy"),
+    kind: value.oneOf(["ring", "range"], "policy"),
     description:
       "How a scheduler that begins a job deals parts of tables and tensors out to the servers: on a ring, where few parts move when servers change, or in even ranges.",
     fallback: constant("ring"),
   },
   threads: {
-    kind: wholeNumber({ min: 1, max: COUNT_MAX }, "count"),
+    kind: value.wholeNumber({ min: 1, max: COUNT_MAX }, "count"),
     description: "Server nodes in this process, each with its own thread and rank.",
     fallback: constant(1),
   },
   heartbeatIntervalMs: {
-    kind: milliseconds(0),
+    kind: value.milliseconds(0),
     description: "Time between two heartbeats; 0 turns them off.",
     fallback: derived(`${HEARTBEAT_INTERVAL_MS}, less when heartbeatTimeoutMs is short or 0`, intervalFor),
     dmlc: [{ name: "PS_HEARTBEAT_INTERVAL", note: "seconds", translate: foreign.seconds }],
   },
   heartbeatTimeoutMs: {
-    kind: milliseconds(0),
+    kind: value.milliseconds(0),
     description: "A node silent for this long is dead; 0 turns that off. More than heartbeatIntervalMs.",
     fallback: derived(`${HEARTBEAT_TIMEOUT_MS}, more when heartbeatIntervalMs is long, 0 when it is 0`, timeoutFor),
     dmlc: [{ name: "PS_HEARTBEAT_TIMEOUT", note: "seconds", translate: foreign.seconds }],
   },
   startTimeoutMs: {
-    kind: milliseconds(1),
+    kind: value.milliseconds(1),
     description: "The whole cluster has to be there within this time.",
     fallback: constant(60_000),
   },
   requestTimeoutMs: {
-    kind: optional(milliseconds(1)),
+    kind: value.optional(value.milliseconds(1)),
     description: "A wait for a request ends with DEADLINE after this long, unless the call sets its own.",
     fallback: ABSENT,
   },
   linkTimeoutMs: {
-    kind: milliseconds(1),
+    kind: value.milliseconds(1),
     description: "Calls to a node that could not be reached for this long fail with LINK_LOST.",
     fallback: constant(30_000),
   },
   resendTimeoutMs: {
-    kind: milliseconds(0),
+    kind: value.milliseconds(0),
     description: "A request without an answer is sent again after this long; 0 turns that off.",
     fallback: derived(`0; ${RESEND_TIMEOUT_MS} when messages are dropped on purpose`, (known) =>
       (known["faults.dropPercent"] ?? 0) > 0 ? RESEND_TIMEOUT_MS : 0,
@@ -256,59 +230,67 @@ export const KEYS: { readonly [K in KeyName]: ConfigKey<FlatConfig[K]> } = {
     ],
   },
   "faults.dropPercent": {
-    kind: percent(),
+    kind: value.percent(),
     description: "Received messages to lose on purpose.",
     fallback: constant(0),
     dmlc: [{ name: "PS_DROP_MSG" }],
   },
-  "faults.duplicatePercent": { kind: percent(), description: "Received messages to deliver twice on purpose.", fallback: constant(0) },
-  "faults.reorderPercent": { kind: percent(), description: "Received messages to deliver late on purpose.", fallback: constant(0) },
-  "faults.delayMs": { kind: milliseconds(0), description: "The longest time to hold a message back on purpose.", fallback: constant(0) },
+  "faults.duplicatePercent": {
+    kind: value.percent(),
+    description: "Received messages to deliver twice on purpose.",
+    fallback: constant(0),
+  },
+  "faults.reorderPercent": { kind: value.percent(), description: "Received messages to deliver late on purpose.", fallback: constant(0) },
+  "faults.delayMs": {
+    kind: value.milliseconds(0),
+    description: "The longest time to hold a message back on purpose.",
+    fallback: constant(0),
+  },
   "faults.seed": {
-    kind: wholeNumber({ min: 0, max: U32_MAX }, "seed"),
+    kind: value.wholeNumber({ min: 0, max: U32_MAX }, "seed"),
     description: "The same seed makes the same faults.",
     fallback: constant(1),
   },
   outboxMessagesMax: {
-    kind: wholeNumber({ min: 1, max: U32_MAX }, "count"),
+    kind: value.wholeNumber({ min: 1, max: U32_MAX }, "count"),
     description: "Calls that may wait to leave for one node; a caller that wants more is told QUEUE_FULL.",
     fallback: constant(65_536),
     dmlc: [{ name: "DMLC_PS_WATER_MARK" }],
   },
   outboxBytesMax: {
-    kind: byteSize({ min: BYTES_MIN }),
+    kind: value.byteSize({ min: BYTES_MIN }),
     description: "Bytes handed to one link that have not left; an urgent message waits for at most this much.",
     fallback: derived("2MiB", () => OUTBOX_BYTES),
   },
   arenaBytesMax: {
-    kind: byteSize({ min: ARENA_BYTES_MIN, max: ARENA_BYTES_MAX }),
+    kind: value.byteSize({ min: ARENA_BYTES_MIN, max: ARENA_BYTES_MAX }),
     description:
       "Memory for parameters, for each server node; an eighth is kept for reads and checkpoints. Updates that wait for those of other workers come on top.",
     fallback: derived("3GiB", () => ARENA_BYTES),
   },
   wakefulLoop: {
-    kind: oneOf(["on", "off"], "switch"),
+    kind: value.oneOf(["on", "off"], "switch"),
     description: "Whether the event loop stays awake, at the price of CPU time, while the next input is near.",
     fallback: constant("on"),
   },
   functions: {
-    kind: optional(label(PATH_CHARS_MAX, "module")),
+    kind: value.optional(value.label(PATH_CHARS_MAX, "module")),
     description:
       "A module of functions beside the built-in ones: servers offer everything it exports that `psFunction` made, and have the updaters and row types that `psUpdater` and `psRowType` made; workers offer what `workerFunction` made with a handler.",
     fallback: ABSENT,
   },
   checkpointDir: {
-    kind: optional(label(PATH_CHARS_MAX, "directory")),
+    kind: value.optional(value.label(PATH_CHARS_MAX, "directory")),
     description: "Where servers keep checkpoints: one directory that all of them see. Without it none can be taken.",
     fallback: ABSENT,
   },
   restore: {
-    kind: optional(label(PATH_CHARS_MAX, "directory")),
+    kind: value.optional(value.label(PATH_CHARS_MAX, "directory")),
     description: "A checkpoint that servers begin with, or a directory of checkpoints, of which the newest is meant.",
     fallback: ABSENT,
   },
   logLevel: {
-    kind: oneOf(["silent", "error", "warn", "info", "debug"], "level"),
+    kind: value.oneOf(["silent", "error", "warn", "info", "debug"], "level"),
     description: "What the node says about itself.",
     fallback: constant("info"),
     dmlc: [{ name: "PS_VERBOSE", note: "0: warn, 1: info, 2: debug", translate: foreign.verbosity }],
@@ -320,7 +302,7 @@ export const KEYS: { readonly [K in KeyName]: ConfigKey<FlatConfig[K]> } = {
     mindspore: [{ name: "MS_SCHED_MANAGE_PORT" }],
   },
   nodeId: {
-    kind: optional(label(LABEL_CHARS_MAX, "label")),
+    kind: value.optional(value.label(LABEL_CHARS_MAX, "label")),
     description: "A label for this node in logs and listings.",
     fallback: ABSENT,
     mindspore: [{ name: "MS_NODE_ID" }],
@@ -330,12 +312,12 @@ export const KEYS: { readonly [K in KeyName]: ConfigKey<FlatConfig[K]> } = {
 /** Where the rest is read; not part of a NodeConfig and not allowed in a file. */
 export const FILE_KEYS: { readonly config: ConfigKey<string>; readonly section: ConfigKey<string> } = {
   config: {
-    kind: label(PATH_CHARS_MAX, "path"),
+    kind: value.label(PATH_CHARS_MAX, "path"),
     short: "-c",
     description: "A YAML or JSON file with more configuration.",
     fallback: ABSENT,
   },
-  section: { kind: label(LABEL_CHARS_MAX, "name"), description: "The section of that file which is this node's.", fallback: ABSENT },
+  section: { kind: value.label(LABEL_CHARS_MAX, "name"), description: "The section of that file which is this node's.", fallback: ABSENT },
 };
 
 export const KEY_NAMES: readonly KeyName[] = Object.keys(KEYS) as KeyName[]; // TypeScript cannot know that there are no more.

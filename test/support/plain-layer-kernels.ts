@@ -1,8 +1,8 @@
 // plain-layer-kernels — the reference of LayerKernels in plain TypeScript, every operation rounded to f32 as the unfused kernels round it. The
 // tests' oracle; also works where there is no SIMD, slowly.
 
-import type { Arena } from "../kernel/arena.ts";
-import { type LayerKernels, PRODUCT } from "./layer-kernels.ts";
+import type { Arena } from "../../src/kernel/arena.ts";
+import { type LayerKernels, PRODUCT } from "../../src/nn/layer-kernels.ts";
 
 const round = Math.fround;
 
