@@ -1,10 +1,13 @@
-// parameter-group — the weights of a model of another framework, as tensors on the servers: opened together, and one step of training for all of
-// them. Knows arrays of floats and names; which framework they come from, the folders beside it know.
+// parameter-group — the weights of a model of another framework, as tensors on the servers: opened together, and one
+// step of training for all of them. Knows arrays of floats and names; which framework they come from, the folders
+// beside it know.
 //
-//   step:  push of every gradient ──► clock ──► pull of every weight, the first one first      all under way at once, in this order on every link
+//   step:  push of every gradient ──► clock ──► pull of every weight, the first one first
+//          all under way at once, in this order on every link
 //
 // Invariants:
-//   G1. The weights begin with what the first worker brought; what was trained or restored is kept, whoever comes later.
+//   G1. The weights begin with what the first worker brought; what was trained or restored is kept, whoever comes
+//       later.
 //   G2. A step that is refused for its gradients (names, lengths, NaN) has pushed nothing and has not ended the clock.
 //   G3. Weights that were pulled are in new arrays, which belong to the caller.
 
@@ -25,7 +28,10 @@ export type GroupOptions = {
   readonly consistency?: Consistency;
   /** Goes before the names of the weights: two models of one job need two of them. Defaults to nothing. */
   readonly prefix?: string;
-  /** Whether a step ends the worker's clock. Defaults to true; with false, call `session.clock()` where your iteration ends. */
+  /**
+   * Whether a step ends the worker's clock. Defaults to true; with false, call `session.clock()` where your iteration
+   * ends.
+   */
   readonly endsClock?: boolean;
   /** What links carry instead of values as they are. */
   readonly link?: Partial<LinkEncoding>;
@@ -57,7 +63,10 @@ export class ParameterGroup {
     this.#refusesNotFinite = resolveOptimizer(options.optimizer).nonFinite === "refuse";
   }
 
-  /** Makes the tensors that are not there yet, and offers them these values to begin with (G1). Throws BAD_ARGUMENT, SPEC_MISMATCH, NOT_FINITE. */
+  /**
+   * Makes the tensors that are not there yet, and offers them these values to begin with (G1). Throws BAD_ARGUMENT,
+   * SPEC_MISMATCH, NOT_FINITE.
+   */
   static async open(session: Session, weights: readonly Weight[], options: GroupOptions, wait: WaitOptions = {}): Promise<ParameterGroup> {
     checkWaitOptions(wait);
     const { optimizer, consistency = MEAN_OVER_WORKERS, prefix = "", link } = options;
@@ -80,14 +89,20 @@ export class ParameterGroup {
     return values;
   }
 
-  /** Pushes gradients, in the order of `names`; undefined: none for that weight. They belong to the call until it settles. Ends no clock. */
+  /**
+   * Pushes gradients, in the order of `names`; undefined: none for that weight. They belong to the call until it
+   * settles. Ends no clock.
+   */
   async push(gradients: readonly (Float32Array | undefined)[], wait: WaitOptions = {}): Promise<void> {
     checkWaitOptions(wait);
     this.#check(gradients, "the gradient of");
     await allEnded(this.#pushes(gradients, wait));
   }
 
-  /** A push, the end of the clock, and a pull of what the next one begins with. Rejects when all of its calls have ended and one of them failed. */
+  /**
+   * A push, the end of the clock, and a pull of what the next one begins with. Rejects when all of its calls have ended
+   * and one of them failed.
+   */
   async step(gradients: readonly (Float32Array | undefined)[], wait: WaitOptions = {}): Promise<OwnArray[]> {
     checkWaitOptions(wait);
     this.#check(gradients, "the gradient of");
@@ -131,7 +146,10 @@ export class ParameterGroup {
   }
 }
 
-/** Throws BAD_ARGUMENT for options that do not exist, or without an optimizer, before anything of the framework is touched. */
+/**
+ * Throws BAD_ARGUMENT for options that do not exist, or without an optimizer, before anything of the framework is
+ * touched.
+ */
 export function checkGroupOptions(options: GroupOptions, more: readonly string[], what: string): void {
   checkOptions(options, [...GROUP_OPTIONS, ...more], what);
   resolveOptimizer(options.optimizer);

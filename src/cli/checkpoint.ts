@@ -1,4 +1,4 @@
-// checkpoint — the commands that take and restore checkpoints of a running cluster, and look at, check and export those on the disk.
+// checkpoint — the commands that take, restore, show, verify and export checkpoints.
 
 import { Command, Option } from "commander";
 import { restoreCheckpoint, takeCheckpoint } from "../api/checkpoint.ts";

@@ -1,5 +1,5 @@
-// cluster-client — a running cluster, as the command line reaches it without being a node: it asks the scheduler for the status, and the scheduler relays its calls to
-// the servers.
+// cluster-client — a running cluster, as the command line reaches it without being a node: the scheduler tells its
+// status and relays calls to the servers.
 
 import type { Command } from "commander";
 import type { CheckpointServers } from "../api/checkpoint.ts";
@@ -79,7 +79,7 @@ export type StatusRequest = {
   readonly clock: Clock;
 };
 
-/** Throws SCHEDULER_UNREACHABLE: at once when nobody listens there, after `deadlineMs` when whoever does says nothing sensible. */
+/** Throws SCHEDULER_UNREACHABLE: at once when nobody listens there, after `deadlineMs` when it is no scheduler. */
 export async function askStatus({ address, deadlineMs, transport, clock }: StatusRequest): Promise<StatusReply> {
   const peer = new Peer({ transport, clock, log: SILENT_LOG, readBuffers: new PlainReadBuffers(), connectDeadlineMs: deadlineMs });
   const failed = new Deferred<never>();

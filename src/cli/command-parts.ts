@@ -1,5 +1,5 @@
-// command-parts — what commands are made of: the invocation, the keys of the configuration as flags (node/config says what they mean), numbers among their arguments,
-// and the help after their options, in lines that fit the terminal as commander's own do.
+// command-parts — what commands are made of: the invocation, the keys of the configuration as flags, numbers among the
+// arguments, and help after the options in lines that fit the terminal, as commander's own do.
 
 import { type AddHelpTextContext, type Command, InvalidArgumentError, Option } from "commander";
 import { describeKeys } from "../node/config/describe-keys.ts";
@@ -45,8 +45,8 @@ export function helpText(text: string): (context: AddHelpTextContext) => string 
 }
 
 /**
- * Paragraphs are filled anew. A line that begins with spaces stands by itself; what it has too much goes on below its last column. Commands, after "$",
- * stay whole: they are there to be copied.
+ * Paragraphs are filled anew. A line that begins with spaces stands by itself; what it has too much goes on below its
+ * last column. Commands, after "$", stay whole: they are there to be copied.
  */
 export function wrapHelp(text: string, width: number): string {
   const lines = text.replaceAll(/(?<=\S)\n(?=[^\s])/g, " ").split("\n"); // a line break inside a paragraph is a space

@@ -84,7 +84,7 @@ function checkServers({ serverCount }: NodeConfig): void {
   throw new WeighbridgeError("BAD_CONFIG", "a launch needs at least 1 server, which holds the parameters, not 0: set --server-count (-s)");
 }
 
-/** What all servers will read and where they will write, looked at once and before any of them starts. Throws BAD_CONFIG. */
+/** Checks once, before any server starts, what all of them read and where they write. Throws BAD_CONFIG. */
 async function checkFiles({ functions, restore, checkpointDir }: NodeConfig): Promise<void> {
   if (checkpointDir !== undefined) requireWritableDirectory(checkpointDir);
   if (functions !== undefined) functionModulePath(functions);

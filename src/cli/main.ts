@@ -1,6 +1,9 @@
 // main — the `weighbridge` command: finds the subcommand, turns whatever goes wrong into a line and an exit code.
 //
-//   0  done      1  it failed, and the line says why      2  the command line or the configuration makes no sense      128 + n  ended by signal n
+//   0        done
+//   1        it failed, and the line says why
+//   2        the command line or the configuration makes no sense
+//   128 + n  ended by signal n
 
 import { inspect } from "node:util";
 import { Command, CommanderError } from "commander";

@@ -1,10 +1,10 @@
-// reported-errors — keeps a job from printing one error several times: for every process that meets it, and again in the last line of the job. A line with an error
-// of ours is held back until the job has decided what it means.
+// reported-errors — keeps a job from printing one error several times: for every process that meets it, and again in
+// the last line of the job. A line with an error of ours is held back until the job has decided what it means.
 //
 // Invariants:
-//   ReportedErrors.T1. An error is printed once: in the last line of the job when it is the reason for its end, otherwise for the first process that meets it. Lines
-//                      that differ only in the server which reports the error count as one.
-//   ReportedErrors.T2. Nothing is held for longer than HOLD_MS while its process runs: a process that does not end after its error shows it.
+//   ReportedErrors.T1. An error is printed once: in the job's last line when it is the reason for its end, otherwise
+//       for the first process that meets it. Lines that differ only in the server which reports the error count as one.
+//   ReportedErrors.T2. Nothing is held for longer than HOLD_MS while its process runs.
 
 import type { ProcessEnd } from "../node/launcher/node-process.ts";
 

@@ -25,7 +25,10 @@ export function scriptPath(script: string): string {
 /** A process of a job: its role, and whether it tells errors of ours with their stacks. */
 export type Launched = { readonly role: Role; readonly isVerbose: boolean };
 
-/** How to run a script as a process of a job. What Node does not run itself is run as a command, found as a shell finds it. */
+/**
+ * How to run a script as a process of a job. What Node does not run itself is run as a command, found as a shell finds
+ * it.
+ */
 export function programOf(launched: Launched, script: string, args: readonly string[]): Program {
   return isModule(script) ? [...launchedNode(launched), scriptPath(script), ...args] : [script, ...args];
 }

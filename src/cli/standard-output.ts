@@ -1,9 +1,6 @@
-// standard-output — what a command does when its standard output cannot be written: a reader that has seen enough (`| head`, EPIPE) ends it without a word,
-// as it ends any Unix tool, and anything else (a full disk, ENOSPC) is a failure that is named. Nodes go on, as others need them, and tell by their exit code.
-//
-// Invariants:
-//   O1. The first error counts. It is no exception, wherever it happens.
-//   O2. A command whose output could not be written does not end with 0.
+// standard-output — what a command does when its standard output cannot be written. A reader that has seen enough
+// (`| head`, EPIPE) ends it without a word, as it ends any Unix tool; anything else (ENOSPC) is a failure with a name.
+// Nodes go on, as others need them, and report it by their exit code.
 
 import { constants } from "node:os";
 import { FAILED_EXIT_CODE } from "../node/launcher/process-errors.ts";

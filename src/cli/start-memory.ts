@@ -1,8 +1,9 @@
-// start-memory — gives back to the system the memory that loading and starting a node took and that it does not need any more: V8 keeps the young generation as large as
-// the start made it, 14 MB, and shrinks it in a collection only that is told to. For commands of ours alone: the collector is reached through a flag.
+// start-memory — returns memory to the system that only the start of a node needed: V8 keeps the young generation as
+// large as the start made it, 14 MB, and shrinks it only in a collection that asks for it. For our own commands: the
+// collector is reached through a flag.
 //
 // Invariants:
-//   StartMemory.M1. It is done once, in a while in which next to nothing arrives: it stops the process for about a tenth of a second.
+//   StartMemory.M1. It happens once, while next to nothing arrives: it stops the process for about a tenth of a second.
 //   StartMemory.M2. A node that stays busy keeps its memory: it is in use then.
 
 import { setFlagsFromString } from "node:v8";

@@ -1,5 +1,6 @@
-// starter — ends this command when whoever started it on somebody's behalf is gone: bin/weighbridge.mjs on an old Node, or npm. Killed without mercy they
-// cannot pass it on, and a job would run on that nobody sees and nobody ends. A shell may go: that is how jobs are left running on purpose.
+// starter — ends this command when the process that started it on somebody's behalf is gone: bin/weighbridge.mjs on an
+// old Node, or npm. Killed with SIGKILL they cannot pass it on, and a job would run on unseen. A shell may go: that is
+// how people leave jobs running.
 
 import { writeSync } from "node:fs";
 import { GRACE_MS } from "../node/launcher/launcher-pipe.ts";

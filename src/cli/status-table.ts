@@ -83,8 +83,8 @@ export function durationText(ms: number): string {
 }
 
 /**
- * What is wrong, each as a sentence; nothing for a cluster that is well. Workers that have left are done, not missing; a server is missing as long as there
- * are workers.
+ * What is wrong, each as a sentence; nothing for a cluster that is well. Workers that have left are done, not missing;
+ * a server is missing as long as there are workers.
  */
 export function statusProblems({ phase, nodes, waiting, serverCount, workerCount }: StatusReply): string[] {
   if (phase === "failed") return ["the job has failed"];

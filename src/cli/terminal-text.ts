@@ -26,7 +26,10 @@ export function textTable({ head, rows, rightAligned }: TextTable): string {
   return all.map((row) => row.map(pad).join("  ").trimEnd()).join("\n");
 }
 
-/** Lines of at most `columns` characters that are seen, unless a word is longer; those after the first begin with `indent` more spaces than it does. */
+/**
+ * Lines of at most `columns` characters that are seen, unless a word is longer; those after the first begin with
+ * `indent` more spaces than it does.
+ */
 export function foldLine(line: string, { columns, indent }: { readonly columns: number; readonly indent: number }): string[] {
   if (widthOf(line) <= columns) return [line];
   const margin = " ".repeat(line.length - line.trimStart().length);

@@ -1,5 +1,5 @@
-// train — a whole training job on this machine: a scheduler, servers that hold every weight, workers that learn, each its own process. What `npm start`
-// runs, with LeNet-5.
+// train — a whole training job on this machine: a scheduler, servers that hold every weight, workers that learn, each
+// its own process. What `npm start` runs, with LeNet-5.
 
 import { Argument, Command, InvalidArgumentError, Option } from "commander";
 import { WeighbridgeError } from "../base/errors.ts";

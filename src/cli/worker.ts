@@ -1,4 +1,5 @@
-// worker — one worker of a cluster whose other nodes are started elsewhere. The script is the worker; we tell it who it is.
+// worker — one worker of a cluster whose other nodes are started elsewhere. The script is the worker; we tell it who it
+// is.
 
 import { pathToFileURL } from "node:url";
 import { Command } from "commander";
@@ -37,7 +38,10 @@ export function workerCommand(invocation: Invocation): Command {
   return addConfigFlags(command, { except: ["role", "threads"] });
 }
 
-/** Runs a script in this process, as the node of this configuration. What it throws ends the process, as it would under `node script.ts`. */
+/**
+ * Runs a script in this process, as the node of this configuration. What it throws ends the process, as it would under
+ * `node script.ts`.
+ */
 export async function runScript(config: NodeConfig, path: string, args: readonly string[], { isVerbose }: Invocation): Promise<void> {
   Object.assign(process.env, nodeEnvironment(config));
   process.argv.splice(1, process.argv.length, path, ...args);

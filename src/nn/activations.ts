@@ -1,5 +1,5 @@
-// activations — what flows between layers: up to `sampleCountMax` samples of one shape, side by side in a workspace. Gradients of
-// activations are activations too.
+// activations — what flows between layers: up to `sampleCountMax` samples of one shape, side by side in a workspace.
+// Gradients of activations are activations too.
 
 import { WeighbridgeError } from "../base/errors.ts";
 import type { Workspace } from "./workspace.ts";

@@ -1,8 +1,8 @@
-// batches — which samples a worker takes in which step. Pure: seed, epoch, step and rank decide, so that a run can be repeated, resumed at any
-// step, or cut among other workers.
+// batches — which samples a worker takes in which step. Pure: seed, epoch, step and rank decide, so that a run can be
+// repeated, resumed at any step, or cut among other workers.
 //
-// An epoch is a permutation of all samples, cut into global batches of `batchSize` (the last may be smaller); each of `shardCount` workers
-// takes its contiguous part of every global batch.
+// An epoch is a permutation of all samples, cut into global batches of `batchSize` (the last may be smaller); each of
+// `shardCount` workers takes its contiguous part of every global batch.
 //
 // Invariants:
 //   B1. In an epoch the shards together visit every sample exactly once.
@@ -57,7 +57,10 @@ export class Batches {
     return Math.min(batchSize, sampleCount - this.#checkStep(step) * batchSize);
   }
 
-  /** This shard's samples of a step, by index: a view, valid until another epoch is asked for. Empty where a last batch has too few. */
+  /**
+   * This shard's samples of a step, by index: a view, valid until another epoch is asked for. Empty where a last batch
+   * has too few.
+   */
   at(epoch: number, step: number): Uint32Array {
     const { batchSize, shard, shardCount } = this.#options;
     this.#shuffle(checkCount("epoch", epoch, 0));

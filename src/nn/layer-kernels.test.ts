@@ -1,5 +1,6 @@
-// Goal: the unfused nn module equals PlainLayerKernels bit for bit, for every kernel and for lengths on both sides of every edge, and writes
-// nowhere but where it should: the whole memory is compared. The fused one is as near to the exact product as its rounding allows.
+// Goal: the unfused nn module equals PlainLayerKernels bit for bit, for every kernel and for lengths on both sides of
+// every edge, and writes nowhere but where it should: the whole memory is compared. The fused one is as near to the
+// exact product as its rounding allows.
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
@@ -88,7 +89,9 @@ describe("products", () => {
   });
 });
 
-/** Multiplies in every shape on both, into a target that has some floats before and behind that must stay as they are. */
+/**
+ * Multiplies in every shape on both, into a target that has some floats before and behind that must stay as they are.
+ */
 function assertSameProducts(
   act: (kernels: LayerKernels, stage: Stage, shape: readonly [number, number, number], target: number) => void,
 ): void {

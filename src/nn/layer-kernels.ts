@@ -1,10 +1,11 @@
-// layer-kernels — what the layers ask of the nn module (kernels/nn/*.as.ts), and the module itself on an arena. The sources say what each
-// kernel does; PlainLayerKernels is the reference.
+// layer-kernels — what the layers ask of the nn module (kernels/nn/*.as.ts), and the module itself on an arena. The
+// sources say what each kernel does; PlainLayerKernels is the reference.
 //
 // Invariants:
-//   K1. The module has no state and no data: it may lie on an arena beside the kernel module and beside other instances of itself.
-//   K2. Without fusing, every kernel equals the reference bit for bit. With it, `multiply` and `multiplyTransposed` round once where the
-//       reference rounds twice; all others are still equal.
+//   K1. The module has no state and no data: it may lie on an arena beside the kernel module and beside other instances
+//       of itself.
+//   K2. Without fusing, every kernel equals the reference bit for bit. With it, `multiply` and `multiplyTransposed`
+//       round once where the reference rounds twice; all others are still equal.
 
 import type { Arena } from "../kernel/arena.ts";
 import { InlinedModule } from "../kernel/inlined-module.ts";
@@ -18,9 +19,13 @@ export function productScratchBytes(depth: number): number {
   return 128 + 32 * depth;
 }
 
-/** Addresses in bytes, counts in floats. Numbers side by side, against the house rule: this is the WebAssembly boundary. */
+/**
+ * Addresses in bytes, counts in floats. Numbers side by side, against the house rule: this is the WebAssembly boundary.
+ */
 export interface LayerKernels {
-  /** C[m × n] = A[m × k] · B[k × n]; flags say whether A is stored as [k × m], and whether the product is added to C. */
+  /**
+   * C[m × n] = A[m × k] · B[k × n]; flags say whether A is stored as [k × m], and whether the product is added to C.
+   */
   multiply(m: number, n: number, k: number, a: number, b: number, c: number, flags: number, scratch: number): void;
   /** C[m × n] = A[m × k] · Bᵀ, B stored as [n × k]; the flag `accumulate` alone. */
   multiplyTransposed(m: number, n: number, k: number, a: number, b: number, c: number, flags: number): void;

@@ -1,4 +1,5 @@
-// Goal: no option of a layer, a loss or a network is ignored: what does not exist is BAD_ARGUMENT, with the nearest that does.
+// Goal: no option of a layer, a loss or a network is ignored: what does not exist is BAD_ARGUMENT, with the nearest
+// that does.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -1,14 +1,14 @@
-// layer — what every layer does, and what it is told when it is built. Layers that take ids instead of activations (layers/embedding.ts) are
-// no Layers, but keep the same rules.
+// layer — what every layer does, and what it is told when it is built. Layers that take ids instead of activations
+// (layers/embedding.ts) are no Layers, but keep the same rules.
 //
 // Invariants:
-//   L1. All buffers are taken when a layer is built; a step allocates none. What `forward` returns belongs to the layer and is valid until
-//       its next `forward`, what `backward` returns until its next `backward`.
+//   L1. All buffers are taken when a layer is built; a step allocates none. What `forward` returns belongs to the layer
+//       and is valid until its next `forward`, what `backward` returns until its next `backward`.
 //   L2. `backward` follows a `forward` of the same batch, whose input has not changed in between.
 //   L3. `backward` owns the gradient that it is given, and may overwrite it.
-//   L4. `backward` sets its parameters' gradients; it does not add to what was there. Each is announced once, when it is final, and before
-//       the gradient of the input is computed: whoever pushes it has the time of the remaining work. Values may change once `backward` has
-//       returned, not in the call that announces their gradient.
+//   L4. `backward` sets its parameters' gradients; it does not add to what was there. Each is announced once, when it
+//       is final, and before the gradient of the input is computed: whoever pushes it has the time of the remaining
+//       work. Values may change once `backward` has returned, not in the call that announces their gradient.
 
 import { WeighbridgeError } from "../base/errors.ts";
 import { showValue } from "../base/show-value.ts";

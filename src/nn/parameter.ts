@@ -1,5 +1,6 @@
-// parameter — what a network learns: a name, a shape, first values, and two spans, values and gradient, that can be pushed and pulled as they
-// lie. First values are drawn as a server draws them: a network that is initialized here has the bits of one that was initialized there.
+// parameter — what a network learns: a name, a shape, first values, and two spans, values and gradient, that can be
+// pushed and pulled as they lie. First values are drawn as a server draws them: a network that is initialized here has
+// the bits of one that was initialized there.
 
 import { SimdInitializerKernels } from "../kernel/initializer-kernels.ts";
 import { Initializer } from "../store/initializers/initializer.ts";

@@ -1,4 +1,5 @@
-// sequential — layers one after the other: shapes are found from the first to the last, gradients flow from the last to the first.
+// sequential — layers one after the other: shapes are found from the first to the last, gradients flow from the last to
+// the first.
 
 import { WeighbridgeError } from "../base/errors.ts";
 import { checkOptions } from "../base/known-options.ts";
@@ -35,7 +36,10 @@ export class Sequential {
   /** What each layer gave last. */
   readonly #outputs: Activations[] = [];
 
-  /** Throws BAD_ARGUMENT for layers that do not fit each other, for names that occur twice, and for an option that does not exist. */
+  /**
+   * Throws BAD_ARGUMENT for layers that do not fit each other, for names that occur twice, and for an option that does
+   * not exist.
+   */
   constructor(workspace: Workspace, options: SequentialOptions) {
     checkOptions(options, ["inputShape", "sampleCountMax", "layers", "needsInputGradient"], "the options of a Sequential");
     const { inputShape, layers: plans, needsInputGradient = false } = options;
@@ -87,7 +91,10 @@ export class Sequential {
     return gradient;
   }
 
-  /** For a loss that is NaN: the first parameter, or else the first layer's output, that is not finite after the last `forward`. Slow. */
+  /**
+   * For a loss that is NaN: the first parameter, or else the first layer's output, that is not finite after the last
+   * `forward`. Slow.
+   */
   findNotFinite(): string | undefined {
     return findNotFinite(this.layers, this.#outputs);
   }

@@ -1,5 +1,6 @@
-// workspace — the memory that a network works in: an arena, the layers' kernels on it, and the spans that its layers took. Not a pool:
-// everything is taken while a network is built and given back at once, so that a step allocates nothing.
+// workspace — the memory that a network works in: an arena, the layers' kernels on it, and the spans that its layers
+// took. Not a pool: everything is taken while a network is built and given back at once, so that a step allocates
+// nothing.
 
 import { checkOptions } from "../base/known-options.ts";
 import { Arena } from "../kernel/arena.ts";

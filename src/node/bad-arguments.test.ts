@@ -1,5 +1,5 @@
-// bad-arguments — Goal: what TypeScript would have refused, and JavaScript lets through, is a typed error before anything is sent: never a default in
-// its place, never an answer to another question.
+// bad-arguments — Goal: what TypeScript would have refused, and JavaScript lets through, is a typed error before
+// anything is sent: never a default in its place, never an answer to another question.
 
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";

@@ -1,4 +1,5 @@
-// Goal: a process that cannot be the node it was started as tells the others why at once: nobody waits for it until the start times out.
+// Goal: a process that cannot be the node it was started as tells the others why at once: nobody waits for it until the
+// start times out.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -7,7 +8,10 @@ import type { NodeConfigOptions } from "./config/node-config.ts";
 import { freePort } from "./launcher/free-port.ts";
 import { start } from "./start.ts";
 
-/** What is wrong with a server of this cluster of two servers and one worker, which its own error and everybody else's name. */
+/**
+ * What is wrong with a server of this cluster of two servers and one worker, which its own error and everybody else's
+ * name.
+ */
 const MISTAKES: Readonly<Record<string, { server: NodeConfigOptions; code: ErrorCode; says: RegExp }>> = {
   "whose module of functions is missing": {
     server: { rank: 1, functions: "/no/such/functions.ts" },

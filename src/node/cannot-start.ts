@@ -1,5 +1,5 @@
-// cannot-start — a process that finds, before it is a node, that it cannot be one (its rank is beyond the counts, its module of functions is missing) reports the
-// reason to the scheduler: the others then end with it instead of waiting (docs/decisions/0019).
+// cannot-start — a process that finds, before it is a node, that it cannot be one (its rank is beyond the counts, its
+// module is missing) reports why to the scheduler: the others end with that instead of waiting (docs/decisions/0019).
 
 import { hostname } from "node:os";
 import packageJson from "weighbridge/package.json" with { type: "json" };
@@ -16,7 +16,7 @@ import { SocketTransport } from "./transport/socket-transport.ts";
 /** Whoever made a mistake at the keyboard waits no longer for its message when there is no scheduler. */
 const REPORT_MS = 2000;
 
-/** As `loadConfig`, for a process that is a node: if its rank alone is wrong, the others learn it before that is thrown. */
+/** As `loadConfig`, for a process that is a node: if its rank alone is wrong, it reports that before it throws. */
 export async function loadNodeConfig(sources: ConfigSources): Promise<NodeConfig> {
   return await orReport(
     () => loadConfig({ ...sources, isAnyRankAllowed: true, warn: () => {} }),
@@ -24,7 +24,7 @@ export async function loadNodeConfig(sources: ConfigSources): Promise<NodeConfig
   );
 }
 
-/** What `prepare` returns, for a node of this configuration that needs it to start; if it throws, the others learn why before that is thrown. */
+/** What `prepare` returns, which a node of this configuration needs to start; what it throws is reported first. */
 export async function orReport<T>(configOf: () => NodeConfig, prepare: () => T | Promise<T>): Promise<T> {
   try {
     return await prepare();

@@ -1,5 +1,4 @@
-// connect — a process as a worker with a session: the composition root of the modern API. It contains no other role; a whole cluster inside the process is
-// embedded-cluster.ts.
+// connect — a process as a worker with a session: the composition root of the modern API. It contains no other role.
 
 import { Session } from "../api/session.ts";
 import { checkWait, type WaitOptions } from "../base/deferred.ts";
@@ -17,8 +16,8 @@ import { startWorker } from "./worker-root.ts";
 export type ConnectOptions = NodeConfigOptions & WaitOptions;
 
 /**
- * Joins the cluster that options, environment and file describe, as a worker. Throws BAD_CONFIG, DEADLINE, ABORTED, and what starting a node throws; this
- * process has then left the cluster again.
+ * Joins the cluster that options, environment and file describe, as a worker. Throws BAD_CONFIG, DEADLINE, ABORTED, and
+ * what starting a node throws; this process has then left the cluster again.
  */
 export async function connect(options: ConnectOptions = {}): Promise<Session> {
   checkWait(options);

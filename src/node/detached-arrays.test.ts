@@ -1,4 +1,5 @@
-// Goal: an array that is transferred away, or shrinks, while a call refers to it fails that call with BUFFER_DETACHED, and nothing else suffers.
+// Goal: an array that is transferred away, or shrinks, while a call refers to it fails that call with BUFFER_DETACHED,
+// and nothing else suffers.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

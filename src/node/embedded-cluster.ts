@@ -1,4 +1,5 @@
-// embedded-cluster — a whole cluster inside this process, over memory links. The composition root of the door `weighbridge/embedded`.
+// embedded-cluster — a whole cluster inside this process, over memory links. The composition root of the door
+// `weighbridge/embedded`.
 
 import { randomUUID } from "node:crypto";
 import { Session } from "../api/session.ts";
@@ -144,7 +145,10 @@ export class EmbeddedCluster {
     return first;
   }
 
-  /** Closes all nodes, whoever of them is still at work. When the wait ends first, with DEADLINE or ABORTED, they go on closing. */
+  /**
+   * Closes all nodes, whoever of them is still at work. When the wait ends first, with DEADLINE or ABORTED, they go on
+   * closing.
+   */
   async close(wait: WaitOptions = {}): Promise<void> {
     checkWaitOptions(wait);
     await waitFor(Promise.all(this.#nodes.map((node) => node.close())), "the nodes of the cluster to close", realClock(), wait);
@@ -155,7 +159,10 @@ export class EmbeddedCluster {
   }
 }
 
-/** Starts all nodes. When one does not start, the others give up, and those that have started are closed. Throws what the first one threw. */
+/**
+ * Starts all nodes. When one does not start, the others give up, and those that have started are closed. Throws what
+ * the first one threw.
+ */
 async function allOrNone(
   nodes: readonly ClusterNode[],
   giveUp: AbortController,

@@ -1,5 +1,5 @@
-// end-signal.test — Goal: a program that listens for a signal itself decides for itself, and a node that is closed listens no more. Real signals are
-// test/e2e/signals.test.ts's.
+// end-signal.test — Goal: a program that listens for a signal itself decides for itself, and a node that is closed
+// listens no more. Real signals are test/e2e/signals.test.ts's.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

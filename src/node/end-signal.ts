@@ -1,10 +1,11 @@
-// end-signal — what a node's process does when it is asked to end (SIGTERM): a server leaves first, so that calls to it fail at once instead of after the
-// heartbeat timeout; then the process ends as the signal would have ended it. Process 1 of a container has no default action for signals: without this
-// it would not end at all. A program that listens for the signal itself decides for itself, and nothing happens here.
+// end-signal — ends a node's process on SIGTERM: a server leaves first, so that calls to it fail at once and not after
+// the heartbeat timeout. Process 1 of a container has no default action for signals: without this it would not end at
+// all. A program that listens for the signal itself decides for itself.
 //
 // Invariants:
-//   E1. The process ends when all nodes in it that listen here have left, and SIGNAL_LEAVE_MS later at the latest.
-//   E2. Nobody is listened for whom the system ends by itself: only servers, and every node of process 1.
+//   EndSignal.E1. The process ends when all nodes in it that listen here have left, SIGNAL_LEAVE_MS later at the
+//       latest.
+//   EndSignal.E2. Only servers, and every node of process 1, listen: the system ends all others by itself.
 
 import { constants } from "node:os";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -21,7 +22,7 @@ const INIT_SIGNALS: readonly NodeJS.Signals[] = ["SIGTERM", "SIGINT", "SIGHUP"];
 /** Tells our listeners from those of the program, in whichever copy of this module they were made. */
 const LISTENER_NAME = "weighbridgeEndSignal";
 
-/** Calls `leave` before a signal ends this process, if it is one that we have to see to (E2). Returns what ends that. */
+/** Calls `leave` before a signal ends this process, where that is ours to do (E2). Returns what stops listening. */
 export function onEndSignal(leave: (() => Promise<void>) | undefined): () => void {
   if (!isMainThread) return leave === undefined ? () => {} : onThreadMessage(leave);
   const signals = process.pid === 1 ? INIT_SIGNALS : leave === undefined ? [] : SIGNALS;

@@ -1,5 +1,5 @@
-// Goal: V8 knows the flags, Node's command line can refuse them, no library call sets one, and optimizers that were compiled with them equal their
-// reference. All other kernels: test/soak/wide-vectors.test.ts.
+// Goal: V8 knows the flags, Node's command line can refuse them, no library call sets one, and optimizers that were
+// compiled with them equal their reference. All other kernels: test/soak/wide-vectors.test.ts.
 
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";

@@ -1,10 +1,10 @@
-// engine-flags — the flags of V8 with which processes of ours run faster: those that our commands start, and the commands themselves. No call of the
-// library sets a flag: it would hold for all code of a user's process.
+// engine-flags — the flags of V8 with which processes of ours run faster: those that our commands start, and the
+// commands themselves. No call of the library sets a flag: it would hold for all code of a user's process.
 //
-//   all roles   the path of a small request is some twenty small functions in as many files; V8 stops inlining after about 900 bytes of
+//   all roles   the path of a small request is twenty small functions; V8 stops inlining after about 900 bytes of
 //               bytecode, so that a third of the time went into calls between them (docs/decisions/0016)
-//   server      two neighbouring vectors of a kernel are compiled as one of twice the width, where the processor has such (AVX2): roots and
-//               divisions, which bound AdaGrad and Adam, then take half the time (docs/decisions/0021). Every element is rounded as before.
+//   server      two neighbouring vectors of a kernel are compiled as one of twice the width (AVX2): roots and divisions,
+//               which bound AdaGrad and Adam, take half the time (docs/decisions/0021). Elements are rounded as before.
 //
 // Invariants:
 //   EngineFlags.F1. What Node's command line says of a flag stays.
@@ -25,7 +25,9 @@ export function engineFlags(role: Role, execArgv: readonly string[] = []): reado
   ];
 }
 
-/** For a command that is a node of this role itself: holds for all code of this process that is compiled from now on. */
+/**
+ * For a command that is a node of this role itself: holds for all code of this process that is compiled from now on.
+ */
 export function setEngineFlags(role: Role): void {
   for (const flag of engineFlags(role, process.execArgv)) setFlagsFromString(flag);
 }

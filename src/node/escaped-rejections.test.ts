@@ -1,5 +1,5 @@
-// Goal: what a user's function leaves behind does not end its server, and every other rejection ends the process as before. In a process of its own: the
-// test runner listens for rejections itself.
+// Goal: what a user's function leaves behind does not end its server, and every other rejection ends the process as
+// before. In a process of its own: the test runner listens for rejections itself.
 
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";

@@ -1,10 +1,13 @@
-// escaped-rejections — a promise that a user's function started on a server, did not await, and that rejects: nobody hears of it, and Node would end the
-// process, with all parameters in it. It is logged with the function's name and counted, and the server lives. Not what a handler throws or awaits: that
-// is the caller's answer (peer/function-host, H2).
+// escaped-rejections — a promise that a user's function started on a server, did not await, and that rejects: nobody
+// hears of it, and Node would end the process, with all parameters in it. It is logged with the function's name and
+// counted, and the server lives. Not what a handler throws or awaits: that is the caller's answer (peer/function-host,
+// H2).
 //
 // Invariants:
-//   E1. Only rejections of what a function of the user's started are kept from ending the process. Any other ends it as ever, unless somebody else listens.
-//   E2. A function that does it with every call does not flood the log: it is told of the first, the second, the fourth time and so on, with the count.
+//   E1. Only rejections of what a function of the user's started are kept from ending the process. Any other ends it as
+//       ever, unless somebody else listens.
+//   E2. A function that does it with every call does not flood the log: it is told of the first, the second, the fourth
+//       time and so on, with the count.
 
 import { AsyncLocalStorage } from "node:async_hooks";
 import { reasonOf } from "../base/errors.ts";

@@ -1,4 +1,5 @@
-// Goal: a push that a full server refuses leaves no trace, and one that only some servers refuse says who applied it (spec/consistency.md, N1 and N3).
+// Goal: a push that a full server refuses leaves no trace, and one that only some servers refuse says who applied it
+// (spec/consistency.md, N1 and N3).
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -1,4 +1,5 @@
-// Goal: what a server of N bytes held is restored on a server of N bytes, however full it was; what does not fit is refused with the size that would do.
+// Goal: what a server of N bytes held is restored on a server of N bytes, however full it was; what does not fit is
+// refused with the size that would do.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -12,7 +13,9 @@ import { EmbeddedCluster } from "./embedded-cluster.ts";
 const MIB = 2 ** 20;
 const keysFrom = (from: number, count: number): BigUint64Array => BigUint64Array.from({ length: count }, (_, i) => BigInt(from + i));
 
-/** Pushes new rows to all tables in turn, fewer and fewer, until none takes one more; returns how many keys were tried. */
+/**
+ * Pushes new rows to all tables in turn, fewer and fewer, until none takes one more; returns how many keys were tried.
+ */
 async function fill(tables: readonly Embedding[]): Promise<number> {
   let keyCount = 0;
   for (let batch = 4_000; batch >= 1; keyCount += batch) {

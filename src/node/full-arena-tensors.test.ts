@@ -1,5 +1,5 @@
-// Goal: a tensor has its room from the moment it is made (store/tensor-store, T7): one that does not fit is refused then, and one that was made takes
-// every push, also after the server has become full.
+// Goal: a tensor has its room from the moment it is made (store/tensor-store, T7): one that does not fit is refused
+// then, and one that was made takes every push, also after the server has become full.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -1,4 +1,5 @@
-// Goal: a function of the user's own sees all of a tensor, however many servers hold it, and whether anybody has touched it or not.
+// Goal: a function of the user's own sees all of a tensor, however many servers hold it, and whether anybody has
+// touched it or not.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -1,6 +1,7 @@
-// huge-pages — asks the system to back a server's memory with pages of 2 MiB. A table of some hundred megabytes is read at random, and with
-// pages of 4 KiB nearly every row costs a walk through the page tables on top of its own cache misses. Linux gives large pages to whoever
-// asks (transparent huge pages on "madvise", the usual setting); asking takes a native call, which koffi makes where it is installed.
+// huge-pages — asks the system to back a server's memory with pages of 2 MiB. A table of some hundred megabytes is read
+// at random, and with pages of 4 KiB nearly every row costs a walk through the page tables on top of its own cache
+// misses. Linux gives large pages to whoever asks (transparent huge pages on "madvise", the usual setting); asking
+// takes a native call, which koffi makes where it is installed.
 //
 // Invariants:
 //   H3. Nothing is loaded for it before a server has its first parameter or sums: koffi takes as much memory as they do.

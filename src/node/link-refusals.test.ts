@@ -1,4 +1,5 @@
-// Goal: links that cannot be, values that a link cannot carry, and bytes that no encoder makes are errors that name what is wrong, and change nothing.
+// Goal: links that cannot be, values that a link cannot carry, and bytes that no encoder makes are errors that name
+// what is wrong, and change nothing.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -1,5 +1,5 @@
-// Goal: whatever a parameter's link carries, values come within what its codec promises, exactly for those that lose nothing; sums over time
-// lose nothing; and repeated key lists travel once.
+// Goal: whatever a parameter's link carries, values come within what its codec promises, exactly for those that lose
+// nothing; sums over time lose nothing; and repeated key lists travel once.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -1,4 +1,5 @@
-// manage-server.test — Goal: the scheduler's HTTP tells who is there in MindSpore's words and in ours, changes nothing, and whoever misuses it gets an answer.
+// manage-server.test — Goal: the scheduler's HTTP tells who is there in MindSpore's words and in ours, changes nothing,
+// and whoever misuses it gets an answer.
 
 import assert from "node:assert/strict";
 import { connect } from "node:net";

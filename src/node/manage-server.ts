@@ -1,5 +1,5 @@
-// manage-server — the scheduler's HTTP, for scripts and people who want to look: who is there, and is the cluster complete. On this machine only, as
-// MindSpore's, and it only reads: nothing that is asked here changes the job.
+// manage-server — the scheduler's HTTP, for scripts and people who want to look: who is there, and is the cluster
+// complete. On this machine only, as MindSpore's, and it only reads: nothing that is asked here changes the job.
 //
 //   GET /status   what `weighbridge status` shows, as JSON
 //   GET /nodes    MindSpore's list of nodes       { message, code: "0", nodeIds: [{ nodeId, rankId, role, alive }] }

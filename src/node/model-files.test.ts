@@ -1,4 +1,5 @@
-// Goal: a model's file is there whole or not at all, is taken up again with the same values, and what is wrong with it names it.
+// Goal: a model's file is there whole or not at all, is taken up again with the same values, and what is wrong with it
+// names it.
 
 import assert from "node:assert/strict";
 import { mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";

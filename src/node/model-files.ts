@@ -1,4 +1,5 @@
-// model-files — safetensors files of models in a directory: written beside their names first, then renamed, so that a name always stands for a whole file.
+// model-files — safetensors files of models in a directory: written beside their names first, then renamed, so that a
+// name always stands for a whole file.
 
 import { readFile } from "node:fs/promises";
 import { dirname, join, resolve } from "node:path";
@@ -54,7 +55,10 @@ export class ModelCheckpoint extends CheckpointCallback {
   }
 }
 
-/** Takes up a model where a ModelCheckpoint left it (MindSpore: load_checkpoint). Throws CHECKPOINT_MISSING, _TORN, _FOREIGN or _IO, naming the file. */
+/**
+ * Takes up a model where a ModelCheckpoint left it (MindSpore: load_checkpoint). Throws CHECKPOINT_MISSING, _TORN,
+ * _FOREIGN or _IO, naming the file.
+ */
 export async function loadModel(model: Model, path: string, options: OpenOptions = {}): Promise<void> {
   let bytes: Uint8Array;
   try {

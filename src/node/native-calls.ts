@@ -1,5 +1,5 @@
-// native-calls — koffi, which calls functions of the system's C library: an optional dependency that makes some things faster and nothing possible.
-// Whoever uses it works without it, too.
+// native-calls — koffi, an optional dependency that calls functions of the system's C library. It makes some things
+// faster; whoever uses it works without it, too.
 
 /** What we use of koffi: functions that take numbers, memory or lists of numbers, and return a number. */
 export type NativeCalls = {

@@ -1,5 +1,5 @@
-// not-finite — Goal: what is not finite in a gradient, or becomes so in a sum, is refused, skipped or set to 0 as its parameter says, counted, and
-// never stored.
+// not-finite — Goal: what is not finite in a gradient, or becomes so in a sum, is refused, skipped or set to 0 as its
+// parameter says, counted, and never stored.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -1,5 +1,5 @@
-// process-node — starts a node as a process: what it needs of a process whatever its role (sockets, clock, log lines), and that a signal which ends the process makes a
-// server leave first. What a role adds is in worker-root.ts, server-root.ts and scheduler-root.ts, so that a process loads its own role alone.
+// process-node — starts a node as a process: sockets, clock and log lines for any role, and a server leaves before a
+// signal ends its process. The files *-root.ts add a role each, so that a process loads its own alone.
 
 import { randomUUID } from "node:crypto";
 import { join } from "node:path";

@@ -1,5 +1,6 @@
-// ps-context — the settings of parameter-server mode under MindSpore's names (set_ps_context), and what they mean here. Keys may be spelled as there (enable_ps) or in
-// camelCase. Those that belong to federated learning or to TLS are known, and refused with the reason.
+// ps-context — the settings of parameter-server mode under MindSpore's names (set_ps_context), and what they mean here.
+// Keys may be spelled as there (enable_ps) or in camelCase. Those that belong to federated learning or to TLS are
+// known, and refused with the reason.
 //
 // Invariants:
 //   P1. A call of `set` sets all of its keys or none.
@@ -66,7 +67,10 @@ export class PsContext {
   /** Only what was set. */
   #values: Partial<PsContextValues> = {};
 
-  /** P1. Throws BAD_CONFIG for an unknown key, naming the nearest, and for a value that cannot be, BAD_ARGUMENT for a key that is there in two spellings, UNSUPPORTED for what is known and not offered. */
+  /**
+   * P1. Throws BAD_CONFIG for an unknown key, naming the nearest, and for a value that cannot be, BAD_ARGUMENT for a
+   * key that is there in two spellings, UNSUPPORTED for what is known and not offered.
+   */
   set(values: Partial<PsContextValues>): void {
     if (typeof values !== "object" || values === null) {
       throw new WeighbridgeError("BAD_CONFIG", `setPsContext takes an object of keys, such as { enablePs: true }, not ${String(values)}`);

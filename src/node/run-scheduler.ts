@@ -1,4 +1,5 @@
-// run-scheduler — the scheduler of processes that are nothing else: `weighbridge scheduler` without a script, and scripts that leave their role to initTraining().
+// run-scheduler — the scheduler of processes that are nothing else: `weighbridge scheduler` without a script, and
+// scripts that leave their role to initTraining().
 
 import type { ClusterNode } from "../cluster/cluster-node.ts";
 import { nameOf } from "../wire/node-id.ts";

@@ -1,4 +1,5 @@
-// run-server — the server of processes that are nothing else: `weighbridge server` without a script, and scripts that leave their role to initTraining().
+// run-server — the server of processes that are nothing else: `weighbridge server` without a script, and scripts that
+// leave their role to initTraining().
 
 import type { ClusterNode } from "../cluster/cluster-node.ts";
 import { KVServer } from "../faces/kv/kv-server.ts";

@@ -1,4 +1,5 @@
-// Goal: a runtime that cannot be a node says so in one sentence, before it waits for anything, and a cluster inside the process works wherever it can.
+// Goal: a runtime that cannot be a node says so in one sentence, before it waits for anything, and a cluster inside the
+// process works wherever it can.
 
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";

@@ -1,5 +1,5 @@
-// runtime — refuses runtimes other than Node, which alone reads and writes sockets as transport/socket-link does: under Bun nothing would ever arrive, under Deno the
-// first write would end the process. A cluster inside the process has no sockets and works under both.
+// runtime — refuses Bun and Deno, where sockets as transport/socket-link uses them do not work: under Bun nothing would
+// arrive, under Deno the first write would end the process. A cluster inside the process has no sockets and works.
 
 import { WeighbridgeError } from "../base/errors.ts";
 

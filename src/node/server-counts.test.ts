@@ -1,5 +1,5 @@
-// Goal: what a table comes to does not depend on how many servers there are, or on which of them a row lies, also where pushes are counted: the steps of
-// lazyAdam, and the workers over whom a mean is taken (spec/consistency.md, U2).
+// Goal: what a table comes to does not depend on how many servers there are, or on which of them a row lies, also where
+// pushes are counted: the steps of lazyAdam, and the workers over whom a mean is taken (spec/consistency.md, U2).
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -16,7 +16,9 @@ const HASH_LENGTH = 16;
 /** What a server offers beside what is built in. */
 export type ServerModule = { readonly functions: readonly PsFunction[]; readonly plugIns: PlugInModule };
 
-/** Throws BAD_CONFIG, naming the module, when it is not there, cannot be loaded, or has nothing for servers or workers. */
+/**
+ * Throws BAD_CONFIG, naming the module, when it is not there, cannot be loaded, or has nothing for servers or workers.
+ */
 export async function loadServerModule(module: string): Promise<ServerModule> {
   const exports = await exportsOf(module);
   const exported = [...new Set(Object.values(exports))];

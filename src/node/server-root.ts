@@ -14,7 +14,10 @@ import { advertised, listenAddress, type ProcessNodeOptions, startProcessNode } 
 import { loadServerModule, type ServerModule } from "./server-module.ts";
 import { zstd } from "./zstd.ts";
 
-/** Starts the server of a configuration. Throws what starting a node throws; what its functions or checkpoints lack is told to the others first. */
+/**
+ * Starts the server of a configuration. Throws what starting a node throws; what its functions or checkpoints lack is
+ * told to the others first.
+ */
 export async function startServer(config: NodeConfig, options: ProcessNodeOptions = {}): Promise<ServerNode> {
   const { rank, nodeId, linkTimeoutMs, arenaBytesMax } = config;
   const label = nodeId ?? `${hostname()}:${process.pid}`;
@@ -47,7 +50,9 @@ export async function startServer(config: NodeConfig, options: ProcessNodeOption
   });
 }
 
-/** Where a server keeps checkpoints, and with which one it begins. Throws BAD_CONFIG when nothing can be saved there. */
+/**
+ * Where a server keeps checkpoints, and with which one it begins. Throws BAD_CONFIG when nothing can be saved there.
+ */
 export function checkpointOptions({
   checkpointDir,
   restore,

@@ -1,4 +1,5 @@
-// start-role — starts the node of a configuration, whatever its role. A process loads its own role alone, and ps-lite's protocol only where it is spoken.
+// start-role — starts the node of a configuration, whatever its role. A process loads its own role alone, and ps-lite's
+// protocol only where it is spoken.
 
 import type { ClusterNode } from "../cluster/cluster-node.ts";
 import type { NodeConfig } from "./config/node-config.ts";

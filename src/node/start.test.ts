@@ -1,5 +1,6 @@
-// start.test — Goal: what the environment says of a node is what the node does: every variable of ps-lite, Hetu and MindSpore reaches the engine. That
-// they are read and checked is config/'s; here are whole clusters of three nodes on this machine.
+// start.test — Goal: what the environment says of a node is what the node does: every variable of ps-lite, Hetu and
+// MindSpore reaches the engine. That they are read and checked is config/'s; here are whole clusters of three nodes on
+// this machine.
 
 import assert from "node:assert/strict";
 import { mkdtempSync } from "node:fs";

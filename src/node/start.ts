@@ -1,4 +1,5 @@
-// start — a process as a node in ps-lite's words: configuration, then a Postoffice over the node of its role. The composition root of the kv face.
+// start — a process as a node in ps-lite's words: configuration, then a Postoffice over the node of its role. The
+// composition root of the kv face.
 
 import { assert } from "../base/assert.ts";
 import { WeighbridgeError } from "../base/errors.ts";
@@ -33,7 +34,10 @@ export async function startNode(
   return await officeOver(config, options);
 }
 
-/** A Postoffice over the node that is started; with `sessions`, a worker of ps-lite's words can open sessions beside them. */
+/**
+ * A Postoffice over the node that is started; with `sessions`, a worker of ps-lite's words can open sessions beside
+ * them.
+ */
 export async function officeOver(config: NodeConfig, options: Omit<RoleOptions, "onComposed">): Promise<Postoffice> {
   let office: Postoffice | undefined;
   const onComposed: RoleOptions["onComposed"] = (node) => {

@@ -1,9 +1,9 @@
-// tensors — Hetu's worker, server and scheduler in a process: init reads options, environment and file as `start` does, finish leaves
-// together with everybody else. The composition root of the tensors face.
+// tensors — Hetu's worker, server and scheduler in a process: init reads options, environment and file as `start` does,
+// finish leaves together with everybody else. The composition root of the tensors face.
 //
 // Invariants:
-//   H1. Nodes of this face speak our own protocol, whatever DMLC_PS_VAN_TYPE says: ps-lite's has no parameters, and Hetu's files say p3 for its priorities,
-//       which are always on here. Only `van` as an option counts.
+//   H1. Nodes of this face speak our own protocol, whatever DMLC_PS_VAN_TYPE says: ps-lite's has no parameters, and
+//       Hetu's files say p3 for its priorities, which are always on here. Only `van` as an option counts.
 
 import type { WaitOptions } from "../base/deferred.ts";
 import { WeighbridgeError } from "../base/errors.ts";
@@ -17,7 +17,10 @@ import { startRole } from "./start-role.ts";
 /** A server or scheduler of a job; nothing is to be done with it but to wait for the end. */
 export type TensorNode = Pick<ClusterNode, "role" | "rank" | "failure" | "finalize" | "close">;
 
-/** Joins as a worker (Hetu: worker_init). Throws BAD_CONFIG in a process of another role, and what starting a node throws. */
+/**
+ * Joins as a worker (Hetu: worker_init). Throws BAD_CONFIG in a process of another role, and what starting a node
+ * throws.
+ */
 export async function workerInit(options: NodeConfigOptions = {}): Promise<TensorWorker> {
   return new TensorWorker(await connect(withOwnVan(options)));
 }

@@ -1,4 +1,5 @@
-// training-context — the process's one PsContext, and the session that it describes. The composition root of the training face.
+// training-context — the process's one PsContext, and the session that it describes. The composition root of the
+// training face.
 
 import type { Session } from "../api/session.ts";
 import { WeighbridgeError } from "../base/errors.ts";
@@ -24,10 +25,11 @@ export function resetPsContext(): void {
 }
 
 /**
- * Takes up the role of this process in the cluster of the context, the environment (MS_*, DMLC_* and our own) and the configuration file (MindSpore:
- * communication.init). A worker gets its session. The scheduler and servers serve until everybody has left, and then the process ends, with its exit code: one
- * script is all three roles, and nothing after this call runs in the other two. Undefined when parameter-server mode is off: models are then trained alone.
- * Throws what `connect` throws; as the scheduler or a server, also what ended the job.
+ * Takes up the role of this process in the cluster of the context, the environment (MS_*, DMLC_* and our own) and the
+ * configuration file (MindSpore: communication.init). A worker gets its session. The scheduler and servers serve until
+ * everybody has left, and then the process ends, with its exit code: one script is all three roles, and nothing after
+ * this call runs in the other two. Undefined when parameter-server mode is off: models are then trained alone. Throws
+ * what `connect` throws; as the scheduler or a server, also what ended the job.
  */
 export async function initTraining(): Promise<Session | undefined> {
   if (!context.get("enablePs")) return undefined;

@@ -1,4 +1,5 @@
-// The door `weighbridge/training`: MindSpore's words. Networks whose parameters live on servers, are reduced among the workers, or both.
+// The door `weighbridge/training`: MindSpore's words. Networks whose parameters live on servers, are reduced among the
+// workers, or both.
 
 export type { Session } from "../api/session.ts";
 export { type ErrorCode, isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";

@@ -1,5 +1,5 @@
-// worker-root — a process as a worker of a cluster. A composition root: the node, its router and its links, and nothing of another role. What sessions stand on, and the
-// functions of a module, are handed in by the roots that open them (connect.ts, the command that trains): a worker of the kv face does without.
+// worker-root — a process as a worker of a cluster. A composition root: the node, its router and its links. The roots
+// that open sessions (connect.ts, the command that trains) hand in what sessions and a module's functions need.
 
 import { hostname } from "node:os";
 import { WorkerNode, type WorkerNodeOptions } from "../worker/worker-node.ts";

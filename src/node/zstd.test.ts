@@ -1,4 +1,5 @@
-// Goal: sparse payloads shrink and come back as they were; no bytes of a peer give more than was announced, take much memory, or crash.
+// Goal: sparse payloads shrink and come back as they were; no bytes of a peer give more than was announced, take much
+// memory, or crash.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -1,6 +1,6 @@
-// zstd — the GeneralCompression that Node brings along. Level -4: where one float in twenty is not 0, level 1
-// makes a quarter fewer bytes at half the speed; where one in a hundred is, no fewer.
-// Node's functions return a buffer of their own, which is copied: the payloads are short (a frame at most) and shrink first.
+// zstd — the GeneralCompression that Node brings along. Level -4: where one float in twenty is not 0, level 1 makes a
+// quarter fewer bytes at half the speed; where one in a hundred is, no fewer. Node's functions return a buffer of their
+// own, which is copied: payloads are short (a frame at most) and shrink first.
 
 // By one name: an older Node has no zstd, and must come far enough to say that it is too old.
 import * as zlib from "node:zlib";
@@ -8,7 +8,9 @@ import { reasonOf, WeighbridgeError } from "../base/errors.ts";
 import { CompressionMethod, type GeneralCompression } from "../wire/codecs/general-compression.ts";
 
 const LEVEL = -4;
-/** A frame may ask its reader for so much memory, as a power of two: what the largest payload needs. Node would grant 128 MiB. */
+/**
+ * The memory a frame may ask its reader for, as a power of two: what the largest payload needs. Node grants 128 MiB.
+ */
 const WINDOW_LOG_MAX = 20;
 /** The least that Node takes. */
 const CHUNK_BYTES_MIN = 64;

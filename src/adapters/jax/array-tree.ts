@@ -1,5 +1,6 @@
-// array-tree — pytrees as jax-js has them: arrays in lists and plain objects, however deep. Takes the arrays out, names them by their way from the root
-// ("layers/0/kernel"; a single array is "value"), and puts others in their places. Nothing here gives an array away.
+// array-tree — pytrees as jax-js has them: arrays in lists and plain objects, however deep. Takes the arrays out, names
+// them by their way from the root ("layers/0/kernel"; a single array is "value"), and puts others in their places.
+// Nothing here gives an array away.
 
 import { WeighbridgeError } from "../../base/errors.ts";
 

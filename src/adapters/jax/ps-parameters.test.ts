@@ -1,5 +1,5 @@
-// ps-parameters — Goal: a jax-js program trained on the servers ends where the same program in one process does; arrays are given away and returned as jax-js
-// does it; and what makes no sense is refused.
+// ps-parameters — Goal: a jax-js program trained on the servers ends where the same program in one process does; arrays
+// are given away and returned as jax-js does it; and what makes no sense is refused.
 
 import assert from "node:assert/strict";
 import { before, test } from "node:test";

@@ -1,12 +1,13 @@
-// ps-parameters — the parameters of a jax-js program on the servers: a tree of arrays in, a tree of arrays out. Functions of jax-js stay as they are:
+// ps-parameters — the parameters of a jax-js program on the servers: a tree of arrays in, a tree of arrays out.
+// Functions of jax-js stay as they are:
 //
 //   let weights = await parameters.pull();
 //   const gradients = grad(loss)(weights, batch);          weights go in, as a tree
 //   weights = await parameters.step(gradients);            gradients go to the servers, new weights come back
 //
 // Invariants:
-//   P1. Trees that are given are given away, as jax-js's own functions do with arrays: `tree.ref(x)` keeps one. A tree that is refused for its names,
-//       shapes or types stays the caller's.
+//   P1. Trees that are given are given away, as jax-js's own functions do with arrays: `tree.ref(x)` keeps one. A tree
+//       that is refused for its names, shapes or types stays the caller's.
 //   P2. Trees that are returned have the structure of the one it was created with, new arrays, and one reference each.
 
 import type { Session } from "../../api/session.ts";
@@ -40,8 +41,8 @@ export class PsParameters<T> {
   }
 
   /**
-   * Puts the arrays of a tree on the servers, or takes over what is there: `pull` tells. `jax` is the module that made them. Throws BAD_ARGUMENT,
-   * UNSUPPORTED (an array that is not float32), SPEC_MISMATCH.
+   * Puts the arrays of a tree on the servers, or takes over what is there: `pull` tells. `jax` is the module that made
+   * them. Throws BAD_ARGUMENT, UNSUPPORTED (an array that is not float32), SPEC_MISMATCH.
    */
   static async create<T>(
     jax: JaxModule,
@@ -66,13 +67,19 @@ export class PsParameters<T> {
     return this.#tree(await this.#group.pull(wait));
   }
 
-  /** Hands gradients to the servers' optimizer (P1). Ends no clock. Throws BAD_ARGUMENT for a tree of another structure, NOT_FINITE. */
+  /**
+   * Hands gradients to the servers' optimizer (P1). Ends no clock. Throws BAD_ARGUMENT for a tree of another structure,
+   * NOT_FINITE.
+   */
   async push(gradients: T, wait: WaitOptions = {}): Promise<void> {
     checkWaitOptions(wait); // P1
     await this.#group.push(await this.#gradients(gradients), wait);
   }
 
-  /** One step: gradients pushed (P1), the clock ended, and the weights that the next one begins with (P2). Throws as `push`. */
+  /**
+   * One step: gradients pushed (P1), the clock ended, and the weights that the next one begins with (P2). Throws as
+   * `push`.
+   */
   async step(gradients: T, wait: WaitOptions = {}): Promise<T> {
     checkWaitOptions(wait); // P1
     return this.#tree(await this.#group.step(await this.#gradients(gradients), wait));

@@ -1,5 +1,5 @@
-// ps-optimizer — Goal: a model of TensorFlow.js trained on the servers ends where the same model trained in one process does, and whoever uses the optimizer
-// wrongly, or meets a failure, is told and can go on.
+// ps-optimizer — Goal: a model of TensorFlow.js trained on the servers ends where the same model trained in one process
+// does, and whoever uses the optimizer wrongly, or meets a failure, is told and can go on.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

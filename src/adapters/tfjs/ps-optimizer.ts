@@ -1,9 +1,11 @@
-// ps-optimizer — an optimizer of TensorFlow.js whose work is done by the parameter servers: it pushes gradients when they are computed and brings back
-// weights. A real tf.Optimizer: for `model.compile`, `minimize` and all else that takes one.
+// ps-optimizer — an optimizer of TensorFlow.js whose work is done by the parameter servers: it pushes gradients when
+// they are computed and brings back weights. A real tf.Optimizer: for `model.compile`, `minimize` and all else that
+// takes one.
 //
-// TensorFlow.js applies gradients in one synchronous call, and servers are a network away. So a step has two parts: `minimize` (which fit() calls) hands the
-// gradients over and returns; `ready` resolves when the weights that the servers made of them are in the variables. Between the two, variables are as
-// they were. Whoever begins a step in between is told by a BAD_ARGUMENT, never served stale weights.
+// TensorFlow.js applies gradients in one synchronous call, and servers are a network away. So a step has two parts:
+// `minimize` (which fit() calls) hands the gradients over and returns; `ready` resolves when the weights that the
+// servers made of them are in the variables. Between the two, variables are as they were. Whoever begins a step in
+// between is told by a BAD_ARGUMENT, never served stale weights.
 
 import type { Session } from "../../api/session.ts";
 import type { WaitOptions } from "../../base/deferred.ts";
@@ -14,9 +16,14 @@ import type { TfGradients, TfLayerVariable, TfModule, TfOptimizer, TfTensor, TfV
 import { floatsOf, TfSteps } from "./tf-steps.ts";
 
 export type PsOptimizerOptions = GroupOptions & {
-  /** The weights to train: variables, or a model's `trainableWeights`. Defaults to all trainable variables there are at this moment. */
+  /**
+   * The weights to train: variables, or a model's `trainableWeights`. Defaults to all trainable variables there are at
+   * this moment.
+   */
   readonly variables?: readonly (TfVariable | TfLayerVariable)[];
-  /** What a variable is called on the servers. Defaults to its own name, which counts up with the models of a process. */
+  /**
+   * What a variable is called on the servers. Defaults to its own name, which counts up with the models of a process.
+   */
   readonly nameOf?: (variable: TfVariable, index: number) => string;
 };
 
@@ -24,7 +31,10 @@ export type PsOptimizerOptions = GroupOptions & {
 export interface PsOptimizer {
   /** One whole step: gradients of `loss` pushed, weights back in the variables. Resolves with the loss before it. */
   step(loss: () => TfTensor, wait?: WaitOptions): Promise<number>;
-  /** Resolves when the weights after the last step are in the variables; rejects with what that step failed with. The step goes on if the wait ends early. */
+  /**
+   * Resolves when the weights after the last step are in the variables; rejects with what that step failed with. The
+   * step goes on if the wait ends early.
+   */
   ready(wait?: WaitOptions): Promise<void>;
   /** Brings the variables up to date without a step; after a step that failed, this is how to go on. */
   pull(wait?: WaitOptions): Promise<void>;
@@ -33,8 +43,9 @@ export interface PsOptimizer {
 }
 
 /**
- * Puts the variables on the servers, or takes over what is there, and resolves when they have the servers' values. `tf` is the module
- * `@tensorflow/tfjs-core` (or `@tensorflow/tfjs`, …) that made them. Throws BAD_ARGUMENT, UNSUPPORTED (a variable that is not float32), SPEC_MISMATCH.
+ * Puts the variables on the servers, or takes over what is there, and resolves when they have the servers' values. `tf`
+ * is the module `@tensorflow/tfjs-core` (or `@tensorflow/tfjs`, …) that made them. Throws BAD_ARGUMENT, UNSUPPORTED (a
+ * variable that is not float32), SPEC_MISMATCH.
  */
 export async function psOptimizer<O extends object>(
   tf: TfModule<O>,

@@ -1,5 +1,6 @@
-// tf-module — what this adapter asks of TensorFlow.js, by shape alone: `@tensorflow/tfjs-core` and all packages that pass it on have it. The module
-// is handed in by the user, so that there is one of it in the process, and no dependency here.
+// tf-module — what this adapter asks of TensorFlow.js, by shape alone: `@tensorflow/tfjs-core` and all packages that
+// pass it on have it. The module is handed in by the user, so that there is one of it in the process, and no dependency
+// here.
 
 export interface TfTensor {
   readonly shape: readonly number[];

@@ -1,11 +1,12 @@
-// tf-steps — one step after the other for variables of TensorFlow.js: takes gradients at once, as its optimizers must, and brings the weights when they
-// are there. Not an optimizer itself: ps-optimizer.ts makes one of it.
+// tf-steps — one step after the other for variables of TensorFlow.js: takes gradients at once, as its optimizers must,
+// and brings the weights when they are there. Not an optimizer itself: ps-optimizer.ts makes one of it.
 //
 //   idle ── begin(gradients) ──► flying ── weights assigned ──► idle
 //                                   └── a call failed ──► broken ── pull() ──► idle
 //
 // Invariants:
-//   F1. At most one step is flying. Variables change when it lands, all of them in one turn of the event loop, and at no other moment.
+//   F1. At most one step is flying. Variables change when it lands, all of them in one turn of the event loop, and at
+//       no other moment.
 //   F2. A step that failed has changed no variable; until `pull` has brought them up to date, every use says so.
 //   F3. Nothing of TensorFlow.js's memory is kept beyond a step.
 
@@ -49,7 +50,10 @@ export class TfSteps {
     );
   }
 
-  /** Begins a step. The gradients may be disposed of as soon as this returns. Throws as `checkIdle`, and BAD_ARGUMENT for a gradient of no known weight. */
+  /**
+   * Begins a step. The gradients may be disposed of as soon as this returns. Throws as `checkIdle`, and BAD_ARGUMENT
+   * for a gradient of no known weight.
+   */
   begin(gradients: TfGradients): void {
     this.checkIdle();
     const found = this.#inOrder(gradients);
@@ -58,7 +62,10 @@ export class TfSteps {
     this.#fly(this.#step(kept));
   }
 
-  /** Resolves when no step is flying and the variables are as the last one left them; rejects with what it failed with (F2). */
+  /**
+   * Resolves when no step is flying and the variables are as the last one left them; rejects with what it failed with
+   * (F2).
+   */
   async ready(wait: WaitOptions = {}): Promise<void> {
     checkWaitOptions(wait);
     if (this.#flight !== undefined) await this.#session.wait(this.#flight, "the weights after a step", wait);
@@ -118,7 +125,10 @@ function isList(gradients: TfGradients): gradients is Extract<TfGradients, reado
   return Array.isArray(gradients);
 }
 
-/** A view of the tensor's own values, on the backends where they lie in ordinary memory. Throws UNSUPPORTED for others than float32. */
+/**
+ * A view of the tensor's own values, on the backends where they lie in ordinary memory. Throws UNSUPPORTED for others
+ * than float32.
+ */
 export async function floatsOf(tensor: TfTensor): Promise<Float32Array> {
   const values = await tensor.data();
   if (values instanceof Float32Array && tensor.dtype === "float32") return values;

@@ -1,5 +1,5 @@
-// closing-lines — how the end of a training job is told that did not end well: one line of each process (process-end.ts), with the cause in short where it
-// is another's, then one of the job with the cause in full, and one that says how to go on. Pure.
+// closing-lines — how a training job reports an end that is not a good one: a line of each process (process-end.ts),
+// with a short cause where it is another's, one of the job with the whole cause, and one that says how to go on. Pure.
 
 import type { JobOutcome } from "../../node/launcher/job.ts";
 import { endText, type ProcessEnd } from "../../node/launcher/node-process.ts";

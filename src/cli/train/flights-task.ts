@@ -1,5 +1,5 @@
-// flights-task — which flights will be late, foretold by what is known before they leave: by sparse logistic regression with FTRL, or by Wide & Deep. Tested on
-// flights that came after those it was trained on.
+// flights-task — which flights will be late, foretold by what is known before they leave: by sparse logistic regression
+// with FTRL, or by Wide & Deep. Tested on flights that came after those it was trained on.
 
 import { ArrayDataset } from "../../faces/training/dataset.ts";
 import { AreaUnderCurve } from "../../faces/training/metrics.ts";
@@ -19,7 +19,10 @@ import { TASKS, type TrainPlan } from "./train-plan.ts";
 const WIDTH = 8;
 const HIDDEN: readonly number[] = [64, 32];
 
-/** The AUC that each model comes to with its own defaults; what is known before a flight leaves says no more about the next days. */
+/**
+ * The AUC that each model comes to with its own defaults; what is known before a flight leaves says no more about the
+ * next days.
+ */
 const AREA = { logistic: 0.62, "wide-deep": 0.63 } as const;
 
 type FlightsTaskName = keyof typeof AREA;
@@ -62,7 +65,10 @@ function networkOf(workspace: Workspace, plan: TrainPlan, vocabSize: number): Ne
   return new EmbeddingNetwork(workspace, { lookup: { ...common, name: "features", width: 1, combine: "sum", initializer: zeros } });
 }
 
-/** FTRL takes sums over a batch, as it was made for; the mean of a batch is smaller by its size, and so is what l1 and l2 weigh against. */
+/**
+ * FTRL takes sums over a batch, as it was made for; the mean of a batch is smaller by its size, and so is what l1 and
+ * l2 weigh against.
+ */
 function optimizerOf({ task, learningRate }: TrainPlan, name: string): OptimizerSpec {
   if (task === "logistic") return { type: "ftrl", alpha: learningRate, beta: 0.001, l1: 1e-4, l2: 1e-4 };
   const isTable = name.startsWith("deep.") || name.startsWith("wide.");

@@ -1,4 +1,5 @@
-// lenet-task — LeNet-5 on MNIST. Momentum, with a rate that falls over the first epoch: so one epoch reaches what a constant rate needs several for.
+// lenet-task — LeNet-5 on MNIST. Momentum, with a rate that falls over the first epoch: so one epoch reaches what a
+// constant rate needs several for.
 
 import { ImageDataset } from "../../faces/training/dataset.ts";
 import { Confusion } from "../../faces/training/metrics.ts";

@@ -1,4 +1,5 @@
-// Goal: the line at the bottom of a terminal never wraps, leaves nothing behind and never writes over what stays, also when the terminal changes its width.
+// Goal: the line at the bottom of a terminal never wraps, leaves nothing behind and never writes over what stays, also
+// when the terminal changes its width.
 
 import assert from "node:assert/strict";
 import { Writable } from "node:stream";
@@ -9,7 +10,10 @@ const ESC = "\u001b";
 
 type Row = { text: string /** The terminal wrapped the row before into it. */; continues: boolean };
 
-/** What a terminal shows that wraps what is too long, and does so anew when its width changes. It knows the escapes of a LiveLine, and no others. */
+/**
+ * What a terminal shows that wraps what is too long, and does so anew when its width changes. It knows the escapes of a
+ * LiveLine, and no others.
+ */
 class SmallTerminal extends Writable {
   readonly isTTY = true;
   columns: number;

@@ -1,9 +1,10 @@
-// live-line — the last line of a terminal, which keeps itself up to date, below lines that stay. Elsewhere than on a terminal there are only lines that stay.
+// live-line — the last line of a terminal, which keeps itself up to date, below lines that stay. Where there is no
+// terminal, there are only lines that stay.
 //
 // Invariants:
-//   L1. The live line is narrower than the terminal: it never wraps when it is drawn.
-//   L2. A terminal that became narrower has wrapped it: what it made of it is wiped as a whole, and the line drawn anew for the new width.
-//   L3. Lines that stay are written above it, whole, and it follows in the same write.
+//   LiveLine.L1. The live line is narrower than the terminal: it never wraps when it is drawn.
+//   LiveLine.L2. A terminal that became narrower has wrapped it: all of it is wiped, and drawn for the new width.
+//   LiveLine.L3. Lines that stay are written above it, whole, and it follows in the same write.
 
 /** Of a terminal that does not say how wide it is. */
 export const COLUMNS_DEFAULT = 80;

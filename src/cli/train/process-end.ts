@@ -1,10 +1,10 @@
-// process-end — how a process of a training job ends: with exit code 0 when it did what it was there for, and otherwise with another one and one closing
-// line that names the node, how far it was and the cause. Whoever reads the output of any one process knows what happened to the job.
+// process-end — how a process of a training job ends: with exit code 0 when its work is done, otherwise with another
+// one and a closing line that names the node, how far it was and the cause.
 //
 // Invariants:
-//   E1. One closing line at most, and it is the last thing written.
-//   E2. The first cause counts; what breaks because of it is not told.
-//   E3. The process ends whether or not anybody is there to read why.
+//   ProcessEnd.E1. There is at most one closing line, and it is the last thing written.
+//   ProcessEnd.E2. The first cause counts; what breaks because of it is not reported.
+//   ProcessEnd.E3. The process ends whether or not anybody reads why.
 
 import { writeSync } from "node:fs";
 import { constants } from "node:os";
@@ -14,7 +14,9 @@ import { exitCodeFor, isOurs } from "../../node/launcher/process-errors.ts";
 export type NodeOutcome = {
   /** "worker 0"; "scheduler". */
   readonly name: string;
-  /** How far it is: "at epoch 1 step 312". Empty where a node does not know, as the scheduler: its cause says it then. */
+  /**
+   * How far it is: "at epoch 1 step 312". Empty where a node does not know, as the scheduler: its cause says it then.
+   */
   readonly position: () => string;
   /** What it does; resolves when the job is done. */
   readonly run: () => Promise<void>;

@@ -21,7 +21,9 @@ type Circumstances = {
   readonly isSlow?: boolean;
   /** Which saves fail, counted from 1. */
   readonly fails?: (save: number) => boolean;
-  /** A worker is gone from step 5 of the first epoch on; "while saving": between asking for the first save and its cut. */
+  /**
+   * A worker is gone from step 5 of the first epoch on; "while saving": between asking for the first save and its cut.
+   */
   /** Steps of which a speaker before this one saved a checkpoint. */
   readonly isSaved?: (step: number) => boolean;
   readonly dies?: "at step 5" | "while saving";

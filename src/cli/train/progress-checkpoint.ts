@@ -1,19 +1,25 @@
-// progress-checkpoint — saves a training on the servers, with a note of how far it was, so that it can be gone on with from there.
+// progress-checkpoint — saves a training on the servers, with a note of how far it was, so that it can be resumed.
 //
-//   bsp         after every epoch, and every so many steps where the plan says so: at a clock everybody's steps are the same, as long as nobody is gone
+//   bsp         after every epoch, and every so many steps where the plan says so: at a clock all workers have made the
+//               same steps, as long as nobody is gone
 //   ssp, asp    after every epoch: before, workers are at different steps
 //
 // Invariants:
 //   P1. The worker that speaks for all saves, and no other.
-//   P2. One save at a time: a step that is due while the one before is under way is passed over; the end of an epoch is not.
-//   P3. What is saved says truly which batches are in it. Once a worker is gone the others do its parts when they come to them, and no step is the end of
-//       all batches before it: from then on only the end of an epoch is.
-//   P4. A save that fails is told at once and ends nothing: the next one that is due is tried. The last one has to succeed.
+//   P2. One save at a time: a step that is due while the one before is under way is passed over; the end of an epoch is
+//       not.
+//   P3. What is saved says truly which batches are in it. Once a worker is gone the others do its parts when they come
+//       to them, and no step is the end of all batches before it: from then on only the end of an epoch is.
+//   P4. A save that fails is told at once and ends nothing: the next one that is due is tried. The last one has to
+//       succeed.
 //   P5. Rows that workers keep are on the servers at the end of an epoch and do not change until it is saved.
-//   P6. Where updates count as they arrive, nobody goes on after an epoch before the cut is made: what is saved would have some of the next one's.
-//   P7. The end of the training is saved when what it came to is known: a model that gives no numbers any more does not take the place of one that does.
-//   P8. A checkpoint is called by the steps that are in it, of all epochs, and not by a clock: a worker that does the parts of one that died makes more steps
-//       than the job. One that an earlier speaker saved before it died is not saved again.
+//   P6. Where updates count as they arrive, nobody goes on after an epoch before the cut is made: what is saved would
+//       have some of the next one's.
+//   P7. The end of the training is saved when what it came to is known: a model that gives no numbers any more does not
+//       take the place of one that does.
+//   P8. A checkpoint is called by the steps that are in it, of all epochs, and not by a clock: a worker that does the
+//       parts of one that died makes more steps than the job. One that an earlier speaker saved before it died is not
+//       saved again.
 
 import type { Session } from "../../api/session.ts";
 import { WeighbridgeError } from "../../base/errors.ts";
@@ -31,7 +37,10 @@ export type ProgressCheckpointOptions = {
   readonly isSpeaker: () => boolean;
   /** Whether every worker that the job began with is there. */
   readonly isWhole: () => boolean;
-  /** Every worker comes to it, after an epoch: resolves when all who live are there, at one clock. Before the cut, and after it. */
+  /**
+   * Every worker comes to it, after an epoch: resolves when all who live are there, at one clock. Before the cut, and
+   * after it.
+   */
   readonly meet: (when: "epoch" | "cut", epoch: number) => Promise<void>;
   readonly onSaved: (path: string, position: TrainPosition) => void;
   /** Told of a save that failed, where another one will be tried. */

@@ -1,5 +1,5 @@
-// progress-line — how far a training is, in one line: a bar and facts. Where there is no room for all of it the bar becomes shorter first, then the facts
-// go that are missed least. Pure.
+// progress-line — how far a training is, in one line: a bar and facts. Where there is no room for all of it the bar
+// becomes shorter first, then the facts go that are missed least. Pure.
 
 import { barText, number, percent } from "../terminal-text.ts";
 

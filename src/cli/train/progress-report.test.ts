@@ -1,4 +1,5 @@
-// Goal: losses of the first steps and then of every n-th, from the worker that speaks for all; progress over epochs, now and then.
+// Goal: losses of the first steps and then of every n-th, from the worker that speaks for all; progress over epochs,
+// now and then.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

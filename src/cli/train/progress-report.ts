@@ -1,4 +1,5 @@
-// progress-report — tells the process that shows a training how a worker gets on: now and then its progress, and of some steps the loss.
+// progress-report — tells the process that shows a training how a worker gets on: now and then its progress, and of
+// some steps the loss.
 
 import type { EpochEvent, StepEvent, TrainingCallback } from "../../faces/training/callbacks/callback.ts";
 import { type Progress, sendReport } from "./report.ts";

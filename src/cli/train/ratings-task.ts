@@ -1,5 +1,5 @@
-// ratings-task — matrix factorisation: what a user thinks of an item is the product of two short lists of numbers, one of the user's, one of the item's. The
-// ratings have a known truth, so it is known how good the best can be.
+// ratings-task — matrix factorisation: what a user thinks of an item is the product of two short lists of numbers, one
+// of the user's, one of the item's. The ratings have a known truth, so it is known how good the best can be.
 
 import { ArrayDataset } from "../../faces/training/dataset.ts";
 import { MeanSquaredError } from "../../faces/training/metrics.ts";

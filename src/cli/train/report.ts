@@ -1,4 +1,4 @@
-// report — what the workers of a training job tell the process that shows it: one JSON text per line of their standard output.
+// report — what the workers of a training job report to the process that shows it: a line of JSON each.
 
 export type Report =
   /** The data is there and the network is built. */

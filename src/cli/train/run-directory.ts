@@ -1,12 +1,13 @@
-// run-directory — where the checkpoints of one run lie: in a directory of their own, so that nobody takes another run's for them, goes on from those by
-// mistake, or has them removed in favour of new ones.
+// run-directory — where the checkpoints of one run lie: in a directory of their own, so that nobody takes another run's
+// for them, goes on from those by mistake, or has them removed in favour of new ones.
 //
 //   <directory>/run-1/step-000938        a run, and what it saved
 //   <directory>/run-2/step-000500
 //
 // Invariants:
 //   R1. A run that begins anew gets a directory that no other has, also when several begin at once.
-//   R2. One that goes on saves where the checkpoint lies that it goes on from, unless a later one lies there: then it gets a directory of its own, beside.
+//   R2. One that goes on saves where the checkpoint lies that it goes on from, unless a later one lies there: then it
+//       gets a directory of its own, beside.
 //   R3. A run that saved nothing leaves no directory.
 
 import { existsSync, mkdirSync, readdirSync, rmdirSync } from "node:fs";
@@ -30,7 +31,10 @@ export function createRun(directory: string): string {
   }
 }
 
-/** Where a run saves that goes on from this checkpoint, `stepsDone` steps of all epochs being in it (R2). Throws BAD_CONFIG when nothing can be saved there. */
+/**
+ * Where a run saves that goes on from this checkpoint, `stepsDone` steps of all epochs being in it (R2). Throws
+ * BAD_CONFIG when nothing can be saved there.
+ */
 export async function continueRun(checkpoint: string, stepsDone: number): Promise<string> {
   const run = dirname(checkpoint);
   const newest = (await new CheckpointDirectory({ root: run }).list()).at(-1);
@@ -39,7 +43,10 @@ export async function continueRun(checkpoint: string, stepsDone: number): Promis
   return run;
 }
 
-/** The newest checkpoint of the newest run that has one; in a directory without runs, its own. Throws CHECKPOINT_MISSING. */
+/**
+ * The newest checkpoint of the newest run that has one; in a directory without runs, its own. Throws
+ * CHECKPOINT_MISSING.
+ */
 export async function newestCheckpoint(directory: string): Promise<string> {
   for (const run of runsIn(directory)) {
     const newest = (await new CheckpointDirectory({ root: join(directory, runName(run)) }).list()).at(-1);
@@ -48,7 +55,10 @@ export async function newestCheckpoint(directory: string): Promise<string> {
   return await findCheckpoint(directory);
 }
 
-/** When no process of the run is there any more: removes what was never completed, and the run's directory where nothing else was in it (R3). */
+/**
+ * When no process of the run is there any more: removes what was never completed, and the run's directory where nothing
+ * else was in it (R3).
+ */
 export async function tidyRun(runDirectory: string): Promise<void> {
   try {
     await new CheckpointDirectory({ root: runDirectory }).removeLeftovers();
@@ -88,7 +98,9 @@ export function prepareCheckpointTarget(path: string): void {
   }
 }
 
-/** One by one: Node's own way to make parents never returns where the system says that there is no such place (/proc). */
+/**
+ * One by one: Node's own way to make parents never returns where the system says that there is no such place (/proc).
+ */
 function createWithParents(directory: string): void {
   if (existsSync(directory)) return;
   createWithParents(dirname(directory));

@@ -1,5 +1,5 @@
-// task-data — whether the data of a task is there at all, and as much of it as a plan asks for, found out before anything starts. Whether it is whole, and
-// what it should be, is found by who reads it.
+// task-data — whether the data of a task is there at all, and as much of it as a plan asks for, found out before
+// anything starts. Whether it is whole, and what it should be, is found by who reads it.
 
 import { existsSync } from "node:fs";
 import { WeighbridgeError } from "../../base/errors.ts";
@@ -27,7 +27,10 @@ export function requireData({ task, data }: TrainPlan, has: (packageName: string
   throw new WeighbridgeError("DATASET_MISSING", message);
 }
 
-/** Throws BAD_CONFIG when there are fewer samples than the plan trains on. Data that cannot be counted is for who reads it to complain of. */
+/**
+ * Throws BAD_CONFIG when there are fewer samples than the plan trains on. Data that cannot be counted is for who reads
+ * it to complain of.
+ */
 export async function requireSamples(plan: TrainPlan): Promise<void> {
   const { task, sampleCount } = plan;
   const there = await samplesThere(plan);

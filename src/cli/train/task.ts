@@ -1,5 +1,5 @@
-// task — something to learn, as `weighbridge train` runs it: a network with every weight on the servers, the data, and what the result is worth. Each worker
-// of a job opens the same one from the same plan.
+// task — something to learn, as `weighbridge train` runs it: a network with every weight on the servers, the data, and
+// what the result is worth. Each worker of a job opens the same one from the same plan.
 
 import type { Dataset } from "../../faces/training/dataset.ts";
 import type { Metric } from "../../faces/training/metrics.ts";

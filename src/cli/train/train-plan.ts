@@ -1,5 +1,5 @@
-// train-plan — what a training job is to do, from the flags of `weighbridge train`: checked as a whole before anything starts, and handed to every
-// process of the job as JSON. Pure.
+// train-plan — what a training job is to do, from the flags of `weighbridge train`: checked as a whole before anything
+// starts, and handed to every process of the job as JSON. Pure.
 
 import { WeighbridgeError } from "../../base/errors.ts";
 import { didYouMean } from "../../base/nearest-name.ts";
@@ -237,14 +237,16 @@ export function samplesToVisit({ epochs, sampleCount, batchSize, startsAt }: Tra
   return Math.max(0, epochs * sampleCount - visited);
 }
 
-/** Steps that are still to be made: the last batch of every epoch may be smaller than the others, and counts as a step. */
+/**
+ * Steps that are still to be made: the last batch of every epoch may be smaller than the others, and counts as a step.
+ */
 export function stepsToMake(plan: TrainPlan): number {
   return Math.max(0, plan.epochs * stepsPerEpoch(plan) - stepsDone(plan, plan.startsAt));
 }
 
 /**
- * The step of an epoch, from 1 on, of an event that counts the steps of this run; its epoch counts from 1 as well. A worker that does the parts of one that died
- * makes more steps than an epoch has: they count as its last.
+ * The step of an epoch, from 1 on, of an event that counts the steps of this run; its epoch counts from 1 as well. A
+ * worker that does the parts of one that died makes more steps than an epoch has: they count as its last.
  */
 export function stepOfEpoch(plan: TrainPlan, { epoch, step }: { readonly epoch: number; readonly step: number }): number {
   const { startsAt } = plan;
@@ -252,8 +254,8 @@ export function stepOfEpoch(plan: TrainPlan, { epoch, step }: { readonly epoch: 
 }
 
 /**
- * How far a worker is, for people: the furthest batch it had a part of, as the screen counts and not its own steps, of which one that does the parts of
- * another has more.
+ * How far a worker is, for people: the furthest batch it had a part of, as the screen counts and not its own steps, of
+ * which one that does the parts of another has more.
  */
 export function reachedText({ epoch, globalStep }: { readonly epoch: number; readonly globalStep: number }): string {
   return `at epoch ${epoch} step ${globalStep}`;

@@ -21,7 +21,10 @@ import { findProgress } from "./training-progress.ts";
 import { nearPath, TrainingScreen } from "./training-screen.ts";
 
 const LOOPBACK = "127.0.0.1";
-/** What a training hears of the environment's configuration: how nodes work. Which nodes there are, and where, is for its own flags to say. */
+/**
+ * What a training hears of the environment's configuration: how nodes work. Which nodes there are, and where, is for
+ * its own flags to say.
+ */
 const READ_KEYS: readonly KeyName[] = [
   "job",
   "transport",
@@ -54,7 +57,10 @@ export type Run = {
   readonly resumedFrom?: string;
 };
 
-/** Returns the exit code. Throws, before anything starts, what is wrong with the plan, the place for checkpoints, or the data. */
+/**
+ * Returns the exit code. Throws, before anything starts, what is wrong with the plan, the place for checkpoints, or the
+ * data.
+ */
 export async function runTraining(wanted: TrainPlan, isResumed: boolean, output: StandardOutput): Promise<number> {
   requireData(wanted);
   await requireSamples(wanted);
@@ -86,7 +92,10 @@ function newRun(plan: TrainPlan): Run {
   return plan.checkpointDir === undefined ? { plan } : { plan, directory: resolve(createRun(plan.checkpointDir)) };
 }
 
-/** Where --checkpoint-dir names a checkpoint, what follows lies beside it; in a run of its own where later ones lie there. */
+/**
+ * Where --checkpoint-dir names a checkpoint, what follows lies beside it; in a run of its own where later ones lie
+ * there.
+ */
 async function resumedRun(plan: TrainPlan): Promise<Run> {
   const { position, path } = await findProgress(plan);
   const given = plan.checkpointDir ?? "";
@@ -116,7 +125,10 @@ function programOf(role: Role, plan: TrainPlan): Program {
   return [process.execPath, ...engineFlags(role), modulePath(import.meta.url, "./training-node"), JSON.stringify(plan)];
 }
 
-/** A worker that was killed is done without while others are there. One that ended itself says what is wrong with the job. */
+/**
+ * A worker that was killed is done without while others are there. One that ended itself says what is wrong with the
+ * job.
+ */
 function isDispensable({ plan, signal }: ProcessEnd, running: readonly NodeProcess["plan"][], screen: TrainingScreen): boolean {
   const others = running.filter(({ role }) => role === "worker").length;
   if (plan.role !== "worker" || signal === null || others === 0 || !screen.isTraining) return false;
@@ -124,7 +136,9 @@ function isDispensable({ plan, signal }: ProcessEnd, running: readonly NodeProce
   return true;
 }
 
-/** Reports go to the screen, and so does, with its tag, what is none; what the scheduler says of the others needs none. */
+/**
+ * Reports go to the screen, and so does, with its tag, what is none; what the scheduler says of the others needs none.
+ */
 function showOutput({ plan, stdout, stderr }: NodeProcess, screen: TrainingScreen): void {
   const tagged = tagLines(plan, process.stdout);
   const take = (line: string): undefined => {

@@ -1,4 +1,5 @@
-// training-progress — how far a training job was when a checkpoint was saved, as a note in the checkpoint, and back: where a job that goes on begins.
+// training-progress — how far a training job was when a checkpoint was saved, as a note in the checkpoint, and back:
+// where a job that goes on begins.
 
 import { resolve } from "node:path";
 import { WeighbridgeError } from "../../base/errors.ts";
@@ -29,7 +30,10 @@ export function progressNote(plan: TrainPlan, { epoch, step }: TrainPosition): J
   return { ...fixedOf(plan), epoch, step };
 }
 
-/** Where to go on, and from which checkpoint. Throws CHECKPOINT_MISSING, _FOREIGN, _TORN or _IO, and BAD_CONFIG when the plan is not that of the checkpoint. */
+/**
+ * Where to go on, and from which checkpoint. Throws CHECKPOINT_MISSING, _FOREIGN, _TORN or _IO, and BAD_CONFIG when the
+ * plan is not that of the checkpoint.
+ */
 export async function findProgress(plan: TrainPlan): Promise<{ readonly position: TrainPosition; readonly path: string }> {
   const path = await newestCheckpoint(resolve(plan.checkpointDir ?? ""));
   const reader = await CheckpointReader.open(path);

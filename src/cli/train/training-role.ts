@@ -1,8 +1,9 @@
-// training-role — what a process of a training job is there for: to train, or, as a server and as the scheduler, to stay as long as somebody trains.
+// training-role — what a process of a training job is there for: to train, or, as a server and as the scheduler, to
+// stay as long as somebody trains.
 //
 // Invariants:
-//   TrainingRole.V1. A job is done when no worker is at work any more and one at least has left by itself: workers leave when the result is reported (training-worker.ts),
-//                    and those that died returned what they had to do.
+//   TrainingRole.V1. A job is done when no worker is at work any more and one at least has left by itself: workers
+//       leave after the result is reported (training-worker.ts), and those that died returned what they had to do.
 //   TrainingRole.V2. A job has failed when a server is dead, whose parameters are gone, or when every worker is.
 
 import { WeighbridgeError } from "../../base/errors.ts";

@@ -1,5 +1,5 @@
-// training-screen — shows a training job: losses as lines, on a terminal a line below that keeps itself up to date, elsewhere one now and then, and ever less
-// often; at the end what the model is worth (training-summary.ts).
+// training-screen — shows a training job: losses as lines, on a terminal a line below that keeps itself up to date,
+// elsewhere one now and then, and ever less often; at the end what the model is worth (training-summary.ts).
 
 import { relative } from "node:path";
 import { styleText } from "node:util";
@@ -22,7 +22,10 @@ import {
 } from "./train-plan.ts";
 import { type Done, type Styler, summaryLines } from "./training-summary.ts";
 
-/** Elsewhere than on a terminal: at least so long between two lines, and at least this share of the time it takes so far. */
+/**
+ * Elsewhere than on a terminal: at least so long between two lines, and at least this share of the time it takes so
+ * far.
+ */
 const PLAIN_LINE_MS = 2000;
 const PLAIN_LINE_SHARE = 0.05;
 const FIRST_PROGRESS_SECONDS = 0.3;

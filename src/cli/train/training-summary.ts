@@ -1,4 +1,5 @@
-// training-summary — what a training that got to its end came to, in lines: what the model is worth, what it took, where it lies, and what to try next. Pure.
+// training-summary — what a training that got to its end came to, in lines: what the model is worth, what it took,
+// where it lies, and what to try next. Pure.
 
 import type { styleText } from "node:util";
 import { columnsText, compactNumber, number, percent } from "../terminal-text.ts";

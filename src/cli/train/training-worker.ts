@@ -1,6 +1,7 @@
-// training-worker — a worker of a training job: opens the task, trains its part of every batch together with the others, and reports. The worker of lowest rank that
-// lives reports for all: losses, checkpoints, and at the end what the model is worth. Then all leave together: a worker that left before would have ended well while the
-// job may still fail.
+// training-worker — a worker of a training job: opens the task, trains its part of every batch together with the
+// others, and reports. The worker of lowest rank that lives reports for all: losses, checkpoints, and at the end what
+// the model is worth. Then all leave together: a worker that left before would have ended well while the job may still
+// fail.
 //
 //   round 0      all come
 //   round n      the first of those who came to the round before reports, and comes then; all others come at once
@@ -9,7 +10,8 @@
 //
 // Invariants:
 //   TrainingWorker.F1. The first worker reports; when that one dies meanwhile, the next.
-//   TrainingWorker.F2. Nobody leaves before the report. The one that makes it lives or is known to be dead, and all that it waits for has deadlines: so has this.
+//   TrainingWorker.F2. Nobody leaves before the report. The one that makes it lives or is known to be dead, and all
+//       that it waits for has deadlines: so has this.
 
 import { existsSync } from "node:fs";
 import { resolve } from "node:path";
@@ -196,7 +198,10 @@ async function open(plan: TrainPlan): Promise<Task> {
   }
 }
 
-/** Makes a worker take a multiple of its time for every step, as a slower machine would: for measuring what that costs the others. */
+/**
+ * Makes a worker take a multiple of its time for every step, as a slower machine would: for measuring what that costs
+ * the others.
+ */
 class SlowSteps implements TrainingCallback {
   readonly #factor: number;
   /** When the step before ended, and how long this worker had waited by then. */

@@ -1,5 +1,5 @@
-// batch-norm — every channel is shifted and scaled to mean 0 and variance 1 over the batch, then by what is learned: y = γ (x - μ)/σ + β.
-// Samples are [channels, …]. When not training, the running mean and variance stand for the batch's.
+// batch-norm — every channel is shifted and scaled to mean 0 and variance 1 over the batch, then by what is learned: y
+// = γ (x - μ)/σ + β. Samples are [channels, …]. When not training, the running mean and variance stand for the batch's.
 //
 // With a = γ/σ it is y = a·x + (β - a·μ), and for n numbers per channel, Σ over them and x̂ = (x - μ)/σ:
 //   ∂β = Σ dy     ∂γ = Σ dy·x̂     dx = a·dy - (a/n)·(∂β + x̂·∂γ), which is linear in dy and x for each channel.

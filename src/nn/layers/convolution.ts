@@ -1,5 +1,5 @@
-// convolution — square kernels, stride 1, zeros around the image; optionally with a ReLU behind it. Sample by sample: the unfolded image stays
-// in the cache, and is cheaper to make again on the way back than to keep for a whole batch.
+// convolution — square kernels, stride 1, zeros around the image; optionally with a ReLU behind it. Sample by sample:
+// the unfolded image stays in the cache, and is cheaper to make again on the way back than to keep for a whole batch.
 
 import { WeighbridgeError } from "../../base/errors.ts";
 import { checkOptions } from "../../base/known-options.ts";
@@ -23,7 +23,9 @@ export type ConvolutionOptions = {
   readonly initializer?: InitializerSpec;
 };
 
-/** Takes samples of [channels, height, width]. Throws BAD_ARGUMENT for an option or an activation that does not exist. */
+/**
+ * Takes samples of [channels, height, width]. Throws BAD_ARGUMENT for an option or an activation that does not exist.
+ */
 export function convolution(options: ConvolutionOptions): LayerPlan {
   checkOptions(options, ["channels", "size", "padding", "name", "activation", "initializer"], "the options of a convolution");
   checkActivation(options.name ?? "convolution", options.activation);

@@ -1,4 +1,5 @@
-// elementwise — ReLU and sigmoid as layers of their own: each output depends on one input, and its gradient on the output alone.
+// elementwise — ReLU and sigmoid as layers of their own: each output depends on one input, and its gradient on the
+// output alone.
 
 import { checkOptions } from "../../base/known-options.ts";
 import { Activations, checkActivations, type Shape } from "../activations.ts";

@@ -1,11 +1,12 @@
-// embedding — rows of a table, chosen by ids: their sum for each sample (a bag), or all of them side by side. Not a Layer, as it takes ids;
-// it stands before a Sequential, or alone where a model is linear. The table may be a whole vocabulary, or the rows of one batch that
-// were pulled from the servers, with ids rewritten to their places.
+// embedding — rows of a table, chosen by ids: their sum for each sample (a bag), or all of them side by side. Not a
+// Layer, as it takes ids; it stands before a Sequential, or alone where a model is linear. The table may be a whole
+// vocabulary, or the rows of one batch that were pulled from the servers, with ids rewritten to their places.
 //
 // Invariants:
-//   E1. The gradient is 0 in every row that `touchedRows` does not name, so that a step costs what its ids cost, not what the table costs.
-//   E2. An id without a row is refused before anything is computed, or, where the embedding was told so, stands for a row of zeros. One that is no whole
-//       number is refused.
+//   E1. The gradient is 0 in every row that `touchedRows` does not name, so that a step costs what its ids cost, not
+//       what the table costs.
+//   E2. An id without a row is refused before anything is computed, or, where the embedding was told so, stands for a
+//       row of zeros. One that is no whole number is refused.
 
 import { WeighbridgeError } from "../../base/errors.ts";
 import type { InitializerSpec } from "../../store/initializers/initializer-spec.ts";
@@ -59,7 +60,10 @@ export class Embedding {
     this.#touched = new Int32Array(idsPerSample * sampleCountMax);
   }
 
-  /** `ids`: idsPerSample for each sample, one sample after the other. They are copied. Throws BAD_ARGUMENT or OUT_OF_RANGE. */
+  /**
+   * `ids`: idsPerSample for each sample, one sample after the other. They are copied. Throws BAD_ARGUMENT or
+   * OUT_OF_RANGE.
+   */
   forward(ids: ArrayLike<number>): Activations {
     const { idsPerSample, width, rowCount, outOfRange = "refuse" } = this.#options;
     if (ids.length % idsPerSample !== 0) {

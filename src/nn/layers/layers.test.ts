@@ -1,5 +1,5 @@
-// Goal: every layer's gradients are what differences of its outputs say, fused forms equal the layers that they stand for, and what does not fit
-// is refused before anything is computed.
+// Goal: every layer's gradients are what differences of its outputs say, fused forms equal the layers that they stand
+// for, and what does not fit is refused before anything is computed.
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";

@@ -1,4 +1,5 @@
-// max-pool — the greatest of each size × size square of every channel; squares do not overlap, and what fills none is left out.
+// max-pool — the greatest of each size × size square of every channel; squares do not overlap, and what fills none is
+// left out.
 
 import { WeighbridgeError } from "../../base/errors.ts";
 import { checkOptions } from "../../base/known-options.ts";

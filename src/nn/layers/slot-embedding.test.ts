@@ -1,5 +1,5 @@
-// Goal: on slots of a span the layer computes what an embedding with a table of its own computes, bit for bit, and its gradients have a row for each slot of the batch
-// and no others (S1, S2).
+// Goal: on slots of a span the layer computes what an embedding with a table of its own computes, bit for bit, and its
+// gradients have a row for each slot of the batch and no others (S1, S2).
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

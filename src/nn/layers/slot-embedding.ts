@@ -1,9 +1,11 @@
-// slot-embedding — an embedding on rows that lie in a span of somebody else's, wherever they came from: places in the span (slots) stand for
-// ids. It is what layers/embedding.ts does, without a table of its own: its gradient has a row for each slot of the batch, and no others.
+// slot-embedding — an embedding on rows that lie in a span of somebody else's, wherever they came from: places in the
+// span (slots) stand for ids. It is what layers/embedding.ts does, without a table of its own: its gradient has a row
+// for each slot of the batch, and no others.
 //
 // Invariants:
 //   S1. A slot below 0 stands for a row of zeros, and gets no gradient.
-//   S2. Gradients lie in the order of `touchedSlots`, which ascend, each once. Equal slots are added in the order of the batch.
+//   S2. Gradients lie in the order of `touchedSlots`, which ascend, each once. Equal slots are added in the order of
+//       the batch.
 
 import { ascendingIndex } from "../../base/ascending-index.ts";
 import { WeighbridgeError } from "../../base/errors.ts";

@@ -1,5 +1,5 @@
-// binary-cross-entropy — the mean of -log p for targets 1 and -log(1 - p) for targets 0, p = sigmoid(logit), and its gradient. It takes
-// logits, not probabilities: so nothing overflows, and the gradient is p - target.
+// binary-cross-entropy — the mean of -log p for targets 1 and -log(1 - p) for targets 0, p = sigmoid(logit), and its
+// gradient. It takes logits, not probabilities: so nothing overflows, and the gradient is p - target.
 
 import { WeighbridgeError } from "../../base/errors.ts";
 import { checkOptions } from "../../base/known-options.ts";
@@ -30,7 +30,10 @@ export class BinaryCrossEntropy {
     return label >= 0 && label <= 1;
   }
 
-  /** The loss of a batch; targets are from 0 to 1. As for softmax, loss and gradient are divided by `divisor`. Throws BAD_ARGUMENT. */
+  /**
+   * The loss of a batch; targets are from 0 to 1. As for softmax, loss and gradient are divided by `divisor`. Throws
+   * BAD_ARGUMENT.
+   */
   compute(logits: Activations, targets: ArrayLike<number>, divisor: number = logits.sampleCount): number {
     const { gradient, probabilities } = this;
     checkActivations("binary cross-entropy", logits, gradient.shape, gradient.sampleCountMax);

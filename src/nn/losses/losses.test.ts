@@ -1,4 +1,5 @@
-// Goal: losses equal their definitions in f64, their gradients are the differences of these, and labels that do not exist are refused.
+// Goal: losses equal their definitions in f64, their gradients are the differences of these, and labels that do not
+// exist are refused.
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";

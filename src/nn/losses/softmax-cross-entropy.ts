@@ -1,5 +1,5 @@
-// softmax-cross-entropy — the mean of -log softmax(logits)[label], and its gradient. The gradient comes from a kernel and has the same bits on
-// every machine; the loss itself is for people to read, in f64 with Math.log.
+// softmax-cross-entropy — the mean of -log softmax(logits)[label], and its gradient. The gradient comes from a kernel
+// and has the same bits on every machine; the loss itself is for people to read, in f64 with Math.log.
 
 import { WeighbridgeError } from "../../base/errors.ts";
 import { checkOptions } from "../../base/known-options.ts";
@@ -37,8 +37,8 @@ export class SoftmaxCrossEntropy {
   }
 
   /**
-   * The loss of a batch; `labels` has one class for each sample. Loss and gradient are divided by `divisor`, the number of samples by
-   * default: a worker with a part of a batch divides by the size of the whole. Throws BAD_ARGUMENT.
+   * The loss of a batch; `labels` has one class for each sample. Loss and gradient are divided by `divisor`, the number
+   * of samples by default: a worker with a part of a batch divides by the size of the whole. Throws BAD_ARGUMENT.
    */
   compute(logits: Activations, labels: ArrayLike<number>, divisor: number = logits.sampleCount): number {
     const { gradient } = this;

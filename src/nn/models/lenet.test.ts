@@ -1,5 +1,6 @@
-// Goal: LeNet learns. A few hundred steps of plain gradient descent in one process, without servers, read most digits that it has not seen; and
-// the same seed gives the same bits, so that whatever differs later is not the network's doing.
+// Goal: LeNet learns. A few hundred steps of plain gradient descent in one process, without servers, read most digits
+// that it has not seen; and the same seed gives the same bits, so that whatever differs later is not the network's
+// doing.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -1,5 +1,5 @@
-// Goal: the models of ids learn what they are made for: logistic regression a sum of weights, Wide & Deep what no sum can say, matrix
-// factorisation a matrix of low rank. All from a few numbers that are known, to a stated objective.
+// Goal: the models of ids learn what they are made for: logistic regression a sum of weights, Wide & Deep what no sum
+// can say, matrix factorisation a matrix of low rank. All from a few numbers that are known, to a stated objective.
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";

@@ -1,5 +1,6 @@
-// wide-deep — Wide & Deep: a linear model of the features' ids beside a small network on their embeddings; the sum of both is the logit. With no
-// hidden layers and no deep table it is logistic regression, for which an Embedding of width 1 alone suffices.
+// wide-deep — Wide & Deep: a linear model of the features' ids beside a small network on their embeddings; the sum of
+// both is the logit. With no hidden layers and no deep table it is logistic regression, for which an Embedding of width
+// 1 alone suffices.
 
 import { Activations } from "../activations.ts";
 import type { GradientReady } from "../layer.ts";

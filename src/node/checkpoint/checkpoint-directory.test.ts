@@ -1,4 +1,5 @@
-// Goal: a checkpoint appears whole or not at all, wherever its writer fails or dies, and the ones before it stay as they were.
+// Goal: a checkpoint appears whole or not at all, wherever its writer fails or dies, and the ones before it stay as
+// they were.
 
 import assert from "node:assert/strict";
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";

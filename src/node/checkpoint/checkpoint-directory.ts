@@ -1,4 +1,5 @@
-// checkpoint-directory — CheckpointDirectory keeps the checkpoints of a job: which there are, how one comes to be, and which go.
+// checkpoint-directory — CheckpointDirectory keeps the checkpoints of a job: which there are, how one comes to be, and
+// which go.
 //
 //   <root>/step-000120/                       a checkpoint: manifest.json and the servers' shard files
 //   <root>/step-000123/
@@ -7,7 +8,8 @@
 //   <root>/latest                             the name of the newest, for people and scripts; nothing here relies on it
 //
 // Invariants:
-//   K1. A directory gets the name of a checkpoint in one step, by rename, when everything in it is on the disk; it loses it in one step, too.
+//   K1. A directory gets the name of a checkpoint in one step, by rename, when everything in it is on the disk; it
+//       loses it in one step, too.
 //   K2. Nothing that fails or dies on the way touches another checkpoint.
 //   K3. One writer at a time: `begin` and `removeLeftovers` take pending directories for those of writers that died.
 
@@ -59,7 +61,9 @@ export class CheckpointDirectory {
       .sort((one, other) => one.step - other.step);
   }
 
-  /** Makes the place for a new checkpoint, and the root if need be. Its step must be higher than that of every other. */
+  /**
+   * Makes the place for a new checkpoint, and the root if need be. Its step must be higher than that of every other.
+   */
   async begin(step: number): Promise<PendingCheckpoint> {
     const newest = (await this.list()).at(-1);
     if (newest !== undefined && newest.step >= step) {
@@ -71,7 +75,10 @@ export class CheckpointDirectory {
     return { step, path };
   }
 
-  /** All shards are written: makes them a checkpoint. Throws, and leaves the pending one to `abandon`, if a file is not what its server said. */
+  /**
+   * All shards are written: makes them a checkpoint. Throws, and leaves the pending one to `abandon`, if a file is not
+   * what its server said.
+   */
   async commit(pending: PendingCheckpoint, manifest: CheckpointManifest): Promise<CommittedCheckpoint> {
     if (manifest.step !== pending.step) {
       throw new WeighbridgeError("BAD_ARGUMENT", `a manifest of step ${manifest.step} for the checkpoint of step ${pending.step}`);
@@ -125,7 +132,10 @@ export class CheckpointDirectory {
     }
   }
 
-  /** Why `latest` is of no use to those who read it, or undefined. One that is behind by a crash is none: the next commit sets it right. */
+  /**
+   * Why `latest` is of no use to those who read it, or undefined. One that is behind by a crash is none: the next
+   * commit sets it right.
+   */
   async latestProblem(): Promise<string | undefined> {
     try {
       const name = await this.latest();
@@ -216,7 +226,10 @@ const realDirectories: DirectoryProbe = {
   requireWritable: (path) => accessSync(path, constants.W_OK | constants.X_OK),
 };
 
-/** Throws BAD_CONFIG, with the system's reason. A directory that is not there yet is judged by the one in which it would be made. */
+/**
+ * Throws BAD_CONFIG, with the system's reason. A directory that is not there yet is judged by the one in which it would
+ * be made.
+ */
 export function requireWritableDirectory(path: string, probe: DirectoryProbe = realDirectories): void {
   let nearest = resolve(path);
   try {

@@ -1,4 +1,5 @@
-// Goal: a checkpoint that cannot be taken or restored is a typed error that says why; nothing is left of it, and what was saved before is still good.
+// Goal: a checkpoint that cannot be taken or restored is a typed error that says why; nothing is left of it, and what
+// was saved before is still good.
 
 import assert from "node:assert/strict";
 import { readdirSync, readFileSync, writeFileSync } from "node:fs";

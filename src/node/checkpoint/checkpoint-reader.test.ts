@@ -1,4 +1,5 @@
-// Goal: what was saved comes back exactly, on any number of servers, each reading its own; and whatever is wrong is said with its file.
+// Goal: what was saved comes back exactly, on any number of servers, each reading its own; and whatever is wrong is
+// said with its file.
 
 import assert from "node:assert/strict";
 import { copyFileSync, readFileSync, renameSync, rmSync, truncateSync, writeFileSync } from "node:fs";

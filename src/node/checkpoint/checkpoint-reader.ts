@@ -1,8 +1,10 @@
-// checkpoint-reader — CheckpointReader opens a checkpoint and hands out what is in it, chunk by chunk, to as many servers as there are: each
-// asks for the chunks it owns and reads nothing else. Manifest and headers are read and checked when it is opened, data when it is asked for.
+// checkpoint-reader — CheckpointReader opens a checkpoint and hands out what is in it, chunk by chunk, to as many
+// servers as there are: each asks for the chunks it owns and reads nothing else. Manifest and headers are read and
+// checked when it is opened, data when it is asked for.
 //
 // Invariants:
-//   Q1. What is handed out has passed its checksum; a chunk beyond BATCH_BYTES is checked as it goes, and the call fails at its end.
+//   Q1. What is handed out has passed its checksum; a chunk beyond BATCH_BYTES is checked as it goes, and the call
+//       fails at its end.
 //   Q2. An error names the file and says what is wrong with it. Reading changes nothing.
 
 import { join } from "node:path";
@@ -35,12 +37,18 @@ export type ReaderOptions = {
   readonly explain?: ((thrown: unknown) => Promise<unknown>) | undefined;
 };
 
-/** Some rows of a chunk. The bytes are valid until the callback's promise is fulfilled; then the next batch is read into the same memory. */
+/**
+ * Some rows of a chunk. The bytes are valid until the callback's promise is fulfilled; then the next batch is read into
+ * the same memory.
+ */
 export type RowBatch = {
   /** The first of them, counted from the beginning of the chunk. */
   readonly rowFrom: number;
   readonly rowCount: number;
-  /** By the column's name; columns of the chunk come whole with every batch. Each begins at a multiple of 8 of its own buffer. */
+  /**
+   * By the column's name; columns of the chunk come whole with every batch. Each begins at a multiple of 8 of its own
+   * buffer.
+   */
   readonly columns: ReadonlyMap<string, Uint8Array>;
 };
 
@@ -64,7 +72,9 @@ export class CheckpointReader implements AsyncDisposable {
     this.#explain = opened.explain ?? ((thrown) => Promise.resolve(thrown));
   }
 
-  /** `path` is the checkpoint's own directory (find-checkpoint.ts). Throws CHECKPOINT_MISSING, _TORN, _FOREIGN or _IO. */
+  /**
+   * `path` is the checkpoint's own directory (find-checkpoint.ts). Throws CHECKPOINT_MISSING, _TORN, _FOREIGN or _IO.
+   */
   static async open(path: string, { layer = realFiles, job, explain }: ReaderOptions = {}): Promise<CheckpointReader> {
     const manifest = await readManifest(path, layer);
     if (job !== undefined && manifest.job !== job) {
@@ -84,12 +94,17 @@ export class CheckpointReader implements AsyncDisposable {
     return this.#chunks.get(parameter) ?? [];
   }
 
-  /** Reads a whole column of a chunk into `into`, which may lie in an arena and must have its length. On an error it holds anything. */
+  /**
+   * Reads a whole column of a chunk into `into`, which may lie in an arena and must have its length. On an error it
+   * holds anything.
+   */
   async readColumn(chunk: Chunk, column: string, into: Uint8Array): Promise<void> {
     await this.#explained(() => this.#readColumn(chunk, column, into));
   }
 
-  /** Reads the rows of a chunk, all columns side by side, and hands them out batch by batch; waits for each to be taken. */
+  /**
+   * Reads the rows of a chunk, all columns side by side, and hands them out batch by batch; waits for each to be taken.
+   */
   async readRows(chunk: Chunk, take: (batch: RowBatch) => void | Promise<void>): Promise<void> {
     await this.#explained(() => this.#readRows(chunk, take));
   }
@@ -196,7 +211,8 @@ export async function readShardHeader({ file, path }: OpenShard, { record, manif
   await readFully(file, header, LENGTH_BYTES, path);
   const parameters = new Map(manifest.parameters.map((parameter) => [parameter.name, parameter]));
   const owner = { job: manifest.job, step: manifest.step, server };
-  // First what the file says of itself: that it is of another checkpoint is a better answer than that its checksum is another.
+  // First what the file says of itself: that it is of another checkpoint is a better answer than that its checksum is
+  // another.
   const chunks = decodeShardHeader(header, { ...source, name: record.file, owner, parameters, partCount: manifest.partCount });
   const counted = checksumText(crc32(header, crc32(start)));
   if (fileBytes !== record.bytes || counted !== record.headerCrc32) {

@@ -1,4 +1,5 @@
-// Goal: a running cluster is saved at one clock while its workers push, and comes back exactly, on however many servers.
+// Goal: a running cluster is saved at one clock while its workers push, and comes back exactly, on however many
+// servers.
 
 import assert from "node:assert/strict";
 import { readdirSync } from "node:fs";

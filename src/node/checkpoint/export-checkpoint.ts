@@ -1,11 +1,11 @@
-// export-checkpoint — writes the parameters of a checkpoint into one plain safetensors file, as other programs expect them:
+// export-checkpoint — writes the parameters of a checkpoint into one plain safetensors file for other programs:
 //
 //   <tensor>            its values in its own shape
 //   <table>/keys        U64 [rows], in no particular order
 //   <table>/values      [rows, width] of its dtype, in the order of the keys
-//   <name>/<column>     with `allColumns`: the optimizer's slots and whatever else is kept. What is kept per chunk, such as the step count of a block,
-//                       is repeated for each row of the chunk: chunks mean nothing once they are one
-//   <name>/step         with `allColumns`, U64 [1]: how often the parameter was pushed to, where that is counted for the parameter as a whole
+//   <name>/<column>     with `allColumns`: the optimizer's slots and the rest. What is kept per chunk, such as the step
+//                       count of a block, is repeated for each row of the chunk
+//   <name>/step         with `allColumns`, U64 [1]: pushes, where they are counted for the parameter as a whole
 
 import { basename, dirname } from "node:path";
 import { assert } from "../../base/assert.ts";

@@ -1,7 +1,8 @@
-// file-layer — the few things a checkpoint asks of a file system, behind an interface, so that tests can have disks that fill up, tear and
-// crash. Knows nothing of checkpoints but their errors.
+// file-layer — the few things a checkpoint asks of a file system, behind an interface, so that tests can have disks
+// that fill up, tear and crash. Knows nothing of checkpoints but their errors.
 //
-// L1. Whatever the file system refuses becomes a CHECKPOINT_IO or CHECKPOINT_MISSING error that names the file and the reason.
+// L1. Whatever the file system refuses becomes a CHECKPOINT_IO or CHECKPOINT_MISSING error that names the file and the
+// reason.
 
 import { type FileHandle, mkdir, open, readdir, rename, rm, stat } from "node:fs/promises";
 import { dirname } from "node:path";
@@ -50,7 +51,10 @@ export const realFiles: FileLayer = {
   },
 };
 
-/** With its parents, one by one: where Node makes them, a read-only file system is reported as a directory that is missing. */
+/**
+ * With its parents, one by one: where Node makes them, a read-only file system is reported as a directory that is
+ * missing.
+ */
 async function makeDirectory(path: string): Promise<void> {
   try {
     await mkdir(path);
@@ -159,7 +163,10 @@ export function readSmallFile(layer: FileLayer, path: string, bytesMax: number):
   );
 }
 
-/** A small file beside and renamed: after a crash there is the old one or the new one, whole. Its directory is for the caller to sync. */
+/**
+ * A small file beside and renamed: after a crash there is the old one or the new one, whole. Its directory is for the
+ * caller to sync.
+ */
 export async function writeSmallFile(layer: FileLayer, path: string, bytes: Uint8Array): Promise<void> {
   const temporary = `${path}.tmp`;
   await attempt(`cannot remove ${temporary}`, () => layer.remove(temporary));

@@ -1,5 +1,6 @@
-// find-checkpoint — which checkpoint somebody means who names a directory: the directory itself, or the newest in it. Never falls back to an
-// older one by itself: that would undo training without a word. What is wrong is said, and which other one there is.
+// find-checkpoint — which checkpoint somebody means who names a directory: the directory itself, or the newest in it.
+// Never falls back to an older one by itself: that would undo training without a word. What is wrong is said, and which
+// other one there is.
 
 import { join } from "node:path";
 import { isWeighbridgeError, WeighbridgeError } from "../../base/errors.ts";

@@ -1,4 +1,5 @@
-// Goal: a checkpoint goes on with another number of workers, too, also of DC-ASGD, which compares with what each of them has pulled.
+// Goal: a checkpoint goes on with another number of workers, too, also of DC-ASGD, which compares with what each of
+// them has pulled.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -1,4 +1,5 @@
-// Goal: sections are filled side by side from memory that is not copied, with their checksums; an error ends everything and leaves nothing.
+// Goal: sections are filled side by side from memory that is not copied, with their checksums; an error ends everything
+// and leaves nothing.
 
 import assert from "node:assert/strict";
 import { readdirSync, readFileSync, writeFileSync } from "node:fs";

@@ -1,6 +1,7 @@
-// section-file — SectionFile writes a file of sections behind a header that is known last. Sections get their place when they are added, and
-// are then filled in any order and side by side; each has its checksum counted on the way. Nothing is copied: bytes go to the disk from where
-// they lie, at most WRITE_BYTES at a time, so neither the size of a section nor that of the file costs memory or a long turn of the event loop.
+// section-file — SectionFile writes a file of sections behind a header that is known last. Sections get their place
+// when they are added, and are then filled in any order and side by side; each has its checksum counted on the way.
+// Nothing is copied: bytes go to the disk from where they lie, at most WRITE_BYTES at a time, so neither the size of a
+// section nor that of the file costs memory or a long turn of the event loop.
 //
 // Invariants:
 //   W1. Until `finish`, the file has another name (.tmp) and its header is missing: nobody takes it for a whole one.
@@ -95,8 +96,8 @@ export class SectionFile {
   }
 
   /**
-   * Appends to a section. The bytes are read until the promise is fulfilled, and must not change before; they may lie in an arena. Awaiting it
-   * is the backpressure: whoever does keeps no more than one piece waiting.
+   * Appends to a section. The bytes are read until the promise is fulfilled, and must not change before; they may lie
+   * in an arena. Awaiting it is the backpressure: whoever does keeps no more than one piece waiting.
    */
   write(section: OpenSection, bytes: Uint8Array): Promise<void> {
     assert(section.taken + bytes.byteLength <= section.bytes, `${bytes.byteLength} bytes more than a section of ${this.path} has room for`);
@@ -111,7 +112,9 @@ export class SectionFile {
     return promise;
   }
 
-  /** Writes the header, and gives the file its name once all of it is on the disk. All writes must have been fulfilled. */
+  /**
+   * Writes the header, and gives the file its name once all of it is on the disk. All writes must have been fulfilled.
+   */
   async finish(header: Uint8Array): Promise<void> {
     if (this.#error !== undefined) throw this.#error; // W2
     assert(header.byteLength === this.headerBytes, `a header of ${header.byteLength} bytes for ${this.headerBytes} kept free`);
@@ -132,7 +135,9 @@ export class SectionFile {
     }
   }
 
-  /** Gives up: what was written is removed. Waiting calls fail with `reason`. Does nothing once the file has its name. */
+  /**
+   * Gives up: what was written is removed. Waiting calls fail with `reason`. Does nothing once the file has its name.
+   */
   async abandon(reason: WeighbridgeError = new WeighbridgeError("CLOSED", `${this.path} was given up`)): Promise<void> {
     if (this.#isClosed && this.#error === undefined) return;
     this.#fail(reason);

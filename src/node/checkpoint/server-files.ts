@@ -1,5 +1,5 @@
-// server-files — ServerFiles keeps a server's checkpoints in the directory that its configuration names, and in no other: requests name numbers,
-// what `begin` gave, and directories below that one, never a path.
+// server-files — ServerFiles keeps a server's checkpoints in the directory that its configuration names, and in no
+// other: requests name numbers, what `begin` gave, and directories below that one, never a path.
 //
 //   <root>/step-000120/                  the job's checkpoints
 //   <root>/models/7/step-000003/         what was saved under the directory "models/7"

@@ -1,6 +1,7 @@
-// shard-writer — ShardWriter writes what one server holds into shard files of a checkpoint, chunk by chunk, while the server goes on. A chunk's
-// row count must be known when it is opened; how many chunks there will be need not. When a file is full, the next chunk goes into a new one.
-// Not the checkpoint: that exists when the files of all servers are committed (checkpoint-directory.ts).
+// shard-writer — ShardWriter writes what one server holds into shard files of a checkpoint, chunk by chunk, while the
+// server goes on. A chunk's row count must be known when it is opened; how many chunks there will be need not. When a
+// file is full, the next chunk goes into a new one. Not the checkpoint: that exists when the files of all servers are
+// committed (checkpoint-directory.ts).
 //
 // Invariants:
 //   W4. A file in `finish`'s result has its final name, is on the disk, and holds every section whole.
@@ -76,7 +77,10 @@ export class ShardWriter {
     return this.#open({ kind: "rows", parameter, from, to }, to - from);
   }
 
-  /** Rows of a table whose keys all fall into the parts `from` to before `to`. The narrower the parts, the less a restore has to read. */
+  /**
+   * Rows of a table whose keys all fall into the parts `from` to before `to`. The narrower the parts, the less a
+   * restore has to read.
+   */
   openParts(
     parameter: string,
     { from, to, rowCount }: { readonly from: number; readonly to: number; readonly rowCount: number },
@@ -84,7 +88,10 @@ export class ShardWriter {
     return this.#open({ kind: "parts", parameter, from, to, ordinal: this.#ordinal++ }, rowCount);
   }
 
-  /** Ends the files. Every chunk must be full, and every write fulfilled. Names in the directory are synced by the commit. */
+  /**
+   * Ends the files. Every chunk must be full, and every write fulfilled. Names in the directory are synced by the
+   * commit.
+   */
   async finish(): Promise<readonly ShardFileRecord[]> {
     await this.#opening;
     const records: ShardFileRecord[] = [];
@@ -97,7 +104,9 @@ export class ShardWriter {
     return records;
   }
 
-  /** Gives up and removes what was written. Safe to call at any time before `finish` is fulfilled, and more than once. */
+  /**
+   * Gives up and removes what was written. Safe to call at any time before `finish` is fulfilled, and more than once.
+   */
   async abandon(): Promise<void> {
     this.#error ??= new WeighbridgeError("CLOSED", `the shard of server ${this.#options.owner.server} was given up`);
     await this.#opening.catch(() => {}); // Whoever opened the chunk was told.

@@ -1,4 +1,5 @@
-// Goal: what workers add up beside the parameters, through kv and pushData, is saved with them while they push, and comes back exactly on however many servers.
+// Goal: what workers add up beside the parameters, through kv and pushData, is saved with them while they push, and
+// comes back exactly on however many servers.
 
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";

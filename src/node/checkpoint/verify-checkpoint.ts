@@ -1,4 +1,5 @@
-// verify-checkpoint — reads all of a checkpoint and says everything that is wrong with it, where a reader stops at the first.
+// verify-checkpoint — reads all of a checkpoint and says everything that is wrong with it, where a reader stops at the
+// first.
 
 import { join } from "node:path";
 import { crc32 } from "node:zlib";

@@ -1,5 +1,6 @@
-// config-environment — a config as variables for a child process, from which `loadConfig` reads the same config whatever else the child inherits; and the environment
-// of a command that starts a cluster of its own, without what describes another job (addresses, ports, counts, ranks, files).
+// config-environment — a config as variables for a child process, from which `loadConfig` reads the same config
+// whatever else the child inherits; and the environment of a command that starts a cluster of its own, without what
+// describes another job (addresses, ports, counts, ranks, files).
 
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -21,8 +22,9 @@ export function configToEnvironment(config: NodeConfig): Record<string, string> 
 type Variables = Readonly<Record<string, string | undefined>>;
 
 /**
- * Without every variable that configures a node, except our own ones of these keys. Those of ps-lite, Hetu and MindSpore go, mistyped ones too.
- * An unknown WEIGHBRIDGE_* name stays: it is a mistake in this command's own environment, which `loadConfig` reports.
+ * Without every variable that configures a node, except our own ones of these keys. Those of ps-lite, Hetu and
+ * MindSpore go, mistyped ones too. An unknown WEIGHBRIDGE_* name stays: it is a mistake in this command's own
+ * environment, which `loadConfig` reports.
  */
 export function ownEnvironment(env: Variables, keys: readonly KeyName[]): Variables {
   const kept = new Set(keys.map(variableOf));
@@ -33,7 +35,10 @@ export function ownEnvironment(env: Variables, keys: readonly KeyName[]): Variab
 
 export type Environment = Readonly<Record<string, string>>;
 
-/** What a launched process finds: its whole configuration, and the variables by which programs for ps-lite and Hetu learn who they are. */
+/**
+ * What a launched process finds: its whole configuration, and the variables by which programs for ps-lite and Hetu
+ * learn who they are.
+ */
 export function nodeEnvironment(config: NodeConfig): Environment {
   return { ...configToEnvironment(config), ...dmlcVariables(config), ...compileCache() };
 }
@@ -50,7 +55,10 @@ function dmlcVariables({ role, rank, serverCount, workerCount, schedulerHost, sc
   return { ...common, DMLC_RANK: String(rank), [role === "server" ? "SERVER_ID" : "WORKER_ID"]: String(rank) };
 }
 
-/** Processes of a job load the same modules; the second one to do so need not compile them. Halves the time a node takes to start. */
+/**
+ * Processes of a job load the same modules; the second one to do so need not compile them. Halves the time a node takes
+ * to start.
+ */
 function compileCache(): Environment {
   const { NODE_COMPILE_CACHE, NODE_DISABLE_COMPILE_CACHE } = process.env;
   if (NODE_COMPILE_CACHE !== undefined || NODE_DISABLE_COMPILE_CACHE !== undefined) return {};

@@ -1,10 +1,10 @@
-// config-file — a YAML or JSON file as a source of configuration. It holds our keys and variables' names (ours, ps-lite's, Hetu's, MindSpore's) side by side, and the
-// parts of Hetu's files:
+// config-file — a YAML or JSON file as a source of configuration: our keys and the names of variables (ours, ps-lite's,
+// Hetu's, MindSpore's) side by side, and the parts of Hetu's files.
 //
 //     shared: { DMLC_NUM_WORKER: 2 }      for every process; beats the flat keys
-//     w0: { DMLC_ROLE: worker }           a section, for the process that asks for it; beats `shared`. Every section is checked for unknown names
-//     launch: { worker: 2, server: 1 }    how many processes Hetu's launcher starts here; checked, of no effect on a node
-//     nodes: [{ host, servers, workers, chief }]   the machines of `heturun`, turned into counts. One local machine only: nothing starts processes elsewhere
+//     w0: { DMLC_ROLE: worker }           a section, for the process that asks for it; beats `shared`
+//     launch: { worker: 2, server: 1 }    how many processes Hetu's launcher starts; checked, of no effect on a node
+//     nodes: [{ host, servers, … }]       the machines of `heturun`, turned into counts; one local machine only
 //     workerCount: 2                      anything else is a flat key; so is `faults`, a mapping
 
 import { readFileSync } from "node:fs";
@@ -120,7 +120,7 @@ function noSuchSection({ subject, origin, value }: NamedText, file: string, sect
   return { subject, origin, expected, found: quote(value), fix };
 }
 
-/** Loaded with the first YAML file: most processes are configured without one, and the library's 70 modules take a while. */
+/** The library is loaded with the first YAML file: most processes have none, and its 70 modules take a while. */
 const require = createRequire(import.meta.url);
 
 export type ConfigFile = { readonly path: string; readonly text: string };

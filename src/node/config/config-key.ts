@@ -1,4 +1,4 @@
-// config-key — the shape of a row of the key table, and how a key is spelled on the command line and in the environment.
+// config-key — a row of the key table, and how its key is spelled on the command line and in the environment.
 
 import type { ForeignVariable } from "./foreign-variable.ts";
 import type { FlatConfig } from "./node-config.ts";

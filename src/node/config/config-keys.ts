@@ -1,4 +1,4 @@
-// config-keys — the one table of configuration keys. Parsing, errors, `--help` and docs/configuration.md all follow from it.
+// config-keys — the table of configuration keys; parsing, errors, `--help` and docs/configuration.md follow from it.
 // The order matters twice: a variable's translation and a default may look at the keys above it.
 
 import { tmpdir } from "node:os";

@@ -1,5 +1,5 @@
-// config-rules — what must hold between keys, each valid by itself. Pure. A rule is skipped when a key it looks at is missing or broken.
-// A broken rule stops the node; a suspicion is only a warning.
+// config-rules — what must hold between keys, each valid by itself. Pure. A broken rule stops the node, a suspicion is
+// a warning, and a rule is skipped when a key it looks at is missing or broken.
 
 import { Buffer } from "node:buffer";
 import { waysToGive } from "./config-key.ts";

@@ -1,11 +1,11 @@
-// config-source — where configuration comes from (options, command line, environment, file), made uniform for `resolveKey`.
+// config-source — options, command line, environment and file in one form, for `resolveKey`.
 //
-// Kubernetes sets variables in every pod for every service of its namespace, and Docker for its links: WEIGHBRIDGE_SCHEDULER_SERVICE_HOST, …_SERVICE_PORT_HTTP,
-// …_PORT=tcp://192.0.2.11:8000 and …_PORT_8000_TCP_ADDR for a service "weighbridge-scheduler".
+// Kubernetes sets variables in every pod for every service, and Docker for its links: for "weighbridge-scheduler"
+// WEIGHBRIDGE_SCHEDULER_SERVICE_HOST, …_SERVICE_PORT_HTTP, …_PORT=tcp://192.0.2.11:8000 and …_PORT_8000_TCP_ADDR.
 //
 // Invariants:
 //   ConfigSource.S1. No service link is configuration: it sets no key, and it is no mistake either.
-//   ConfigSource.S2. A variable of ours that has the name of a link is one only when its value is a link. `WEIGHBRIDGE_PORT=9000` is ours.
+//   ConfigSource.S2. A variable of ours with the name of a link is a link only when its value is one.
 
 import { WeighbridgeError } from "../../base/errors.ts";
 import { showValue } from "../../base/show-value.ts";

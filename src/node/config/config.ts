@@ -1,5 +1,5 @@
-// config — loadConfig, the door of this folder: options beat the command line, which beats the environment, which beats a file.
-// It reads one file at most, touches nothing else, and reports all that is wrong in one error.
+// config — loadConfig: options beat the command line, which beats the environment, which beats a file. It reads one
+// file at most and reports all that is wrong in one error.
 
 import { networkInterfaces } from "node:os";
 import {

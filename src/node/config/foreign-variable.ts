@@ -1,4 +1,4 @@
-// foreign-variable — a variable of ps-lite, Hetu or MindSpore that sets one of our keys, and the translations they need.
+// foreign-variable — a variable of ps-lite, Hetu or MindSpore that sets one of our keys, and the translation it needs.
 // A translation is pure text work; the key's own kind checks its result.
 
 import { addressOfInterface, firstOuterAddress, listInterfaces, type NetworkInterfaces } from "./network-interface.ts";
@@ -90,7 +90,7 @@ export function podAddress(text: string, { interfaces }: Surroundings): unknown 
   return firstOuterAddress(interfaces);
 }
 
-/** ps-lite reads the timeout only when resending is on; dropping messages without resending makes no sense, so it turns it on. */
+/** ps-lite reads the timeout only when resending is on. Dropping messages turns it on. */
 export function resendTimeout(text: string, { variable }: Surroundings): unknown {
   const drops = Number(variable("PS_DROP_MSG") ?? 0) > 0;
   return (switchOf(variable("PS_RESEND")) ?? drops) ? text : undefined;

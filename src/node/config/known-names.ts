@@ -1,5 +1,5 @@
-// known-names — which names we read, and the problem that an unknown one is. An unknown name in our own or ps-lite's space (WEIGHBRIDGE_*, DMLC_*) is a mistake;
-// PS_* and MS_* belong to other programs also, so there only a near miss of a known name is one.
+// known-names — which names we read, and the problem of an unknown one: WEIGHBRIDGE_* and DMLC_* are ours or ps-lite's,
+// so an unknown one is a mistake; PS_* and MS_* belong to other programs also, and only near misses are.
 
 import { isSlip, nearestName } from "../../base/nearest-name.ts";
 import { foreignVariablesOf, variableOf } from "./config-key.ts";

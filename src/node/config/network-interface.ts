@@ -1,4 +1,4 @@
-// network-interface — from an interface's name to an address on it, as ps-lite does: the first whose name begins with the text.
+// network-interface — from an interface's name, or its beginning, to an address on it, as ps-lite does.
 
 import { isIP } from "node:net";
 import type { NetworkInterfaceInfo } from "node:os";

@@ -1,5 +1,5 @@
-// node-config — what one node needs to know before it starts, as plain data. `loadConfig` makes it; nothing here reads anything.
-// The table of keys works on the flat form, in which a nested key is spelled with a dot (`faults.dropPercent`).
+// node-config — what one node needs to know before it starts, as plain data that `loadConfig` makes. The table of keys
+// works on the flat form, in which a nested key is spelled with a dot (`faults.dropPercent`).
 
 import { join } from "node:path";
 import type { Address } from "../../transport/transport.ts";

@@ -1,8 +1,8 @@
 // resolve-key — finds the value of one key among all sources.
 // Invariants:
-//   ResolveKey.R1. The first source that has anything to say decides, whether what it says is valid or not: a mistake never falls through.
+//   ResolveKey.R1. The first source that has the key decides, valid or not: a mistake never falls through.
 //   ResolveKey.R2. Within a source our own names beat ps-lite's and Hetu's, which beat MindSpore's.
-//   ResolveKey.R3. Two of equal standing that differ are an error. Of ps-lite's and MindSpore's, neither of which knows the other, it is a warning.
+//   ResolveKey.R3. Two of equal standing that differ are an error; one of ps-lite's and one of MindSpore's, a warning.
 
 import { didYouMean } from "../../base/nearest-name.ts";
 import type { ConfigKey } from "./config-key.ts";

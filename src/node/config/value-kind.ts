@@ -1,5 +1,5 @@
-// value-kind — the kinds of value a key may have: what reads and checks a value, and the words for an error or a help page. Text is accepted wherever a
-// number is, because the command line and the environment only have text.
+// value-kind — the kinds of value a key may have: how one is read and checked, and the words for an error or a help
+// page. Text is accepted wherever a number is: the command line and the environment only have text.
 
 import { isIP } from "node:net";
 import { isAbsolute } from "node:path";

@@ -1,4 +1,5 @@
-// Goal: the flights are read column by column, and a file that is missing, cut short or of another kind is named in a typed error.
+// Goal: the flights are read column by column, and a file that is missing, cut short or of another kind is named in a
+// typed error.
 
 import assert from "node:assert/strict";
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";

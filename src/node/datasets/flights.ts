@@ -1,5 +1,6 @@
-// flights — departures in the United States in the first months of 2001, as the npm package vega-datasets brings them: three million, in order of time.
-// Column by column, as whoever makes features of them wants it; airports are numbers, whose names are listed.
+// flights — departures in the United States in the first months of 2001, as the npm package vega-datasets brings them:
+// three million, in order of time. Column by column, as whoever makes features of them wants it; airports are numbers,
+// whose names are listed.
 
 import { readFileSync } from "node:fs";
 import { zstdDecompressSync } from "node:zlib";

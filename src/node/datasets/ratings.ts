@@ -1,5 +1,6 @@
-// ratings — what users think of items, drawn from a known truth: a matrix of low rank plus noise. So the best that anybody can do is known as well:
-// an error of `NOISE`, which nobody can foretell. Pure: the same seed draws the same ratings.
+// ratings — what users think of items, drawn from a known truth: a matrix of low rank plus noise. So the best that
+// anybody can do is known as well: an error of `NOISE`, which nobody can foretell. Pure: the same seed draws the same
+// ratings.
 
 import { WeighbridgeError } from "../../base/errors.ts";
 import { Random } from "../../base/random.ts";

@@ -1,5 +1,6 @@
-// free-port — a TCP port that nobody listens on. Drawn at random from below the ports that systems hand out by themselves: of those, two processes that
-// ask at the same moment may get the same one, and a connection that somebody opens may take it before its scheduler listens.
+// free-port — a TCP port that nobody listens on. Drawn at random from below the ports that systems hand out by
+// themselves: of those, two processes that ask at the same moment may get the same one, and a connection that somebody
+// opens may take it before its scheduler listens.
 
 import { randomInt } from "node:crypto";
 import { once } from "node:events";

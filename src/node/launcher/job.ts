@@ -1,4 +1,5 @@
-// job — the processes of a job on one machine. The job ends when all of them have ended, when one fails, or when it is interrupted.
+// job — the processes of a job on one machine. The job ends when all of them have ended, when one fails, or when it is
+// interrupted.
 //
 //   running ── all ended well ──────────────► done          who was declared dead is ended then, in the same way (J4)
 //      ├── one failed: SIGTERM to the others ──┬──► failed      who has not ended GRACE_MS later gets SIGKILL
@@ -7,10 +8,11 @@
 //
 // Invariants:
 //   Job.J1. When `outcome` is fulfilled no process of the job is running.
-//   Job.J2. The first that fails, and is not one that can be done without, is the reason; the others are told it; how they end after that tells nothing.
+//   Job.J2. The first that fails, and is not one that can be done without, is the reason; the others are told it; how
+//       they end after that tells nothing.
 //   Job.J3. Only processes that this job started are signalled, and only while they run.
-//   Job.J4. A process that was declared dead is ended when all others have ended well or wait for it alone, and not before: it may sit at a breakpoint. How it
-//       ends is no failure, and those who wait are told that it is gone.
+//   Job.J4. A process that was declared dead is ended when all others have ended well or wait for it alone, and not
+//       before: it may sit at a breakpoint. How it ends is no failure, and those who wait are told that it is gone.
 //   Job.J5. When a job is ended, the scheduler is ended last: the others would report that it is away.
 
 import { Deferred } from "../../base/deferred.ts";

@@ -1,10 +1,12 @@
-// launcher-pipe — the pipe WATCH_FD between the launcher and each process that it started, with lines both ways. The system closes the launcher's end however the
-// launcher ends.
+// launcher-pipe — the pipe WATCH_FD between the launcher and each process that it started, with lines both ways. The
+// system closes the launcher's end however the launcher ends.
 //
-//   to the process      why the job ends, in words; "gone:" to the scheduler's process: the dead nodes that it reported have no process any more
-//   to the launcher     from the scheduler's process, all nodes that are dead now: "dead:worker 1,worker 3", or "only-dead:…" when nobody else is at work
+//   to the process      why the job ends, in words; to the scheduler's "gone:": no dead node that it reported has a process
+//   to the launcher     all nodes that are dead now, from the scheduler's process: "dead:worker 1,worker 3", or
+//                       "only-dead:…" when nobody else is at work
 //
-// Inside a process, the scheduler's node publishes its dead nodes through Node's own channels, by name: the script may have loaded another copy of the package.
+// Inside a process, the scheduler's node publishes its dead nodes through Node's own channels, by name: the script may
+// have loaded another copy of the package.
 
 import { channel, subscribe } from "node:diagnostics_channel";
 import { writeSync } from "node:fs";
@@ -45,7 +47,10 @@ const CHANNEL = "weighbridge:dead-nodes";
 export type DeadNodes = {
   /** All that are dead now: "worker 1". */
   readonly names: readonly string[];
-  /** Set when nobody else is at work any more: tells the scheduler that they will not come back, so that the others may leave. */
+  /**
+   * Set when nobody else is at work any more: tells the scheduler that they will not come back, so that the others may
+   * leave.
+   */
   readonly dismiss?: (() => void) | undefined;
 };
 
@@ -87,7 +92,10 @@ export function watchLauncher({ onWord = () => {}, onGone = endSoon }: LauncherW
   pipe.unref();
 }
 
-/** Reports to the launcher who is dead, each time that changes. Returns what to call when the processes of all of them are gone. */
+/**
+ * Reports to the launcher who is dead, each time that changes. Returns what to call when the processes of all of them
+ * are gone.
+ */
 function reportDeadNodes(): () => void {
   let reported = deadReportLine({ names: [], isRestDone: false });
   let dismiss: DeadNodes["dismiss"];

@@ -1,6 +1,7 @@
-// node-output — the output of a node's process, line by line: LineStream passes whole lines on, so that the lines of several processes on one terminal never break
-// into each other; `tagLines` puts "[worker 0]" before each; ErrorTail keeps the last lines of standard error and picks the one that says why the process ended.
-// Bounded: a line without an end is cut.
+// node-output — the output of a node's process, line by line: LineStream passes whole lines on, so that the lines of
+// several processes on one terminal never break into each other; `tagLines` puts "[worker 0]" before each; ErrorTail
+// keeps the last lines of standard error and picks the one that says why the process ended. Bounded: a line without an
+// end is cut.
 
 import { Transform, type TransformCallback } from "node:stream";
 import { StringDecoder } from "node:string_decoder";

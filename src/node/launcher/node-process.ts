@@ -1,5 +1,6 @@
-// node-process — one process of a job, from its start to its end. It leads a process group of its own: Ctrl-C on the terminal reaches the
-// launcher alone, which decides what its processes get, and signals reach whatever the process started as well.
+// node-process — one process of a job, from its start to its end. It leads a process group of its own: Ctrl-C on the
+// terminal reaches the launcher alone, which decides what its processes get, and signals reach whatever the process
+// started as well.
 
 import { type ChildProcess, spawn } from "node:child_process";
 import type { Socket } from "node:net";

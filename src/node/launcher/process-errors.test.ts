@@ -1,4 +1,5 @@
-// Goal: mistakes in a configuration end a process with 2, whenever they are found out; everything else that goes wrong with 1.
+// Goal: mistakes in a configuration end a process with 2, whenever they are found out; everything else that goes wrong
+// with 1.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -1,5 +1,5 @@
-// process-errors — how an error ends a process: which line of ours a terminal shows, and the exit code, which is 2 when somebody has to change the configuration or
-// the command line and 1 for everything else.
+// process-errors — how an error ends a process: which line of ours a terminal shows, and the exit code, which is 2 when
+// somebody has to change the configuration or the command line and 1 for everything else.
 
 import { writeSync } from "node:fs";
 import { inspect } from "node:util";
@@ -21,7 +21,10 @@ export function errorText({ code, message }: OurError): string {
   return `weighbridge: ${code}: ${message}`;
 }
 
-/** What the configurations of nodes come to when they meet: found out by the cluster, and yet mistakes in a configuration. */
+/**
+ * What the configurations of nodes come to when they meet: found out by the cluster, and yet mistakes in a
+ * configuration.
+ */
 const MISTAKES: ReadonlySet<string> = new Set(["BAD_CONFIG", "COUNT_MISMATCH", "PORT_IN_USE", "RANK_TAKEN"]);
 /** The system's word for a host name that does not exist. */
 const NO_SUCH_HOST = "ENOTFOUND";
@@ -32,7 +35,10 @@ export function exitCodeFor(thrown: unknown): number {
   return isMistake ? USAGE_EXIT_CODE : FAILED_EXIT_CODE;
 }
 
-/** The exit code of a job that one of its processes ended. A program of a user may mean something else by 2: only our own line says what ours means. */
+/**
+ * The exit code of a job that one of its processes ended. A program of a user may mean something else by 2: only our
+ * own line says what ours means.
+ */
 export function jobExitCode({ exitCode, reason }: { readonly exitCode: number | null; readonly reason: string | undefined }): number {
   return exitCode === USAGE_EXIT_CODE && OUR_LINE.test(reason ?? "") ? USAGE_EXIT_CODE : FAILED_EXIT_CODE;
 }
@@ -42,7 +48,10 @@ function hasCause(error: Error, code: string): boolean {
   return false;
 }
 
-/** A script that handles its errors itself, or asks for details, gets what Node does. An uncaught error of ours ends the process with a line instead of a stack; `withStack` prints the stack before the line. */
+/**
+ * A script that handles its errors itself, or asks for details, gets what Node does. An uncaught error of ours ends the
+ * process with a line instead of a stack; `withStack` prints the stack before the line.
+ */
 export function printErrorsInLines({ withStack = false }: { readonly withStack?: boolean } = {}): void {
   process.on("uncaughtExceptionMonitor", (error: unknown) => {
     if (!isOurs(error) || process.env.WEIGHBRIDGE_LOG_LEVEL === "debug" || process.listenerCount("uncaughtException") > 0) return;
