@@ -1,19 +1,20 @@
-// call — one request frame to one node, from the moment it queues until its answer, its failure, or the end of the channel.
+// call — one request frame to one node, from the moment it queues until its answer, its failure, or the end of the
+// channel; and the errors of calls to nodes that are gone.
 //
 // Invariants:
 //   K1. Exactly one of `answered` returning true, and `failed`, ends a call; nothing is called after that.
-//   K2. A call can be written any number of times (a reconnect, a lost frame): what it refers to stays unchanged until it ended.
-//   K3. A call whose memory is gone before it ended (its owner transferred an ArrayBuffer away, or shrank it) fails with BUFFER_DETACHED. What has left of it
-//       already may have been applied; from then on a withdrawn frame leaves under its number, so that everything behind it goes on.
-//   K4. What became of the updates that `failCalls` failed is known with the next hello: the same incarnation has taken those
-//       below the number that it expects, and takes no other; another incarnation has none.
+//   K2. A call can be written any number of times (reconnects, lost frames): what it refers to stays unchanged till its end.
+//   K3. A call whose memory is gone before its end (its owner transferred or shrank an ArrayBuffer) fails with
+//       BUFFER_DETACHED. What has left may have been applied; a withdrawn frame then takes its number.
+//   K4. The next hello says what became of updates that `failCalls` failed: the same incarnation has taken those below
+//       the number that it expects, and takes no other; another incarnation has none.
 
 import { isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
 import type { FrameHeader } from "../wire/frame.ts";
 import { nameOf } from "../wire/node-id.ts";
 import type { FrameBatch } from "./frame-batch.ts";
 
-/** Payloads up to this size stay in the read buffer, and whoever is answered copies them: cheaper than to ask where they belong. */
+/** Payloads up to this size stay in the read buffer, and the call copies them: cheaper than to name a destination. */
 export const IN_PLACE_BYTES_MAX = 128;
 
 /**
@@ -38,14 +39,14 @@ export class UpdateFates {
   }
 }
 
-/** What a call is; KvCall implements it without inheriting, because a derived class takes several times as long to construct. */
+/** KvCall implements it without inheriting: a derived class takes several times as long to construct. */
 export abstract class Call {
   readonly priority: number;
-  /** Of the placement by which it was cut, the same for all calls of one request and whenever they leave; 0: it was cut by none. */
+  /** Of the placement by which the request was cut, the same for all of its calls; 0: it was cut by none. */
   readonly epoch: number;
   /** Number on its channel, given when it leaves for the first time (0 before). */
   request = 0;
-  /** Number in this node's sequence of updates, given when it leaves for the first time; stays 0 for what is not an update. */
+  /** Number in this node's sequence of updates, from its first departure on; stays 0 for what is not an update. */
   stamp = 0;
   /** When it left last, for the resend timer. */
   sentAtMs = 0;
@@ -75,16 +76,16 @@ export abstract class Call {
     this.epoch = epoch;
   }
 
-  /** Appends the frame. `header` has kind, function, priority, request, stamp, settled and epoch; the call sets all of the rest. */
+  /** Appends the frame. `header` has kind, function, priority, request, stamp, settled, epoch; the call sets the rest. */
   abstract encode(header: FrameHeader, batch: FrameBatch): void;
 
-  /** Appends, instead of the frame, one that the receiver refuses, and that makes it forget what it has of the same request (K3). Refers to no memory. */
+  /** Appends a frame that the receiver refuses, forgetting what it has of the request (K3). Refers to no memory. */
   abstract encodeWithdrawn(header: FrameHeader, batch: FrameBatch): void;
 
   /** Where the payload of an answer belongs, if it is larger than IN_PLACE_BYTES_MAX; see FrameSink. */
   abstract destination(header: FrameHeader): Uint8Array | undefined;
 
-  /** An answer came. Returns true when it was the last one. Throws when it makes no sense: the call then fails with that. */
+  /** Takes an answer. Returns true for the last one. Throws if it makes no sense: the call then fails with that. */
   abstract answered(header: FrameHeader, bytes: Uint8Array, at: number): boolean;
 
   /** `fate`: of an update that had left when its node was taken for dead. */

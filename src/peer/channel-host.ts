@@ -1,4 +1,4 @@
-// channel-host — what the channels of a node share: limits, counters, the sequence of updates, and the functions that the node serves.
+// channel-host — what the channels of a node share: limits, counters, the sequence of updates, the served functions.
 
 import type { Clock } from "../base/clock.ts";
 import { REQUESTS_OPEN_MAX } from "../wire/frame.ts";

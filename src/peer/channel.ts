@@ -1,20 +1,20 @@
-// channel — the conversation with one node, over whichever link there is at the moment: our calls to it and our answers to its requests.
-// It outlives links: what was not answered is sent again on the next one. Not the writing (frame-writer.ts), not the dialing (peer.ts), not
-// the meaning of functions.
+// channel — the conversation with one node, over whichever link there is: our calls to it and our answers to its
+// requests. It outlives links: what has no answer is sent again on the next one. Not the writing (frame-writer.ts), not
+// the dialing (peer.ts), not the meaning of functions.
 //
 //   call:     send → frame-writer: outbox, number, stamp → PendingCalls … → answered or failed
 //   request:  frame → ReceivedRequests (order, duplicates) → served function → answer, now or later
 //
-// A lost request leaves a gap, and everything behind it is refused until it was sent again (go-back-n): a read can therefore never be served
-// before a write that left earlier.
+// A lost request leaves a gap, and everything behind it is refused until it is sent again (go-back-n). So a read is never
+// served before a write that left earlier.
 //
 // Invariants (N1 to N4 and N7 are the frame-writer's):
 //   N5. Every call ends: answered, failed by the other side, or failed by `end`, `renew`, `failCalls` or `failLost`.
-//   N6. A call that failed never leaves again, and its number is settled: the same incarnation of the other node takes the next call.
+//   N6. A failed call never leaves again, and its number is settled: the same incarnation takes the next call.
 //   S1. A request is fresh exactly once.
 //   S2. Requests become fresh in the order of their numbers.
-//   S3. Answers that cannot be made again are kept until the caller says that it has them (`settled`).
-//   S4. What the caller gave up before it came is not waited for: nothing below `settled` will be sent (again).
+//   S3. Answers that cannot be made again are kept until the caller has them (`settled`).
+//   S4. Nobody waits for a request that its caller gave up before it came: nothing below `settled` is sent again.
 
 import { WeighbridgeError } from "../base/errors.ts";
 import type { Link } from "../transport/transport.ts";
@@ -50,7 +50,7 @@ export class Channel {
   id: number;
   /** Which incarnation of the other node this is about. */
   incarnation: number;
-  /** Rises when the conversation begins anew: requests of one have nothing to do with those of another that have the same numbers. */
+  /** Rises when the conversation begins anew: its numbers begin anew, too. */
   conversation = 1;
   /** The other node has said that it leaves: a link that breaks afterwards is expected. */
   isLeaving = false;
@@ -119,7 +119,7 @@ export class Channel {
     return this.#host.limits.queuedMax - this.#writer.queuedCount;
   }
 
-  /** Whether so many calls may queue together: if they fit, or once half of the queue is free, so that no number is too large for ever. */
+  /** Whether so many calls may queue together: if they fit, or once half of the queue is free. */
   admits(callCount: number): boolean {
     return this.room >= callCount || this.#writer.queuedCount <= this.#host.limits.queuedMax / 2;
   }
@@ -130,8 +130,8 @@ export class Channel {
   }
 
   /**
-   * Takes the call on; it ends by `answered` or `failed`, never from inside `send`. Refuses with QUEUE_FULL, nothing sent, unless `admits`
-   * was asked for it just now.
+   * Accepts the call; it ends by `answered` or `failed`, never from inside `send`. Throws QUEUE_FULL, nothing sent,
+   * unless `admits` was asked just before.
    */
   send(call: Call, isAdmitted = false): void {
     if (this.#ended !== undefined) {
@@ -145,12 +145,12 @@ export class Channel {
     this.#writer.send(call);
   }
 
-  /** Whether a node that expects this request next can go on where we stand; if not, it has forgotten the conversation. */
+  /** Whether a node that expects this request next can resume; if not, it has forgotten the conversation. */
   canResumeAt(expects: number): boolean {
     return this.#pending.canResumeAt(expects);
   }
 
-  /** Sends again from the first call on that has waited too long. Called by the peer's timer, only when resending is on. */
+  /** Resends from the first overdue call on. The peer's timer calls it, if resending is on. */
   resendOverdue(nowMs: number): void {
     if (this.link === undefined || this.#pending.isResending) return;
     const overdue = this.#pending.overdue(nowMs, this.#host.resendTimeoutMs);
@@ -161,7 +161,7 @@ export class Channel {
 
   // Links.
 
-  /** A link with this node is open: what was not answered leaves again on it (N2). A gateway's link takes frames through a batch of its own. */
+  /** A link is open: calls without an answer leave again on it (N2). A gateway's link has a batch of its own. */
   attach(link: Link, takesRuns = false, batch?: FrameBatch): void {
     this.#writer.attach(link, takesRuns, batch);
   }
@@ -192,7 +192,7 @@ export class Channel {
     this.#writer.endInput(wasAll);
   }
 
-  /** The other node came back with a new incarnation: it knows nothing of what was asked before. Returns the calls that may be asked again. */
+  /** The other node has a new incarnation, which knows none of our calls. Returns those that may be sent again. */
   renew(incarnation: number, error: WeighbridgeError): Call[] {
     const { link } = this;
     if (link !== undefined) {
@@ -213,7 +213,7 @@ export class Channel {
     return again;
   }
 
-  /** The same incarnation of the other node goes on where we stand: it expects this request next (Call.K4), where it says so. */
+  /** The same incarnation goes on; it expects this request next (Call.K4), if it says so. */
   resume(expects: number | undefined): void {
     this.#fates.decide((request) => (expects === undefined ? "unknown" : request < expects ? "applied" : "dropped"));
   }
@@ -235,7 +235,7 @@ export class Channel {
     this.#failAll(error, (call) => call.failed(error, fateOf(call)));
   }
 
-  /** Fails every open call, because the other node could not be reached; says of each whether it may have been applied (N6). */
+  /** The other node could not be reached: fails every open call, and says whether it may have been applied (N6). */
   failLost(code: "LINK_LOST" | "NODE_DEAD", reason: string): void {
     const { lost, unsent } = lostErrors(code, reason);
     this.#failAll(unsent, (call) => call.failed(call.isUpdate ? lost : unsent));
@@ -369,7 +369,7 @@ export class Channel {
 
   // Answers. Each request gets exactly one of these, or `park` now and one of them later.
 
-  /** Nothing more of this link is read, or handled if it was read already, until the promise resolves; it must not reject. */
+  /** Reads and handles no more input of this link until the promise resolves; it must not reject. */
   holdInput(until: Promise<void>): void {
     this.#writer.holdInput(until);
   }
@@ -425,7 +425,7 @@ export class Channel {
   }
 }
 
-/** fresh: take it. again: a duplicate that may be answered anew. remembered: answer with these. ignore: its answer is on the way. gap: ask for it. */
+/** again: a duplicate, to be answered anew. remembered: its answer is kept. ignore: its answer is on the way. gap: one is missing. */
 export type Admission = "fresh" | "again" | "remembered" | "ignore" | "gap";
 
 /** What a node remembers of another's requests, so that each is taken in order and once, whatever the links do. */

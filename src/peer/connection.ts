@@ -1,16 +1,18 @@
-// connection — one link from its first byte to its last: the handshake, after which the frame reader hands frames to the channel itself, and the end.
+// connection — one link from its first byte to its last: the handshake, after which the frame reader hands frames to the
+// channel itself, and the end.
 //
 //   opened ── hello sent ──┐
 //                          ├── other hello read, accepted ──► open ──► closed
 //   accepted ── waits ─────┘            └── refused: failure sent ───► closed
 //
 // Invariants:
-//   H1. Nothing but a hello, or a failure in its place, is taken before the handshake is done, and nothing after it was refused.
-//   H2. Whoever says nothing for `helloTimeoutMs` is cut off.
-//   H3. Before the handshake a link costs HANDSHAKE_BYTES, whatever it announces; the buffer for whole frames comes with the hello.
-//   H4. Frames go to a channel only while this link is the one it uses: whoever takes a link from its channel closes it, and a closed link drops what it has read.
-//   H6. Whoever speaks another version of the protocol is answered with a failure, and both sides name both versions.
+//   H1. Before the handshake is done only a hello, or a failure instead, is taken; after a refusal, nothing.
+//   H2. A dialer that says nothing for `helloTimeoutMs` is cut off.
+//   H3. Before the handshake a link costs HANDSHAKE_BYTES, whatever it announces; the large buffer comes with the hello.
+//   H4. Frames go to a channel only while it uses this link: who takes a link from its channel closes it, and a closed link
+//       drops what it has read.
 //   H5. While the channel pauses the link, frames that were read already wait too.
+//   H6. A peer of another protocol version is answered with a failure, and both sides name both versions.
 
 import type { CancelTimer, Clock } from "../base/clock.ts";
 import { reasonOf, WeighbridgeError } from "../base/errors.ts";

@@ -1,5 +1,5 @@
-// faults — a seeded tormentor for one channel: loses, repeats, swaps and delays whole frames after the handshake, so that tests and users
-// can watch exactly-once hold. `PS_DROP_MSG=10` of ps-lite is `{ dropPercent: 10 }`. Off, it costs one comparison per frame.
+// faults — a seeded fault injector for one channel: it drops, repeats, swaps and delays whole frames after the handshake,
+// so that tests and users can watch exactly-once hold. `PS_DROP_MSG=10` of ps-lite is `{ dropPercent: 10 }`.
 
 import type { Clock } from "../base/clock.ts";
 import { Random } from "../base/random.ts";

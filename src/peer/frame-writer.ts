@@ -1,13 +1,14 @@
-// frame-writer — what leaves on a channel, in which order and when: calls that are to leave again, then the outbox by priority, a batch per
-// write, so many bytes in flight. Frames that need not wait are written into the batch at once. PendingCalls are the calls that have left.
+// frame-writer — what leaves on a channel, in which order and when: calls that leave again, then the outbox by priority,
+// one batch per write, bounded bytes in flight. Frames that need not wait go into the batch at once. PendingCalls are the
+// calls that have left.
 //
 // Invariants:
 //   N1. Calls are numbered and stamped when they leave for the first time, and keep both: a resend is the same request.
 //   N2. After a reconnect everything unanswered leaves again, in its old order, before anything new.
-//   N3. Bytes handed to the link and not yet flushed stay under `inFlightBytesMax` plus one frame, so that an urgent frame waits at most that long.
+//   N3. Bytes written and not yet flushed stay under `inFlightBytesMax` plus one frame: an urgent frame waits no longer.
 //   N4. While more than `answerBytesMax` of answers wait, no further request is read from that link.
 //   N7. While somebody holds the input back (`holdInput`), no further request is read from that link either.
-//   C1. A number is given once per incarnation of the other node, also when its call is given up.
+//   C1. A number is used once per incarnation of the other node, also when its call is given up.
 //   C2. `first` is the lowest number without an answer; everything below is settled.
 //   C3. Calls leave again in the order of their numbers, from `resendFrom` on, before any new one.
 
@@ -23,7 +24,7 @@ import { type Notice, type Outbound, Outbox } from "./outbox.ts";
 import { PausableLink } from "./pausable-link.ts";
 
 const SMALL_COPY_BYTES = 64;
-/** A write counts as this much at least: it keeps a page until it is flushed, and a peer that does not read could make us keep thousands. */
+/** A write counts as at least this much: it keeps a page, and a peer that does not read could make us keep thousands. */
 const WRITE_COST_BYTES = 8 * 1024;
 
 /** So many bytes of answers that were made just now leave at once. */
@@ -200,8 +201,8 @@ export class FrameWriter {
   }
 
   /**
-   * The input that was read is handled: what it made us call or answer leaves, if that `wasAll` there was to read. If not, answers wait for
-   * the rest of the turn's input, to share a write with its answers.
+   * The input is handled: the calls and answers that it caused leave if it `wasAll` there was to read. If not, answers
+   * wait for the rest of the turn's input, to share a write.
    */
   endInput(wasAll: boolean): void {
     this.#isInput = false;
@@ -371,7 +372,7 @@ export class PendingCalls {
   #next = 1;
   /** The number of the next call to leave again; `next`: none. */
   #resend = 1;
-  /** The first call that was given up, until a later one is answered: the other side may or may not have seen it; 0: none was. */
+  /** The first call that was given up, until a later one is answered; the other side may have seen it. 0: none. */
   #givenUpFrom = 0;
 
   /** Calls that are kept, and settled ones behind them. */
@@ -454,7 +455,7 @@ export class PendingCalls {
     return 0;
   }
 
-  /** Takes all calls out, unanswered, with their numbers. Those are not used again, so that the same incarnation of the other node takes new calls (C1). */
+  /** Removes all calls, unanswered. Their numbers are not used again: the same incarnation takes new calls (C1). */
   giveUp(): Call[] {
     const calls: Call[] = [];
     if (this.length > 0) this.#givenUpFrom ||= this.#first;
@@ -475,7 +476,7 @@ export class PendingCalls {
     this.#givenUpFrom = 0;
   }
 
-  /** Whether a node that expects this request next can go on where we stand; if not, it has forgotten the conversation. */
+  /** Whether a node that expects this request next can resume; if not, it has forgotten the conversation. */
   canResumeAt(expects: number): boolean {
     return expects >= (this.#givenUpFrom || this.#first) && expects <= this.#next;
   }

@@ -1,10 +1,11 @@
-// function-call — a call of a typed function, whoever serves it: its request as frames, and its answer. Most calls are one frame, and so are most answers; a
-// request that is larger is cut here, and nowhere else; the receiver puts it together again before the handler runs (request-assembly.ts). An answer in
-// several frames, or of a length that nobody knew, comes together in answer-landing.ts.
+// function-call — a call of a typed function, whoever serves it: its request as frames, and its answer. Most calls and
+// answers are one frame. A larger request is cut here alone, and request-assembly.ts puts it together before the handler
+// runs. An answer in several frames, or of unknown length, comes together in answer-landing.ts.
 //
-//   frame        FUNCTION, command: the function's name hash │ arg0 signature hash │ arg1 number of the call │ arg2 first byte │ arg3 bytes of all
-//   numbered     its number, app, customer and command: its receiver's application, where it is for one │ of several frames: arg1 to arg3 as above
-//   flags        PART: more frames of this call follow; without a payload: the call is withdrawn
+//   frame      FUNCTION, command: hash of the name │ arg0 hash of the signature │ arg1 number of the call
+//              arg2 first byte of this frame │ arg3 bytes of the whole request
+//   numbered   its number; app, customer and command of the receiver's application │ in several frames: arg1 to arg3
+//   flags      PART: more frames of this call follow; without a payload: the call is withdrawn
 //
 // Invariants:
 //   G1. A read leaves behind every waiting update of the same scope (a parameter), whatever their priorities.
@@ -36,7 +37,7 @@ export type FunctionCallOptions<Q extends Fields, R extends Fields> = {
   readonly address?: CallAddress | undefined;
   /** Where the response lands, for a function whose response is one array. */
   readonly into?: Uint8Array | undefined;
-  /** Whether `answered` copies the response on: then a small one is shown to it where it was read, and does not land. */
+  /** Whether `answered` copies the response: then a small one is passed where it was read, and does not land. */
   readonly passing?: boolean | undefined;
   /** Left out where nobody looks at the response: one that lands in `into`, or is empty, is not read then. */
   readonly answered?: ((response: FieldValues<R>) => void) | undefined;
@@ -47,8 +48,8 @@ export type FunctionCallOptions<Q extends Fields, R extends Fields> = {
 };
 
 /**
- * The calls that carry one request, in order; only the last one ends it well. Throws BAD_ARGUMENT when the request does not fit its schema,
- * or the response cannot land in `into`.
+ * The calls that carry one request, in order; the last one ends it. Throws BAD_ARGUMENT if the request does not fit its
+ * schema, or the response cannot land in `into`.
  */
 export function functionCalls<Q extends Fields, R extends Fields>(options: FunctionCallOptions<Q, R>): Call[] {
   const { fn, into } = options;
@@ -74,7 +75,7 @@ const NO_BYTES = new Uint8Array(0);
 
 type AnyOptions = FunctionCallOptions<Fields, Fields>;
 
-/** A call of one frame; of more, what its frames share. Does not inherit from Call: a derived class takes several times as long to construct. */
+/** A call of one frame; of several, what they share. Not derived from Call: that takes several times as long to construct. */
 class FunctionCall implements Call, CallFate {
   readonly priority: number;
   readonly epoch: number;
@@ -135,7 +136,7 @@ class FunctionCall implements Call, CallFate {
     writeFrame(header, batch, chunks, byteCount);
   }
 
-  /** Whether the request's arrays, and the one that the response lands in, are still there: one that was transferred away, or shrank, has another length. */
+  /** Whether all arrays of request and response are still there: a transferred or shrunk one has another length. */
   get isIntact(): boolean {
     const { chunks, byteCount } = this.encoded;
     let left = byteCount;
@@ -331,7 +332,7 @@ function scopeOf(call: Call): number {
   return call instanceof PartCall ? call.whole.options.scope : 0;
 }
 
-/** Small payloads, and what is small before a large one, are copied into the batch; the others leave from where they lie. */
+/** Copies small payloads, and small chunks before a large one, into the batch; attaches the others. */
 function writeFrame(header: FrameHeader, batch: FrameBatch, chunks: readonly Uint8Array[], byteCount: number): void {
   const inlineCount = byteCount <= INLINE_BYTES_MAX ? chunks.length : leadingSmall(chunks);
   let inlineBytes = 0;
@@ -347,7 +348,7 @@ function writeFrame(header: FrameHeader, batch: FrameBatch, chunks: readonly Uin
   batch.pad(header.payloadBytes);
 }
 
-/** How many chunks, from the first on, are worth copying: small together, and a multiple of 8 bytes, since what is inline is padded to that. */
+/** How many leading chunks to copy: small together, and a multiple of 8 bytes, since inline bytes are padded to that. */
 function leadingSmall(chunks: readonly Uint8Array[]): number {
   let count = 0;
   let byteCount = 0;

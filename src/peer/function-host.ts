@@ -1,16 +1,16 @@
-// function-host — the typed functions that a node serves: finds the one a request names, puts requests of several frames together, runs the handler, sends the
-// answer. The same for scheduler, servers and workers: they differ in what their handlers know, and in the memory that requests are put together in.
+// function-host — the typed functions that a node serves: finds the one that a request names, puts requests of several
+// frames together, runs the handler, sends the answer. Scheduler, servers and workers differ in the context of their
+// handlers, and in the memory for requests of several frames.
 //
 // Invariants (P1, P2 of contracts/ps-function.ts):
-//   H1. An update that came before is not run again: its answer is kept until the worker has it, or made anew by its `again`. If it is not
-//       known any more (a restored server) an update without a response is acknowledged, any other fails with ANSWER_LOST.
+//   H1. A repeated update does not run again: its answer is kept until the caller has it, or its `again` makes it anew. If
+//       neither is possible (a restored server) an update without a response is acknowledged, others get ANSWER_LOST.
 //   H2. A handler that throws, or whose response does not fit its schema, fails that one call.
-//   H3. An answer's bytes do not change while they leave: they are held or the answer's own; those that are kept are copies.
-//   H4. The answer to a request of several frames is kept, whatever its function: only the last frame comes again when it was lost, and the
+//   H3. An answer's bytes do not change while they leave: they are held, or the answer's own; kept ones are copies.
+//   H4. The answer to a request of several frames is kept, whatever its function: only the last frame comes again, and the
 //       request cannot be put together a second time.
-//   H5. An answer that comes later belongs to the conversation in which it was asked for: in another one its number is another request's.
-//   H6. A request is answered by the owner of what it is about: one that waited, or is
-//       answered again, is refused when its part has gone meanwhile.
+//   H5. A late answer belongs to the conversation of its request: in another one its number is another request's.
+//   H6. The owner of a part answers for it: a request that waited, or is repeated, is refused if its part has left.
 //   H7. An update without a stamp is refused: it could not be told from one that was applied before.
 
 import { assert } from "../base/assert.ts";
@@ -81,7 +81,7 @@ export type UpdatePressure<C> = {
   on(context: C): Promise<void> | undefined;
 };
 
-/** Which requests a server answers. Of what they are about, their handlers refuse what is another's, before they change anything. */
+/** Which requests a server answers. Handlers refuse what another server owns before they change anything. */
 export type RequestOwnership = {
   /** Throws WRONG_EPOCH for a request that was cut by no placement. */
   checkEpoch(epoch: number): void;
@@ -93,7 +93,7 @@ export type FunctionHostOptions<C> = {
   readonly clock: Clock;
   /** Where requests of several frames are put together, and which handlers in place can read. */
   readonly memory: RequestMemory;
-  /** What handlers know of who asks. Asked once for each incarnation of a node on its channel. */
+  /** What handlers know of the caller. Called once for each incarnation of a node on its channel. */
   readonly contextOf: (channel: Channel) => C;
   /** Asked about functions that follow the placement; left out by nodes that own no parts. */
   readonly ownership?: RequestOwnership | undefined;
@@ -103,7 +103,7 @@ export type FunctionHostOptions<C> = {
 /** How the answer to a call leaves. */
 type Answering<C> = { readonly fn: ServedFunction<C>; readonly call: ServedCall; readonly isKept: boolean };
 
-/** Who asks on a channel. */
+/** The node behind a channel. */
 type Caller<C> = { readonly channel: Channel | undefined; readonly incarnation: number; readonly context: C };
 
 export class FunctionHost<C> implements FunctionHandler {
@@ -114,7 +114,7 @@ export class FunctionHost<C> implements FunctionHandler {
   readonly #numbered = new Map<number, ServedFunction<C>>();
   readonly #assembly: RequestAssembly;
   readonly #callers = new WeakMap<Channel, Caller<C>>();
-  /** Who asked last: a node asks for many things in a row. */
+  /** The last one: a node sends many requests in a row. */
   #caller: Caller<C> | undefined;
   /** The read buffer that was last found to lie in the node's memory. */
   #readBuffer: Uint8Array | undefined;

@@ -1,5 +1,5 @@
-// hello-rules — which hello a peer accepts, and with which error it refuses the others: by job and kind, and by what the roster says of the node. Pure. A token is
-// no proof against somebody who reads the network: links are neither encrypted nor authenticated.
+// hello-rules — which hello a peer accepts, and with which error it refuses the others: by job and kind, and by the
+// roster. Pure. A token is no proof against somebody who reads the network: links are neither encrypted nor authenticated.
 
 import { WeighbridgeError } from "../base/errors.ts";
 import { type Hello, jobConflict, jobNameOf } from "../wire/hello.ts";

@@ -1,9 +1,9 @@
-// outbox — frames that wait to leave on one channel: highest priority first, first in first out within a priority. Pure.
+// outbox — frames that wait to leave on one channel: highest priority first, then first in, first out. Pure.
 //
 // Invariants:
 //   O1. Frames of equal priority leave in the order they came.
 //   O2. A frame leaves before every frame of lower priority that is still here.
-//   O3. A read never leaves before a write it must see: it is taken down to that write's priority, behind it (`mustFollow`).
+//   O3. A read never leaves before a write it must see: it queues behind it, at its priority (`mustFollow`).
 
 import { RingQueue } from "../base/ring-queue.ts";
 import { type FrameHeader, Kind } from "../wire/frame.ts";

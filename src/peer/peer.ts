@@ -1,13 +1,13 @@
-// peer — a node's end of all its conversations: listens, dials (dialer.ts), shakes hands, and keeps one channel per other node.
-// It knows links and channels; who is who and alive is the membership's and the scheduler's business.
+// peer — a node's end of all its conversations: listens, dials (dialer.ts), shakes hands, keeps one channel per node. It
+// knows links and channels; membership and scheduler know who is who, and who is alive.
 //
 // Invariants (P3 is the dialer's):
 //   P1. At most one link per channel is in use: a newer one from the same node takes over, the old one is destroyed.
 //   P2. An older incarnation of a node never takes over from a newer one (FENCED).
-//   P4. Who dials us gets no channel of a node that we dial (but see P7), nor one that `events.hello` refuses: what a stranger can make us keep is bounded.
-//   P7. Two nodes of one role have one connection, whichever dialed. When both do at once, that of the lower id wins: the other gives up its own.
-//   P6. A dialer that has a number names its job, and shows the token that its node registered with where the roster tells it: knowing a number is not
-//       enough to break another's link, reset its conversation or speak for it.
+//   P4. A dialer gets no channel of a node that we dial (but see P7), nor one that `events.hello` refuses.
+//   P7. Two nodes of one role have one connection, whichever dialed. If both dial at once, the lower id's wins.
+//   P6. A dialer that has a number names its job, and shows the token that its node registered with, if the roster has
+//       it: knowing a number is not enough to break another's link, reset its conversation or speak for it.
 //   P5. At most NOBODIES_MAX links are open that have no node behind them.
 
 import { assert } from "../base/assert.ts";
@@ -142,7 +142,7 @@ export class Peer implements ChannelHost, ConnectionHost, GatewayHost {
     this.#functions.remove(fn);
   }
 
-  /** Frames of this function's number go to a handler of the caller's own: they have a layout of their own, or that handler is a host. */
+  /** Frames with this function's number go to this handler: they have their own layout, or it is a host. */
   serveFrames({ id }: Pick<FrameContract, "id">, handler: FunctionHandler): void {
     assert(this.handlers[id] === undefined, `function ${id} is served twice`);
     this.handlers[id] = handler;
@@ -388,7 +388,7 @@ export class Peer implements ChannelHost, ConnectionHost, GatewayHost {
     }
     this.#replaceLink(known);
     if (hello.incarnation > known.incarnation) {
-      // A channel of its own, so that answers that are still due to the old incarnation cannot be taken for answers to the new one.
+      // A new channel, so that answers due to the old incarnation cannot be taken for answers to the new one.
       this.drop(known, restartedError(known));
       return this.#acceptNode(hello);
     }
@@ -398,7 +398,7 @@ export class Peer implements ChannelHost, ConnectionHost, GatewayHost {
     return known;
   }
 
-  /** A node of the same incarnation has forgotten the conversation. Its channel is replaced: answers that are due to the old one must not go to the new one. */
+  /** A node of the same incarnation has forgotten the conversation. Answers due to the old channel do not go to the new. */
   #acceptAnew(known: Channel): Channel {
     const again = known.renew(known.incarnation, restartedError(known));
     this.drop(known, restartedError(known));

@@ -1,11 +1,12 @@
-// served-function — a contract and what a node does about it. Functions of ours are made here; users' own (contracts/ps-function.ts) are of the same shape.
+// served-function — a contract with its handler. Our functions are made here; those of users (contracts/ps-function.ts)
+// have the same shape.
 
 import { assert } from "../base/assert.ts";
 import type { Contract } from "../contracts/contract.ts";
 import type { Fields, FieldValues } from "../wire/function-schema.ts";
 import type { ServedCall } from "./function-host.ts";
 
-/** What a handler does with a request, now or later. `C` is what it knows of who asks. */
+/** Answers a request, now or later. `C` is what it knows of the caller. */
 type Handler<C, Q extends Fields, R extends Fields> = (
   context: C,
   request: FieldValues<Q>,
@@ -20,7 +21,7 @@ export type ServedFunction<C, Q extends Fields = Fields, R extends Fields = Fiel
 };
 
 export type ServingOptions<C, Q extends Fields, R extends Fields> = {
-  /** The handler gets views of the read buffer, which are void when it returns or awaits; and the arrays of its response may lie in the node's memory. */
+  /** The handler gets views of the read buffer, valid until it returns or awaits; its response may lie in the arena. */
   readonly inPlace?: boolean;
   readonly handler: Handler<C, Q, R>;
   /** Makes the answer of an applied call anew and changes nothing; for contracts that answer again. */

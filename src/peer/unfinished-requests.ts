@@ -1,11 +1,11 @@
-// unfinished-requests — puts requests in several frames together: what workers have sent of those whose last frame has not come. Nothing else does it; what
-// a request is made of, and how a frame is added to it, is its owner's (request-assembly.ts for typed functions, server/kv/whole-requests.ts).
+// unfinished-requests — holds requests of several frames whose last frame has not come, and bounds them. Their owners know
+// what a request is made of (request-assembly.ts for typed functions, server/kv/whole-requests.ts).
 //
 // Invariants:
-//   N1. What is kept is bounded: `bytesMax` for all workers together, `workerBytesMax` for one, half of that where nothing else is said.
-//   N2. What a worker left unfinished goes with its incarnation, when it is dead or has left, and LINK_GRACE_MS after its link was gone if that does not come
-//       back. A link that breaks and comes back costs nothing: the frames before were acknowledged, and are not sent again.
-//   N3. A worker whose requests are forgotten has no link afterwards: the next frame may be landing in memory that is somebody else's now.
+//   N1. What is kept is bounded: `bytesMax` for all workers, `workerBytesMax` for one (half of it by default).
+//   N2. What a worker left unfinished is dropped with its incarnation, when it is dead or has left, and LINK_GRACE_MS after
+//       its link is gone, unless that comes back: acknowledged frames are not sent again.
+//   N3. A worker whose requests are dropped loses its link: its next frame may be landing in memory that was released.
 //   N4. A timer runs only while something unfinished could be forgotten by it: none keeps a process alive that is done.
 //   N5. A request is given to its owner whole or not at all: once a frame of it was refused, the rest is refused too.
 
