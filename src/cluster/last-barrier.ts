@@ -1,9 +1,12 @@
-// last-barrier — a node's wait for all others before it leaves, so that servers stay until the last worker is done. It is one entry into the barrier of all nodes
-// that outlives deaths: a node that died may be started again and come to it yet. When to give up on the dead is the scheduler's to decide (scheduler/dead-wait.ts).
+// last-barrier — a node waits for all others before it leaves, so that servers stay until the last worker is done. It is
+// one entry into the barrier of all nodes that outlives deaths: a dead node may be started again and come to it yet. The
+// scheduler decides when to give up on the dead (scheduler/dead-wait.ts).
 //
 // Invariants:
-//   LastBarrier.L1. A node that was taken for dead while it waited, or whose scheduler knows no entries that outlive deaths (ps-lite's), enters again.
-//   LastBarrier.L2. A server whose scheduler is away stays as long as workers are connected with it: they may train on, and the scheduler may come back.
+//   LastBarrier.L1. A node that was declared dead while it waited, or whose scheduler knows no entries that outlive deaths
+//       (ps-lite's), enters again.
+//   LastBarrier.L2. A server whose scheduler is away stays while workers are connected: they may train on, and the
+//       scheduler may come back.
 
 import type { Clock } from "../base/clock.ts";
 import { type WaitOptions, waitFor } from "../base/deferred.ts";

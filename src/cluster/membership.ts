@@ -1,13 +1,14 @@
-// membership — a server's or worker's part in the job: it joins through the scheduler, keeps the newest roster, sends heartbeats, stands at
-// barriers and leaves. It decides nobody's death: only the roster says who is dead, and while the scheduler is away each node for itself (link-watch.ts).
+// membership — a server's or worker's part in the job: it joins through the scheduler, keeps the newest roster, sends
+// heartbeats, enters barriers and leaves. It declares nobody dead: the roster does, or, while the scheduler is away, each
+// node for itself (link-watch.ts).
 //
 //   join ──► registered ──► joined ──► leave
-//               ▲              │ the scheduler has a new incarnation: register again with `resume`, then send again what was open
+//               ▲              │ the scheduler has a new incarnation: register again with `resume`, resend what was open
 //               └──────────────┘ (everything else goes on meanwhile)
 //
 // Invariants:
-//   M1. While the scheduler is away nothing fails because of it, for `startTimeoutMs`; then those who wait for it are told, and nobody else.
-//   M2. `onFatal` is told at most once: the job was aborted, or this node was replaced.
+//   M1. A scheduler that is away fails nothing for `startTimeoutMs`; then it fails those who wait for it, and nobody else.
+//   M2. `onFatal` is called at most once: the job was aborted, or this node was replaced.
 
 import { assert } from "../base/assert.ts";
 import { Deferred, type WaitOptions, waitFor } from "../base/deferred.ts";

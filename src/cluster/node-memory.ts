@@ -1,5 +1,5 @@
-// node-memory — what a node remembers for a scheduler that was restarted and has to learn it again. Each piece is kept by its owner (the units' client, the catalogue's …),
-// which puts itself here.
+// node-memory — what a node remembers for a restarted scheduler, which has to learn it again. Each piece belongs to its
+// owner (the client of units, of the catalogue …), which registers itself here.
 
 import { reasonOf } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";

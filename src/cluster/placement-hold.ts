@@ -1,12 +1,14 @@
-// placement-hold — what a node holds back while the placement is about to change: a worker the ends of its clocks (worker/router.ts, R7), a server what it would
-// load by the placement there is (server/checkpoint/checkpoint-service.ts, V7). The scheduler prepares both before it publishes a placement.
+// placement-hold — what a node holds back while the placement is about to change: a worker the ends of its clocks
+// (worker/router.ts, R7), a server the loading of checkpoints (server/checkpoint/checkpoint-service.ts, V7). The scheduler
+// prepares both before it publishes a placement.
 //
 //   PREPARE ──► held ──► answered once all that had begun is over
 //                 └── ends with the placement, with PREPARE of holdMs 0, or holdMs after the last PREPARE
 //
 // Invariants:
-//   PlacementHold.A1. `prepared` resolves when all that had begun before is over: of a worker, when every announcement that has left it is answered by its server.
-//   PlacementHold.A2. Nothing waits for ever: neither a scheduler that dies nor a change that is abandoned holds a node for longer than holdMs.
+//   PlacementHold.A1. `prepared` resolves when all that had begun is over: of a worker, when servers have answered every
+//       clock announcement that has left it.
+//   PlacementHold.A2. Neither a scheduler that dies nor an abandoned change holds a node for longer than holdMs.
 
 import type { CancelTimer, Clock } from "../base/clock.ts";
 import { Deferred } from "../base/deferred.ts";

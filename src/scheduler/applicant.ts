@@ -1,5 +1,5 @@
-// applicant — a node that registered and has no slot yet, and the errors it may get instead of one. Each names the node, what it said,
-// what the others say, and the fix.
+// applicant — a node that registered and has no slot yet, and the errors that it may get instead. Each error names the
+// node, what it said, what the others say, and the fix.
 
 import { type ErrorCode, WeighbridgeError } from "../base/errors.ts";
 import type { AbortRequest } from "../wire/control.ts";

@@ -1,5 +1,5 @@
-// leave-together — the end of a job that failed: every node is told the reason, and the scheduler stays until all of them know it, `lingerMs` at most.
-// Nodes that were not there when it failed are among them: they come a moment later, and would otherwise find nobody and wait in vain.
+// failure-notice — the end of a job that failed: the scheduler sends every node the reason, and stays until all have it,
+// `lingerMs` at most. Nodes that come a moment later get it too; they would otherwise find nobody and wait in vain.
 
 import type { Clock } from "../base/clock.ts";
 import { Deferred } from "../base/deferred.ts";

@@ -1,5 +1,5 @@
-// function-relay — the command line is no node, and knows nobody but the scheduler: this hands on what it calls on servers, and tells those servers when it has
-// gone away, so that nothing waits there for somebody who will never come.
+// function-relay — forwards calls of the command line to servers: it is no node, and knows the scheduler alone. Servers
+// learn when it has gone away, so that nothing waits there for it.
 
 import type { Clock } from "../base/clock.ts";
 import { reasonOf, WeighbridgeError } from "../base/errors.ts";

@@ -1,4 +1,5 @@
-// pending-registrations — what the scheduler keeps of an application until it is answered: whom to answer, and what the node says of the job that it lived through.
+// pending-registrations — what the scheduler keeps of a registration until it is answered: the caller, and what the node
+// reports of a job that outlived its scheduler.
 
 import { Deferred } from "../base/deferred.ts";
 import { WeighbridgeError } from "../base/errors.ts";

@@ -1,21 +1,21 @@
-// placement-changes — how the placement of a running job changes: one change at a time; all workers and servers
-// that live are prepared for it, then everybody is told. Not what a placement is (placement-epochs.ts), nor how the state of a part
-// comes to its new owner: that is `move`'s.
+// placement-changes — how the placement of a running job changes: one change at a time; the scheduler prepares all live
+// workers and servers, then publishes. Not what a placement is (placement-epochs.ts), nor how the state of a part comes to
+// its new owner: that is `move`'s.
 //
-//   publish ──► PREPARE to every live node ──► all prepared ──► move ──► told with the roster
-//                       │                                          └── throws: PREPARE with holdMs 0, nothing told
-//                       └── not all within PREPARE_MS, or UNSUPPORTED: PREPARE with holdMs 0, nothing told
+//   publish ──► PREPARE to every live node ──► all prepared ──► move ──► published with the roster
+//                       │                                        └── throws: PREPARE with holdMs 0, nothing published
+//                       └── not all within PREPARE_MS, or UNSUPPORTED: PREPARE with holdMs 0, nothing published
 //
 // Invariants:
-//   PlacementChanges.C1. When `move` is called every worker of the roster that lives is prepared, also one that joined
+//   PlacementChanges.C1. When `move` is called every live worker of the roster is prepared, also one that joined
 //       meanwhile: every clock announcement that was sent is answered, and no other one leaves before the placement is
 //       adopted. So all servers know the same clocks, and have closed the same rounds.
-//   PlacementChanges.C4. And every server that lives is: it loads nothing from a checkpoint, and begins no load before the
-//       placement is adopted.
-//   PlacementChanges.C5. A node that cannot go along (UNSUPPORTED) ends the change; after any other failure it is asked again.
 //   PlacementChanges.C2. Nobody waits for a node that is dead or has left.
-//   PlacementChanges.C3. Nodes stay prepared for longer (HOLD_MS) than it may take to prepare all of them and to tell
-//       all servers that live.
+//   PlacementChanges.C3. Nodes stay prepared for longer (HOLD_MS) than it may take to prepare all of them and to reach
+//       all live servers.
+//   PlacementChanges.C4. Every live server is prepared, too: it loads nothing from a checkpoint before the placement is
+//       adopted, and holds nothing that an application cut itself if the servers change (Ownership.O4).
+//   PlacementChanges.C5. A node that cannot take part (UNSUPPORTED) ends the change; after another failure it is tried again.
 
 import type { Clock } from "../base/clock.ts";
 import { Deferred, waitFor } from "../base/deferred.ts";

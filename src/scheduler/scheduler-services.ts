@@ -1,5 +1,5 @@
-// scheduler-services — what nodes of a running job ask the scheduler for beside their registration: barriers, rendezvous, units of an epoch, generations of workers,
-// the catalogue. Each is decided in a file of its own; here they are served, and hear who is there. Who is there is the roster's (scheduler.ts).
+// scheduler-services — serves what the nodes of a running job call beside REGISTER: barriers, rendezvous, units of an
+// epoch, generations of workers, the catalogue. Each is decided in a file of its own, and learns of the roster here.
 
 import type { Clock } from "../base/clock.ts";
 import { WeighbridgeError } from "../base/errors.ts";

@@ -1,13 +1,16 @@
-// scheduler — carries out what the roster and the barriers decide: answers nodes, tells them of changes, sets the one timer. Holds no
-// parameters and no decisions of its own. While it is away, training goes on; a new one learns the job from the nodes (roster.ts, R3).
+// scheduler — carries out what the roster and the services decide: answers nodes, publishes changes, sets the one timer.
+// It holds no parameters and decides nothing. While it is away, training goes on; a new one learns the job from the nodes
+// (roster.ts, R3).
 //
 // Invariants:
-//   D1. Before the cluster runs the peer says the job's name alone, and no run of it: only so can nodes of a run that lived through a restart be heard.
-//   D2. The time is judged after the input that has arrived: a scheduler that was held up finds no node dead whose heartbeat waits to be read.
-//   D3. Answers leave before the end is known here: whoever closes the scheduler on `ready`, `finished` or `failed` cuts nobody off. On a
-//       failure that includes nodes that come a little later: all of the cluster is waited for, `lingerMs` at most.
-//   D4. A scheduler that was restarted has a higher incarnation than those that its nodes know, whatever its clock says. One that has been there since the
-//       job began never takes a higher one: if nodes know a newer scheduler, it was replaced.
+//   D1. Before the cluster runs, the peer's hello has the job's name and no run: so nodes of a run that outlived a
+//       scheduler can talk to it.
+//   D2. Time is judged after the input that has arrived: a scheduler that was held up declares no node dead whose heartbeat
+//       waits to be read.
+//   D3. Answers leave before `ready`, `finished` and `failed` settle: closing the scheduler then cuts nobody off. After a
+//       failure it waits for the whole cluster, also for nodes that come later, `lingerMs` at most.
+//   D4. A restarted scheduler has a higher incarnation than those that its nodes know, whatever its clock says. One that
+//       has been there since the job began never takes a higher one: if nodes know a newer scheduler, it was replaced.
 
 import type { CancelTimer, Clock } from "../base/clock.ts";
 import { Deferred, type WaitOptions, waitFor } from "../base/deferred.ts";

@@ -1,5 +1,5 @@
-// opening — what the first bytes of a link tell about the other end, before a whole frame is there: another program, another version, or one of ours.
-// What it is good for: an answer that is shorter than a header, as a web server's, is told from a link that broke. Not the header (frame.ts).
+// opening — what the first bytes of a link say about the other end, before a whole frame is there: another program,
+// another version, or one of ours. So a web server's short answer differs from a broken link. Not the header (frame.ts).
 
 import { MAGIC, PROTOCOL_VERSION } from "./frame.ts";
 
