@@ -5,7 +5,7 @@
 //
 // Invariants:
 //   TestPlan.T1. Every file is in exactly one process.
-//   TestPlan.T2. A file that starts processes of its own (test/e2e) has a process to itself.
+//   TestPlan.T2. A file that starts processes of its own (test/e2e), or measures the process that it runs in, has a process to itself.
 
 import { mkdirSync, rmSync, writeFileSync } from "node:fs";
 import { join, resolve } from "node:path";
@@ -15,20 +15,24 @@ import { pathToFileURL } from "node:url";
 const FILES_PER_PROCESS_MAX = 16;
 /** The slowest start first; all others follow. */
 const SLOW_FOLDERS: readonly string[] = ["test/e2e", "test/simulation", "test/training", "test", "src/node"];
-const ALONE: ReadonlySet<string> = new Set(["test/e2e"]);
+const ALONE: readonly string[] = ["test/e2e/", "test/request-path.test.ts"];
 
 /** The files of one process, relative to the repository, in the order in which their tests run. */
 export type TestProcess = { readonly folder: string; readonly files: readonly string[] };
 
 export function planTests(files: readonly string[]): TestProcess[] {
-  const folders = [...Map.groupBy(files.toSorted(), folderOf)];
+  const isAlone = (file: string): boolean => ALONE.some((start) => file.replaceAll("\\", "/").startsWith(start));
   const rank = (folder: string): number => (SLOW_FOLDERS.includes(folder) ? SLOW_FOLDERS.indexOf(folder) : SLOW_FOLDERS.length);
-  folders.sort(([left], [right]) => rank(left) - rank(right));
+  const folders = [...Map.groupBy(files.toSorted(), folderOf)].sort(([left], [right]) => rank(left) - rank(right));
   return folders.flatMap(([folder, members]) => {
-    const processCount = ALONE.has(folder) ? members.length : Math.ceil(members.length / FILES_PER_PROCESS_MAX);
-    // Dealt out in turn: neighbours in the alphabet often test the same thing, and take about as long.
-    const shares = Map.groupBy(members.keys(), (index) => index % processCount);
-    return [...shares.values()].map((indices) => ({ folder, files: indices.map((index) => members[index] ?? "") }));
+    const shared = members.filter((file) => !isAlone(file));
+    const processCount = Math.ceil(shared.length / FILES_PER_PROCESS_MAX);
+    // In turn: neighbours in the alphabet often test the same thing, and take about as long.
+    const shares = Map.groupBy(shared.keys(), (index) => index % processCount).values();
+    return [
+      ...members.filter(isAlone).map((file) => ({ folder, files: [file] })),
+      ...[...shares].map((indices) => ({ folder, files: indices.map((index) => shared[index] ?? "") })),
+    ];
   });
 }
 

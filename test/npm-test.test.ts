@@ -74,14 +74,16 @@ describe("outer", () => { test("inner", { skip: "no Python" }, () => {}); test("
 });
 
 test("every test file is in one process; those that start processes come first, each alone, and files of a room share a few (TestPlan.T1, T2)", () => {
-  const files = ["src/wire/a.test.ts", "src/wire/codecs/b.test.ts", "test/e2e/x.test.ts", "test/e2e/y.test.ts", "test/tidy.test.ts"];
+  const files = ["src/wire/a.test.ts", "src/wire/codecs/b.test.ts", "test/e2e/x.test.ts", "test/e2e/y.test.ts"];
+  files.push("test/request-path.test.ts", "test/strangers.test.ts", "test/tidy.test.ts");
   const many = Array.from({ length: 40 }, (_, index) => `src/store/${index}.test.ts`);
   const plan = planTests([...files, ...many]);
   assert.deepEqual(plan.flatMap((one) => one.files).toSorted(), [...files, ...many].toSorted());
-  assert.deepEqual(plan.slice(0, 3), [
+  assert.deepEqual(plan.slice(0, 4), [
     { folder: "test/e2e", files: ["test/e2e/x.test.ts"] },
     { folder: "test/e2e", files: ["test/e2e/y.test.ts"] },
-    { folder: "test", files: ["test/tidy.test.ts"] },
+    { folder: "test", files: ["test/request-path.test.ts"] },
+    { folder: "test", files: ["test/strangers.test.ts", "test/tidy.test.ts"] },
   ]);
   const store = plan.filter(({ folder }) => folder === "src/store").map((one) => one.files.length);
   assert.deepEqual(store, [14, 13, 13]);
