@@ -2,14 +2,14 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { StubAsker } from "../testing/stub-asker.ts";
+import { StubCaller } from "../testing/stub-caller.ts";
 import { AppDirectory, type AppDirectoryOptions } from "./app-directory.ts";
 import type { FunctionHandler } from "./channel.ts";
 
 const FUNCTION = 40;
 
 function stage(options: Partial<AppDirectoryOptions> = {}) {
-  const asker = new StubAsker();
+  const asker = new StubCaller();
   const directory = new AppDirectory({ clock: asker.clock, ...options });
   asker.serve(FUNCTION, directory);
   return { asker, directory };
@@ -91,7 +91,7 @@ test("a request that waited too long is answered with UNKNOWN_APP, and is not ha
 test("only so many requests and bytes wait; who is refused for room loses what it has waiting there, others do not (A2, A3)", async () => {
   for (const limits of [{ waitingMax: 4 }, { waitingBytesMax: 20 }]) {
     const { asker, directory } = stage(limits);
-    const other = new StubAsker(asker.clock);
+    const other = new StubCaller(asker.clock);
     other.serve(FUNCTION, directory);
     const seen: string[] = [];
     asker.receive({ app: 2, text: "apart" });

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Deferred } from "../base/deferred.ts";
 import { simpleRequest } from "../contracts/applications.ts";
-import { StubAsker } from "../testing/stub-asker.ts";
+import { StubCaller } from "../testing/stub-caller.ts";
 import { BLOCK_BYTES, PAYLOAD_BYTES_MAX } from "../wire/frame.ts";
 import { FunctionFlag, FunctionId } from "../wire/function-id.ts";
 import { BODY_BYTES_MAX, checkBody } from "../wire/simple-frame.ts";
@@ -13,7 +13,7 @@ import { frameCountOf, functionCalls } from "./function-call.ts";
 
 /** A node with one application, which answers when the test says so. */
 function stage() {
-  const asker = new StubAsker();
+  const asker = new StubCaller();
   const served: { readonly body: Uint8Array; readonly answer: Deferred<Uint8Array> }[] = [];
   const apps = new AppDirectory({ clock: asker.clock });
   const host = simpleHost(asker.clock, (_channel, body) => {
@@ -51,7 +51,7 @@ test("a request is served once and its body is the application's to keep; a dupl
 });
 
 test("what is sent says app, customer and head", async () => {
-  const asker = new StubAsker();
+  const asker = new StubCaller();
   const calls = functionCalls({
     ...{ fn: simpleRequest, request: { body: Uint8Array.of(9) }, number: 1, priority: 0, scope: 0 },
     ...{ address: { app: 3, customer: 4, command: -5 }, answered: () => assert.fail(), failed: () => assert.fail() },

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
 import { SimClock } from "../testing/sim-clock.ts";
-import { StubAsker } from "../testing/stub-asker.ts";
+import { StubCaller } from "../testing/stub-caller.ts";
 import { StubLink } from "../testing/stub-link.ts";
 import type { Channel } from "./channel.ts";
 import { LINK_GRACE_MS, UnfinishedRequests } from "./unfinished-requests.ts";
@@ -16,7 +16,7 @@ function stage() {
   const clock = new SimClock();
   const dropped: string[] = [];
   const unfinished = new UnfinishedRequests<string>({ clock, dropped: (request) => dropped.push(request) });
-  const worker = (rank: number, incarnation = 1): StubAsker => new StubAsker(clock, { id: 9 + 2 * rank, incarnation });
+  const worker = (rank: number, incarnation = 1): StubCaller => new StubCaller(clock, { id: 9 + 2 * rank, incarnation });
   return { clock, dropped, unfinished, worker };
 }
 
@@ -33,7 +33,7 @@ function end(unfinished: UnfinishedRequests<string>, channel: Channel, name: str
 }
 
 /** Keeps requests of a MiB until one is refused; returns how many were kept. */
-function fill(unfinished: UnfinishedRequests<string>, { channel }: StubAsker): number {
+function fill(unfinished: UnfinishedRequests<string>, { channel }: StubCaller): number {
   for (let count = 0; ; count++) {
     try {
       begin(unfinished, channel, count, `${count}`, MIB);

@@ -9,7 +9,7 @@ import type { Membership } from "../cluster/membership.ts";
 import { catalogueOpen, catalogueTell } from "../contracts/catalogue.ts";
 import { ask } from "../peer/call-function.ts";
 import { ControlCluster, HEARTBEAT_TIMEOUT_MS, SCHEDULER_ADDRESS } from "../testing/control-cluster.ts";
-import { specText, ToldCatalogue } from "../testing/told-catalogue.ts";
+import { FixedCatalogue, specText } from "../testing/test-catalogues.ts";
 import type { CatalogueEntry } from "../wire/catalogue.ts";
 import { SCHEDULER_ID } from "../wire/node-id.ts";
 
@@ -18,7 +18,7 @@ const PARAMETER_COUNT = 10_000;
 const entryOf = (name: string, number: number, edition = 1): CatalogueEntry => ({ name, number, edition, spec: specText(name) });
 
 function knows(membership: Membership, entries: readonly CatalogueEntry[], highest = 0): void {
-  const told = new ToldCatalogue();
+  const told = new FixedCatalogue();
   for (const entry of entries) told.add(entry);
   told.highest = Math.max(told.highest, highest);
   membership.memory.catalogue = told;

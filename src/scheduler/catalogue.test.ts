@@ -4,7 +4,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Random } from "../base/random.ts";
-import { specText as specOf } from "../testing/told-catalogue.ts";
+import { specText as specOf } from "../testing/test-catalogues.ts";
 import type { CatalogueEntry } from "../wire/catalogue.ts";
 import {
   applyToCatalogue,

@@ -4,19 +4,19 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { isWeighbridgeError } from "../base/errors.ts";
 import { ControlCluster } from "../testing/control-cluster.ts";
-import { OLD_ROSTER, RosterBook } from "../testing/roster-book.ts";
+import { OLD_ROSTER, RosterStage } from "../testing/roster-stage.ts";
 import { EPOCH_MAX } from "../wire/frame.ts";
 import type { PlacementView } from "../wire/roster.ts";
 
 const FIRST: PlacementView = { epoch: 1, policy: "ring", servers: [0, 1] };
 
 test("a job begins with a ring of all its servers in epoch 1, or with ranges where the scheduler was told so", () => {
-  assert.deepEqual(new RosterBook().formed().roster.view().placement, FIRST);
-  assert.deepEqual(new RosterBook({ placement: "range" }).formed().roster.view().placement, { ...FIRST, policy: "range" });
+  assert.deepEqual(new RosterStage().formed().roster.view().placement, FIRST);
+  assert.deepEqual(new RosterStage({ placement: "range" }).formed().roster.view().placement, { ...FIRST, policy: "range" });
 });
 
 test("a job without servers has no placement", () => {
-  const book = new RosterBook({ serverCount: 0, workerCount: 1 });
+  const book = new RosterStage({ serverCount: 0, workerCount: 1 });
   book.register("w0", { serverCount: 0, workerCount: 1 });
   assert.equal(book.roster.view().placement, undefined);
 });
@@ -40,7 +40,7 @@ test("every node hears of the next placement, which has the next epoch", async (
 });
 
 test("a placement of a server that there is not, or that makes no sense, is refused and told nobody", () => {
-  const book = new RosterBook().formed();
+  const book = new RosterStage().formed();
   const { version } = book.roster.view();
   for (const change of [{ servers: [] }, { servers: [0, 2] }, { servers: [0, 0] }, { moved: [4096, 0] }])
     assert.throws(
@@ -56,7 +56,7 @@ test("a scheduler that was restarted takes the highest epoch that its nodes know
   const known = (epoch: number): { roster: typeof OLD_ROSTER } => ({
     roster: { ...OLD_ROSTER, placement: { epoch, policy: "range", servers: [0, 1] } },
   });
-  const book = new RosterBook();
+  const book = new RosterStage();
   book.resume("w0", { node: 9, ...known(4) });
   assert.equal(book.roster.view().placement?.epoch, 4);
   assert.throws(
@@ -94,7 +94,7 @@ test("a node that asks is told the placement at once", async () => {
 });
 
 test("the last epoch that a header can carry is followed by none", () => {
-  const book = new RosterBook();
+  const book = new RosterStage();
   const roster = { ...OLD_ROSTER, placement: { ...FIRST, epoch: EPOCH_MAX } };
   for (const [i, name] of ["s0", "w0", "s1", "w1"].entries()) book.resume(name, { node: 8 + i, roster });
   assert.throws(

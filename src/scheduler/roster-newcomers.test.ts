@@ -2,10 +2,10 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { RosterBook, requestOf, texts } from "../testing/roster-book.ts";
+import { RosterStage, requestOf, texts } from "../testing/roster-stage.ts";
 
 test("a newcomer takes the place of a dead node of its role, any number of times", () => {
-  const book = new RosterBook().formed();
+  const book = new RosterStage().formed();
   for (let holder = 2; holder <= 5; holder++) {
     book.nowMs += 3000;
     for (const node of [8, 9, 11]) book.heard(node);
@@ -18,7 +18,7 @@ test("a newcomer takes the place of a dead node of its role, any number of times
 });
 
 test("a newcomer of the other role does not get the place", () => {
-  const book = new RosterBook({ startTimeoutMs: 60_000 }).formed();
+  const book = new RosterStage({ startTimeoutMs: 60_000 }).formed();
   book.nowMs = 4000;
   book.hearAllBut(10);
   book.tick(5000);
@@ -27,7 +27,7 @@ test("a newcomer of the other role does not get the place", () => {
 });
 
 test("a place without a link goes at once to who asks for it, and after a second to anybody", () => {
-  const book = new RosterBook().formed();
+  const book = new RosterStage().formed();
   book.linkDown(10);
   assert.deepEqual(book.register("s2", { rank: 1 }), ["died 10", "admit s2 as 10/2 recovery", "announce"]);
   book.linkDown(8);
@@ -38,7 +38,7 @@ test("a place without a link goes at once to who asks for it, and after a second
 });
 
 test("a node whose link comes back keeps its place from a newcomer", () => {
-  const book = new RosterBook().formed();
+  const book = new RosterStage().formed();
   book.linkDown(10);
   book.register("s2");
   book.nowMs = 500;
@@ -47,7 +47,7 @@ test("a node whose link comes back keeps its place from a newcomer", () => {
 });
 
 test("a rank held by a node that proves alive is refused; by one that does not, given when it is dead", () => {
-  const book = new RosterBook().formed();
+  const book = new RosterStage().formed();
   book.nowMs = 2000;
   assert.deepEqual(book.register("w2", { rank: 0 }), []);
   book.nowMs = 2500;
@@ -58,19 +58,19 @@ test("a rank held by a node that proves alive is refused; by one that does not, 
 });
 
 test("without heartbeats a rank held by a connected node is refused at once", () => {
-  const book = new RosterBook({ heartbeatIntervalMs: 0, heartbeatTimeoutMs: 0 }).formed();
+  const book = new RosterStage({ heartbeatIntervalMs: 0, heartbeatTimeoutMs: 0 }).formed();
   assert.deepEqual(book.register("w2", { rank: 0 }), ["refuse w2 RANK_TAKEN"]);
 });
 
 test("a newcomer with other counts or an impossible rank is refused alone", () => {
-  const book = new RosterBook().formed();
+  const book = new RosterStage().formed();
   assert.deepEqual(book.register("w2", { workerCount: 3 }), ["refuse w2 COUNT_MISMATCH"]);
   assert.deepEqual(book.register("w3", { rank: 2 }), ["refuse w3 BAD_CONFIG"]);
   assert.equal(book.roster.phase, "running");
 });
 
 test("a newcomer waits for a place until its deadline, and can go away before", () => {
-  const book = new RosterBook({ heartbeatTimeoutMs: 0, startTimeoutMs: 10_000 }).formed();
+  const book = new RosterStage({ heartbeatTimeoutMs: 0, startTimeoutMs: 10_000 }).formed();
   book.nowMs = 100;
   assert.deepEqual([book.register("w2"), book.register("w3")], [[], []]);
   assert.equal(book.dueMs(), 10_100);
@@ -81,7 +81,7 @@ test("a newcomer waits for a place until its deadline, and can go away before", 
 });
 
 test("two newcomers get two places, and a third waits", () => {
-  const book = new RosterBook().formed();
+  const book = new RosterStage().formed();
   book.nowMs = 4000;
   book.hearAllBut(9, 11);
   book.tick(5000);
@@ -91,7 +91,7 @@ test("two newcomers get two places, and a third waits", () => {
 });
 
 test("the same process that registers again after its answer was lost keeps its place and its incarnation", () => {
-  const book = new RosterBook().formed();
+  const book = new RosterStage().formed();
   book.linkDown(10);
   const request = requestOf("s1", { rank: 1 });
   assert.deepEqual(texts(book.roster.register(request, "s1-again", 10)), ["admit s1-again as 10/1"]);

@@ -3,14 +3,14 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Random } from "../base/random.ts";
-import { RosterBook, requestOf, texts } from "../testing/roster-book.ts";
+import { RosterStage, requestOf, texts } from "../testing/roster-stage.ts";
 import { throwsCode } from "../testing/throws-code.ts";
 import type { Decision } from "./roster.ts";
 
 // Forming.
 
 test("nobody is answered before everybody has registered, then all are", () => {
-  const book = new RosterBook();
+  const book = new RosterStage();
   for (const name of ["w0", "s0", "s1"]) assert.deepEqual(book.register(name), []);
   assert.deepEqual(book.register("w1"), ["run", "admit s0 as 8/1", "admit s1 as 10/1", "admit w0 as 9/1", "admit w1 as 11/1"]);
   assert.deepEqual(book.states(), ["9 alive 1", "11 alive 1", "8 alive 1", "10 alive 1"]);
@@ -18,7 +18,7 @@ test("nobody is answered before everybody has registered, then all are", () => {
 });
 
 test("who asks for a rank gets it, however late; the others get what is free, in the order they came", () => {
-  const book = new RosterBook({ serverCount: 4, workerCount: 0 });
+  const book = new RosterStage({ serverCount: 4, workerCount: 0 });
   const counts = { serverCount: 4, workerCount: 0 };
   book.register("sa", counts);
   book.register("sb", counts);
@@ -39,7 +39,7 @@ test("a contradiction fails everybody who is there, the culprit and all who come
     [{ rank: 0 }, "RANK_TAKEN"],
     [{ rank: 2 }, "BAD_CONFIG"],
   ] as const) {
-    const book = new RosterBook();
+    const book = new RosterStage();
     book.register("w0", { rank: 0 });
     book.register("s0");
     assert.deepEqual(book.register("w1", culprit), [`fail ${code}`, `refuse w0 ${code}`, `refuse s0 ${code}`, `refuse w1 ${code}`]);
@@ -50,7 +50,7 @@ test("a contradiction fails everybody who is there, the culprit and all who come
 
 test("a node that says it cannot take part fails the start of everybody, and later only itself", () => {
   const failure = { code: "PORT_IN_USE", message: "cannot listen on tcp://192.0.2.1:7000" };
-  const forming = new RosterBook();
+  const forming = new RosterStage();
   forming.register("w0");
   assert.deepEqual(forming.register("s1", { failure, address: "" }), [
     "fail PORT_IN_USE",
@@ -58,21 +58,21 @@ test("a node that says it cannot take part fails the start of everybody, and lat
     "refuse s1 PORT_IN_USE",
   ]);
   assert.deepEqual(forming.register("s0"), ["refuse s0 PORT_IN_USE"]);
-  const running = new RosterBook().formed();
+  const running = new RosterStage().formed();
   running.linkDown(10);
   assert.deepEqual(running.register("s1b", { failure, rank: 1, address: "" }), ["refuse s1b PORT_IN_USE"]);
   assert.deepEqual(running.states(), ["9 alive 1", "11 alive 1", "8 alive 1", "10 alive 1"]);
 });
 
 test("one node too many while others are missing fails the start", () => {
-  const book = new RosterBook();
+  const book = new RosterStage();
   book.register("w0");
   book.register("w1");
   assert.deepEqual(book.register("w2").at(0), "fail COUNT_MISMATCH");
 });
 
 test("a request that makes no sense is refused without harm to the others", () => {
-  const book = new RosterBook();
+  const book = new RosterStage();
   book.register("w0");
   assert.deepEqual(book.register("x", { role: "scheduler" }), ["refuse x BAD_REQUEST"]);
   assert.deepEqual(book.register("s0", { address: "" }), ["refuse s0 BAD_REQUEST"]);
@@ -80,7 +80,7 @@ test("a request that makes no sense is refused without harm to the others", () =
 });
 
 test("a cluster that is not complete at the deadline fails, and not before", () => {
-  const book = new RosterBook();
+  const book = new RosterStage();
   book.register("w0");
   assert.equal(book.dueMs(), 60_000);
   assert.deepEqual(book.tick(59_999), []);
@@ -88,7 +88,7 @@ test("a cluster that is not complete at the deadline fails, and not before", () 
 });
 
 test("who went away while the cluster forms is not counted, and its rank is free", () => {
-  const book = new RosterBook();
+  const book = new RosterStage();
   book.register("w0", { rank: 0 });
   book.roster.withdraw("w0");
   assert.deepEqual(book.register("w0b", { rank: 0 }), []);
@@ -99,7 +99,7 @@ test("who went away while the cluster forms is not counted, and its rank is free
 });
 
 test("the same process that registers again while the cluster forms counts once", () => {
-  const book = new RosterBook();
+  const book = new RosterStage();
   book.register("w0", { rank: 0 });
   assert.deepEqual(texts(book.roster.register(requestOf("w0", { rank: 0 }), "w0-again", 5)), ["refuse w0 ABORTED"]);
   book.register("s0");
@@ -110,7 +110,7 @@ test("the same process that registers again while the cluster forms counts once"
 // Death and return.
 
 test("a node is dead exactly when nothing was heard of it for the timeout", () => {
-  const book = new RosterBook().formed();
+  const book = new RosterStage().formed();
   book.nowMs = 3000;
   book.hearAllBut(10);
   assert.equal(book.dueMs(), 5000);
@@ -121,7 +121,7 @@ test("a node is dead exactly when nothing was heard of it for the timeout", () =
 });
 
 test("a closed link alone is no death while heartbeats decide", () => {
-  const book = new RosterBook().formed();
+  const book = new RosterStage().formed();
   assert.deepEqual(book.linkDown(10), []);
   book.nowMs = 4000;
   book.hearAllBut();
@@ -130,7 +130,7 @@ test("a closed link alone is no death while heartbeats decide", () => {
 
 test("without heartbeats silence is no death, and a link that stays closed is", () => {
   for (const rules of [{ heartbeatTimeoutMs: 0 }, { heartbeatIntervalMs: 0 }]) {
-    const book = new RosterBook(rules).formed();
+    const book = new RosterStage(rules).formed();
     assert.deepEqual([book.dueMs(), book.tick(1e9)], [Infinity, []]);
     book.linkDown(10);
     book.linkDown(8);
@@ -142,7 +142,7 @@ test("without heartbeats silence is no death, and a link that stays closed is", 
 });
 
 test("a dead node that is heard of again, or connects again, is alive in the same incarnation", () => {
-  const book = new RosterBook().formed();
+  const book = new RosterStage().formed();
   book.tick(5000);
   assert.deepEqual(book.heard(10), ["announce"]);
   assert.deepEqual(book.linkUp(8), ["announce"]);
@@ -150,7 +150,7 @@ test("a dead node that is heard of again, or connects again, is alive in the sam
 });
 
 test("who has no place, or no longer has it, is told so", () => {
-  const book = new RosterBook();
+  const book = new RosterStage();
   assert.throws(() => book.heard(10), throwsCode("NO_ROUTE"));
   book.formed();
   assert.throws(() => book.heard(-3), throwsCode("NO_ROUTE"));
@@ -166,7 +166,7 @@ test("who has no place, or no longer has it, is told so", () => {
 // The end.
 
 test("who has left is neither dead nor missing, and the job is over when all have", () => {
-  const book = new RosterBook().formed();
+  const book = new RosterStage().formed();
   assert.deepEqual(book.leave(9), ["announce"]);
   book.nowMs = 4000;
   book.hearAllBut(9);
@@ -177,7 +177,7 @@ test("who has left is neither dead nor missing, and the job is over when all hav
 });
 
 test("the job is over when the rest is dead, but not when all are", () => {
-  const book = new RosterBook().formed();
+  const book = new RosterStage().formed();
   book.tick(5000);
   assert.equal(book.states().filter((state) => state.includes("dead")).length, 4);
   book.heard(9);
@@ -185,13 +185,13 @@ test("the job is over when the rest is dead, but not when all are", () => {
 });
 
 test("a place whose holder has left is given to a newcomer", () => {
-  const book = new RosterBook().formed();
+  const book = new RosterStage().formed();
   book.leave(11);
   assert.deepEqual(book.register("w2"), ["admit w2 as 11/2 recovery", "announce"]);
 });
 
 test("after the last barrier nobody takes the place of who leaves, and who waits is refused when all have left (R4)", () => {
-  const book = new RosterBook().formed();
+  const book = new RosterStage().formed();
   book.register("w2");
   assert.deepEqual(texts(book.roster.ending(book.nowMs)), []);
   assert.deepEqual(book.leave(11), ["announce"]);
@@ -202,7 +202,7 @@ test("after the last barrier nobody takes the place of who leaves, and who waits
 });
 
 test("after the last barrier the place of a dead node is still given: its successor may have words to say", () => {
-  const book = new RosterBook().formed();
+  const book = new RosterStage().formed();
   book.roster.ending(book.nowMs);
   book.nowMs = 3000;
   book.hearAllBut(11);
@@ -211,7 +211,7 @@ test("after the last barrier the place of a dead node is still given: its succes
 });
 
 test("a job that fails later refuses everybody who comes", () => {
-  const book = new RosterBook().formed();
+  const book = new RosterStage().formed();
   book.register("w2");
   const error = new (class extends Error {
     code = "HANDLER_FAILED";
@@ -225,7 +225,7 @@ test("a job that fails later refuses everybody who comes", () => {
 test("for 300 seeds of events, every place has one holder, versions rise, and everybody who waits is answered in time", () => {
   for (let seed = 1; seed <= 300; seed++) {
     const random = new Random(seed);
-    const book = new RosterBook({ heartbeatTimeoutMs: random.chance(0.2) ? 0 : 5000 }).formed();
+    const book = new RosterStage({ heartbeatTimeoutMs: random.chance(0.2) ? 0 : 5000 }).formed();
     const waiting = new Map<string, number>();
     const holders = new Map<number, number>([8, 9, 10, 11].map((node) => [node, 1]));
     let version = 1;

@@ -13,7 +13,7 @@ import { placementOf } from "../keys/placement-of.ts";
 import { resolveInitializer } from "../store/initializers/initializer-spec.ts";
 import { resolveOptimizer } from "../store/updaters/optimizer-spec.ts";
 import { SimClock } from "../testing/sim-clock.ts";
-import { StubAsker, type StubRequest } from "../testing/stub-asker.ts";
+import { StubCaller, type StubRequest } from "../testing/stub-caller.ts";
 import { APP_CUT, Kind } from "../wire/frame.ts";
 import { FunctionFlag, FunctionId } from "../wire/function-id.ts";
 import type { Fields, FieldValues } from "../wire/function-schema.ts";
@@ -33,7 +33,7 @@ const note = psFunction({ name: "note", request: { n: "u32" }, response: {}, han
 class GateStage {
   readonly clock = new SimClock();
   readonly server: Server;
-  readonly asker: StubAsker;
+  readonly asker: StubCaller;
   /** What came to the application: "push 0 stamp 3", "again 0". */
   readonly applied: string[] = [];
 
@@ -41,7 +41,7 @@ class GateStage {
   constructor({ epoch = 1, policy = "ring" }: Partial<PlacementView> = {}) {
     const { clock } = this;
     this.server = new Server({ arena: new Arena({ bytesMax: 2 ** 24 }), clock, workerCount: 1, functions: [note] });
-    this.asker = new StubAsker(clock);
+    this.asker = new StubCaller(clock);
     this.server.serve({
       serveFrames: ({ id }, handler) => this.asker.serve(id, handler),
       hostFunctions: (host) => this.asker.serve(FunctionId.FUNCTION, host),

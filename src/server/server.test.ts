@@ -12,7 +12,7 @@ import { type PsFunction, psFunction } from "../contracts/ps-function.ts";
 import { Arena } from "../kernel/arena.ts";
 import { SimdKernels } from "../kernel/simd-kernels.ts";
 import { SimClock } from "../testing/sim-clock.ts";
-import { StubAsker } from "../testing/stub-asker.ts";
+import { StubCaller } from "../testing/stub-caller.ts";
 import type { StubFrame } from "../testing/stub-link.ts";
 import { BLOCK_BYTES, Kind } from "../wire/frame.ts";
 import { FunctionFlag, FunctionId } from "../wire/function-id.ts";
@@ -29,7 +29,7 @@ type Frame = { readonly command: number; readonly flags: number; readonly args: 
 
 class Stage {
   readonly clock = new SimClock();
-  readonly asker: StubAsker;
+  readonly asker: StubCaller;
   readonly arena = new Arena({ bytesMax: 2 ** 25 });
   readonly host: ServerFunctions;
 
@@ -51,7 +51,7 @@ class Stage {
       clock,
     );
     for (const fn of functions) this.host.add(fn);
-    this.asker = new StubAsker(clock);
+    this.asker = new StubCaller(clock);
     this.asker.serve(FunctionId.FUNCTION, {
       destination: (channel, header) => this.host.destination(channel, header),
       // After a restore nothing is fresh, and nothing is remembered.

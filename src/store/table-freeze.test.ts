@@ -10,7 +10,7 @@ import { PlainKernels } from "../kernel/plain-kernels.ts";
 import { PlainRowKernels } from "../kernel/plain-row-kernels.ts";
 import { simdRowKernels } from "../kernel/row-kernels.ts";
 import { SimdKernels } from "../kernel/simd-kernels.ts";
-import { NEVER_TRIED } from "../testing/updater-stage.ts";
+import { NEVER_TRIED } from "../testing/store-stage.ts";
 import type { TableFreeze } from "./table-freeze.ts";
 import { TableStore } from "./table-store.ts";
 

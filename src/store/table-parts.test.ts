@@ -11,7 +11,7 @@ import { PlainKernels } from "../kernel/plain-kernels.ts";
 import { simdRowKernels } from "../kernel/row-kernels.ts";
 import { SimdKernels } from "../kernel/simd-kernels.ts";
 import { PART_COUNT, partOf } from "../keys/part.ts";
-import { NEVER_TRIED } from "../testing/updater-stage.ts";
+import { NEVER_TRIED } from "../testing/store-stage.ts";
 import { TableStore } from "./table-store.ts";
 
 const MIB = 2 ** 20;

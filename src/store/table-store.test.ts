@@ -19,7 +19,7 @@ import { PlainOptimizerKernels } from "../kernel/plain-optimizer-kernels.ts";
 import { PlainRowKernels } from "../kernel/plain-row-kernels.ts";
 import { simdRowKernels, VERSION_NONE } from "../kernel/row-kernels.ts";
 import { SimdKernels } from "../kernel/simd-kernels.ts";
-import { NEVER_TRIED } from "../testing/updater-stage.ts";
+import { NEVER_TRIED } from "../testing/store-stage.ts";
 import { Initializer } from "./initializers/initializer.ts";
 import { resolveInitializer } from "./initializers/initializer-spec.ts";
 import type { RowInitializer } from "./row-updater.ts";

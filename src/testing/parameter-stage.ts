@@ -26,8 +26,8 @@ import { FrameHeader } from "../wire/frame.ts";
 import type { Fields, FieldValues } from "../wire/function-schema.ts";
 import { idOf } from "../wire/node-id.ts";
 import { PushNumbers } from "../worker/worker-clock.ts";
-import { LocalCatalogue } from "./local-catalogue.ts";
 import { SimClock } from "./sim-clock.ts";
+import { LocalCatalogue } from "./test-catalogues.ts";
 
 type TypedArray = Float32Array | Uint32Array | BigUint64Array;
 

@@ -133,10 +133,7 @@ test("an isolated host is cut off from hosts that come later, too", async () => 
   const { clock, network } = await connected({ seed: 8 });
   network.isolate("server");
   const late = network.host("late").connect("sim://server:1", () => new Sink(clock), { deadlineMs: 500 });
-  await assert.rejects(
-    clock.runUntil(late),
-    throwsCode("NO_ROUTE", /no answer within 500 ms/),
-  );
+  await assert.rejects(clock.runUntil(late), throwsCode("NO_ROUTE", /no answer within 500 ms/));
   network.heal("server");
   const link = await clock.runUntil(network.host("late").connect("sim://server:1", () => new Sink(clock), { deadlineMs: 500 }));
   assert.equal(link.remote, "sim://server:1");

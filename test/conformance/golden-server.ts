@@ -53,7 +53,7 @@ import { serve as serveFunction } from "../../src/server/served-function.ts";
 import { ArenaReadBuffers, serverFunctions } from "../../src/server/server.ts";
 import { WorkerCalls } from "../../src/server/worker-calls.ts";
 import { SumStore } from "../../src/store/sums/sum-store.ts";
-import { simdSumHost } from "../../src/testing/sums-stage.ts";
+import { simdSumHost } from "../../src/testing/store-stage.ts";
 import type { PlacementView, RosterView } from "../../src/wire/roster.ts";
 import { RecordedExchange } from "./recorded-exchange.ts";
 

@@ -10,7 +10,7 @@ import { catalogueClear, catalogueOpen, catalogueReserve } from "../../src/contr
 import type { Scheduler } from "../../src/scheduler/scheduler.ts";
 import { applyRecord, emptyState, type StateRecord } from "../../src/scheduler/scheduler-state.ts";
 import { ControlCluster } from "../../src/testing/control-cluster.ts";
-import { specText, ToldCatalogue } from "../../src/testing/told-catalogue.ts";
+import { FixedCatalogue, specText } from "../../src/testing/test-catalogues.ts";
 import type { Role } from "../../src/wire/node-id.ts";
 import { forSeeds } from "./seeds.ts";
 
@@ -24,7 +24,7 @@ class Storm {
   readonly cluster: ControlCluster;
   readonly nodes = new Map<string, Membership>();
   /** What each node knows, by host; lost with its process. */
-  readonly known = new Map<string, ToldCatalogue>();
+  readonly known = new Map<string, FixedCatalogue>();
   /** Every number that a name was ever given. */
   readonly numbers = new Map<string, Set<number>>();
   records: StateRecord[] = [];
@@ -44,7 +44,7 @@ class Storm {
   }
 
   #join(host: string, membership: Membership): void {
-    const known = new ToldCatalogue();
+    const known = new FixedCatalogue();
     membership.memory.catalogue = known;
     this.nodes.set(host, membership);
     this.known.set(host, known);
@@ -106,7 +106,7 @@ class Storm {
     this.#tell(host, { name, number, edition: edition + 1 });
   }
 
-  #tell(host: string, entry: Parameters<ToldCatalogue["add"]>[0]): void {
+  #tell(host: string, entry: Parameters<FixedCatalogue["add"]>[0]): void {
     for (const knower of [host, "s0", "s1"]) this.known.get(knower)?.add(entry);
   }
 }

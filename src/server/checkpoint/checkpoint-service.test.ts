@@ -11,8 +11,8 @@ import { VectorClock } from "../../consistency/vector-clock.ts";
 import { PART_COUNT } from "../../keys/placement.ts";
 import type { ShardFileRecord } from "../../store/snapshot/checkpoint-manifest.ts";
 import type { SnapshotFiles, SnapshotSource } from "../../store/snapshot/snapshot-files.ts";
-import { LocalCatalogue } from "../../testing/local-catalogue.ts";
 import { ParameterStage } from "../../testing/parameter-stage.ts";
+import { LocalCatalogue } from "../../testing/test-catalogues.ts";
 import { CheckpointService } from "./checkpoint-service.ts";
 
 const IDLE_MS = 60_000;

@@ -5,8 +5,8 @@ import { test } from "node:test";
 import { joinBytes } from "../../base/join-bytes.ts";
 import { Arena } from "../../kernel/arena.ts";
 import { SumStore } from "../../store/sums/sum-store.ts";
-import { StubAsker, type StubRequest } from "../../testing/stub-asker.ts";
-import { simdSumHost } from "../../testing/sums-stage.ts";
+import { simdSumHost } from "../../testing/store-stage.ts";
+import { StubCaller, type StubRequest } from "../../testing/stub-caller.ts";
 import { BLOCK_BYTES, offsetBytesOf, totalBytesOf } from "../../wire/frame.ts";
 import { FunctionId } from "../../wire/function-id.ts";
 import { KvFlag } from "../../wire/kv-message.ts";
@@ -17,7 +17,7 @@ const { LENS, PIECE, WANT_LENS, VARIABLE } = KvFlag;
 const BLOCK_FLOATS = BLOCK_BYTES / 4;
 
 function stage() {
-  const asker = new StubAsker();
+  const asker = new StubCaller();
   const arena = new Arena({ bytesMax: 32 * 2 ** 20 });
   const store = new SumStore({ ...simdSumHost(arena), secret: 1n });
   const handle = new StoreHandle(arena, store);
@@ -220,7 +220,7 @@ test("a closed handle has given its memory back", async () => {
   const arena = new Arena({ bytesMax: 2 ** 24 });
   const used = arena.usedBytes;
   const handle = new StoreHandle(arena, new SumStore({ ...simdSumHost(arena), secret: 1n }));
-  const asker = new StubAsker();
+  const asker = new StubCaller();
   asker.serve(KV_PUSH, handle);
   await asker.request(push([1n, 2n], [1, 2]));
   handle.close();

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { UnfinishedRequests } from "../../peer/unfinished-requests.ts";
-import { StubAsker } from "../../testing/stub-asker.ts";
+import { StubCaller } from "../../testing/stub-caller.ts";
 import { throwsCode } from "../../testing/throws-code.ts";
 import { BLOCK_BYTES, offsetBytesOf, totalBytesOf } from "../../wire/frame.ts";
 import { FunctionId } from "../../wire/function-id.ts";
@@ -14,7 +14,7 @@ const { FIRST, LAST, LENS, VARIABLE, PIECE, WANT_LENS, GATHERED, WHOLE } = KvFla
 const BLOCK_FLOATS = BLOCK_BYTES / 4;
 
 function stage(workerBytesMax?: number) {
-  const asker = new StubAsker();
+  const asker = new StubCaller();
   const served: WholeRequest[] = [];
   const limits = workerBytesMax === undefined ? {} : { workerBytesMax };
   const unfinished = new UnfinishedRequests<Gathering>({ clock: asker.clock, ...limits });
@@ -170,7 +170,7 @@ test("what a worker left unfinished when it died goes with its next incarnation"
   const { asker, whole, unfinished, served } = stage();
   await asker.request(pair(1n, FIRST));
   assert.ok(unfinished.bytes > 0);
-  const next = new StubAsker(asker.clock, { incarnation: 2 });
+  const next = new StubCaller(asker.clock, { incarnation: 2 });
   next.serve(FunctionId.KV_PUSH, whole);
   await next.request(pair(1n, FIRST));
   await next.request(pair(3n, LAST));

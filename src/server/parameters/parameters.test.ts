@@ -4,7 +4,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { ParameterStage } from "../../testing/parameter-stage.ts";
-import { specText } from "../../testing/told-catalogue.ts";
+import { specText } from "../../testing/test-catalogues.ts";
 
 const { parameters: reference } = new ParameterStage();
 

@@ -6,7 +6,7 @@ import { isWeighbridgeError } from "../../base/errors.ts";
 import { Random } from "../../base/random.ts";
 import { Arena } from "../../kernel/arena.ts";
 import { SimdKernels } from "../../kernel/simd-kernels.ts";
-import { simdSumHost } from "../../testing/sums-stage.ts";
+import { simdSumHost } from "../../testing/store-stage.ts";
 import { LISTED_KEYS_MIN, ROWS_MAX, RowMemory } from "./row-memory.ts";
 import { SumStore } from "./sum-store.ts";
 

@@ -7,7 +7,7 @@ import { Arena } from "../../kernel/arena.ts";
 import { putKeys, putWords } from "../../kernel/arena-lists.ts";
 import { ElementType, elementBytesOf } from "../../kernel/elements.ts";
 import { PART_COUNT, partOf } from "../../keys/part.ts";
-import { simdSumHost } from "../../testing/sums-stage.ts";
+import { simdSumHost } from "../../testing/store-stage.ts";
 import type { SumImages } from "./sum-requests.ts";
 import type { FrozenSums } from "./sum-store.ts";
 import { SumStore } from "./sum-store.ts";

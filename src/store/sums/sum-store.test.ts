@@ -10,7 +10,7 @@ import { putFloats, putKeys, putWords, readFloats, readWords } from "../../kerne
 import { type ElementArray, ElementType, elementArrayOf, elementBytesOf } from "../../kernel/elements.ts";
 import type { Kernels } from "../../kernel/kernels.ts";
 import { SimdKernels } from "../../kernel/simd-kernels.ts";
-import { plainSumHost, simdSumHost } from "../../testing/sums-stage.ts";
+import { plainSumHost, simdSumHost } from "../../testing/store-stage.ts";
 import { BLOCK_BYTES } from "./large-value.ts";
 import type { SumHost } from "./sum-requests.ts";
 import { SumStore } from "./sum-store.ts";

@@ -1,4 +1,4 @@
-// roster-book — a Roster of two servers and two workers at a time that a test sets, whose decisions read as words.
+// roster-stage — a Roster of two servers and two workers at a time that a test sets, whose decisions read as words.
 
 import { type Decision, Roster, type RosterRules } from "../scheduler/roster.ts";
 import { StateJournal } from "../scheduler/scheduler-state.ts";
@@ -14,7 +14,7 @@ const RULES: RosterRules = {
 };
 
 /** A roster at time 0 whose callers are names; `s0`, `w1` and the like register under those. */
-export class RosterBook {
+export class RosterStage {
   readonly roster: Roster<string>;
   nowMs = 0;
 

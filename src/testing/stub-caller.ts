@@ -1,4 +1,4 @@
-// stub-asker — a channel whose other end is the test: requests are handed in as frames, answers are read off. For unit tests of functions.
+// stub-caller — a channel whose other end is the test: requests are handed in as frames, answers are read off. For unit tests of functions.
 
 import { SILENT_LOG } from "../base/log.ts";
 import { Channel, type FunctionHandler } from "../peer/channel.ts";
@@ -25,7 +25,7 @@ export type StubRequest = {
   readonly request?: number;
 };
 
-export class StubAsker {
+export class StubCaller {
   readonly clock: SimClock;
   readonly link: StubLink = new StubLink();
   readonly channel: Channel;

@@ -1,4 +1,4 @@
-// sums-stage — for tests: what stores of sums are made of, with the kernels that run and with the plain ones.
+// store-stage — what tests of the store hand to tables and sums: kernels over an arena, and the parts of an updater that a test does not use.
 
 import type { Arena } from "../kernel/arena.ts";
 import { simdElementKernels } from "../kernel/element-kernels.ts";
@@ -7,7 +7,18 @@ import { PlainKernels } from "../kernel/plain-kernels.ts";
 import { PlainRowKernels } from "../kernel/plain-row-kernels.ts";
 import { simdRowKernels } from "../kernel/row-kernels.ts";
 import { SimdKernels } from "../kernel/simd-kernels.ts";
+import type { RowUpdater } from "../store/row-updater.ts";
 import type { SumHost } from "../store/sums/sum-requests.ts";
+
+export const NEVER_TRIED: Omit<RowUpdater, "rowExtraBytes" | "startRows" | "updateRows"> = {
+  isTried: false,
+  layout: { starts: [], slotFloats: 0, wordsPerRow: 0 },
+  attempt: () => true,
+  notesPulls: false,
+  comparedRank: undefined,
+  updatePulledRows: () => undefined,
+  noteMagnitude: () => undefined,
+};
 
 export function simdSumHost(arena: Arena): SumHost {
   return { arena, kernels: new SimdKernels(arena), rowKernels: simdRowKernels(arena), elements: simdElementKernels(arena) };
