@@ -1,12 +1,12 @@
-// change-placement — gives a cluster whose nodes all live in this process another placement: the scheduler prepares the
-// workers, then in one moment what the servers hold of the parts that get another owner goes there, every server has the
-// placement, and the scheduler publishes it. Workers hear of it as they would: by the roster, or by a refusal. Not how
-// servers of several processes do it: there a part is copied and fenced while training goes on.
+// change-placement — changes the placement of a cluster whose nodes all live in this process. The scheduler prepares the
+// workers; then, at one moment, parts with a new owner move there with their state and every server adopts the
+// placement; then the scheduler publishes it. Workers learn of it as always, by the roster or by a refusal. Servers in
+// processes of their own would copy and fence a part while training goes on.
 //
 // Invariants:
 //   ChangePlacement.P1. A part moves only between servers that are alike in what is a server's own and not a part's
-//       (PartState). Parameters and phases differ while somebody makes or changes one, clocks while not all servers have
-//       heard that a worker is dead: then the change is abandoned, and nothing has happened. Clocks of workers that live
+//       (PartState). Parameters and phases differ while a worker makes or changes one, clocks while some servers do not
+//       know yet that a worker is dead: then the change is abandoned without effect. Clocks of workers that live
 //       do not differ once they are prepared (PlacementChanges.C1).
 
 import { assert } from "../base/assert.ts";
@@ -28,7 +28,7 @@ export type PlacedNodes = { readonly scheduler: Scheduler | undefined; serverOf(
 /** How often parts have moved. */
 export type Changes = { count: number };
 
-/** Called when the workers are prepared and nothing has moved, and when all has moved and nobody is told; what they throw ends the change. */
+/** Called before parts move, with the workers prepared, and before the placement is published; a throw ends the change. */
 export type ChangePhases = { readonly prepared?: () => void; readonly moved?: () => void };
 
 /** So many parts get an owner by chance; the others have that of the policy. */
@@ -75,7 +75,7 @@ export function drawChange(random: Random, serverCount: number): PlacementChange
   return { moved: [...parts].flatMap((part) => [part, random.below(serverCount)]) };
 }
 
-/** From now on parts move again and again, at moments that `random` draws; `changes` counts how often. Returns what ends that. */
+/** Moves parts again and again, at moments that `random` draws; `changes` counts how often. Returns what stops it. */
 export function keepChanging(cluster: SimCluster, random: Random, pauseMsMax: number, changes: Changes): () => void {
   let isOver = false;
   const serverCount = cluster.nodes().filter((node) => roleOf(node) === "server").length;

@@ -1,4 +1,4 @@
-// channel-stage — a channel and its calls for unit tests: the other node, its frames and the flushes of the link are the test's.
+// channel-stage — a channel and its calls, for unit tests. The test plays the other node, its frames and the flushes.
 
 import { assert } from "../base/assert.ts";
 import type { WeighbridgeError } from "../base/errors.ts";
@@ -59,7 +59,7 @@ export class TestCall extends Call {
     return this.#payload.length === this.#byteCount && this.room?.length !== 0;
   }
 
-  /** Its memory is somebody else's from now on. */
+  /** Its memory belongs to another owner from now on. */
   detach(): void {
     structuredClone(this.#payload, { transfer: [this.#payload.buffer] });
   }

@@ -1,4 +1,4 @@
-// codec-implementations — every implementation of CodecKernels, each on memory of its own: what holds for one has to hold for all.
+// codec-implementations — every implementation of CodecKernels, each on its own memory: all pass the same tests.
 
 import { Arena } from "../kernel/arena.ts";
 import { type CodecKernels, simdCodecKernels } from "../kernel/codec-kernels.ts";

@@ -1,5 +1,5 @@
-// control-cluster — the control plane of a small cluster on a simulated network: a Scheduler and Memberships, without what they are there for.
-// Whole nodes are sim-cluster.ts's.
+// control-cluster — the control plane of a small cluster on a simulated network: a Scheduler and Memberships alone.
+// sim-cluster.ts has whole nodes.
 
 import { assert } from "../base/assert.ts";
 import { type ErrorCode, isWeighbridgeError } from "../base/errors.ts";

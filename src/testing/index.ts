@@ -1,4 +1,4 @@
-// The door `weighbridge/testing`: a simulated clock, network and cluster, to test what is built on Weighbridge from a seed.
+// The door `weighbridge/testing`: a simulated clock, network and cluster, to test code on Weighbridge from a seed.
 
 export { Random } from "../base/random.ts";
 export { type RunOptions, SimClock, type SimClockOptions } from "./sim-clock.ts";

@@ -1,5 +1,5 @@
-// memory-cluster — a whole cluster in one process over memory links and a simulated clock: no latency, no losses, every run the same.
-// For tests of what nodes say to each other; what a network does to them is SimCluster's.
+// memory-cluster — a whole cluster in one process over memory links and a simulated clock, without latency or losses:
+// every run is the same. For tests of what nodes send to each other; SimCluster simulates a network.
 
 import type { Log } from "../base/log.ts";
 import type { Postoffice } from "../faces/kv/postoffice.ts";

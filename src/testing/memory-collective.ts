@@ -1,5 +1,5 @@
-// memory-collective — workers that exchange bytes within one process, for tests of what is built on a Collective: operations are told apart by their order, as
-// there, and one that not everybody calls never ends until a member is said to be dead.
+// memory-collective — workers that exchange bytes within one process, for tests of code on top of a Collective. As in
+// a real one, order alone identifies an operation. One that a member does not call ends only when that member is dead.
 
 import { Deferred } from "../base/deferred.ts";
 import { WeighbridgeError } from "../base/errors.ts";

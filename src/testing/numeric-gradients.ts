@@ -1,5 +1,5 @@
-// numeric-gradients — checks a network's gradients against differences of its own outputs, for tests. The loss is Σ weight · output in f64 with
-// fixed random weights, so that every output counts and nothing but the layers can be wrong.
+// numeric-gradients — compares a network's gradients with differences of its outputs, for tests. The loss is
+// Σ weight · output in f64 with fixed random weights, so that every output counts and only the layers can be wrong.
 
 import { assert } from "../base/assert.ts";
 import { Random } from "../base/random.ts";

@@ -1,5 +1,5 @@
-// parameter-stage — the parameters of one server for unit tests: PS functions are called as a server calls them, with requests that lie in
-// the arena and are garbage as soon as the handler returned, and answers that are copied before what they hold is let go.
+// parameter-stage — the parameters of one server, for unit tests. It calls PS functions as a server does: requests lie
+// in the arena and become garbage when the handler returns; answers are copied before their memory is released.
 
 import { assert } from "../base/assert.ts";
 import { type Log, SILENT_LOG } from "../base/log.ts";
@@ -136,7 +136,7 @@ export class ParameterStage {
     }
   }
 
-  /** How a worker numbers its pushes; it tells of them when it advances. */
+  /** How a worker numbers its pushes; it reports them when it advances. */
   pushes(rank: number): PushNumbers {
     const known = this.#pushes.get(rank) ?? new PushNumbers();
     this.#pushes.set(rank, known);

@@ -1,5 +1,5 @@
-// pslite-cluster — a whole cluster of ours that speaks ps-lite's protocol, in one process over memory links and a simulated clock. For tests of
-// src/pslite; raw peers of a test may connect to it as well.
+// pslite-cluster — a whole cluster of ours that speaks ps-lite's protocol, in one process over memory links and a
+// simulated clock. For tests of src/pslite; a test may connect raw peers to it.
 
 import { WeighbridgeError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
@@ -89,7 +89,7 @@ export class PsliteCluster {
     this.#offices.delete(name);
     this.#dead.add(name);
     for (const link of this.links.get(name) ?? []) link.destroy();
-    office.close().catch(() => {}); // what it does from now on nobody hears
+    office.close().catch(() => {}); // what it sends from now on reaches no node
   }
 
   async run<T>(promise: Promise<T>): Promise<T> {

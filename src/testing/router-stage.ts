@@ -1,5 +1,5 @@
-// router-stage — a router with servers that a test plays: what is sent waits in order for each server until the test lets it happen, and all
-// servers change to the next placement in one moment, with what they own. Values add up. For tests of the router.
+// router-stage — a router and servers that the test plays. Requests wait in order for each server until the test lets
+// one happen. All servers change to the next placement, with what they own, at one moment. Values are summed.
 
 import { assert } from "../base/assert.ts";
 import { WeighbridgeError } from "../base/errors.ts";
@@ -66,7 +66,7 @@ export class RouterStage {
   readonly #waiters: (() => void)[] = [];
   #view: PlacementView;
   #placement: Placement;
-  #tell: (placement: PlacementView) => void = () => {};
+  #onPlacement: (placement: PlacementView) => void = () => {};
 
   constructor(serverCount: number, clock: SimClock = new SimClock(), policy: PlacementView["policy"] = "ring") {
     this.clock = clock;
@@ -84,10 +84,10 @@ export class RouterStage {
           return () => {};
         },
         onPlacement: (listener) => {
-          this.#tell = listener;
+          this.#onPlacement = listener;
           return () => {};
         },
-        adoptPlacement: (placement) => this.#tell(placement),
+        adoptPlacement: (placement) => this.#onPlacement(placement),
       },
       clock: this.clock,
     });
@@ -96,7 +96,7 @@ export class RouterStage {
       ...{ incarnation: INCARNATION, state: "alive" as const },
     }));
     follow({ version: 1, nodes, placement: this.#view } as unknown as RosterView);
-    this.#tell(this.#view);
+    this.#onPlacement(this.#view);
     this.functions = new FunctionClient(this.router);
   }
 
@@ -107,14 +107,14 @@ export class RouterStage {
     return held;
   }
 
-  /** All servers have another placement from now on: these, and with parts moved as it says. The worker hears of it by the next refusal, or by `tell`. */
+  /** All servers adopt this placement. The worker learns of it by the next refusal, or by `publish`. */
   change(servers: readonly number[], moved?: readonly number[]): void {
     this.#view = { epoch: this.#view.epoch + 1, policy: this.#view.policy, servers, moved };
     this.#placement = placementOf(this.#view);
   }
 
-  tell(): void {
-    this.#tell(this.#view);
+  publish(): void {
+    this.#onPlacement(this.#view);
   }
 
   get queuedCount(): number {

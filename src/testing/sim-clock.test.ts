@@ -8,7 +8,7 @@ import { isWeighbridgeError } from "../base/errors.ts";
 import { Random } from "../base/random.ts";
 import { SimClock } from "./sim-clock.ts";
 
-test("runs events by time, and at the same time in the order of the calls (T2)", async () => {
+test("runs events by time, and at the same time in the order of the calls (SimClock.T2)", async () => {
   const clock = new SimClock();
   const seen: string[] = [];
   clock.after(5, () => seen.push(`b at ${clock.nowMs()}`));
@@ -21,7 +21,7 @@ test("runs events by time, and at the same time in the order of the calls (T2)",
   assert.equal(clock.pendingCount, 0);
 });
 
-test("runs soon before anything else, and afterInput after what is already due (T1, T2)", async () => {
+test("runs soon before anything else, and afterInput after what is already due (SimClock.T1, SimClock.T2)", async () => {
   const clock = new SimClock();
   const seen: string[] = [];
   clock.after(0, () => {
@@ -94,7 +94,7 @@ test("a cancelled timer does not fire, nor does one that never ends", async () =
   assert.equal(clock.nowMs(), 0, "cancelled timers do not move the time");
 });
 
-test("promises settle between events, in long chains too (T3)", async () => {
+test("promises settle between events, in long chains too (SimClock.T3)", async () => {
   for (const settle of [undefined, setImmediate]) {
     const clock = new SimClock(settle === undefined ? {} : { settle });
     const seen: string[] = [];

@@ -1,14 +1,15 @@
-// sim-clock — a Clock whose time passes only when it is told to: it jumps from event to event, so an hour costs nothing and the same
-// calls give the same run every time. One thread of events; nothing here knows the network.
+// sim-clock — a Clock whose time passes only in `run`: it jumps from event to event, so an hour costs nothing, and the
+// same calls give the same run every time. One thread of events; it knows nothing of the network.
 //
 // Order:
-//   T1. `soon` runs before any other event, first in, first out: like Node's nextTick queue.
-//   T2. All else runs by time, and at the same time in the order of the calls. `afterInput` is an event at the present time, so it runs
-//       after everything that was already due.
-//   T3. Between two events promises settle: `run` waits until the code that was woken has come to rest. Portable code cannot ask whether
-//       microtasks are left, so by default it waits for MICROTASK_ROUNDS of them: a chain of up to that many awaits ends before the next
-//       event, a longer one goes on beside it (still the same way every time). In Node hand in `settle: setImmediate` of
-//       node:timers/promises: that is exact, and in a test run, where each promise is traced, ten times faster.
+//   SimClock.T1. `soon` runs before any other event, first in, first out: like Node's nextTick queue.
+//   SimClock.T2. All else runs by time, and at the same time in the order of the calls. `afterInput` is an event at the
+//       present time, so it runs after everything that was already due.
+//   SimClock.T3. Promises settle between two events: `run` waits until the code that an event woke has come to rest.
+//       Portable code cannot ask whether microtasks are left, so by default `run` waits for MICROTASK_ROUNDS of them: a
+//       chain of up to that many awaits ends before the next event, a longer one goes on beside it (the same way every
+//       time). In Node pass `settle: setImmediate` of node:timers/promises: it is exact, and ten times faster in a test
+//       run, where Node traces every promise.
 
 import { assert } from "../base/assert.ts";
 import type { CancelTimer, Clock } from "../base/clock.ts";
@@ -24,12 +25,12 @@ const EVENTS_MAX_DEFAULT = 1_000_000;
 type Event = { readonly atMs: number; readonly sequence: number; run: (() => void) | undefined };
 
 export type SimClockOptions = {
-  /** Resolves once all promises that can settle by themselves have settled (T3). */
+  /** Resolves once all promises that can settle by themselves have settled (SimClock.T3). */
   readonly settle?: () => Promise<void>;
 };
 
 export type RunOptions = {
-  /** Stops before the first event later than this, and leaves the clock there. Without it the run goes on until nothing is left to happen. */
+  /** Stops before the first event later than this, and leaves the clock there. By default no event stops the run. */
   readonly untilMs?: number;
   /** More events than this are taken for a livelock. */
   readonly maxEvents?: number;
@@ -79,7 +80,7 @@ export class SimClock implements Clock {
     return this.#soon.length + this.#heap.length - this.#cancelledCount;
   }
 
-  /** Runs the next event, if there is one, and tells whether there was. Does not wait for promises. */
+  /** Runs the next event; returns whether there was one. Does not wait for promises. */
   step(): boolean {
     const run = this.#soon.shift() ?? this.#nextTimed(Infinity);
     run?.();
@@ -98,7 +99,7 @@ export class SimClock implements Clock {
     if (untilMs !== Infinity) this.#nowMs = Math.max(this.#nowMs, untilMs);
   }
 
-  /** Runs until `promise` settles, and hands on its outcome. A promise that waits for something that never comes is an error, not a hang. */
+  /** Runs until `promise` settles; returns its outcome. Throws if no event is left that could settle it. */
   async runUntil<T>(promise: Promise<T>, options: RunOptions = {}): Promise<T> {
     checkOptions(options, RUN_OPTIONS, "the options of a run");
     const { untilMs = Infinity, maxEvents = EVENTS_MAX_DEFAULT } = options;

@@ -1,5 +1,6 @@
-// sim-cluster — a whole cluster in one process and one simulated time, from a seed: scheduler, servers and workers as Postoffices over a
-// SimNetwork. Nodes can be killed and started again; links can be cut, broken and made lossy. The same seed gives the same run.
+// sim-cluster — a whole cluster in one process and in simulated time, from a seed: scheduler, servers and workers as
+// Postoffices over a SimNetwork. A test kills nodes and starts them again, cuts and breaks links, and makes them lossy.
+// The same seed gives the same run.
 
 import { assert } from "../base/assert.ts";
 import { checkOptions } from "../base/known-options.ts";
@@ -138,7 +139,7 @@ export class SimCluster {
     const office = this.office(node);
     this.#offices.delete(node);
     this.network.crash(this.hostOf(node));
-    office.close().catch(() => {}); // its goodbyes reach nobody; this only ends its timers
+    office.close().catch(() => {}); // what it sends reaches no node; this only ends its timers
   }
 
   /** Lets time pass until the promise settles. Fails instead of hanging. */

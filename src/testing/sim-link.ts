@@ -1,12 +1,14 @@
-// sim-link — one end of a simulated link: what a socket and the wire in front of it do, as events of a clock, from a seed.
+// sim-link — one end of a simulated link: what a socket and its wire do, as events of a clock, from a seed.
 //
-//   write ──> writes ── copied, at most the window ──> segments on the way ── latency, bandwidth, partitions ──> reads of random sizes
+//   write ──> writes ── copied, at most the window ──> segments ── latency, bandwidth, partitions ──> random reads
 //                       `flushed`                      (in order: it is a stream)
 //
 // Invariants:
-//   N1. What arrives is a prefix of what was written: a link that breaks loses the end of the stream, never the middle of it.
-//   N2. Chunks are read at the moment before `flushed`, not at the write: a sender that reuses them too early is found out.
-//   N3. At most `windowBytes` per direction are on the way or unread; beyond that `flushed` waits, as with a full socket.
+//   SimLink.N1. What arrives is a prefix of what was written: a link that breaks loses the end of the stream alone.
+//   SimLink.N2. The link reads chunks right before `flushed`, not at the write: a test notices a sender that reuses
+//       them too early.
+//   SimLink.N3. At most `windowBytes` per direction are on the way or unread; beyond that `flushed` waits, as with a
+//       full socket.
 
 import { assert } from "../base/assert.ts";
 import type { CancelTimer, Clock } from "../base/clock.ts";
@@ -121,7 +123,7 @@ export class SimLink implements Link {
     this.abort(undefined, new Error(`${this.host} destroyed the link`));
   }
 
-  /** Ends this side now; the other one learns `causeThere` after what is still on the way, of which a random part is lost. */
+  /** Ends this side now. The other side gets a random part of what is on the way, and then `causeThere`. */
   abort(cause: Error | undefined, causeThere: Error): void {
     if (this.#state === "closed") return;
     this.#loseTail();
@@ -148,7 +150,7 @@ export class SimLink implements Link {
     });
   }
 
-  /** Looks again at what could not be delivered: the silent host at the other end may be back, with no memory of this link. */
+  /** Tries again to deliver: the silent host at the other end may be back, without this link. */
   retry(): void {
     this.#scheduleDelivery();
   }
@@ -265,7 +267,7 @@ export class SimLink implements Link {
     if (view !== undefined) other.#fill(view, bytes.subarray(0, byteCount));
   }
 
-  /** Undefined when nobody reads any more, so that the bytes are dropped. */
+  /** Undefined when no reader is left, so that the link drops the bytes. */
   #nextView(): Uint8Array | undefined {
     if (this.#state !== "open" || this.#reader === undefined) return undefined;
     try {
@@ -320,7 +322,7 @@ export class SimLink implements Link {
   }
 }
 
-/** Copies the next bytes of the write, at most `bytesMax`, and moves its position behind them (and behind empty chunks). */
+/** Copies at most `bytesMax` bytes of the write, and moves its position behind them and behind empty chunks. */
 function copyFrom(write: Write, bytesMax: number): Uint8Array {
   const parts: Uint8Array[] = [];
   let length = 0;

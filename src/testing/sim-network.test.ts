@@ -78,7 +78,7 @@ test("latency lies between its bounds, and bandwidth is kept", async () => {
   assert.ok(tookMs >= 60 && tookMs <= 71, `${tookMs} ms`);
 });
 
-test("chunks are read just before flushed, so that early reuse is found out (N2)", async () => {
+test("chunks are read just before flushed, so that early reuse is found out (SimLink.N2)", async () => {
   const { clock, far, link } = await connected({ seed: 4 });
   const chunk = counting(10);
   link.write([chunk], () => {});
@@ -103,7 +103,7 @@ test("a partition stalls bytes both ways, and healing lets them flow on in order
   assert.deepEqual(near.bytes, [...counting(50)]);
 });
 
-test("a partition fills the window, and then flushed waits (N3)", async () => {
+test("a partition fills the window, and then flushed waits (SimLink.N3)", async () => {
   const { clock, network, far, link } = await connected({ seed: 6, windowBytes: 1000 });
   network.partition("server", "worker");
   let flushedCount = 0;
@@ -147,7 +147,7 @@ test("connecting waits for a partition to heal, up to its deadline", async () =>
   assert.ok(clock.nowMs() >= 400);
 });
 
-test("a write may break its link after any part of its bytes: what arrives is a prefix (N1)", async () => {
+test("a write may break its link after any part of its bytes: what arrives is a prefix (SimLink.N1)", async () => {
   const lengths = new Set<number>();
   for (let seed = 1; seed <= 60; seed++) {
     const { clock, network, near, far, link } = await connected({ seed });

@@ -1,5 +1,5 @@
-// sim-network — a network of hosts inside one process, as events of a clock, from a seed: latency, partitions, broken links, crashes.
-// The addresses are "sim://host:port". It carries byte streams; losing, doubling or reordering whole frames is not its business.
+// sim-network — a network of hosts inside one process, as events of a clock, from a seed: latency, partitions, broken
+// links, crashes. Addresses are "sim://host:port". It carries byte streams; it does not lose, double or reorder frames.
 //
 //   const network = new SimNetwork({ clock, seed });
 //   const transport = network.host("server-0");      // one per node; a host that crashed gets a new one by asking again
@@ -36,11 +36,11 @@ export type PartitionOptions = {
 };
 
 export type CrashOptions = {
-  /** The others are told nothing: their links stay open and stall, connecting runs into the deadline. A switched-off machine, not a killed process. */
+  /** A switched-off machine, not a killed process: links of others stay open and stall, and connecting times out. */
   readonly silent?: boolean;
 };
 
-/** How soon somebody who connects tries again when a silent host does not answer. */
+/** How soon a host tries again to connect to a silent host. */
 const KNOCK_AGAIN_MS = 200;
 
 type Stalled = { readonly fromHost: string; readonly toHost: string; readonly arrive: () => void };
@@ -113,7 +113,7 @@ export class SimNetwork {
     this.#wire.release();
   }
 
-  /** Breaks every link of `a`, or those between `a` and `b`: each side learns it at its own time, and what was on the way is cut off somewhere. */
+  /** Breaks every link of `a`, or those between `a` and `b`: each side learns it at its own time. */
   breakLinks(a: string, b?: string): void {
     for (const link of this.#wire.links)
       if (

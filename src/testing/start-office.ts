@@ -1,5 +1,5 @@
-// start-office — starts a node of any role in this process, with a Postoffice over it. For clusters of tests; a process that is one node loads that role alone
-// (node/start.ts).
+// start-office — starts a node of any role in this process, with a Postoffice over it, for clusters of tests. A process
+// that is one node loads that role alone (node/start.ts).
 
 import { assert } from "../base/assert.ts";
 import type { NodeOptions } from "../cluster/node-options.ts";

@@ -1,4 +1,5 @@
-// store-stage — what tests of the store hand to tables and sums: kernels over an arena, and the parts of an updater that a test does not use.
+// store-stage — what tests of the store pass to tables and sums: kernels over an arena, and the parts of an updater
+// that a test does not use.
 
 import type { Arena } from "../kernel/arena.ts";
 import { simdElementKernels } from "../kernel/element-kernels.ts";

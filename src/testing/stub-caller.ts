@@ -1,4 +1,5 @@
-// stub-caller — a channel whose other end is the test: requests are handed in as frames, answers are read off. For unit tests of functions.
+// stub-caller — a channel whose other end is the test, for unit tests of functions: the test passes requests as frames
+// and reads the answers.
 
 import { SILENT_LOG } from "../base/log.ts";
 import { Channel, type FunctionHandler } from "../peer/channel.ts";

@@ -1,4 +1,5 @@
-// stub-link — a Link to nowhere for unit tests: it keeps what is written, flushes when it is told to or at once, and shows it as frames.
+// stub-link — a Link to nowhere, for unit tests: it keeps what is written and shows it as frames. It flushes at once,
+// or when the test says so.
 
 import { joinBytes } from "../base/join-bytes.ts";
 import type { Link } from "../transport/transport.ts";

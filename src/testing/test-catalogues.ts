@@ -1,5 +1,5 @@
-// test-catalogues — catalogues without a scheduler, for unit tests: one that knows the entries that a test adds, and one that numbers parameters
-// 1, 2, 3 … as they are named and accepts every spec.
+// test-catalogues — catalogues without a scheduler, for unit tests: one has the entries that a test adds, the other
+// numbers parameters 1, 2, 3 … as they are named, and accepts every spec.
 
 import type { CatalogueSource } from "../cluster/node-memory.ts";
 import type { CatalogueEntry, ParameterNumber } from "../wire/catalogue.ts";

@@ -1,4 +1,4 @@
-// throws-code — for `assert.throws` and `assert.rejects`: is it an error of ours with this code, and does its message match?
+// throws-code — for `assert.throws` and `assert.rejects`: expects a WeighbridgeError with this code and message.
 
 import { type ErrorCode, isWeighbridgeError } from "../base/errors.ts";
 

@@ -193,7 +193,7 @@ test("requests that wait for room are cut by the placement that is known when th
   const read = worker.pull(LIST.subarray(0, 1));
   await stage.clock.run();
   stage.change([0, 1, 2], turned(3));
-  stage.tell();
+  stage.publish();
   await stage.drain();
   await Promise.all(pushes);
   assert.equal((await read)[0], 16, "key 0 is named twice in the list");
@@ -244,7 +244,7 @@ test("a worker that is prepared announces no clock until it has the placement; w
   assert.deepEqual([await isDone(announced), await isDone(behind)], [false, false]);
   assert.ok(stage.applied.every(({ clock }) => clock === 5));
   stage.change([0, 1, 2], turned(3));
-  stage.tell();
+  stage.publish();
   await stage.drain();
   await Promise.all([announced, behind]);
   assert.equal(stage.refusedCount, 0);
@@ -266,7 +266,7 @@ test("PREPARE is answered when every announcement that has left is answered, als
   await stage.drain();
   assert.equal(await isDone(next), false, "the placement of epoch 3 is waited for");
   stage.change([0, 1, 2]);
-  stage.tell();
+  stage.publish();
   await stage.drain();
   await next;
 });
@@ -360,7 +360,7 @@ test("a call that is cut again while a restarted server is asked about its param
   stage.change([1, 2]);
   await stage.step(0); // refused, cut in two; server 1 is asked about the parameter
   stage.change([1, 2]);
-  stage.tell();
+  stage.publish();
   await stage.step(1); // it has it restored; the first part cannot be cut again, and for the second server 2 is asked
   await stage.step(2); // it has lost it
   assert.equal(await outcome, "ARENA_FULL");
@@ -447,7 +447,7 @@ test("for 60 seeds with a placement that changes at any moment: acknowledged = a
       if (random.chance(0.08)) {
         const servers = [0, 1, 2].filter((rank) => rank === random.below(3) || random.chance(0.7));
         stage.change(servers.length === 0 ? [1] : servers);
-        if (random.chance(0.5)) stage.tell();
+        if (random.chance(0.5)) stage.publish();
       }
       await stage.step(random.below(3));
     }
@@ -524,7 +524,7 @@ test("an update that names a server, and waits there for other workers, holds no
   await stage.clock.advance(0);
   const letGo = stage.park(0);
   stage.change([0, 1, 2], turned(3));
-  stage.tell();
+  stage.publish();
   const pushed = worker.push(LIST, 1);
   await stage.drain();
   assert.ok(await isDone(pushed));
