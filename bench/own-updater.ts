@@ -20,9 +20,9 @@ import { resolveInitializer } from "../src/store/initializers/initializer-spec.t
 import type { TableSpec } from "../src/store/parameter-spec.ts";
 import { PlugIns } from "../src/store/plug-ins.ts";
 import { rowStarts } from "../src/store/row-types/row-starts.ts";
-import type { RowUpdater } from "../src/store/row-updater.ts";
 import { TableStore } from "../src/store/table-store.ts";
 import { type OptimizerSpec, resolveOptimizer } from "../src/store/updaters/optimizer-spec.ts";
+import type { RowUpdater } from "../src/store/updaters/parameter-updater.ts";
 import { PlugInUpdater } from "../src/store/updaters/plug-in-updater.ts";
 import { psUpdater } from "../src/store/updaters/ps-updater.ts";
 import { Updater } from "../src/store/updaters/updater.ts";

@@ -21,7 +21,7 @@ import { partitionScratchBytes, simdPartitionKernels } from "../src/kernel/parti
 import { simdRowKernels } from "../src/kernel/row-kernels.ts";
 import { SimdKernels } from "../src/kernel/simd-kernels.ts";
 import { PART_BITS } from "../src/keys/placement.ts";
-import { rangePlacement } from "../src/keys/range-placement.ts";
+import { rangePlacement } from "../src/keys/placement-of.ts";
 import { hugePages } from "../src/node/huge-pages.ts";
 import { Initializer } from "../src/store/initializers/initializer.ts";
 import { resolveInitializer } from "../src/store/initializers/initializer-spec.ts";

@@ -166,7 +166,7 @@ test("a Postoffice is ps-lite's word: beside its own face, only the root of that
 
 test("who owns what is known to the keys, the router, the scheduler and the server's ownership check alone", () => {
   const knows = /^src\/(keys\/|worker\/router(\.ts|\/)|scheduler\/|server\/ownership\.ts|testing\/)/;
-  const placements = /^src\/keys\/(placement|placement-of|range-placement|ring-placement)\.ts$/;
+  const placements = /^src\/keys\/(placement|placement-of|ring-placement)\.ts$/;
   for (const path of sources.filter((candidate) => !isTest(candidate) && !knows.test(candidate))) {
     for (const target of importsOf(path).filter((specifier) => specifier.startsWith("."))) {
       const imported = normalize(join(dirname(path), target)).replaceAll("\\", "/");

@@ -14,7 +14,7 @@
 import { averaged, averagedSquares, clipped, decayed, isBare, read, splat, write } from "./lanes.as";
 import { Hyper, Job } from "./job.as";
 
-/** [β1^t, β2^t] in f64, from the table that src/kernel/beta-powers.ts describes. */
+/** [β1^t, β2^t] in f64, from the table that src/kernel/optimizer-kernels.ts describes. */
 @inline function betaPowers(table: usize, t: u32): v128 {
   const low = f64x2.mul(v128.load(table + (<usize>(t & 255) << 4)), v128.load(table + (<usize>((t >> 8) & 255) << 4), 4096));
   const high = f64x2.mul(v128.load(table + (<usize>((t >> 16) & 255) << 4), 8192), v128.load(table + (<usize>(t >> 24) << 4), 12288));

@@ -10,7 +10,7 @@
 import { WeighbridgeError } from "../base/errors.ts";
 import { showValue } from "../base/show-value.ts";
 import { parameterSave } from "../contracts/checkpoints.ts";
-import { hashText } from "../keys/hash-text.ts";
+import { hashText } from "../keys/mix.ts";
 import { type CheckpointServers, loadParameter, takeCheckpoint } from "./checkpoint.ts";
 
 /** Longer names are cut, and told apart by what the whole name hashes to: no two parameters of a server share that. */

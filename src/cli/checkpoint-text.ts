@@ -1,6 +1,6 @@
 // checkpoint-text — what is in a checkpoint, for people. Pure.
 
-import { consistencyText } from "../store/consistency-text.ts";
+import { consistencyText } from "../store/consistency.ts";
 import type { CheckpointManifest, ServerRecord } from "../store/snapshot/checkpoint-manifest.ts";
 import { plugInsOf, type SavedPlugIn } from "../store/snapshot/describe-parameter.ts";
 import { columnBytesPerRow, type ParameterRecord, VALUES_COLUMN } from "../store/snapshot/parameter-record.ts";

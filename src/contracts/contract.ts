@@ -21,7 +21,7 @@
 
 import { WeighbridgeError } from "../base/errors.ts";
 import { showValue } from "../base/show-value.ts";
-import { hashText } from "../keys/hash-text.ts";
+import { hashText } from "../keys/mix.ts";
 import { FunctionId } from "../wire/function-id.ts";
 import { type Fields, FunctionSchema, type JsonField, json } from "../wire/function-schema.ts";
 import type { Check } from "../wire/json-body.ts";

@@ -18,7 +18,7 @@
 
 import { AssertionError } from "../base/assert.ts";
 import { WeighbridgeError } from "../base/errors.ts";
-import type { KernelMemory } from "./kernel-memory.ts";
+import type { KernelMemory } from "./inlined-module.ts";
 import { instantiateSimdModule, type SimdExports } from "./simd-instance.ts";
 
 const ARENA_BYTES_DEFAULT: number = 2 ** 32;

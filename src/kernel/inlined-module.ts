@@ -6,7 +6,6 @@
 //       simulated cluster opens thousands). A compiled module has no state; that of an instance lies in its memory and its globals.
 
 import { assert } from "../base/assert.ts";
-import type { KernelMemory } from "./kernel-memory.ts";
 
 const FLAG_SHARED = 3;
 const FLAG_PLAIN = 1;
@@ -56,3 +55,13 @@ export class InlinedModule {
     return binary;
   }
 }
+
+/**
+ * What others need of a WebAssembly.Memory. Declarations that users compile against say this instead: that name comes with
+ * the browser's types, which a project for Node does not have.
+ */
+export type KernelMemory = {
+  readonly buffer: ArrayBuffer;
+  /** By pages of 64 KiB; returns how many there were. */
+  grow(pageCount: number): number;
+};

@@ -6,8 +6,17 @@ import { describe, test } from "node:test";
 import { Random } from "../base/random.ts";
 import { Arena } from "./arena.ts";
 import { putFloats, putWords, readFloats } from "./arena-lists.ts";
-import { BETA_POWERS_BYTES, writeBetaPowers } from "./beta-powers.ts";
-import { HYPER, HYPER_BYTES, HYPER_FLOATS, OPTIMIZER, type OptimizerKernels, SimdOptimizerKernels } from "./optimizer-kernels.ts";
+import {
+  BETA_POWERS_BYTES,
+  HYPER,
+  HYPER_BYTES,
+  HYPER_FLOATS,
+  OPTIMIZER,
+  type OptimizerKernels,
+  readBetaPowers,
+  SimdOptimizerKernels,
+  writeBetaPowers,
+} from "./optimizer-kernels.ts";
 import { PlainOptimizerKernels } from "./plain-optimizer-kernels.ts";
 
 const ARENA_BYTES = 2 ** 18;
@@ -257,3 +266,18 @@ for (const { name, open } of IMPLEMENTATIONS) {
     });
   });
 }
+
+test("powers of every size of exponent are right to 1 in 10^9", () => {
+  const arena = new Arena({ bytesMax: 2 ** 18 });
+  const address = arena.allocate(BETA_POWERS_BYTES);
+  writeBetaPowers(arena, address, 0.9, 0.9999999);
+  for (const exponent of [0, 1, 2, 100, 255, 256, 257, 1000, 65_535, 65_536, 2 ** 24 - 1, 2 ** 24, 2 ** 31, 2 ** 32 - 1]) {
+    const [first, second] = readBetaPowers(arena, address, exponent);
+    for (const [found, expected] of [
+      [first, 0.9 ** exponent],
+      [second, 0.9999999 ** exponent],
+    ] as const) {
+      assert.ok(Math.abs(found - expected) <= 1e-9 * Math.max(expected, 1e-20), `${exponent}: ${found} is not ${expected}`);
+    }
+  }
+});

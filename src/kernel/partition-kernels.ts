@@ -48,3 +48,13 @@ export function simdPartitionKernels(arena: Arena): PartitionKernels {
   const { mixKeys, partitionKeys, gatherByIndex, scatterByIndex } = arena.module;
   return { mixKeys, partitionKeys, gatherByIndex, scatterByIndex };
 }
+
+/** `owned` has a u8 for each part, the top `partBits` bits of mix(key): 1 if it is the server's (server/ownership.ts). */
+export interface OwnershipKernels {
+  /** The index of the first key whose part is not owned; `keyCount` when all are. */
+  firstForeignKey(keys: number, keyCount: number, owned: number, partBits: number): number;
+}
+
+export function simdOwnershipKernels({ module }: Arena): OwnershipKernels {
+  return { firstForeignKey: (keys, keyCount, owned, partBits) => module.firstForeignKey(keys, keyCount, owned, partBits) >>> 0 };
+}

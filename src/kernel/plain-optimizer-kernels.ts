@@ -4,8 +4,7 @@
 
 import { assert } from "../base/assert.ts";
 import type { Arena } from "./arena.ts";
-import { readBetaPowers } from "./beta-powers.ts";
-import { HYPER, HYPER_FLOATS, OPTIMIZER, type OptimizerKernels, type OptimizerNumber } from "./optimizer-kernels.ts";
+import { HYPER, HYPER_FLOATS, OPTIMIZER, type OptimizerKernels, type OptimizerNumber, readBetaPowers } from "./optimizer-kernels.ts";
 
 const f = Math.fround;
 const STEP_MAX = 2 ** 32 - 1;

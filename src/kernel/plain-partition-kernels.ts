@@ -1,7 +1,7 @@
 // plain-partition-kernels — the reference of PartitionKernels: one list per owner, keys as BigInts. Slow; for tests.
 
 import type { Arena } from "./arena.ts";
-import type { PartitionKernels } from "./partition-kernels.ts";
+import type { OwnershipKernels, PartitionKernels } from "./partition-kernels.ts";
 
 const MIX_FACTOR = 0xd6e8_feb8_6659_fd93n;
 
@@ -72,5 +72,21 @@ export class PlainPartitionKernels implements PartitionKernels {
   #setKey(keys: number, index: number, key: bigint): void {
     this.#arena.words[keys / 4 + index * 2] = Number(key & 0xffff_ffffn);
     this.#arena.words[keys / 4 + index * 2 + 1] = Number(key >> 32n);
+  }
+}
+
+/** Slow; for tests. */
+export class PlainOwnershipKernels implements OwnershipKernels {
+  readonly #arena: Arena;
+
+  constructor(arena: Arena) {
+    this.#arena = arena;
+  }
+
+  firstForeignKey(keys: number, keyCount: number, owned: number, partBits: number): number {
+    const { memory, bytes } = this.#arena;
+    const list = new BigUint64Array(memory.buffer, keys, keyCount);
+    const index = list.findIndex((key) => bytes[owned + Number(plainMix(key) >> BigInt(64 - partBits))] === 0);
+    return index < 0 ? keyCount : index;
   }
 }

@@ -12,6 +12,7 @@
 //       row made.
 
 import type { Arena } from "./arena.ts";
+import type { ElementType } from "./elements.ts";
 
 /** What `insertValues` gives when the arena is full; nothing was changed. */
 export const NO_ROOM_COUNT = -1;
@@ -81,4 +82,23 @@ export function simdRowKernels(arena: Arena): RowKernels {
     staleRows,
     standIn,
   };
+}
+
+/**
+ * Adds numbers of any of the ten types (elements.ts); addresses need no alignment. Integers wrap around, as in C++; floats
+ * are added one by one and rounded to their own type (ElementKernels.E1).
+ */
+export interface ElementKernels {
+  /** target[i] += source[i]. The two spans are the same or do not overlap. */
+  addElements(type: ElementType, target: number, source: number, count: number): void;
+  /**
+   * The `width` elements at `offset` bytes after each listed address += what lies at `values`, one row after the other without gaps. No 0 in the list. An
+   * address that is listed twice gets both.
+   */
+  addRowElements(type: ElementType, rows: number, rowCount: number, offset: number, width: number, values: number): void;
+}
+
+export function simdElementKernels(arena: Arena): ElementKernels {
+  const { addElements, addRowElements } = arena.module;
+  return { addElements, addRowElements };
 }

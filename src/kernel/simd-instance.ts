@@ -1,7 +1,6 @@
 // simd-instance — turns the inlined kernel module into an instance on a given memory. Only the Arena and SimdKernels know it.
 
-import { InlinedModule } from "./inlined-module.ts";
-import type { KernelMemory } from "./kernel-memory.ts";
+import { InlinedModule, type KernelMemory } from "./inlined-module.ts";
 import { MEMORY_FLAG_OFFSET, SIMD_MODULE } from "./simd-module.ts";
 
 /** What the module exports, as it comes: addresses above 2 GiB are negative until `>>> 0`. See Kernels for what each does. */

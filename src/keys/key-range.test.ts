@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { evenRanges } from "./key-range.ts";
+import { evenRanges, firstKeyFrom } from "./key-range.ts";
 
 test("cuts the key space where ps-lite cuts it", () => {
   const step = (2n ** 64n - 1n) / 3n;
@@ -24,4 +24,20 @@ test("ranges lie end to end from 0 to 2^64, so that 2^64 − 1 has an owner", ()
     assert.equal(ranges.at(-1)?.end, 2n ** 64n);
     for (let i = 1; i < count; i++) assert.equal(ranges[i]?.begin, ranges[i - 1]?.end);
   }
+});
+
+test("the first key that is not below the bound is found, for bounds on either side of 2^32", () => {
+  for (const bound of [0, 1, 7, 2 ** 24 + 1, 2 ** 32 - 1, 2 ** 32, 2 ** 32 + 1, 5 * 2 ** 32 + 3, 2 ** 53 - 1]) {
+    const exact = BigInt(bound);
+    const below = [0n, exact / 2n, exact - 1n].filter((key) => key >= 0n && key < exact);
+    assert.equal(firstKeyFrom(bound, BigUint64Array.from(below)), -1, `below ${bound}`);
+    for (const key of [exact, exact + 1n, exact + 2n ** 32n, 2n ** 64n - 1n]) {
+      assert.equal(firstKeyFrom(bound, BigUint64Array.from([...below, key, 0n])), below.length, `${key} is not below ${bound}`);
+    }
+  }
+});
+
+test("a list that begins anywhere in its buffer is read from there", () => {
+  assert.equal(firstKeyFrom(5, BigUint64Array.of(9n, 1n, 2n, 5n).subarray(1)), 2);
+  assert.equal(firstKeyFrom(5, new BigUint64Array(0)), -1);
 });

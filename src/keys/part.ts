@@ -1,10 +1,8 @@
 // part — which part of the key space a key belongs to: the unit that is owned, moved and saved. Not who owns it: that
 // is placement.ts, and few may know.
 //
-// Why 4,096 parts, fixed: the unit has to be fine enough to balance (with 100 servers, whole parts are within 2.5 % of
-// even) and to move one by one without a pause, and coarse enough that a table of all owners (8 KiB as u16) stays in
-// the first-level cache while keys are partitioned, and that a clock for each part costs nothing. A fixed number never
-// splits, so a part's name means the same in every checkpoint and on every number of servers.
+// Why 4,096, fixed: fine enough to balance (within 2.5 % of even on 100 servers) and to move one by one without a pause,
+// coarse enough that a table of all owners (8 KiB) stays in the first-level cache. A part means the same in every checkpoint.
 //
 // Invariants:
 //   Part.P1. A part is the top PART_BITS bits of mix(key), whatever the servers are. The kernels of tables know it too

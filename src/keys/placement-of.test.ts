@@ -4,8 +4,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { isWeighbridgeError } from "../base/errors.ts";
 import { PART_COUNT } from "./placement.ts";
-import { placementOf } from "./placement-of.ts";
-import { rangePlacement } from "./range-placement.ts";
+import { placementOf, rangePlacement } from "./placement-of.ts";
 import { ringPlacement } from "./ring-placement.ts";
 
 test("each policy gives its own placement, with the epoch and whatever ranks the servers have", () => {

@@ -1,8 +1,7 @@
 // placement-of — makes the placement that a few words describe: how the scheduler publishes it with the roster, and how a refusal carries it.
 
 import { WeighbridgeError } from "../base/errors.ts";
-import { PART_COUNT, Placement } from "./placement.ts";
-import { rangePlacement } from "./range-placement.ts";
+import { PART_COUNT, Placement, type PlacementOptions } from "./placement.ts";
 import { ringPlacement } from "./ring-placement.ts";
 
 /** The same words give the same placement on every node (Placement.P3). */
@@ -37,4 +36,17 @@ function movedOwners(moved: readonly number[], servers: readonly number[]): Map<
     owners.set(part, server);
   }
   return owners;
+}
+
+/**
+ * Every server owns one range of consecutive parts, all of one size but for one part: the most even there is. A server that
+ * joins or leaves moves about half of all parts. Throws BAD_ARGUMENT.
+ */
+export function rangePlacement(options: PlacementOptions): Placement {
+  return new Placement(
+    options,
+    ({ length: serverCount }) =>
+      (part) =>
+        Math.floor((part * serverCount) / PART_COUNT),
+  );
 }

@@ -1,5 +1,5 @@
 // placement — who owns which part of the key space: part → server rank. A value, never changed: a new placement has a higher epoch. How parts are
-// dealt out is the policy's: range-placement, ring-placement. Copies of parts are no matter of it: they belong to ranks.
+// dealt out is the policy's: placement-of, ring-placement. Copies of parts are no matter of it: they belong to ranks.
 //
 // Invariants:
 //   Placement.P1. Parts are those of part.ts, whatever the servers are.

@@ -1,10 +1,7 @@
-// ring-placement — a consistent-hash ring with bounded shares: each server stands at many places of a circle of 2^32 points, and a part belongs to the
-// first server at or after its own point that has not its share yet. A server that joins takes its parts from all others, one that leaves
-// gives them to all others: about 1/n of the parts move, as on a plain ring, and hardly any between two servers that stay.
-//
-// Why bounded: with a plain ring of 256 places each the fullest of 5 servers has 1.15 times the mean. With the bound it has at most SHARE_MAX times
-// the mean, and over all sizes from 1 to 16 servers a change moves 0.94 to 1.07 times 1/n of the parts, at most 25 of 4,096 of them between
-// servers that stay.
+// ring-placement — a consistent-hash ring with bounded shares: each server has many points on a circle of 2^32, and a part
+// belongs to the first server at or after its own point that has room in its share. When a server joins or leaves, about
+// 1/n of the parts move (0.94 to 1.07 times that for 1 to 16 servers), hardly any between two servers that stay. Without
+// the bound the fullest of 5 servers would have 1.15 times the mean.
 //
 // Invariants:
 //   RingPlacement.R1. Where a server stands depends on its rank alone, where a part stands on its number alone.

@@ -1,5 +1,5 @@
-// sort-keys — u64 keys in ascending order, and where each of them stood. A radix sort from the lowest digit up, of keys as pairs of 32-bit
-// words; digits that all keys share are skipped, so small ids take as many passes as they have digits.
+// sort-keys — sorts u64 keys, given as pairs of 32-bit words, and says where each stood. A radix sort from the lowest digit
+// up; it skips digits that all keys share.
 
 const DIGIT_BITS = 11;
 const BUCKETS = 2 ** DIGIT_BITS;

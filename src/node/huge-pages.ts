@@ -11,7 +11,7 @@
 //       large ones, the read buffers of two links 4 MB. What is small is in the caches anyway.
 
 import type { Log } from "../base/log.ts";
-import type { KernelMemory } from "../kernel/kernel-memory.ts";
+import type { KernelMemory } from "../kernel/inlined-module.ts";
 import { C_LIBRARY, koffi, type NativeCalls } from "./native-calls.ts";
 
 /** From <sys/mman.h>. */

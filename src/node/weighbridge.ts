@@ -21,8 +21,8 @@ export type { RowArray, RowElement, RowSpans } from "../kernel/row-element.ts";
 export type { Consistency } from "../store/consistency.ts";
 export type { InitializerSpec } from "../store/initializers/initializer-spec.ts";
 export type { ParameterSpec } from "../store/parameter-spec.ts";
+export type { RowsInHand, SavedColumns } from "../store/row-types/ps-row-type.ts";
 export { type PsRowType, type PsRowTypeOptions, psRowType } from "../store/row-types/ps-row-type.ts";
-export type { RowsInHand, SavedColumns } from "../store/row-types/rows-in-hand.ts";
 export type { ScheduleSpec } from "../store/updaters/learning-rate-schedule.ts";
 export type { OptimizerSpec } from "../store/updaters/optimizer-spec.ts";
 export {

@@ -12,7 +12,7 @@
 
 import { WeighbridgeError } from "../base/errors.ts";
 import type { Arena } from "../kernel/arena.ts";
-import { type OwnershipKernels, simdOwnershipKernels } from "../kernel/ownership-kernels.ts";
+import { type OwnershipKernels, simdOwnershipKernels } from "../kernel/partition-kernels.ts";
 import { evenRanges } from "../keys/key-range.ts";
 import { PART_BITS, PART_COUNT, type Placement, partOf } from "../keys/placement.ts";
 import { placementOf } from "../keys/placement-of.ts";

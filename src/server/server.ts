@@ -14,13 +14,13 @@ import { CHANNEL_LIMITS, type ChannelLimits } from "../peer/channel-host.ts";
 import type { ReadBuffers } from "../peer/connection.ts";
 import { FunctionHost } from "../peer/function-host.ts";
 import type { Peer } from "../peer/peer.ts";
+import type { RequestMemory, RequestRoom } from "../peer/request-assembly.ts";
 import { UnfinishedRequests } from "../peer/unfinished-requests.ts";
 import { type PlugInModule, PlugIns } from "../store/plug-ins.ts";
 import type { SnapshotFiles } from "../store/snapshot/snapshot-files.ts";
 import type { GeneralCompression } from "../wire/codecs/general-compression.ts";
 import { READ_BUFFER_BYTES } from "../wire/frame-reader.ts";
 import type { RosterView } from "../wire/roster.ts";
-import { ArenaMemory } from "./arena-memory.ts";
 import { ArenaWatch } from "./arena-watch.ts";
 import { CheckpointService } from "./checkpoint/checkpoint-service.ts";
 import { EpochWait } from "./epoch-wait.ts";
@@ -181,5 +181,30 @@ export class ArenaReadBuffers implements ReadBuffers {
 
   give(buffer: Uint8Array): void {
     if (buffer.buffer === this.#arena.bytes.buffer) this.#arena.release(buffer.byteOffset, SERVER_READ_BYTES);
+  }
+}
+
+const BYTES_MAX = 2 ** 30;
+
+/** The arena as memory for requests of several frames: kernels work on a request where it lies. */
+class ArenaMemory implements RequestMemory {
+  readonly requestBytesMax: number = BYTES_MAX;
+  readonly bytesMax: number = BYTES_MAX;
+  readonly nodeBytesMax: number = BYTES_MAX;
+  readonly #arena: Arena;
+
+  constructor(arena: Arena) {
+    this.#arena = arena;
+  }
+
+  allocate(byteCount: number): RequestRoom {
+    const arena = this.#arena;
+    const size = Math.max(1, byteCount);
+    const at = arena.allocate(size);
+    return { bytes: arena.bytes, at, release: () => arena.release(at, size) };
+  }
+
+  holds(bytes: Uint8Array): boolean {
+    return bytes.buffer === this.#arena.bytes.buffer;
   }
 }

@@ -1,5 +1,6 @@
 // block-span — memory of a tensor's block in the arena, as long as somebody needs it: values, slots or steps; and what is held of a block.
 
+import { assert } from "../base/assert.ts";
 import type { Arena } from "../kernel/arena.ts";
 import type { PulledBlock } from "./pulled-block.ts";
 
@@ -91,3 +92,40 @@ export type Block = {
   /** Its values were given, by `start` or by a checkpoint, or it has learned. */
   isStarted: boolean;
 };
+
+/** By row of a block: 1 where it is named, 0 otherwise. */
+export type RowMarks = Uint8Array;
+
+/** The runs of rows with this mark. */
+export function* runsOf(marks: RowMarks, mark: 0 | 1): Iterable<{ readonly from: number; readonly to: number }> {
+  for (let from = marks.indexOf(mark); from >= 0; ) {
+    const end = marks.indexOf(mark === 1 ? 0 : 1, from);
+    const to = end < 0 ? marks.length : end;
+    yield { from, to };
+    from = marks.indexOf(mark, to);
+  }
+}
+
+/** A span of the arena that several users read from: it is released with the last of them. */
+export class SharedSpan {
+  readonly address: number;
+  readonly byteCount: number;
+  /** It was put together for one answer (peer/frame-batch.ts, Held). */
+  readonly isFresh = true;
+  readonly #arena: Arena;
+  #users: number;
+
+  /** Takes over memory that was allocated with this many bytes, for so many users. */
+  constructor(arena: Arena, span: { readonly address: number; readonly byteCount: number; readonly users?: number }) {
+    this.#arena = arena;
+    this.address = span.address;
+    this.byteCount = span.byteCount;
+    this.#users = span.users ?? 1;
+  }
+
+  /** To be called once by each user; the address is void for it afterwards. */
+  release(): void {
+    assert(this.#users > 0, "a span was released twice");
+    if (--this.#users === 0) this.#arena.release(this.address, this.byteCount);
+  }
+}

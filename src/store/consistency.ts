@@ -57,3 +57,13 @@ function isOne(consistency: object): boolean {
   const names = Object.keys(consistency);
   return names.includes("bsp") ? names.every((name) => name === "bsp" || name === "reduce") : names.length === 1;
 }
+
+/** A staleness that is left out is any number of clocks. */
+type ConsistencyFields = { readonly updates: "async" | "sync"; readonly reduce: "sum" | "mean"; readonly staleness: number | undefined };
+
+/** What users call it: bsp, bsp mean, ssp:4, asp. What differs has different words. */
+export function consistencyText({ updates, reduce, staleness }: ConsistencyFields): string {
+  const mean = reduce === "mean" ? " mean" : "";
+  if (updates === "async") return `${staleness === undefined ? "asp" : `ssp:${staleness}`}${mean}`;
+  return `bsp${mean}${staleness === 0 ? "" : `, staleness ${staleness ?? "any"}`}`;
+}

@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { consistencyText } from "./consistency-text.ts";
+import { consistencyText } from "./consistency.ts";
 import { resolveInitializer } from "./initializers/initializer-spec.ts";
 import { decodeParameterSpec, type ParameterSpec, specDifferences, type TableSpec, type TensorSpec } from "./parameter-spec.ts";
 import { resolveOptimizer } from "./updaters/optimizer-spec.ts";
@@ -49,7 +49,7 @@ test("names that begin as those of sums in checkpoints are refused", () => {
   assert.equal(decodeParameterSpec(JSON.stringify({ ...TABLE, name: "wb/sum" })).name, "wb/sum");
 });
 
-test("every consistency has words of its own (W1 of consistency-text)", () => {
+test("every consistency has words of its own", () => {
   const all = (["async", "sync"] as const).flatMap((updates) =>
     (["sum", "mean"] as const).flatMap((reduce) =>
       [undefined, 0, 1, 2].map((staleness) => consistencyText({ updates, reduce, staleness })),

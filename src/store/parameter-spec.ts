@@ -7,7 +7,7 @@
 import { WeighbridgeError } from "../base/errors.ts";
 import { type LinkEncoding, linkEncoding } from "../wire/codecs/link-encoding.ts";
 import { type Check, count, flag, list, object, oneOf, optional, shortText } from "../wire/json-body.ts";
-import { consistencyText } from "./consistency-text.ts";
+import { consistencyText } from "./consistency.ts";
 import { type InitializerSpec, type ResolvedInitializer, resolveInitializer } from "./initializers/initializer-spec.ts";
 import { checkRowType, type RowTypeSpec, rowTypeShape } from "./row-types/row-type-spec.ts";
 import { type OptimizerSpec, type ResolvedOptimizer, resolveOptimizer, takesValues } from "./updaters/optimizer-spec.ts";

@@ -18,12 +18,11 @@ import { type Arena, arenaFull, stateFull } from "../kernel/arena.ts";
 import { type Kernels, ROW_KEY_BYTES } from "../kernel/kernels.ts";
 import { FOREIGN_COUNT, NO_ROOM_COUNT, type RowKernels } from "../kernel/row-kernels.ts";
 import { type PulledImages, PulledRows } from "./pulled-rows.ts";
-import { columnsOf } from "./row-layout.ts";
-import { RowTable } from "./row-table.ts";
-import type { RowInitializer, RowUpdater } from "./row-updater.ts";
+import { columnsOf, RowTable } from "./row-table.ts";
 import type { TableFreeze, TakenColumn } from "./table-freeze.ts";
 import type { TableParts } from "./table-parts.ts";
 import type { KeyList, RowColumns, RowImages, TablePull, TableRestore, TableSync, TableUpdate } from "./table-requests.ts";
+import type { RowInitializer, RowUpdater } from "./updaters/parameter-updater.ts";
 import { type Trial, triedRow } from "./updaters/trial.ts";
 
 const KEY_BYTES = 8;

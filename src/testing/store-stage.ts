@@ -2,14 +2,12 @@
 // that a test does not use.
 
 import type { Arena } from "../kernel/arena.ts";
-import { simdElementKernels } from "../kernel/element-kernels.ts";
-import { PlainElementKernels } from "../kernel/plain-element-kernels.ts";
 import { PlainKernels } from "../kernel/plain-kernels.ts";
-import { PlainRowKernels } from "../kernel/plain-row-kernels.ts";
-import { simdRowKernels } from "../kernel/row-kernels.ts";
+import { PlainElementKernels, PlainRowKernels } from "../kernel/plain-row-kernels.ts";
+import { simdElementKernels, simdRowKernels } from "../kernel/row-kernels.ts";
 import { SimdKernels } from "../kernel/simd-kernels.ts";
-import type { RowUpdater } from "../store/row-updater.ts";
 import type { SumHost } from "../store/sums/sum-requests.ts";
+import type { RowUpdater } from "../store/updaters/parameter-updater.ts";
 
 export const NEVER_TRIED: Omit<RowUpdater, "rowExtraBytes" | "startRows" | "updateRows"> = {
   isTried: false,

@@ -2,7 +2,7 @@
 
 import { WeighbridgeError } from "../base/errors.ts";
 import { showValue } from "../base/show-value.ts";
-import { firstKeyFrom } from "../keys/key-bound.ts";
+import { firstKeyFrom } from "../keys/key-range.ts";
 
 /** Keys of a table, as a caller may name them. Only a BigUint64Array is sent as it is; the others are copied into one. */
 export type KeyList = BigUint64Array | Uint32Array | Int32Array | readonly (number | bigint)[];

@@ -9,7 +9,7 @@ import { Arena } from "../kernel/arena.ts";
 import { addRows } from "../kernel/element-loops.ts";
 import { FiniteScan } from "../kernel/finite-scan.ts";
 import { rowJoin } from "../kernel/row-joins.ts";
-import { hashText } from "../keys/hash-text.ts";
+import { hashText } from "../keys/mix.ts";
 import { decodeParameterSpec, type ParameterSpec, type TableSpec, type TensorSpec } from "../store/parameter-spec.ts";
 import type { PsRowType } from "../store/row-types/ps-row-type.ts";
 import { elementOf, rowElements, rowWords } from "../store/row-types/row-type-spec.ts";

@@ -1,9 +1,8 @@
 // key-vectors — golden examples of what a client computes by itself before it can ask anybody: hashes of texts, mixed keys, the owners of parts and of raw keys, and
 // the blocks of a tensor. scripts/make-vectors.ts writes them to spec/vectors/keys/, key-vectors.test.ts holds them against the formulas of spec/protocol.md.
 
-import { hashText } from "../../src/keys/hash-text.ts";
 import { evenRanges } from "../../src/keys/key-range.ts";
-import { mixInto } from "../../src/keys/mix.ts";
+import { hashText, mixInto } from "../../src/keys/mix.ts";
 import { PART_COUNT, partOf } from "../../src/keys/placement.ts";
 import { type PlacementDescription, placementOf } from "../../src/keys/placement-of.ts";
 import { TensorShape } from "../../src/store/tensor-shape.ts";

@@ -8,7 +8,7 @@ import { setImmediate } from "node:timers/promises";
 import { Session } from "../../src/api/session.ts";
 import { isWeighbridgeError, WeighbridgeError } from "../../src/base/errors.ts";
 import { Random } from "../../src/base/random.ts";
-import { hashText } from "../../src/keys/hash-text.ts";
+import { hashText } from "../../src/keys/mix.ts";
 import { openCheckpoint } from "../../src/node/checkpoint/find-checkpoint.ts";
 import { ServerFiles } from "../../src/node/checkpoint/server-files.ts";
 import { SimCluster } from "../../src/testing/sim-cluster.ts";

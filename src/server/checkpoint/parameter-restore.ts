@@ -11,7 +11,7 @@
 //       version did not have begin as those of new rows do.
 
 import { WeighbridgeError } from "../../base/errors.ts";
-import type { SavedColumns } from "../../store/row-types/rows-in-hand.ts";
+import type { SavedColumns } from "../../store/row-types/ps-row-type.ts";
 import { isOfWorker, isSaved, ROW_STEPS_COLUMN, STEP_COLUMN, slotSpans, storedColumns } from "../../store/snapshot/describe-parameter.ts";
 import {
   type ColumnRecord,

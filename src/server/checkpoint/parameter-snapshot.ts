@@ -17,8 +17,8 @@ import { PART_COUNT, partOf } from "../../keys/part.ts";
 import type { HeldBlock } from "../../store/block-span.ts";
 import { encodeStaleness } from "../../store/consistency-json.ts";
 import type { TableSpec } from "../../store/parameter-spec.ts";
+import type { SavedColumns } from "../../store/row-types/ps-row-type.ts";
 import { elementOf } from "../../store/row-types/row-type-spec.ts";
-import type { SavedColumns } from "../../store/row-types/rows-in-hand.ts";
 import { isSaved, ROW_STEPS_COLUMN, STEP_COLUMN, slotSpans, storedColumns } from "../../store/snapshot/describe-parameter.ts";
 import {
   type ColumnRecord,

@@ -3,7 +3,7 @@
 import { WeighbridgeError } from "../../base/errors.ts";
 import { parameterClear, parameterConfigure, parameterCreate, parameterState } from "../../contracts/parameters.ts";
 import { decodeMode } from "../../store/consistency-json.ts";
-import { decodeSettings } from "../parameters/parameter-settings.ts";
+import { decodeSettings } from "../parameters/hosted-parameter.ts";
 import { type ServedFunction, serve } from "../served-function.ts";
 
 export const PARAMETER_HANDLERS: readonly ServedFunction[] = [

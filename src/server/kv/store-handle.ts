@@ -14,7 +14,7 @@ import { answerFrames, labelOf } from "../../peer/answer.ts";
 import type { Channel, FunctionHandler } from "../../peer/channel.ts";
 import { INLINE_BYTES_MAX } from "../../peer/frame-batch.ts";
 import type { UpdatePressure } from "../../peer/function-host.ts";
-import { SharedSpan } from "../../store/shared-span.ts";
+import { SharedSpan } from "../../store/block-span.ts";
 import { checkLengths } from "../../store/sums/sum-batch.ts";
 import type { SumStore } from "../../store/sums/sum-store.ts";
 import { APP_CUT, BLOCK_BYTES, type FrameHeader, PAYLOAD_BYTES_MAX } from "../../wire/frame.ts";

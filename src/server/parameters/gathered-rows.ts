@@ -20,7 +20,7 @@ import { type Arena, arenaFull } from "../../kernel/arena.ts";
 import { duplicateScratchBytes, joinDuplicates, type MergeNumber, type RowJoin } from "../../kernel/duplicate-kernels.ts";
 import { partOf } from "../../keys/part.ts";
 import type { ParameterHost } from "./parameter-host.ts";
-import type { ServerUpdate } from "./server-pacer.ts";
+import type { ServerUpdate } from "./parameter-pace.ts";
 
 const FLOAT_BYTES = 4;
 const KEY_BYTES = 8;

@@ -18,6 +18,7 @@ import { checkChange } from "../../store/consistency-json.ts";
 import type { Initializer } from "../../store/initializers/initializer.ts";
 import type { ParameterSpec } from "../../store/parameter-spec.ts";
 import type { TrainingState } from "../../store/training-state.ts";
+import { type ResolvedSchedule, resolveSchedule } from "../../store/updaters/learning-rate-schedule.ts";
 import { mergeOf } from "../../store/updaters/optimizer-spec.ts";
 import type { ParameterUpdater } from "../../store/updaters/parameter-updater.ts";
 import type { NonFiniteCounts } from "../../store/updaters/updater.ts";
@@ -26,7 +27,6 @@ import { handlerStack } from "../../wire/failure.ts";
 import type { Holder, ParameterHost, ParameterIds } from "./parameter-host.ts";
 import { ParameterLink } from "./parameter-link.ts";
 import { ParameterPace, type Reading } from "./parameter-pace.ts";
-import type { DecodedSettings } from "./parameter-settings.ts";
 
 /** A push to a parameter, by its number among those of its worker. */
 type NumberedPush = { readonly holder: WorkerIncarnation; readonly clock: number; readonly pushNumber: number };
@@ -233,4 +233,33 @@ export abstract class HostedParameter<S extends ParameterSpec> {
   #countPushes(): void {
     if (this.countsSteps || this.phases.history.phases.some(({ reduce }) => reduce === "mean")) this.host.pacer.pushes.isCounted = true;
   }
+}
+
+export type DecodedSettings = {
+  readonly learningRate: number | undefined;
+  readonly schedule: ResolvedSchedule | undefined;
+  /** Undefined: as it is. Infinity: any number of clocks. */
+  readonly staleness: number | undefined;
+};
+
+/** Throws BAD_REQUEST, or BAD_ARGUMENT for a schedule that cannot be. */
+export function decodeSettings(json: string): DecodedSettings {
+  let value: Readonly<Record<string, unknown>>;
+  try {
+    value = JSON.parse(json) as Readonly<Record<string, unknown>>;
+  } catch (cause) {
+    throw new WeighbridgeError("BAD_REQUEST", "the settings of a parameter are no JSON", { cause });
+  }
+  const { learningRate, schedule, staleness } = value;
+  if (learningRate !== undefined && !(typeof learningRate === "number" && Number.isFinite(learningRate))) {
+    throw new WeighbridgeError("BAD_REQUEST", `a learning rate is a number, not ${JSON.stringify(learningRate)}`);
+  }
+  if (staleness !== undefined && staleness !== "any" && !(Number.isSafeInteger(staleness) && (staleness as number) >= 0)) {
+    throw new WeighbridgeError("BAD_REQUEST", `a staleness is a whole number of clocks, not ${JSON.stringify(staleness)}`);
+  }
+  return {
+    learningRate: learningRate as number | undefined,
+    schedule: schedule === undefined ? undefined : resolveSchedule(schedule),
+    staleness: staleness === "any" ? Infinity : (staleness as number | undefined),
+  };
 }

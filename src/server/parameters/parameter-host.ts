@@ -20,8 +20,7 @@ import { greatestDrawn } from "../../store/initializers/initializer-draw.ts";
 import { bringPagesAhead } from "../../store/pages-ahead.ts";
 import type { ParameterSpec, TableSpec } from "../../store/parameter-spec.ts";
 import { PlugIns } from "../../store/plug-ins.ts";
-import { OWN_ROW_TYPES } from "../../store/row-types/own-row-types.ts";
-import { rowStarts } from "../../store/row-types/row-starts.ts";
+import { OWN_ROW_TYPES, rowStarts } from "../../store/row-types/row-starts.ts";
 import { elementOf, rowElements, rowTypeName } from "../../store/row-types/row-type-spec.ts";
 import { TableStore } from "../../store/table-store.ts";
 import { mergeOf, takesValues } from "../../store/updaters/optimizer-spec.ts";
@@ -31,8 +30,8 @@ import { Updater } from "../../store/updaters/updater.ts";
 import type { GeneralCompression } from "../../wire/codecs/general-compression.ts";
 import type { CodecContext } from "../../wire/codecs/value-codec.ts";
 import type { Ownership } from "../ownership.ts";
-import { type ServerPacer, serverPacer } from "./server-pacer.ts";
-import { WorkerKeyLists } from "./worker-key-lists.ts";
+import { WorkerKeyLists } from "./parameter-link.ts";
+import { type ServerPacer, serverPacer } from "./parameter-pace.ts";
 
 export type ParameterHostOptions = {
   readonly arena: Arena;

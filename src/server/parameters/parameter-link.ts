@@ -2,16 +2,18 @@
 // decoded into memory of the arena that lives as long as their handling, answers encoded into memory that is held until they have left.
 
 import type { WorkerIncarnation } from "../../consistency/worker-incarnations.ts";
-import { LISTED_KEYS_MAX } from "../../contracts/rows.ts";
+import { LISTED_KEYS_MAX, NAMED_LISTS_MAX } from "../../contracts/rows.ts";
 import type { Arena } from "../../kernel/arena.ts";
 import { CODEC_COUNT_MAX } from "../../kernel/codec-kernels.ts";
+import { KEY_BYTES } from "../../keys/key-range.ts";
 import type { ParameterSpec } from "../../store/parameter-spec.ts";
 import type { GeneralCompression } from "../../wire/codecs/general-compression.ts";
+import { ReceivedKeyLists, receivedListCount } from "../../wire/codecs/key-cache.ts";
+import { KeyReceiver } from "../../wire/codecs/key-receiver.ts";
 import { compressionOf, type LinkEncoding } from "../../wire/codecs/link-encoding.ts";
 import { PayloadCodec } from "../../wire/codecs/payload-codec.ts";
 import { type CodecContext, floatCountOf, malformed, type ValueShape } from "../../wire/codecs/value-codec.ts";
 import { type Holder, roomFor } from "./parameter-host.ts";
-import type { WorkerKeyLists } from "./worker-key-lists.ts";
 
 const FLOAT_BYTES = 4;
 
@@ -86,5 +88,37 @@ export class ParameterLink {
   close(): void {
     this.#push.close();
     this.#pull.close();
+  }
+}
+
+type Conversation = { readonly incarnation: number; readonly lists: ReceivedKeyLists; readonly receiver: KeyReceiver };
+
+/**
+ * The key lists that each worker told this server to remember: a name counts within one conversation
+ * (wire/codecs/key-cache.ts). A new incarnation has told nothing yet; one that is gone takes no memory.
+ */
+export class WorkerKeyLists {
+  readonly #context: CodecContext;
+  readonly #workers = new Map<number, Conversation>();
+
+  constructor(context: CodecContext) {
+    this.#context = context;
+  }
+
+  /** Reads the key lists of this worker. Throws ARENA_FULL. */
+  of({ worker, incarnation }: WorkerIncarnation): KeyReceiver {
+    const known = this.#workers.get(worker);
+    if (known?.incarnation === incarnation) return known.receiver;
+    this.forget(worker);
+    const listCountMax = receivedListCount(NAMED_LISTS_MAX);
+    const lists = new ReceivedKeyLists(this.#context, { listCountMax, bytesMax: listCountMax * LISTED_KEYS_MAX * KEY_BYTES });
+    const receiver = new KeyReceiver(this.#context, lists);
+    this.#workers.set(worker, { incarnation, lists, receiver });
+    return receiver;
+  }
+
+  forget(worker: number): void {
+    this.#workers.get(worker)?.lists.close();
+    this.#workers.delete(worker);
   }
 }

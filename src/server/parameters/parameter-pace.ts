@@ -5,6 +5,7 @@
 // Invariants (spec/consistency.md):
 //   M3. When the consistency changes, reads that wait are judged anew at once.
 
+import type { Clock } from "../../base/clock.ts";
 import { Deferred } from "../../base/deferred.ts";
 import {
   type ConsistencyChange,
@@ -12,9 +13,11 @@ import {
   type ConsistencyMode,
   ConsistencyPhases,
 } from "../../consistency/consistency-phases.ts";
+import { Pacer } from "../../consistency/pacer.ts";
+import type { PushCounter } from "../../consistency/push-counts.ts";
 import { checkStaleness } from "../../consistency/staleness-controller.ts";
+import type { CompleteRound } from "../../consistency/update-rounds.ts";
 import type { WorkerIncarnation } from "../../consistency/worker-incarnations.ts";
-import type { ServerPacer } from "./server-pacer.ts";
 
 /** Longer than any worker should take for a clock; a caller's own deadline is shorter. */
 const PARKED_MS_MAX = 600_000;
@@ -115,4 +118,29 @@ export class ParameterPace {
   #judgeAnew(): void {
     this.#pacer.changeStaleness(this.#parameter, (clock) => this.phases.at(clock).staleness);
   }
+}
+
+/** Of a block or of rows (consistency/update-rounds.ts). */
+export interface ServerUpdate {
+  applyRound(round: CompleteRound<ServerUpdate>): void;
+  free(): void;
+}
+
+export type ServerPacer = Pacer<ServerUpdate>;
+
+const PARKED_READS_MAX = 65_536;
+const PARKED_BYTES_MAX = 2 ** 28;
+const CONTRIBUTIONS_MAX = 2 ** 20;
+const GATHERED_BYTES_MAX = 2 ** 31;
+
+export function serverPacer(clock: Clock, workerCount: number, counter: PushCounter): ServerPacer {
+  return new Pacer<ServerUpdate>({
+    clock,
+    counter,
+    expectedCount: workerCount,
+    parkedReadsMax: PARKED_READS_MAX,
+    parkedBytesMax: PARKED_BYTES_MAX,
+    contributionsMax: CONTRIBUTIONS_MAX,
+    gatheredBytesMax: GATHERED_BYTES_MAX,
+  });
 }

@@ -19,7 +19,7 @@ import type { LoadedPlugIn } from "../../store/plug-ins.ts";
 import type { CatalogueEntry, ParameterNumber } from "../../wire/catalogue.ts";
 import { rankOf } from "../../wire/node-id.ts";
 import { ParameterHost, type ParameterHostOptions, type ParameterIds } from "./parameter-host.ts";
-import type { ServerPacer } from "./server-pacer.ts";
+import type { ServerPacer } from "./parameter-pace.ts";
 import { ServerSums } from "./server-sums.ts";
 import { TableParameter } from "./table-parameter.ts";
 import { TensorParameter } from "./tensor-parameter.ts";

@@ -14,9 +14,15 @@
 //   PartState.P3. A page that finds no room is refused, and may be loaded again; rows and blocks are as they were.
 
 import { WeighbridgeError } from "../../base/errors.ts";
+import type { WorkerIncarnation } from "../../consistency/worker-incarnations.ts";
+import type { BlockImage } from "../../store/block-span.ts";
+import type { PulledImages } from "../../store/pulled-rows.ts";
+import type { SumImages } from "../../store/sums/sum-requests.ts";
+import type { RowImages } from "../../store/table-requests.ts";
+import type { GatheredImage } from "./gathered-rows.ts";
 import type { Parameters } from "./parameters.ts";
-import type { PartPage } from "./part-page.ts";
 import { TableParameter } from "./table-parameter.ts";
+import type { GatheredBlockImage } from "./tensor-requests.ts";
 
 export class PartState {
   readonly #parameters: Parameters;
@@ -69,3 +75,23 @@ export class PartState {
     return all.reduce((count, parameter) => count + parameter.countPart(part), sums.of("data").countPart(part));
   }
 }
+
+// The state of one part, in pages that can be loaded in any order, and again. Pages are copies, not in the arena.
+
+/** Whose push, and of which clock. */
+export type GatheredBy = { readonly holder: WorkerIncarnation; readonly clock: number };
+
+export type GatheredRowsPage = GatheredBy & { readonly kind: "gatheredRows"; readonly part: number; readonly image: GatheredImage };
+export type TablePage =
+  | { readonly kind: "rows"; readonly images: RowImages }
+  | { readonly kind: "pulledRows"; readonly pulled: PulledImages }
+  | GatheredRowsPage;
+
+export type GatheredBlockPage = GatheredBy & { readonly kind: "gatheredBlock"; readonly block: number; readonly image: GatheredBlockImage };
+export type TensorPage = { readonly kind: "block"; readonly image: BlockImage } | GatheredBlockPage;
+
+/** A page of one parameter, by its name. */
+export type ParameterPage = { readonly parameter: string } & (TablePage | TensorPage);
+/** Data beside the parameters. */
+export type DataPage = { readonly kind: "data"; readonly images: SumImages };
+export type PartPage = ParameterPage | DataPage;

@@ -1,7 +1,7 @@
 // server-sums — the sums of a server: one store for each application of the kv face, and one for the data that workers leave for each other (Hetu: PushData).
 // They are the server's state as parameters are: saved with them, and restored before anybody asks for them.
 
-import { simdElementKernels } from "../../kernel/element-kernels.ts";
+import { simdElementKernels } from "../../kernel/row-kernels.ts";
 import type { RowTableHost } from "../../store/row-table.ts";
 import type { SumOwner } from "../../store/sums/sum-requests.ts";
 import { SumStore } from "../../store/sums/sum-store.ts";

@@ -14,7 +14,7 @@ import type { TableRow } from "../../contracts/function-context.ts";
 import type { MergeNumber, RowJoin } from "../../kernel/duplicate-kernels.ts";
 import { CURSOR_BYTES, LIST_ROWS_MAX } from "../../kernel/kernels.ts";
 import { elementsAt, ROW_ELEMENTS, type RowArray } from "../../kernel/row-element.ts";
-import { firstKeyFrom } from "../../keys/key-bound.ts";
+import { firstKeyFrom } from "../../keys/key-range.ts";
 import { checkChange } from "../../store/consistency-json.ts";
 import type { TableSpec } from "../../store/parameter-spec.ts";
 import { elementOf, rowElements, rowTypeName, rowWords } from "../../store/row-types/row-type-spec.ts";
@@ -37,7 +37,7 @@ import {
   type ParameterIds,
   roomFor,
 } from "./parameter-host.ts";
-import type { TablePage } from "./part-page.ts";
+import type { TablePage } from "./part-state.ts";
 import { RowClaims } from "./row-claims.ts";
 import { type RowEncode, rowEncode } from "./row-encode.ts";
 import { TableRounds } from "./table-rounds.ts";

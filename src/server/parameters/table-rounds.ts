@@ -15,7 +15,7 @@ import type { KeyOwners } from "../../store/table-requests.ts";
 import type { TableStore } from "../../store/table-store.ts";
 import { GatheredRows, RoundMemories, type RoundTarget } from "./gathered-rows.ts";
 import { keepBytes, type ParameterHost } from "./parameter-host.ts";
-import type { GatheredBy, GatheredRowsPage } from "./part-page.ts";
+import type { GatheredBy, GatheredRowsPage } from "./part-state.ts";
 
 /** Gradients for rows in the arena, and at least what any element of them is. */
 type GatheredPush = GatheredBy & {

@@ -19,7 +19,7 @@ import {
   type ParameterIds,
   roomFor,
 } from "./parameter-host.ts";
-import type { TensorPage } from "./part-page.ts";
+import type { TensorPage } from "./part-state.ts";
 import { TensorPushes } from "./tensor-requests.ts";
 
 export class TensorParameter extends HostedParameter<TensorSpec> {

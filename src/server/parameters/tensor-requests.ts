@@ -28,15 +28,15 @@ import type { WorkerIncarnation } from "../../consistency/worker-incarnations.ts
 import { tensorPull, tensorPush, tensorPushPull, tensorStart } from "../../contracts/tensors.ts";
 import type { MergeNumber } from "../../kernel/duplicate-kernels.ts";
 import type { ServedCall } from "../../peer/function-host.ts";
-import { type RowMarks, runsOf } from "../../store/row-marks.ts";
+import { type RowMarks, runsOf } from "../../store/block-span.ts";
 import type { BlockUpdate, TensorStore } from "../../store/tensor-store.ts";
 import type { ParameterUpdater } from "../../store/updaters/parameter-updater.ts";
 import { rankOf } from "../../wire/node-id.ts";
 import { answerOfApplied, type ServedFunction, serve } from "../served-function.ts";
 import type { ServerContext } from "../server-context.ts";
 import { checkScale, type ParameterHost } from "./parameter-host.ts";
-import type { GatheredBlockPage, GatheredBy } from "./part-page.ts";
-import type { ServerUpdate } from "./server-pacer.ts";
+import type { ServerUpdate } from "./parameter-pace.ts";
+import type { GatheredBlockPage, GatheredBy } from "./part-state.ts";
 import type { TensorParameter } from "./tensor-parameter.ts";
 
 const FLOAT_BYTES = 4;

@@ -9,11 +9,9 @@
 //   xavier            distribution "uniform", gain 1                               variance gain² · 2/(fanIn + fanOut)
 //   he                distribution "normal", fan "in"                              variance 2/fan
 //
-// All but constant take a seed (0). A shape is [out, in, …], as PyTorch has it: fanIn is the product of all but the first, fanOut that of all
-// but the second; a shape of one number has both fans equal to it. A table's shape is [dim].
-//
-// Invariants:
-//   S1. A resolved spec has every field of its type, in the order of this table: equal specs have equal JSON, and resolving is idempotent.
+// All but constant take a seed (0). A shape is [out, in, …], as in PyTorch: fanIn is the product of all but the first,
+// fanOut that of all but the second; a shape of one number has both fans equal to it. A table's shape is [dim]. A resolved
+// spec has every field of its type, in this order: equal specs have equal JSON.
 
 import { badChoice, badField, checkFields } from "../bad-field.ts";
 
@@ -30,7 +28,7 @@ export type InitializerSpec =
   | ({ readonly type: "xavier"; readonly distribution?: Distribution; readonly gain?: number } & Seeded)
   | ({ readonly type: "he"; readonly distribution?: Distribution; readonly fan?: "in" | "out" } & Seeded);
 
-/** A spec with every field of its type (S1). */
+/** A spec with every field of its type. */
 export type ResolvedInitializer =
   | { readonly type: "constant"; readonly value: number }
   | { readonly type: "uniform"; readonly low: number; readonly high: number; readonly seed: number }

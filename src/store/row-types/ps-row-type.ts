@@ -1,5 +1,5 @@
 // ps-row-type — a row type: how a row of a table is laid out, made, added to, encoded and decoded. f32, f64, i32 and
-// i64 are ours (own-row-types.ts); users write others, which workers import and servers load. Not what a gradient does
+// i64 are ours (row-starts.ts); users write others, which workers import and servers load. Not what a gradient does
 // to a row: that is the updater's; `sum` and `assign` ask the row type.
 //
 // A row, an update for it and what a pull carries of it have the same number of elements, so that rows of every type
@@ -16,7 +16,6 @@ import { WeighbridgeError } from "../../base/errors.ts";
 import { showValue } from "../../base/show-value.ts";
 import { isRowElement, type RowArray, type RowElement, type RowSpans } from "../../kernel/row-element.ts";
 import { checkMembers, checkPlugIn, type PlugInIdentity } from "../plug-in-identity.ts";
-import type { SavedColumns } from "./rows-in-hand.ts";
 
 export type PsRowTypeOptions<E extends RowElement> = {
   /** Names it to the servers. Unique within a server. */
@@ -71,3 +70,16 @@ export function psRowType<const E extends RowElement>(options: PsRowTypeOptions<
     throw new WeighbridgeError("BAD_ARGUMENT", `${name}: element is one of f32, f64, i32 and i64, not ${showValue(element)}`);
   return { ...rest, kind: "rowType", name, element, elements, apply };
 }
+
+/** Rows of a parameter with what its updater keeps beside the values. */
+export type RowsInHand<E extends RowElement = RowElement> = RowSpans<E> & {
+  /** By the updater's names for its columns: where in `elements` that of each row begins. */
+  readonly columns: Readonly<Record<string, Uint32Array>>;
+};
+
+/** Columns of rows on their way into a checkpoint or out of it: row i of each is the same row, side by side. */
+export type SavedColumns<E extends RowElement = RowElement> = {
+  readonly count: number;
+  /** `values`, and the updater's columns by their names. */
+  readonly columns: Readonly<Record<string, RowArray<E>>>;
+};

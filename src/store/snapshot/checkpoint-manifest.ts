@@ -16,9 +16,9 @@
 import { isWeighbridgeError, reasonOf, WeighbridgeError } from "../../base/errors.ts";
 import { type Check, count, list, object, text } from "../../wire/json-body.ts";
 import { type JsonObject, jsonObject } from "../../wire/json-value.ts";
-import { foreign, torn } from "./bad-file.ts";
 import { duplicateKey } from "./duplicate-key.ts";
 import { type ParameterRecord, parameterProblem, parameterShape } from "./parameter-record.ts";
+import { foreign, torn } from "./snapshot-files.ts";
 
 export const MANIFEST_FILE = "manifest.json";
 const MANIFEST_FORMAT = "weighbridge-checkpoint";

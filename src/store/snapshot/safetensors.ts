@@ -13,8 +13,8 @@
 
 import { assert } from "../../base/assert.ts";
 import { reasonOf, type WeighbridgeError } from "../../base/errors.ts";
-import { torn } from "./bad-file.ts";
 import { duplicateKey } from "./duplicate-key.ts";
+import { torn } from "./snapshot-files.ts";
 
 export const LENGTH_BYTES = 8;
 /** What the Python library takes. */

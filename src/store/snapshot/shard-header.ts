@@ -10,11 +10,11 @@
 // S1. The checksums of a file are one for each section, so a reader checks what it reads, and reads no more than it needs.
 // S2. The sections of a chunk have the columns of its parameter, each once, with the dtype and shape that follow from its rows.
 
-import { foreign, torn } from "./bad-file.ts";
 import { checksumText } from "./checkpoint-manifest.ts";
 import { type ColumnRecord, chunkKindOf, columnShapeIn, KEYS_COLUMN, type ParameterRecord } from "./parameter-record.ts";
 import { decodeHeader, type HeaderSource, LENGTH_BYTES, type TensorEntry } from "./safetensors.ts";
 import { type ChunkKey, chunkName, parseSectionName, sectionName } from "./section-name.ts";
+import { foreign, torn } from "./snapshot-files.ts";
 
 const SHARD_FORMAT = "weighbridge-shard";
 const SHARD_VERSION = "1";

@@ -2,7 +2,8 @@
 // business (node/checkpoint) and servers know none. No request says a path: a checkpoint has a number, and lies where the server was told. What is
 // saved apart from the job's checkpoints (one parameter, Hetu's ParamSave) has a directory of its own below that place, and a number in it.
 
-import type { CheckpointManifest, ShardFileRecord } from "./checkpoint-manifest.ts";
+import { WeighbridgeError } from "../../base/errors.ts";
+import type { CheckpointManifest, ServerRecord, ShardFileRecord } from "./checkpoint-manifest.ts";
 import type { ParameterRecord } from "./parameter-record.ts";
 import type { Chunk, ShardOwner } from "./shard-header.ts";
 
@@ -54,3 +55,20 @@ export interface SnapshotFiles {
   /** The checkpoint of this step, or the newest. Throws CHECKPOINT_MISSING, _TORN, _FOREIGN or _IO, and BAD_ARGUMENT as `begin`. */
   open(step?: number, directory?: string): Promise<SnapshotSource>;
 }
+
+/** It is not what was written, as in "step-000001/manifest.json does not end with its checksum". */
+export function torn(file: string, what: string, cause?: unknown): WeighbridgeError {
+  return new WeighbridgeError("CHECKPOINT_TORN", `${file} ${what}`, { cause });
+}
+
+/** It may be whole, and is none of ours, or of another version, job or model. */
+export function foreign(file: string, what: string, cause?: unknown): WeighbridgeError {
+  return new WeighbridgeError("CHECKPOINT_FOREIGN", `${file} ${what}`, { cause });
+}
+
+/** The parameters are as this server has them: `rowCount` of a table is its own. */
+export type ServerReport = {
+  readonly record: ServerRecord;
+  readonly parameters: readonly ParameterRecord[];
+  readonly workers: readonly { readonly rank: number; readonly clock: number }[];
+};

@@ -2,9 +2,8 @@
 // elements, of the store's type.
 
 import type { Arena } from "../../kernel/arena.ts";
-import type { ElementKernels } from "../../kernel/element-kernels.ts";
 import type { Kernels } from "../../kernel/kernels.ts";
-import type { RowKernels } from "../../kernel/row-kernels.ts";
+import type { ElementKernels, RowKernels } from "../../kernel/row-kernels.ts";
 import type { RowImages } from "../table-requests.ts";
 
 /** What stores of sums are made of. */

@@ -21,23 +21,23 @@
 // All but assign, min and max take clipValue and clipNorm; those with a learningRate take a schedule; all take
 // nonFinite. custom takes no clipValue; its updater may leave the learningRate unread.
 //
-// ftrl takes no schedule. Its values are not moved by steps that a rate could make smaller: they are computed anew from z and n at every update, as
-// (sign(z)·l1 - z) / ((beta + √n)/alpha + l2). With half the alpha a row that is touched becomes about half of what it was, even by a gradient of 0, and
-// with 0 it becomes 0. To keep what was learned z would have to change with alpha in every row at once, touched or not. Its rate declines by itself, with √n.
+// ftrl takes no schedule: its values are computed anew from z and n at every update, as (sign(z)·l1 - z) / ((beta + √n)/alpha
+// + l2). Half the alpha would halve every row that is touched, even by a gradient of 0. Its rate declines by itself, with √n.
 //
 // Invariants:
-//   S1. A resolved spec has every field of its type, in the order of this table: equal specs have equal JSON, and resolving is idempotent.
-//   S2. What a spec says is checked before any memory is taken; an unknown field is an error.
-//   S3. Kernels count in float32: a number is what its setting allows there, too. A rate of 1e39 would be infinite, an epsilon of 1e-60 be 0, a beta of
-//       1 - 1e-9 be 1, and NaN would come of gradients that are finite.
+//   S1. A resolved spec has every field of its type, in the order of this table: equal specs have equal JSON.
+//   S2. A spec is checked before any memory is taken; an unknown field is an error.
+//   S3. Numbers are checked as float32, in which kernels count: a rate of 1e39 is infinite there, and an epsilon of 1e-60 is 0.
 
 import { WeighbridgeError } from "../../base/errors.ts";
+import type { Arena } from "../../kernel/arena.ts";
 import type { MergeNumber } from "../../kernel/duplicate-kernels.ts";
-import { OPTIMIZER } from "../../kernel/optimizer-kernels.ts";
+import { OPTIMIZER, type OptimizerKernels } from "../../kernel/optimizer-kernels.ts";
 import { badChoice, badField, checkFields } from "../bad-field.ts";
 import { isPsUpdater } from "../described-plug-in.ts";
 import { type ResolvedSchedule, resolveSchedule, type ScheduleSpec } from "./learning-rate-schedule.ts";
 import type { PsUpdater, UpdaterSettings } from "./ps-updater.ts";
+import type { NonFiniteCounts } from "./updater.ts";
 
 /** What becomes of a push that holds NaN or an infinity, or that would leave one in a value or in what the optimizer keeps. */
 export type NonFinitePolicy =
@@ -315,4 +315,32 @@ function checkClip(path: string, value: unknown): number | null {
   if (value === undefined || value === null) return null;
   if (typeof value === "number" && Math.fround(value) > 0 && isFloat32(value)) return value;
   throw badField(path, "a number above 0, or null", value);
+}
+
+/** Who looks: what it looks with, what its optimizer says, and what it has counted. */
+export type NonFiniteLook = {
+  readonly arena: Arena;
+  readonly kernels: OptimizerKernels;
+  readonly policy: ResolvedOptimizer["nonFinite"];
+  readonly counts: NonFiniteCounts;
+};
+
+/**
+ * Of a gradient at this address that is not finite: throws NOT_FINITE for "refuse", gives undefined for "skip"; for "zero" changes NaN and infinities to 0, and
+ * returns the greatest magnitude that is left.
+ */
+export function admitNotFinite(look: NonFiniteLook, gradients: number, floatCount: number): number | undefined {
+  const { arena, kernels, policy, counts } = look;
+  if (policy === "zero") {
+    counts.zeroedElements += kernels.zeroNonFinite(gradients, floatCount);
+    return kernels.greatestMagnitude(gradients, floatCount);
+  }
+  if (policy === "skip") {
+    counts.skippedPushes++;
+    return undefined;
+  }
+  const index = kernels.checkFinite(gradients, floatCount);
+  counts.refusedPushes++;
+  const value = arena.floats[gradients / 4 + index]!;
+  throw new WeighbridgeError("NOT_FINITE", `element ${index} of ${floatCount} pushed is ${value}: expected finite numbers`);
 }

@@ -13,7 +13,7 @@
 import { isWeighbridgeError, reasonOf, WeighbridgeError } from "../../base/errors.ts";
 import type { Arena } from "../../kernel/arena.ts";
 import { elementsAt, ROW_ELEMENTS, type RowArray, type RowElement, WORD_BYTES } from "../../kernel/row-element.ts";
-import type { RowsInHand } from "../row-types/rows-in-hand.ts";
+import type { RowsInHand } from "../row-types/ps-row-type.ts";
 import { LearningRate } from "./learning-rate.ts";
 import type { ResolvedSchedule } from "./learning-rate-schedule.ts";
 import type { ResolvedOptimizer } from "./optimizer-spec.ts";

@@ -30,7 +30,7 @@ import { WeighbridgeError } from "../../base/errors.ts";
 import { showValue } from "../../base/show-value.ts";
 import { isRowElement, type RowElement, type RowSpans } from "../../kernel/row-element.ts";
 import { checkMembers, checkPlugIn, type PlugInIdentity } from "../plug-in-identity.ts";
-import type { RowsInHand, SavedColumns } from "../row-types/rows-in-hand.ts";
+import type { RowsInHand, SavedColumns } from "../row-types/ps-row-type.ts";
 
 /** Numbers, texts and flags, by name. */
 export type UpdaterSettings = Readonly<Record<string, number | string | boolean>>;

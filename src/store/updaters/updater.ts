@@ -12,19 +12,20 @@
 import { AssertionError } from "../../base/assert.ts";
 import { isWeighbridgeError, WeighbridgeError } from "../../base/errors.ts";
 import type { Arena } from "../../kernel/arena.ts";
-import { BETA_POWERS_BYTES, writeBetaPowers } from "../../kernel/beta-powers.ts";
 import {
+  BETA_POWERS_BYTES,
   HYPER,
   HYPER_BYTES,
   HYPER_FLOATS,
   OPTIMIZER,
   type OptimizerKernels,
   type OptimizerNumber,
+  writeBetaPowers,
 } from "../../kernel/optimizer-kernels.ts";
 import { LearningRate } from "./learning-rate.ts";
 import type { ResolvedSchedule } from "./learning-rate-schedule.ts";
-import { admitNotFinite } from "./not-finite.ts";
 import type { ResolvedOptimizer } from "./optimizer-spec.ts";
+import { admitNotFinite } from "./optimizer-spec.ts";
 import type { BlockInPlace, ParameterUpdater } from "./parameter-updater.ts";
 import { type SlotLayout, type SlotOwner, slotLayoutOf } from "./slot-layout.ts";
 import { Trial } from "./trial.ts";

@@ -10,8 +10,7 @@ import { assert } from "../../base/assert.ts";
 import type { Arena } from "../../kernel/arena.ts";
 import { HYPER, HYPER_BYTES, HYPER_FLOATS, OPTIMIZER, SimdOptimizerKernels } from "../../kernel/optimizer-kernels.ts";
 import { badField } from "../../store/bad-field.ts";
-import { admitNotFinite } from "../../store/updaters/not-finite.ts";
-import { isFloat32, type ResolvedOptimizer } from "../../store/updaters/optimizer-spec.ts";
+import { admitNotFinite, isFloat32, type ResolvedOptimizer } from "../../store/updaters/optimizer-spec.ts";
 import type { NonFiniteCounts } from "../../store/updaters/updater.ts";
 
 export class LocalOptimizer {

@@ -7,7 +7,7 @@ import fc from "fast-check";
 import { isWeighbridgeError } from "../../base/errors.ts";
 import { Arena } from "../../kernel/arena.ts";
 import { partOf } from "../../keys/placement.ts";
-import { rangePlacement } from "../../keys/range-placement.ts";
+import { rangePlacement } from "../../keys/placement-of.ts";
 import { RowPlanner } from "./row-plan.ts";
 
 const WIDTH = 3;

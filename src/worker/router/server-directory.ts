@@ -7,7 +7,7 @@ import { WeighbridgeError } from "../../base/errors.ts";
 import type { Membership } from "../../cluster/membership.ts";
 import { evenRanges, type Range } from "../../keys/key-range.ts";
 import { type Placement, partOf } from "../../keys/placement.ts";
-import { rangePlacement } from "../../keys/range-placement.ts";
+import { rangePlacement } from "../../keys/placement-of.ts";
 import { type Call, goneError } from "../../peer/call.ts";
 import type { Channel } from "../../peer/channel.ts";
 import type { Peer } from "../../peer/peer.ts";
