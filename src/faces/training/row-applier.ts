@@ -66,8 +66,8 @@ export class RowApplier {
   /** Takes over the settings that may have changed on the servers. */
   configure([first]: readonly TrainingState[]): void {
     if (first === undefined) return;
-    if (this.#raw.spec.optimizer.learningRate !== undefined) this.#updater.setLearningRate(first.learningRate);
-    this.#updater.setSchedule(first.schedule);
+    if (this.#raw.spec.optimizer.learningRate !== undefined) this.#updater.rate.set(first.learningRate);
+    this.#updater.rate.setSchedule(first.schedule);
   }
 
   /** Whether a gradient in the arena may be pushed, as a server decides it. Throws NOT_FINITE. */

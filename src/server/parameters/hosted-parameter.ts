@@ -159,8 +159,8 @@ export abstract class HostedParameter<S extends ParameterSpec> {
 
   /** Throws BAD_ARGUMENT. */
   configure({ learningRate, schedule, staleness }: DecodedSettings): void {
-    if (learningRate !== undefined) this.updater.setLearningRate(learningRate);
-    if (schedule !== undefined) this.updater.setSchedule(schedule);
+    if (learningRate !== undefined) this.updater.rate.set(learningRate);
+    if (schedule !== undefined) this.updater.rate.setSchedule(schedule);
     if (staleness !== undefined) this.pace.changeStaleness(staleness);
   }
 
@@ -174,7 +174,7 @@ export abstract class HostedParameter<S extends ParameterSpec> {
 
   /** What a checkpoint keeps beside the rows. */
   get training(): TrainingState {
-    const { learningRate, schedule } = this.updater;
+    const { value: learningRate, schedule } = this.updater.rate;
     return { learningRate, schedule, ...this.pace.training, step: this.step };
   }
 

@@ -253,7 +253,7 @@ export class TableParameter extends HostedParameter<TableSpec> {
 
   /** The learning rate at a clock; 0 for optimizers without one. */
   rateAt(clock: number): number {
-    return this.updater.learningRateAt(clock);
+    return this.updater.rate.at(clock);
   }
 
   isFresh(clock: number): boolean {

@@ -3,7 +3,7 @@
 // rows (plug-in-updater.ts).
 
 import type { InitializerKernels } from "../../kernel/initializer-kernels.ts";
-import type { ResolvedSchedule } from "./learning-rate-schedule.ts";
+import type { LearningRate } from "./learning-rate.ts";
 import type { ResolvedOptimizer } from "./optimizer-spec.ts";
 import type { SlotLayout } from "./slot-layout.ts";
 import type { Trial } from "./trial.ts";
@@ -21,13 +21,8 @@ export interface ParameterUpdater extends RowUpdater {
   /** Makes ready for rows that count their own steps. */
   countRows(): void;
 
-  readonly schedule: ResolvedSchedule;
-  readonly learningRate: number;
-  /** From the next `begin` on. Throws BAD_ARGUMENT. */
-  setSchedule(schedule: ResolvedSchedule): void;
-  setLearningRate(learningRate: number): void;
-  learningRateAt(scheduleStep: number): number;
-
+  /** What changes in it counts from the next `begin` on. */
+  readonly rate: LearningRate;
   /** Comes before the updates of a message, and holds until the next. */
   begin(at: UpdateStep): void;
   /**

@@ -15,7 +15,6 @@ import type { Arena } from "../../kernel/arena.ts";
 import { elementsAt, ROW_ELEMENTS, type RowArray, type RowElement, WORD_BYTES } from "../../kernel/row-element.ts";
 import type { RowsInHand } from "../row-types/ps-row-type.ts";
 import { LearningRate } from "./learning-rate.ts";
-import type { ResolvedSchedule } from "./learning-rate-schedule.ts";
 import type { ResolvedOptimizer } from "./optimizer-spec.ts";
 import type { BlockInPlace, ParameterUpdater } from "./parameter-updater.ts";
 import type { PsUpdater, UpdaterSettings, UpdaterStep } from "./ps-updater.ts";
@@ -58,6 +57,7 @@ export class PlugInUpdater implements ParameterUpdater {
   readonly spec: ResolvedOptimizer;
   readonly width: number;
   readonly layout: SlotLayout = NO_LAYOUT;
+  readonly rate: LearningRate;
   readonly counts: NonFiniteCounts = { refusedPushes: 0, skippedPushes: 0, zeroedElements: 0 };
   readonly countsRows = false;
   readonly countsPushes = false;
@@ -69,7 +69,6 @@ export class PlugInUpdater implements ParameterUpdater {
   readonly #columns: readonly PlacedColumn[];
   /** Whether nothing can go wrong: then nothing is kept. */
   readonly #isSafe: boolean;
-  readonly #rate: LearningRate;
   readonly #journal: UpdateJournal;
   readonly #elements: RowArray;
   readonly #elementBytes: number;
@@ -89,7 +88,7 @@ export class PlugInUpdater implements ParameterUpdater {
     this.#isSafe = chosen.isOurs && !ROW_ELEMENTS[element].isFloat;
     this.spec = spec;
     this.width = (width * bytes) / WORD_BYTES;
-    this.#rate = new LearningRate(spec);
+    this.rate = new LearningRate(spec);
     this.#journal = new UpdateJournal(arena.words);
     this.#elements = elementsAt(element, arena.memory.buffer, 0, arena.bytes.length / bytes);
     this.#elementBytes = bytes;
@@ -102,30 +101,10 @@ export class PlugInUpdater implements ParameterUpdater {
   noteMagnitude(): void {}
   close(): void {}
 
-  get schedule(): ResolvedSchedule {
-    return this.#rate.schedule;
-  }
-
-  get learningRate(): number {
-    return this.#rate.value;
-  }
-
-  setSchedule(schedule: ResolvedSchedule): void {
-    this.#rate.setSchedule(schedule);
-  }
-
-  setLearningRate(learningRate: number): void {
-    this.#rate.set(learningRate);
-  }
-
-  learningRateAt(scheduleStep: number): number {
-    return this.#rate.at(scheduleStep);
-  }
-
   begin({ scheduleStep, gradientScale, workerRank }: UpdateStep): void {
     this.#scale = gradientScale;
     const { settings } = this.#step;
-    this.#step = { settings, learningRate: this.#rate.at(scheduleStep), clock: scheduleStep, worker: workerRank };
+    this.#step = { settings, learningRate: this.rate.at(scheduleStep), clock: scheduleStep, worker: workerRank };
   }
 
   /** G1 */

@@ -83,20 +83,20 @@ describe("a step", () => {
 
   test("follows a schedule that is changed in between", () => {
     const { updater } = open({ type: "sgd", learningRate: 1 });
-    assert.equal(updater.learningRateAt(50), 1);
-    updater.setSchedule({ type: "step", every: 10, factor: 0.5 });
-    assert.equal(updater.learningRateAt(50), 2 ** -5);
-    assert.deepEqual(updater.schedule, { type: "step", every: 10, factor: 0.5 });
+    assert.equal(updater.rate.at(50), 1);
+    updater.rate.setSchedule({ type: "step", every: 10, factor: 0.5 });
+    assert.equal(updater.rate.at(50), 2 ** -5);
+    assert.deepEqual(updater.rate.schedule, { type: "step", every: 10, factor: 0.5 });
   });
 
   test("refuses a schedule for an optimizer without a learning rate: FTRL's alpha is in the values themselves", () => {
     for (const type of ["ftrl", "sum", "assign"] as const) {
       const { updater } = open({ type });
-      const before = updater.learningRateAt(50);
+      const before = updater.rate.at(50);
       const cosine = { type: "cosine", steps: 10, floor: 0 } as const;
-      assert.throws(() => updater.setSchedule(cosine), { code: "BAD_ARGUMENT", message: new RegExp(`no schedule of ${type}`) });
-      assert.equal(updater.learningRateAt(50), before);
-      updater.setSchedule({ type: "constant" }); // as a checkpoint has it
+      assert.throws(() => updater.rate.setSchedule(cosine), { code: "BAD_ARGUMENT", message: new RegExp(`no schedule of ${type}`) });
+      assert.equal(updater.rate.at(50), before);
+      updater.rate.setSchedule({ type: "constant" }); // as a checkpoint has it
     }
   });
 
@@ -115,14 +115,13 @@ describe("a step", () => {
 
   test("has a rate that is set from the next one on: 0 too, nothing below, and none where the optimizer has none", () => {
     const { arena, updater } = open({ type: "sgd", learningRate: 0.5 });
-    updater.setLearningRate(0);
+    updater.rate.set(0);
     assert.equal(hyperOf(arena, updater)[HYPER.learningRate], 0.5);
     updater.begin(AT);
     assert.equal(hyperOf(arena, updater)[HYPER.learningRate], 0);
-    for (const rate of [-1e-9, Number.NaN, Number.POSITIVE_INFINITY])
-      assert.throws(() => updater.setLearningRate(rate), { code: "BAD_ARGUMENT" });
-    assert.equal(updater.learningRate, 0);
-    assert.throws(() => open({ type: "sum" }).updater.setLearningRate(0.1), { code: "BAD_ARGUMENT" });
+    for (const rate of [-1e-9, Number.NaN, Number.POSITIVE_INFINITY]) assert.throws(() => updater.rate.set(rate), { code: "BAD_ARGUMENT" });
+    assert.equal(updater.rate.value, 0);
+    assert.throws(() => open({ type: "sum" }).updater.rate.set(0.1), { code: "BAD_ARGUMENT" });
   });
 
   test("without bounds leaves the gradient as it is", () => {

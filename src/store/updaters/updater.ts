@@ -23,7 +23,6 @@ import {
   writeBetaPowers,
 } from "../../kernel/optimizer-kernels.ts";
 import { LearningRate } from "./learning-rate.ts";
-import type { ResolvedSchedule } from "./learning-rate-schedule.ts";
 import type { ResolvedOptimizer } from "./optimizer-spec.ts";
 import { admitNotFinite } from "./optimizer-spec.ts";
 import type { BlockInPlace, ParameterUpdater } from "./parameter-updater.ts";
@@ -78,6 +77,7 @@ export class Updater implements ParameterUpdater {
   readonly notesPulls: boolean;
   /** The address of the hyper-parameters of the step in hand (P1). */
   readonly hyper: number;
+  readonly rate: LearningRate;
   readonly counts: NonFiniteCounts = { refusedPushes: 0, skippedPushes: 0, zeroedElements: 0 };
   readonly #arena: Arena;
   readonly #kernels: OptimizerKernels;
@@ -89,7 +89,6 @@ export class Updater implements ParameterUpdater {
   /** Whether values or slots may be above STATE_LARGE. */
   #isLarge = false;
   #isTried = true;
-  readonly #rate: LearningRate;
 
   /** Throws ARENA_FULL. */
   constructor(arena: Arena, kernels: OptimizerKernels, spec: ResolvedOptimizer, owner: SlotOwner) {
@@ -101,7 +100,7 @@ export class Updater implements ParameterUpdater {
     this.hyper = arena.allocateState(HYPER_BYTES);
     this.#arena = arena;
     this.#kernels = kernels;
-    this.#rate = new LearningRate(spec);
+    this.rate = new LearningRate(spec);
     this.#numbers = new Float64Array(arena.memory.buffer, this.hyper, HYPER_FLOATS);
     this.#writeSettings();
     try {
@@ -131,36 +130,12 @@ export class Updater implements ParameterUpdater {
     this.#numbers[HYPER.betaPowers] = this.#betaPowers;
   }
 
-  get schedule(): ResolvedSchedule {
-    return this.#rate.schedule;
-  }
-
-  /** Of the schedule's full share; 0 for optimizers without one. */
-  get learningRate(): number {
-    return this.#rate.value;
-  }
-
-  /** From the next `begin` on. Throws BAD_ARGUMENT for an optimizer without a learning rate, unless it is constant. */
-  setSchedule(schedule: ResolvedSchedule): void {
-    this.#rate.setSchedule(schedule);
-  }
-
-  /** From the next `begin` on. Throws BAD_ARGUMENT for an optimizer without one, or a rate that cannot be. */
-  setLearningRate(learningRate: number): void {
-    this.#rate.set(learningRate);
-  }
-
-  /** The learning rate at a step of the schedule; 0 for optimizers without one. */
-  learningRateAt(scheduleStep: number): number {
-    return this.#rate.constant ?? this.#rate.at(scheduleStep);
-  }
-
   /** Sets the hyper-parameters for the updates that follow (P1). */
   begin(at: UpdateStep): void {
     if (!(at.step >= 1) && at.rowSteps?.counts !== true) throw new AssertionError(`updates count from 1, not ${at.step}`);
     const numbers = this.#numbers;
     const { type, beta1 = 0, beta2 = 0, epsilon = 0, lambda = 0 } = this.spec;
-    const rate = this.learningRateAt(at.scheduleStep);
+    const rate = this.rate.constant ?? this.rate.at(at.scheduleStep);
     numbers[HYPER.gradientScale] = at.gradientScale;
     numbers[HYPER.learningRate] = rate;
     this.#isTried = this.#isLarge || !this.#isHarmless(at, rate);
