@@ -8,7 +8,7 @@
 
 import { WeighbridgeError } from "../base/errors.ts";
 import { didYouMean } from "../base/nearest-name.ts";
-import { inCamelCase, inOurNames } from "../faces/training/set-param-ps.ts";
+import { inCamelCase, inOurNames } from "../faces/training/mindspore-names.ts";
 import type { NodeConfigOptions, Role } from "./config/node-config.ts";
 
 export type PsContextValues = {

@@ -20,9 +20,9 @@ import { SlotEmbedding } from "../../nn/layers/slot-embedding.ts";
 import type { Parameter, ServerTarget } from "../../nn/parameter.ts";
 import type { Workspace } from "../../nn/workspace.ts";
 import type { InitializerSpec } from "../../store/initializers/initializer-spec.ts";
+import { inOurNames } from "./mindspore-names.ts";
 import type { Stage } from "./network.ts";
 import type { RowSource } from "./row-source.ts";
-import { inOurNames } from "./set-param-ps.ts";
 
 export type EmbeddingLookupOptions = {
   readonly name: string;

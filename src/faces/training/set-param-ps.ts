@@ -6,6 +6,7 @@ import { WeighbridgeError } from "../../base/errors.ts";
 import { checkOptions } from "../../base/known-options.ts";
 import type { Parameter, ServerTarget } from "../../nn/parameter.ts";
 import { EmbeddingLookup } from "./embedding-lookup.ts";
+import { inOurNames } from "./mindspore-names.ts";
 import type { Network, Stage } from "./network.ts";
 
 export type SetParamPsOptions = {
@@ -38,28 +39,4 @@ function mark(target: Pick<Network, "stages"> | Stage | Parameter, place: Server
     if (target instanceof EmbeddingLookup && target.options.sparse) target.serverPlace = place;
   } else if ("gradient" in target) target.serverPlace = place;
   else throw new WeighbridgeError("BAD_ARGUMENT", "setParamPs takes a network, a layer or a parameter");
-}
-
-/**
- * The same options in our spelling: `vocab_size` is `vocabSize`; `renamed` has those that are called otherwise here.
- * What is no object is given back.
- */
-export function inOurNames(options: unknown, what: string, renamed: Readonly<Record<string, string>> = {}): unknown {
-  if (typeof options !== "object" || options === null) return options;
-  const named: Record<string, unknown> = {};
-  const spelled = new Map<string, string>();
-  for (const [name, value] of Object.entries(options)) {
-    const camel = inCamelCase(name);
-    const ours = Object.hasOwn(renamed, camel) ? renamed[camel]! : camel;
-    const other = spelled.get(ours);
-    if (other !== undefined) throw new WeighbridgeError("BAD_ARGUMENT", `${what} have both ${other} and ${name}, which are the same`);
-    spelled.set(ours, name);
-    named[ours] = value;
-  }
-  return named;
-}
-
-/** `vocab_size` as `vocabSize`; any other name as it is. */
-export function inCamelCase(name: string): string {
-  return name.replaceAll(/(?<=[a-z\d])_([a-z\d])/g, (_, letter: string) => letter.toUpperCase());
 }

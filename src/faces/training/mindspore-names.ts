@@ -1,0 +1,25 @@
+// mindspore-names — options as MindSpore spells them (init_in_server, vocab_size), for the functions that have its keyword
+// arguments. Throws BAD_ARGUMENT for both spellings of one option.
+
+import { WeighbridgeError } from "../../base/errors.ts";
+
+/** `vocab_size` becomes `vocabSize`; `renamed` has names that differ here. Returns what is no object as it is. */
+export function inOurNames(options: unknown, what: string, renamed: Readonly<Record<string, string>> = {}): unknown {
+  if (typeof options !== "object" || options === null) return options;
+  const named: Record<string, unknown> = {};
+  const spelled = new Map<string, string>();
+  for (const [name, value] of Object.entries(options)) {
+    const camel = inCamelCase(name);
+    const ours = Object.hasOwn(renamed, camel) ? renamed[camel]! : camel;
+    const other = spelled.get(ours);
+    if (other !== undefined) throw new WeighbridgeError("BAD_ARGUMENT", `${what} have both ${other} and ${name}, which are the same`);
+    spelled.set(ours, name);
+    named[ours] = value;
+  }
+  return named;
+}
+
+/** `vocab_size` as `vocabSize`; any other name as it is. */
+export function inCamelCase(name: string): string {
+  return name.replaceAll(/(?<=[a-z\d])_([a-z\d])/g, (_, letter: string) => letter.toUpperCase());
+}
