@@ -39,7 +39,7 @@ function openPacer() {
     parkedReadsMax: 4,
     parkedBytesMax: 100,
     contributionsMax: 100,
-    gatheredBytesMax: 100,
+    openBytesMax: 100,
   });
   pacer.join(holderOf(0));
   pacer.join(holderOf(1));
@@ -198,7 +198,7 @@ test("a read that is given up, a parameter that is no more, a server that closes
 
 test("a set that is declared complete goes on without those who were expected", () => {
   const clock = new SimClock();
-  const limits = { parkedReadsMax: 1, parkedBytesMax: 1, contributionsMax: 1, gatheredBytesMax: 1 };
+  const limits = { parkedReadsMax: 1, parkedBytesMax: 1, contributionsMax: 1, openBytesMax: 1 };
   const events: string[] = [];
   const pacer = new Pacer<Noted>({ clock, expectedCount: 3, ...limits });
   pacer.join(holderOf(0));

@@ -8,7 +8,7 @@
 import type { Clock } from "../base/clock.ts";
 import { WeighbridgeError } from "../base/errors.ts";
 import { nameOf } from "../wire/node-id.ts";
-import { type Bound, type ParkedTicket, type Parking, ParkingLot } from "./parking-lot.ts";
+import { type Bound, type ParkedReadId, type Parking, ParkingLot } from "./parking-lot.ts";
 import { NO_PUSHES, type PushCounter, PushCounts, type PushReport } from "./push-counts.ts";
 import { checkStaleness, StalenessController } from "./staleness-controller.ts";
 import { type SyncUpdate, UpdateRounds, type UpdateStamp } from "./update-rounds.ts";
@@ -21,7 +21,7 @@ export type PacerOptions = {
   readonly parkedReadsMax: number;
   readonly parkedBytesMax: number;
   readonly contributionsMax: number;
-  readonly gatheredBytesMax: number;
+  readonly openBytesMax: number;
   /** Counts pushes to whole parameters, where the caller does. Must not throw, nor call the pacer. */
   readonly counter?: PushCounter;
 };
@@ -51,7 +51,7 @@ export class Pacer<H extends SyncUpdate<H>> {
     this.rounds = new UpdateRounds({
       ...{ clocks, lot, pushes },
       contributionsMax: options.contributionsMax,
-      bytesMax: options.gatheredBytesMax,
+      bytesMax: options.openBytesMax,
     });
   }
 
@@ -154,7 +154,7 @@ export class Pacer<H extends SyncUpdate<H>> {
    * Undefined: answer it now, nothing was kept. Otherwise it is parked, and told later. Only members wait: whoever is none is not told when it
    * dies, and has not told its clock. Throws NOT_JOINED, NODE_DEAD, FENCED, QUEUE_FULL, and BAD_ARGUMENT for a bound or deadline that is none.
    */
-  read(parking: Parking & WorkerIncarnation): ParkedTicket | undefined {
+  read(parking: Parking & WorkerIncarnation): ParkedReadId | undefined {
     checkStaleness(parking.staleness);
     if (this.clocks.admits(parking.clock, parking.staleness)) return undefined;
     this.clocks.checkMember(parking);

@@ -5,7 +5,7 @@ import { test } from "node:test";
 import { isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
 import { Random } from "../base/random.ts";
 import { SimClock } from "../testing/sim-clock.ts";
-import { type ParkedTicket, ParkingLot } from "./parking-lot.ts";
+import { type ParkedReadId, ParkingLot } from "./parking-lot.ts";
 
 /** A lot that writes down who was let go ("a") and who failed ("a:CODE"). */
 function openLot({ readsMax = 100, bytesMax = 1000 } = {}) {
@@ -16,7 +16,7 @@ function openLot({ readsMax = 100, bytesMax = 1000 } = {}) {
   const park = (
     name: string,
     { at = 5, staleness = 0, worker = 9, parameter = 0, bytes = 1, deadlineMs = 1000, afterwards = (): void => {} } = {},
-  ): ParkedTicket =>
+  ): ParkedReadId =>
     lot.park({
       worker,
       parameter,
@@ -148,7 +148,7 @@ test("a deadline that is no time is refused", () => {
 
 test("who is let go may park, give up others and move bounds at once", () => {
   const { lot, park, news } = openLot();
-  const victims: ParkedTicket[] = [];
+  const victims: ParkedReadId[] = [];
   const act = (): void => {
     for (const victim of victims) lot.cancel(victim);
     park("next", { at: 9 });
@@ -165,7 +165,7 @@ test("who is let go may park, give up others and move bounds at once", () => {
 test("agrees with a plain list for any history", () => {
   const random = new Random(4);
   const { lot, park, news } = openLot({ readsMax: 1e6, bytesMax: 1e9 });
-  let model: { name: string; at: number; staleness: number; parameter: number; ticket: ParkedTicket }[] = [];
+  let model: { name: string; at: number; staleness: number; parameter: number; parked: ParkedReadId }[] = [];
   let clockMin = 0;
   const expectGone = (): void => {
     const need = (entry: { at: number; staleness: number }): number => entry.at - entry.staleness;
@@ -181,10 +181,10 @@ test("agrees with a plain list for any history", () => {
     const dice = random.below(10);
     if (dice < 6) {
       const entry = { name: `${step}`, at: clockMin + 1 + random.below(6), staleness: 0, parameter: random.below(3) };
-      model.push({ ...entry, ticket: park(entry.name, entry) });
+      model.push({ ...entry, parked: park(entry.name, entry) });
     } else if (dice < 7 && model.length > 0) {
       const [given] = model.splice(random.below(model.length), 1);
-      lot.cancel((given as { ticket: ParkedTicket }).ticket);
+      lot.cancel((given as { parked: ParkedReadId }).parked);
     } else if (dice < 9) {
       clockMin += random.below(2);
       lot.release(clockMin);

@@ -44,9 +44,9 @@ export type ParkingLotOptions = {
 };
 
 /** Names a parked read to `cancel`. */
-export type ParkedTicket = { readonly sequence: number };
+export type ParkedReadId = { readonly sequence: number };
 
-type Entry = ParkedTicket & {
+type Entry = ParkedReadId & {
   readonly parking: Parking;
   /** It goes when the minimum is at least this (W2). */
   clockMinNeeded: number;
@@ -71,7 +71,7 @@ export class ParkingLot {
   }
 
   /** Takes it on until `release` reaches it. Throws QUEUE_FULL, and BAD_ARGUMENT for a deadline that is no time; then it was not taken on. */
-  park(parking: Parking): ParkedTicket {
+  park(parking: Parking): ParkedReadId {
     const { clock, readsMax, bytesMax } = this.#options;
     if (!(parking.deadlineMs >= 0)) throw new WeighbridgeError("BAD_ARGUMENT", `a deadline of ${parking.deadlineMs} ms`);
     if (this.readCount >= readsMax || this.#parkedBytes + parking.bytes > bytesMax) throw this.#full(parking);
@@ -99,8 +99,8 @@ export class ParkingLot {
   }
 
   /** The caller gave it up; it may have ended before. */
-  cancel(ticket: ParkedTicket): void {
-    this.#take(ticket as Entry);
+  cancel(parked: ParkedReadId): void {
+    this.#take(parked as Entry);
   }
 
   /** The minimum is `clockMin` now: admits who waited for it (P1). */

@@ -91,7 +91,7 @@ test("who dies or gives up while it waits is nobody's partner, and the first one
   await clock.advance(100);
   assert.deepEqual(news(), ["3: 3"]);
   reduce.gone(holderOf(2));
-  assert.deepEqual([clock.pendingCount, reduce.gatheringCount], [0, 0], "a gathering without waiters is none (Q5)");
+  assert.deepEqual([clock.pendingCount, reduce.groupCount], [0, 0], "a gathering without waiters is none (Q5)");
 });
 
 test("giving up what was told or replaced changes nothing", () => {
@@ -135,7 +135,7 @@ test("numbers that make no sense are refused, and so is one key too many (Q5)", 
   for (const want of [0, -1, 1.5, Number.NaN, Infinity]) assert.throws(() => ask(0, { want }), throwsCode("BAD_ARGUMENT"), `${want}`);
   for (const patienceMs of [-1, Number.NaN, Infinity])
     assert.throws(() => ask(0, { patienceMs }), throwsCode("BAD_ARGUMENT"), `${patienceMs}`);
-  assert.equal(reduce.gatheringCount, 0);
+  assert.equal(reduce.groupCount, 0);
   for (let key = 0n; key < 4096n; key++) ask(0, { key });
   assert.throws(() => ask(0, { key: 4096n }), throwsCode("QUEUE_FULL"));
 });

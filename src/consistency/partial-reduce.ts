@@ -1,13 +1,13 @@
 // partial-reduce — Hetu's kPReduceGetPartner: whoever is ready for a reduction asks for partners, and gets those who are ready too. Hetu blocks a
 // thread of the server for each who waits; here they wait parked. Pure; it finds partners and reduces nothing.
 //
-//   ask ──► gathering (the first one's patience runs) ──► `want` have come, or the patience is over: all get the same ranks, ascending
+//   ask ──► group (the first one's patience runs) ──► `want` have come, or the patience is over: all get the same ranks, ascending
 //
 // Invariants (spec/consistency.md):
-//   Q1. A gathering closes exactly when its `want`-th rank comes, with `want` ranks, or when the patience of its first ends, with those who are
+//   Q1. A group closes exactly when its `want`-th rank comes, with `want` ranks, or when the patience of its first ends, with those who are
 //       there. So a group of 8 forms with 8, and nobody waits longer than the first one's patience.
-//   Q2. All members of one gathering are told the same ranks, ascending, themselves included; each rank is in it once.
-//   Q3. Who comes after that opens the next gathering at once: it waits for nobody to take an answer.
+//   Q2. All members of one group are told the same ranks, ascending, themselves included; each rank is in it once.
+//   Q3. Who comes after that opens the next group at once: it waits for nobody to take an answer.
 //   Q4. Who dies, leaves or gives up while it waits is in no answer. The patience of a first who is gone still holds for the others.
 //   Q5. Keys that gather at one time are bounded (QUEUE_FULL); a key without waiters costs nothing.
 
@@ -16,7 +16,7 @@ import { WeighbridgeError } from "../base/errors.ts";
 import { nameOf, rankOf } from "../wire/node-id.ts";
 import { type WorkerIncarnation, WorkerIncarnations } from "./worker-incarnations.ts";
 
-const GATHERINGS_MAX = 4096;
+const GROUPS_MAX = 4096;
 const WANT_MAX = 65_536;
 /** Longer than anybody waits for partners, and short enough for every timer. */
 const PATIENCE_MAX_MS = 86_400_000;
@@ -31,12 +31,12 @@ export type PartnerRequest = WorkerIncarnation & {
   readonly key: bigint;
   /** How many ranks a group has, the asker included. */
   readonly want: number;
-  /** How long the first of a gathering waits at most. */
+  /** How long the first of a group waits at most. */
   readonly patienceMs: number;
   readonly waiter: PartnerWaiter;
 };
 
-type Gathering = {
+type FormingGroup = {
   readonly want: number;
   /** By worker. */
   readonly requests: Map<number, PartnerRequest>;
@@ -45,19 +45,19 @@ type Gathering = {
 
 export class PartialReduce {
   readonly #clock: Clock;
-  readonly #gatherings = new Map<bigint, Gathering>();
+  readonly #forming = new Map<bigint, FormingGroup>();
   readonly #holders = new WorkerIncarnations();
 
   constructor(clock: Clock) {
     this.#clock = clock;
   }
 
-  get gatheringCount(): number {
-    return this.#gatherings.size;
+  get groupCount(): number {
+    return this.#forming.size;
   }
 
   /**
-   * The ranks, when the asker is the last that its gathering wants: the others are told now, and its own waiter is not. Otherwise undefined, and it
+   * The ranks, when the asker is the last that its group wants: the others are told now, and its own waiter is not. Otherwise undefined, and it
    * waits. A rank that asks again while it waits stands there once: its earlier waiter fails with ABORTED. Throws BAD_ARGUMENT for
    * numbers that make no sense, or when others gather under this key in another number, QUEUE_FULL, and FENCED
    * or NODE_DEAD for an incarnation that is over.
@@ -67,34 +67,34 @@ export class PartialReduce {
     this.#holders.check(request);
     this.#holders.began(request);
     const { key, worker, want } = request;
-    const gathering = this.#gatherings.get(key) ?? this.#open(request);
-    if (gathering.want !== want) {
+    const group = this.#forming.get(key) ?? this.#open(request);
+    if (group.want !== want) {
       throw new WeighbridgeError(
         "BAD_ARGUMENT",
-        `${nameOf(worker)} wants a group of ${want} under key ${key}, where a group of ${gathering.want} is gathering`,
+        `${nameOf(worker)} wants a group of ${want} under key ${key}, where a group of ${group.want} is group`,
       );
     }
-    const earlier = gathering.requests.get(worker);
-    gathering.requests.set(worker, request); // Q2
-    const ranks = gathering.requests.size === want ? this.#close(key, gathering, worker) : undefined;
+    const earlier = group.requests.get(worker);
+    group.requests.set(worker, request); // Q2
+    const ranks = group.requests.size === want ? this.#close(key, group, worker) : undefined;
     earlier?.waiter.failed(new WeighbridgeError("ABORTED", `${nameOf(worker)} asked for partners under key ${key} again`));
     return ranks;
   }
 
   /** The caller gave it up. Does nothing when its waiter was told before, or replaced. */
   cancel({ key, worker, waiter }: Pick<PartnerRequest, "key" | "worker" | "waiter">): void {
-    const gathering = this.#gatherings.get(key);
-    if (gathering?.requests.get(worker)?.waiter === waiter) this.#remove(key, gathering, worker);
+    const group = this.#forming.get(key);
+    if (group?.requests.get(worker)?.waiter === waiter) this.#remove(key, group, worker);
   }
 
   /** The incarnation is over, or has left: it is nobody's partner (Q4). */
   gone(holder: WorkerIncarnation): void {
     const { worker, incarnation } = holder;
     this.#holders.ended(holder);
-    for (const [key, gathering] of this.#gatherings) {
-      const request = gathering.requests.get(worker);
+    for (const [key, group] of this.#forming) {
+      const request = group.requests.get(worker);
       if (request?.incarnation !== incarnation) continue;
-      this.#remove(key, gathering, worker);
+      this.#remove(key, group, worker);
       request.waiter.failed(
         new WeighbridgeError("NODE_DEAD", `${nameOf(worker)} was taken for dead, and has to ask again`, { retryable: true }),
       );
@@ -108,41 +108,41 @@ export class PartialReduce {
 
   /** Nobody waits any more. */
   close(): void {
-    const gatherings = [...this.#gatherings.values()];
-    this.#gatherings.clear();
-    for (const { cancelTimer, requests } of gatherings) {
+    const groups = [...this.#forming.values()];
+    this.#forming.clear();
+    for (const { cancelTimer, requests } of groups) {
       cancelTimer();
       for (const { waiter } of requests.values()) waiter.failed(new WeighbridgeError("CLOSED", "the server is closing"));
     }
   }
 
-  #open({ key, want, patienceMs }: PartnerRequest): Gathering {
-    if (this.#gatherings.size >= GATHERINGS_MAX) {
-      throw new WeighbridgeError("QUEUE_FULL", `partners are gathering under ${GATHERINGS_MAX} keys already`, { retryable: true });
+  #open({ key, want, patienceMs }: PartnerRequest): FormingGroup {
+    if (this.#forming.size >= GROUPS_MAX) {
+      throw new WeighbridgeError("QUEUE_FULL", `partners are group under ${GROUPS_MAX} keys already`, { retryable: true });
     }
-    const gathering: Gathering = {
+    const group: FormingGroup = {
       want,
       requests: new Map(),
-      cancelTimer: this.#clock.after(patienceMs, () => this.#close(key, gathering)),
+      cancelTimer: this.#clock.after(patienceMs, () => this.#close(key, group)),
     };
-    this.#gatherings.set(key, gathering);
-    return gathering;
+    this.#forming.set(key, group);
+    return group;
   }
 
   /** Q1. Tells everybody but the asker, who gets what is returned. */
-  #close(key: bigint, { requests, cancelTimer }: Gathering, asker?: number): readonly number[] {
-    this.#gatherings.delete(key); // Q3: before anybody is told, and may ask again
+  #close(key: bigint, { requests, cancelTimer }: FormingGroup, asker?: number): readonly number[] {
+    this.#forming.delete(key); // Q3: before anybody is told, and may ask again
     cancelTimer();
     const ranks = [...requests.keys()].map(rankOf).sort((a, b) => a - b);
     for (const { worker, waiter } of requests.values()) if (worker !== asker) waiter.formed(ranks);
     return ranks;
   }
 
-  #remove(key: bigint, { requests, cancelTimer }: Gathering, worker: number): void {
+  #remove(key: bigint, { requests, cancelTimer }: FormingGroup, worker: number): void {
     requests.delete(worker);
     if (requests.size > 0) return;
     cancelTimer();
-    this.#gatherings.delete(key);
+    this.#forming.delete(key);
   }
 }
 

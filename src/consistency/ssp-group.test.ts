@@ -7,7 +7,7 @@ import { Random } from "../base/random.ts";
 import { SimClock } from "../testing/sim-clock.ts";
 import { throwsCode } from "../testing/throws-code.ts";
 import { idOf } from "../wire/node-id.ts";
-import { SspGroups, type SspTicket } from "./ssp-group.ts";
+import { SspGroups, type SspWaitId } from "./ssp-group.ts";
 
 const GROUP = 2n ** 63n + 5n;
 const holderOf = (rank: number, incarnation = 1) => ({ worker: idOf("worker", rank), incarnation });
@@ -20,12 +20,12 @@ function openGroups({ aliveCount = 8 } = {}) {
   const events: string[] = [];
   const init = (rank: number, { size = 2, tolerance = 0, incarnation = 1, group = GROUP } = {}): number =>
     groups.init({ ...holderOf(rank, incarnation), group, size, tolerance });
-  const sync = (rank: number, version: number, { deadlineMs = 1000, incarnation = 1, group = GROUP } = {}): SspTicket | undefined => {
+  const sync = (rank: number, version: number, { deadlineMs = 1000, incarnation = 1, group = GROUP } = {}): SspWaitId | undefined => {
     const name = `${rank}@${version}`;
     const waiter = { admitted: () => events.push(name), failed: ({ code }: { code: string }) => events.push(`${name}:${code}`) };
-    const ticket = groups.sync({ ...holderOf(rank, incarnation), group, version, deadlineMs, waiter });
-    if (ticket === undefined) events.push(name);
-    return ticket;
+    const waiting = groups.sync({ ...holderOf(rank, incarnation), group, version, deadlineMs, waiter });
+    if (waiting === undefined) events.push(name);
+    return waiting;
   };
   const news = (): string[] => events.splice(0);
   return { clock, alive, groups, init, sync, news };
@@ -178,9 +178,9 @@ test("a sync ends with DEADLINE, or is given up, or the server closes (G4)", asy
   sync(0, 1, { deadlineMs: 50 });
   await clock.advance(50);
   assert.deepEqual(news(), ["0@1:DEADLINE"]);
-  const ticket = sync(0, 2);
-  assert.ok(ticket);
-  groups.cancel(ticket);
+  const waiting = sync(0, 2);
+  assert.ok(waiting);
+  groups.cancel(waiting);
   sync(0, 3);
   groups.close();
   assert.deepEqual(news(), ["0@3:CLOSED"]);

@@ -15,7 +15,7 @@
 import type { Clock } from "../base/clock.ts";
 import { WeighbridgeError } from "../base/errors.ts";
 import { nameOf } from "../wire/node-id.ts";
-import { type ParkedRead, type ParkedTicket, ParkingLot } from "./parking-lot.ts";
+import { type ParkedRead, type ParkedReadId, ParkingLot } from "./parking-lot.ts";
 import { checkStaleness, StalenessController } from "./staleness-controller.ts";
 import { type WorkerIncarnation, WorkerIncarnations } from "./worker-incarnations.ts";
 
@@ -40,7 +40,7 @@ export type SspSync = WorkerIncarnation & {
 };
 
 /** Names a sync that waits to `cancel`. */
-export type SspTicket = { readonly group: SspGroup; readonly parked: ParkedTicket };
+export type SspWaitId = { readonly group: SspGroup; readonly parked: ParkedReadId };
 
 type SspGroup = {
   readonly size: number;
@@ -93,7 +93,7 @@ export class SspGroups {
    * The worker has come to `version`, and wants to go on. Undefined: it may. Otherwise it waits, and is told. Throws NO_ROUTE when there is
    * no such group, NOT_JOINED, FENCED, NODE_DEAD when it cannot form or the incarnation is over, QUEUE_FULL.
    */
-  sync({ group: key, version, deadlineMs, waiter, ...holder }: SspSync): SspTicket | undefined {
+  sync({ group: key, version, deadlineMs, waiter, ...holder }: SspSync): SspWaitId | undefined {
     const group = this.#groups.get(key);
     if (group === undefined)
       throw new WeighbridgeError("NO_ROUTE", `there is no SSP group ${key}: it was not initialised, or all have left`);
@@ -108,7 +108,7 @@ export class SspGroups {
   }
 
   /** The caller gave it up. */
-  cancel({ group, parked }: SspTicket): void {
+  cancel({ group, parked }: SspWaitId): void {
     group.lot.cancel(parked);
   }
 

@@ -27,7 +27,7 @@ import { EpochWait } from "./epoch-wait.ts";
 import { BUILT_IN_FUNCTIONS } from "./handlers/built-in-functions.ts";
 import { ownerName } from "./handlers/checkpoints.ts";
 import { KvApplication } from "./kv/kv-application.ts";
-import type { Gathering } from "./kv/whole-requests.ts";
+import type { PartialRequest } from "./kv/whole-requests.ts";
 import { Ownership } from "./ownership.ts";
 import { Parameters } from "./parameters/parameters.ts";
 import { WorkerGroups } from "./parameters/worker-groups.ts";
@@ -67,7 +67,7 @@ export class Server {
   readonly epochWait: EpochWait;
   readonly apps: AppDirectory;
   /** Pushes of all applications that are served whole, and have not come whole. */
-  readonly unfinishedRequests: UnfinishedRequests<Gathering>;
+  readonly unfinishedRequests: UnfinishedRequests<PartialRequest>;
   readonly parameters: Parameters;
   readonly groups: WorkerGroups;
   readonly checkpoints: CheckpointService;

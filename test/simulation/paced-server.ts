@@ -51,7 +51,7 @@ export class PacedServer {
       parkedReadsMax,
       parkedBytesMax: 1e9,
       contributionsMax: 1e6,
-      gatheredBytesMax: 1e12,
+      openBytesMax: 1e12,
     });
   }
 

@@ -1,6 +1,6 @@
 // row-applier — applies the optimizer to rows that this worker holds, as the servers would: gradients of one clock are
 // put together by rank, those of one row summed, and each row takes one step. By the servers' own updater and kernels,
-// so to the same bits (server/parameters/gathered-rows).
+// so to the same bits (server/parameters/row-contribution).
 //
 // Invariants:
 //   P1. A row is summed in the order of ranks; steps and the mean are those of the whole table, as servers count them.

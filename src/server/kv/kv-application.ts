@@ -9,13 +9,13 @@ import type { Values } from "../../wire/kv-message.ts";
 import type { CutPressure } from "../checkpoint/cut-pressure.ts";
 import type { ServerSums } from "../parameters/server-sums.ts";
 import { StoreHandle } from "./store-handle.ts";
-import { answerWhole, type Gathering, type WholeRequest, WholeRequests } from "./whole-requests.ts";
+import { answerWhole, type PartialRequest, type WholeRequest, WholeRequests } from "./whole-requests.ts";
 
 export type KvApplicationOptions = {
   readonly arena: Arena;
   readonly apps: AppDirectory;
   /** Pushes of all applications that are served whole, and have not come whole. */
-  readonly unfinishedRequests: UnfinishedRequests<Gathering>;
+  readonly unfinishedRequests: UnfinishedRequests<PartialRequest>;
   readonly parameters: { readonly sums: ServerSums };
   readonly checkpoints: { readonly pressure: CutPressure };
 };
@@ -23,7 +23,7 @@ export type KvApplicationOptions = {
 export class KvApplication {
   readonly #appId: number;
   readonly #apps: AppDirectory;
-  readonly #unfinished: UnfinishedRequests<Gathering>;
+  readonly #unfinished: UnfinishedRequests<PartialRequest>;
   readonly #sums: StoreHandle;
 
   /** Sums what is pushed from the start. Throws BAD_ARGUMENT when the application exists already. */

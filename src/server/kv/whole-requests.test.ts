@@ -8,7 +8,7 @@ import { throwsCode } from "../../testing/throws-code.ts";
 import { BLOCK_BYTES, offsetBytesOf, totalBytesOf } from "../../wire/frame.ts";
 import { FunctionId } from "../../wire/function-id.ts";
 import { dtypeBits, KvFlag } from "../../wire/kv-message.ts";
-import { answerWhole, type Gathering, type WholeRequest, WholeRequests } from "./whole-requests.ts";
+import { answerWhole, type PartialRequest, type WholeRequest, WholeRequests } from "./whole-requests.ts";
 
 const { FIRST, LAST, LENS, VARIABLE, PIECE, WANT_LENS, GATHERED, WHOLE } = KvFlag;
 const BLOCK_FLOATS = BLOCK_BYTES / 4;
@@ -17,7 +17,7 @@ function stage(workerBytesMax?: number) {
   const asker = new StubCaller();
   const served: WholeRequest[] = [];
   const limits = workerBytesMax === undefined ? {} : { workerBytesMax };
-  const unfinished = new UnfinishedRequests<Gathering>({ clock: asker.clock, ...limits });
+  const unfinished = new UnfinishedRequests<PartialRequest>({ clock: asker.clock, ...limits });
   const whole = new WholeRequests(unfinished, (request) => served.push(request));
   for (const functionId of [FunctionId.KV_PULL, FunctionId.KV_PUSH_PULL, FunctionId.KV_PUSH]) asker.serve(functionId, whole);
   return { asker, served, whole, unfinished };

@@ -36,7 +36,7 @@ export type WholeRequest = {
 };
 
 /** The frames so far. */
-export type Gathering = {
+export type PartialRequest = {
   readonly functionId: number;
   readonly dtype: number;
   readonly keys: Uint8Array[];
@@ -52,10 +52,10 @@ const FRAME_COST_BYTES = 2048;
 export class WholeRequests implements FunctionHandler {
   readonly #serve: (request: WholeRequest) => void;
   /** Requests of several frames whose last one has not come; of all handles of a node, by handle, application, customer and timestamp. */
-  readonly #unfinished: UnfinishedRequests<Gathering>;
+  readonly #unfinished: UnfinishedRequests<PartialRequest>;
   readonly #owner: number;
 
-  constructor(unfinished: UnfinishedRequests<Gathering>, serve: (request: WholeRequest) => void) {
+  constructor(unfinished: UnfinishedRequests<PartialRequest>, serve: (request: WholeRequest) => void) {
     this.#unfinished = unfinished;
     this.#owner = unfinished.newOwner();
     this.#serve = serve;
@@ -70,9 +70,9 @@ export class WholeRequests implements FunctionHandler {
     const isLast = (header.flags & KvFlag.LAST) !== 0;
     if (isLast && !fresh) throw bad("the end of a request that was served before, and whose answer is not known any more");
     if (fresh) {
-      const gathering = this.#take(channel, header, ownPayload(header, bytes, at));
-      if (gathering !== undefined) {
-        const whole = wholeOf(channel, header, gathering);
+      const partial = this.#take(channel, header, ownPayload(header, bytes, at));
+      if (partial !== undefined) {
+        const whole = wholeOf(channel, header, partial);
         channel.park(header.request);
         this.#serve(whole);
         return;
@@ -90,21 +90,21 @@ export class WholeRequests implements FunctionHandler {
   }
 
   /** Adds a frame to what came before it of its request; returns that with its last one. Throws, and forgets the request, when it does not belong there (Q4). */
-  #take(channel: Channel, header: FrameHeader, payload: Uint8Array): Gathering | undefined {
+  #take(channel: Channel, header: FrameHeader, payload: Uint8Array): PartialRequest | undefined {
     const isFirst = (header.flags & KvFlag.FIRST) !== 0;
     const isLast = (header.flags & KvFlag.LAST) !== 0;
-    if (isFirst && isLast) return addFrame(newGathering(header), header, payload);
+    if (isFirst && isLast) return addFrame(newPartial(header), header, payload);
     return this.#unfinished.take(channel, this.#nameOf(header), {
       isFirst,
       isLast,
-      begin: () => newGathering(header),
-      add: (gathering) => addFrame(gathering, header, payload),
+      begin: () => newPartial(header),
+      add: (partial) => addFrame(partial, header, payload),
       byteCountOf: ({ byteCount }) => byteCount, // Q3
     });
   }
 }
 
-function newGathering({ functionId, flags }: FrameHeader): Gathering {
+function newPartial({ functionId, flags }: FrameHeader): PartialRequest {
   return {
     functionId,
     dtype: dtypeOfFlags(flags),
@@ -115,23 +115,23 @@ function newGathering({ functionId, flags }: FrameHeader): Gathering {
   };
 }
 
-function addFrame(gathering: Gathering, header: FrameHeader, payload: Uint8Array): Gathering {
+function addFrame(partial: PartialRequest, header: FrameHeader, payload: Uint8Array): PartialRequest {
   const { arg0: keyCount, arg1: width, arg2: offset, flags, functionId } = header;
   const element = elementArrayOf(dtypeOfFlags(flags));
   if (element === undefined) throw bad(`there is no value type ${dtypeOfFlags(flags)}`);
-  if (gathering.dtype !== dtypeOfFlags(flags) || gathering.functionId !== functionId) throw bad("two requests under one number");
+  if (partial.dtype !== dtypeOfFlags(flags) || partial.functionId !== functionId) throw bad("two requests under one number");
   checkKvFrame(header, element.BYTES_PER_ELEMENT, functionId !== kvPull.id);
   const keyBytes = keyCount * KEY_BYTES;
   const lensBytes = (flags & KvFlag.LENS) === 0 ? 0 : keyCount * LEN_BYTES;
   const valueBytes = payload.length - keyBytes - lensBytes;
-  gathering.byteCount += payload.length + FRAME_COST_BYTES;
+  partial.byteCount += payload.length + FRAME_COST_BYTES;
   if (offset === 0) {
-    gathering.keys.push(payload.subarray(0, keyBytes));
-    if (lensBytes > 0) gathering.lens.push(payload.subarray(keyBytes + valueBytes));
-    else if ((flags & KvFlag.VARIABLE) !== 0) gathering.lens.push(new Uint8Array(Int32Array.of(width).buffer));
+    partial.keys.push(payload.subarray(0, keyBytes));
+    if (lensBytes > 0) partial.lens.push(payload.subarray(keyBytes + valueBytes));
+    else if ((flags & KvFlag.VARIABLE) !== 0) partial.lens.push(new Uint8Array(Int32Array.of(width).buffer));
   }
-  if (valueBytes > 0) gathering.values.push(payload.subarray(keyBytes, keyBytes + valueBytes));
-  return gathering;
+  if (valueBytes > 0) partial.values.push(payload.subarray(keyBytes, keyBytes + valueBytes));
+  return partial;
 }
 
 /**
@@ -166,14 +166,14 @@ function uniformLens(keyCount: number, valueCount: number): Int32Array {
   return new Int32Array(keyCount).fill(valueCount / keyCount);
 }
 
-function wholeOf(channel: Channel, header: FrameHeader, gathering: Gathering): WholeRequest {
-  const Element = elementArrayOf(gathering.dtype) ?? Float32Array;
-  const keyBytes = joined(gathering.keys, KEY_BYTES);
-  const valueBytes = joined(gathering.values, Element.BYTES_PER_ELEMENT);
-  const lensBytes = joined(gathering.lens, LEN_BYTES);
+function wholeOf(channel: Channel, header: FrameHeader, partial: PartialRequest): WholeRequest {
+  const Element = elementArrayOf(partial.dtype) ?? Float32Array;
+  const keyBytes = joined(partial.keys, KEY_BYTES);
+  const valueBytes = joined(partial.values, Element.BYTES_PER_ELEMENT);
+  const lensBytes = joined(partial.lens, LEN_BYTES);
   const keys = new BigUint64Array(keyBytes.buffer, keyBytes.byteOffset, keyBytes.length / KEY_BYTES);
   const values = new Element(valueBytes.buffer, valueBytes.byteOffset, valueBytes.length / Element.BYTES_PER_ELEMENT);
-  const hasLens = gathering.lens.length > 0;
+  const hasLens = partial.lens.length > 0;
   const lens = hasLens ? new Int32Array(lensBytes.buffer, lensBytes.byteOffset, lensBytes.length / LEN_BYTES) : undefined;
   const isPush = header.functionId !== kvPull.id;
   checkWhole(keys, values, lens, isPush);

@@ -131,7 +131,7 @@ export type ServerPacer = Pacer<ServerUpdate>;
 const PARKED_READS_MAX = 65_536;
 const PARKED_BYTES_MAX = 2 ** 28;
 const CONTRIBUTIONS_MAX = 2 ** 20;
-const GATHERED_BYTES_MAX = 2 ** 31;
+const OPEN_BYTES_MAX = 2 ** 31;
 
 export function serverPacer(clock: Clock, workerCount: number, counter: PushCounter): ServerPacer {
   return new Pacer<ServerUpdate>({
@@ -141,6 +141,6 @@ export function serverPacer(clock: Clock, workerCount: number, counter: PushCoun
     parkedReadsMax: PARKED_READS_MAX,
     parkedBytesMax: PARKED_BYTES_MAX,
     contributionsMax: CONTRIBUTIONS_MAX,
-    gatheredBytesMax: GATHERED_BYTES_MAX,
+    openBytesMax: OPEN_BYTES_MAX,
   });
 }

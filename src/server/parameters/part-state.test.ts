@@ -198,9 +198,9 @@ test("a page of a parameter that is not there, of another kind or of a round tha
   refuses("UNKNOWN_PARAMETER", [{ ...first, parameter: "nobody" }]);
   refuses("BAD_REQUEST", [{ ...first, parameter: first.parameter === "t" ? "w" : "t" }]);
   for (const rank of [0, 1]) target.stage.advance(rank, 1);
-  const rounds = pages.filter(({ kind }) => kind === "gatheredRows" || kind === "gatheredBlock");
+  const rounds = pages.filter(({ kind }) => kind === "openRows" || kind === "openBlock");
   for (const page of rounds.slice(0, 3)) refuses("STALE_UPDATE", [page]);
-  refuses("STALE_UPDATE", rounds.filter(({ kind }) => kind === "gatheredBlock").slice(0, 1));
+  refuses("STALE_UPDATE", rounds.filter(({ kind }) => kind === "openBlock").slice(0, 1));
 });
 
 test("arrays of data move with their part, and load twice as once; those of other parts stay", async () => {

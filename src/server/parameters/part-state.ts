@@ -19,10 +19,10 @@ import type { BlockImage } from "../../store/block-span.ts";
 import type { PulledImages } from "../../store/pulled-rows.ts";
 import type { SumImages } from "../../store/sums/sum-requests.ts";
 import type { RowImages } from "../../store/table-requests.ts";
-import type { GatheredImage } from "./gathered-rows.ts";
 import type { Parameters } from "./parameters.ts";
+import type { RowContributionImage } from "./row-contribution.ts";
 import { TableParameter } from "./table-parameter.ts";
-import type { GatheredBlockImage } from "./tensor-requests.ts";
+import type { BlockContributionImage } from "./tensor-requests.ts";
 
 export class PartState {
   readonly #parameters: Parameters;
@@ -54,12 +54,12 @@ export class PartState {
       const parameter = this.#parameters.find(page.parameter);
       if (parameter === undefined)
         throw new WeighbridgeError("UNKNOWN_PARAMETER", `a page of ${JSON.stringify(page.parameter)}, which this server does not have`);
-      const isOfTable = page.kind !== "block" && page.kind !== "gatheredBlock";
+      const isOfTable = page.kind !== "block" && page.kind !== "openBlock";
       if (isOfTable !== parameter instanceof TableParameter)
         throw new WeighbridgeError("BAD_REQUEST", `a page with ${page.kind} of ${page.parameter}, which is a ${parameter.spec.kind}`);
       if (parameter instanceof TableParameter) {
-        if (page.kind !== "block" && page.kind !== "gatheredBlock") parameter.loadPage(page);
-      } else if (page.kind === "block" || page.kind === "gatheredBlock") parameter.loadPage(page);
+        if (page.kind !== "block" && page.kind !== "openBlock") parameter.loadPage(page);
+      } else if (page.kind === "block" || page.kind === "openBlock") parameter.loadPage(page);
     }
   }
 
@@ -79,16 +79,16 @@ export class PartState {
 // The state of one part, in pages that can be loaded in any order, and again. Pages are copies, not in the arena.
 
 /** Whose push, and of which clock. */
-export type GatheredBy = { readonly holder: WorkerIncarnation; readonly clock: number };
+export type PushedAt = { readonly holder: WorkerIncarnation; readonly clock: number };
 
-export type GatheredRowsPage = GatheredBy & { readonly kind: "gatheredRows"; readonly part: number; readonly image: GatheredImage };
+export type OpenRowsPage = PushedAt & { readonly kind: "openRows"; readonly part: number; readonly image: RowContributionImage };
 export type TablePage =
   | { readonly kind: "rows"; readonly images: RowImages }
   | { readonly kind: "pulledRows"; readonly pulled: PulledImages }
-  | GatheredRowsPage;
+  | OpenRowsPage;
 
-export type GatheredBlockPage = GatheredBy & { readonly kind: "gatheredBlock"; readonly block: number; readonly image: GatheredBlockImage };
-export type TensorPage = { readonly kind: "block"; readonly image: BlockImage } | GatheredBlockPage;
+export type OpenBlockPage = PushedAt & { readonly kind: "openBlock"; readonly block: number; readonly image: BlockContributionImage };
+export type TensorPage = { readonly kind: "block"; readonly image: BlockImage } | OpenBlockPage;
 
 /** A page of one parameter, by its name. */
 export type ParameterPage = { readonly parameter: string } & (TablePage | TensorPage);

@@ -3,7 +3,7 @@
 // Invariants:
 //   T1. A push that makes no sense, or is refused for a NaN, changes nothing.
 //   T2. Sync pushes of one clock are put together in the order of the workers' ranks, by key in that order: the same bits in every run.
-//   T3. Applying a round cannot fail: rows were made, and the memory for the work was taken, when its updates came (gathered-rows.ts).
+//   T3. Applying a round cannot fail: rows were made, and the memory for the work was taken, when its updates came (row-contribution.ts).
 //   T4. Raw rows are written under the newest claim only (row-claims.ts, K1).
 
 import { WeighbridgeError } from "../../base/errors.ts";
@@ -24,7 +24,6 @@ import { takesValues } from "../../store/updaters/optimizer-spec.ts";
 import type { UpdateStep } from "../../store/updaters/updater.ts";
 import { rankOf } from "../../wire/node-id.ts";
 import { type FreshRoom, freshRoom, readFresh } from "./fresh-rows.ts";
-import type { RowsRound } from "./gathered-rows.ts";
 import { HostedParameter } from "./hosted-parameter.ts";
 import {
   checkScale,
@@ -39,6 +38,7 @@ import {
 } from "./parameter-host.ts";
 import type { TablePage } from "./part-state.ts";
 import { RowClaims } from "./row-claims.ts";
+import type { RowsRound } from "./row-contribution.ts";
 import { type RowEncode, rowEncode } from "./row-encode.ts";
 import { TableRounds } from "./table-rounds.ts";
 
@@ -296,7 +296,7 @@ export class TableParameter extends HostedParameter<TableSpec> {
 
   /** Throws ARENA_FULL, and for a round STALE_UPDATE or QUEUE_FULL. */
   loadPage(page: TablePage): void {
-    if (page.kind === "gatheredRows") {
+    if (page.kind === "openRows") {
       this.#rounds.load(page);
       this.phases.take(page.clock);
       return;

@@ -1,5 +1,5 @@
 // table-rounds — the open rounds of a table with sync updates: what workers pushed at clocks that are not over, until
-// their rounds are applied, or move with their part to another server. Not how a round is reduced: gathered-rows.ts.
+// their rounds are applied, or move with their part to another server. Not how a round is reduced: row-contribution.ts.
 //
 // A round is one for the whole table: a push names rows of hundreds of parts, and a contribution for each would cost
 // more than the push. A part's share of it is found by the keys of what is gathered, which is bounded (U6), not by the
@@ -13,12 +13,12 @@
 import type { WeighbridgeError } from "../../base/errors.ts";
 import type { KeyOwners } from "../../store/table-requests.ts";
 import type { TableStore } from "../../store/table-store.ts";
-import { GatheredRows, RoundMemories, type RoundTarget } from "./gathered-rows.ts";
 import { keepBytes, type ParameterHost } from "./parameter-host.ts";
-import type { GatheredBy, GatheredRowsPage } from "./part-state.ts";
+import type { OpenRowsPage, PushedAt } from "./part-state.ts";
+import { RoundMemories, type RoundTarget, RowContribution } from "./row-contribution.ts";
 
 /** Gradients for rows in the arena, and at least what any element of them is. */
-type GatheredPush = GatheredBy & {
+type RoundPush = PushedAt & {
   readonly keys: BigUint64Array;
   readonly owners?: KeyOwners | undefined;
   readonly gradients: Float32Array;
@@ -42,7 +42,7 @@ export class TableRounds {
   }
 
   /** Throws ARENA_FULL, QUEUE_FULL, and for who may not push now as the pacer does; nothing gathered. */
-  gather(push: GatheredPush): void {
+  gather(push: RoundPush): void {
     const { pacer } = this.#host;
     const { holder, clock, keys, owners, gradients } = push;
     const stamp = { ...holder, parameter: this.#unit, clock };
@@ -50,7 +50,7 @@ export class TableRounds {
     const known = pacer.rounds.find(stamp);
     if (known === undefined) pacer.rounds.checkRoom(stamp, byteCount);
     this.#target.store.touch({ keys: keys.byteOffset, keyCount: keys.length, owners }); // R1
-    if (known instanceof GatheredRows) {
+    if (known instanceof RowContribution) {
       pacer.rounds.grow(stamp, byteCount);
       known.add(keys, gradients, push);
       const joinedBytes = known.joinRepeated();
@@ -61,15 +61,15 @@ export class TableRounds {
   }
 
   /** What waits for rows of a part, copied. */
-  *savePart(part: number): Iterable<GatheredRowsPage> {
+  *savePart(part: number): Iterable<OpenRowsPage> {
     for (const { clock, worker, incarnation, handle } of this.#host.pacer.rounds.openOf(this.#unit)) {
-      const image = handle instanceof GatheredRows ? handle.savePart(part) : undefined;
-      if (image !== undefined) yield { kind: "gatheredRows", part, holder: { worker, incarnation }, clock, image };
+      const image = handle instanceof RowContribution ? handle.savePart(part) : undefined;
+      if (image !== undefined) yield { kind: "openRows", part, holder: { worker, incarnation }, clock, image };
     }
   }
 
   /** R2. Throws ARENA_FULL, STALE_UPDATE for a round that is over here, QUEUE_FULL. */
-  load({ part, holder, clock, image }: GatheredRowsPage): void {
+  load({ part, holder, clock, image }: OpenRowsPage): void {
     const { arena } = this.#host;
     const copy = keepBytes(arena, [image.keys, image.gradients]);
     try {
@@ -86,7 +86,7 @@ export class TableRounds {
   dropPart(part: number): void {
     const { pacer } = this.#host;
     for (const { clock, worker, incarnation, handle } of pacer.rounds.openOf(this.#unit)) {
-      const bytes = handle instanceof GatheredRows ? handle.dropPart(part) : 0;
+      const bytes = handle instanceof RowContribution ? handle.dropPart(part) : 0;
       if (bytes > 0) pacer.rounds.shrink({ worker, incarnation, parameter: this.#unit, clock }, bytes);
     }
   }
@@ -96,14 +96,14 @@ export class TableRounds {
     this.#host.pacer.forget(this.#unit, error);
   }
 
-  #adopt(push: GatheredPush, part: number): void {
+  #adopt(push: RoundPush, part: number): void {
     const { pacer } = this.#host;
     const { holder, clock, keys, gradients } = push;
     const stamp = { ...holder, parameter: this.#unit, clock };
     const byteCount = keys.byteLength + gradients.byteLength;
     const known = pacer.rounds.find(stamp);
     this.#target.store.touch({ keys: keys.byteOffset, keyCount: keys.length }); // R1
-    if (!(known instanceof GatheredRows)) {
+    if (!(known instanceof RowContribution)) {
       pacer.adopt(stamp, this.#first(push), byteCount);
       return;
     }
@@ -113,8 +113,8 @@ export class TableRounds {
     known.add(keys, gradients, push);
   }
 
-  #first(push: GatheredPush): GatheredRows {
-    const first = new GatheredRows(this.#target, this.#host, { memories: this.#memories, clock: push.clock });
+  #first(push: RoundPush): RowContribution {
+    const first = new RowContribution(this.#target, this.#host, { memories: this.#memories, clock: push.clock });
     first.add(push.keys, push.gradients, push);
     return first;
   }

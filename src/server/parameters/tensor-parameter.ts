@@ -151,7 +151,7 @@ export class TensorParameter extends HostedParameter<TensorSpec> {
 
   /** Throws ARENA_FULL, OUT_OF_RANGE, and for a round STALE_UPDATE or QUEUE_FULL. */
   loadPage(page: TensorPage): void {
-    if (page.kind === "gatheredBlock") {
+    if (page.kind === "openBlock") {
       this.checkLength(page.block, page.image.gradients.length);
       this.pushes.load(page);
       this.phases.take(page.clock);

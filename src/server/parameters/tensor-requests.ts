@@ -36,7 +36,7 @@ import { answerOfApplied, type ServedFunction, serve } from "../served-function.
 import type { ServerContext } from "../server-context.ts";
 import { checkScale, type ParameterHost } from "./parameter-host.ts";
 import type { ServerUpdate } from "./parameter-pace.ts";
-import type { GatheredBlockPage, GatheredBy } from "./part-state.ts";
+import type { OpenBlockPage, PushedAt } from "./part-state.ts";
 import type { TensorParameter } from "./tensor-parameter.ts";
 
 const FLOAT_BYTES = 4;
@@ -164,9 +164,9 @@ export type BlockPush = {
 export type PushedBlock = { readonly address: number; readonly magnitude: number; readonly named: RowMarks | undefined };
 
 /** What a worker pushed at one clock to a block; `named` as of a PushedBlock. */
-export type GatheredBlockImage = { readonly gradients: Float32Array; readonly magnitude: number; readonly named: RowMarks | undefined };
+export type BlockContributionImage = { readonly gradients: Float32Array; readonly magnitude: number; readonly named: RowMarks | undefined };
 
-type GatheredPlace = {
+type BlockContributionOptions = {
   readonly block: number;
   readonly clock: number;
   readonly rowCount: number;
@@ -260,7 +260,7 @@ export class TensorPushes {
   }
 
   /** Throws ARENA_FULL, QUEUE_FULL, and for who may not push now as the pacer does; nothing gathered. */
-  #gather({ holder, clock, block, scale }: GatheredBy & { readonly block: number; readonly scale: number }, pushed: PushedBlock): void {
+  #gather({ holder, clock, block, scale }: PushedAt & { readonly block: number; readonly scale: number }, pushed: PushedBlock): void {
     const { pacer, arena, kernels } = this.#host;
     const store = this.#store;
     const stamp = { ...holder, parameter: this.#unitOf(block), clock };
@@ -269,7 +269,7 @@ export class TensorPushes {
     const known = pacer.rounds.find(stamp);
     if (known === undefined) pacer.rounds.checkRoom(stamp, byteCount);
     store.touch(block, pushed.named !== undefined); // T3
-    if (known instanceof GatheredBlock) {
+    if (known instanceof BlockContribution) {
       known.join(pushed, scale);
       return;
     }
@@ -284,19 +284,19 @@ export class TensorPushes {
   }
 
   /** What waits for these blocks, copied. */
-  *save(blocks: Iterable<number>): Iterable<GatheredBlockPage> {
+  *save(blocks: Iterable<number>): Iterable<OpenBlockPage> {
     for (const block of blocks) {
       const unit = this.#units.get(block);
       if (unit === undefined) continue;
       for (const { clock, worker, incarnation, handle } of this.#host.pacer.rounds.openOf(unit)) {
-        if (!(handle instanceof GatheredBlock)) continue;
-        yield { kind: "gatheredBlock", block, holder: { worker, incarnation }, clock, image: handle.save() };
+        if (!(handle instanceof BlockContribution)) continue;
+        yield { kind: "openBlock", block, holder: { worker, incarnation }, clock, image: handle.save() };
       }
     }
   }
 
   /** T5. Throws ARENA_FULL, STALE_UPDATE for a round that is over here, QUEUE_FULL. */
-  load({ block, holder, clock, image }: GatheredBlockPage): void {
+  load({ block, holder, clock, image }: OpenBlockPage): void {
     const { arena, pacer } = this.#host;
     const { byteLength } = image.gradients;
     const stamp = { ...holder, parameter: this.#unitOf(block), clock };
@@ -340,10 +340,10 @@ export class TensorPushes {
     return { ...at, gradients: gradients.byteOffset, magnitude, pushCount: this.#tensor.step };
   }
 
-  #first(block: number, clock: number, first: PushedBlock): GatheredBlock {
+  #first(block: number, clock: number, first: PushedBlock): BlockContribution {
     const { width } = this.#updater;
     const rowCount = this.#store.block(block).floatCount / width;
-    return new GatheredBlock(this.#tensor, this.#host, { block, clock, rowCount, width, first });
+    return new BlockContribution(this.#tensor, this.#host, { block, clock, rowCount, width, first });
   }
 
   #unitOf(block: number): number {
@@ -356,18 +356,18 @@ export class TensorPushes {
 }
 
 /** What one worker pushed at one clock to a block, until everybody's has come. */
-class GatheredBlock implements ServerUpdate {
+class BlockContribution implements ServerUpdate {
   readonly address: number;
   readonly #tensor: TensorParameter;
   readonly #host: ParameterHost;
-  readonly #place: GatheredPlace;
+  readonly #place: BlockContributionOptions;
   /** T4. Undefined once all rows are named. */
   #named: RowMarks | undefined;
   /** T6 */
   #magnitude: number;
 
   /** The memory of its first push is its own from here on. */
-  constructor(tensor: TensorParameter, host: ParameterHost, place: GatheredPlace) {
+  constructor(tensor: TensorParameter, host: ParameterHost, place: BlockContributionOptions) {
     this.#tensor = tensor;
     this.#host = host;
     this.#place = place;
@@ -390,7 +390,7 @@ class GatheredBlock implements ServerUpdate {
   applyRound({ contributions }: CompleteRound<ServerUpdate>): void {
     const { block, clock } = this.#place;
     for (const { handle } of contributions) {
-      if (handle === this || !(handle instanceof GatheredBlock)) continue;
+      if (handle === this || !(handle instanceof BlockContribution)) continue;
       this.join({ address: handle.address, magnitude: handle.#magnitude, named: handle.#named });
       handle.free();
     }
@@ -402,7 +402,7 @@ class GatheredBlock implements ServerUpdate {
   }
 
   /** What it has, copied. */
-  save(): GatheredBlockImage {
+  save(): BlockContributionImage {
     const from = this.address >>> 2;
     const gradients = new Float32Array(this.#host.arena.floats.subarray(from, from + this.#floatCount));
     return { gradients, magnitude: this.#magnitude, named: this.#named?.slice() };

@@ -1,4 +1,4 @@
-// gathered-rows — what workers pushed at one clock to a table with sync updates, until everybody's has come; and the memory in which it is
+// row-contribution — what workers pushed at one clock to a table with sync updates, until everybody's has come; and the memory in which it is
 // reduced then. Not the decision when that is (consistency/pacer). Gradients of one key add up; of values (assign, min, max) the last, the least or the
 // greatest counts, in the order of the workers' ranks.
 //
@@ -58,7 +58,7 @@ export type RoundTarget = {
 type Chunk = { readonly keys: number; readonly gradients: number; keyCount: number; readonly keyCountMax: number };
 
 /** What a worker pushed at one clock to the rows of one part, in the order in which it did. */
-export type GatheredImage = { readonly keys: BigUint64Array; readonly gradients: Float32Array; readonly magnitude: number };
+export type RowContributionImage = { readonly keys: BigUint64Array; readonly gradients: Float32Array; readonly magnitude: number };
 
 /** The memory of a table's open rounds, by clock. */
 export class RoundMemories {
@@ -179,7 +179,7 @@ class RoundMemory {
 }
 
 /** What one worker pushed at one clock. */
-export class GatheredRows implements ServerUpdate {
+export class RowContribution implements ServerUpdate {
   readonly #target: RoundTarget;
   readonly #host: ParameterHost;
   readonly #memories: RoundMemories;
@@ -262,12 +262,12 @@ export class GatheredRows implements ServerUpdate {
 
   /** Puts all rows together in the order of the contributions, makes one of those of one key in that order, and applies them. */
   applyRound({ contributions }: CompleteRound<ServerUpdate>): void {
-    const gathered = contributions.map(({ handle }) => handle).filter((handle) => handle instanceof GatheredRows);
+    const gathered = contributions.map(({ handle }) => handle).filter((handle) => handle instanceof RowContribution);
     this.#target.inRound(() => this.#applyAll(gathered, contributions.length));
     for (const one of gathered) one.free();
   }
 
-  #applyAll(gathered: readonly GatheredRows[], contributionCount: number): void {
+  #applyAll(gathered: readonly RowContribution[], contributionCount: number): void {
     if (gathered.length > 1) for (const one of gathered) if (one.#isRepeated) one.#join(); // R4
     const gradientScale =
       this.#target.phases.at(this.#clock).reduce === "mean" ? 1 / Math.max(contributionCount, this.#target.pusherCount(this.#clock)) : 1;
@@ -282,7 +282,7 @@ export class GatheredRows implements ServerUpdate {
   /** Puts rows together in the round's memory, in this order, and makes one of those of one key. */
   #reduce(
     memory: RoundMemory,
-    gathered: readonly GatheredRows[],
+    gathered: readonly RowContribution[],
   ): { readonly keys: number; readonly gradients: number; readonly uniqueCount: number } {
     const { kernels, duplicates, secret } = this.#host;
     const { join, words: width } = this.#target;
@@ -303,7 +303,7 @@ export class GatheredRows implements ServerUpdate {
   }
 
   /** What it has of a part, copied; undefined where that is nothing. */
-  savePart(part: number): GatheredImage | undefined {
+  savePart(part: number): RowContributionImage | undefined {
     const { words: width } = this.#target;
     const { words, floats } = this.#host.arena;
     const rows = this.#chunks.flatMap((chunk) => this.#rowsOf(chunk, part).map((row) => ({ chunk, row })));
