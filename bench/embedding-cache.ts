@@ -7,7 +7,6 @@
 // Hetu; with --cold none does. Time is not measured: everything runs in this process.
 
 import { parseArgs } from "node:util";
-import type { Embedding } from "../src/api/embedding.ts";
 import { Session } from "../src/api/session.ts";
 import { SILENT_LOG } from "../src/base/log.ts";
 import { Random } from "../src/base/random.ts";
@@ -17,6 +16,7 @@ import { type OfficeOptions, startOffice } from "../src/testing/start-office.ts"
 import { MemoryHub, MemoryTransport } from "../src/transport/memory-transport.ts";
 import type { Role } from "../src/wire/node-id.ts";
 import { POLICY_NAMES, type PolicyName } from "../src/worker/cache/eviction-order.ts";
+import type { Embedding } from "../src/worker/embedding.ts";
 import { CountingTransport } from "./counting-transport.ts";
 import { shuffledPositions, zipfDraws } from "./zipf.ts";
 

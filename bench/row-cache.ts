@@ -9,13 +9,13 @@
 // With -w 2 or more the workers share the rows, each with batches of its own.
 
 import { parseArgs } from "node:util";
-import type { Embedding } from "../src/api/embedding.ts";
 import { Random } from "../src/base/random.ts";
 import { RowMembers } from "../src/faces/training/row-members.ts";
 import type { RowSourceStatistics } from "../src/faces/training/row-source.ts";
 import { TieredRows } from "../src/faces/training/tiered-rows.ts";
 import { Arena } from "../src/kernel/arena.ts";
 import { connect } from "../src/node/connect.ts";
+import type { Embedding } from "../src/worker/embedding.ts";
 import { quantile } from "./statistics.ts";
 import { zipfDraws } from "./zipf.ts";
 

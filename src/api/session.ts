@@ -23,17 +23,18 @@ import { Group } from "../wire/node-id.ts";
 import { type RosterView, serverRanks } from "../wire/roster.ts";
 import type { CatalogueClient } from "../worker/catalogue-client.ts";
 import type { Collective } from "../worker/collective.ts";
+import type { Embedding } from "../worker/embedding.ts";
 import type { FunctionClient } from "../worker/function-client.ts";
 import type { RendezvousClient } from "../worker/rendezvous-client.ts";
 import type { FunctionCallSettings, FunctionLoad, FunctionRequest } from "../worker/router/function-request.ts";
 import type { SessionEngine } from "../worker/session-engine.ts";
+import type { Tensor } from "../worker/tensor.ts";
 import type { UnitClient, UnitOptions } from "../worker/unit-client.ts";
 import type { UnitFeed } from "../worker/unit-feed.ts";
 import type { Worker } from "../worker/worker.ts";
 import { CLOCK_MAX, LAST_PRIORITY, type WorkerClock } from "../worker/worker-clock.ts";
 import type { WorkerMesh } from "../worker/worker-mesh.ts";
 import type { WorkerSessions } from "../worker/worker-sessions.ts";
-import type { CachedEmbedding } from "./cached-embedding.ts";
 import {
   type CheckpointOptions,
   type CheckpointServers,
@@ -44,7 +45,6 @@ import {
   type TakenCheckpoint,
   takeCheckpoint,
 } from "./checkpoint.ts";
-import { Embedding } from "./embedding.ts";
 import { type FunctionTarget, routeOf } from "./function-target.ts";
 import { ParameterFiles } from "./parameter-files.ts";
 import {
@@ -55,7 +55,6 @@ import {
   type TensorOptions,
   tensorSpec,
 } from "./parameter-options.ts";
-import { Tensor } from "./tensor.ts";
 
 const CALL_OPTIONS: readonly string[] = ["priority", "scope", "into", "passing", ...WAIT_NAMES];
 const CLOSE_OPTIONS: readonly string[] = ["barrier", ...WAIT_NAMES];
@@ -81,13 +80,14 @@ export class Session {
   readonly #node: SessionNode;
   readonly #engine: SessionEngine;
   readonly #functions: FunctionClient;
-  readonly #caches = new Set<CachedEmbedding>();
   readonly #units: UnitClient;
   /** Where the workers of a job wait for each other, each with a small value. Nobody waits for the dead. */
   readonly rendezvous: RendezvousClient;
   readonly #catalogue: CatalogueClient;
   readonly #files = new ParameterFiles();
   readonly #clock: WorkerClock;
+  /** Ends this worker's iteration and begins the next one, whose number is returned (WorkerClock.J1). Throws OUT_OF_RANGE above clock 2^32 - 1. */
+  readonly clock: () => number;
   #collective: Collective | undefined;
   #openingCollective: Promise<Collective> | undefined;
   /** The checkpoint that is being taken: settles with it, and never rejects. */
@@ -103,6 +103,7 @@ export class Session {
     this.#engine = sessions.open({ rank, clock, log });
     this.#functions = this.#engine.functions;
     this.#clock = this.#engine.clock;
+    this.clock = this.#clock.advance;
   }
 
   /** Joins the clock set of every server. Throws BAD_ARGUMENT on a node that is no worker, or without servers, and UNSUPPORTED on one of the kv face alone. */
@@ -146,8 +147,7 @@ export class Session {
   /** The tensor of this name, made if it is not there yet. Throws SPEC_MISMATCH when somebody described it differently (S1). */
   async tensor(name: string, options: TensorOptions, wait: WaitOptions = {}): Promise<Tensor> {
     checkWaitOptions(wait);
-    const spec = tensorSpec(name, options);
-    return new Tensor(spec, await this.#engine.tensor(spec, wait));
+    return await this.#engine.tensor(tensorSpec(name, options), wait);
   }
 
   /** The table of this name, made if it is not there yet. Throws SPEC_MISMATCH when somebody described it differently (S1). */
@@ -159,9 +159,7 @@ export class Session {
     checkWaitOptions(wait);
     const spec = embeddingSpec(name, options);
     const { rowType } = options;
-    const own = typeof rowType === "object" ? rowType : undefined;
-    const { client, control } = await this.#engine.table(spec, wait, own);
-    return new Embedding<ElementOf<T>>(spec, client, control, this.#caches);
+    return await this.#engine.embedding<ElementOf<T>>(spec, wait, typeof rowType === "object" ? rowType : undefined);
   }
 
   /** Calls a function that the servers were started with, on one of them. Its errors come back as errors. */
@@ -229,11 +227,6 @@ export class Session {
   /** What was counted since `startRecord`, or since the last time, by the functions' names. */
   takeLoads(): ReadonlyMap<string, Readonly<FunctionLoad>> {
     return this.#functions.takeLoads();
-  }
-
-  /** Ends this worker's iteration and begins the next one, whose number is returned (worker-clock.ts, J1). Throws OUT_OF_RANGE above clock 2^32 - 1. */
-  clock(): number {
-    return this.#clock.advance();
   }
 
   /**
@@ -378,8 +371,7 @@ export class Session {
       const { deadlineMs, signal } = options;
       await this.#units.close({ deadlineMs, signal });
       await this.#collective?.close();
-      await Promise.all([...this.#caches].map((cache) => cache.close({ deadlineMs, signal })));
-      await this.#engine.flushLinks(options);
+      await this.#engine.flush(options);
     } finally {
       await this.#leave(options);
     }

@@ -4,11 +4,11 @@
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
 import { after, before, suite, test } from "node:test";
-import type { Embedding } from "../api/embedding.ts";
-import type { Tensor } from "../api/tensor.ts";
 import { type ErrorCode, isWeighbridgeError } from "../base/errors.ts";
 import { psFunction } from "../contracts/ps-function.ts";
 import { TensorWorker } from "../faces/tensors/tensor-worker.ts";
+import type { Embedding } from "../worker/embedding.ts";
+import type { Tensor } from "../worker/tensor.ts";
 import { connect } from "./connect.ts";
 import { EmbeddedCluster } from "./embedded-cluster.ts";
 

@@ -3,10 +3,10 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { Embedding } from "../api/embedding.ts";
 import type { EmbeddingOptions } from "../api/parameter-options.ts";
 import { isWeighbridgeError, reasonOf } from "../base/errors.ts";
 import type { Consistency } from "../store/consistency.ts";
+import type { Embedding } from "../worker/embedding.ts";
 import { EmbeddedCluster } from "./embedded-cluster.ts";
 
 const MIB = 2 ** 20;

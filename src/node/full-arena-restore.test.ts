@@ -4,10 +4,10 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { temporaryFolder } from "../../test/support/checkpoint-stage.ts";
-import type { Embedding } from "../api/embedding.ts";
 import type { Session } from "../api/session.ts";
 import { isWeighbridgeError } from "../base/errors.ts";
 import type { OptimizerSpec } from "../store/updaters/optimizer-spec.ts";
+import type { Embedding } from "../worker/embedding.ts";
 import { EmbeddedCluster } from "./embedded-cluster.ts";
 
 const MIB = 2 ** 20;

@@ -4,10 +4,10 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { temporaryFolder } from "../../test/support/checkpoint-stage.ts";
-import type { Embedding } from "../api/embedding.ts";
 import { Session } from "../api/session.ts";
 import { isWeighbridgeError } from "../base/errors.ts";
 import type { Postoffice } from "../faces/kv/postoffice.ts";
+import type { Embedding } from "../worker/embedding.ts";
 import { verifyCheckpoint } from "./checkpoint/verify-checkpoint.ts";
 import { loadConfig } from "./config/config.ts";
 import { freePort } from "./launcher/free-port.ts";

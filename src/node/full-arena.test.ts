@@ -5,10 +5,10 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { temporaryFolder } from "../../test/support/checkpoint-stage.ts";
 import type { TakenCheckpoint } from "../api/checkpoint.ts";
-import type { Embedding } from "../api/embedding.ts";
 import { isWeighbridgeError } from "../base/errors.ts";
 import { TensorWorker } from "../faces/tensors/tensor-worker.ts";
 import type { OptimizerSpec } from "../store/updaters/optimizer-spec.ts";
+import type { Embedding } from "../worker/embedding.ts";
 import { verifyCheckpoint } from "./checkpoint/verify-checkpoint.ts";
 import { EmbeddedCluster } from "./embedded-cluster.ts";
 

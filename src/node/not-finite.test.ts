@@ -3,10 +3,10 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { Embedding } from "../api/embedding.ts";
 import type { Session } from "../api/session.ts";
-import type { Tensor } from "../api/tensor.ts";
 import { isWeighbridgeError } from "../base/errors.ts";
+import type { Embedding } from "../worker/embedding.ts";
+import type { Tensor } from "../worker/tensor.ts";
 import { EmbeddedCluster } from "./embedded-cluster.ts";
 
 test("a gradient that is not finite is refused, and nothing of it is stored", async () => {

@@ -1,11 +1,8 @@
 // The door `weighbridge`: parameters by name, for workers in Node. The faces of other systems have doors of their own.
 
-export type { CachedEmbedding } from "../api/cached-embedding.ts";
-export type { Embedding } from "../api/embedding.ts";
 export type { FunctionTarget } from "../api/function-target.ts";
 export type { EmbeddingOptions, RowTypeOption, TensorOptions } from "../api/parameter-options.ts";
 export type { Session } from "../api/session.ts";
-export type { CallOptions, ReadOptions, Tensor } from "../api/tensor.ts";
 export type { WaitOptions } from "../base/deferred.ts";
 export { type ErrorCode, isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
 export type { FunctionContext, WorkerCallOptions, WorkerCalls } from "../contracts/function-context.ts";
@@ -39,12 +36,14 @@ export type { Fields, FieldType, FieldValues } from "../wire/function-schema.ts"
 export type { RowList } from "../worker/block-rows.ts";
 export type { CacheOptions } from "../worker/cache/bounded-cache.ts";
 export type { CacheStatistics } from "../worker/cache/cache-statistics.ts";
+export type { CachedEmbedding } from "../worker/cache/cached-embedding.ts";
 export type { PolicyName } from "../worker/cache/eviction-order.ts";
 export type { Collective } from "../worker/collective.ts";
+export type { Embedding, KeysAndGradients } from "../worker/embedding.ts";
 export type { KeyList } from "../worker/key-lists.ts";
+export type { CallOptions, ReadOptions } from "../worker/parameter.ts";
 export type { ParameterSettings } from "../worker/parameter-control.ts";
-export type { KeysAndGradients } from "../worker/table-client.ts";
-export type { RowsAndGradients } from "../worker/tensor-client.ts";
+export type { RowsAndGradients, Tensor } from "../worker/tensor.ts";
 export type { UnitOptions } from "../worker/unit-client.ts";
 export type { Unit, UnitFeed } from "../worker/unit-feed.ts";
 export { type ConnectOptions, connect } from "./connect.ts";

@@ -1,11 +1,11 @@
 // cache-stage — a table with a cache over it, and the few things that tests of caches do with both.
 
-import type { CachedEmbedding } from "../api/cached-embedding.ts";
-import type { Embedding } from "../api/embedding.ts";
 import type { EmbeddingOptions } from "../api/parameter-options.ts";
 import type { Session } from "../api/session.ts";
 import { assert } from "../base/assert.ts";
 import type { CacheOptions } from "../worker/cache/bounded-cache.ts";
+import type { CachedEmbedding } from "../worker/cache/cached-embedding.ts";
+import type { Embedding } from "../worker/embedding.ts";
 
 export type Stage = { readonly table: Embedding; readonly cache: CachedEmbedding };
 

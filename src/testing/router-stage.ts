@@ -1,6 +1,7 @@
 // router-stage — a router and servers that the test plays. Requests wait in order for each server until the test lets
 // one happen. All servers change to the next placement, with what they own, at one moment. Values are summed.
 
+import { embeddingSpec, tensorSpec } from "../api/parameter-options.ts";
 import { assert } from "../base/assert.ts";
 import { WeighbridgeError } from "../base/errors.ts";
 import { joinBytes } from "../base/join-bytes.ts";
@@ -10,20 +11,28 @@ import { sspSync } from "../contracts/groups.ts";
 import { parameterState } from "../contracts/parameters.ts";
 import { rowsPull, rowsPush, rowsPushPull } from "../contracts/rows.ts";
 import { tensorPull, tensorPush, tensorPushPull } from "../contracts/tensors.ts";
+import type { Arena } from "../kernel/arena.ts";
+import type { FiniteScan } from "../kernel/finite-scan.ts";
 import { evenRanges } from "../keys/key-range.ts";
 import { type Placement, partOf } from "../keys/placement.ts";
 import { placementOf } from "../keys/placement-of.ts";
 import { type Call, IN_PLACE_BYTES_MAX } from "../peer/call.ts";
 import type { Channel } from "../peer/channel.ts";
 import { EncodedFrames, PagePool } from "../peer/frame-batch.ts";
+import type { ParameterSpec } from "../store/parameter-spec.ts";
+import { TensorShape } from "../store/tensor-shape.ts";
 import { FrameHeader, Kind, setExtent } from "../wire/frame.ts";
 import { FunctionId } from "../wire/function-id.ts";
 import { KvFlag } from "../wire/kv-message.ts";
 import { idOf } from "../wire/node-id.ts";
 import type { PlacementView, RosterView } from "../wire/roster.ts";
+import type { CatalogueClient } from "../worker/catalogue-client.ts";
+import { Embedding } from "../worker/embedding.ts";
 import { FunctionClient } from "../worker/function-client.ts";
-import { ParameterHandle } from "../worker/parameter-handle.ts";
+import { ParameterControl } from "../worker/parameter-control.ts";
+import type { RowPlanner } from "../worker/router/row-plan.ts";
 import { Router } from "../worker/router.ts";
+import { Tensor } from "../worker/tensor.ts";
 import { PushNumbers } from "../worker/worker-clock.ts";
 import { SimClock } from "./sim-clock.ts";
 import { StubLink } from "./stub-link.ts";
@@ -45,6 +54,9 @@ const STATE = { clock: 0, turn: 0, refusedPushes: 0, skippedPushes: 0, zeroedEle
 /** Of rows of tables. */
 const ROW_FLOATS = 2;
 
+/** Gradients here are finite. */
+const NO_SCAN = { firstNotFinite: () => -1 } as unknown as FiniteScan;
+
 /** What a server did, in order. */
 export type Applied = { readonly server: number; readonly what: string; readonly clock: number };
 
@@ -53,6 +65,14 @@ export class RouterStage {
   readonly router: Router;
   readonly functions: FunctionClient;
   readonly pushes: PushNumbers = new PushNumbers();
+  /** Of the worker whose calls these are. */
+  readonly workerClock: { value: number; readonly lost: undefined; readonly forCall: number } = {
+    value: 0,
+    lost: undefined,
+    get forCall() {
+      return this.value;
+    },
+  };
   /** By key for kv, by `row key` for rows, by `parameter/block` for blocks. */
   readonly values: Map<bigint | string, Float32Array> = new Map();
   readonly applied: Applied[] = [];
@@ -100,11 +120,25 @@ export class RouterStage {
     this.functions = new FunctionClient(this.router);
   }
 
-  /** A parameter that was found on every server. */
-  held(name: string, parameter: number): ParameterHandle {
-    const held = new ParameterHandle({ name, maker: "embedding", parameter }, this.pushes);
-    for (const rank of this.router.servers) held.found(rank, INCARNATION);
-    return held;
+  /** A tensor that was found on every server. */
+  tensor(name: string, parameter: number, shape: readonly number[], arena: Arena): Tensor {
+    const spec = tensorSpec(name, { shape });
+    const control = this.#control(spec, parameter);
+    return new Tensor(spec, { functions: this.functions, control, shape: new TensorShape(shape), arena });
+  }
+
+  /** A table that was found on every server. */
+  table(name: string, parameter: number, planner: RowPlanner): Embedding {
+    const spec = embeddingSpec(name, { dim: ROW_FLOATS });
+    return new Embedding(spec, { functions: this.functions, control: this.#control(spec, parameter), planner, caches: new Set() });
+  }
+
+  #control(spec: ParameterSpec, parameter: number): ParameterControl {
+    const { functions, pushes, workerClock: clock } = this;
+    const catalogue = undefined as unknown as CatalogueClient; // nothing is made or cleared
+    const control = new ParameterControl({ functions, catalogue, parameter, spec, scan: NO_SCAN, clock, pushes });
+    for (const rank of this.router.servers) control.handle.found(rank, INCARNATION);
+    return control;
   }
 
   /** All servers adopt this placement. The worker learns of it by the next refusal, or by `publish`. */

@@ -83,8 +83,8 @@ type Sending = {
 };
 
 type CallOptions = {
-  /** Called once all requests are encoded, before any of them leaves. */
-  readonly leaving: () => void;
+  /** That of the push that these are: it gets its number once all of it is encoded (L1). */
+  readonly pushClock?: number | undefined;
   /** Whether key lists may travel by name, where the link has that. A request may then have to be sent again (L2). */
   readonly isNaming?: boolean | undefined;
   /** L4 */
@@ -106,13 +106,12 @@ export class LinkCalls {
   async call(
     requests: readonly AnyRequest[],
     subject: ParameterHandle,
-    { leaving, isNaming = true, isExact = false }: CallOptions,
+    { pushClock, isNaming = true, isExact = false }: CallOptions,
   ): Promise<void> {
     const sending = this.#begin();
     try {
       const carried = requests.map((request) => this.#carry(request, sending, { isNaming, isExact }));
-      leaving();
-      await this.#options.functions.router.call(carried, subject);
+      await this.#options.functions.router.call(carried, subject, pushClock);
     } catch (thrown) {
       this.kept?.takeBack(sending.blocks);
       throw thrown;

@@ -20,10 +20,35 @@ import type { NonFiniteCounts } from "../store/updaters/updater.ts";
 import type { CatalogueClient } from "./catalogue-client.ts";
 import type { CallWait, FunctionClient } from "./function-client.ts";
 import { PlugInDifference, requireSamePlugIns } from "./loaded-plug-ins.ts";
+import type { CallOptions, ParameterCall, ReadOptions } from "./parameter.ts";
 import { ParameterHandle } from "./parameter-handle.ts";
-import { type Admit, type PushCheck, WHOLE_CHECK_FLOATS } from "./tensor-client.ts";
-import type { PushNumbers } from "./worker-clock.ts";
-import { CLOCK_MAX } from "./worker-clock.ts";
+import { CLOCK_MAX, type PushNumbers } from "./worker-clock.ts";
+
+/** What becomes of a push. */
+export type Admission = {
+  /** Times every gradient, on the server. */
+  readonly scale: number;
+  /** Nothing is pushed: its optimizer leaves out what is not finite. */
+  readonly skips: boolean;
+};
+
+/** Looks at a gradient as it is sent, what belongs to one row made one; `given` is the caller's. Throws NOT_FINITE. */
+export type Admit = (gradients: Float32Array, given: Float32Array) => Admission;
+
+/** How gradients are looked at before they are pushed. */
+export type PushCheck = {
+  /** Whether their norm is bounded. */
+  readonly clips: boolean;
+  /** Finds what is not finite; undefined where that is pushed like anything else. */
+  readonly scan: Pick<FiniteScan, "firstNotFinite"> | undefined;
+  /** For those that are clipped, or not finite. */
+  readonly admit: Admit;
+};
+
+export const AS_IT_IS: Admission = { scale: 1, skips: false };
+
+/** Longer gradients are not looked through here: it would take a seventh of the time of pushing them. */
+export const WHOLE_CHECK_FLOATS = 262_144;
 
 /** What may change while training goes on. What is left out stays. */
 export type ParameterSettings = {
@@ -73,8 +98,8 @@ export class ParameterControl implements PushCheck {
   readonly #scan: Pick<FiniteScan, "firstNotFinite"> | undefined;
   readonly #options: ParameterControlOptions;
   readonly #clipNorm: number | null;
-  /** What the handle holds: in which lives of the servers the parameter was found. */
-  readonly held: ParameterHandle;
+  /** What the handle holds: in which incarnations of the servers the parameter was found. */
+  readonly handle: ParameterHandle;
   /** Pushes that were refused or skipped before anything of them was sent. */
   #refusedCount = 0;
   #skippedCount = 0;
@@ -91,7 +116,10 @@ export class ParameterControl implements PushCheck {
     this.#element = spec.kind === "table" ? elementOf(spec) : "f32";
     this.#scan = this.#element === "f32" ? options.scan : this.#element === "f64" ? F64_SCAN : undefined;
     this.scan = nonFinite === "refuse" || nonFinite === "skip" ? this.#scan : undefined;
-    this.held = new ParameterHandle({ name: spec.name, maker: spec.kind === "tensor" ? "tensor" : "embedding", parameter }, options.pushes);
+    this.handle = new ParameterHandle(
+      { name: spec.name, maker: spec.kind === "tensor" ? "tensor" : "embedding", parameter },
+      options.pushes,
+    );
   }
 
   get clock(): number {
@@ -106,7 +134,7 @@ export class ParameterControl implements PushCheck {
   }
 
   /** How a call is sent at this worker's clock. Throws BAD_ARGUMENT. */
-  callNow<T extends WaitOptions>(options: T): T & { readonly clock: number } {
+  callNow(options: CallOptions = {}): ParameterCall {
     this.checkCall(options, CALL_NAMES);
     return { ...options, clock: this.clock };
   }
@@ -115,7 +143,7 @@ export class ParameterControl implements PushCheck {
    * The same for a read that is to be as of the clock that this worker will have after so many more. Throws
    * BAD_ARGUMENT.
    */
-  readAhead<T extends WaitOptions & { readonly clocksAhead?: number }>(options: T): Omit<T, "clocksAhead"> & { readonly clock: number } {
+  readAhead(options: ReadOptions): ParameterCall {
     this.checkCall(options, READ_NAMES);
     const { clocksAhead = 0, ...call } = options;
     const clock = this.clock + clocksAhead;
@@ -199,7 +227,7 @@ export class ParameterControl implements PushCheck {
       to: { server },
       request,
       answered: ({ plugIns }: { readonly plugIns: string }) => {
-        this.held.found(server, functions.incarnationOf(server)); // of the incarnation that answers
+        this.handle.found(server, functions.incarnationOf(server)); // of the incarnation that answers
         made.set(server, plugIns);
       },
     }));
@@ -243,7 +271,7 @@ export class ParameterControl implements PushCheck {
     if (clock > CLOCK_MAX)
       throw new WeighbridgeError(
         "OUT_OF_RANGE",
-        `${this.held.name} would change at clock ${clock}, above ${CLOCK_MAX}, the highest there is`,
+        `${this.handle.name} would change at clock ${clock}, above ${CLOCK_MAX}, the highest there is`,
       );
     return { consistency: JSON.stringify(encodeMode(mode)), clock, turn: Math.max(...states.map((state) => state.turn)) + 1 };
   }
@@ -251,11 +279,11 @@ export class ParameterControl implements PushCheck {
   /** How the parameter stands on every server. */
   async #states(wait: WaitOptions): Promise<readonly ParameterState[]> {
     const { functions, parameter } = this.#options;
-    return await functions.callAll(parameterState, { parameter, name: this.held.name }, this.#asked(wait));
+    return await functions.callAll(parameterState, { parameter, name: this.handle.name }, this.#asked(wait));
   }
 
   #asked(wait: WaitOptions): CallWait & { readonly scope: number } {
-    return { ...wait, scope: this.#options.parameter, subject: this.held };
+    return { ...wait, scope: this.#options.parameter, subject: this.handle };
   }
 
   async nonFinite(wait: WaitOptions): Promise<NonFiniteCounts> {
@@ -277,15 +305,15 @@ export class ParameterControl implements PushCheck {
     const { functions, catalogue, parameter } = this.#options;
     this.checkCall(wait);
     await this.#states(wait);
-    const edition = await catalogue.clear(this.held.name, wait);
-    await functions.callAll(parameterClear, { parameter, edition, pushNumber: this.held.pushNumber }, this.#asked(wait));
-    this.held.cleared();
+    const edition = await catalogue.clear(this.handle.name, wait);
+    await functions.callAll(parameterClear, { parameter, edition, pushNumber: this.handle.pushNumber }, this.#asked(wait));
+    this.handle.cleared();
   }
 
   /** Some servers could not make it: those that did clear it, and the name is free. */
   async #withdraw(edition: number, wait: WaitOptions): Promise<void> {
     const { functions, catalogue, parameter } = this.#options;
-    await catalogue.clear(this.held.name, wait);
+    await catalogue.clear(this.handle.name, wait);
     const calls = [...this.#made.keys()].map((server) => ({ to: { server }, request: { parameter, edition, pushNumber: 0 } }));
     await functions.callEach(parameterClear, calls, wait);
   }

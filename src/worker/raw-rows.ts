@@ -1,5 +1,5 @@
 // raw-rows — a table's rows with their optimizer's slots and words, read and written by a worker that applies the optimizer itself. Calls are cut by
-// server and into frames of about a block, as table-client's. Not a cache: training/tiered-rows is one.
+// server and into frames of about a block, as those of embedding.ts. Not a cache: training/tiered-rows is one.
 //
 // Invariants:
 //   W1. What is written is acknowledged by every server it concerns, or the call rejects; then some of it may be there, and writing it again is
@@ -29,7 +29,7 @@ export type RawRowsOptions = {
   readonly functions: FunctionClient;
   /** Who owns which key, and what keys the hash of repeated keys. */
   readonly planner: RowPlanner;
-  readonly held: ParameterHandle;
+  readonly handle: ParameterHandle;
   readonly spec: TableSpec;
   /** Where plans are made. */
   readonly arena: Arena;
@@ -62,13 +62,13 @@ export class RawRows {
   #holders: readonly number[];
 
   constructor(options: RawRowsOptions) {
-    const { planner, spec, arena, functions, held } = options;
+    const { planner, spec, arena, functions, handle } = options;
     this.#options = options;
     this.spec = spec;
     this.planner = planner.inArena(arena);
     this.rowFloats = spec.width + extraFloats(slotLayoutOf(spec.optimizer, { kind: "table", width: spec.width }));
-    this.#subject = held;
-    this.#parameter = held.parameter;
+    this.#subject = handle;
+    this.#parameter = handle.parameter;
     this.#holders = functions.servers.map((server) => functions.incarnationOf(server));
   }
 

@@ -11,10 +11,10 @@ import { rowsPull, rowsPush, rowsPushPull } from "../contracts/rows.ts";
 import { Arena } from "../kernel/arena.ts";
 import { elementTypeOf } from "../kernel/elements.ts";
 import { PART_COUNT } from "../keys/placement.ts";
-import { TensorShape } from "../store/tensor-shape.ts";
 import { RouterStage } from "../testing/router-stage.ts";
 import { SimClock } from "../testing/sim-clock.ts";
 import { FunctionId } from "../wire/function-id.ts";
+import type { Embedding } from "./embedding.ts";
 import type { KeyList } from "./key-lists.ts";
 import type { KvFunctionId } from "./kv-arrays.ts";
 import { KvRequest } from "./kv-request.ts";
@@ -24,8 +24,7 @@ import { kvRoutesOf } from "./router/kv-routes.ts";
 import { RowPlanner } from "./router/row-plan.ts";
 import { BlockRoute } from "./router/server-directory.ts";
 import { requestOf } from "./router.ts";
-import { TableClient } from "./table-client.ts";
-import { TensorClient } from "./tensor-client.ts";
+import type { Tensor } from "./tensor.ts";
 
 /** Of all workers here. */
 const ARENA = new Arena({ shared: false, bytesMax: 2 ** 26 });
@@ -40,25 +39,26 @@ function turned(serverCount: number): readonly number[] {
 
 class Worker {
   readonly stage: RouterStage;
-  readonly table: TableClient;
-  readonly tensor: TensorClient;
+  readonly table: Embedding;
+  readonly tensor: Tensor;
   readonly #incarnations: number[];
 
   constructor(stage: RouterStage) {
-    const { functions } = stage;
     this.stage = stage;
-    this.table = new TableClient({ functions, planner: new RowPlanner(ARENA, stage.router, 7), held: stage.held("rows", 1), width: 2 });
-    this.tensor = new TensorClient({ functions, held: stage.held("tensor", 2), arena: ARENA, shape: new TensorShape([4 * 65_536, 2]) });
+    this.table = stage.table("rows", 1, new RowPlanner(ARENA, stage.router, 7));
+    this.tensor = stage.tensor("tensor", 2, [4 * 65_536, 2], ARENA);
     this.#incarnations = stage.router.servers.map((rank) => stage.router.incarnationOf(rank));
   }
 
   async push(keys: KeyList, value: number, clock = 0): Promise<void> {
-    await this.table.push(keys, new Float32Array(keys.length * 2).fill(value), { clock });
+    this.stage.workerClock.value = clock;
+    await this.table.push(keys, new Float32Array(keys.length * 2).fill(value));
   }
 
   async pull(keys: KeyList): Promise<Float32Array> {
     const into = new Float32Array(keys.length * 2);
-    await this.table.pull(keys, into, { clock: 0 });
+    this.stage.workerClock.value = 0;
+    await this.table.pull(keys, into);
     return into;
   }
 
@@ -120,11 +120,11 @@ test("rows with duplicates that servers refuse are cut again by the new placemen
 test("a plan gives all memory back once the calls that took its place have ended (RowPlan.R2)", async () => {
   const stage = new RouterStage(3);
   const planner = new RowPlanner(ARENA, stage.router, 7);
-  const table = new TableClient({ functions: stage.functions, planner, held: stage.held("rows", 1), width: 2 });
+  const table = stage.table("rows", 1, planner);
   const idleBytes = planner.arena.usedBytes;
   stage.change([0, 1, 2], turned(3));
-  const pushed = table.push(LIST, new Float32Array(600), { clock: 0 });
-  const both = table.pushPull({ keys: LIST, gradients: new Float32Array(600) }, LIST, new Float32Array(600), { clock: 0 });
+  const pushed = table.push(LIST, new Float32Array(600));
+  const both = table.pushPull({ keys: LIST, gradients: new Float32Array(600) }, LIST, new Float32Array(600));
   await stage.drain();
   await Promise.all([pushed, both]);
   assert.equal(planner.arena.usedBytes, idleBytes);
@@ -134,7 +134,7 @@ test("a push and pull of rows that is cut again reads what it has pushed (R3)", 
   const { stage, worker } = started();
   const into = new Float32Array(600);
   stage.change([0, 1, 2], turned(3));
-  const done = worker.table.pushPull({ keys: LIST.subarray(0, 200), gradients: new Float32Array(400).fill(5) }, LIST, into, { clock: 0 });
+  const done = worker.table.pushPull({ keys: LIST.subarray(0, 200), gradients: new Float32Array(400).fill(5) }, LIST, into);
   await stage.drain();
   await done;
   assert.ok(into.every((value) => value === 5));
@@ -145,8 +145,8 @@ test("blocks of a tensor go to their new owners as they are, and their values la
   const size = 4 * 65_536 * 2;
   const [gradient, into] = [new Float32Array(size).fill(2), new Float32Array(size)];
   stage.change([0, 1, 2], turned(3));
-  const pushed = worker.tensor.push(gradient, { clock: 0 });
-  const both = worker.tensor.pushPull(gradient, into, { clock: 0 });
+  const pushed = worker.tensor.push(gradient);
+  const both = worker.tensor.pushPull(gradient, into);
   await stage.drain();
   await Promise.all([pushed, both]);
   assert.ok(into.every((value) => value === 4));
@@ -379,8 +379,8 @@ test("a caller that waits no longer, by deadline or abort, while its request is 
   const { stage, worker } = started();
   const gradients = new Float32Array(600).fill(1);
   const abort = new AbortController();
-  const late = worker.table.push(LIST, gradients, { clock: 0, deadlineMs: 5 });
-  const aborted = worker.table.push(LIST, gradients, { clock: 0, signal: abort.signal });
+  const late = worker.table.push(LIST, gradients, { deadlineMs: 5 });
+  const aborted = worker.table.push(LIST, gradients, { signal: abort.signal });
   const told = [
     assert.rejects(late, (error) => isWeighbridgeError(error, "DEADLINE")),
     assert.rejects(aborted, (error) => isWeighbridgeError(error, "ABORTED")),
@@ -462,12 +462,9 @@ test("for 60 seeds with a placement that changes at any moment: acknowledged = a
 test("a push and pull whose answer was lost with its part counts once, and reads the rows or the block from their owners of now (TableClient.B5, TensorClient.T5)", async () => {
   const { stage, worker } = started();
   const into = new Float32Array(2 * LIST.length);
-  const values = new Float32Array(worker.tensor.shape.floatCount);
+  const values = new Float32Array(worker.tensor.size);
   const gradients = new Float32Array(2 * LIST.length).fill(1);
-  const calls = [
-    worker.table.pushPull({ keys: LIST, gradients }, LIST, into, { clock: 0 }),
-    worker.tensor.pushPull(values.slice().fill(1), values, { clock: 0 }),
-  ];
+  const calls = [worker.table.pushPull({ keys: LIST, gradients }, LIST, into), worker.tensor.pushPull(values.slice().fill(1), values)];
   await stage.clock.advance(0);
   const sent = stage.queuedCount;
   for (const [rank, count] of stage.router.servers.map((server) => [server, stage.queueOf(server).length] as const))

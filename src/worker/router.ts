@@ -105,9 +105,11 @@ export class Router extends ServerDirectory {
 
   /**
    * Sends these requests, together. Resolves when every one has its answer, rejects with the first failure once all ended. `subject` is the parameter that they
-   * are about: incarnations of servers that its handle does not know are asked first (parameter-handle.ts). Throws BAD_ARGUMENT, nothing sent.
+   * are about: incarnations of servers that its handle does not know are asked first (parameter-handle.ts). With `pushClock` they are a push of that clock, which gets
+   * the next number (PushNumbers.N1). Throws BAD_ARGUMENT, nothing sent.
    */
-  call(requests: readonly AnyRequest[], subject?: ParameterHandle): Promise<void> {
+  call(requests: readonly AnyRequest[], subject?: ParameterHandle, pushClock?: number): Promise<void> {
+    if (subject !== undefined && pushClock !== undefined) subject.pushes.next(subject.parameter, pushClock);
     const group = this.send(requests, subject);
     return group.left === undefined ? group.done : group.left.then(() => group.done);
   }

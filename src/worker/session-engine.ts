@@ -8,22 +8,25 @@ import type { Log } from "../base/log.ts";
 import { Arena } from "../kernel/arena.ts";
 import { addRows } from "../kernel/element-loops.ts";
 import { FiniteScan } from "../kernel/finite-scan.ts";
+import type { RowElement } from "../kernel/row-element.ts";
 import { rowJoin } from "../kernel/row-joins.ts";
 import { hashText } from "../keys/mix.ts";
 import { decodeParameterSpec, type ParameterSpec, type TableSpec, type TensorSpec } from "../store/parameter-spec.ts";
 import type { PsRowType } from "../store/row-types/ps-row-type.ts";
-import { elementOf, rowElements, rowWords } from "../store/row-types/row-type-spec.ts";
+import { elementOf, rowElements } from "../store/row-types/row-type-spec.ts";
 import { TensorShape } from "../store/tensor-shape.ts";
 import { mergeOf } from "../store/updaters/optimizer-spec.ts";
 import type { GeneralCompression } from "../wire/codecs/general-compression.ts";
+import type { CachedEmbedding } from "./cache/cached-embedding.ts";
 import type { CatalogueClient } from "./catalogue-client.ts";
 import { Collective } from "./collective.ts";
+import { Embedding } from "./embedding.ts";
 import { allEnded, FunctionClient } from "./function-client.ts";
+import type { OpenParameter } from "./parameter.ts";
 import { ParameterControl } from "./parameter-control.ts";
 import { RowPlanner } from "./router/row-plan.ts";
 import type { Router } from "./router.ts";
-import { TableClient } from "./table-client.ts";
-import { TensorClient } from "./tensor-client.ts";
+import { Tensor } from "./tensor.ts";
 import { PushNumbers, WorkerClock } from "./worker-clock.ts";
 import { WorkerLinks } from "./worker-links.ts";
 import type { WorkerMesh } from "./worker-mesh.ts";
@@ -37,9 +40,6 @@ export type SessionEngineOptions = {
   readonly compression?: GeneralCompression | undefined;
 };
 
-/** A parameter that was made or opened: the calls of its data, and what is changed for everybody. */
-export type OpenParameter<Client> = { readonly client: Client; readonly control: ParameterControl };
-
 export class SessionEngine {
   readonly functions: FunctionClient;
   readonly clock: WorkerClock;
@@ -49,7 +49,9 @@ export class SessionEngine {
   readonly #scan: FiniteScan;
   readonly #links: WorkerLinks;
   /** Of which top-k keeps something: the handle of each that was opened last. */
-  readonly #keeping = new Map<string, TensorClient>();
+  readonly #keeping = new Map<string, Tensor>();
+  /** Those that are open: they are closed before the session is. */
+  readonly #caches = new Set<CachedEmbedding>();
   readonly #pushes = new PushNumbers();
 
   constructor(router: Router, catalogue: CatalogueClient, { clock, log, rank, compression }: SessionEngineOptions) {
@@ -79,42 +81,31 @@ export class SessionEngine {
   }
 
   /** Throws SPEC_MISMATCH when somebody described it differently. */
-  async tensor(spec: TensorSpec, wait: WaitOptions): Promise<OpenParameter<TensorClient>> {
-    const shape = new TensorShape(spec.shape);
-    const control = await this.#open(spec, wait);
-    const { held } = control;
-    const link = this.#links.of(spec, held);
-    const { arena } = this.#planner;
-    const client = new TensorClient({ functions: this.functions, held, shape, link, arena, merge: mergeOf(spec.optimizer) });
-    if (link?.kept !== undefined) this.#keeping.set(spec.name, client);
+  async tensor(spec: TensorSpec, wait: WaitOptions): Promise<Tensor> {
+    const shape = new TensorShape(spec.shape); // throws before anything is made
+    const open = await this.#open(spec, wait);
+    const tensor = new Tensor(spec, { ...open, shape, arena: this.#planner.arena });
+    if (open.link?.kept !== undefined) this.#keeping.set(spec.name, tensor);
     else this.#keeping.delete(spec.name);
-    return { client, control };
+    return tensor;
   }
 
   /** As `tensor`. `rowType`: a user's own, which the spec names. */
-  async table(spec: TableSpec, wait: WaitOptions, rowType?: PsRowType): Promise<OpenParameter<TableClient>> {
-    const { rows: rowCountMax, optimizer } = spec;
-    const control = await this.#open(spec, wait);
-    const { held } = control;
-    const link = this.#links.of(spec, held);
-    const [element, { arena }] = [elementOf(spec), this.#planner];
-    const rows = {
-      arena,
-      element,
-      width: rowElements(spec),
-      merge: mergeOf(optimizer),
-      rowType: rowType ?? { name: element, add: addRows },
-    };
-    const merge = spec.rowType === undefined ? rows.merge : rowJoin(rows);
-    const common = { functions: this.functions, planner: this.#planner, held };
-    return { client: new TableClient({ ...common, width: rowWords(spec), rowCountMax, link, merge }), control };
+  async embedding<E extends RowElement>(spec: TableSpec, wait: WaitOptions, rowType?: PsRowType): Promise<Embedding<E>> {
+    const open = await this.#open(spec, wait);
+    const [element, { arena }, merge] = [elementOf(spec), this.#planner, mergeOf(spec.optimizer)];
+    const rows = { arena, element, width: rowElements(spec), merge, rowType: rowType ?? { name: element, add: addRows } };
+    const ofTable = { planner: this.#planner, caches: this.#caches, merge: spec.rowType === undefined ? merge : rowJoin(rows) };
+    return new Embedding<E>(spec, { ...open, ...ofTable });
   }
 
-  async #open(spec: ParameterSpec, wait: WaitOptions): Promise<ParameterControl> {
+  async #open(spec: ParameterSpec, wait: WaitOptions): Promise<OpenParameter> {
     const checked = decodeParameterSpec(JSON.stringify(spec));
     this.#links.check(checked);
-    const common = { functions: this.functions, catalogue: this.#catalogue, scan: this.#scan, clock: this.clock, pushes: this.#pushes };
-    return await ParameterControl.open({ ...common, spec: checked }, wait);
+    const { functions, clock } = this;
+    const common = { functions, catalogue: this.#catalogue, scan: this.#scan, clock, pushes: this.#pushes };
+    const control = await ParameterControl.open({ ...common, spec: checked }, wait);
+    return { functions, control, link: this.#links.of(spec, control.handle) };
   }
 
   /** Joins the other workers, once all that live have called it. */
@@ -123,14 +114,15 @@ export class SessionEngine {
   }
 
   /**
-   * Sends what top-k has kept of all tensors. Of one that was cleared, or lost with its server, nothing is left to
-   * send to.
+   * Closes the caches, and sends what top-k has kept of all tensors. Of one that was cleared, or lost with its server,
+   * nothing is left to send to.
    */
-  async flushLinks({ deadlineMs, signal }: WaitOptions): Promise<void> {
+  async flush({ deadlineMs, signal }: WaitOptions): Promise<void> {
+    await Promise.all([...this.#caches].map((cache) => cache.close({ deadlineMs, signal })));
     const call = { clock: this.clock.value, deadlineMs, signal };
     await allEnded(
-      [...this.#keeping.values()].map((client) =>
-        client.flushResidual(call).catch((thrown: unknown) => {
+      [...this.#keeping.values()].map((tensor) =>
+        tensor.flushAt(call).catch((thrown: unknown) => {
           if (!isWeighbridgeError(thrown, "UNKNOWN_PARAMETER")) throw thrown;
         }),
       ),

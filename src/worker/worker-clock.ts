@@ -125,7 +125,7 @@ export class WorkerClock {
   /**
    * Ends this worker's iteration and begins the next one, whose number is returned (J1). Servers that it has left hear of it when it joins. Throws OUT_OF_RANGE (J5).
    */
-  advance(): number {
+  readonly advance = (): number => {
     if (this.value >= CLOCK_MAX) {
       const what = `this worker stands at clock ${this.value}, the highest there is`;
       const then = "save the parameters with saveParameter(), and load them in a new job";
@@ -141,7 +141,7 @@ export class WorkerClock {
       this.#tellAgain(thrown);
     });
     return this.value;
-  }
+  };
 
   async #tell(priority: number = LAST_PRIORITY): Promise<void> {
     const clock = this.value;

@@ -3,10 +3,7 @@
 //   bound of a comparison   2e-4 of max(1, |value|) for f32 against f64, what the pull's codec may lose, and what int8 has lost in pushes so far
 
 import assert from "node:assert/strict";
-import type { CachedEmbedding } from "../../src/api/cached-embedding.ts";
-import type { Embedding } from "../../src/api/embedding.ts";
 import type { Session } from "../../src/api/session.ts";
-import type { Tensor } from "../../src/api/tensor.ts";
 import { isWeighbridgeError } from "../../src/base/errors.ts";
 import type { Random } from "../../src/base/random.ts";
 import { engineConsistency } from "../../src/store/consistency.ts";
@@ -15,6 +12,9 @@ import { clipScale } from "../../src/store/updaters/gradient-norm.ts";
 import { resolveSchedule } from "../../src/store/updaters/learning-rate-schedule.ts";
 import { type ResolvedOptimizer, resolveOptimizer } from "../../src/store/updaters/optimizer-spec.ts";
 import { throwsCode } from "../../src/testing/throws-code.ts";
+import type { CachedEmbedding } from "../../src/worker/cache/cached-embedding.ts";
+import type { Embedding } from "../../src/worker/embedding.ts";
+import type { Tensor } from "../../src/worker/tensor.ts";
 import { type DrawnCache, type DrawnParameter, drawConsistency, drawSchedule, pick, UNSUMMABLE } from "./drawn-parameter.ts";
 import { joinInto, type PlainGradients, type PlainMode, PlainParameter, type PlainState } from "./plain-parameter.ts";
 

@@ -3,7 +3,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { setImmediate } from "node:timers/promises";
-import type { Embedding } from "../../src/api/embedding.ts";
 import { Session } from "../../src/api/session.ts";
 import { isWeighbridgeError, WeighbridgeError } from "../../src/base/errors.ts";
 import { KVServer } from "../../src/faces/kv/kv-server.ts";
@@ -12,6 +11,7 @@ import { changePlacement, nodesOf } from "../../src/testing/change-placement.ts"
 import { SimCluster } from "../../src/testing/sim-cluster.ts";
 import { throwsCode } from "../../src/testing/throws-code.ts";
 import { SCHEDULER_ID } from "../../src/wire/node-id.ts";
+import type { Embedding } from "../../src/worker/embedding.ts";
 import { optionsOf, runAcknowledged, runBits, runPace, SERVERS, undisturbedReads, WORKERS } from "./changing-placement.ts";
 import { forSeeds } from "./seeds.ts";
 

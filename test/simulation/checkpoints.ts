@@ -7,9 +7,7 @@
 import assert from "node:assert/strict";
 import { join } from "node:path";
 import { setImmediate } from "node:timers/promises";
-import type { Embedding } from "../../src/api/embedding.ts";
 import { Session } from "../../src/api/session.ts";
-import type { Tensor } from "../../src/api/tensor.ts";
 import type { WaitOptions } from "../../src/base/deferred.ts";
 import { type ErrorCode, isWeighbridgeError, WeighbridgeError } from "../../src/base/errors.ts";
 import { Random } from "../../src/base/random.ts";
@@ -21,6 +19,8 @@ import { type Changes, keepChanging } from "../../src/testing/change-placement.t
 import { SimCluster } from "../../src/testing/sim-cluster.ts";
 import type { OfficeOptions } from "../../src/testing/start-office.ts";
 import { rankOf, roleOf } from "../../src/wire/node-id.ts";
+import type { Embedding } from "../../src/worker/embedding.ts";
+import type { Tensor } from "../../src/worker/tensor.ts";
 import { type Mount, SimDisk } from "./sim-disk.ts";
 
 const WORKERS = 2;

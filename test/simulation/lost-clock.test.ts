@@ -4,8 +4,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Session } from "../../src/api/session.ts";
-import type { Tensor } from "../../src/api/tensor.ts";
 import { isWeighbridgeError } from "../../src/base/errors.ts";
+import type { Tensor } from "../../src/worker/tensor.ts";
 import { quietCluster } from "./links.ts";
 
 for (const consistency of ["bsp", "asp"] as const) {

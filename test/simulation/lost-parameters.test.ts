@@ -4,9 +4,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { setImmediate } from "node:timers/promises";
-import type { Embedding } from "../../src/api/embedding.ts";
 import { Session } from "../../src/api/session.ts";
-import type { Tensor } from "../../src/api/tensor.ts";
 import { isWeighbridgeError } from "../../src/base/errors.ts";
 import { Random } from "../../src/base/random.ts";
 import { ParamType } from "../../src/faces/tensors/tensor-settings.ts";
@@ -17,7 +15,9 @@ import { ServerFiles } from "../../src/node/checkpoint/server-files.ts";
 import { SimCluster } from "../../src/testing/sim-cluster.ts";
 import { throwsCode } from "../../src/testing/throws-code.ts";
 import { idOf } from "../../src/wire/node-id.ts";
+import type { Embedding } from "../../src/worker/embedding.ts";
 import { openRawRows } from "../../src/worker/raw-rows.ts";
+import type { Tensor } from "../../src/worker/tensor.ts";
 import { forSeeds } from "./seeds.ts";
 import { SimDisk } from "./sim-disk.ts";
 

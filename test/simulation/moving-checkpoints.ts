@@ -4,9 +4,7 @@
 
 import assert from "node:assert/strict";
 import { setImmediate } from "node:timers/promises";
-import type { Embedding } from "../../src/api/embedding.ts";
 import { Session } from "../../src/api/session.ts";
-import type { Tensor } from "../../src/api/tensor.ts";
 import { isWeighbridgeError } from "../../src/base/errors.ts";
 import { Random } from "../../src/base/random.ts";
 import { CheckpointDirectory } from "../../src/node/checkpoint/checkpoint-directory.ts";
@@ -15,6 +13,8 @@ import { openCheckpoint } from "../../src/node/checkpoint/find-checkpoint.ts";
 import { ServerFiles } from "../../src/node/checkpoint/server-files.ts";
 import { type Changes, keepChanging } from "../../src/testing/change-placement.ts";
 import { SimCluster } from "../../src/testing/sim-cluster.ts";
+import type { Embedding } from "../../src/worker/embedding.ts";
+import type { Tensor } from "../../src/worker/tensor.ts";
 import { SimDisk } from "./sim-disk.ts";
 
 const ROOT = "/checkpoints";

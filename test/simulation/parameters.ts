@@ -2,12 +2,11 @@
 // worker reads its own writes, no read is staler than its bound, and BSP gives the same bits in every run.
 
 import assert from "node:assert/strict";
-import type { Embedding } from "../../src/api/embedding.ts";
 import { Session } from "../../src/api/session.ts";
 import { isWeighbridgeError } from "../../src/base/errors.ts";
 import { Random } from "../../src/base/random.ts";
 import type { Changes } from "../../src/testing/change-placement.ts";
-import type { KeysAndGradients } from "../../src/worker/table-client.ts";
+import type { Embedding, KeysAndGradients } from "../../src/worker/embedding.ts";
 import { stormyCluster } from "./stormy-cluster.ts";
 
 const SERVERS = 2;

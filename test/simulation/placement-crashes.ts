@@ -4,7 +4,6 @@
 
 import assert from "node:assert/strict";
 import { setImmediate } from "node:timers/promises";
-import type { Embedding } from "../../src/api/embedding.ts";
 import { Session } from "../../src/api/session.ts";
 import { type ErrorCode, isWeighbridgeError, WeighbridgeError } from "../../src/base/errors.ts";
 import { Random } from "../../src/base/random.ts";
@@ -15,6 +14,7 @@ import type { PlacementChange } from "../../src/scheduler/placement-epochs.ts";
 import { changePlacement, nodesOf } from "../../src/testing/change-placement.ts";
 import { SimCluster } from "../../src/testing/sim-cluster.ts";
 import { idOf, rankOf, roleOf, SCHEDULER_ID } from "../../src/wire/node-id.ts";
+import type { Embedding } from "../../src/worker/embedding.ts";
 
 const SERVERS = 3;
 const WORKERS = 2;

@@ -3,12 +3,12 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Session } from "../../src/api/session.ts";
-import type { Tensor } from "../../src/api/tensor.ts";
 import { isWeighbridgeError } from "../../src/base/errors.ts";
 import { partOf } from "../../src/keys/placement.ts";
 import { ringPlacement } from "../../src/keys/ring-placement.ts";
 import { SimCluster } from "../../src/testing/sim-cluster.ts";
 import { idOf } from "../../src/wire/node-id.ts";
+import type { Tensor } from "../../src/worker/tensor.ts";
 import { forSeeds } from "./seeds.ts";
 
 const SEEDS = 2;

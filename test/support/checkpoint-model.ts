@@ -1,9 +1,9 @@
 // checkpoint-model — for tests alone: a model with parameters of every kind, whose training gives the same bits whenever and wherever it is done.
 
-import type { Embedding } from "../../src/api/embedding.ts";
 import type { Session } from "../../src/api/session.ts";
-import type { Tensor } from "../../src/api/tensor.ts";
 import { EmbeddedCluster } from "../../src/node/embedded-cluster.ts";
+import type { Embedding } from "../../src/worker/embedding.ts";
+import type { Tensor } from "../../src/worker/tensor.ts";
 
 /** Floats of the dense tensor. */
 export const SIZE = 300_000;

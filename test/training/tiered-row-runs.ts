@@ -1,7 +1,6 @@
 // tiered-row-runs — what the tests of TieredRows share: batches by Zipf's law, a step as a layer makes it, and the same training with and without a cache.
 
 import assert from "node:assert/strict";
-import type { Embedding } from "../../src/api/embedding.ts";
 import type { EmbeddingOptions } from "../../src/api/parameter-options.ts";
 import type { Session } from "../../src/api/session.ts";
 import { Random } from "../../src/base/random.ts";
@@ -13,6 +12,7 @@ import { Arena } from "../../src/kernel/arena.ts";
 import { EmbeddedCluster } from "../../src/node/embedded-cluster.ts";
 import type { OptimizerSpec } from "../../src/store/updaters/optimizer-spec.ts";
 import { MemoryCollective, MemoryCollectives } from "../../src/testing/memory-collective.ts";
+import type { Embedding } from "../../src/worker/embedding.ts";
 import { openRawRows } from "../../src/worker/raw-rows.ts";
 
 export const ROWS = 400;

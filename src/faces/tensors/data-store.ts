@@ -1,13 +1,13 @@
 // data-store — Hetu's PushData, PullData and WaitData: arrays of any length by index, spread over the servers by index.
 
 import type { Session } from "../../api/session.ts";
-import type { CallOptions } from "../../api/tensor.ts";
 import type { WaitOptions } from "../../base/deferred.ts";
 import { WeighbridgeError } from "../../base/errors.ts";
 import { checkWaitOptions } from "../../base/known-options.ts";
 import { showValue } from "../../base/show-value.ts";
 import { DATA_SCOPE, dataPull, dataPush } from "../../contracts/data.ts";
 import { listLength } from "../../worker/key-lists.ts";
+import type { CallOptions } from "../../worker/parameter.ts";
 import { CALL_NAMES } from "../../worker/parameter-control.ts";
 
 /** Indexes of data: whole numbers, as bigint up to 2^64 - 1. */

@@ -1,13 +1,13 @@
 // named-tensor — a tensor or a table under one of Hetu's names, and its calls that nobody has waited for yet. Both have
 // the same calls: a table of fixed size is pushed and pulled whole by listing all of its rows.
 
-import type { CachedEmbedding } from "../../api/cached-embedding.ts";
-import type { Embedding } from "../../api/embedding.ts";
-import type { CallOptions, Tensor } from "../../api/tensor.ts";
 import { WeighbridgeError } from "../../base/errors.ts";
 import type { CacheOptions } from "../../worker/cache/bounded-cache.ts";
+import type { CachedEmbedding } from "../../worker/cache/cached-embedding.ts";
+import type { Embedding } from "../../worker/embedding.ts";
 import type { KeyList } from "../../worker/key-lists.ts";
-import type { RowsAndGradients } from "../../worker/tensor-client.ts";
+import type { CallOptions } from "../../worker/parameter.ts";
+import type { RowsAndGradients, Tensor } from "../../worker/tensor.ts";
 
 /** Row numbers of a tensor or a table, exact up to 2^53 (as bigint, 2^64). */
 export type RowNames = Uint32Array | Int32Array | BigUint64Array | readonly number[];

@@ -7,16 +7,16 @@
 //   F2. The failure of a call reaches whoever awaits it, and the next `wait` of its name; it is never an unhandled
 //       rejection.
 
-import type { CachedEmbedding } from "../../api/cached-embedding.ts";
 import type { FunctionTarget } from "../../api/function-target.ts";
 import type { Session } from "../../api/session.ts";
-import type { CallOptions } from "../../api/tensor.ts";
 import type { WaitOptions } from "../../base/deferred.ts";
 import { WeighbridgeError } from "../../base/errors.ts";
 import { checkOptions, checkWaitOptions } from "../../base/known-options.ts";
 import { showValue } from "../../base/show-value.ts";
 import { partialReducePartners, sspInit, sspSync } from "../../contracts/groups.ts";
 import type { CacheOptions } from "../../worker/cache/bounded-cache.ts";
+import type { CachedEmbedding } from "../../worker/cache/cached-embedding.ts";
+import type { CallOptions } from "../../worker/parameter.ts";
 import type { FunctionLoad } from "../../worker/router/function-request.ts";
 import { DataStore, type IndexList } from "./data-store.ts";
 import { hetuLoads } from "./function-names.ts";

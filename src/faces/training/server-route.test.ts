@@ -2,9 +2,9 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { Tensor } from "../../api/tensor.ts";
 import { Deferred } from "../../base/deferred.ts";
 import type { Parameter } from "../../nn/parameter.ts";
+import type { Tensor } from "../../worker/tensor.ts";
 import { ServerRoute } from "./server-route.ts";
 
 test("a route is not open again while a push still reads the gradient", async () => {

@@ -1,9 +1,9 @@
 // server-route — a parameter that lives on servers (ParameterRoute): its gradient is pushed when it is final; the pull
 // of the next clock follows at once, waits at the servers, and lands in the parameter's values.
 
-import type { Tensor } from "../../api/tensor.ts";
 import type { WaitOptions } from "../../base/deferred.ts";
 import type { Parameter } from "../../nn/parameter.ts";
+import type { Tensor } from "../../worker/tensor.ts";
 import type { ParameterRoute } from "./parameter-route.ts";
 
 export type ServerRouteOptions = {

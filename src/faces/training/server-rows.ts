@@ -8,9 +8,9 @@
 //       the servers hold it back until the bound allows it.
 //   S2. One pull at a time lands in the span, and none between `acquire` and `push`.
 
-import type { Embedding } from "../../api/embedding.ts";
 import type { WaitOptions } from "../../base/deferred.ts";
 import type { FloatSpan, Workspace } from "../../nn/workspace.ts";
+import type { Embedding } from "../../worker/embedding.ts";
 import { BatchSlots } from "./batch-slots.ts";
 import type { RowTable } from "./local-rows.ts";
 import { RowCounts, type RowSource, type RowSourceStatistics } from "./row-source.ts";

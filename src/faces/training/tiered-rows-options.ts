@@ -1,9 +1,9 @@
 // tiered-rows-options — what a cache of rows is opened with, what is left out, and what is refused.
 
-import type { Embedding } from "../../api/embedding.ts";
 import { WeighbridgeError } from "../../base/errors.ts";
 import type { Log } from "../../base/log.ts";
 import type { Arena } from "../../kernel/arena.ts";
+import type { Embedding } from "../../worker/embedding.ts";
 import type { RowMembers } from "./row-members.ts";
 
 const ROWS_MAX = 2 ** 26;

@@ -5,7 +5,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { temporaryFolder } from "../../../test/support/checkpoint-stage.ts";
 import type { Session } from "../../api/session.ts";
-import type { Tensor } from "../../api/tensor.ts";
+import type { Tensor } from "../../worker/tensor.ts";
 import { EmbeddedCluster } from "../embedded-cluster.ts";
 
 const SHAPE = [5, 3];

@@ -18,11 +18,14 @@
 import { WeighbridgeError } from "../../base/errors.ts";
 import { didYouMean } from "../../base/nearest-name.ts";
 import { showValue } from "../../base/show-value.ts";
-import type { ResolvedOptimizer } from "../../store/updaters/optimizer-spec.ts";
+import type { TableSpec } from "../../store/parameter-spec.ts";
 import { CallerArray } from "../caller-array.ts";
+import type { FunctionClient } from "../function-client.ts";
 import { type KeyList, KeyLists } from "../key-lists.ts";
-import type { TableClientOptions } from "../table-client.ts";
-import type { ParameterCall, PushCall } from "../tensor-client.ts";
+import type { ParameterCall } from "../parameter.ts";
+import type { Admit } from "../parameter-control.ts";
+import type { ParameterHandle } from "../parameter-handle.ts";
+import type { RowPlanner } from "../router/row-plan.ts";
 import { CacheOperation } from "./cache-operation.ts";
 import { CacheState } from "./cache-state.ts";
 import type { CacheStatistics } from "./cache-statistics.ts";
@@ -43,7 +46,20 @@ export type CacheOptions = {
   readonly pushBound?: number;
 };
 
-export type BoundedCacheOptions = TableClientOptions & { readonly optimizer: ResolvedOptimizer; readonly cache: CacheOptions };
+export type BoundedCacheOptions = {
+  readonly functions: FunctionClient;
+  readonly planner: RowPlanner;
+  readonly handle: ParameterHandle;
+  /** Of the table, whose rows are f32. */
+  readonly spec: TableSpec;
+  readonly cache: CacheOptions;
+};
+
+/** A push to a cache, which looks for what is not finite itself. */
+type PushCall = ParameterCall & {
+  /** Left out: it is pushed as it is. */
+  readonly admit?: Admit | undefined;
+};
 
 export class BoundedCache {
   readonly #options: BoundedCacheOptions;
@@ -60,13 +76,14 @@ export class BoundedCache {
 
   /** Throws BAD_ARGUMENT, ARENA_FULL. */
   constructor(options: BoundedCacheOptions) {
-    const { functions, planner, held, width, rowCountMax } = options;
-    const { rows, policy, pullBound, pushBound } = checkOptions(held.name, options.cache);
+    const { functions, planner, handle, spec } = options;
+    const { width, optimizer } = spec;
+    const { rows, policy, pullBound, pushBound } = checkOptions(handle.name, options.cache);
     this.#options = options;
-    this.#keys = new KeyLists(held.name, rowCountMax);
+    this.#keys = new KeyLists(handle.name, spec.rows);
     this.#pushBound = pushBound;
-    this.#state = new CacheState(planner, { rows, width, policy, optimizer: options.optimizer });
-    this.#exchange = new RowExchange({ functions, planner, held, width, pullBound: Math.min(pullBound, WORD_MAX) });
+    this.#state = new CacheState(planner, { rows, width, policy, optimizer });
+    this.#exchange = new RowExchange({ functions, planner, handle, width, pullBound: Math.min(pullBound, WORD_MAX) });
   }
 
   get statistics(): CacheStatistics {
@@ -135,12 +152,12 @@ export class BoundedCache {
 
   /** Throws BUFFER_DETACHED. */
   #checkGiven(given: readonly (CallerArray | undefined)[], isUpdate: boolean): void {
-    for (const array of given) array?.check(this.#options.held.name, isUpdate);
+    for (const array of given) array?.check(this.#options.handle.name, isUpdate);
   }
 
   #checkedKeys(keys: KeyList, rows: Float32Array, what: string): BigUint64Array {
     const list = this.#keys.arrayOf(keys);
-    this.#keys.checkRows(rows, { keyCount: list.length, width: this.#options.width }, what);
+    this.#keys.checkRows(rows, { keyCount: list.length, width: this.#options.spec.width }, what);
     return list;
   }
 
@@ -157,10 +174,10 @@ export class BoundedCache {
     wait: ParameterCall,
     run: (operation: CacheOperation) => Promise<void>,
     whenClosed: () => void = () => {
-      throw new WeighbridgeError("CLOSED", `the cache of ${this.#options.held.name} was closed`);
+      throw new WeighbridgeError("CLOSED", `the cache of ${this.#options.handle.name} was closed`);
     },
   ): Promise<void> {
-    const { functions, held } = this.#options;
+    const { functions, handle } = this.#options;
     const turn = this.#last.then(async () => {
       if (this.#isClosed) {
         whenClosed();
@@ -176,7 +193,7 @@ export class BoundedCache {
       }
     });
     this.#last = turn.catch(() => {}); // its caller hears of it
-    await functions.wait(turn, `the cache of ${held.name}`, { ...wait, subject: held });
+    await functions.wait(turn, `the cache of ${handle.name}`, { ...wait, subject: handle });
   }
 }
 

@@ -6,8 +6,8 @@
 
 import { WeighbridgeError } from "../../base/errors.ts";
 import { ArenaSpans } from "../arena-spans.ts";
+import { type Admit, AS_IT_IS } from "../parameter-control.ts";
 import type { RowPlan } from "../router/row-plan.ts";
-import { type Admit, AS_IT_IS } from "../tensor-client.ts";
 import type { CacheState } from "./cache-state.ts";
 import { NO_SLOT } from "./eviction-order.ts";
 import { PullPart } from "./pull-part.ts";

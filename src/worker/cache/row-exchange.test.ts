@@ -63,8 +63,8 @@ for (const times of [0, 1, 2, 3]) {
     const plan = planner.plan(BigUint64Array.from({ length: 40 }, (_, i) => BigInt(i) * 977n));
     const { push, ask } = listsOf(plan);
     const servers = new MovingServers(times);
-    const held = { name: "e", parameter: 3, numberPush: () => 1 } as unknown as ParameterHandle;
-    const exchange = new RowExchange({ functions: servers as unknown as FunctionClient, planner, held, width: 1, pullBound: 0 });
+    const handle = { name: "e", parameter: 3, numberPush: () => 1 } as unknown as ParameterHandle;
+    const exchange = new RowExchange({ functions: servers as unknown as FunctionClient, planner, handle, width: 1, pullBound: 0 });
     const { acknowledged, answers, failure, lost, unsure } = await exchange.run(push, ask, { clock: 1 });
     assert.deepEqual([failure, lost, unsure], [undefined, [], []]);
     const inOrder = <T extends { readonly from: number }>(spans: readonly T[]): T[] =>

@@ -69,7 +69,7 @@ export type Exchanged = {
 export type ExchangeOptions = {
   readonly functions: FunctionClient;
   readonly planner: RowPlanner;
-  readonly held: ParameterHandle;
+  readonly handle: ParameterHandle;
   readonly width: number;
   readonly pullBound: number;
 };
@@ -112,7 +112,7 @@ export class RowExchange {
 
   /** Never rejects: what failed is in the result (X2). */
   async run(push: PushList = NOTHING_TO_PUSH, ask: AskList = NOTHING_TO_ASK, call: ExchangeCall): Promise<Exchanged> {
-    const { functions, held: subject } = this.#options;
+    const { functions, handle: subject } = this.#options;
     const pushNumber = push.parts.length === 0 ? 0 : subject.numberPush(call.clock);
     const calls = new Calls(this.#options, this.#generations, { push, ask, pushNumber, ...call });
     const requests = functions.servers.flatMap((server) => calls.requestsTo(server));
@@ -127,7 +127,7 @@ export class RowExchange {
   /** Asks a server for nothing: afterwards what left for it before has its fate. Rejects when it cannot be asked. */
   async probe(server: number, clock: number): Promise<void> {
     const nothing = { keptCount: 0, keys: NOTHING_TO_ASK.keys, versions: NOTHING_TO_ASK.versions };
-    const { functions, held: subject, pullBound: bound } = this.#options;
+    const { functions, handle: subject, pullBound: bound } = this.#options;
     const request = { parameter: subject.parameter, clock, generation: this.generationOf(server), bound, ...nothing };
     await functions.call(cacheSync, { server }, request, { subject });
   }
@@ -180,7 +180,7 @@ class Calls {
   }
 
   #askRequest(asked: AskPart): AnyRequest {
-    const request = { parameter: this.#options.held.parameter, ...this.#askFields(asked) };
+    const request = { parameter: this.#options.handle.parameter, ...this.#askFields(asked) };
     return requestOf(cacheSync, {
       ...this.#to(asked),
       request,
@@ -276,11 +276,11 @@ class Calls {
   }
 
   get #common(): { readonly parameter: number; readonly clock: number } {
-    return { parameter: this.#options.held.parameter, clock: this.#given.clock };
+    return { parameter: this.#options.handle.parameter, clock: this.#given.clock };
   }
 
   #to(to: Span): { readonly to: Span; readonly priority: number | undefined; readonly scope: number } {
-    return { to, priority: this.#given.priority, scope: this.#options.held.parameter };
+    return { to, priority: this.#given.priority, scope: this.#options.handle.parameter };
   }
 
   #acknowledge(pushed: Span, rate: number): void {

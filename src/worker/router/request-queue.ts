@@ -69,19 +69,19 @@ export class RequestQueue {
   }
 
   /** Asks the new incarnation of a server where its parameter is from. Throws UNKNOWN_PARAMETER, and what the server throws. */
-  async #askOrigin(held: ParameterHandle, server: number, isForced: boolean): Promise<void> {
+  async #askOrigin(handle: ParameterHandle, server: number, isForced: boolean): Promise<void> {
     let lost: WeighbridgeError | undefined;
     const answered = ({ isRestored }: { readonly isRestored: boolean }): void => {
       const incarnation = this.#router.incarnationOf(server); // of whom this is the answer
-      if (isRestored) held.found(server, incarnation);
-      else lost = held.lost(server, incarnation);
+      if (isRestored) handle.found(server, incarnation);
+      else lost = handle.lost(server, incarnation);
     };
-    const request = { parameter: held.parameter, name: held.name };
+    const request = { parameter: handle.parameter, name: handle.name };
     const { requests, done }: RequestGroup = this.#router.groupOf(parameterState, [{ to: { server }, request, answered }]);
     done.catch(() => {}); // nobody waits for it where sending fails
     while (!this.#router.trySend(requests, isForced)) await this.#router.room();
     await done.catch((thrown: unknown) => {
-      throw isWeighbridgeError(thrown) ? namedFailure(thrown, parameterState, held) : thrown;
+      throw isWeighbridgeError(thrown) ? namedFailure(thrown, parameterState, handle) : thrown;
     });
     if (lost !== undefined) throw lost;
   }

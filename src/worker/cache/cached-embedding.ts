@@ -1,14 +1,13 @@
 // cached-embedding — a worker's cache of an embedding's rows, as a user meets it (HET). Only what goes through the cache is in it: a push of the
 // same worker beside it counts as somebody else's. Arrays given to a call belong to it until its promise settles.
 
-import type { WaitOptions } from "../base/deferred.ts";
-import { WeighbridgeError } from "../base/errors.ts";
-import { showValue } from "../base/show-value.ts";
-import type { BoundedCache } from "../worker/cache/bounded-cache.ts";
-import type { CacheStatistics } from "../worker/cache/cache-statistics.ts";
-import { type KeyList, listLength } from "../worker/key-lists.ts";
-import type { ParameterControl } from "../worker/parameter-control.ts";
-import type { CallOptions } from "./tensor.ts";
+import { WeighbridgeError } from "../../base/errors.ts";
+import { showValue } from "../../base/show-value.ts";
+import { type KeyList, listLength } from "../key-lists.ts";
+import type { CallOptions, ParameterCall } from "../parameter.ts";
+import type { ParameterControl } from "../parameter-control.ts";
+import type { BoundedCache } from "./bounded-cache.ts";
+import type { CacheStatistics } from "./cache-statistics.ts";
 
 export class CachedEmbedding {
   readonly name: string;
@@ -87,7 +86,7 @@ export class CachedEmbedding {
     await this.close();
   }
 
-  #call(options: CallOptions): CallOptions & WaitOptions & { readonly clock: number } {
+  #call(options: CallOptions): ParameterCall {
     return this.#control.callNow(options);
   }
 }
