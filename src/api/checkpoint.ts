@@ -68,6 +68,7 @@ export type RestoredCheckpoint = Omit<TakenCheckpoint, "warning"> & {
   readonly wasRestored: boolean;
 };
 
+const { checkpointSave: save } = contracts;
 const JOB_DEFAULT = "weighbridge";
 /** How many clocks ahead of the slowest somebody looks who does not say which clock it wants, before it gives up. */
 const AHEAD_MAX = 1000;
@@ -108,8 +109,6 @@ export function checkStep(what: string, step: number | undefined): void {
 type TakeOptions = CheckpointOptions &
   Partial<SaveOptions> & {
     readonly createdAt: string;
-    /** Under which names the servers' functions are called. */
-    readonly functions?: contracts.SaveContracts | undefined;
     /** C5. The clock of the worker that asks, when it does not say which clock it wants. */
     readonly ownClock?: (() => number) | undefined;
   };
@@ -136,9 +135,9 @@ export async function takeCheckpoint(servers: CheckpointServers, options: TakeOp
 
 async function takeOnce(servers: CheckpointServers, options: TakeOptions): Promise<TakenCheckpoint> {
   if (options.clock !== undefined) return await takeAt(servers, options.clock, options);
-  const { ownClock = () => Infinity, functions: { survey } = contracts.checkpointSave } = options;
+  const { ownClock = () => Infinity } = options;
   for (let ahead = 0; ; ahead = 2 * ahead + 1) {
-    const surveys = await askAll(servers, survey, {});
+    const surveys = await askAll(servers, save.survey, {});
     const slowest = Math.max(...surveys.map(({ clockMin }) => clockMin));
     const clock = Math.max(slowest, Math.min(slowest + ahead, ownClock())); // C5
     try {
@@ -152,31 +151,30 @@ async function takeOnce(servers: CheckpointServers, options: TakeOptions): Promi
 
 async function takeAt(servers: CheckpointServers, clock: number, options: TakeOptions): Promise<TakenCheckpoint> {
   const { step: wanted, job = JOB_DEFAULT, note, keep, onCut, createdAt, parameter, directory } = options;
-  const { functions = contracts.checkpointSave } = options;
   const id = `${createdAt}@${clock}`;
   let pending: string | undefined;
   try {
-    const cuts = await askAll(servers, functions.cut, { id, clock }); // C2
+    const cuts = await askAll(servers, save.cut, { id, clock, isWhole: parameter === undefined }); // C2
     requireOnePlacement(cuts, clock); // C6
     onCut?.();
     const common = commonNames(cuts);
     const others = new Set(cuts.flatMap(({ names }) => names.filter((name) => !common.includes(name))));
-    if (others.size > 0) await requireNoneLost(servers, functions, others); // C4
+    if (others.size > 0) await requireNoneLost(servers, others); // C4
     const parameters = parameter === undefined ? common : common.filter((name) => name === parameter);
     if (parameter !== undefined && parameters.length === 0)
       throw new WeighbridgeError(
         "UNKNOWN_PARAMETER",
         `there is no parameter ${JSON.stringify(parameter)} to save${didYouMean(parameter, common)}`,
       );
-    const begun = await servers.call(committerOf(servers), functions.begin, { step: wanted, stepMin: clock, directory });
+    const begun = await servers.call(committerOf(servers), save.begin, { step: wanted, stepMin: clock, directory });
     pending = begun.pending;
-    const reports = await askAll(servers, functions.write, { ...begun, id, job, parameters });
-    await requireOneOfEach(servers, functions, parameters); // C4
+    const reports = await askAll(servers, save.write, { ...begun, id, job, parameters });
+    await requireOneOfEach(servers, parameters); // C4
     const manifest = manifestOf(reports, { job, step: begun.step, clock, createdAt, run: cuts[0]?.run ?? "", note });
-    const { path, warning } = await servers.call(committerOf(servers), functions.commit, { pending, manifest, keep });
+    const { path, warning } = await servers.call(committerOf(servers), save.commit, { pending, manifest, keep });
     return { step: begun.step, clock, path, warning };
   } catch (thrown) {
-    await abandon(servers, functions, { id, pending }); // C1
+    await abandon(servers, { id, pending }); // C1
     throw thrown;
   }
 }
@@ -208,11 +206,11 @@ export async function loadParameter(servers: CheckpointServers, { parameter: nam
   }
 }
 
-async function abandon(servers: CheckpointServers, functions: contracts.SaveContracts, what: contracts.Abandon): Promise<void> {
+async function abandon(servers: CheckpointServers, what: contracts.Abandon): Promise<void> {
   // The servers first, then the one that removes the directory. Whoever cannot be asked gives up by itself (V1 of checkpoint-service.ts).
   const [committer, ...others] = [committerOf(servers), ...servers.servers.slice(1)];
-  await Promise.allSettled(others.map((server) => servers.call(server, functions.abandon, what)));
-  await servers.call(committer, functions.abandon, what).catch(() => {}); // as above
+  await Promise.allSettled(others.map((server) => servers.call(server, save.abandon, what)));
+  await servers.call(committer, save.abandon, what).catch(() => {}); // as above
 }
 
 /** Waits for all, also when one fails, and throws the first failure, naming the server. */
@@ -252,14 +250,10 @@ function committerOf({ servers: [first] }: CheckpointServers): number {
  * Looks after parameters that some servers had at the cut and others had not. Those that are being made or cleared are soon alike everywhere; throws UNKNOWN_PARAMETER for
  * one that a server still does not have.
  */
-async function requireNoneLost(
-  servers: CheckpointServers,
-  { survey }: contracts.SaveContracts,
-  others: ReadonlySet<string>,
-): Promise<void> {
+async function requireNoneLost(servers: CheckpointServers, others: ReadonlySet<string>): Promise<void> {
   let suspects = others;
   for (let look = 1; ; look++) {
-    const surveys = await askAll(servers, survey, {});
+    const surveys = await askAll(servers, save.survey, {});
     suspects = new Set([...suspects].filter((name) => lostAmong(servers, surveys, new Set([name])) !== undefined)); // those that were missing at every look
     if (suspects.size === 0) return;
     const lost = lostAmong(servers, surveys, suspects);
@@ -268,13 +262,9 @@ async function requireNoneLost(
 }
 
 /** Of a parameter that is cleared and made anew some servers may save the old one and others the new one. Throws UNKNOWN_PARAMETER, retryable, then. */
-async function requireOneOfEach(
-  servers: CheckpointServers,
-  { survey }: contracts.SaveContracts,
-  parameters: readonly string[],
-): Promise<void> {
+async function requireOneOfEach(servers: CheckpointServers, parameters: readonly string[]): Promise<void> {
   for (let look = 1; ; look++) {
-    const gone = (await askAll(servers, survey, {})).map(({ gone: names }) => names ?? []);
+    const gone = (await askAll(servers, save.survey, {})).map(({ gone: names }) => names ?? []);
     const mixed = parameters.find((name) => gone.some((names) => names.includes(name) !== gone[0]?.includes(name)));
     if (mixed === undefined) return;
     const message = `no checkpoint is taken: ${JSON.stringify(mixed)} was cleared and made anew, and servers made the cut before and after that`;

@@ -9,7 +9,6 @@
 
 import { WeighbridgeError } from "../base/errors.ts";
 import { showValue } from "../base/show-value.ts";
-import { parameterSave } from "../contracts/checkpoints.ts";
 import { hashText } from "../keys/mix.ts";
 import { type CheckpointServers, loadParameter, takeCheckpoint } from "./checkpoint.ts";
 
@@ -36,9 +35,7 @@ export class ParameterFiles {
     const createdAt = new Date().toISOString();
     this.#saveCount++;
     try {
-      await this.#inTurn(() =>
-        takeCheckpoint(servers, { functions: parameterSave, parameter, directory: place, keep: 1, createdAt, ownClock }),
-      );
+      await this.#inTurn(() => takeCheckpoint(servers, { parameter, directory: place, keep: 1, createdAt, ownClock }));
     } finally {
       this.#saveCount--;
     }

@@ -13,7 +13,7 @@ import { WeighbridgeError } from "../base/errors.ts";
 import { checkOptions, checkWaitOptions, WAIT_NAMES } from "../base/known-options.ts";
 import type { Log } from "../base/log.ts";
 import { showValue } from "../base/show-value.ts";
-import { checkpointSave, parameterSave } from "../contracts/checkpoints.ts";
+import { checkpointSave } from "../contracts/checkpoints.ts";
 import { type Contract, isContract } from "../contracts/contract.ts";
 import { isWorkerFunction } from "../contracts/described-function.ts";
 import type { WorkerFunction, WorkerHandler } from "../contracts/worker-function.ts";
@@ -56,7 +56,9 @@ import {
   tensorSpec,
 } from "./parameter-options.ts";
 
-const CALL_OPTIONS: readonly string[] = ["priority", "scope", "into", "passing", ...WAIT_NAMES];
+const CALL_OPTIONS: readonly string[] = ["priority", "scope", "into", "passing", "countedAs", ...WAIT_NAMES];
+/** What the bytes of saving one parameter are counted as. */
+const PARAMETER_SAVE = "wb/parameter/save";
 const CLOSE_OPTIONS: readonly string[] = ["barrier", ...WAIT_NAMES];
 
 /** The node under a session: a WorkerNode. */
@@ -278,7 +280,7 @@ export class Session {
   async saveParameter(name: string, directory: string, wait: WaitOptions = {}): Promise<void> {
     checkWaitOptions(wait);
     if (this.#saving !== undefined) throw isSavingAlready(); // the servers would give that one up for this
-    await this.#files.save(this.#checkpointServers(wait), name, directory, () => this.clocks);
+    await this.#files.save(this.#checkpointServers(wait, PARAMETER_SAVE), name, directory, () => this.clocks);
   }
 
   /**
@@ -390,20 +392,19 @@ export class Session {
     }
   }
 
-  #checkpointServers(wait: WaitOptions): CheckpointServers {
+  #checkpointServers(wait: WaitOptions, countedAs?: string): CheckpointServers {
     return {
       servers: serverRanks(this.#node.roster),
-      call: (server, fn, request) => this.#functions.call(fn, { server }, request, { ...wait, priority: checkpointPriority(fn.name) }),
+      call: (server, fn, request) =>
+        this.#functions.call(fn, { server }, request, { ...wait, countedAs, priority: checkpointPriority(fn.name) }),
     };
   }
 }
 
 /** The cut comes behind everything else that was asked: what was pushed before is in it. What follows it comes first: until then what changes is kept twice. */
 function checkpointPriority(name: string): number {
-  const isAfterCut = [checkpointSave, parameterSave].some(({ begin, write, commit, abandon }) =>
-    [begin, write, commit, abandon].some((fn) => fn.name === name),
-  );
-  return isAfterCut ? -LAST_PRIORITY - 1 : LAST_PRIORITY;
+  const { begin, write, commit, abandon } = checkpointSave;
+  return [begin, write, commit, abandon].some((fn) => fn.name === name) ? -LAST_PRIORITY - 1 : LAST_PRIORITY;
 }
 
 function isSavingAlready(): WeighbridgeError {

@@ -144,18 +144,27 @@ type Paced = { readonly phases: ConsistencyPhases };
 export type ClockCaller = {
   readonly holder: WorkerIncarnation;
   readonly parameters: {
-    readonly pacer: { readonly rounds: Pick<UpdateRounds<never>, "advance">; readonly pushes: PushCounts };
+    readonly pacer: {
+      readonly rounds: Pick<UpdateRounds<never>, "advance">;
+      readonly pushes: PushCounts;
+      leave(holder: WorkerIncarnation, pushed: PushReport): void;
+    };
     readonly tensors: ReadonlyMap<number, Paced>;
     readonly tables: ReadonlyMap<number, Paced>;
   };
 };
 
-/** Serves clockAdvance: the caller has finished all clocks before this one. Throws as `advance`, and BAD_REQUEST. */
+/**
+ * Serves clockAdvance: the caller has finished all clocks before this one, and perhaps leaves. Throws as `advance`, and
+ * BAD_REQUEST.
+ */
 export function endClock(
   { parameters, holder }: ClockCaller,
-  { clock, ...pushes }: PushReport & { readonly clock: number },
+  { clock, leaves, ...pushes }: PushReport & { readonly clock: number; readonly leaves: boolean },
 ): Record<never, never> {
-  parameters.pacer.rounds.advance(holder, clock, countedPushes(parameters, pushes));
+  const counted = countedPushes(parameters, pushes);
+  if (leaves) parameters.pacer.leave(holder, counted);
+  else parameters.pacer.rounds.advance(holder, clock, counted);
   return {};
 }
 
@@ -163,7 +172,7 @@ export function endClock(
  * The report of a worker's pushes where anything depends on their numbers. Otherwise a parameter only has to know that
  * there were updates of a clock, also where none came here (ConsistencyPhases.M2). Throws BAD_REQUEST.
  */
-export function countedPushes({ tables, tensors, pacer }: ClockCaller["parameters"], report: PushReport): PushReport {
+function countedPushes({ tables, tensors, pacer }: ClockCaller["parameters"], report: PushReport): PushReport {
   const { parameters, clocks, numbers } = report;
   checkColumns(parameters.length, numbers.length, clocks.length);
   if (pacer.pushes.isCounted) return report;

@@ -14,7 +14,7 @@
 //   replace    every server    it takes the place of the one there is
 //   unstage    every server    forgets what was staged
 //
-// A checkpoint of the job and saving one parameter (Hetu: ParamSave) are the same functions under two names, so that what each of them moves is counted apart.
+// Saving one parameter (Hetu: ParamSave) takes a checkpoint of it alone, by the same functions.
 
 import { type FieldValues, type JsonField, json } from "../wire/function-schema.ts";
 import { count, flag, list, object, optional, shortText, text } from "../wire/json-body.ts";
@@ -38,9 +38,9 @@ const maybeName: Maybe<Name> = json(optional(shortName));
 /** `gone`: what was cleared or replaced since the caller's last cut, of that. */
 type SurveyFields = { readonly clockMin: "u32"; readonly names: Names; readonly gone: Maybe<Names> };
 const surveyFields: SurveyFields = { clockMin: "u32", names, gone: json(optional(list(text))) };
-/** `id` names the save on this server from here on. */
-type CutFields = { readonly id: Name; readonly clock: "u32" };
-const cutFields: CutFields = { id: name, clock: "u32" };
+/** `id` names the save on this server from here on. `isWhole`: sums are in it, too, not only parameters. */
+type CutFields = { readonly id: Name; readonly clock: "u32"; readonly isWhole: "bool" };
+const cutFields: CutFields = { id: name, clock: "u32", isWhole: "bool" };
 /** The parameters there were, the run of the job, and the epoch of the placement at the cut. */
 type FrozenFields = { readonly names: Names; readonly run: "string"; readonly epoch: "u32" };
 const frozenFields: FrozenFields = { names, run: "string", epoch: "u32" };
@@ -109,51 +109,43 @@ export type Loaded = FieldValues<LoadedFields>;
 export type Step = FieldValues<StepFields>;
 export type Stage = FieldValues<StageFields>;
 
+const common = { target: "server", effect: "update" } as const;
+const save = "wb/checkpoint";
+
 /** The functions of one save, from the first to the last. */
-export type SaveContracts = {
+export const checkpointSave: {
   readonly survey: Contract<Nothing, SurveyFields>;
   readonly cut: Contract<CutFields, FrozenFields>;
   readonly begin: Contract<BeginFields, BegunFields>;
   readonly write: Contract<WriteFields, ReportFields>;
   readonly commit: Contract<CommitFields, CommittedFields>;
   readonly abandon: Contract<AbandonFields, Nothing>;
+} = {
+  survey: contract({ ...common, name: `${save}/survey`, request: nothing, response: surveyFields }),
+  cut: contract({ ...common, name: `${save}/cut`, request: cutFields, response: frozenFields }),
+  begin: contract({ ...common, name: `${save}/begin`, request: beginFields, response: begunFields }),
+  write: contract({ ...common, name: `${save}/write`, request: writeFields, response: reportFields }),
+  commit: contract({ ...common, name: `${save}/commit`, request: commitFields, response: committedFields }),
+  abandon: contract({ ...common, name: `${save}/abandon`, request: abandonFields, response: nothing }),
 };
-
-function saveContracts(family: string): SaveContracts {
-  const common = { target: "server", effect: "update" } as const;
-  return {
-    survey: contract({ ...common, name: `${family}/survey`, request: nothing, response: surveyFields }),
-    cut: contract({ ...common, name: `${family}/cut`, request: cutFields, response: frozenFields }),
-    begin: contract({ ...common, name: `${family}/begin`, request: beginFields, response: begunFields }),
-    write: contract({ ...common, name: `${family}/write`, request: writeFields, response: reportFields }),
-    commit: contract({ ...common, name: `${family}/commit`, request: commitFields, response: committedFields }),
-    abandon: contract({ ...common, name: `${family}/abandon`, request: abandonFields, response: nothing }),
-  };
-}
-
-export const checkpointSave: SaveContracts = saveContracts("wb/checkpoint");
-export const parameterSave: SaveContracts = saveContracts("wb/parameter/save");
 
 export const checkpointLoad: Contract<LoadFields, LoadedFields> = contract({
   name: "wb/checkpoint/load",
-  target: "server",
-  effect: "update",
+  ...common,
   request: loadFields,
   response: loadedFields,
 });
 
 export const checkpointActivate: Contract<StepFields, Nothing> = contract({
   name: "wb/checkpoint/activate",
-  target: "server",
-  effect: "update",
+  ...common,
   request: stepFields,
   response: nothing,
 });
 
 export const checkpointDiscard: Contract<Nothing, Nothing> = contract({
   name: "wb/checkpoint/discard",
-  target: "server",
-  effect: "update",
+  ...common,
   request: nothing,
   response: nothing,
 });
@@ -161,24 +153,21 @@ export const checkpointDiscard: Contract<Nothing, Nothing> = contract({
 /** One parameter that was saved by itself (Hetu: ParamLoad). The newest, when `step` is left out. */
 export const parameterStage: Contract<StageFields, StepFields> = contract({
   name: "wb/parameter/load/stage",
-  target: "server",
-  effect: "update",
+  ...common,
   request: stageFields,
   response: stepFields,
 });
 
 export const parameterReplace: Contract<StepFields, Nothing> = contract({
   name: "wb/parameter/load/replace",
-  target: "server",
-  effect: "update",
+  ...common,
   request: stepFields,
   response: nothing,
 });
 
 export const parameterUnstage: Contract<Nothing, Nothing> = contract({
   name: "wb/parameter/load/unstage",
-  target: "server",
-  effect: "update",
+  ...common,
   request: nothing,
   response: nothing,
 });

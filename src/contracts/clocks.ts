@@ -1,4 +1,4 @@
-// clocks — a worker's iterations, as servers count them: join the clock set, finish a clock, leave, and ask what a read waits for. CLOCK travels behind
+// clocks — a worker's iterations, as servers count them: join the clock set, finish a clock, perhaps the last before it leaves. CLOCK travels behind
 // everything the worker sent before it, so that a server that hears of the end of a clock has its updates (spec/consistency.md, W8). It follows
 // the placement: an update that a server refused because it was cut by an older one comes again before the end of its clock.
 //
@@ -10,14 +10,18 @@ import { type Contract, contract } from "./contract.ts";
 const joined = { clock: "u32", lost: "u32[]" } as const;
 /** The number of the worker's last push to each parameter. */
 const numbers = { parameters: "u32[]", numbers: "u32[]" } as const;
-/**
- * What the worker pushed at clocks that some server may not have heard of, by rising clock: its pushes to
- * `parameters[i]` came to `numbers[i]` there.
- */
-const pushes = { clocks: "u32[]", parameters: "u32[]", numbers: "u32[]" } as const;
-const ended = { clock: "u32", clocks: "u32[]", parameters: "u32[]", numbers: "u32[]" } as const;
-const ofParameter = { parameter: "u32" } as const;
-const waits = { waits: "string" } as const;
+const ended = {
+  clock: "u32",
+  /** Whether the worker leaves the clock set in good order: nobody waits for it until it joins again. */
+  leaves: "bool",
+  /**
+   * What the worker pushed at clocks that some server may not have heard of, by rising clock: its pushes to
+   * `parameters[i]` came to `numbers[i]` there.
+   */
+  clocks: "u32[]",
+  parameters: "u32[]",
+  numbers: "u32[]",
+} as const;
 const nothing = {} as const;
 
 /**
@@ -33,7 +37,7 @@ export const clockJoin: Contract<typeof numbers, typeof joined> = contract({
   response: joined,
 });
 
-/** The worker has finished all clocks before this one. */
+/** The worker has finished all clocks before this one. One that leaves need not be a member. */
 export const clockAdvance: Contract<typeof ended, typeof nothing> = contract({
   name: "wb/clock/advance",
   target: "server",
@@ -41,23 +45,4 @@ export const clockAdvance: Contract<typeof ended, typeof nothing> = contract({
   followsUpdates: true,
   request: ended,
   response: nothing,
-});
-
-/** The worker leaves in good order: nobody waits for it until it joins again. */
-export const clockLeave: Contract<typeof pushes, typeof nothing> = contract({
-  name: "wb/clock/leave",
-  target: "server",
-  effect: "update",
-  followsUpdates: true,
-  request: pushes,
-  response: nothing,
-});
-
-/** What the worker's reads of a parameter wait for on this server, in words; "" when none waits. Asked when a caller's deadline has passed. */
-export const clockWait: Contract<typeof ofParameter, typeof waits> = contract({
-  name: "wb/clock/wait",
-  target: "server",
-  effect: "read",
-  request: ofParameter,
-  response: waits,
 });

@@ -3,29 +3,21 @@
 
 import { type Contract, contract } from "./contract.ts";
 
-const initRequest = { group: "u64", size: "u32", tolerance: "u32" } as const;
-const syncRequest = { group: "u64", version: "f64" } as const;
+const syncRequest = { group: "u64", size: "u32", tolerance: "u32", version: "f64" } as const;
 const partnersRequest = { group: "u64", want: "u32", patienceMs: "f64" } as const;
 const version = { version: "f64" } as const;
 const ranks = { ranks: "u32[]" } as const;
-const nothing = {} as const;
 
-/** Makes the worker a member of a group of `size`; answers the version at which it starts. */
-export const sspInit: Contract<typeof initRequest, typeof version> = contract({
-  name: "wb/ssp/init",
-  target: "server",
-  effect: "update",
-  request: initRequest,
-  response: version,
-});
-
-/** Answers when nobody of the group is further behind `version` than its tolerance. */
-export const sspSync: Contract<typeof syncRequest, typeof nothing> = contract({
+/**
+ * With a `size`: makes the worker a member of a group of so many, and answers the version at which it starts. Without
+ * (0): answers `version` when nobody of the group is further behind it than its tolerance.
+ */
+export const sspSync: Contract<typeof syncRequest, typeof version> = contract({
   name: "wb/ssp/sync",
   target: "server",
   effect: "update",
   request: syncRequest,
-  response: nothing,
+  response: version,
 });
 
 /** The ranks of a group of `want` that met under this key, or of those who had come when the first one's patience ended. */

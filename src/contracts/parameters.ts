@@ -24,6 +24,8 @@ const state = {
   refusedPushes: "f64",
   skippedPushes: "f64",
   zeroedElements: "f64",
+  /** What the caller's reads of it wait for here, in words; "" when none waits. */
+  waits: "string",
 } as const;
 const created = { plugIns: "string" } as const;
 const changed = { clock: "u32" } as const;
@@ -48,7 +50,7 @@ export const parameterCreate: Contract<typeof createRequest, typeof created> = c
 export type ParameterState = FieldValues<typeof state>;
 
 /**
- * How the parameter stands on this server. The name is for a server that was restarted, and has never heard of it: its
+ * How the parameter stands on this server, for the worker that asks. The name is for a server that was restarted, and has never heard of it: its
  * errors and its log then name what is missing.
  */
 export const parameterState: Contract<typeof stateRequest, typeof state> = contract({

@@ -5,7 +5,7 @@ import { embeddingSpec, tensorSpec } from "../api/parameter-options.ts";
 import { assert } from "../base/assert.ts";
 import { WeighbridgeError } from "../base/errors.ts";
 import { joinBytes } from "../base/join-bytes.ts";
-import { clockAdvance, clockWait } from "../contracts/clocks.ts";
+import { clockAdvance } from "../contracts/clocks.ts";
 import type { Contract } from "../contracts/contract.ts";
 import { sspSync } from "../contracts/groups.ts";
 import { parameterState } from "../contracts/parameters.ts";
@@ -45,12 +45,11 @@ const CONTRACTS: readonly Contract[] = [
   tensorPull,
   tensorPushPull,
   clockAdvance,
-  clockWait,
   parameterState,
   sspSync,
 ].map((fn) => fn as unknown as Contract);
 const INCARNATION = 1;
-const STATE = { clock: 0, turn: 0, refusedPushes: 0, skippedPushes: 0, zeroedElements: 0 };
+const STATE = { clock: 0, turn: 0, refusedPushes: 0, skippedPushes: 0, zeroedElements: 0, waits: "" };
 /** Of rows of tables. */
 const ROW_FLOATS = 2;
 
@@ -251,7 +250,6 @@ export class RouterStage {
     assert(fn !== undefined, "the stage has the function");
     const request = fn.request.decode(payload.slice(), 0, payload.length) as unknown as Request;
     const { parameter, block, clock = 0 } = request;
-    if (fn.name === clockWait.name) return joinBytes(clockWait.response.encode({ waits: "" }).chunks);
     if (fn.name === parameterState.name)
       return joinBytes(parameterState.response.encode({ ...STATE, isRestored: this.isRestored(rank) }).chunks);
     if (block !== undefined) return this.#block(rank, fn, request, `${parameter}/${block}`);
@@ -262,6 +260,7 @@ export class RouterStage {
     for (const [i, key] of (pushed ?? []).entries())
       this.#add(`row ${key}`, width, (request.gradients as Float32Array).subarray(i * width, (i + 1) * width));
     if (fn.isUpdate) this.applied.push({ server: rank, what: pushed === undefined ? fn.name : `rows ${[...pushed].join(" ")}`, clock });
+    if (fn.name === sspSync.name) return joinBytes(sspSync.response.encode({ version: 0 }).chunks);
     if (pulled === undefined) return new Uint8Array(0);
     const rows = joinBytes([...pulled].map((key) => bytesOf(this.#valuesOf(`row ${key}`, ROW_FLOATS))));
     return encoded(fn, { values: new Float32Array(rows.slice().buffer) });

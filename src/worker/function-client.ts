@@ -3,8 +3,8 @@
 
 import { checkWait, Deferred, type WaitOptions, waitFor } from "../base/deferred.ts";
 import { isWeighbridgeError, type WeighbridgeError } from "../base/errors.ts";
-import { clockWait } from "../contracts/clocks.ts";
 import type { Contract } from "../contracts/contract.ts";
+import { parameterState } from "../contracts/parameters.ts";
 import { isMissingThere } from "../wire/failure.ts";
 import type { Fields, FieldValues } from "../wire/function-schema.ts";
 import { callText, explainedDeadline, missingFailure } from "./call-subject.ts";
@@ -80,10 +80,10 @@ export class FunctionClient {
     const answered = ({ waits }: { readonly waits: string }): void => {
       if (waits !== "") told.resolve(waits);
     };
-    const request = { parameter: subject.parameter };
+    const request = { parameter: subject.parameter, name: subject.name };
     const requests = this.servers.map((server) => ({ to: { server }, request, priority: FIRST_PRIORITY, answered }));
     const nobodyWaits = (): undefined => undefined;
-    const all = this.callEach(clockWait, requests, { deadlineMs: EXPLAIN_MS, signal }).then(nobodyWaits, nobodyWaits);
+    const all = this.callEach(parameterState, requests, { deadlineMs: EXPLAIN_MS, signal }).then(nobodyWaits, nobodyWaits);
     return explainedDeadline(thrown, await Promise.race([told.promise, all]));
   }
 

@@ -63,7 +63,7 @@ class Worker {
   }
 
   async clock(clock: number): Promise<void> {
-    await this.stage.functions.callAll(clockAdvance, { clock, ...NO_PUSHES }, { priority: -1 });
+    await this.stage.functions.callAll(clockAdvance, { clock, leaves: false, ...NO_PUSHES }, { priority: -1 });
   }
 
   async kv(functionId: KvFunctionId, keys: BigUint64Array, sent?: Float32Array, received?: Float32Array, isOwn = false): Promise<void> {
@@ -517,7 +517,7 @@ test("a push and pull whose answer is lost, and cannot be asked for, fails once,
 
 test("an update that names a server, and waits there for other workers, holds nothing back while the placement changes (R4, R5)", async () => {
   const { stage, worker } = started();
-  const waiting = stage.functions.call(sspSync, { server: 0 }, { group: 1n, version: 1 });
+  const waiting = stage.functions.call(sspSync, { server: 0 }, { group: 1n, size: 0, tolerance: 0, version: 1 });
   await stage.clock.advance(0);
   const letGo = stage.park(0);
   stage.change([0, 1, 2], turned(3));

@@ -31,10 +31,10 @@ class Servers {
   readonly pushes = new PushNumbers();
   readonly callAll = (async (
     fn: { readonly name: string },
-    { clock }: { readonly clock?: number },
+    { clock, leaves = false }: { readonly clock?: number; readonly leaves?: boolean },
     { priority = 0 }: { readonly priority?: number },
   ) => {
-    const ask = `${fn.name.replace("wb/clock/", "")}${clock === undefined ? "" : ` ${clock}`}`;
+    const ask = leaves ? "leave" : `${fn.name.replace("wb/clock/", "")}${clock === undefined ? "" : ` ${clock}`}`;
     this.asked.push(ask);
     this.sent.push(`${ask} ${priority}`);
     await this.answers;

@@ -28,7 +28,7 @@ import { type WaitOptions, waitFor } from "../base/deferred.ts";
 import { isWeighbridgeError, reasonOf, WeighbridgeError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import type { PushReport } from "../consistency/push-counts.ts";
-import { clockAdvance, clockJoin, clockLeave } from "../contracts/clocks.ts";
+import { clockAdvance, clockJoin } from "../contracts/clocks.ts";
 import type { FunctionClient } from "./function-client.ts";
 import type { Router } from "./router.ts";
 
@@ -150,8 +150,8 @@ export class WorkerClock {
   }
 
   /** What servers are told of the end of the clocks before this one. */
-  #ended(clock: number): { readonly clock: number } & PushReport {
-    return { clock, ...this.#pushes.before(clock) };
+  #ended(clock: number, leaves = false): { readonly clock: number; readonly leaves: boolean } & PushReport {
+    return { clock, leaves, ...this.#pushes.before(clock) };
   }
 
   #hear(clock: number): void {
@@ -235,11 +235,11 @@ export class WorkerClock {
   /** Nobody waits for this worker until `rejoin` (J4). */
   async leave(wait: WaitOptions): Promise<void> {
     if (!this.#hasLeft) this.value = Math.min(CLOCK_MAX, this.value + 1); // J5
-    const pushes = this.#pushes.before(this.value);
+    const ended = this.#ended(this.value, true);
     this.#hear(this.value); // by leaving
     this.#hasLeft = true;
     this.#joining = undefined; // what is under way leads to where this worker leaves
-    await this.#functions.callAll(clockLeave, pushes, { ...wait, priority: LAST_PRIORITY });
+    await this.#functions.callAll(clockAdvance, ended, { ...wait, priority: LAST_PRIORITY });
   }
 
   /** J7. A server that refuses to hear of the clock has nothing of this worker to drop; one that cannot be reached does not hear that it joins either. */

@@ -68,7 +68,7 @@ test("every rule and every signature that the client in Python names is in the s
   const source = read("test/conformance/python", ["client.py", "conversation.py", "served.py", "wire.py"]);
   const spec = read("spec", ["protocol.md", "consistency.md", "functions.md"]);
   const signatures = [...source.matchAll(/"(wb\/[^"]* → [^"]*)"/g)].map(([, signature = ""]) => signature);
-  assert.ok(signatures.length >= 9);
+  assert.ok(signatures.length >= 8);
   for (const signature of signatures) assert.ok(spec.includes(`\n${signature}\n`), signature);
   const rulesOf = (text: string): string[] => [...text.matchAll(/\b[A-Z]\d+\b/g)].map(([rule]) => rule);
   assert.ok(rulesOf(source).length > 80);

@@ -5,7 +5,7 @@
 //   floats          within 1e-12 (f64) or 1e-6 (f32) of max(1, |value|): a mean divides in another order
 
 import assert from "node:assert/strict";
-import type { Embedding } from "../../src/api/embedding.ts";
+import type { Embedding } from "../../src/worker/embedding.ts";
 import type { RowTypeOption } from "../../src/api/parameter-options.ts";
 import type { Session } from "../../src/api/session.ts";
 import type { Random } from "../../src/base/random.ts";

@@ -2,6 +2,9 @@
 
 import type { FunctionLoad } from "../../worker/router/function-request.ts";
 
+/** What bytes of a call that joins an SSP group are counted as. */
+export const SSP_INIT = "wb/ssp/init";
+
 /** Ours to Hetu's. A function that Hetu lacks keeps its own name. */
 const HETU_NAMES: Readonly<Record<string, string>> = {
   "wb/tensor/push": "DensePush",
@@ -16,10 +19,11 @@ const HETU_NAMES: Readonly<Record<string, string>> = {
   "wb/rows/push-pull": "SSPushPull",
   "wb/parameter/create": "ParamInit",
   "wb/parameter/clear": "ParamClear",
+  "wb/parameter/save": "ParamSave",
   "wb/cache/sync": "SyncEmbedding",
   "wb/cache/push": "PushEmbedding",
   "wb/cache/push-sync": "PushSyncEmbedding",
-  "wb/ssp/init": "SSPInit",
+  [SSP_INIT]: "SSPInit",
   "wb/ssp/sync": "SSPSync",
   "wb/partial-reduce/partners": "PReduceGetPartner",
   "wb/data/push": "PushData",
@@ -27,7 +31,7 @@ const HETU_NAMES: Readonly<Record<string, string>> = {
 };
 
 /** Families of ours that are one function of Hetu's. */
-const HETU_FAMILIES: Readonly<Record<string, string>> = { "wb/parameter/save/": "ParamSave", "wb/parameter/load/": "ParamLoad" };
+const HETU_FAMILIES: Readonly<Record<string, string>> = { "wb/parameter/load/": "ParamLoad" };
 
 function hetuName(name: string): string {
   const family = Object.keys(HETU_FAMILIES).find((prefix) => name.startsWith(prefix));

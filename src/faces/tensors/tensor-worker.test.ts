@@ -237,7 +237,7 @@ for (const servers of [1, 2, 3]) {
       assert.equal(hasPassed, false);
       await slow.sspSync(7, 1);
       await waiting;
-      assert.deepEqual(fast.getLoads().get("SSPSync"), { sentBytes: 16, receivedBytes: 0 }, "one request");
+      assert.deepEqual(fast.getLoads().get("SSPSync"), { sentBytes: 32, receivedBytes: 8 }, "one request");
     });
 
     test("loads are payload bytes by function, from the start of the record and since the last look", async () => {

@@ -13,13 +13,13 @@ import type { WaitOptions } from "../../base/deferred.ts";
 import { WeighbridgeError } from "../../base/errors.ts";
 import { checkOptions, checkWaitOptions } from "../../base/known-options.ts";
 import { showValue } from "../../base/show-value.ts";
-import { partialReducePartners, sspInit, sspSync } from "../../contracts/groups.ts";
+import { partialReducePartners, sspSync } from "../../contracts/groups.ts";
 import type { CacheOptions } from "../../worker/cache/bounded-cache.ts";
 import type { CachedEmbedding } from "../../worker/cache/cached-embedding.ts";
 import type { CallOptions } from "../../worker/parameter.ts";
 import type { FunctionLoad } from "../../worker/router/function-request.ts";
 import { DataStore, type IndexList } from "./data-store.ts";
-import { hetuLoads } from "./function-names.ts";
+import { hetuLoads, SSP_INIT } from "./function-names.ts";
 import { CacheTable, NamedTensor, type RowNames } from "./named-tensor.ts";
 import { dimensionsOf, initializerOf, optimizerOf, ParamType, type TensorSettings } from "./tensor-settings.ts";
 
@@ -195,7 +195,10 @@ export class TensorWorker {
     const group = keyOf(key);
     checkOptions(options, ["size", "tolerance"], "the settings of an SSP group");
     const { size, tolerance } = options;
-    const { version } = await this.#session.call(sspInit, this.#serverOf(group), { group, size, tolerance }, wait);
+    if (size === 0) throw new WeighbridgeError("BAD_ARGUMENT", "a group has at least one member, not 0"); // 0: a member synchronizes
+    checkWaitOptions(wait);
+    const call = { ...wait, countedAs: SSP_INIT };
+    const { version } = await this.#session.call(sspSync, this.#serverOf(group), { group, size, tolerance, version: 0 }, call);
     return version;
   }
 
@@ -205,7 +208,7 @@ export class TensorWorker {
    */
   async sspSync(key: number | bigint, version: number, wait: WaitOptions = {}): Promise<void> {
     const group = keyOf(key);
-    await this.#session.call(sspSync, this.#serverOf(group), { group, version }, wait);
+    await this.#session.call(sspSync, this.#serverOf(group), { group, size: 0, tolerance: 0, version }, wait);
   }
 
   /**

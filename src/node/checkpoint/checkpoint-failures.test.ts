@@ -145,14 +145,16 @@ test("a worker cannot name a path: only what was begun is written or committed",
   const { session } = cluster;
   const { cut, write, commit } = checkpointSave;
   const isRefused = (error: unknown): boolean => isWeighbridgeError(error, "BAD_REQUEST");
-  await session.call(cut, { server: 0 }, { id: "x", clock: 0 });
+  await session.call(cut, { server: 0 }, { id: "x", clock: 0, isWhole: true });
   for (const pending of ["../elsewhere", "/tmp/x", "step-000001", "step-000001.pending-zz", ""]) {
     await assert.rejects(session.call(commit, { server: 0 }, { pending, manifest: {}, keep: undefined }), isRefused, pending);
   }
   const elsewhere = { id: "x", pending: "../elsewhere", step: 1, job: "j", parameters: [] };
   await assert.rejects(session.call(write, { server: 0 }, elsewhere), isRefused);
   await assert.rejects(session.call(write, { server: 0 }, { ...elsewhere, step: -1 }), isRefused);
-  await assert.rejects(session.call(cut, { server: 0 }, { id: "y", clock: -1 }), (error) => isWeighbridgeError(error, "BAD_ARGUMENT"));
+  await assert.rejects(session.call(cut, { server: 0 }, { id: "y", clock: -1, isWhole: true }), (error) =>
+    isWeighbridgeError(error, "BAD_ARGUMENT"),
+  );
   assert.deepEqual(readdirSync(folder.path), []);
   assert.equal((await session.checkpoint()).step, 0);
 });
@@ -164,7 +166,7 @@ test("what one worker is saving no other writes, commits or gives up", async () 
   await owner.tensor("w", { shape: [4] });
   const server = { server: 0 };
   const save = checkpointSave;
-  await owner.call(save.cut, server, { id: "x", clock: 0 });
+  await owner.call(save.cut, server, { id: "x", clock: 0, isWhole: true });
   const { pending, step } = await owner.call(save.begin, server, { step: undefined, stepMin: 0, directory: undefined });
   const write = { id: "x", pending, step, job: "j", parameters: ["w"] };
   const notYours = { code: "BAD_REQUEST", message: /of yours/ };

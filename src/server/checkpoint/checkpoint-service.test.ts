@@ -78,31 +78,31 @@ class Stage {
 
 test("a save that was frozen and is not gone on with for a minute is given up, and not before (V1)", async () => {
   const one = new Stage();
-  await one.service.cut({ id: "a", clock: 0 }, "first");
+  await one.service.cut({ id: "a", clock: 0, isWhole: true }, "first");
   await one.stage.clock.advance(IDLE_MS - 1);
-  await assert.rejects(one.service.cut({ id: "b", clock: 0 }, "second"), { code: "QUEUE_FULL", retryable: true });
+  await assert.rejects(one.service.cut({ id: "b", clock: 0, isWhole: true }, "second"), { code: "QUEUE_FULL", retryable: true });
   await one.stage.clock.advance(1);
   await assert.rejects(one.service.write({ id: "a", ...WRITE }, "first"), { code: "DEADLINE", message: /first froze a checkpoint/ });
-  await one.service.cut({ id: "b", clock: 0 }, "second");
+  await one.service.cut({ id: "b", clock: 0, isWhole: true }, "second");
 });
 
 test("a save that is being written is given up neither for its time nor for another one of its owner", async () => {
   const one = new Stage();
-  await one.service.cut({ id: "a", clock: 0 }, "owner");
+  await one.service.cut({ id: "a", clock: 0, isWhole: true }, "owner");
   const report = one.service.write({ id: "a", ...WRITE }, "owner");
   await one.stage.clock.advance(2 * IDLE_MS);
-  await assert.rejects(one.service.cut({ id: "b", clock: 0 }, "owner"), { code: "QUEUE_FULL" });
+  await assert.rejects(one.service.cut({ id: "b", clock: 0, isWhole: true }, "owner"), { code: "QUEUE_FULL" });
   one.written.resolve([]);
   assert.deepEqual((await report).parameters, []);
-  await one.service.cut({ id: "b", clock: 0 }, "owner");
-  await one.service.cut({ id: "c", clock: 0 }, "owner"); // frozen, not written: its owner may think better of it
+  await one.service.cut({ id: "b", clock: 0, isWhole: true }, "owner");
+  await one.service.cut({ id: "c", clock: 0, isWhole: true }, "owner"); // frozen, not written: its owner may think better of it
 });
 
 test("two cuts at once, one that waits for its clock and another's: the second is QUEUE_FULL and retryable, the first goes on (V5)", async () => {
   const one = new Stage();
-  const waits = one.service.cut({ id: "a", clock: 3 }, "first");
+  const waits = one.service.cut({ id: "a", clock: 3, isWhole: true }, "first");
   for (const clock of [0, 3, 5])
-    await assert.rejects(one.service.cut({ id: "b", clock }, "second"), {
+    await assert.rejects(one.service.cut({ id: "b", clock, isWhole: true }, "second"), {
       code: "QUEUE_FULL",
       retryable: true,
       message: /first is taking/,
@@ -197,5 +197,5 @@ test("a server that serves what an application cut itself is prepared for other 
 test("a cut says of which placement it is (V8)", async () => {
   const { service, stage } = new Stage();
   stage.ownership.adopt({ epoch: 7, policy: "ring", servers: [0] }, 0);
-  assert.equal((await service.cut({ id: "a", clock: 0 }, "first")).epoch, 7);
+  assert.equal((await service.cut({ id: "a", clock: 0, isWhole: true }, "first")).epoch, 7);
 });

@@ -232,15 +232,14 @@ export class CheckpointService {
     throw new WeighbridgeError("ABORTED", "the checkpoint was given up");
   }
 
-  /** `withSums`: the cut is one of the whole server, not of a parameter that is saved alone. */
-  async cut({ id, clock }: contracts.Cut, owner: string, withSums = true): Promise<contracts.Frozen> {
+  async cut({ id, clock, isWhole }: contracts.Cut, owner: string): Promise<contracts.Frozen> {
     const { parameters, vectorClock, ownership } = this.#options;
     const run = this.#knownRun;
     void this.#files; // throws when there are none
-    if (withSums && this.#lostSums !== undefined && !this.#isRestored) throw this.#lostSums; // V10
+    if (isWhole && this.#lostSums !== undefined && !this.#isRestored) throw this.#lostSums; // V10
     if (this.#saving?.isOver === false && (this.#saving.owner !== owner || this.#saving.isWriting)) throw busy(this.#saving.owner); // V5
     this.#lose(new WeighbridgeError("ABORTED", "its owner takes another checkpoint"));
-    const snapshot = new ServerSnapshot({ parameters, vectorClock, ownership, withSums });
+    const snapshot = new ServerSnapshot({ parameters, vectorClock, ownership, withSums: isWhole });
     const [frozen, cancelIdle, error] = [new Deferred<contracts.Frozen>(), undefined, undefined];
     const saving: Saving = { id, owner, snapshot, frozen, cancelIdle, isWriting: false, isOver: false, error };
     saving.frozen.promise.catch(() => {}); // whoever asks is told

@@ -25,21 +25,14 @@ function operation<Q extends Fields, R extends Fields>(fn: Contract<Q, R>, run: 
   return { fn, run } as unknown as Operation;
 }
 
-/** `withSums`: what is saved is the whole server. */
-function saveOperations({ survey, cut, begin, write, commit, abandon }: checkpoints.SaveContracts, withSums: boolean): Operation[] {
-  return [
-    operation(survey, (service, _, owner) => service.survey(owner)),
-    operation(cut, (service, request, owner) => service.cut(request, owner, withSums)),
-    operation(begin, (service, request, owner) => service.begin(request, owner)),
-    operation(write, async (service, request, owner) => (await service.write(request, owner)) as unknown as checkpoints.Report),
-    operation(commit, (service, request, owner) => service.commit(request, owner)),
-    operation(abandon, (service, request, owner) => service.abandon(request, owner)),
-  ];
-}
-
+const { survey, cut, begin, write, commit, abandon } = checkpoints.checkpointSave;
 const OPERATIONS: readonly Operation[] = [
-  ...saveOperations(checkpoints.checkpointSave, true),
-  ...saveOperations(checkpoints.parameterSave, false),
+  operation(survey, (service, _, owner) => service.survey(owner)),
+  operation(cut, (service, request, owner) => service.cut(request, owner)),
+  operation(begin, (service, request, owner) => service.begin(request, owner)),
+  operation(write, async (service, request, owner) => (await service.write(request, owner)) as unknown as checkpoints.Report),
+  operation(commit, (service, request, owner) => service.commit(request, owner)),
+  operation(abandon, (service, request, owner) => service.abandon(request, owner)),
   operation(checkpoints.checkpointLoad, (service, { step }, owner) => service.loadStep(step, owner)),
   operation(checkpoints.checkpointActivate, (service, { step }) => service.activate(step)),
   operation(checkpoints.checkpointDiscard, (service, _, owner) => service.discard(owner)),

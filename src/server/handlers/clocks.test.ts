@@ -13,7 +13,7 @@ const KEYS = BigUint64Array.of(7n);
 /** The worker ends the clock before this one, at which its pushes to the parameter came to this number. */
 function advance(stage: ParameterStage, rank: number, clock: number, parameter: number, number: number): Promise<unknown> {
   const report = { clocks: Uint32Array.of(clock - 1), parameters: Uint32Array.of(parameter), numbers: Uint32Array.of(number) };
-  return stage.call(rank, clockAdvance, { clock, ...report });
+  return stage.call(rank, clockAdvance, { clock, leaves: false, ...report });
 }
 
 test("a report of pushes whose rows lie elsewhere counts nothing for sums, and a change of the consistency begins above it (M2)", async () => {
@@ -53,5 +53,7 @@ test("a mean that a sum was changed to is over all who pushed, from its first cl
 test("a report whose lists differ in length is refused", async () => {
   const stage = new ParameterStage();
   const report = { clocks: Uint32Array.of(0), parameters: Uint32Array.of(1), numbers: new Uint32Array(0) };
-  await assert.rejects(stage.call(0, clockAdvance, { clock: 1, ...report }), (error) => isWeighbridgeError(error, "BAD_REQUEST"));
+  await assert.rejects(stage.call(0, clockAdvance, { clock: 1, leaves: false, ...report }), (error) =>
+    isWeighbridgeError(error, "BAD_REQUEST"),
+  );
 });

@@ -1,7 +1,7 @@
 // clocks — serves what workers report of their iterations (contracts/clocks.ts).
 
-import { checkColumns, countedPushes, endClock } from "../../consistency/update-rounds.ts";
-import { clockAdvance, clockJoin, clockLeave, clockWait } from "../../contracts/clocks.ts";
+import { checkColumns, endClock } from "../../consistency/update-rounds.ts";
+import { clockAdvance, clockJoin } from "../../contracts/clocks.ts";
 import { type ServedFunction, serve } from "../served-function.ts";
 
 export const CLOCK_HANDLERS: readonly ServedFunction[] = [
@@ -19,13 +19,4 @@ export const CLOCK_HANDLERS: readonly ServedFunction[] = [
     },
   }),
   serve(clockAdvance, { handler: endClock }),
-  serve(clockLeave, {
-    handler: ({ parameters, holder }, pushes) => {
-      parameters.pacer.leave(holder, countedPushes(parameters, pushes));
-      return {};
-    },
-  }),
-  serve(clockWait, {
-    handler: ({ parameters, holder }, { parameter }) => ({ waits: parameters.pacer.lot.describe(holder.worker, parameter) ?? "" }),
-  }),
 ];

@@ -1,22 +1,20 @@
 // groups — serves groups of workers that keep pace, or look for partners (contracts/groups.ts).
 
 import { Deferred } from "../../base/deferred.ts";
-import { partialReducePartners, sspInit, sspSync } from "../../contracts/groups.ts";
+import { partialReducePartners, sspSync } from "../../contracts/groups.ts";
 import { type ServedFunction, serve } from "../served-function.ts";
 
 /** Longer than any worker should take for a clock; a caller's own deadline is shorter. */
 const WAIT_MS_MAX = 600_000;
 
 export const GROUP_HANDLERS: readonly ServedFunction[] = [
-  serve(sspInit, {
-    handler: ({ groups, holder }, request) => ({ version: groups.ssp.init({ ...holder, ...request }) }),
-  }),
   serve(sspSync, {
-    handler: ({ groups, holder }, { group, version }) => {
+    handler: ({ groups, holder }, { group, size, tolerance, version }) => {
+      if (size > 0) return { version: groups.ssp.init({ ...holder, group, size, tolerance }) };
       const passed = new Deferred<void>();
       const waiter = { admitted: () => passed.resolve(), failed: passed.reject.bind(passed) };
       const ticket = groups.ssp.sync({ ...holder, group, version, deadlineMs: WAIT_MS_MAX, waiter });
-      return ticket === undefined ? {} : passed.promise.then(() => ({}));
+      return ticket === undefined ? { version } : passed.promise.then(() => ({ version }));
     },
   }),
   serve(partialReducePartners, {

@@ -15,9 +15,9 @@ export const PARAMETER_HANDLERS: readonly ServedFunction[] = [
     again: ({ parameters }, { spec }) => ({ plugIns: JSON.stringify(parameters.plugInsOf(spec)) }),
   }),
   serve(parameterState, {
-    handler: ({ parameters }, { parameter: number, name }) => {
+    handler: ({ parameters, holder }, { parameter: number, name }) => {
       const { isRestored, pace, nonFinite } = parameters.get(number, name);
-      return { isRestored, ...pace.survey, ...nonFinite };
+      return { isRestored, ...pace.survey, ...nonFinite, waits: parameters.pacer.lot.describe(holder.worker, number) ?? "" };
     },
   }),
   serve(parameterClear, {

@@ -5,7 +5,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { NO_PUSHES, type PushReport } from "../../consistency/push-counts.ts";
 import { cachePush } from "../../contracts/cached-rows.ts";
-import { clockAdvance, clockJoin, clockLeave } from "../../contracts/clocks.ts";
+import { clockAdvance, clockJoin } from "../../contracts/clocks.ts";
 import { parameterConfigure } from "../../contracts/parameters.ts";
 import { rowsPull, rowsPush, rowsPushPull } from "../../contracts/rows.ts";
 import { floatsOf, ParameterStage } from "../../testing/parameter-stage.ts";
@@ -342,8 +342,8 @@ test("a server refuses what makes no sense for values: a mean, top-k, a scale, s
 test("what a clock message tells of pushes in columns of different lengths is refused, and changes nothing", async () => {
   const stage = new ParameterStage();
   const columns = { clocks: Uint32Array.of(0, 0), parameters: Uint32Array.of(1), numbers: Uint32Array.of(1) };
-  await assert.rejects(stage.call(0, clockAdvance, { clock: 1, ...columns }), throwsCode("BAD_REQUEST"));
-  await assert.rejects(stage.call(0, clockLeave, columns), throwsCode("BAD_REQUEST"));
+  await assert.rejects(stage.call(0, clockAdvance, { clock: 1, leaves: false, ...columns }), throwsCode("BAD_REQUEST"));
+  await assert.rejects(stage.call(0, clockAdvance, { clock: 1, leaves: true, ...columns }), throwsCode("BAD_REQUEST"));
   await assert.rejects(stage.call(0, clockJoin, { ...columns, numbers: new Uint32Array(0) }), throwsCode("BAD_REQUEST"));
   assert.deepEqual(
     stage.parameters.pacer.members().map(({ clock }) => clock),

@@ -19,6 +19,8 @@ export type FunctionCallSettings = {
    * never lands in `into`.
    */
   readonly passing?: boolean | undefined;
+  /** What its bytes are counted as; left out: as the function's. */
+  readonly countedAs?: string | undefined;
 };
 
 /** One call of a group. */
@@ -26,8 +28,6 @@ export type FunctionRequest<Q extends Fields, R extends Fields> = FunctionCallSe
   /** What it is about; the router finds the server. */
   readonly to: Route;
   readonly request: FieldValues<Q>;
-  /** What its bytes are counted as; left out: as the function's. */
-  readonly countedAs?: string | undefined;
   readonly answered?: ((response: FieldValues<R>) => void) | undefined;
   /** Hears how it failed, before the caller of the group does. */
   readonly failed?: (error: WeighbridgeError, fate?: CallFate) => void;

@@ -11,7 +11,7 @@ const PENDING = "the directory, as `begin` answered it";
 const NAMES = "names of parameters";
 
 /** A checkpoint of the job, and saving one parameter, are the same functions under two names. */
-function saveFunctions({ survey, cut, begin, write, commit, abandon }: checkpoints.SaveContracts): DocumentedFunction[] {
+function saveFunctions({ survey, cut, begin, write, commit, abandon }: typeof checkpoints.checkpointSave): DocumentedFunction[] {
   return [
     documented(survey, {
       about: "How far the clocks are on this server, and which parameters there are.",
@@ -27,10 +27,10 @@ function saveFunctions({ survey, cut, begin, write, commit, abandon }: checkpoin
     documented(cut, {
       about:
         "Answered when this server's part of the cut at `clock` is frozen (consistency.md, D1). When the epochs of two servers differ, parts have moved between their cuts: the checkpoint is abandoned, and taken again.",
-      request: { id: ID, clock: "of the cut" },
+      request: { id: ID, clock: "of the cut", isWhole: "whether sums (checkpoint.md) are in it, too; not if one parameter is saved" },
       response: { names: "the parameters that are in it", run: "the run of the job", epoch: "of the placement at the cut" },
       errors: ["QUEUE_FULL", "BAD_ARGUMENT", "UNSUPPORTED", "ARENA_FULL", "ABORTED", "DEADLINE", "NODE_DEAD", "CLOSED"],
-      example: { request: { id: "2026-01-02@12", clock: 12 }, response: { names: ["w"], run: "5f", epoch: 3 } },
+      example: { request: { id: "2026-01-02@12", clock: 12, isWhole: true }, response: { names: ["w"], run: "5f", epoch: 3 } },
     }),
     documented(begin, {
       about: "Of the server of the lowest rank: makes the directory for the checkpoint.",
@@ -91,10 +91,9 @@ function saveFunctions({ survey, cut, begin, write, commit, abandon }: checkpoin
 export const CHECKPOINTS: FunctionFamily = {
   title: "Checkpoints",
   about:
-    "One worker, or the command line through `wb/relay/call`, takes or restores a checkpoint: survey (who has no clock of its own), cut on every server, begin on the server of the lowest rank, write on every server, commit on the first one again; abandon on every server when it fails. `wb/parameter/save/…` are the same functions for one parameter. Restoring: load on every server, then activate on every server; discard when it fails. One parameter: stage, replace, unstage.",
+    "One worker, or the command line through `wb/relay/call`, takes or restores a checkpoint: survey (who has no clock of its own), cut on every server, begin on the server of the lowest rank, write on every server, commit on the first one again; abandon on every server when it fails. To save one parameter is to take a checkpoint of it alone. Restoring: load on every server, then activate on every server; discard when it fails. One parameter: stage, replace, unstage.",
   functions: [
     ...saveFunctions(checkpoints.checkpointSave),
-    ...saveFunctions(checkpoints.parameterSave),
     documented(checkpoints.checkpointLoad, {
       about: "Answered when this server holds what it owns of a checkpoint; nobody sees it yet. There must be no parameters.",
       request: { step: "left out: the newest" },

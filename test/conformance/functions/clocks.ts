@@ -1,8 +1,8 @@
 // clocks — what spec/functions.md says of src/contracts/clocks.ts and src/contracts/groups.ts.
 
-import { clockAdvance, clockJoin, clockLeave, clockWait } from "../../../src/contracts/clocks.ts";
-import { partialReducePartners, sspInit, sspSync } from "../../../src/contracts/groups.ts";
-import { MEMBER_ERRORS, PARAMETER } from "./common-words.ts";
+import { clockAdvance, clockJoin } from "../../../src/contracts/clocks.ts";
+import { partialReducePartners, sspSync } from "../../../src/contracts/groups.ts";
+import { MEMBER_ERRORS } from "./common-words.ts";
 import { documented, type FunctionFamily } from "./documented.ts";
 
 const reportWords = {
@@ -35,26 +35,15 @@ export const CLOCKS: FunctionFamily = {
     documented(clockAdvance, {
       about:
         "CLOCK: the worker has finished all clocks before this one. It leaves behind all that the worker sent before. A clock that the server knows already changes nothing.",
-      request: { clock: "where the worker stands from now on", ...reportWords },
+      request: {
+        clock: "where the worker stands from now on",
+        leaves:
+          "whether the worker leaves the clock set of this server as well, having finished the clock at which it stood there: nobody waits for it until it joins again, and it is no error if it is no member",
+        ...reportWords,
+      },
       response: {},
       errors: ["BAD_REQUEST", ...MEMBER_ERRORS],
-      example: { request: { clock: 4, ...report }, response: {} },
-    }),
-    documented(clockLeave, {
-      about:
-        "The worker leaves the clock set of this server, and has finished the clock at which it stands. Nobody waits for it until it joins again.",
-      request: reportWords,
-      response: {},
-      errors: ["BAD_REQUEST"],
-      example: { request: report, response: {} },
-    }),
-    documented(clockWait, {
-      about:
-        "What the worker's reads of a parameter wait for on this server, for people; asked when a deadline of the worker's own has passed.",
-      request: { parameter: PARAMETER },
-      response: { waits: 'a text, "" when none waits' },
-      errors: [],
-      example: { request: { parameter: 1 }, response: { waits: "at clock 4 for the slowest to reach clock 4: worker 1 at clock 3" } },
+      example: { request: { clock: 4, leaves: false, ...report }, response: {} },
     }),
   ],
 };
@@ -66,19 +55,18 @@ export const GROUPS: FunctionFamily = {
   about:
     "SSP groups and partial reduce (consistency.md, G1 to G4 and Q1 to Q5). One server serves a group: the owner of its number, taken as a row's key.",
   functions: [
-    documented(sspInit, {
-      about: "Makes the worker a member of an SSP group.",
-      request: { group: GROUP, size: "how many members it has", tolerance: "how many versions a member may be ahead of the slowest" },
-      response: { version: "where the worker starts" },
-      errors: ["BAD_ARGUMENT", "NODE_DEAD", "FENCED", "QUEUE_FULL"],
-      example: { request: { group: 5n, size: 2, tolerance: 1 }, response: { version: 0 } },
-    }),
     documented(sspSync, {
-      about: "Answered when no member is further behind `version` than the tolerance; 10 minutes at most.",
-      request: { group: GROUP, version: "where the worker stands: a whole number" },
-      response: {},
+      about:
+        "With a `size`: makes the worker a member of an SSP group, and answers where it starts. With 0: answered when no member is further behind `version` than the tolerance; 10 minutes at most.",
+      request: {
+        group: GROUP,
+        size: "how many members it has; 0: the worker is a member, and synchronizes",
+        tolerance: "of a worker that becomes a member: how many versions a member may be ahead of the slowest",
+        version: "of a worker that synchronizes: where it stands, a whole number",
+      },
+      response: { version: "where the worker starts, or stands" },
       errors: ["NO_ROUTE", "BAD_ARGUMENT", "BAD_REQUEST", ...MEMBER_ERRORS, "DEADLINE", "QUEUE_FULL"],
-      example: { request: { group: 5n, version: 3 }, response: {} },
+      example: { request: { group: 5n, size: 2, tolerance: 1, version: 0 }, response: { version: 3 } },
     }),
     documented(partialReducePartners, {
       about: "Answered when so many workers have come, or when the patience of the first one ends.",

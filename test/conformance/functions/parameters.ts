@@ -30,7 +30,7 @@ export const PARAMETERS: FunctionFamily = {
     }),
     documented(parameters.parameterState, {
       about:
-        "How the parameter stands on this server: where it is from (consistency.md, Exactly once), what a worker has to know before it changes its consistency (consistency.md, M4 and M5), and what was refused.",
+        "How the parameter stands on this server: where it is from (consistency.md, Exactly once), what a worker has to know before it changes its consistency (consistency.md, M4 and M5), what was refused, and what the worker's reads of it wait for (consistency.md, P3).",
       request: { parameter: PARAMETER, name: "for the messages of a server that has never heard of it" },
       response: {
         isRestored: "true: from a checkpoint, or from what was saved of it; otherwise somebody has made it since the server started",
@@ -39,11 +39,12 @@ export const PARAMETERS: FunctionFamily = {
         refusedPushes: "pushes that failed with NOT_FINITE, since it was made here",
         skippedPushes: 'pushes that were dropped whole (`"nonFinite": "skip"`)',
         zeroedElements: 'elements that counted as 0 (`"nonFinite": "zero"`)',
+        waits: 'what this worker\'s reads of the parameter wait for on this server, for people; "" when none waits',
       },
       errors: ["UNKNOWN_PARAMETER", "QUEUE_FULL"],
       example: {
         request: { parameter: 1, name: "w" },
-        response: { isRestored: false, clock: 7, turn: 0, refusedPushes: 1, skippedPushes: 0, zeroedElements: 0 },
+        response: { isRestored: false, clock: 7, turn: 0, refusedPushes: 1, skippedPushes: 0, zeroedElements: 0, waits: "" },
       },
     }),
     documented(parameters.parameterClear, {

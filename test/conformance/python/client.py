@@ -20,8 +20,7 @@ TENSOR_PULL = Signature("wb/tensor/pull{parameter: u32, block: u32, clock: u32, 
 ROWS_PUSH = Signature("wb/rows/push{parameter: u32, clock: u32, pushNumber: u32, scale: f32, keys: keys, gradients: values} → {}", True, True)
 ROWS_PULL = Signature("wb/rows/pull{parameter: u32, clock: u32, keys: keys} → {values: values}", False, True)
 JOIN = Signature("wb/clock/join{parameters: u32[], numbers: u32[]} → {clock: u32, lost: u32[]}", True, True)
-ADVANCE = Signature("wb/clock/advance{clock: u32, clocks: u32[], parameters: u32[], numbers: u32[]} → {}", True, True)
-LEAVE_CLOCKS = Signature("wb/clock/leave{clocks: u32[], parameters: u32[], numbers: u32[]} → {}", True, True)
+ADVANCE = Signature("wb/clock/advance{clock: u32, leaves: bool, clocks: u32[], parameters: u32[], numbers: u32[]} → {}", True, True)
 CREATE = Signature("wb/parameter/create{parameter: u32, edition: u32, spec: string} → {plugIns: string}", True, False)
 OPEN = Signature("wb/catalogue/open{body: json} → {body: json}")
 
@@ -54,7 +53,7 @@ class Worker:
         clocks = [answer["clock"] for answer in self._everywhere(JOIN, {"parameters": [], "numbers": []})]  # T1
         self.now = max(clocks)
         if min(clocks) < self.now:
-            self._everywhere(ADVANCE, {"clock": self.now} | self._ended())
+            self._everywhere(ADVANCE, {"clock": self.now, "leaves": False} | self._ended())
 
     def _beat(self, interval: float) -> None:
         while interval and not self.is_done.wait(interval):
@@ -154,11 +153,11 @@ class Worker:
         """Ends the clock on every server, and waits for the answers (T3)."""
         ended = self._ended()
         self.now += 1
-        self._everywhere(ADVANCE, ended | {"clock": self.now}, CLOCK_PRIORITY)
+        self._everywhere(ADVANCE, ended | {"clock": self.now, "leaves": False}, CLOCK_PRIORITY)
 
     def leave(self) -> None:
         """Out of the clock sets (T5), to the last barrier, and away (C42)."""
-        self._everywhere(LEAVE_CLOCKS, self._ended(), CLOCK_PRIORITY)
+        self._everywhere(ADVANCE, {"clock": self.now, "leaves": True} | self._ended(), CLOCK_PRIORITY)
         self.scheduler.control("BARRIER", {"group": 7, "customer": 0, "round": self.round and self.round + 1, "outlivesDeaths": True})
         self.scheduler.dials_again = False
         try:
