@@ -332,6 +332,28 @@ test("what makes no sense together is refused with BAD_ARGUMENT before anything 
   await wrong(table.configure({ consistency: { bsp: true, reduce: "mean" } }), /reduce "mean" is for floats/);
 });
 
+test("what a row type of a user's own throws at a worker is HANDLER_FAILED, which names the row type and its module", async () => {
+  const common = { version: 1, deterministic: true, element: "i32" } as const;
+  const fail = (why: string): never => {
+    throw new Error(why);
+  };
+  const unsized = psRowType({ ...common, name: "unsized", elements: () => fail("no size today"), add: () => {} });
+  const unsummed = psRowType({ ...common, name: "unsummed", add: () => fail("no sums today") });
+  await using cluster = await EmbeddedCluster.start({ servers: 2, plugIns: [unsized, unsummed] });
+  const { session } = cluster;
+  await assert.rejects(
+    session.embedding("e", { dim: 2, rowType: unsized }),
+    fails("HANDLER_FAILED", /embedding e: row type "unsized" threw in elements: no size today, at .*typed-embedding\.test\.ts:\d+/),
+  );
+  assert.deepEqual(await session.parameters(), []);
+  const table = await session.embedding("e", { dim: 2, rowType: unsummed });
+  await assert.rejects(
+    table.push([1, 1], Int32Array.of(1, 2, 3, 4)),
+    fails("HANDLER_FAILED", /row type "unsummed" cannot add updates: no sums today, at .*typed-embedding\.test\.ts:\d+/),
+  );
+  assert.deepEqual(await table.pull([1]), new Int32Array(2));
+});
+
 test("a plug-in that servers do not have, or have otherwise, is told when the parameter is made, and its name stays free", async () => {
   await using cluster = await EmbeddedCluster.start({ servers: 2, plugIns });
   const { session } = cluster;

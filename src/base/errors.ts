@@ -92,3 +92,10 @@ export function reasonOf(thrown: unknown): string {
     return showValue(thrown); // an object without a prototype, or whose own text throws
   }
 }
+
+/** The same with the module, line and column that threw, where a stack names them: for what a user's module throws. */
+export function reasonAndSite(thrown: unknown): string {
+  const stack: unknown = thrown instanceof Error ? thrown.stack : undefined;
+  const site = typeof stack === "string" ? /(?:[a-z]+:\/\/|\/|[A-Z]:\\)[^\s()]+:\d+:\d+/.exec(stack)?.[0] : undefined;
+  return `${reasonOf(thrown)}${site === undefined ? "" : `, at ${site}`}`;
+}

@@ -2,7 +2,7 @@
 // elements than f32, and of users' own types. As `sumDuplicates` of duplicate-kernels.ts, which says where rows lie; a
 // list of pairs is added with one call.
 
-import { reasonOf, WeighbridgeError } from "../base/errors.ts";
+import { reasonAndSite, WeighbridgeError } from "../base/errors.ts";
 import type { Arena } from "./arena.ts";
 import type { MergeNumber, RowJoin } from "./duplicate-kernels.ts";
 import { copyRows, takeGreater, takeLesser } from "./element-loops.ts";
@@ -59,7 +59,7 @@ function guarded(rowType: RowJoinOptions["rowType"], sums: RowSpans, updates: Ro
   try {
     rowType.add(sums, updates);
   } catch (thrown) {
-    throw new WeighbridgeError("HANDLER_FAILED", `row type ${JSON.stringify(rowType.name)} cannot add updates: ${reasonOf(thrown)}`, {
+    throw new WeighbridgeError("HANDLER_FAILED", `row type ${JSON.stringify(rowType.name)} cannot add updates: ${reasonAndSite(thrown)}`, {
       cause: thrown,
     });
   }

@@ -1,7 +1,7 @@
 // row-type-spec — the row type of a table as its spec has it: the name of one of ours, or what a user's own says of
 // itself, so that every node knows how long a row is without loading it. Left out, rows are of f32.
 
-import { WeighbridgeError } from "../../base/errors.ts";
+import { isWeighbridgeError, reasonAndSite, WeighbridgeError } from "../../base/errors.ts";
 import { didYouMean } from "../../base/nearest-name.ts";
 import { showValue } from "../../base/show-value.ts";
 import { ELEMENT_NAMES, isRowElement, ROW_ELEMENTS, type RowElement, WORD_BYTES } from "../../kernel/row-element.ts";
@@ -20,11 +20,11 @@ type Rows = { readonly width: number; readonly rowType?: RowTypeSpec | undefined
 const ROW_WORDS_MAX = 131_072;
 const NAME_LENGTH_MAX = 64;
 
-/** Of an embedding's option. Throws BAD_ARGUMENT. */
+/** Of an embedding's option. Throws BAD_ARGUMENT; HANDLER_FAILED where a user's row type throws. */
 export function rowTypeSpec(rowType: RowElement | PsRowType | undefined, dim: number, subject: string): RowTypeSpec | undefined {
   if (rowType === undefined || rowType === "f32") return undefined;
   if (isRowElement(rowType)) return rowType;
-  if (isPsRowType(rowType)) return { ...identityOf(rowType), elements: elementsOf(rowType, dim, subject) };
+  if (isPsRowType(rowType)) return { ...identityOf(rowType), elements: sizedBy(rowType, dim, subject) };
   const expected = `one of ${ELEMENT_NAMES.join(", ")}, or what psRowType() made`;
   throw new WeighbridgeError(
     "BAD_ARGUMENT",
@@ -40,6 +40,16 @@ export function elementsOf(rowType: PsRowType, dim: number, subject: string): nu
     "BAD_ARGUMENT",
     `${subject}: ${rowType.name} says that a row has ${showValue(elements)} elements: a whole number from 1 up`,
   );
+}
+
+function sizedBy(rowType: PsRowType, dim: number, subject: string): number {
+  try {
+    return elementsOf(rowType, dim, subject);
+  } catch (thrown) {
+    if (isWeighbridgeError(thrown)) throw thrown;
+    const what = `${subject}: row type ${JSON.stringify(rowType.name)} threw in elements`;
+    throw new WeighbridgeError("HANDLER_FAILED", `${what}: ${reasonAndSite(thrown)}`, { cause: thrown });
+  }
 }
 
 function identityOf({ name, version, element }: PsRowType): Omit<OwnRowType, "elements"> {
