@@ -151,7 +151,7 @@ export class FunctionClient {
   ): Promise<void> {
     checkWait(options);
     const any: AnyRequest[] = [];
-    for (const asked of requests) any.push(requestOf(fn, asked));
+    for (const request of requests) any.push(requestOf(fn, request));
     await this.callMixed(any, callText(fn, options.subject), options);
   }
 

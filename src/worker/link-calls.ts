@@ -132,18 +132,18 @@ export class LinkCalls {
   }
 
   /** The same request as the link carries it. */
-  #carry({ fn, asked }: AnyRequest, sending: Sending, how: { readonly isNaming: boolean; readonly isExact: boolean }): AnyRequest {
-    const { to, into } = asked;
-    const request: Record<string, unknown> = { ...asked.request };
-    const sent = how.isExact ? undefined : this.#keeping(asked.request, sending);
-    for (const name of fn.request.valueNames) request[name] = sent?.payload ?? this.#encoded(asked.request, name, sending);
+  #carry({ fn, options }: AnyRequest, sending: Sending, how: { readonly isNaming: boolean; readonly isExact: boolean }): AnyRequest {
+    const { to, into } = options;
+    const request: Record<string, unknown> = { ...options.request };
+    const sent = how.isExact ? undefined : this.#keeping(options.request, sending);
+    for (const name of fn.request.valueNames) request[name] = sent?.payload ?? this.#encoded(options.request, name, sending);
     if (sent !== undefined) request.scale = 1; // it is in what was kept
     const server = how.isNaming && this.#options.link.keyCache && "server" in to ? to.server : undefined;
     const { keyNames } = fn.request;
-    const keys = keyNames.length === 0 ? undefined : new RequestKeys(this.#options, keyNames, asked.request, sending.spans, server);
+    const keys = keyNames.length === 0 ? undefined : new RequestKeys(this.#options, keyNames, options.request, sending.spans, server);
     if (keys !== undefined) sending.keys.add(keys);
     keys?.write(request, false);
-    const landing = into === undefined ? undefined : this.#landing(asked, into as Float32Array, sending);
+    const landing = into === undefined ? undefined : this.#landing(options, into as Float32Array, sending);
     const acknowledged = (isApplied: boolean): void => {
       keys?.end(isApplied ? "acknowledged" : "failed");
       if (isApplied && sent !== undefined) sending.blocks.delete(sent);
@@ -156,20 +156,20 @@ export class LinkCalls {
             return this.#again(recut());
           };
     const carried: FunctionRequest<Fields, Fields> = {
-      ...asked,
+      ...options,
       ...landing,
       request,
       answered: (answer) => {
         acknowledged(true);
-        (landing ?? asked).answered?.(answer);
+        (landing ?? options).answered?.(answer);
       },
       failed: (error, fate) => {
         acknowledged(false);
         if (sent !== undefined) noteLost(sent, error);
-        asked.failed?.(error, fate);
+        options.failed?.(error, fate);
       },
-      cutAgain: again(asked.cutAgain, false),
-      answerLost: again(asked.answerLost, true),
+      cutAgain: again(options.cutAgain, false),
+      answerLost: again(options.answerLost, true),
       keysUnknown: () => {
         keys?.end("missed");
         keys?.write(request, true);

@@ -43,8 +43,8 @@ import { RequestQueue } from "./router/request-queue.ts";
 import { BlockRoute, type DirectoryOptions, ServerDirectory } from "./router/server-directory.ts";
 
 /** A request of a function, as a router takes it. */
-export function requestOf<Q extends Fields, R extends Fields>(fn: Contract<Q, R>, asked: FunctionRequest<Q, R>): AnyRequest {
-  return { fn: fn as unknown as Contract, asked: asked as unknown as FunctionRequest<Fields, Fields> };
+export function requestOf<Q extends Fields, R extends Fields>(fn: Contract<Q, R>, options: FunctionRequest<Q, R>): AnyRequest {
+  return { fn: fn as unknown as Contract, options: options as unknown as FunctionRequest<Fields, Fields> };
 }
 
 /** Who hears how a request ended. */
@@ -131,10 +131,10 @@ export class Router extends ServerDirectory {
   }
 
   /** Requests that are not sent yet. */
-  groupOf<Q extends Fields, R extends Fields>(fn: Contract<Q, R>, asked: readonly FunctionRequest<Q, R>[]): RequestGroup {
+  groupOf<Q extends Fields, R extends Fields>(fn: Contract<Q, R>, options: readonly FunctionRequest<Q, R>[]): RequestGroup {
     return new RequestGroup(
       this,
-      asked.map((each) => requestOf(fn, each)),
+      options.map((each) => requestOf(fn, each)),
       undefined,
     );
   }
@@ -332,7 +332,7 @@ export class RequestGroup implements RequestOwner {
 export class RoutedRequest implements FunctionCallOptions<Fields, Fields> {
   readonly router: Router;
   readonly fn: Contract;
-  readonly asked: FunctionRequest<Fields, Fields>;
+  readonly options: FunctionRequest<Fields, Fields>;
   readonly subject: ParameterHandle | undefined;
   readonly owner: RequestOwner;
   /** Its place among all requests that have left; 0 before. */
@@ -353,12 +353,12 @@ export class RoutedRequest implements FunctionCallOptions<Fields, Fields> {
   number = 0;
 
   /** Throws BAD_ARGUMENT. */
-  constructor(router: Router, { fn, asked }: AnyRequest, subject: ParameterHandle | undefined, owner: RequestOwner) {
-    const { request, priority = 0, scope = 0, into, passing, answered } = asked;
+  constructor(router: Router, { fn, options }: AnyRequest, subject: ParameterHandle | undefined, owner: RequestOwner) {
+    const { request, priority = 0, scope = 0, into, passing, answered } = options;
     if (!Number.isFinite(priority)) throw new WeighbridgeError("BAD_ARGUMENT", `a priority is a number, not ${showValue(priority)}`);
     this.router = router;
     this.fn = fn;
-    this.asked = asked;
+    this.options = options;
     this.subject = subject;
     this.owner = owner;
     this.request = request;
@@ -372,8 +372,8 @@ export class RoutedRequest implements FunctionCallOptions<Fields, Fields> {
 
   /** Makes its calls, as the placement is now. Throws BAD_ARGUMENT. */
   cut(): void {
-    const { router, fn, asked } = this;
-    const { to } = asked;
+    const { router, fn, options } = this;
+    const { to } = options;
     if (to instanceof BlockRoute) {
       this.server = to.epoch === router.epoch ? to.owner : router.serverOf(to);
       this.epoch = router.epoch;
@@ -405,22 +405,22 @@ export class RoutedRequest implements FunctionCallOptions<Fields, Fields> {
   }
 
   failed(error: WeighbridgeError, fate?: CallFate): void {
-    const { router, fn, asked } = this;
+    const { router, fn, options } = this;
     if (this.epoch > 0 && router.refused(this, error)) return;
-    if (error.code === "ANSWER_LOST" && asked.answerLost !== undefined) {
-      router.askAnew(this, asked.answerLost);
+    if (error.code === "ANSWER_LOST" && options.answerLost !== undefined) {
+      router.askAnew(this, options.answerLost);
       return;
     }
-    if (error.code === "UNKNOWN_KEY_LIST" && asked.keysUnknown !== undefined) {
+    if (error.code === "UNKNOWN_KEY_LIST" && options.keysUnknown !== undefined) {
       if (this.isCounted) router.updateEnded();
-      router.call([asked.keysUnknown()], this.subject).then(
+      router.call([options.keysUnknown()], this.subject).then(
         () => this.end(),
         (thrown: WeighbridgeError) => this.end(thrown),
       );
       return;
     }
     router.onFailure(error);
-    asked.failed?.(error, fate);
+    options.failed?.(error, fate);
     if (this.isCounted) router.updateEnded();
     this.end(namedFailure(error, fn, this.subject), fate);
   }
@@ -439,7 +439,7 @@ export class RoutedRequest implements FunctionCallOptions<Fields, Fields> {
 
   #count(sentBytes: number, receivedBytes: number): void {
     const { loads } = this.router;
-    const { countedAs = this.fn.name } = this.asked;
+    const { countedAs = this.fn.name } = this.options;
     const load = loads?.get(countedAs) ?? { sentBytes: 0, receivedBytes: 0 };
     load.sentBytes += sentBytes;
     load.receivedBytes += receivedBytes;

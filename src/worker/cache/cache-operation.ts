@@ -102,8 +102,8 @@ export class CacheOperation {
     const pull = this.#pull;
     const push = this.#pushPart();
     if (push === undefined && pull === undefined) return;
-    const ask = pull?.ask(push?.advance() ?? new Map());
-    const { acknowledged, lost, unsure, answers, failure } = await this.#exchange.run(push?.list, ask, { clock, priority });
+    const sync = pull?.sync(push?.advance() ?? new Map());
+    const { acknowledged, lost, unsure, answers, failure } = await this.#exchange.run(push?.list, sync, { clock, priority });
     for (const one of acknowledged) push?.acknowledge(one);
     for (const one of lost) push?.giveUp(one);
     for (const one of unsure) push?.hold(one);
@@ -114,7 +114,7 @@ export class CacheOperation {
     }
     for (const answer of answers) {
       optimizer.setRate(answer.fresh.rate);
-      pull?.take(answer, answer.isWhole && answer.fresh.generation === this.#exchange.generationOf(answer.asked.server));
+      pull?.take(answer, answer.isWhole && answer.fresh.generation === this.#exchange.generationOf(answer.wanted.server));
     }
     if (failure !== undefined) throw failure;
     const pendingAgain = held.rowCount === 0 ? 0 : held.settle(pending, this.#memory);

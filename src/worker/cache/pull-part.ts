@@ -18,7 +18,7 @@ import type { ArenaSpans } from "../arena-spans.ts";
 import type { RowPlan } from "../router/row-plan.ts";
 import type { CacheState } from "./cache-state.ts";
 import { NO_SLOT } from "./eviction-order.ts";
-import type { Answer, AskList, AskPart } from "./row-exchange.ts";
+import type { Answer, SyncList, SyncPart } from "./row-exchange.ts";
 
 const KEY_BYTES = 8;
 const FLOAT_BYTES = 4;
@@ -76,11 +76,11 @@ export class PullPart {
   }
 
   /** The question. `advance` says, by slot, how many updates of this worker the same exchange pushes first. */
-  ask(advance: ReadonlyMap<number, number>): AskList {
+  sync(advance: ReadonlyMap<number, number>): SyncList {
     const { plan } = this;
     const { arena, cached } = this.#cache;
     const versions = new Uint32Array(plan.rowCount);
-    const parts: AskPart[] = [];
+    const parts: SyncPart[] = [];
     for (const { server, from, keys } of plan.parts) {
       const starts = this.#arrange(from, from + keys.length);
       const [keptFrom, plainFrom] = [starts[REFRESH] as number, starts[PLAIN] as number];
@@ -94,7 +94,7 @@ export class PullPart {
   }
 
   /** Takes an answer's rows into the cache, and notes where those lie that do not go there. Versions of an old generation do not count. */
-  take({ asked, fresh }: Answer, isCurrent: boolean): void {
+  take({ wanted, fresh }: Answer, isCurrent: boolean): void {
     const { arena, cached, rowKernels, width, counters } = this.#cache;
     const { words } = arena;
     const { indexes, versions, rows } = fresh;
@@ -102,16 +102,16 @@ export class PullPart {
     const staged = this.#memory.take(rows.byteLength);
     arena.floats.set(rows, staged >>> 2);
     counters.stale += indexes.length;
-    counters.hits += asked.keptFrom - asked.from - indexes.length;
-    const keptCount = indexes.length + asked.plainFrom - asked.keptFrom;
+    counters.hits += wanted.keptFrom - wanted.from - indexes.length;
+    const keptCount = indexes.length + wanted.plainFrom - wanted.keptFrom;
     const list = this.#memory.take(keptCount * WORD_BYTES);
     const ascendingIndex = (i: number): number =>
-      i < indexes.length ? asked.from + (indexes[i] as number) : asked.keptFrom + i - indexes.length;
+      i < indexes.length ? wanted.from + (indexes[i] as number) : wanted.keptFrom + i - indexes.length;
     for (let i = 0; i < keptCount; i++) words[(list >>> 2) + i] = cached.addressOf(this.#slotAt(ascendingIndex(i)));
     rowKernels.writeRows(list, keptCount, 0, rowBytes, staged);
     for (let i = 0; i < keptCount; i++) this.#keep(ascendingIndex(i), isCurrent ? (versions[i] as number) : VERSION_NONE);
     let address = staged + keptCount * rowBytes;
-    for (let place = asked.plainFrom; place < asked.to; place++, address += rowBytes) {
+    for (let place = wanted.plainFrom; place < wanted.to; place++, address += rowBytes) {
       words[(this.#addresses >>> 2) + (this.#rowAt[place] as number)] = address;
     }
   }

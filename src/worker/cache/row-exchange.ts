@@ -39,17 +39,17 @@ export type PushList = {
 };
 
 /** A server's part of a question: the rows up to `keptFrom` are there, those up to `plainFrom` are to be kept. */
-export type AskPart = Span & { readonly keptFrom: number; readonly plainFrom: number };
+export type SyncPart = Span & { readonly keptFrom: number; readonly plainFrom: number };
 
-export type AskList = {
-  readonly parts: readonly AskPart[];
+export type SyncList = {
+  readonly parts: readonly SyncPart[];
   readonly keys: BigUint64Array;
   /** For each key; only those of rows that are there count. */
   readonly versions: Uint32Array;
 };
 
 export type Answer = {
-  readonly asked: AskPart;
+  readonly wanted: SyncPart;
   readonly fresh: FreshRows;
   /** It came from the server that was asked first, and so did its versions (X5). */
   readonly isWhole: boolean;
@@ -82,7 +82,7 @@ const NOTHING_TO_PUSH: PushList = {
   gradients: new Float32Array(0),
   updates: new Uint32Array(0),
 };
-const NOTHING_TO_ASK: AskList = { parts: [], keys: new BigUint64Array(0), versions: new Uint32Array(0) };
+const NOTHING_TO_SYNC: SyncList = { parts: [], keys: new BigUint64Array(0), versions: new Uint32Array(0) };
 
 export class RowExchange {
   readonly #options: ExchangeOptions;
@@ -101,20 +101,20 @@ export class RowExchange {
   /** Takes note of the generations of the answers; returns whether one of them ends another that we had versions of. */
   noteGenerations(answers: readonly Answer[]): boolean {
     let isNew = false;
-    for (const { asked, fresh, isWhole } of answers) {
+    for (const { wanted, fresh, isWhole } of answers) {
       if (!isWhole) continue;
-      const known = this.generationOf(asked.server);
+      const known = this.generationOf(wanted.server);
       if (known !== 0 && known !== fresh.generation) isNew = true;
-      this.#generations[asked.server] = fresh.generation;
+      this.#generations[wanted.server] = fresh.generation;
     }
     return isNew;
   }
 
   /** Never rejects: what failed is in the result (X2). */
-  async run(push: PushList = NOTHING_TO_PUSH, ask: AskList = NOTHING_TO_ASK, call: ExchangeCall): Promise<Exchanged> {
+  async run(push: PushList = NOTHING_TO_PUSH, sync: SyncList = NOTHING_TO_SYNC, call: ExchangeCall): Promise<Exchanged> {
     const { functions, handle: subject } = this.#options;
     const pushNumber = push.parts.length === 0 ? 0 : subject.numberPush(call.clock);
-    const calls = new Calls(this.#options, this.#generations, { push, ask, pushNumber, ...call });
+    const calls = new Calls(this.#options, this.#generations, { push, sync, pushNumber, ...call });
     const requests = functions.servers.flatMap((server) => calls.requestsTo(server));
     const { acknowledged, lost, unsure, answers } = calls;
     const failure = await functions.callMixed(requests, `the cache of ${JSON.stringify(subject.name)}`, { subject }).then(
@@ -126,14 +126,14 @@ export class RowExchange {
 
   /** Asks a server for nothing: afterwards what left for it before has its fate. Rejects when it cannot be asked. */
   async probe(server: number, clock: number): Promise<void> {
-    const nothing = { keptCount: 0, keys: NOTHING_TO_ASK.keys, versions: NOTHING_TO_ASK.versions };
+    const nothing = { keptCount: 0, keys: NOTHING_TO_SYNC.keys, versions: NOTHING_TO_SYNC.versions };
     const { functions, handle: subject, pullBound: bound } = this.#options;
     const request = { parameter: subject.parameter, clock, generation: this.generationOf(server), bound, ...nothing };
     await functions.call(cacheSync, { server }, request, { subject });
   }
 }
 
-type Given = ExchangeCall & { readonly push: PushList; readonly ask: AskList; readonly pushNumber: number };
+type Given = ExchangeCall & { readonly push: PushList; readonly sync: SyncList; readonly pushNumber: number };
 /** What takes the place of a request, but for its memory. */
 type Again = Omit<Recut, "release">;
 
@@ -157,14 +157,14 @@ class Calls {
 
   /** X1. The last push to a server and the first question to it are one call. */
   requestsTo(server: number): AnyRequest[] {
-    const { push, ask } = this.#given;
+    const { push, sync } = this.#given;
     const isOwn = (part: Span): boolean => part.server === server;
     const pushes = push.parts.filter(isOwn).flatMap((part) => cutSpan(part, this.#rowsPerFrame));
-    const asks = ask.parts.filter(isOwn).flatMap((part) => cutAsk(part, this.#rowsPerFrame));
-    const both = asks[0] === undefined ? undefined : pushes.pop();
+    const syncs = sync.parts.filter(isOwn).flatMap((part) => cutSync(part, this.#rowsPerFrame));
+    const both = syncs[0] === undefined ? undefined : pushes.pop();
     return [
       ...pushes.map((pushed) => this.#pushRequest(pushed)),
-      ...asks.map((asked, i) => (i === 0 && both !== undefined ? this.#bothRequest(both, asked) : this.#askRequest(asked))),
+      ...syncs.map((wanted, i) => (i === 0 && both !== undefined ? this.#bothRequest(both, wanted) : this.#syncRequest(wanted))),
     ];
   }
 
@@ -179,33 +179,33 @@ class Calls {
     });
   }
 
-  #askRequest(asked: AskPart): AnyRequest {
-    const request = { parameter: this.#options.handle.parameter, ...this.#askFields(asked) };
+  #syncRequest(wanted: SyncPart): AnyRequest {
+    const request = { parameter: this.#options.handle.parameter, ...this.#syncFields(wanted) };
     return requestOf(cacheSync, {
-      ...this.#to(asked),
+      ...this.#to(wanted),
       request,
-      answered: (fresh) => this.answers.push({ asked, fresh, isWhole: true }),
-      cutAgain: () => this.#options.planner.again(request.keys, (plan) => this.#askedAgain(plan, asked)),
+      answered: (fresh) => this.answers.push({ wanted, fresh, isWhole: true }),
+      cutAgain: () => this.#options.planner.again(request.keys, (plan) => this.#syncAgain(plan, wanted)),
     });
   }
 
-  #bothRequest(pushed: Span, asked: AskPart): AnyRequest {
+  #bothRequest(pushed: Span, wanted: SyncPart): AnyRequest {
     const { planner } = this.#options;
     const push = this.#pushFields(pushed);
-    const ask = this.#askFields(asked);
+    const sync = this.#syncFields(wanted);
     return requestOf(cachePushSync, {
       ...this.#to(pushed),
-      request: { ...push, ...ask },
+      request: { ...push, ...sync },
       answered: (fresh) => {
         this.#acknowledge(pushed, fresh.rate);
-        this.answers.push({ asked, fresh, isWhole: true });
+        this.answers.push({ wanted, fresh, isWhole: true });
       },
       failed: (error, fate) => this.#noteFailed(pushed, error, fate),
       cutAgain: () =>
-        planner.again(push.pushKeys, (plan, other) => joined(this.#pushedAgain(plan, pushed, push), this.#askedAgain(other, asked)), {
-          others: ask.keys,
+        planner.again(push.pushKeys, (plan, other) => joined(this.#pushedAgain(plan, pushed, push), this.#syncAgain(other, wanted)), {
+          others: sync.keys,
         }),
-      answerLost: () => planner.again(ask.keys, (plan) => this.#askedAgain(plan, asked, (rate) => this.#acknowledge(pushed, rate))),
+      answerLost: () => planner.again(sync.keys, (plan) => this.#syncAgain(plan, wanted, (rate) => this.#acknowledge(pushed, rate))),
     });
   }
 
@@ -237,12 +237,12 @@ class Calls {
   }
 
   /** X5: an answer in which every row that the cache has is too far behind. */
-  #askedAgain(plan: RowPlan, asked: AskPart, acknowledged?: (rate: number) => void): Again {
-    const rows = new Float32Array((asked.to - asked.from) * this.#options.width);
+  #syncAgain(plan: RowPlan, wanted: SyncPart, acknowledged?: (rate: number) => void): Again {
+    const rows = new Float32Array((wanted.to - wanted.from) * this.#options.width);
     return this.#rowsAgain(plan, rows, (rate) => {
-      const indexes = Uint32Array.from({ length: asked.keptFrom - asked.from }, (_, i) => i);
-      const versions = new Uint32Array(asked.plainFrom - asked.from).fill(VERSION_NONE);
-      this.answers.push({ asked, fresh: { generation: 0, rate, indexes, versions, rows }, isWhole: false });
+      const indexes = Uint32Array.from({ length: wanted.keptFrom - wanted.from }, (_, i) => i);
+      const versions = new Uint32Array(wanted.plainFrom - wanted.from).fill(VERSION_NONE);
+      this.answers.push({ wanted, fresh: { generation: 0, rate, indexes, versions, rows }, isWhole: false });
       acknowledged?.(rate);
     });
   }
@@ -306,8 +306,8 @@ class Calls {
     };
   }
 
-  #askFields({ server, from, to, keptFrom, plainFrom }: AskPart): RowsSync {
-    const { keys, versions } = this.#given.ask;
+  #syncFields({ server, from, to, keptFrom, plainFrom }: SyncPart): RowsSync {
+    const { keys, versions } = this.#given.sync;
     return {
       clock: this.#given.clock,
       generation: this.#generations[server] ?? 0,
@@ -328,18 +328,18 @@ function joined(one: Again, other: Again): Again {
 }
 
 /** Throws BAD_REQUEST for an answer that does not fit its question. */
-export function checkAnswer({ asked, fresh }: Answer, width: number): void {
+export function checkAnswer({ wanted, fresh }: Answer, width: number): void {
   const { indexes, versions, rows } = fresh;
-  const knownCount = asked.keptFrom - asked.from;
+  const knownCount = wanted.keptFrom - wanted.from;
   const isFitting =
-    versions.length === indexes.length + asked.plainFrom - asked.keptFrom &&
-    rows.length === (indexes.length + asked.to - asked.keptFrom) * width &&
+    versions.length === indexes.length + wanted.plainFrom - wanted.keptFrom &&
+    rows.length === (indexes.length + wanted.to - wanted.keptFrom) * width &&
     indexes.every((index, i) => index < knownCount && (i === 0 || index > (indexes[i - 1] as number)));
   if (isFitting) return;
   const what = `${indexes.length} stale rows, ${versions.length} versions and ${rows.length} floats`;
   throw new WeighbridgeError(
     "BAD_REQUEST",
-    `server ${asked.server} answered ${knownCount} of ${asked.to - asked.from} known rows with ${what}`,
+    `server ${wanted.server} answered ${knownCount} of ${wanted.to - wanted.from} known rows with ${what}`,
   );
 }
 
@@ -349,7 +349,7 @@ function cutSpan({ from, to, ...where }: Span, rowsPerFrame: number): Span[] {
   return spans;
 }
 
-function cutAsk({ keptFrom, plainFrom, ...whole }: AskPart, rowsPerFrame: number): AskPart[] {
+function cutSync({ keptFrom, plainFrom, ...whole }: SyncPart, rowsPerFrame: number): SyncPart[] {
   return cutSpan(whole, rowsPerFrame).map((span) => ({
     ...span,
     keptFrom: Math.min(Math.max(keptFrom, span.from), span.to),

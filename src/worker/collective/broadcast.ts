@@ -1,14 +1,14 @@
 // broadcast — one member's values become everybody's: they go round the ring from it, part by part, and end with its left neighbour.
 
 import { CollectiveKind } from "../../wire/collective-frame.ts";
-import { bytesOf, Operation, type OperationPlace, type PartLabel, unexpectedPart } from "./operation.ts";
+import { bytesOf, Operation, type OperationContext, type PartLabel, unexpectedPart } from "./operation.ts";
 import type { PartStream } from "./part-stream.ts";
 import { partsOf } from "./ring-cursor.ts";
 
 export class Broadcast extends Operation {
   readonly #values: Float32Array;
   readonly #rootPosition: number;
-  #place: OperationPlace | undefined;
+  #context: OperationContext | undefined;
   #left = 0;
   #stream: PartStream | undefined;
   #parts: Iterator<{ readonly from: number; readonly to: number }, undefined> | undefined;
@@ -26,12 +26,12 @@ export class Broadcast extends Operation {
     return this.#values.length === this.length;
   }
 
-  begin(place: OperationPlace): void {
-    const { position, memberCount } = place;
+  begin(context: OperationContext): void {
+    const { position, memberCount } = context;
     const distance = (position - this.#rootPosition + memberCount) % memberCount;
-    this.#place = place;
+    this.#context = context;
     this.#left = (position + memberCount - 1) % memberCount;
-    if (distance < memberCount - 1) this.#stream = place.streamTo((position + 1) % memberCount, this);
+    if (distance < memberCount - 1) this.#stream = context.streamTo((position + 1) % memberCount, this);
     const parts = this.length === 0 ? [{ from: 0, to: 0 }] : partsOf(0, this.length); // one at least, so that who calls something else is found
     if (distance === 0) {
       for (const { from, to } of parts) this.#stream?.push(bytesOf(this.#values, from, to));
@@ -58,7 +58,7 @@ export class Broadcast extends Operation {
   }
 
   acknowledged(): void {
-    if (this.#next === undefined && (this.#stream?.isIdle ?? true)) this.#place?.finished(this);
+    if (this.#next === undefined && (this.#stream?.isIdle ?? true)) this.#context?.finished(this);
   }
 
   awaited(): number[] {

@@ -20,7 +20,7 @@ import { decodeJson, encodeJson } from "../../wire/json-body.ts";
 import { nameOf } from "../../wire/node-id.ts";
 import type { RosterView } from "../../wire/roster.ts";
 import type { EarlyPart, EarlyParts } from "./early-parts.ts";
-import { describeSubject, type Operation, type OperationPlace, type PartLabel } from "./operation.ts";
+import { describeSubject, type Operation, type OperationContext, type PartLabel } from "./operation.ts";
 import { PartCall } from "./part-call.ts";
 import { PartStream } from "./part-stream.ts";
 
@@ -38,7 +38,7 @@ export type CollectiveGroupOptions = {
 /** Operations from `from` on cannot be. */
 type End = { readonly from: number; readonly error: WeighbridgeError };
 
-export class CollectiveGroup implements OperationPlace {
+export class CollectiveGroup implements OperationContext {
   readonly generation: number;
   readonly members: readonly Member[];
   readonly position: number;

@@ -2,14 +2,14 @@
 // way instead of the ring's 2 · (n − 1), for n ÷ 2 times its bytes. What leaves is a copy, so it is over as soon as everything has come.
 
 import { CollectiveKind } from "../../wire/collective-frame.ts";
-import { addFloats, bytesOf, floatsOf, Operation, type OperationPlace, type PartLabel, unexpectedPart } from "./operation.ts";
+import { addFloats, bytesOf, floatsOf, Operation, type OperationContext, type PartLabel, unexpectedPart } from "./operation.ts";
 import type { PartStream } from "./part-stream.ts";
 
 export class DirectReduce extends Operation {
   readonly #values: Float32Array;
   /** By position; this member's own are undefined. */
   readonly #parts: (Float32Array | undefined)[] = [];
-  #place: OperationPlace | undefined;
+  #context: OperationContext | undefined;
   #awaitedCount = 0;
 
   constructor(values: Float32Array) {
@@ -21,12 +21,12 @@ export class DirectReduce extends Operation {
     return this.#values.length === this.length;
   }
 
-  begin(place: OperationPlace): void {
-    const { position, memberCount } = place;
-    this.#place = place;
+  begin(context: OperationContext): void {
+    const { position, memberCount } = context;
+    this.#context = context;
     this.#awaitedCount = memberCount - 1;
     const copy = this.#values.slice();
-    for (let to = 0; to < memberCount; to++) if (to !== position) place.streamTo(to, this).push(bytesOf(copy, 0, copy.length));
+    for (let to = 0; to < memberCount; to++) if (to !== position) context.streamTo(to, this).push(bytesOf(copy, 0, copy.length));
   }
 
   destination(): undefined {
@@ -40,13 +40,13 @@ export class DirectReduce extends Operation {
     this.#awaitedCount--;
     if (this.#awaitedCount > 0) return;
     this.#sum();
-    this.#place?.finished(this);
+    this.#context?.finished(this);
   }
 
   acknowledged(): void {} // the copies that left are nobody's concern
 
   awaited(): number[] {
-    const { position = 0, memberCount = 0 } = this.#place ?? {};
+    const { position = 0, memberCount = 0 } = this.#context ?? {};
     return Array.from({ length: memberCount }, (_, i) => i).filter((i) => i !== position && this.#parts[i] === undefined);
   }
 
@@ -55,7 +55,7 @@ export class DirectReduce extends Operation {
   /** In the order of positions: the same bits at every member. */
   #sum(): void {
     const values = this.#values;
-    const position = this.#place?.position ?? 0;
+    const position = this.#context?.position ?? 0;
     const [first = values] = this.#parts;
     for (let i = 1; i <= this.#parts.length || i <= position; i++) {
       const addend = i === position ? values : this.#parts[i];

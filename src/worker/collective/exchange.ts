@@ -1,7 +1,7 @@
 // exchange — every member sends every other one bytes of its own, of whatever length, and gets theirs.
 
 import { CollectiveKind, PART_BYTES } from "../../wire/collective-frame.ts";
-import { Operation, type OperationPlace, type PartLabel, unexpectedPart } from "./operation.ts";
+import { Operation, type OperationContext, type PartLabel, unexpectedPart } from "./operation.ts";
 import type { PartStream } from "./part-stream.ts";
 
 /** To one member. */
@@ -14,7 +14,7 @@ export class Exchange extends Operation {
   readonly #outgoingBytes: readonly number[];
   readonly #incoming: Incoming[] = [];
   readonly #streams: PartStream[] = [];
-  #place: OperationPlace | undefined;
+  #context: OperationContext | undefined;
   #awaitedCount = 0;
 
   constructor(outgoing: readonly Uint8Array[]) {
@@ -32,14 +32,14 @@ export class Exchange extends Operation {
     return this.#incoming.map(({ bytes }, i) => bytes ?? this.#outgoing[i] ?? new Uint8Array(0));
   }
 
-  begin(place: OperationPlace): void {
-    const { position, memberCount } = place;
-    this.#place = place;
+  begin(context: OperationContext): void {
+    const { position, memberCount } = context;
+    this.#context = context;
     this.#awaitedCount = memberCount - 1;
     for (let i = 0; i < memberCount; i++) this.#incoming.push({ bytes: undefined, fill: 0, nextIndex: 0, isWhole: i === position });
     for (const [to, bytes] of this.#outgoing.entries()) {
       if (to === position) continue;
-      const stream = place.streamTo(to, this);
+      const stream = context.streamTo(to, this);
       this.#streams.push(stream);
       for (let at = 0; at === 0 || at < bytes.length; at += PART_BYTES) stream.push(bytes.subarray(at, at + PART_BYTES)); // one at least
     }
@@ -70,7 +70,7 @@ export class Exchange extends Operation {
   }
 
   acknowledged(): void {
-    if (this.#awaitedCount === 0 && this.#streams.every(({ isIdle }) => isIdle)) this.#place?.finished(this);
+    if (this.#awaitedCount === 0 && this.#streams.every(({ isIdle }) => isIdle)) this.#context?.finished(this);
   }
 
   awaited(): number[] {

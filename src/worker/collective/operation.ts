@@ -27,8 +27,8 @@ export function partLabel(header: FrameHeader): PartLabel {
   return { kind: flags, root: command, generation: arg0, sequence: arg1, length: arg2, index: arg3 };
 }
 
-/** What an operation is told about its place among the members. Positions count the members by rank, from 0. */
-export type OperationPlace = {
+/** Where an operation stands among the members, and how it reaches them. Positions count the members by rank, from 0. */
+export type OperationContext = {
   readonly position: number;
   readonly memberCount: number;
   /** A stream of parts to the member at this position. */
@@ -59,7 +59,7 @@ export abstract class Operation {
   abstract readonly isIntact: boolean;
 
   /** Sends what can be sent at once. */
-  abstract begin(place: OperationPlace): void;
+  abstract begin(context: OperationContext): void;
 
   /** Where the payload of this part may land; undefined leaves it in the link's buffer. Asked for parts that may have come before. */
   abstract destination(from: number, label: PartLabel, byteCount: number): Uint8Array | undefined;

@@ -14,10 +14,10 @@ import { PART_BYTES } from "../../wire/collective-frame.ts";
 
 const PART_FLOATS = PART_BYTES / 4;
 
-export type RingPlace = { readonly length: number; readonly position: number; readonly memberCount: number };
+export type RingPosition = { readonly length: number; readonly position: number; readonly memberCount: number };
 
 /** Where segment `segment` begins; that of `memberCount` is the end. */
-export function segmentFrom(segment: number, { length, memberCount }: RingPlace): number {
+export function segmentFrom(segment: number, { length, memberCount }: RingPosition): number {
   return Math.floor((length * segment) / memberCount);
 }
 
@@ -32,13 +32,13 @@ export class RingCursor {
   to = 0;
   /** Its index (C2). */
   index = 0;
-  readonly #place: RingPlace;
+  readonly #ring: RingPosition;
   /** Which segment is coming, counted from the first. */
   #step = -1;
   #segmentTo = 0;
 
-  constructor(place: RingPlace) {
-    this.#place = place;
+  constructor(ring: RingPosition) {
+    this.#ring = ring;
     this.#enter();
   }
 
@@ -48,7 +48,7 @@ export class RingCursor {
 
   /** Whether the part is a sum that lacks this member's values. */
   get isPartial(): boolean {
-    return this.#step < this.#place.memberCount - 1;
+    return this.#step < this.#ring.memberCount - 1;
   }
 
   get isHandedOn(): boolean {
@@ -63,17 +63,17 @@ export class RingCursor {
   }
 
   get #lastStep(): number {
-    return 2 * this.#place.memberCount - 3;
+    return 2 * this.#ring.memberCount - 3;
   }
 
   /** To the next segment that has anything in it. */
   #enter(): void {
-    const { position, memberCount } = this.#place;
+    const { position, memberCount } = this.#ring;
     do {
       this.#step++;
       const segment = (position - 1 - this.#step + 2 * memberCount) % memberCount; // C1
-      this.from = segmentFrom(segment, this.#place);
-      this.#segmentTo = segmentFrom(segment + 1, this.#place);
+      this.from = segmentFrom(segment, this.#ring);
+      this.#segmentTo = segmentFrom(segment + 1, this.#ring);
     } while (this.from === this.#segmentTo && !this.isOver);
     this.#cut();
   }

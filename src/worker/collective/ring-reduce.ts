@@ -6,13 +6,13 @@
 // has taken the part; if it is sent again, it is known there by its number, and dropped.
 
 import { CollectiveKind } from "../../wire/collective-frame.ts";
-import { addFloats, bytesOf, floatsOf, Operation, type OperationPlace, type PartLabel, unexpectedPart } from "./operation.ts";
+import { addFloats, bytesOf, floatsOf, Operation, type OperationContext, type PartLabel, unexpectedPart } from "./operation.ts";
 import type { PartStream } from "./part-stream.ts";
 import { partsOf, RingCursor, segmentFrom } from "./ring-cursor.ts";
 
 export class RingReduce extends Operation {
   readonly #values: Float32Array;
-  #place: OperationPlace | undefined;
+  #context: OperationContext | undefined;
   #left = 0;
   #cursor: RingCursor | undefined;
   #stream: PartStream | undefined;
@@ -26,13 +26,13 @@ export class RingReduce extends Operation {
     return this.#values.length === this.length;
   }
 
-  begin(place: OperationPlace): void {
-    const { position, memberCount } = place;
+  begin(context: OperationContext): void {
+    const { position, memberCount } = context;
     const ring = { length: this.length, position, memberCount };
-    this.#place = place;
+    this.#context = context;
     this.#left = (position + memberCount - 1) % memberCount;
     this.#cursor = new RingCursor(ring);
-    this.#stream = place.streamTo((position + 1) % memberCount, this);
+    this.#stream = context.streamTo((position + 1) % memberCount, this);
     for (const { from, to } of partsOf(segmentFrom(position, ring), segmentFrom(position + 1, ring)))
       this.#stream.push(bytesOf(this.#values, from, to));
   }
@@ -56,7 +56,7 @@ export class RingReduce extends Operation {
   }
 
   acknowledged(): void {
-    if (this.#cursor?.isOver && this.#stream?.isIdle) this.#place?.finished(this);
+    if (this.#cursor?.isOver && this.#stream?.isIdle) this.#context?.finished(this);
   }
 
   awaited(): number[] {

@@ -11,10 +11,10 @@ import type { Recut } from "./function-request.ts";
 /** The requests that take the place of one, as the placement is now; none when it has failed. `isApplied`: it counts already, whatever becomes of them. */
 export function cutAgain(
   request: RoutedRequest,
-  recutOf: (() => Recut) | undefined = request.asked.cutAgain,
+  recutOf: (() => Recut) | undefined = request.options.cutAgain,
   isApplied = false,
 ): RoutedRequest[] {
-  const { asked, fn, subject } = request;
+  const { options, fn, subject } = request;
   let recut: Recut | undefined;
   try {
     if (request.calls.some(({ isIntact }) => !isIntact)) throw detachedError({ isUpdate: fn.isUpdate, sendCount: 0 });
@@ -27,14 +27,14 @@ export function cutAgain(
   } catch (thrown) {
     recut?.release();
     const error = isApplied ? partlyApplied(asError(thrown)) : asError(thrown);
-    asked.failed?.(error);
+    options.failed?.(error);
     request.end(namedFailure(error, fn, subject));
     return [];
   }
 }
 
 function requestsOf(replaced: RoutedRequest, recut: Recut, wasApplied: boolean): RoutedRequest[] {
-  const { asked, fn, router, subject } = replaced;
+  const { options, fn, router, subject } = replaced;
   let open = recut.requests.length;
   let failure: WeighbridgeError | undefined;
   let isApplied = wasApplied; // some of it, or perhaps
@@ -46,7 +46,7 @@ function requestsOf(replaced: RoutedRequest, recut: Recut, wasApplied: boolean):
       if (failure === undefined) failure = errorOf(() => recut.answered?.());
       recut.release();
       const told = failure !== undefined && fn.isUpdate && isApplied ? partlyApplied(failure) : failure;
-      if (told !== undefined) asked.failed?.(told);
+      if (told !== undefined) options.failed?.(told);
       replaced.end(told);
     },
     crossed: () => replaced.owner.crossed(replaced), // with memory that lives as long as its caller waits
@@ -60,7 +60,7 @@ function requestsOf(replaced: RoutedRequest, recut: Recut, wasApplied: boolean):
 export function failRequests(requests: readonly RoutedRequest[], thrown: unknown): void {
   const error = asError(thrown);
   for (const request of requests) {
-    request.asked.failed?.(error);
+    request.options.failed?.(error);
     request.end(error);
   }
 }

@@ -49,7 +49,7 @@ export type FunctionRequest<Q extends Fields, R extends Fields> = FunctionCallSe
 };
 
 /** A request of some function: the types of its fields were checked where it was made. */
-export type AnyRequest = { readonly fn: Contract; readonly asked: FunctionRequest<Fields, Fields> };
+export type AnyRequest = { readonly fn: Contract; readonly options: FunctionRequest<Fields, Fields> };
 
 /** What takes the place of a request. */
 export type Recut = {
