@@ -106,7 +106,8 @@ test("a session brings along at most 9,000 lines, because the worker provides wh
 test("a worker's root brings along nothing that only sessions need: who opens sessions hands that in", () => {
   const closure = closureOf("src/node/worker-root.ts");
   assert.ok(closure.has("src/worker/router.ts") && closure.has("src/node/transport/socket-link.ts"));
-  const forSessions = /^src\/(api|store|wire\/codecs|worker\/(cache|collective))\/|^src\/worker\/(session-engine|worker-sessions)\.ts$/;
+  const forSessions =
+    /^src\/(api|store|wire\/codecs|worker\/(cache|collective))\/|^src\/worker\/(parameter-engine|worker-services|tensor|embedding|parameter|parameter-control)\.ts$/;
   assert.deepEqual(
     [...closure].filter((path) => forSessions.test(path)),
     [],

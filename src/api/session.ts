@@ -25,16 +25,16 @@ import type { CatalogueClient } from "../worker/catalogue-client.ts";
 import type { Collective } from "../worker/collective.ts";
 import type { Embedding } from "../worker/embedding.ts";
 import type { FunctionClient } from "../worker/function-client.ts";
+import type { ParameterEngine } from "../worker/parameter-engine.ts";
 import type { RendezvousClient } from "../worker/rendezvous-client.ts";
 import type { FunctionCallSettings, FunctionLoad, FunctionRequest } from "../worker/router/function-request.ts";
-import type { SessionEngine } from "../worker/session-engine.ts";
 import type { Tensor } from "../worker/tensor.ts";
 import type { UnitClient, UnitOptions } from "../worker/unit-client.ts";
 import type { UnitFeed } from "../worker/unit-feed.ts";
 import type { Worker } from "../worker/worker.ts";
 import { CLOCK_MAX, LAST_PRIORITY, type WorkerClock } from "../worker/worker-clock.ts";
 import type { WorkerMesh } from "../worker/worker-mesh.ts";
-import type { WorkerSessions } from "../worker/worker-sessions.ts";
+import type { WorkerServices } from "../worker/worker-services.ts";
 import {
   type CheckpointOptions,
   type CheckpointServers,
@@ -80,7 +80,7 @@ export type SessionNode = {
 
 export class Session {
   readonly #node: SessionNode;
-  readonly #engine: SessionEngine;
+  readonly #engine: ParameterEngine;
   readonly #functions: FunctionClient;
   readonly #units: UnitClient;
   /** Where the workers of a job wait for each other, each with a small value. Nobody waits for the dead. */
@@ -96,7 +96,7 @@ export class Session {
   #saving: { readonly clock: number; readonly ended: Promise<unknown> } | undefined;
   #closing: Promise<void> | undefined;
 
-  private constructor(node: SessionNode, sessions: WorkerSessions) {
+  private constructor(node: SessionNode, sessions: WorkerServices) {
     const { rank, clock, log } = node;
     this.#node = node;
     this.#units = sessions.units;

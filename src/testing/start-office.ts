@@ -9,7 +9,7 @@ import { ServerNode, type ServerNodeOptions } from "../server/server-node.ts";
 import type { Role } from "../wire/node-id.ts";
 import type { WorkerMesh } from "../worker/worker-mesh.ts";
 import { WorkerNode, type WorkerNodeOptions } from "../worker/worker-node.ts";
-import { WorkerSessions } from "../worker/worker-sessions.ts";
+import { WorkerServices } from "../worker/worker-services.ts";
 
 /** The role, and what its node is started with; what belongs to another role is ignored. */
 export type OfficeOptions = NodeOptions & { readonly role: Role } & Partial<WorkerNodeOptions & ServerNodeOptions & SchedulerNodeOptions>;
@@ -21,7 +21,7 @@ export async function startOffice(options: OfficeOptions): Promise<Postoffice> {
 function nodeOf(options: OfficeOptions): OfficeNode {
   switch (options.role) {
     case "worker":
-      return new WorkerNode({ sessions: (ground) => new WorkerSessions(ground), ...options });
+      return new WorkerNode({ sessions: (ground) => new WorkerServices(ground), ...options });
     case "server":
       return new ServerNode(options);
     case "scheduler":

@@ -7,7 +7,7 @@ import type { Contract } from "../contracts/contract.ts";
 import { parameterState } from "../contracts/parameters.ts";
 import { isMissingThere } from "../wire/failure.ts";
 import type { Fields, FieldValues } from "../wire/function-schema.ts";
-import { callText, explainedDeadline, missingFailure } from "./call-subject.ts";
+import { callText, explainedDeadline, missingFailure } from "./call-failures.ts";
 import type { ParameterHandle } from "./parameter-handle.ts";
 import type { AnyRequest, FunctionCallSettings, FunctionLoad, FunctionRequest, Recut } from "./router/function-request.ts";
 import type { Route } from "./router/server-directory.ts";
@@ -59,7 +59,7 @@ export class FunctionClient {
 
   /** This worker is about to join a clock set (Router.R7). */
   joining(): () => void {
-    return this.router.announcements.joining();
+    return this.router.clockMessages.joining();
   }
 
   /** Waits for something that goes on even when nobody waits for it any more. */

@@ -23,9 +23,9 @@ import type { LinkEncoding } from "../wire/codecs/link-encoding.ts";
 import type { CodecContext, ValueShape } from "../wire/codecs/value-codec.ts";
 import type { Fields, FieldValues } from "../wire/function-schema.ts";
 import { ArenaSpans } from "./arena-spans.ts";
+import { CallerArray } from "./caller-array.ts";
 import type { FunctionClient } from "./function-client.ts";
 import { type KeptGradients, noteLost, type SentBlock } from "./kept-gradients.ts";
-import { Landings } from "./landings.ts";
 import type { LinkPayloads } from "./link-payloads.ts";
 import type { ParameterHandle } from "./parameter-handle.ts";
 import type { AnyRequest, FunctionRequest, Recut } from "./router/function-request.ts";
@@ -76,7 +76,7 @@ export class ServerKeyLists {
 /** Some requests on their way: what they take until the last has ended (L3). */
 type Sending = {
   readonly spans: ArenaSpans;
-  readonly landings: Landings;
+  readonly answers: EncodedAnswers;
   readonly keys: Set<RequestKeys>;
   /** Of which top-k has kept something, until they are acknowledged. */
   readonly blocks: Set<SentBlock>;
@@ -118,12 +118,12 @@ export class LinkCalls {
     } finally {
       this.#end(sending);
     }
-    sending.landings.check();
+    sending.answers.check();
   }
 
   #begin(): Sending {
     const spans = new ArenaSpans(this.#options.codecs.arena);
-    return { spans, landings: new Landings(this.#options.payloads, spans), keys: new Set(), blocks: new Set() };
+    return { spans, answers: new EncodedAnswers(this.#options.payloads, spans), keys: new Set(), blocks: new Set() };
   }
 
   #end({ spans, keys }: Sending): void {
@@ -200,7 +200,7 @@ export class LinkCalls {
     try {
       const requests = recut.requests.map((request) => this.#carry(request, sending, { isNaming: false, isExact: true }));
       const answered = (): void => {
-        sending.landings.check();
+        sending.answers.check();
         recut.answered?.();
       };
       return { requests, answered, release };
@@ -219,9 +219,9 @@ export class LinkCalls {
   #landing(
     { request, answered }: FunctionRequest<Fields, Fields>,
     values: Float32Array,
-    { landings }: Sending,
+    { answers }: Sending,
   ): Partial<FunctionRequest<Fields, Fields>> {
-    const landing = landings.open(values, this.#options.shapeOf(request, "pull", values.length));
+    const landing = answers.open(values, this.#options.shapeOf(request, "pull", values.length));
     const landed = (answer: Request): void => {
       if (landing.answered(answer as { readonly values: ArrayBufferView })) answered?.({ values });
     };
@@ -260,5 +260,49 @@ class RequestKeys {
   /** The request has ended. Missed: the server does not hold one of those that were named. */
   end(how: "acknowledged" | "missed" | "failed"): void {
     for (const open of this.#open.splice(0)) this.#lists?.[how === "missed" && !open.isNamed ? "failed" : how](open);
+  }
+}
+
+/**
+ * For one answer: where it lands, if its length is known before, and what happens when it has: whether its values are
+ * where they belong.
+ */
+type EncodedAnswer = {
+  readonly into: Uint8Array | undefined;
+  readonly answered: (answer: { readonly values: ArrayBufferView }) => boolean;
+};
+
+/** Keeps what was wrong with an answer until all have come: a call's `answered` must not throw. */
+class EncodedAnswers {
+  readonly #payloads: LinkPayloads;
+  readonly #spans: ArenaSpans;
+  #failure: unknown;
+
+  constructor(payloads: LinkPayloads, spans: ArenaSpans) {
+    this.#payloads = payloads;
+    this.#spans = spans;
+  }
+
+  /** Throws ARENA_FULL. */
+  open(target: Float32Array, shape: ValueShape): EncodedAnswer {
+    const given = new CallerArray(target);
+    return {
+      into: this.#payloads.landing(target, shape, this.#spans),
+      answered: ({ values }) => {
+        try {
+          given.check("an encoded answer", false);
+          this.#payloads.decode(values, target, shape);
+          return true;
+        } catch (thrown) {
+          this.#failure ??= thrown;
+          return false;
+        }
+      },
+    };
+  }
+
+  /** Throws BAD_REQUEST if an answer could not be decoded, BUFFER_DETACHED if there was nowhere to decode it to. */
+  check(): void {
+    if (this.#failure !== undefined) throw this.#failure;
   }
 }

@@ -17,9 +17,9 @@ import { elementOf } from "../store/row-types/row-type-spec.ts";
 import { clipScale, gradientNorm } from "../store/updaters/gradient-norm.ts";
 import { resolveSchedule, type ScheduleSpec } from "../store/updaters/learning-rate-schedule.ts";
 import type { NonFiniteCounts } from "../store/updaters/updater.ts";
+import { count, list, object, oneOf, text } from "../wire/json-body.ts";
 import type { CatalogueClient } from "./catalogue-client.ts";
 import type { CallWait, FunctionClient } from "./function-client.ts";
-import { PlugInDifference, requireSamePlugIns } from "./loaded-plug-ins.ts";
 import type { CallOptions, ParameterCall, ReadOptions } from "./parameter.ts";
 import { ParameterHandle } from "./parameter-handle.ts";
 import { CLOCK_MAX, type PushNumbers } from "./worker-clock.ts";
@@ -342,4 +342,34 @@ function settingsBody({ learningRate, schedule, staleness }: ParameterSettings):
     schedule: schedule === undefined ? undefined : resolveSchedule(schedule, "schedule"),
     staleness: staleness === undefined ? undefined : encodeStaleness(staleness),
   };
+}
+
+/** What a server says of the plug-ins that it made a parameter with. */
+const plugInsShape = list(object({ kind: oneOf("updater", "rowType"), name: text, version: count, hash: text, module: text }));
+const KIND_WORDS = { updater: "updater", rowType: "row type" } as const;
+
+/** The servers differ in a plug-in. Its code is SPEC_MISMATCH. */
+class PlugInDifference extends WeighbridgeError {}
+
+/** `answers`: what each server said, by rank. Throws PlugInDifference, which names servers and modules. */
+export function requireSamePlugIns(parameter: string, answers: ReadonlyMap<number, string>): void {
+  const [first, ...others] = [...answers]
+    .sort(([one], [other]) => one - other)
+    .map(([server, json]) => ({
+      server,
+      plugIns: plugInsShape(JSON.parse(json), `plugIns of server ${server}`),
+    }));
+  for (const { server, plugIns } of first === undefined ? [] : others) {
+    for (const [i, plugIn] of plugIns.entries()) {
+      const other = first?.plugIns[i];
+      if (other === undefined || (other.version === plugIn.version && other.hash === plugIn.hash)) continue;
+      const what = `${KIND_WORDS[plugIn.kind]} ${JSON.stringify(plugIn.name)}`;
+      const told = (at: number | undefined, { version, hash, module }: typeof plugIn): string =>
+        `server ${at} version ${version} of ${module} (source ${hash})`;
+      throw new PlugInDifference(
+        "SPEC_MISMATCH",
+        `${parameter}: servers have different modules with the ${what}: ${told(first?.server, other)}, ${told(server, plugIn)}`,
+      );
+    }
+  }
 }

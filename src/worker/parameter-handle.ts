@@ -17,12 +17,12 @@
 
 import { WeighbridgeError } from "../base/errors.ts";
 import { idOf, nameOf } from "../wire/node-id.ts";
-import type { CallSubject } from "./call-subject.ts";
+import type { NamedParameter } from "./call-failures.ts";
 import type { PushNumbers } from "./worker-clock.ts";
 
-export class ParameterHandle implements CallSubject {
+export class ParameterHandle implements NamedParameter {
   readonly name: string;
-  readonly maker: CallSubject["maker"];
+  readonly maker: NamedParameter["maker"];
   /** Its number on the wire. */
   readonly parameter: number;
   /** By rank, the incarnation of each server in which it was found; undefined where it never was. The router compares them. */

@@ -235,7 +235,7 @@ async function isDone(promise: Promise<unknown>): Promise<boolean> {
 
 test("a worker that is prepared announces no clock until it has the placement; what it called before goes on, what it calls afterwards waits (R7)", async () => {
   const { stage, worker } = started();
-  await stage.router.announcements.prepare({ epoch: 2, holdMs: 1000 });
+  await stage.router.clockMessages.prepare({ epoch: 2, holdMs: 1000 });
   const before = worker.push(LIST, 1, 5);
   const announced = worker.clock(6);
   const behind = worker.push(LIST, 1, 6);
@@ -254,7 +254,7 @@ test("a worker that is prepared announces no clock until it has the placement; w
 test("PREPARE is answered when every announcement that has left is answered, also one that was refused and is sent again (PlacementHold.A1)", async () => {
   const { stage, worker } = started();
   const announced = worker.clock(6);
-  const prepared = stage.router.announcements.prepare({ epoch: 3, holdMs: 1000 });
+  const prepared = stage.router.clockMessages.prepare({ epoch: 3, holdMs: 1000 });
   stage.change([0, 1, 2], turned(3));
   await stage.step(0);
   await stage.step(1);
@@ -276,28 +276,28 @@ test("PREPARE is refused, and nothing held, while a server has not heard of a cl
   const announced = assert.rejects(worker.clock(6), (error) => isWeighbridgeError(error, "LINK_LOST"));
   const isRefused = (error: unknown): boolean =>
     isWeighbridgeError(error, "QUEUE_FULL") && /server 1 of the end of a clock/.test(error.message);
-  const waiting = assert.rejects(stage.router.announcements.prepare({ epoch: 2, holdMs: 1000 }), isRefused);
+  const waiting = assert.rejects(stage.router.clockMessages.prepare({ epoch: 2, holdMs: 1000 }), isRefused);
   await stage.lose(1);
   await stage.drain();
   await Promise.all([announced, waiting]);
-  await assert.rejects(stage.router.announcements.prepare({ epoch: 2, holdMs: 1000 }), isRefused);
+  await assert.rejects(stage.router.clockMessages.prepare({ epoch: 2, holdMs: 1000 }), isRefused);
   const again = worker.clock(6);
   await stage.drain();
   await again;
-  await stage.router.announcements.prepare({ epoch: 2, holdMs: 1000 });
+  await stage.router.clockMessages.prepare({ epoch: 2, holdMs: 1000 });
 });
 
 test("PREPARE waits until the worker has joined the clock set, and told its clock there; nothing is held when it hears meanwhile that the placement does not come (R7)", async () => {
   const { stage, worker } = started();
   const joined = stage.functions.joining();
-  const prepared = stage.router.announcements.prepare({ epoch: 2, holdMs: 1000 });
+  const prepared = stage.router.clockMessages.prepare({ epoch: 2, holdMs: 1000 });
   assert.equal(await isDone(prepared), false);
   joined();
   await prepared;
-  await stage.router.announcements.prepare({ epoch: 2, holdMs: 0 });
+  await stage.router.clockMessages.prepare({ epoch: 2, holdMs: 0 });
   const joinedAgain = stage.functions.joining();
-  const abandoned = stage.router.announcements.prepare({ epoch: 2, holdMs: 1000 });
-  await stage.router.announcements.prepare({ epoch: 2, holdMs: 0 });
+  const abandoned = stage.router.clockMessages.prepare({ epoch: 2, holdMs: 1000 });
+  await stage.router.clockMessages.prepare({ epoch: 2, holdMs: 0 });
   joinedAgain();
   await abandoned;
   const atOnce = worker.clock(6);
@@ -305,9 +305,9 @@ test("PREPARE waits until the worker has joined the clock set, and told its cloc
   await atOnce;
 });
 
-test("announcements wait no longer than they were told to, nor for a change that is abandoned or was adopted before (PlacementHold.A2)", async () => {
+test("clockMessages wait no longer than they were told to, nor for a change that is abandoned or was adopted before (PlacementHold.A2)", async () => {
   const { stage, worker } = started();
-  await stage.router.announcements.prepare({ epoch: 2, holdMs: 1000 });
+  await stage.router.clockMessages.prepare({ epoch: 2, holdMs: 1000 });
   const late = worker.clock(1);
   await stage.clock.advance(999);
   assert.equal(stage.queuedCount, 0);
@@ -315,14 +315,14 @@ test("announcements wait no longer than they were told to, nor for a change that
   assert.equal(stage.queuedCount, 3);
   await stage.drain();
   await late;
-  await stage.router.announcements.prepare({ epoch: 2, holdMs: 1000 });
+  await stage.router.clockMessages.prepare({ epoch: 2, holdMs: 1000 });
   const abandoned = worker.clock(2);
   await stage.drain();
   assert.equal(await isDone(abandoned), false);
-  await stage.router.announcements.prepare({ epoch: 2, holdMs: 0 });
+  await stage.router.clockMessages.prepare({ epoch: 2, holdMs: 0 });
   await stage.drain();
   await abandoned;
-  await stage.router.announcements.prepare({ epoch: 1, holdMs: 1000 });
+  await stage.router.clockMessages.prepare({ epoch: 1, holdMs: 1000 });
   const atOnce = worker.clock(3);
   await stage.drain();
   await atOnce;

@@ -19,7 +19,7 @@
 //   Router.R6. A kv request leaves for incarnations of servers that its KVWorker knows, or for none: the first one to a server that was started again fails with
 //              NODE_DEAD, nothing sent.
 //   Router.R7. From PREPARE until its placement is adopted no clock announcement leaves, and each that had left is
-//              answered (router/announcements.ts): no server has closed a clock of which an update of this worker
+//              answered (router/clock-messages.ts): no server has closed a clock of which an update of this worker
 //              may still be refused.
 
 import { Deferred, type WaitOptions, waitFor } from "../base/deferred.ts";
@@ -33,10 +33,10 @@ import { type FunctionCallOptions, functionCalls } from "../peer/function-call.t
 import { placementOfError } from "../wire/failure.ts";
 import type { Fields, FieldValues } from "../wire/function-schema.ts";
 import type { PlacementView } from "../wire/roster.ts";
-import { namedFailure } from "./call-subject.ts";
+import { namedFailure } from "./call-failures.ts";
 import type { ParameterHandle } from "./parameter-handle.ts";
 import { type Fate, fateOf, partsFailure } from "./part-outcome.ts";
-import { Announcements } from "./router/announcements.ts";
+import { ClockMessages } from "./router/clock-messages.ts";
 import type { AnyRequest, FunctionLoad, FunctionRequest, Recut } from "./router/function-request.ts";
 import type { KvRoutes } from "./router/kv-routes.ts";
 import { RequestQueue } from "./router/request-queue.ts";
@@ -75,7 +75,7 @@ export class Router extends ServerDirectory {
   /** Settles when what was refused has left again; undefined while nothing is held back (R4). */
   held: Deferred<void> | undefined;
   /** R7 */
-  readonly announcements: Announcements;
+  readonly clockMessages: ClockMessages;
   readonly #membership: RouterOptions["membership"];
   #isSendingAgain = false;
   #refused: RoutedRequest[] = [];
@@ -89,7 +89,7 @@ export class Router extends ServerDirectory {
   constructor(options: RouterOptions) {
     super(options);
     this.#membership = options.membership;
-    this.announcements = new Announcements(this, options.clock);
+    this.clockMessages = new ClockMessages(this, options.clock);
     options.membership.onPlacement((placement) => this.adopt(placement));
   }
 
@@ -98,7 +98,7 @@ export class Router extends ServerDirectory {
     if (published.epoch <= this.epoch) return;
     this.place(placementOf(published));
     if (this.openUpdates > 0) this.held ??= new Deferred(); // R4
-    this.announcements.adopted(published.epoch);
+    this.clockMessages.adopted(published.epoch);
   }
 
   // Requests of functions.
@@ -164,7 +164,7 @@ export class Router extends ServerDirectory {
     for (let i = 0; i < requests.length; i++) {
       const { epoch, subject, server, fn } = requests[i] as RoutedRequest;
       if (!this.isCurrent(epoch) || this.isStranger(subject, server)) return false;
-      if (fn.followsUpdates && this.announcements.hold !== undefined) return false;
+      if (fn.followsUpdates && this.clockMessages.hold !== undefined) return false;
     }
     return true;
   }
@@ -172,7 +172,7 @@ export class Router extends ServerDirectory {
   /** Settles when these need not wait for a placement any more (R4, R7); undefined when they need not wait for one. */
   releaseOf(requests: readonly RoutedRequest[]): Promise<void> | undefined {
     if (this.held !== undefined) return this.held.promise;
-    const { hold } = this.announcements;
+    const { hold } = this.clockMessages;
     return hold !== undefined && requests.some(({ fn }) => fn.followsUpdates) ? hold.released : undefined;
   }
 
@@ -184,7 +184,7 @@ export class Router extends ServerDirectory {
       const { fn, server, calls } = request;
       if (request.order === 0) {
         request.order = ++this.order;
-        if (fn.followsUpdates) this.announcements.openCount++;
+        if (fn.followsUpdates) this.clockMessages.openCount++;
       }
       if (request.isCounted) this.openUpdates++;
       const channel = this.gone[server] === undefined ? this.channels[server] : undefined;
@@ -428,10 +428,10 @@ export class RoutedRequest implements FunctionCallOptions<Fields, Fields> {
   /** It has its answer, or has failed for good. */
   end(error?: WeighbridgeError, fate?: CallFate): void {
     if (this.fn.followsUpdates && this.order > 0) {
-      const { announcements } = this.router;
-      announcements.openCount--;
-      if (error === undefined && announcements.hold === undefined) announcements.unheard[this.server] = undefined;
-      else announcements.ended(this.server, error);
+      const { clockMessages } = this.router;
+      clockMessages.openCount--;
+      if (error === undefined && clockMessages.hold === undefined) clockMessages.unheard[this.server] = undefined;
+      else clockMessages.ended(this.server, error);
     }
     if (this.fn.isUpdate) this.fate = error === undefined ? "applied" : fate === undefined ? fateOf(error) : "unsure";
     this.owner.ended(error, fate);

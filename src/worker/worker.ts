@@ -24,20 +24,20 @@ import { servedFunction } from "../peer/served-function.ts";
 import type { Fields, FieldValues } from "../wire/function-schema.ts";
 import { rankOf, roleOf } from "../wire/node-id.ts";
 import { Router } from "./router.ts";
-import type { SessionsGround, WorkerSessions } from "./worker-sessions.ts";
+import type { ServicesGround, WorkerServices } from "./worker-services.ts";
 
 export type WorkerOptions = {
   readonly peer: Peer;
   readonly membership: Membership;
   readonly clock: Clock;
   /** Makes what sessions stand on; left out, none can be opened. */
-  readonly sessions?: ((ground: SessionsGround) => WorkerSessions) | undefined;
+  readonly sessions?: ((ground: ServicesGround) => WorkerServices) | undefined;
 };
 
 export class Worker {
   readonly router: Router;
   /** Undefined on a worker whose root opens no sessions. */
-  readonly sessions: WorkerSessions | undefined;
+  readonly sessions: WorkerServices | undefined;
   readonly #peer: Peer;
 
   constructor({ sessions, ...options }: WorkerOptions) {
@@ -48,7 +48,7 @@ export class Worker {
     options.peer.serve(
       serveJson(PREPARE, async (channel, request) => {
         checkSender(channel, "PREPARE");
-        await this.router.announcements.prepare(request);
+        await this.router.clockMessages.prepare(request);
         return {};
       }),
     );

@@ -87,8 +87,8 @@ export class BoundedCache {
   }
 
   get statistics(): CacheStatistics {
-    const { counters, cached, pending, held, optimizer } = this.#state;
-    const [rowsCached, rowsPending] = this.#isClosed ? [0, 0] : [cached.rowCount, pending.rowCount + held.rowCount];
+    const { counters, cached, pending, unsettled, optimizer } = this.#state;
+    const [rowsCached, rowsPending] = this.#isClosed ? [0, 0] : [cached.rowCount, pending.rowCount + unsettled.rowCount];
     return { ...counters, ...optimizer.nonFinite, rowsCached, rowsPending };
   }
 
@@ -186,7 +186,7 @@ export class BoundedCache {
       this.#forgetOldOwners();
       const operation = new CacheOperation(this.#state, this.#exchange, { pushBound: this.#pushBound, isBypassed: this.#isBypassed });
       try {
-        await operation.settleHeld(wait.clock);
+        await operation.settle(wait.clock);
         await run(operation);
       } finally {
         operation.release();

@@ -45,8 +45,8 @@ export class CacheOperation {
    */
   update(keys: BigUint64Array, gradients: Float32Array, admit?: Admit): void {
     if (keys.length === 0) return;
-    const { arena, optimizer, pending, held, cached, counters, width } = this.#state;
-    const waiting = pending.rowCount + held.rowCount;
+    const { arena, optimizer, pending, unsettled, cached, counters, width } = this.#state;
+    const waiting = pending.rowCount + unsettled.rowCount;
     if (waiting > cached.slotCount + UNPUSHED_ROWS_MAX)
       throw new WeighbridgeError("QUEUE_FULL", `${waiting} rows wait for servers that do not take them`, { retryable: true });
     const plan = this.#plan(keys);
@@ -76,16 +76,16 @@ export class CacheOperation {
    * What left for a server that was taken for dead is dealt with as soon as it is heard of again (BoundedCache.H3). Rejects with LINK_LOST when nobody can
    * say any more.
    */
-  async settleHeld(clock: number): Promise<void> {
-    const { held, pending } = this.#state;
-    if (held.rowCount === 0) return;
-    for (const server of held.servers) await this.#exchange.probe(server, clock).catch(() => {}); // still away: what asks it finds out
-    held.settle(pending, this.#memory);
+  async settle(clock: number): Promise<void> {
+    const { unsettled, pending } = this.#state;
+    if (unsettled.rowCount === 0) return;
+    for (const server of unsettled.servers) await this.#exchange.probe(server, clock).catch(() => {}); // still away: what asks it finds out
+    unsettled.settle(pending, this.#memory);
   }
 
-  /** An exchange that pushes everything. Rejects as `exchange`, and with NODE_DEAD while something is held. */
+  /** An exchange that pushes everything. Rejects as `exchange`, and with NODE_DEAD while something is unsettled. */
   async pushAll(call: ExchangeCall): Promise<void> {
-    const { arena, pending, held } = this.#state;
+    const { arena, pending, unsettled } = this.#state;
     const { rowCount } = pending;
     if (rowCount > 0) {
       const keys = this.#memory.take(rowCount * KEY_BYTES);
@@ -93,12 +93,12 @@ export class CacheOperation {
       this.#pushKeys.push(new BigUint64Array(arena.memory.buffer, keys, rowCount));
       await this.exchange(call);
     }
-    if (held.rowCount > 0) throw held.error;
+    if (unsettled.rowCount > 0) throw unsettled.error;
   }
 
   /** One round trip to every server that has something to do. Rejects with what failed (O1). */
   async exchange({ clock, priority }: ExchangeCall): Promise<void> {
-    const { cached, counters, held, optimizer, pending, width } = this.#state;
+    const { cached, counters, unsettled, optimizer, pending, width } = this.#state;
     const pull = this.#pull;
     const push = this.#pushPart();
     if (push === undefined && pull === undefined) return;
@@ -117,8 +117,8 @@ export class CacheOperation {
       pull?.take(answer, answer.isWhole && answer.fresh.generation === this.#exchange.generationOf(answer.wanted.server));
     }
     if (failure !== undefined) throw failure;
-    const pendingAgain = held.rowCount === 0 ? 0 : held.settle(pending, this.#memory);
-    if (pendingAgain === 0) return; // else a server came back between the look at what is held and the exchange, which is as if it were away still
+    const pendingAgain = unsettled.rowCount === 0 ? 0 : unsettled.settle(pending, this.#memory);
+    if (pendingAgain === 0) return; // else a server came back between the look at what is unsettled and the exchange, which is as if it were away still
     const text = `a server came back without updates of ${pendingAgain} rows, which are pushed again`;
     throw new WeighbridgeError("NODE_DEAD", text, { retryable: true });
   }

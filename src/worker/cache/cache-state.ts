@@ -11,11 +11,11 @@ import { ArenaSpans } from "../arena-spans.ts";
 import type { RowPlanner } from "../router/row-plan.ts";
 import type { CacheCounters } from "./cache-statistics.ts";
 import type { PolicyName } from "./eviction-order.ts";
-import { HeldPushes } from "./held-pushes.ts";
 import { LocalOptimizer } from "./local-optimizer.ts";
 import { PendingUpdates } from "./pending-updates.ts";
 import { RowCache } from "./row-cache.ts";
 import { sharedBytes } from "./shared-rows.ts";
+import { UnsettledPushes } from "./unsettled-pushes.ts";
 
 const FLOAT_BYTES = 4;
 
@@ -33,7 +33,7 @@ export class CacheState {
   readonly width: number;
   readonly cached: RowCache;
   readonly pending: PendingUpdates;
-  readonly held: HeldPushes = new HeldPushes();
+  readonly unsettled: UnsettledPushes = new UnsettledPushes();
   readonly optimizer: LocalOptimizer;
   readonly counters: CacheCounters = {
     keysLookedUp: 0,

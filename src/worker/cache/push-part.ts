@@ -2,7 +2,7 @@
 //
 // Invariants:
 //   PushPart.U1. Updates are pending until a server acknowledged them: a push that failed is made again by a later operation, unless a server that lives may have
-//       applied it, or refused it for its numbers. One that had left when its server was taken for dead is held until that is known (held-pushes.ts).
+//       applied it, or refused it for its numbers. One that had left when its server was taken for dead is held until that is known (unsettled-pushes.ts).
 //   PushPart.U2. An acknowledged update is in the row's copy (or the copy counts for nothing) and in its version, exactly once. Nothing can fail between
 //       the acknowledgement and that: the memory for it was taken before anything was sent.
 
@@ -86,9 +86,9 @@ export class PushPart {
   /** Nobody knows yet whether a server has these: they are not pending meanwhile, and copies of their rows count for nothing. */
   hold({ pushed, fate }: Unsure): void {
     const { server, from, to } = pushed;
-    const { held, width } = this.#cache;
+    const { unsettled, width } = this.#cache;
     const { keys, gradients } = this.list;
-    held.hold({
+    unsettled.hold({
       server,
       keys: keys.slice(from, to),
       gradients: gradients.slice(from * width, to * width),

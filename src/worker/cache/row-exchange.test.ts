@@ -9,7 +9,7 @@ import type { FunctionClient } from "../function-client.ts";
 import type { ParameterHandle } from "../parameter-handle.ts";
 import type { AnyRequest, Recut } from "../router/function-request.ts";
 import { type RowPlan, RowPlanner } from "../router/row-plan.ts";
-import { type SyncList, type PushList, RowExchange } from "./row-exchange.ts";
+import { type PushList, RowExchange, type SyncList } from "./row-exchange.ts";
 
 const SERVERS = [0, 1, 2];
 
@@ -32,17 +32,17 @@ class MovingServers {
 
   #deal({ fn, options }: AnyRequest, times: number): void {
     if (times > 0) {
-      const { requests, answered, release } = (wanted.cutAgain as () => Recut)();
+      const { requests, answered, release } = (options.cutAgain as () => Recut)();
       for (const request of requests) this.#deal(request, times - 1);
       answered?.();
       release();
       return;
     }
-    const { pushKeys = new BigUint64Array(0), gradients, keys = new BigUint64Array(0) } = wanted.request as unknown as Fields;
+    const { pushKeys = new BigUint64Array(0), gradients, keys = new BigUint64Array(0) } = options.request as unknown as Fields;
     for (const [i, key] of pushKeys.entries()) this.pushed.push([key, gradients?.[i] as number]);
     const rows = Float32Array.from(keys, Number);
     const none = new Uint32Array(0);
-    wanted.answered?.({ rate: fn.name.length, generation: 1, indexes: none, versions: none, rows });
+    options.answered?.({ rate: fn.name.length, generation: 1, indexes: none, versions: none, rows });
   }
 }
 

@@ -3,7 +3,7 @@
 
 import { isWeighbridgeError, reasonOf, WeighbridgeError } from "../../base/errors.ts";
 import { type CallFate, detachedError } from "../../peer/call.ts";
-import { namedFailure } from "../call-subject.ts";
+import { namedFailure } from "../call-failures.ts";
 import { partlyApplied } from "../part-outcome.ts";
 import type { RequestOwner, RoutedRequest } from "../router.ts";
 import type { Recut } from "./function-request.ts";

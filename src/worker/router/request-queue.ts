@@ -3,7 +3,7 @@
 
 import { isWeighbridgeError, type WeighbridgeError } from "../../base/errors.ts";
 import { parameterState } from "../../contracts/parameters.ts";
-import { namedFailure } from "../call-subject.ts";
+import { namedFailure } from "../call-failures.ts";
 import type { ParameterHandle } from "../parameter-handle.ts";
 import type { RequestGroup, RoutedRequest, Router } from "../router.ts";
 import { cutAgain, failRequests } from "./function-recut.ts";

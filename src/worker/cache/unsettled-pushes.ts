@@ -1,4 +1,4 @@
-// held-pushes — updates of a cache that had left for a server when it was taken for dead. Whether the server has them is known when it is heard of again
+// unsettled-pushes — updates of a cache that had left for a server when it was taken for dead. Whether the server has them is known when it is heard of again
 // (peer/channel, N8); until then they are neither pending nor acknowledged. Not the pushing.
 //
 // Invariants:
@@ -11,7 +11,7 @@ import type { ArenaSpans } from "../arena-spans.ts";
 import type { PendingUpdates } from "./pending-updates.ts";
 
 /** Rows of one push, in memory of their own. */
-export type HeldPush = {
+export type UnsettledPush = {
   readonly server: number;
   readonly keys: BigUint64Array;
   readonly gradients: Float32Array;
@@ -19,8 +19,8 @@ export type HeldPush = {
   readonly fate: CallFate;
 };
 
-export class HeldPushes {
-  #pushes: HeldPush[] = [];
+export class UnsettledPushes {
+  #pushes: UnsettledPush[] = [];
 
   get rowCount(): number {
     return this.#pushes.reduce((count, { keys }) => count + keys.length, 0);
@@ -31,14 +31,14 @@ export class HeldPushes {
     return [...new Set(this.#pushes.map(({ server }) => server))];
   }
 
-  hold(push: HeldPush): void {
+  hold(push: UnsettledPush): void {
     this.#pushes.push(push);
   }
 
   /** Deals with what is known by now (D1); returns how many rows are pending again. Throws LINK_LOST (D2) and ARENA_FULL. */
   settle(pending: Pick<PendingUpdates, "putBack">, memory: ArenaSpans): number {
     let count = 0;
-    let unknown: HeldPush | undefined;
+    let unknown: UnsettledPush | undefined;
     const known = this.#pushes.filter(({ fate }) => fate.outcome !== "open");
     for (const push of known) {
       if (push.fate.outcome === "dropped") count += pending.putBack(push, memory);

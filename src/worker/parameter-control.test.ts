@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { isWeighbridgeError } from "../base/errors.ts";
-import { requireSamePlugIns } from "./loaded-plug-ins.ts";
+import { requireSamePlugIns } from "./parameter-control.ts";
 
 const answer = (version: number, hash: string, module: string): string =>
   JSON.stringify([{ kind: "updater", name: "u", version, deterministic: true, hash, module }]);

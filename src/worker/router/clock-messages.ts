@@ -1,4 +1,4 @@
-// announcements — what a worker tells the servers of its clocks while the placement is about to change (Router.R7): a worker that is prepared announces nothing,
+// clock-messages — what a worker tells the servers of its clocks while the placement is about to change (Router.R7): a worker that is prepared announces nothing,
 // and every server that lives has heard the same of it. The router sends the announcements.
 
 import type { Clock } from "../../base/clock.ts";
@@ -8,7 +8,7 @@ import { PlacementHold } from "../../cluster/placement-hold.ts";
 import type { PrepareRequest } from "../../wire/control.ts";
 import type { ServerDirectory } from "./server-directory.ts";
 
-export class Announcements {
+export class ClockMessages {
   // Plain fields, because every announcement counts there.
   /** Those that have left and have not ended; also those that were refused. */
   openCount = 0;

@@ -5,11 +5,11 @@ import { test } from "node:test";
 import { Arena } from "../../kernel/arena.ts";
 import type { CallFate } from "../../peer/call.ts";
 import { ArenaSpans } from "../arena-spans.ts";
-import { HeldPushes } from "./held-pushes.ts";
 import type { TakenUpdates } from "./pending-updates.ts";
+import { UnsettledPushes } from "./unsettled-pushes.ts";
 
-function held(outcomes: readonly CallFate["outcome"][]): { pushes: HeldPushes; fates: { outcome: CallFate["outcome"] }[] } {
-  const pushes = new HeldPushes();
+function held(outcomes: readonly CallFate["outcome"][]): { pushes: UnsettledPushes; fates: { outcome: CallFate["outcome"] }[] } {
+  const pushes = new UnsettledPushes();
   const fates = outcomes.map((outcome) => ({ outcome }));
   fates.forEach((fate, server) => {
     pushes.hold({ server, keys: BigUint64Array.of(BigInt(server)), gradients: Float32Array.of(1), updates: Uint32Array.of(1), fate });
@@ -17,7 +17,7 @@ function held(outcomes: readonly CallFate["outcome"][]): { pushes: HeldPushes; f
   return { pushes, fates };
 }
 
-function settle(pushes: HeldPushes): bigint[] {
+function settle(pushes: UnsettledPushes): bigint[] {
   const back: bigint[] = [];
   const putBack = ({ keys }: TakenUpdates): number => back.push(...keys) && keys.length;
   pushes.settle({ putBack }, new ArenaSpans(new Arena({ bytesMax: 2 ** 20 })));

@@ -1,11 +1,11 @@
-// call-subject — what a call is about, in words. The wire carries numbers in the place of names, so a server cannot name the function or the
+// call-failures — what a call is about, in words. The wire carries numbers in the place of names, so a server cannot name the function or the
 // parameter that it does not have: the caller, who knows, adds them to the waits and to the failures. Not part of any decision.
 
 import { isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
 import { isMissingThere, nearestFunction } from "../wire/failure.ts";
 
 /** The parameter of a call. */
-export type CallSubject = {
+export type NamedParameter = {
   readonly name: string;
   /** What a session makes it with. */
   readonly maker: "tensor" | "embedding";
@@ -14,7 +14,7 @@ export type CallSubject = {
 type CalledFunction = { readonly name: string };
 
 /** What is called, in words; completes "waiting for …". */
-export function callText({ name }: CalledFunction, subject: CallSubject | undefined): string {
+export function callText({ name }: CalledFunction, subject: NamedParameter | undefined): string {
   return subject === undefined ? name : `the ${name.slice(name.lastIndexOf("/") + 1)} of ${JSON.stringify(subject.name)}`;
 }
 
@@ -25,7 +25,7 @@ export function explainedDeadline(error: WeighbridgeError, waits: string | undef
 }
 
 /** The same failure; with the name before it, where the server could not know it. */
-export function namedFailure(error: WeighbridgeError, fn: CalledFunction, subject: CallSubject | undefined): WeighbridgeError {
+export function namedFailure(error: WeighbridgeError, fn: CalledFunction, subject: NamedParameter | undefined): WeighbridgeError {
   const { code, retryable, message } = error;
   const again = (text: string): WeighbridgeError => new WeighbridgeError(code, text, { retryable, cause: error });
   if (code === "BUFFER_DETACHED") return again(`${callText(fn, subject)}: ${message}`);

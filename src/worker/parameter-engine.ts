@@ -1,4 +1,4 @@
-// session-engine — what lies behind a session of a worker: its clock, the calls of functions, the clients of its parameters and what their links carry. A session
+// parameter-engine — what lies behind a session of a worker: its clock, the calls of functions, the clients of its parameters and what their links carry. A session
 // (api/session.ts) says all of it in a user's words, and knows this file by its types alone: the worker brings it along.
 
 import type { Clock } from "../base/clock.ts";
@@ -31,7 +31,7 @@ import { PushNumbers, WorkerClock } from "./worker-clock.ts";
 import { WorkerLinks } from "./worker-links.ts";
 import type { WorkerMesh } from "./worker-mesh.ts";
 
-export type SessionEngineOptions = {
+export type ParameterEngineOptions = {
   readonly clock: Clock;
   readonly log: Log;
   /** Of the worker. */
@@ -40,7 +40,7 @@ export type SessionEngineOptions = {
   readonly compression?: GeneralCompression | undefined;
 };
 
-export class SessionEngine {
+export class ParameterEngine {
   readonly functions: FunctionClient;
   readonly clock: WorkerClock;
   readonly #router: Router;
@@ -54,7 +54,7 @@ export class SessionEngine {
   readonly #caches = new Set<CachedEmbedding>();
   readonly #pushes = new PushNumbers();
 
-  constructor(router: Router, catalogue: CatalogueClient, { clock, log, rank, compression }: SessionEngineOptions) {
+  constructor(router: Router, catalogue: CatalogueClient, { clock, log, rank, compression }: ParameterEngineOptions) {
     this.#router = router;
     this.#catalogue = catalogue;
     this.functions = new FunctionClient(router);

@@ -1,24 +1,24 @@
-// worker-sessions — what the sessions of a worker stand on beside its router: what they ask the scheduler for, and an engine for each. A composition root hands it
+// worker-services — what the sessions of a worker stand on beside its router: what they ask the scheduler for, and an engine for each. A composition root hands it
 // to the worker: one that opens no session (kv alone) loads none of this.
 
 import type { Clock } from "../base/clock.ts";
 import type { Membership } from "../cluster/membership.ts";
 import type { GeneralCompression } from "../wire/codecs/general-compression.ts";
 import { CatalogueClient } from "./catalogue-client.ts";
+import { ParameterEngine, type ParameterEngineOptions } from "./parameter-engine.ts";
 import { RendezvousClient } from "./rendezvous-client.ts";
 import type { Router } from "./router.ts";
-import { SessionEngine, type SessionEngineOptions } from "./session-engine.ts";
 import { UnitClient } from "./unit-client.ts";
 
 /** The worker for which it is made, about to register. */
-export type SessionsGround = { readonly router: Router; readonly membership: Membership; readonly clock: Clock };
+export type ServicesGround = { readonly router: Router; readonly membership: Membership; readonly clock: Clock };
 
-export type WorkerSessionsOptions = {
+export type WorkerServicesOptions = {
   /** For parameters whose links ask for it; left out, those cannot be made. */
   readonly compression?: GeneralCompression | undefined;
 };
 
-export class WorkerSessions {
+export class WorkerServices {
   /** Which parameters there are, and their numbers. */
   readonly catalogue: CatalogueClient;
   /** What the scheduler lends this worker of its epochs. */
@@ -28,7 +28,7 @@ export class WorkerSessions {
   readonly #router: Router;
   readonly #compression: GeneralCompression | undefined;
 
-  constructor(ground: SessionsGround, { compression }: WorkerSessionsOptions = {}) {
+  constructor(ground: ServicesGround, { compression }: WorkerServicesOptions = {}) {
     this.#router = ground.router;
     this.#compression = compression;
     this.catalogue = new CatalogueClient(ground);
@@ -36,7 +36,7 @@ export class WorkerSessions {
     this.rendezvous = new RendezvousClient(ground);
   }
 
-  open(options: Omit<SessionEngineOptions, "compression">): SessionEngine {
-    return new SessionEngine(this.#router, this.catalogue, { ...options, compression: this.#compression });
+  open(options: Omit<ParameterEngineOptions, "compression">): ParameterEngine {
+    return new ParameterEngine(this.#router, this.catalogue, { ...options, compression: this.#compression });
   }
 }
