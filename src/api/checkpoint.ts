@@ -1,19 +1,24 @@
-// checkpoint — takes and restores checkpoints of a whole cluster, from wherever the servers can be asked: a worker's session, the command line.
-// The servers freeze, write and read; this brings them together, and gives up on all of them when one fails.
+// checkpoint — takes and restores checkpoints of a whole cluster, from wherever the servers can be asked: a worker's
+// session, the command line. The servers freeze, write and read; this brings them together, and gives up on all of them
+// when one fails.
 //
 //   cut (all frozen) ──► begin ──► write (all written) ──► commit            load (all loaded) ──► activate
 //
 // Invariants:
-//   C1. A checkpoint exists with the commit, whole, or not at all: a failure on the way removes what was written, and touches no earlier one.
-//   C2. All servers cut at one clock (spec/consistency.md, D1 to D3). The cut is asked for first and at once, so that what its caller does next comes after.
-//   C3. A checkpoint is restored by all servers, or by none.
-//   C4. No checkpoint is taken of servers that do not have the same parameters: one that was restarted has lost its share, and what is saved without it
-//       must not take the place of a checkpoint that is whole. A parameter that is just being made is left out: it is in the next one. One that is cleared after the cut
-//       is in; one that was cleared on some servers before their cut, and on others after, is not.
-//       A server that was restarted without the sums of an earlier incarnation refuses the cut itself (CheckpointService.V10).
-//   C6. No checkpoint is taken of servers that made their cuts in different epochs of the placement: a part that moved in between would be in it twice, or not at
-//       all. The cut is made again where its clock allows it.
-//   C5. A worker never waits for a clock that it has to end itself: none above its own is asked for in its name.
+//   Checkpoint.C1. A checkpoint exists with the commit, whole, or not at all: a failure on the way removes what was
+//       written, and touches no earlier one.
+//   Checkpoint.C2. All servers cut at one clock (spec/consistency.md, D1 to D3). The cut is asked for first and at
+//       once, so that what its caller does next comes after.
+//   Checkpoint.C3. A checkpoint is restored by all servers, or by none.
+//   Checkpoint.C4. No checkpoint is taken of servers that do not have the same parameters: one that was restarted has
+//       lost its share, and what is saved without it must not take the place of a checkpoint that is whole. A parameter
+//       that is just being made is left out: it is in the next one. One that is cleared after the cut is in; one that
+//       was cleared on some servers before their cut, and on others after, is not. A server that was restarted without
+//       the sums of an earlier incarnation refuses the cut itself (CheckpointService.V10).
+//   Checkpoint.C6. No checkpoint is taken of servers that made their cuts in different epochs of the placement: a part
+//       that moved in between would be in it twice, or not at all. The cut is made again where its clock allows it.
+//   Checkpoint.C5. A worker never waits for a clock that it has to end itself: none above its own is asked for in its
+//       name.
 
 import { isWeighbridgeError, reasonOf, WeighbridgeError } from "../base/errors.ts";
 import { checkOptions } from "../base/known-options.ts";
@@ -34,7 +39,10 @@ export type CheckpointServers = {
 };
 
 export type CheckpointOptions = {
-  /** A number for it, above those of all others there are. The cut's clock when left out, or the next number that is free. */
+  /**
+   * A number for it, above those of all others there are. The cut's clock when left out, or the next number that is
+   * free.
+   */
   readonly step?: number | undefined;
   /** The cut: every update of an earlier clock is in. For a session its own clock, when left out. */
   readonly clock?: number | undefined;
@@ -72,7 +80,10 @@ const { checkpointSave: save } = contracts;
 const JOB_DEFAULT = "weighbridge";
 /** How many clocks ahead of the slowest somebody looks who does not say which clock it wants, before it gives up. */
 const AHEAD_MAX = 1000;
-/** How often servers are asked before it is believed that one has lost a parameter: to make or clear one takes a round trip on each. */
+/**
+ * How often servers are asked before it is believed that one has lost a parameter: to make or clear one takes a round
+ * trip on each.
+ */
 const LOOKS_MAX = 20;
 /** How often a cut is made anew because parameters were cleared and made while it was made. */
 const CUTS_MAX = 8;
@@ -114,8 +125,9 @@ type TakeOptions = CheckpointOptions &
   };
 
 /**
- * Throws NO_ROUTE without servers, and what the servers throw: QUEUE_FULL while another is being taken, CHECKPOINT_IO, ARENA_FULL, UNSUPPORTED without a place for it; and WRONG_EPOCH,
- * retryable, when the placement changed between the cuts of two servers, and the clock is over (C6).
+ * Throws NO_ROUTE without servers, and what the servers throw: QUEUE_FULL while another is being taken, CHECKPOINT_IO,
+ * ARENA_FULL, UNSUPPORTED without a place for it; and WRONG_EPOCH, retryable, when the placement changed between the
+ * cuts of two servers, and the clock is over (C6).
  */
 export async function takeCheckpoint(servers: CheckpointServers, options: TakeOptions): Promise<TakenCheckpoint> {
   let moved: WeighbridgeError | undefined;
@@ -126,7 +138,8 @@ export async function takeCheckpoint(servers: CheckpointServers, options: TakeOp
     } catch (thrown) {
       if (moved !== undefined && isWeighbridgeError(thrown, "BAD_ARGUMENT") && thrown.retryable) throw moved; // the clock is over by now
       moved = isWeighbridgeError(thrown, "WRONG_EPOCH") ? thrown : moved;
-      // Servers cut on both sides of a change of parameters. Whoever was told of the cut has gone on, and no other can be made for it.
+      // Servers cut on both sides of a change of parameters. Whoever was told of the cut has gone on, and no other can
+      // be made for it.
       const isTransient = isWeighbridgeError(thrown, "UNKNOWN_PARAMETER") && thrown.retryable && options.onCut === undefined;
       if (!(isTransient || thrown === moved) || left === 0) throw thrown;
     }
@@ -179,7 +192,10 @@ async function takeAt(servers: CheckpointServers, clock: number, options: TakeOp
   }
 }
 
-/** Throws CHECKPOINT_MISSING, _TORN, _FOREIGN or _IO, and BAD_ARGUMENT when there are parameters already, or later clocks. */
+/**
+ * Throws CHECKPOINT_MISSING, _TORN, _FOREIGN or _IO, and BAD_ARGUMENT when there are parameters already, or later
+ * clocks.
+ */
 export async function restoreCheckpoint(servers: CheckpointServers, step?: number): Promise<RestoredCheckpoint> {
   try {
     // One server says which is the newest, so that all take the same.
@@ -193,7 +209,10 @@ export async function restoreCheckpoint(servers: CheckpointServers, step?: numbe
   }
 }
 
-/** Brings one parameter back to where it was saved. Throws as `restoreCheckpoint`, and UNKNOWN_PARAMETER, UNSUPPORTED; it is then as it was. */
+/**
+ * Brings one parameter back to where it was saved. Throws as `restoreCheckpoint`, and UNKNOWN_PARAMETER, UNSUPPORTED;
+ * it is then as it was.
+ */
 export async function loadParameter(servers: CheckpointServers, { parameter: name, directory }: SaveOptions): Promise<void> {
   const [committer, ...others] = [committerOf(servers), ...servers.servers.slice(1)];
   try {
@@ -207,7 +226,8 @@ export async function loadParameter(servers: CheckpointServers, { parameter: nam
 }
 
 async function abandon(servers: CheckpointServers, what: contracts.Abandon): Promise<void> {
-  // The servers first, then the one that removes the directory. Whoever cannot be asked gives up by itself (V1 of checkpoint-service.ts).
+  // The servers first, then the one that removes the directory. Whoever cannot be asked gives up by itself (V1 of
+  // checkpoint-service.ts).
   const [committer, ...others] = [committerOf(servers), ...servers.servers.slice(1)];
   await Promise.allSettled(others.map((server) => servers.call(server, save.abandon, what)));
   await servers.call(committer, save.abandon, what).catch(() => {}); // as above
@@ -247,8 +267,8 @@ function committerOf({ servers: [first] }: CheckpointServers): number {
 }
 
 /**
- * Looks after parameters that some servers had at the cut and others had not. Those that are being made or cleared are soon alike everywhere; throws UNKNOWN_PARAMETER for
- * one that a server still does not have.
+ * Looks after parameters that some servers had at the cut and others had not. Those that are being made or cleared are
+ * soon alike everywhere; throws UNKNOWN_PARAMETER for one that a server still does not have.
  */
 async function requireNoneLost(servers: CheckpointServers, others: ReadonlySet<string>): Promise<void> {
   let suspects = others;
@@ -261,7 +281,10 @@ async function requireNoneLost(servers: CheckpointServers, others: ReadonlySet<s
   }
 }
 
-/** Of a parameter that is cleared and made anew some servers may save the old one and others the new one. Throws UNKNOWN_PARAMETER, retryable, then. */
+/**
+ * Of a parameter that is cleared and made anew some servers may save the old one and others the new one. Throws
+ * UNKNOWN_PARAMETER, retryable, then.
+ */
 async function requireOneOfEach(servers: CheckpointServers, parameters: readonly string[]): Promise<void> {
   for (let look = 1; ; look++) {
     const gone = (await askAll(servers, save.survey, {})).map(({ gone: names }) => names ?? []);
@@ -310,7 +333,10 @@ type Cut = {
   readonly note: JsonObject | undefined;
 };
 
-/** Puts together what the servers have reported. Whether it makes sense is for the one to say that writes it (store/snapshot/checkpoint-manifest.ts). */
+/**
+ * Puts together what the servers have reported. Whether it makes sense is for the one to say that writes it
+ * (store/snapshot/checkpoint-manifest.ts).
+ */
 function manifestOf(reports: readonly contracts.Report[], { job, step, clock, createdAt, run, note }: Cut): JsonObject {
   const found = new Map<unknown, JsonObject>(); // servers have the same parameters (C4), and sums of different widths
   for (const record of reports.flatMap((report) => report.parameters)) {

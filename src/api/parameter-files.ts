@@ -1,11 +1,12 @@
-// parameter-files — ParameterFiles saves and loads single parameters, apart from the checkpoints of the job: what Hetu calls ParamSave and ParamLoad. The servers write
-// and read (server/checkpoint); this says where, and one after the other.
+// parameter-files — ParameterFiles saves and loads single parameters, apart from the checkpoints of the job: what Hetu
+// calls ParamSave and ParamLoad. The servers write and read (server/checkpoint); this says where, and one after the
+// other.
 //
 //   <the servers' place for checkpoints>/<directory>/<the parameter's name>/step-000003/     what was saved last, a checkpoint of one parameter
 //
 // Invariants:
-//   F1. One name, one place: two parameters never share one, whatever letters they have.
-//   F2. What was saved before stays until what is saved now is whole.
+//   ParameterFiles.F1. One name, one place: two parameters never share one, whatever letters they have.
+//   ParameterFiles.F2. What was saved before stays until what is saved now is whole.
 
 import { WeighbridgeError } from "../base/errors.ts";
 import { showValue } from "../base/show-value.ts";
@@ -29,7 +30,10 @@ export class ParameterFiles {
     return this.#last;
   }
 
-  /** For a worker whose clock is `ownClock`. Throws BAD_ARGUMENT for a directory that is none, and what `takeCheckpoint` throws. */
+  /**
+   * For a worker whose clock is `ownClock`. Throws BAD_ARGUMENT for a directory that is none, and what `takeCheckpoint`
+   * throws.
+   */
   async save(servers: CheckpointServers, parameter: string, directory: string, ownClock: () => number): Promise<void> {
     const place = `${checked(directory)}/${fileNameOf(parameter)}`;
     const createdAt = new Date().toISOString();

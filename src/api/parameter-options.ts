@@ -1,4 +1,5 @@
-// parameter-options — what a user says of a tensor or an embedding, checked, and made the spec that all nodes share. Sends nothing.
+// parameter-options — what a user says of a tensor or an embedding, checked, and made the spec that all nodes share.
+// Sends nothing.
 
 import { WeighbridgeError } from "../base/errors.ts";
 import { checkOptions } from "../base/known-options.ts";

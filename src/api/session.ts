@@ -1,10 +1,12 @@
-// session — a worker's place in a cluster, as a user meets it: names of parameters become tensors and embeddings, `clock` ends an iteration.
-// Not the node itself: that is started before (node/connect.ts) and given here.
+// session — a worker's place in a cluster, as a user meets it: names of parameters become tensors and embeddings,
+// `clock` ends an iteration. Not the node itself: that is started before (node/connect.ts) and given here.
 //
 // Invariants:
-//   S1. Two workers that describe one parameter differently: the second gets SPEC_MISMATCH with the differences, and nothing changes.
-//   S2. A handle never goes on unawares with a parameter that a restarted server has lost and somebody made anew (worker/parameter-handle.ts): its calls
-//       fail with UNKNOWN_PARAMETER until it is made again through this session, or restored.
+//   Session.S1. Two workers that describe one parameter differently: the second gets SPEC_MISMATCH with the
+//       differences, and nothing changes.
+//   Session.S2. A handle never goes on unawares with a parameter that a restarted server has lost and somebody made
+//       anew (worker/parameter-handle.ts): its calls fail with UNKNOWN_PARAMETER until it is made again through this
+//       session, or restored.
 
 import { assert } from "../base/assert.ts";
 import type { Clock } from "../base/clock.ts";
@@ -88,7 +90,10 @@ export class Session {
   readonly #catalogue: CatalogueClient;
   readonly #files = new ParameterFiles();
   readonly #clock: WorkerClock;
-  /** Ends this worker's iteration and begins the next one, whose number is returned (WorkerClock.J1). Throws OUT_OF_RANGE above clock 2^32 - 1. */
+  /**
+   * Ends this worker's iteration and begins the next one, whose number is returned (WorkerClock.J1). Throws
+   * OUT_OF_RANGE above clock 2^32 - 1.
+   */
   readonly clock: () => number;
   #collective: Collective | undefined;
   #openingCollective: Promise<Collective> | undefined;
@@ -108,7 +113,10 @@ export class Session {
     this.clock = this.#clock.advance;
   }
 
-  /** Joins the clock set of every server. Throws BAD_ARGUMENT on a node that is no worker, or without servers, and UNSUPPORTED on one of the kv face alone. */
+  /**
+   * Joins the clock set of every server. Throws BAD_ARGUMENT on a node that is no worker, or without servers, and
+   * UNSUPPORTED on one of the kv face alone.
+   */
   static async open(node: SessionNode, wait: WaitOptions = {}): Promise<Session> {
     const { worker } = node;
     if (worker === undefined) throw new WeighbridgeError("BAD_ARGUMENT", `a session needs a worker node, but this is the ${node.role}`);
@@ -146,13 +154,19 @@ export class Session {
     return this.#clock.value;
   }
 
-  /** The tensor of this name, made if it is not there yet. Throws SPEC_MISMATCH when somebody described it differently (S1). */
+  /**
+   * The tensor of this name, made if it is not there yet. Throws SPEC_MISMATCH when somebody described it differently
+   * (S1).
+   */
   async tensor(name: string, options: TensorOptions, wait: WaitOptions = {}): Promise<Tensor> {
     checkWaitOptions(wait);
     return await this.#engine.tensor(tensorSpec(name, options), wait);
   }
 
-  /** The table of this name, made if it is not there yet. Throws SPEC_MISMATCH when somebody described it differently (S1). */
+  /**
+   * The table of this name, made if it is not there yet. Throws SPEC_MISMATCH when somebody described it differently
+   * (S1).
+   */
   async embedding<T extends RowTypeOption = "f32">(
     name: string,
     options: EmbeddingOptions<T>,
@@ -209,7 +223,10 @@ export class Session {
     return await this.#functions.wait(promise, what, wait);
   }
 
-  /** Calls a function of the owners of these keys, as tables place them; `shareOf` says what the owner of those at some positions is asked for. */
+  /**
+   * Calls a function of the owners of these keys, as tables place them; `shareOf` says what the owner of those at some
+   * positions is asked for.
+   */
   async callOwners<Q extends Fields, R extends Fields>(
     fn: Contract<Q, R>,
     keys: BigUint64Array,
@@ -232,8 +249,9 @@ export class Session {
   }
 
   /**
-   * Joins the clock set anew: of what this worker pushed to parameters with sync updates, the clock that it had not ended is dropped (W5 of spec/consistency.md), so that its work can be
-   * done again after a failure, and counts once on every server. Never moves this worker's clock back.
+   * Joins the clock set anew: of what this worker pushed to parameters with sync updates, the clock that it had not
+   * ended is dropped (W5 of spec/consistency.md), so that its work can be done again after a failure, and counts once
+   * on every server. Never moves this worker's clock back.
    */
   async rejoin(wait: WaitOptions = {}): Promise<void> {
     checkWaitOptions(wait);
@@ -241,8 +259,8 @@ export class Session {
   }
 
   /**
-   * Leaves the clock set until `rejoin`, as often as it likes: this worker has ended its clock, and under BSP and SSP nobody waits for it. What it pushes meanwhile
-   * fails with NOT_JOINED.
+   * Leaves the clock set until `rejoin`, as often as it likes: this worker has ended its clock, and under BSP and SSP
+   * nobody waits for it. What it pushes meanwhile fails with NOT_JOINED.
    */
   async leaveClocks(wait: WaitOptions = {}): Promise<void> {
     checkWaitOptions(wait);
@@ -250,9 +268,9 @@ export class Session {
   }
 
   /**
-   * Saves all parameters as they are when every worker has finished the clocks before this one's, while training goes on (spec/consistency.md, D1).
-   * One worker calls it. Rejects with QUEUE_FULL while another checkpoint is being taken, UNSUPPORTED when the servers have no place for
-   * it, CHECKPOINT_IO, ARENA_FULL; earlier checkpoints stay as they are.
+   * Saves all parameters as they are when every worker has finished the clocks before this one's, while training goes
+   * on (spec/consistency.md, D1). One worker calls it. Rejects with QUEUE_FULL while another checkpoint is being taken,
+   * UNSUPPORTED when the servers have no place for it, CHECKPOINT_IO, ARENA_FULL; earlier checkpoints stay as they are.
    */
   async checkpoint(options: CheckpointOptions = {}, wait: WaitOptions = {}): Promise<TakenCheckpoint> {
     checkWaitOptions(wait);
@@ -274,8 +292,9 @@ export class Session {
   }
 
   /**
-   * Saves one parameter, apart from the checkpoints of the job: in a directory below the servers' place for checkpoints, where it takes the place of what was saved
-   * there before. Rejects as `checkpoint` does, and with UNKNOWN_PARAMETER.
+   * Saves one parameter, apart from the checkpoints of the job: in a directory below the servers' place for
+   * checkpoints, where it takes the place of what was saved there before. Rejects as `checkpoint` does, and with
+   * UNKNOWN_PARAMETER.
    */
   async saveParameter(name: string, directory: string, wait: WaitOptions = {}): Promise<void> {
     checkWaitOptions(wait);
@@ -284,8 +303,9 @@ export class Session {
   }
 
   /**
-   * Brings a parameter to where `saveParameter` saved it, for all workers, while training goes on; by any number of servers. Rejects with CHECKPOINT_MISSING, _TORN,
-   * _FOREIGN or _IO, which name the file, and with UNSUPPORTED for one whose consistency is not "asp"; it is then as it was.
+   * Brings a parameter to where `saveParameter` saved it, for all workers, while training goes on; by any number of
+   * servers. Rejects with CHECKPOINT_MISSING, _TORN, _FOREIGN or _IO, which name the file, and with UNSUPPORTED for one
+   * whose consistency is not "asp"; it is then as it was.
    */
   async loadParameter(name: string, directory: string, wait: WaitOptions = {}): Promise<void> {
     checkWaitOptions(wait);
@@ -293,8 +313,9 @@ export class Session {
   }
 
   /**
-   * Brings servers without parameters to where a checkpoint (the newest, or that of `step`) left off, however many servers took it, and this worker
-   * to its clock. Every worker of the cluster calls it. Rejects with CHECKPOINT_MISSING, _TORN, _FOREIGN or _IO, which name the file.
+   * Brings servers without parameters to where a checkpoint (the newest, or that of `step`) left off, however many
+   * servers took it, and this worker to its clock. Every worker of the cluster calls it. Rejects with
+   * CHECKPOINT_MISSING, _TORN, _FOREIGN or _IO, which name the file.
    */
   async restore(options: { readonly step?: number } = {}, wait: WaitOptions = {}): Promise<RestoredCheckpoint> {
     checkWaitOptions(wait);
@@ -313,8 +334,9 @@ export class Session {
   }
 
   /**
-   * The units of an epoch that the scheduler lends to this worker: every unit is done once by somebody, again only if a worker died with it. All workers
-   * describe the epoch alike; the second that does not gets SPEC_MISMATCH. A feed per epoch: `next`, and `done` once its updates are acknowledged.
+   * The units of an epoch that the scheduler lends to this worker: every unit is done once by somebody, again only if a
+   * worker died with it. All workers describe the epoch alike; the second that does not gets SPEC_MISMATCH. A feed per
+   * epoch: `next`, and `done` once its updates are acknowledged.
    */
   async units(name: string, options: UnitOptions, wait: WaitOptions = {}): Promise<UnitFeed> {
     checkWaitOptions(wait);
@@ -322,14 +344,18 @@ export class Session {
     return await this.#units.open(name, options, wait);
   }
 
-  /** The first epoch from `epoch` on to whose end this worker has come: its feed has nothing for it any more. Infinity if there is none. */
+  /**
+   * The first epoch from `epoch` on to whose end this worker has come: its feed has nothing for it any more. Infinity
+   * if there is none.
+   */
   nextEpochOver(name: string, epoch: number): number {
     return this.#units.nextOver(name, epoch);
   }
 
   /**
-   * Operations among the workers, without servers: sums, exchanges, broadcasts. Waits until all workers that live have called it; one that is open is
-   * given again. Throws UNSUPPORTED over ps-lite's protocol, DEADLINE with the names of those that are missing.
+   * Operations among the workers, without servers: sums, exchanges, broadcasts. Waits until all workers that live have
+   * called it; one that is open is given again. Throws UNSUPPORTED over ps-lite's protocol, DEADLINE with the names of
+   * those that are missing.
    */
   async collective(wait: WaitOptions = {}): Promise<Collective> {
     const { mesh } = this.#node;
@@ -350,9 +376,11 @@ export class Session {
   }
 
   /**
-   * Flushes what caches hold and top-k has kept, and leaves the clock set and the cluster; by default together with all other nodes, so that
-   * servers stay until the last worker is done, and once the checkpoints and parameters are written that this worker saves. Without the barrier they
-   * are given up, and reject with CLOSED; so may a checkpoint that waits for a clock which this worker has not ended. Called again once it is closed, or while it closes, it does nothing more: `await using` may follow.
+   * Flushes what caches hold and top-k has kept, and leaves the clock set and the cluster; by default together with all
+   * other nodes, so that servers stay until the last worker is done, and once the checkpoints and parameters are
+   * written that this worker saves. Without the barrier they are given up, and reject with CLOSED; so may a checkpoint
+   * that waits for a clock which this worker has not ended. Called again once it is closed, or while it closes, it does
+   * nothing more: `await using` may follow.
    */
   async close(options: { readonly barrier?: boolean } & WaitOptions = {}): Promise<void> {
     checkWaitOptions(options, CLOSE_OPTIONS, "the options of a close");
@@ -401,7 +429,10 @@ export class Session {
   }
 }
 
-/** The cut comes behind everything else that was asked: what was pushed before is in it. What follows it comes first: until then what changes is kept twice. */
+/**
+ * The cut comes behind everything else that was asked: what was pushed before is in it. What follows it comes first:
+ * until then what changes is kept twice.
+ */
 function checkpointPriority(name: string): number {
   const { begin, write, commit, abandon } = checkpointSave;
   return [begin, write, commit, abandon].some((fn) => fn.name === name) ? -LAST_PRIORITY - 1 : LAST_PRIORITY;

@@ -1,5 +1,6 @@
-// applications — what applications of users' own ask of each other beside pushes and pulls: a number and some bytes, and bytes back (ps-lite: SimpleApp). The
-// frame names the application, its customer and the number (head); on every node, for every node.
+// applications — what applications of users' own ask of each other beside pushes and pulls: a number and some bytes,
+// and bytes back (ps-lite: SimpleApp). The frame names the application, its customer and the number (head); on every
+// node, for every node.
 
 import { FunctionId } from "../wire/function-id.ts";
 import { type Contract, contract } from "./contract.ts";

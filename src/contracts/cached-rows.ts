@@ -1,11 +1,12 @@
-// cached-rows — what a cache of rows with bounded staleness asks of a table with versions: updates that count for several, and only the rows that are
-// too far behind (Hetu: PushEmbedding, SyncEmbedding, PushSyncEmbedding, the last of which was not atomic).
+// cached-rows — what a cache of rows with bounded staleness asks of a table with versions: updates that count for
+// several, and only the rows that are too far behind (Hetu: PushEmbedding, SyncEmbedding, PushSyncEmbedding, the last
+// of which was not atomic).
 //
 // Invariants:
-//   CachedRows.C1. A row that the cache does not have costs what a plain pull of it costs, and 4 bytes of version if it is to be kept; one that it has
-//       and that is fresh enough costs its key and version.
-//   CachedRows.C2. Every answer says at which learning rate updates of the asker's clock are applied, so that a cache applies its own to its copies
-//       exactly as the server does.
+//   CachedRows.C1. A row that the cache does not have costs what a plain pull of it costs, and 4 bytes of version if it
+//       is to be kept; one that it has and that is fresh enough costs its key and version.
+//   CachedRows.C2. Every answer says at which learning rate updates of the asker's clock are applied, so that a cache
+//       applies its own to its copies exactly as the server does.
 
 import type { FieldValues } from "../wire/function-schema.ts";
 import { type Contract, contract } from "./contract.ts";

@@ -1,5 +1,6 @@
-// checkpoints — what whoever takes or restores a checkpoint (a worker's session, the command line) calls on the servers. What a parameter's record and a
-// manifest consist of is the checkpoint format's business (store/snapshot); here they are JSON objects.
+// checkpoints — what whoever takes or restores a checkpoint (a worker's session, the command line) calls on the
+// servers. What a parameter's record and a manifest consist of is the checkpoint format's business (store/snapshot);
+// here they are JSON objects.
 //
 //   survey     every server    how far the clocks are, for who has no clock of its own, and the parameters there are
 //   cut        every server    answers when its part of the cut is frozen
@@ -51,7 +52,9 @@ type BegunFields = { readonly pending: "string"; readonly step: Count };
 const begunFields: BegunFields = { pending: "string", step: number };
 type WriteFields = { readonly id: Name; readonly pending: Name; readonly step: Count; readonly job: Name; readonly parameters: Names };
 const writeFields: WriteFields = { id: name, pending: name, step: number, job: name, parameters: json(list(shortName)) };
-/** The server's shard, the parameters as it has them (`rowCount` of a table is its own), and where it saw the workers. */
+/**
+ * The server's shard, the parameters as it has them (`rowCount` of a table is its own), and where it saw the workers.
+ */
 type ReportFields = {
   readonly record: JsonField<JsonObject>;
   readonly parameters: JsonField<readonly JsonObject[]>;
@@ -73,7 +76,10 @@ const abandonFields: AbandonFields = { id: name, pending: maybeName };
 /** The newest, when `step` is left out. */
 type LoadFields = { readonly step: Maybe<Count> };
 const loadFields: LoadFields = { step: maybeNumber };
-/** `sums`: what the kv face and pushData had added up, by the names of its records. `isActive`: this server has activated it before. */
+/**
+ * `sums`: what the kv face and pushData had added up, by the names of its records. `isActive`: this server has
+ * activated it before.
+ */
 type LoadedFields = {
   readonly step: Count;
   readonly clock: Count;

@@ -1,6 +1,7 @@
-// clocks — a worker's iterations, as servers count them: join the clock set, finish a clock, perhaps the last before it leaves. CLOCK travels behind
-// everything the worker sent before it, so that a server that hears of the end of a clock has its updates (spec/consistency.md, W8). It follows
-// the placement: an update that a server refused because it was cut by an older one comes again before the end of its clock.
+// clocks — a worker's iterations, as servers count them: join the clock set, finish a clock, perhaps the last before it
+// leaves. CLOCK travels behind everything the worker sent before it, so that a server that hears of the end of a clock
+// has its updates (spec/consistency.md, W8). It follows the placement: an update that a server refused because it was
+// cut by an older one comes again before the end of its clock.
 //
 // A worker numbers its pushes to each parameter (consistency/push-counts.ts). By these messages a server hears of those
 // pushes of which it has no row (N2).

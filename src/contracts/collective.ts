@@ -1,10 +1,14 @@
-// collective — operations of workers among themselves. The frames have a layout of their own (wire/collective-frame.ts): a part is read to where it belongs in
-// the caller's array, and its header says where that is.
+// collective — operations of workers among themselves. The frames have a layout of their own
+// (wire/collective-frame.ts): a part is read to where it belongs in the caller's array, and its header says where that
+// is.
 
 import { FunctionId } from "../wire/function-id.ts";
 import type { FrameContract } from "./contract.ts";
 
-/** A part of an operation. It counts once; a member that was restarted is in no operation with the others, so that no stamp has to tell. */
+/**
+ * A part of an operation. It counts once; a member that was restarted is in no operation with the others, so that no
+ * stamp has to tell.
+ */
 export const collectivePart: FrameContract<typeof FunctionId.COLLECTIVE> = {
   id: FunctionId.COLLECTIVE,
   name: "wb/collective/part",

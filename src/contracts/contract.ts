@@ -1,6 +1,7 @@
-// contract — what can be asked of a node: the name of a function, what a request is about, what it carries and what comes back. Every function that we
-// serve has one in this room, families together in one file; so do the users' own (ps-function.ts). Not what a function does: the handlers are
-// the business of the node that serves it, and a client contains none.
+// contract — what can be asked of a node: the name of a function, what a request is about, what it carries and what
+// comes back. Every function that we serve has one in this room, families together in one file; so do the users' own
+// (ps-function.ts). Not what a function does: the handlers are the business of the node that serves it, and a client
+// contains none.
 //
 //   target    part       a table's rows; the owner of their keys' parts serves them
 //             block      one block of a tensor; the owner of the block's part serves it
@@ -17,7 +18,8 @@
 //
 // Invariants:
 //   Contract.C1. The name and both schemas are all that the two sides must agree on; the frames carry a hash of each.
-//   Contract.C2. A function with a number of its own is named by it in frames, and its schemas are those of the protocol's version: no hashes travel.
+//   Contract.C2. A function with a number of its own is named by it in frames, and its schemas are those of the
+//       protocol's version: no hashes travel.
 
 import { WeighbridgeError } from "../base/errors.ts";
 import { showValue } from "../base/show-value.ts";
@@ -37,13 +39,20 @@ export type ContractOptions<Q extends Fields, R extends Fields> = {
   readonly effect: Effect;
   readonly request: Q;
   readonly response: R;
-  /** An update whose answer can be made anew without applying it again: its answers need not be kept, and leave without a copy. */
+  /**
+   * An update whose answer can be made anew without applying it again: its answers need not be kept, and leave without
+   * a copy.
+   */
   readonly answersAgain?: boolean;
-  /** False: its answer tells nothing of the parts or the block that it is about, and is right when they have another owner. */
+  /**
+   * False: its answer tells nothing of the parts or the block that it is about, and is right when they have another
+   * owner.
+   */
   readonly answersParts?: boolean;
   /**
-   * Says to one server that everything which its worker sent before has been sent. It carries the epoch of the placement although it names its server: where
-   * updates before it are refused it is refused too, and follows them when they are cut again.
+   * Says to one server that everything which its worker sent before has been sent. It carries the epoch of the
+   * placement although it names its server: where updates before it are refused it is refused too, and follows them
+   * when they are cut again.
    */
   readonly followsUpdates?: boolean;
   /** A number of its own on the wire (C2); FUNCTION when left out. */
@@ -75,7 +84,10 @@ export type Contract<Q extends Fields = Fields, R extends Fields = Fields> = {
 /** A function whose request and response are JSON of a shape. */
 export type JsonContract<Q, R> = Contract<{ readonly body: JsonField<Q> }, { readonly body: JsonField<R> }>;
 
-/** A function whose frames have a layout of their own, because the figures ask for it; `layout` says where it is described. */
+/**
+ * A function whose frames have a layout of their own, because the figures ask for it; `layout` says where it is
+ * described.
+ */
 export type FrameContract<Id extends number = number> = {
   readonly id: Id;
   readonly name: string;

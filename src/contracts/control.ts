@@ -1,6 +1,7 @@
-// control — the control plane: who is there, who waits for whom, who gets which units. JSON both ways (docs/decisions/0002): rare, small, and easy to speak
-// from any language; the shapes are in src/wire. What the scheduler does about them is the business of scheduler/scheduler.ts, what the others
-// do that of cluster/membership.ts.
+// control — the control plane: who is there, who waits for whom, who gets which units. JSON both ways
+// (docs/decisions/0002): rare, small, and easy to speak from any language; the shapes are in src/wire. What the
+// scheduler does about them is the business of scheduler/scheduler.ts, what the others do that of
+// cluster/membership.ts.
 //
 //   to the scheduler     REGISTER HEARTBEAT BARRIER LEAVE STATUS UNITS PLACEMENT GATHER RENDEZVOUS
 //   from the scheduler   ROSTER ABORT PREPARE
@@ -85,9 +86,10 @@ export const PLACEMENT: JsonContract<Empty, control.PlacementReply> = jsonContra
 });
 
 /**
- * The placement is about to change. A worker answers once the servers have answered every clock announcement that it has sent, a server when it loads nothing from a
- * checkpoint; until it has the placement, or hears that it does not come, the one sends no other announcement, and the other begins no load. QUEUE_FULL: ask again.
- * UNSUPPORTED: it cannot, and the placement does not come.
+ * The placement is about to change. A worker answers once the servers have answered every clock announcement that it
+ * has sent, a server when it loads nothing from a checkpoint; until it has the placement, or hears that it does not
+ * come, the one sends no other announcement, and the other begins no load. QUEUE_FULL: ask again. UNSUPPORTED: it
+ * cannot, and the placement does not come.
  */
 export const PREPARE: JsonContract<control.PrepareRequest, Empty> = jsonContract({
   id: FunctionId.PREPARE,

@@ -1,5 +1,6 @@
-// data — arrays of any length by index, beside the parameters: features that workers leave for each other (Hetu: PushData, PullData). A push to an index
-// that is there adds to it, as it does in Hetu; one of another length is an error.
+// data — arrays of any length by index, beside the parameters: features that workers leave for each other (Hetu:
+// PushData, PullData). A push to an index that is there adds to it, as it does in Hetu; one of another length is an
+// error.
 
 import { type Contract, contract } from "./contract.ts";
 

@@ -52,9 +52,15 @@ export type FunctionContext = {
   readonly incarnation: number;
   /** The workers, whose functions a handler may call. */
   readonly workers: WorkerCalls;
-  /** The rows of a table that this server holds, in no order. Values are the caller's to keep. Throws UNKNOWN_PARAMETER, UNSUPPORTED. */
+  /**
+   * The rows of a table that this server holds, in no order. Values are the caller's to keep. Throws UNKNOWN_PARAMETER,
+   * UNSUPPORTED.
+   */
   rowsOf<A = Float32Array>(table: string): Iterable<TableRow<A>>;
-  /** The blocks of a tensor that are this server's, touched or not, by their first element. As `rowsOf`. Throws ARENA_FULL as well. */
+  /**
+   * The blocks of a tensor that are this server's, touched or not, by their first element. As `rowsOf`. Throws
+   * ARENA_FULL as well.
+   */
   blocksOf(tensor: string): Iterable<TensorBlock>;
   /** An object of the user's own, made at its first use and kept as long as this server lives. */
   own<T extends object>(name: string, create: () => T): T;

@@ -1,5 +1,5 @@
-// groups — groups of workers that keep pace, or look for partners, by themselves and beside any parameter (Hetu: SSPInit, SSPSync and
-// PReduceGetPartner, which polled and blocked). A worker that has to wait is parked and told.
+// groups — groups of workers that keep pace, or look for partners, by themselves and beside any parameter (Hetu:
+// SSPInit, SSPSync and PReduceGetPartner, which polled and blocked). A worker that has to wait is parked and told.
 
 import { type Contract, contract } from "./contract.ts";
 
@@ -20,7 +20,9 @@ export const sspSync: Contract<typeof syncRequest, typeof version> = contract({
   response: version,
 });
 
-/** The ranks of a group of `want` that met under this key, or of those who had come when the first one's patience ended. */
+/**
+ * The ranks of a group of `want` that met under this key, or of those who had come when the first one's patience ended.
+ */
 export const partialReducePartners: Contract<typeof partnersRequest, typeof ranks> = contract({
   name: "wb/partial-reduce/partners",
   target: "server",

@@ -1,5 +1,6 @@
-// kv — keys with values of an application (ps-lite: Push, Pull, PushPull). The owner of a raw key's range serves it: ranges of the placement's servers, not
-// mixed keys. The frames have a layout of their own (wire/kv-message.ts): a push of one key is smaller than the fields of a schema would be.
+// kv — keys with values of an application (ps-lite: Push, Pull, PushPull). The owner of a raw key's range serves it:
+// ranges of the placement's servers, not mixed keys. The frames have a layout of their own (wire/kv-message.ts): a push
+// of one key is smaller than the fields of a schema would be.
 
 import { FunctionId } from "../wire/function-id.ts";
 import type { FrameContract } from "./contract.ts";

@@ -50,8 +50,8 @@ export const parameterCreate: Contract<typeof createRequest, typeof created> = c
 export type ParameterState = FieldValues<typeof state>;
 
 /**
- * How the parameter stands on this server, for the worker that asks. The name is for a server that was restarted, and has never heard of it: its
- * errors and its log then name what is missing.
+ * How the parameter stands on this server, for the worker that asks. The name is for a server that was restarted, and
+ * has never heard of it: its errors and its log then name what is missing.
  */
 export const parameterState: Contract<typeof stateRequest, typeof state> = contract({
   name: "wb/parameter/state",

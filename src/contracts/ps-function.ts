@@ -1,6 +1,6 @@
-// ps-function — a PS function of a user's own: its contract and its handler in one, so that a module which servers load and workers import says both.
-// Not the dispatch (peer/function-host.ts), not the call (peer/function-call.ts), and not the functions that workers
-// serve (worker-function.ts).
+// ps-function — a PS function of a user's own: its contract and its handler in one, so that a module which servers load
+// and workers import says both. Not the dispatch (peer/function-host.ts), not the call (peer/function-call.ts), and not
+// the functions that workers serve (worker-function.ts).
 //
 //   const count = psFunction({
 //     name: "count",
@@ -11,7 +11,8 @@
 //   });
 //
 // Invariants:
-//   PsFunction.P1. A function that changes state (`reads` not set) runs once for each call of a worker, however often the call travels.
+//   PsFunction.P1. A function that changes state (`reads` not set) runs once for each call of a worker, however often
+//       the call travels.
 //   PsFunction.P2. One that only reads may run again when its answer was lost.
 
 import type { Fields, FieldValues } from "../wire/function-schema.ts";
@@ -24,16 +25,19 @@ export type PsFunctionOptions<Q extends Fields, R extends Fields> = {
   readonly name: string;
   readonly request: Q;
   readonly response: R;
-  /** Promises that the handler changes nothing: it may then run again, and its calls survive a restart of the server (P2). */
+  /**
+   * Promises that the handler changes nothing: it may then run again, and its calls survive a restart of the server
+   * (P2).
+   */
   readonly reads?: boolean;
   /**
-   * The handler gets views of the read buffer, which are void when it returns or awaits, instead of arrays of its own; and the arrays of its
-   * response may lie in the arena. For functions that move many bytes.
+   * The handler gets views of the read buffer, which are void when it returns or awaits, instead of arrays of its own;
+   * and the arrays of its response may lie in the arena. For functions that move many bytes.
    */
   readonly inPlace?: boolean;
   /**
-   * Answers a call that was applied before and whose answer was lost, instead of `handler`: it must change nothing. With it the answers of an
-   * update need not be kept, and leave without a copy.
+   * Answers a call that was applied before and whose answer was lost, instead of `handler`: it must change nothing.
+   * With it the answers of an update need not be kept, and leave without a copy.
    */
   again?(context: FunctionContext, request: FieldValues<Q>): FieldValues<R> | Promise<FieldValues<R>>;
   /** What it throws comes back to the caller as an error. An array it returns is the response's now. */

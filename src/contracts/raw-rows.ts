@@ -1,11 +1,13 @@
-// raw-rows — rows of a table with all that its optimizer keeps beside them, read and written as they are: for workers that hold rows themselves, apply
-// the optimizer there and write back what they made (MindSpore's embedding cache). Not updates by gradients: those are in rows.ts.
+// raw-rows — rows of a table with all that its optimizer keeps beside them, read and written as they are: for workers
+// that hold rows themselves, apply the optimizer there and write back what they made (MindSpore's embedding cache). Not
+// updates by gradients: those are in rows.ts.
 //
 //   raw row     values f32 × width │ slots f32 │ words u32        as in the table store, sent as floats whose bits nobody looks at
 //
 // Invariants:
-//   RawRows.W1. A read makes no row, and waits for no clock: whoever holds rows is the only one to write them.
-//   RawRows.W2. A write is applied once, and only under the newest claim: a worker that was replaced cannot undo what others made of its rows.
+//   RawRowFunctions.W1. A read makes no row, and waits for no clock: whoever holds rows is the only one to write them.
+//   RawRowFunctions.W2. A write is applied once, and only under the newest claim: a worker that was replaced cannot
+//       undo what others made of its rows.
 
 import { type Contract, contract } from "./contract.ts";
 

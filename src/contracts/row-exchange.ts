@@ -1,6 +1,6 @@
-// row-exchange — what workers that cache rows of a table tell each other (training/tiered-rows.ts). They do not call each other: every step of theirs is one
-// exchange among all (collective.ts), whose bytes are one of these messages for each receiver. The layouts are their own, so that rows are written once, to where
-// they leave from.
+// row-exchange — what workers that cache rows of a table tell each other (training/tiered-rows.ts). They do not call
+// each other: every step of theirs is one exchange among all (collective.ts), whose bytes are one of these messages for
+// each receiver. The layouts are their own, so that rows are written once, to where they leave from.
 
 import type { Effect, Target } from "./contract.ts";
 

@@ -1,7 +1,7 @@
 // tensors — one block of a tensor, or some of its rows: gradients for it, its values, and both in one (Hetu: DensePush,
-// DensePull, DDPushPull, SparsePush, SparsePull, SDPushPull, SSPushPull on a dense table; the last two were not atomic).
-// A list of rows that is empty means the whole block. `pushNumber` is as in rows.ts. Values travel as the tensor says:
-// f32 as they are, or as its link carries them (spec/codecs.md).
+// DensePull, DDPushPull, SparsePush, SparsePull, SDPushPull, SSPushPull on a dense table; the last two were not
+// atomic). A list of rows that is empty means the whole block. `pushNumber` is as in rows.ts. Values travel as the
+// tensor says: f32 as they are, or as its link carries them (spec/codecs.md).
 
 import { type Contract, contract } from "./contract.ts";
 

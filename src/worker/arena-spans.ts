@@ -1,5 +1,5 @@
-// arena-spans — memory of a worker's arena that calls are sent from and answers land in: taken piece by piece, given back together once no call
-// is open.
+// arena-spans — memory of a worker's arena that calls are sent from and answers land in: taken piece by piece, given
+// back together once no call is open.
 
 import type { Arena } from "../kernel/arena.ts";
 

@@ -1,14 +1,15 @@
-// block-rows — the rows of a tensor that one call names, each once and by its block: gradients summed to match, pulled rows brought back to
-// where the caller named them. Rows that ascend already need none of that and travel from and to the caller's own arrays.
+// block-rows — the rows of a tensor that one call names, each once and by its block: gradients summed to match, pulled
+// rows brought back to where the caller named them. Rows that ascend already need none of that and travel from and to
+// the caller's own arrays.
 //
 //   caller's rows ─► sorted, equal ones side by side ─► unique rows, cut where a block ends ─► groups
 //
 // Invariants:
-//   B1. Every row is sent once; the gradients of its occurrences were added in the order of the list. Of values (assign, min, max) the last, the least
-//       or the greatest is sent.
-//   B2. A row that the tensor does not have is refused before anything is sent. Rows are exact up to 2^53.
-//   B3. Sums and landing places lie in spans of the worker's arena, whose owner keeps them until no call is open: memory that is new for
-//       every call would cost more page faults than its rows take to travel.
+//   BlockRows.B1. Every row is sent once; the gradients of its occurrences were added in the order of the list. Of
+//       values (assign, min, max) the last, the least or the greatest is sent.
+//   BlockRows.B2. A row that the tensor does not have is refused before anything is sent. Rows are exact up to 2^53.
+//   BlockRows.B3. Sums and landing places lie in spans of the worker's arena, whose owner keeps them until no call is
+//       open: memory that is new for every call would cost more page faults than its rows take to travel.
 
 import { WeighbridgeError } from "../base/errors.ts";
 import { showValue } from "../base/show-value.ts";
@@ -59,7 +60,10 @@ export class BlockRows {
     return this.#positions === undefined;
   }
 
-  /** A row of gradients for each unique row: the caller's own array where nothing had to be done (B1). Throws ARENA_FULL. */
+  /**
+   * A row of gradients for each unique row: the caller's own array where nothing had to be done (B1). Throws
+   * ARENA_FULL.
+   */
   gradients(values: Float32Array, width: number, merge?: MergeNumber): Float32Array {
     if (this.#positions === undefined) return values;
     const sums = this.#spans.takeFloats(this.rowCount * width);
@@ -69,7 +73,9 @@ export class BlockRows {
     return sums;
   }
 
-  /** Where the unique rows land, one after the other; `deliver` brings them to the caller's array. Throws ARENA_FULL. */
+  /**
+   * Where the unique rows land, one after the other; `deliver` brings them to the caller's array. Throws ARENA_FULL.
+   */
   landing(into: Float32Array, width: number): Float32Array {
     return this.#positions === undefined ? into : this.#spans.takeFloats(this.rowCount * width);
   }

@@ -1,5 +1,6 @@
-// call-failures — what a call is about, in words. The wire carries numbers in the place of names, so a server cannot name the function or the
-// parameter that it does not have: the caller, who knows, adds them to the waits and to the failures. Not part of any decision.
+// call-failures — what a call is about, in words. The wire carries numbers in the place of names, so a server cannot
+// name the function or the parameter that it does not have: the caller, who knows, adds them to the waits and to the
+// failures. Not part of any decision.
 
 import { isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
 import { isMissingThere, nearestFunction } from "../wire/failure.ts";
@@ -18,7 +19,9 @@ export function callText({ name }: CalledFunction, subject: NamedParameter | und
   return subject === undefined ? name : `the ${name.slice(name.lastIndexOf("/") + 1)} of ${JSON.stringify(subject.name)}`;
 }
 
-/** The same DEADLINE, with what the servers say that the call waits for; undefined when they say that none waits there. */
+/**
+ * The same DEADLINE, with what the servers say that the call waits for; undefined when they say that none waits there.
+ */
 export function explainedDeadline(error: WeighbridgeError, waits: string | undefined): WeighbridgeError {
   if (waits === undefined) return error;
   return new WeighbridgeError(error.code, `${error.message}: it waits ${waits}`, { retryable: error.retryable, cause: error });

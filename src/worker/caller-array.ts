@@ -1,5 +1,6 @@
-// caller-array — whether a caller's array is still there when a call wants to write to it, or read from it, later than in the turn in which it was given. An array whose
-// memory was transferred away, or whose resizable buffer has shrunk, is shorter than it was. What frames refer to is looked at where they are sent (peer/call.ts, K3).
+// caller-array — whether a caller's array is still there when a call wants to write to it, or read from it, later than
+// in the turn in which it was given. An array whose memory was transferred away, or whose resizable buffer has shrunk,
+// is shorter than it was. What frames refer to is looked at where they are sent (peer/call.ts, K3).
 
 import { WeighbridgeError } from "../base/errors.ts";
 import { detachedError } from "../peer/call.ts";
@@ -24,7 +25,10 @@ export class CallerArray {
   }
 }
 
-/** BUFFER_DETACHED: an array of a call is shorter than it was. `isUpdate`: whether the call has changed something by now. */
+/**
+ * BUFFER_DETACHED: an array of a call is shorter than it was. `isUpdate`: whether the call has changed something by
+ * now.
+ */
 export function lostArray(name: string, isUpdate: boolean): WeighbridgeError {
   return new WeighbridgeError("BUFFER_DETACHED", `${name}: ${detachedError({ isUpdate, sendCount: 1 }).message}`);
 }

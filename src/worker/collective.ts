@@ -1,13 +1,16 @@
-// collective — operations of workers among themselves: sums, exchanges and broadcasts that no server takes part in. All members call the same
-// operations in the same order; several may be open. A generation has fixed members: when one of them is gone, what is open fails with
-// NODE_DEAD, and `reform` goes on with those that live.
+// collective — operations of workers among themselves: sums, exchanges and broadcasts that no server takes part in. All
+// members call the same operations in the same order; several may be open. A generation has fixed members: when one of
+// them is gone, what is open fails with NODE_DEAD, and `reform` goes on with those that live.
 //
-// Not for a worker that comes while a generation goes on: it waits in `open` until the others reform. They see it in `newcomers`.
+// Not for a worker that comes while a generation goes on: it waits in `open` until the others reform. They see it in
+// `newcomers`.
 //
 // Invariants:
-//   L1. A sum has the same bits at every member, and in every run with as many members: its order depends on their ranks alone.
-//   L2. Every call ends: well, with NODE_DEAD within the time in which a death is noticed, or with the caller's own deadline.
-//   L3. Parts of an older generation are refused; those of the one that is being formed wait for it.
+//   Collective.L1. A sum has the same bits at every member, and in every run with as many members: its order depends on
+//       their ranks alone.
+//   Collective.L2. Every call ends: well, with NODE_DEAD within the time in which a death is noticed, or with the
+//       caller's own deadline.
+//   Collective.L3. Parts of an older generation are refused; those of the one that is being formed wait for it.
 
 import { type WaitOptions, waitFor } from "../base/deferred.ts";
 import { isWeighbridgeError, reasonOf, WeighbridgeError } from "../base/errors.ts";
@@ -49,8 +52,8 @@ export class Collective implements MeshUser {
   }
 
   /**
-   * Waits until every worker of the job that lives has called it. Throws UNSUPPORTED where workers are not joined with each other, DEADLINE with
-   * the names of those that are missing.
+   * Waits until every worker of the job that lives has called it. Throws UNSUPPORTED where workers are not joined with
+   * each other, DEADLINE with the names of those that are missing.
    */
   static async open(mesh: WorkerMesh, wait: WaitOptions = {}): Promise<Collective> {
     if (mesh.isUsed) throw new WeighbridgeError("BAD_ARGUMENT", "this worker has a collective already: close it first");
@@ -93,8 +96,9 @@ export class Collective implements MeshUser {
   }
 
   /**
-   * Adds the values of all members, in place (L1). `values` belong to the operation until it ends; what they are after a failure is not defined.
-   * When the wait ends first, with DEADLINE or ABORTED, the operation goes on: `reform` or `close` ends it.
+   * Adds the values of all members, in place (L1). `values` belong to the operation until it ends; what they are after
+   * a failure is not defined. When the wait ends first, with DEADLINE or ABORTED, the operation goes on: `reform` or
+   * `close` ends it.
    */
   async allReduce(values: Float32Array, wait: WaitOptions = {}): Promise<void> {
     checkWaitOptions(wait);
@@ -104,7 +108,9 @@ export class Collective implements MeshUser {
     await this.#run(circle, isSmall ? new DirectReduce(values) : new RingReduce(values), wait);
   }
 
-  /** Sends `outgoing[i]` to `members[i]`, and gives what each of them sent here; its own part is given back as it is. */
+  /**
+   * Sends `outgoing[i]` to `members[i]`, and gives what each of them sent here; its own part is given back as it is.
+   */
   async exchange(outgoing: readonly Uint8Array[], wait: WaitOptions = {}): Promise<readonly Uint8Array[]> {
     checkWaitOptions(wait);
     const circle = this.#usable();
@@ -131,8 +137,9 @@ export class Collective implements MeshUser {
   }
 
   /**
-   * Forms the next generation, with all workers that live and listen. Operations that are open fail with ABORTED, at the others those that this
-   * worker takes no part in. All members call it; who stops waiting is in no generation until it calls again.
+   * Forms the next generation, with all workers that live and listen. Operations that are open fail with ABORTED, at
+   * the others those that this worker takes no part in. All members call it; who stops waiting is in no generation
+   * until it calls again.
    */
   async reform(wait: WaitOptions = {}): Promise<void> {
     checkWaitOptions(wait);
@@ -142,7 +149,10 @@ export class Collective implements MeshUser {
     await this.#form(wait, left);
   }
 
-  /** Leaves the others: what they have not begun with this worker fails there with CLOSED. Waits until they have what was sent before. */
+  /**
+   * Leaves the others: what they have not begun with this worker fails there with CLOSED. Waits until they have what
+   * was sent before.
+   */
   async close(wait: WaitOptions = { deadlineMs: CLOSE_DEADLINE_MS }): Promise<void> {
     checkWaitOptions(wait);
     if (this.#closed !== undefined) return;
@@ -244,7 +254,10 @@ export class Collective implements MeshUser {
     }
   }
 
-  /** `left`: the others know that this worker has left them, and what it had finished before; only then may they hear it from the scheduler. */
+  /**
+   * `left`: the others know that this worker has left them, and what it had finished before; only then may they hear it
+   * from the scheduler.
+   */
   async #form(wait: WaitOptions, left: Promise<void> = Promise.resolve()): Promise<void> {
     this.#forming ??= this.#gather(wait, left).finally(() => {
       this.#forming = undefined;

@@ -1,15 +1,18 @@
-// embedding — a table of rows by key, as a user meets it and as it travels: every u64 is a key, rows appear with their initial values when they are first named. Calls are
-// cut by owner and into frames of about a block; a request without repeated keys to one server travels from and into the caller's own arrays. Arrays given to a call belong
-// to it until its promise settles.
+// embedding — a table of rows by key, as a user meets it and as it travels: every u64 is a key, rows appear with their
+// initial values when they are first named. Calls are cut by owner and into frames of about a block; a request without
+// repeated keys to one server travels from and into the caller's own arrays. Arrays given to a call belong to it until
+// its promise settles.
 //
 // Invariants:
 //   Embedding.B1. Options, lengths and keys are checked before anything is sent.
-//   Embedding.B2. A push counts once, however many frames and servers it goes to: all its frames carry its number (PushNumbers.N1).
-//   Embedding.B3. What a push and pull wants of one server travels in order, its last pushed and first pulled rows in one frame: if the rest fits there too, nothing
-//       comes in between.
-//   Embedding.B4. Keys of a push and pull that takes several frames do not travel by name: a frame whose list is not known would be sent again, behind the others.
-//   Embedding.B5. Where a part leaves its server before the answer of a push and pull is sent, or sent again, the push counts, and the rows are requested anew: they have
-//       seen the push, and maybe what came in between.
+//   Embedding.B2. A push counts once, however many frames and servers it goes to: all its frames carry its number
+//       (PushNumbers.N1).
+//   Embedding.B3. What a push and pull wants of one server travels in order, its last pushed and first pulled rows in
+//       one frame: if the rest fits there too, nothing comes in between.
+//   Embedding.B4. Keys of a push and pull that takes several frames do not travel by name: a frame whose list is not
+//       known would be sent again, behind the others.
+//   Embedding.B5. Where a part leaves its server before the answer of a push and pull is sent, or sent again, the push
+//       counts, and the rows are requested anew: they have seen the push, and maybe what came in between.
 
 import type { WaitOptions } from "../base/deferred.ts";
 import { WeighbridgeError } from "../base/errors.ts";
@@ -87,7 +90,10 @@ export class Embedding<E extends RowElement = "f32"> extends Parameter {
     await this.#push(list, this.#words(list, gradients, "gradients"), call);
   }
 
-  /** The rows in the order of the keys: in `into` if it is given, in a new array otherwise. Sees every earlier push of this worker. */
+  /**
+   * The rows in the order of the keys: in `into` if it is given, in a new array otherwise. Sees every earlier push of
+   * this worker.
+   */
   async pull(keys: KeyList, into?: RowArray<E>, options?: ReadOptions): Promise<RowArray<E>> {
     const call = options === undefined ? this.#now(undefined) : this.control.readAhead(options);
     const list = this.#listOf(keys);
@@ -111,9 +117,10 @@ export class Embedding<E extends RowElement = "f32"> extends Parameter {
   }
 
   /**
-   * A cache of this worker's own for some of the rows, whose bounds say how far what it holds may be from the servers. Throws UNSUPPORTED
-   * unless the table counts versions and its consistency is "asp" (the bounds of a cache take the place of those by clocks), and for assign,
-   * min and max; BAD_ARGUMENT for rows that are not f32, and for updaters of one's own.
+   * A cache of this worker's own for some of the rows, whose bounds say how far what it holds may be from the servers.
+   * Throws UNSUPPORTED unless the table counts versions and its consistency is "asp" (the bounds of a cache take the
+   * place of those by clocks), and for assign, min and max; BAD_ARGUMENT for rows that are not f32, and for updaters of
+   * one's own.
    */
   cached(options: CacheOptions): CachedEmbedding {
     checkOptions(options, ["rows", "policy", "pullBound", "pushBound"], `the options of a cache of ${this.name}`);
@@ -133,8 +140,9 @@ export class Embedding<E extends RowElement = "f32"> extends Parameter {
   }
 
   /**
-   * The table for workers that apply its optimizer themselves (training's cache of rows): rows with the optimizer's slots, as they are. Whoever needs them brings
-   * what reads and writes them (`openRawRows`); plans are made in `arena`. Throws UNSUPPORTED unless its consistency is "bsp", when it counts versions, and for dcAsgd.
+   * The table for workers that apply its optimizer themselves (training's cache of rows): rows with the optimizer's
+   * slots, as they are. Whoever needs them brings what reads and writes them (`openRawRows`); plans are made in
+   * `arena`. Throws UNSUPPORTED unless its consistency is "bsp", when it counts versions, and for dcAsgd.
    */
   raw<T>(open: RawRowsOpener<T>, arena: Arena): T {
     const { versions, updates, optimizer } = this.#spec;
@@ -221,7 +229,10 @@ export class Embedding<E extends RowElement = "f32"> extends Parameter {
     });
   }
 
-  /** How a call is sent at this worker's clock; one without options needs no closer look. Throws BAD_ARGUMENT, NOT_JOINED. */
+  /**
+   * How a call is sent at this worker's clock; one without options needs no closer look. Throws BAD_ARGUMENT,
+   * NOT_JOINED.
+   */
   #now(options: CallOptions | undefined): ParameterCall {
     const { workerClock } = this.control;
     return options === undefined && workerClock.lost === undefined ? { clock: workerClock.value } : this.control.callNow(options);
@@ -273,7 +284,10 @@ export class Embedding<E extends RowElement = "f32"> extends Parameter {
     return this.#planner.again(keys, make, { others, isAscending: this.link !== undefined });
   }
 
-  /** `rows` has the gradients of all frames. A frame that is cut again is a plan of its own keys, and its gradients are that plan's. */
+  /**
+   * `rows` has the gradients of all frames. A frame that is cut again is a plan of its own keys, and its gradients are
+   * that plan's.
+   */
   #pushes(frames: readonly RowFrame[], rows: Float32Array, call: PushFrameCall): AnyRequest[] {
     const { clock, pushNumber, scale, priority } = call;
     const [parameter, scope] = [this.number, this.number];
@@ -347,7 +361,10 @@ type PairedFrames = {
   readonly pulls: readonly RowFrame[];
 };
 
-/** For each server that is asked for both: its pushes but the last, that one with the first of its pulls, and the other pulls. */
+/**
+ * For each server that is asked for both: its pushes but the last, that one with the first of its pulls, and the other
+ * pulls.
+ */
 function pairFrames(pushed: readonly RowFrame[], pulled: readonly RowFrame[]): PairedFrames {
   const lastPushes = new Map(pushed.map((frame) => [frame.server, frame]));
   const both = pulled.flatMap((frame) => {

@@ -1,5 +1,6 @@
-// function-client — calls functions of the servers, and waits for their answers as their callers say: with a deadline, whose error says what the call waits for. The
-// router finds the servers and sends (router.ts); requests that are made again and again go to it directly.
+// function-client — calls functions of the servers, and waits for their answers as their callers say: with a deadline,
+// whose error says what the call waits for. The router finds the servers and sends (router.ts); requests that are made
+// again and again go to it directly.
 
 import { checkWait, Deferred, type WaitOptions, waitFor } from "../base/deferred.ts";
 import { isWeighbridgeError, type WeighbridgeError } from "../base/errors.ts";
@@ -13,7 +14,10 @@ import type { AnyRequest, FunctionCallSettings, FunctionLoad, FunctionRequest, R
 import type { Route } from "./router/server-directory.ts";
 import { type Router, requestOf } from "./router.ts";
 
-/** How a caller waits, and what for: errors then name the parameter, and incarnations of servers that its handle does not know are asked first. */
+/**
+ * How a caller waits, and what for: errors then name the parameter, and incarnations of servers that its handle does
+ * not know are asked first.
+ */
 export type CallWait = WaitOptions & { readonly subject?: ParameterHandle | undefined };
 
 /** Of what overtakes everything else. */
@@ -71,7 +75,10 @@ export class FunctionClient {
     }
   }
 
-  /** A DEADLINE names the worker that a read waits for, if a server says so in time (spec/consistency.md, P3): asked once, when it has passed. */
+  /**
+   * A DEADLINE names the worker that a read waits for, if a server says so in time (spec/consistency.md, P3): asked
+   * once, when it has passed.
+   */
   async explained(thrown: unknown, subject: ParameterHandle | undefined, wait: WaitOptions): Promise<unknown> {
     if (subject === undefined || !isWeighbridgeError(thrown)) return thrown;
     if (thrown.code !== "DEADLINE") return await this.explainFailure(thrown, wait);
@@ -87,7 +94,10 @@ export class FunctionClient {
     return explainedDeadline(thrown, await Promise.race([told.promise, all]));
   }
 
-  /** Calls a function where `to` says. Rejects with what the handler threw, with NODE_DEAD, or with DEADLINE or ABORTED (the call then goes on). */
+  /**
+   * Calls a function where `to` says. Rejects with what the handler threw, with NODE_DEAD, or with DEADLINE or ABORTED
+   * (the call then goes on).
+   */
   async call<Q extends Fields, R extends Fields>(
     fn: Contract<Q, R>,
     to: Route,
@@ -127,7 +137,10 @@ export class FunctionClient {
     return responses;
   }
 
-  /** A function of the owners of these keys, each of which is asked for its share: what the share of the keys at some positions is, `shareOf` says. */
+  /**
+   * A function of the owners of these keys, each of which is asked for its share: what the share of the keys at some
+   * positions is, `shareOf` says.
+   */
   async callOwners<Q extends Fields, R extends Fields>(
     fn: Contract<Q, R>,
     keys: BigUint64Array,
@@ -143,7 +156,10 @@ export class FunctionClient {
     await this.callMixed(requestsFor(), callText(fn, options.subject), options);
   }
 
-  /** All of these calls, leaving together; resolves when every one has its answer, rejects with the first failure once all ended. */
+  /**
+   * All of these calls, leaving together; resolves when every one has its answer, rejects with the first failure once
+   * all ended.
+   */
   async callEach<Q extends Fields, R extends Fields>(
     fn: Contract<Q, R>,
     requests: readonly FunctionRequest<Q, R>[],

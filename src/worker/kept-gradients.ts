@@ -1,9 +1,9 @@
-// kept-gradients — what top-k has not sent yet of the pushes to one tensor, block by block (spec/codecs.md, §1), for all
-// handles of the tensor in a session.
+// kept-gradients — what top-k has not sent yet of the pushes to one tensor, block by block (spec/codecs.md, §1), for
+// all handles of the tensor in a session.
 //
 // Invariants:
-//   KeptGradients.E2. What was sent and acknowledged + the residuals = the sum of the gradients of all pushes that did not
-//       fail. A push that fails is taken back; a flush sends what is left, exactly.
+//   KeptGradients.E2. What was sent and acknowledged + the residuals = the sum of the gradients of all pushes that did
+//       not fail. A push that fails is taken back; a flush sends what is left, exactly.
 //   KeptGradients.E3. What failed and may have been applied (LINK_LOST, also as the cause of NODE_DEAD) is never sent
 //       again, neither as a residual nor by a flush.
 

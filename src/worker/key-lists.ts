@@ -4,10 +4,15 @@ import { WeighbridgeError } from "../base/errors.ts";
 import { showValue } from "../base/show-value.ts";
 import { firstKeyFrom } from "../keys/key-range.ts";
 
-/** Keys of a table, as a caller may name them. Only a BigUint64Array is sent as it is; the others are copied into one. */
+/**
+ * Keys of a table, as a caller may name them. Only a BigUint64Array is sent as it is; the others are copied into one.
+ */
 export type KeyList = BigUint64Array | Uint32Array | Int32Array | readonly (number | bigint)[];
 
-/** How many keys or rows a list names. Throws BAD_ARGUMENT for what is no list: one key alone, or floats, which cannot name every row. */
+/**
+ * How many keys or rows a list names. Throws BAD_ARGUMENT for what is no list: one key alone, or floats, which cannot
+ * name every row.
+ */
 export function listLength(list: KeyList, name: string): number {
   if (Array.isArray(list) || list instanceof BigUint64Array || list instanceof Uint32Array || list instanceof Int32Array)
     return list.length;

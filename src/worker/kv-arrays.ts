@@ -1,4 +1,5 @@
-// kv-arrays — what a kv request is made of, and who makes it, sends it and hears of its end. Types alone: kv-request.ts is what is made of them.
+// kv-arrays — what a kv request is made of, and who makes it, sends it and hears of its end. Types alone: kv-request.ts
+// is what is made of them.
 
 import type { WeighbridgeError } from "../base/errors.ts";
 import type { kvPull, kvPush, kvPushPull } from "../contracts/kv.ts";

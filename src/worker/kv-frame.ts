@@ -1,8 +1,9 @@
-// kv-frame — what a frame of a kv request holds, and where its answer goes (spec/protocol.md, the kv functions). It is sent from the caller's arrays and received
-// into them, without a copy in between; only payloads that fit a page are copied there, and tiny answers back. Not when a request ends: kv-request.ts.
+// kv-frame — what a frame of a kv request holds, and where its answer goes (spec/protocol.md, the kv functions). It is
+// sent from the caller's arrays and received into them, without a copy in between; only payloads that fit a page are
+// copied there, and tiny answers back. Not when a request ends: kv-request.ts.
 //
 // Invariants (K2 is in kv-request.ts, K3 and K4 are in kv-landing.ts):
-//   K1. A pull's answer lands in the caller's array only when it has exactly the length asked for.
+//   KvFrame.K1. A pull's answer lands in the caller's array only when it has exactly the length asked for.
 
 import { assert } from "../base/assert.ts";
 import { WeighbridgeError } from "../base/errors.ts";

@@ -1,9 +1,11 @@
-// kv-landing — where the answer to a kv call comes together that does not simply fill the caller's array: one in several frames, or of a length that nobody knew.
+// kv-landing — where the answer to a kv call comes together that does not simply fill the caller's array: one in
+// several frames, or of a length that nobody knew.
 //
 // Invariants (K1 and K2 are the call's, kv-request.ts):
-//   K3. An answer in several frames is never put together of two: when the call left again, a new one is made and the frames so far do not
-//       count. (A WHOLE answer is kept by the server and always the same.)
-//   K4. Room for an answer of unknown length is made as it comes, at most twice what has come: what a server announces costs nothing.
+//   KvLanding.K3. An answer in several frames is never put together of two: when the call left again, a new one is made
+//       and the frames so far do not count. (A WHOLE answer is kept by the server and always the same.)
+//   KvLanding.K4. Room for an answer of unknown length is made as it comes, at most twice what has come: what a server
+//       announces costs nothing.
 
 import { assert } from "../base/assert.ts";
 import { reasonOf, WeighbridgeError } from "../base/errors.ts";
@@ -21,7 +23,9 @@ type Arrived = { readonly sendCount: number; readonly totalBytes: number; readon
 /** A variable-length answer for these keys, as it landed: values, then lens. */
 export type Landing = { readonly keyFrom: number; readonly keyTo: number; readonly bytes: Uint8Array };
 
-/** A float view of the buffer answers were last read from: making one per tiny answer would cost more than the answer. */
+/**
+ * A float view of the buffer answers were last read from: making one per tiny answer would cost more than the answer.
+ */
 export class FloatWindow {
   #bytes: Uint8Array | undefined;
   #floats: Float32Array = new Float32Array(0);
@@ -54,7 +58,10 @@ export class KvLanding {
     if (isInPlace) room?.set(bytes.subarray(at, at + payloadBytes), offset);
   }
 
-  /** Where an answer of unknown length lands, with room up to `end` at least; undefined when that is too much to ask (K4). */
+  /**
+   * Where an answer of unknown length lands, with room up to `end` at least; undefined when that is too much to ask
+   * (K4).
+   */
   roomFor(total: number, end: number): Uint8Array | undefined {
     const room = this.#roomTotal === total ? this.#room : undefined;
     if (room !== undefined && room.length >= end) return room;
@@ -75,7 +82,10 @@ export class KvLanding {
     return bytes;
   }
 
-  /** Counts a frame of an answer in several, once; true when all have come (K3). `sendCount`: how often the call has left. */
+  /**
+   * Counts a frame of an answer in several, once; true when all have come (K3). `sendCount`: how often the call has
+   * left.
+   */
   isLast(header: FrameHeader, sendCount: number): boolean {
     const totalBytes = totalBytesOf(header);
     const offset = offsetBytesOf(header);

@@ -1,12 +1,13 @@
-// kv-request — one push, pull or pushPull of a user, over all servers that own some of its keys. Most requests are small and go to one server: such a one is its
-// own call, so that nothing else is made for it. All others have calls of about a block each (KvCall). A request ends once, when every call ended: well, or with
-// the first error; the router adds what was applied all the same (part-outcome.ts). Not which server that is: the router decides it; not what is in its
-// frames: kv-frame.ts.
+// kv-request — one push, pull or pushPull of a user, over all servers that own some of its keys. Most requests are
+// small and go to one server: such a one is its own call, so that nothing else is made for it. All others have calls of
+// about a block each (KvCall). A request ends once, when every call ended: well, or with the first error; the router
+// adds what was applied all the same (part-outcome.ts). Not which server that is: the router decides it; not what is in
+// its frames: kv-frame.ts.
 //
-// Invariants (K1 is in kv-frame.ts, K3 and K4 are in kv-landing.ts):
-//   K2. A read must follow a waiting write when the key spans of their parts touch: a comparison of first and last keys, never of all.
-//       Of the whole parts, because a handle on the server may take a request only as a whole: its frames stay in order, and a write counts
-//       as waiting until its last frame has left.
+// Invariants (KvFrame.K1, KvLanding.K3 and K4 hold as well):
+//   KvRequest.K2. A read must follow a waiting write when the key spans of their parts touch: a comparison of first and
+//       last keys, never of all. Of the whole parts, because a handle on the server may take a request only as a whole:
+//       its frames stay in order, and a write counts as waiting until its last frame has left.
 
 import type { WeighbridgeError } from "../base/errors.ts";
 import { kvPush } from "../contracts/kv.ts";
@@ -46,7 +47,10 @@ export class KvRequest implements KvArrays, TrackedRequest, Call, KvFrame {
   isSettled = false;
   error: WeighbridgeError | undefined;
   waiting: PromiseWithResolvers<void> | undefined;
-  /** How long the arrays were when the request was made: one that is transferred away, or shrinks, has another length from then on. */
+  /**
+   * How long the arrays were when the request was made: one that is transferred away, or shrinks, has another length
+   * from then on.
+   */
   readonly #keyCount: number;
   /** Of those that are sent, and of those that are received: where both are, they are as many. */
   readonly #valueCount: number;

@@ -10,8 +10,8 @@
 //   LinkCalls.L1. A call of which something cannot be encoded sends nothing, and is no push: it has no number yet.
 //   LinkCalls.L2. A request leaves a second time only if the server said that it did nothing with the first
 //       (UNKNOWN_KEY_LIST, or a placement that has changed), and then with its keys.
-//   LinkCalls.L4. With top-k, a push of whole blocks sends of each the largest of what has added up, and keeps the others
-//       (kept-gradients.ts). Rows, and what is flushed, travel exactly.
+//   LinkCalls.L4. With top-k, a push of whole blocks sends of each the largest of what has added up, and keeps the
+//       others (kept-gradients.ts). Rows, and what is flushed, travel exactly.
 //   LinkCalls.L3. What requests are sent from, and answers land in, is given back when the last of them has ended, also
 //       when nobody waits any more.
 

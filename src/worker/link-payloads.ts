@@ -1,5 +1,6 @@
-// link-payloads — the values of one parameter on their way between a caller's arrays and its link: copied once into the worker's arena to be
-// encoded there, or decoded there and copied out. Values that travel as they are stay in the caller's arrays.
+// link-payloads — the values of one parameter on their way between a caller's arrays and its link: copied once into the
+// worker's arena to be encoded there, or decoded there and copied out. Values that travel as they are stay in the
+// caller's arrays.
 //
 // Invariants:
 //   LP1. What was encoded lies in the given spans and does not change: a call may be sent again as long as they are not released.

@@ -1,5 +1,6 @@
-// parameter-engine — what lies behind a session of a worker: its clock, the calls of functions, the clients of its parameters and what their links carry. A session
-// (api/session.ts) says all of it in a user's words, and knows this file by its types alone: the worker brings it along.
+// parameter-engine — what lies behind a session of a worker: its clock, the calls of functions, the clients of its
+// parameters and what their links carry. A session (api/session.ts) says all of it in a user's words, and knows this
+// file by its types alone: the worker brings it along.
 
 import type { Clock } from "../base/clock.ts";
 import type { WaitOptions } from "../base/deferred.ts";

@@ -1,7 +1,8 @@
-// parameter-handle — what a handle (a tensor, an embedding, and all that is made of them) holds of its parameter: its name and number, and for every server the
-// incarnation in which the parameter was found or made there. A server that is started again has a new incarnation and nothing of what was pushed to the one before, unless
-// it was restored; somebody else may have made the parameter anew there, with its initial values, before this handle asks again. Not the asking: that is
-// router/request-queue.ts.
+// parameter-handle — what a handle (a tensor, an embedding, and all that is made of them) holds of its parameter: its
+// name and number, and for every server the incarnation in which the parameter was found or made there. A server that
+// is started again has a new incarnation and nothing of what was pushed to the one before, unless it was restored;
+// somebody else may have made the parameter anew there, with its initial values, before this handle asks again. Not the
+// asking: that is router/request-queue.ts.
 //
 //   handle opened ──► knows incarnation 1 of server s ──► s is restarted ──► its next call asks incarnation 2 where its parameter is from
 //                                                     restored from a checkpoint, or loaded   knows incarnation 2: the call leaves
@@ -9,11 +10,15 @@
 //                                                     not there                               UNKNOWN_PARAMETER, as the server says it
 //
 // Invariants:
-//   L1. A call of a handle leaves for lives of servers that the handle knows, and for no others: for all its servers or for none.
-//   L2. What an incarnation that the handle does not know answers is not given to the caller: reads that were under way when a server was restarted travel to its new
-//       incarnation by themselves (peer/channel.ts), and are asked again behind L1.
-//   L3. A link that breaks and comes back is no new incarnation: what was sent over it is resent as ever, and nothing here is asked.
-//   L4. While a new incarnation is being asked, all later calls of the worker wait behind: reads follow own pushes, and CLOCK what was pushed before it.
+//   ParameterHandle.L1. A call of a handle leaves for incarnations of servers that the handle knows, and for no others:
+//       for all its servers or for none.
+//   ParameterHandle.L2. What an incarnation that the handle does not know answers is not given to the caller: reads
+//       that were under way when a server was restarted travel to its new incarnation by themselves (peer/channel.ts),
+//       and are asked again behind L1.
+//   ParameterHandle.L3. A link that breaks and comes back is no new incarnation: what was sent over it is resent as
+//       ever, and nothing here is asked.
+//   ParameterHandle.L4. While a new incarnation is being asked, all later calls of the worker wait behind: reads follow
+//       own pushes, and CLOCK what was pushed before it.
 
 import { WeighbridgeError } from "../base/errors.ts";
 import { idOf, nameOf } from "../wire/node-id.ts";
@@ -25,7 +30,10 @@ export class ParameterHandle implements NamedParameter {
   readonly maker: NamedParameter["maker"];
   /** Its number on the wire. */
   readonly parameter: number;
-  /** By rank, the incarnation of each server in which it was found; undefined where it never was. The router compares them. */
+  /**
+   * By rank, the incarnation of each server in which it was found; undefined where it never was. The router compares
+   * them.
+   */
   readonly incarnations: (number | undefined)[] = [];
   /** Numbers what is pushed, for all handles of the session. */
   readonly pushes: PushNumbers;

@@ -1,5 +1,6 @@
-// parameter — what tensors and embeddings have in common: the name, the handle by which servers know the parameter, the link that its keys and values travel over, and
-// what is changed or counted for everybody. What runs for every steady call is in tensor.ts and embedding.ts: no function of this file is on that way.
+// parameter — what tensors and embeddings have in common: the name, the handle by which servers know the parameter, the
+// link that its keys and values travel over, and what is changed or counted for everybody. What runs for every steady
+// call is in tensor.ts and embedding.ts: no function of this file is on that way.
 
 import type { WaitOptions } from "../base/deferred.ts";
 import { WeighbridgeError } from "../base/errors.ts";
@@ -56,9 +57,9 @@ export abstract class Parameter {
   }
 
   /**
-   * Changes the learning rate, its schedule, the consistency or only its bound, for all workers, while training goes on.
-   * Returns the clock from which the change holds on every server: this worker's, or for a consistency one shortly ahead
-   * of the fastest worker. When it rejects, some servers may have changed and others not: call it again.
+   * Changes the learning rate, its schedule, the consistency or only its bound, for all workers, while training goes
+   * on. Returns the clock from which the change holds on every server: this worker's, or for a consistency one shortly
+   * ahead of the fastest worker. When it rejects, some servers may have changed and others not: call it again.
    */
   async configure(settings: ParameterSettings, options: WaitOptions = {}): Promise<number> {
     return await this.control.configure(settings, options);
@@ -66,7 +67,8 @@ export abstract class Parameter {
 
   /**
    * How much of what was pushed since the parameter was made was not finite: on the servers by all workers, counted by
-   * frame, and what this handle refused or skipped before it was sent. The optimizer's `nonFinite` says what became of it.
+   * frame, and what this handle refused or skipped before it was sent. The optimizer's `nonFinite` says what became of
+   * it.
    */
   async nonFinite(options: WaitOptions = {}): Promise<NonFiniteCounts> {
     return await this.control.nonFinite(options);

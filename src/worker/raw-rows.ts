@@ -1,10 +1,11 @@
-// raw-rows — a table's rows with their optimizer's slots and words, read and written by a worker that applies the optimizer itself. Calls are cut by
-// server and into frames of about a block, as those of embedding.ts. Not a cache: training/tiered-rows is one.
+// raw-rows — a table's rows with their optimizer's slots and words, read and written by a worker that applies the
+// optimizer itself. Calls are cut by server and into frames of about a block, as those of embedding.ts. Not a cache:
+// training/tiered-rows is one.
 //
 // Invariants:
-//   W1. What is written is acknowledged by every server it concerns, or the call rejects; then some of it may be there, and writing it again is
-//       harmless. A read of this worker sees what it wrote before.
-//   W2. Rows are written under the newest claim alone. A worker whose claim is over gets FENCED.
+//   RawRows.W1. What is written is acknowledged by every server it concerns, or the call rejects; then some of it may
+//       be there, and writing it again is harmless. A read of this worker sees what it wrote before.
+//   RawRows.W2. Rows are written under the newest claim alone. A worker whose claim is over gets FENCED.
 
 import type { WaitOptions } from "../base/deferred.ts";
 import { reasonOf, WeighbridgeError } from "../base/errors.ts";
@@ -140,7 +141,10 @@ export class RawRows {
     });
   }
 
-  /** Writes rowFloats for each of the keys, none of which is named twice (W1, W2). The arrays lie still until it has ended. */
+  /**
+   * Writes rowFloats for each of the keys, none of which is named twice (W1, W2). The arrays lie still until it has
+   * ended.
+   */
   async write(keys: BigUint64Array, rows: Float32Array): Promise<void> {
     if (keys.length === 0) return;
     await this.#withPlan(keys, async (plan) => {

@@ -1,7 +1,9 @@
-// rendezvous-client — a worker's side of a rendezvous: it comes, waits, and remembers what it left, for a scheduler that is restarted.
+// rendezvous-client — a worker's side of a rendezvous: it comes, waits, and remembers what it left, for a scheduler
+// that is restarted.
 //
 // Invariants:
-//   RendezvousClient.C1. What is remembered is bounded: the last REMEMBERED_MAX generations that were held, and what fits a message.
+//   RendezvousClient.C1. What is remembered is bounded: the last REMEMBERED_MAX generations that were held, and what
+//       fits a message.
 
 import type { Clock } from "../base/clock.ts";
 import { type WaitOptions, waitFor } from "../base/deferred.ts";
@@ -46,8 +48,8 @@ export class RendezvousClient {
   }
 
   /**
-   * Waits until every worker that lives has come; resolves with everybody's value, by rank. Rejects with DEADLINE and the ranks of those that are missing.
-   * Throws BAD_ARGUMENT.
+   * Waits until every worker that lives has come; resolves with everybody's value, by rank. Rejects with DEADLINE and
+   * the ranks of those that are missing. Throws BAD_ARGUMENT.
    */
   async meet(name: string, options: RendezvousOptions, wait: WaitOptions = {}): Promise<readonly RendezvousValue[]> {
     const rendezvous = this.open(name, options, wait);
@@ -63,7 +65,9 @@ export class RendezvousClient {
     return new Rendezvous({ look, clock: this.#clock, title: title ?? titleOf({ name, generation: options.generation }), ...wait });
   }
 
-  /** Comes, and waits for the others `waitMs` at most: then resolves with those who are missing. Throws BAD_ARGUMENT. */
+  /**
+   * Comes, and waits for the others `waitMs` at most: then resolves with those who are missing. Throws BAD_ARGUMENT.
+   */
   async look(name: string, options: RendezvousOptions, wait: WaitOptions & { readonly waitMs: number }): Promise<RendezvousReply> {
     checkOptions(options, OPTION_NAMES, "the options of a rendezvous");
     checkWaitOptions(wait, LOOK_NAMES);

@@ -1,11 +1,12 @@
-// tensor — a dense parameter, as a user meets it and as it travels: pushes and pulls of all of it or of some rows, cut into blocks, values straight from and into the
-// caller's arrays. Arrays given to a call belong to it until its promise settles. What a push means, the tensor's spec says.
+// tensor — a dense parameter, as a user meets it and as it travels: pushes and pulls of all of it or of some rows, cut
+// into blocks, values straight from and into the caller's arrays. Arrays given to a call belong to it until its promise
+// settles. What a push means, the tensor's spec says.
 //
 // Invariants:
 //   Tensor.T1. Options, lengths and rows are checked before anything is sent.
 //   Tensor.T2. What a call pushes and pulls of one block travels in one frame: nothing comes in between there.
-//   Tensor.T3. Where a block leaves its server before the answer of a push and pull is sent, or sent again, the push counts, and the values are requested anew: they
-//       have seen the push, and maybe what came in between.
+//   Tensor.T3. Where a block leaves its server before the answer of a push and pull is sent, or sent again, the push
+//       counts, and the values are requested anew: they have seen the push, and maybe what came in between.
 
 import type { WaitOptions } from "../base/deferred.ts";
 import type { WeighbridgeError } from "../base/errors.ts";
@@ -91,10 +92,10 @@ export class Tensor extends Parameter {
   }
 
   /**
-   * Gives the tensor the values it begins with, in place of its initializer's. The first worker to come decides, block by
-   * block; once it did, or anybody has pushed, or a checkpoint was restored, nothing is changed. So every worker may call
-   * it, at any time. Resolves with whether the servers took all of these values, which travel as they are, whatever
-   * the link carries. Throws VALUE_LENGTH, NOT_FINITE.
+   * Gives the tensor the values it begins with, in place of its initializer's. The first worker to come decides, block
+   * by block; once it did, or anybody has pushed, or a checkpoint was restored, nothing is changed. So every worker may
+   * call it, at any time. Resolves with whether the servers took all of these values, which travel as they are,
+   * whatever the link carries. Throws VALUE_LENGTH, NOT_FINITE.
    */
   async start(values: Float32Array, options: WaitOptions = {}): Promise<boolean> {
     this.control.checkCall(options);
@@ -165,7 +166,10 @@ export class Tensor extends Parameter {
     return values;
   }
 
-  /** A push of some rows, and the whole tensor as it is right after that, block by block in one round trip. Throws OUT_OF_RANGE. */
+  /**
+   * A push of some rows, and the whole tensor as it is right after that, block by block in one round trip. Throws
+   * OUT_OF_RANGE.
+   */
   async pushRowsPull(
     rows: RowList,
     gradients: Float32Array,
@@ -180,7 +184,10 @@ export class Tensor extends Parameter {
     return into;
   }
 
-  /** A push of some rows, and other rows as they are right after that, block by block in one round trip. Throws OUT_OF_RANGE. */
+  /**
+   * A push of some rows, and other rows as they are right after that, block by block in one round trip. Throws
+   * OUT_OF_RANGE.
+   */
   async pushPullRows(push: RowsAndGradients, pullRows: RowList, into?: Float32Array, options?: CallOptions): Promise<Float32Array> {
     checkOptions(push, ["rows", "gradients"], `the pushed rows of ${this.name}`);
     const values = into !== undefined ? into : this.#roomFor(pullRows);
@@ -342,7 +349,10 @@ export class Tensor extends Parameter {
     );
   }
 
-  /** How a call is sent at this worker's clock; one without options needs no closer look. Throws BAD_ARGUMENT, NOT_JOINED. */
+  /**
+   * How a call is sent at this worker's clock; one without options needs no closer look. Throws BAD_ARGUMENT,
+   * NOT_JOINED.
+   */
   #now(options: CallOptions | undefined): ParameterCall {
     const { workerClock } = this.control;
     return options === undefined && workerClock.lost === undefined ? { clock: workerClock.value } : this.control.callNow(options);

@@ -1,9 +1,12 @@
-// unit-client — a worker's memory of the epochs whose units it was lent: opens feeds, and tells a scheduler that was restarted what it knows.
+// unit-client — a worker's memory of the epochs whose units it was lent: opens feeds, and tells a scheduler that was
+// restarted what it knows.
 //
 // Invariants:
-//   C1. Of one epoch there is one open feed.
-//   C2. What is remembered has bounds: the epochs that are over as runs, and the last ACCOUNTS_MAX that were closed before their end.
-//   C3. What is told fits a message. Units that are left out of it are done again by somebody, and counted as repeated.
+//   UnitClient.C1. Of one epoch there is one open feed.
+//   UnitClient.C2. What is remembered has bounds: the epochs that are over as runs, and the last ACCOUNTS_MAX that were
+//       closed before their end.
+//   UnitClient.C3. What is told fits a message. Units that are left out of it are done again by somebody, and counted
+//       as repeated.
 
 import type { Clock } from "../base/clock.ts";
 import type { WaitOptions } from "../base/deferred.ts";
@@ -52,7 +55,10 @@ export class UnitClient {
     membership.memory.units = () => this.#claim();
   }
 
-  /** Throws BAD_ARGUMENT for a description that makes no sense, SPEC_MISMATCH for one that differs from another worker's. */
+  /**
+   * Throws BAD_ARGUMENT for a description that makes no sense, SPEC_MISMATCH for one that differs from another
+   * worker's.
+   */
   async open(name: string, options: UnitOptions, wait: WaitOptions = {}): Promise<UnitFeed> {
     const { epoch, batchCount, partCount, assignment, idleMs = IDLE_MS } = options;
     const description: EpochDescription = { name, epoch, batchCount, partCount, assignment };

@@ -1,15 +1,17 @@
-// unit-feed — the units of one epoch that this worker is lent, one after the other. Which ones is the scheduler's decision (shard-ledger.ts);
-// this side keeps a small stock, so that a step never waits for a message.
+// unit-feed — the units of one epoch that this worker is lent, one after the other. Which ones is the scheduler's
+// decision (shard-ledger.ts); this side keeps a small stock, so that a step never waits for a message.
 //
 //   asked for ──► stock ── next ──► begun ── done ──► unreported ── the next ask was answered ──► known to the scheduler
 //
 // Invariants:
-//   F1. One ask is open at a time: what the scheduler last answered and what was said since is the whole truth of this worker.
-//   F2. The stock holds what about LEASE_MS of steps need; the next lease is asked for when half of it is used up. A worker that dies so loses
-//       little, and a slow one does not sit on a pile.
-//   F3. A unit that is done is told with the next ask, FLUSH_MS later at the latest.
-//   F4. "idle" and "over" are said only after the scheduler was asked, and said so.
-//   F5. Nobody is idle for ever because of a worker that lives and does not ask for its units: after a deadline it is named.
+//   UnitFeed.F1. One ask is open at a time: what the scheduler last answered and what was said since is the whole truth
+//       of this worker.
+//   UnitFeed.F2. The stock holds what about LEASE_MS of steps need; the next lease is asked for when half of it is used
+//       up. A worker that dies so loses little, and a slow one does not sit on a pile.
+//   UnitFeed.F3. A unit that is done is told with the next ask, FLUSH_MS later at the latest.
+//   UnitFeed.F4. "idle" and "over" are said only after the scheduler was asked, and said so.
+//   UnitFeed.F5. Nobody is idle for ever because of a worker that lives and does not ask for its units: after a
+//       deadline it is named.
 
 import { assert } from "../base/assert.ts";
 import type { CancelTimer, Clock } from "../base/clock.ts";
@@ -37,7 +39,10 @@ export type Unit = {
 export type UnitFeedOptions = {
   readonly description: EpochDescription;
   readonly clock: Clock;
-  /** How long `next` waits for something to do before it says "idle"; at least 1: an ask that waits is one that has nothing to do. */
+  /**
+   * How long `next` waits for something to do before it says "idle"; at least 1: an ask that waits is one that has
+   * nothing to do.
+   */
   readonly idleMs: number;
   /** What this worker did of the epoch before, and closed. */
   readonly before: UnitsAccount | undefined;
@@ -48,7 +53,10 @@ export type UnitFeedOptions = {
 
 const LEASE_MS = 100;
 const LEASE_MAX = 64;
-/** Before anything is known of this worker's speed; each lease is at most twice the one before, since the first steps tell little. */
+/**
+ * Before anything is known of this worker's speed; each lease is at most twice the one before, since the first steps
+ * tell little.
+ */
 const FIRST_LEASE = 2;
 const FLUSH_MS = 50;
 /** How much of the newest step counts in the mean. */
@@ -89,7 +97,10 @@ export class UnitFeed {
     return this.#options.description;
   }
 
-  /** Units of the epoch, whoever did them, that were lent again because their worker died or gave up and may have begun them; as last heard. */
+  /**
+   * Units of the epoch, whoever did them, that were lent again because their worker died or gave up and may have begun
+   * them; as last heard.
+   */
   get repeatedCount(): number {
     return this.#repeatedCount;
   }
@@ -109,9 +120,10 @@ export class UnitFeed {
   }
 
   /**
-   * The next unit to do. "over": all units of the epoch are done. "idle": the others still work at some, and there is none for this worker
-   * now; under BSP and SSP they may need its `clock()` to go on. Throws DEADLINE, also when this worker was idle for so long, over several calls, because others live
-   * and do not ask for their units; ABORTED, CLOSED; SCHEDULER_UNREACHABLE when the scheduler has been away too long, after which it may be called again;
+   * The next unit to do. "over": all units of the epoch are done. "idle": the others still work at some, and there is
+   * none for this worker now; under BSP and SSP they may need its `clock()` to go on. Throws DEADLINE, also when this
+   * worker was idle for so long, over several calls, because others live and do not ask for their units; ABORTED,
+   * CLOSED; SCHEDULER_UNREACHABLE when the scheduler has been away too long, after which it may be called again;
    * QUEUE_FULL when so many units were begun that `done` must have been forgotten.
    */
   async next(wait: WaitOptions = {}): Promise<Unit | "idle" | "over"> {
@@ -133,7 +145,10 @@ export class UnitFeed {
     }
   }
 
-  /** The unit's updates are acknowledged: nobody will be lent it again. Throws BAD_ARGUMENT for one that `next` did not give, or not any more. */
+  /**
+   * The unit's updates are acknowledged: nobody will be lent it again. Throws BAD_ARGUMENT for one that `next` did not
+   * give, or not any more.
+   */
   done(unit: number | Unit): void {
     const number = typeof unit === "number" ? unit : unit.unit;
     const ordinal = this.#begun.get(number);
@@ -149,8 +164,8 @@ export class UnitFeed {
   }
 
   /**
-   * Ends this worker's part in the epoch: what it has not begun is given back; what it has begun and not finished is done again by others.
-   * A scheduler that cannot be told finds out by itself.
+   * Ends this worker's part in the epoch: what it has not begun is given back; what it has begun and not finished is
+   * done again by others. A scheduler that cannot be told finds out by itself.
    */
   async close(wait: WaitOptions = {}): Promise<void> {
     checkWaitOptions(wait);
@@ -161,7 +176,8 @@ export class UnitFeed {
       while (this.#open !== undefined) await waitFor(this.#open.answer.catch(ignored), "the open ask", this.#clock, wait);
       if (!this.#isOver) await waitFor(this.#ask({ isPatient: false }).answer, "the scheduler to take units back", this.#clock, wait);
     } catch {
-      // The scheduler is away or fenced us: it lends the units again when it misses this worker, or hears from it that it holds none.
+      // The scheduler is away or fenced us: it lends the units again when it misses this worker, or hears from it that
+      // it holds none.
     } finally {
       this.#options.ended(this);
     }

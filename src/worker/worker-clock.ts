@@ -1,27 +1,36 @@
-// worker-clock — how many iterations a worker has finished, its place in the clock set of every server, and what it pushed at each clock, which servers hear of with it:
-// its pushes to each parameter are numbered 1, 2, 3 …, so that servers can count them over the whole parameter, also those of which they have no row
-// (consistency/push-counts.ts). Not who waits for whom: the servers decide that (spec/consistency.md).
+// worker-clock — how many iterations a worker has finished, its place in the clock set of every server, and what it
+// pushed at each clock, which servers hear of with it: its pushes to each parameter are numbered 1, 2, 3 …, so that
+// servers can count them over the whole parameter, also those of which they have no row (consistency/push-counts.ts).
+// Not who waits for whom: the servers decide that (spec/consistency.md).
 //
 // Invariants:
-//   J1. `advance` never waits. What it tells the servers travels behind everything that this worker sent before.
-//   J2. A worker that was taken for dead and lives, whose server was restarted, or whose servers were restored at a later clock, joins the clock
-//       set again by itself; the call that found it out fails with NOT_JOINED or STALE_UPDATE once that is done, and may be repeated. The error names the clock
-//       at which the worker stands, and those of J9: who repeats the call hears no second one.
-//   J3. The clock never goes back.
-//   J9. Of a clock that this worker has ended, and whose sync updates servers dropped because they took it for dead, the next call fails once and names it,
-//       unless one that failed has (J2).
-//   J10. A `rejoin` is a join that begins after it was asked for: what was pushed before is dropped, also what was pushed after another join had begun.
-//   J4. A worker that has left stays outside until `rejoin`, whatever its calls come to, and has finished the clock at which it stood (W7).
-//   J5. No call carries a clock above CLOCK_MAX: what would pass it is refused, nothing changed.
-//   J6. A server that could not be reached hears of the clock once it can be again: under BSP and SSP all would wait for it otherwise.
-//   J7. Who joins again tells its clock right before, to servers that may not have heard of it: what was pushed at the clock that it ended would be dropped with the
-//       one that it has not. Both leave at once: what a caller repeats comes behind them.
-//   J8. A worker joins a server that was restarted as soon as it hears of it, and does not wait until one of its calls is refused: that server's set forms
-//       only when all have joined (W1), and a worker that waits on another server for one that waits there would never make such a call. It joins that
-//       server alone, which has nothing of it to drop, and before any of its calls can reach it.
-//   PushNumbers.N1. Every push has the next number, in the order in which pushes leave; all frames of a push have the same.
-//   PushNumbers.N2. What was pushed at a clock is told until every server has heard of it. Bounded: of more than CLOCKS_KEPT clocks that some server has not
-//       heard of, the pushes of the oldest are told as those of the next.
+//   WorkerClock.J1. `advance` never waits. What it tells the servers travels behind everything that this worker sent
+//       before.
+//   WorkerClock.J2. A worker that was taken for dead and lives, whose server was restarted, or whose servers were
+//       restored at a later clock, joins the clock set again by itself; the call that found it out fails with
+//       NOT_JOINED or STALE_UPDATE once that is done, and may be repeated. The error names the clock at which the
+//       worker stands, and those of J9: who repeats the call hears no second one.
+//   WorkerClock.J3. The clock never goes back.
+//   WorkerClock.J9. Of a clock that this worker has ended, and whose sync updates servers dropped because they took it
+//       for dead, the next call fails once and names it, unless one that failed has (J2).
+//   WorkerClock.J10. A `rejoin` is a join that begins after it was asked for: what was pushed before is dropped, also
+//       what was pushed after another join had begun.
+//   WorkerClock.J4. A worker that has left stays outside until `rejoin`, whatever its calls come to, and has finished
+//       the clock at which it stood (W7).
+//   WorkerClock.J5. No call carries a clock above CLOCK_MAX: what would pass it is refused, nothing changed.
+//   WorkerClock.J6. A server that could not be reached hears of the clock once it can be again: under BSP and SSP all
+//       would wait for it otherwise.
+//   WorkerClock.J7. Who joins again tells its clock right before, to servers that may not have heard of it: what was
+//       pushed at the clock that it ended would be dropped with the one that it has not. Both leave at once: what a
+//       caller repeats comes behind them.
+//   WorkerClock.J8. A worker joins a server that was restarted as soon as it hears of it, and does not wait until one
+//       of its calls is refused: that server's set forms only when all have joined (W1), and a worker that waits on
+//       another server for one that waits there would never make such a call. It joins that server alone, which has
+//       nothing of it to drop, and before any of its calls can reach it.
+//   PushNumbers.N1. Every push has the next number, in the order in which pushes leave; all frames of a push have the
+//       same.
+//   PushNumbers.N2. What was pushed at a clock is told until every server has heard of it. Bounded: of more than
+//       CLOCKS_KEPT clocks that some server has not heard of, the pushes of the oldest are told as those of the next.
 
 import type { Clock } from "../base/clock.ts";
 import { type WaitOptions, waitFor } from "../base/deferred.ts";
@@ -41,7 +50,9 @@ const JOIN_PRIORITY = 0;
 /** The highest clock there is: clocks travel as u32. At a thousand a second a worker gets there after 49 days. */
 export const CLOCK_MAX: number = 2 ** 32 - 1;
 
-/** How long a call that failed waits until this worker has joined again, before it fails without a clock: a round trip. */
+/**
+ * How long a call that failed waits until this worker has joined again, before it fails without a clock: a round trip.
+ */
 const JOINED_MS = 1000;
 
 /** Of how many clocks it is kept what was pushed at them. */
@@ -60,7 +71,9 @@ export type WorkerClockOptions = {
   readonly log: Log;
   /** Of what this worker pushes, which servers hear of with its clock. */
   readonly pushes: PushNumbers;
-  /** Called before the clock set is joined again: servers that do not know this worker know nothing else of it either. */
+  /**
+   * Called before the clock set is joined again: servers that do not know this worker know nothing else of it either.
+   */
   readonly joiningAgain: () => void;
 };
 
@@ -103,7 +116,10 @@ export class WorkerClock {
     throw new WeighbridgeError("NOT_JOINED", `${lost}${this.#whereText}`, { retryable: true });
   }
 
-  /** The failure of a call, as its caller is told it: that of a worker which is no member any more, once it has joined again (J2). */
+  /**
+   * The failure of a call, as its caller is told it: that of a worker which is no member any more, once it has joined
+   * again (J2).
+   */
   async explained(error: WeighbridgeError, { signal, deadlineMs = Infinity }: WaitOptions): Promise<WeighbridgeError> {
     const joining = this.#joining;
     if (!isOutside(error) || joining === undefined) return error;
@@ -123,7 +139,8 @@ export class WorkerClock {
   }
 
   /**
-   * Ends this worker's iteration and begins the next one, whose number is returned (J1). Servers that it has left hear of it when it joins. Throws OUT_OF_RANGE (J5).
+   * Ends this worker's iteration and begins the next one, whose number is returned (J1). Servers that it has left hear
+   * of it when it joins. Throws OUT_OF_RANGE (J5).
    */
   readonly advance = (): number => {
     if (this.value >= CLOCK_MAX) {
@@ -159,7 +176,10 @@ export class WorkerClock {
     this.#pushes.heard(this.#heard);
   }
 
-  /** J6. To be told twice changes nothing; a server that was restarted meanwhile answers with NOT_JOINED, and J2 sees to it. */
+  /**
+   * J6. To be told twice changes nothing; a server that was restarted meanwhile answers with NOT_JOINED, and J2 sees to
+   * it.
+   */
   #tellAgain(thrown: unknown): void {
     if (this.#isTellingAgain || !(isWeighbridgeError(thrown, "NODE_DEAD") || isWeighbridgeError(thrown, "LINK_LOST"))) return;
     this.#isTellingAgain = true;
@@ -174,7 +194,9 @@ export class WorkerClock {
     this.value = Math.max(this.value, clock);
   }
 
-  /** A worker that comes late stands where the slowest does; servers may differ in that, and the highest holds for all. */
+  /**
+   * A worker that comes late stands where the slowest does; servers may differ in that, and the highest holds for all.
+   */
   async join(wait: WaitOptions): Promise<void> {
     const joined = this.#functions.joining();
     await this.#joinAll(wait).finally(joined);
@@ -221,7 +243,10 @@ export class WorkerClock {
     await this.#functions.call(clockAdvance, { server }, this.#ended(value), { priority: JOIN_PRIORITY });
   }
 
-  /** J9. Whoever lost updates of the clock at which it stands alone was told by the call that found out, and pushes them again. */
+  /**
+   * J9. Whoever lost updates of the clock at which it stands alone was told by the call that found out, and pushes them
+   * again.
+   */
   #noteLost(clocks: readonly number[]): void {
     if (!clocks.some((clock) => clock < this.value)) return;
     const lost = [...new Set(clocks)].sort((a, b) => a - b);
@@ -242,7 +267,10 @@ export class WorkerClock {
     await this.#functions.callAll(clockAdvance, ended, { ...wait, priority: LAST_PRIORITY });
   }
 
-  /** J7. A server that refuses to hear of the clock has nothing of this worker to drop; one that cannot be reached does not hear that it joins either. */
+  /**
+   * J7. A server that refuses to hear of the clock has nothing of this worker to drop; one that cannot be reached does
+   * not hear that it joins either.
+   */
   async #joinBehindClock(): Promise<void> {
     if (this.#heard < this.value) this.#tell(JOIN_PRIORITY).catch(() => {});
     await this.join({});

@@ -1,5 +1,5 @@
-// worker-links — the links of a worker's parameters that carry less: one for all calls to a parameter, so that what top-k
-// keeps for later is in one place however often the parameter is named.
+// worker-links — the links of a worker's parameters that carry less: one for all calls to a parameter, so that what
+// top-k keeps for later is in one place however often the parameter is named.
 
 import { simdCodecKernels } from "../kernel/codec-kernels.ts";
 import { type ParameterSpec, specDifferences } from "../store/parameter-spec.ts";

@@ -1,12 +1,14 @@
-// worker-mesh — the links of a worker with the other workers. Nothing listens and nothing is dialed before the first need; then each pair has
-// one channel, and requests go both ways. Who takes part is decided by the scheduler; what is sent is the collective's business.
+// worker-mesh — the links of a worker with the other workers. Nothing listens and nothing is dialed before the first
+// need; then each pair has one channel, and requests go both ways. Who takes part is decided by the scheduler; what is
+// sent is the collective's business.
 //
 // Invariants:
-//   W1. Of two workers the one with the lower rank is dialed by the other, once both listen. Only workers may dial a worker; where two dial each other, one
-//       connection is left (Peer.P7).
-//   W2. A channel belongs to one incarnation of the other worker: when the roster knows a newer one, the old channel ends, and what was open on it fails.
-//   W3. Parts of operations come to whoever takes part in them, through the table of everything that this worker serves
-//       (Worker.S1): nothing is dispatched here.
+//   WorkerMesh.W1. Of two workers the one with the lower rank is dialed by the other, once both listen. Only workers
+//       may dial a worker; where two dial each other, one connection is left (Peer.P7).
+//   WorkerMesh.W2. A channel belongs to one incarnation of the other worker: when the roster knows a newer one, the old
+//       channel ends, and what was open on it fails.
+//   WorkerMesh.W3. Parts of operations come to whoever takes part in them, through the table of everything that this
+//       worker serves (Worker.S1): nothing is dispatched here.
 
 import type { Clock } from "../base/clock.ts";
 import { WeighbridgeError } from "../base/errors.ts";
@@ -99,8 +101,8 @@ export class WorkerMesh {
   }
 
   /**
-   * Waits for the generation after those that this worker was in, with everybody who is to be in it. The first time, this worker begins to listen.
-   * Throws UNSUPPORTED on a transport that does not join workers with each other.
+   * Waits for the generation after those that this worker was in, with everybody who is to be in it. The first time,
+   * this worker begins to listen. Throws UNSUPPORTED on a transport that does not join workers with each other.
    */
   async gather(): Promise<GatherReply> {
     this.#listening ??= this.#listen().catch((thrown: unknown) => {

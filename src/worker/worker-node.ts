@@ -1,4 +1,5 @@
-// worker-node — a worker of the cluster: it registers, keeps its links to the servers, and to the other workers once they reduce among themselves.
+// worker-node — a worker of the cluster: it registers, keeps its links to the servers, and to the other workers once
+// they reduce among themselves.
 
 import { MemberNode } from "../cluster/member-node.ts";
 import type { Membership } from "../cluster/membership.ts";
@@ -11,7 +12,10 @@ import { WorkerMesh } from "./worker-mesh.ts";
 
 export type WorkerNodeOptions = MemberOptions &
   Pick<WorkerOptions, "sessions"> & {
-    /** Where a worker listens for the other workers, from the first time on that they reduce among themselves; left out or "", they cannot. */
+    /**
+     * Where a worker listens for the other workers, from the first time on that they reduce among themselves; left out
+     * or "", they cannot.
+     */
     readonly meshAddress?: Address;
     /**
      * What this worker serves from before it registers on, beside what its sessions serve; those without a handler are

@@ -1,19 +1,23 @@
-// bounded-cache — a worker's cache of rows of one table with bounded staleness (HET), over a RowCache: a copy may be behind the server by `pullBound` updates, and
-// up to `pushBound` of this worker's own updates of a row wait to be pushed as one. Versions count a row's updates; every lookup asks the
-// servers, but rows that are fresh enough do not travel.
+// bounded-cache — a worker's cache of rows of one table with bounded staleness (HET), over a RowCache: a copy may be
+// behind the server by `pullBound` updates, and up to `pushBound` of this worker's own updates of a row wait to be
+// pushed as one. Versions count a row's updates; every lookup asks the servers, but rows that are fresh enough do not
+// travel.
 //
 //   lookup     select ─► push what was evicted, ask for versions and rows, in one round trip ─► read = copy + pending
 //   update     add to pending ─► push the rows that are over the bound or not cached
 //
 // Invariants:
 //   BoundedCache.H1. A lookup misses at most `pullBound` updates of others to a row, and none of this worker's own.
-//   BoundedCache.H2. After an update at most `pushBound` updates of a cached row are pending, and none of any other row.
-//   BoundedCache.H3. No update is lost: it is pending until a server acknowledged it. When a server dies with a push unanswered, the push is made again once another
-//       incarnation is there, or the same one is back and has not got it; if it had come into a checkpoint before, it then counts twice. One that failed and may have been applied by a server that lives
-//       (LINK_LOST, also as the cause of NODE_DEAD) is not made again, nor one that a server refused with NOT_FINITE:
-//       the operation that pushed it rejects with that, and no later one does.
+//   BoundedCache.H2. After an update at most `pushBound` updates of a cached row are pending, and none of any other
+//       row.
+//   BoundedCache.H3. No update is lost: it is pending until a server acknowledged it. When a server dies with a push
+//       unanswered, the push is made again once another incarnation is there, or the same one is back and has not got
+//       it; if it had come into a checkpoint before, it then counts twice. One that failed and may have been applied by
+//       a server that lives (LINK_LOST, also as the cause of NODE_DEAD) is not made again, nor one that a server
+//       refused with NOT_FINITE: the operation that pushed it rejects with that, and no later one does.
 //   BoundedCache.H4. Operations of one cache run one after the other, in the order of their calls.
-//   BoundedCache.H5. A version counts at the server that gave it: when the placement changes, every copy is read anew before it counts as fresh.
+//   BoundedCache.H5. A version counts at the server that gave it: when the placement changes, every copy is read anew
+//       before it counts as fresh.
 
 import { WeighbridgeError } from "../../base/errors.ts";
 import { didYouMean } from "../../base/nearest-name.ts";
@@ -97,7 +101,10 @@ export class BoundedCache {
     await this.#run(call, undefined, { keys, into });
   }
 
-  /** Adds updates, a row of gradients for each of `keys`; those of a key that is named twice count as one. When it rejects after that, they are kept, unless it is with NOT_FINITE (H3). */
+  /**
+   * Adds updates, a row of gradients for each of `keys`; those of a key that is named twice count as one. When it
+   * rejects after that, they are kept, unless it is with NOT_FINITE (H3).
+   */
   async update(keys: KeyList, gradients: Float32Array, call: PushCall): Promise<void> {
     await this.#run(call, { keys, gradients }, undefined);
   }
@@ -112,7 +119,10 @@ export class BoundedCache {
     await this.#operate(call, async (operation) => await operation.pushAll(call));
   }
 
-  /** On: pushes all pending updates, and from then on reads and updates go to the servers. Off: the cache serves again, with what it had. */
+  /**
+   * On: pushes all pending updates, and from then on reads and updates go to the servers. Off: the cache serves again,
+   * with what it had.
+   */
   async bypass(on: boolean, call: ParameterCall): Promise<void> {
     await this.#operate(call, async (operation) => {
       this.#isBypassed = on;
@@ -120,7 +130,10 @@ export class BoundedCache {
     });
   }
 
-  /** Pushes all pending updates and gives the memory back. When that fails the cache is as it was, and may be closed again. */
+  /**
+   * Pushes all pending updates and gives the memory back. When that fails the cache is as it was, and may be closed
+   * again.
+   */
   async close(call: ParameterCall): Promise<void> {
     if (this.#isClosed) return;
     const run = async (operation: CacheOperation): Promise<void> => {

@@ -1,5 +1,6 @@
-// cache-operation — one operation of a BoundedCache in its turn: what it updates and reads, and the one exchange with the servers that comes of it.
-// One for each operation; `release` ends it. Which operations there are, and their order, is bounded-cache.ts's.
+// cache-operation — one operation of a BoundedCache in its turn: what it updates and reads, and the one exchange with
+// the servers that comes of it. One for each operation; `release` ends it. Which operations there are, and their order,
+// is bounded-cache.ts's.
 //
 // Invariants:
 //   CacheOperation.O1. What was acknowledged or answered before something failed is taken in, then the failure is told.
@@ -40,8 +41,8 @@ export class CacheOperation {
   }
 
   /**
-   * Gradients become pending; those of rows over the bound or not cached will be pushed (BoundedCache.H2). Throws NOT_FINITE, QUEUE_FULL, ARENA_FULL:
-   * nothing is pending.
+   * Gradients become pending; those of rows over the bound or not cached will be pushed (BoundedCache.H2). Throws
+   * NOT_FINITE, QUEUE_FULL, ARENA_FULL: nothing is pending.
    */
   update(keys: BigUint64Array, gradients: Float32Array, admit?: Admit): void {
     if (keys.length === 0) return;
@@ -73,8 +74,8 @@ export class CacheOperation {
   }
 
   /**
-   * What left for a server that was taken for dead is dealt with as soon as it is heard of again (BoundedCache.H3). Rejects with LINK_LOST when nobody can
-   * say any more.
+   * What left for a server that was taken for dead is dealt with as soon as it is heard of again (BoundedCache.H3).
+   * Rejects with LINK_LOST when nobody can say any more.
    */
   async settle(clock: number): Promise<void> {
     const { unsettled, pending } = this.#state;

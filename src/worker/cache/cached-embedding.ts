@@ -1,5 +1,6 @@
-// cached-embedding — a worker's cache of an embedding's rows, as a user meets it (HET). Only what goes through the cache is in it: a push of the
-// same worker beside it counts as somebody else's. Arrays given to a call belong to it until its promise settles.
+// cached-embedding — a worker's cache of an embedding's rows, as a user meets it (HET). Only what goes through the
+// cache is in it: a push of the same worker beside it counts as somebody else's. Arrays given to a call belong to it
+// until its promise settles.
 
 import { WeighbridgeError } from "../../base/errors.ts";
 import { showValue } from "../../base/show-value.ts";
@@ -31,8 +32,8 @@ export class CachedEmbedding {
   }
 
   /**
-   * The rows in the order of the keys: in `into` if it is given, in a new array otherwise. Of each row at most `pullBound` updates by others
-   * are missing, and none of those made through this cache.
+   * The rows in the order of the keys: in `into` if it is given, in a new array otherwise. Of each row at most
+   * `pullBound` updates by others are missing, and none of those made through this cache.
    */
   async lookup(keys: KeyList, into?: Float32Array, options: CallOptions = {}): Promise<Float32Array> {
     const values = into !== undefined ? into : new Float32Array(listLength(keys, this.name) * this.dim);
@@ -41,9 +42,10 @@ export class CachedEmbedding {
   }
 
   /**
-   * Gradients, a row for each key; those of a key that is named twice are added first. They are pushed once more than `pushBound` have come
-   * together for a row. What is wrong with them themselves (NOT_FINITE, lengths, keys) rejects and changes nothing, and so does what a server refuses with
-   * NOT_FINITE; when a server does not take them otherwise the promise rejects too, but they are kept and pushed later: do not repeat them.
+   * Gradients, a row for each key; those of a key that is named twice are added first. They are pushed once more than
+   * `pushBound` have come together for a row. What is wrong with them themselves (NOT_FINITE, lengths, keys) rejects
+   * and changes nothing, and so does what a server refuses with NOT_FINITE; when a server does not take them otherwise
+   * the promise rejects too, but they are kept and pushed later: do not repeat them.
    */
   async update(keys: KeyList, gradients: Float32Array, options: CallOptions = {}): Promise<void> {
     await this.#cache.update(keys, gradients, { ...this.#call(options), admit: this.#control.admitCached });
@@ -65,7 +67,9 @@ export class CachedEmbedding {
     await this.#cache.flush(this.#call(options));
   }
 
-  /** On: pushes everything that is pending, then all reads and updates go to the servers. Off: the cache serves again. */
+  /**
+   * On: pushes everything that is pending, then all reads and updates go to the servers. Off: the cache serves again.
+   */
   async bypass(on: boolean, options: CallOptions = {}): Promise<void> {
     if (typeof on !== "boolean")
       throw new WeighbridgeError("BAD_ARGUMENT", `${this.name}: a bypass is true or false, not ${showValue(on)}`);
@@ -76,7 +80,10 @@ export class CachedEmbedding {
     return this.#cache.statistics;
   }
 
-  /** Pushes everything that is pending and gives the memory back. When that fails, nothing is lost, and it may be closed again. */
+  /**
+   * Pushes everything that is pending and gives the memory back. When that fails, nothing is lost, and it may be closed
+   * again.
+   */
   async close(options: CallOptions = {}): Promise<void> {
     await this.#cache.close(this.#call(options));
     this.#onClose();

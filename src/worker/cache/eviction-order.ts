@@ -1,17 +1,18 @@
-// eviction-order — in which order the rows of a full cache go when others come. Rows are known by their slots, 0 to slotCount - 1; keys, values,
-// pins and updates are none of its business.
+// eviction-order — in which order the rows of a full cache go when others come. Rows are known by their slots, 0 to
+// slotCount - 1; keys, values, pins and updates are none of its business.
 //
 //   lru        the row whose last use is longest ago
 //   lfu        the row with the fewest uses; of those the one whose last use is longest ago
 //   lfu-opt    as lfu, but a row stays for good from its tenth use on, and when all have come to stay no other is taken in (Hetu's LFUOpt)
 //
-// Slots with the same number of uses stand in one list, in the order of their last use, and the lists in the order of their uses. With lru all
-// rows count as used once: there is one list. A list is a ring through a node of its own behind the slots, so that no operation has a special
-// case for the ends; the lists in use form a ring as well.
+// Slots with the same number of uses stand in one list, in the order of their last use, and the lists in the order of
+// their uses. With lru all rows count as used once: there is one list. A list is a ring through a node of its own
+// behind the slots, so that no operation has a special case for the ends; the lists in use form a ring as well.
 //
 // Invariants:
 //   EvictionOrder.E1. Every operation takes constant time and allocates nothing.
-//   EvictionOrder.E2. Linked lists are not empty, and their uses ascend. There is one list more than slots, so that a spare one is always there.
+//   EvictionOrder.E2. Linked lists are not empty, and their uses ascend. There is one list more than slots, so that a
+//       spare one is always there.
 
 import { assert } from "../../base/assert.ts";
 
@@ -35,7 +36,9 @@ export class EvictionOrder {
   readonly #links: Int32Array;
   /** The list that each slot is in, or PERMANENT. */
   readonly #listOf: Int32Array;
-  /** Of each list: how often its rows were used, and the lists of fewer and more uses. Node `#ends` closes their ring. */
+  /**
+   * Of each list: how often its rows were used, and the lists of fewer and more uses. Node `#ends` closes their ring.
+   */
   readonly #uses: Float64Array;
   readonly #fewer: Int32Array;
   readonly #more: Int32Array;

@@ -1,10 +1,12 @@
-// local-optimizer — what a cache can do by itself with its worker's own updates before and after a server has applied them.
+// local-optimizer — what a cache can do by itself with its worker's own updates before and after a server has applied
+// them.
 //
-// `sum` and `sgd` have no state but the row itself: a copy of the row, the summed gradients and the server's learning rate give the very bits
-// that the server computes, by the same kernel. So a copy goes on being valid when the worker's own updates are pushed, and pending ones are
-// laid over it when it is read. Every other optimizer has slots that only the server has, so that the row after a step cannot be known here: own
-// updates show after they were pushed, a row with pending ones is pushed before it is read, and its copy counts for nothing until then. Rows
-// that are read and not updated are cached all the same. (assign, min and max are not offered: a cache pushes sums.)
+// `sum` and `sgd` have no state but the row itself: a copy of the row, the summed gradients and the server's learning
+// rate give the very bits that the server computes, by the same kernel. So a copy goes on being valid when the worker's
+// own updates are pushed, and pending ones are laid over it when it is read. Every other optimizer has slots that only
+// the server has, so that the row after a step cannot be known here: own updates show after they were pushed, a row
+// with pending ones is pushed before it is read, and its copy counts for nothing until then. Rows that are read and not
+// updated are cached all the same. (assign, min and max are not offered: a cache pushes sums.)
 
 import { assert } from "../../base/assert.ts";
 import type { Arena } from "../../kernel/arena.ts";
@@ -41,7 +43,10 @@ export class LocalOptimizer {
     this.#numbers[HYPER.weightDecay] = spec.weightDecay ?? 0;
   }
 
-  /** Whether gradients may count, as the server would decide: throws NOT_FINITE for "refuse", gives false for "skip", zeroes for "zero". */
+  /**
+   * Whether gradients may count, as the server would decide: throws NOT_FINITE for "refuse", gives false for "skip",
+   * zeroes for "zero".
+   */
   admit(gradients: number, floatCount: number): boolean {
     if (Number.isFinite(this.#kernels.greatestMagnitude(gradients, floatCount))) return true;
     const look = { arena: this.#arena, kernels: this.#kernels, policy: this.#spec.nonFinite, counts: this.nonFinite };

@@ -1,11 +1,13 @@
-// pending-updates — a worker's own updates that no server has acknowledged: for each key the sum of its gradients and how many they are. It
-// knows nothing of cached rows: what is pending stays so whether its row is cached, evicted or never was.
+// pending-updates — a worker's own updates that no server has acknowledged: for each key the sum of its gradients and
+// how many they are. It knows nothing of cached rows: what is pending stays so whether its row is cached, evicted or
+// never was.
 //
 //   row     [ key u64 | gradients f32 × width | updates u32 ]
 //
 // Invariants:
 //   PendingUpdates.P1. `add` adds all of its rows or, when the arena is full, none.
-//   PendingUpdates.P2. Gradients leave only by `remove`, which is for those that a server has acknowledged, or that are held until it is known whether it has them.
+//   PendingUpdates.P2. Gradients leave only by `remove`, which is for those that a server has acknowledged, or that are
+//       held until it is known whether it has them.
 
 import { type Arena, arenaFull } from "../../kernel/arena.ts";
 import { CURSOR_BYTES, DONE, type Kernels, LIST_ROWS_MAX, ROW_KEY_BYTES } from "../../kernel/kernels.ts";
@@ -49,7 +51,10 @@ export class PendingUpdates {
     return this.#kernels.rowCount(this.#table);
   }
 
-  /** One more update for each of these keys, which differ; so many where `updates` lists how many. Returns the list that `find` would write. Throws ARENA_FULL (P1). */
+  /**
+   * One more update for each of these keys, which differ; so many where `updates` lists how many. Returns the list that
+   * `find` would write. Throws ARENA_FULL (P1).
+   */
   add(keys: number, keyCount: number, gradients: number, memory: ArenaSpans, updates = 0): number {
     const list = memory.take(keyCount * WORD_BYTES);
     if (this.#kernels.findOrInsertRows(this.#table, keys, keyCount, list) !== DONE) {
@@ -62,7 +67,10 @@ export class PendingUpdates {
     return list;
   }
 
-  /** Rows that were taken out are pending again, beside what came since; returns how many. Throws ARENA_FULL, nothing changed. */
+  /**
+   * Rows that were taken out are pending again, beside what came since; returns how many. Throws ARENA_FULL, nothing
+   * changed.
+   */
   putBack({ keys, gradients, updates }: TakenUpdates, memory: ArenaSpans): number {
     const [keysAt, gradientsAt, updatesAt] = [keys, gradients, updates].map(({ buffer, byteOffset, byteLength }) => {
       const address = memory.take(byteLength);
@@ -73,7 +81,10 @@ export class PendingUpdates {
     return keys.length;
   }
 
-  /** Lists where the gradients of each key lie, 0 for none; returns how many have none. The list holds until the next `add` or `remove`. */
+  /**
+   * Lists where the gradients of each key lie, 0 for none; returns how many have none. The list holds until the next
+   * `add` or `remove`.
+   */
   find(keys: number, keyCount: number, list: number): number {
     return this.#rowKernels.findValues(this.#table, keys, keyCount, this.#width * FLOAT_BYTES, list, 0);
   }

@@ -1,5 +1,6 @@
-// pull-part — what one operation of a BoundedCache reads: which rows the cache has, which it asks for, which others go for them, and the rows that
-// come of it. One for each operation, in this order: `select`, `ask`, `take` for each answer, `finish`, `deliver`.
+// pull-part — what one operation of a BoundedCache reads: which rows the cache has, which it asks for, which others go
+// for them, and the rows that come of it. One for each operation, in this order: `select`, `ask`, `take` for each
+// answer, `finish`, `deliver`.
 //
 //   class      the row …
 //   KNOWN      is cached: it comes only if it is too far behind
@@ -57,8 +58,8 @@ export class PullPart {
   }
 
   /**
-   * Decides on every row; makes room for those that will be cached. Writes the keys of rows that went for them at `victims`; returns how many.
-   * Bypassed, the cache has nothing and takes nothing in.
+   * Decides on every row; makes room for those that will be cached. Writes the keys of rows that went for them at
+   * `victims`; returns how many. Bypassed, the cache has nothing and takes nothing in.
    */
   select(isBypassed: boolean, victims: number): number {
     const { counters } = this.#cache;
@@ -93,7 +94,10 @@ export class PullPart {
     return { parts, keys: new BigUint64Array(arena.memory.buffer, this.#keys, plan.rowCount), versions };
   }
 
-  /** Takes an answer's rows into the cache, and notes where those lie that do not go there. Versions of an old generation do not count. */
+  /**
+   * Takes an answer's rows into the cache, and notes where those lie that do not go there. Versions of an old
+   * generation do not count.
+   */
   take({ wanted, fresh }: Answer, isCurrent: boolean): void {
     const { arena, cached, rowKernels, width, counters } = this.#cache;
     const { words } = arena;
@@ -157,7 +161,10 @@ export class PullPart {
     }
   }
 
-  /** Slots for the rows that are not cached, as long as there are any. Writes the keys of rows that went; returns how many. */
+  /**
+   * Slots for the rows that are not cached, as long as there are any. Writes the keys of rows that went; returns how
+   * many.
+   */
   #reserveSlots(victims: number): number {
     const { arena, cached } = this.#cache;
     const { words } = arena;

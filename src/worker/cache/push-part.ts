@@ -1,10 +1,13 @@
-// push-part — what one operation of a BoundedCache pushes: the pending updates of some keys, and what becomes of them when a server has them.
+// push-part — what one operation of a BoundedCache pushes: the pending updates of some keys, and what becomes of them
+// when a server has them.
 //
 // Invariants:
-//   PushPart.U1. Updates are pending until a server acknowledged them: a push that failed is made again by a later operation, unless a server that lives may have
-//       applied it, or refused it for its numbers. One that had left when its server was taken for dead is held until that is known (unsettled-pushes.ts).
-//   PushPart.U2. An acknowledged update is in the row's copy (or the copy counts for nothing) and in its version, exactly once. Nothing can fail between
-//       the acknowledgement and that: the memory for it was taken before anything was sent.
+//   PushPart.U1. Updates are pending until a server acknowledged them: a push that failed is made again by a later
+//       operation, unless a server that lives may have applied it, or refused it for its numbers. One that had left
+//       when its server was taken for dead is held until that is known (unsettled-pushes.ts).
+//   PushPart.U2. An acknowledged update is in the row's copy (or the copy counts for nothing) and in its version,
+//       exactly once. Nothing can fail between the acknowledgement and that: the memory for it was taken before
+//       anything was sent.
 
 import { VERSION_NONE } from "../../kernel/row-kernels.ts";
 import type { ArenaSpans } from "../arena-spans.ts";
@@ -61,7 +64,10 @@ export class PushPart {
     return advance;
   }
 
-  /** A server has applied these (U1, U2). All calls of the exchange have ended: nobody sends from the gradients any more. */
+  /**
+   * A server has applied these (U1, U2). All calls of the exchange have ended: nobody sends from the gradients any
+   * more.
+   */
   acknowledge({ pushed: { from, to }, rate }: Acknowledged): void {
     const { cached, pending, optimizer, counters } = this.#cache;
     const slots = this.#slotsOf(from, to);
@@ -76,14 +82,20 @@ export class PushPart {
     counters.rowsPushed += to - from;
   }
 
-  /** A server has refused these for their numbers, or may have applied them, and nobody will know (U1): they are not pending any more, and copies of their rows count for nothing. */
+  /**
+   * A server has refused these for their numbers, or may have applied them, and nobody will know (U1): they are not
+   * pending any more, and copies of their rows count for nothing.
+   */
   giveUp({ from, to }: Span): void {
     const { cached, pending } = this.#cache;
     for (const slot of this.#slotsOf(from, to)) if (slot !== NO_SLOT) cached.setVersion(slot, VERSION_NONE);
     pending.remove(this.#plan.keysAddress + from * KEY_BYTES, to - from);
   }
 
-  /** Nobody knows yet whether a server has these: they are not pending meanwhile, and copies of their rows count for nothing. */
+  /**
+   * Nobody knows yet whether a server has these: they are not pending meanwhile, and copies of their rows count for
+   * nothing.
+   */
   hold({ pushed, fate }: Unsure): void {
     const { server, from, to } = pushed;
     const { unsettled, width } = this.#cache;
@@ -104,7 +116,10 @@ export class PushPart {
     return slots;
   }
 
-  /** The step that the server took, on those rows that are cached: by the same kernel, so to the same bits. Their gradients move together. */
+  /**
+   * The step that the server took, on those rows that are cached: by the same kernel, so to the same bits. Their
+   * gradients move together.
+   */
   #applyToCopies(slots: Int32Array, from: number): void {
     const { arena, cached, optimizer, rowKernels, width } = this.#cache;
     const rowBytes = width * FLOAT_BYTES;

@@ -1,7 +1,8 @@
-// row-cache — a fixed number of rows in slots, by key: which are here, which goes when another one comes, which are newer than what the servers
-// have. The core of every cache of rows; what a version counts, when a row is fresh enough, what is read and written back, and how, is its policy's:
-// bounded-cache.ts (HET), training/row-tiers.ts (MindSpore). Its memory is handed in and belongs to the one who hands it in (shared-rows.ts); other
-// threads may read it there. All changes are made by the one thread that has this object.
+// row-cache — a fixed number of rows in slots, by key: which are here, which goes when another one comes, which are
+// newer than what the servers have. The core of every cache of rows; what a version counts, when a row is fresh enough,
+// what is read and written back, and how, is its policy's: bounded-cache.ts (HET), training/row-tiers.ts (MindSpore).
+// Its memory is handed in and belongs to the one who hands it in (shared-rows.ts); other threads may read it there. All
+// changes are made by the one thread that has this object.
 //
 //   free ── takeFree ──► reserved ── fill ──► held ── evict ──► reserved
 //    ▲                      │                  │
@@ -9,9 +10,10 @@
 //
 // Invariants:
 //   RowCache.C1. A slot is free, reserved or held. Held ones are in the index and in the eviction order, no other is.
-//   RowCache.C2. No row goes that is pinned, or was used at a stamp from `usedBefore` on. When the next row in the order was, none goes.
-//   RowCache.C3. What an evicted row was (key, version, dirty flag, values) can be read in its slot until that is filled: a dirty row is copied
-//       before anything takes its place.
+//   RowCache.C2. No row goes that is pinned, or was used at a stamp from `usedBefore` on. When the next row in the
+//       order was, none goes.
+//   RowCache.C3. What an evicted row was (key, version, dirty flag, values) can be read in its slot until that is
+//       filled: a dirty row is copied before anything takes its place.
 //   RowCache.C4. Whatever is pinned or marked, `evict` ends after two looks at every row: when none may go it says so.
 //   RowCache.C5. A row that readers in other threads may pin is written between `claim` and `publish` alone.
 
@@ -75,7 +77,10 @@ export class RowCache extends SharedRows {
     return this.#freeCount > 0 ? (this.#free[--this.#freeCount] as number) : NO_SLOT;
   }
 
-  /** Takes the row out that goes first, and reserves its slot; NO_SLOT when none may go (C2). By default rows of the operation in hand stay. */
+  /**
+   * Takes the row out that goes first, and reserves its slot; NO_SLOT when none may go (C2). By default rows of the
+   * operation in hand stay.
+   */
   evict(usedBefore: number = this.#stamp): number {
     let slot = this.#order.next();
     for (let steps = 2 * this.#rowCount; steps > 0 && slot !== NO_SLOT; steps--) {

@@ -1,6 +1,7 @@
-// shared-rows — the rows of a cache as every thread of the process may read them: by key, without a message and without an allocation. Its memory
-// is handed in (a SharedArrayBuffer, a WebAssembly memory, an ordinary buffer for one thread) and belongs to the one who hands it in. Not who comes
-// and goes: one thread has the RowCache over the same memory, which says that.
+// shared-rows — the rows of a cache as every thread of the process may read them: by key, without a message and without
+// an allocation. Its memory is handed in (a SharedArrayBuffer, a WebAssembly memory, an ordinary buffer for one thread)
+// and belongs to the one who hands it in. Not who comes and goes: one thread has the RowCache over the same memory,
+// which says that.
 //
 //   records    u32 × 4 × slotCount      [ key: low, high | version | state ] of each slot, in one line of memory
 //   index      i32 × 2^n                slot or NO_SLOT; open addressing from the keyed hash of a key on, at most half full
@@ -11,9 +12,11 @@
 //   state      2 × how many readers hold the row, + 1 if one asked for it since the owner looked; CLAIMED: it is free, or being written
 //
 // Invariants:
-//   SharedRows.S1. A pinned row is that of its key: it is neither evicted nor written until it is unpinned. Pins are taken and given back by
-//       atomic operations, and a slot is published after its row was written, so a reader sees all of a row or does not get it.
-//   SharedRows.S2. A reader in another thread may miss a row that is there, while others come and go. It never finds another key's.
+//   SharedRows.S1. A pinned row is that of its key: it is neither evicted nor written until it is unpinned. Pins are
+//       taken and given back by atomic operations, and a slot is published after its row was written, so a reader sees
+//       all of a row or does not get it.
+//   SharedRows.S2. A reader in another thread may miss a row that is there, while others come and go. It never finds
+//       another key's.
 //   SharedRows.S3. `find`, `findAll`, `pin` and `unpin` allocate nothing and take no lock.
 
 import { assert } from "../../base/assert.ts";
@@ -115,12 +118,18 @@ export class SharedRows {
     this.records[slot * RECORD_WORDS + VERSION] = version;
   }
 
-  /** The slot of a key, given as its u32 halves; NO_SLOT when its row is not here. For the owner: another thread pins what it finds (S2). */
+  /**
+   * The slot of a key, given as its u32 halves; NO_SLOT when its row is not here. For the owner: another thread pins
+   * what it finds (S2).
+   */
   find(low: number, high: number): number {
     return search(this.index, this.records, this.home(low, high), low, high);
   }
 
-  /** Writes the slots of `slots.length` keys that lie side by side at an address of the buffer. Two passes, so that no key waits for another's memory. */
+  /**
+   * Writes the slots of `slots.length` keys that lie side by side at an address of the buffer. Two passes, so that no
+   * key waits for another's memory.
+   */
   findAll(keys: number, slots: Int32Array): void {
     const { index, mask, records } = this;
     const words = this.#words;
@@ -137,8 +146,8 @@ export class SharedRows {
   }
 
   /**
-   * Pins the row of a key and gives its slot, until `unpin`; NO_SLOT when it is not here, is being written, or its version is lower than
-   * `versionMin` or VERSION_NONE.
+   * Pins the row of a key and gives its slot, until `unpin`; NO_SLOT when it is not here, is being written, or its
+   * version is lower than `versionMin` or VERSION_NONE.
    */
   pin(low: number, high: number, versionMin = 0): number {
     const slot = this.find(low, high);

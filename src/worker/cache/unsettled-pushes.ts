@@ -1,9 +1,10 @@
-// unsettled-pushes — updates of a cache that had left for a server when it was taken for dead. Whether the server has them is known when it is heard of again
-// (peer/channel, N8); until then they are neither pending nor acknowledged. Not the pushing.
+// unsettled-pushes — updates of a cache that had left for a server when it was taken for dead. Whether the server has
+// them is known when it is heard of again (peer/channel, N8); until then they are neither pending nor acknowledged. Not
+// the pushing.
 //
 // Invariants:
-//   D1. What the server has is never pushed again; what it has not is pending again.
-//   D2. What nobody can say of is not pushed again, and told once.
+//   UnsettledPushes.D1. What the server has is never pushed again; what it has not is pending again.
+//   UnsettledPushes.D2. What nobody can say of is not pushed again, and told once.
 
 import { WeighbridgeError } from "../../base/errors.ts";
 import type { CallFate } from "../../peer/call.ts";
@@ -35,7 +36,10 @@ export class UnsettledPushes {
     this.#pushes.push(push);
   }
 
-  /** Deals with what is known by now (D1); returns how many rows are pending again. Throws LINK_LOST (D2) and ARENA_FULL. */
+  /**
+   * Deals with what is known by now (D1); returns how many rows are pending again. Throws LINK_LOST (D2) and
+   * ARENA_FULL.
+   */
   settle(pending: Pick<PendingUpdates, "putBack">, memory: ArenaSpans): number {
     let count = 0;
     let unknown: UnsettledPush | undefined;

@@ -1,12 +1,13 @@
-// write-back — dirty rows on their way from a cache to the servers, as copies that are kept until every server has acknowledged them. A row counts
-// as clean from the moment it was added: its copy takes over. For caches whose rows are newer than the servers'; those that keep what was added to a
-// row apart have PendingUpdates.
+// write-back — dirty rows on their way from a cache to the servers, as copies that are kept until every server has
+// acknowledged them. A row counts as clean from the moment it was added: its copy takes over. For caches whose rows are
+// newer than the servers'; those that keep what was added to a row apart have PendingUpdates.
 //
 //   open ──► add … add ──► send ──► settled: acknowledged, forgotten │ failed: kept, and sent again before anything else happens
 //
 // Invariants:
 //   WriteBack.B1. A row is forgotten when it was acknowledged, never before.
-//   WriteBack.B2. One batch is on its way at a time, and nobody asks the servers for rows that could be in it: `settled` comes first.
+//   WriteBack.B2. One batch is on its way at a time, and nobody asks the servers for rows that could be in it:
+//       `settled` comes first.
 //   WriteBack.B3. What is kept is bounded: nothing can be added while a batch could not be written.
 
 import { assert } from "../../base/assert.ts";

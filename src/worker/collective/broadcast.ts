@@ -1,4 +1,5 @@
-// broadcast — one member's values become everybody's: they go round the ring from it, part by part, and end with its left neighbour.
+// broadcast — one member's values become everybody's: they go round the ring from it, part by part, and end with its
+// left neighbour.
 
 import { CollectiveKind } from "../../wire/collective-frame.ts";
 import { bytesOf, Operation, type OperationContext, type PartLabel, unexpectedPart } from "./operation.ts";

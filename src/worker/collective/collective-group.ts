@@ -1,13 +1,18 @@
-// collective-group — one generation of workers as one member sees it: numbers the operations, gives parts to them, and ends them when a member is gone. Its
-// members never change; the next generation is another circle (collective.ts).
+// collective-group — one generation of workers as one member sees it: numbers the operations, gives parts to them, and
+// ends them when a member is gone. Its members never change; the next generation is another circle (collective.ts).
 //
 // Invariants:
-//   R1. When a member dies, is restarted or calls something else, every operation that is open fails with an error that names it, here and at every
-//       other member: who finds out tells the others. A member that was taken for dead, and that nobody tells, learns it from the scheduler.
-//   R2. A member that leaves says from which operation on. Those before are not concerned: it has done its share of them.
-//   R3. An operation that has failed touches the caller's memory no more: links that may be reading it or writing to it are cut.
-//   R4. No operation ends in the turn in which it was called, also of a member that is alone: whoever calls one after the other lets its node handle what comes.
-//   R5. An array of a member that is transferred away, or shrinks, before its operation ended ends the generation with BUFFER_DETACHED, as a death does.
+//   CollectiveGroup.R1. When a member dies, is restarted or calls something else, every operation that is open fails
+//       with an error that names it, here and at every other member: who finds out tells the others. A member that was
+//       taken for dead, and that nobody tells, learns it from the scheduler.
+//   CollectiveGroup.R2. A member that leaves says from which operation on. Those before are not concerned: it has done
+//       its share of them.
+//   CollectiveGroup.R3. An operation that has failed touches the caller's memory no more: links that may be reading it
+//       or writing to it are cut.
+//   CollectiveGroup.R4. No operation ends in the turn in which it was called, also of a member that is alone: whoever
+//       calls one after the other lets its node handle what comes.
+//   CollectiveGroup.R5. An array of a member that is transferred away, or shrinks, before its operation ended ends the
+//       generation with BUFFER_DETACHED, as a death does.
 
 import { assert } from "../../base/assert.ts";
 import type { Clock } from "../../base/clock.ts";
@@ -127,7 +132,10 @@ export class CollectiveGroup implements OperationContext {
     return destination;
   }
 
-  /** Takes a part of this generation that came for the first time: answers it, or keeps it for later. What it throws goes to the sender. */
+  /**
+   * Takes a part of this generation that came for the first time: answers it, or keeps it for later. What it throws
+   * goes to the sender.
+   */
   take(channel: Channel, header: FrameHeader, label: PartLabel, payload: Uint8Array): void {
     this.#landings.delete(channel);
     if (label.kind === CollectiveKind.OVER) {
@@ -187,7 +195,10 @@ export class CollectiveGroup implements OperationContext {
     await this.#tellAll();
   }
 
-  /** This member takes no further part. Resolves when all others know, or are gone: they have taken everything that was sent before, too. */
+  /**
+   * This member takes no further part. Resolves when all others know, or are gone: they have taken everything that was
+   * sent before, too.
+   */
   async leave(error: WeighbridgeError): Promise<void> {
     const [first = this.#next] = this.#operations.keys();
     if (this.#end === undefined || first < this.#end.from) this.#fail({ from: first, error });

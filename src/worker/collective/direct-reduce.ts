@@ -1,5 +1,6 @@
-// direct-reduce — an all-reduce of a small array: every member sends its values to every other, and each adds them all in the order of ranks. One
-// way instead of the ring's 2 · (n − 1), for n ÷ 2 times its bytes. What leaves is a copy, so it is over as soon as everything has come.
+// direct-reduce — an all-reduce of a small array: every member sends its values to every other, and each adds them all
+// in the order of ranks. One way instead of the ring's 2 · (n − 1), for n ÷ 2 times its bytes. What leaves is a copy,
+// so it is over as soon as everything has come.
 
 import { CollectiveKind } from "../../wire/collective-frame.ts";
 import { addFloats, bytesOf, floatsOf, Operation, type OperationContext, type PartLabel, unexpectedPart } from "./operation.ts";

@@ -1,8 +1,9 @@
-// early-parts — parts that came before their operation was called here, or before this member knew of their generation. They are unanswered until
-// it is, so that their senders do not go on for ever.
+// early-parts — parts that came before their operation was called here, or before this member knew of their generation.
+// They are unanswered until it is, so that their senders do not go on for ever.
 //
 // Invariants:
-//   E1. Of one sender at most PARTS_OPEN_MAX parts of an operation are kept, of operations not far ahead, and of one generation that is to come.
+//   EarlyParts.E1. Of one sender at most PARTS_OPEN_MAX parts of an operation are kept, of operations not far ahead,
+//       and of one generation that is to come.
 
 import { WeighbridgeError } from "../../base/errors.ts";
 import { labelOf } from "../../peer/answer.ts";
@@ -25,7 +26,10 @@ export class EarlyParts {
     return this.#parts.length;
   }
 
-  /** Keeps a copy. `next` is the first operation that was not called here. Throws BAD_REQUEST for what cannot be needed (E1). */
+  /**
+   * Keeps a copy. `next` is the first operation that was not called here. Throws BAD_REQUEST for what cannot be needed
+   * (E1).
+   */
   hold(channel: Channel, header: FrameHeader, label: PartLabel, payload: Uint8Array, next: number): void {
     const { generation, sequence } = label;
     const own = this.#parts.filter((part) => part.channel === channel);

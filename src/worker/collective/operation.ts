@@ -1,9 +1,11 @@
-// operation — one operation of a generation at one member: parts come in and go out until it is done, here. The kinds of operations derive
-// from it; the order of operations, and what ends a generation, are collective-group.ts's.
+// operation — one operation of a generation at one member: parts come in and go out until it is done, here. The kinds
+// of operations derive from it; the order of operations, and what ends a generation, are collective-group.ts's.
 //
 // Invariants:
-//   O1. Every member that calls operation s calls the same: each part says what its sender called, and a difference is an error on both sides.
-//   O2. Until the operation has ended, its arrays belong to it: parts leave from them, and land in them. After that nothing touches them.
+//   Operation.O1. Every member that calls operation s calls the same: each part says what its sender called, and a
+//       difference is an error on both sides.
+//   Operation.O2. Until the operation has ended, its arrays belong to it: parts leave from them, and land in them.
+//       After that nothing touches them.
 
 import { Deferred } from "../../base/deferred.ts";
 import { WeighbridgeError } from "../../base/errors.ts";
@@ -27,7 +29,9 @@ export function partLabel(header: FrameHeader): PartLabel {
   return { kind: flags, root: command, generation: arg0, sequence: arg1, length: arg2, index: arg3 };
 }
 
-/** Where an operation stands among the members, and how it reaches them. Positions count the members by rank, from 0. */
+/**
+ * Where an operation stands among the members, and how it reaches them. Positions count the members by rank, from 0.
+ */
 export type OperationContext = {
   readonly position: number;
   readonly memberCount: number;
@@ -61,10 +65,15 @@ export abstract class Operation {
   /** Sends what can be sent at once. */
   abstract begin(context: OperationContext): void;
 
-  /** Where the payload of this part may land; undefined leaves it in the link's buffer. Asked for parts that may have come before. */
+  /**
+   * Where the payload of this part may land; undefined leaves it in the link's buffer. Asked for parts that may have
+   * come before.
+   */
   abstract destination(from: number, label: PartLabel, byteCount: number): Uint8Array | undefined;
 
-  /** Takes a part, once each, in the order of its sender. Throws BAD_REQUEST when it is not the one that has to come. */
+  /**
+   * Takes a part, once each, in the order of its sender. Throws BAD_REQUEST when it is not the one that has to come.
+   */
   abstract take(from: number, label: PartLabel, payload: Uint8Array): void;
 
   /** A part that left was taken; the stream says whether more are on their way. */

@@ -1,5 +1,5 @@
-// part-stream — the parts of one operation to one member, in order, PARTS_OPEN_MAX of them on their way: what a member that is late has to keep is
-// bounded by that.
+// part-stream — the parts of one operation to one member, in order, PARTS_OPEN_MAX of them on their way: what a member
+// that is late has to keep is bounded by that.
 
 import type { WeighbridgeError } from "../../base/errors.ts";
 import { RingQueue } from "../../base/ring-queue.ts";
@@ -37,13 +37,18 @@ export class PartStream {
     return this.#open.size === 0 && this.#waiting.length === 0;
   }
 
-  /** The part is sent when its turn comes; its bytes stay as they are until it was taken, or the operation has failed. */
+  /**
+   * The part is sent when its turn comes; its bytes stay as they are until it was taken, or the operation has failed.
+   */
   push(payload: Uint8Array): void {
     if (this.#open.size < PARTS_OPEN_MAX) this.#send(payload);
     else this.#waiting.push(payload);
   }
 
-  /** The operation has failed: what has not been taken leaves as the reason. Returns whether a link may be writing from its memory. */
+  /**
+   * The operation has failed: what has not been taken leaves as the reason. Returns whether a link may be writing from
+   * its memory.
+   */
   revoke(over: Uint8Array): boolean {
     while (this.#waiting.shift() !== undefined);
     let isReferred = false;

@@ -1,14 +1,16 @@
 // ring-cursor — which part of an array comes next from the left, when sums go round a ring. Pure.
 //
-// The array is cut into as many segments as there are members. A member begins by sending the segment of its own position to the right; then
-// whatever comes from the left it adds to its own values, or in the second round takes over, and hands on to the right:
+// The array is cut into as many segments as there are members. A member begins by sending the segment of its own
+// position to the right; then whatever comes from the left it adds to its own values, or in the second round takes
+// over, and hands on to the right:
 //
 //   member p receives   p−1, p−2, … p+1   sums of 1, 2, … n−1 members: adds its own. The last of them, segment p+1, is complete then.
 //                       p, p−1, … p+2     complete sums: takes them. The very last is not handed on.
 //
 // Invariants:
-//   C1. Segment s is summed in the order of positions s, s+1, … n−1, 0, … s−1: the same for every member and every run.
-//   C2. Parts come in this one order, so the index of a part says all about it.
+//   RingCursor.C1. Segment s is summed in the order of positions s, s+1, … n−1, 0, … s−1: the same for every member and
+//       every run.
+//   RingCursor.C2. Parts come in this one order, so the index of a part says all about it.
 
 import { PART_BYTES } from "../../wire/collective-frame.ts";
 

@@ -1,9 +1,9 @@
-// ring-reduce — an all-reduce of a large array: partial sums go round the ring of members, then complete ones do (ring-cursor.ts). A part is
-// added where the link has read it, complete ones are read to where they belong, and both leave from there. Every member sends and receives
-// 2 · (n − 1) ÷ n times the array.
+// ring-reduce — an all-reduce of a large array: partial sums go round the ring of members, then complete ones do
+// (ring-cursor.ts). A part is added where the link has read it, complete ones are read to where they belong, and both
+// leave from there. Every member sends and receives 2 · (n − 1) ÷ n times the array.
 //
-// A part may be overwritten while it is still unanswered: by the complete sum of it. That has come round the ring through the receiver, which so
-// has taken the part; if it is sent again, it is known there by its number, and dropped.
+// A part may be overwritten while it is still unanswered: by the complete sum of it. That has come round the ring
+// through the receiver, which so has taken the part; if it is sent again, it is known there by its number, and dropped.
 
 import { CollectiveKind } from "../../wire/collective-frame.ts";
 import { addFloats, bytesOf, floatsOf, Operation, type OperationContext, type PartLabel, unexpectedPart } from "./operation.ts";

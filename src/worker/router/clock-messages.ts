@@ -1,5 +1,6 @@
-// clock-messages — what a worker tells the servers of its clocks while the placement is about to change (Router.R7): a worker that is prepared announces nothing,
-// and every server that lives has heard the same of it. The router sends the announcements.
+// clock-messages — what a worker tells the servers of its clocks while the placement is about to change (Router.R7): a
+// worker that is prepared announces nothing, and every server that lives has heard the same of it. The router sends the
+// announcements.
 
 import type { Clock } from "../../base/clock.ts";
 import { Deferred } from "../../base/deferred.ts";
@@ -35,7 +36,9 @@ export class ClockMessages {
     if (this.openCount === 0) this.hold?.allAnswered();
   }
 
-  /** This worker is about to join a clock set, and to tell its clock there; the caller says when it has, or has failed. */
+  /**
+   * This worker is about to join a clock set, and to tell its clock there; the caller says when it has, or has failed.
+   */
   joining(): () => void {
     this.#joinCount++;
     return () => {
@@ -51,8 +54,9 @@ export class ClockMessages {
   }
 
   /**
-   * Resolves when this worker is prepared for the placement of that epoch, or has it, or hears that it does not come. Throws QUEUE_FULL, nothing held, when servers
-   * that live have not heard the same of it: it is joining a clock set, or tells one of them its clock again.
+   * Resolves when this worker is prepared for the placement of that epoch, or has it, or hears that it does not come.
+   * Throws QUEUE_FULL, nothing held, when servers that live have not heard the same of it: it is joining a clock set,
+   * or tells one of them its clock again.
    */
   async prepare(request: PrepareRequest): Promise<void> {
     const { epoch, holdMs } = request;

@@ -1,5 +1,6 @@
-// function-recut — what takes the place of a request of a function that cannot go on as it is: its server refused it because the placement has changed, it was cut
-// before the placement changed and has not left yet, or it was applied and its answer was lost. The router sends what is made here.
+// function-recut — what takes the place of a request of a function that cannot go on as it is: its server refused it
+// because the placement has changed, it was cut before the placement changed and has not left yet, or it was applied
+// and its answer was lost. The router sends what is made here.
 
 import { isWeighbridgeError, reasonOf, WeighbridgeError } from "../../base/errors.ts";
 import { type CallFate, detachedError } from "../../peer/call.ts";
@@ -8,7 +9,10 @@ import { partlyApplied } from "../part-outcome.ts";
 import type { RequestOwner, RoutedRequest } from "../router.ts";
 import type { Recut } from "./function-request.ts";
 
-/** The requests that take the place of one, as the placement is now; none when it has failed. `isApplied`: it counts already, whatever becomes of them. */
+/**
+ * The requests that take the place of one, as the placement is now; none when it has failed. `isApplied`: it counts
+ * already, whatever becomes of them.
+ */
 export function cutAgain(
   request: RoutedRequest,
   recutOf: (() => Recut) | undefined = request.options.cutAgain,

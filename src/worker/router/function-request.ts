@@ -1,5 +1,5 @@
-// function-request — what a caller asks of the servers by a typed function: what it is about, its fields, and who hears of its end. Types alone: router.ts sends
-// it, function-recut.ts cuts it again.
+// function-request — what a caller asks of the servers by a typed function: what it is about, its fields, and who hears
+// of its end. Types alone: router.ts sends it, function-recut.ts cuts it again.
 
 import type { WeighbridgeError } from "../../base/errors.ts";
 import type { Contract } from "../../contracts/contract.ts";

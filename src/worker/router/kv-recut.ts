@@ -1,8 +1,11 @@
-// kv-recut — what servers refused of a kv request because the placement had changed, cut by the new ranges. Pure; the router sends it.
+// kv-recut — what servers refused of a kv request because the placement had changed, cut by the new ranges. Pure; the
+// router sends it.
 //
 // Invariants:
-//   KvRecut.K1. Every key and value of the refused calls is carried once, and nothing else; pieces of a long value stay the pieces they were, and in order.
-//   KvRecut.K2. Of a part that its server gathers as a whole (K11 of spec/protocol.md) everything travels again: what it took before the refusal, it dropped.
+//   KvRecut.K1. Every key and value of the refused calls is carried once, and nothing else; pieces of a long value stay
+//       the pieces they were, and in order.
+//   KvRecut.K2. Of a part that its server gathers as a whole (K11 of spec/protocol.md) everything travels again: what
+//       it took before the refusal, it dropped.
 
 import { type Cuts, sliceByRange, soleOwner } from "../../keys/key-list.ts";
 import type { Range } from "../../keys/key-range.ts";

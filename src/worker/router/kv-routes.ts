@@ -1,5 +1,6 @@
-// kv-routes — where the requests of the kv face go: the keys of each server's range, or those that the application's slicer gives it. What servers refuse because
-// the placement has changed is cut by the new ranges (kv-recut.ts). The router's invariants hold (router.ts, R1 to R6).
+// kv-routes — where the requests of the kv face go: the keys of each server's range, or those that the application's
+// slicer gives it. What servers refuse because the placement has changed is cut by the new ranges (kv-recut.ts). The
+// router's invariants hold (router.ts, R1 to R6).
 
 import type { WaitOptions } from "../../base/deferred.ts";
 import { WeighbridgeError } from "../../base/errors.ts";
@@ -34,8 +35,8 @@ export class KvRoutes implements KvRouter {
   }
 
   /**
-   * Sends the request: each server gets the keys of its range, or those that the application's slicer gives it. Throws QUEUE_FULL and BAD_ARGUMENT (of
-   * the slicer), nothing sent.
+   * Sends the request: each server gets the keys of its range, or those that the application's slicer gives it. Throws
+   * QUEUE_FULL and BAD_ARGUMENT (of the slicer), nothing sent.
    */
   submit(request: KvRequest): void {
     request.order = ++this.#router.order;
@@ -61,7 +62,10 @@ export class KvRoutes implements KvRouter {
     throw new WeighbridgeError("BAD_ARGUMENT", `the slicer gave ${problem}`);
   }
 
-  /** To the one server that owns all its keys, if there is one and it may leave now; the long way tells what is in its way. */
+  /**
+   * To the one server that owns all its keys, if there is one and it may leave now; the long way tells what is in its
+   * way.
+   */
   #submitWhole(request: KvRequest): boolean {
     const { ranges, servers, channels, gone, epoch } = this.#router;
     const owner = soleOwner(request.keys, ranges);
@@ -101,7 +105,10 @@ export class KvRoutes implements KvRouter {
     this.#send(callsOfRank);
   }
 
-  /** The servers of this request that were started again since its KVWorker asked them last. They are known from now on (Router.R6). */
+  /**
+   * The servers of this request that were started again since its KVWorker asked them last. They are known from now on
+   * (Router.R6).
+   */
   #restartedAmong({ owner: { incarnations } }: KvRequest, isAsked: (rank: number, index: number) => boolean): readonly number[] {
     return this.#router.servers.filter((rank, i) => {
       const incarnation = this.#router.channels[rank]?.incarnation ?? 0;

@@ -1,5 +1,6 @@
-// request-queue — requests of functions that cannot leave at once: a server has no room, the placement changes, or a server was started again and is asked first
-// where its parameter is from (parameter-handle.ts). They leave in the order in which they came, and what comes later waits behind them.
+// request-queue — requests of functions that cannot leave at once: a server has no room, the placement changes, or a
+// server was started again and is asked first where its parameter is from (parameter-handle.ts). They leave in the
+// order in which they came, and what comes later waits behind them.
 
 import { isWeighbridgeError, type WeighbridgeError } from "../../base/errors.ts";
 import { parameterState } from "../../contracts/parameters.ts";
@@ -43,8 +44,9 @@ export class RequestQueue {
   }
 
   /**
-   * ParameterHandle.L1: whom it asks is looked at and asked in one step. What was cut by an older placement is cut again before it leaves. When it throws, requests
-   * that were sent before or took the place of others have failed with that; those that never left are their caller's to fail.
+   * ParameterHandle.L1: whom it asks is looked at and asked in one step. What was cut by an older placement is cut
+   * again before it leaves. When it throws, requests that were sent before or took the place of others have failed with
+   * that; those that never left are their caller's to fail.
    */
   async #sendInTurn(given: RoutedRequest[], isForced = false): Promise<void> {
     let requests = given;
@@ -68,7 +70,10 @@ export class RequestQueue {
     }
   }
 
-  /** Asks the new incarnation of a server where its parameter is from. Throws UNKNOWN_PARAMETER, and what the server throws. */
+  /**
+   * Asks the new incarnation of a server where its parameter is from. Throws UNKNOWN_PARAMETER, and what the server
+   * throws.
+   */
   async #askOrigin(handle: ParameterHandle, server: number, isForced: boolean): Promise<void> {
     let lost: WeighbridgeError | undefined;
     const answered = ({ isRestored }: { readonly isRestored: boolean }): void => {

@@ -1,13 +1,14 @@
-// row-plan — what a request for rows of a table sends where: its keys, each once, by the server that owns them; gradients summed and sorted
-// to match, and pulled rows brought back to where the caller named them. A request without repeated keys to one server needs none of that
-// and travels from and to the caller's own arrays.
+// row-plan — what a request for rows of a table sends where: its keys, each once, by the server that owns them;
+// gradients summed and sorted to match, and pulled rows brought back to where the caller named them. A request without
+// repeated keys to one server needs none of that and travels from and to the caller's own arrays.
 //
 //   caller's keys ─► unique keys (first occurrences) ─► ascending, where asked for ─► sorted by owner ─► parts, one per server
 //
 // Invariants:
-//   RowPlan.R1. Every key is sent once; the gradients of its occurrences were added in the order of the list. Of values (assign, min, max) the last, the least
-//       or the greatest is sent.
-//   RowPlan.R2. What the plan allocated lives until `release`: calls send from it, again after a reconnect, and answers land in it.
+//   RowPlan.R1. Every key is sent once; the gradients of its occurrences were added in the order of the list. Of values
+//       (assign, min, max) the last, the least or the greatest is sent.
+//   RowPlan.R2. What the plan allocated lives until `release`: calls send from it, again after a reconnect, and answers
+//       land in it.
 //   RowPlan.R3. A plan is made by one placement, whose epoch it has; the next one by the newest that is known.
 
 import { AssertionError } from "../../base/assert.ts";
@@ -33,9 +34,9 @@ const OWNER_BYTES = 2;
 /** Rows are copied out of the caller's array, and into it, by so many bytes: a small share of a second-level cache. */
 const PIECE_BYTES = 64 * 1024;
 /**
- * A piece begins half a page into its span. Spans mostly begin with a page, large arrays of JavaScript 16 bytes behind the beginning of one, and
- * memmove's `rep movsb` copies at a twentieth of its speed on some processors where the target lies 1 to 31 bytes further into a page than
- * the source: rows came back to such an array at 1.6 GB/s.
+ * A piece begins half a page into its span. Spans mostly begin with a page, large arrays of JavaScript 16 bytes behind
+ * the beginning of one, and memmove's `rep movsb` copies at a twentieth of its speed on some processors where the
+ * target lies 1 to 31 bytes further into a page than the source: rows came back to such an array at 1.6 GB/s.
  */
 const PIECE_OFFSET = 2048;
 
@@ -114,8 +115,8 @@ export class RowPlanner {
   }
 
   /**
-   * Plans keys of a call that is cut again, and with them perhaps others; `make` gives what takes its place. The plans are released with it. Throws
-   * ARENA_FULL and what `make` throws, with nothing left behind.
+   * Plans keys of a call that is cut again, and with them perhaps others; `make` gives what takes its place. The plans
+   * are released with it. Throws ARENA_FULL and what `make` throws, with nothing left behind.
    */
   again<T extends object>(
     keys: BigUint64Array,
@@ -137,7 +138,10 @@ export class RowPlanner {
     }
   }
 
-  /** `isAscending` asks for keys that ascend in every part, and lie in the arena. Throws ARENA_FULL, with nothing left behind. */
+  /**
+   * `isAscending` asks for keys that ascend in every part, and lie in the arena. Throws ARENA_FULL, with nothing left
+   * behind.
+   */
   plan(keys: BigUint64Array, isAscending = false): RowPlan {
     const plan = new RowPlan(this, keys, isAscending);
     try {
@@ -258,7 +262,10 @@ export class RowPlan {
     }
   }
 
-  /** Where a list of one u32 for each row, in the order of the parts, stands as a list with one for each of the caller's keys. */
+  /**
+   * Where a list of one u32 for each row, in the order of the parts, stands as a list with one for each of the caller's
+   * keys.
+   */
   wordsForCaller(words: number): number {
     if (this.#isAsGiven) return words;
     const list = this.#take(this.keyCount * INDEX_BYTES);

@@ -1,5 +1,5 @@
-// server-directory — what a worker knows of its servers: who owns what by the placement of an epoch, and the channel to each as the roster says. Not what is sent:
-// the router does that, and knows all of this.
+// server-directory — what a worker knows of its servers: who owns what by the placement of an epoch, and the channel to
+// each as the roster says. Not what is sent: the router does that, and knows all of this.
 
 import { AssertionError } from "../../base/assert.ts";
 import type { Clock } from "../../base/clock.ts";
