@@ -39,10 +39,7 @@ export type CheckpointServers = {
 };
 
 export type CheckpointOptions = {
-  /**
-   * A number for it, above those of all others there are. The cut's clock when left out, or the next number that is
-   * free.
-   */
+  /** Its number, above all others there are. Left out: the clock of the cut, or the next number that is free. */
   readonly step?: number | undefined;
   /** The cut: every update of an earlier clock is in. For a session its own clock, when left out. */
   readonly clock?: number | undefined;
@@ -80,10 +77,7 @@ const { checkpointSave: save } = contracts;
 const JOB_DEFAULT = "weighbridge";
 /** How many clocks ahead of the slowest somebody looks who does not say which clock it wants, before it gives up. */
 const AHEAD_MAX = 1000;
-/**
- * How often servers are asked before it is believed that one has lost a parameter: to make or clear one takes a round
- * trip on each.
- */
+/** How often servers are surveyed before one is said to have lost a parameter: making one takes a round trip. */
 const LOOKS_MAX = 20;
 /** How often a cut is made anew because parameters were cleared and made while it was made. */
 const CUTS_MAX = 8;
@@ -192,10 +186,7 @@ async function takeAt(servers: CheckpointServers, clock: number, options: TakeOp
   }
 }
 
-/**
- * Throws CHECKPOINT_MISSING, _TORN, _FOREIGN or _IO, and BAD_ARGUMENT when there are parameters already, or later
- * clocks.
- */
+/** Throws CHECKPOINT_MISSING, _TORN, _FOREIGN, _IO; BAD_ARGUMENT if there are parameters or later clocks. */
 export async function restoreCheckpoint(servers: CheckpointServers, step?: number): Promise<RestoredCheckpoint> {
   try {
     // One server says which is the newest, so that all take the same.
@@ -209,10 +200,7 @@ export async function restoreCheckpoint(servers: CheckpointServers, step?: numbe
   }
 }
 
-/**
- * Brings one parameter back to where it was saved. Throws as `restoreCheckpoint`, and UNKNOWN_PARAMETER, UNSUPPORTED;
- * it is then as it was.
- */
+/** Loads a saved parameter. Throws as `restoreCheckpoint`, and UNKNOWN_PARAMETER, UNSUPPORTED, nothing changed. */
 export async function loadParameter(servers: CheckpointServers, { parameter: name, directory }: SaveOptions): Promise<void> {
   const [committer, ...others] = [committerOf(servers), ...servers.servers.slice(1)];
   try {

@@ -30,10 +30,7 @@ export class ParameterFiles {
     return this.#last;
   }
 
-  /**
-   * For a worker whose clock is `ownClock`. Throws BAD_ARGUMENT for a directory that is none, and what `takeCheckpoint`
-   * throws.
-   */
+  /** For a worker at clock `ownClock()`. Throws BAD_ARGUMENT for a bad directory, and what `takeCheckpoint` throws. */
   async save(servers: CheckpointServers, parameter: string, directory: string, ownClock: () => number): Promise<void> {
     const place = `${checked(directory)}/${fileNameOf(parameter)}`;
     const createdAt = new Date().toISOString();

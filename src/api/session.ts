@@ -154,19 +154,13 @@ export class Session {
     return this.#clock.value;
   }
 
-  /**
-   * The tensor of this name, made if it is not there yet. Throws SPEC_MISMATCH when somebody described it differently
-   * (S1).
-   */
+  /** Opens the tensor of this name, or makes it. Throws SPEC_MISMATCH if somebody described it differently (S1). */
   async tensor(name: string, options: TensorOptions, wait: WaitOptions = {}): Promise<Tensor> {
     checkWaitOptions(wait);
     return await this.#engine.tensor(tensorSpec(name, options), wait);
   }
 
-  /**
-   * The table of this name, made if it is not there yet. Throws SPEC_MISMATCH when somebody described it differently
-   * (S1).
-   */
+  /** Opens the table of this name, or makes it. Throws SPEC_MISMATCH if somebody described it differently (S1). */
   async embedding<T extends RowTypeOption = "f32">(
     name: string,
     options: EmbeddingOptions<T>,
@@ -344,10 +338,7 @@ export class Session {
     return await this.#units.open(name, options, wait);
   }
 
-  /**
-   * The first epoch from `epoch` on to whose end this worker has come: its feed has nothing for it any more. Infinity
-   * if there is none.
-   */
+  /** The first epoch, from `epoch` on, in which nothing is left for this worker. Infinity if there is none. */
   nextEpochOver(name: string, epoch: number): number {
     return this.#units.nextOver(name, epoch);
   }

@@ -5,10 +5,7 @@ import * as catalogue from "../wire/catalogue.ts";
 import { type Empty, emptyShape } from "../wire/control.ts";
 import { type JsonContract, jsonContract } from "./contract.ts";
 
-/**
- * Makes parameters, or opens those that are described alike: all or none. Throws SPEC_MISMATCH with the differences,
- * CATALOGUE_FULL.
- */
+/** Makes or opens parameters, all or none. Throws SPEC_MISMATCH with the differences, CATALOGUE_FULL. */
 export const catalogueOpen: JsonContract<catalogue.CatalogueOpenRequest, catalogue.CatalogueNumbers> = jsonContract({
   name: "wb/catalogue/open",
   target: "scheduler",

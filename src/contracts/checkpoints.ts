@@ -76,10 +76,7 @@ const abandonFields: AbandonFields = { id: name, pending: maybeName };
 /** The newest, when `step` is left out. */
 type LoadFields = { readonly step: Maybe<Count> };
 const loadFields: LoadFields = { step: maybeNumber };
-/**
- * `sums`: what the kv face and pushData had added up, by the names of its records. `isActive`: this server has
- * activated it before.
- */
+/** `sums`: names of the records of kv values and pushData. `isActive`: this server has activated it before. */
 type LoadedFields = {
   readonly step: Count;
   readonly clock: Count;

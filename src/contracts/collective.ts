@@ -5,10 +5,7 @@
 import { FunctionId } from "../wire/function-id.ts";
 import type { FrameContract } from "./contract.ts";
 
-/**
- * A part of an operation. It counts once; a member that was restarted is in no operation with the others, so that no
- * stamp has to tell.
- */
+/** A part of an operation. It counts once, without a stamp: a restarted member is in no operation. */
 export const collectivePart: FrameContract<typeof FunctionId.COLLECTIVE> = {
   id: FunctionId.COLLECTIVE,
   name: "wb/collective/part",

@@ -39,15 +39,9 @@ export type ContractOptions<Q extends Fields, R extends Fields> = {
   readonly effect: Effect;
   readonly request: Q;
   readonly response: R;
-  /**
-   * An update whose answer can be made anew without applying it again: its answers need not be kept, and leave without
-   * a copy.
-   */
+  /** An update whose answer can be made anew: answers are not kept, and leave without a copy. */
   readonly answersAgain?: boolean;
-  /**
-   * False: its answer tells nothing of the parts or the block that it is about, and is right when they have another
-   * owner.
-   */
+  /** False: its answer does not depend on the parts or the block, and is right when they have another owner. */
   readonly answersParts?: boolean;
   /**
    * Says to one server that everything which its worker sent before has been sent. It carries the epoch of the
@@ -84,10 +78,7 @@ export type Contract<Q extends Fields = Fields, R extends Fields = Fields> = {
 /** A function whose request and response are JSON of a shape. */
 export type JsonContract<Q, R> = Contract<{ readonly body: JsonField<Q> }, { readonly body: JsonField<R> }>;
 
-/**
- * A function whose frames have a layout of their own, because the figures ask for it; `layout` says where it is
- * described.
- */
+/** A function whose frames have a layout of their own, for speed; `layout` says where it is described. */
 export type FrameContract<Id extends number = number> = {
   readonly id: Id;
   readonly name: string;

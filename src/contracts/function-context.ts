@@ -13,10 +13,7 @@ export type TensorBlock = { readonly first: number; readonly values: Float32Arra
 
 /** How a function of a worker is called, and waited for. */
 export type WorkerCallOptions = WaitOptions & {
-  /**
-   * Calls this incarnation of the worker alone: another one has not asked for what it is told. Left out: the one that
-   * is there.
-   */
+  /** Calls this incarnation of the worker alone, not one that never asked. Left out: the one that is there. */
   readonly incarnation?: number;
   /**
    * Of what leaves for that worker, answers to its own calls among them, higher ones leave first; those of one priority
@@ -52,15 +49,9 @@ export type FunctionContext = {
   readonly incarnation: number;
   /** The workers, whose functions a handler may call. */
   readonly workers: WorkerCalls;
-  /**
-   * The rows of a table that this server holds, in no order. Values are the caller's to keep. Throws UNKNOWN_PARAMETER,
-   * UNSUPPORTED.
-   */
+  /** The table's rows on this server, unordered; values are the caller's. Throws UNKNOWN_PARAMETER, UNSUPPORTED. */
   rowsOf<A = Float32Array>(table: string): Iterable<TableRow<A>>;
-  /**
-   * The blocks of a tensor that are this server's, touched or not, by their first element. As `rowsOf`. Throws
-   * ARENA_FULL as well.
-   */
+  /** The tensor's blocks on this server, by first element. Throws as `rowsOf`, and ARENA_FULL. */
   blocksOf(tensor: string): Iterable<TensorBlock>;
   /** An object of the user's own, made at its first use and kept as long as this server lives. */
   own<T extends object>(name: string, create: () => T): T;

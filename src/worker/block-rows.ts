@@ -60,10 +60,7 @@ export class BlockRows {
     return this.#positions === undefined;
   }
 
-  /**
-   * A row of gradients for each unique row: the caller's own array where nothing had to be done (B1). Throws
-   * ARENA_FULL.
-   */
+  /** Gradients for each unique row: the caller's own array if nothing had to be done (B1). Throws ARENA_FULL. */
   gradients(values: Float32Array, width: number, merge?: MergeNumber): Float32Array {
     if (this.#positions === undefined) return values;
     const sums = this.#spans.takeFloats(this.rowCount * width);

@@ -1,6 +1,5 @@
-// call-failures — what a call is about, in words. The wire carries numbers in the place of names, so a server cannot
-// name the function or the parameter that it does not have: the caller, who knows, adds them to the waits and to the
-// failures. Not part of any decision.
+// call-failures — names functions and parameters in waits and failures. The wire carries numbers, so a server cannot
+// name a function or parameter that it does not have: the caller adds the names.
 
 import { isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
 import { isMissingThere, nearestFunction } from "../wire/failure.ts";

@@ -25,10 +25,7 @@ export class CallerArray {
   }
 }
 
-/**
- * BUFFER_DETACHED: an array of a call is shorter than it was. `isUpdate`: whether the call has changed something by
- * now.
- */
+/** BUFFER_DETACHED: an array of a call has shrunk. `isUpdate`: whether the call has changed something by now. */
 export function lostArray(name: string, isUpdate: boolean): WeighbridgeError {
   return new WeighbridgeError("BUFFER_DETACHED", `${name}: ${detachedError({ isUpdate, sendCount: 1 }).message}`);
 }

@@ -15,10 +15,7 @@ import type { CatalogueSource } from "../cluster/node-memory.ts";
 import { decodeParameterSpec, type ParameterSpec, specDifferences } from "../store/parameter-spec.ts";
 import type { CatalogueEntry, ParameterNumber } from "../wire/catalogue.ts";
 
-/**
- * How long a scheduler that is linked but does not answer is waited for, when this worker knows the parameter
- * already.
- */
+/** How long to wait for a linked scheduler that does not answer, if this worker knows the parameter. */
 const KNOWN_WAIT_MS = 1000;
 /** Parameters may come and go without end. */
 const CLEARED_MAX = 1024;
@@ -78,10 +75,7 @@ export class CatalogueClient implements CatalogueSource {
     }
   }
 
-  /**
-   * Ends the edition that is made now, so that the name can be described anew. Returns that edition: the servers are
-   * still to be told.
-   */
+  /** Ends this edition, so that the name can be described anew. Returns it: the servers still have to clear it. */
   async clear(name: string, wait: WaitOptions): Promise<number> {
     const what = `clear ${JSON.stringify(name)}`;
     const entry = await this.#calls.find(name, what, wait);

@@ -149,10 +149,7 @@ export class Collective implements MeshUser {
     await this.#form(wait, left);
   }
 
-  /**
-   * Leaves the others: what they have not begun with this worker fails there with CLOSED. Waits until they have what
-   * was sent before.
-   */
+  /** Leaves: what the others have not begun with this worker fails with CLOSED. Waits until they have what was sent. */
   async close(wait: WaitOptions = { deadlineMs: CLOSE_DEADLINE_MS }): Promise<void> {
     checkWaitOptions(wait);
     if (this.#closed !== undefined) return;
@@ -254,10 +251,7 @@ export class Collective implements MeshUser {
     }
   }
 
-  /**
-   * `left`: the others know that this worker has left them, and what it had finished before; only then may they hear it
-   * from the scheduler.
-   */
+  /** `left`: settles when the others know that this worker left; only then may the scheduler say so. */
   async #form(wait: WaitOptions, left: Promise<void> = Promise.resolve()): Promise<void> {
     this.#forming ??= this.#gather(wait, left).finally(() => {
       this.#forming = undefined;

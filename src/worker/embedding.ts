@@ -90,10 +90,7 @@ export class Embedding<E extends RowElement = "f32"> extends Parameter {
     await this.#push(list, this.#words(list, gradients, "gradients"), call);
   }
 
-  /**
-   * The rows in the order of the keys: in `into` if it is given, in a new array otherwise. Sees every earlier push of
-   * this worker.
-   */
+  /** The rows in the order of the keys, in `into` or in a new array. Sees every earlier push of this worker. */
   async pull(keys: KeyList, into?: RowArray<E>, options?: ReadOptions): Promise<RowArray<E>> {
     const call = options === undefined ? this.#now(undefined) : this.control.readAhead(options);
     const list = this.#listOf(keys);
@@ -229,10 +226,7 @@ export class Embedding<E extends RowElement = "f32"> extends Parameter {
     });
   }
 
-  /**
-   * How a call is sent at this worker's clock; one without options needs no closer look. Throws BAD_ARGUMENT,
-   * NOT_JOINED.
-   */
+  /** How a call is sent at this worker's clock; without options it is plain. Throws BAD_ARGUMENT, NOT_JOINED. */
   #now(options: CallOptions | undefined): ParameterCall {
     const { workerClock } = this.control;
     return options === undefined && workerClock.lost === undefined ? { clock: workerClock.value } : this.control.callNow(options);
@@ -284,10 +278,7 @@ export class Embedding<E extends RowElement = "f32"> extends Parameter {
     return this.#planner.again(keys, make, { others, isAscending: this.link !== undefined });
   }
 
-  /**
-   * `rows` has the gradients of all frames. A frame that is cut again is a plan of its own keys, and its gradients are
-   * that plan's.
-   */
+  /** `rows` has the gradients of all frames. A frame that is cut again is a plan of its own keys and gradients. */
   #pushes(frames: readonly RowFrame[], rows: Float32Array, call: PushFrameCall): AnyRequest[] {
     const { clock, pushNumber, scale, priority } = call;
     const [parameter, scope] = [this.number, this.number];
@@ -361,10 +352,7 @@ type PairedFrames = {
   readonly pulls: readonly RowFrame[];
 };
 
-/**
- * For each server that is asked for both: its pushes but the last, that one with the first of its pulls, and the other
- * pulls.
- */
+/** For each server with both: its pushes but the last, the last with its first pull, and the other pulls. */
 function pairFrames(pushed: readonly RowFrame[], pulled: readonly RowFrame[]): PairedFrames {
   const lastPushes = new Map(pushed.map((frame) => [frame.server, frame]));
   const both = pulled.flatMap((frame) => {

@@ -156,10 +156,7 @@ export class FunctionClient {
     await this.callMixed(requestsFor(), callText(fn, options.subject), options);
   }
 
-  /**
-   * All of these calls, leaving together; resolves when every one has its answer, rejects with the first failure once
-   * all ended.
-   */
+  /** Sends these calls together; resolves when all are answered, rejects with the first failure once all ended. */
   async callEach<Q extends Fields, R extends Fields>(
     fn: Contract<Q, R>,
     requests: readonly FunctionRequest<Q, R>[],

@@ -9,10 +9,7 @@ import { firstKeyFrom } from "../keys/key-range.ts";
  */
 export type KeyList = BigUint64Array | Uint32Array | Int32Array | readonly (number | bigint)[];
 
-/**
- * How many keys or rows a list names. Throws BAD_ARGUMENT for what is no list: one key alone, or floats, which cannot
- * name every row.
- */
+/** How many keys or rows a list names. Throws BAD_ARGUMENT for a single key, and for floats. */
 export function listLength(list: KeyList, name: string): number {
   if (Array.isArray(list) || list instanceof BigUint64Array || list instanceof Uint32Array || list instanceof Int32Array)
     return list.length;

@@ -58,10 +58,7 @@ export class KvLanding {
     if (isInPlace) room?.set(bytes.subarray(at, at + payloadBytes), offset);
   }
 
-  /**
-   * Where an answer of unknown length lands, with room up to `end` at least; undefined when that is too much to ask
-   * (K4).
-   */
+  /** Where an answer of unknown length lands, with room up to `end`; undefined when that is too much (K4). */
   roomFor(total: number, end: number): Uint8Array | undefined {
     const room = this.#roomTotal === total ? this.#room : undefined;
     if (room !== undefined && room.length >= end) return room;
@@ -82,10 +79,7 @@ export class KvLanding {
     return bytes;
   }
 
-  /**
-   * Counts a frame of an answer in several, once; true when all have come (K3). `sendCount`: how often the call has
-   * left.
-   */
+  /** Counts a frame of an answer, once; true when all have come (K3). `sendCount`: how often the call has left. */
   isLast(header: FrameHeader, sendCount: number): boolean {
     const totalBytes = totalBytesOf(header);
     const offset = offsetBytesOf(header);

@@ -47,10 +47,7 @@ export class KvRequest implements KvArrays, TrackedRequest, Call, KvFrame {
   isSettled = false;
   error: WeighbridgeError | undefined;
   waiting: PromiseWithResolvers<void> | undefined;
-  /**
-   * How long the arrays were when the request was made: one that is transferred away, or shrinks, has another length
-   * from then on.
-   */
+  /** How long the arrays were when the request was made: a transferred or shrunk one is shorter later. */
   readonly #keyCount: number;
   /** Of those that are sent, and of those that are received: where both are, they are as many. */
   readonly #valueCount: number;

@@ -263,10 +263,7 @@ class RequestKeys {
   }
 }
 
-/**
- * For one answer: where it lands, if its length is known before, and what happens when it has: whether its values are
- * where they belong.
- */
+/** Where an answer lands, if its length is known, and what to do with it; false: its values were not decoded. */
 type EncodedAnswer = {
   readonly into: Uint8Array | undefined;
   readonly answered: (answer: { readonly values: ArrayBufferView }) => boolean;

@@ -42,10 +42,7 @@ export class LinkPayloads {
     return this.#push.hasResidual;
   }
 
-  /**
-   * What carries these values, with nothing left behind (LP1). Throws BAD_ARGUMENT for values that the link cannot
-   * carry, ARENA_FULL.
-   */
+  /** Carries all of these values (LP1). Throws BAD_ARGUMENT for values that the link cannot carry, ARENA_FULL. */
   encode(values: Float32Array, shape: ValueShape, spans: ArenaSpans): Uint8Array {
     if (this.#push.isPlain) return bytesOf(values);
     const { arena } = this.#codecs;

@@ -139,10 +139,7 @@ export class ParameterControl implements PushCheck {
     return { ...options, clock: this.clock };
   }
 
-  /**
-   * The same for a read that is to be as of the clock that this worker will have after so many more. Throws
-   * BAD_ARGUMENT.
-   */
+  /** The same for a read as of so many clocks after this worker's own. Throws BAD_ARGUMENT, OUT_OF_RANGE. */
   readAhead(options: ReadOptions): ParameterCall {
     this.checkCall(options, READ_NAMES);
     const { clocksAhead = 0, ...call } = options;

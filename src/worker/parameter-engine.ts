@@ -1,6 +1,5 @@
-// parameter-engine — what lies behind a session of a worker: its clock, the calls of functions, the clients of its
-// parameters and what their links carry. A session (api/session.ts) says all of it in a user's words, and knows this
-// file by its types alone: the worker brings it along.
+// parameter-engine — what lies behind a session: the worker's clock, calls of functions, the handles of its parameters
+// and their links. api/session.ts offers it in a user's words and imports only its types: the worker brings it along.
 
 import type { Clock } from "../base/clock.ts";
 import type { WaitOptions } from "../base/deferred.ts";

@@ -1,24 +1,20 @@
-// parameter-handle — what a handle (a tensor, an embedding, and all that is made of them) holds of its parameter: its
-// name and number, and for every server the incarnation in which the parameter was found or made there. A server that
-// is started again has a new incarnation and nothing of what was pushed to the one before, unless it was restored;
-// somebody else may have made the parameter anew there, with its initial values, before this handle asks again. Not the
-// asking: that is router/request-queue.ts.
+// parameter-handle — what a tensor or an embedding knows of its parameter: name, number, and for every server the
+// incarnation in which the parameter was found or made. A restarted server has a new incarnation, and nothing that was
+// pushed to the one before unless it was restored; somebody else may have made the parameter anew there.
+// router/request-queue.ts asks the servers.
 //
-//   handle opened ──► knows incarnation 1 of server s ──► s is restarted ──► its next call asks incarnation 2 where its parameter is from
-//                                                     restored from a checkpoint, or loaded   knows incarnation 2: the call leaves
-//                                                     made anew                               UNKNOWN_PARAMETER, nothing was sent; asked again next time
-//                                                     not there                               UNKNOWN_PARAMETER, as the server says it
+//   handle knows incarnation 1 of server s ─► s is restarted ─► the next call asks incarnation 2 for its parameter:
+//       restored or loaded    the handle knows incarnation 2, the call leaves
+//       made anew             UNKNOWN_PARAMETER, nothing was sent; the next call asks again
+//       not there             UNKNOWN_PARAMETER, from the server
 //
 // Invariants:
-//   ParameterHandle.L1. A call of a handle leaves for incarnations of servers that the handle knows, and for no others:
-//       for all its servers or for none.
-//   ParameterHandle.L2. What an incarnation that the handle does not know answers is not given to the caller: reads
-//       that were under way when a server was restarted travel to its new incarnation by themselves (peer/channel.ts),
-//       and are asked again behind L1.
-//   ParameterHandle.L3. A link that breaks and comes back is no new incarnation: what was sent over it is resent as
-//       ever, and nothing here is asked.
-//   ParameterHandle.L4. While a new incarnation is being asked, all later calls of the worker wait behind: reads follow
-//       own pushes, and CLOCK what was pushed before it.
+//   ParameterHandle.L1. A call leaves only for incarnations that the handle knows: for all its servers or for none.
+//   ParameterHandle.L2. The caller gets no answer of an incarnation that the handle does not know: reads that travel to
+//       a new incarnation by themselves (peer/channel.ts) are requested again behind L1.
+//   ParameterHandle.L3. A link that breaks and comes back is no new incarnation: nothing is asked here.
+//   ParameterHandle.L4. While a new incarnation is asked, all later calls of the worker wait: reads follow own pushes,
+//       and CLOCK follows what was pushed before it.
 
 import { WeighbridgeError } from "../base/errors.ts";
 import { idOf, nameOf } from "../wire/node-id.ts";
@@ -30,10 +26,7 @@ export class ParameterHandle implements NamedParameter {
   readonly maker: NamedParameter["maker"];
   /** Its number on the wire. */
   readonly parameter: number;
-  /**
-   * By rank, the incarnation of each server in which it was found; undefined where it never was. The router compares
-   * them.
-   */
+  /** By rank, the incarnation of each server that has it; undefined: none known. The router compares them. */
   readonly incarnations: (number | undefined)[] = [];
   /** Numbers what is pushed, for all handles of the session. */
   readonly pushes: PushNumbers;

@@ -141,10 +141,7 @@ export class RawRows {
     });
   }
 
-  /**
-   * Writes rowFloats for each of the keys, none of which is named twice (W1, W2). The arrays lie still until it has
-   * ended.
-   */
+  /** Writes rowFloats for each key, each named once (W1, W2). The arrays stay unchanged until it has ended. */
   async write(keys: BigUint64Array, rows: Float32Array): Promise<void> {
     if (keys.length === 0) return;
     await this.#withPlan(keys, async (plan) => {

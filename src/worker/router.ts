@@ -1,29 +1,25 @@
-// router — where the requests of a worker go. It alone knows the placement: callers say what a request is about (raw
-// keys, rows of a plan, a block, a key, one server), and the router finds the server, keeps a channel to it as the
-// roster says, and sends. What a server refuses because the placement has changed is cut again and goes on. Not what is
-// asked for: that is the faces' and the clients'. What cannot leave at once waits in router/request-queue.ts, what is
-// cut again is made in router/function-recut.ts and router/kv-recut.ts.
+// router — sends the requests of a worker. It alone knows the placement: callers name what a request is about (raw
+// keys, rows of a plan, a block, a key, one server); the router finds the server, keeps a channel to it as the roster
+// says, and sends. It cuts again what a server refuses because the placement has changed. Requests that cannot leave at
+// once wait in router/request-queue.ts; router/function-recut.ts and router/kv-recut.ts cut again.
 //
 //   request ─► cut by the placement of epoch e ─► calls ─► answered
 //                         ▲                          └───► WRONG_EPOCH, nothing done, with a placement of epoch > e
 //                         └── cut again, once all updates of older epochs are answered or refused ◄──┘
 //
 // Invariants:
-//   Router.R1. A request is sent to every server that it concerns or to none: room is checked first.
-//   Router.R2. Calls to a server fail as soon as the roster says it is dead, naming it; calls made while it is dead
-//       fail at once.
-//   Router.R3. A refused call has changed nothing. What it carried is cut by a placement of a higher epoch than its
-//       own, and leaves with new stamps: it counts once, and ends after as many refusals as there are placements.
-//   Router.R4. From the moment on that a newer placement is known, nothing new leaves until every update that was cut
-//       by an older one is answered or refused. Then what was refused leaves in the order in which it was first sent,
-//       and what waited leaves behind it. So updates of a parameter keep their order, a read follows this worker's own
-//       updates, and a clock announcement follows the updates of its clock.
-//   Router.R5. What the application cut itself, and what names one server, is never cut again.
-//   Router.R6. A kv request leaves for incarnations of servers that its KVWorker knows, or for none: the first one to a
-//       server that was started again fails with NODE_DEAD, nothing sent.
-//   Router.R7. From PREPARE until its placement is adopted no clock announcement leaves, and each that had left is
-//              answered (router/clock-messages.ts): no server has closed a clock of which an update of this worker
-//              may still be refused.
+//   Router.R1. A request leaves for every server that it concerns or for none: room is checked first.
+//   Router.R2. Calls to a server fail, naming it, as soon as the roster says that it is dead.
+//   Router.R3. A refused call has changed nothing. Its content is cut by a placement of a higher epoch and gets new
+//       stamps: it counts once, and ends after as many refusals as there are placements.
+//   Router.R4. Once a newer placement is known, nothing new leaves until every update cut by an older one is answered
+//       or refused. Then refused requests leave in their first order, and what waited follows. So updates of a
+//       parameter keep their order, a read follows this worker's updates, and a clock message those of its clock.
+//   Router.R5. Requests that the application cut itself, or that name one server, are never cut again.
+//   Router.R6. A kv request leaves only for incarnations that its KVWorker knows: the first one to a restarted server
+//       fails with NODE_DEAD, nothing sent.
+//   Router.R7. From PREPARE until its placement is adopted no clock message leaves, and each that had left is answered
+//       (router/clock-messages.ts): no server has closed a clock of which an update may still be refused.
 
 import { Deferred, type WaitOptions, waitFor } from "../base/deferred.ts";
 import { WeighbridgeError } from "../base/errors.ts";
@@ -158,10 +154,7 @@ export class Router extends ServerDirectory {
     return this.#number;
   }
 
-  /**
-   * Whether the handle of a parameter does not know the incarnation of a server that calls go to now
-   * (ParameterHandle.L1).
-   */
+  /** Whether a handle does not know the incarnation of a server that calls go to now (ParameterHandle.L1). */
   isStranger(subject: ParameterHandle | undefined, rank: number): boolean {
     return subject !== undefined && subject.incarnations[rank] !== (this.channels[rank]?.incarnation ?? 0);
   }
@@ -222,10 +215,7 @@ export class Router extends ServerDirectory {
     if (this.held !== undefined) this.sendAgainSoon();
   }
 
-  /**
-   * A request failed at its server. True: it is sent again by a newer placement, and nobody is told (R3). An update
-   * counts as ended.
-   */
+  /** A request failed. True: it is sent again by a newer placement (R3). An update counts as ended. */
   refused(request: RoutedRequest, error: WeighbridgeError): boolean {
     if (!this.isCutAgain(request.epoch, error)) return false;
     this.#refused.push(request);

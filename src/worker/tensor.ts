@@ -166,10 +166,7 @@ export class Tensor extends Parameter {
     return values;
   }
 
-  /**
-   * A push of some rows, and the whole tensor as it is right after that, block by block in one round trip. Throws
-   * OUT_OF_RANGE.
-   */
+  /** Pushes some rows, and pulls the whole tensor as it is then, in one round trip per block. Throws OUT_OF_RANGE. */
   async pushRowsPull(
     rows: RowList,
     gradients: Float32Array,
@@ -184,10 +181,7 @@ export class Tensor extends Parameter {
     return into;
   }
 
-  /**
-   * A push of some rows, and other rows as they are right after that, block by block in one round trip. Throws
-   * OUT_OF_RANGE.
-   */
+  /** Pushes some rows, and pulls others as they are then, in one round trip per block. Throws OUT_OF_RANGE. */
   async pushPullRows(push: RowsAndGradients, pullRows: RowList, into?: Float32Array, options?: CallOptions): Promise<Float32Array> {
     checkOptions(push, ["rows", "gradients"], `the pushed rows of ${this.name}`);
     const values = into !== undefined ? into : this.#roomFor(pullRows);
@@ -349,10 +343,7 @@ export class Tensor extends Parameter {
     );
   }
 
-  /**
-   * How a call is sent at this worker's clock; one without options needs no closer look. Throws BAD_ARGUMENT,
-   * NOT_JOINED.
-   */
+  /** How a call is sent at this worker's clock; without options it is plain. Throws BAD_ARGUMENT, NOT_JOINED. */
   #now(options: CallOptions | undefined): ParameterCall {
     const { workerClock } = this.control;
     return options === undefined && workerClock.lost === undefined ? { clock: workerClock.value } : this.control.callNow(options);

@@ -55,10 +55,7 @@ export class UnitClient {
     membership.memory.units = () => this.#claim();
   }
 
-  /**
-   * Throws BAD_ARGUMENT for a description that makes no sense, SPEC_MISMATCH for one that differs from another
-   * worker's.
-   */
+  /** Throws BAD_ARGUMENT for a bad description, SPEC_MISMATCH if it differs from another worker's. */
   async open(name: string, options: UnitOptions, wait: WaitOptions = {}): Promise<UnitFeed> {
     const { epoch, batchCount, partCount, assignment, idleMs = IDLE_MS } = options;
     const description: EpochDescription = { name, epoch, batchCount, partCount, assignment };

@@ -1,17 +1,15 @@
-// unit-feed — the units of one epoch that this worker is lent, one after the other. Which ones is the scheduler's
-// decision (shard-ledger.ts); this side keeps a small stock, so that a step never waits for a message.
+// unit-feed — the units of one epoch that the scheduler lends this worker, one after the other (shard-ledger.ts decides
+// which). It keeps a small stock, so that a step never waits for a message.
 //
-//   asked for ──► stock ── next ──► begun ── done ──► unreported ── the next ask was answered ──► known to the scheduler
+//   requested ──► stock ── next ──► begun ── done ──► unreported ── the next request is answered ──► known to the scheduler
 //
 // Invariants:
-//   UnitFeed.F1. One ask is open at a time: what the scheduler last answered and what was said since is the whole truth
-//       of this worker.
-//   UnitFeed.F2. The stock holds what about LEASE_MS of steps need; the next lease is asked for when half of it is used
-//       up. A worker that dies so loses little, and a slow one does not sit on a pile.
-//   UnitFeed.F3. A unit that is done is told with the next ask, FLUSH_MS later at the latest.
-//   UnitFeed.F4. "idle" and "over" are said only after the scheduler was asked, and said so.
-//   UnitFeed.F5. Nobody is idle for ever because of a worker that lives and does not ask for its units: after a
-//       deadline it is named.
+//   UnitFeed.F1. One request is open at a time: the last answer and what was reported since is all there is to know.
+//   UnitFeed.F2. The stock covers about LEASE_MS of steps; the feed requests more when half is used up. So a worker
+//       that dies loses little, and a slow one hoards nothing.
+//   UnitFeed.F3. The next request reports what is done, FLUSH_MS later at the latest.
+//   UnitFeed.F4. `next` returns "idle" and "over" only if the scheduler has said so.
+//   UnitFeed.F5. No worker is idle for ever because of one that lives and requests nothing: a DEADLINE names that one.
 
 import { assert } from "../base/assert.ts";
 import type { CancelTimer, Clock } from "../base/clock.ts";
@@ -39,10 +37,7 @@ export type Unit = {
 export type UnitFeedOptions = {
   readonly description: EpochDescription;
   readonly clock: Clock;
-  /**
-   * How long `next` waits for something to do before it says "idle"; at least 1: an ask that waits is one that has
-   * nothing to do.
-   */
+  /** How long `next` waits before it returns "idle"; at least 1: a request that waits has nothing to do. */
   readonly idleMs: number;
   /** What this worker did of the epoch before, and closed. */
   readonly before: UnitsAccount | undefined;
@@ -53,10 +48,7 @@ export type UnitFeedOptions = {
 
 const LEASE_MS = 100;
 const LEASE_MAX = 64;
-/**
- * Before anything is known of this worker's speed; each lease is at most twice the one before, since the first steps
- * tell little.
- */
+/** The first lease; each is at most twice the one before, since the first steps say little about the speed. */
 const FIRST_LEASE = 2;
 const FLUSH_MS = 50;
 /** How much of the newest step counts in the mean. */
@@ -97,10 +89,7 @@ export class UnitFeed {
     return this.#options.description;
   }
 
-  /**
-   * Units of the epoch, whoever did them, that were lent again because their worker died or gave up and may have begun
-   * them; as last heard.
-   */
+  /** Units of the epoch that were lent again, by any worker, because theirs died or gave up; as last reported. */
   get repeatedCount(): number {
     return this.#repeatedCount;
   }

@@ -1,36 +1,27 @@
-// worker-clock — how many iterations a worker has finished, its place in the clock set of every server, and what it
-// pushed at each clock, which servers hear of with it: its pushes to each parameter are numbered 1, 2, 3 …, so that
-// servers can count them over the whole parameter, also those of which they have no row (consistency/push-counts.ts).
-// Not who waits for whom: the servers decide that (spec/consistency.md).
+// worker-clock — how many iterations a worker has finished, its membership in the clock set of every server, and the
+// numbers of its pushes. Pushes to each parameter are numbered 1, 2, 3 …; servers learn the numbers with the clock, so
+// that they can count pushes over the whole parameter (consistency/push-counts.ts). Servers decide who waits for whom
+// (spec/consistency.md).
 //
 // Invariants:
-//   WorkerClock.J1. `advance` never waits. What it tells the servers travels behind everything that this worker sent
-//       before.
-//   WorkerClock.J2. A worker that was taken for dead and lives, whose server was restarted, or whose servers were
-//       restored at a later clock, joins the clock set again by itself; the call that found it out fails with
-//       NOT_JOINED or STALE_UPDATE once that is done, and may be repeated. The error names the clock at which the
-//       worker stands, and those of J9: who repeats the call hears no second one.
+//   WorkerClock.J1. `advance` never waits. Its message travels behind everything that this worker sent before.
+//   WorkerClock.J2. A worker that was declared dead but lives, whose server was restarted, or whose servers were
+//       restored at a later clock, joins the clock set again by itself. The call that found out fails with NOT_JOINED
+//       or STALE_UPDATE once that is done, and may be repeated. The error names the worker's clock and those of J9.
 //   WorkerClock.J3. The clock never goes back.
-//   WorkerClock.J9. Of a clock that this worker has ended, and whose sync updates servers dropped because they took it
-//       for dead, the next call fails once and names it, unless one that failed has (J2).
-//   WorkerClock.J10. A `rejoin` is a join that begins after it was asked for: what was pushed before is dropped, also
-//       what was pushed after another join had begun.
-//   WorkerClock.J4. A worker that has left stays outside until `rejoin`, whatever its calls come to, and has finished
-//       the clock at which it stood (W7).
-//   WorkerClock.J5. No call carries a clock above CLOCK_MAX: what would pass it is refused, nothing changed.
-//   WorkerClock.J6. A server that could not be reached hears of the clock once it can be again: under BSP and SSP all
-//       would wait for it otherwise.
-//   WorkerClock.J7. Who joins again tells its clock right before, to servers that may not have heard of it: what was
-//       pushed at the clock that it ended would be dropped with the one that it has not. Both leave at once: what a
-//       caller repeats comes behind them.
-//   WorkerClock.J8. A worker joins a server that was restarted as soon as it hears of it, and does not wait until one
-//       of its calls is refused: that server's set forms only when all have joined (W1), and a worker that waits on
-//       another server for one that waits there would never make such a call. It joins that server alone, which has
-//       nothing of it to drop, and before any of its calls can reach it.
-//   PushNumbers.N1. Every push has the next number, in the order in which pushes leave; all frames of a push have the
-//       same.
-//   PushNumbers.N2. What was pushed at a clock is told until every server has heard of it. Bounded: of more than
-//       CLOCKS_KEPT clocks that some server has not heard of, the pushes of the oldest are told as those of the next.
+//   WorkerClock.J4. A worker that has left stays outside until `rejoin`, and has finished its clock (W7).
+//   WorkerClock.J5. No call carries a clock above CLOCK_MAX: `advance` refuses, nothing changed.
+//   WorkerClock.J6. A server that could not be reached gets the clock once it can be: otherwise all would wait for it.
+//   WorkerClock.J7. A worker that joins again sends its clock right before the join, to servers that may not know it:
+//       otherwise they would drop what it pushed at the clock that it ended.
+//   WorkerClock.J8. A worker joins a restarted server as soon as the roster names it, before any of its calls can reach
+//       it: the server's set forms only when all have joined (W1), and a call that waits elsewhere may never be made.
+//   WorkerClock.J9. If servers dropped sync updates of a clock that this worker has ended, because they declared it
+//       dead, the next call fails once and names the clock, unless a call that failed has done so (J2).
+//   WorkerClock.J10. A `rejoin` is a join that begins after it was called: everything pushed before is dropped.
+//   PushNumbers.N1. Every push has the next number, in the order in which pushes leave; its frames all carry it.
+//   PushNumbers.N2. Pushes of a clock are reported until every server knows them. Beyond CLOCKS_KEPT such clocks, the
+//       pushes of the oldest are reported as those of the next.
 
 import type { Clock } from "../base/clock.ts";
 import { type WaitOptions, waitFor } from "../base/deferred.ts";
@@ -116,10 +107,7 @@ export class WorkerClock {
     throw new WeighbridgeError("NOT_JOINED", `${lost}${this.#whereText}`, { retryable: true });
   }
 
-  /**
-   * The failure of a call, as its caller is told it: that of a worker which is no member any more, once it has joined
-   * again (J2).
-   */
+  /** The failure that a caller gets: for a worker that is no member, only once it has joined again (J2). */
   async explained(error: WeighbridgeError, { signal, deadlineMs = Infinity }: WaitOptions): Promise<WeighbridgeError> {
     const joining = this.#joining;
     if (!isOutside(error) || joining === undefined) return error;
@@ -176,10 +164,7 @@ export class WorkerClock {
     this.#pushes.heard(this.#heard);
   }
 
-  /**
-   * J6. To be told twice changes nothing; a server that was restarted meanwhile answers with NOT_JOINED, and J2 sees to
-   * it.
-   */
+  /** J6. A second report changes nothing; a server that was restarted meanwhile answers NOT_JOINED (J2). */
   #tellAgain(thrown: unknown): void {
     if (this.#isTellingAgain || !(isWeighbridgeError(thrown, "NODE_DEAD") || isWeighbridgeError(thrown, "LINK_LOST"))) return;
     this.#isTellingAgain = true;
@@ -243,10 +228,7 @@ export class WorkerClock {
     await this.#functions.call(clockAdvance, { server }, this.#ended(value), { priority: JOIN_PRIORITY });
   }
 
-  /**
-   * J9. Whoever lost updates of the clock at which it stands alone was told by the call that found out, and pushes them
-   * again.
-   */
+  /** J9. For updates of the current clock alone, the call that failed has said so, and they are pushed again. */
   #noteLost(clocks: readonly number[]): void {
     if (!clocks.some((clock) => clock < this.value)) return;
     const lost = [...new Set(clocks)].sort((a, b) => a - b);

@@ -80,10 +80,7 @@ export class WorkerMesh {
     return this.#user !== undefined;
   }
 
-  /**
-   * From now on parts go to `user` (W3), also when it has stopped: it then says why it takes none, until the next one
-   * comes.
-   */
+  /** From now on parts go to `user` (W3), until the next one comes; one that has stopped says why it takes none. */
   use(user: MeshUser): void {
     this.#user = user;
     this.#peer.stopFrames(collectivePart);

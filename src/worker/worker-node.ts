@@ -12,15 +12,9 @@ import { WorkerMesh } from "./worker-mesh.ts";
 
 export type WorkerNodeOptions = MemberOptions &
   Pick<WorkerOptions, "sessions"> & {
-    /**
-     * Where a worker listens for the other workers, from the first time on that they reduce among themselves; left out
-     * or "", they cannot.
-     */
+    /** Where a worker listens for other workers, once they reduce among themselves; left out or "": they cannot. */
     readonly meshAddress?: Address;
-    /**
-     * What this worker serves from before it registers on, beside what its sessions serve; those without a handler are
-     * left to them.
-     */
+    /** What this worker serves before it registers, beside its sessions' functions; only those with a handler. */
     readonly functions?: readonly WorkerFunction[];
   };
 

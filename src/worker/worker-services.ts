@@ -1,5 +1,5 @@
-// worker-services — what the sessions of a worker stand on beside its router: what they ask the scheduler for, and an
-// engine for each. A composition root hands it to the worker: one that opens no session (kv alone) loads none of this.
+// worker-services — what the sessions of a worker use beside its router: clients of the scheduler's services, and an
+// engine for each session. A composition root hands it to the worker; one for the kv face alone loads none of it.
 
 import type { Clock } from "../base/clock.ts";
 import type { Membership } from "../cluster/membership.ts";

@@ -119,10 +119,7 @@ export class BoundedCache {
     await this.#operate(call, async (operation) => await operation.pushAll(call));
   }
 
-  /**
-   * On: pushes all pending updates, and from then on reads and updates go to the servers. Off: the cache serves again,
-   * with what it had.
-   */
+  /** On: pushes what is pending; reads and updates then go to the servers. Off: the cache serves again. */
   async bypass(on: boolean, call: ParameterCall): Promise<void> {
     await this.#operate(call, async (operation) => {
       this.#isBypassed = on;
@@ -130,10 +127,7 @@ export class BoundedCache {
     });
   }
 
-  /**
-   * Pushes all pending updates and gives the memory back. When that fails the cache is as it was, and may be closed
-   * again.
-   */
+  /** Pushes what is pending and frees the memory. If that fails, the cache is as it was and may be closed again. */
   async close(call: ParameterCall): Promise<void> {
     if (this.#isClosed) return;
     const run = async (operation: CacheOperation): Promise<void> => {

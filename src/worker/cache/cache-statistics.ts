@@ -17,10 +17,7 @@ export type CacheStatistics = {
   readonly evictions: number;
   /** Times that a server began a new generation of versions, so that all copies were dropped. */
   readonly resyncs: number;
-  /**
-   * Updates that were not finite and so refused or skipped, and elements that were set to 0 for it, as the optimizer's
-   * `nonFinite` says.
-   */
+  /** Updates that were not finite: refused, skipped, or elements set to 0, as the optimizer's `nonFinite` says. */
   readonly refusedPushes: number;
   readonly skippedPushes: number;
   readonly zeroedElements: number;

@@ -31,10 +31,7 @@ export class CachedEmbedding {
     this.#onClose = onClose;
   }
 
-  /**
-   * The rows in the order of the keys: in `into` if it is given, in a new array otherwise. Of each row at most
-   * `pullBound` updates by others are missing, and none of those made through this cache.
-   */
+  /** The rows in the order of the keys, in `into` or in a new array. Sees every earlier push of this worker. */
   async lookup(keys: KeyList, into?: Float32Array, options: CallOptions = {}): Promise<Float32Array> {
     const values = into !== undefined ? into : new Float32Array(listLength(keys, this.name) * this.dim);
     await this.#cache.lookup(keys, values, this.#call(options));
@@ -80,10 +77,7 @@ export class CachedEmbedding {
     return this.#cache.statistics;
   }
 
-  /**
-   * Pushes everything that is pending and gives the memory back. When that fails, nothing is lost, and it may be closed
-   * again.
-   */
+  /** Pushes what is pending and frees the memory. If that fails, nothing is lost; it may be closed again. */
   async close(options: CallOptions = {}): Promise<void> {
     await this.#cache.close(this.#call(options));
     this.#onClose();

@@ -43,10 +43,7 @@ export class LocalOptimizer {
     this.#numbers[HYPER.weightDecay] = spec.weightDecay ?? 0;
   }
 
-  /**
-   * Whether gradients may count, as the server would decide: throws NOT_FINITE for "refuse", gives false for "skip",
-   * zeroes for "zero".
-   */
+  /** Whether gradients count, as on the server: throws NOT_FINITE for "refuse", false for "skip", zeroes for "zero". */
   admit(gradients: number, floatCount: number): boolean {
     if (Number.isFinite(this.#kernels.greatestMagnitude(gradients, floatCount))) return true;
     const look = { arena: this.#arena, kernels: this.#kernels, policy: this.#spec.nonFinite, counts: this.nonFinite };

@@ -67,10 +67,7 @@ export class PendingUpdates {
     return list;
   }
 
-  /**
-   * Rows that were taken out are pending again, beside what came since; returns how many. Throws ARENA_FULL, nothing
-   * changed.
-   */
+  /** Makes removed rows pending again, beside newer ones; returns how many. Throws ARENA_FULL, nothing changed. */
   putBack({ keys, gradients, updates }: TakenUpdates, memory: ArenaSpans): number {
     const [keysAt, gradientsAt, updatesAt] = [keys, gradients, updates].map(({ buffer, byteOffset, byteLength }) => {
       const address = memory.take(byteLength);
@@ -81,10 +78,7 @@ export class PendingUpdates {
     return keys.length;
   }
 
-  /**
-   * Lists where the gradients of each key lie, 0 for none; returns how many have none. The list holds until the next
-   * `add` or `remove`.
-   */
+  /** Lists where each key's gradients lie, 0 for none; returns how many have none. Valid until `add` or `remove`. */
   find(keys: number, keyCount: number, list: number): number {
     return this.#rowKernels.findValues(this.#table, keys, keyCount, this.#width * FLOAT_BYTES, list, 0);
   }

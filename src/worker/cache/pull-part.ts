@@ -94,10 +94,7 @@ export class PullPart {
     return { parts, keys: new BigUint64Array(arena.memory.buffer, this.#keys, plan.rowCount), versions };
   }
 
-  /**
-   * Takes an answer's rows into the cache, and notes where those lie that do not go there. Versions of an old
-   * generation do not count.
-   */
+  /** Caches an answer's rows, and notes where the others lie. Versions of an old generation do not count. */
   take({ wanted, fresh }: Answer, isCurrent: boolean): void {
     const { arena, cached, rowKernels, width, counters } = this.#cache;
     const { words } = arena;
@@ -161,10 +158,7 @@ export class PullPart {
     }
   }
 
-  /**
-   * Slots for the rows that are not cached, as long as there are any. Writes the keys of rows that went; returns how
-   * many.
-   */
+  /** Slots for rows that are not cached, while there are any. Writes the keys of evicted rows; returns how many. */
   #reserveSlots(victims: number): number {
     const { arena, cached } = this.#cache;
     const { words } = arena;

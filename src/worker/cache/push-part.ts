@@ -64,10 +64,7 @@ export class PushPart {
     return advance;
   }
 
-  /**
-   * A server has applied these (U1, U2). All calls of the exchange have ended: nobody sends from the gradients any
-   * more.
-   */
+  /** A server has applied these (U1, U2). All calls of the exchange have ended: the gradients are free. */
   acknowledge({ pushed: { from, to }, rate }: Acknowledged): void {
     const { cached, pending, optimizer, counters } = this.#cache;
     const slots = this.#slotsOf(from, to);
@@ -92,10 +89,7 @@ export class PushPart {
     pending.remove(this.#plan.keysAddress + from * KEY_BYTES, to - from);
   }
 
-  /**
-   * Nobody knows yet whether a server has these: they are not pending meanwhile, and copies of their rows count for
-   * nothing.
-   */
+  /** Nobody knows yet whether a server has these: they are not pending, and copies of their rows do not count. */
   hold({ pushed, fate }: Unsure): void {
     const { server, from, to } = pushed;
     const { unsettled, width } = this.#cache;
@@ -116,10 +110,7 @@ export class PushPart {
     return slots;
   }
 
-  /**
-   * The step that the server took, on those rows that are cached: by the same kernel, so to the same bits. Their
-   * gradients move together.
-   */
+  /** Repeats the server's step on cached rows, by the same kernel, to the same bits. Gradients move together. */
   #applyToCopies(slots: Int32Array, from: number): void {
     const { arena, cached, optimizer, rowKernels, width } = this.#cache;
     const rowBytes = width * FLOAT_BYTES;

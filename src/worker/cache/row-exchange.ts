@@ -1,20 +1,16 @@
-// row-exchange — what one operation of a cache sends to the servers and what comes back: pushes and questions cut by
-// server and into frames of about a block, the last push of a server and its first question in one call. Not the
-// decision what to push or to ask.
+// row-exchange — what one operation of a cache sends to the servers and gets back: pushes and syncs, cut by server and
+// into frames of about a block; a server's last push and first sync are one call. The operation decides what to send.
 //
-//   server's part of a question     [ rows the cache has, with versions | rows to keep | rows only to read ]     (contracts/cached-rows.ts)
+//   a server's sync     [ rows the cache has, with versions | rows to keep | rows only to read ]
 //
 // Invariants:
-//   RowExchange.X1. All calls leave together, and on each server every push comes before every question.
-//   RowExchange.X2. What came back before something failed is told together with the failure: a push that was
-//       acknowledged counts as such.
-//   RowExchange.X3. So are the pushes that must not be made again: those that failed and may have been applied, and
-//       those that a server refused for their numbers, which it would refuse each time.
-//   RowExchange.X4. And those that had left when their server was taken for dead: whether they are to be made again is
-//       known when it is heard of again.
-//   RowExchange.X5. A question that is cut again, because the placement has changed, asks for all its rows: versions
-//       are those of the server that gave them, and mean nothing to another one. So does one whose answer was lost with
-//       the part that it is about, after its push was applied.
+//   RowExchange.X1. All calls leave together, and on each server every push comes before every sync.
+//   RowExchange.X2. The result has what was answered before something failed, and the failure.
+//   RowExchange.X3. It lists the pushes that must not be made again: those that may have been applied, and those that a
+//       server refused for their numbers.
+//   RowExchange.X4. It lists the pushes that had left when their server was declared dead: their fate is known later.
+//   RowExchange.X5. A sync that is cut again, or whose answer was lost after its push was applied, requests all its
+//       rows: versions mean nothing to another server.
 
 import { WeighbridgeError } from "../../base/errors.ts";
 import { cachePush, cachePushSync, cacheSync, type FreshRows, type RowsPush, type RowsSync } from "../../contracts/cached-rows.ts";

@@ -118,10 +118,7 @@ export class SharedRows {
     this.records[slot * RECORD_WORDS + VERSION] = version;
   }
 
-  /**
-   * The slot of a key, given as its u32 halves; NO_SLOT when its row is not here. For the owner: another thread pins
-   * what it finds (S2).
-   */
+  /** The slot of a key (two u32 halves); NO_SLOT if absent. For the owner: another thread pins what it finds (S2). */
   find(low: number, high: number): number {
     return search(this.index, this.records, this.home(low, high), low, high);
   }

@@ -36,10 +36,7 @@ export class UnsettledPushes {
     this.#pushes.push(push);
   }
 
-  /**
-   * Deals with what is known by now (D1); returns how many rows are pending again. Throws LINK_LOST (D2) and
-   * ARENA_FULL.
-   */
+  /** Settles what is known (D1); returns how many rows are pending again. Throws LINK_LOST (D2), ARENA_FULL. */
   settle(pending: Pick<PendingUpdates, "putBack">, memory: ArenaSpans): number {
     let count = 0;
     let unknown: UnsettledPush | undefined;

@@ -132,10 +132,7 @@ export class CollectiveGroup implements OperationContext {
     return destination;
   }
 
-  /**
-   * Takes a part of this generation that came for the first time: answers it, or keeps it for later. What it throws
-   * goes to the sender.
-   */
+  /** Takes a part of this generation, once: answers it, or keeps it for later. What it throws goes to the sender. */
   take(channel: Channel, header: FrameHeader, label: PartLabel, payload: Uint8Array): void {
     this.#landings.delete(channel);
     if (label.kind === CollectiveKind.OVER) {
@@ -195,10 +192,7 @@ export class CollectiveGroup implements OperationContext {
     await this.#tellAll();
   }
 
-  /**
-   * This member takes no further part. Resolves when all others know, or are gone: they have taken everything that was
-   * sent before, too.
-   */
+  /** Ends this member's part. Resolves when all others know, and have what was sent before, or are gone. */
   async leave(error: WeighbridgeError): Promise<void> {
     const [first = this.#next] = this.#operations.keys();
     if (this.#end === undefined || first < this.#end.from) this.#fail({ from: first, error });

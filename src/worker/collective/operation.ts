@@ -65,10 +65,7 @@ export abstract class Operation {
   /** Sends what can be sent at once. */
   abstract begin(context: OperationContext): void;
 
-  /**
-   * Where the payload of this part may land; undefined leaves it in the link's buffer. Asked for parts that may have
-   * come before.
-   */
+  /** Where this part's payload may land; undefined: in the link's buffer. Also called for parts that came before. */
   abstract destination(from: number, label: PartLabel, byteCount: number): Uint8Array | undefined;
 
   /**

@@ -45,10 +45,7 @@ export class PartStream {
     else this.#waiting.push(payload);
   }
 
-  /**
-   * The operation has failed: what has not been taken leaves as the reason. Returns whether a link may be writing from
-   * its memory.
-   */
+  /** Sends the failure instead of what was not taken. Returns whether a link may be writing from its memory. */
   revoke(over: Uint8Array): boolean {
     while (this.#waiting.shift() !== undefined);
     let isReferred = false;

@@ -1,6 +1,5 @@
-// clock-messages — what a worker tells the servers of its clocks while the placement is about to change (Router.R7): a
-// worker that is prepared announces nothing, and every server that lives has heard the same of it. The router sends the
-// announcements.
+// clock-messages — holds back this worker's clock messages while the placement is about to change (Router.R7): a
+// prepared worker sends none, and all living servers know the same clock of it. The router sends them.
 
 import type { Clock } from "../../base/clock.ts";
 import { Deferred } from "../../base/deferred.ts";
@@ -10,12 +9,12 @@ import type { PrepareRequest } from "../../wire/control.ts";
 import type { ServerDirectory } from "./server-directory.ts";
 
 export class ClockMessages {
-  // Plain fields, because every announcement counts there.
+  // Plain fields, because every clock message counts there.
   /** Those that have left and have not ended; also those that were refused. */
   openCount = 0;
   /** Undefined while no placement is about to come. */
   hold: PlacementHold | undefined;
-  /** By rank, the incarnation of a server that did not hear the last announcement to it: it failed. */
+  /** By rank, the incarnation of a server that did not get the last clock message: it failed. */
   readonly unheard: (number | undefined)[] = [];
   readonly #directory: ServerDirectory;
   readonly #clock: Clock;

@@ -14,10 +14,7 @@ export type FunctionCallSettings = {
   readonly scope?: number | undefined;
   /** Where a response lands that is one array. */
   readonly into?: ArrayBufferView | undefined;
-  /**
-   * `answered` copies the response on at once: a small one is shown where it was read, void when that returns, and
-   * never lands in `into`.
-   */
+  /** `answered` copies the response: a small one is shown where it was read, and never lands in `into`. */
   readonly passing?: boolean | undefined;
   /** What its bytes are counted as; left out: as the function's. */
   readonly countedAs?: string | undefined;
@@ -36,10 +33,7 @@ export type FunctionRequest<Q extends Fields, R extends Fields> = FunctionCallSe
    * goes to the owner as it is. May throw.
    */
   readonly cutAgain?: (() => Recut) | undefined;
-  /**
-   * For an update that was applied and whose answer was lost: what asks for it. Left out, it fails with ANSWER_LOST.
-   * May throw.
-   */
+  /** For an applied update whose answer was lost: what asks for it; without it, ANSWER_LOST. May throw. */
   readonly answerLost?: (() => Recut) | undefined;
   /**
    * For one whose server does not hold a key list that it names, and has done nothing: the same with its keys. Left

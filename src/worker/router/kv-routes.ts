@@ -62,10 +62,7 @@ export class KvRoutes implements KvRouter {
     throw new WeighbridgeError("BAD_ARGUMENT", `the slicer gave ${problem}`);
   }
 
-  /**
-   * To the one server that owns all its keys, if there is one and it may leave now; the long way tells what is in its
-   * way.
-   */
+  /** Sends to the one server that owns all its keys, if there is one and the request may leave now. */
   #submitWhole(request: KvRequest): boolean {
     const { ranges, servers, channels, gone, epoch } = this.#router;
     const owner = soleOwner(request.keys, ranges);
@@ -105,10 +102,7 @@ export class KvRoutes implements KvRouter {
     this.#send(callsOfRank);
   }
 
-  /**
-   * The servers of this request that were started again since its KVWorker asked them last. They are known from now on
-   * (Router.R6).
-   */
+  /** This request's servers that were restarted since its KVWorker last asked; known from now on (Router.R6). */
   #restartedAmong({ owner: { incarnations } }: KvRequest, isAsked: (rank: number, index: number) => boolean): readonly number[] {
     return this.#router.servers.filter((rank, i) => {
       const incarnation = this.#router.channels[rank]?.incarnation ?? 0;

@@ -70,10 +70,7 @@ export class RequestQueue {
     }
   }
 
-  /**
-   * Asks the new incarnation of a server where its parameter is from. Throws UNKNOWN_PARAMETER, and what the server
-   * throws.
-   */
+  /** Asks a new incarnation where its parameter is from. Throws UNKNOWN_PARAMETER, and what the server throws. */
   async #askOrigin(handle: ParameterHandle, server: number, isForced: boolean): Promise<void> {
     let lost: WeighbridgeError | undefined;
     const answered = ({ isRestored }: { readonly isRestored: boolean }): void => {

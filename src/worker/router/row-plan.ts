@@ -138,10 +138,7 @@ export class RowPlanner {
     }
   }
 
-  /**
-   * `isAscending` asks for keys that ascend in every part, and lie in the arena. Throws ARENA_FULL, with nothing left
-   * behind.
-   */
+  /** `isAscending`: keys ascend in every part, and lie in the arena. Throws ARENA_FULL, nothing left behind. */
   plan(keys: BigUint64Array, isAscending = false): RowPlan {
     const plan = new RowPlan(this, keys, isAscending);
     try {
@@ -262,10 +259,7 @@ export class RowPlan {
     }
   }
 
-  /**
-   * Where a list of one u32 for each row, in the order of the parts, stands as a list with one for each of the caller's
-   * keys.
-   */
+  /** Where a list of one u32 per row, in part order, stands as a list with one per key of the caller. */
   wordsForCaller(words: number): number {
     if (this.#isAsGiven) return words;
     const list = this.#take(this.keyCount * INDEX_BYTES);
