@@ -1,9 +1,10 @@
 // kv — keys with values of an application (ps-lite: Push, Pull, PushPull). The owner of a raw key's range serves it:
 // ranges of the placement's servers, not mixed keys. The frames have a layout of their own (wire/kv-message.ts): a push
-// of one key is smaller than the fields of a schema would be.
+// of one key is smaller than the fields of a schema would be. Beside them, what applications send each other: a number
+// and some bytes, and bytes back (ps-lite: SimpleApp).
 
 import { FunctionId } from "../wire/function-id.ts";
-import type { FrameContract } from "./contract.ts";
+import { type Contract, contract, type FrameContract } from "./contract.ts";
 
 const layout = "spec/protocol.md, 9. Keys and values";
 
@@ -35,3 +36,15 @@ export const kvPushPull: FrameContract<typeof FunctionId.KV_PUSH_PULL> = {
 };
 
 export const KV_CONTRACTS: readonly FrameContract[] = [kvPush, kvPull, kvPushPull];
+
+const bytes = { body: "u8[]" } as const;
+
+/** Served by every node, for every node. The frame names the application, its customer and the number. */
+export const simpleRequest: Contract<typeof bytes, typeof bytes> = contract({
+  id: FunctionId.SIMPLE,
+  name: "wb/app/request",
+  target: "node",
+  effect: "update",
+  request: bytes,
+  response: bytes,
+});

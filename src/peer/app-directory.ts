@@ -9,7 +9,7 @@
 
 import type { CancelTimer, Clock } from "../base/clock.ts";
 import { WeighbridgeError } from "../base/errors.ts";
-import { simpleRequest } from "../contracts/applications.ts";
+import { simpleRequest } from "../contracts/kv.ts";
 import { FrameHeader, type RequestLabel } from "../wire/frame.ts";
 import { labelOf } from "./answer.ts";
 import type { Channel, FunctionHandler } from "./channel.ts";
@@ -187,7 +187,7 @@ function copyOf(header: FrameHeader): FrameHeader {
 /** Answers a request of an application, now or later; it may keep the body. The label is valid until it returns. */
 export type SimpleServe = (channel: Channel, body: Uint8Array, label: RequestLabel) => Promise<Uint8Array>;
 
-/** An application that serves requests with a number and a body (contracts/applications.ts). */
+/** An application that serves requests with a number and a body (contracts/kv.ts). */
 export function simpleHost(clock: Clock, serve: SimpleServe): FunctionHost<Channel> {
   const host = new FunctionHost({ clock, memory: new PlainMemory(), contextOf: (channel) => channel });
   host.add(

@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { simpleRequest } from "../contracts/applications.ts";
+import { simpleRequest } from "../contracts/kv.ts";
 import type { Call } from "./call.ts";
 import { PendingCalls } from "./frame-writer.ts";
 import { functionCalls } from "./function-call.ts";

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Deferred } from "../base/deferred.ts";
-import { simpleRequest } from "../contracts/applications.ts";
+import { simpleRequest } from "../contracts/kv.ts";
 import { StubCaller } from "../testing/stub-caller.ts";
 import { BLOCK_BYTES, PAYLOAD_BYTES_MAX } from "../wire/frame.ts";
 import { FunctionFlag, FunctionId } from "../wire/function-id.ts";

@@ -5,7 +5,6 @@
 //   floats          within 1e-12 (f64) or 1e-6 (f32) of max(1, |value|): a mean divides in another order
 
 import assert from "node:assert/strict";
-import type { Embedding } from "../../src/worker/embedding.ts";
 import type { RowTypeOption } from "../../src/api/parameter-options.ts";
 import type { Session } from "../../src/api/session.ts";
 import type { Random } from "../../src/base/random.ts";
@@ -14,6 +13,7 @@ import { type Consistency, engineConsistency } from "../../src/store/consistency
 import type { PlugInModule } from "../../src/store/plug-ins.ts";
 import type { OptimizerSpec } from "../../src/store/updaters/optimizer-spec.ts";
 import { throwsCode } from "../../src/testing/throws-code.ts";
+import type { Embedding } from "../../src/worker/embedding.ts";
 import { residues, runningMean } from "../e2e/scripts/plug-ins.ts";
 import { pick } from "./drawn-parameter.ts";
 import type { Stage } from "./subject.ts";

@@ -6,7 +6,7 @@ import type { WaitOptions } from "../../base/deferred.ts";
 import { WeighbridgeError } from "../../base/errors.ts";
 import type { Log } from "../../base/log.ts";
 import type { ClusterNode, FinalizeOptions } from "../../cluster/cluster-node.ts";
-import { simpleRequest } from "../../contracts/applications.ts";
+import { simpleRequest } from "../../contracts/kv.ts";
 import { evenRanges, type Range } from "../../keys/key-range.ts";
 import { AppDirectory } from "../../peer/app-directory.ts";
 import type { Channel } from "../../peer/channel.ts";
