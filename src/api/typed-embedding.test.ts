@@ -343,13 +343,13 @@ test("what a row type of a user's own throws at a worker is HANDLER_FAILED, whic
   const { session } = cluster;
   await assert.rejects(
     session.embedding("e", { dim: 2, rowType: unsized }),
-    fails("HANDLER_FAILED", /embedding e: row type "unsized" threw in elements: no size today, at .*typed-embedding\.test\.ts:\d+/),
+    throwsCode("HANDLER_FAILED", /embedding e: row type "unsized" threw in elements: no size today, at .*typed-embedding\.test\.ts:\d+/),
   );
   assert.deepEqual(await session.parameters(), []);
   const table = await session.embedding("e", { dim: 2, rowType: unsummed });
   await assert.rejects(
     table.push([1, 1], Int32Array.of(1, 2, 3, 4)),
-    fails("HANDLER_FAILED", /row type "unsummed" cannot add updates: no sums today, at .*typed-embedding\.test\.ts:\d+/),
+    throwsCode("HANDLER_FAILED", /row type "unsummed" cannot add updates: no sums today, at .*typed-embedding\.test\.ts:\d+/),
   );
   assert.deepEqual(await table.pull([1]), new Int32Array(2));
 });
