@@ -100,7 +100,7 @@ const CASES: readonly Case[] = [
     name: "a hello of a worker that says it is a server",
     bytes: helloBytes({ ...NAMED, kind: "server", node: 9 }),
     counts: "badHellos",
-    says: /node 9 says that it is a server/,
+    says: /node 9 claims to be a server/,
   },
   {
     name: "a hello of no kind",
@@ -126,7 +126,7 @@ const CASES: readonly Case[] = [
     name: "a hello of a node that does not name its job",
     bytes: helloBytes({ ...HELLO, node: idOf("worker", 0), incarnation: 1 }),
     counts: "badHellos",
-    says: /worker 0 does not say which job it belongs to/,
+    says: /worker 0 does not name its job/,
   },
   {
     name: "a hello in the name of a worker without its token",

@@ -1,4 +1,5 @@
-// answer-landing — Goal: an answer is whole and of one time, in the caller's array or one that grows with what comes; nonsense is refused.
+// answer-landing — Goal: an answer is whole and of one time, in the caller's array or one that grows with what comes;
+// nonsense is refused.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -28,7 +29,7 @@ test("answers of one frame land in the caller's array, small and large", () => {
   }
 });
 
-test("a passing answer of one frame is handed on where it was read, up to what is read with its neighbours; a larger one lands (L4)", () => {
+test("a passing answer of one frame is handed on where it was read, up to what is read with its neighbours; a larger one lands (AnswerLanding.L4)", () => {
   for (const length of [4, 129, COPY_BYTES_MAX, COPY_BYTES_MAX + 1]) {
     const into = new Uint8Array(length);
     const sent = filled(length, 7);
@@ -40,7 +41,7 @@ test("a passing answer of one frame is handed on where it was read, up to what i
   }
 });
 
-test("a passing answer of several frames lands, and one of another length than the caller's array is refused (L1, L4)", () => {
+test("a passing answer of several frames lands, and one of another length than the caller's array is refused (AnswerLanding.L1, L4)", () => {
   const into = new Uint8Array(400);
   const landing = new AnswerLanding(into, false, true);
   assert.equal(take(landing, filled(200, 1), { total: 400, offset: 0 }), undefined);
@@ -48,7 +49,7 @@ test("a passing answer of several frames lands, and one of another length than t
   assert.throws(() => take(new AnswerLanding(into, false, true), filled(300, 7)), throwsCode("VALUE_LENGTH"));
 });
 
-test("an answer of another length than the caller's array is refused, and nothing is written (L1)", () => {
+test("an answer of another length than the caller's array is refused, and nothing is written (AnswerLanding.L1)", () => {
   for (const length of [0, 4, 99, 101, 500]) {
     const into = new Uint8Array(100);
     assert.throws(() => take(new AnswerLanding(into, false), filled(length, 7)), throwsCode("VALUE_LENGTH"));
@@ -67,7 +68,7 @@ test("an answer of several frames is whole when all have come, in any order, eac
   );
 });
 
-test("frames from before the call left again count only if the server keeps its answers (L2)", () => {
+test("frames from before the call left again count only if the server keeps its answers (AnswerLanding.L2)", () => {
   for (const isKept of [false, true]) {
     const landing = new AnswerLanding(undefined, isKept);
     take(landing, filled(200, 1), { total: 400, offset: 0, send: 1 });
@@ -78,14 +79,14 @@ test("frames from before the call left again count only if the server keeps its 
   }
 });
 
-test("an answer that has another length the second time begins anew (L2)", () => {
+test("an answer that has another length the second time begins anew (AnswerLanding.L2)", () => {
   const landing = new AnswerLanding(undefined, false);
   take(landing, filled(200, 1), { total: 600, offset: 0, send: 1 });
   assert.equal(take(landing, filled(200, 2), { total: 400, offset: 0, send: 2 }), undefined);
   assert.deepEqual(take(landing, filled(200, 2), { total: 400, offset: 200, send: 2 }), filled(400, 2));
 });
 
-test("what an answer announces costs nothing until it comes; a frame far ahead of the others is refused (L3)", () => {
+test("what an answer announces costs nothing until it comes; a frame far ahead of the others is refused (AnswerLanding.L3)", () => {
   const landing = new AnswerLanding(undefined, false);
   assert.equal(take(landing, filled(1000, 1), { total: 2 ** 40, offset: 0 }), undefined);
   assert.throws(() => take(landing, filled(1000, 1), { total: 2 ** 40, offset: 2 ** 39 }), throwsCode("BAD_FRAME"));

@@ -1,11 +1,13 @@
-// answer-landing — where the answer to one call comes together: straight in the caller's array, or in memory made as it arrives.
+// answer-landing — assembles the answer to one call: in the caller's array, or in memory that grows as the answer
+// comes.
 //
-// Invariants (the kv calls keep the same ones, as K1, K3 and K4):
-//   L1. An answer lands in the caller's array only when it has exactly its length.
-//   L2. An answer in several frames is never put together of two: when the call left again, a new one is made and the frames so far do not
-//       count, unless the server keeps its answers and sends the same bytes again.
-//   L3. Room for an answer of unknown length is made as it comes, at most twice what has come: what a server announces costs nothing.
-//   L4. A passing answer of one frame, small enough to be read with its neighbours, does not land: it is handed on where it was read.
+// Invariants (the kv calls keep the same ones; see worker/kv-landing.ts):
+//   AnswerLanding.L1. An answer lands in the caller's array only if it has exactly that length.
+//   AnswerLanding.L2. Frames of two answers are never mixed. When the call is sent again, the frames so far do not
+//       count, unless the server keeps its answers and repeats the same bytes.
+//   AnswerLanding.L3. Memory for an answer of unknown length grows as it comes, to at most twice what has come: the
+//       length that a server claims costs nothing.
+//   AnswerLanding.L4. A small transient answer of one frame does not land: the caller gets it where it was read.
 
 import { WeighbridgeError } from "../base/errors.ts";
 import { type FrameHeader, offsetBytesOf, totalBytesOf } from "../wire/frame.ts";
@@ -28,8 +30,8 @@ export class AnswerLanding {
   readonly #offsets = new Set<number>();
 
   /**
-   * `into` is the caller's array, if it gave one; `isKept` says that the server answers a repeated call with the same bytes; `isTransient` that
-   * whoever gets the answer copies it on at once.
+   * `into` is the caller's array, if any. `isKept`: the server answers a repeated call with the same bytes.
+   * `isTransient`: the receiver copies the answer at once.
    */
   constructor(into: Uint8Array | undefined, isKept: boolean, isTransient = false) {
     this.#into = into;
@@ -38,7 +40,7 @@ export class AnswerLanding {
     this.#isTransient = isTransient;
   }
 
-  /** Whether the caller's array is still there: one that was transferred away, or shrank, has no length any more. */
+  /** Whether the caller's array still has its length: one that was transferred or shrunk does not. */
   get isIntact(): boolean {
     return this.#into === undefined || this.#into.length === this.#intoBytes;
   }
@@ -53,7 +55,7 @@ export class AnswerLanding {
     return this.#staysWhereRead(payloadBytes, total) ? undefined : this.#roomFor(total, end)?.subarray(offset, end);
   }
 
-  /** Takes a frame. Returns the whole answer when it was the last one. Throws BAD_FRAME or VALUE_LENGTH for one that cannot be. */
+  /** Adds a frame. Returns the whole answer after the last one. Throws BAD_FRAME or VALUE_LENGTH for an illegal one. */
   take(header: FrameHeader, bytes: Uint8Array, at: number, sendCount: number): Uint8Array | undefined {
     const { payloadBytes } = header;
     const total = totalBytesOf(header);
@@ -61,7 +63,8 @@ export class AnswerLanding {
     const end = offset + payloadBytes;
     if (end > total) throw new WeighbridgeError("BAD_FRAME", "an answer reaches beyond its own end");
     if (this.#into !== undefined && total !== this.#into.length) {
-      throw new WeighbridgeError("VALUE_LENGTH", `an answer of ${total} bytes came; there is room for exactly ${this.#into.length}`); // L1
+      // AnswerLanding.L1
+      throw new WeighbridgeError("VALUE_LENGTH", `an answer of ${total} bytes came; there is room for exactly ${this.#into.length}`);
     }
     if (total === 0) return this.#into ?? NO_BYTES;
     if (payloadBytes === 0) throw new WeighbridgeError("BAD_FRAME", "a part of an answer is empty");
@@ -73,12 +76,12 @@ export class AnswerLanding {
     return this.#isComplete(total, offset, payloadBytes, sendCount) ? room : undefined;
   }
 
-  /** L4 */
+  /** AnswerLanding.L4 */
   #staysWhereRead(payloadBytes: number, total: number): boolean {
     return this.#isTransient && payloadBytes === total && payloadBytes <= COPY_BYTES_MAX;
   }
 
-  /** L2 */
+  /** AnswerLanding.L2 */
   #isComplete(total: number, offset: number, payloadBytes: number, sendCount: number): boolean {
     if (payloadBytes === total) return true;
     if (this.#total !== total || (this.#sendCount !== sendCount && !this.#isKept)) {
@@ -93,7 +96,7 @@ export class AnswerLanding {
     return this.#arrivedBytes >= total;
   }
 
-  /** L3 */
+  /** AnswerLanding.L3 */
   #roomFor(total: number, end: number): Uint8Array | undefined {
     if (this.#into !== undefined) return total === this.#into.length ? this.#into : undefined;
     const room = this.#room;

@@ -1,4 +1,5 @@
-// Goal: an answer repeats what its request said, says how much of it there is, and lets go of what it held exactly once.
+// Goal: an answer repeats what its request said, says how much of it there is, and lets go of what it held exactly
+// once.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -1,5 +1,5 @@
-// answer — one frame back to the node that asked: an acknowledgement, values, or a failure. Used when it cannot be written at once,
-// and when it has to be remembered; most acknowledgements go straight into the batch and never become an object.
+// answer — one frame back to the caller: an acknowledgement, values or a failure. Used when it cannot be written at
+// once or has to be kept; most acknowledgements go straight into the batch and never become an object.
 
 import { BLOCK_BYTES, FrameHeader, fillAnswerHeader, HEADER_BYTES, Kind, type RequestLabel, setExtent } from "../wire/frame.ts";
 import { type FrameBatch, type Held, INLINE_BYTES_MAX } from "./frame-batch.ts";
@@ -19,7 +19,7 @@ export type AnswerOptions = {
   readonly kind?: typeof Kind.REPLY | typeof Kind.FAILURE;
   readonly flags?: number;
   readonly payload?: Uint8Array;
-  /** Let go once the payload has left, or will never leave. */
+  /** Released once the payload has left, or never will. */
   readonly held?: Held;
   /** For an answer in several frames: bytes of all of them, and where this one begins. */
   readonly totalBytes?: number;
@@ -82,7 +82,7 @@ export class Answer {
   }
 }
 
-/** An answer of any length, cut into frames of a block; `parts` follow each other. `held` is released once for each frame. */
+/** An answer of any length, cut into frames of a block; `parts` follow each other. Each frame releases `held` once. */
 export function answerFrames(
   label: RequestLabel,
   parts: readonly Uint8Array[],

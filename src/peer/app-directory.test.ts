@@ -1,4 +1,5 @@
-// Goal: every request finds its application, those that come early wait for it in order, and neither the early nor the lost cost much.
+// Goal: every request finds its application, those that come early wait for it in order, and neither the early nor the
+// lost cost much.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -61,7 +62,7 @@ test("customers of one app do not get each other's requests", async () => {
   assert.deepEqual(seen, ["five a", "zero b", "other app c"]);
 });
 
-test("requests that come early are handed over in their order, before any later one (A1)", async () => {
+test("requests that come early are handed over in their order, before any later one (AppDirectory.A1)", async () => {
   const { asker, directory } = stage();
   const seen: string[] = [];
   await asker.request({ app: 1, text: "first" });
@@ -74,7 +75,7 @@ test("requests that come early are handed over in their order, before any later 
   assert.deepEqual(asker.answers(), ["REPLY 1", "REPLY 2", "REPLY 3"]);
 });
 
-test("a request that waited too long is answered with UNKNOWN_APP, and is not handed over later (A2)", async () => {
+test("a request that waited too long is answered with UNKNOWN_APP, and is not handed over later (AppDirectory.A2)", async () => {
   const { asker, directory } = stage({ waitMs: 1000 });
   const seen: string[] = [];
   asker.receive({ app: 1, text: "early" });
@@ -88,7 +89,7 @@ test("a request that waited too long is answered with UNKNOWN_APP, and is not ha
   assert.deepEqual(asker.answers(), ["REPLY 2"]);
 });
 
-test("only so many requests and bytes wait; who is refused for room loses what it has waiting there, others do not (A2, A3)", async () => {
+test("only so many requests and bytes wait; who is refused for room loses what it has waiting there, others do not (AppDirectory.A2, A3)", async () => {
   for (const limits of [{ waitingMax: 4 }, { waitingBytesMax: 20 }]) {
     const { asker, directory } = stage(limits);
     const other = new StubCaller(asker.clock);

@@ -1,11 +1,14 @@
-// app-directory — finds the application a request is for. A request that comes before its application was created waits for it a while:
-// nodes start at different moments, and that is nobody's mistake.
+// app-directory — finds the application that a request is for. A request that comes before its application was created
+// waits for it for a while: nodes start at different moments.
 //
 // Invariants:
-//   A1. The requests of one node to one application are handed over in the order they came, those that waited first.
-//   A2. What waits is bounded in number, bytes and time; beyond any of them the caller gets UNKNOWN_APP.
-//   A4. A request that waited is checked again when it is handed over: the placement may have changed meanwhile.
-//   A3. Whoever is refused for room loses all it has waiting for that application: a request in several frames never comes with a hole.
+//   AppDirectory.A1. An application gets the requests of one node in the order they came, those that waited first.
+//   AppDirectory.A2. Waiting requests are bounded in number, bytes and time. Beyond a bound the caller gets
+//       UNKNOWN_APP.
+//   AppDirectory.A3. A node that is refused for lack of room loses all its requests that wait for that application: a
+//       request of several frames never arrives with a hole.
+//   AppDirectory.A4. A request that waited is checked again before it is handed over: the placement may have changed
+//       meanwhile.
 
 import type { CancelTimer, Clock } from "../base/clock.ts";
 import { WeighbridgeError } from "../base/errors.ts";
@@ -28,7 +31,7 @@ type Waiting = {
 
 /** Customers are 16 bits on the wire. */
 const CUSTOMERS_MAX = 2 ** 16;
-/** Large, because a worker may well push its whole model at the moment in which the server's program has not come that far. */
+/** Large: a worker may push its whole model before the server's program has created the application. */
 const WAITING_BYTES_MAX = 2 ** 28;
 
 export type AppDirectoryOptions = {
@@ -37,7 +40,7 @@ export type AppDirectoryOptions = {
   readonly waitMs?: number;
   readonly waitingMax?: number;
   readonly waitingBytesMax?: number;
-  /** Throws for a request that must not be handed over any more, after it has waited. */
+  /** Throws if a request that waited must not be handed over any more. */
   readonly checkAgain?: (header: FrameHeader) => void;
   /** True on workers: one application may have several customers there, each with its own requests. */
   readonly byCustomer?: boolean;
@@ -52,10 +55,7 @@ export class AppDirectory implements FunctionHandler {
   readonly #checkAgain: (header: FrameHeader) => void;
   readonly #apps = new Map<number, FunctionHandler>();
   readonly #served = new Map<number, FunctionHandler>();
-  /**
-   * The applications for which nothing waits, by their numbers (on workers by application and customer): who finds one here may hand requests to it, and need
-   * not pass the directory.
-   */
+  /** The applications for which nothing waits, by number (on workers by application and customer). */
   readonly served: ReadonlyMap<number, FunctionHandler> = this.#served;
   readonly #waiting = new Map<number, Waiting[]>();
   #waitingCount = 0;
@@ -70,7 +70,9 @@ export class AppDirectory implements FunctionHandler {
     this.#checkAgain = options.checkAgain ?? (() => {});
   }
 
-  /** Registers an application; what waited is handed to it right after the caller is done. Throws BAD_ARGUMENT when the id is taken. */
+  /**
+   * Registers an application; it gets what waited right after the caller returns. Throws BAD_ARGUMENT for a taken id.
+   */
   add(app: number, handler: FunctionHandler, customer = 0): void {
     const key = this.#keyOf(app, customer);
     if (this.#apps.has(key)) {
@@ -100,7 +102,7 @@ export class AppDirectory implements FunctionHandler {
       this.#uncount(entry);
       channel.unpark(header.request);
       try {
-        if (fresh) this.#checkAgain(header); // A4
+        if (fresh) this.#checkAgain(header); // AppDirectory.A4
         handler.handle(channel, header, payload, 0, fresh);
       } catch (thrown) {
         channel.fail(labelOf(header), thrown);
@@ -139,7 +141,7 @@ export class AppDirectory implements FunctionHandler {
     const { app, request } = header;
     if (this.#waitingCount >= this.#waitingMax || this.#waitingBytes + payload.length > this.#waitingBytesMax) {
       const error = this.#unknown(app, `and ${this.#waitingCount} requests with ${this.#waitingBytes} bytes wait already`);
-      this.#refuse(key, ({ channel: caller }) => caller === channel, error); // A3
+      this.#refuse(key, ({ channel: caller }) => caller === channel, error); // AppDirectory.A3
       throw error;
     }
     const list = this.#waiting.get(key) ?? [];

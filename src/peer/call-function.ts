@@ -1,5 +1,5 @@
-// call-function — calls a typed function of the node behind one channel, and waits for its answer. Requests to the owners
-// of parts are cut by the router (worker/function-client.ts); both send the same frames (function-call.ts).
+// call-function — calls a typed function of the node behind one channel, and waits for its answer. Requests to the
+// owners of parts are cut by the router (worker/function-client.ts); both send the same frames (function-call.ts).
 
 import type { Clock } from "../base/clock.ts";
 import { Deferred, type WaitOptions, waitFor } from "../base/deferred.ts";
@@ -21,7 +21,7 @@ export type CallOptions = WaitOptions & {
   readonly window?: CallWindow | undefined;
 };
 
-/** Rejects with the handler's error, QUEUE_FULL (nothing sent), DEADLINE, ABORTED (the call goes on), or the channel's end. */
+/** Rejects with the handler's error, QUEUE_FULL (nothing sent), DEADLINE, ABORTED (the call goes on), or CLOSED. */
 export async function callFunction<Q extends Fields, R extends Fields>(
   channel: Channel,
   fn: Contract<Q, R>,

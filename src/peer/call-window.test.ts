@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { CallWindow } from "./call-window.ts";
 
-test("calls are admitted up to a number and a sum of bytes, and a large one when it is alone (W1)", () => {
+test("calls are admitted up to a number and a sum of bytes, and a large one when it is alone (CallWindow.W1)", () => {
   const window = new CallWindow({ callsMax: 3, bytesMax: 100 });
   assert.ok(window.admits(1000), "alone");
   window.open(60);
@@ -18,7 +18,7 @@ test("calls are admitted up to a number and a sum of bytes, and a large one when
   assert.ok(window.admits(80));
 });
 
-test("whoever waits is told once half of the window is free, all of them together (W3)", async () => {
+test("whoever waits is told once half of the window is free, all of them together (CallWindow.W3)", async () => {
   const window = new CallWindow({ callsMax: 4, bytesMax: 100 });
   await window.whenRoom();
   for (let i = 0; i < 4; i++) window.open(25);

@@ -1,14 +1,11 @@
-// call-window — how much one node may have open with another that does not answer: so many calls, and so many bytes of
-// requests. Not the queue of a channel (outbox.ts), which counts calls of a worker's router, whose callers wait for
-// them.
+// call-window — bounds the open calls of one node to another that does not answer, in number and bytes. Not the queue
+// of a channel (outbox.ts), which counts the calls of a worker's router.
 //
 // Invariants:
-//   CallWindow.W1. Calls that are open take at most `bytesMax` bytes together, or are one call alone; and they are at
-//       most `callsMax`.
-//   CallWindow.W2. A call is open until it is answered or has failed, whether or not anybody waits for it: a caller
-//       whose deadline has passed does not make room.
-//   CallWindow.W3. Who is refused, and waits for room, is told once there is some; also when the calls before have
-//       failed.
+//   CallWindow.W1. Open calls are at most `callsMax`, and have at most `bytesMax` bytes together unless there is only
+//       one.
+//   CallWindow.W2. A call is open until it is answered or has failed, also after its caller's deadline has passed.
+//   CallWindow.W3. A caller that waits for room learns of it, also when the calls before it have failed.
 
 import { Deferred } from "../base/deferred.ts";
 
@@ -24,7 +21,7 @@ export class CallWindow {
     this.#options = options;
   }
 
-  /** W1 */
+  /** CallWindow.W1 */
   admits(byteCount: number): boolean {
     const { callsMax, bytesMax } = this.#options;
     return this.#callCount === 0 || (this.#callCount < callsMax && this.#byteCount + byteCount <= bytesMax);
@@ -36,7 +33,7 @@ export class CallWindow {
     this.#byteCount += byteCount;
   }
 
-  /** It has ended (W2). */
+  /** It has ended (CallWindow.W2). */
   close(byteCount: number): void {
     this.#callCount--;
     this.#byteCount -= byteCount;
@@ -45,7 +42,7 @@ export class CallWindow {
     this.#room = undefined;
   }
 
-  /** Resolves once half of the window is free (W3). */
+  /** Resolves once half of the window is free (CallWindow.W3). */
   async whenRoom(): Promise<void> {
     if (this.#isHalfFree) return;
     this.#room ??= new Deferred();

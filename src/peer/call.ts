@@ -2,12 +2,13 @@
 // channel; and the errors of calls to nodes that are gone.
 //
 // Invariants:
-//   K1. Exactly one of `answered` returning true, and `failed`, ends a call; nothing is called after that.
-//   K2. A call can be written any number of times (reconnects, lost frames): what it refers to stays unchanged till its end.
-//   K3. A call whose memory is gone before its end (its owner transferred or shrank an ArrayBuffer) fails with
+//   Call.K1. Exactly one of `answered` returning true, and `failed`, ends a call; nothing is called after that.
+//   Call.K2. A call can be written any number of times (reconnects, lost frames): what it refers to stays unchanged
+//       till its end.
+//   Call.K3. A call whose memory is gone before its end (its owner transferred or shrank an ArrayBuffer) fails with
 //       BUFFER_DETACHED. What has left may have been applied; a withdrawn frame then takes its number.
-//   K4. The next hello says what became of updates that `failCalls` failed: the same incarnation has taken those below
-//       the number that it expects, and takes no other; another incarnation has none.
+//   Call.K4. The next hello says what became of updates that `failCalls` failed: the same incarnation has taken those
+//       below the number that it expects, and takes no other; another incarnation has none.
 
 import { isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
 import type { FrameHeader } from "../wire/frame.ts";
@@ -18,16 +19,16 @@ import type { FrameBatch } from "./frame-batch.ts";
 export const IN_PLACE_BYTES_MAX = 128;
 
 /**
- * What became of an update that had left when its node was taken for dead. "open" until the node is heard of again: the same incarnation says in its hello
- * which requests it has taken, with another one they are gone. "unknown" where nobody can say any more.
+ * What became of an update that had left when its node was declared dead. "open" until the node comes back: the same
+ * incarnation says in its hello which requests it took, another one has none. "unknown": nobody can say any more.
  */
 export type CallFate = { readonly outcome: "open" | "applied" | "dropped" | "unknown" };
 
-/** What became of updates that were given up after they had left (K4). */
+/** What became of updates that were given up after they had left (Call.K4). */
 export class UpdateFates {
   #fates: { readonly request: number; outcome: CallFate["outcome"] }[] = [];
 
-  /** `isOver`: nobody will hear of the other node again. */
+  /** `isOver`: the other node will not come back. */
   open(request: number, isOver: boolean): CallFate {
     const fate: { readonly request: number; outcome: CallFate["outcome"] } = { request, outcome: isOver ? "unknown" : "open" };
     this.#fates.push(fate);
@@ -53,7 +54,7 @@ export abstract class Call {
   /** How often it left. */
   sendCount = 0;
 
-  /** Tells it from the other frames that leave on a channel. */
+  /** Distinguishes it from the other frames that leave on a channel. */
   get isCall(): true {
     return true;
   }
@@ -68,7 +69,7 @@ export abstract class Call {
   /** About how many bytes the frame takes. */
   abstract readonly byteCount: number;
 
-  /** Whether all memory that it sends from, and that its answer lands in, is still there (K3). */
+  /** Whether all memory that it sends from, and that its answer lands in, is still there (Call.K3). */
   abstract readonly isIntact: boolean;
 
   constructor(priority: number, epoch = 0) {
@@ -76,10 +77,14 @@ export abstract class Call {
     this.epoch = epoch;
   }
 
-  /** Appends the frame. `header` has kind, function, priority, request, stamp, settled, epoch; the call sets the rest. */
+  /**
+   * Appends the frame. `header` has kind, function, priority, request, stamp, settled, epoch; the call sets the rest.
+   */
   abstract encode(header: FrameHeader, batch: FrameBatch): void;
 
-  /** Appends a frame that the receiver refuses, forgetting what it has of the request (K3). Refers to no memory. */
+  /**
+   * Appends a frame that the receiver refuses, forgetting what it has of the request (Call.K3). Refers to no memory.
+   */
   abstract encodeWithdrawn(header: FrameHeader, batch: FrameBatch): void;
 
   /** Where the payload of an answer belongs, if it is larger than IN_PLACE_BYTES_MAX; see FrameSink. */
@@ -95,14 +100,14 @@ export abstract class Call {
   abstract mustFollow(waiting: Call): boolean;
 }
 
-/** K3 */
+/** Call.K3 */
 export function detachedError({ isUpdate, sendCount }: Pick<Call, "isUpdate" | "sendCount">): WeighbridgeError {
   const what = "the memory of one of its arrays was transferred away, or shrunk, before the call ended";
   const applied = sendCount > 0 ? "the update may have been applied, in part or whole" : "other parts of the update may have been applied";
   return new WeighbridgeError("BUFFER_DETACHED", `${what}; ${isUpdate ? applied : "nothing was changed by it"}`);
 }
 
-/** What replaces a call that was withdrawn, until the receiver has answered (K3). Its answer is nobody's. */
+/** What replaces a call that was withdrawn, until the receiver has answered (Call.K3). Its answer is nobody's. */
 export class WithdrawnCall extends Call {
   readonly #call: Call;
 
@@ -161,27 +166,27 @@ export class WithdrawnCall extends Call {
   }
 }
 
-/** NODE_DEAD: who is dead may be restarted, so the call may be repeated then; who has left does not come back. */
+/** NODE_DEAD: a dead node may be restarted, so the call may be repeated; a node that left does not come back. */
 export function goneError(node: number, state: "dead" | "left"): WeighbridgeError {
   return new WeighbridgeError("NODE_DEAD", `${nameOf(node)} ${state === "dead" ? "is dead" : "has left"}`, { retryable: state === "dead" });
 }
 
 /**
- * Whether this is of an update that a node which lives may have applied: it must not be sent again (channel.ts, N6). So is the NODE_DEAD of a node that could not be
- * reached while the scheduler was away: it has the LINK_LOST as its cause.
+ * Whether a live node may have applied the update that failed with this error: it must not be sent again (Channel.N6).
+ * True also for the NODE_DEAD of a node that was unreachable while the scheduler was away: its cause is the LINK_LOST.
  */
 export function mayBeApplied(error: WeighbridgeError): boolean {
   return [error, error.cause].some((each) => isWeighbridgeError(each, "LINK_LOST") && !each.retryable);
 }
 
-/** For the calls to a node that could not be reached: updates that had left, and all others (channel.ts, N6). */
+/** For calls to an unreachable node: the error of updates that had left, and that of all others (Channel.N6). */
 export function lostErrors(
   code: "LINK_LOST" | "NODE_DEAD",
   reason: string,
 ): { readonly lost: WeighbridgeError; readonly unsent: WeighbridgeError } {
   const applied = "the update had left and may have been applied, once at most; it is not sent again";
   const mayCount = new WeighbridgeError("LINK_LOST", `${reason}: ${applied}`);
-  // Nobody can say whether the node is dead: a step may be repeated, but nobody sends the update itself again (mayBeApplied).
+  // Nobody knows whether the node is dead: a step may be repeated, but the update itself is not sent again.
   const lost = code === "LINK_LOST" ? mayCount : new WeighbridgeError(code, mayCount.message, { retryable: true, cause: mayCount });
   return { lost, unsent: new WeighbridgeError(code, `${reason}: nothing was applied`, { retryable: true }) };
 }

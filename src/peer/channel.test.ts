@@ -1,4 +1,5 @@
-// Goal: one conversation over links that come and go: every call ends once, every request is taken once, whatever comes again or late.
+// Goal: one conversation over links that come and go: every call ends once, every request is taken once, whatever comes
+// again or late.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -46,7 +47,7 @@ test("an answer that makes no sense fails its call, and only that", async () => 
   assert.deepEqual(outcomes(list), ["HANDLER_FAILED", "answered fine"]);
 });
 
-test("a failure ends its call with the code; one that cannot be read breaks the link and loses no call (N5)", async () => {
+test("a failure ends its call with the code; one that cannot be read breaks the link and loses no call (Channel.N5)", async () => {
   const stage = new ChannelStage();
   const list = testCalls(2);
   await stage.send(...list);
@@ -57,7 +58,7 @@ test("a failure ends its call with the code; one that cannot be read breaks the 
   assert.deepEqual(outcomes(list), ["ARENA_FULL", "answered"]);
 });
 
-test("the end of the channel fails every open call, and later ones too, never from inside send (N5)", async () => {
+test("the end of the channel fails every open call, and later ones too, never from inside send (Channel.N5)", async () => {
   const stage = new ChannelStage();
   const list = testCalls(3);
   await stage.send(...list);
@@ -74,7 +75,7 @@ test("the end of the channel fails every open call, and later ones too, never fr
   stage.channel.end(new WeighbridgeError("CLOSED", "again"));
 });
 
-test("a new incarnation of the other node fails what it may have done; what means the same again is given back (N5)", async () => {
+test("a new incarnation of the other node fails what it may have done; what means the same again is given back (Channel.N5)", async () => {
   const stage = new ChannelStage();
   const push = new TestCall("push");
   const status = new TestCall("status", { isUpdate: false, isIdempotent: true });
@@ -140,7 +141,7 @@ test("calls given up leave their numbers behind: the same incarnation goes on wi
   assert.equal(stage.metrics.orphanAnswers, 1);
 });
 
-test("calls to a node out of reach say whether they may have been applied, and never leave again (N6)", async () => {
+test("calls to a node out of reach say whether they may have been applied, and never leave again (Channel.N6)", async () => {
   const stage = new ChannelStage();
   const update = new TestCall("update");
   const read = new TestCall("read", { isUpdate: false });

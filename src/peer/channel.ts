@@ -5,16 +5,18 @@
 //   call:     send → frame-writer: outbox, number, stamp → PendingCalls … → answered or failed
 //   request:  frame → ReceivedRequests (order, duplicates) → served function → answer, now or later
 //
-// A lost request leaves a gap, and everything behind it is refused until it is sent again (go-back-n). So a read is never
-// served before a write that left earlier.
+// A lost request leaves a gap, and everything behind it is refused until it is sent again (go-back-n). So a read is
+// never served before a write that left earlier.
 //
-// Invariants (N1 to N4 and N7 are the frame-writer's):
-//   N5. Every call ends: answered, failed by the other side, or failed by `end`, `renew`, `failCalls` or `failLost`.
-//   N6. A failed call never leaves again, and its number is settled: the same incarnation takes the next call.
-//   S1. A request is fresh exactly once.
-//   S2. Requests become fresh in the order of their numbers.
-//   S3. Answers that cannot be made again are kept until the caller has them (`settled`).
-//   S4. Nobody waits for a request that its caller gave up before it came: nothing below `settled` is sent again.
+// Invariants (see also FrameWriter):
+//   Channel.N5. Every call ends: answered, failed by the other side, or failed by `end`, `renew`, `failCalls` or
+//       `failLost`.
+//   Channel.N6. A failed call never leaves again, and its number is settled: the same incarnation takes the next call.
+//   ReceivedRequests.S1. A request is fresh exactly once.
+//   ReceivedRequests.S2. Requests become fresh in the order of their numbers.
+//   ReceivedRequests.S3. Answers that cannot be made again are kept until the caller has them (`settled`).
+//   ReceivedRequests.S4. Nobody waits for a request that its caller gave up before it came: nothing below `settled` is
+//       sent again.
 
 import { WeighbridgeError } from "../base/errors.ts";
 import type { Link } from "../transport/transport.ts";
@@ -35,13 +37,13 @@ export type FunctionHandler = {
   /** Where a request's payload should land; by default it stays in the read buffer. */
   destination?(channel: Channel, header: FrameHeader): Uint8Array | undefined;
   /**
-   * Answers through the channel, now or later (`park` first). `fresh` is false for a duplicate: answer it, apply nothing.
-   * What it throws goes back to the caller as a failure.
+   * Answers through the channel, now or later (`park` first). `fresh` is false for a duplicate: answer it, apply
+   * nothing. What it throws goes back to the caller as a failure.
    */
   handle(channel: Channel, header: FrameHeader, bytes: Uint8Array, at: number, fresh: boolean): void;
-  /** A frame of this request was refused before it came here: what came of it earlier is of no use. */
+  /** A frame of this request was refused before it came here: drop the earlier ones. */
   abandon?(channel: Channel, header: FrameHeader): void;
-  /** What the request asks for, for log lines, where its number does not tell. */
+  /** The name of the requested function, for log lines. */
   nameOf?(label: RequestLabel): string | undefined;
 };
 
@@ -99,7 +101,7 @@ export class Channel {
     return this.#pending.length > 0 || (this.link === undefined && this.#writer.queuedCount > 0);
   }
 
-  /** Whether anything came from the other node since this was asked last; for link-watch.ts. */
+  /** Whether anything came from the other node since the last call of this; for link-watch.ts. */
   takeHeard(): boolean {
     const isHeard = this.#isHeard;
     this.#isHeard = false;
@@ -108,7 +110,7 @@ export class Channel {
 
   // Calls.
 
-  /** Tells calls of several frames apart at the other node, while it puts them together. */
+  /** Distinguishes calls of several frames at the other node, which assembles them. */
   nextCallNumber(): number {
     this.#callNumber = (this.#callNumber + 1) >>> 0;
     return this.#callNumber;
@@ -161,12 +163,12 @@ export class Channel {
 
   // Links.
 
-  /** A link is open: calls without an answer leave again on it (N2). A gateway's link has a batch of its own. */
+  /** A link is open: calls without an answer leave again on it (FrameWriter.N2). A gateway's link has its own batch. */
   attach(link: Link, takesRuns = false, batch?: FrameBatch): void {
     this.#writer.attach(link, takesRuns, batch);
   }
 
-  /** The link is gone. Calls stay; answers are dropped, since the other side asks again. */
+  /** The link is gone. Calls stay; answers are dropped, since the other side sends its requests again. */
   detach(link: Link): void {
     this.#writer.detach(link);
     if (this.link !== undefined) return;
@@ -199,7 +201,8 @@ export class Channel {
       this.detach(link); // it was with the old incarnation
       link.destroy();
     }
-    this.#fates.decide(() => (incarnation === this.incarnation ? "unknown" : "dropped")); // the same one has forgotten what it took
+    // The same incarnation has forgotten what it took.
+    this.#fates.decide(() => (incarnation === this.incarnation ? "unknown" : "dropped"));
     this.incarnation = incarnation;
     this.conversation++;
     this.#received = new ReceivedRequests();
@@ -218,7 +221,7 @@ export class Channel {
     this.#fates.decide((request) => (expects === undefined ? "unknown" : request < expects ? "applied" : "dropped"));
   }
 
-  /** Nothing more will come of this channel: every open call fails with `error`, now and later (N5). */
+  /** Nothing more will come of this channel: every open call fails with `error`, now and later (Channel.N5). */
   end(error: WeighbridgeError): void {
     if (this.#ended !== undefined) return;
     this.#ended = error;
@@ -228,14 +231,17 @@ export class Channel {
     this.failCalls(error);
   }
 
-  /** Fails every open call; the same incarnation of the other node takes new ones (N6). */
+  /** Fails every open call; the same incarnation of the other node takes new ones (Channel.N6). */
   failCalls(error: WeighbridgeError): void {
     const fateOf = ({ request, isUpdate }: Call): CallFate | undefined =>
       isUpdate ? this.#fates.open(request, this.#ended !== undefined) : undefined;
     this.#failAll(error, (call) => call.failed(error, fateOf(call)));
   }
 
-  /** The other node could not be reached: fails every open call, and says whether it may have been applied (N6). */
+  /**
+   * The other node could not be reached: fails every open call; the error says whether it may have been applied
+   * (Channel.N6).
+   */
   failLost(code: "LINK_LOST" | "NODE_DEAD", reason: string): void {
     const { lost, unsent } = lostErrors(code, reason);
     this.#failAll(unsent, (call) => call.failed(call.isUpdate ? lost : unsent));
@@ -289,28 +295,28 @@ export class Channel {
     const { request } = header;
     const call = this.#pending.at(request);
     if (call === undefined) {
-      if (header.kind === Kind.FAILURE && request === 0) {
-        throw fromFailure(decodeFailure(bytes.subarray(at, at + header.payloadBytes)), this.name); // it dialed us and refuses our hello
-      }
+      const isRefusal = header.kind === Kind.FAILURE && request === 0; // it dialed us and refuses our hello
+      if (isRefusal) throw fromFailure(decodeFailure(bytes.subarray(at, at + header.payloadBytes)), this.name);
       this.#host.metrics.orphanAnswers++;
       if (request >= this.#pending.next || request === 0) throw this.#illegal(`answered request ${request}`);
       return; // an answer that came before
     }
     if (header.kind === Kind.FAILURE) {
-      const failure = decodeFailure(bytes.subarray(at, at + header.payloadBytes)); // if that throws, the call stays for the next link
+      // a throw leaves the call to the next link
+      const failure = decodeFailure(bytes.subarray(at, at + header.payloadBytes));
       this.failCall(request, failure);
       return;
     }
     let last: boolean;
     try {
-      if (!call.isIntact) throw detachedError(call); // what was sent, or has landed, may not be what its caller meant
+      if (!call.isIntact) throw detachedError(call);
       last = call.answered(header, bytes, at);
     } catch (thrown) {
       this.#settle(request);
       call.failed(thrown instanceof WeighbridgeError ? thrown : fromFailure(toFailure(thrown), this.name));
       return;
     }
-    if (last && this.#pending.at(request) === call) this.#settle(request); // else the answer's own callback ended the channel
+    if (last && this.#pending.at(request) === call) this.#settle(request); // else its callback ended the channel
   }
 
   #settle(request: number): void {
@@ -359,7 +365,7 @@ export class Channel {
     }
   }
 
-  /** Asks for the first missing request; once per gap, the resend timer is the net below. */
+  /** Requests the first missing request again, once per gap; the resend timer covers a lost notice. */
   #noticeGap(): void {
     const missing = this.#received.expected;
     if (this.#gapNoticed === missing) return;
@@ -374,7 +380,7 @@ export class Channel {
     this.#writer.holdInput(until);
   }
 
-  /** Says yes, with nothing else to say. */
+  /** Answers without a payload. */
   acknowledge(label: RequestLabel): void {
     this.#writer.acknowledge(label);
   }
@@ -405,7 +411,7 @@ export class Channel {
     this.#host.metrics.requestsFailed++;
     const failure = toFailure(thrown);
     const called = this.#host.handlers[label.functionId]?.nameOf?.(label) ?? label.functionId;
-    this.#host.peerLog.tellFailure(failure, { node: this.name, function: called, request: label.request }, handlerStack(thrown));
+    this.#host.peerLog.logFailure(failure, { node: this.name, function: called, request: label.request }, handlerStack(thrown));
     const payload = encodeJson(failure);
     this.answerRemembered(label.request, [new Answer(keptLabel(label), { kind: Kind.FAILURE, payload })]);
   }
@@ -425,7 +431,9 @@ export class Channel {
   }
 }
 
-/** again: a duplicate, to be answered anew. remembered: its answer is kept. ignore: its answer is on the way. gap: one is missing. */
+/**
+ * again: a duplicate, answer it anew. remembered: its answer is kept. ignore: its answer comes. gap: one is missing.
+ */
 export type Admission = "fresh" | "again" | "remembered" | "ignore" | "gap";
 
 /** What a node remembers of another's requests, so that each is taken in order and once, whatever the links do. */
@@ -465,12 +473,12 @@ export class ReceivedRequests {
     this.#parked.add(request);
   }
 
-  /** The answer is there now. Returns false if nobody waits for it: it was given before. */
+  /** The answer is there now. Returns false if the request was answered before. */
   unpark(request: number): boolean {
     return this.#parked.delete(request);
   }
 
-  /** Keeps an answer that could not be made again (S3). */
+  /** Keeps an answer that could not be made again (ReceivedRequests.S3). */
   remember(request: number, answers: readonly Answer[]): void {
     if (request >= this.#forgotten) this.#answers.set(request, answers);
   }
@@ -483,7 +491,7 @@ export class ReceivedRequests {
   #forget(settled: number): void {
     const first = this.#forgotten;
     this.#forgotten = settled;
-    if (settled > this.#expected) this.#expected = settled; // S4
+    if (settled > this.#expected) this.#expected = settled; // ReceivedRequests.S4
     if (this.#answers.size === 0) return;
     if (settled - first <= this.#answers.size) for (let request = first; request < settled; request++) this.#answers.delete(request);
     else for (const request of this.#answers.keys()) if (request < settled) this.#answers.delete(request);

@@ -1,18 +1,20 @@
-// connection — one link from its first byte to its last: the handshake, after which the frame reader hands frames to the
-// channel itself, and the end.
+// connection — one link from its first byte to its last: the handshake, after which the frame reader hands frames to
+// the channel itself, and the end.
 //
 //   opened ── hello sent ──┐
 //                          ├── other hello read, accepted ──► open ──► closed
 //   accepted ── waits ─────┘            └── refused: failure sent ───► closed
 //
 // Invariants:
-//   H1. Before the handshake is done only a hello, or a failure instead, is taken; after a refusal, nothing.
-//   H2. A dialer that says nothing for `helloTimeoutMs` is cut off.
-//   H3. Before the handshake a link costs HANDSHAKE_BYTES, whatever it announces; the large buffer comes with the hello.
-//   H4. Frames go to a channel only while it uses this link: who takes a link from its channel closes it, and a closed link
-//       drops what it has read.
-//   H5. While the channel pauses the link, frames that were read already wait too.
-//   H6. A peer of another protocol version is answered with a failure, and both sides name both versions.
+//   Connection.H1. Before the handshake is done only a hello, or a failure instead, is accepted; after a refusal,
+//       nothing.
+//   Connection.H2. A dialer that sends no hello within `helloTimeoutMs` is cut off.
+//   Connection.H3. Before the handshake a link costs HANDSHAKE_BYTES, whatever it claims; the large buffer comes with
+//       the hello.
+//   Connection.H4. A channel gets frames only from its present link: whoever takes a link from its channel closes it,
+//       and a closed link drops what it has read.
+//   Connection.H5. While the channel pauses the link, frames that were read already wait too.
+//   Connection.H6. A peer of another protocol version gets a failure, and both sides name both versions.
 
 import type { CancelTimer, Clock } from "../base/clock.ts";
 import { reasonOf, WeighbridgeError } from "../base/errors.ts";
@@ -93,7 +95,7 @@ export class Connection implements FrameSink {
 
   /** Whether what came before the hello may be read as a frame. Throws for what a stranger that dialed us sent. */
   beginInput(byteCount: number): boolean {
-    if (this.#problem !== undefined) return false; // H1
+    if (this.#problem !== undefined) return false; // Connection.H1
     const before = this.#bytesRead;
     this.#bytesRead += byteCount;
     if (before >= OPENING_BYTES || this.#bytesRead < OPENING_BYTES) return true;
@@ -106,7 +108,7 @@ export class Connection implements FrameSink {
     return false;
   }
 
-  /** H6 */
+  /** Connection.H6 */
   #refuseVersion(version: number): void {
     const { metrics, packageVersion } = this.#host;
     const ours = `${PROTOCOL_VERSION}${packageVersion === "" ? "" : ` (weighbridge ${packageVersion})`}`;
@@ -131,7 +133,7 @@ export class Connection implements FrameSink {
     try {
       this.reader.goOn();
     } catch (thrown) {
-      this.#problem ??= thrown instanceof WeighbridgeError ? thrown : new WeighbridgeError("BAD_FRAME", String(thrown), { cause: thrown });
+      this.#problem ??= asBadFrame(thrown);
       this.link.destroy();
     }
   }
@@ -170,20 +172,21 @@ export class Connection implements FrameSink {
       this.link.destroy();
       return;
     }
-    if (header.kind !== Kind.HELLO) throw this.#badHello(`a frame of kind ${header.kind} before its hello`); // H1
+    // Connection.H1
+    if (header.kind !== Kind.HELLO) throw this.#badHello(`a frame of kind ${header.kind} before its hello`);
     try {
       const hello = decodeJson(helloShape, "a hello", body);
       const { channel, reply } = this.#host.helloCame(this, hello);
       this.#cancelTimer();
       this.#channel = channel;
       this.#buffer = this.#host.readBuffers.take();
-      this.reader.moveTo(this.#buffer); // H3
+      this.reader.moveTo(this.#buffer); // Connection.H3
       this.reader.sink = channel;
       if (reply !== undefined) this.sendHello(reply);
       channel.attach(this.link, hello.capabilities?.includes(READS_RUNS) === true);
     } catch (thrown) {
       this.#host.metrics.badHellos++;
-      this.#problem = thrown instanceof WeighbridgeError ? thrown : new WeighbridgeError("BAD_FRAME", String(thrown), { cause: thrown });
+      this.#problem = asBadFrame(thrown);
       this.#sendJson(Kind.FAILURE, toFailure(this.#problem));
       this.link.close();
     }
@@ -211,4 +214,8 @@ export class Connection implements FrameSink {
     frame.set(body, HEADER_BYTES);
     this.link.write([frame], () => {});
   }
+}
+
+function asBadFrame(thrown: unknown): WeighbridgeError {
+  return thrown instanceof WeighbridgeError ? thrown : new WeighbridgeError("BAD_FRAME", String(thrown), { cause: thrown });
 }

@@ -1,7 +1,7 @@
-// dialer — the nodes that a peer dials: connects to each, and again after a while whenever that failed or its link ended.
+// dialer — the nodes that a peer dials: connects to each, and again after a delay whenever that fails or its link ends.
 //
 // Invariants:
-//   P3. A dialed channel is redialed until it ends or gets another address.
+//   Dialer.P3. A dialed channel is redialed until it ends or gets another address.
 
 import type { Clock } from "../base/clock.ts";
 import type { Address } from "../transport/transport.ts";
@@ -22,7 +22,7 @@ export type Dial = {
 export type DialerOptions = {
   readonly clock: Clock;
   readonly redialDelayMs: number;
-  /** Opens a connection for this dial; `opened` is called before anything is read from it. Rejects when nobody answers there. */
+  /** Opens a connection; calls `opened` before anything is read from it. Rejects when nobody answers there. */
   readonly connect: (dial: Dial, opened: (connection: PeerConnection) => void) => Promise<unknown>;
   /** A try failed; the next one comes soon. */
   readonly unreachable: (channel: Channel, error: Error) => void;
@@ -111,6 +111,6 @@ export class Dialer {
     if (this.isDropped(dial)) return;
     const { clock, redialDelayMs } = this.#options;
     const delayMs = Math.min(REDIAL_DELAY_MAX_MS, redialDelayMs * 2 ** Math.min(dial.attempt++, 10));
-    clock.after(delayMs, () => this.#connect(dial)); // P3
+    clock.after(delayMs, () => this.#connect(dial)); // Dialer.P3
   }
 }

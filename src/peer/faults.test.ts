@@ -1,4 +1,5 @@
-// Goal: frames are lost, doubled and held back as often as asked for, the same ones for the same seed, and none is held for ever.
+// Goal: frames are lost, doubled and held back as often as asked for, the same ones for the same seed, and none is held
+// for ever.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -1,5 +1,5 @@
-// faults — a seeded fault injector for one channel: it drops, repeats, swaps and delays whole frames after the handshake,
-// so that tests and users can watch exactly-once hold. `PS_DROP_MSG=10` of ps-lite is `{ dropPercent: 10 }`.
+// faults — a seeded fault injector for one channel: it drops, repeats, swaps and delays whole frames after the
+// handshake, so that tests and users can watch exactly-once hold. `PS_DROP_MSG=10` of ps-lite is `{ dropPercent: 10 }`.
 
 import type { Clock } from "../base/clock.ts";
 import { Random } from "../base/random.ts";
@@ -31,7 +31,7 @@ export class Faults {
   #held: Passing[] = [];
   readonly #onDropped: () => void;
 
-  /** `onDropped` hears of every frame that is lost. */
+  /** Calls `onDropped` for every frame that is lost. */
   constructor(options: FaultOptions, clock: Clock, salt: number, onDropped: () => void = () => {}) {
     this.#options = options;
     this.#onDropped = onDropped;

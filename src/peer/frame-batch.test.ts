@@ -1,5 +1,5 @@
-// Goal: what is appended leaves as one aligned stream, small frames in few chunks, large payloads from where they lie, and pages come back
-// only after the flush.
+// Goal: what is appended leaves as one aligned stream, small frames in few chunks, large payloads from where they lie,
+// and pages come back only after the flush.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -45,7 +45,7 @@ test("hundreds of small frames leave as one chunk", () => {
   assert.equal(batch.byteCount, 0);
 });
 
-test("frames of every size, inline and attached, over several pages, are read as they were written (B1)", () => {
+test("frames of every size, inline and attached, over several pages, are read as they were written (FrameBatch.B1)", () => {
   const batch = new EncodedFrames(new PagePool());
   const link = new StubLink();
   const payloads = Array.from({ length: 400 }, (_, i) => bytesFrom(i, (i * 37) % 1000));
@@ -70,7 +70,7 @@ test("an attached payload leaves from where it lies", () => {
   assert.ok(chunks.includes(payload));
 });
 
-test("a page is used again only after the write that carried it was flushed (B2)", () => {
+test("a page is used again only after the write that carried it was flushed (FrameBatch.B2)", () => {
   const batch = new EncodedFrames(new PagePool());
   appendInline(batch, 1, bytesFrom(1, 8));
   const first = batch.page;
@@ -84,7 +84,7 @@ test("a page is used again only after the write that carried it was flushed (B2)
   two.flushed();
 });
 
-test("what pads a payload is 0, also in a page that was used before, alone and in a run (B4)", () => {
+test("what pads a payload is 0, also in a page that was used before, alone and in a run (FrameBatch.B4)", () => {
   for (const takesRuns of [false, true]) {
     for (let size = 1; size < 24; size++) {
       const pool = new PagePool();
@@ -159,7 +159,7 @@ function runningBatch(): EncodedFrames {
   return batch;
 }
 
-test("small frames that are alike share a header where the reader takes runs (B3)", () => {
+test("small frames that are alike share a header where the reader takes runs (FrameBatch.B3)", () => {
   const batch = runningBatch();
   for (let i = 0; i < 300; i++) {
     const header = headerOf(i + 1, 12);
@@ -200,7 +200,7 @@ test("a run ends with what is not like it: another number, size or kind, and wha
   );
 });
 
-test("frames of different epochs never share a run (B3)", () => {
+test("frames of different epochs never share a run (FrameBatch.B3)", () => {
   const batch = runningBatch();
   for (const [i, epoch] of [1, 1, 2, 2, 2, 0].entries()) {
     const header = headerOf(i + 1, 8);

@@ -3,11 +3,11 @@
 // from where they lie.
 //
 // Invariants:
-//   B1. Frames start at multiples of 8 in the page, and in the stream.
-//   B2. A page is written to again only after the write that carried it was flushed.
-//   B3. Where the reader takes runs, a small frame that is like the one right before it joins it in a run
+//   FrameBatch.B1. Frames start at multiples of 8 in the page, and in the stream.
+//   FrameBatch.B2. A page is written to again only after the write that carried it was flushed.
+//   FrameBatch.B3. Where the reader takes runs, a small frame that is like the one right before it joins it in a run
 //       (wire/frame.ts).
-//   B4. The bytes behind a payload are 0, whatever the page held before: nobody reads what others were sent.
+//   FrameBatch.B4. The bytes behind a payload are 0, whatever the page held before: nobody reads what others were sent.
 
 import { AssertionError } from "../base/assert.ts";
 import {
@@ -70,7 +70,7 @@ export class PagePool {
   }
 }
 
-/** What must hear that its bytes have left. */
+/** Memory to be released once its bytes have left. */
 export type Held = {
   release(): void;
   /**
@@ -103,7 +103,7 @@ class TakenBatch implements TakenFrames {
 
   /** The chunks have left, or never will: pages and held memory are free again. */
   flushed(): void {
-    for (const page of this.#pages) this.#pool.give(page); // B2
+    for (const page of this.#pages) this.#pool.give(page); // FrameBatch.B2
     if (this.#holds !== undefined) for (const held of this.#holds) held.release();
   }
 }
@@ -185,14 +185,14 @@ export class EncodedFrames implements FrameBatch {
     return at + HEADER_BYTES;
   }
 
-  /** Clears the last 8 bytes of a payload that is yet to be written (B4). */
+  /** Clears the last 8 bytes of a payload that is yet to be written (FrameBatch.B4). */
   #clearLast(end: number): void {
     const { words } = this.#page;
     words[(end >> 2) - 2] = 0;
     words[(end >> 2) - 1] = 0;
   }
 
-  /** Whether the frame needs no header, because it joins the last one in a run (B3). */
+  /** Whether the frame needs no header, because it joins the last one in a run (FrameBatch.B3). */
   #joinsRun(header: FrameHeader, inlineBytes: number, padded: number): boolean {
     const last = this.#last;
     if (this.#lastAt === NOWHERE || inlineBytes !== header.payloadBytes || !continuesRun(last, header)) return false;

@@ -1,4 +1,5 @@
-// Goal: calls and answers leave in order and by priority, no more than so many at a time, and what cannot leave costs a bounded amount.
+// Goal: calls and answers leave in order and by priority, no more than so many at a time, and what cannot leave costs a
+// bounded amount.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -10,7 +11,7 @@ import type { FunctionHandler } from "./channel.ts";
 const KIB = 1024;
 const dead = new WeighbridgeError("NODE_DEAD", "server 0 is dead");
 
-test("calls are numbered as they leave; updates are stamped, other calls are not (N1)", async () => {
+test("calls are numbered as they leave; updates are stamped, other calls are not (FrameWriter.N1)", async () => {
   const stage = new ChannelStage();
   await stage.send(new TestCall("a"), new TestCall("b", { isUpdate: false }), new TestCall("c"));
   assert.deepEqual(stage.left(), ["1/1 a", "2/0 b", "3/2 c"]);
@@ -34,7 +35,7 @@ test("a link that takes every write at once gets all of them, in order and witho
   );
 });
 
-test("after a reconnect everything unanswered leaves again, as it was, before anything new (N2)", async () => {
+test("after a reconnect everything unanswered leaves again, as it was, before anything new (FrameWriter.N2)", async () => {
   const stage = new ChannelStage();
   const list = testCalls(4, { isUpdate: true });
   await stage.send(...list);
@@ -65,7 +66,7 @@ test("calls made without a link wait for one, by priority", async () => {
   assert.deepEqual(stage.left(), ["1/1 high", "2/2 low"]);
 });
 
-test("on a link that never flushes no more than the bound and one frame are written (N3)", async () => {
+test("on a link that never flushes no more than the bound and one frame are written (FrameWriter.N3)", async () => {
   const limits = { inFlightBytesMax: 64 * KIB, writeBytesMax: 16 * KIB };
   const frameBytes = HEADER_BYTES + 10 * KIB;
   const stage = new ChannelStage({ limits });
@@ -89,7 +90,7 @@ test("the same bound holds for a burst of calls in one turn, for answers, and fo
   assert.ok(server.link.unflushedBytes < bound, `${server.link.unflushedBytes}`);
 });
 
-test("an urgent call passes what has not been handed to the link (N3)", async () => {
+test("an urgent call passes what has not been handed to the link (FrameWriter.N3)", async () => {
   const stage = new ChannelStage({ limits: { inFlightBytesMax: 64 * KIB, writeBytesMax: 16 * KIB } });
   await stage.send(...testCalls(100, { byteCount: 10 * KIB }));
   const before = stage.left().length;
@@ -102,7 +103,7 @@ test("an urgent call passes what has not been handed to the link (N3)", async ()
   );
 });
 
-test("while too much of answers waits the link is not read; it is again when half of it left (N4)", async () => {
+test("while too much of answers waits the link is not read; it is again when half of it left (FrameWriter.N4)", async () => {
   let held = 0;
   const handler: FunctionHandler = {
     handle(channel, header): void {
@@ -126,7 +127,7 @@ test("while too much of answers waits the link is not read; it is again when hal
   assert.equal(stage.link.take().length, request);
 });
 
-test("a link whose input is held back is not read until the promise resolves, nor while too much of answers waits (N7)", async () => {
+test("a link whose input is held back is not read until the promise resolves, nor while too much of answers waits (FrameWriter.N7)", async () => {
   const holds: (() => void)[] = [];
   const handler: FunctionHandler = {
     handle(channel, header): void {
@@ -150,7 +151,7 @@ test("a link whose input is held back is not read until the promise resolves, no
   assert.equal(stage.link.isPaused, false);
 });
 
-test("a link that two hold back is read when both have let go (N7)", async () => {
+test("a link that two hold back is read when both have let go (FrameWriter.N7)", async () => {
   const holds: (() => void)[] = [];
   const stage = new ChannelStage();
   for (let i = 0; i < 2; i++) stage.channel.holdInput(new Promise((resolve) => holds.push(resolve)));
@@ -162,7 +163,7 @@ test("a link that two hold back is read when both have let go (N7)", async () =>
   }
 });
 
-test("acknowledgements without a payload count as well (N4)", async () => {
+test("acknowledgements without a payload count as well (FrameWriter.N4)", async () => {
   const handler: FunctionHandler = { handle: (channel, header) => channel.acknowledge(header) };
   const stage = new ChannelStage({ limits: { inFlightBytesMax: 1 * KIB, answerBytesMax: 4 * KIB }, handler });
   for (let request = 1; request <= 200; request++) {
@@ -175,7 +176,7 @@ test("acknowledgements without a payload count as well (N4)", async () => {
   assert.equal(stage.link.take().length, 200);
 });
 
-test("a link that breaks lets go of every answer, and the next one is read (N4)", async () => {
+test("a link that breaks lets go of every answer, and the next one is read (FrameWriter.N4)", async () => {
   let held = 0;
   const handler: FunctionHandler = {
     handle(channel, header): void {

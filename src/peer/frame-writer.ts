@@ -1,16 +1,19 @@
-// frame-writer — what leaves on a channel, in which order and when: calls that leave again, then the outbox by priority,
-// one batch per write, bounded bytes in flight. Frames that need not wait go into the batch at once. PendingCalls are the
-// calls that have left.
+// frame-writer — what leaves on a channel, in which order and when: calls that leave again, then the outbox by
+// priority, one batch per write, bounded bytes in flight. Frames that need not wait go into the batch at once.
+// PendingCalls are the calls that have left.
 //
 // Invariants:
-//   N1. Calls are numbered and stamped when they leave for the first time, and keep both: a resend is the same request.
-//   N2. After a reconnect everything unanswered leaves again, in its old order, before anything new.
-//   N3. Bytes written and not yet flushed stay under `inFlightBytesMax` plus one frame: an urgent frame waits no longer.
-//   N4. While more than `answerBytesMax` of answers wait, no further request is read from that link.
-//   N7. While somebody holds the input back (`holdInput`), no further request is read from that link either.
-//   C1. A number is used once per incarnation of the other node, also when its call is given up.
-//   C2. `first` is the lowest number without an answer; everything below is settled.
-//   C3. Calls leave again in the order of their numbers, from `resendFrom` on, before any new one.
+//   FrameWriter.N1. Calls are numbered and stamped when they leave for the first time, and keep both: a resend is the
+//       same request.
+//   FrameWriter.N2. After a reconnect everything unanswered leaves again, in its old order, before anything new.
+//   FrameWriter.N3. Bytes written and not yet flushed stay under `inFlightBytesMax` plus one frame: an urgent frame
+//       waits no longer.
+//   FrameWriter.N4. While more than `answerBytesMax` of answers wait, no further request is read from that link.
+//   FrameWriter.N7. While somebody holds the input back (`holdInput`), no further request is read from that link
+//       either.
+//   PendingCalls.C1. A number is used once per incarnation of the other node, also when its call is given up.
+//   PendingCalls.C2. `first` is the lowest number without an answer; everything below is settled.
+//   PendingCalls.C3. Calls leave again in the order of their numbers, from `resendFrom` on, before any new one.
 
 import { AssertionError, assert } from "../base/assert.ts";
 import { hasEmptyChunk, type Link } from "../transport/transport.ts";
@@ -24,7 +27,9 @@ import { type Notice, type Outbound, Outbox } from "./outbox.ts";
 import { PausableLink } from "./pausable-link.ts";
 
 const SMALL_COPY_BYTES = 64;
-/** A write counts as at least this much: it keeps a page, and a peer that does not read could make us keep thousands. */
+/**
+ * A write counts as at least this much: it keeps a page, and a peer that does not read could make us keep thousands.
+ */
 const WRITE_COST_BYTES = 8 * 1024;
 
 /** So many bytes of answers that were made just now leave at once. */
@@ -45,7 +50,7 @@ export class FrameWriter {
   #inFlightBytes = 0;
   #answerBytes = 0;
   #paused = false;
-  /** How many ask for it (N7). */
+  /** How many hold the input back (FrameWriter.N7). */
   #holdCount = 0;
   #isFlushing = false;
   #flushSoon = false;
@@ -73,7 +78,7 @@ export class FrameWriter {
     return this.#outbox.length;
   }
 
-  /** N2. `batch`: of a gateway, whose link this is. */
+  /** FrameWriter.N2. `batch`: of a gateway, whose link this is. */
   attach(link: Link, takesRuns: boolean, batch: FrameBatch | undefined): void {
     assert(this.#link === undefined, "the old link was detached first");
     this.#link = link;
@@ -84,7 +89,7 @@ export class FrameWriter {
     this.flushSoon();
   }
 
-  /** The link is gone. Calls stay; answers are dropped, since the other side asks again. */
+  /** The link is gone. Calls stay; answers are dropped, since the other side sends its requests again. */
   detach(link: Link): void {
     if (this.#link !== link) return;
     this.#link = undefined;
@@ -171,14 +176,14 @@ export class FrameWriter {
     this.#outbox.push(frame);
     this.#answerBytes += frame.byteCount;
     if (this.#answerBytes > this.#host.limits.answerBytesMax && !this.#paused) {
-      this.#paused = true; // N4
+      this.#paused = true; // FrameWriter.N4
       if (this.#holdCount === 0) this.#link.pause();
     }
     if (frame.isFresh && this.#answerBytes >= FRESH_BYTES) this.#flush();
     else this.#flushAfter();
   }
 
-  /** N7. The promise must not reject. */
+  /** FrameWriter.N7. The promise must not reject. */
   holdInput(until: Promise<void>): void {
     const link = this.#link;
     if (link === undefined) return;
@@ -253,7 +258,7 @@ export class FrameWriter {
   }
 
   #flush(): void {
-    if (this.#isFlushing) return; // from inside a write that was flushed at once: the loop goes on by itself
+    if (this.#isFlushing) return; // called from a write that was flushed at once: the loop goes on
     this.#isFlushing = true;
     try {
       this.#writeBatches();
@@ -273,7 +278,7 @@ export class FrameWriter {
       const { chunks } = taken;
       if (chunks[0]?.length === 0 || (chunks.length > 1 && hasEmptyChunk(chunks))) {
         taken.flushed();
-        link.destroy(); // what was encoded cannot leave any more; on the next link everything is encoded anew (Call.K3)
+        link.destroy(); // its memory is gone; the next link encodes everything anew (Call.K3)
         return;
       }
       this.#output?.write(chunks, () => {
@@ -303,7 +308,7 @@ export class FrameWriter {
     if (this.#roomWaiters.length > 0 && this.#outbox.length <= queuedMax / 2) this.wakeRoomWaiters();
   }
 
-  /** N1 */
+  /** FrameWriter.N1 */
   #number(call: Call): void {
     this.#pending.add(call);
     if (call.isUpdate && call.stamp === 0) call.stamp = ++this.#host.stamps.last;
@@ -317,7 +322,7 @@ export class FrameWriter {
     }
     const discard = (): void => (frame.isCall ? undefined : frame.discard());
     const emit = (): void => {
-      if (this.#link === undefined || (frame.isCall && frame.request === 0)) return; // outside a flush, or after the call ended
+      if (this.#link === undefined || (frame.isCall && frame.request === 0)) return; // after the link or the call ended
       this.#emit(frame);
       this.flushSoon();
     };
@@ -348,14 +353,14 @@ export class FrameWriter {
   /** Its memory is gone: it fails, and what stands for it keeps its number (Call.K3). */
   #withdraw(call: Call): Call {
     const withdrawn = new WithdrawnCall(call);
-    if (this.#pending.at(call.request) !== call) return withdrawn; // the fault injector sends a copy of one that has ended
+    if (this.#pending.at(call.request) !== call) return withdrawn; // a copy by the fault injector; the call has ended
     this.#pending.replace(call, withdrawn);
     const error = detachedError(call);
     this.#host.clock.soon(() => call.failed(error));
     return withdrawn;
   }
 
-  /** An answer no longer waits: the link may be read again once enough of them have gone (N4). */
+  /** An answer no longer waits: the link may be read again once enough of them have gone (FrameWriter.N4). */
   #answerLeaves({ byteCount }: Answer | Notice): void {
     this.#answerBytes -= byteCount;
     if (!this.#paused || this.#answerBytes >= this.#host.limits.answerBytesMax / 2) return;
@@ -386,7 +391,7 @@ export class PendingCalls {
     return count;
   }
 
-  /** C2 */
+  /** PendingCalls.C2 */
   get first(): number {
     return this.#first;
   }
@@ -400,7 +405,7 @@ export class PendingCalls {
     return this.#resend < this.#next;
   }
 
-  /** The call leaves for the first time, now: it gets its number. Not while others leave again (C3). */
+  /** The call leaves for the first time, now: it gets its number. Not while others leave again (PendingCalls.C3). */
   add(call: Call): void {
     if (this.#next - this.#first === this.#calls.length) this.#grow();
     const request = this.#next++;
@@ -455,7 +460,10 @@ export class PendingCalls {
     return 0;
   }
 
-  /** Removes all calls, unanswered. Their numbers are not used again: the same incarnation takes new calls (C1). */
+  /**
+   * Removes all calls, unanswered. Their numbers are not used again: the same incarnation takes new calls
+   * (PendingCalls.C1).
+   */
   giveUp(): Call[] {
     const calls: Call[] = [];
     if (this.length > 0) this.#givenUpFrom ||= this.#first;

@@ -1,6 +1,6 @@
 // function-call — a call of a typed function, whoever serves it: its request as frames, and its answer. Most calls and
-// answers are one frame. A larger request is cut here alone, and request-assembly.ts puts it together before the handler
-// runs. An answer in several frames, or of unknown length, comes together in answer-landing.ts.
+// answers are one frame. A larger request is cut here alone, and request-assembly.ts puts it together before the
+// handler runs. An answer in several frames, or of unknown length, comes together in answer-landing.ts.
 //
 //   frame      FUNCTION, command: hash of the name │ arg0 hash of the signature │ arg1 number of the call
 //              arg2 first byte of this frame │ arg3 bytes of the whole request
@@ -8,7 +8,8 @@
 //   flags      PART: more frames of this call follow; without a payload: the call is withdrawn
 //
 // Invariants:
-//   G1. A read leaves behind every waiting update of the same scope (a parameter), whatever their priorities.
+//   FunctionCall.G1. A read leaves behind every waiting update of the same scope (a parameter), whatever their
+//       priorities.
 
 import { WeighbridgeError } from "../base/errors.ts";
 import { showValue } from "../base/show-value.ts";
@@ -41,9 +42,9 @@ export type FunctionCallOptions<Q extends Fields, R extends Fields> = {
   readonly passing?: boolean | undefined;
   /** Left out where nobody looks at the response: one that lands in `into`, or is empty, is not read then. */
   readonly answered?: ((response: FieldValues<R>) => void) | undefined;
-  /** The call ended well, right after `answered`; told how many bytes the response took. */
+  /** The call succeeded, right after `answered`; gets the length of the response. */
   readonly ended?: (byteCount: number) => void;
-  /** `fate`: of an update that had left, at least in part, when its server was taken for dead. */
+  /** `fate`: of an update that had left, at least in part, when its server was declared dead. */
   readonly failed: (error: WeighbridgeError, fate?: CallFate) => void;
 };
 
@@ -75,7 +76,7 @@ const NO_BYTES = new Uint8Array(0);
 
 type AnyOptions = FunctionCallOptions<Fields, Fields>;
 
-/** A call of one frame; of several, what they share. Not derived from Call: that takes several times as long to construct. */
+/** A call of one frame; of several, what they share. Not derived from Call: a derived class is slow to construct. */
 class FunctionCall implements Call, CallFate {
   readonly priority: number;
   readonly epoch: number;
@@ -210,7 +211,7 @@ class FunctionCall implements Call, CallFate {
 
   #landingOf(): AnswerLanding {
     const { fn, passing } = this.options;
-    const isKept = fn.keepsAnswers || this.encoded.byteCount > PAYLOAD_BYTES_MAX; // function-host's H4
+    const isKept = fn.keepsAnswers || this.encoded.byteCount > PAYLOAD_BYTES_MAX; // FunctionHost.H4
     this.#landing ??= new AnswerLanding(this.#into, isKept, passing);
     return this.#landing;
   }
@@ -238,7 +239,7 @@ class FunctionCall implements Call, CallFate {
     return this.lastFate?.outcome ?? "dropped";
   }
 
-  /** G1 */
+  /** FunctionCall.G1 */
   mustFollow(waiting: Call): boolean {
     return waiting.isUpdate && this.options.scope !== 0 && scopeOf(waiting) === this.options.scope;
   }
@@ -348,7 +349,9 @@ function writeFrame(header: FrameHeader, batch: FrameBatch, chunks: readonly Uin
   batch.pad(header.payloadBytes);
 }
 
-/** How many leading chunks to copy: small together, and a multiple of 8 bytes, since inline bytes are padded to that. */
+/**
+ * How many leading chunks to copy: small together, and a multiple of 8 bytes, since inline bytes are padded to that.
+ */
 function leadingSmall(chunks: readonly Uint8Array[]): number {
   let count = 0;
   let byteCount = 0;

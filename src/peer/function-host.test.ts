@@ -1,4 +1,5 @@
-// function-host — Goal: any node serves typed functions to any other: small and large, at once and later, and a late answer reaches nobody else's request.
+// function-host — Goal: any node serves typed functions to any other: small and large, at once and later, and a late
+// answer reaches nobody else's request.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -111,7 +112,7 @@ test("a function that this node does not serve is UNKNOWN_FUNCTION, by name and 
   await assert.rejects(settled(callFunction(channel, sumOf, { values: new Float32Array(1) }, { clock })), isUnknown);
 });
 
-test("a late answer is not sent into a conversation that began anew meanwhile (H5)", async () => {
+test("a late answer is not sent into a conversation that began anew meanwhile (FunctionHost.H5)", async () => {
   const { clock, open, server } = await twoWorkers();
   const answers = [new Deferred<Texts>(), new Deferred<Texts>()];
   let served = 0;

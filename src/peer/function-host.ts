@@ -2,16 +2,20 @@
 // frames together, runs the handler, sends the answer. Scheduler, servers and workers differ in the context of their
 // handlers, and in the memory for requests of several frames.
 //
-// Invariants (P1, P2 of contracts/ps-function.ts):
-//   H1. A repeated update does not run again: its answer is kept until the caller has it, or its `again` makes it anew. If
-//       neither is possible (a restored server) an update without a response is acknowledged, others get ANSWER_LOST.
-//   H2. A handler that throws, or whose response does not fit its schema, fails that one call.
-//   H3. An answer's bytes do not change while they leave: they are held, or the answer's own; kept ones are copies.
-//   H4. The answer to a request of several frames is kept, whatever its function: only the last frame comes again, and the
-//       request cannot be put together a second time.
-//   H5. A late answer belongs to the conversation of its request: in another one its number is another request's.
-//   H6. The owner of a part answers for it: a request that waited, or is repeated, is refused if its part has left.
-//   H7. An update without a stamp is refused: it could not be told from one that was applied before.
+// Invariants (with PsFunction.P1 and P2):
+//   FunctionHost.H1. A repeated update does not run again: its answer is kept until the caller has it, or its `again`
+//       makes it anew. If neither is possible (a restored server) an update without a response is acknowledged, others
+//       get ANSWER_LOST.
+//   FunctionHost.H2. A handler that throws, or whose response does not fit its schema, fails that one call.
+//   FunctionHost.H3. An answer's bytes do not change while they leave: they are held, or the answer's own; kept ones
+//       are copies.
+//   FunctionHost.H4. The answer to a request of several frames is kept, whatever its function: only the last frame
+//       comes again, and the request cannot be put together a second time.
+//   FunctionHost.H5. A late answer belongs to the conversation of its request: in another one its number is another
+//       request's.
+//   FunctionHost.H6. The owner of a part answers for it: a request that waited, or is repeated, is refused if its part
+//       has left.
+//   FunctionHost.H7. An update without a stamp is refused: nobody could tell whether it was applied before.
 
 import { assert } from "../base/assert.ts";
 import type { Clock } from "../base/clock.ts";
@@ -73,11 +77,11 @@ export class ServedCall {
   }
 }
 
-/** What links wait for that bring updates, while there is anything to wait for. */
+/** Makes links that bring updates wait. */
 export type UpdatePressure<C> = {
-  /** Whether `on` has to be asked at all. */
+  /** Whether to call `on` at all. */
   readonly isOn: boolean;
-  /** What the link waits for that brought an update, if for anything. */
+  /** What the link that brought an update waits for, if anything. */
   on(context: C): Promise<void> | undefined;
 };
 
@@ -85,17 +89,17 @@ export type UpdatePressure<C> = {
 export type RequestOwnership = {
   /** Throws WRONG_EPOCH for a request that was cut by no placement. */
   checkEpoch(epoch: number): void;
-  /** Why an answer that comes later must not be given, if so (H6). */
+  /** Why a late answer must not be sent, if so (FunctionHost.H6). */
   lateError(fn: { readonly name: string; readonly isUpdate: boolean }, epoch: number): WeighbridgeError | undefined;
 };
 
 export type FunctionHostOptions<C> = {
   readonly clock: Clock;
-  /** Where requests of several frames are put together, and which handlers in place can read. */
+  /** Where requests of several frames are assembled, and which handlers in place can read. */
   readonly memory: RequestMemory;
   /** What handlers know of the caller. Called once for each incarnation of a node on its channel. */
   readonly contextOf: (channel: Channel) => C;
-  /** Asked about functions that follow the placement; left out by nodes that own no parts. */
+  /** Decides about functions that follow the placement; left out by nodes that own no parts. */
   readonly ownership?: RequestOwnership | undefined;
   readonly pressure?: UpdatePressure<C> | undefined;
 };
@@ -135,7 +139,7 @@ export class FunctionHost<C> implements FunctionHandler {
     if (fn.id !== FunctionId.FUNCTION) this.#numbered.set(fn.id, fn);
   }
 
-  /** Serves it no more. A call that has begun ends as it would have. */
+  /** Stops serving it. A call that has begun ends normally. */
   remove(fn: ServedFunction<C>): void {
     if (this.#functions.get(fn.nameHash) !== fn) return;
     this.#functions.delete(fn.nameHash);
@@ -179,10 +183,11 @@ export class FunctionHost<C> implements FunctionHandler {
       channel.acknowledge(header);
       return;
     }
+    // FunctionHost.H1, H4
     if (isAgain && (fn.keepsAnswers || !isWhole))
-      throw new WeighbridgeError("ANSWER_LOST", `${fn.name} was applied before, and its answer is not known any more`); // H1, H4
+      throw new WeighbridgeError("ANSWER_LOST", `${fn.name} was applied before, and its answer is not known any more`);
     const late = isAgain && fn.answersParts ? this.#options.ownership?.lateError(fn, header.epoch) : undefined;
-    if (late !== undefined) throw late; // H6
+    if (late !== undefined) throw late; // FunctionHost.H6
     if (isWhole) {
       const payload = { bytes, at, byteCount: header.payloadBytes, isWhole, isAgain };
       if (fn.isInPlace && bytes !== this.#readBuffer && !this.#isReadable(bytes)) this.#runCopied(fn, channel, header, payload);
@@ -272,11 +277,11 @@ export class FunctionHost<C> implements FunctionHandler {
     response
       .then((given) => {
         if (channel.conversation !== conversation) {
-          call.releaseAll(); // H5
+          call.releaseAll(); // FunctionHost.H5
           return;
         }
         const late = fn.answersParts ? this.#options.ownership?.lateError(fn, epoch) : undefined;
-        if (late !== undefined) throw late; // H6
+        if (late !== undefined) throw late; // FunctionHost.H6
         channel.unpark(label.request);
         this.#answer(answering, channel, label, given);
       })
@@ -308,10 +313,10 @@ export class FunctionHost<C> implements FunctionHandler {
       encoded = fn.response.encode(response);
     } catch (thrown) {
       call.releaseAll();
-      throw new WeighbridgeError("HANDLER_FAILED", reasonOf(thrown), { cause: thrown }); // H2
+      throw new WeighbridgeError("HANDLER_FAILED", reasonOf(thrown), { cause: thrown }); // FunctionHost.H2
     }
     if (isKept) {
-      const payload = joinBytes(encoded.chunks); // H3
+      const payload = joinBytes(encoded.chunks); // FunctionHost.H3
       call.releaseAll();
       channel.answerRemembered(label.request, answerFrames(keptLabel(label), [payload]));
       return;
@@ -329,7 +334,7 @@ export class FunctionHost<C> implements FunctionHandler {
   }
 }
 
-/** BAD_REQUEST: nobody could tell whether an update without a stamp was applied before (H7). */
+/** BAD_REQUEST: nobody could tell whether an update without a stamp was applied before (FunctionHost.H7). */
 export function unstampedError(name: string): WeighbridgeError {
   return new WeighbridgeError("BAD_REQUEST", `${name} is an update and has stamp 0; the updates of a node are stamped 1, 2, 3 …`);
 }

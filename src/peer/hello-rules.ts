@@ -1,5 +1,6 @@
 // hello-rules — which hello a peer accepts, and with which error it refuses the others: by job and kind, and by the
-// roster. Pure. A token is no proof against somebody who reads the network: links are neither encrypted nor authenticated.
+// roster. Pure. A token is no proof against somebody who reads the network: links are neither encrypted nor
+// authenticated.
 
 import { WeighbridgeError } from "../base/errors.ts";
 import { type Hello, jobConflict, jobNameOf } from "../wire/hello.ts";
@@ -7,7 +8,7 @@ import { nameOf, rankOf, roleOf } from "../wire/node-id.ts";
 import type { RosterView } from "../wire/roster.ts";
 import type { Channel } from "./channel.ts";
 
-/** Of two links the other one counts; its dialer tries again, and finds that it has been reached meanwhile. */
+/** The other one of two links counts; this one's dialer tries again, and finds that it was reached meanwhile. */
 export function dialsItself(dialer: number, dialed: number): WeighbridgeError {
   return new WeighbridgeError("NO_ROUTE", `${nameOf(dialer)} dials ${nameOf(dialed)} itself`, { retryable: true });
 }
@@ -17,7 +18,7 @@ export function restartedError({ name }: Channel): WeighbridgeError {
   return new WeighbridgeError("NODE_DEAD", message, { retryable: true });
 }
 
-/** Nodes of two jobs do not talk, nor do those of two runs of one. Throws WRONG_JOB, and FENCED. */
+/** Nodes of two jobs do not talk, nor do nodes of two runs of one job. Throws WRONG_JOB, and FENCED. */
 export function checkJob(own: string, { job, kind, node }: Hello): void {
   const conflict = jobConflict(own, job);
   if (conflict === undefined) return;
@@ -26,7 +27,8 @@ export function checkJob(own: string, { job, kind, node }: Hello): void {
     const fix =
       "give each job a scheduler of its own, and its nodes the right address (--scheduler-host, --scheduler-port) or name (--job)";
     const message = `a ${kind} of job "${theirs}" has come to a node of job "${ours}"; ${fix}`;
-    throw new WeighbridgeError("WRONG_JOB", message, { retryable: node !== 0 }); // a node that has a rank goes on, and waits for the right scheduler
+    // one with a rank waits for its scheduler
+    throw new WeighbridgeError("WRONG_JOB", message, { retryable: node !== 0 });
   }
   throw new WeighbridgeError(
     "FENCED",
@@ -34,41 +36,44 @@ export function checkJob(own: string, { job, kind, node }: Hello): void {
   );
 }
 
-/** Who dials us is of the kind that its number says, and names its job if it has a number (P6). Throws BAD_REQUEST. */
+/**
+ * Throws BAD_REQUEST unless a dialer is of the kind that its number says, and one with a number names its job
+ * (Peer.P6).
+ */
 export function checkDialer({ node, kind, job }: Hello): void {
   const isKind = node === 0 ? kind !== "scheduler" : kind === roleOf(node);
-  if (!isKind) throw new WeighbridgeError("BAD_REQUEST", `node ${node} says that it is a ${kind}, which it cannot be`);
+  if (!isKind) throw new WeighbridgeError("BAD_REQUEST", `node ${node} claims to be a ${kind}, which it cannot be`);
   if (node !== 0 && job === "")
-    throw new WeighbridgeError("BAD_REQUEST", `${nameOf(node)} does not say which job it belongs to; a node that has a place knows it`);
+    throw new WeighbridgeError("BAD_REQUEST", `${nameOf(node)} does not name its job; a node that has a rank knows it`);
 }
 
 export type HelloRules = {
-  /** Version 0: nobody has told us yet. */
+  /** Version 0: we have received none yet. */
   readonly roster: RosterView;
   readonly serverCount: number;
   readonly workerCount: number;
-  /** False when nodes may have newer lives than the roster knows: on a scheduler that was restarted. */
+  /** False when nodes may have newer incarnations than the roster knows: on a restarted scheduler. */
   readonly isCertain: boolean;
 };
 
 /**
- * Throws NO_ROUTE for a node that is not in the job, and for an incarnation that it has not been given, or of which we have not heard yet; FENCED without the
- * token of the node of that incarnation. A token that is undefined is not asked for.
+ * Throws NO_ROUTE for a node that is not in the job, and for an incarnation that we do not know; FENCED if the token is
+ * not that of the node's incarnation. A token that is undefined is not checked.
  */
 export function checkMember(
   { node, incarnation, token }: Pick<Hello, "node" | "incarnation" | "token">,
   { roster, serverCount, workerCount, isCertain }: HelloRules,
 ): void {
   const entry = roster.nodes.find((candidate) => candidate.node === node);
-  const isPlace = rankOf(node) < (roleOf(node) === "server" ? serverCount : workerCount);
-  if (entry === undefined && (roster.version > 0 || !isPlace))
-    // While we know of nobody, it may be our counts that are wrong: the node goes on, and waits for a scheduler that was started rightly.
+  const isRank = rankOf(node) < (roleOf(node) === "server" ? serverCount : workerCount);
+  if (entry === undefined && (roster.version > 0 || !isRank))
+    // While our roster is empty our counts may be wrong: the node goes on and waits for a scheduler that knows it.
     throw new WeighbridgeError("NO_ROUTE", `there is no node ${node} in this job`, { retryable: roster.version === 0 });
   if (entry?.incarnation === incarnation && token !== undefined && entry.token !== undefined && token !== entry.token) {
-    const message = `this is not ${nameOf(node)} of incarnation ${incarnation}: its hello does not show the token that ${nameOf(node)} registered with`;
+    const message = `this is not ${nameOf(node)} of incarnation ${incarnation}: its hello has another token than the one it registered with`;
     throw new WeighbridgeError("FENCED", message);
   }
   if (entry === undefined || incarnation <= entry.incarnation || !isCertain) return;
-  const message = `${nameOf(node)} says that it has incarnation ${incarnation}, but here incarnation ${entry.incarnation} is the newest known`;
+  const message = `${nameOf(node)} claims incarnation ${incarnation}, but the newest known here is ${entry.incarnation}`;
   throw new WeighbridgeError("NO_ROUTE", message, { retryable: true });
 }

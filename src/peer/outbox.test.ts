@@ -63,12 +63,12 @@ function filled(...frames: readonly (KeyCall | Answer)[]): Outbox {
   return outbox;
 }
 
-test("frames of one priority leave in the order they came (O1)", () => {
+test("frames of one priority leave in the order they came (Outbox.O1)", () => {
   const frames = Array.from({ length: 100 }, (_, i) => push(`${i}`, 0, i));
   assert.equal(drained(filled(...frames)), frames.map(({ name }) => name).join(" "));
 });
 
-test("higher priorities leave first, negative ones last, answers among calls (O2)", () => {
+test("higher priorities leave first, negative ones last, answers among calls (Outbox.O2)", () => {
   assert.equal(drained(filled(push("a", -3), push("b"), answer(7, 5), push("c", 9), answer(8), push("d", 5))), "c answer 7 d b answer 8 a");
 });
 
@@ -81,7 +81,7 @@ test("length counts what is here", () => {
   assert.deepEqual([outbox.length, outbox.shift()], [0, undefined]);
 });
 
-test("an urgent read of a key that is being written waits behind that write, other reads do not (O3)", () => {
+test("an urgent read of a key that is being written waits behind that write, other reads do not (Outbox.O3)", () => {
   assert.equal(drained(filled(push("w", 0, 1), pull("other", 9, 2), pull("own", 9, 1))), "other w own");
 });
 
@@ -106,7 +106,7 @@ test("what was drained and is pushed again leaves in the same order", () => {
   assert.equal(drained(outbox), order);
 });
 
-test("for any mix of pushes, pulls and departures, O1 to O3 hold", () => {
+test("for any mix of pushes, pulls and departures, Outbox.O1 to O3 hold", () => {
   const step = fc.record({
     isLeaving: fc.boolean(),
     kind: fc.constantFrom("push", "pull", "pushPull"),
@@ -134,8 +134,9 @@ test("for any mix of pushes, pulls and departures, O1 to O3 hold", () => {
         for (const second of left.slice(i + 1)) {
           const isSwapped = (cameAt.get(second) as number) < (cameAt.get(first) as number);
           if (!isSwapped) continue;
-          assert.ok(!(first.isRead && first.mustFollow(second)), `${first.name} overtook the write ${second.name}`); // O3
-          if (!first.isRead && !second.isRead) assert.ok(first.priority > second.priority); // O1
+          // Outbox.O3
+          assert.ok(!(first.isRead && first.mustFollow(second)), `${first.name} overtook the write ${second.name}`);
+          if (!first.isRead && !second.isRead) assert.ok(first.priority > second.priority); // Outbox.O1
         }
       }
     }),

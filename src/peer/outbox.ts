@@ -1,9 +1,9 @@
 // outbox — frames that wait to leave on one channel: highest priority first, then first in, first out. Pure.
 //
 // Invariants:
-//   O1. Frames of equal priority leave in the order they came.
-//   O2. A frame leaves before every frame of lower priority that is still here.
-//   O3. A read never leaves before a write it must see: it queues behind it, at its priority (`mustFollow`).
+//   Outbox.O1. Frames of equal priority leave in the order they came.
+//   Outbox.O2. A frame leaves before every frame of lower priority that is still here.
+//   Outbox.O3. A read never leaves before a write it must see: it queues behind it, at its priority (`mustFollow`).
 
 import { RingQueue } from "../base/ring-queue.ts";
 import { type FrameHeader, Kind } from "../wire/frame.ts";
@@ -51,7 +51,9 @@ export class Outbox {
     return frames;
   }
 
-  /** The priority at which a new frame queues: its own, or the lowest of the writes it must not overtake (O3). */
+  /**
+   * The priority at which a new frame queues: its own, or the lowest of the writes it must not overtake (Outbox.O3).
+   */
   #queuePriority(frame: Outbound): number {
     const { priority } = frame;
     if (this.length === 0 || !frame.isCall || !frame.isRead) return priority;
@@ -78,7 +80,7 @@ export class Outbox {
   }
 }
 
-/** Tells the other side which of its requests is missing. */
+/** Names the first of the other side's requests that is missing here. */
 export class GapNotice implements Notice {
   readonly priority: number = 0x7fffffff;
   readonly byteCount = 0;

@@ -1,4 +1,5 @@
-// Goal: while a link is paused nothing that was read already is handled, nothing is lost, and a buffer that is full still takes its frames.
+// Goal: while a link is paused nothing that was read already is handled, nothing is lost, and a buffer that is full
+// still takes its frames.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

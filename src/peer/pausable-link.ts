@@ -1,17 +1,17 @@
-// pausable-link — a link as its channel sees it. While it is paused, frames that were read wait in the reader's buffer: a
-// pause bounds what is answered, not only what is read, since one buffer of small requests can ask for gigabytes
+// pausable-link — a link as its channel sees it. While it is paused, frames that were read wait in the reader's buffer:
+// a pause bounds what is answered, not only what is read, since one buffer of small requests can ask for gigabytes
 // (Connection.H5). Once it is closed they are dropped (Connection.H4).
 
 import type { Link } from "../transport/transport.ts";
 import type { FrameReader } from "../wire/frame-reader.ts";
 
 export class PausableLink implements Link {
-  /** What is written goes there: nothing here has to know of it. */
+  /** Where writes go. */
   readonly inner: Link;
   readonly #reader: FrameReader;
   readonly #resumed: () => void;
 
-  /** `resumed` is called when the link was paused and no longer is: the frames that waited are to be handled, soon. */
+  /** Calls `resumed` when the link is no longer paused: the owner then handles the frames that waited. */
   constructor(link: Link, reader: FrameReader, resumed: () => void) {
     this.inner = link;
     this.#reader = reader;
@@ -33,7 +33,7 @@ export class PausableLink implements Link {
 
   resume(): void {
     this.#reader.isHeld = false;
-    this.#resumed(); // first: what waits comes before what is still to be read, and before the end of the link
+    this.#resumed(); // first: frames that waited precede what is still to be read, and the end of the link
     this.inner.resume();
   }
 

@@ -15,57 +15,57 @@ function stage() {
 
 test("a flood of one message leaves a few lines, and the next line tells how many were left out", async () => {
   const { lines, clock, peerLog } = stage();
-  for (let i = 0; i < 1000; i++) peerLog.tell("warn", "link broken", { i });
+  for (let i = 0; i < 1000; i++) peerLog.log("warn", "link broken", { i });
   assert.equal(lines.length, 10);
   await clock.advance(1000);
-  peerLog.tell("warn", "link broken", { i: 1000 });
-  peerLog.tell("warn", "link broken", { i: 1001 });
+  peerLog.log("warn", "link broken", { i: 1000 });
+  peerLog.log("warn", "link broken", { i: 1001 });
   assert.deepEqual(lines.slice(10), ['link broken {"i":1000,"leftOut":990}', 'link broken {"i":1001}']);
 });
 
 test("a flood of one message does not hide another", () => {
   const { lines, peerLog } = stage();
-  for (let i = 0; i < 1000; i++) peerLog.tell("warn", "link broken", {});
-  peerLog.tell("warn", "a request failed", {});
+  for (let i = 0; i < 1000; i++) peerLog.log("warn", "link broken", {});
+  peerLog.log("warn", "a request failed", {});
   assert.equal(lines.at(-1), "a request failed {}");
 });
 
 test("the level decides who hears of it", () => {
   const { lines, peerLog } = stage();
-  peerLog.tell("debug", "link broken", {});
+  peerLog.log("debug", "link broken", {});
   assert.deepEqual(lines, []);
 });
 
 test("a mistake that every node makes alike is told once, whoever makes it", () => {
   const { lines, peerLog } = stage();
-  for (const node of ["worker 0", "worker 1", "worker 0"]) peerLog.tellOnce("UNKNOWN_FUNCTION", "warn", "a request failed", { node });
-  peerLog.tellOnce("UNKNOWN_KEY_LIST", "warn", "a request failed", { node: "worker 1" });
+  for (const node of ["worker 0", "worker 1", "worker 0"]) peerLog.logOnce("UNKNOWN_FUNCTION", "warn", "a request failed", { node });
+  peerLog.logOnce("UNKNOWN_KEY_LIST", "warn", "a request failed", { node: "worker 1" });
   assert.deepEqual(lines, ['a request failed {"node":"worker 0"}', 'a request failed {"node":"worker 1"}']);
 });
 
 test("a fault that lasts is told once and then once a minute, with how many were left out; another fault is told beside it", async () => {
   const { lines, clock, peerLog } = stage();
-  const tell = (fault: string): void => peerLog.tellSeldom(fault, "warn", "a request failed", { fault });
+  const logFault = (fault: string): void => peerLog.logSeldom(fault, "warn", "a request failed", { fault });
   for (let second = 0; second < 60; second++) {
-    for (let i = 0; i < 50; i++) tell("no w");
-    if (second === 30) tell("no v");
+    for (let i = 0; i < 50; i++) logFault("no w");
+    if (second === 30) logFault("no v");
     await clock.advance(1000);
   }
   assert.deepEqual(lines, ['a request failed {"fault":"no w"}', 'a request failed {"fault":"no v"}']);
-  tell("no w");
+  logFault("no w");
   assert.equal(lines.at(-1), 'a request failed {"fault":"no w","leftOut":2999}');
 });
 
 test("faults that differ in every line are still bounded", () => {
   const { lines, peerLog } = stage();
-  for (let i = 0; i < 10_000; i++) peerLog.tellSeldom(`no ${i}`, "warn", "a request failed", {});
+  for (let i = 0; i < 10_000; i++) peerLog.logSeldom(`no ${i}`, "warn", "a request failed", {});
   assert.equal(lines.length, 10);
 });
 
 test("the stack of what a handler threw is logged once for each place that throws, whatever the message", () => {
   const { lines, peerLog } = stage();
   const failure = { code: "HANDLER_FAILED", message: "oops", retryable: false };
-  const fail = (stack: string): void => peerLog.tellFailure(failure, { function: "f" }, stack);
+  const fail = (stack: string): void => peerLog.logFailure(failure, { function: "f" }, stack);
   for (const i of [1, 2, 3]) fail(`Error: oops ${i}\n    at update (updaters.ts:7:3)`);
   fail("Error: oops\n    at other (updaters.ts:9:3)");
   const stacks = lines.filter((line) => line.startsWith("a handler threw"));

@@ -1,5 +1,5 @@
-// peerLog — log lines about what other nodes did wrong. Bounded for each message: a flood of one kind of mistake must neither become a
-// flood of lines nor hide the others.
+// peer-log — log lines about other nodes' mistakes. Bounded per message: a flood of one kind of mistake must neither
+// flood the log nor hide the others.
 
 import type { Clock } from "../base/clock.ts";
 import type { Log, LogFields } from "../base/log.ts";
@@ -7,9 +7,9 @@ import type { Failure } from "../wire/failure.ts";
 
 const WINDOW_MS = 1000;
 const LINES_PER_WINDOW = 10;
-/** How often a fault is told that lasts. */
+/** How often a lasting fault is logged. */
 const REMINDER_MS = 60_000;
-/** Faults that are told seldom are named by what other nodes sent: so many are kept apart. */
+/** Lasting faults are named by what other nodes sent: so many are kept apart. */
 const FAULTS_MAX = 256;
 
 /** The lines with one message in the present window. */
@@ -20,9 +20,9 @@ export class PeerLog {
   readonly #clock: Clock;
   /** By message; those are ours, so there are only a few. */
   readonly #windows = new Map<string, Window>();
-  /** What `tellOnce` has told. */
-  readonly #told = new Set<string>();
-  /** What `tellSeldom` has told, the oldest first. */
+  /** The kinds that `logOnce` has logged. */
+  readonly #logged = new Set<string>();
+  /** The faults that `logSeldom` has logged, the oldest first. */
   readonly #reminders = new Map<string, Window>();
 
   constructor(log: Log, clock: Clock) {
@@ -30,8 +30,8 @@ export class PeerLog {
     this.#clock = clock;
   }
 
-  /** Logs the line, or only counts it: how many were left out is told with the next one after a while. */
-  tell(level: "debug" | "info" | "warn", message: string, fields: LogFields): void {
+  /** Logs the line, or only counts it: the next line after the window reports how many were left out. */
+  log(level: "debug" | "info" | "warn", message: string, fields: LogFields): void {
     const nowMs = this.#clock.nowMs();
     let window = this.#windows.get(message);
     let leftOut = {};
@@ -44,8 +44,8 @@ export class PeerLog {
     if (window.lineCount <= LINES_PER_WINDOW) this.#log[level](message, { ...fields, ...leftOut });
   }
 
-  /** For a fault that lasts, and that every call meets: the first line, and then one a minute that says how many were left out. */
-  tellSeldom(fault: string, level: "info" | "warn", message: string, fields: LogFields): void {
+  /** For a lasting fault that every call meets: logs the first line, then one a minute with how many were left out. */
+  logSeldom(fault: string, level: "info" | "warn", message: string, fields: LogFields): void {
     const nowMs = this.#clock.nowMs();
     const last = this.#reminders.get(fault);
     if (last !== undefined && nowMs < last.endsAtMs) {
@@ -56,23 +56,24 @@ export class PeerLog {
     this.#reminders.set(fault, { endsAtMs: nowMs + REMINDER_MS, lineCount: 0 });
     const [oldest] = this.#reminders.keys();
     if (this.#reminders.size > FAULTS_MAX && oldest !== undefined) this.#reminders.delete(oldest);
-    this.tell(level, message, last === undefined || last.lineCount === 0 ? fields : { ...fields, leftOut: last.lineCount });
+    this.log(level, message, last === undefined || last.lineCount === 0 ? fields : { ...fields, leftOut: last.lineCount });
   }
 
-  /** For a mistake that all nodes make alike, as they run one script: only the first line of its kind is above debug. Kinds are ours, and few. */
-  tellOnce(kind: string, level: "info" | "warn", message: string, fields: LogFields): void {
-    this.tell(this.#told.has(kind) ? "debug" : level, message, fields);
-    this.#told.add(kind);
+  /** For a mistake that all nodes make, as they run one script: only the first line of a kind is above debug. */
+  logOnce(kind: string, level: "info" | "warn", message: string, fields: LogFields): void {
+    this.log(this.#logged.has(kind) ? "debug" : level, message, fields);
+    this.#logged.add(kind);
   }
 
-  /** A request failed. `stack` is of what a user's code threw: it is logged once for each line that throws, and then once a minute. */
-  tellFailure({ code, message: reason, retryable }: Failure, request: LogFields, stack?: string): void {
+  /** Logs a failed request. `stack`: of what a user's code threw; logged once per throwing line, then once a minute. */
+  logFailure({ code, message: reason, retryable }: Failure, request: LogFields, stack?: string): void {
     const fields = { ...request, code, reason };
-    if (stack !== undefined) this.tellSeldom(framesOf(stack), "warn", "a handler threw", { ...request, stack });
-    if (code === "UNKNOWN_PARAMETER") this.tellSeldom(`${code} ${reason}`, "warn", "a request failed", fields);
+    if (stack !== undefined) this.logSeldom(framesOf(stack), "warn", "a handler threw", { ...request, stack });
+    if (code === "UNKNOWN_PARAMETER") this.logSeldom(`${code} ${reason}`, "warn", "a request failed", fields);
     else if (code === "UNKNOWN_FUNCTION" || code === "UNKNOWN_PLUG_IN")
-      this.tellOnce(code, "info", "a request failed", fields); // its caller reports it
-    else this.tell(retryable || code === "ABORTED" ? "info" : "warn", "a request failed", fields); // ABORTED: by its caller
+      this.logOnce(code, "info", "a request failed", fields); // its caller reports it
+    // ABORTED: by its caller
+    else this.log(retryable || code === "ABORTED" ? "info" : "warn", "a request failed", fields);
   }
 }
 

@@ -1,4 +1,4 @@
-// peer-options — what a peer is made with, and what it tells its node. Types alone.
+// peer-options — the options of a peer, and the events that it reports to its node. Types alone.
 
 import type { Clock } from "../base/clock.ts";
 import type { WeighbridgeError } from "../base/errors.ts";
@@ -25,7 +25,7 @@ export type PeerOptions = {
   readonly helloTimeoutMs?: number;
   readonly redialDelayMs?: number;
   readonly connectDeadlineMs?: number;
-  /** Whether nodes without an id may talk to this one: they may register with the scheduler, and ask it for its status. */
+  /** Whether nodes without an id may talk to this one: they may register with the scheduler, and request its status. */
   readonly acceptsAnonymous?: boolean;
   /** What this node is, before it has a number that says so. Defaults to "tool". */
   readonly kind?: MemberKind | undefined;
@@ -33,23 +33,20 @@ export type PeerOptions = {
   readonly packageVersion?: string | undefined;
 };
 
-/** What a node wants to hear of its channels. */
+/** The events of a node's channels. */
 export type PeerEvents = {
   /** The link of this channel is gone; it may come back. */
   linkDown?(channel: Channel): void;
   linkUp?(channel: Channel): void;
-  /** The other node has a new incarnation; `again` are the calls that may be asked again, in order. */
+  /** The other node has a new incarnation; `again` are the calls that may be sent again, in order. */
   restarted?(channel: Channel, again: readonly Call[]): void;
   /** The other node refuses to talk to us, for good. */
   refused?(channel: Channel, error: WeighbridgeError): void;
   /** A try to reach the other node failed; the next one comes soon. */
   unreachable?(channel: Channel, error: Error): void;
-  /**
-   * A node dialed us and says who it is: number 0 from one that has none. Throws to refuse it. `token` is undefined for a gateway's nodes, which
-   * have none.
-   */
+  /** A node dialed us: number 0 for one that has none. Throws to refuse it. A gateway's nodes have no token. */
   hello?(hello: AcceptedNode): void;
 };
 
-/** What a node that dialed us says of itself. */
+/** What a node that dialed us says about itself. */
 export type AcceptedNode = Pick<Hello, "job" | "node" | "incarnation"> & Partial<Hello>;

@@ -1,14 +1,15 @@
-// peer — a node's end of all its conversations: listens, dials (dialer.ts), shakes hands, keeps one channel per node. It
-// knows links and channels; membership and scheduler know who is who, and who is alive.
+// peer — a node's end of all its conversations: listens, dials (dialer.ts), shakes hands, keeps one channel per node.
+// It knows links and channels; membership and scheduler know who is who, and who is alive.
 //
-// Invariants (P3 is the dialer's):
-//   P1. At most one link per channel is in use: a newer one from the same node takes over, the old one is destroyed.
-//   P2. An older incarnation of a node never takes over from a newer one (FENCED).
-//   P4. A dialer gets no channel of a node that we dial (but see P7), nor one that `events.hello` refuses.
-//   P7. Two nodes of one role have one connection, whichever dialed. If both dial at once, the lower id's wins.
-//   P6. A dialer that has a number names its job, and shows the token that its node registered with, if the roster has
-//       it: knowing a number is not enough to break another's link, reset its conversation or speak for it.
-//   P5. At most NOBODIES_MAX links are open that have no node behind them.
+// Invariants (see also Dialer.P3):
+//   Peer.P1. At most one link per channel is in use: a newer one from the same node takes over, the old one is
+//       destroyed.
+//   Peer.P2. An older incarnation of a node never takes over from a newer one (FENCED).
+//   Peer.P4. A dialer gets no channel of a node that we dial (but see Peer.P7), nor one that `events.hello` refuses.
+//   Peer.P5. At most NOBODIES_MAX links are open that have no node behind them.
+//   Peer.P6. A dialer that has a number names its job and shows the token that its node registered with, if the roster
+//       has it: knowing a number is not enough to break another's link, reset its conversation or speak for it.
+//   Peer.P7. Two nodes of one role have one connection, whichever dialed. If both dial at once, the lower id's wins.
 
 import { assert } from "../base/assert.ts";
 import type { Clock } from "../base/clock.ts";
@@ -47,17 +48,17 @@ export class Peer implements ChannelHost, ConnectionHost, GatewayHost {
   readonly stamps: { last: number } = { last: 0 };
   /** By the numbers in frames; `serve` and `serveFrames` add to it. */
   readonly handlers: (FunctionHandler | undefined)[] = [];
-  /** Of each channel; who shares them among more nodes sets others. */
+  /** Of each channel; whoever shares them among more nodes sets others. */
   limits: ChannelLimits;
   readonly resendTimeoutMs: number;
   readonly helloTimeoutMs: number;
   readonly readBuffers: ReadBuffers;
   readonly packageVersion: string;
-  /** Who we are, once the scheduler has said. */
+  /** Our identity, once the scheduler has assigned it. */
   id = 0;
   incarnation = 0;
   job = "";
-  /** What we registered with: it shows others that a hello of ours is ours. */
+  /** The token that we registered with: it proves that a hello is ours. */
   token = "";
   events: PeerEvents = {};
   readonly #transport: Transport;
@@ -107,7 +108,7 @@ export class Peer implements ChannelHost, ConnectionHost, GatewayHost {
     this.#gateway?.attach(this);
   }
 
-  /** Everybody is saying goodbye: links that break now are nobody's worry. */
+  /** The job is ending: links that break now are expected. */
   get isLeaving(): boolean {
     return this.#isLeaving;
   }
@@ -137,7 +138,7 @@ export class Peer implements ChannelHost, ConnectionHost, GatewayHost {
     if (this.handlers[fn.id] !== this.#functions) this.serveFrames(fn, this.#functions);
   }
 
-  /** Serves a function of `serve` no more. */
+  /** Stops serving a function of `serve`. */
   stopServing(fn: ServedFunction<Channel>): void {
     this.#functions.remove(fn);
   }
@@ -148,7 +149,7 @@ export class Peer implements ChannelHost, ConnectionHost, GatewayHost {
     this.handlers[id] = handler;
   }
 
-  /** Frames of this function's number go to nobody any more. */
+  /** Stops serving frames of this function's number. */
   stopFrames({ id }: Pick<FrameContract, "id">): void {
     this.handlers[id] = undefined;
   }
@@ -158,7 +159,7 @@ export class Peer implements ChannelHost, ConnectionHost, GatewayHost {
     this.serveFrames({ id: FunctionId.FUNCTION }, host);
   }
 
-  /** They go to this peer's, also while `serve` has added none. */
+  /** They go to this peer's host, also while `serve` has added none. */
   hostOwnFunctions(): void {
     this.hostFunctions(this.#functions);
   }
@@ -189,9 +190,9 @@ export class Peer implements ChannelHost, ConnectionHost, GatewayHost {
     if (channel !== undefined && channel.incarnation < incarnation && !this.#dialer.has(channel))
       this.drop(channel, restartedError(channel));
     if (channel === undefined || channel.ended !== undefined) channel = this.#newChannel(id, incarnation);
-    else if (channel.link !== undefined && !this.#dialer.has(channel)) return channel; // P7
+    else if (channel.link !== undefined && !this.#dialer.has(channel)) return channel; // Peer.P7
     if (channel.incarnation < incarnation && channel.incarnation !== 0) {
-      this.#replaceLink(channel); // answers of the old incarnation may be under way on it, with numbers that are given again now
+      this.#replaceLink(channel); // the old incarnation's answers on it have numbers that are used again now
       this.#renew(channel, incarnation);
     }
     channel.incarnation = Math.max(channel.incarnation, incarnation);
@@ -259,8 +260,8 @@ export class Peer implements ChannelHost, ConnectionHost, GatewayHost {
     const { channel } = connection;
     if (cause !== undefined && !this.#closed) {
       const fields = { remote: connection.link.remote, node: channel?.name, reason: cause.message };
-      const isExpected = this.isLeaving || channel?.isLeaving === true || (cause instanceof WeighbridgeError && cause.retryable); // the next try comes soon
-      this.peerLog.tell(isExpected ? "debug" : "warn", "link broken", fields);
+      const isExpected = this.isLeaving || channel?.isLeaving === true || (cause instanceof WeighbridgeError && cause.retryable);
+      this.peerLog.log(isExpected ? "debug" : "warn", "link broken", fields);
     }
     this.#dialer.ended(connection, cause);
     if (channel === undefined) return;
@@ -292,10 +293,10 @@ export class Peer implements ChannelHost, ConnectionHost, GatewayHost {
     return body as R; // by the same contract
   }
 
-  /** The node that we dialed says who it is; a gateway's node cannot say which request it expects. */
+  /** The node that we dialed has sent its hello; a gateway's node cannot say which request it expects. */
   #reached(dial: Dial, hello: Pick<Hello, "node" | "incarnation"> & Partial<Hello>): Channel {
     const { channel } = dial;
-    if (this.#dialer.isDropped(dial)) throw dialsItself(channel.id, this.id); // P7
+    if (this.#dialer.isDropped(dial)) throw dialsItself(channel.id, this.id); // Peer.P7
     if (hello.node !== channel.id) {
       throw new WeighbridgeError("NO_ROUTE", `${dial.address} was expected to be ${channel.name} but is ${nameOf(hello.node)}`, {
         retryable: true,
@@ -310,18 +311,18 @@ export class Peer implements ChannelHost, ConnectionHost, GatewayHost {
     else channel.resume(hello.expects);
     channel.incarnation = hello.incarnation;
     dial.attempt = 0;
-    this.#announceUp(channel);
+    this.#reportUp(channel);
     return channel;
   }
 
-  /** P5 */
+  /** Peer.P5 */
   #checkNobodies({ remote }: Link): void {
     if (this.#connections.size < NOBODIES_MAX) return;
     let count = 0;
     for (const { channel } of this.#connections) if (channel === undefined || channel.id < 0) count++;
     if (count < NOBODIES_MAX) return;
     this.metrics.linksRefused++;
-    this.peerLog.tell("warn", "link refused", { remote, reason: `${count} links are open already that no node stands behind` });
+    this.peerLog.log("warn", "link refused", { remote, reason: `${count} links without a node are open already` });
     throw new WeighbridgeError("QUEUE_FULL", `${count} links without a node are open already`, { retryable: true });
   }
 
@@ -353,13 +354,13 @@ export class Peer implements ChannelHost, ConnectionHost, GatewayHost {
     return { ...this.#hello(channel), ...token, ...(channel.incarnation === 0 ? {} : { knows: channel.incarnation }) };
   }
 
-  /** The channel for whoever dialed us in our own protocol. A node with a number names its job (P6). */
+  /** The channel for a node that dialed us in our own protocol (Peer.P6). */
   #acceptHello(hello: Hello): Channel {
     checkDialer(hello);
     return this.#acceptNode(hello.node === 0 ? hello : { ...hello, token: hello.token ?? "" });
   }
 
-  /** The channel for a node that dialed us; a gateway's node has no token, and says no more than who it is. */
+  /** The channel for a node that dialed us; a gateway's node has no token, only an id and an incarnation. */
   #acceptNode(hello: AcceptedNode): Channel {
     if (hello.node === 0) {
       if (!this.#acceptsAnonymous) throw new WeighbridgeError("BAD_REQUEST", "only the scheduler talks to nodes without an id");
@@ -370,21 +371,22 @@ export class Peer implements ChannelHost, ConnectionHost, GatewayHost {
     const isDialed = known !== undefined && this.#dialer.has(known);
     if (hello.node < FIRST_SERVER_ID || hello.node === this.id || (isDialed && roleOf(hello.node) !== roleOf(this.id))) {
       const name = hello.node === SCHEDULER_ID ? "the scheduler" : `node ${hello.node}`;
-      throw new WeighbridgeError("BAD_REQUEST", `there is no node ${hello.node} that dials this one: ${name} does not`); // P4
+      // Peer.P4
+      throw new WeighbridgeError("BAD_REQUEST", `there is no node ${hello.node} that dials this one: ${name} does not`);
     }
     this.events.hello?.(hello);
-    if (isDialed && hello.node > this.id) throw dialsItself(this.id, hello.node); // P7
-    if (isDialed) this.#dialer.drop(known); // P7
+    if (isDialed && hello.node > this.id) throw dialsItself(this.id, hello.node); // Peer.P7
+    if (isDialed) this.#dialer.drop(known); // Peer.P7
     if (known === undefined || known.ended !== undefined) {
       const channel = this.#newChannel(hello.node, hello.incarnation);
-      this.#announceUp(channel);
+      this.#reportUp(channel);
       return channel;
     }
     if (hello.incarnation < known.incarnation) {
       throw new WeighbridgeError(
         "FENCED",
         `${known.name} was replaced by a newer one (incarnation ${known.incarnation}, this is ${hello.incarnation})`,
-      ); // P2
+      ); // Peer.P2
     }
     this.#replaceLink(known);
     if (hello.incarnation > known.incarnation) {
@@ -394,21 +396,21 @@ export class Peer implements ChannelHost, ConnectionHost, GatewayHost {
     }
     if (hello.expects !== undefined && !known.canResumeAt(hello.expects)) return this.#acceptAnew(known);
     known.resume(hello.expects);
-    this.#announceUp(known);
+    this.#reportUp(known);
     return known;
   }
 
-  /** A node of the same incarnation has forgotten the conversation. Answers due to the old channel do not go to the new. */
+  /** A node of the same incarnation forgot the conversation: a new channel keeps answers to the old one from it. */
   #acceptAnew(known: Channel): Channel {
     const again = known.renew(known.incarnation, restartedError(known));
     this.drop(known, restartedError(known));
     const channel = this.#newChannel(known.id, known.incarnation);
-    this.#askAgain(channel, again);
-    this.#announceUp(channel);
+    this.#sendAgain(channel, again);
+    this.#reportUp(channel);
     return channel;
   }
 
-  /** P1 */
+  /** Peer.P1 */
   #replaceLink(channel: Channel): void {
     const { link } = channel;
     if (link === undefined) return;
@@ -417,15 +419,15 @@ export class Peer implements ChannelHost, ConnectionHost, GatewayHost {
   }
 
   #renew(channel: Channel, incarnation: number): void {
-    this.#askAgain(channel, channel.renew(incarnation, restartedError(channel)));
+    this.#sendAgain(channel, channel.renew(incarnation, restartedError(channel)));
   }
 
-  #askAgain(channel: Channel, again: readonly Call[]): void {
+  #sendAgain(channel: Channel, again: readonly Call[]): void {
     if (this.events.restarted !== undefined) this.events.restarted(channel, again);
     else for (const call of again) channel.send(call);
   }
 
-  #announceUp(channel: Channel): void {
+  #reportUp(channel: Channel): void {
     this.clock.soon(() => this.events.linkUp?.(channel));
   }
 

@@ -1,4 +1,5 @@
-// Goal: numbers are given once per incarnation, what is settled is forgotten from the front, and calls leave again in their order.
+// Goal: numbers are given once per incarnation, what is settled is forgotten from the front, and calls leave again in
+// their order.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -34,7 +35,7 @@ test("calls are numbered as they leave, and found by their numbers until they ar
   assert.deepEqual([pending.first, pending.length, pending.at(1), pending.at(3)], [3, 1, undefined, calls[2]]);
 });
 
-test("calls are found at their numbers while more are open than ever before, and while numbers go round (C2)", () => {
+test("calls are found at their numbers while more are open than ever before, and while numbers go round (PendingCalls.C2)", () => {
   const pending = new PendingCalls();
   const open = new Map<number, Call>();
   let draw = 1;
@@ -56,7 +57,7 @@ test("calls are found at their numbers while more are open than ever before, and
   }
 });
 
-test("calls leave again from the one named, in order, without those that are settled (C3)", () => {
+test("calls leave again from the one named, in order, without those that are settled (PendingCalls.C3)", () => {
   const { pending, calls } = added(5);
   assert.equal(pending.isResending, false);
   assert.equal(pending.nextResend(), undefined);
@@ -69,7 +70,7 @@ test("calls leave again from the one named, in order, without those that are set
   assert.deepEqual([pending.nextResend(), pending.nextResend()], [calls[1], calls[2]], "what was settled meanwhile does not leave again");
 });
 
-test("numbers of calls that were given up are not used again in this incarnation, and begin anew in the next (C1)", () => {
+test("numbers of calls that were given up are not used again in this incarnation, and begin anew in the next (PendingCalls.C1)", () => {
   const { pending, calls } = added(3);
   pending.settle(2);
   assert.deepEqual(pending.giveUp(), [calls[0], calls[2]]);

@@ -1,4 +1,5 @@
-// Goal: every request is fresh once and in order, whatever is lost, doubled or swapped on the way, and answers are kept as long as needed.
+// Goal: every request is fresh once and in order, whatever is lost, doubled or swapped on the way, and answers are kept
+// as long as needed.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -8,7 +9,7 @@ import { ReceivedRequests } from "./channel.ts";
 
 const answerTo = (request: number): Answer => new Answer({ functionId: 1, priority: 0, request, app: 0, customer: 0, command: 0 });
 
-test("requests are fresh once, in the order of their numbers (S1, S2)", () => {
+test("requests are fresh once, in the order of their numbers (ReceivedRequests.S1, S2)", () => {
   const received = new ReceivedRequests();
   assert.deepEqual(
     [1, 2, 2, 1, 3].map((request) => received.admit(request, 1)),
@@ -17,7 +18,7 @@ test("requests are fresh once, in the order of their numbers (S1, S2)", () => {
   assert.equal(received.expected, 4);
 });
 
-test("what follows a missing request is refused until that one came (S2)", () => {
+test("what follows a missing request is refused until that one came (ReceivedRequests.S2)", () => {
   const received = new ReceivedRequests();
   assert.deepEqual(
     [2, 3, 1, 3, 2, 3].map((request) => received.admit(request, 1)),
@@ -39,7 +40,7 @@ test("a duplicate of a request whose answer is still to come is ignored, then an
   assert.equal(received.remembered(1), answers);
 });
 
-test("answers are kept until the asker has them, and not longer (S3)", () => {
+test("answers are kept until the asker has them, and not longer (ReceivedRequests.S3)", () => {
   const received = new ReceivedRequests();
   for (let request = 1; request <= 10; request++) {
     received.admit(request, 1);
@@ -55,7 +56,7 @@ test("answers are kept until the asker has them, and not longer (S3)", () => {
   assert.equal(received.rememberedCount, 0, "nobody waits for it any more");
 });
 
-test("requests that the asker gave up before they came are not waited for (S4)", () => {
+test("requests that the asker gave up before they came are not waited for (ReceivedRequests.S4)", () => {
   const received = new ReceivedRequests();
   received.admit(1, 1);
   assert.equal(received.admit(9, 9), "fresh", "2 to 8 will never come");

@@ -1,9 +1,12 @@
-// request-assembly — puts the frames of large requests together, each frame read straight to where it belongs.
+// request-assembly — assembles requests of several frames; each frame is read straight to its destination.
 //
 // Invariants:
-//   G1. Frames of one request come in order (the channel sees to that); those of different requests may interleave.
-//   G2. What is put together is bounded, for one request and for all of a node; a request beyond that is refused, and so are the frames that follow it.
-//   G3. What a node left unfinished goes when that node is gone, or its link (unfinished-requests.ts, N2, N3).
+//   RequestAssembly.G1. Frames of one request come in order (the channel sees to that); those of different requests may
+//       interleave.
+//   RequestAssembly.G2. Unfinished requests are bounded, each one and all of a node. A request beyond that is refused,
+//       with the frames that follow it.
+//   RequestAssembly.G3. A node's unfinished requests are dropped when the node or its link is gone
+//       (UnfinishedRequests.N2, N3).
 
 import type { Clock } from "../base/clock.ts";
 import { WeighbridgeError } from "../base/errors.ts";
@@ -12,12 +15,12 @@ import { FunctionFlag } from "../wire/function-id.ts";
 import type { Channel } from "./channel.ts";
 import { UnfinishedRequests } from "./unfinished-requests.ts";
 
-/** So many bytes of somebody's own, from `at` on in `bytes`, until they are released. */
+/** Memory for one request, from `at` on in `bytes`, until released. */
 export type RequestRoom = { readonly bytes: Uint8Array; readonly at: number; release(): void };
 
-/** The memory of a node that requests are put together in. */
+/** The memory of a node in which requests are assembled. */
 export type RequestMemory = {
-  /** The longest request, and all that are here at a time. */
+  /** The longest request, and all of them together. */
   readonly requestBytesMax: number;
   readonly bytesMax: number;
   /** Of one node. */
@@ -59,13 +62,16 @@ export class RequestAssembly {
     return bytes.subarray(at + from, at + from + payloadBytes);
   }
 
-  /** Adds a frame; returns the request when this was its last. Throws BAD_REQUEST, QUEUE_FULL or ARENA_FULL and forgets the request (G2). */
+  /**
+   * Adds a frame; returns the request after its last. Throws BAD_REQUEST, QUEUE_FULL or ARENA_FULL
+   * (RequestAssembly.G2).
+   */
   take(channel: Channel, header: FrameHeader, bytes: Uint8Array, at: number): WholeRequest | undefined {
     const { arg2: from, arg3: totalBytes, payloadBytes } = header;
     const name = nameOf(header);
     if (payloadBytes === 0) {
       this.#unfinished.refuse(channel, name);
-      throw bad("its sender withdrew the request: memory that it was to be sent from is gone");
+      throw bad("its sender withdrew the request: the memory that it was sent from is gone");
     }
     const isLast = (header.flags & FunctionFlag.PART) === 0;
     const end = from + payloadBytes;
@@ -75,7 +81,7 @@ export class RequestAssembly {
       begin: () => this.#begin(totalBytes),
       add: (unfinished) => {
         const { room, arrivedBytes } = unfinished;
-        const isNext = arrivedBytes === from && unfinished.totalBytes === totalBytes; // G1
+        const isNext = arrivedBytes === from && unfinished.totalBytes === totalBytes; // RequestAssembly.G1
         if (!isNext || end > totalBytes || isLast !== (end === totalBytes))
           throw bad(`${isLast ? "its last" : "a"} part has bytes ${from} to ${end} of ${totalBytes}, after ${arrivedBytes} bytes`);
         const isThere = bytes.buffer === room.bytes.buffer && bytes.byteOffset + at === room.bytes.byteOffset + room.at + from;
@@ -99,7 +105,7 @@ export class RequestAssembly {
     this.#unfinished.refuse(channel, nameOf(header));
   }
 
-  /** G3 */
+  /** RequestAssembly.G3 */
   forgetNode(id: number): void {
     this.#unfinished.forgetWorker(id);
   }

@@ -17,7 +17,7 @@ function opened(count: number) {
   return { clock, tracker, numbers, settle };
 }
 
-test("numbers are 0, 1, 2 … in the order requests open (T1)", () => {
+test("numbers are 0, 1, 2 … in the order requests open (RequestTracker.T1)", () => {
   const { tracker, numbers } = opened(5);
   assert.deepEqual(numbers, [0, 1, 2, 3, 4]);
   assert.equal(tracker.nextTimestamp, 5);
@@ -51,7 +51,7 @@ test("what ended is forgotten as soon as nothing older is open", () => {
   assert.equal(tracker.isSettled(500), true);
 });
 
-test("a request that does not end keeps few of those after it (T4), and can still be waited for", async () => {
+test("a request that does not end keeps few of those after it (RequestTracker.T4), and can still be waited for", async () => {
   const { tracker, settle } = opened(100_000);
   for (let number = 2; number < 100_000; number++) settle(number);
   assert.ok(tracker.keptCount < 10_000, `${tracker.keptCount} are kept`);
@@ -76,7 +76,7 @@ test("every failure of a full queue is told, however many there are and whenever
   await assert.rejects(tracker.wait(59_999), /request 59999/);
 });
 
-test("a failure that is remembered no more is never taken for a success (T3)", async () => {
+test("a failure that is remembered no more is never taken for a success (RequestTracker.T3)", async () => {
   const { tracker, settle } = opened(70_000);
   for (let number = 0; number < 70_000; number++) settle(number, failure(`request ${number}`));
   await assert.rejects(tracker.wait(1), throwsCode("OUTCOME_FORGOTTEN"));

@@ -1,12 +1,14 @@
-// request-tracker — numbers a user's requests and remembers which have not ended, so that anyone can wait for a number. Memory goes with the
-// requests that are open, not with all there ever were (ps-lite keeps every one).
+// request-tracker — numbers a user's requests and remembers the open ones, so that anyone can wait for a number. Memory
+// grows with the open requests, not with all there ever were (ps-lite keeps every one).
 //
 // Invariants:
-//   T1. Numbers are 0, 1, 2 … in the order requests open.
-//   T2. A number below the oldest has ended unless it is a straggler's; it ended well unless a failure is remembered for it, or T3.
-//   T3. FAILURES_MAX failures are remembered, the newest ones. What is not newer than one that was dropped, and not remembered itself, may
-//       have failed: a wait for it says so instead of taking it for a success.
-//   T4. At most ENDED_MAX ended requests are kept behind an open one: beyond that the open one is set aside as a straggler.
+//   RequestTracker.T1. Numbers are 0, 1, 2 … in the order requests open.
+//   RequestTracker.T2. A number below the oldest has ended unless it is a straggler's. It succeeded unless a failure is
+//       remembered for it, or RequestTracker.T3 applies.
+//   RequestTracker.T3. The newest FAILURES_MAX failures are remembered. A number up to the newest dropped one that is
+//       not remembered itself may have failed: a wait for it rejects with OUTCOME_FORGOTTEN.
+//   RequestTracker.T4. At most ENDED_MAX ended requests are kept behind an open one: beyond that the open one becomes a
+//       straggler.
 
 import type { Clock } from "../base/clock.ts";
 import { type WaitOptions, waitFor } from "../base/deferred.ts";
@@ -27,9 +29,9 @@ export class TrackedRequest {
 
 export class RequestTracker {
   readonly #clock: Clock;
-  /** How long a wait lasts whose caller sets no deadline; undefined: until the end. */
+  /** How long a wait without a deadline lasts; undefined: until the end. */
   readonly #timeoutMs: number | undefined;
-  /** The requests from `#oldest` on, up to the next number. A ring, as long as a power of two: a request is at its number. */
+  /** The requests from `#oldest` up to the next number: a ring of 2^n slots, in which a request is at its number. */
   #requests: (TrackedRequest | undefined)[] = new Array<TrackedRequest | undefined>(16).fill(undefined);
   #oldest = 0;
   /** The number the next request will get. Nobody else writes it. */
@@ -40,7 +42,7 @@ export class RequestTracker {
   readonly #failures = new Map<number, WeighbridgeError>();
   /** The numbers of `#failures`, oldest first: a map that is emptied from its front gets slow. */
   readonly #failed = new RingQueue<number>();
-  /** The highest number whose failure was dropped (T3). */
+  /** The highest number whose failure was dropped (RequestTracker.T3). */
   #forgottenThrough = -1;
 
   constructor(clock: Clock, timeoutMs?: number) {
@@ -48,12 +50,12 @@ export class RequestTracker {
     this.#timeoutMs = timeoutMs;
   }
 
-  /** Requests that are kept: open ones, and a few ended ones behind an older open one (T4). */
+  /** Requests that are kept: open ones, and a few ended ones behind an older open one (RequestTracker.T4). */
   get keptCount(): number {
     return this.nextTimestamp - this.#oldest + this.#stragglers.size;
   }
 
-  /** Takes a request on and gives it its number. */
+  /** Accepts a request and returns its number. */
   open(request: TrackedRequest): number {
     if (this.nextTimestamp - this.#oldest === this.#requests.length) this.#grow();
     const timestamp = this.nextTimestamp++;
@@ -61,7 +63,7 @@ export class RequestTracker {
     return timestamp;
   }
 
-  /** The request ended, well or with `error`. */
+  /** The request succeeded, or failed with `error`. */
   settle(timestamp: number, request: TrackedRequest, error: WeighbridgeError | undefined): void {
     request.isSettled = true;
     request.error = error;
@@ -75,7 +77,7 @@ export class RequestTracker {
     this.#trim();
   }
 
-  /** Waits until the request ended; rejects with its failure, or with DEADLINE or ABORTED, which leave the request as it is. */
+  /** Waits for the request's end; rejects with its failure, or with DEADLINE or ABORTED, which leave it open. */
   async wait(timestamp: number, options: WaitOptions = {}): Promise<void> {
     if (!Number.isSafeInteger(timestamp) || timestamp < 0 || timestamp >= this.nextTimestamp) {
       throw new WeighbridgeError("BAD_ARGUMENT", `there is no request ${timestamp}; ${this.nextTimestamp} were made, from 0 on`);
@@ -89,7 +91,7 @@ export class RequestTracker {
       else await waitFor(promise, `request ${timestamp}`, this.#clock, { deadlineMs, signal });
       return;
     }
-    const failure = request === undefined ? this.#failureOf(timestamp) : request.error; // T2
+    const failure = request === undefined ? this.#failureOf(timestamp) : request.error; // RequestTracker.T2
     if (failure !== undefined) throw failure;
   }
 
@@ -110,7 +112,10 @@ export class RequestTracker {
     );
   }
 
-  /** Forgets the oldest requests that have ended, and sets open ones aside that keep too many behind them (T4). */
+  /**
+   * Forgets the oldest requests that have ended, and sets open ones aside that keep too many behind them
+   * (RequestTracker.T4).
+   */
   #trim(): void {
     const mask = this.#requests.length - 1;
     for (; this.#oldest < this.nextTimestamp; this.#oldest++) {
@@ -134,6 +139,6 @@ export class RequestTracker {
     if (this.#failed.length <= FAILURES_MAX) return;
     const oldest = this.#failed.shift() as number;
     this.#failures.delete(oldest);
-    this.#forgottenThrough = Math.max(this.#forgottenThrough, oldest); // T3
+    this.#forgottenThrough = Math.max(this.#forgottenThrough, oldest); // RequestTracker.T3
   }
 }

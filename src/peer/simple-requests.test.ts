@@ -77,7 +77,7 @@ test("a body is one frame up to a frame's limit, and is cut into blocks beyond i
   assert.throws(() => checkBody(new Uint8Array(BODY_BYTES_MAX + 1)), /over the limit of 67108864/);
 });
 
-test("a body in several frames is served whole, once, after the last, while others come in between (G1)", async () => {
+test("a body in several frames is served whole, once, after the last, while others come in between (RequestAssembly.G1)", async () => {
   const { asker, served, part } = stage();
   await asker.request(part(0, 3, 6, 1));
   await asker.request({ ...part(0, 3, 6, 1), request: 1 });
@@ -93,7 +93,7 @@ test("a body in several frames is served whole, once, after the last, while othe
   assert.deepEqual(asker.answers(), []);
 });
 
-test("frames of a body that do not fit together are refused, and so is what follows of it (G2)", async () => {
+test("frames of a body that do not fit together are refused, and so is what follows of it (RequestAssembly.G2)", async () => {
   const { asker, served, part } = stage();
   await asker.request(part(3, 3, 6));
   await asker.request(part(0, 3, 9));

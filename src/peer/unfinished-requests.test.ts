@@ -1,4 +1,5 @@
-// Goal: requests that never end cost a bounded memory, per worker and together, and none of it stays when their worker or its link is gone.
+// Goal: requests that never end cost a bounded memory, per worker and together, and none of it stays when their worker
+// or its link is gone.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -44,7 +45,7 @@ function fill(unfinished: UnfinishedRequests<string>, { channel }: StubCaller): 
   }
 }
 
-test("one worker may leave 512 MiB unfinished, all together 1 GiB, and nothing is refused once some has ended (N1)", () => {
+test("one worker may leave 512 MiB unfinished, all together 1 GiB, and nothing is refused once some has ended (UnfinishedRequests.N1)", () => {
   const { unfinished, worker } = stage();
   const [first, second, third] = [worker(0), worker(1), worker(2)];
   assert.equal(fill(unfinished, first), 512);
@@ -62,7 +63,7 @@ test("one worker may leave 512 MiB unfinished, all together 1 GiB, and nothing i
   assert.equal(unfinished.bytes, 0);
 });
 
-test("nothing is waited for when a link ends that left nothing unfinished, nor after the end (N4)", async () => {
+test("nothing is waited for when a link ends that left nothing unfinished, nor after the end (UnfinishedRequests.N4)", async () => {
   const { clock, unfinished, worker } = stage();
   const [done, unfinishedOne] = [worker(0), worker(1)];
   for (const { channel } of [done, unfinishedOne]) begin(unfinished, channel, "a", "a", MIB);
@@ -76,7 +77,7 @@ test("nothing is waited for when a link ends that left nothing unfinished, nor a
   assert.equal(clock.pendingCount, 0);
 });
 
-test("what a worker left unfinished goes when its link is gone and does not come back, and stays when it does (N2)", async () => {
+test("what a worker left unfinished goes when its link is gone and does not come back, and stays when it does (UnfinishedRequests.N2)", async () => {
   const { clock, dropped, unfinished, worker } = stage();
   const asker = worker(0);
   for (const name of ["a", "b"]) begin(unfinished, asker.channel, name, name, MIB);
@@ -94,7 +95,7 @@ test("what a worker left unfinished goes when its link is gone and does not come
   assert.deepEqual([dropped, unfinished.bytes], [["a", "b"], MIB], "others keep theirs");
 });
 
-test("a worker that is dead, or has a new incarnation, has nothing unfinished, and its link is cut off (N2, N3)", () => {
+test("a worker that is dead, or has a new incarnation, has nothing unfinished, and its link is cut off (UnfinishedRequests.N2, N3)", () => {
   const { dropped, unfinished, worker } = stage();
   const asker = worker(0);
   begin(unfinished, asker.channel, "a", "a", MIB);
@@ -122,7 +123,7 @@ test("a worker that leaves nothing unfinished keeps its link, and watching it co
   assert.equal(clock.nowMs(), 0, "no look at all, however many requests there were");
 });
 
-test("a request is its owner's with the last frame; once a frame was refused the rest is refused, and what came is dropped (N5)", () => {
+test("a request is its owner's with the last frame; once a frame was refused the rest is refused, and what came is dropped (UnfinishedRequests.N5)", () => {
   const { dropped, unfinished, worker } = stage();
   const { channel } = worker(0);
   begin(unfinished, channel, "a", "whole", MIB);

@@ -1,13 +1,17 @@
-// unfinished-requests — holds requests of several frames whose last frame has not come, and bounds them. Their owners know
-// what a request is made of (request-assembly.ts for typed functions, server/kv/whole-requests.ts).
+// unfinished-requests — holds requests of several frames whose last frame has not come, and bounds them. Their owners
+// know what a request is made of (request-assembly.ts for typed functions, server/kv/whole-requests.ts).
 //
 // Invariants:
-//   N1. What is kept is bounded: `bytesMax` for all workers, `workerBytesMax` for one (half of it by default).
-//   N2. What a worker left unfinished is dropped with its incarnation, when it is dead or has left, and LINK_GRACE_MS after
-//       its link is gone, unless that comes back: acknowledged frames are not sent again.
-//   N3. A worker whose requests are dropped loses its link: its next frame may be landing in memory that was released.
-//   N4. A timer runs only while something unfinished could be forgotten by it: none keeps a process alive that is done.
-//   N5. A request is given to its owner whole or not at all: once a frame of it was refused, the rest is refused too.
+//   UnfinishedRequests.N1. What is kept is bounded: `bytesMax` for all workers, `workerBytesMax` for one (half of it by
+//       default).
+//   UnfinishedRequests.N2. What a worker left unfinished is dropped with its incarnation, when it is dead or has left,
+//       and LINK_GRACE_MS after its link is gone, unless that comes back: acknowledged frames are not sent again.
+//   UnfinishedRequests.N3. A worker whose requests are dropped loses its link: its next frame may be landing in memory
+//       that was released.
+//   UnfinishedRequests.N4. A timer runs only while something unfinished could be dropped by it: none keeps a finished
+//       process alive.
+//   UnfinishedRequests.N5. An owner gets a request whole or not at all: once a frame was refused, the rest is refused
+//       too.
 
 import type { CancelTimer, Clock } from "../base/clock.ts";
 import { WeighbridgeError } from "../base/errors.ts";
@@ -27,7 +31,7 @@ export type RequestFrame<T> = {
 
 type Entry<T> = { readonly request: T; readonly byteCount: number };
 
-/** The requests of one incarnation of a worker, by what its owner names them. */
+/** The requests of one incarnation of a worker, by the names that their owner uses. */
 type OfWorker<T> = {
   readonly channel: Channel;
   readonly incarnation: number;
@@ -41,7 +45,7 @@ export type UnfinishedRequestsOptions<T> = {
   readonly clock: Clock;
   readonly bytesMax?: number;
   readonly workerBytesMax?: number;
-  /** Called with each request that is forgotten or refused, not with those that its owner was given. */
+  /** Called with each request that is dropped or refused, not with those that its owner got. */
   readonly dropped?: (request: T) => void;
 };
 
@@ -71,7 +75,7 @@ export class UnfinishedRequests<T> {
     return this.#bytes;
   }
 
-  /** A number that keeps the names of one owner apart from those of the others. */
+  /** A number that keeps the names of one owner apart from those of others. */
   newOwner(): number {
     return ++this.#ownerCount;
   }
@@ -81,8 +85,9 @@ export class UnfinishedRequests<T> {
   }
 
   /**
-   * Adds a frame to what came before it of its request; returns that when it was the last one. Throws, and forgets the request (N5), what `begin` and `add` throw, QUEUE_FULL
-   * (N1), and BAD_REQUEST for the rest of a request that was refused.
+   * Adds a frame; returns the request after its last. Throws what `begin` and `add` throw, QUEUE_FULL
+   * (UnfinishedRequests.N1), and BAD_REQUEST for the rest of a refused request; the request is then dropped
+   * (UnfinishedRequests.N5).
    */
   take(channel: Channel, name: string | number, frame: RequestFrame<T>): T | undefined {
     if (frame.isFirst) this.refuse(channel, name);
@@ -100,7 +105,7 @@ export class UnfinishedRequests<T> {
     }
   }
 
-  /** What came of this request is of no use. */
+  /** Drops what came of this request. */
   refuse(channel: Channel, name: string | number): void {
     const request = this.get(channel, name);
     if (request === undefined) return;
@@ -108,7 +113,7 @@ export class UnfinishedRequests<T> {
     this.#dropped?.(request);
   }
 
-  /** N1 */
+  /** UnfinishedRequests.N1 */
   #set(channel: Channel, name: string | number, request: T, byteCount: number): void {
     const worker = this.#of(channel) ?? this.#begin(channel);
     if (worker.byteCount + byteCount > this.#workerBytesMax)
@@ -129,14 +134,14 @@ export class UnfinishedRequests<T> {
     this.#bytes -= entry.byteCount;
   }
 
-  /** N2 */
+  /** UnfinishedRequests.N2 */
   forgetWorker(id: number): void {
     const worker = this.#workers.get(id);
     if (worker === undefined) return;
     this.#workers.delete(id);
-    worker.cancelTimer(); // N4
+    worker.cancelTimer(); // UnfinishedRequests.N4
     this.#bytes -= worker.byteCount;
-    if (worker.entries.size > 0) worker.channel.link?.destroy(); // N3
+    if (worker.entries.size > 0) worker.channel.link?.destroy(); // UnfinishedRequests.N3
     for (const { request } of worker.entries.values()) this.#dropped?.(request);
   }
 

@@ -195,7 +195,7 @@ export class ClientRequests {
 
   /** A frame without keys: its sender has given the request up. Nothing of it was sent before its last frame. */
   #withdraw(header: FrameHeader): void {
-    const error = new WeighbridgeError("BAD_REQUEST", "its sender withdrew the request: memory that it was to be sent from is gone");
+    const error = new WeighbridgeError("BAD_REQUEST", "its sender withdrew the request: the memory that it was sent from is gone");
     const partial = this.#partial.get(requestName(header));
     this.#partial.delete(requestName(header));
     if (partial !== undefined) this.#fail(partial.open, error);
