@@ -1,12 +1,12 @@
 // run-set — a set of whole numbers from 0 up that lie mostly side by side, kept as runs: what it costs goes by the gaps, not by the members.
 //
 // Invariants:
-//   N1. Runs are half open, [from, to), not empty, rising, and never touch each other: the same members are always the same runs.
+//   RunSet.N1. Runs are half open, [from, to), not empty, rising, and never touch each other: the same members are always the same runs.
 
 import { assert } from "./assert.ts";
 
 export class RunSet {
-  /** from, to, from, to … (N1). */
+  /** from, to, from, to … (RunSet.N1). */
   #bounds: number[] = [];
   #size = 0;
 

@@ -43,7 +43,7 @@ test("a node that came late asks for any round first, and knows them from then o
   assert.deepEqual(rounds(), [0, 7]);
 });
 
-test("who asks while the node stands there already waits for the same entry (W1)", async () => {
+test("who asks while the node stands there already waits for the same entry (BarrierClient.W1)", async () => {
   const { client, entries, rounds } = barrierClient();
   const both = Promise.all([client.pass(4, 0), client.pass(4, 0)]);
   const other = client.pass(4, 1);
@@ -53,7 +53,7 @@ test("who asks while the node stands there already waits for the same entry (W1)
   await other;
 });
 
-test("who gave up comes back to the same barrier, and passes at once if it was passed meanwhile (W2)", async () => {
+test("who gave up comes back to the same barrier, and passes at once if it was passed meanwhile (BarrierClient.W2)", async () => {
   const { clock, client, entries, rounds } = barrierClient();
   await assert.rejects(clock.runUntil(client.pass(4, 0, { deadlineMs: 10 })), { code: "DEADLINE" });
   await assert.rejects(clock.runUntil(client.pass(4, 0, { deadlineMs: 10 })), { code: "DEADLINE" });
@@ -64,7 +64,7 @@ test("who gave up comes back to the same barrier, and passes at once if it was p
   assert.deepEqual(rounds(), [1, 2]);
 });
 
-test("a barrier that failed is entered again with the same round (W3)", async () => {
+test("a barrier that failed is entered again with the same round (BarrierClient.W3)", async () => {
   const { client, entries, rounds } = barrierClient();
   const passed = client.pass(4, 0);
   entries[0]?.reply.reject(new WeighbridgeError("NODE_DEAD", "worker 1 died"));

@@ -2,10 +2,10 @@
 // (cluster/barrier.ts).
 //
 // Invariants:
-//   W1. A node has at most one entry open per (group, customer): who asks while one is open waits for that one.
-//   W2. Who stops waiting leaves the entry standing, since others may pass on it. If the barrier was passed meanwhile, the next call
+//   BarrierClient.W1. A node has at most one entry open per (group, customer): who asks while one is open waits for that one.
+//   BarrierClient.W2. Who stops waiting leaves the entry standing, since others may pass on it. If the barrier was passed meanwhile, the next call
 //       returns at once; it does not enter the next round.
-//   W3. The round rises by passing only, so that a barrier that failed is entered again with the same one.
+//   BarrierClient.W3. The round rises by passing only, so that a barrier that failed is entered again with the same one.
 
 import type { Clock } from "../base/clock.ts";
 import { type WaitOptions, waitFor } from "../base/deferred.ts";
@@ -32,7 +32,7 @@ export class BarrierClient {
     return [...this.#passed.values()];
   }
 
-  /** `outlivesDeaths`: whether the entry stays when a member dies, if it is made now (W1). */
+  /** `outlivesDeaths`: whether the entry stays when a member dies, if it is made now (BarrierClient.W1). */
   async pass(group: number, customer: number, wait: WaitOptions = {}, outlivesDeaths = false): Promise<void> {
     const name = `${group}/${customer}`;
     const standing = this.#standings.get(name) ?? this.#stand(name, { group, customer, ...(outlivesDeaths ? { outlivesDeaths } : {}) });
@@ -58,12 +58,12 @@ export class BarrierClient {
           this.#passed.set(name, { group, customer, round: reply.round });
         },
         (error: unknown) => {
-          this.#standings.delete(name); // W3
+          this.#standings.delete(name); // BarrierClient.W3
           throw error;
         },
       ),
     };
-    standing.passed.catch(() => {}); // Nobody may be waiting any more (W2); whoever is gets it from `pass`.
+    standing.passed.catch(() => {}); // Nobody may be waiting any more (BarrierClient.W2); whoever is gets it from `pass`.
     this.#standings.set(name, standing);
     return standing;
   }

@@ -28,14 +28,14 @@ test("lets everybody go when the last member enters", () => {
   assert.deepEqual(enter(11), ["9:1", "11:1"]);
 });
 
-test("counts a member that enters twice once, and answers both of its entries (B1)", () => {
+test("counts a member that enters twice once, and answers both of its entries (Barrier.B1)", () => {
   const { enter } = cluster();
   assert.deepEqual(enter(9, { caller: "old" }), []);
   assert.deepEqual(enter(9, { caller: "new" }), []);
   assert.deepEqual(enter(11), ["old:1", "new:1", "11:1"]);
 });
 
-test("gives up the oldest of more than 16 further entries of one member, and may be asked again (B1)", () => {
+test("gives up the oldest of more than 16 further entries of one member, and may be asked again (Barrier.B1)", () => {
   const { barriers, enter } = cluster();
   for (let i = 1; i <= 16; i++) assert.deepEqual(enter(9, { caller: `${i}` }), []);
   const [settled] = barriers.enter({ group: 4, customer: 0, node: 9, round: 1, caller: "17" });
@@ -108,14 +108,14 @@ test("a member that dies outside fails those inside", () => {
   assert.deepEqual(texts(barriers.died(11)), ["9:NODE_DEAD"]);
 });
 
-test("whoever enters while a member is dead fails at once (B3)", () => {
+test("whoever enters while a member is dead fails at once (Barrier.B3)", () => {
   const { states, enter } = cluster();
   states.set(11, "dead");
   assert.deepEqual(enter(9), ["9:NODE_DEAD"]);
   assert.deepEqual(enter(9), ["9:NODE_DEAD"]);
 });
 
-test("an entry that outlives deaths waits on when a member dies, and passes once that one has come back and entered (B3)", () => {
+test("an entry that outlives deaths waits on when a member dies, and passes once that one has come back and entered (Barrier.B3)", () => {
   const { states, barriers, enter } = cluster([1, 9, 11, 13]);
   assert.deepEqual(enter(9, { outlivesDeaths: true }), []);
   assert.deepEqual(enter(11), []);
@@ -129,7 +129,7 @@ test("an entry that outlives deaths waits on when a member dies, and passes once
   assert.deepEqual([...barriers.lasting({ group: 4, customer: 0 })], []);
 });
 
-test("entries that outlive deaths pass when the dead count as having left (B3)", () => {
+test("entries that outlive deaths pass when the dead count as having left (Barrier.B3)", () => {
   const { states, barriers, enter } = cluster();
   assert.deepEqual(enter(9, { outlivesDeaths: true }), []);
   states.set(11, "dead");
@@ -138,7 +138,7 @@ test("entries that outlive deaths pass when the dead count as having left (B3)",
   assert.deepEqual(texts(barriers.review()), ["9:1"]);
 });
 
-test("the entry of a node that died is gone, even one that outlives deaths: whoever takes its place enters by itself (B3)", () => {
+test("the entry of a node that died is gone, even one that outlives deaths: whoever takes its place enters by itself (Barrier.B3)", () => {
   const { states, barriers, enter } = cluster();
   assert.deepEqual(enter(9, { outlivesDeaths: true }), []);
   states.set(9, "dead");
@@ -165,7 +165,7 @@ test("a place that was taken over fails those who waited for its old incarnation
   assert.deepEqual(enter(13), []);
 });
 
-test("who has left does not count (B2)", () => {
+test("who has left does not count (Barrier.B2)", () => {
   const { states, barriers, enter } = cluster([1, 9, 11, 13]);
   enter(9);
   enter(11);
@@ -217,7 +217,7 @@ test("after a restart of the scheduler, a member that says it passed a round let
   assert.deepEqual(enter(9, { round: 6 }), []);
   assert.deepEqual(texts(barriers.passed({ group: 4, customer: 0, node: 11, round: 5 })), []);
   assert.deepEqual(texts(barriers.passed({ group: 4, customer: 0, node: 11, round: 6 })), ["9:6"]);
-  assert.deepEqual(texts(barriers.passed({ group: 4, customer: 0, node: 11, round: 2 })), []); // B4
+  assert.deepEqual(texts(barriers.passed({ group: 4, customer: 0, node: 11, round: 2 })), []); // Barrier.B4
   assert.deepEqual(enter(9, { round: 6 }), ["9:6"]);
 });
 

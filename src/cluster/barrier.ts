@@ -9,12 +9,12 @@
 // that says it passed it (`passed`, after a restart of the scheduler).
 //
 // Invariants:
-//   B1. Members are counted by node id: one that enters twice counts once, and both of its entries are answered when the round ends. Only of more than
+//   Barrier.B1. Members are counted by node id: one that enters twice counts once, and both of its entries are answered when the round ends. Only of more than
 //       REPEATS_MAX the oldest is given up, so that what a node can make us keep is bounded.
-//   B2. A round ends exactly when each member that has not left has entered it. Who has left does not count.
-//   B3. Nobody waits while a member of the group is dead: all entries fail at once, naming the dead, and none of them stays counted. Entries that outlive
+//   Barrier.B2. A round ends exactly when each member that has not left has entered it. Who has left does not count.
+//   Barrier.B3. Nobody waits while a member of the group is dead: all entries fail at once, naming the dead, and none of them stays counted. Entries that outlive
 //       deaths are the exception: they wait until the dead have come back and entered, or count as having left. The dead's own entries are gone.
-//   B4. The number of the last round that ended never decreases.
+//   Barrier.B4. The number of the last round that ended never decreases.
 
 import { WeighbridgeError } from "../base/errors.ts";
 import { GROUP_MAX, inGroup, nameOf, type Role } from "../wire/node-id.ts";
@@ -29,7 +29,7 @@ export type BarrierEntry<T> = {
   readonly node: number;
   /** The round it wants to pass; 0: whichever is next. */
   readonly round: number;
-  /** See B3. */
+  /** See Barrier.B3. */
   readonly outlivesDeaths?: boolean | undefined;
   readonly caller: T;
 };
@@ -71,7 +71,7 @@ export class Barriers<T> {
     const settled: SettledEntry<T>[] = [];
     if (entry.round > state.lastRound + 1) settled.push(...this.#catchUp(state, entry.round - 1));
     const callers = [...(state.entries.get(entry.node)?.callers ?? []), entry.caller];
-    for (const caller of callers.splice(0, callers.length - REPEATS_MAX)) settled.push({ caller, outcome: superseded(entry) }); // B1
+    for (const caller of callers.splice(0, callers.length - REPEATS_MAX)) settled.push({ caller, outcome: superseded(entry) }); // Barrier.B1
     state.entries.set(entry.node, { round: entry.round, outlivesDeaths: entry.outlivesDeaths === true, callers });
     settled.push(...this.#review(state));
     return settled;
@@ -91,7 +91,7 @@ export class Barriers<T> {
   }
 
   /**
-   * The node is dead, or its incarnation is over: those who wait for it fail (B3). So does its own entry: a node that was only silent is heard of
+   * The node is dead, or its incarnation is over: those who wait for it fail (Barrier.B3). So does its own entry: a node that was only silent is heard of
    * again, and must learn that it stands there no more.
    */
   died(node: number): SettledEntry<T>[] {
@@ -135,7 +135,7 @@ export class Barriers<T> {
 
   /** Rounds up to this one ended before we knew of them: whoever still asks for one of them missed the answer. */
   #catchUp(state: BarrierState<T>, lastRound: number): SettledEntry<T>[] {
-    state.lastRound = lastRound; // B4: only called with a higher one
+    state.lastRound = lastRound; // Barrier.B4: only called with a higher one
     const settled: SettledEntry<T>[] = [];
     for (const [node, { round, callers }] of state.entries) {
       if (round === 0 || round > lastRound) continue;

@@ -38,7 +38,7 @@ import { incompleteError } from "./scheduler-calls.ts";
 export type FinalizeOptions = { readonly barrier?: boolean } & WaitOptions;
 const FINALIZE_OPTIONS: readonly string[] = ["barrier", ...WAIT_NAMES];
 
-/** What may be open with one other node (N4): enough to fill a link for as long as an answer takes. */
+/** What may be open with one other node (ClusterNode.N4): enough to fill a link for as long as an answer takes. */
 export const CALL_WINDOW: CallWindowOptions = { callsMax: 64, bytesMax: 8 * 1024 * 1024 };
 
 /** How a function of another node is called, and waited for. */
@@ -205,7 +205,7 @@ export abstract class ClusterNode {
 
   /**
    * Calls a function that another node serves. Rejects with what its handler threw, as `channelTo` throws, with
-   * QUEUE_FULL when nothing was sent because so much is open already (N4), and with DEADLINE or ABORTED (the call then
+   * QUEUE_FULL when nothing was sent because so much is open already (ClusterNode.N4), and with DEADLINE or ABORTED (the call then
    * goes on).
    */
   async call<Q extends Fields, R extends Fields>(
@@ -220,7 +220,7 @@ export abstract class ClusterNode {
   }
 
   /**
-   * Waits until `call` to this node need not be refused (N4): at once, or when half of what may be open has ended.
+   * Waits until `call` to this node need not be refused (ClusterNode.N4): at once, or when half of what may be open has ended.
    * Throws as `channelTo`.
    */
   async whenRoom(node: number, wait: WaitOptions = {}): Promise<void> {
@@ -228,7 +228,7 @@ export abstract class ClusterNode {
     await waitFor(room, `${nameOf(node)} to answer earlier calls`, this.clock, wait);
   }
 
-  /** Throws why the job is over, if it is (N2). */
+  /** Throws why the job is over, if it is (ClusterNode.N2). */
   checkAlive(): void {
     if (this.#failure !== undefined) throw this.#failure;
   }
@@ -271,7 +271,7 @@ export abstract class ClusterNode {
 
   /**
    * The way to a node of another role. One that dials this node, and was restarted, has not been here yet: it is waited
-   * for (N4).
+   * for (ClusterNode.N4).
    */
   #crossChannel(node: number, incarnation: number): Channel {
     const { peer } = this;
@@ -289,7 +289,7 @@ export abstract class ClusterNode {
     else this.peer.drop(channel, goneError(node, "dead"));
   }
 
-  /** N2 */
+  /** ClusterNode.N2 */
   protected fail(error: WeighbridgeError): void {
     if (this.#failure !== undefined) return;
     if (this.#finalizing !== undefined) {

@@ -55,7 +55,7 @@ test("an interval of 0 sends none", async () => {
   assert.deepEqual(heard, []);
 });
 
-test("a slow scheduler gets one heartbeat at a time (B1)", async () => {
+test("a slow scheduler gets one heartbeat at a time (Heartbeat.B1)", async () => {
   const { clock, heartbeat, heard } = await pair(() => {
     const late = new Deferred<Empty>();
     clock.after(2500, () => late.resolve({}));
@@ -66,7 +66,7 @@ test("a slow scheduler gets one heartbeat at a time (B1)", async () => {
   assert.deepEqual(heard, [1, 4, 7]);
 });
 
-test("a link that is open and silent is given up after the timeout, and not before (B2)", async () => {
+test("a link that is open and silent is given up after the timeout, and not before (Heartbeat.B2)", async () => {
   const { clock, network, channel, heartbeat } = await pair(() => ({}));
   heartbeat.start(RULES);
   await clock.advance(1500);

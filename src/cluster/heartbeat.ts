@@ -1,8 +1,8 @@
 // heartbeat — tells the scheduler regularly that this node lives, and notices when the link to it has gone silent without closing.
 //
 // Invariants:
-//   B1. At most one heartbeat is open: a scheduler that is slow gets no more of them.
-//   B2. One that stays open for the time after which the scheduler would take us for dead breaks the link: the next one is a new try.
+//   Heartbeat.B1. At most one heartbeat is open: a scheduler that is slow gets no more of them.
+//   Heartbeat.B2. One that stays open for the time after which the scheduler would take us for dead breaks the link: the next one is a new try.
 
 import type { CancelTimer, Clock } from "../base/clock.ts";
 import { reasonOf } from "../base/errors.ts";
@@ -67,9 +67,9 @@ export class Heartbeat {
     const nowMs = clock.nowMs();
     if (channel.link === undefined) return;
     if (this.#sentAtMs !== undefined) {
-      if (timeoutMs === 0 || nowMs - this.#sentAtMs < timeoutMs) return; // B1
+      if (timeoutMs === 0 || nowMs - this.#sentAtMs < timeoutMs) return; // Heartbeat.B1
       log.warn("the scheduler's link is silent, dialing again", { silentMs: Math.round(nowMs - this.#sentAtMs) });
-      channel.link.destroy(); // B2
+      channel.link.destroy(); // Heartbeat.B2
       return;
     }
     this.#sentAtMs = nowMs;

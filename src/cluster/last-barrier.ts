@@ -18,11 +18,11 @@ export type LastBarrierOptions = {
   readonly enter: (wait: WaitOptions) => Promise<void>;
   /** Throws why the job is over, if it is. */
   readonly checkAlive: () => void;
-  /** On a server: whether workers are connected with it (L2). */
+  /** On a server: whether workers are connected with it (LastBarrier.L2). */
   readonly hasWorkers?: (() => boolean) | undefined;
 };
 
-/** How soon a node enters again whose entry failed (L1). */
+/** How soon a node enters again whose entry failed (LastBarrier.L1). */
 const REENTER_MS = 200;
 
 export class LastBarrier {
@@ -48,7 +48,7 @@ export class LastBarrier {
     try {
       while (!(await this.#enter(rest()))) {
         const again = new Promise<void>((resolve) => clock.after(REENTER_MS, resolve));
-        await waitFor(again, "dead nodes to come back", clock, rest()); // L1
+        await waitFor(again, "dead nodes to come back", clock, rest()); // LastBarrier.L1
         this.#options.checkAlive();
       }
     } finally {
@@ -65,7 +65,7 @@ export class LastBarrier {
     } catch (thrown) {
       if (isWeighbridgeError(thrown, "NODE_DEAD")) return false;
       if (!isWeighbridgeError(thrown, "SCHEDULER_UNREACHABLE") || hasWorkers === undefined) throw thrown;
-      if (hasWorkers()) return false; // L2
+      if (hasWorkers()) return false; // LastBarrier.L2
       throw new WeighbridgeError(thrown.code, `${thrown.message}; no worker is connected either`, { retryable: true, cause: thrown });
     }
   }

@@ -54,7 +54,7 @@ async function parked({ watchClock = (clock) => clock, isSchedulerAway = () => f
 
 type Parked = { readonly rules: typeof RULES; readonly watchClock: (clock: SimClock) => Clock; readonly isSchedulerAway: () => boolean };
 
-test("a node that was held up for minutes takes nobody for silent (A1)", async () => {
+test("a node that was held up for minutes takes nobody for silent (LinkWatch.A1)", async () => {
   const HELD_UP_MS = 600_000;
   let isHeldUp = true;
   const late = (clock: SimClock): Clock => ({
@@ -73,7 +73,7 @@ test("a node that was held up for minutes takes nobody for silent (A1)", async (
   assert.deepEqual(failures, []);
 });
 
-test("a call that is parked is no silence, however long it takes (A2)", async () => {
+test("a call that is parked is no silence, however long it takes (LinkWatch.A2)", async () => {
   const { clock, channel, failures, call } = await parked();
   call();
   await clock.advance(100);
@@ -83,7 +83,7 @@ test("a call that is parked is no silence, however long it takes (A2)", async ()
   assert.deepEqual(failures, []);
 });
 
-test("a link that opens again and again but carries nothing does not keep a call waiting (A3)", async () => {
+test("a link that opens again and again but carries nothing does not keep a call waiting (LinkWatch.A3)", async () => {
   const { clock, network, worker, failures, call } = await parked();
   const { linksOpened } = worker.metrics;
   call();
@@ -99,7 +99,7 @@ test("a link that opens again and again but carries nothing does not keep a call
   assert.match(failures[0] ?? "", /server 0 could not be reached over sim:\/\/server:1/);
 });
 
-test("an idle link is left alone, and asked only while the scheduler is away (A5)", async () => {
+test("an idle link is left alone, and asked only while the scheduler is away (LinkWatch.A5)", async () => {
   let isAway = false;
   const { clock, network, channel } = await parked({ isSchedulerAway: () => isAway });
   const { link } = channel;
@@ -111,7 +111,7 @@ test("an idle link is left alone, and asked only while the scheduler is away (A5
   assert.notEqual(channel.link, link);
 });
 
-test("without heartbeats a link that is there is left alone, however long a call waits on it (A6)", async () => {
+test("without heartbeats a link that is there is left alone, however long a call waits on it (LinkWatch.A6)", async () => {
   const { clock, worker, channel, failures, call } = await parked({ rules: { heartbeatIntervalMs: 0, heartbeatTimeoutMs: 0 } });
   call();
   await clock.advance(100);

@@ -7,12 +7,12 @@
 //   … or for `heartbeatTimeoutMs`, while the scheduler is away ──► the calls fail with NODE_DEAD, since nobody else can tell
 //
 // Invariants:
-//   A1. Silence is counted in ticks, after the input that has arrived: a node that was held up itself takes nobody for silent.
-//   A2. A call that waits at the other node (a parked read, a slow function) is no silence: the HEARTBEAT is answered meanwhile.
-//   A3. Only frames end a silence. A new link alone does not: one that opens and then carries nothing must not keep calls waiting.
-//   A4. The data plane pays one flag for each read of a link, nothing for each call.
-//   A5. While the scheduler is away all links are asked, also those without calls: nobody else notices a node that stops.
-//   A6. Without heartbeats (a timeout of 0) a link that is there is neither asked nor taken for silent, whatever waits on it.
+//   LinkWatch.A1. Silence is counted in ticks, after the input that has arrived: a node that was held up itself takes nobody for silent.
+//   LinkWatch.A2. A call that waits at the other node (a parked read, a slow function) is no silence: the HEARTBEAT is answered meanwhile.
+//   LinkWatch.A3. Only frames end a silence. A new link alone does not: one that opens and then carries nothing must not keep calls waiting.
+//   LinkWatch.A4. The data plane pays one flag for each read of a link, nothing for each call.
+//   LinkWatch.A5. While the scheduler is away all links are asked, also those without calls: nobody else notices a node that stops.
+//   LinkWatch.A6. Without heartbeats (a timeout of 0) a link that is there is neither asked nor taken for silent, whatever waits on it.
 
 import type { CancelTimer, Clock } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
@@ -113,7 +113,7 @@ export class LinkWatch {
       for (const channel of [...this.#options.peer.channels()]) this.#look(channel);
       this.#next();
     };
-    this.#cancelTimer = this.#options.clock.after(this.#tickMs, () => this.#options.clock.afterInput(tick)); // A1
+    this.#cancelTimer = this.#options.clock.after(this.#tickMs, () => this.#options.clock.afterInput(tick)); // LinkWatch.A1
   }
 
   #look(channel: Channel): void {
@@ -122,9 +122,9 @@ export class LinkWatch {
     const silence = this.#silenceOf(channel);
     const { link } = channel;
     const isHeard = channel.takeHeard();
-    const isIdle = !channel.isAwaiting && (link === undefined ? !this.#isDialed(channel) : !isSchedulerAway()); // A5
+    const isIdle = !channel.isAwaiting && (link === undefined ? !this.#isDialed(channel) : !isSchedulerAway()); // LinkWatch.A5
     const isNewHolder = channel.incarnation !== silence.incarnation;
-    const isUnwatched = link !== undefined && this.#timeoutMs === 0; // A6
+    const isUnwatched = link !== undefined && this.#timeoutMs === 0; // LinkWatch.A6
     silence.incarnation = channel.incarnation;
     if (isHeard || isIdle || isUnwatched || isNewHolder || !isAlive(channel.id)) {
       if (isHeard && silence.isTold) this.#options.log.info("a node is heard of again", { node: channel.name });
@@ -137,7 +137,7 @@ export class LinkWatch {
     this.#judge(channel, silence);
   }
 
-  /** A2 */
+  /** LinkWatch.A2 */
   #ask(channel: Channel, silence: Silence): void {
     if (silence.isProbing) return;
     silence.isProbing = true;

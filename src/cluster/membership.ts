@@ -7,8 +7,8 @@
 //               └──────────────┘ (everything else goes on meanwhile)
 //
 // Invariants:
-//   M1. A scheduler that is away fails nothing for `startTimeoutMs`; then it fails those who wait for it, and nobody else.
-//   M2. `onFatal` is called at most once: the job was aborted, or this node was replaced.
+//   Membership.M1. A scheduler that is away fails nothing for `startTimeoutMs`; then it fails those who wait for it, and nobody else.
+//   Membership.M2. `onFatal` is called at most once: the job was aborted, or this node was replaced.
 
 import { assert } from "../base/assert.ts";
 import { Deferred, type WaitOptions, waitFor } from "../base/deferred.ts";
@@ -165,7 +165,7 @@ export class Membership {
     return this.#roster.listenPlacement(listener);
   }
 
-  /** Asks the scheduler for its placement, and takes it if it is newer; waits for one that is away, as long as all do (M1). */
+  /** Asks the scheduler for its placement, and takes it if it is newer; waits for one that is away, as long as all do (Membership.M1). */
   async askPlacement(): Promise<void> {
     const { placement } = await this.ask(PLACEMENT, {});
     if (placement !== undefined) this.adoptPlacement(placement);
@@ -235,13 +235,13 @@ export class Membership {
     return this.#options.schedulerAddress;
   }
 
-  /** Resolves when the scheduler can be asked. Rejects when it stays away (M1). */
+  /** Resolves when the scheduler can be asked. Rejects when it stays away (Membership.M1). */
   async schedulerBack(): Promise<void> {
     if (this.#fatal !== undefined) throw this.#fatal;
     await this.#calls.back(this.#channel);
   }
 
-  /** Asks the scheduler; waits for one that is away, as long as all do (M1). */
+  /** Asks the scheduler; waits for one that is away, as long as all do (Membership.M1). */
   async ask<Q, R>(fn: JsonContract<Q, R>, body: Q): Promise<R> {
     if (this.#fatal !== undefined) throw this.#fatal;
     return await this.#calls.ask(this.#channel, fn, body);
@@ -345,7 +345,7 @@ export class Membership {
     return await missingNodes(this.#channel, this.#options, "end");
   }
 
-  /** Whoever waits for a scheduler that does not come back is told so; everything else goes on without it (M1). */
+  /** Whoever waits for a scheduler that does not come back is told so; everything else goes on without it (Membership.M1). */
   #watchAway(channel: Channel): void {
     if (this.#closed) return;
     const { isLeaving } = this.#options.peer;
@@ -407,7 +407,7 @@ export class Membership {
   #end(error: WeighbridgeError): void {
     this.#joining?.reject(error);
     this.#leaving?.resolve();
-    if (this.#fatal !== undefined || this.#leaving !== undefined) return; // M2
+    if (this.#fatal !== undefined || this.#leaving !== undefined) return; // Membership.M2
     this.#fatal = error;
     this.#heartbeat?.stop();
     this.#calls.fail(error, { isOver: true });

@@ -52,7 +52,7 @@ test("a function of a server calls a function of another server, and uses the an
   await cluster.finalize();
 });
 
-test("for 40 seeds servers that dial each other at once, over links that break, have one connection, and each call counts once (P7)", async () => {
+test("for 40 seeds servers that dial each other at once, over links that break, have one connection, and each call counts once (Peer.P7)", async () => {
   for (let seed = 1; seed <= 40; seed++) {
     const cluster = new SimCluster({ seed, serverCount: 2, workerCount: 0 });
     await cluster.start();

@@ -35,14 +35,14 @@ export class PlacementHold {
     return this.#epoch;
   }
 
-  /** From now on it lasts `holdMs` (A2). */
+  /** From now on it lasts `holdMs` (PlacementHold.A2). */
   renew({ epoch, holdMs }: PrepareRequest): void {
     this.#epoch = epoch;
     this.#cancelTimer();
     this.#cancelTimer = this.#clock.after(holdMs, () => this.end());
   }
 
-  /** A1 */
+  /** PlacementHold.A1 */
   allAnswered(): void {
     this.#prepared.resolve();
   }

@@ -33,7 +33,7 @@ function meetingOf(...live: number[]): EpochRendezvous {
   return new EpochRendezvous(...live);
 }
 
-test("is held when every live worker has come, with everybody's value by rank (R1)", () => {
+test("is held when every live worker has come, with everybody's value by rank (Rendezvous.R1)", () => {
   const rendezvous = meetingOf(0, 1, 2);
   assert.deepEqual(rendezvous.stateOf(END), { isHeld: false, missing: [0, 1, 2] });
   assert.deepEqual(rendezvous.come(2, END, "c"), []);
@@ -44,7 +44,7 @@ test("is held when every live worker has come, with everybody's value by rank (R
   assert.deepEqual(rendezvous.stateOf(END), { isHeld: true, values });
 });
 
-test("nobody waits for the dead; what a worker came with before it died counts (R1)", () => {
+test("nobody waits for the dead; what a worker came with before it died counts (Rendezvous.R1)", () => {
   const rendezvous = meetingOf(0, 1, 2);
   rendezvous.come(0, END, "a");
   rendezvous.come(1, END, "b");
@@ -54,7 +54,7 @@ test("nobody waits for the dead; what a worker came with before it died counts (
   assert.deepEqual(state.isHeld && state.values.map(({ rank }) => rank), [0, 1]);
 });
 
-test("is not held by nobody: when all are dead, the next one to come holds it alone (R1)", () => {
+test("is not held by nobody: when all are dead, the next one to come holds it alone (Rendezvous.R1)", () => {
   const rendezvous = meetingOf(0, 1);
   assert.deepEqual(rendezvous.follow([]), []);
   assert.equal(rendezvous.stateOf(END).isHeld, false);
@@ -62,7 +62,7 @@ test("is not held by nobody: when all are dead, the next one to come holds it al
   assert.deepEqual(rendezvous.come(1, END, "b"), [END]);
 });
 
-test("a worker that was restarted has to come itself: what its earlier incarnation said does not count for it (R1)", () => {
+test("a worker that was restarted has to come itself: what its earlier incarnation said does not count for it (Rendezvous.R1)", () => {
   const rendezvous = new Rendezvous();
   rendezvous.follow([0, 1].map((rank) => ({ rank, incarnation: 1 })));
   rendezvous.come({ rank: 0, incarnation: 1 }, END, "a");
@@ -73,7 +73,7 @@ test("a worker that was restarted has to come itself: what its earlier incarnati
   assert.deepEqual(rendezvous.come(restarted, END, "new"), [END]);
 });
 
-test("stays held, with the same values, whoever comes, dies or returns later (R2)", () => {
+test("stays held, with the same values, whoever comes, dies or returns later (Rendezvous.R2)", () => {
   const rendezvous = meetingOf(0);
   rendezvous.come(0, END, "a");
   const held = rendezvous.stateOf(END);
@@ -84,7 +84,7 @@ test("stays held, with the same values, whoever comes, dies or returns later (R2
   assert.deepEqual(rendezvous.stateOf(END), held);
 });
 
-test("a worker that comes again before it is held counts once, with its newer value (R3)", () => {
+test("a worker that comes again before it is held counts once, with its newer value (Rendezvous.R3)", () => {
   const rendezvous = meetingOf(0, 1);
   rendezvous.come(0, END, "old");
   assert.deepEqual(rendezvous.come(0, END, "new"), []);
@@ -93,7 +93,7 @@ test("a worker that comes again before it is held counts once, with its newer va
   assert.deepEqual(state.isHeld && state.values[0], { rank: 0, value: "new" });
 });
 
-test("the last two generations of a name are kept; an older one is answered as held, without values (R4)", () => {
+test("the last two generations of a name are kept; an older one is answered as held, without values (Rendezvous.R4)", () => {
   const rendezvous = meetingOf(0);
   for (let generation = 0; generation < 4; generation++) rendezvous.come(0, { name: "end", generation }, `${generation}`);
   const valuesOf = (generation: number): readonly string[] => {
@@ -105,7 +105,7 @@ test("the last two generations of a name are kept; an older one is answered as h
   assert.deepEqual(valuesOf(1), []);
 });
 
-test("names, and generations that gather, are bounded (R4)", () => {
+test("names, and generations that gather, are bounded (Rendezvous.R4)", () => {
   const rendezvous = meetingOf(0, 1);
   for (let i = 0; i < 4; i++) rendezvous.come(0, { name: "end", generation: i }, "");
   assert.throws(() => rendezvous.come(0, { name: "end", generation: 4 }, ""), { code: "QUEUE_FULL", retryable: true });
@@ -116,7 +116,7 @@ test("names, and generations that gather, are bounded (R4)", () => {
   assert.equal(rendezvous.stateOf({ name: "n7", generation: 0 }).isHeld, false, "a name that is forgotten begins anew");
 });
 
-test("after a restart of the scheduler, what a worker left is held for those who have not heard it (R5)", () => {
+test("after a restart of the scheduler, what a worker left is held for those who have not heard it (Rendezvous.R5)", () => {
   const values = [
     { rank: 0, value: "a" },
     { rank: 1, value: "b" },

@@ -45,23 +45,23 @@ export class Rendezvous {
     return this.#review();
   }
 
-  /** A worker comes. Returns what is held now because of it. Throws QUEUE_FULL beyond a bound (R4). */
+  /** A worker comes. Returns what is held now because of it. Throws QUEUE_FULL beyond a bound (Rendezvous.R4). */
   come({ rank, incarnation }: LiveWorker, { name, generation }: RendezvousName, value: string): readonly RendezvousName[] {
     if (this.#isForgotten({ name, generation })) return [];
     const open = this.#generationOf({ name, generation });
-    if (open.isHeld) return []; // R2
-    open.arrivals.set(rank, { incarnation, value }); // R3
+    if (open.isHeld) return []; // Rendezvous.R2
+    open.arrivals.set(rank, { incarnation, value }); // Rendezvous.R3
     return this.#review();
   }
 
   stateOf(rendezvous: RendezvousName): RendezvousState {
-    if (this.#isForgotten(rendezvous)) return { isHeld: true, values: [] }; // R4
+    if (this.#isForgotten(rendezvous)) return { isHeld: true, values: [] }; // Rendezvous.R4
     const generation = this.#names.get(rendezvous.name)?.get(rendezvous.generation);
     if (generation?.isHeld === true) return { isHeld: true, values: valuesOf(generation) };
     return { isHeld: false, missing: this.#missing(generation) };
   }
 
-  /** What a worker says that left this generation with these values (R5). */
+  /** What a worker says that left this generation with these values (Rendezvous.R5). */
   recall(rendezvous: RendezvousName, values: readonly RendezvousValue[]): readonly RendezvousName[] {
     if (this.#isForgotten(rendezvous)) return [];
     const generation = this.#generationOf(rendezvous);
@@ -77,7 +77,7 @@ export class Rendezvous {
     const held: RendezvousName[] = [];
     for (const [name, generations] of this.#names) {
       for (const [number, generation] of generations) {
-        if (generation.isHeld || generation.arrivals.size === 0 || this.#missing(generation).length > 0) continue; // R1
+        if (generation.isHeld || generation.arrivals.size === 0 || this.#missing(generation).length > 0) continue; // Rendezvous.R1
         generation.isHeld = true;
         held.push({ name, generation: number });
       }

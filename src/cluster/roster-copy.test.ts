@@ -7,7 +7,7 @@ import { RosterCopy } from "./roster-copy.ts";
 
 const placement = (epoch: number): PlacementView => ({ epoch, policy: "ring", servers: [0, 1] });
 
-test("a newer roster with an older placement, or none, leaves the placement as it is, and nobody is told of one (C2)", () => {
+test("a newer roster with an older placement, or none, leaves the placement as it is, and nobody is told of one (RosterCopy.C2)", () => {
   const copy = new RosterCopy();
   const heard: number[] = [];
   copy.listenPlacement(({ epoch }) => heard.push(epoch));

@@ -1,8 +1,8 @@
 // roster-copy — a node's copy of the scheduler's roster: the newest it heard of, and who wants to know of newer ones.
 //
 // Invariants:
-//   C1. The version only rises, whatever the order in which rosters arrive.
-//   C2. The epoch of the placement only rises: a scheduler that was restarted may know an older one, or none, for a while.
+//   RosterCopy.C1. The version only rises, whatever the order in which rosters arrive.
+//   RosterCopy.C2. The epoch of the placement only rises: a scheduler that was restarted may know an older one, or none, for a while.
 
 import { deadNodes, type PlacementView, type RosterEntry, type RosterView } from "../wire/roster.ts";
 
@@ -20,9 +20,9 @@ export class RosterCopy {
 
   /** Takes a roster if it is newer, and tells everybody who listens. */
   adopt(roster: RosterView): void {
-    if (roster.version <= this.#view.version) return; // C1
+    if (roster.version <= this.#view.version) return; // RosterCopy.C1
     const known = this.#view.placement;
-    const isNewer = (roster.placement?.epoch ?? 0) > (known?.epoch ?? 0); // C2
+    const isNewer = (roster.placement?.epoch ?? 0) > (known?.epoch ?? 0); // RosterCopy.C2
     this.#view = isNewer || known === undefined ? roster : { ...roster, placement: known };
     for (const listener of [...this.#listeners]) listener(this.#view);
     if (isNewer) this.#tellPlacement();
@@ -30,7 +30,7 @@ export class RosterCopy {
 
   /** Takes a placement that came without a roster, if it is newer. */
   adoptPlacement(placement: PlacementView): void {
-    if (placement.epoch <= (this.#view.placement?.epoch ?? 0)) return; // C2
+    if (placement.epoch <= (this.#view.placement?.epoch ?? 0)) return; // RosterCopy.C2
     this.#view = { ...this.#view, placement };
     this.#tellPlacement();
   }

@@ -54,7 +54,7 @@ export class SchedulerCalls {
   }
 
   async ask<Q, R>(channel: Channel | undefined, fn: JsonContract<Q, R>, body: Q): Promise<R> {
-    while (this.#resuming !== undefined) await this.#resuming.promise; // C1
+    while (this.#resuming !== undefined) await this.#resuming.promise; // SchedulerCalls.C1
     assert(channel !== undefined, "join comes first");
     return await ask(channel, fn, body, this.#options.clock);
   }
@@ -80,7 +80,7 @@ export class SchedulerCalls {
     return true;
   }
 
-  /** There is a link to the scheduler again; an answer within `timeoutMs` is expected of one that has not taken us back (C2). 0: whenever it comes. */
+  /** There is a link to the scheduler again; an answer within `timeoutMs` is expected of one that has not taken us back (SchedulerCalls.C2). 0: whenever it comes. */
   linkUp(channel: Channel, timeoutMs: number): void {
     if (this.#resuming === undefined) {
       this.#isBack();
@@ -186,7 +186,7 @@ export function serveSchedulerNews(peer: Peer, listener: NewsListener): void {
   );
 }
 
-/** N1. Throws BAD_REQUEST. */
+/** Throws BAD_REQUEST (ClusterNode.N1). */
 export function checkSender(channel: Channel, what: string): void {
   if (channel.id !== SCHEDULER_ID) throw new WeighbridgeError("BAD_REQUEST", `${what} comes from the scheduler, not from ${channel.name}`);
 }

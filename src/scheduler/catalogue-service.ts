@@ -49,9 +49,9 @@ export class CatalogueService {
   readonly #bounds: CatalogueBounds;
   /** Nodes that resumed and have more to tell: the incarnation by node. */
   readonly #telling = new Map<number, number>();
-  /** Why names are refused, by name (S2). */
+  /** Why names are refused, by name (CatalogueService.S2). */
   readonly #conflicts = new Map<string, string>();
-  /** Those who wait for S1; undefined once it holds. */
+  /** Those who wait for CatalogueService.S1; undefined once it holds. */
   #settled: Deferred<void> | undefined = new Deferred();
 
   constructor({ journal, log, bounds = CATALOGUE_BOUNDS }: CatalogueServiceOptions) {
@@ -113,7 +113,7 @@ export class CatalogueService {
     for (const { node, incarnation, state } of nodes)
       if (state !== "alive" || this.#telling.get(node) !== incarnation) this.#telling.delete(node);
     if (!isHeard || this.#telling.size > 0) return;
-    this.#settled?.resolve(); // S1
+    this.#settled?.resolve(); // CatalogueService.S1
     this.#settled = undefined;
   }
 
@@ -134,7 +134,7 @@ export class CatalogueService {
     if (conflict !== undefined) throw new WeighbridgeError("SPEC_MISMATCH", conflict);
   }
 
-  /** S2 */
+  /** CatalogueService.S2 */
   #refuse(name: string, conflict: string): void {
     const fix = "two schedulers have led this job; save what is needed, and start the whole job again";
     this.#conflicts.set(name, `the parameter ${JSON.stringify(name)} cannot be opened: ${conflict}; ${fix}`);

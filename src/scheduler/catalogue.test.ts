@@ -133,7 +133,7 @@ test("names and bytes are bounded: cleared names make room, the oldest first, th
   }
 });
 
-test("what nodes tell in any order gives the same catalogue, and the next number is above all of them (Catalogue.C1, C3)", () => {
+test("what nodes tell in any order gives the same catalogue, and the next number is above all of them (Catalogue.C1, Catalogue.C3)", () => {
   const told: CatalogueEntry[] = [
     { name: "a", number: 1, edition: 1, spec: specOf("a") }, // of a worker that has not heard of the clear
     { name: "a", number: 1, edition: 2 },

@@ -73,7 +73,7 @@ export function applyToCatalogue(catalogue: Catalogue, record: CatalogueRecord):
 }
 
 /**
- * Makes or opens all of these parameters, or none. Throws SPEC_MISMATCH (C2), CATALOGUE_FULL (C4), BAD_REQUEST,
+ * Makes or opens all of these parameters, or none. Throws SPEC_MISMATCH (Catalogue.C2), CATALOGUE_FULL (Catalogue.C4), BAD_REQUEST,
  * BAD_ARGUMENT.
  */
 export function openParameters(catalogue: Catalogue, specs: readonly string[], bounds: CatalogueBounds): CatalogueDecision {
@@ -82,7 +82,7 @@ export function openParameters(catalogue: Catalogue, specs: readonly string[], b
   return decide(catalogue, named, bounds);
 }
 
-/** Numbers for these names; what is made already stays as it is. Throws CATALOGUE_FULL (C4). */
+/** Numbers for these names; what is made already stays as it is. Throws CATALOGUE_FULL (Catalogue.C4). */
 export function reserveNumbers(catalogue: Catalogue, names: readonly string[], bounds: CatalogueBounds): CatalogueDecision {
   return decide(
     catalogue,
@@ -91,7 +91,7 @@ export function reserveNumbers(catalogue: Catalogue, names: readonly string[], b
   );
 }
 
-/** C3 */
+/** Catalogue.C3 */
 export function clearParameter(catalogue: Catalogue, name: string, edition: number): readonly CatalogueRecord[] {
   const entry = catalogue.entries.get(name);
   if (entry?.spec === undefined || entry.edition !== edition) return [];
@@ -100,7 +100,7 @@ export function clearParameter(catalogue: Catalogue, name: string, edition: numb
 
 /**
  * What a node tells of a name that it knows from an earlier scheduler, beside what others have told; `conflict` if
- * both cannot be true (C1, C2).
+ * both cannot be true (Catalogue.C1, C2).
  */
 export function recallEntry(catalogue: Catalogue, told: CatalogueEntry): { readonly record?: CatalogueRecord; readonly conflict?: string } {
   const known = catalogue.entries.get(told.name);
@@ -142,7 +142,7 @@ function decide(catalogue: Catalogue, wanted: readonly Wanted[], bounds: Catalog
   return { records: [...dropped, ...made], parameters: numbers };
 }
 
-/** C4: what has to be dropped. */
+/** Catalogue.C4: what has to be dropped. */
 function roomFor(
   catalogue: Catalogue,
   decided: ReadonlyMap<string, CatalogueEntry>,

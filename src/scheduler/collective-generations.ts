@@ -2,11 +2,11 @@
 // in, answers out.
 //
 // Invariants:
-//   G1. A generation has a higher number than every one before it, also over a restart of the scheduler: the workers bring the numbers along.
-//   G2. The first one waits for every worker that is alive. Later ones wait for those that are alive and listen for the others: never for one
+//   CollectiveGenerations.G1. A generation has a higher number than every one before it, also over a restart of the scheduler: the workers bring the numbers along.
+//   CollectiveGenerations.G2. The first one waits for every worker that is alive. Later ones wait for those that are alive and listen for the others: never for one
 //       that was restarted and has not come yet.
-//   G3. Who missed the answer (it was lost with a scheduler) gets the same one, as long as that generation is not over.
-//   G4. A generation is over once a member is dead, was restarted, or wants to be in the next one or in none: everybody is told, also a member that
+//   CollectiveGenerations.G3. Who missed the answer (it was lost with a scheduler) gets the same one, as long as that generation is not over.
+//   CollectiveGenerations.G4. A generation is over once a member is dead, was restarted, or wants to be in the next one or in none: everybody is told, also a member that
 //       was taken for dead and knows nothing of it.
 
 import { WeighbridgeError } from "../base/errors.ts";
@@ -33,7 +33,7 @@ export class CollectiveGenerations<T> {
     return this.#newest;
   }
 
-  /** Generations up to this one are over (G4). */
+  /** Generations up to this one are over (CollectiveGenerations.G4). */
   get ended(): number {
     return this.#ended;
   }
@@ -48,7 +48,7 @@ export class CollectiveGenerations<T> {
     const earlier = this.#dismiss(worker.node);
     this.#standing.set(worker.node, worker);
     this.#newest = Math.max(this.#newest, worker.generation);
-    this.#ended = Math.max(this.#ended, worker.generation); // G4
+    this.#ended = Math.max(this.#ended, worker.generation); // CollectiveGenerations.G4
     return earlier;
   }
 
@@ -58,7 +58,7 @@ export class CollectiveGenerations<T> {
     return this.#dismiss(node);
   }
 
-  /** A node tells a scheduler that was restarted which generation it is in, if any, and by its roster which ones are over (G1, G3). */
+  /** A node tells a scheduler that was restarted which generation it is in, if any, and by its roster which ones are over (CollectiveGenerations.G1, G3). */
   recall(formed: Generation | undefined, ended = 0): void {
     const { generation } = formed ?? this.#formed;
     this.#newest = Math.max(this.#newest, generation, ended);
@@ -67,7 +67,7 @@ export class CollectiveGenerations<T> {
   }
 
   died(node: number): void {
-    if (this.#formed.members.some((member) => member.node === node)) this.#ended = Math.max(this.#ended, this.#formed.generation); // G4
+    if (this.#formed.members.some((member) => member.node === node)) this.#ended = Math.max(this.#ended, this.#formed.generation); // CollectiveGenerations.G4
   }
 
   /** Who can be answered, given who is there. */
@@ -79,13 +79,13 @@ export class CollectiveGenerations<T> {
       if (isFormer || state !== "alive") this.died(node);
       if ((this.#standing.get(node)?.incarnation ?? incarnation) < incarnation || state === "left") settled.push(...this.#dismiss(node));
     }
-    const needed = workers.filter(({ state, address }) => state === "alive" && (this.#newest === 0 || address !== "")); // G2
+    const needed = workers.filter(({ state, address }) => state === "alive" && (this.#newest === 0 || address !== "")); // CollectiveGenerations.G2
     if (this.#ended < this.#formed.generation) settled.push(...this.#tellAgain());
     if (needed.length === 0 || !needed.every(({ node }) => this.#standing.has(node))) return settled;
     return [...settled, ...this.#form(needed)];
   }
 
-  /** G3 */
+  /** CollectiveGenerations.G3 */
   #tellAgain(): SettledRequest<T>[] {
     return this.#formed.members.flatMap(({ node, incarnation }) => {
       const worker = this.#standing.get(node);
@@ -98,7 +98,7 @@ export class CollectiveGenerations<T> {
   #form(entries: readonly RosterEntry[]): SettledRequest<T>[] {
     const members = entries.map(({ node, incarnation }) => ({ node, incarnation })).sort((a, b) => a.node - b.node);
     this.#ended = Math.max(this.#ended, this.#newest);
-    this.#newest++; // G1
+    this.#newest++; // CollectiveGenerations.G1
     this.#formed = { generation: this.#newest, members };
     return members.flatMap(({ node }) => {
       const worker = this.#standing.get(node);

@@ -47,7 +47,7 @@ test("ends the job, naming the dead, when all others have been done for the time
   assert.deepEqual(told, ["worker 1"]);
 });
 
-test("the time begins when the last of the living is done, the scheduler among them (W1)", async () => {
+test("the time begins when the last of the living is done, the scheduler among them (DeadWait.W1)", async () => {
   const { clock, errors, told, wait } = stage();
   for (const missing of [SCHEDULER_ID, SERVER, WORKER_0]) {
     wait.review(ONE_DEAD, new Set([...ALL_DONE].filter((node) => node !== missing)));

@@ -16,7 +16,7 @@ import { deadNodes, type RosterView } from "../wire/roster.ts";
 export type DeadWaitOptions = {
   readonly clock: Clock;
   readonly startTimeoutMs: number;
-  /** Hears, with every change, which nodes are dead while the others wait for these alone, and how to say that they will not come back (W2). */
+  /** Hears, with every change, which nodes are dead while the others wait for these alone, and how to say that they will not come back (DeadWait.W2). */
   readonly onOnlyDead?: ((names: readonly string[], dismiss: () => void) => void) | undefined;
   readonly dismiss: () => void;
   readonly giveUp: (error: WeighbridgeError) => void;
@@ -41,7 +41,7 @@ export class DeadWait {
       this.close();
       return;
     }
-    this.#cancelTimer ??= clock.after(startTimeoutMs, () => this.#giveUp()); // W1
+    this.#cancelTimer ??= clock.after(startTimeoutMs, () => this.#giveUp()); // DeadWait.W1
     onOnlyDead?.(this.#names, dismiss);
   }
 

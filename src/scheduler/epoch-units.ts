@@ -6,11 +6,11 @@
 //     └───────────────┘ or gave it back unused                            (not suspect)
 //
 // Invariants:
-//   U1. A unit that is lent or done is lent to nobody else: without deaths each is done exactly once.
-//   U2. Every unit that is neither lent nor done may be lent to some worker that is present: nothing is left behind.
-//   U3. A suspect unit is one that is free and was lent before to a worker that may have begun it. `repeatedCount` counts those that were
+//   EpochUnits.U1. A unit that is lent or done is lent to nobody else: without deaths each is done exactly once.
+//   EpochUnits.U2. Every unit that is neither lent nor done may be lent to some worker that is present: nothing is left behind.
+//   EpochUnits.U3. A suspect unit is one that is free and was lent before to a worker that may have begun it. `repeatedCount` counts those that were
 //       lent again.
-//   U4. What is kept goes by gaps and by what is lent, not by the number of units.
+//   EpochUnits.U4. What is kept goes by gaps and by what is lent, not by the number of units.
 
 import { WeighbridgeError } from "../base/errors.ts";
 import { RunSet } from "../base/run-set.ts";
@@ -154,7 +154,7 @@ export class EpochUnits {
     const room = Math.min(want, UNITS_HELD_MAX - lent.size);
     const ordinals = this.#isEven ? this.#evenShare(rank, room, takers) : this.#freeShare(room, isWaiting, takers.length);
     for (const ordinal of ordinals) {
-      if (this.#suspect.has(ordinal)) this.#repeatedCount++; // U3
+      if (this.#suspect.has(ordinal)) this.#repeatedCount++; // EpochUnits.U3
       this.#take(lent, ordinal);
     }
     this.#keep(rank, lent);

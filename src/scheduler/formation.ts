@@ -1,9 +1,9 @@
 // formation — gathers the nodes of a job until all are there, and gives them their ranks. Pure.
 //
 // Invariants:
-//   F1. Nobody gets a slot before everybody has registered; then all get theirs at once.
-//   F2. Who asks for a rank gets it, however late it came; the others get the free ones, lowest first, in the order they came.
-//   F3. A contradiction between nodes ends the start: it is an error of whoever set the cluster up, and waiting would not mend it.
+//   Formation.F1. Nobody gets a slot before everybody has registered; then all get theirs at once.
+//   Formation.F2. Who asks for a rank gets it, however late it came; the others get the free ones, lowest first, in the order they came.
+//   Formation.F3. A contradiction between nodes ends the start: it is an error of whoever set the cluster up, and waiting would not mend it.
 
 import { assert } from "../base/assert.ts";
 import type { WeighbridgeError } from "../base/errors.ts";
@@ -14,7 +14,7 @@ const ROLES: readonly Role[] = ["server", "worker"];
 
 export type Assignment<T> = { readonly applicant: Applicant<T>; readonly rank: number };
 
-/** What is wrong with this one beside those who are there already, if anything (F3). */
+/** What is wrong with this one beside those who are there already, if anything (Formation.F3). */
 export function conflict<T>(
   { request }: Applicant<T>,
   counts: ClusterCounts,
@@ -28,7 +28,7 @@ export function conflict<T>(
   return peers.length >= countOf(counts, request.role) ? oneTooMany(request, counts, peers) : undefined;
 }
 
-/** The rank of each once all are there (F1), otherwise undefined. */
+/** The rank of each once all are there (Formation.F1), otherwise undefined. */
 export function assignRanks<T>(applicants: readonly Applicant<T>[], counts: ClusterCounts): Assignment<T>[] | undefined {
   const assignments: Assignment<T>[] = [];
   for (const role of ROLES) {
@@ -38,7 +38,7 @@ export function assignRanks<T>(applicants: readonly Applicant<T>[], counts: Clus
     const asked = new Set(ofRole.map(({ request }) => request.rank));
     const free = Array.from({ length: count }, (_, rank) => rank).filter((rank) => !asked.has(rank));
     for (const applicant of ofRole) {
-      const rank = applicant.request.rank ?? free.shift(); // F2
+      const rank = applicant.request.rank ?? free.shift(); // Formation.F2
       assert(rank !== undefined, "conflict() lets in only as many as there are ranks");
       assignments.push({ applicant, rank });
     }

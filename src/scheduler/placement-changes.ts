@@ -30,7 +30,7 @@ import type { PlacementChange } from "./placement-epochs.ts";
 
 /** How long all nodes together may take. */
 const PREPARE_MS = 10_000;
-/** How long a node stays prepared when it hears nothing more (C3). */
+/** How long a node stays prepared when it hears nothing more (PlacementChanges.C3). */
 const HOLD_MS = 30_000;
 /** After a failure a node is asked again. */
 const ASK_AGAIN_MS = 200;
@@ -69,7 +69,7 @@ export class PlacementChanges {
 
   /**
    * Throws BAD_ARGUMENT and NO_ROUTE as the roster does, DEADLINE naming the nodes that are not prepared, UNSUPPORTED
-   * (C5), and what `move` throws; then nothing was told.
+   * (PlacementChanges.C5), and what `move` throws; then nothing was told.
    */
   async publish(change: PlacementChange, move: PartsMove): Promise<void> {
     this.#options.next(change);
@@ -78,7 +78,7 @@ export class PlacementChanges {
     await turn;
   }
 
-  /** The roster has changed (C2). */
+  /** The roster has changed (PlacementChanges.C2). */
   review(): void {
     this.#news.resolve();
     this.#news = new Deferred();
@@ -104,9 +104,9 @@ export class PlacementChanges {
     try {
       for (;;) {
         if (this.#closed !== undefined) throw this.#closed;
-        if (preparation.refusal !== undefined) throw preparation.refusal; // C5
+        if (preparation.refusal !== undefined) throw preparation.refusal; // PlacementChanges.C5
         const waiting = this.#liveNodes().filter((node) => !prepared.has(holderOf(node)));
-        if (waiting.length === 0) break; // and nothing happens before everybody is told (C1)
+        if (waiting.length === 0) break; // and nothing happens before everybody is told (PlacementChanges.C1)
         for (const node of waiting) if (!asked.has(holderOf(node))) this.#prepare(node, preparation);
         const names = waiting.map(({ node }) => nameOf(node)).join(", ");
         await waitFor(this.#news.promise, `${names} to prepare for the placement of epoch ${epoch}`, clock, {

@@ -7,8 +7,8 @@
 //   linked, heartbeats off             RANK_TAKEN at once                    waits
 //
 // Invariants:
-//   S1. No rank is assigned while a node may still resume its slot after a restart of the scheduler.
-//   S2. Who waits is answered within `startTimeoutMs`, with a slot or an error that names who holds them.
+//   RankChoice.S1. No rank is assigned while a node may still resume its slot after a restart of the scheduler.
+//   RankChoice.S2. Who waits is answered within `startTimeoutMs`, with a slot or an error that names who holds them.
 
 import type { WeighbridgeError } from "../base/errors.ts";
 import { type Applicant, nothingFree, rankHeld } from "./applicant.ts";
@@ -29,7 +29,7 @@ export function chooseRank(applicant: Applicant<unknown>, slots: readonly RankSl
   const { request, arrivedAtMs } = applicant;
   const ofRole = slots.filter(({ role, rank }) => role === request.role && rank === (request.rank ?? rank));
   const deadlineMs = arrivedAtMs + rules.startTimeoutMs;
-  const isSettled = !slots.some(({ state, confirmed }) => state === "alive" && !confirmed); // S1
+  const isSettled = !slots.some(({ state, confirmed }) => state === "alive" && !confirmed); // RankChoice.S1
   let lookAgainAtMs = deadlineMs;
   if (isSettled) {
     const vacant = ofRole.find(({ state }) => state === "dead") ?? ofRole.find(({ state }) => state === "left");
@@ -44,6 +44,6 @@ export function chooseRank(applicant: Applicant<unknown>, slots: readonly RankSl
     if (request.rank !== undefined && holder !== undefined && (rules.heartbeatIntervalMs === 0 || holder.heardAtMs > arrivedAtMs))
       return { found: "refusal", error: rankHeld(request, holder) };
   }
-  if (nowMs >= deadlineMs) return { found: "refusal", error: nothingFree(request, ofRole, rules.startTimeoutMs) }; // S2
+  if (nowMs >= deadlineMs) return { found: "refusal", error: nothingFree(request, ofRole, rules.startTimeoutMs) }; // RankChoice.S2
   return { found: "nothing", lookAgainAtMs };
 }

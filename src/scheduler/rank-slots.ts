@@ -1,9 +1,9 @@
 // rank-slots — all slots of a running job, and the version of what others are told of them. The rules for changing them are roster.ts's.
 //
 // Invariants:
-//   V1. What others can see of a slot changes only through here, and is noticed: `publish` raises the version then, and only then.
-//   V2. The version never falls, not even over a restart of the scheduler: it rises above whatever the nodes remember.
-//   V3. The epoch of the placement never falls either: of those that nodes remember, the highest wins.
+//   RankSlots.V1. What others can see of a slot changes only through here, and is noticed: `publish` raises the version then, and only then.
+//   RankSlots.V2. The version never falls, not even over a restart of the scheduler: it rises above whatever the nodes remember.
+//   RankSlots.V3. The epoch of the placement never falls either: of those that nodes remember, the highest wins.
 
 import type { StatusEntry } from "../wire/control.ts";
 import type { Role } from "../wire/node-id.ts";
@@ -98,7 +98,7 @@ export class RankSlots {
     return this.#journal.state.placement;
   }
 
-  /** Takes the placement if it is newer (V3). */
+  /** Takes the placement if it is newer (RankSlots.V3). */
   setPlacement(placement: PlacementView | undefined): void {
     if (placement === undefined || placement.epoch <= (this.placement?.epoch ?? 0)) return;
     this.#journal.write({ kind: "placement", placement });
@@ -134,7 +134,7 @@ export class RankSlots {
     }
     this.#recalledVersion = Math.max(this.#recalledVersion, version);
     if (this.#version <= version) {
-      this.#version = version; // V2: `publish` raises it above
+      this.#version = version; // RankSlots.V2: `publish` raises it above
       this.#changed = true;
     }
     return ended;
@@ -144,7 +144,7 @@ export class RankSlots {
     if (before !== incarnation) this.#journal.write({ kind: "incarnation", node, incarnation });
   }
 
-  /** Whether there is news to tell; it has a new version then (V1). */
+  /** Whether there is news to tell; it has a new version then (RankSlots.V1). */
   publish(): boolean {
     if (!this.#changed) return false;
     this.#changed = false;

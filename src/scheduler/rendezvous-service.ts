@@ -42,7 +42,7 @@ export class RendezvousService {
     if (reply.values !== undefined || waitMs === 0) return reply;
     const waiting: Waiting = { rendezvous, reply: new Deferred(), cancelTimer: () => {} };
     this.#waiting.add(waiting);
-    waiting.cancelTimer = this.#clock.after(Math.min(waitMs, WAIT_MS_MAX), () => this.#answer(waiting)); // S1
+    waiting.cancelTimer = this.#clock.after(Math.min(waitMs, WAIT_MS_MAX), () => this.#answer(waiting)); // RendezvousService.S1
     return waiting.reply.promise;
   }
 

@@ -190,7 +190,7 @@ test("a place whose holder has left is given to a newcomer", () => {
   assert.deepEqual(book.register("w2"), ["admit w2 as 11/2 recovery", "announce"]);
 });
 
-test("after the last barrier nobody takes the place of who leaves, and who waits is refused when all have left (R4)", () => {
+test("after the last barrier nobody takes the place of who leaves, and who waits is refused when all have left (Roster.R4)", () => {
   const book = new RosterStage().formed();
   book.register("w2");
   assert.deepEqual(texts(book.roster.ending(book.nowMs)), []);

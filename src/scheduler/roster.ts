@@ -6,11 +6,11 @@
 //   a slot:  alive ── silent too long ──► dead ── heard of again, or given to a newcomer ──► alive;   alive ── LEAVE ──► left
 //
 // Invariants:
-//   R1. A slot has one holder. A new one gets the next incarnation; the old one is FENCED from then on.
-//   R2. Every application is answered: with a slot, or with an error within `startTimeoutMs`.
-//   R3. After a restart the first node that resumes brings the job, the slots and their incarnations; nobody else's slot is given away
+//   Roster.R1. A slot has one holder. A new one gets the next incarnation; the old one is FENCED from then on.
+//   Roster.R2. Every application is answered: with a slot, or with an error within `startTimeoutMs`.
+//   Roster.R3. After a restart the first node that resumes brings the job, the slots and their incarnations; nobody else's slot is given away
 //       before its holder had `heartbeatTimeoutMs` to resume as well.
-//   R4. Once everybody has passed the last barrier nobody who leaves is replaced, and who still waits for a slot when all have left is refused:
+//   Roster.R4. Once everybody has passed the last barrier nobody who leaves is replaced, and who still waits for a slot when all have left is refused:
 //       a node too many must not keep a job from ending.
 
 import { assert } from "../base/assert.ts";
@@ -195,7 +195,7 @@ export class Roster<T> {
     return this.#slots.publish() ? [{ kind: "announce" }] : [];
   }
 
-  /** Everybody has passed the last barrier (R4). */
+  /** Everybody has passed the last barrier (Roster.R4). */
   ending(nowMs: number): Decision<T>[] {
     this.#isEnding = true;
     return this.#conclude([], nowMs);
@@ -277,7 +277,7 @@ export class Roster<T> {
     return this.#conclude([], nowMs);
   }
 
-  /** Gives a slot to this node, in a new incarnation (R1). */
+  /** Gives a slot to this node, in a new incarnation (Roster.R1). */
   #assign({ request, caller }: Applicant<T>, slot: RankSlot, nowMs: number): Decision<T> & { kind: "admit" } {
     this.#slots.assign(slot, request, slot.incarnation + 1, nowMs);
     return { kind: "admit", caller, node: slot.node, incarnation: slot.incarnation, recovery: true };
@@ -285,7 +285,7 @@ export class Roster<T> {
 
   #choiceFor(applicant: Applicant<T>, nowMs: number): RankChoice {
     const slots = this.#slots.all();
-    return chooseRank(applicant, this.#isEnding ? slots.filter(({ state }) => state !== "left") : slots, this.#rules, nowMs); // R4
+    return chooseRank(applicant, this.#isEnding ? slots.filter(({ state }) => state !== "left") : slots, this.#rules, nowMs); // Roster.R4
   }
 
   #assignApplicants(nowMs: number): Decision<T>[] {
@@ -333,7 +333,7 @@ export class Roster<T> {
       return [{ kind: "refuse", caller, error: new WeighbridgeError("FENCED", message) }];
     }
     // A scheduler that was there from the start knows better than any node.
-    if (this.#isResumed) for (const node of this.#slots.recall(claim.roster, nowMs)) decisions.push({ kind: "died", node }); // R3
+    if (this.#isResumed) for (const node of this.#slots.recall(claim.roster, nowMs)) decisions.push({ kind: "died", node }); // Roster.R3
     const slot = this.#slots.get(claim.node);
     if (slot === undefined || claim.incarnation < slot.incarnation || isAnother(slot, request, claim)) {
       return this.#conclude([...decisions, { kind: "refuse", caller, error: fenced(claim.node, claim.incarnation, slot) }], nowMs);

@@ -1,15 +1,15 @@
 // scheduler — carries out what the roster and the services decide: answers nodes, publishes changes, sets the one timer.
 // It holds no parameters and decides nothing. While it is away, training goes on; a new one learns the job from the nodes
-// (roster.ts, R3).
+// (Roster.R3).
 //
 // Invariants:
-//   D1. Before the cluster runs, the peer's hello has the job's name and no run: so nodes of a run that outlived a
+//   Scheduler.D1. Before the cluster runs, the peer's hello has the job's name and no run: so nodes of a run that outlived a
 //       scheduler can talk to it.
-//   D2. Time is judged after the input that has arrived: a scheduler that was held up declares no node dead whose heartbeat
+//   Scheduler.D2. Time is judged after the input that has arrived: a scheduler that was held up declares no node dead whose heartbeat
 //       waits to be read.
-//   D3. Answers leave before `ready`, `finished` and `failed` settle: closing the scheduler then cuts nobody off. After a
+//   Scheduler.D3. Answers leave before `ready`, `finished` and `failed` settle: closing the scheduler then cuts nobody off. After a
 //       failure it waits for the whole cluster, also for nodes that come later, `lingerMs` at most.
-//   D4. A restarted scheduler has a higher incarnation than those that its nodes know, whatever its clock says. One that
+//   Scheduler.D4. A restarted scheduler has a higher incarnation than those that its nodes know, whatever its clock says. One that
 //       has been there since the job began never takes a higher one: if nodes know a newer scheduler, it was replaced.
 
 import type { CancelTimer, Clock } from "../base/clock.ts";
@@ -50,7 +50,7 @@ export type SchedulerOptions = {
   readonly heartbeatIntervalMs: number;
   readonly heartbeatTimeoutMs: number;
   readonly startTimeoutMs: number;
-  /** Which start of a scheduler this is, for instance the time of day. Raised when nodes know a higher one (D4). */
+  /** Which start of a scheduler this is, for instance the time of day. Raised when nodes know a higher one (Scheduler.D4). */
   readonly incarnation: number;
   /** The job, by its name and the run that begins here (wire/hello.ts); a run that is going on keeps its own. */
   readonly jobId: string;
@@ -130,7 +130,7 @@ export class Scheduler {
   async start(address: Address): Promise<Address> {
     const peer = this.#peer;
     peer.id = SCHEDULER_ID;
-    peer.job = jobNameOf(this.#journal.state.job); // D1
+    peer.job = jobNameOf(this.#journal.state.job); // Scheduler.D1
     peer.incarnation = this.#journal.state.term;
     peer.events = {
       linkUp: (channel) => this.#linkUp(channel),
@@ -227,7 +227,7 @@ export class Scheduler {
     this.#carryOut(this.#roster.fail(error));
   }
 
-  /** Lets what was answered leave (D3), then closes the peer. */
+  /** Lets what was answered leave (Scheduler.D3), then closes the peer. */
   async close(): Promise<void> {
     if (this.#closed) return;
     this.#closed = true;
@@ -288,7 +288,7 @@ export class Scheduler {
     this.#outnumber(hello);
   }
 
-  /** A node has talked with a scheduler of a higher incarnation, and would refuse ours: the clock of this machine is behind that of the one before (D4). */
+  /** A node has talked with a scheduler of a higher incarnation, and would refuse ours: the clock of this machine is behind that of the one before (Scheduler.D4). */
   #outnumber({ node, knows = 0 }: AcceptedNode): void {
     const peer = this.#peer;
     const mayLearn = this.#roster.phase === "forming" || (this.isResumed && node !== 0);
@@ -328,7 +328,7 @@ export class Scheduler {
     const { log } = this.#options;
     switch (decision.kind) {
       case "run":
-        this.#peer.job = this.#roster.job; // D1
+        this.#peer.job = this.#roster.job; // Scheduler.D1
         log.info("the cluster is complete", { job: this.#roster.job, nodes: this.#roster.view().nodes.length });
         this.#announceRoster();
         this.#ready.resolve();
@@ -415,7 +415,7 @@ export class Scheduler {
     this.#cancelTimer = this.#clock.after(Math.max(0, dueMs - nowMs), () => {
       this.#clock.afterInput(() => {
         this.#timerAtMs = Infinity;
-        if (!this.#closed) this.#carryOut(this.#roster.tick(this.#clock.nowMs())); // D2
+        if (!this.#closed) this.#carryOut(this.#roster.tick(this.#clock.nowMs())); // Scheduler.D2
       });
     });
   }

@@ -2,10 +2,10 @@
 // in, units out. No clock and no sockets: unit-service.ts carries it out. The units of one epoch are epoch-units.ts's.
 //
 // Invariants:
-//   L1. Without deaths every unit of an epoch is done exactly once; units of a worker that is gone go to those present (epoch-units, U1, U2).
-//   L2. All workers describe an epoch alike: the first description holds, and another one is SPEC_MISMATCH with the difference.
-//   L3. An epoch that is over stays over, and is forgotten but for that and, for a while, its `repeatedCount`: what is kept has bounds.
-//   L4. After a restart nothing is lent before everybody who lives has told what it has done and holds.
+//   ShardLedger.L1. Without deaths every unit of an epoch is done exactly once; units of a worker that is gone go to those present (EpochUnits.U1, U2).
+//   ShardLedger.L2. All workers describe an epoch alike: the first description holds, and another one is SPEC_MISMATCH with the difference.
+//   ShardLedger.L3. An epoch that is over stays over, and is forgotten but for that and, for a while, its `repeatedCount`: what is kept has bounds.
+//   ShardLedger.L4. After a restart nothing is lent before everybody who lives has told what it has done and holds.
 
 import { WeighbridgeError } from "../base/errors.ts";
 import { RunSet } from "../base/run-set.ts";
@@ -40,7 +40,7 @@ export class ShardLedger {
     this.#workerCount = workerCount;
   }
 
-  /** False while workers may still tell what an earlier scheduler lent them (L4). */
+  /** False while workers may still tell what an earlier scheduler lent them (ShardLedger.L4). */
   get isSettled(): boolean {
     return this.#isSettled;
   }
@@ -89,7 +89,7 @@ export class ShardLedger {
   }
 
   /**
-   * Takes down what the worker of this rank says. Returns what it holds no longer. Throws SPEC_MISMATCH (L2), BAD_REQUEST for units that it
+   * Takes down what the worker of this rank says. Returns what it holds no longer. Throws SPEC_MISMATCH (ShardLedger.L2), BAD_REQUEST for units that it
    * cannot have done, QUEUE_FULL for one epoch too many; nothing has changed then.
    */
   report(rank: number, request: UnitsRequest): Runs {
@@ -142,7 +142,7 @@ export class ShardLedger {
   #epochOf(description: EpochDescription): EpochUnits {
     const key = keyOf(description);
     const epoch = this.#open.get(key) ?? this.#begin(description);
-    const differs = difference(epoch.description, description); // L2
+    const differs = difference(epoch.description, description); // ShardLedger.L2
     if (differs !== undefined) {
       const { name, epoch: number } = description;
       throw new WeighbridgeError("SPEC_MISMATCH", `epoch ${number} of "${name}" ${differs}, as it was described first`);

@@ -1,9 +1,9 @@
 // unit-service — answers workers that ask for units, at once or when there is something to lend. What is lent to whom is shard-ledger.ts's.
 //
 // Invariants:
-//   K1. Every ask is answered: when units are lent, when its epoch is over, or after `waitMs`; after a restart of the scheduler once everybody
+//   UnitService.K1. Every ask is answered: when units are lent, when its epoch is over, or after `waitMs`; after a restart of the scheduler once everybody
 //       was heard or is dead.
-//   K2. Asks are served in the order they came.
+//   UnitService.K2. Asks are served in the order they came.
 
 import type { CancelTimer, Clock } from "../base/clock.ts";
 import { Deferred } from "../base/deferred.ts";
@@ -63,7 +63,7 @@ export class UnitService {
   /** Throws what the ledger does. */
   ask(rank: number, request: UnitsRequest): UnitsReply | Promise<UnitsReply> {
     const lost = this.#ledger.report(rank, request);
-    this.#serveWaiting(); // K2: the report may have given something back, or ended the epoch
+    this.#serveWaiting(); // UnitService.K2: the report may have given something back, or ended the epoch
     const isPatient = request.want > 0 && (request.waitMs > 0 || !this.#ledger.isSettled);
     const ask: WaitingAsk = { rank, request, lost, reply: new Deferred(), isDue: !isPatient, cancelTimer: () => {} };
     const reply = this.#answerTo(ask);

@@ -2,7 +2,7 @@
 // Bytes are copied once, from the writer's chunks into the reader's view, in turns of bounded length.
 //
 // A link is a pair of ends. Each end moves its own writes to the other one, in a call of its own from the clock (never from inside `write`),
-// so what holds for a socket holds here: a paused reader keeps the writer's chunks, and `flushed` comes when they were copied (L3).
+// so what holds for a socket holds here: a paused reader keeps the writer's chunks, and `flushed` comes when they were copied (Link.L3).
 
 import { assert } from "../base/assert.ts";
 import type { Clock } from "../base/clock.ts";
@@ -199,7 +199,7 @@ class MemoryLink implements Link {
         budget -= READ_BYTES_MIN;
         write.flushed();
       } else if (chunk.length === 0) {
-        this.#abort(lostChunk()); // L6
+        this.#abort(lostChunk()); // Link.L6
       } else if (write.offset === chunk.length) {
         write.index++;
         write.offset = 0;
@@ -224,7 +224,7 @@ class MemoryLink implements Link {
       reader.received(byteCount);
       return byteCount;
     } catch (thrown) {
-      this.#abort(thrown instanceof Error ? thrown : new Error(String(thrown))); // L5
+      this.#abort(thrown instanceof Error ? thrown : new Error(String(thrown))); // Link.L5
       return 0;
     }
   }

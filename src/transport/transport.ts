@@ -2,13 +2,13 @@
 // TCP and unix sockets (node/), memory (here) and the simulated network (testing/) implement it; one conformance suite holds for all.
 //
 // Contract:
-//   L1. Bytes arrive whole, in order and once, or the link closes. A link that closed delivers nothing more.
-//   L2. `view()` is asked for right before each read, is never empty, and the bytes land at its beginning.
-//   L3. `flushed` is called exactly once per write: when the bytes left this process, or when the link closed. Until then the chunks
+//   Link.L1. Bytes arrive whole, in order and once, or the link closes. A link that closed delivers nothing more.
+//   Link.L2. `view()` is asked for right before each read, is never empty, and the bytes land at its beginning.
+//   Link.L3. `flushed` is called exactly once per write: when the bytes left this process, or when the link closed. Until then the chunks
 //       belong to the link and must not change; after that the link never touches them again. It may be called from inside `write`.
-//   L4. `closed` is called exactly once per link, whoever closed it, after the last `received`, and never from inside `write` or `close`.
-//   L5. A throw out of `received` closes the link with that error; it never reaches the process.
-//   L6. A chunk that becomes empty between `write` and the moment it leaves, because its memory was transferred away, closes the link: nothing behind it leaves, so
+//   Link.L4. `closed` is called exactly once per link, whoever closed it, after the last `received`, and never from inside `write` or `close`.
+//   Link.L5. A throw out of `received` closes the link with that error; it never reaches the process.
+//   Link.L6. A chunk that becomes empty between `write` and the moment it leaves, because its memory was transferred away, closes the link: nothing behind it leaves, so
 //       that the other side never takes what follows for what is missing.
 
 /** "tcp://host:port", "unix:///path" or "memory://name". */
@@ -16,7 +16,7 @@ export type Address = string;
 
 /** What takes the bytes of one link. Called by the transport only. */
 export type LinkReader = {
-  /** Where the next bytes go (L2). */
+  /** Where the next bytes go (Link.L2). */
   view(): Uint8Array;
   /** `byteCount` bytes were written at the beginning of the last view. */
   received(byteCount: number): void;
@@ -27,7 +27,7 @@ export type LinkReader = {
 export type Link = {
   /** The other end, for log lines. */
   readonly remote: string;
-  /** Sends the chunks in order as one write. After the link closed the chunks are dropped, and `flushed` is still called (L3). */
+  /** Sends the chunks in order as one write. After the link closed the chunks are dropped, and `flushed` is still called (Link.L3). */
   write(chunks: readonly Uint8Array[], flushed: () => void): void;
   /** Stops asking for input until `resume`; input already under way may still arrive. */
   pause(): void;
@@ -55,7 +55,7 @@ export type Transport = {
   connect(address: Address, open: (link: Link) => LinkReader, options: ConnectOptions): Promise<Link>;
 };
 
-/** The chunks of a write that have bytes: one of these that is empty later has lost its memory (L6). */
+/** The chunks of a write that have bytes: one of these that is empty later has lost its memory (Link.L6). */
 export function chunksWithBytes(chunks: readonly Uint8Array[]): readonly Uint8Array[] {
   return hasEmptyChunk(chunks) ? chunks.filter(({ length }) => length > 0) : chunks;
 }
@@ -65,7 +65,7 @@ export function hasEmptyChunk(chunks: readonly Uint8Array[]): boolean {
   return false;
 }
 
-/** Why a link closes whose chunk lost its memory (L6). */
+/** Why a link closes whose chunk lost its memory (Link.L6). */
 export function lostChunk(): Error {
   return new Error("the memory of a chunk was transferred away before it left");
 }

@@ -1,4 +1,4 @@
-// Goal: the frames of a run, which share one header, come one by one however the run is cut into reads, and a reader may be held inside one (R7).
+// Goal: the frames of a run, which share one header, come one by one however the run is cut into reads, and a reader may be held inside one (FrameReader.R7).
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -47,7 +47,7 @@ class RunSink implements FrameSink {
   }
 }
 
-test("the frames of runs come one by one, at every split point (R7)", () => {
+test("the frames of runs come one by one, at every split point (FrameReader.R7)", () => {
   for (let split = 1; split <= RUNS.length; split++) {
     const sink = new RunSink();
     feed(new FrameReader(sink, BUFFER), RUNS, (at) => (at < split ? split - at : RUNS.length));
@@ -71,7 +71,7 @@ test("of a truncated run nothing comes, and the reader knows that it is inside a
   }
 });
 
-test("a reader that is held inside a run keeps the rest of it, whatever comes behind, and goes on where it stood (R5, R7)", () => {
+test("a reader that is held inside a run keeps the rest of it, whatever comes behind, and goes on where it stood (FrameReader.R5, R7)", () => {
   for (const isRead of [false, true]) {
     for (let step = 1; step <= RUNS.length; step += 7) {
       const sink = new RunSink();

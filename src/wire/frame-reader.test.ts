@@ -32,7 +32,7 @@ function streamOf(frames: readonly Sent[]): Uint8Array {
   return bytes;
 }
 
-/** Takes frames, and checks that they come once, in order, where they were asked for (R3), and aligned (R2). */
+/** Takes frames, and checks that they come once, in order, where they were asked for (FrameReader.R3), and aligned (FrameReader.R2). */
 class CheckingSink implements FrameSink {
   readonly #frames: readonly Sent[];
   #asked: { readonly request: number; readonly destination: Uint8Array | undefined } | undefined;
@@ -143,7 +143,7 @@ test("the largest frames fit, in place and direct, behind any small ones, for lo
   }
 });
 
-test("large frames that follow each other are read to the end of a frame where the next would not fit, and so never moved (R8)", () => {
+test("large frames that follow each other are read to the end of a frame where the next would not fit, and so never moved (FrameReader.R8)", () => {
   const payload = new Uint8Array(300 * 1024).fill(7);
   const stream = streamOf(Array.from({ length: 20 }, () => ({ payload, direct: false })));
   const frameBytes = HEADER_BYTES + payload.length;
@@ -259,7 +259,7 @@ test("what is no frame is refused as soon as its header is there, and the frames
   }
 });
 
-test("a throw of the sink comes out of received (R4)", () => {
+test("a throw of the sink comes out of received (FrameReader.R4)", () => {
   const boom = new Error("boom");
   const throwing = (): never => {
     throw boom;
@@ -327,7 +327,7 @@ test("reads from and into shared memory", () => {
   assert.equal(sink.frameCount, MIXED.length);
 });
 
-test("frames that waited are handled between two reads, and the view given before stays the place of the next bytes (R6)", () => {
+test("frames that waited are handled between two reads, and the view given before stays the place of the next bytes (FrameReader.R6)", () => {
   const frame = (request: number): Uint8Array => {
     const bytes = new Uint8Array(HEADER_BYTES + 8);
     const header = new FrameHeader().reset(Kind.REQUEST, 1);
@@ -367,7 +367,7 @@ test("frames that waited are handled between two reads, and the view given befor
   }
 });
 
-test("a destination that is transferred away while it is filled costs its own frame alone, whether it is read there or copied (R9)", () => {
+test("a destination that is transferred away while it is filled costs its own frame alone, whether it is read there or copied (FrameReader.R9)", () => {
   const frames: readonly Sent[] = [
     { payload: randomPayload(1000, 1), direct: true },
     { payload: randomPayload(500, 2), direct: false },

@@ -7,17 +7,17 @@
 //   buffer   [ handled | start … frames being read … fill | room ]      `view()` is the room, or the rest of a destination
 //
 // Invariants:
-//   R1. `view()` is never empty.
-//   R2. `start` is a multiple of 8, so that headers and payloads are aligned wherever they lie in the buffer.
-//   R3. `destination` is asked exactly once per frame with a payload that is not in a run, then `frame` is called exactly once, with the bytes there.
-//   R4. After a throw the reader is finished: the link's owner closes it.
-//   R5. While `isHeld` whole frames wait in the buffer, unless it is full: R1 comes first.
-//   R6. A view that was given stays where the next bytes go until they are `received`: between two reads nothing moves.
-//   R7. A run is handed over as the frames it stands for, in order, in place. If the reader is held in between, the rest becomes a run of its
+//   FrameReader.R1. `view()` is never empty.
+//   FrameReader.R2. `start` is a multiple of 8, so that headers and payloads are aligned wherever they lie in the buffer.
+//   FrameReader.R3. `destination` is asked exactly once per frame with a payload that is not in a run, then `frame` is called exactly once, with the bytes there.
+//   FrameReader.R4. After a throw the reader is finished: the link's owner closes it.
+//   FrameReader.R5. While `isHeld` whole frames wait in the buffer, unless it is full: FrameReader.R1 comes first.
+//   FrameReader.R6. A view that was given stays where the next bytes go until they are `received`: between two reads nothing moves.
+//   FrameReader.R7. A run is handed over as the frames it stands for, in order, in place. If the reader is held in between, the rest becomes a run of its
 //       own, whose header overwrites what is handled.
-//   R8. Large frames that follow each other are not moved: a read ends where another frame as long as the last would not fit, and the next
+//   FrameReader.R8. Large frames that follow each other are not moved: a read ends where another frame as long as the last would not fit, and the next
 //       one begins at the front.
-//   R9. A destination whose memory goes while it is being filled is of no use to its owner, and costs nobody else anything: the frame is read to its end into
+//   FrameReader.R9. A destination whose memory goes while it is being filled is of no use to its owner, and costs nobody else anything: the frame is read to its end into
 //       memory of the reader's own, and handed over from there.
 
 import { AssertionError, assert } from "../base/assert.ts";
@@ -100,7 +100,7 @@ export class FrameReader {
   #copyTo: Uint8Array | undefined;
   /** True while frames with destinations follow each other. */
   #bulk = false;
-  /** Set by the link's owner to let frames wait (R5); `goOn` handles them. */
+  /** Set by the link's owner to let frames wait (FrameReader.R5); `goOn` handles them. */
   isHeld = false;
   /** Bytes of the view that was given last. */
   #viewBytes = 0;
@@ -151,7 +151,7 @@ export class FrameReader {
     return this.#bytes.subarray(this.#fill, end);
   }
 
-  /** R9 */
+  /** FrameReader.R9 */
   #restOf(direct: Uint8Array): Uint8Array {
     const { payloadBytes } = this.#header;
     const kept = direct.length === payloadBytes ? direct : new Uint8Array(payloadBytes);
@@ -159,7 +159,7 @@ export class FrameReader {
     return kept.subarray(this.#directFill);
   }
 
-  /** R8 */
+  /** FrameReader.R8 */
   #roomEnd(): number {
     const { length } = this.#bytes;
     const { payloadBytes } = this.#header; // of the frame that is being read, or the one before
@@ -186,7 +186,7 @@ export class FrameReader {
     this.#cut();
   }
 
-  /** Handles the whole frames that waited while the reader was held. The rest stays where it is until the next read (R6). */
+  /** Handles the whole frames that waited while the reader was held. The rest stays where it is until the next read (FrameReader.R6). */
   goOn(): void {
     const { sink } = this;
     sink.beginInput?.(0);
@@ -203,7 +203,7 @@ export class FrameReader {
       const at = this.#start + HEADER_BYTES;
       const end = at + paddedBytes(header.payloadBytes) * (1 + header.more);
       if (header.more > 0 && end - this.#start > this.#bytes.length) throw malformed(`a run of ${header.more + 1} frames before its hello`);
-      if (isBetweenReads && this.#fill < end) return; // R6
+      if (isBetweenReads && this.#fill < end) return; // FrameReader.R6
       if (header.payloadBytes > 0 && !this.#inPlace && header.more === 0) {
         const destination = this.sink.destination(header);
         if (destination !== undefined && header.payloadBytes > this.#copyBytesMax) {
@@ -230,7 +230,7 @@ export class FrameReader {
     if (!isBetweenReads) this.#makeRoom();
   }
 
-  /** Hands over the frames of a run one by one (R7). */
+  /** Hands over the frames of a run one by one (FrameReader.R7). */
   #deliverRun(first: number): void {
     const header = this.#header;
     const bytes = this.#bytes;
@@ -253,7 +253,7 @@ export class FrameReader {
     const { payloadBytes } = this.#header;
     this.#copyTo = undefined;
     if (destination.length !== payloadBytes) {
-      this.sink.frame(this.#header, this.#bytes, at); // R9
+      this.sink.frame(this.#header, this.#bytes, at); // FrameReader.R9
       return;
     }
     destination.set(this.#bytes.subarray(at, at + payloadBytes));
@@ -293,7 +293,7 @@ export class FrameReader {
     this.sink.frame(this.#header, destination, 0);
   }
 
-  /** The buffer is empty, but `padding` bytes come before the next header: they are placed so that the header is aligned (R2). */
+  /** The buffer is empty, but `padding` bytes come before the next header: they are placed so that the header is aligned (FrameReader.R2). */
   #resetBefore(padding: number): void {
     this.#start = padding === 0 ? 0 : FRAME_ALIGN;
     this.#fill = this.#start - padding;
@@ -376,8 +376,8 @@ function addRequestHigh(header: FrameHeader, high: number): void {
   const { kind, more, payloadBytes, request, stamp } = header;
   if (more === 0) return;
   if (kind !== Kind.REQUEST && kind !== Kind.REPLY) throw malformed(`a run of frames of kind ${kind}`);
-  if (payloadBytes > RUN_PAYLOAD_BYTES_MAX) throw malformed(`a run of payloads of ${payloadBytes} bytes, over ${RUN_PAYLOAD_BYTES_MAX}`); // F2
-  if (Math.max(request, stamp) + more > Number.MAX_SAFE_INTEGER) throw malformed("a run reaches beyond 2^53"); // F1
+  if (payloadBytes > RUN_PAYLOAD_BYTES_MAX) throw malformed(`a run of payloads of ${payloadBytes} bytes, over ${RUN_PAYLOAD_BYTES_MAX}`); // Frame.F2
+  if (Math.max(request, stamp) + more > Number.MAX_SAFE_INTEGER) throw malformed("a run reaches beyond 2^53"); // Frame.F1
 }
 
 export function malformed(what: string): WeighbridgeError {

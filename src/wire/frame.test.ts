@@ -157,7 +157,7 @@ test("the epoch lies above stamp and settled, and neither changes the other, wha
   assert.equal(decoded(encoded({}).fill(0xffffffff, 6, 10)).epoch, EPOCH_MAX);
 });
 
-test("a run says how many frames follow its first one, for requests and replies of a few bytes (F2)", () => {
+test("a run says how many frames follow its first one, for requests and replies of a few bytes (Frame.F2)", () => {
   fc.assert(
     fc.property(u53, fc.integer({ min: 1, max: RUN_MORE_MAX }), fc.constantFrom(Kind.REQUEST, Kind.REPLY), (number, more, kind) => {
       const request = Math.min(number, Number.MAX_SAFE_INTEGER - more);
@@ -172,7 +172,7 @@ test("a run says how many frames follow its first one, for requests and replies 
   }
 });
 
-test("what cannot be a run is refused (F1, F2)", () => {
+test("what cannot be a run is refused (Frame.F1, F2)", () => {
   for (const kind of [Kind.HELLO, Kind.FAILURE, Kind.NOTICE])
     assert.throws(() => decoded(encoded({ kind, more: 1 })), isBadFrame(new RegExp(`a run of frames of kind ${kind}`)));
   assert.throws(() => decoded(encoded({ more: 1, payloadBytes: RUN_PAYLOAD_BYTES_MAX + 1 })), isBadFrame(/a run of payloads of 129 bytes/));

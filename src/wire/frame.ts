@@ -35,11 +35,11 @@
 // array as it comes. One json field and nothing else is that text alone.
 //
 // Invariants:
-//   F1. Numbers of requests and updates stay below 2^53, so that they are exact as JavaScript numbers. A run that reaches beyond breaks the protocol.
-//   F2. Only requests and replies come in runs, and only those of at most RUN_PAYLOAD_BYTES_MAX: whole runs fit every read buffer.
-//   F3. Arrays are not copied: encoding refers to them, decoding returns views of the payload.
-//   F4. Bytes that do not add up are refused before a handler sees any of them.
-//   F5. The parameter decides what the bytes of keys and values mean, not the fields: u64 and f32 as they are, another
+//   Frame.F1. Numbers of requests and updates stay below 2^53, so that they are exact as JavaScript numbers. A run that reaches beyond breaks the protocol.
+//   Frame.F2. Only requests and replies come in runs, and only those of at most RUN_PAYLOAD_BYTES_MAX: whole runs fit every read buffer.
+//   FieldCodec.F3. Arrays are not copied: encoding refers to them, decoding returns views of the payload.
+//   FieldCodec.F4. Bytes that do not add up are refused before a handler sees any of them.
+//   FieldCodec.F5. The parameter decides what the bytes of keys and values mean, not the fields: u64 and f32 as they are, another
 //       element type, or what the parameter's link makes of them (codecs.md). Encoding takes any array, decoding returns
 //       a view of u64 or f32 where the length allows it, and of bytes otherwise.
 
@@ -315,7 +315,7 @@ export class FieldCodec<V> {
     this.isOneArray = only?.array !== undefined;
   }
 
-  /** Throws BAD_ARGUMENT for a field that is missing or of another type. The arrays are referred to, not copied (F3). */
+  /** Throws BAD_ARGUMENT for a field that is missing or of another type. The arrays are referred to, not copied (FieldCodec.F3). */
   encode(values: V): EncodedFields {
     if (typeof values !== "object" || values === null)
       throw new WeighbridgeError("BAD_ARGUMENT", `${this.#what}: an object with its fields is expected, not ${showValue(values)}`);
@@ -349,7 +349,7 @@ export class FieldCodec<V> {
 
   /**
    * Views of `byteCount` bytes at `at`, which is a multiple of 8 in its buffer (of the element's size, for one array).
-   * Throws BAD_REQUEST when they do not add up (F4).
+   * Throws BAD_REQUEST when they do not add up (FieldCodec.F4).
    */
   decode(bytes: Uint8Array, at: number, byteCount: number): V {
     const values: Record<string, unknown> = {};
@@ -398,7 +398,7 @@ export class FieldCodec<V> {
     if (length === 0) return array.none;
     if (length % Elements.BYTES_PER_ELEMENT === 0)
       return new Elements(bytes.buffer, bytes.byteOffset + at, length / Elements.BYTES_PER_ELEMENT);
-    if (array.isPayload) return bytes.subarray(at, at + length); // F5
+    if (array.isPayload) return bytes.subarray(at, at + length); // FieldCodec.F5
     throw this.#bad(`${length} bytes of ${name}, which is no whole ${Elements.name}`);
   }
 

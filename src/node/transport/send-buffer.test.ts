@@ -37,7 +37,7 @@ function noted(result: number): { readonly calls: unknown[][]; readonly nativeCa
   return { calls, nativeCalls: () => Promise.resolve({ load }) };
 }
 
-test("only a connection within the machine is bounded: TCP by equal addresses, unix sockets always (B2)", async () => {
+test("only a connection within the machine is bounded: TCP by equal addresses, unix sockets always (SendBuffer.B2)", async () => {
   const { calls, nativeCalls } = noted(0);
   const bound = await boundSendBuffers({ log: SILENT_LOG, platform: "linux", nativeCalls });
   assert.ok(bound !== undefined);
@@ -57,7 +57,7 @@ test("a socket that is gone, or has no descriptor, is left alone", async () => {
   assert.deepEqual(calls, []);
 });
 
-test("a system that refuses is told of and does no harm (B1)", async () => {
+test("a system that refuses is told of and does no harm (SendBuffer.B1)", async () => {
   const told: string[] = [];
   const log: Log = { ...SILENT_LOG, debug: (text) => told.push(text) };
   const bound = await boundSendBuffers({ log, platform: "linux", nativeCalls: noted(-1).nativeCalls });
@@ -65,7 +65,7 @@ test("a system that refuses is told of and does no harm (B1)", async () => {
   assert.deepEqual(told, ["the system bounds no send buffer"]);
 });
 
-test("without native calls, or on another system, there is nothing to do (B1)", async () => {
+test("without native calls, or on another system, there is nothing to do (SendBuffer.B1)", async () => {
   const missing = (): Promise<NativeCalls> => Promise.reject(new Error("Cannot find package"));
   assert.equal(await boundSendBuffers({ log: SILENT_LOG, platform: "linux", nativeCalls: missing }), undefined);
   const { calls, nativeCalls } = noted(0);

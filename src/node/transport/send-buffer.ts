@@ -3,8 +3,8 @@
 // option for streams; asking takes a native call, which koffi makes where it is installed.
 //
 // Invariants:
-//   B1. It is an optimisation: without Linux, without koffi, or with a system that refuses, a connection works the same, only slower.
-//   B2. A connection to another machine is left alone: there the bytes under way have to cover the way's bandwidth times its delay, which only
+//   SendBuffer.B1. It is an optimisation: without Linux, without koffi, or with a system that refuses, a connection works the same, only slower.
+//   SendBuffer.B2. A connection to another machine is left alone: there the bytes under way have to cover the way's bandwidth times its delay, which only
 //       the system can know.
 
 import type net from "node:net";
@@ -29,7 +29,7 @@ export type SendBufferOptions = {
   readonly nativeCalls?: () => Promise<NativeCalls>;
 };
 
-/** What to do with a new socket; undefined where nothing can be done (B1). */
+/** What to do with a new socket; undefined where nothing can be done (SendBuffer.B1). */
 export async function boundSendBuffers(options: SendBufferOptions): Promise<BoundSendBuffer | undefined> {
   const { log, platform = process.platform, nativeCalls = koffi } = options;
   if (platform !== "linux") return undefined;

@@ -2,19 +2,19 @@
 //
 // Input is read by Node's `onread` straight into the reader's views. Node chooses the view of the next read right after the callback of
 // the previous one, not at the read itself, and asks for the very first one before anybody could have named a reader. Therefore:
-//   S1. The first read goes to a small buffer of the link's own and is copied on; every later one lands in the reader's view.
-//   S2. After `close` nothing is read into the view that was chosen before it: its owner may already use that memory for something else.
+//   SocketLink.S1. The first read goes to a small buffer of the link's own and is copied on; every later one lands in the reader's view.
+//   SocketLink.S2. After `close` nothing is read into the view that was chosen before it: its owner may already use that memory for something else.
 //       What still arrives is read into a buffer of the link's own and dropped, because a socket that is closed over unread input is reset
 //       by the system, and the reset would overtake the last bytes we wrote.
-//   S3. Chunks are handed to the stream when it can pass them to the system at once: while they wait here their memory may go, which is looked at right
-//       before (L6). What the system has got is a number of bytes, whatever becomes of the array.
+//   SocketLink.S3. Chunks are handed to the stream when it can pass them to the system at once: while they wait here their memory may go, which is looked at right
+//       before (Link.L6). What the system has got is a number of bytes, whatever becomes of the array.
 //
-// Small writes go to the socket's handle itself (HandleWriter, S4 to S6): one costs the system about 5 µs, and the stream above the handle another 2 µs for
+// Small writes go to the socket's handle itself (HandleWriter, SocketLink.S4 to S6): one costs the system about 5 µs, and the stream above the handle another 2 µs for
 // state that a link keeps anyway: its queue, its callbacks, a tick for each. Node does not list what this uses: `writeBuffer` of the handle, and the request
 // object that a write takes, which is seen in the stream's own first write. All are there since Node 12. Where one of them is missing the stream writes.
-//   S4. Bytes leave in the order of the calls, also among the stream's own writes: those that the stream still holds back forbid ours.
-//   S5. A buffer stays untouched, and alive, until `write` returned true or `done` was called.
-//   S6. A request is used again only if the system took its bytes at once, in the first try. What it took in a second try, right after, does not
+//   SocketLink.S4. Bytes leave in the order of the calls, also among the stream's own writes: those that the stream still holds back forbid ours.
+//   SocketLink.S5. A buffer stays untouched, and alive, until `write` returned true or `done` was called.
+//   SocketLink.S6. A request is used again only if the system took its bytes at once, in the first try. What it took in a second try, right after, does not
 //       wait any more, but the request is Node's until `oncomplete`: its async id tells, the length of the queue does not.
 //
 //   open ── close() ──> closing ── all written and the peer's end seen, or LINGER_MS later ──> closed
@@ -61,7 +61,7 @@ export class SocketLink implements Link {
   #chunk: Uint8Array = EMPTY;
   #buffer: Buffer = EMPTY;
   #handleWriter: HandleWriter | undefined;
-  /** Writes behind one that the system has not taken yet (S3). */
+  /** Writes behind one that the system has not taken yet (SocketLink.S3). */
   readonly #waiting = new RingQueue<{ readonly chunks: readonly Uint8Array[]; readonly flushed: () => void }>();
   #reader: LinkReader | undefined;
   #state: "open" | "closing" | "closed" = "open";
@@ -120,7 +120,7 @@ export class SocketLink implements Link {
     }
     if (hasEmptyChunk(chunks)) {
       this.#clock.soon(flushed);
-      this.#abort(lostChunk()); // L6
+      this.#abort(lostChunk()); // Link.L6
       return;
     }
     const { socket } = this;
@@ -202,7 +202,7 @@ export class SocketLink implements Link {
     this.#abort(undefined);
   }
 
-  /** Node calls this once per write, in order. Those it calls with an error, or after the end, are flushed by the close (L3). */
+  /** Node calls this once per write, in order. Those it calls with an error, or after the end, are flushed by the close (Link.L3). */
   readonly #written = (error?: Error | null): void => {
     const failed = error !== undefined && error !== null;
     if (failed || this.#state === "closed") return;
@@ -219,7 +219,7 @@ export class SocketLink implements Link {
       else reader.received(byteCount);
       if (this.#isOpen()) this.#view = viewOf(reader);
     } catch (thrown) {
-      this.#abort(thrown instanceof Error ? thrown : new Error(String(thrown))); // L5
+      this.#abort(thrown instanceof Error ? thrown : new Error(String(thrown))); // Link.L5
     }
   }
 
@@ -244,7 +244,7 @@ export class SocketLink implements Link {
     return this.#state === "closed";
   }
 
-  /** S2. */
+  /** SocketLink.S2. */
   #dropInput(): void {
     this.#view = new Uint8Array(DROP_BYTES);
     const { _handle: handle } = this.socket as unknown as { _handle: ReadingHandle | null };
@@ -335,7 +335,7 @@ export class HandleWriter {
     };
   }
 
-  /** Whether the stream holds nothing back that would have to leave first (S4). */
+  /** Whether the stream holds nothing back that would have to leave first (SocketLink.S4). */
   get isFree(): boolean {
     return this.#socket.writableLength === 0 && this.#socket.writable;
   }
@@ -345,7 +345,7 @@ export class HandleWriter {
     const request = this.#request;
     request.buffer = bytes;
     const status = this.#handle.writeBuffer(request, bytes);
-    if (status === 0 && request.getAsyncId() === NO_ID) return true; // S6
+    if (status === 0 && request.getAsyncId() === NO_ID) return true; // SocketLink.S6
     this.#request = this.#nextRequest();
     if (status !== 0) this.#failed(status);
     return false;

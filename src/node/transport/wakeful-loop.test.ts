@@ -1,4 +1,4 @@
-// Tests for wakeful-loop: W1 to W3, on a thread whose turns are taken by hand.
+// Tests for wakeful-loop: WakefulLoop.W1 to W3, on a thread whose turns are taken by hand.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -7,9 +7,9 @@
 //   asleep ── START inputs, each soon after the one before ──▶ awake ── credit is spent, or others want the core ──▶ asleep
 //
 // Invariants:
-//   W1. Looks in vain cost at most what earlier ones saved, and one look per input that came while the loop was asleep.
-//   W2. After the last input there are at most CREDIT_MAX looks, about a millisecond.
-//   W3. While others want our core it is theirs: a loop that does not get it while it is awake sleeps for REST_MS.
+//   WakefulLoop.W1. Looks in vain cost at most what earlier ones saved, and one look per input that came while the loop was asleep.
+//   WakefulLoop.W2. After the last input there are at most CREDIT_MAX looks, about a millisecond.
+//   WakefulLoop.W3. While others want our core it is theirs: a loop that does not get it while it is awake sleeps for REST_MS.
 
 import { availableParallelism } from "node:os";
 import type { Clock } from "../../base/clock.ts";
@@ -93,7 +93,7 @@ export class WakefulLoop {
     this.#inputAtMs = this.#clock.nowMs();
   }
 
-  /** W3: a thread that is awake uses all of its core, unless it does not get it. */
+  /** WakefulLoop.W3: a thread that is awake uses all of its core, unless it does not get it. */
   #isCoreWanted(): boolean {
     const nowMs = this.#clock.nowMs();
     const elapsedMs = nowMs - this.#sinceMs;

@@ -11,12 +11,12 @@
 // others. UNKNOWN_KEY_LIST is then left for a receiver that was restarted, or took the sender for dead.
 //
 // Invariants:
-//   C1. A list is named only after the receiver acknowledged a message that told it to remember it.
-//   C2. A receiver answers a name with exactly the keys it was given under that name, checked against the name when they came, or not at all.
-//   C3. Both sides are bounded; the list that was told of first goes first. A list in use stays in memory until it is released.
-//   C4. A list that a receiver did not hold twice is not named again: lists that chase each other out of its memory must not cost a round
+//   KeyCache.C1. A list is named only after the receiver acknowledged a message that told it to remember it.
+//   KeyCache.C2. A receiver answers a name with exactly the keys it was given under that name, checked against the name when they came, or not at all.
+//   KeyCache.C3. Both sides are bounded; the list that was told of first goes first. A list in use stays in memory until it is released.
+//   KeyCache.C4. A list that a receiver did not hold twice is not named again: lists that chase each other out of its memory must not cost a round
 //       trip each.
-//   C5. A receiver that holds receivedListCount(n) lists has every list that a sender of n lists names.
+//   KeyCache.C5. A receiver that holds receivedListCount(n) lists has every list that a sender of n lists names.
 
 import { assert } from "../../base/assert.ts";
 import { WeighbridgeError } from "../../base/errors.ts";
@@ -32,7 +32,7 @@ const MISSES_MAX = 2;
 const OPEN_MAX = 16;
 const LATER_MAX = 16;
 
-/** How many lists a receiver holds for a sender that names the last `listCountMax` (C5). */
+/** How many lists a receiver holds for a sender that names the last `listCountMax` (KeyCache.C5). */
 export function receivedListCount(listCountMax: number): number {
   return listCountMax + OPEN_MAX + LATER_MAX;
 }
@@ -66,14 +66,14 @@ export class SentKeyLists {
     this.#listCountMax = listCountMax;
   }
 
-  /** Whether the name alone is enough (C1, C5). */
+  /** Whether the name alone is enough (KeyCache.C1, C5). */
   isHeld({ signature, keyCount }: KeyListName): boolean {
     const list = this.#lists.get(signature);
     if (list === undefined || list.toldAs === 0 || list.keyCount !== keyCount) return false;
     return this.#toldCount - list.toldAs < this.#listCountMax;
   }
 
-  /** Whether the receiver should be told to remember a list that travels with its keys (C4, C5). */
+  /** Whether the receiver should be told to remember a list that travels with its keys (KeyCache.C4, C5). */
   isWorthHolding({ signature, keyCount }: KeyListName): boolean {
     if (keyCount < NAMED_KEYS_MIN || this.#openTold.size >= OPEN_MAX) return false;
     const [oldest] = this.#openNamed;
@@ -97,7 +97,7 @@ export class SentKeyLists {
     this.#lists.set(signature, { keyCount, toldAs: Math.max(open.at, known?.toldAs ?? 0), misses: known?.misses ?? 0 });
     for (const oldest of this.#lists.keys()) {
       if (this.#lists.size <= this.#listCountMax) break;
-      this.#lists.delete(oldest); // C3
+      this.#lists.delete(oldest); // KeyCache.C3
     }
   }
 
@@ -194,7 +194,7 @@ export class ReceivedKeyLists {
 
   /**
    * Keeps a copy of a list that came with its keys. A list that is too long for the cache is not kept: its sender learns that when it names
-   * it. Throws BAD_REQUEST if the name is not that of the keys (C2), and ARENA_FULL: a sender may rely on what was acknowledged (C5).
+   * it. Throws BAD_REQUEST if the name is not that of the keys (KeyCache.C2), and ARENA_FULL: a sender may rely on what was acknowledged (KeyCache.C5).
    */
   remember(name: KeyListName, keys: number): void {
     const { arena, kernels } = this.#context;
@@ -215,7 +215,7 @@ export class ReceivedKeyLists {
     this.#byteCount += byteCount;
     for (const oldest of this.#lists.keys()) {
       if (this.#lists.size <= this.#options.listCountMax && this.#byteCount <= this.#options.bytesMax) break;
-      this.#drop(oldest); // C3
+      this.#drop(oldest); // KeyCache.C3
     }
   }
 
