@@ -1,5 +1,5 @@
-// assert — checks of our own duties, always on. A failure is a bug in Weighbridge, never a user's or a peer's fault. A check that every request passes is
-// written out, `if (…) throw new AssertionError(…)`: then neither a call nor the text of a message is made for it.
+// assert — checks of our own duties, always on. A failure is a bug in Weighbridge, never a user's or a peer's fault.
+// A check on the path of every request is written out, `if (…) throw new AssertionError(…)`: it makes no message text.
 
 export class AssertionError extends Error {
   override readonly name = "AssertionError";

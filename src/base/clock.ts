@@ -1,5 +1,5 @@
-// clock — time as a dependency. Decisions never read the wall clock or set a timer by themselves: they are handed a Clock,
-// so that a simulated one can drive a whole cluster from a seed.
+// clock — time as a dependency. Decisions never read the wall clock or set a timer by themselves: they get a Clock, so
+// that a simulated one can drive a whole cluster from a seed.
 
 /** Ends a timer; calling it twice, or after the timer fired, does nothing. */
 export type CancelTimer = () => void;

@@ -1,4 +1,5 @@
-// Goal: whoever waits gets the outcome, or DEADLINE or ABORTED if those come first, and leaves no timer and no listener behind.
+// Goal: whoever waits gets the outcome, or DEADLINE or ABORTED if those come first, and leaves no timer and no listener
+// behind.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -25,7 +25,9 @@ export type WaitOptions = {
   readonly signal?: AbortSignal | undefined;
 };
 
-/** For who sends something before it waits: what is wrong about the wait is said before. Throws BAD_ARGUMENT. */
+/**
+ * For callers that send something before they wait: throws BAD_ARGUMENT for an illegal wait, before anything is sent.
+ */
 export function checkWait(options: WaitOptions): void {
   if (typeof options !== "object" || options === null)
     throw new WeighbridgeError(
@@ -40,8 +42,8 @@ export function checkWait(options: WaitOptions): void {
 }
 
 /**
- * Waits for `promise`; rejects with DEADLINE or ABORTED first if those come first, and with BAD_ARGUMENT for a deadline that is no time.
- * `what` completes "waiting for …".
+ * Waits for `promise`; rejects with DEADLINE or ABORTED if that comes first, and with BAD_ARGUMENT for an illegal
+ * deadline. `what` completes "waiting for …".
  */
 export async function waitFor<T>(promise: Promise<T>, what: string, clock: Clock, options: WaitOptions = {}): Promise<T> {
   try {

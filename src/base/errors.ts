@@ -1,5 +1,5 @@
 // errors — the one error type a user meets. Our own bugs are `assert`s; everything else is a WeighbridgeError.
-// Callers match on `code`, which is stable; the message is for people and names the culprit, what was expected and what happened.
+// Callers match on `code`, which is stable; the message is for people: who, what was expected and what happened.
 
 import { showValue } from "./show-value.ts";
 
@@ -12,7 +12,7 @@ export type ErrorCode =
   | "BAD_CONFIG" // configuration is missing, unknown or contradictory
   | "BAD_FRAME" // a peer sent bytes that are not a legal frame
   | "BAD_REQUEST" // a peer's request is well framed but makes no sense
-  | "BUFFER_DETACHED" // an array of a call was transferred away or shrunk before the call ended; an update may have been applied
+  | "BUFFER_DETACHED" // an array of a call was transferred or shrunk before the call ended; it may have been applied
   | "CATALOGUE_FULL" // the scheduler knows as many parameters as it can; clear some
   | "CHECKPOINT_FOREIGN" // a file is no checkpoint of ours, or one of another version, job or model
   | "CHECKPOINT_IO" // the disk or the file system refused to read or write a checkpoint
@@ -20,7 +20,7 @@ export type ErrorCode =
   | "CHECKPOINT_TORN" // a checkpoint's file is shorter, longer or otherwise not what was written
   | "CLOSED" // the object was closed
   | "COUNT_MISMATCH" // nodes disagree on how many servers and workers there are
-  | "DATASET_FOREIGN" // a file is no data set of the kind that was asked for
+  | "DATASET_FOREIGN" // a file is no data set of the requested kind
   | "DATASET_MISSING" // a file of a data set is not there, or cannot be read
   | "DATASET_TORN" // a file of a data set is shorter or longer than it says
   | "DEADLINE" // the deadline passed
@@ -28,16 +28,16 @@ export type ErrorCode =
   | "FOREIGN_PROTOCOL" // what listens at an address does not speak our protocol
   | "HANDLER_FAILED" // a user's handler threw
   | "KEYS_NOT_ASCENDING" // a key list is not strictly ascending
-  | "LINK_LOST" // the node that had to answer could not be reached for too long; the message says whether an update may have been applied
+  | "LINK_LOST" // the node was unreachable for too long; the message says whether an update may have been applied
   | "NOT_FINITE" // a gradient has a NaN or an infinity in it
   | "NODE_DEAD" // the node that had to answer is dead or was restarted
-  | "NOT_JOINED" // the worker is not in the clock set: it has to join, and is told its clock
+  | "NOT_JOINED" // the worker is not in the clock set: it has to join to get its clock
   | "NO_ROUTE" // no such node, group or role to talk to
   | "OUTCOME_FORGOTTEN" // a request ended too long ago to know whether it failed
   | "OUT_OF_RANGE" // a row that the parameter does not have, or a clock above the highest there is
   | "PORT_IN_USE" // an address is taken
   | "QUEUE_FULL" // a bounded queue is full; try again once it drained
-  | "RANK_TAKEN" // two nodes ask for one rank
+  | "RANK_TAKEN" // two nodes request one rank
   | "SCHEDULER_UNREACHABLE" // nobody speaks our protocol at the scheduler's address
   | "SPEC_MISMATCH" // two nodes describe one parameter, function or operation differently
   | "STALE_UPDATE" // an update is stamped with a clock that its worker has passed already
@@ -49,15 +49,16 @@ export type ErrorCode =
   | "UNSUPPORTED" // legal, but not offered here
   | "VALUE_LENGTH" // a key's value has another length
   | "VERSION_MISMATCH" // two nodes speak different versions of the protocol
-  | "WRONG_EPOCH" // a request was cut by another placement than the server has; nothing was applied, and the error carries the newer one
+  // a request was cut by another placement than the server's; nothing was applied; carries the newer one
+  | "WRONG_EPOCH"
   | "WRONG_JOB" // a node of another job; the message names both
-  | "WRONG_OWNER"; // a request asks a server for what is not its own: a client's bug
+  | "WRONG_OWNER"; // a request for what another server owns: a client's bug
 
 export type WeighbridgeErrorOptions = {
   /** True when the same call may succeed if repeated. Defaults to false. */
   readonly retryable?: boolean;
   readonly cause?: unknown;
-  /** What a program has to know beside the code. It crosses the wire as JSON. */
+  /** What a program needs beside the code. It crosses the wire as JSON. */
   readonly detail?: unknown;
 };
 
@@ -65,7 +66,7 @@ export class WeighbridgeError extends Error {
   override readonly name = "WeighbridgeError";
   readonly code: ErrorCode;
   readonly retryable: boolean;
-  /** What a program has to know beside the code; undefined for most errors. */
+  /** What a program needs beside the code; undefined for most errors. */
   declare readonly detail?: unknown;
 
   constructor(code: ErrorCode, message: string, options: WeighbridgeErrorOptions = {}) {
@@ -80,11 +81,11 @@ export function isWeighbridgeError(value: unknown, code?: ErrorCode): value is W
   try {
     return value instanceof WeighbridgeError && (code === undefined || value.code === code);
   } catch {
-    return false; // a proxy that was revoked is nothing at all
+    return false; // a revoked proxy
   }
 }
 
-/** The text of anything that was thrown, for messages and log lines. Users throw what they like: nothing that it could be makes this throw. */
+/** The text of anything that was thrown, for messages and log lines. Never throws, whatever users throw. */
 export function reasonOf(thrown: unknown): string {
   try {
     return `${thrown instanceof Error ? thrown.message : String(thrown)}`;

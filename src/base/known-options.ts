@@ -1,12 +1,14 @@
-// known-options — refuses options that do not exist: a misspelt one would otherwise be taken for its default, silently. Nothing is allocated where all are known: calls
-// of the data plane are checked too.
+// known-options — refuses options that do not exist: a misspelt one would silently get its default. Allocates nothing
+// if all are known: calls of the data plane are checked too.
 
 import { checkWait, type WaitOptions } from "./deferred.ts";
 import { WeighbridgeError } from "./errors.ts";
 import { nearestName } from "./nearest-name.ts";
 import { showValue } from "./show-value.ts";
 
-/** Throws BAD_ARGUMENT for what is no object, and for a name that is none of `known`, with the nearest that is. `what` is "the options of tensor w". */
+/**
+ * Throws BAD_ARGUMENT unless `options` is an object with names of `known` only. `what` is "the options of tensor w".
+ */
 export function checkOptions(options: unknown, known: readonly string[], what: string): void {
   if (typeof options !== "object" || options === null)
     throw new WeighbridgeError("BAD_ARGUMENT", `${what} are an object with ${known.join(", ")}, not ${showValue(options)}`);
@@ -15,7 +17,7 @@ export function checkOptions(options: unknown, known: readonly string[], what: s
 
 export const WAIT_NAMES: readonly string[] = ["deadlineMs", "signal"];
 
-/** How a caller waits, and what else `known` names, before anything is sent. Throws BAD_ARGUMENT, as `checkOptions` and `checkWait` do. */
+/** Checks a wait, and what else `known` names, before anything is sent. Throws BAD_ARGUMENT. */
 export function checkWaitOptions(options: WaitOptions, known: readonly string[] = WAIT_NAMES, what = "the options of a wait"): void {
   checkOptions(options, known, what);
   checkWait(options);

@@ -1,4 +1,4 @@
-// log — what a node says about itself. One method per level; fields are plain data. Who writes it down is a matter of node/ (text-log.ts).
+// log — a node's log lines. One method per level; fields are plain data. node/text-log.ts writes them.
 
 export type LogFields = Readonly<Record<string, unknown>>;
 
@@ -9,5 +9,5 @@ export type Log = {
   error(message: string, fields?: LogFields): void;
 };
 
-/** Says nothing. */
+/** Drops every line. */
 export const SILENT_LOG: Log = { debug() {}, info() {}, warn() {}, error() {} };

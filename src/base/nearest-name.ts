@@ -1,14 +1,15 @@
-// nearest-name — the known name that a mistyped one most likely meant, and the question that a refusal ends with. Letter case counts for nothing.
+// nearest-name — the known name that a mistyped one most likely meant, for error messages. Letter case is ignored.
 
-/** "; did you mean sgd?": what a refusal of a name ends with. Nothing for what is no text, such as a number instead of a name. */
+/** "; did you mean sgd?", the end of an error message; "" for what is no text, such as a number instead of a name. */
 export function didYouMean(typed: unknown, candidates: Iterable<string>): string {
   const nearest = typeof typed === "string" && typed !== "" ? nearestName(typed, candidates) : undefined;
   return nearest === undefined ? "" : `; did you mean ${nearest}?`;
 }
 
 /**
- * The nearest of the candidates, the first of several equally near; undefined when there are none.
- * Initials stand for their name: `lr` for `learningRate`. A common beginning counts as much as the distance: `workers` is nearer to `workerCount` than to `role`.
+ * The nearest of the candidates, the first of several equally near; undefined when there are none. Initials stand for
+ * their name: `lr` for `learningRate`. A common beginning counts as much as the distance: `workers` is nearer to
+ * `workerCount` than to `role`.
  */
 export function nearestName(typed: string, candidates: Iterable<string>): string | undefined {
   const wanted = typed.toLowerCase();
@@ -40,7 +41,7 @@ function commonBeginning(a: string, b: string): number {
   return length;
 }
 
-/** Letters inserted, deleted, replaced or swapped with their neighbour (optimal string alignment), three rows at a time. */
+/** The number of letters inserted, deleted, replaced or swapped with their neighbour (optimal string alignment). */
 export function editDistance(a: string, b: string): number {
   let beforeLast: number[] = [];
   let last = Array.from({ length: b.length + 1 }, (_, column) => column);

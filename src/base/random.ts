@@ -1,5 +1,5 @@
-// random — a small seeded generator (32-bit xorshift-multiply counter): the same seed gives the same run on every machine.
-// For simulation, back-off jitter and tests; not for secrets. `randomToken` is unseeded.
+// random — a small seeded generator (32-bit xorshift-multiply counter): one seed gives one run on every machine. For
+// simulation, back-off jitter and tests; not for secrets. `randomToken` is unseeded.
 
 export class Random {
   #state: number;
@@ -35,7 +35,7 @@ export class Random {
 
 const TOKEN_BYTES = 16;
 
-/** A name that nobody else has: 128 random bits as 32 hexadecimal digits. Not `crypto.randomUUID`, which pages over plain HTTP do not have. */
+/** 128 random bits as 32 hexadecimal digits. Not `crypto.randomUUID`, which pages over plain HTTP do not have. */
 export function randomToken(): string {
   return Array.from(crypto.getRandomValues(new Uint8Array(TOKEN_BYTES)), (byte) => byte.toString(16).padStart(2, "0")).join("");
 }

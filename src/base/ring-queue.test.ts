@@ -1,4 +1,5 @@
-// Goal: a RingQueue is a list with a head: the same items in the same order as a plain array, however it wraps and grows.
+// Goal: a RingQueue is a list with a head: the same items in the same order as a plain array, however it wraps and
+// grows.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -1,4 +1,4 @@
-// ring-queue — a growing FIFO on one array, with access by position. `push` and `shift` are O(1) and allocate nothing once grown.
+// ring-queue — a growing FIFO on one array, with access by position. `push` and `shift` are O(1).
 
 export class RingQueue<T> {
   #slots: (T | undefined)[] = new Array<T | undefined>(16).fill(undefined);

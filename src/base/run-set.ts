@@ -1,7 +1,7 @@
-// run-set — a set of whole numbers from 0 up that lie mostly side by side, kept as runs: what it costs goes by the gaps, not by the members.
+// run-set — a set of whole numbers from 0 up, kept as runs: its cost depends on the gaps, not on the members.
 //
 // Invariants:
-//   RunSet.N1. Runs are half open, [from, to), not empty, rising, and never touch each other: the same members are always the same runs.
+//   RunSet.N1. Runs are half open, [from, to), not empty, rising, and never touch: one set has one list of runs.
 
 import { assert } from "./assert.ts";
 

@@ -1,8 +1,8 @@
-// show-value — a value as an error message shows it. For what somebody gave us: nothing that it could be makes this throw, and little of it is shown.
+// show-value — a value as an error message shows it. Never throws, and shows at most LENGTH_MAX letters.
 
 const LENGTH_MAX = 80;
 
-/** As JSON where that can say it: text in quotes, lists and objects in full up to LENGTH_MAX letters. Numbers, bigints and symbols as code writes them. */
+/** JSON where possible: text in quotes, lists and objects. Numbers, bigints and symbols as code writes them. */
 export function showValue(value: unknown): string {
   const text = textOf(value);
   return text.length > LENGTH_MAX ? `${text.slice(0, LENGTH_MAX)}…` : text;

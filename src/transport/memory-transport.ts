@@ -1,8 +1,9 @@
 // memory-transport — a Transport between the nodes of one process ("memory://name"): no sockets, no buffers of its own.
 // Bytes are copied once, from the writer's chunks into the reader's view, in turns of bounded length.
 //
-// A link is a pair of ends. Each end moves its own writes to the other one, in a call of its own from the clock (never from inside `write`),
-// so what holds for a socket holds here: a paused reader keeps the writer's chunks, and `flushed` comes when they were copied (Link.L3).
+// A link is a pair of ends. Each end moves its own writes to the other in a call from the clock (never from inside
+// `write`), as a socket would: a paused reader keeps the writer's chunks, and `flushed` comes when they were copied
+// (Link.L3).
 
 import { assert } from "../base/assert.ts";
 import type { Clock } from "../base/clock.ts";
@@ -21,7 +22,7 @@ import {
 
 type Accept = (link: Link) => LinkReader;
 
-/** Where the memory transports of one process meet: share one hub between those that should find each other. */
+/** The meeting point of the memory transports of one process: those that share a hub find each other. */
 export class MemoryHub {
   readonly #accepts = new Map<Address, Accept>();
   #linkCount = 0;
@@ -60,7 +61,7 @@ export class MemoryTransport implements Transport {
   /** Closing the listener leaves accepted links alone. */
   async listen(address: Address, accept: Accept): Promise<Listener> {
     checkAddress(address);
-    const own: Accept = (link) => accept(link); // An identity of our own, should somebody else bind the address with the same function later.
+    const own: Accept = (link) => accept(link); // its own identity: the same function may bind the address again later
     if (!this.#hub.bind(address, own))
       throw new WeighbridgeError("PORT_IN_USE", `cannot listen on ${address}: it is taken in this process; choose another name`);
     return { address, close: async () => this.#hub.unbind(address, own) };
@@ -123,7 +124,7 @@ class MemoryLink implements Link {
     peer.#peer = this;
   }
 
-  /** Asks for the reader; when that throws, the link is destroyed and the throw handed back. */
+  /** Gets the reader; if that throws, destroys the link and throws on. */
   start(readerFor: Accept): { readonly thrown: unknown } | undefined {
     try {
       this.#reader = readerFor(this);
@@ -178,7 +179,9 @@ class MemoryLink implements Link {
     });
   }
 
-  /** Moves what the other end takes, up to the bound of a turn, and ends the link when it is closing and all is moved. */
+  /**
+   * Moves what the other end takes, up to the bound of a turn, and ends the link when it is closing and all is moved.
+   */
   #move(): void {
     const other = this.#other;
     let budget = TURN_BYTES_MAX;

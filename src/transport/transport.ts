@@ -1,38 +1,39 @@
-// transport — ordered byte streams between nodes, and nothing more: no frames, no retries, no names of nodes.
-// TCP and unix sockets (node/), memory (here) and the simulated network (testing/) implement it; one conformance suite holds for all.
+// transport — ordered byte streams between nodes, and nothing more: no frames, no retries, no names of nodes. TCP and
+// unix sockets (node/), memory (here) and the simulated network (testing/) implement it; one conformance suite holds.
 //
 // Contract:
 //   Link.L1. Bytes arrive whole, in order and once, or the link closes. A link that closed delivers nothing more.
 //   Link.L2. `view()` is asked for right before each read, is never empty, and the bytes land at its beginning.
-//   Link.L3. `flushed` is called exactly once per write: when the bytes left this process, or when the link closed. Until then the chunks
-//       belong to the link and must not change; after that the link never touches them again. It may be called from inside `write`.
-//   Link.L4. `closed` is called exactly once per link, whoever closed it, after the last `received`, and never from inside `write` or `close`.
+//   Link.L3. `flushed` is called exactly once per write: when the bytes left this process, or when the link closed.
+//       Until then the chunks belong to the link and must not change; later the link never touches them. It may be
+//       called from inside `write`.
+//   Link.L4. `closed` is called exactly once per link, after the last `received`, never from inside `write` or `close`.
 //   Link.L5. A throw out of `received` closes the link with that error; it never reaches the process.
-//   Link.L6. A chunk that becomes empty between `write` and the moment it leaves, because its memory was transferred away, closes the link: nothing behind it leaves, so
-//       that the other side never takes what follows for what is missing.
+//   Link.L6. A chunk that becomes empty after `write` and before it leaves, because its memory was transferred, closes
+//       the link. Nothing behind it leaves, so the other side never takes what follows for what is missing.
 
 /** "tcp://host:port", "unix:///path" or "memory://name". */
 export type Address = string;
 
-/** What takes the bytes of one link. Called by the transport only. */
+/** Receives the bytes of one link. Only the transport calls it. */
 export type LinkReader = {
   /** Where the next bytes go (Link.L2). */
   view(): Uint8Array;
   /** `byteCount` bytes were written at the beginning of the last view. */
   received(byteCount: number): void;
-  /** The link is gone; `cause` says why when it was not a plain close by either side. */
+  /** The link is gone; `cause` is set unless either side closed it normally. */
   closed(cause: Error | undefined): void;
 };
 
 export type Link = {
   /** The other end, for log lines. */
   readonly remote: string;
-  /** Sends the chunks in order as one write. After the link closed the chunks are dropped, and `flushed` is still called (Link.L3). */
+  /** Sends the chunks in order as one write. On a closed link it drops them, and still calls `flushed` (Link.L3). */
   write(chunks: readonly Uint8Array[], flushed: () => void): void;
   /** Stops asking for input until `resume`; input already under way may still arrive. */
   pause(): void;
   resume(): void;
-  /** Whether what comes next is near, and worth staying awake for. Left out where nobody stays awake. */
+  /** Whether the next input is near, and worth staying awake for. Left out where nobody stays awake. */
   setWakeful?(isWakeful: boolean): void;
   /** Closes both directions after what was written has been handed to the system. */
   close(): void;
@@ -49,7 +50,10 @@ export type Listener = {
 export type ConnectOptions = { readonly deadlineMs: number };
 
 export type Transport = {
-  /** Throws PORT_IN_USE when the address is taken, BAD_CONFIG when this machine cannot listen there, BAD_ARGUMENT when it is none of this transport's. */
+  /**
+   * Throws PORT_IN_USE for a taken address, BAD_CONFIG if this machine cannot listen there, BAD_ARGUMENT for no
+   * address.
+   */
   listen(address: Address, accept: (link: Link) => LinkReader): Promise<Listener>;
   /** Throws NO_ROUTE when nobody answers there. `open` runs before any byte is read. */
   connect(address: Address, open: (link: Link) => LinkReader, options: ConnectOptions): Promise<Link>;

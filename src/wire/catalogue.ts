@@ -1,6 +1,5 @@
-// catalogue — the messages by which nodes ask the scheduler for the numbers of parameters, and tell a restarted one
-// what they know (scheduler/catalogue.ts). A spec travels as its JSON text (store/parameter-spec.ts); nothing here
-// looks into it.
+// catalogue — the messages by which nodes get the numbers of parameters from the scheduler, and report to a restarted
+// one what they know (scheduler/catalogue.ts). A spec travels as its JSON text (store/parameter-spec.ts), unread here.
 
 import { type Check, count, flag, list, object, optional, shortText } from "./json-body.ts";
 
@@ -46,7 +45,7 @@ export const catalogueNumbersShape: Check<CatalogueNumbers> = object({
 /** What the name stands for now. */
 export type CatalogueFindRequest = { readonly name: string };
 export const catalogueFindRequestShape: Check<CatalogueFindRequest> = object({ name: nameShape });
-/** Left out for a name that was never heard of. */
+/** Left out for an unknown name. */
 export type CatalogueFound = { readonly entry?: CatalogueEntry | undefined };
 export const catalogueFoundShape: Check<CatalogueFound> = object({ entry: optional(entryShape) });
 
@@ -61,9 +60,9 @@ export const catalogueListRequestShape: Check<CatalogueListRequest> = object({ a
 export type CataloguePage = { readonly entries: readonly CatalogueEntry[]; readonly isLast: boolean };
 export const cataloguePageShape: Check<CataloguePage> = object({ entries: list(entryShape), isLast: flag });
 
-/** What a node that resumes says of the catalogue; the entries follow in pages, one at least. */
+/** What a node that resumes claims about the catalogue; the entries follow in pages, one at least. */
 export type CatalogueClaim = {
-  /** The highest number that it has heard of. */
+  /** The highest number that it knows. */
   readonly highest: number;
 };
 export const catalogueClaimShape: Check<CatalogueClaim> = object({ highest: count });

@@ -1,4 +1,4 @@
-// collective-frame — COLLECTIVE: a part of an operation of workers among themselves, from one member of a generation to another.
+// collective-frame — COLLECTIVE: a part of a collective operation, from one member of a generation to another.
 //
 //   request   flags: kind │ command: rank of the one who broadcasts, else 0
 //             arg0 generation │ arg1 sequence: 1, 2, 3 … in the order in which every member calls operations
@@ -8,7 +8,7 @@
 //   OVER      arg0 generation, and JSON as payload: the sender takes no part in operations from `from` on, and why
 //   answer    nothing: the part was taken
 //
-// Which parts there are, spec/protocol.md says (§10b).
+// spec/protocol.md (§10b) lists the parts.
 
 import { type Check, count, list, object, oneOf, text } from "./json-body.ts";
 import { addressShape, type RosterView, rosterShape } from "./roster.ts";
@@ -58,7 +58,7 @@ export const gatherRequestShape: Check<GatherRequest> = object({
   generation: count,
 });
 
-/** To "enter": the generation. To the others: the newest one's number, with those as members who stand and wait for the next. */
+/** To "enter": the generation. To the others: the newest one's number; members are those who wait for the next. */
 export type GatherReply = Generation & { readonly roster: RosterView };
 export const gatherReplyShape: Check<GatherReply> = (value, path) => ({
   ...generationShape(value, path),

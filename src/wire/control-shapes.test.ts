@@ -1,5 +1,5 @@
-// Goal: the bodies of hello, register, roster, barrier, abort, status, units, gather and rendezvous are what spec/protocol.md says, no less: every field is needed, has its
-// type, and what everybody keeps is short.
+// Goal: the bodies of hello, register, roster, barrier, abort, status, units, gather and rendezvous are what
+// spec/protocol.md says, no less: every field is needed, has its type, and what everybody keeps is short.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -9,9 +9,11 @@ import { addressShape, labelShape, type PlacementView, placementShape, type Rost
 export type BarrierRequest = {
   readonly group: number;
   readonly customer: number;
-  /** Which one of this group's and customer's barriers it is, counted from 1; 0 from a node that came later and cannot know. */
+  /** The number of this barrier, from 1; 0 from a node that came later and cannot know it. */
   readonly round: number;
-  /** True: the entry stays when a member dies, which may be started again and come to the barrier yet. Otherwise it fails with NODE_DEAD. */
+  /**
+   * True: the entry stays when a member dies, which may be restarted and enter too. Otherwise it fails with NODE_DEAD.
+   */
   readonly outlivesDeaths?: boolean | undefined;
 };
 export const barrierRequestShape: Check<BarrierRequest> = object({
@@ -84,8 +86,8 @@ export type PlacementReply = { readonly placement?: PlacementView | undefined };
 export const placementReplyShape: Check<PlacementReply> = object({ placement: optional(placementShape) });
 
 /**
- * PREPARE: the placement of this epoch comes within `holdMs` after this message arrived; 0: it does not come. `servers` are the ranks of those that it names; left
- * out: the same as before.
+ * PREPARE: the placement of this epoch comes within `holdMs` after this message arrived; 0: it does not come.
+ * `servers`: the ranks of the servers that it names; left out: the same as before.
  */
 export type PrepareRequest = { readonly epoch: number; readonly holdMs: number; readonly servers?: readonly number[] | undefined };
 export const prepareRequestShape: Check<PrepareRequest> = object({ epoch: count, holdMs: count, servers: optional(list(count)) });
@@ -94,7 +96,7 @@ export const prepareRequestShape: Check<PrepareRequest> = object({ epoch: count,
 export type HeartbeatRequest = { readonly holdsSums?: boolean | undefined };
 export const heartbeatRequestShape: Check<HeartbeatRequest> = object({ holdsSums: optional(flag) });
 
-/** A body without fields: STATUS, PLACEMENT, and the replies that only say yes. */
+/** A body without fields: STATUS, PLACEMENT, and replies that only acknowledge. */
 export type Empty = Readonly<Record<never, never>>;
 export const emptyShape: Check<Empty> = object({});
 
@@ -123,6 +125,6 @@ export type RendezvousReply = {
 };
 export const rendezvousReplyShape: Check<RendezvousReply> = object({ values: optional(list(valueShape)), missing: optional(list(count)) });
 
-/** What a worker tells a scheduler that was restarted: a generation that it has left, and with which values. */
+/** What a worker reports to a restarted scheduler: a generation that it has left, and with which values. */
 export type RendezvousHeld = RendezvousName & { readonly values: readonly RendezvousValue[] };
 export const rendezvousHeldShape: Check<RendezvousHeld> = object({ ...nameFields, values: list(valueShape) });

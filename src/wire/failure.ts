@@ -1,6 +1,6 @@
-// failure — how an error crosses the wire: its code, its message, whether trying again may help, and what a program has to know beside that.
-// A node that does not have a function was given the hash of its name alone: its failure names the functions that it has, and the caller, who knows the
-// name, finds the nearest of them.
+// failure — how an error crosses the wire: code, message, whether a retry may help, and detail for programs. A node
+// that lacks a function got only the hash of its name: its failure lists the functions that it has, and the caller,
+// which knows the name, finds the nearest of them.
 
 import { type ErrorCode, isWeighbridgeError, reasonOf, WeighbridgeError } from "../base/errors.ts";
 import { didYouMean } from "../base/nearest-name.ts";
@@ -15,7 +15,7 @@ export type Failure = {
   readonly detail?: unknown;
 };
 
-/** A user's handle may throw megabytes: so much of a message is sent and logged. */
+/** A user's handler may throw megabytes: only this much of a message is sent and logged. */
 const MESSAGE_CHARS_MAX = 4096;
 
 export const failureShape: Check<Failure> = object({ code: text, message: text, retryable: flag, detail: (value) => value });
@@ -74,7 +74,9 @@ export function missingFunction(names: readonly string[]): WeighbridgeError {
   return new WeighbridgeError("UNKNOWN_FUNCTION", `this node has no function with the name that was called; ${others}`);
 }
 
-/** At the caller: whether it is the node itself that does not have the function, and not one that its handler called. */
+/**
+ * At the caller: whether it is the node itself that does not have the function, and not one that its handler called.
+ */
 export function isMissingThere(error: unknown): boolean {
   return isWeighbridgeError(error, "UNKNOWN_FUNCTION") && /^(\w+ \d+: )?(this node has|there is) no function/.test(error.message);
 }

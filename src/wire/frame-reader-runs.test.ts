@@ -1,4 +1,5 @@
-// Goal: the frames of a run, which share one header, come one by one however the run is cut into reads, and a reader may be held inside one (FrameReader.R7).
+// Goal: the frames of a run, which share one header, come one by one however the run is cut into reads, and a reader
+// may be held inside one (FrameReader.R7).
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

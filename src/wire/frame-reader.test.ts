@@ -32,7 +32,10 @@ function streamOf(frames: readonly Sent[]): Uint8Array {
   return bytes;
 }
 
-/** Takes frames, and checks that they come once, in order, where they were asked for (FrameReader.R3), and aligned (FrameReader.R2). */
+/**
+ * Takes frames, and checks that they come once, in order, where they were asked for (FrameReader.R3), and aligned
+ * (FrameReader.R2).
+ */
 class CheckingSink implements FrameSink {
   readonly #frames: readonly Sent[];
   #asked: { readonly request: number; readonly destination: Uint8Array | undefined } | undefined;
@@ -160,7 +163,8 @@ test("large frames that follow each other are read to the end of a frame where t
   buffer.copyWithin = () => assert.fail("a frame was moved");
   for (let at = 0; at < stream.length; ) {
     const view = reader.view();
-    const count = Math.min(view.length, stream.length - at, at === 0 ? 1000 : Number.POSITIVE_INFINITY); // the first read tells how long frames are
+    // the first read tells how long frames are
+    const count = Math.min(view.length, stream.length - at, at === 0 ? 1000 : Number.POSITIVE_INFINITY);
     view.set(stream.subarray(at, at + count));
     reader.received(count);
     at += count;
@@ -216,7 +220,8 @@ test("a truncated stream gives the frames that are whole and nothing of the last
     let wholeCount = 0;
     for (let at = 0; wholeCount < MIXED.length; wholeCount++) {
       const { payload, direct } = MIXED[wholeCount] as Sent;
-      const neededBytes = direct ? payload.length : paddedBytes(payload.length); // In place a frame waits for its padding.
+      // In place a frame waits for its padding.
+      const neededBytes = direct ? payload.length : paddedBytes(payload.length);
       if (at + HEADER_BYTES + neededBytes > cut) break;
       at += HEADER_BYTES + paddedBytes(payload.length);
     }

@@ -1,24 +1,25 @@
-// frame-reader — cuts the byte stream of one link into frames, without copying what can stay where it was read. It is what the link reads into (LinkReader).
+// frame-reader — cuts the byte stream of one link into frames, with few copies. The link reads into it (LinkReader).
 //
-// Small frames are handled where they lie in the reader's own buffer. A large one whose sink names a destination is read straight into it:
-// only the bytes that had already arrived together with the header are copied. One of up to COPY_BYTES_MAX is read with its neighbours and copied:
-// a read of its own would cost more.
+// Small frames are handled where they lie in the reader's own buffer. A large one whose sink names a destination is
+// read straight into it: only bytes that had arrived with the header are copied. One of up to COPY_BYTES_MAX is read
+// with its neighbours and copied: a read of its own would cost more.
 //
-//   buffer   [ handled | start … frames being read … fill | room ]      `view()` is the room, or the rest of a destination
+//   buffer   [ handled | start … frames being read … fill | room ]    `view()`: the room, or the rest of a destination
 //
 // Invariants:
 //   FrameReader.R1. `view()` is never empty.
-//   FrameReader.R2. `start` is a multiple of 8, so that headers and payloads are aligned wherever they lie in the buffer.
-//   FrameReader.R3. `destination` is asked exactly once per frame with a payload that is not in a run, then `frame` is called exactly once, with the bytes there.
+//   FrameReader.R2. `start` is a multiple of 8, so that headers and payloads are aligned wherever they lie.
+//   FrameReader.R3. The reader calls `destination` exactly once per frame with a payload that is not in a run, then
+//       `frame` exactly once, with the bytes there.
 //   FrameReader.R4. After a throw the reader is finished: the link's owner closes it.
 //   FrameReader.R5. While `isHeld` whole frames wait in the buffer, unless it is full: FrameReader.R1 comes first.
-//   FrameReader.R6. A view that was given stays where the next bytes go until they are `received`: between two reads nothing moves.
-//   FrameReader.R7. A run is handed over as the frames it stands for, in order, in place. If the reader is held in between, the rest becomes a run of its
-//       own, whose header overwrites what is handled.
-//   FrameReader.R8. Large frames that follow each other are not moved: a read ends where another frame as long as the last would not fit, and the next
-//       one begins at the front.
-//   FrameReader.R9. A destination whose memory goes while it is being filled is of no use to its owner, and costs nobody else anything: the frame is read to its end into
-//       memory of the reader's own, and handed over from there.
+//   FrameReader.R6. A view stays where the next bytes go until they are `received`: nothing moves between two reads.
+//   FrameReader.R7. A run is handed over as its frames, in order, in place. If the reader is held in between, the rest
+//       becomes a run of its own, whose header overwrites what is handled.
+//   FrameReader.R8. Large frames that follow each other are not moved: a read ends where another frame as long as the
+//       last would not fit, and the next one begins at the front.
+//   FrameReader.R9. If a destination loses its memory while it is being filled, the reader reads the frame to its end
+//       into memory of its own and hands it over from there.
 
 import { AssertionError, assert } from "../base/assert.ts";
 import { WeighbridgeError } from "../base/errors.ts";
@@ -42,7 +43,9 @@ import {
 } from "./frame.ts";
 import { strangeOpening } from "./opening.ts";
 
-/** While payloads go to destinations, a header is read with at most this much behind it: what is over is copied, what is under costs a read. */
+/**
+ * While payloads go to destinations, a header is read with at most this much behind it: more is copied, less is a read.
+ */
 const EARLY_BYTES = 32 * 1024;
 
 /** Payloads up to this size are copied to their destination rather than read there. */
@@ -51,12 +54,16 @@ export const COPY_BYTES_MAX: number = 128 * 1024;
 /** From here on a frame is dear to move. */
 const LARGE_BYTES = 64 * 1024;
 
-/** What was answered to more input than this leaves with the rest of the turn: somebody sends in bulk, and waits for none of it alone. */
+/**
+ * Answers to more input than this wait for the rest of the turn: the sender sends in bulk, and waits for none alone.
+ */
 const SMALL_INPUT_BYTES = 16 * 1024;
-/** … but what was answered to this much leaves at once: whoever sent it may have nothing else under way, and would wait for the whole turn. */
+/**
+ * Answers to this much leave at once: the sender may have nothing else under way, and would wait for the whole turn.
+ */
 const LARGE_INPUT_BYTES = 256 * 1024;
 
-/** Whether what was answered to this input leaves at once, and does not wait for the rest of the turn's. */
+/** Whether answers to this input leave at once instead of waiting for the rest of the turn's. */
 export function wasAllInput(byteCount: number, viewBytes: number): boolean {
   return (byteCount < viewBytes && byteCount <= SMALL_INPUT_BYTES) || byteCount >= LARGE_INPUT_BYTES;
 }
@@ -67,7 +74,7 @@ export const READ_BUFFER_BYTES: number = HEADER_BYTES + PAYLOAD_BYTES_MAX;
 export type FrameSink = {
   /** Where this payload belongs, exactly `payloadBytes` long; undefined leaves it in the reader's buffer. */
   destination(header: FrameHeader): Uint8Array | undefined;
-  /** A whole frame: its payload is `bytes[at … at + header.payloadBytes)`. Header and buffer are valid until this returns. */
+  /** A whole frame, with its payload at `bytes[at]`. Header and buffer are valid until this returns. */
   frame(header: FrameHeader, bytes: Uint8Array, at: number): void;
   /** Before the frames of each read. False: what was read is dropped. */
   beginInput?(byteCount: number): boolean;
@@ -106,8 +113,9 @@ export class FrameReader {
   #viewBytes = 0;
 
   /**
-   * `buffer` is the reader's alone, 8-byte aligned, and READ_BUFFER_BYTES long or longer. On a server it lies in the arena. It may be shorter
-   * as long as the sink's `destination` throws for every frame that does not fit. `copyBytesMax` is for tests.
+   * `buffer` is the reader's alone, 8-byte aligned, and READ_BUFFER_BYTES or longer; on a server it lies in the arena.
+   * It may be shorter if the sink's `destination` throws for every frame that does not fit. `copyBytesMax` is for
+   * tests.
    */
   constructor(sink: FrameSink, buffer: Uint8Array, copyBytesMax: number = COPY_BYTES_MAX) {
     this.sink = sink;
@@ -116,14 +124,16 @@ export class FrameReader {
     this.#words = wordsOf(buffer);
   }
 
-  /** Goes on in another buffer of READ_BUFFER_BYTES or more, with what was not handled yet. May be called from the sink's `frame`. */
+  /**
+   * Goes on in another buffer of READ_BUFFER_BYTES or more, with the unhandled bytes. The sink's `frame` may call it.
+   */
   moveTo(buffer: Uint8Array): void {
     assert(buffer.byteLength >= READ_BUFFER_BYTES, "every legal frame fits the buffer");
     const unhandled = this.#bytes.subarray(this.#start, this.#fill);
     buffer.set(unhandled);
     this.#bytes = buffer;
     this.#words = wordsOf(buffer);
-    if (this.#fill < this.#start) return; // Padding of a direct frame is still to come: its offset is the same in every buffer.
+    if (this.#fill < this.#start) return; // padding of a direct frame is due: its offset is the same in every buffer
     this.#fill = unhandled.length;
     this.#start = 0;
   }
@@ -172,7 +182,8 @@ export class FrameReader {
     const { sink } = this;
     if (sink.beginInput?.(byteCount) === false) return;
     this.#take(byteCount);
-    sink.endInput?.(wasAllInput(byteCount, this.#viewBytes)); // after a throw the link is closed, and nothing leaves on it
+    // after a throw the link is closed, and nothing leaves on it
+    sink.endInput?.(wasAllInput(byteCount, this.#viewBytes));
   }
 
   #take(byteCount: number): void {
@@ -186,7 +197,10 @@ export class FrameReader {
     this.#cut();
   }
 
-  /** Handles the whole frames that waited while the reader was held. The rest stays where it is until the next read (FrameReader.R6). */
+  /**
+   * Handles the whole frames that waited while the reader was held. The rest stays until the next read
+   * (FrameReader.R6).
+   */
   goOn(): void {
     const { sink } = this;
     sink.beginInput?.(0);
@@ -293,7 +307,9 @@ export class FrameReader {
     this.sink.frame(this.#header, destination, 0);
   }
 
-  /** The buffer is empty, but `padding` bytes come before the next header: they are placed so that the header is aligned (FrameReader.R2). */
+  /**
+   * The buffer is empty, but `padding` bytes come before the next header: keeps that header aligned (FrameReader.R2).
+   */
   #resetBefore(padding: number): void {
     this.#start = padding === 0 ? 0 : FRAME_ALIGN;
     this.#fill = this.#start - padding;
@@ -376,8 +392,10 @@ function addRequestHigh(header: FrameHeader, high: number): void {
   const { kind, more, payloadBytes, request, stamp } = header;
   if (more === 0) return;
   if (kind !== Kind.REQUEST && kind !== Kind.REPLY) throw malformed(`a run of frames of kind ${kind}`);
-  if (payloadBytes > RUN_PAYLOAD_BYTES_MAX) throw malformed(`a run of payloads of ${payloadBytes} bytes, over ${RUN_PAYLOAD_BYTES_MAX}`); // Frame.F2
-  if (Math.max(request, stamp) + more > Number.MAX_SAFE_INTEGER) throw malformed("a run reaches beyond 2^53"); // Frame.F1
+  // Frame.F2
+  if (payloadBytes > RUN_PAYLOAD_BYTES_MAX) throw malformed(`a run of payloads of ${payloadBytes} bytes, over ${RUN_PAYLOAD_BYTES_MAX}`);
+  // Frame.F1
+  if (Math.max(request, stamp) + more > Number.MAX_SAFE_INTEGER) throw malformed("a run reaches beyond 2^53");
 }
 
 export function malformed(what: string): WeighbridgeError {

@@ -1,11 +1,11 @@
-// frame — the bytes of a frame: the 64-byte header that opens it, and the fields of which the payload of a typed function
-// consists. Not the reader (frame-reader.ts), not what a contract says of its fields (function-schema.ts).
+// frame — the bytes of a frame: its 64-byte header, and the fields of a typed function's payload. Not the reader
+// (frame-reader.ts), not what a contract says about its fields (function-schema.ts).
 //
-//   offset  type  field          little-endian; a frame starts 8-byte aligned in its stream, its payload is padded with zeros to 8 bytes
+//   offset  type  field          little-endian; frames start 8-byte aligned, payloads are padded with zeros to 8 bytes
 //        0  u16   magic          0x4257, the bytes "WB"
 //        2  u8    version        2
 //        3  u8    kind           HELLO, REQUEST, REPLY, FAILURE or NOTICE
-//        4  u16   functionId     which function a request asks for; a reply repeats it
+//        4  u16   functionId     the requested function; a reply repeats it
 //        6  u16   flags          by function, but for the highest: APP_CUT
 //        8  u32   payloadBytes   without the padding, at most PAYLOAD_BYTES_MAX
 //       12  i32   priority       higher overtakes lower between frames; a reply repeats it
@@ -20,28 +20,29 @@
 //       44  i32   command        the application's own number (ps-lite: head)
 //       48  u32   × 4            args, by function
 //
-// A run: small frames that are alike and follow each other share one header. 64 pushes of one float are 1 KB instead of 5, and a header is made and read once for
-// all of them. Whoever receives a run has received the frames it stands for, no more and no less.
+// A run: small frames that are alike and follow each other share one header. 64 pushes of one float take 1 KB instead
+// of 5, with one header for all of them. A run means exactly the frames that it stands for.
 //
-//   header, more = 2 │ payload of request n │ payload of request n + 1 │ payload of request n + 2        each padded to 8 bytes
+//   header, more = 2 │ payload of request n │ payload of request n + 1 │ payload of request n + 2      each padded to 8
 //
-// From one frame to the next, `request` rises by one, and so do `stamp` unless it is 0, and `arg3` of requests (the kv functions have the
-// request's timestamp there). Everything else is the same. `settled` is that of the first.
+// From one frame to the next, `request` rises by one, and so do `stamp` unless it is 0, and `arg3` of requests (the kv
+// functions have the request's timestamp there). Everything else is the same. `settled` is that of the first.
 //
 // The payload of a typed function:
-//   8 bytes for each field, in order   u32 i32 f32 f64 u64 bool: the value │ string, json, arrays: how many bytes, as u64
-//   the bytes of strings, JSON texts and arrays in that order, each padded with zeros to 8 bytes
+//   8 bytes for each field, in order   u32 i32 f32 f64 u64 bool: the value │ string, json, arrays: how many bytes, as
+//   u64 the bytes of strings, JSON texts and arrays in that order, each padded with zeros to 8 bytes
 // Fields that are one array and nothing else are that array's bytes alone: an answer of that kind lands in the caller's
 // array as it comes. One json field and nothing else is that text alone.
 //
 // Invariants:
-//   Frame.F1. Numbers of requests and updates stay below 2^53, so that they are exact as JavaScript numbers. A run that reaches beyond breaks the protocol.
-//   Frame.F2. Only requests and replies come in runs, and only those of at most RUN_PAYLOAD_BYTES_MAX: whole runs fit every read buffer.
+//   Frame.F1. Numbers of requests and updates stay below 2^53, exact as JavaScript numbers. A run beyond is illegal.
+//   Frame.F2. Only requests and replies of at most RUN_PAYLOAD_BYTES_MAX come in runs: whole runs fit every read
+//       buffer.
 //   FieldCodec.F3. Arrays are not copied: encoding refers to them, decoding returns views of the payload.
 //   FieldCodec.F4. Bytes that do not add up are refused before a handler sees any of them.
-//   FieldCodec.F5. The parameter decides what the bytes of keys and values mean, not the fields: u64 and f32 as they are, another
-//       element type, or what the parameter's link makes of them (codecs.md). Encoding takes any array, decoding returns
-//       a view of u64 or f32 where the length allows it, and of bytes otherwise.
+//   FieldCodec.F5. The parameter decides what the bytes of keys and values mean, not the fields: u64 and f32 as they
+//       are, another element type, or what the parameter's link makes of them (codecs.md). Encoding takes any array,
+//       decoding returns a view of u64 or f32 where the length allows it, and of bytes otherwise.
 
 import { AssertionError } from "../base/assert.ts";
 import { WeighbridgeError } from "../base/errors.ts";
@@ -59,7 +60,7 @@ export const RUN_PAYLOAD_BYTES_MAX = 128;
 /** The most a header can say. */
 export const RUN_MORE_MAX: number = 2 ** 11 - 1;
 
-/** How many requests a node may have open on a channel, from the first unsettled one on: what the other side may have to remember of it. */
+/** How many requests a node may have open on a channel, from the first unsettled one: the other side remembers them. */
 export const REQUESTS_OPEN_MAX: number = 1 << 20;
 
 export const MAGIC = 0x4257;
@@ -75,7 +76,7 @@ const PADDING = new Uint8Array(FRAME_ALIGN);
 /** The most a header can say. */
 export const EPOCH_MAX: number = 2 ** (2 * EPOCH_HALF_BITS) - 1;
 
-/** The application chose the server of this request itself: no placement says whether that is right, and `epoch` is 0. */
+/** The application chose the server of this request itself: no placement applies, and `epoch` is 0. */
 export const APP_CUT = 0x8000;
 
 export const Kind = { HELLO: 1, REQUEST: 2, REPLY: 3, FAILURE: 4, NOTICE: 5 } as const;
@@ -173,7 +174,7 @@ export type RequestLabel = {
   readonly command: number;
 };
 
-/** Makes `header` that of an answer to the request that `label` is of; without a payload so far. */
+/** Makes `header` that of an answer to the labelled request, without a payload so far. */
 export function fillAnswerHeader(header: FrameHeader, label: RequestLabel, kind: typeof Kind.REPLY | typeof Kind.FAILURE): void {
   header.kind = kind;
   header.functionId = label.functionId;
@@ -287,13 +288,13 @@ export type Field = {
   /** Its value is in its 8 bytes, and not behind them. */
   readonly scalar: ScalarType | undefined;
   readonly array: { readonly Elements: ArrayConstructor; readonly none: ArrayBufferView; readonly isPayload: boolean } | undefined;
-  /** Of strings and JSON; `encode` returns undefined for a value of another type, `decode` throws what is wrong with the bytes. */
+  /** Of strings and JSON; `encode` returns undefined for a value of another type, `decode` throws for illegal bytes. */
   readonly text: { encode(value: unknown): Uint8Array | undefined; decode(bytes: Uint8Array): unknown } | undefined;
   /** What a value must be, for messages. */
   readonly expected: string;
 };
 
-/** The bytes of a request or response: chunks that are sent one after the other, multiples of 8 bytes but for the last. */
+/** The bytes of a request or response: chunks to be sent in order, multiples of 8 bytes but for the last. */
 export type EncodedFields = { readonly chunks: readonly Uint8Array[]; readonly byteCount: number };
 
 /** Writes and reads the fields of a payload; V is the object that carries their values. */
@@ -315,7 +316,10 @@ export class FieldCodec<V> {
     this.isOneArray = only?.array !== undefined;
   }
 
-  /** Throws BAD_ARGUMENT for a field that is missing or of another type. The arrays are referred to, not copied (FieldCodec.F3). */
+  /**
+   * Throws BAD_ARGUMENT for a field that is missing or of another type. The arrays are referred to, not copied
+   * (FieldCodec.F3).
+   */
   encode(values: V): EncodedFields {
     if (typeof values !== "object" || values === null)
       throw new WeighbridgeError("BAD_ARGUMENT", `${this.#what}: an object with its fields is expected, not ${showValue(values)}`);
@@ -393,7 +397,8 @@ export class FieldCodec<V> {
   }
 
   #read({ name, array, text }: Field, bytes: Uint8Array, at: number, length: number): unknown {
-    if (array === undefined) return text?.decode(bytes.slice(at, at + length)); // a copy: shared memory cannot be decoded
+    // a copy: shared memory cannot be decoded
+    if (array === undefined) return text?.decode(bytes.slice(at, at + length));
     const { Elements } = array;
     if (length === 0) return array.none;
     if (length % Elements.BYTES_PER_ELEMENT === 0)

@@ -1,4 +1,4 @@
-// function-id — the numbers of the built-in functions on the wire. Numbers below 1024 are ours; users' functions come above.
+// function-id — the numbers of the built-in functions on the wire. Numbers below 1024 are ours; users' come above.
 
 export const FunctionId = {
   // control plane, served by the scheduler

@@ -1,4 +1,5 @@
-// function-schema — Goal: what a function takes and gives crosses the wire as it is, and bytes that are none of it are refused.
+// function-schema — Goal: what a function takes and gives crosses the wire as it is, and bytes that are none of it are
+// refused.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -1,5 +1,5 @@
-// function-schema — what the request or the response of a typed function consists of: named scalars, strings, typed arrays and JSON. How they
-// become bytes is said in frame.ts (FieldCodec).
+// function-schema — the fields of the request or response of a typed function: named scalars, strings, typed arrays and
+// JSON. FieldCodec (frame.ts) makes bytes of them.
 
 import { WeighbridgeError } from "../base/errors.ts";
 import { didYouMean } from "../base/nearest-name.ts";
@@ -29,7 +29,9 @@ export type FieldTypes = {
 };
 export type FieldType = keyof FieldTypes;
 
-/** A field that travels as JSON: lists, records and what may be left out. What a peer sends is checked as it is read. */
+/**
+ * A field that travels as JSON: lists, records and what may be left out. What a peer sends is checked as it is read.
+ */
 export type JsonField<T> = { readonly check: Check<T> };
 
 export function json<T>(check: Check<T>): JsonField<T> {

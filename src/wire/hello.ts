@@ -1,7 +1,9 @@
-// hello — the first frame on every link, both ways: who speaks, of which job, in which incarnation, and where the conversation stood.
+// hello — the first frame on every link, both ways: the sender, its job and incarnation, and its point in the
+// conversation.
 //
-// A job has a name and a run, `NAME/RUN`. People give the name, which outlives every scheduler and every start. The run tells one start of the whole job
-// from the next, so that nodes of an earlier start are strangers to it. A node that knows no run yet says `NAME`, one that was not told the name says "".
+// A job has a name and a run, `NAME/RUN`. People give the name, which outlives every scheduler and every start. The run
+// distinguishes one start of the whole job from the next, so that nodes of an earlier start are strangers to it. A node
+// that knows no run yet sends `NAME`, one that does not know the name sends "".
 
 import { type Check, count, list, object, oneOf, optional, shortText } from "./json-body.ts";
 
@@ -18,7 +20,7 @@ export function jobNameOf(job: string): string {
   return job.split(SEPARATOR, 1)[0] ?? "";
 }
 
-/** In what two ids contradict each other, if they do: what one of them does not say contradicts nothing. */
+/** In what two ids contradict each other, if they do: a missing name or run contradicts nothing. */
 export function jobConflict(one: string, other: string): "name" | "run" | undefined {
   if (one === "" || other === "" || one === other) return undefined;
   if (jobNameOf(one) !== jobNameOf(other)) return "name";
@@ -31,7 +33,7 @@ export const tokenShape: Check<string> = shortText(256);
 /** Of the package that a node runs, such as 0.1.0. */
 export const packageVersionShape: Check<string> = shortText(64);
 
-/** What a node is in the job: one of its roles, a guest that comes and goes without being counted, or a tool that only asks the scheduler. */
+/** A node's kind: one of the roles, a guest that is not counted, or a tool that only talks to the scheduler. */
 export type MemberKind = "worker" | "server" | "scheduler" | "guest" | "tool";
 
 /** The capability to read runs of frames (frame.ts). */
@@ -45,13 +47,13 @@ export type Hello = {
   readonly node: number;
   /** Which incarnation of that node this is: a restarted node comes back with a higher one. */
   readonly incarnation: number;
-  /** The next request number the sender expects from the receiver: 1 when it has never heard of it. */
+  /** The next request number the sender expects from the receiver: 1 when it does not know it. */
   readonly expects: number;
-  /** Of the package that the sender runs; left out: it does not say. */
+  /** Of the package that the sender runs, if it says so. */
   readonly packageVersion?: string | undefined;
   /** What the sender can do beside what every node of this version can; unknown ones are ignored. */
   readonly capabilities?: readonly string[] | undefined;
-  /** From a dialer that has a rank: the token it registered with. It shows that the sender is that node, not one that only knows its number. */
+  /** From a dialer that has a rank: the token it registered with, as proof that it is that node. */
   readonly token?: string | undefined;
   /** From a dialer: the newest incarnation of the receiver that it has talked with; left out: none. */
   readonly knows?: number | undefined;

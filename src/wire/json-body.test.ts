@@ -1,4 +1,5 @@
-// Goal: a body that has the shape is taken as it is, and one that has not says where and how it differs, whatever a peer puts there.
+// Goal: a body that has the shape is taken as it is, and one that has not says where and how it differs, whatever a
+// peer puts there.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

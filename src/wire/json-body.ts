@@ -1,5 +1,5 @@
-// json-body — control messages are JSON (docs/decisions/0002): rare, small, and easy to speak from any language. A body that does not
-// have the shape its function asks for is the peer's fault and says where it differs. The data plane never comes here.
+// json-body — control messages are JSON (docs/decisions/0002): rare, small, and easy to produce in any language. A body
+// of another shape is the peer's fault; the error names where it differs. The data plane never comes here.
 
 import { WeighbridgeError } from "../base/errors.ts";
 

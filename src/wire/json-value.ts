@@ -1,5 +1,5 @@
-// json-value — plain data that a manifest keeps word for word: what optimizers, initializers and schedules are made of. It comes back equal, or
-// is refused when it is written: JSON knows no Infinity, no NaN and no bigint, and `JSON.stringify` would drop or change them without a word.
+// json-value — plain data that a manifest keeps word for word: settings of optimizers, initializers and schedules. It
+// comes back equal or is refused when written: JSON has no Infinity, NaN or bigint, and would drop or change them.
 
 import { WeighbridgeError } from "../base/errors.ts";
 import type { Check } from "./json-body.ts";

@@ -1,13 +1,15 @@
 // kv-message — KV_PUSH, KV_PULL and KV_PUSH_PULL: keys with values, between a worker and the server that owns the keys.
 //
-//   header args   arg0 keyCount k (at least 1)   arg1 width: values per key, 0 when lens are sent or the width is not known
-//                 arg2 offset: first value of the piece of one key (PIECE), in values   arg3 timestamp of the request, low 32 bits
+//   header args   arg0 keyCount k (at least 1)   arg1 width: values per key, 0 when lens are sent or the width is not
+//   known
+//                 arg2 offset in values of a PIECE of one key   arg3 timestamp of the request, low 32 bits
 //   payload       u64 × k keys, strictly ascending │ values │ i32 × k lens (LENS)
 //   answer        values │ i32 × k lens (if WANT_LENS); cut into frames, args: u64 totalBytes, u64 offsetBytes
 //
-// A request to one server is cut into frames of about a block. Keys of at most LARGE_VALUE_BYTES are grouped; a longer value travels alone
-// with its key, block by block (PIECE): offset is then a multiple of the block. The first frame of a request has FIRST, the last one LAST.
-// A server whose handle wants whole requests answers the others with GATHERED and no values, and LAST with WHOLE and all of them.
+// A request to one server is cut into frames of about a block. Keys of at most LARGE_VALUE_BYTES are grouped; a longer
+// value travels alone with its key, block by block (PIECE): offset is then a multiple of the block. The first frame of
+// a request has FIRST, the last one LAST. A server whose handle wants whole requests answers the others with GATHERED
+// and no values, and LAST with WHOLE and all of them.
 
 import { WeighbridgeError } from "../base/errors.ts";
 import type { ElementArray } from "../kernel/elements.ts";
@@ -65,8 +67,8 @@ export function keysPerFrame(valueBytes: number): number {
 }
 
 /**
- * Throws BAD_REQUEST when the lengths that a header tells do not add up to its payload; `sends`: values come with the keys. Looks at no key and no value.
- * Numbers are u32, so nothing here can overflow a double.
+ * Throws BAD_REQUEST when the lengths in a header do not add up to its payload; `sends`: values come with the keys.
+ * Reads no key and no value. Numbers are u32, so nothing here can overflow a double.
  */
 export function checkKvFrame(header: FrameHeader, elementBytes: number, sends: boolean): void {
   const { arg0: keyCount, arg1: width, arg2: offset, flags, payloadBytes } = header;

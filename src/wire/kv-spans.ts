@@ -1,18 +1,18 @@
-// kv-spans — how keys with lengths of their own are spread over the frames of a request (spec/protocol.md, K8, K9): grouped up to a block; a long
-// value goes alone, in pieces.
+// kv-spans — spreads keys with lengths of their own over the frames of a request (spec/protocol.md, K8, K9): grouped up
+// to a block; a long value goes alone, in pieces.
 
 import { KEY_BYTES } from "../keys/key-range.ts";
 import { BLOCK_BYTES } from "./frame.ts";
 import { LARGE_VALUE_BYTES, LEN_BYTES } from "./kv-message.ts";
 
-/** A run of a request's keys and their values; what one server is asked for. */
+/** A run of a request's keys and their values, for one server. */
 export type KvPart = {
   readonly keyFrom: number;
   readonly keyTo: number;
   /** Of the values sent and received, in values. */
   readonly valueFrom: number;
   readonly valueTo: number;
-  /** The server has taken some of its frames, and does nothing with them before the last one (K11). */
+  /** The server has some of its frames, and does nothing with them before the last one (spec/protocol.md, K11). */
   isGathered?: boolean;
 };
 
@@ -26,7 +26,10 @@ export type KvSpan = KvPart & {
   isLast: boolean;
 };
 
-/** The frames of this part, in order; `lens` holds the length of every key of the request. No frame is marked as the last. */
+/**
+ * The frames of this part, in order; `lens` holds the length of every key of the request. No frame is marked as the
+ * last.
+ */
 export function variableSpans(lens: Int32Array, elementBytes: number, part: Omit<KvPart, "valueTo">): KvSpan[] {
   const spans: KvSpan[] = [];
   let { keyFrom, valueFrom } = part;

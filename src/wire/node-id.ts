@@ -29,7 +29,7 @@ export function roleOf(id: number): Role {
   return id % 2 === 0 ? "server" : "worker";
 }
 
-/** A node as people read it: "server 1", "worker 0", "the scheduler"; a link that has not said who it is: "an unregistered peer". */
+/** A node for people: "server 1", "worker 0", "the scheduler"; before its hello "an unregistered peer". */
 export function nameOf(id: number): string {
   if (id === SCHEDULER_ID) return "the scheduler";
   return id < FIRST_SERVER_ID ? "an unregistered peer" : `${roleOf(id)} ${rankOf(id)}`;

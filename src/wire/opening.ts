@@ -1,5 +1,6 @@
-// opening — what the first bytes of a link say about the other end, before a whole frame is there: another program,
-// another version, or one of ours. So a web server's short answer differs from a broken link. Not the header (frame.ts).
+// opening — what the first bytes of a link show about the other end, before a whole frame is there: another program,
+// another version, or one of ours. So a web server's short answer differs from a broken link. Not the header
+// (frame.ts).
 
 import { MAGIC, PROTOCOL_VERSION } from "./frame.ts";
 
@@ -20,7 +21,7 @@ export function readOpening(bytes: Uint8Array): Opening {
   return { isOurs: version === PROTOCOL_VERSION, version };
 }
 
-/** The first line of what came, for people: `"HTTP/1.1 400 Bad Request"`, or the first bytes in hexadecimal where it is no text. */
+/** The first line of the input, for people: `"HTTP/1.1 400 Bad Request"`, or its first bytes in hexadecimal. */
 export function quoteOpening(bytes: Uint8Array): string {
   const [line = ""] = new TextDecoder("latin1").decode(bytes.subarray(0, QUOTE_CHARS_MAX)).split(/\r?\n/, 1);
   if (/^[ -~]{4,}$/.test(line)) return `"${line}"`;
@@ -32,7 +33,7 @@ export function strangeOpening(opening: number): string {
   return `it starts with 0x${(opening & 0xffff).toString(16)}, not with the magic bytes "WB"${psliteHint(opening)}`;
 }
 
-/** Says whose protocol it may be: a node that forgot its van is the likeliest stranger. */
+/** Names the protocol that it may be: a node without --van zmq is the likeliest stranger. */
 export function psliteHint(opening: number): string {
   if (opening !== ZMTP_OPENING) return "";
   return ", as ps-lite's programs do: for those start every node of ours with --van zmq (DMLC_PS_VAN_TYPE=zmq)";

@@ -1,5 +1,5 @@
-// register — a node asks the scheduler for its rank, and gets it with the roster once the cluster is complete.
-// After a scheduler's restart the nodes register again with the rank they had (`resume`): their memory is the scheduler's.
+// register — a node requests its rank from the scheduler, and gets it with the roster once the cluster is complete.
+// After a restart of the scheduler the nodes register again with the rank they had (`resume`): it learns the job anew.
 
 import { type CatalogueClaim, catalogueClaimShape } from "./catalogue.ts";
 import { type Generation, generationShape } from "./collective-frame.ts";
@@ -19,7 +19,7 @@ import { type UnitsClaim, unitsClaimShape } from "./units.ts";
 
 export type RegisterRequest = {
   readonly role: Role;
-  /** The rank asked for; left out, any free one will do. */
+  /** The requested rank; left out, any free one will do. */
   readonly rank: number | undefined;
   /** Where this node listens. */
   readonly address: string;
@@ -37,12 +37,12 @@ export type RegisterRequest = {
   readonly failure?: AbortRequest | undefined;
 };
 
-/** The rank that a node has, and everything else it knows, for a scheduler that knows nothing any more. */
+/** The rank that a node has, and all else it knows, for a scheduler that was restarted. */
 export type ResumeClaim = {
   readonly job: string;
   readonly node: number;
   readonly incarnation: number;
-  /** The roster, as it last heard it. */
+  /** The newest roster that it got. */
   readonly roster: RosterView;
   /** The last round it passed of each barrier. */
   readonly passed: readonly BarrierRequest[];

@@ -1,11 +1,11 @@
-// roster — who is there, as the scheduler publishes it, and who is missing while a job forms or ends. Every change has a higher version; a node ignores
-// a roster that is older than its own.
+// roster — the nodes of the job as the scheduler publishes them, and who is missing while a job forms or ends. Every
+// change has a higher version; a node ignores a roster that is older than its own.
 
 import { packageVersionShape, tokenShape } from "./hello.ts";
 import { type Check, count, list, object, oneOf, optional, shortText } from "./json-body.ts";
 import { idOf, inGroup, nameOf, type Role, roleShape, SCHEDULER_ID } from "./node-id.ts";
 
-/** How long names may be that everybody keeps. With room to spare, and short enough for a roster of a thousand nodes to fit a frame. */
+/** Bounds of names that everybody keeps: a roster of a thousand nodes fits a frame. */
 export const addressShape: Check<string> = shortText(512);
 export const labelShape: Check<string> = shortText(256);
 
@@ -19,9 +19,9 @@ export type RosterEntry = {
   readonly incarnation: number;
   readonly state: NodeState;
   readonly label: string;
-  /** Left out: the node did not say. */
+  /** Left out: unknown. */
   readonly packageVersion?: string | undefined;
-  /** What the node shows in its hellos; only members of the job are told. Left out: it has none, or the scheduler does not know it. */
+  /** What the node shows in its hellos; only members of the job get it. Left out: none, or unknown to the scheduler. */
   readonly token?: string | undefined;
   /** Of a server: the newest incarnation of this rank that reported sums of its own. Left out: none did. */
   readonly sumsIncarnation?: number | undefined;
@@ -40,7 +40,7 @@ export const rosterEntryShape: Check<RosterEntry> = object({
   sumsIncarnation: optional(count),
 });
 
-/** Which server owns which part, in the words of keys/placement-of.ts. A newer placement has a higher epoch; the first one has 1. */
+/** Which server owns which part, as in keys/placement-of.ts. A newer placement has a higher epoch, from 1 on. */
 export type PlacementView = {
   readonly epoch: number;
   readonly policy: "ring" | "range";
@@ -60,7 +60,7 @@ export const placementShape: Check<PlacementView> = object({
 export type RosterView = {
   readonly version: number;
   readonly nodes: readonly RosterEntry[];
-  /** Left out by a job without servers, and by a scheduler that was restarted and has not heard of it yet. */
+  /** Left out by a job without servers, and by a restarted scheduler that has not learned it yet. */
   readonly placement?: PlacementView | undefined;
   /** Generations of workers up to this one are over (collective-frame.ts); left out: none is. */
   readonly endedGeneration?: number | undefined;
@@ -73,7 +73,7 @@ export const rosterShape: Check<RosterView> = object({
   endedGeneration: optional(count),
 });
 
-/** The nodes of a group that have not left, dead ones included, in ps-lite's order: workers by rank, servers by rank, the scheduler. */
+/** The nodes of a group that have not left, dead ones included, in ps-lite's order: workers, servers, the scheduler. */
 export function groupMembers({ nodes }: RosterView, group: number): number[] {
   const idsOf = (wanted: Role): number[] =>
     nodes
@@ -96,7 +96,7 @@ export function deadNodes({ nodes }: RosterView): number[] {
   return nodes.filter(({ state }) => state === "dead").map(({ node }) => node);
 }
 
-/** A node that waits for its rank; without a rank it takes the lowest that nobody asked for. */
+/** A node that waits for its rank; without a rank it takes the lowest that nobody requested. */
 export type WaitingNode = { readonly role: Role; readonly rank: number | undefined };
 
 const NAMES_MAX = 8;

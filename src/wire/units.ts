@@ -1,9 +1,10 @@
-// units — UNITS: a worker tells the scheduler which units of an epoch it has done, and is lent others (docs/decisions/0014).
+// units — UNITS: a worker reports to the scheduler which units of an epoch it has done, and borrows others
+// (docs/decisions/0014).
 //
-//   An epoch of B batches cut into P parts has B · P units: unit u is part u mod P of batch u div P. Messages count them so that what one worker
-//   is lent lies side by side, by ordinals:
-//     "even"   ordinal = part · B + batch      a worker is lent rising batches of one part
-//     "free"   ordinal = batch · P + part      whoever asks is lent the next
+//   An epoch of B batches cut into P parts has B · P units: unit u is part u mod P of batch u div P. Messages number
+//   them by ordinals, so that what one worker borrows lies side by side:
+//     "even"   ordinal = part · B + batch      a worker borrows rising batches of one part
+//     "free"   ordinal = batch · P + part      every worker borrows the next
 //   and list them as runs: from, to, from, to …, half open, rising, no two touching.
 
 import { WeighbridgeError } from "../base/errors.ts";
@@ -52,13 +53,13 @@ const description = {
 };
 
 export type UnitsRequest = EpochDescription & {
-  /** Done since the last ask that was answered, their updates acknowledged. To tell it twice does no harm. */
+  /** Done since the last request that was answered, their updates acknowledged. Repeating it does no harm. */
   readonly done: Runs;
-  /** All it holds, begun or not. What it was lent and does not name here is lent again, and may have been begun. */
+  /** All it holds, begun or not. What it borrowed and does not name here is lent again, and may have been begun. */
   readonly held: Runs;
   /** Given back, never begun. */
   readonly unused: Runs;
-  /** How many more it would like; 0: it only tells. */
+  /** How many more it would like; 0: it only reports. */
   readonly want: number;
   /** How long the answer may wait for a unit to lend. */
   readonly waitMs: number;
@@ -82,13 +83,13 @@ export type UnitsReply = {
   readonly isOver: boolean;
   /** Lent now, and to be done in the order of their numbers as units. */
   readonly units: Runs;
-  /** What it said it held, but others have or had: it was taken for dead meanwhile. */
+  /** What it claimed to hold, but others have or had: it was declared dead meanwhile. */
   readonly lost: Runs;
   /** Units of the epoch that were lent again and may have been begun before. */
   readonly repeatedCount: number;
-  /** What a worker that died may have been alone in knowing: from now on this one knows. Left out when there is nothing new. */
+  /** What perhaps only a dead worker knew: from now on this one knows it. Left out when there is nothing new. */
   readonly inherited: { readonly version: number; readonly done: Runs; readonly suspect: Runs } | undefined;
-  /** Ranks that live, have units of their own to do, and have not asked for any of this epoch yet. Left out where there are none. */
+  /** Ranks that live, have units of their own to do, and have requested none of this epoch yet. Left out if none. */
   readonly awaited?: readonly number[] | undefined;
 };
 export const unitsReplyShape: Check<UnitsReply> = object({
@@ -100,11 +101,11 @@ export const unitsReplyShape: Check<UnitsReply> = object({
   awaited: optional(list(count)),
 });
 
-/** What a worker tells a scheduler that was restarted: of one epoch that is not over, all it knows. */
+/** What a worker reports to a restarted scheduler about an epoch that is not over. */
 export type UnitsAccount = EpochDescription & {
   readonly done: Runs;
   readonly held: Runs;
-  /** Were lent to somebody who died, as far as it knows, and may have been begun. */
+  /** Were lent to a worker that died, as far as it knows, and may have been begun. */
   readonly suspect: Runs;
   readonly repeatedCount: number;
 };

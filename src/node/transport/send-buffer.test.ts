@@ -1,4 +1,5 @@
-// Goal: connections within one machine have a bounded send buffer where that is possible, and all others are left alone.
+// Goal: connections within one machine have a bounded send buffer where that is possible, and all others are left
+// alone.
 
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync } from "node:fs";
@@ -107,7 +108,8 @@ test("both ends of a link of the transport are bounded, over TCP and over a unix
   }
   const [first = 0] = bounded;
   assert.deepEqual(bounded, Array(4).fill(first));
-  assert.ok(first > UNIX_DEFAULT_BYTES && first <= 2 * SEND_BUFFER_BYTES, `${first} bytes`); // Linux doubles what it grants, and may grant less.
+  // Linux doubles what it grants, and may grant less.
+  assert.ok(first > UNIX_DEFAULT_BYTES && first <= 2 * SEND_BUFFER_BYTES, `${first} bytes`);
 });
 
 const SILENT_READER: LinkReader = { view: () => new Uint8Array(64), received: () => {}, closed: () => {} };

@@ -1,11 +1,12 @@
-// send-buffer — bounds how many bytes a connection within one machine may have under way inside the system. Left to itself, Linux lets them grow to
-// megabytes; with half a megabyte both sides spend a quarter to a third less of the processor's time per byte (docs/decisions/0020). Node has no such
-// option for streams; asking takes a native call, which koffi makes where it is installed.
+// send-buffer — bounds the bytes that a connection within one machine has in the kernel's send buffer. By default Linux
+// lets them grow to megabytes; with half a megabyte both sides spend a quarter to a third less CPU time per byte
+// (docs/decisions/0020). Node has no option for it; koffi, where installed, makes the native call.
 //
 // Invariants:
-//   SendBuffer.B1. It is an optimisation: without Linux, without koffi, or with a system that refuses, a connection works the same, only slower.
-//   SendBuffer.B2. A connection to another machine is left alone: there the bytes under way have to cover the way's bandwidth times its delay, which only
-//       the system can know.
+//   SendBuffer.B1. It is an optimisation: without Linux or koffi, or if the system refuses, connections work, only
+//       slower.
+//   SendBuffer.B2. A connection to another machine is left alone: there the buffer has to cover bandwidth times delay,
+//       which only the system knows.
 
 import type net from "node:net";
 import type { Log } from "../../base/log.ts";
@@ -16,7 +17,9 @@ const SOL_SOCKET = 1;
 const SO_SNDBUF = 7;
 const INT_BYTES = 4;
 
-/** What is asked for; Linux doubles it, for its own records. The best of eight sizes from 128 KiB to 2 MiB, for TCP and unix sockets alike. */
+/**
+ * The requested size; Linux doubles it for its records. The best of eight sizes from 128 KiB to 2 MiB, TCP and unix.
+ */
 export const SEND_BUFFER_BYTES: number = 512 * 1024;
 
 /** Bounds the buffer of a connected socket. */
@@ -47,7 +50,7 @@ export async function boundSendBuffers(options: SendBufferOptions): Promise<Boun
   }
 }
 
-/** The two ends of a connection within one machine have the same address, whichever of the machine's it is; those of a unix socket have none. */
+/** Both ends of a connection within one machine have the same address; those of a unix socket have none. */
 function isWithinMachine({ localAddress, remoteAddress }: net.Socket): boolean {
   return localAddress === remoteAddress;
 }

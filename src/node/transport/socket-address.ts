@@ -1,4 +1,4 @@
-// socket-address — the addresses a SocketTransport understands, taken apart and put together again. No names are looked up here.
+// socket-address — parses and formats the addresses of a SocketTransport. Looks up no names.
 //
 //   tcp://127.0.0.1:8000    tcp://[::1]:8000    tcp://host.example:8000    unix:///run/weighbridge/server-0.sock
 

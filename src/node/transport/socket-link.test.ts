@@ -1,4 +1,5 @@
-// Goal (HandleWriter): what is written past the stream arrives as if the stream had written it: all of it, in order, and every end is told.
+// Goal (HandleWriter): what is written past the stream arrives as if the stream had written it: all of it, in order,
+// and every end is told.
 
 import assert from "node:assert/strict";
 import { once } from "node:events";

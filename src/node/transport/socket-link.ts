@@ -1,22 +1,23 @@
 // socket-link — a Link over one connected socket, TCP or unix. Making and accepting sockets is SocketTransport's work.
 //
-// Input is read by Node's `onread` straight into the reader's views. Node chooses the view of the next read right after the callback of
-// the previous one, not at the read itself, and asks for the very first one before anybody could have named a reader. Therefore:
-//   SocketLink.S1. The first read goes to a small buffer of the link's own and is copied on; every later one lands in the reader's view.
-//   SocketLink.S2. After `close` nothing is read into the view that was chosen before it: its owner may already use that memory for something else.
-//       What still arrives is read into a buffer of the link's own and dropped, because a socket that is closed over unread input is reset
-//       by the system, and the reset would overtake the last bytes we wrote.
-//   SocketLink.S3. Chunks are handed to the stream when it can pass them to the system at once: while they wait here their memory may go, which is looked at right
-//       before (Link.L6). What the system has got is a number of bytes, whatever becomes of the array.
+// Node's `onread` reads input straight into the reader's views. Node chooses the view of the next read right after the
+// callback of the previous one, and the very first one before there is a reader. Therefore:
+//   SocketLink.S1. The first read goes to a small buffer of the link and is copied; later ones land in the reader's
+//       view.
+//   SocketLink.S2. After `close` nothing is read into the view that was chosen before it: its owner may use that memory
+//       again. Input that still arrives is read into the link's own buffer and dropped, because the system resets a
+//       socket that is closed over unread input, and the reset would overtake the last bytes we wrote.
+//   SocketLink.S3. The stream gets chunks when it can pass them to the system at once: while they wait here their
+//       memory may go, which is checked right before (Link.L6).
 //
-// Small writes go to the socket's handle itself (HandleWriter, SocketLink.S4 to S6): one costs the system about 5 µs, and the stream above the handle another 2 µs for
-// state that a link keeps anyway: its queue, its callbacks, a tick for each. Node does not list what this uses: `writeBuffer` of the handle, and the request
-// object that a write takes, which is seen in the stream's own first write. All are there since Node 12. Where one of them is missing the stream writes.
-//   SocketLink.S4. Bytes leave in the order of the calls, also among the stream's own writes: those that the stream still holds back forbid ours.
-//   SocketLink.S5. A buffer stays untouched, and alive, until `write` returned true or `done` was called.
-//   SocketLink.S6. A request is used again only if the system took its bytes at once, in the first try. What it took in a second try, right after, does not
-//       wait any more, but the request is Node's until `oncomplete`: its async id tells, the length of the queue does not.
-//
+// Small writes go to the socket's handle itself (HandleWriter): one costs the system about 5 µs, and the stream above
+// the handle another 2 µs for state that a link keeps anyway. It uses what Node does not document: `writeBuffer` of the
+// handle, and the request object of a write, taken from the stream's first write. Both exist since Node 12. Where one
+// is missing the stream writes.
+//   SocketLink.S4. Bytes leave in the order of the calls: nothing is written here while the stream holds writes back.
+//   SocketLink.S5. A buffer stays untouched and alive until `write` returned true or `done` was called.
+//   SocketLink.S6. A request is used again only if the system took its bytes at once, in the first try. After a second
+//       try the request is Node's until `oncomplete`: its async id shows that, the length of the queue does not.
 //   open ── close() ──> closing ── all written and the peer's end seen, or LINGER_MS later ──> closed
 //     └── destroy(), a throw out of the reader, the peer's end, a socket error ───────────────> closed
 
@@ -36,13 +37,13 @@ const EMPTY = Buffer.alloc(0);
 /** Writes up to this size are likely taken by the system at once. */
 const SMALL_WRITE_BYTES = 16 * 1024;
 
-/** What Node offers on a socket's handle but does not list: where the next read goes. Since Node 12. */
+/** What Node has on a socket's handle but does not document: where the next read goes. Since Node 12. */
 type ReadingHandle = { useUserBuffer(view: Uint8Array): void };
 
 export type SocketLinkOptions = {
   readonly remote: string;
   readonly clock: Clock;
-  /** Hears of every read; of a sleepy link only while it is set wakeful. */
+  /** Called for every read; of a sleepy link only while it is set wakeful. */
   readonly loop?: WakefulLoop | undefined;
   readonly isSleepy?: boolean | undefined;
   /** Makes the socket, with this `onread`. */
@@ -57,7 +58,7 @@ export class SocketLink implements Link {
   #isSleepy: boolean;
   /** One per write not yet flushed; the system takes writes in order, so one shared callback serves all. */
   readonly #unflushed = new RingQueue<() => void>();
-  /** The chunk written last, and the same bytes as the Buffer that Node would make of it anew: small writes repeat themselves. */
+  /** The chunk written last, and the Buffer that Node would make of it anew: small writes repeat themselves. */
   #chunk: Uint8Array = EMPTY;
   #buffer: Buffer = EMPTY;
   #handleWriter: HandleWriter | undefined;
@@ -89,7 +90,7 @@ export class SocketLink implements Link {
     this.socket.on("close", () => this.#closed());
   }
 
-  /** Names the reader; in the turn in which the socket was accepted or connected, so before anything was read. */
+  /** Sets the reader, in the turn in which the socket was accepted or connected: before anything was read. */
   start(reader: LinkReader): void {
     assert(this.#reader === undefined, "a link has one reader");
     this.#reader = reader;
@@ -138,7 +139,7 @@ export class SocketLink implements Link {
     }
   }
 
-  /** What the system took at once needs no callback, which would cost a tick. Where it did not, an empty write behind it tells when it has. */
+  /** What the system took at once needs no callback, which costs a tick; else an empty write behind it has one. */
   #whenFlushed(wasIdle: boolean, flushed: () => void): void {
     const { socket } = this;
     if (wasIdle && socket.writableLength === 0) {
@@ -188,7 +189,8 @@ export class SocketLink implements Link {
     this.#dropInput();
     while (this.#waiting.length > 0 && !this.#isClosed()) {
       const write = this.#waiting.shift();
-      if (write !== undefined) this.#handOver(write.chunks, write.flushed); // the stream keeps them in order until its end
+      // the stream keeps them in order until its end
+      if (write !== undefined) this.#handOver(write.chunks, write.flushed);
     }
     if (this.#isClosed()) return;
     this.socket.once("finish", () => {
@@ -202,7 +204,7 @@ export class SocketLink implements Link {
     this.#abort(undefined);
   }
 
-  /** Node calls this once per write, in order. Those it calls with an error, or after the end, are flushed by the close (Link.L3). */
+  /** Node calls this once per write, in order. The close flushes writes that fail, or come after the end (Link.L3). */
   readonly #written = (error?: Error | null): void => {
     const failed = error !== undefined && error !== null;
     if (failed || this.#state === "closed") return;
@@ -253,7 +255,7 @@ export class SocketLink implements Link {
 
   #abort(cause: Error | undefined): void {
     if (this.#state === "closed") return;
-    // A reset tells the other side that something is missing. Once everything is written and the end is on its way, nothing is.
+    // A reset shows the other side that something is missing. Once all is written and the end has left, nothing is.
     const reset = this.socket.remoteAddress !== undefined && (this.#state === "open" || this.socket.writableLength > 0);
     this.#state = "closed";
     this.#cause = cause;
@@ -268,7 +270,7 @@ export class SocketLink implements Link {
     this.#state = "closed";
   }
 
-  /** The other side writes no more: by our protocol it reads no more either, so this is a close. */
+  /** The other side writes no more: in our protocol it reads no more either, so this is a close. */
   #ended(): void {
     this.#state = "closed";
     this.socket.destroy();
@@ -301,7 +303,7 @@ type WriteRequestConstructor = new () => WriteRequest;
 const NO_ID = -1;
 
 type WritingHandle = {
-  /** 0, or a system error. Bytes that are not taken at once are queued, and `oncomplete` of the request is called when they are. */
+  /** Returns 0 or a system error. Bytes that are not taken at once are queued; the request's `oncomplete` follows. */
   writeBuffer: (this: WritingHandle, request: WriteRequest, bytes: Uint8Array) => number;
 };
 
@@ -321,7 +323,9 @@ export class HandleWriter {
     this.#request = this.#nextRequest();
   }
 
-  /** Calls `made` with a writer at the stream's next write, if there can be one. `done` is for writes that return false. */
+  /**
+   * Calls `made` with a writer at the stream's next write, if there can be one. `done` is for writes that return false.
+   */
   static watch(socket: net.Socket, done: () => void, made: (writer: HandleWriter) => void): void {
     const { _handle: handle } = socket as unknown as { _handle: Partial<WritingHandle> | null };
     if (handle === null || typeof handle.writeBuffer !== "function") return;
@@ -340,7 +344,10 @@ export class HandleWriter {
     return this.#socket.writableLength === 0 && this.#socket.writable;
   }
 
-  /** Only while `isFree`. True: the system has taken all of it. False: it will, and `done` tells; or the socket is destroyed, and nothing does. */
+  /**
+   * Only while `isFree`. True: the system took all. False: it will, and `done` is called unless the socket is
+   * destroyed.
+   */
   write(bytes: Buffer): boolean {
     const request = this.#request;
     request.buffer = bytes;

@@ -1,7 +1,7 @@
-// socket-transport — the Transport over TCP ("tcp://host:port") and unix sockets ("unix:///path"). The links are in socket-link.ts.
+// socket-transport — the Transport over TCP ("tcp://host:port") and unix sockets ("unix:///path"); see socket-link.ts.
 //
-// A unix socket's file outlives a process that was killed. Such a file is removed by the next listener, but only after a connection to it
-// was refused, so never under a living one. (Two listeners that start at the same moment on one stale file may still take it from each other.)
+// A unix socket's file outlives a killed process. The next listener removes such a file, but only after a connection to
+// it was refused, so never under a live listener. (Two listeners that start at once on a stale file may still race.)
 
 import { lstatSync, mkdirSync, unlinkSync } from "node:fs";
 import net from "node:net";
@@ -21,7 +21,7 @@ export type SocketTransportOptions = {
   readonly log?: Log;
   /** Left out: the event loop sleeps whenever there is no input. */
   readonly loop?: WakefulLoop | undefined;
-  /** Whether links are not worth staying awake for unless somebody says so (Link.setWakeful). */
+  /** Whether links are not worth staying awake for, unless set so (Link.setWakeful). */
   readonly isSleepy?: boolean | undefined;
   /** Left out: send buffers are as the system has them. */
   readonly boundSendBuffer?: BoundSendBuffer | undefined;
@@ -44,7 +44,9 @@ export class SocketTransport implements Transport {
     this.#boundSendBuffer = boundSendBuffer;
   }
 
-  /** The directory of a unix socket is created. Closing the listener leaves accepted links alone, and removes a unix socket's file. */
+  /**
+   * Creates the directory of a unix socket. Closing the listener leaves accepted links, and removes the socket's file.
+   */
   async listen(address: Address, accept: (link: Link) => LinkReader): Promise<Listener> {
     const target = parseSocketAddress(address);
     const server = net.createServer({ pauseOnConnect: true, noDelay: true });
@@ -74,7 +76,7 @@ export class SocketTransport implements Transport {
     const cancelDeadline = this.#clock.after(deadlineMs, () => socket.destroy(new Error(`no answer within ${deadlineMs} ms`)));
     socket.once("error", (error) => {
       cancelDeadline();
-      reject(connectError(address, error)); // Without effect once connected: then the error is the link's.
+      reject(connectError(address, error)); // no effect once connected: then the error is the link's
     });
     socket.once("connect", () => {
       cancelDeadline();
@@ -110,12 +112,12 @@ export class SocketTransport implements Transport {
   }
 }
 
-/** There is no public way to give an accepted socket an `onread`, so its handle moves into a new socket (works on Node 20 to 26). */
+/** No public API gives an accepted socket an `onread`, so its handle moves into a new socket (Node 20 to 26). */
 function adopt(accepted: net.Socket, onread: net.OnReadOpts): net.Socket {
   const shell = accepted as unknown as { _handle: unknown };
   const handle = shell._handle;
   shell._handle = null;
-  accepted.destroy(); // An empty shell by now; the server stops counting it, so that closing the listener does not wait for the link.
+  accepted.destroy(); // an empty shell: the server stops counting it, so that closing the listener does not wait for it
   return new net.Socket({ handle, readable: true, writable: true, onread } as net.SocketConstructorOpts);
 }
 
@@ -146,7 +148,7 @@ async function listening(server: net.Server, options: net.ListenOptions): Promis
   await promise;
 }
 
-/** True when the way is free now. */
+/** Returns whether the path is free now. */
 async function removeStaleSocket(path: string): Promise<boolean> {
   const file = lstatSync(path, { throwIfNoEntry: false });
   if (file === undefined) return true;
@@ -175,7 +177,7 @@ function realAddress(server: net.Server, host: string): Address {
 
 async function closeServer(server: net.Server): Promise<void> {
   const { promise, resolve } = Promise.withResolvers<void>();
-  server.close(() => resolve()); // The only error is "not running": closed twice, which is fine.
+  server.close(() => resolve()); // its only error is "not running": closed twice, which is fine
   await promise;
 }
 

@@ -1,27 +1,31 @@
-// wakeful-loop — keeps this thread's event loop from going to sleep while the next input is near, by looking for it again and again.
+// wakeful-loop — keeps this thread's event loop from sleeping while the next input is near, by polling for it.
 //
-// A process that sleeps has to be woken. On a virtual machine that takes 50 µs and more on either side of a round trip, and costs more CPU
-// time than the small request it is woken for. One look (a turn of the event loop) takes 1 to 2 µs. So looks are paid for: input that came
-// while we were looking earns about what waking us would have cost (CPU time and the caller's time), every look spends one, and without credit the loop sleeps.
+// A process that sleeps has to be woken. On a virtual machine that takes 50 µs and more on either side of a round trip,
+// and costs more CPU time than the small request it is woken for. One poll (a turn of the event loop) takes 1 to 2 µs.
+// So polls are paid for: input that comes while we poll earns about what waking would have cost, every poll spends one,
+// and without credit the loop sleeps.
 //
-//   asleep ── START inputs, each soon after the one before ──▶ awake ── credit is spent, or others want the core ──▶ asleep
+//   asleep ── START inputs, each soon after the one before ──▶ awake ── credit is spent, or others want the core ──▶
+//   asleep
 //
 // Invariants:
-//   WakefulLoop.W1. Looks in vain cost at most what earlier ones saved, and one look per input that came while the loop was asleep.
-//   WakefulLoop.W2. After the last input there are at most CREDIT_MAX looks, about a millisecond.
-//   WakefulLoop.W3. While others want our core it is theirs: a loop that does not get it while it is awake sleeps for REST_MS.
+//   WakefulLoop.W1. Polls in vain cost at most what earlier ones saved, and one poll per input that came while the loop
+//       was asleep.
+//   WakefulLoop.W2. After the last input there are at most CREDIT_MAX polls, about a millisecond.
+//   WakefulLoop.W3. While others want our core it is theirs: a loop that does not get it while it is awake sleeps for
+//       REST_MS.
 
 import { availableParallelism } from "node:os";
 import type { Clock } from "../../base/clock.ts";
 
-/** In looks: what makes the loop wake, what one input earns that was waited for, and what can be saved up. */
+/** In polls: what makes the loop wake, what one input earns that was polled for, and the most credit. */
 export const START = 64;
 export const CREDIT_PER_INPUT = 96;
 export const CREDIT_MAX = 1024;
 /** Input that comes this soon after other input could have been waited for. */
 export const SOON_MS = 0.4;
 export const REST_MS = 500;
-/** How often we see whether others want the core, and how much of it we have to get for them not to. */
+/** How often we check whether others want the core, and the share of it that we get if they do not. */
 export const CHECK_MS = 64;
 const CORE_SHARE_MIN = 0.6;
 
@@ -36,9 +40,9 @@ export class WakefulLoop {
   readonly #cpuMs: () => number;
   #isAwake = false;
   #credit = 0;
-  /** Looks since the last input. */
-  #looks = 0;
-  /** All looks there ever were. */
+  /** Polls since the last input. */
+  #polls = 0;
+  /** All polls there ever were. */
   #turns = 0;
   #inputAtMs = Number.NEGATIVE_INFINITY;
   #restsUntilMs = Number.NEGATIVE_INFINITY;
@@ -61,8 +65,9 @@ export class WakefulLoop {
       this.#inputAsleep();
       return;
     }
-    if (this.#looks > 1) this.#credit = Math.min(this.#credit + CREDIT_PER_INPUT, CREDIT_MAX); // else it had come before we could sleep
-    this.#looks = 0;
+    // else it came before any sleep
+    if (this.#polls > 1) this.#credit = Math.min(this.#credit + CREDIT_PER_INPUT, CREDIT_MAX);
+    this.#polls = 0;
   }
 
   #inputAsleep(): void {
@@ -71,20 +76,20 @@ export class WakefulLoop {
     this.#inputAtMs = nowMs;
     if (!isSoon || nowMs < this.#restsUntilMs || ++this.#credit < START) return;
     this.#isAwake = true;
-    this.#looks = 0;
+    this.#polls = 0;
     this.#sinceMs = nowMs;
     this.#cpuThenMs = this.#cpuMs();
-    this.#clock.afterInput(this.#look);
+    this.#clock.afterInput(this.#poll);
   }
 
-  /** Runs once per turn of the event loop, which looks for input between two of them, and does not sleep while a next one is due. */
-  readonly #look = (): void => {
-    this.#looks++;
+  /** Runs once per turn of the event loop, which polls for input between two of them and does not sleep meanwhile. */
+  readonly #poll = (): void => {
+    this.#polls++;
     if (--this.#credit <= 0) this.#sleep();
     else if ((++this.#turns & 63) === 0 && this.#isCoreWanted()) {
       this.#sleep();
       this.#restsUntilMs = this.#inputAtMs + REST_MS;
-    } else this.#clock.afterInput(this.#look);
+    } else this.#clock.afterInput(this.#poll);
   };
 
   #sleep(): void {
@@ -93,7 +98,7 @@ export class WakefulLoop {
     this.#inputAtMs = this.#clock.nowMs();
   }
 
-  /** WakefulLoop.W3: a thread that is awake uses all of its core, unless it does not get it. */
+  /** WakefulLoop.W3: a thread that is awake uses its whole core, unless others want it. */
   #isCoreWanted(): boolean {
     const nowMs = this.#clock.nowMs();
     const elapsedMs = nowMs - this.#sinceMs;
@@ -106,7 +111,7 @@ export class WakefulLoop {
   }
 }
 
-/** The loop of a running process; undefined where it has one core only, which it would keep from whoever it waits for. */
+/** The loop of a running process; undefined on a single core, which it would keep from the process it waits for. */
 export function wakefulLoop(clock: Clock): WakefulLoop | undefined {
   return availableParallelism() === 1 ? undefined : new WakefulLoop({ clock, cpuMs });
 }

@@ -1,11 +1,11 @@
-// general-compression — bytes that repeat themselves in fewer bytes: the interface of a general compressor (zstd), and the decision when to
-// use it. Dense floats do not compress (1.08 times); sparse ones and key lists do. So a sample of the payload is looked at first, and a
-// payload that gains less than an eighth travels as it is. A parameter with compression has this header before every payload of values:
+// general-compression — the interface of a general compressor (zstd), and the decision when to use it. Dense floats do
+// not compress (1.08 times); sparse ones and key lists do. So a sample of the payload is checked first, and a payload
+// that gains less than an eighth travels as it is. Every compressed payload of values has this header:
 //
-//   u32 plainBytes │ u32 method, 0: stored, 1: zstd │ the payload, or the compressor's bytes       2 and 3: sparse-payload.ts
+//   u32 plainBytes │ u32 method, 0: stored, 1: zstd │ the payload, or the compressor's bytes    2, 3: sparse-payload.ts
 //
 // Invariants:
-//   GC1. The receiver knows how many bytes it will get before it takes memory, and takes no more than it was told to.
+//   GC1. The receiver knows how many bytes it will get before it allocates, and takes no more than its limit.
 
 import { assert } from "../../base/assert.ts";
 import { malformed } from "./value-codec.ts";
@@ -28,10 +28,10 @@ const COMPRESSIBLE_BYTES_MIN = 4096;
 
 const SAMPLE_COUNT = 2048;
 const SAMPLE_RUN = 32;
-/** Bits per byte, of 8. Dense floats have 6.7 and more, floats of which a third is zero 5.5, raw ascending keys 3 to 5. */
+/** Bits per byte, of 8. Dense floats have 6.7 and more, floats with a third of zeros 5.5, raw ascending keys 3 to 5. */
 const ENTROPY_MAX = 5.5;
 
-/** Whether a payload is likely to shrink: by the entropy of the bytes of a sample, runs of 32 bytes spread over all of it. */
+/** Whether a payload is likely to shrink, by the entropy of a sample: runs of 32 bytes, spread over all of it. */
 export function isCompressible(bytes: Uint8Array): boolean {
   if (bytes.length < COMPRESSIBLE_BYTES_MIN) return false;
   const counts = new Uint32Array(256);
@@ -58,7 +58,7 @@ export function methodOf(source: Uint8Array): number {
   return new DataView(source.buffer, source.byteOffset, COMPRESSED_HEADER_BYTES).getUint32(4, true);
 }
 
-/** Whether what follows the header is the payload itself. Throws BAD_REQUEST unless it is then as long as the header says. */
+/** Whether the payload itself follows the header. Throws BAD_REQUEST unless it then has the length in the header. */
 export function isStored(source: Uint8Array): boolean {
   if (methodOf(source) !== CompressionMethod.STORED) return false;
   const plainBytes = new DataView(source.buffer, source.byteOffset, COMPRESSED_HEADER_BYTES).getUint32(0, true);
@@ -66,7 +66,9 @@ export function isStored(source: Uint8Array): boolean {
   throw malformed(`${source.length - COMPRESSED_HEADER_BYTES} bytes stored where ${plainBytes} are due`);
 }
 
-/** Writes the compressed form and returns its length; 0 when the payload should travel as it is. `target` has at least source.length bytes. */
+/**
+ * Returns the compressed length; 0 if the payload should travel as it is. `target` has at least source.length bytes.
+ */
 export function compressPayload(compression: GeneralCompression, source: Uint8Array, target: Uint8Array): number {
   assert(target.length >= source.length, "a compressed payload needs room for as much as it was");
   if (!isCompressible(source)) return 0;
@@ -77,7 +79,7 @@ export function compressPayload(compression: GeneralCompression, source: Uint8Ar
   return COMPRESSED_HEADER_BYTES + byteCount;
 }
 
-/** How many bytes a compressed payload gives: memory for them is the caller's (GC1). Throws BAD_REQUEST above `plainBytesMax`. */
+/** How many bytes a compressed payload gives: the caller allocates them (GC1). Throws BAD_REQUEST above the maximum. */
 export function plainBytesOf(source: Uint8Array, plainBytesMax: number): number {
   if (source.length < COMPRESSED_HEADER_BYTES) throw malformed(`${source.length} bytes are too short for a compressed payload`);
   const plainBytes = new DataView(source.buffer, source.byteOffset).getUint32(0, true);

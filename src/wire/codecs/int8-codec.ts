@@ -1,6 +1,7 @@
-// int8-codec — rows of values as one byte each and a scale per row; centred: with the row's middle as well, for rows that lie to one side of 0.
-// The error of a value is at most scale × (1/2 + 2^-15) + 2^-23 × |zero|, where scale is the row's largest distance from zero / 127.
-// Rows with NaN, infinity or magnitudes above 2^126 are refused. Invariants VC1 to VC3 are those of value-codec.ts.
+// int8-codec — rows of values as one byte each and a scale per row; centred: with the row's middle too, for rows that
+// lie to one side of 0. The error of a value is at most scale × (1/2 + 2^-15) + 2^-23 × |zero|, where scale is the
+// row's largest distance from zero / 127. Refuses rows with NaN, infinity or magnitudes above 2^126. See also VC1 to
+// VC3.
 
 import { WeighbridgeError } from "../../base/errors.ts";
 import type { CodecKernels } from "../../kernel/codec-kernels.ts";

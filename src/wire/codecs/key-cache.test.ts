@@ -1,5 +1,6 @@
-// Goal: a repeated key list travels once; a list that the receiver lost travels again; nobody ever works on other keys than were meant; both
-// sides stay within their bounds; and a section of any bytes is an ascending list or a typed error.
+// Goal: a repeated key list travels once; a list that the receiver lost travels again; nobody ever works on other keys
+// than were meant; both sides stay within their bounds; and a section of any bytes is an ascending list or a typed
+// error.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -172,7 +173,8 @@ test("C5: a list is named only while the receiver has it, in whatever order mess
     for (let step = 0; step < 3000; step++) {
       const next = random.below(3);
       if (next === 0 && onTheWay.length < 100) {
-        const { keys, name } = lists[Math.floor(lists.length * random.fraction() ** 3)]!; // some far more often than others
+        // some far more often than others
+        const { keys, name } = lists[Math.floor(lists.length * random.fraction() ** 3)]!;
         const isNamed = sent.isHeld(name);
         if (isNamed || sent.isWorthHolding(name)) onTheWay.push({ open: sent.open(name, isNamed), keys });
       } else if (next === 1 && onTheWay.length > 0) {

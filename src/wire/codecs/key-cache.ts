@@ -1,21 +1,24 @@
-// key-cache — a repeated key list travels once (OSDI'14, §3.3). The sender names a list that the receiver is known to hold; a receiver that
-// does not hold it any more answers UNKNOWN_KEY_LIST, and the sender sends the keys. (The original aborts there, and takes a checksum of the
-// first 2 KB of a list for its name.)
+// key-cache — a repeated key list travels once (OSDI'14, §3.3). The sender names a list that the receiver is known to
+// hold; a receiver that does not hold it any more answers UNKNOWN_KEY_LIST, and the sender sends the keys. (The
+// original aborts there, and uses a checksum of the first 2 KB of a list as its name.)
 //
-// One pair for each direction of each conversation: what one peer sends is never taken for another's list.
+// There is one pair for each direction of each conversation: peers never share lists.
 //
-// A message that comes back and leaves again is overtaken by those behind it: a read would miss the update before it. So the sender names a
-// list only while the receiver cannot have dropped it. The receiver drops the list that it was told of first, and the sender counts: between
-// the message that told of a list and the arrival of one that names it, the receiver hears of at most
-//   OPEN_MAX lists told of before and not acknowledged yet + listCountMax told of since + LATER_MAX told of while the name is on its way
-// others. UNKNOWN_KEY_LIST is then left for a receiver that was restarted, or took the sender for dead.
+// A message that comes back and leaves again is overtaken by those behind it: a read would miss the update before it.
+// So the sender names a list only while the receiver cannot have dropped it. The receiver drops the oldest list first,
+// and the sender counts: between the message that carries a list and the arrival of one that names it, the receiver
+// gets at most this many others:
+//   OPEN_MAX sent before and not acknowledged + listCountMax sent since + LATER_MAX sent while the name is on its way
+// UNKNOWN_KEY_LIST then comes only from a receiver that was restarted, or took the sender for dead.
 //
 // Invariants:
-//   KeyCache.C1. A list is named only after the receiver acknowledged a message that told it to remember it.
-//   KeyCache.C2. A receiver answers a name with exactly the keys it was given under that name, checked against the name when they came, or not at all.
-//   KeyCache.C3. Both sides are bounded; the list that was told of first goes first. A list in use stays in memory until it is released.
-//   KeyCache.C4. A list that a receiver did not hold twice is not named again: lists that chase each other out of its memory must not cost a round
-//       trip each.
+//   KeyCache.C1. A list is named only after the receiver acknowledged a message that had it remember the list.
+//   KeyCache.C2. A receiver answers a name with exactly the keys it got under that name, which it checked, or not at
+//       all.
+//   KeyCache.C3. Both sides are bounded; the oldest list goes first. A list in use stays in memory until it is
+//       released.
+//   KeyCache.C4. A list that a receiver missed twice is not named again: lists that evict each other must not cost a
+//       round trip each.
 //   KeyCache.C5. A receiver that holds receivedListCount(n) lists has every list that a sender of n lists names.
 
 import { assert } from "../../base/assert.ts";
@@ -37,14 +40,18 @@ export function receivedListCount(listCountMax: number): number {
   return listCountMax + OPEN_MAX + LATER_MAX;
 }
 
-/** Which list told of it was, 0 if none is held; and how often the receiver did not have it. */
+/**
+ * `toldAs`: the list's number among those sent, 0 if it is not held. `misses`: how often the receiver did not have it.
+ */
 type SentList = { readonly keyCount: number; toldAs: number; misses: number };
 
-/** A message on its way that names a list, or tells the receiver to remember it. Ends once: acknowledged, missed or failed. */
+/**
+ * A message on its way that names a list, or has the receiver remember it. Ends once: acknowledged, missed or failed.
+ */
 export type OpenKeyList = {
   readonly name: KeyListName;
   readonly isNamed: boolean;
-  /** How many lists the receiver had been told of when it was written. */
+  /** How many lists had been sent when it was written. */
   readonly at: number;
   readonly holder: number;
 };
@@ -54,7 +61,7 @@ export class SentKeyLists {
   readonly #listCountMax: number;
   /** In the order in which they were acknowledged first. */
   readonly #lists = new Map<bigint, SentList>();
-  /** Lists that the receiver was told of so far. */
+  /** Lists that were sent to be remembered so far. */
   #toldCount = 0;
   readonly #openTold = new Set<OpenKeyList>();
   /** In the order of their `at`. */
@@ -73,7 +80,7 @@ export class SentKeyLists {
     return this.#toldCount - list.toldAs < this.#listCountMax;
   }
 
-  /** Whether the receiver should be told to remember a list that travels with its keys (KeyCache.C4, C5). */
+  /** Whether the receiver should remember a list that travels with its keys (KeyCache.C4, C5). */
   isWorthHolding({ signature, keyCount }: KeyListName): boolean {
     if (keyCount < NAMED_KEYS_MIN || this.#openTold.size >= OPEN_MAX) return false;
     const [oldest] = this.#openNamed;
@@ -81,7 +88,7 @@ export class SentKeyLists {
     return (this.#lists.get(signature)?.misses ?? 0) < MISSES_MAX;
   }
 
-  /** A message leaves that names this list, or tells of it. */
+  /** A message leaves that names this list, or carries it. */
   open(name: KeyListName, isNamed: boolean): OpenKeyList {
     if (!isNamed) this.#toldCount++;
     const open = { name, isNamed, at: this.#toldCount, holder: this.#holder };
@@ -109,7 +116,7 @@ export class SentKeyLists {
     list.misses++;
   }
 
-  /** The message failed for another reason: whether the list is held now, nobody knows. */
+  /** The message failed for another reason: nobody knows whether the list is held. */
   failed(open: OpenKeyList): void {
     this.#end(open);
   }
@@ -168,7 +175,7 @@ class ReceivedList implements HeldKeyList {
 
 export type ReceivedKeyListsOptions = {
   readonly listCountMax: number;
-  /** Arena bytes of all lists together, those in use after they were dropped not counted. */
+  /** Arena bytes of all lists together, without dropped ones that are still in use. */
   readonly bytesMax: number;
 };
 
@@ -193,8 +200,9 @@ export class ReceivedKeyLists {
   }
 
   /**
-   * Keeps a copy of a list that came with its keys. A list that is too long for the cache is not kept: its sender learns that when it names
-   * it. Throws BAD_REQUEST if the name is not that of the keys (KeyCache.C2), and ARENA_FULL: a sender may rely on what was acknowledged (KeyCache.C5).
+   * Keeps a copy of a list that came with its keys. A list that is too long for the cache is not kept: the sender
+   * learns that when it names it. Throws BAD_REQUEST if the name is not that of the keys (KeyCache.C2), and ARENA_FULL:
+   * a sender may rely on what was acknowledged (KeyCache.C5).
    */
   remember(name: KeyListName, keys: number): void {
     const { arena, kernels } = this.#context;
@@ -219,7 +227,9 @@ export class ReceivedKeyLists {
     }
   }
 
-  /** The keys of a named list, to be released by the caller. Throws UNKNOWN_KEY_LIST, which is retryable: with the keys. */
+  /**
+   * The keys of a named list, to be released by the caller. Throws UNKNOWN_KEY_LIST, which is retryable: with the keys.
+   */
   find(name: KeyListName): HeldKeyList {
     const list = this.#held(name);
     if (list === undefined) throw unknownKeyList(name);

@@ -1,5 +1,5 @@
-// key-codec — a key list on the wire, in one of three forms: its keys, what each adds to the one before, or only its name, if the receiver
-// holds the list already (key-cache.ts).
+// key-codec — a key list on the wire, in one of three forms: its keys, their differences, or only its name, if the
+// receiver holds the list already (key-cache.ts).
 //
 //   offset   type   field
 //        0   u8     form         0 RAW, 1 DELTA, 2 NAMED
@@ -13,7 +13,7 @@
 //
 // Invariants:
 //   KC1. What is read is a strictly ascending list, whatever the bytes are; otherwise a typed error.
-//   KC2. A section tells its own length, so that values can follow it, 8-byte aligned.
+//   KC2. A section has its own length, so that values can follow it, 8-byte aligned.
 
 import { assert } from "../../base/assert.ts";
 import { WeighbridgeError } from "../../base/errors.ts";
@@ -52,7 +52,7 @@ export function keySectionBound(keyCount: number): number {
   return KEY_SECTION_HEADER_BYTES + padded(deltaKeysBound(keyCount));
 }
 
-/** Calls a list by its name. `scratch` is 8 bytes. */
+/** The name of a list. `scratch` is 8 bytes. */
 export function nameOfKeys({ arena, codecKernels }: CodecContext, keys: number, keyCount: number, scratch: number): KeyListName {
   codecKernels.signKeys(keys, keyCount, scratch);
   return { keyCount, signature: new DataView(arena.memory.buffer).getBigUint64(scratch, true) };
@@ -98,7 +98,9 @@ function writeHeader(arena: Arena, at: number, form: number, keyCount: number, b
   view.setBigUint64(16, name?.signature ?? 0n, true);
 }
 
-/** Reads and checks a header; `byteCount` is what is left of the message. The body is not looked at yet. Throws BAD_REQUEST. */
+/**
+ * Reads and checks a header; `byteCount` is what is left of the message. Does not read the body. Throws BAD_REQUEST.
+ */
 export function readKeySectionHeader(arena: Arena, source: number, byteCount: number): KeySectionHeader {
   assert(source % KEY_BYTES === 0, "the frame reader aligns payloads to 8 bytes");
   if (byteCount < KEY_SECTION_HEADER_BYTES) throw malformed(`${byteCount} bytes are too short for a key list`);

@@ -1,5 +1,4 @@
-// key-receiver — reads the key lists of one conversation, whatever form they have, and holds those it is asked to.
-// Invariants KC1 and KC2 are those of key-codec.ts.
+// key-receiver — reads the key lists of one conversation, in any form, and holds those it has to. See also KC1 and KC2.
 
 import { assert } from "../../base/assert.ts";
 import { KEY_BYTES } from "../../keys/key-range.ts";
@@ -8,7 +7,7 @@ import { decodeKeyDeltas, KeyForm, keysNotAscending, readKeySectionHeader } from
 import { type CodecContext, malformed } from "./value-codec.ts";
 
 export type ReceivedKeys = {
-  /** The keys: strictly ascending, at an address in the arena, the caller's until released. RAW ones lie in the message itself. */
+  /** Strictly ascending, in the arena, the caller's until released. RAW ones lie in the message itself. */
   readonly keys: HeldKeyList;
   readonly sectionBytes: number;
 };
@@ -17,7 +16,7 @@ export type ReceiveKeysJob = {
   readonly source: number;
   /** What is left of the message from `source` on. */
   readonly byteCount: number;
-  /** Longer lists are refused before memory is taken for them: a few bytes can tell of many keys. */
+  /** Longer lists are refused before memory is allocated: a few bytes can claim many keys. */
   readonly keyCountMax: number;
 };
 
@@ -31,7 +30,7 @@ export class KeyReceiver {
     this.#lists = lists;
   }
 
-  /** Throws BAD_REQUEST, KEYS_NOT_ASCENDING, UNKNOWN_KEY_LIST or ARENA_FULL; nothing is held then that was not before. */
+  /** Throws BAD_REQUEST, KEYS_NOT_ASCENDING, UNKNOWN_KEY_LIST or ARENA_FULL, and then holds nothing new. */
   read({ source, byteCount, keyCountMax }: ReceiveKeysJob): ReceivedKeys {
     const header = readKeySectionHeader(this.#context.arena, source, byteCount);
     const { form, name, keyCount, body, bodyBytes, sectionBytes } = header;

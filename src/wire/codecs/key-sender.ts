@@ -1,5 +1,5 @@
-// key-sender — writes the key lists of one conversation: by name where the receiver holds the list, otherwise with the keys, and asks it to
-// hold those that may come again. The reader on the other side is key-receiver.ts.
+// key-sender — writes the key lists of one conversation: by name where the receiver holds the list, otherwise with the
+// keys, to be held if they may come again. The other side is key-receiver.ts.
 
 import type { OpenKeyList, SentKeyLists } from "./key-cache.ts";
 import { KEY_SECTION_HEADER_BYTES, keySectionBound, nameOfKeys, writeKeys, writeName } from "./key-codec.ts";
@@ -17,7 +17,9 @@ export type SendKeysJob = {
 
 export type SentKeys = {
   readonly sectionBytes: number;
-  /** To be ended with the cache: `acknowledged` when the message was, `missed` when it came back with UNKNOWN_KEY_LIST, otherwise `failed`. */
+  /**
+   * To be ended with the cache: `acknowledged` with the message, `missed` after UNKNOWN_KEY_LIST, otherwise `failed`.
+   */
   readonly open: OpenKeyList | undefined;
 };
 

@@ -1,5 +1,5 @@
-// link-encoding — what a parameter's links carry, chosen when it is made and the same for all its workers and servers: how values travel in
-// pushes and in pulls, how keys do, and whether payloads are compressed.
+// link-encoding — what a parameter's links carry, the same for all its workers and servers: how values travel in pushes
+// and in pulls, how keys do, and whether payloads are compressed.
 
 import { WeighbridgeError } from "../../base/errors.ts";
 import { didYouMean } from "../../base/nearest-name.ts";
@@ -23,7 +23,7 @@ export type LinkEncoding = {
   readonly compression: "none" | "zstd";
 };
 
-/** Every value exactly as it is: nothing is lost that nobody agreed to lose. Keys are delta-coded, which loses nothing. */
+/** Every value exactly as it is. Keys are delta-coded, which loses nothing. */
 const DEFAULTS: LinkEncoding = { push: "f32", pull: "f32", keys: "delta", keyCache: false, compression: "none" };
 
 /** Fills in defaults. Throws BAD_ARGUMENT, naming what is wrong and what is possible. */

@@ -1,4 +1,4 @@
-// payload-codec — the values of one message as a parameter's link carries them: by the codec of its direction, then compressed if the link
+// payload-codec — encodes the values of one message by the codec of its direction, then compresses them if the link
 // says so and it pays. Works on spans of the arena; spec/codecs.md, §1 and §5.
 
 import {
@@ -52,7 +52,9 @@ export class PayloadCodec {
     return this.#compression === undefined && !this.hasResidual ? this.encodeBound(shape) : undefined;
   }
 
-  /** Returns how many bytes were written at `target`, a multiple of 8. Throws BAD_ARGUMENT for values that cannot be sent this way. */
+  /**
+   * Returns how many bytes were written at `target`, a multiple of 8. Throws BAD_ARGUMENT for values it cannot send.
+   */
   encode(job: EncodeJob): number {
     const compression = this.#compression;
     if (compression === undefined) return this.#values.encode(job);

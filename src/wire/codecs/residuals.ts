@@ -1,5 +1,5 @@
-// residuals — the spans in which a sender keeps what error feedback has not sent yet, one for each block of a tensor. The sender owns them
-// and closes them; what is in them then is lost, so a job that ends well sends them first (as f32, and zeroes them).
+// residuals — the spans in which a sender keeps what error feedback has not sent yet, one for each block of a tensor.
+// Closing them loses their contents, so a job that ends well sends them first (as f32) and zeroes them.
 
 import type { CodecContext } from "./value-codec.ts";
 
@@ -13,7 +13,7 @@ export class Residuals {
     this.#context = context;
   }
 
-  /** The address of a block's residual: zeros when asked for the first time, or with another number of floats. Throws ARENA_FULL. */
+  /** The address of a block's residual: zeros at first, or with another number of floats. Throws ARENA_FULL. */
   spanOf(block: number, floatCount: number): number {
     const span = this.#spans.get(block);
     if (span?.floatCount === floatCount) return span.address;

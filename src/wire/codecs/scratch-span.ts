@@ -1,4 +1,4 @@
-// scratch-span — memory of an arena that a codec uses within one call: one span, made longer when a call needs more, kept until closed.
+// scratch-span — arena memory that a codec uses within one call: one span, which grows as needed, kept until closed.
 
 import type { Arena } from "../../kernel/arena.ts";
 

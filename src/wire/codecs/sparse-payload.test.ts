@@ -1,4 +1,5 @@
-// Goal: payloads of which most is 0 travel packed and come back as they were, compressed or not; bytes that no sender makes are refused.
+// Goal: payloads of which most is 0 travel packed and come back as they were, compressed or not; bytes that no sender
+// makes are refused.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

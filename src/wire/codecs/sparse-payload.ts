@@ -1,5 +1,5 @@
-// sparse-payload — a payload most of whose 32-bit words are 0, as a mask and the words that are not, and that compressed once more: a
-// general compressor takes three times as long over the zeros themselves, and makes more bytes. spec/codecs.md, §5.
+// sparse-payload — a payload with mostly zero words, as a mask and the other words, compressed once more: a general
+// compressor takes three times as long over the zeros, and makes more bytes. spec/codecs.md, §5.
 //
 //   PACKED        header │ packed
 //   PACKED_ZSTD   header │ u32 packedBytes │ u32 0 │ the compressor's bytes of packed
@@ -19,7 +19,7 @@ const WORDS_PER_OCCUPIED = 4;
 
 export type SparseStage = { readonly context: CodecContext; readonly compression: GeneralCompression; readonly scratch: ScratchSpan };
 
-/** Writes a plain payload, which lies right behind the header at `target`, as a sparse one at `target`. Returns its bytes; 0 if it is not sparse. */
+/** Packs the plain payload right behind the header at `target` in place. Returns its bytes; 0 if it is not sparse. */
 export function packPayload({ context, compression, scratch }: SparseStage, target: number, plainBytes: number): number {
   if (plainBytes % WORD_BYTES !== 0) return 0;
   const { arena, codecKernels } = context;
@@ -43,7 +43,7 @@ export function packPayload({ context, compression, scratch }: SparseStage, targ
   return COMPRESSED_HEADER_BYTES + INNER_HEADER_BYTES + compressedBytes;
 }
 
-/** Where the plain payload of `plainBytes` lies, in the scratch, until it is used again. Throws BAD_REQUEST for bytes that no sender makes. */
+/** Unpacks into the scratch and returns the address, valid until the next use. Throws BAD_REQUEST for illegal bytes. */
 export function unpackPayload(
   { context, compression, scratch }: SparseStage,
   { source, byteCount, plainBytes, method }: { source: number; byteCount: number; plainBytes: number; method: number },
@@ -57,7 +57,8 @@ export function unpackPayload(
     const compressed = arena.bytes.subarray(packed, source + byteCount);
     if (compressed.length < INNER_HEADER_BYTES) throw malformed(`${byteCount} bytes are too short for a packed payload`);
     packedBytes = new DataView(compressed.buffer, compressed.byteOffset).getUint32(0, true);
-    if (packedBytes === 0 || packedBytes > plainBytes) throw malformed(`${packedBytes} bytes packed of ${plainBytes}`); // SP1
+    // SP1
+    if (packedBytes === 0 || packedBytes > plainBytes) throw malformed(`${packedBytes} bytes packed of ${plainBytes}`);
     packed = plain + Math.ceil(plainBytes / 8) * 8;
     compression.decompress(compressed.subarray(INNER_HEADER_BYTES), arena.bytes.subarray(packed, packed + packedBytes));
   }

@@ -1,11 +1,11 @@
-// top-k-codec — only the largest sums of gradient and residual travel; the others stay in the residual and are added to the next gradient
-// (error feedback). Decoded, the values that did not travel are 0. For gradients alone: a pull of "the largest values" would be no value.
+// top-k-codec — only the largest sums of gradient and residual travel; the others stay in the residual and are added to
+// the next gradient (error feedback). Values that did not travel decode as 0. For gradients alone, not for pulls.
 //
 //   u32 keepCount k │ u32 indexBytes │ k indices, delta-coded as keys are │ zeros to a multiple of 4 │ f32 × k
 //
-// Invariants VC1 to VC3 are those of value-codec.ts, and:
-//   TK1. After any number of steps, for every element: sent so far + residual = sum of the gradients, up to 2^-24 of each sum made (one
-//        rounding to f32 per step). A gradient that is refused leaves the residual as it was.
+// Invariants, beside VC1 to VC3:
+//   TK1. After any number of steps, for every element: sent so far + residual = sum of the gradients, up to 2^-24 of
+//        each sum made (one rounding to f32 per step). A refused gradient leaves the residual as it was.
 
 import { assert } from "../../base/assert.ts";
 import { WeighbridgeError } from "../../base/errors.ts";

@@ -1,5 +1,5 @@
-// Goal: one suite for every value codec: what is encoded comes back within its bound, in no more bytes than promised; lengths that are wrong
-// by one and bytes of any kind are typed errors; and nothing outside the target is written.
+// Goal: one suite for every value codec: what is encoded comes back within its bound, in no more bytes than promised;
+// lengths that are wrong by one and bytes of any kind are typed errors; and nothing outside the target is written.
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";

@@ -1,9 +1,9 @@
-// value-codec — how the values of a parameter travel: as they are, in fewer bits, or only the largest. The interface, the choice, and the
-// three codecs that look at one value at a time. Bytes are as spec/codecs.md says.
+// value-codec — how the values of a parameter travel: as they are, in fewer bits, or only the largest. The interface,
+// and the three codecs that encode one value at a time. Bytes are as spec/codecs.md says.
 //
 // Invariants:
-//   VC1. `encode` writes at most encodeBound bytes. What is refused is refused before anything was changed, the target excepted.
-//   VC2. `decode` takes only bytes whose length is right to the byte, reads nothing else, and writes exactly the values.
+//   VC1. `encode` writes at most encodeBound bytes. It refuses before it changes anything but the target.
+//   VC2. `decode` accepts only bytes of exactly the right length, reads nothing else, and writes exactly the values.
 //   VC3. A codec holds no values between calls: what error feedback keeps lies in the caller's residual span.
 
 import { assert } from "../../base/assert.ts";
@@ -72,7 +72,9 @@ export function checkByteCount(codec: string, byteCount: number, expected: numbe
   if (byteCount !== expected) throw malformed(`${byteCount} bytes of ${codec} where ${expected} are due`);
 }
 
-/** f32, fp16 and bf16: every value by itself, in the same number of bytes. They refuse nothing: NaN and infinity travel as such. */
+/**
+ * f32, fp16 and bf16: each value by itself, in the same number of bytes. They refuse nothing: NaN and infinity travel.
+ */
 export class FloatCodec implements ValueCodec {
   readonly id: number;
   readonly hasResidual = false;
