@@ -1,5 +1,5 @@
 // placement-hold — what a node holds back while the placement is about to change: a worker the ends of its clocks
-// (worker/router.ts, R7), a server the loading of checkpoints (server/checkpoint/checkpoint-service.ts, V7). The scheduler
+// (worker/router.ts, R7), a server the loading of checkpoints (CheckpointService.V7). The scheduler
 // prepares both before it publishes a placement.
 //
 //   PREPARE ──► held ──► answered once all that had begun is over

@@ -18,7 +18,7 @@ const modeAt = (phases: ConsistencyPhases, clock: number): ConsistencyMode => {
   return mode;
 };
 
-test("clocks before a change keep the old consistency, those from it on have the new one (M1)", () => {
+test("clocks before a change keep the old consistency, those from it on have the new one (ConsistencyPhases.M1)", () => {
   const phases = new ConsistencyPhases(BSP);
   assert.equal(phases.change({ mode: SSP, clock: 10, turn: 1, worker: WORKER }), 10);
   assert.equal(phases.change({ mode: MEAN, clock: 20, turn: 2, worker: WORKER }), 20);
@@ -28,7 +28,7 @@ test("clocks before a change keep the old consistency, those from it on have the
   );
 });
 
-test("a change begins above every update that was taken (M2)", () => {
+test("a change begins above every update that was taken (ConsistencyPhases.M2)", () => {
   const phases = new ConsistencyPhases(ASP);
   for (const clock of [3, 14, 7]) phases.take(clock);
   assert.equal(phases.clockTop, 14);
@@ -50,7 +50,7 @@ test("a later change takes the place of one that is still to come, and the same 
   assert.equal(phases.change({ mode: { ...SSP }, clock: 8, turn: 4, worker: WORKER }), 8, "sooner is another change");
 });
 
-test("of two changes the one with the higher turn, and of equal turns that of the higher worker, is the last in every order (M5)", () => {
+test("of two changes the one with the higher turn, and of equal turns that of the higher worker, is the last in every order (ConsistencyPhases.M5)", () => {
   const changes = [
     { mode: BSP, clock: 5, turn: 1, worker: 9 },
     { mode: SSP, clock: 6, turn: 2, worker: 11 },
@@ -83,7 +83,7 @@ test("a bound of its own is set at every clock; the rest stays", () => {
   );
 });
 
-test("what no clock can have any more is forgotten, and too many changes are refused until the slowest comes on (M6)", () => {
+test("what no clock can have any more is forgotten, and too many changes are refused until the slowest comes on (ConsistencyPhases.M6)", () => {
   const phases = new ConsistencyPhases(ASP);
   const change = (turn: number): number => phases.change({ mode: turn % 2 === 0 ? SSP : BSP, clock: turn * 10, turn, worker: WORKER });
   for (let turn = 1; turn < PHASES_MAX; turn++) change(turn);

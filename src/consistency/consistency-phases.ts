@@ -4,10 +4,10 @@
 //   phase    as it was created    since a change       since the next one, perhaps still to come
 //
 // Invariants (spec/consistency.md):
-//   M1. Every clock has one consistency. What carries a clock, an update or a read, follows that of its clock, whenever it comes.
-//   M2. A phase begins above every update that was taken before it was known: what was taken stays as it was taken, gathered or applied.
-//   M5. Of two changes the one with the higher (turn, worker) is the last, in whichever order they come.
-//   M6. Bounded: phases that no clock can have any more are forgotten, and of the others there are at most PHASES_MAX.
+//   ConsistencyPhases.M1. Every clock has one consistency. What carries a clock, an update or a read, follows that of its clock, whenever it comes.
+//   ConsistencyPhases.M2. A phase begins above every update that was taken before it was known: what was taken stays as it was taken, gathered or applied.
+//   ConsistencyPhases.M5. Of two changes the one with the higher (turn, worker) is the last, in whichever order they come.
+//   ConsistencyPhases.M6. Bounded: phases that no clock can have any more are forgotten, and of the others there are at most PHASES_MAX.
 
 import { assert } from "../base/assert.ts";
 import { WeighbridgeError } from "../base/errors.ts";
@@ -57,7 +57,7 @@ export class ConsistencyPhases {
     this.constant = this.#phases[0];
   }
 
-  /** M1 */
+  /** ConsistencyPhases.M1 */
   at(clock: number): ConsistencyPhase {
     const phases = this.#phases;
     let index = phases.length - 1;
@@ -80,12 +80,12 @@ export class ConsistencyPhases {
   }
 
   /**
-   * Returns the clock at which the last phase begins then: that of the change, unless there was a later one (M5). The same consistency again changes
-   * nothing. Throws QUEUE_FULL, nothing changed (M6).
+   * Returns the clock at which the last phase begins then: that of the change, unless there was a later one (ConsistencyPhases.M5). The same consistency again changes
+   * nothing. Throws QUEUE_FULL, nothing changed (ConsistencyPhases.M6).
    */
   change({ mode, clock, turn, worker }: ConsistencyChange): number {
     if (turn < this.#turn || (turn === this.#turn && worker <= this.#turnWorker)) return this.last.from;
-    const from = Math.max(clock, this.clockTop + 1); // M2
+    const from = Math.max(clock, this.clockTop + 1); // ConsistencyPhases.M2
     const isSame = isAlike(this.last, mode) && this.last.from <= from;
     const phases = isSame ? this.#phases : [...this.#phases.filter((phase) => phase.from < from), { ...mode, from }];
     if (phases.length > PHASES_MAX) throw tooMany();
@@ -100,7 +100,7 @@ export class ConsistencyPhases {
     this.#set(this.#phases.map((phase) => ({ ...phase, staleness })));
   }
 
-  /** Nothing with a clock below this one comes any more, nor is anything of one gathered (M6). */
+  /** Nothing with a clock below this one comes any more, nor is anything of one gathered (ConsistencyPhases.M6). */
   forgetBefore(clockMin: number): void {
     const first = this.#phases.indexOf(this.at(clockMin));
     if (first > 0) this.#set(this.#phases.slice(first));

@@ -102,7 +102,7 @@ test("what a worker pushed before it left counts, whatever becomes of it after i
   push(0, 0, "a");
   pacer.leave(holderOf(1));
   assert.equal(pacer.join(holderOf(1)), 0);
-  pacer.rounds.advance(holderOf(1), 1); // it has finished clock 0 by leaving (J4)
+  pacer.rounds.advance(holderOf(1), 1); // it has finished clock 0 by leaving (W7)
   push(1, 1, "unfinished");
   pacer.died(holderOf(1));
   assert.deepEqual(news(), ["discard unfinished"]);

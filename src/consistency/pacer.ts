@@ -3,7 +3,7 @@
 // it tells its caller at once.
 //
 // Invariants:
-//   U4. What a dead incarnation did not finish is dropped before the round that its death completes is applied.
+//   Pacer.U4. What a dead incarnation did not finish is dropped before the round that its death completes is applied.
 
 import type { Clock } from "../base/clock.ts";
 import { WeighbridgeError } from "../base/errors.ts";
@@ -186,7 +186,7 @@ export class Pacer<H extends SyncUpdate<H>> {
     this.#end(earlier, this.clocks.died(earlier));
   }
 
-  /** `clock` is where it stood, if it was a member. What it pushed stays (U4). */
+  /** `clock` is where it stood, if it was a member. What it pushed stays (Pacer.U4). */
   #endInOrder({ worker }: WorkerIncarnation, clock: number | undefined, what: string): void {
     if (clock !== undefined) this.lot.failWorker(worker, new WeighbridgeError("ABORTED", `${nameOf(worker)} left ${what}`));
     this.rounds.settle();
@@ -195,7 +195,7 @@ export class Pacer<H extends SyncUpdate<H>> {
   /** `clock` is where it stood, if it was a member. */
   #end(holder: WorkerIncarnation, clock: number | undefined): void {
     if (clock !== undefined) {
-      for (const handle of this.rounds.drop(holder, clock)) handle.free(); // U4
+      for (const handle of this.rounds.drop(holder, clock)) handle.free(); // Pacer.U4
       const text = `${nameOf(holder.worker)} is no member any more, and has to join again`;
       this.lot.failWorker(holder.worker, new WeighbridgeError("NODE_DEAD", text, { retryable: true }));
     }

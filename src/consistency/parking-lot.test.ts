@@ -40,7 +40,7 @@ function openLot({ readsMax = 100, bytesMax = 1000 } = {}) {
   return { clock, lot, park, news, messages };
 }
 
-test("lets go exactly those whose minimum has come (P1)", () => {
+test("lets go exactly those whose minimum has come (ParkingLot.P1)", () => {
   const { lot, park, news } = openLot();
   park("needs 5");
   park("needs 3", { staleness: 2 });
@@ -55,7 +55,7 @@ test("lets go exactly those whose minimum has come (P1)", () => {
   assert.deepEqual(news(), ["needs 5"]);
 });
 
-test("is first in, first out among equals, whatever their bounds and parameters (P2)", () => {
+test("is first in, first out among equals, whatever their bounds and parameters (ParkingLot.P2)", () => {
   const { lot, park, news } = openLot();
   park("first", { at: 5, staleness: 0, parameter: 1 });
   park("second", { at: 7, staleness: 2, parameter: 2 });
@@ -95,7 +95,7 @@ test("a deadline ends the wait with DEADLINE, naming who is behind, and leaves t
   assert.equal(clock.pendingCount, 0, "no timer is left");
 });
 
-test("a read ends once (P3): given up, it hears nothing; ended, giving it up does nothing", async () => {
+test("a read ends once (ParkingLot.P3): given up, it hears nothing; ended, giving it up does nothing", async () => {
   const { clock, lot, park, news } = openLot();
   const given = park("given up");
   const ended = park("ended");
@@ -123,7 +123,7 @@ test("fails what a worker waits for, or what a parameter is waited for, or every
   assert.deepEqual([lot.readCount, lot.parkedBytes], [0, 0]);
 });
 
-test("is bounded in reads and in bytes: one too many is QUEUE_FULL, and may try again (P4)", () => {
+test("is bounded in reads and in bytes: one too many is QUEUE_FULL, and may try again (ParkingLot.P4)", () => {
   const { lot, park, news } = openLot({ readsMax: 2, bytesMax: 10 });
   const isFull = (error: unknown): boolean => isWeighbridgeError(error, "QUEUE_FULL") && error.retryable;
   park("a", { bytes: 6 });

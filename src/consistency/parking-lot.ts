@@ -3,10 +3,10 @@
 // minimum or its bound moves, its deadline passes, its worker goes, or its caller gives it up.
 //
 // Invariants (spec/consistency.md):
-//   P1. After `release(m)` nothing is parked that needs a minimum of m or less, and nothing that needs more was admitted.
-//   P2. Those who need less go first; among equals, who came first.
-//   P3. A read that was parked ends exactly once: admitted, failed, or given up by its caller, who then hears nothing.
-//   P4. At most `readsMax` reads and `bytesMax` bytes are parked; what is more is refused with QUEUE_FULL.
+//   ParkingLot.P1. After `release(m)` nothing is parked that needs a minimum of m or less, and nothing that needs more was admitted.
+//   ParkingLot.P2. Those who need less go first; among equals, who came first.
+//   ParkingLot.P3. A read that was parked ends exactly once: admitted, failed, or given up by its caller, who then hears nothing.
+//   ParkingLot.P4. At most `readsMax` reads and `bytesMax` bytes are parked; what is more is refused with QUEUE_FULL.
 
 import { assert } from "../base/assert.ts";
 import type { CancelTimer, Clock } from "../base/clock.ts";
@@ -57,7 +57,7 @@ export class ParkingLot {
   /** How many wait. Nobody else writes it. */
   readCount = 0;
   readonly #options: ParkingLotOptions;
-  /** By the minimum they need; a set keeps the order in which they came (P2). */
+  /** By the minimum they need; a set keeps the order in which they came (ParkingLot.P2). */
   readonly #waiting = new Map<number, Set<Entry>>();
   #parkedBytes = 0;
   #sequence = 0;
@@ -103,7 +103,7 @@ export class ParkingLot {
     this.#take(parked as Entry);
   }
 
-  /** The minimum is `clockMin` now: admits who waited for it (P1). */
+  /** The minimum is `clockMin` now: admits who waited for it (ParkingLot.P1). */
   release(clockMin: number): void {
     const reached = [...this.#waiting.keys()].filter((needed) => needed <= clockMin).sort((a, b) => a - b);
     for (const needed of reached) {
@@ -125,7 +125,7 @@ export class ParkingLot {
     }
     for (const [needed, arrivals] of Map.groupBy(moved, ({ clockMinNeeded }) => clockMinNeeded)) {
       const merged = [...(this.#waiting.get(needed) ?? []), ...arrivals].sort((a, b) => a.sequence - b.sequence);
-      this.#waiting.set(needed, new Set(merged)); // P2: also among those who come from another bound.
+      this.#waiting.set(needed, new Set(merged)); // ParkingLot.P2: also among those who come from another bound.
     }
     this.release(clockMin);
   }
@@ -180,7 +180,7 @@ export class ParkingLot {
     return true;
   }
 
-  /** Takes it out for good; false when it has ended before (P3). */
+  /** Takes it out for good; false when it has ended before (ParkingLot.P3). */
   #take(entry: Entry): boolean {
     if (!this.#displace(entry)) return false;
     entry.cancelTimer();

@@ -27,7 +27,7 @@ function openReduce() {
   return { clock, reduce, ask, news };
 }
 
-test("a group of any size forms exactly with the last it wants, 8 with 8 (Q1)", () => {
+test("a group of any size forms exactly with the last it wants, 8 with 8 (PartialReduce.Q1)", () => {
   for (const want of [1, 2, 3, 8, 9, 16, 100]) {
     const { clock, ask, news } = openReduce();
     for (let rank = want - 1; rank > 0; rank--) ask(rank, { want });
@@ -39,7 +39,7 @@ test("a group of any size forms exactly with the last it wants, 8 with 8 (Q1)", 
   }
 });
 
-test("when the first one's patience ends, those who are there are the group (Q1)", async () => {
+test("when the first one's patience ends, those who are there are the group (PartialReduce.Q1)", async () => {
   const { clock, ask, news } = openReduce();
   ask(5, { patienceMs: 100 });
   await clock.advance(60);
@@ -57,7 +57,7 @@ test("one alone gets itself, at once if it has no patience", async () => {
   assert.deepEqual(news(), ["4: 4"]);
 });
 
-test("who comes after the last opens the next gathering at once, also from inside the answer (Q3)", () => {
+test("who comes after the last opens the next gathering at once, also from inside the answer (PartialReduce.Q3)", () => {
   const { reduce, ask, news } = openReduce();
   const again: PartnerWaiter = { formed: () => void ask(0), failed: () => {} };
   reduce.ask({ ...holderOf(0), key: 1n, want: 2, patienceMs: 100, waiter: again });
@@ -68,7 +68,7 @@ test("who comes after the last opens the next gathering at once, also from insid
   assert.deepEqual(news(), ["0: 0 7 8", "7: 0 7 8", "8: 0 7 8"]);
 });
 
-test("a rank that asks again counts once, and its newer waiter is the one that is told (Q2)", () => {
+test("a rank that asks again counts once, and its newer waiter is the one that is told (PartialReduce.Q2)", () => {
   const { ask, news } = openReduce();
   ask(0);
   ask(0);
@@ -79,7 +79,7 @@ test("a rank that asks again counts once, and its newer waiter is the one that i
   assert.deepEqual(news(), ["0: 0 1 2", "1: 0 1 2", "2: 0 1 2"]);
 });
 
-test("who dies or gives up while it waits is nobody's partner, and the first one's patience still holds (Q4)", async () => {
+test("who dies or gives up while it waits is nobody's partner, and the first one's patience still holds (PartialReduce.Q4)", async () => {
   const { clock, reduce, ask, news } = openReduce();
   ask(0, { patienceMs: 100 });
   const given = ask(1, { patienceMs: 500 });
@@ -91,7 +91,7 @@ test("who dies or gives up while it waits is nobody's partner, and the first one
   await clock.advance(100);
   assert.deepEqual(news(), ["3: 3"]);
   reduce.gone(holderOf(2));
-  assert.deepEqual([clock.pendingCount, reduce.groupCount], [0, 0], "a gathering without waiters is none (Q5)");
+  assert.deepEqual([clock.pendingCount, reduce.groupCount], [0, 0], "a gathering without waiters is none (PartialReduce.Q5)");
 });
 
 test("giving up what was told or replaced changes nothing", () => {
@@ -130,7 +130,7 @@ test("who wants another number than those who gather is refused, and they stay",
   assert.deepEqual(news(), ["0: 0 1", "1: 0 1"]);
 });
 
-test("numbers that make no sense are refused, and so is one key too many (Q5)", () => {
+test("numbers that make no sense are refused, and so is one key too many (PartialReduce.Q5)", () => {
   const { reduce, ask } = openReduce();
   for (const want of [0, -1, 1.5, Number.NaN, Infinity]) assert.throws(() => ask(0, { want }), throwsCode("BAD_ARGUMENT"), `${want}`);
   for (const patienceMs of [-1, Number.NaN, Infinity])

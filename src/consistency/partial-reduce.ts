@@ -4,12 +4,12 @@
 //   ask ──► group (the first one's patience runs) ──► `want` have come, or the patience is over: all get the same ranks, ascending
 //
 // Invariants (spec/consistency.md):
-//   Q1. A group closes exactly when its `want`-th rank comes, with `want` ranks, or when the patience of its first ends, with those who are
+//   PartialReduce.Q1. A group closes exactly when its `want`-th rank comes, with `want` ranks, or when the patience of its first ends, with those who are
 //       there. So a group of 8 forms with 8, and nobody waits longer than the first one's patience.
-//   Q2. All members of one group are told the same ranks, ascending, themselves included; each rank is in it once.
-//   Q3. Who comes after that opens the next group at once: it waits for nobody to take an answer.
-//   Q4. Who dies, leaves or gives up while it waits is in no answer. The patience of a first who is gone still holds for the others.
-//   Q5. Keys that gather at one time are bounded (QUEUE_FULL); a key without waiters costs nothing.
+//   PartialReduce.Q2. All members of one group are told the same ranks, ascending, themselves included; each rank is in it once.
+//   PartialReduce.Q3. Who comes after that opens the next group at once: it waits for nobody to take an answer.
+//   PartialReduce.Q4. Who dies, leaves or gives up while it waits is in no answer. The patience of a first who is gone still holds for the others.
+//   PartialReduce.Q5. Keys that gather at one time are bounded (QUEUE_FULL); a key without waiters costs nothing.
 
 import type { CancelTimer, Clock } from "../base/clock.ts";
 import { WeighbridgeError } from "../base/errors.ts";
@@ -75,7 +75,7 @@ export class PartialReduce {
       );
     }
     const earlier = group.requests.get(worker);
-    group.requests.set(worker, request); // Q2
+    group.requests.set(worker, request); // PartialReduce.Q2
     const ranks = group.requests.size === want ? this.#close(key, group, worker) : undefined;
     earlier?.waiter.failed(new WeighbridgeError("ABORTED", `${nameOf(worker)} asked for partners under key ${key} again`));
     return ranks;
@@ -87,7 +87,7 @@ export class PartialReduce {
     if (group?.requests.get(worker)?.waiter === waiter) this.#remove(key, group, worker);
   }
 
-  /** The incarnation is over, or has left: it is nobody's partner (Q4). */
+  /** The incarnation is over, or has left: it is nobody's partner (PartialReduce.Q4). */
   gone(holder: WorkerIncarnation): void {
     const { worker, incarnation } = holder;
     this.#holders.ended(holder);
@@ -129,7 +129,7 @@ export class PartialReduce {
     return group;
   }
 
-  /** Q1. Tells everybody but the asker, who gets what is returned. */
+  /** PartialReduce.Q1. Tells everybody but the asker, who gets what is returned. */
   #close(key: bigint, { requests, cancelTimer }: FormingGroup, asker?: number): readonly number[] {
     this.#forming.delete(key); // Q3: before anybody is told, and may ask again
     cancelTimer();

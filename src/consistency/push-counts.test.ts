@@ -31,7 +31,7 @@ class Counter implements PushCounter {
   }
 }
 
-test("a number counts once, by a frame or by the end of the clock, whichever comes first (C1)", () => {
+test("a number counts once, by a frame or by the end of the clock, whichever comes first (PushCounts.C1)", () => {
   const counter = new Counter();
   const counts = new PushCounts(counter);
   assert.equal(counts.rise(holder(1), P, 2), 2, "the first push had no row here");
@@ -59,7 +59,7 @@ test("a restarted worker begins at 1 and is counted beside its earlier incarnati
   assert.equal(counts.rise(holder(1, 2), P, 1), 1);
 });
 
-test("a server that does not know an incarnation counts it from what it brings; one that does, also what it missed (C3)", () => {
+test("a server that does not know an incarnation counts it from what it brings; one that does, also what it missed (PushCounts.C3)", () => {
   const counter = new Counter();
   const fresh = new PushCounts(counter);
   counter.isHere = false; // it was restarted, and is not restored yet
@@ -70,7 +70,7 @@ test("a server that does not know an incarnation counts it from what it brings; 
   assert.equal(counter.count, 4);
 });
 
-test("who pushed at a sync clock is known until it is over, also of several clocks that are told at once (C2)", () => {
+test("who pushed at a sync clock is known until it is over, also of several clocks that are told at once (PushCounts.C2)", () => {
   const counter = new Counter();
   counter.isSync = true;
   const counts = new PushCounts(counter);
@@ -88,7 +88,7 @@ test("who pushed at a sync clock is known until it is over, also of several cloc
   assert.equal(counter.count, 0, "a sync push is no step of its own");
 });
 
-test("what is told of a parameter that is not here leaves nothing behind (C4)", () => {
+test("what is told of a parameter that is not here leaves nothing behind (PushCounts.C4)", () => {
   const counter = new Counter();
   counter.isHere = false;
   const counts = new PushCounts(counter);
@@ -98,7 +98,7 @@ test("what is told of a parameter that is not here leaves nothing behind (C4)", 
   assert.equal(counts.rise(holder(1), P, 6), 6, "nothing was kept of it");
 });
 
-test("a push that was refused here is not counted, until its number comes again (C5)", () => {
+test("a push that was refused here is not counted, until its number comes again (PushCounts.C5)", () => {
   const counter = new Counter();
   const counts = new PushCounts(counter);
   assert.equal(counts.rise(holder(1), P, 1), 1);

@@ -42,7 +42,7 @@ export type PushCounter = {
 type Holder = {
   readonly incarnation: number;
   readonly numbers: Map<number, number>;
-  /** By parameter: the pushes that were refused here (C5). Undefined as long as none was. */
+  /** By parameter: the pushes that were refused here (PushCounts.C5). Undefined as long as none was. */
   refused: Map<number, Set<number>> | undefined;
 };
 
@@ -65,7 +65,7 @@ export class PushCounts {
     this.#counter = counter;
   }
 
-  /** C3 */
+  /** PushCounts.C3 */
   join(holder: WorkerIncarnation, { parameters, numbers }: Omit<PushReport, "clocks">, clock: number): void {
     const isKnown = this.#holders.get(holder.worker)?.incarnation === holder.incarnation;
     const own = this.#numbersOf(holder);
@@ -76,16 +76,16 @@ export class PushCounts {
     }
   }
 
-  /** A frame of a push came: by how many pushes its worker is ahead of what was known here (C1). */
+  /** A frame of a push came: by how many pushes its worker is ahead of what was known here (PushCounts.C1). */
   rise(holder: WorkerIncarnation, parameter: number, number: number): number {
     const own = this.#holderOf(holder);
     const known = own.numbers.get(parameter) ?? 0;
-    if (number <= known) return own.refused !== undefined && own.refused.get(parameter)?.delete(number) === true ? 1 : 0; // C5
+    if (number <= known) return own.refused !== undefined && own.refused.get(parameter)?.delete(number) === true ? 1 : 0; // PushCounts.C5
     own.numbers.set(parameter, number);
     return number - known;
   }
 
-  /** The push of this number was refused here, after `rise` said that it is new: it does not count (C5). */
+  /** The push of this number was refused here, after `rise` said that it is new: it does not count (PushCounts.C5). */
   refuse(holder: WorkerIncarnation, parameter: number, number: number): void {
     const own = this.#holderOf(holder);
     own.refused ??= new Map();
@@ -98,7 +98,7 @@ export class PushCounts {
 
   /**
    * A frame of a push came from a worker that may not push now: whatever tells of its number later, it does not count
-   * here (C5); those before it do. Nothing is noted of an incarnation that is not known: its join brings its numbers (C3).
+   * here (PushCounts.C5); those before it do. Nothing is noted of an incarnation that is not known: its join brings its numbers (PushCounts.C3).
    */
   refuseUnjoined(
     holder: WorkerIncarnation,
@@ -112,7 +112,7 @@ export class PushCounts {
     this.refuse(holder, parameter, number);
   }
 
-  /** The incarnation has ended the clocks from `from` up to `to`, and says what it pushed (C2). */
+  /** The incarnation has ended the clocks from `from` up to `to`, and says what it pushed (PushCounts.C2). */
   ended(
     holder: WorkerIncarnation,
     { clocks, parameters, numbers }: PushReport,
@@ -148,7 +148,7 @@ export class PushCounts {
     this.#pushers.delete(clock);
   }
 
-  /** The worker has left the job (C4). */
+  /** The worker has left the job (PushCounts.C4). */
   forgetWorker({ worker, incarnation }: WorkerIncarnation): void {
     if (this.#holders.get(worker)?.incarnation === incarnation) this.#holders.delete(worker);
   }
@@ -156,7 +156,7 @@ export class PushCounts {
   #note(own: Map<number, number>, { parameter, clock, number }: { parameter: number; clock: number; number: number }): boolean | undefined {
     const known = own.get(parameter) ?? 0;
     const waits = this.#counter.pushed(parameter, clock, Math.max(0, number - known));
-    if (waits !== undefined && number > known) own.set(parameter, number); // C4
+    if (waits !== undefined && number > known) own.set(parameter, number); // PushCounts.C4
     return waits;
   }
 

@@ -31,7 +31,7 @@ function openGroups({ aliveCount = 8 } = {}) {
   return { clock, alive, groups, init, sync, news };
 }
 
-test("a sync passes exactly when every member's version plus the tolerance has reached it (G1)", () => {
+test("a sync passes exactly when every member's version plus the tolerance has reached it (SspGroup.G1)", () => {
   for (let tolerance = 0; tolerance < 4; tolerance++) {
     const { init, sync, news } = openGroups();
     init(0, { tolerance });
@@ -69,7 +69,7 @@ test("who comes late to a forming group starts at 0 like the others, however far
   assert.deepEqual(news().sort(), ["0@5", "1@3"]);
 });
 
-test("versions only rise (G2)", () => {
+test("versions only rise (SspGroup.G2)", () => {
   const { init, sync, news } = openGroups();
   init(0);
   init(1);
@@ -103,7 +103,7 @@ test("who is no member, and a group that is none, are told so", () => {
   assert.throws(() => sync(0, -1), throwsCode("BAD_REQUEST"));
 });
 
-test("a member that dies is not waited for, and its own syncs fail (G3)", () => {
+test("a member that dies is not waited for, and its own syncs fail (SspGroup.G3)", () => {
   const { init, sync, groups, news } = openGroups();
   for (const rank of [0, 1, 2]) init(rank, { size: 3 });
   sync(0, 5);
@@ -127,7 +127,7 @@ test("a sync of the one who dies fails", () => {
   assert.deepEqual(news(), ["0@5:NODE_DEAD"]);
 });
 
-test("a member that dies while the group forms counts as come; one that never came is not missed once too few are alive (G3)", () => {
+test("a member that dies while the group forms counts as come; one that never came is not missed once too few are alive (SspGroup.G3)", () => {
   const { init, sync, groups, news, alive } = openGroups({ aliveCount: 3 });
   init(0, { size: 3 });
   init(1, { size: 3 });
@@ -145,7 +145,7 @@ test("a member that dies while the group forms counts as come; one that never ca
   assert.deepEqual(news(), ["0@0"]);
 });
 
-test("a member that was restarted starts at the lowest, whether its death was heard of or not (G2)", () => {
+test("a member that was restarted starts at the lowest, whether its death was heard of or not (SspGroup.G2)", () => {
   const { init, sync, groups, news } = openGroups();
   init(0);
   init(1);
@@ -171,7 +171,7 @@ test("an init that was under way when its worker died makes no member", () => {
   assert.equal(init(1), 0);
 });
 
-test("a sync ends with DEADLINE, or is given up, or the server closes (G4)", async () => {
+test("a sync ends with DEADLINE, or is given up, or the server closes (SspGroup.G4)", async () => {
   const { clock, init, sync, groups, news } = openGroups();
   init(0);
   init(1);
@@ -187,7 +187,7 @@ test("a sync ends with DEADLINE, or is given up, or the server closes (G4)", asy
   assert.deepEqual([clock.pendingCount, groups.groupCount], [0, 0]);
 });
 
-test("syncs of a group are bounded, and a group ends with its last member (G4)", () => {
+test("syncs of a group are bounded, and a group ends with its last member (SspGroup.G4)", () => {
   const { init, sync, groups } = openGroups();
   init(0);
   init(1);

@@ -6,11 +6,11 @@
 // The rule is that of reads (W2), so a group is a staleness controller that forms with `size` members, and a parking lot.
 //
 // Invariants (spec/consistency.md):
-//   G1. A sync passes exactly when the group has formed and every member's version is at least its own minus the tolerance.
-//   G2. Versions only rise, and so does the lowest. Who joins a formed group (again) starts at the lowest, and is told.
-//   G3. A member that dies or leaves is not waited for, also not for the group to form. While others are missing, syncs fail with NODE_DEAD
+//   SspGroup.G1. A sync passes exactly when the group has formed and every member's version is at least its own minus the tolerance.
+//   SspGroup.G2. Versions only rise, and so does the lowest. Who joins a formed group (again) starts at the lowest, and is told.
+//   SspGroup.G3. A member that dies or leaves is not waited for, also not for the group to form. While others are missing, syncs fail with NODE_DEAD
 //       as soon as too few are alive for them to come.
-//   G4. Every sync has a deadline. Groups, and the syncs of a group, are bounded (QUEUE_FULL); a group ends with its last member.
+//   SspGroup.G4. Every sync has a deadline. Groups, and the syncs of a group, are bounded (QUEUE_FULL); a group ends with its last member.
 
 import type { Clock } from "../base/clock.ts";
 import { WeighbridgeError } from "../base/errors.ts";
@@ -112,7 +112,7 @@ export class SspGroups {
     group.lot.cancel(parked);
   }
 
-  /** The incarnation is over, or has left: nobody waits for it in any group (G3). To be told for every worker, member or not, and no more alive. */
+  /** The incarnation is over, or has left: nobody waits for it in any group (SspGroup.G3). To be told for every worker, member or not, and no more alive. */
   gone(holder: WorkerIncarnation): void {
     this.#holders.ended(holder);
     for (const [key, group] of this.#groups) {
@@ -167,7 +167,7 @@ export class SspGroups {
   }
 }
 
-/** What may pass: nothing at all before the group has formed (G1), not even a sync within the tolerance of 0. */
+/** What may pass: nothing at all before the group has formed (SspGroup.G1), not even a sync within the tolerance of 0. */
 function sspMinimum({ versions }: SspGroup): number {
   return versions.isFormed ? versions.clockMin : -Infinity;
 }

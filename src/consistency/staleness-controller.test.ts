@@ -25,7 +25,7 @@ test("staleness 0 admits a read when everybody has reached its clock (BSP)", () 
   assert.equal(controller.admits(5, 0), true);
 });
 
-test("staleness s admits a read exactly up to s clocks ahead of the slowest (W2)", () => {
+test("staleness s admits a read exactly up to s clocks ahead of the slowest (StalenessController.W2)", () => {
   const controller = at(9, 4);
   for (let staleness = 0; staleness < 8; staleness++) assert.equal(controller.admits(9, staleness), staleness >= 5, `${staleness}`);
 });
@@ -46,12 +46,12 @@ test("bounded delay τ: task t may start exactly when all tasks before t - τ ar
   }
 });
 
-test("the slowest is admitted at any bound (W4)", () => {
+test("the slowest is admitted at any bound (StalenessController.W4)", () => {
   const controller = at(7, 3, 12);
   assert.equal(controller.admits(3, 0), true);
 });
 
-test("nobody who comes early runs away from those who are expected (W1)", () => {
+test("nobody who comes early runs away from those who are expected (StalenessController.W1)", () => {
   const controller = new StalenessController({ expectedCount: 2 });
   controller.join(holderOf(0));
   controller.advance(holderOf(0), 6);
@@ -80,7 +80,7 @@ test("the set can be declared complete", () => {
   assert.equal(controller.clockMin, 2);
 });
 
-test("a late worker joins at the minimum and holds it there (W5)", () => {
+test("a late worker joins at the minimum and holds it there (StalenessController.W5)", () => {
   const controller = at(7, 5);
   assert.equal(controller.join(holderOf(2)), 5);
   controller.advance(holderOf(1), 9);
@@ -90,7 +90,7 @@ test("a late worker joins at the minimum and holds it there (W5)", () => {
   assert.equal(controller.join(holderOf(2)), 8, "who joins again is told its clock");
 });
 
-test("who leaves or dies is not waited for (W7)", () => {
+test("who leaves or dies is not waited for (StalenessController.W7)", () => {
   const controller = at(7, 3, 5);
   assert.equal(controller.died(holderOf(1)), 3);
   assert.equal(controller.clockMin, 5);
@@ -99,7 +99,7 @@ test("who leaves or dies is not waited for (W7)", () => {
   assert.equal(controller.leave(holderOf(2)), undefined);
 });
 
-test("who leaves the set may join again, as often as it likes; who leaves the job may not (W7)", () => {
+test("who leaves the set may join again, as often as it likes; who leaves the job may not (StalenessController.W7)", () => {
   const controller = at(7, 3);
   for (const clock of [3, 7, 7]) {
     assert.equal(controller.leave(holderOf(1)), clock);
@@ -122,7 +122,7 @@ test("who leaves the set and dies outside it does not join again, and neither do
   assert.throws(() => controller.join(holderOf(1)), throwsCode("FENCED"));
 });
 
-test("without members the minimum is the highest clock anybody finished (W1)", () => {
+test("without members the minimum is the highest clock anybody finished (StalenessController.W1)", () => {
   const controller = at(7, 3);
   controller.died(holderOf(0));
   assert.equal(controller.clockMin, 3, "worker 1 is still there");
@@ -142,7 +142,7 @@ test("a worker that was restarted joins at the minimum, and news of its old inca
   assert.throws(() => controller.join(holderOf(1, 1)), throwsCode("FENCED"));
 });
 
-test("an incarnation that is over joins only after it was heard of again (L2)", () => {
+test("an incarnation that is over joins only after it was heard of again (WorkerIncarnations.L2)", () => {
   const controller = at(7, 3);
   controller.died(holderOf(1));
   assert.throws(() => controller.join(holderOf(1)), throwsCode("NODE_DEAD"));
@@ -152,7 +152,7 @@ test("an incarnation that is over joins only after it was heard of again (L2)", 
   assert.equal(controller.join(holderOf(1)), 7);
 });
 
-test("updates are taken from members only, at their clock or later (W6)", () => {
+test("updates are taken from members only, at their clock or later (StalenessController.W6)", () => {
   const controller = at(7, 3);
   controller.checkUpdate(holderOf(1), 3);
   controller.checkUpdate(holderOf(1), 4);
@@ -186,7 +186,7 @@ test("who holds everybody up is named", () => {
   assert.equal(new StalenessController().describeSlowest(), "nobody is there, and the clock stands at 0");
 });
 
-test("for any history the minimum is that of the members, and never falls (W1)", () => {
+test("for any history the minimum is that of the members, and never falls (StalenessController.W1)", () => {
   const step = fc.record({
     what: fc.constantFrom("join", "advance", "advance", "advance", "leave", "leaveJob", "died", "withdraw", "revived"),
     rank: fc.integer({ min: 0, max: 3 }),

@@ -5,17 +5,17 @@
 //   staleness 0: BSP.  staleness s: SSP.  staleness Infinity: ASP.
 //
 // Invariants:
-//   W1. `clockMin` never decreases, whoever joins, leaves, dies or is restarted. Without members it is the highest clock anybody reached.
+//   StalenessController.W1. `clockMin` never decreases, whoever joins, leaves, dies or is restarted. Without members it is the highest clock anybody reached.
 //       Until the set has formed, because each of the expected workers has joined or is gone, it is 0, or where a restored job began.
-//   W2. A read at clock c with bound s is admitted exactly when clockMin >= c - s.
-//   W4. A read of a worker that no member is behind is admitted, whatever its bound: so the cluster cannot deadlock.
-//   W5. A worker joins at clockMin: an earlier clock would undo W1, a later one would let it run ahead.
-//   W6. An update is taken from members only, and only at its worker's clock or later.
-//   W7. Who leaves has finished its clock, and may join again. Who dies has not: it finished what lies before it.
+//   StalenessController.W2. A read at clock c with bound s is admitted exactly when clockMin >= c - s.
+//   StalenessController.W4. A read of a worker that no member is behind is admitted, whatever its bound: so the cluster cannot deadlock.
+//   StalenessController.W5. A worker joins at clockMin: an earlier clock would undo StalenessController.W1, a later one would let it run ahead.
+//   StalenessController.W6. An update is taken from members only, and only at its worker's clock or later.
+//   StalenessController.W7. Who leaves has finished its clock, and may join again. Who dies has not: it finished what lies before it.
 //
 // Bounded delay τ (OSDI'14: "a new task is blocked until all tasks τ times ago are finished") is the same rule. Task t is what a worker does
 // at clock t, and it is finished when its worker's clock is above t, for then all its updates have been applied (W8). That all tasks before
-// t - τ are finished says clockMin >= t - τ, which is W2 for a read at clock t with staleness τ. τ = 0 is sequential, τ = Infinity
+// t - τ are finished says clockMin >= t - τ, which is StalenessController.W2 for a read at clock t with staleness τ. τ = 0 is sequential, τ = Infinity
 // eventual, as there. A task that reads nothing waits with a read of nothing.
 
 import { AssertionError } from "../base/assert.ts";
@@ -50,7 +50,7 @@ export class StalenessController extends MemberClocks {
   }
 
   /**
-   * Returns the clock at which the worker joins (W5); a member's own when it joins again. An incarnation that was not heard to have died has died when
+   * Returns the clock at which the worker joins (StalenessController.W5); a member's own when it joins again. An incarnation that was not heard to have died has died when
    * its next one joins, in this order, so that it makes no difference which news came first. Throws FENCED for an incarnation that was replaced,
    * NODE_DEAD for one that ended.
    */
@@ -75,7 +75,7 @@ export class StalenessController extends MemberClocks {
 
   /** What lies before `clock` is done, by whoever did it: a checkpoint was restored. Members that stand before it stand there from now on. */
   startAt(clock: number): void {
-    if (clock < this.clockMin) throw new AssertionError(`the minimum would fall from ${this.clockMin} to ${clock}`); // W1
+    if (clock < this.clockMin) throw new AssertionError(`the minimum would fall from ${this.clockMin} to ${clock}`); // StalenessController.W1
     for (const member of this.memberClocks.values()) member.clock = Math.max(member.clock, clock);
     this.clockMin = clock;
     this.clockHighest = Math.max(this.clockHighest, clock);
@@ -90,7 +90,7 @@ export class StalenessController extends MemberClocks {
   }
 
   /**
-   * The worker leaves the set in good order: it has finished the clock at which it stood, and may join again (W7). Returns that clock, or undefined for who is no
+   * The worker leaves the set in good order: it has finished the clock at which it stood, and may join again (StalenessController.W7). Returns that clock, or undefined for who is no
    * member (any more, or never was: then it is not expected any more).
    */
   leave(holder: WorkerIncarnation): number | undefined {
@@ -104,7 +104,7 @@ export class StalenessController extends MemberClocks {
     return this.#remove(holder, 1);
   }
 
-  /** The incarnation is over, or taken to be. Returns the clock at which it stood: what it did before that is finished, and nothing else (W7). Otherwise as `leave`. */
+  /** The incarnation is over, or taken to be. Returns the clock at which it stood: what it did before that is finished, and nothing else (StalenessController.W7). Otherwise as `leave`. */
   died(holder: WorkerIncarnation): number | undefined {
     this.incarnations.ended(holder);
     return this.#remove(holder, 0);
@@ -120,7 +120,7 @@ export class StalenessController extends MemberClocks {
     this.incarnations.revived(holder);
   }
 
-  /** W2. Whether the reader is a member does not matter here: what it would see is the same. */
+  /** StalenessController.W2. Whether the reader is a member does not matter here: what it would see is the same. */
   admits(clock: number, staleness: number): boolean {
     return this.clockMin >= clock - staleness;
   }

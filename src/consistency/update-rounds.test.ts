@@ -27,7 +27,7 @@ const texts = (complete: readonly CompleteRound<Named>[]): string[] =>
     ({ clock, parameter, contributions }) => `${clock}/${parameter}: ${contributions.map(({ handle }) => handle.name).join(" ")}`,
   );
 
-test("a round is handed out when the minimum has passed its clock, once (U1)", () => {
+test("a round is handed out when the minimum has passed its clock, once (UpdateRounds.U1)", () => {
   const gathered = rounds();
   gathered.put(stamp({ clock: 3 }), named("a"), 8);
   assert.deepEqual(texts(gathered.complete(3)), []);
@@ -36,7 +36,7 @@ test("a round is handed out when the minimum has passed its clock, once (U1)", (
   assert.deepEqual([gathered.contributionCount, gathered.openBytes], [0, 0]);
 });
 
-test("contributions are in the order of workers and lives, rounds in that of clocks and parameters, however they came (U2)", () => {
+test("contributions are in the order of workers and lives, rounds in that of clocks and parameters, however they came (UpdateRounds.U2)", () => {
   const random = new Random(1);
   const all = [9, 11, 13, 29].flatMap((worker) =>
     [1, 2].flatMap((incarnation) => [0, 7].flatMap((parameter) => [2, 3].map((clock) => stamp({ worker, incarnation, parameter, clock })))),
@@ -52,7 +52,7 @@ test("contributions are in the order of workers and lives, rounds in that of clo
   }
 });
 
-test("what one incarnation pushes at one clock is one contribution, found again to be added to (U3)", () => {
+test("what one incarnation pushes at one clock is one contribution, found again to be added to (UpdateRounds.U3)", () => {
   const gathered = rounds();
   assert.equal(gathered.find(stamp()), undefined);
   gathered.put(stamp(), named("sum"), 8);
@@ -63,7 +63,7 @@ test("what one incarnation pushes at one clock is one contribution, found again 
   assert.throws(() => gathered.put(stamp(), named("another"), 8), /one incarnation has one contribution/);
 });
 
-test("an incarnation that died keeps what it had finished, and gets the rest back (U4)", () => {
+test("an incarnation that died keeps what it had finished, and gets the rest back (UpdateRounds.U4)", () => {
   const gathered = rounds();
   for (const clock of [4, 5, 6]) gathered.put(stamp({ clock }), named(`old ${clock}`), 8);
   gathered.put(stamp({ clock: 5, incarnation: 2 }), named("new 5"), 8);
@@ -73,7 +73,7 @@ test("an incarnation that died keeps what it had finished, and gets the rest bac
   assert.deepEqual(texts(gathered.complete(7)), ["4/0: old 4", "5/0: new 5 other 5"]);
 });
 
-test("nothing joins a round that was handed out, nor one that had nothing in it (U5)", () => {
+test("nothing joins a round that was handed out, nor one that had nothing in it (UpdateRounds.U5)", () => {
   const gathered = rounds();
   gathered.complete(4);
   const isStale = (error: unknown): boolean =>
@@ -84,7 +84,7 @@ test("nothing joins a round that was handed out, nor one that had nothing in it 
   gathered.put(stamp({ clock: 4 }), named("in time"), 1);
 });
 
-test("is bounded, but the oldest open round always has room: somebody must be able to finish it (U6)", () => {
+test("is bounded, but the oldest open round always has room: somebody must be able to finish it (UpdateRounds.U6)", () => {
   const gathered = rounds({ contributionsMax: 2, bytesMax: 100 });
   const isFull = (error: unknown): boolean => isWeighbridgeError(error, "QUEUE_FULL") && error.retryable;
   gathered.put(stamp({ clock: 1 }), named("a"), 60);
@@ -97,7 +97,7 @@ test("is bounded, but the oldest open round always has room: somebody must be ab
   gathered.put(stamp({ clock: 2 }), named("c"), 70);
 });
 
-test("what a contribution grows by counts too, and the oldest round grows without a bound (U6)", () => {
+test("what a contribution grows by counts too, and the oldest round grows without a bound (UpdateRounds.U6)", () => {
   const gathered = rounds({ contributionsMax: 10, bytesMax: 100 });
   gathered.put(stamp({ clock: 1 }), named("a"), 60);
   gathered.grow(stamp({ clock: 1 }), 40);

@@ -8,19 +8,19 @@
 // clockMin is above it.
 //
 // Invariants (spec/consistency.md):
-//   U1. A round is handed out once, complete; rounds of one parameter by rising clock.
-//   U2. Its contributions are ordered by (worker, incarnation): the order of arrival leaves no trace in the sum.
-//   U3. What one incarnation pushed at one clock to one parameter is one contribution, summed in the order it came; it is
+//   UpdateRounds.U1. A round is handed out once, complete; rounds of one parameter by rising clock.
+//   UpdateRounds.U2. Its contributions are ordered by (worker, incarnation): the order of arrival leaves no trace in the sum.
+//   UpdateRounds.U3. What one incarnation pushed at one clock to one parameter is one contribution, summed in the order it came; it is
 //       in the round whole, or not at all.
-//   U4. An incarnation that died keeps its contributions to the clocks that it had passed here. One that left keeps all.
-//   U5. Nothing joins a round that was handed out: STALE_UPDATE. In a later round the sum would depend on the network, and
+//   UpdateRounds.U4. An incarnation that died keeps its contributions to the clocks that it had passed here. One that left keeps all.
+//   UpdateRounds.U5. Nothing joins a round that was handed out: STALE_UPDATE. In a later round the sum would depend on the network, and
 //       servers could count one update in different rounds.
-//   U6. Bounded: `contributionsMax` and `bytesMax`, QUEUE_FULL beyond. The oldest open round is exempt: it must be able to
+//   UpdateRounds.U6. Bounded: `contributionsMax` and `bytesMax`, QUEUE_FULL beyond. The oldest open round is exempt: it must be able to
 //       become complete.
-//   W3. When a read is admitted, every round below the minimum it waited for has been applied, and so has every async
+//   UpdateRounds.W3. When a read is admitted, every round below the minimum it waited for has been applied, and so has every async
 //       update that was taken (W6).
-//   N4. Who pushed at a round's clock, also to other servers, is known before it is applied (push-counts.ts).
-//   D1. A cut at clock c comes when every round below c has been applied, and before any other is.
+//   UpdateRounds.N4. Who pushed at a round's clock, also to other servers, is known before it is applied (push-counts.ts).
+//   UpdateRounds.D1. A cut at clock c comes when every round below c has been applied, and before any other is.
 
 import { AssertionError } from "../base/assert.ts";
 import { WeighbridgeError } from "../base/errors.ts";
@@ -213,12 +213,12 @@ export class UpdateRounds<H extends SyncUpdate<H>> {
     this.#pushes = options.pushes;
   }
 
-  /** What this incarnation has pushed at this clock, to be added to (U3); undefined: `put` follows. Throws STALE_UPDATE. */
+  /** What this incarnation has pushed at this clock, to be added to (UpdateRounds.U3); undefined: `put` follows. Throws STALE_UPDATE. */
   find(stamp: UpdateStamp): H | undefined {
     return this.#find(stamp)?.handle;
   }
 
-  /** A contribution is about to take so many bytes more. Throws QUEUE_FULL (U6) or STALE_UPDATE. */
+  /** A contribution is about to take so many bytes more. Throws QUEUE_FULL (UpdateRounds.U6) or STALE_UPDATE. */
   grow(stamp: UpdateStamp, bytes: number): void {
     const kept = this.#find(stamp);
     if (kept === undefined) throw new AssertionError("a first contribution is put");
@@ -230,7 +230,7 @@ export class UpdateRounds<H extends SyncUpdate<H>> {
   /** Throws QUEUE_FULL or STALE_UPDATE when a first contribution of so many bytes cannot be put. */
   checkRoom(stamp: UpdateStamp, bytes: number): void {
     this.#checkOpen(stamp);
-    if (stamp.clock === this.#clockMin) return; // U6
+    if (stamp.clock === this.#clockMin) return; // UpdateRounds.U6
     const { contributionsMax, bytesMax } = this.#options;
     if (this.contributionCount < contributionsMax && this.openBytes + bytes <= bytesMax) return;
     throw this.#full(stamp);
@@ -239,7 +239,7 @@ export class UpdateRounds<H extends SyncUpdate<H>> {
   /** Keeps the handle until its round is complete or its incarnation has died. Throws as `checkRoom`. */
   put(stamp: UpdateStamp, handle: H, bytes: number): void {
     this.checkRoom(stamp, bytes);
-    if (this.find(stamp) !== undefined) throw new AssertionError("one incarnation has one contribution to a round (U3)");
+    if (this.find(stamp) !== undefined) throw new AssertionError("one incarnation has one contribution to a round (UpdateRounds.U3)");
     const { worker, incarnation, parameter, clock } = stamp;
     const rounds = this.#open.get(clock) ?? new Map<number, Kept<H>[]>();
     const contributions = rounds.get(parameter) ?? [];
@@ -266,10 +266,10 @@ export class UpdateRounds<H extends SyncUpdate<H>> {
     if (cut !== undefined && clockMin >= cut.clock) {
       this.#cut = undefined;
       this.#apply(cut.clock);
-      cut.reached(); // D1
+      cut.reached(); // UpdateRounds.D1
     }
     this.#apply(clockMin);
-    if (this.#lot.readCount > 0) this.#lot.release(clockMin); // W3
+    if (this.#lot.readCount > 0) this.#lot.release(clockMin); // UpdateRounds.W3
   }
 
   #apply(clockMin: number): void {
@@ -277,7 +277,7 @@ export class UpdateRounds<H extends SyncUpdate<H>> {
     const clocks = pushes.openClocks.size === 0 ? [] : pushes.clocksBelow(clockMin);
     let endedCount = 0;
     for (const round of this.complete(clockMin)) {
-      for (let next = clocks[endedCount]; next !== undefined && next <= round.clock; next = clocks[++endedCount]) pushes.end(next); // N4
+      for (let next = clocks[endedCount]; next !== undefined && next <= round.clock; next = clocks[++endedCount]) pushes.end(next); // UpdateRounds.N4
       round.contributions[0]?.handle.applyRound(round);
     }
     for (; endedCount < clocks.length; endedCount++) pushes.end(clocks[endedCount] as number);
@@ -285,7 +285,7 @@ export class UpdateRounds<H extends SyncUpdate<H>> {
   }
 
   /**
-   * Calls `reached` once, when every worker has finished what lies before `clock`: at once if so (D1). It must not throw,
+   * Calls `reached` once, when every worker has finished what lies before `clock`: at once if so (UpdateRounds.D1). It must not throw,
    * nor call back. Throws QUEUE_FULL while another cut is awaited, BAD_ARGUMENT when that moment has passed.
    */
   cutAt(clock: number, reached: () => void): void {
@@ -318,7 +318,7 @@ export class UpdateRounds<H extends SyncUpdate<H>> {
       this.#open.delete(clock);
       for (const [parameter, contributions] of [...rounds].sort(([a], [b]) => a - b)) {
         for (const { bytes } of contributions) this.#forget(bytes);
-        contributions.sort((a, b) => a.worker - b.worker || a.incarnation - b.incarnation); // U2
+        contributions.sort((a, b) => a.worker - b.worker || a.incarnation - b.incarnation); // UpdateRounds.U2
         complete.push({ parameter, clock, contributions });
       }
     }
@@ -326,7 +326,7 @@ export class UpdateRounds<H extends SyncUpdate<H>> {
   }
 
   /**
-   * The incarnation died at `clock`: what it pushed at that clock or later is part of no round (U4). Comes before the
+   * The incarnation died at `clock`: what it pushed at that clock or later is part of no round (UpdateRounds.U4). Comes before the
    * `complete` that its death makes possible. Returns the handles, to be freed.
    */
   drop({ worker, incarnation }: WorkerIncarnation, clock: number): H[] {
@@ -340,7 +340,7 @@ export class UpdateRounds<H extends SyncUpdate<H>> {
     return clocks.map(([clock]) => clock).sort((a, b) => a - b);
   }
 
-  /** What is open of a parameter, by clock and then as U2 has it: it moves with its part (W10). */
+  /** What is open of a parameter, by clock and then as UpdateRounds.U2 has it: it moves with its part (W10). */
   openOf(parameter: number): (Contribution<H> & { readonly clock: number })[] {
     const open = [...this.#open].flatMap(([clock, rounds]) =>
       (rounds.get(parameter) ?? []).map(({ worker, incarnation, handle }) => ({ clock, worker, incarnation, handle })),

@@ -45,7 +45,7 @@ test("workers do not know of each other, also when they take turns", () => {
   );
 });
 
-test("a new incarnation counts from 1 again, and the old one never advances any more (V2)", () => {
+test("a new incarnation counts from 1 again, and the old one never advances any more (VectorClock.V2)", () => {
   const clock = new VectorClock();
   clock.advance(9, 1, 100);
   assert.equal(clock.advance(9, 2, 1), true);
@@ -54,7 +54,7 @@ test("a new incarnation counts from 1 again, and the old one never advances any 
   assert.equal(clock.advance(9, 2, 2), true);
 });
 
-test("whoever keeps the entry of an incarnation sees what is applied of it, and cannot advance it once it was replaced (V2)", () => {
+test("whoever keeps the entry of an incarnation sees what is applied of it, and cannot advance it once it was replaced (VectorClock.V2)", () => {
   const clock = new VectorClock();
   const kept = clock.entryOf(9, 1);
   clock.advance(9, 1, 4);
@@ -66,7 +66,7 @@ test("whoever keeps the entry of an incarnation sees what is applied of it, and 
   assert.deepEqual([clock.entryOf(9, 1).stamp, clock.entryOf(9, 2).stamp], [Infinity, 1]);
 });
 
-test("for any history: true at most once per stamp, rising within an incarnation, lives never falling (V1, V2)", () => {
+test("for any history: true at most once per stamp, rising within an incarnation, lives never falling (VectorClock.V1, VectorClock.V2)", () => {
   const update = fc.record({
     worker: fc.constantFrom(9, 11, 13),
     incarnation: fc.integer({ min: 1, max: 3 }),

@@ -4,8 +4,8 @@
 // So the last number is all there is to remember. A restarted worker has a new incarnation and counts from 1 again.
 //
 // Invariants:
-//   V1. `advance` is true at most once per (worker, incarnation, stamp), and the stamps for which it is true rise.
-//   V2. An incarnation that was replaced never advances again: its stamp is Infinity.
+//   VectorClock.V1. `advance` is true at most once per (worker, incarnation, stamp), and the stamps for which it is true rise.
+//   VectorClock.V2. An incarnation that was replaced never advances again: its stamp is Infinity.
 
 export type ClockEntry = { incarnation: number; stamp: number };
 
@@ -25,8 +25,8 @@ export class VectorClock {
   entryOf(worker: number, incarnation: number): ClockEntry {
     const known = this.#entries.get(worker);
     if (known?.incarnation === incarnation) return known;
-    if (known !== undefined && incarnation < known.incarnation) return { incarnation, stamp: Infinity }; // V2
-    if (known !== undefined) known.stamp = Infinity; // V2
+    if (known !== undefined && incarnation < known.incarnation) return { incarnation, stamp: Infinity }; // VectorClock.V2
+    if (known !== undefined) known.stamp = Infinity; // VectorClock.V2
     const entry = { incarnation, stamp: 0 };
     this.#entries.set(worker, entry);
     return entry;

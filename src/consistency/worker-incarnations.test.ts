@@ -18,7 +18,7 @@ function verdict(holders: WorkerIncarnations, incarnation: number): string {
   }
 }
 
-test("an incarnation that was replaced never counts again, whatever is said of it later (L1)", () => {
+test("an incarnation that was replaced never counts again, whatever is said of it later (WorkerIncarnations.L1)", () => {
   const holders = new WorkerIncarnations();
   holders.began(holder(1));
   assert.equal(verdict(holders, 1), "ok");
@@ -30,7 +30,7 @@ test("an incarnation that was replaced never counts again, whatever is said of i
   assert.deepEqual([verdict(holders, 1), verdict(holders, 2)], ["FENCED", "ok"]);
 });
 
-test("an incarnation that ended counts again only when it is said to live (L2), and the next one at once", () => {
+test("an incarnation that ended counts again only when it is said to live (WorkerIncarnations.L2), and the next one at once", () => {
   const holders = new WorkerIncarnations();
   holders.began(holder(1));
   holders.ended(holder(1));

@@ -2,8 +2,8 @@
 // what a dead one sent. Pure.
 //
 // Invariants:
-//   L1. An incarnation that was replaced by a newer one never counts again.
-//   L2. An incarnation that ended does not count until it is said to live after all: else a request that was under way when its worker died would make
+//   WorkerIncarnations.L1. An incarnation that was replaced by a newer one never counts again.
+//   WorkerIncarnations.L2. An incarnation that ended does not count until it is said to live after all: else a request that was under way when its worker died would make
 //       a member whom nobody will ever announce as dead again, and everybody would wait for it.
 
 import { WeighbridgeError } from "../base/errors.ts";
@@ -37,7 +37,7 @@ export class WorkerIncarnations {
     if (this.#newest.get(worker)?.incarnation === incarnation) this.#newest.set(worker, { incarnation, isOver: false });
   }
 
-  /** Throws FENCED for an incarnation that was replaced (L1), NODE_DEAD for one that ended (L2), which may be tried again. */
+  /** Throws FENCED for an incarnation that was replaced (WorkerIncarnations.L1), NODE_DEAD for one that ended (WorkerIncarnations.L2), which may be tried again. */
   check({ worker, incarnation }: WorkerIncarnation): void {
     const newest = this.#newest.get(worker);
     if (newest === undefined || incarnation > newest.incarnation) return;

@@ -11,7 +11,7 @@ import { SimdKernels } from "./simd-kernels.ts";
 
 const MIB = 2 ** 20;
 
-test("spans are 64-byte aligned, inside the memory, and never overlap (A1, A2)", () => {
+test("spans are 64-byte aligned, inside the memory, and never overlap (Arena.A1, Arena.A2)", () => {
   const sizes = fc.array(fc.tuple(fc.integer({ min: 1, max: 20_000 }), fc.boolean()), { maxLength: 200 });
   fc.assert(
     fc.property(sizes, (steps) => {
@@ -50,7 +50,7 @@ test("a power of two takes no more than itself, and no span more than a quarter 
   assert.equal(arena.usedBytes - before, 512 * 1024);
 });
 
-test("a full arena throws ARENA_FULL and goes on working (A3)", () => {
+test("a full arena throws ARENA_FULL and goes on working (Arena.A3)", () => {
   const arena = new Arena({ bytesMax: MIB });
   const spans: number[] = [];
   const fill = (): void => {
@@ -131,7 +131,7 @@ test("an impossible size is a bad argument", () => {
   for (const bytesMax of [0, -1, 65_536, 2 ** 33, Number.NaN]) assert.throws(() => new Arena({ bytesMax }), { code: "BAD_ARGUMENT" });
 });
 
-test("state never takes the reserve, and work goes there when there is no other room (A4)", () => {
+test("state never takes the reserve, and work goes there when there is no other room (Arena.A4)", () => {
   const arena = new Arena({ bytesMax: 32 * MIB, reserve: true, beyondBytesMax: 0 });
   assert.equal(arena.reserveBytes, 8 * MIB);
   assert.equal(arena.stateBytesMax, 24 * MIB);
@@ -184,7 +184,7 @@ test("state that moves into the reserve is owed to it: as much of the rest stays
   assert.equal(arena.tryAllocateState(MIB), back);
 });
 
-test("work that the reserve is too small for lies beyond the arena's size, and takes no room from state (A5)", () => {
+test("work that the reserve is too small for lies beyond the arena's size, and takes no room from state (Arena.A5)", () => {
   const arena = new Arena({ bytesMax: 32 * MIB, reserve: true });
   assert.equal(arena.bytesMax, 32 * MIB);
   const beyond = arena.tryAllocateBeyond(64 * MIB);
@@ -214,7 +214,7 @@ test("an arena whose engine gives no address space beyond its size has its reser
   }
 });
 
-test("tables take some of the reserve while it is overdrawn, no more than its share, and owe it until they give it back (A4)", () => {
+test("tables take some of the reserve while it is overdrawn, no more than its share, and owe it until they give it back (Arena.A4)", () => {
   const arena = new Arena({ bytesMax: 16 * MIB, reserve: true });
   const kernels = new SimdKernels(arena);
   while (arena.tryAllocateState(65_536) !== 0);

@@ -6,14 +6,14 @@
 // kernels therefore share it.
 //
 // Invariants:
-//   A1. Addresses are multiples of 64, never 0, and at most 2^32 - 64 KiB: an address plus a length never wraps.
-//   A2. A span belongs to one owner from `allocate` to `release`. Its bytes are arbitrary at first.
-//   A3. Running out of room is an error before anything changed, never a trap.
-//   A4. State (what a server keeps: rows, tables, blocks) never takes the reserve. Work (answers, requests, what a checkpoint needs) may, so a server that
+//   Arena.A1. Addresses are multiples of 64, never 0, and at most 2^32 - 64 KiB: an address plus a length never wraps.
+//   Arena.A2. A span belongs to one owner from `allocate` to `release`. Its bytes are arbitrary at first.
+//   Arena.A3. Running out of room is an error before anything changed, never a trap.
+//   Arena.A4. State (what a server keeps: rows, tables, blocks) never takes the reserve. Work (answers, requests, what a checkpoint needs) may, so a server that
 //       takes no more state can still be read, saved and updated. A block of state whose old values are still being sent may move there (`tryMove`), and
 //       so may some rows of a checkpoint that is restored: what a server held it can hold again (`overdraw`). As much of the rest then stays free until it is
 //       released.
-//   A5. Work for which the reserve is too small (a round of sync updates to all rows, what a checkpoint keeps of rows that change) lies beyond `bytesMax`, in
+//   Arena.A5. Work for which the reserve is too small (a round of sync updates to all rows, what a checkpoint keeps of rows that change) lies beyond `bytesMax`, in
 //       address space up to 4 GiB that costs nothing until it is touched. So what is there can always be updated and saved; state never goes there to stay.
 
 import { AssertionError } from "../base/assert.ts";
@@ -28,7 +28,7 @@ const PAGE_BYTES = 65_536;
 const PAGES_MIN = 4;
 const PAGES_MAX = 65_536;
 const SPAN_ALIGNMENT = 64;
-/** Room for the answers and the checkpoint of a server that is full (A4): so much of its arena, within limits; of a small arena more, for what does not shrink with it. */
+/** Room for the answers and the checkpoint of a server that is full (Arena.A4): so much of its arena, within limits; of a small arena more, for what does not shrink with it. */
 const RESERVE_SHARE = 1 / 8;
 const RESERVE_SHARE_MAX = 1 / 4;
 const RESERVE_BYTES_MIN = 8 * 2 ** 20;
@@ -43,13 +43,13 @@ export type ArenaOptions = {
   readonly bytesMax?: number | undefined;
   /** False asks for memory that cannot be shared with other threads. Defaults to true where the engine can. */
   readonly shared?: boolean | undefined;
-  /** Keeps a reserve for work (A4): for servers. Defaults to false. */
+  /** Keeps a reserve for work (Arena.A4): for servers. Defaults to false. */
   readonly reserve?: boolean | undefined;
-  /** How far work may go beyond `bytesMax` where there is a reserve (A5). As far as addresses reach when left out. */
+  /** How far work may go beyond `bytesMax` where there is a reserve (Arena.A5). As far as addresses reach when left out. */
   readonly beyondBytesMax?: number | undefined;
 };
 
-/** What memory is needed for (A4): "move" is for state whose present place is held, or for nothing at all when that is given up. */
+/** What memory is needed for (Arena.A4): "move" is for state whose present place is held, or for nothing at all when that is given up. */
 export type MemoryUse = "state" | "work" | "move";
 
 export class Arena {
@@ -60,16 +60,16 @@ export class Arena {
   readonly floats: Float32Array<ArrayBufferLike>;
   /** The kernel module on this memory. For SimdKernels alone. */
   readonly module: SimdExports;
-  /** The size that was asked for, or less where the engine gives less; work may go beyond it (A5). */
+  /** The size that was asked for, or less where the engine gives less; work may go beyond it (Arena.A5). */
   readonly bytesMax: number;
-  /** The size of the reserve (A4); 0 when there is none. */
+  /** The size of the reserve (Arena.A4); 0 when there is none. */
   readonly reserveBytes: number;
   /** How much tables may overdraw now; 0 but for a moment. Nobody else writes it. */
   overdraftBytes = 0;
   /** Asked when there is no room for so many bytes: true when it gave memory back that this use can have. It may be asked inside any call that allocates. */
   onFull: (use: MemoryUse, byteCount: number) => boolean = () => false;
   readonly #reserveStart: number;
-  /** Room beyond `bytesMax` (A5). */
+  /** Room beyond `bytesMax` (Arena.A5). */
   readonly #beyondBytes: number;
 
   /** Throws BAD_ARGUMENT for an impossible size; takes less memory than asked for when the engine cannot give more. */
@@ -98,7 +98,7 @@ export class Arena {
     return this.module.usedBytes() + this.module.reserveUsedBytes();
   }
 
-  /** How much of `stateBytesMax` state cannot take: it is in use, for work perhaps, or owed to the reserve (A4). */
+  /** How much of `stateBytesMax` state cannot take: it is in use, for work perhaps, or owed to the reserve (Arena.A4). */
   get stateUsedBytes(): number {
     return this.module.stateUsedBytes();
   }
@@ -113,7 +113,7 @@ export class Arena {
     return this.module.lentBytes();
   }
 
-  /** The address of `byteCount` bytes (at least 1) of the caller's own, for work (A4). Throws ARENA_FULL. */
+  /** The address of `byteCount` bytes (at least 1) of the caller's own, for work (Arena.A4). Throws ARENA_FULL. */
   allocate(byteCount: number): number {
     let address = this.tryAllocate(byteCount);
     while (address === 0 && this.onFull("work", byteCount)) address = this.tryAllocate(byteCount);
@@ -127,14 +127,14 @@ export class Arena {
     return byteCount <= this.bytes.byteLength ? this.module.allocateWork(byteCount) >>> 0 : 0;
   }
 
-  /** Room beyond `bytesMax` (A5), for work that may come to as much as the state itself and should take no room from new rows. 0 when there is none. */
+  /** Room beyond `bytesMax` (Arena.A5), for work that may come to as much as the state itself and should take no room from new rows. 0 when there is none. */
   tryAllocateBeyond(byteCount: number): number {
     if (!(byteCount >= 1)) throw new AssertionError(`a span has at least 1 byte, not ${byteCount}`);
     const fits = this.module.reserveUsedBytes() + byteCount <= this.#beyondBytes;
     return fits ? this.module.allocateReserve(byteCount) >>> 0 : 0;
   }
 
-  /** As `allocate`, for state (A4). */
+  /** As `allocate`, for state (Arena.A4). */
   allocateState(byteCount: number): number {
     let address = this.tryAllocateState(byteCount);
     while (address === 0 && this.onFull("state", byteCount)) address = this.tryAllocateState(byteCount);
@@ -148,7 +148,7 @@ export class Arena {
     return byteCount <= this.bytesMax ? this.module.allocate(byteCount) >>> 0 : 0;
   }
 
-  /** Room for state whose present place is given back before long: in the reserve if nowhere else (A4). 0 when there is none. */
+  /** Room for state whose present place is given back before long: in the reserve if nowhere else (Arena.A4). 0 when there is none. */
   tryMove(byteCount: number): number {
     const address = this.tryAllocate(byteCount); // its old place is free again soon: what is owed to the reserve does not count
     if (address < this.#reserveStart || this.movedBytes + byteCount <= this.#movedBytesMax) return address;
@@ -157,7 +157,7 @@ export class Arena {
   }
 
   /**
-   * Runs what makes rows that must not be refused for want of room: tables may then take some of the reserve (A4) when nothing else is left. Nothing but tables may
+   * Runs what makes rows that must not be refused for want of room: tables may then take some of the reserve (Arena.A4) when nothing else is left. Nothing but tables may
    * take memory for state meanwhile.
    */
   overdraw<T>(run: () => T): T {
@@ -176,12 +176,12 @@ export class Arena {
     return Math.floor((this.reserveBytes + this.#beyondBytes) * MOVED_SHARE_MAX);
   }
 
-  /** What lies at this address is state from now on, until `releaseState`: wherever it may lie in the reserve, the reserve is owed as much (A4). */
+  /** What lies at this address is state from now on, until `releaseState`: wherever it may lie in the reserve, the reserve is owed as much (Arena.A4). */
   noteState(address: number, byteCount: number): void {
     this.#lend(address, byteCount);
   }
 
-  /** Whether a span lies in the reserve or beyond it, where state does not stay (A4, A5). */
+  /** Whether a span lies in the reserve or beyond it, where state does not stay (Arena.A4, Arena.A5). */
   isInReserve(address: number): boolean {
     return address >= this.#reserveStart;
   }
@@ -235,7 +235,7 @@ export function stateFull(arena: Arena, what: string): WeighbridgeError {
   return new WeighbridgeError("ARENA_FULL", `no room for ${what}: ${used}; start servers with a larger --arena-bytes-max, or more of them`);
 }
 
-/** The error of A3; `what` completes "no room for …". */
+/** The error of Arena.A3; `what` completes "no room for …". */
 export function arenaFull(arena: Arena, what: string, options: { readonly retryable?: boolean } = {}): WeighbridgeError {
   return new WeighbridgeError("ARENA_FULL", `no room for ${what}: ${arena.usedBytes} of ${arena.bytesMax} arena bytes are in use`, options);
 }

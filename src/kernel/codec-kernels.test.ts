@@ -43,7 +43,7 @@ for (const { name, fresh } of CODEC_IMPLEMENTATIONS) {
       }
     });
 
-    test("packed words whose mask tells of another number of bytes or words are refused, and nothing is written (E2)", () => {
+    test("packed words whose mask tells of another number of bytes or words are refused, and nothing is written (CodecKernels.E2)", () => {
       const { arena, kernels } = fresh();
       const packed = putWords(arena, [0b101, 0, 7, 9]); // 65 words need two masks, 3 need one
       const out = putBytes(arena, new Uint8Array(260).fill(0xee));

@@ -4,9 +4,9 @@
 // Addresses, keys and values are as in kernels.ts. Sources and targets do not overlap. Encoded bytes need no alignment.
 //
 // Invariants:
-//   E1. All implementations give the same bits, NaNs included: 16-bit forms are made by integer operations.
-//   E2. A decoder reads only the bytes that its arguments tell of, and writes only what they promise, whatever the bytes are.
-//   E3. Counts are at most CODEC_COUNT_MAX, so that no size in bytes reaches 2^31.
+//   CodecKernels.E1. All implementations give the same bits, NaNs included: 16-bit forms are made by integer operations.
+//   CodecKernels.E2. A decoder reads only the bytes that its arguments tell of, and writes only what they promise, whatever the bytes are.
+//   CodecKernels.E3. Counts are at most CODEC_COUNT_MAX, so that no size in bytes reaches 2^31.
 
 import type { Arena } from "./arena.ts";
 

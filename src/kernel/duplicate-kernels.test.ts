@@ -41,7 +41,7 @@ function find(open: (arena: Arena) => DuplicateKernels, keys: readonly bigint[],
   };
 }
 
-test("unique keys come in the order of their first occurrence, and every key finds itself (D1)", () => {
+test("unique keys come in the order of their first occurrence, and every key finds itself (DuplicateKernels.D1)", () => {
   fc.assert(
     fc.property(fc.array(keyArbitrary, { maxLength: 400 }), fc.boolean(), (keys, inPlace) => {
       const expected = [...new Set(keys)];

@@ -1,9 +1,9 @@
 // duplicate-kernels — what is done about keys that are named twice: find them, and make one row of what belongs to each. Addresses and keys as in kernels.ts; rows are `width` floats, side by side. PlainDuplicateKernels is the reference.
 //
-// Invariants (D1 to D4 as in kernels/duplicates.as.ts):
-//   D1. Unique keys stand in the order of their first occurrences.
-//   D3. A list without duplicates costs one pass and writes nothing: whoever called may go on with the arrays as they are.
-//   D4. Results may be written over what they are made from, as each member says.
+// Invariants (DuplicateKernels.D1 to D4, as in kernels/duplicates.as.ts):
+//   DuplicateKernels.D1. Unique keys stand in the order of their first occurrences.
+//   DuplicateKernels.D3. A list without duplicates costs one pass and writes nothing: whoever called may go on with the arrays as they are.
+//   DuplicateKernels.D4. Results may be written over what they are made from, as each member says.
 
 import { AssertionError } from "../base/assert.ts";
 import type { Arena } from "./arena.ts";
@@ -17,7 +17,7 @@ const SLOT_BITS_MIN = 4;
 
 export interface DuplicateKernels {
   /**
-   * Returns the number of unique keys. When it equals `keyCount` there are no duplicates and nothing was written (D3); else the unique keys
+   * Returns the number of unique keys. When it equals `keyCount` there are no duplicates and nothing was written (DuplicateKernels.D3); else the unique keys
    * are at `uniqueKeys` and, for each key of the list, its index among them (u32) at `indexes`. `scratch` has duplicateScratchBytes;
    * `uniqueKeys` may be `keys`, and has room for as many. `secret` (a u32) keys the hash and changes nothing but the speed.
    */

@@ -2,9 +2,9 @@
 // kernels/initializers.as.ts says how bits become values; PlainInitializerKernels is the reference, equal bit for bit.
 //
 // Invariants:
-//   I1. A value depends on the recipe and on its index (of a tensor's element), or its key and its place in the row (of a table): not on
+//   InitializerKernels.I1. A value depends on the recipe and on its index (of a tensor's element), or its key and its place in the row (of a table): not on
 //       what else is initialized in the same call, nor on the server.
-//   I2. All 64 bits of keys and indexes count.
+//   InitializerKernels.I2. All 64 bits of keys and indexes count.
 
 import type { Arena } from "./arena.ts";
 

@@ -28,7 +28,7 @@ for (const shared of [true, false]) {
   });
 }
 
-test("a module is compiled once for each kind of memory (W1)", (t) => {
+test("a module is compiled once for each kind of memory (InlinedModule.W1)", (t) => {
   const compile = t.mock.method(WebAssembly, "Module");
   const module = new InlinedModule(SOURCE);
   for (const shared of [true, false, true, false]) module.instantiate(memory(shared));

@@ -2,7 +2,7 @@
 // the module does: simd-instance and nn/layer-kernels do.
 //
 // Invariants:
-//   W1. A module is compiled at most once for each kind of memory, shared and plain, at its first use: a process may open many arenas (a
+//   InlinedModule.W1. A module is compiled at most once for each kind of memory, shared and plain, at its first use: a process may open many arenas (a
 //       simulated cluster opens thousands). A compiled module has no state; that of an instance lies in its memory and its globals.
 
 import { assert } from "../base/assert.ts";

@@ -20,7 +20,7 @@ const IMPLEMENTATIONS: readonly { readonly name: string; readonly shared: boolea
   { name: "SimdKernels on plain memory", shared: false, open: (arena) => new SimdKernels(arena) },
 ];
 
-/** Few keys, so that they meet again; both ends of u64 among them (K1). */
+/** Few keys, so that they meet again; both ends of u64 among them (Kernels.K1). */
 const keyArbitrary: fc.Arbitrary<bigint> = fc.oneof(
   fc.constantFrom(0n, 1n, KEY_MAX, KEY_MAX - 1n, 2n ** 63n, 2n ** 32n),
   fc.bigInt({ min: 0n, max: 300n }),
@@ -159,7 +159,7 @@ for (const { name, shared, open } of IMPLEMENTATIONS) {
       assert.equal(arena.usedBytes, used);
     });
 
-    test("a row that is reused begins with zeros (K2)", () => {
+    test("a row that is reused begins with zeros (Kernels.K2)", () => {
       const arena = new Arena({ bytesMax: MIB, shared });
       const kernels = open(arena);
       const table = kernels.createTable({ payloadBytes: 12, secret: SECRET });
@@ -172,7 +172,7 @@ for (const { name, shared, open } of IMPLEMENTATIONS) {
       assert.deepEqual(readFloats(arena, values, 3), new Float32Array(3));
     });
 
-    test("a full arena refuses a batch whole and keeps every row as it was (K3)", () => {
+    test("a full arena refuses a batch whole and keeps every row as it was (Kernels.K3)", () => {
       for (const batchSize of [1, 7, 300]) {
         const arena = new Arena({ bytesMax: MIB, shared });
         const kernels = open(arena);
@@ -316,7 +316,7 @@ function checkSteps(
   assert.deepEqual(ascending(listKeys(arena, kernels, table)), ascending(oracle.rows.keys()));
 }
 
-test("add, sum and axpy of SimdKernels equal PlainKernels bit for bit, for every length up to 70 and every 4-byte offset (K4)", () => {
+test("add, sum and axpy of SimdKernels equal PlainKernels bit for bit, for every length up to 70 and every 4-byte offset (Kernels.K4)", () => {
   const results = [PlainKernels, SimdKernels].map((Implementation) => {
     const arena = new Arena({ bytesMax: MIB });
     const kernels = new Implementation(arena);

@@ -7,12 +7,12 @@
 //   row     [ key u64 | payload ]     payload: a multiple of 4 bytes, at least 4; begins ROW_KEY_BYTES after the row's address
 //
 // Invariants:
-//   K1. Every u64 is a legal key, 0 and 2^64 - 1 included.
-//   K2. A row keeps its address from its insertion to its removal; a new row's payload is all zero bits.
-//   K3. No call ends half done for want of memory: it returns NO_ROOM before it changed any row, and never traps. A call that inserts
+//   Kernels.K1. Every u64 is a legal key, 0 and 2^64 - 1 included.
+//   Kernels.K2. A row keeps its address from its insertion to its removal; a new row's payload is all zero bits.
+//   Kernels.K3. No call ends half done for want of memory: it returns NO_ROOM before it changed any row, and never traps. A call that inserts
 //       several rows takes back those that it inserted.
-//   K4. All implementations give the same bits, NaN payloads excepted (WebAssembly leaves those open).
-//   K5. No call keeps an address it was given: lists and values are the caller's again on return.
+//   Kernels.K4. All implementations give the same bits, NaN payloads excepted (WebAssembly leaves those open).
+//   Kernels.K5. No call keeps an address it was given: lists and values are the caller's again on return.
 
 /** Where a row's payload begins, counted from the row's address. */
 export const ROW_KEY_BYTES = 8;
@@ -25,7 +25,7 @@ export const CURSOR_BYTES = 16;
 
 /** The call did what its name says. */
 export const DONE = 0;
-/** The arena is full; nothing was changed (K3). */
+/** The arena is full; nothing was changed (Kernels.K3). */
 export const NO_ROOM = 1;
 /** At least one key has no row; nothing was changed. */
 export const KEY_MISSING = 2;
@@ -37,7 +37,7 @@ export type TableOptions = {
   readonly payloadBytes: number;
   /** Keys the hash (a u64): whoever knows it could choose keys that all fall in one place. */
   readonly secret: bigint;
-  /** For what a checkpoint sets aside: its memory is work, not state (arena.ts, A4). Defaults to false. */
+  /** For what a checkpoint sets aside: its memory is work, not state (Arena.A4). Defaults to false. */
   readonly isAside?: boolean | undefined;
 };
 

@@ -5,7 +5,7 @@
 // cubic in t from 0 to 1 that meets value and slope at both ends (Hermite). It is off by less than 1e-8.
 //
 // Invariants:
-//   Q1. Everything here is made of + - * / and √, which round alike everywhere: all machines have the same coefficients. Not Math.exp or
+//   NormalQuantiles.Q1. Everything here is made of + - * / and √, which round alike everywhere: all machines have the same coefficients. Not Math.exp or
 //       Math.log, whose last bit may differ.
 
 import type { Arena } from "./arena.ts";

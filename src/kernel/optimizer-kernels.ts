@@ -9,10 +9,10 @@
 // A gradient is always scaled, then clipped by value; then weight decay × value is added, except where a formula says otherwise.
 //
 // Invariants:
-//   O1. Every operation rounds to f32, in the written order: all implementations give the same bits, NaN payloads excepted.
-//   O2. Rows are visited in the order of the list; a row that is listed twice is updated twice. Sum duplicates first.
-//   O3. One call per message; the hyper-parameters are HYPER_FLOATS f64 in the arena, 8-byte aligned, unchanged by the call.
-//   O4. Addresses of floats and of u32 lists are multiples of 4; counts may be 0. No call keeps an address.
+//   OptimizerKernels.O1. Every operation rounds to f32, in the written order: all implementations give the same bits, NaN payloads excepted.
+//   OptimizerKernels.O2. Rows are visited in the order of the list; a row that is listed twice is updated twice. Sum duplicates first.
+//   OptimizerKernels.O3. One call per message; the hyper-parameters are HYPER_FLOATS f64 in the arena, 8-byte aligned, unchanged by the call.
+//   OptimizerKernels.O4. Addresses of floats and of u32 lists are multiples of 4; counts may be 0. No call keeps an address.
 
 import type { Arena } from "./arena.ts";
 

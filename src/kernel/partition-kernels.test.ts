@@ -63,7 +63,7 @@ test("kernel and reference give the same spans, keys and sources for odd and eve
   );
 });
 
-test("each span holds exactly its owner's keys, in the order of the list (P1)", () => {
+test("each span holds exactly its owner's keys, in the order of the list (PartitionKernels.P1)", () => {
   fc.assert(
     fc.property(caseArbitrary, (given) => {
       const { ownerOf, spans, keys, sources } = partition((arena) => simdPartitionKernels(arena), given);

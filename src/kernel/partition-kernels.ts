@@ -7,7 +7,7 @@
 //   sources     u32 for each position: the index in the list of the key that stands there now
 //
 // Invariants:
-//   P1. Stable: the keys of one owner keep their order, so sources rise within a span.
+//   PartitionKernels.P1. Stable: the keys of one owner keep their order, so sources rise within a span.
 
 import { AssertionError } from "../base/assert.ts";
 import type { Arena } from "./arena.ts";

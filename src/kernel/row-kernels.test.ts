@@ -80,7 +80,7 @@ for (const name of Object.keys(IMPLEMENTATIONS)) {
       );
     });
 
-    test("a key of a part that is not owned ends a call, in whichever batch it stands, and no row is made (R3)", () => {
+    test("a key of a part that is not owned ends a call, in whichever batch it stands, and no row is made (RowKernels.R3)", () => {
       const { arena, kernels, rowKernels, table } = open(name, 8);
       const keys = Array.from({ length: 700 }, (_, i) => BigInt(i));
       const list = putKeys(arena, keys);
@@ -100,7 +100,7 @@ for (const name of Object.keys(IMPLEMENTATIONS)) {
       assert.equal(rowKernels.locateValues(table, list, 700, 8, rows, fresh, owned), 690);
     });
 
-    test("a full arena takes back what a call inserted (R1)", () => {
+    test("a full arena takes back what a call inserted (RowKernels.R1)", () => {
       const { arena, kernels, rowKernels, table } = open(name, 40, MIB);
       const keys = putKeys(
         arena,

@@ -5,9 +5,9 @@
 //   column     `byteCount` bytes at `offset` bytes after that address in every row, any number of them; the offset is a multiple of 4. The key is the column at -ROW_KEY_BYTES.
 //
 // Invariants:
-//   R1. `locateValues` is called only where there is room for certain, and `insertValues` takes back what it inserted when the room ends.
-//   R2. A list names rows for as long as they are not removed; insertions do not move rows.
-//   R3. Where `owned` is given, the address of a byte for each part that is 1 if the part is owned, the part of each
+//   RowKernels.R1. `locateValues` is called only where there is room for certain, and `insertValues` takes back what it inserted when the room ends.
+//   RowKernels.R2. A list names rows for as long as they are not removed; insertions do not move rows.
+//   RowKernels.R3. Where `owned` is given, the address of a byte for each part that is 1 if the part is owned, the part of each
 //       key is looked at, which its hash has anyway: a call that meets another's key ends with FOREIGN_COUNT, with no
 //       row made.
 
@@ -33,7 +33,7 @@ export interface RowKernels {
   findValues(table: number, keys: number, keyCount: number, touchBytes: number, rowsOut: number, owned: number): number;
   /**
    * As `findValues`, but gives keys without a row one, whose payload is zero, and lists those rows at `freshOut` as well, each once.
-   * Returns how many. Only after `hasCertainRoom` for as many keys, or when all keys are known to have rows (R1).
+   * Returns how many. Only after `hasCertainRoom` for as many keys, or when all keys are known to have rows (RowKernels.R1).
    */
   locateValues(table: number, keys: number, keyCount: number, touchBytes: number, rowsOut: number, freshOut: number, owned: number): number;
   /** Gives keys without a row one, and lists those at `freshOut`; returns how many, or NO_ROOM_COUNT. */

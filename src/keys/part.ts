@@ -13,7 +13,7 @@ import { mixHigh } from "./mix.ts";
 export const PART_BITS = 12;
 export const PART_COUNT: number = 2 ** PART_BITS;
 
-/** The part of a u64 key given as its u32 halves (P1); of a block of a tensor, its index and the parameter's number. */
+/** The part of a u64 key given as its u32 halves (Part.P1); of a block of a tensor, its index and the parameter's number. */
 export function partOf(low: number, high: number): number {
   return mixHigh(low, high) >>> (32 - PART_BITS);
 }

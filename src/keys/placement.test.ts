@@ -22,7 +22,7 @@ function firstRanks(count: number): number[] {
 
 for (const [name, place] of Object.entries(POLICIES)) {
   describe(name, () => {
-    test("every part has one owner, a server of the job (P2)", () => {
+    test("every part has one owner, a server of the job (Placement.P2)", () => {
       fc.assert(
         fc.property(rankList, (servers) => {
           const placement = place({ servers, epoch: 3 });
@@ -37,7 +37,7 @@ for (const [name, place] of Object.entries(POLICIES)) {
       );
     });
 
-    test("the order in which servers are listed does not matter (P3)", () => {
+    test("the order in which servers are listed does not matter (Placement.P3)", () => {
       const [one, other] = [place({ servers: [9, 2, 30], epoch: 0 }), place({ servers: [2, 9, 30], epoch: 0 })];
       assert.deepEqual(one.owners, other.owners);
       assert.deepEqual(movedParts(one, other), []);
@@ -104,7 +104,7 @@ test("the fullest server of a ring is within 1.05 of the mean, for 1 to 16 serve
   }
 });
 
-test("a part is the top bits of the mix, for both ends of u64 too (P1)", () => {
+test("a part is the top bits of the mix, for both ends of u64 too (Placement.P1)", () => {
   for (const key of [0n, 1n, 2n ** 32n, 2n ** 64n - 1n, 123_456_789_012_345n]) {
     assert.equal(partOf(Number(key & 0xffff_ffffn), Number(key >> 32n)), Number(plainMix(key) >> BigInt(64 - PART_BITS)));
   }

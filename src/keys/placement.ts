@@ -36,7 +36,7 @@ export class Placement {
     const ownerIndexOf = policy(this.servers);
     for (let part = 0; part < PART_COUNT; part++) {
       const owner = ownerIndexOf(part);
-      assert(owner >= 0 && owner < this.servers.length, "P2: every part has an owner");
+      assert(owner >= 0 && owner < this.servers.length, "Placement.P2: every part has an owner");
       this.owners[part] = owner;
     }
   }
@@ -68,5 +68,5 @@ function checkedServers({ servers, epoch }: PlacementOptions): readonly number[]
   if (!servers.every((rank) => Number.isInteger(rank) && rank >= 0)) throw bad(`has ranks of servers, not ${servers.join(", ")}`);
   if (new Set(servers).size !== servers.length) throw bad(`names each server once, not ${servers.join(", ")}`);
   if (!Number.isInteger(epoch) || epoch < 0) throw bad(`has a whole number as its epoch, not ${epoch}`);
-  return [...servers].sort((a, b) => a - b); // P3
+  return [...servers].sort((a, b) => a - b); // Placement.P3
 }

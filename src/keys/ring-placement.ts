@@ -37,7 +37,7 @@ export function ringPlacement(options: RingPlacementOptions): Placement {
   return new Placement(options, (ranks) => {
     const ring = ringOf(ranks, virtualNodes);
     const mean = PART_COUNT / ranks.length;
-    const shareMax = Math.max(Math.ceil(mean), Math.floor(mean * SHARE_MAX)); // R2
+    const shareMax = Math.max(Math.ceil(mean), Math.floor(mean * SHARE_MAX)); // RingPlacement.R2
     const shares = new Uint16Array(ranks.length);
     return (part) => {
       const owner = ownerAt(ring, mixHigh(part, PART_POINTS), (server) => shares[server]! < shareMax);
@@ -50,7 +50,7 @@ export function ringPlacement(options: RingPlacementOptions): Placement {
 function ringOf(ranks: readonly number[], virtualNodes: number): Ring {
   const places = new Float64Array(ranks.length * virtualNodes); // point × PLACE + server, which floats hold exactly: numbers alone sort fast
   ranks.forEach((rank, server) => {
-    for (let i = 0; i < virtualNodes; i++) places[server * virtualNodes + i] = mixHigh(i, rank) * PLACE + server; // R1
+    for (let i = 0; i < virtualNodes; i++) places[server * virtualNodes + i] = mixHigh(i, rank) * PLACE + server; // RingPlacement.R1
   });
   places.sort(); // servers are in the order of their ranks: ties fall the same way everywhere
   const points = new Uint32Array(places.length);

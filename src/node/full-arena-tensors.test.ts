@@ -1,4 +1,4 @@
-// Goal: a tensor has its room from the moment it is made (store/tensor-store, T7): one that does not fit is refused
+// Goal: a tensor has its room from the moment it is made (TensorStore.T7): one that does not fit is refused
 // then, and one that was made takes every push, also after the server has become full.
 
 import assert from "node:assert/strict";

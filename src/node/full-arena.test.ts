@@ -1,5 +1,5 @@
 // Goal: a server whose memory for parameters is full refuses new rows and parameters, and nothing else: it is read,
-// saved and updated as before (kernel/arena, A4).
+// saved and updated as before (Arena.A4).
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

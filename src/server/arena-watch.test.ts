@@ -8,7 +8,7 @@ import { ArenaWatch } from "./arena-watch.ts";
 
 const MIB = 2 ** 20;
 
-test("warns at 80 and at 95 percent, once each, and again only after the use fell well below (W1)", () => {
+test("warns at 80 and at 95 percent, once each, and again only after the use fell well below (ArenaWatch.W1)", () => {
   const arena = new Arena({ bytesMax: 128 * MIB, reserve: true });
   const told: number[] = [];
   const log = { ...SILENT_LOG, warn: (message: string) => told.push(Number(/is (\d+) % full/.exec(message)?.[1])) };

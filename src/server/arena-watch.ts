@@ -1,7 +1,7 @@
-// arena-watch — warns while a server's memory for parameters fills up, before new rows and parameters are refused. Not the refusal (kernel/arena, A4).
+// arena-watch — warns while a server's memory for parameters fills up, before new rows and parameters are refused. Not the refusal (Arena.A4).
 //
 // Invariants:
-//   W1. Each level is told once when it is passed, and again only after the use fell well below it.
+//   ArenaWatch.W1. Each level is told once when it is passed, and again only after the use fell well below it.
 
 import type { Log } from "../base/log.ts";
 import type { Arena } from "../kernel/arena.ts";
@@ -32,7 +32,7 @@ export class ArenaWatch {
     const reached = this.#bounds.filter((bound) => used >= bound).length;
     if (reached > this.#told) this.#warn(used);
     const left = LEFT_BELOW * this.#arena.stateBytesMax;
-    this.#told = Math.max(reached, this.#bounds.filter((bound, level) => level < this.#told && used >= bound - left).length); // W1
+    this.#told = Math.max(reached, this.#bounds.filter((bound, level) => level < this.#told && used >= bound - left).length); // ArenaWatch.W1
     this.#aim();
   }
 

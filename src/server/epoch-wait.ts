@@ -80,7 +80,7 @@ export class EpochWait {
       await this.ask().catch(() => {}); // a scheduler that cannot be asked: the requests are refused in time
       if (this.#closed || this.#queues.size === 0) break;
       if (this.#clock.nowMs() >= untilMs) {
-        this.#handleAll(true); // W2
+        this.#handleAll(true); // EpochWait.W2
         break;
       }
       await new Promise<void>((resume) => this.#clock.after(ASK_AGAIN_MS, resume));

@@ -35,7 +35,7 @@ const isWrongOwner =
     isWeighbridgeError(error, "WRONG_OWNER") && !error.retryable && pattern.test(error.message);
 
 for (const policy of POLICIES) {
-  test(`with ${policy} every part, block and key is owned by exactly the server that the placement names, whatever the ranks are (O2)`, () => {
+  test(`with ${policy} every part, block and key is owned by exactly the server that the placement names, whatever the ranks are (Ownership.O2)`, () => {
     const view: PlacementView = { epoch: 3, policy, servers: SERVERS, moved: [5, 9, 4000, 1] };
     const placement = placementOf(view);
     for (const rank of SERVERS) {
@@ -87,7 +87,7 @@ test("a server that takes no part in the placement owns nothing, and one that is
   alone.ownership.checkBlock(3, 4);
 });
 
-test("an older placement is ignored, and the epoch in which a part left is remembered (O1)", () => {
+test("an older placement is ignored, and the epoch in which a part left is remembered (Ownership.O1)", () => {
   const { ownership } = owning({ epoch: 4, policy: "range", servers: [0, 1] }, 0);
   ownership.adopt({ epoch: 3, policy: "range", servers: [1] }, 0);
   assert.deepEqual([ownership.epoch, ownership.serverCount, ownership.lossEpoch], [4, 2, 0]);
@@ -100,7 +100,7 @@ test("an older placement is ignored, and the epoch in which a part left is remem
   assert.equal(ownership.ownsPart(0), false);
 });
 
-test("before any placement nothing is owned and nothing is checked (O1)", () => {
+test("before any placement nothing is owned and nothing is checked (Ownership.O1)", () => {
   const arena = new Arena({ bytesMax: 2 ** 20 });
   const ownership = new Ownership(arena);
   assert.equal(ownership.epoch, 0);
@@ -109,7 +109,7 @@ test("before any placement nothing is owned and nothing is checked (O1)", () => 
   ownership.checkBlock(1, 1);
 });
 
-test("WRONG_EPOCH carries the placement and may be retried (O3)", () => {
+test("WRONG_EPOCH carries the placement and may be retried (Ownership.O3)", () => {
   const view: PlacementView = { epoch: 8, policy: "ring", servers: [0, 1], moved: [3, 1] };
   const error = owning(view, 0).ownership.wrongEpoch(7);
   assert.ok(isWeighbridgeError(error, "WRONG_EPOCH") && error.retryable);

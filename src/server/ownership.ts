@@ -31,7 +31,7 @@ export type OwnedRange = {
 };
 
 export class Ownership {
-  /** Of the placement; 0 while there is none (O1). Nobody else writes it. */
+  /** Of the placement; 0 while there is none (Ownership.O1). Nobody else writes it. */
   epoch = 0;
   /**
    * Where the probe of a table finds which parts are owned: a byte for each; 0 where all are, or nobody asks (store/table-requests.ts). Nobody else writes it.
@@ -88,7 +88,7 @@ export class Ownership {
 
   /**
    * For a request whose application chose this server itself. Throws QUEUE_FULL for the first one while a change of the servers is
-   * prepared: what it brings could not follow the change, and the scheduler has been told that there is none (O4).
+   * prepared: what it brings could not follow the change, and the scheduler has been told that there is none (Ownership.O4).
    */
   admitAppCut(): void {
     if (this.#hasAppCut) return;
@@ -102,7 +102,7 @@ export class Ownership {
 
   /** Takes the placement if it is newer, as the server of this rank. Throws ARENA_FULL. */
   adopt(view: PlacementView, rank: number): void {
-    if (view.epoch <= this.epoch) return; // O1
+    if (view.epoch <= this.epoch) return; // Ownership.O1
     const placement = placementOf(view);
     const before = this.#placement;
     if (this.#ownedParts === 0) this.#ownedParts = this.#arena.allocate(PART_COUNT);
@@ -201,7 +201,7 @@ export class Ownership {
     return new WeighbridgeError("WRONG_OWNER", `${message} in epoch ${this.epoch}`);
   }
 
-  /** The error for a request that was cut by another placement than this server has (O3). */
+  /** The error for a request that was cut by another placement than this server has (Ownership.O3). */
   wrongEpoch(epoch: number): WeighbridgeError {
     const cut = epoch === 0 ? "by no placement" : `by the placement of epoch ${epoch}`;
     const message = `the request was cut ${cut}, and server ${this.#rank} has that of epoch ${this.epoch}; nothing of it was applied`;

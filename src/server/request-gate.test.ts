@@ -87,7 +87,7 @@ class GateStage {
   }
 }
 
-test("kv: an own key of the same epoch is served, another's is WRONG_OWNER, an older epoch is WRONG_EPOCH, and neither is applied (G1)", async () => {
+test("kv: an own key of the same epoch is served, another's is WRONG_OWNER, an older epoch is WRONG_EPOCH, and neither is applied (RequestGate.G1)", async () => {
   const stage = new GateStage({ epoch: 2 });
   assert.deepEqual(await stage.kv([0n, 1n], { epoch: 2, stamp: 1 }), ["REPLY 1"]);
   assert.deepEqual(await stage.kv([KEY_LAST], { epoch: 2, stamp: 2 }), ["FAILURE 2 WRONG_OWNER"]);
@@ -97,7 +97,7 @@ test("kv: an own key of the same epoch is served, another's is WRONG_OWNER, an o
   assert.deepEqual(stage.applied, ["fresh 0"]);
 });
 
-test("what was refused for its epoch was not counted: the vector clock stands where it stood (G1)", async () => {
+test("what was refused for its epoch was not counted: the vector clock stands where it stood (RequestGate.G1)", async () => {
   const stage = new GateStage({ epoch: 2 });
   await stage.kv([0n], { epoch: 2, stamp: 3 });
   await stage.kv([0n], { epoch: 1, stamp: 9 });
@@ -170,7 +170,7 @@ for (const policy of POLICIES) {
   });
 }
 
-test("a request of a newer epoch waits until the placement is there, those behind it wait too, and their order stays (W1, G2)", async () => {
+test("a request of a newer epoch waits until the placement is there, those behind it wait too, and their order stays (EpochWait.W1, RequestGate.G2)", async () => {
   const stage = new GateStage();
   let askCount = 0;
   stage.server.epochWait.ask = async () => void askCount++;
@@ -188,7 +188,7 @@ test("a request of a newer epoch waits until the placement is there, those behin
   assert.deepEqual(await stage.kv([4n], { epoch: 2, stamp: 4 }), ["REPLY 4"]);
 });
 
-test("an epoch that the scheduler does not know in time is refused, and the link goes on (W2)", async () => {
+test("an epoch that the scheduler does not know in time is refused, and the link goes on (EpochWait.W2)", async () => {
   const stage = new GateStage();
   assert.deepEqual(await stage.kv([1n], { epoch: 9, stamp: 1 }), []);
   await stage.clock.advance(11_000);
@@ -216,7 +216,7 @@ test("a request that makes no sense is the application's to refuse, not the gate
   assert.deepEqual(await stage.kv([KEY_LAST], { epoch: 1, stamp: 1, args: [2 ** 32 - 1] }), ["REPLY 1"], "this application takes anything");
 });
 
-test("an update that was applied and is asked again after a part has left is not answered from what is there now, unless its answer tells of no part (H6)", async () => {
+test("an update that was applied and is asked again after a part has left is not answered from what is there now, unless its answer tells of no part (FunctionHost.H6)", async () => {
   for (const answersParts of [true, false]) {
     const stage = new GateStage({ policy: "range" });
     const shape = { request: { keys: "u64[]" }, response: { n: "u32" }, answersAgain: true, answersParts } as const;
@@ -234,7 +234,7 @@ test("an update that was applied and is asked again after a part has left is not
   }
 });
 
-test("a read that waited is refused when a part has left meanwhile, an update's answer is lost, and both are answered when none has (H6)", async () => {
+test("a read that waited is refused when a part has left meanwhile, an update's answer is lost, and both are answered when none has (FunctionHost.H6)", async () => {
   for (const loses of [true, false])
     for (const effect of ["read", "update"] as const) {
       const stage = new GateStage({ policy: "range" });
@@ -261,7 +261,7 @@ test("a read that waited is refused when a part has left meanwhile, an update's 
     }
 });
 
-test("what came of a request in several frames goes when its last one is refused: of a function, and of a kv request that is served whole (G3)", async () => {
+test("what came of a request in several frames goes when its last one is refused: of a function, and of a kv request that is served whole (RequestGate.G3)", async () => {
   const stage = new GateStage();
   const { server, asker } = stage;
   const frame = async (from: number, flags: number): Promise<string[]> => {

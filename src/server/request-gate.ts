@@ -82,7 +82,7 @@ export class RequestGate implements FunctionHandler {
   handle(channel: Channel, header: FrameHeader, bytes: Uint8Array, at: number, fresh: boolean): void {
     const { channels } = this.#epochWait;
     if (header.epoch > this.#ownership.epoch || (channels.size > 0 && channels.has(channel)))
-      this.#epochWait.add(this, channel, header, bytes, at, fresh); // G2
+      this.#epochWait.add(this, channel, header, bytes, at, fresh); // RequestGate.G2
     else this.pass(channel, header, bytes, at, fresh);
   }
 
@@ -126,11 +126,11 @@ export class RequestGate implements FunctionHandler {
     } // else the application refuses what makes no sense
   }
 
-  /** Of another epoch only what was applied before goes on (G1). */
+  /** Of another epoch only what was applied before goes on (RequestGate.G1). */
   #checkApplied(channel: Channel, header: FrameHeader): void {
     const { stamp, epoch } = header;
     if (stamp !== 0 && this.#clock.hasApplied(channel.id, channel.incarnation, stamp)) return;
-    this.abandon(channel, header); // G3
+    this.abandon(channel, header); // RequestGate.G3
     throw this.#ownership.wrongEpoch(epoch);
   }
 

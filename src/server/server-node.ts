@@ -17,7 +17,7 @@ import { rankOf, roleOf } from "../wire/node-id.ts";
 import type { RosterView } from "../wire/roster.ts";
 import { ArenaReadBuffers, Server, serverLimits } from "./server.ts";
 
-/** Of a server that is told no size: a GiB of addresses stays for updates and checkpoints of a full one (kernel/arena.ts, A5). */
+/** Of a server that is told no size: a GiB of addresses stays for updates and checkpoints of a full one (Arena.A5). */
 const ARENA_BYTES = 3 * 2 ** 30;
 
 export type ServerNodeOptions = MemberOptions & {

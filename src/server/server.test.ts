@@ -132,7 +132,7 @@ function counter(options: { readonly reads?: boolean; readonly isSilent?: boolea
 const ONE = { values: new Float32Array(2), step: 1 };
 const any = (fn: unknown): PsFunction => fn as PsFunction;
 
-test("an update runs once; whoever asks again gets the answer of then (H1)", async () => {
+test("an update runs once; whoever asks again gets the answer of then (FunctionHost.H1)", async () => {
   const { fn, runs } = counter();
   const stage = new Stage([any(fn)]);
   const frame = only(framesOf(fn, ONE));
@@ -142,7 +142,7 @@ test("an update runs once; whoever asks again gets the answer of then (H1)", asy
   assert.equal(runs.handled, 2);
 });
 
-test("an update without a response is acknowledged again, not run again (H1)", async () => {
+test("an update without a response is acknowledged again, not run again (FunctionHost.H1)", async () => {
   const { fn, runs } = counter({ isSilent: true });
   const stage = new Stage([any(fn)]);
   const frame = only(framesOf(fn, ONE));
@@ -150,7 +150,7 @@ test("an update without a response is acknowledged again, not run again (H1)", a
   assert.equal(runs.handled, 1);
 });
 
-test("an update that can answer again does so without a second run (H1)", async () => {
+test("an update that can answer again does so without a second run (FunctionHost.H1)", async () => {
   const { fn, runs } = counter({ again: true });
   const stage = new Stage([any(fn)]);
   const frame = only(framesOf(fn, ONE));
@@ -159,7 +159,7 @@ test("an update that can answer again does so without a second run (H1)", async 
   assert.deepEqual(runs, { handled: 1, again: 1 });
 });
 
-test("a read runs again (P2)", async () => {
+test("a read runs again", async () => {
   const { fn, runs } = counter({ reads: true });
   const stage = new Stage([any(fn)]);
   const frame = only(framesOf(fn, ONE));
@@ -168,7 +168,7 @@ test("a read runs again (P2)", async () => {
   assert.equal(runs.handled, 2);
 });
 
-test("a restored server acknowledges updates that it has, makes answers again where it can, and says where it cannot (H1)", async () => {
+test("a restored server acknowledges updates that it has, makes answers again where it can, and says where it cannot (FunctionHost.H1)", async () => {
   for (const [options, expected] of [
     [{}, "FAILURE 1 ANSWER_LOST"],
     [{ isSilent: true }, "REPLY 1"],
@@ -181,7 +181,7 @@ test("a restored server acknowledges updates that it has, makes answers again wh
   }
 });
 
-test("what a handler throws, now or later, and a response that does not fit fail that one call, and the same again when it is asked again (H2)", async () => {
+test("what a handler throws, now or later, and a response that does not fit fail that one call, and the same again when it is asked again (FunctionHost.H2)", async () => {
   let runs = 0;
   const failures: Record<string, () => { n: number } | Promise<{ n: number }>> = {
     throws: () => {
@@ -250,7 +250,7 @@ function holder(stage: () => Stage, byteCount: number) {
   return { fn, released };
 }
 
-test("what an answer lies in is held until its last frame has left, and let go once (H3)", async () => {
+test("what an answer lies in is held until its last frame has left, and let go once (FunctionHost.H3)", async () => {
   for (const [byteCount, frameCount] of [
     [100, 1],
     [BLOCK_BYTES, 1],
@@ -269,7 +269,7 @@ test("what an answer lies in is held until its last frame has left, and let go o
   }
 });
 
-test("what an answer lies in is let go when its link breaks, and when the handler throws after it took it (H3)", async () => {
+test("what an answer lies in is let go when its link breaks, and when the handler throws after it took it (FunctionHost.H3)", async () => {
   const { fn, released } = holder(() => stage, 3 * BLOCK_BYTES);
   const stage = new Stage([any(fn)]);
   stage.asker.receive(only(framesOf(fn, {})));
@@ -311,7 +311,7 @@ test("a request of several frames runs once, when it is whole, with others in be
 });
 
 for (const options of [{}, { again: true }, { reads: true }, { isSilent: true }] as const) {
-  test(`the last frame of a request in pieces that comes again gets the answer of then, whatever the function: ${JSON.stringify(options)} (H4)`, async () => {
+  test(`the last frame of a request in pieces that comes again gets the answer of then, whatever the function: ${JSON.stringify(options)} (FunctionHost.H4)`, async () => {
     const { fn, runs } = counter(options);
     const stage = new Stage([any(fn)]);
     const frames = framesOf(fn, { values: new Float32Array(1000), step: 1 }, 1024);
@@ -359,7 +359,7 @@ test("a request whose bytes do not add up is refused before the handler sees it"
   assert.equal(runs.handled, 0);
 });
 
-test("an async handler that throws something without a text fails its call alone (H2)", async () => {
+test("an async handler that throws something without a text fails its call alone (FunctionHost.H2)", async () => {
   const fn = psFunction({
     name: "textless",
     request: {},

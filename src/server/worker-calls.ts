@@ -1,6 +1,6 @@
 // worker-calls — the functions of workers, as the handlers of a server call them: over the connections that the workers
 // have opened, which a worker behind a router keeps open too. The call and its bounds are the node's
-// (cluster/cluster-node.ts, N3 and N4); what a function of a worker promises is in contracts/worker-function.ts.
+// (ClusterNode.N3, N4); what a function of a worker promises is in contracts/worker-function.ts.
 //
 // Invariants:
 //   WorkerCalls.C1. A call that names an incarnation reaches that one or fails with NODE_DEAD: what a worker asked for
@@ -63,7 +63,7 @@ export class WorkerCalls implements FunctionWorkerCalls {
     throw new WeighbridgeError("BAD_ARGUMENT", `a worker is named by its rank, a whole number from 0 up, not ${showValue(worker)}`);
   }
 
-  /** C1 */
+  /** WorkerCalls.C1 */
   #checkIncarnation(worker: number, incarnation: number): void {
     const entry = this.#node.roster.nodes.find(({ role, rank }) => role === "worker" && rank === worker);
     if (entry === undefined || entry.incarnation === incarnation) return; // what does not exist is refused by the call

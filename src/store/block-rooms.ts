@@ -45,7 +45,7 @@ export class BlockRooms {
     return { values: floatCount * FLOAT_BYTES, slots: this.#updater.blockSlotBytes(rowCount), steps };
   }
 
-  /** Takes room for those of the blocks that `isWanted` names, and gives back that of all others. Throws ARENA_FULL (R2), naming `what`. */
+  /** Takes room for those of the blocks that `isWanted` names, and gives back that of all others. Throws ARENA_FULL (BlockRooms.R2), naming `what`. */
   reserve(isWanted: (block: number) => boolean, what: string): void {
     for (const index of [...this.#reserved.keys()]) if (!isWanted(index)) this.release(index);
     const taken: number[] = [];
@@ -71,7 +71,7 @@ export class BlockRooms {
     return reserved ?? this.#allocate(index, (bytes) => this.#arena.allocateState(bytes));
   }
 
-  /** Room for values and slots that are on their way out (work, kernel/arena A4). Throws ARENA_FULL. */
+  /** Room for values and slots that are on their way out (work, Arena.A4). Throws ARENA_FULL. */
   takeWork(index: number): BlockRoom {
     return this.#allocate(index, (bytes) => this.#arena.allocate(bytes), { ...this.bytesOf(index), steps: 0 });
   }

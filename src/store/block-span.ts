@@ -41,7 +41,7 @@ export type OpenBlock = {
   readonly rowSteps: Uint32Array<ArrayBufferLike>;
 };
 
-/** Given back with its last hold, once it was replaced or its tensor closed (TensorStore T2). */
+/** Given back with its last hold, once it was replaced or its tensor closed (TensorStore.T2). */
 export class Span {
   readonly address: number;
   readonly byteCount: number;

@@ -82,7 +82,7 @@ for (const growth of TABLES) {
       aheadBytesMin = Math.min(aheadBytesMin, table.arena.aheadBytes); // 0 as soon as an allocation goes beyond what is touched
     }
     assert.ok(aheadBytesMin >= AHEAD_BYTES / 8, `${aheadBytesMin} bytes were ready after a call`);
-    assert.ok(turnBytesMax <= TURN_BYTES_MAX, `P1: ${turnBytesMax} bytes in one turn`);
+    assert.ok(turnBytesMax <= TURN_BYTES_MAX, `PagesAhead.P1: ${turnBytesMax} bytes in one turn`);
   });
 
   test(`without turns a call of 1,024 new keys is the first in two large pages at most: ${what}`, () => {
@@ -109,7 +109,7 @@ for (const growth of TABLES) {
   });
 }
 
-test("a turn touches by what is lacking: one large page at most, less as it fills, and nothing once all is there (P1, P2, P3)", () => {
+test("a turn touches by what is lacking: one large page at most, less as it fills, and nothing once all is there (PagesAhead.P1, PagesAhead.P2, PagesAhead.P3)", () => {
   const arena = new Arena({ bytesMax: 64 * MIB });
   const turns: number[] = [];
   for (let bytes = bringPagesAhead(arena); bytes > 0; bytes = bringPagesAhead(arena)) turns.push(bytes);

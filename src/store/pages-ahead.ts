@@ -5,10 +5,10 @@
 // them: how far the touched pages reach beyond the frontier, and how much of AHEAD_BYTES that lacks.
 //
 // Invariants:
-//   P1. A turn touches at most TURN_BYTES_MAX, one large page of the system: where the system is slow to give pages, a turn waits for one of them.
-//   P2. A turn touches a quarter of what is lacking, and TURN_BYTES_MIN at least: as long as the calls between two turns take no more than that,
+//   PagesAhead.P1. A turn touches at most TURN_BYTES_MAX, one large page of the system: where the system is slow to give pages, a turn waits for one of them.
+//   PagesAhead.P2. A turn touches a quarter of what is lacking, and TURN_BYTES_MIN at least: as long as the calls between two turns take no more than that,
 //       they find their pages there. What they take beyond it comes out of AHEAD_BYTES first.
-//   P3. Memory is touched only within AHEAD_BYTES of the frontier: that is what a table costs beyond its bytes.
+//   PagesAhead.P3. Memory is touched only within AHEAD_BYTES of the frontier: that is what a table costs beyond its bytes.
 
 import type { Arena } from "../kernel/arena.ts";
 
@@ -20,7 +20,7 @@ export const TURN_BYTES_MIN: number = 64 * PAGE_BYTES;
 export const TURN_BYTES_MAX: number = LARGE_PAGE_BYTES;
 const TURNS_TO_FILL = 4;
 
-/** One turn (P1, P2). Returns how many bytes it touched; 0 when all of AHEAD_BYTES is there, or the arena ends before. */
+/** One turn (PagesAhead.P1, PagesAhead.P2). Returns how many bytes it touched; 0 when all of AHEAD_BYTES is there, or the arena ends before. */
 export function bringPagesAhead(arena: Arena): number {
   const lacking = AHEAD_BYTES - arena.aheadBytes;
   const bytes = Math.min(Math.max(lacking / TURNS_TO_FILL, TURN_BYTES_MIN), TURN_BYTES_MAX);

@@ -1,8 +1,8 @@
 // parameter-spec — what a parameter is, as workers describe it and servers compare it. A plain value that goes through JSON unchanged.
 //
 // Invariants:
-//   P1. A spec that came over the wire is checked whole before anything is made of it.
-//   P2. Two specs are alike when every field is; the difference is told field by field, in the words of the options that say them.
+//   ParameterSpec.P1. A spec that came over the wire is checked whole before anything is made of it.
+//   ParameterSpec.P2. Two specs are alike when every field is; the difference is told field by field, in the words of the options that say them.
 
 import { WeighbridgeError } from "../base/errors.ts";
 import { type LinkEncoding, linkEncoding } from "../wire/codecs/link-encoding.ts";
@@ -83,7 +83,7 @@ const tensorFields = object({ kind: oneOf("tensor"), ...common, link: link("tens
 const sizes = { width: count, rows: optional(count), versions: flag, rowType: rowTypeShape };
 const tableFields = object({ kind: oneOf("table"), ...common, link: link("table"), ...sizes });
 
-/** P1. Throws BAD_REQUEST, or BAD_ARGUMENT for an optimizer, initializer or link that cannot be. */
+/** ParameterSpec.P1. Throws BAD_REQUEST, or BAD_ARGUMENT for an optimizer, initializer or link that cannot be. */
 export function decodeParameterSpec(json: string): ParameterSpec {
   let value: unknown;
   try {
@@ -102,7 +102,7 @@ export function decodeParameterSpec(json: string): ParameterSpec {
   return spec;
 }
 
-/** P2. One sentence part for each field in which they differ: "optimizer.learningRate is 0.1 and 0.2". */
+/** ParameterSpec.P2. One sentence part for each field in which they differ: "optimizer.learningRate is 0.1 and 0.2". */
 export function specDifferences(one: ParameterSpec, other: ParameterSpec): readonly string[] {
   const [{ kind }, { kind: otherKind }] = [one, other];
   if (kind !== otherKind) return [`kind is ${KIND_WORDS[kind]} and ${KIND_WORDS[otherKind]}`];

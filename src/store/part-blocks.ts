@@ -53,7 +53,7 @@ export class PartBlocks {
   }
 }
 
-/** Its memory goes with the last hold (TensorStore T2). */
+/** Its memory goes with the last hold (TensorStore.T2). */
 function retire({ span, slots, rowSteps, stepsRoom, pulled }: Block): void {
   span.retire();
   slots?.retire();

@@ -65,13 +65,13 @@ export class PlugIns {
   readonly #updaters: ReadonlyMap<string, Loaded<PsUpdater>>;
   readonly #rowTypes: ReadonlyMap<string, Loaded<PsRowType>>;
 
-  /** Throws BAD_CONFIG (L1). */
+  /** Throws BAD_CONFIG (PlugIns.L1). */
   constructor(modules: readonly PlugInModule[] = []) {
     this.#updaters = byName(modules.map(({ updaters, ...from }) => ({ ...from, plugIns: updaters })));
     this.#rowTypes = byName(modules.map(({ rowTypes, ...from }) => ({ ...from, plugIns: rowTypes })));
   }
 
-  /** The row type of a table; undefined for one of ours. Throws UNKNOWN_PLUG_IN, BAD_ARGUMENT (L2). */
+  /** The row type of a table; undefined for one of ours. Throws UNKNOWN_PLUG_IN, BAD_ARGUMENT (PlugIns.L2). */
   rowTypeOf({ name, width, rowType }: TableSpec): Loaded<PsRowType> | undefined {
     if (typeof rowType !== "object") return undefined;
     const loaded = this.#find(this.#rowTypes, "row type", rowType);
@@ -99,7 +99,7 @@ export class PlugIns {
 
   /**
    * The updater of a parameter; undefined where that is a kernel. Throws UNKNOWN_PLUG_IN, BAD_ARGUMENT, HANDLER_FAILED
-   * (L2).
+   * (PlugIns.L2).
    */
   updaterOf(spec: ParameterSpec): ChosenUpdater | undefined {
     const { optimizer } = spec;

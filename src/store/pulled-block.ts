@@ -18,7 +18,7 @@ type Seen = { readonly values: number; readonly began: number; readonly byteCoun
 export class PulledBlock {
   readonly #arena: Arena;
   readonly #kernels: Kernels;
-  /** By rank; undefined where there was no room (M2). */
+  /** By rank; undefined where there was no room (PulledBlock.M2). */
   readonly #spans = new Map<number, Span | undefined>();
 
   constructor(arena: Arena, kernels: Kernels) {

@@ -63,7 +63,7 @@ export class PulledRows {
       rowKernels.readRows(rows, keyCount, 0, valueBytes, values);
       rowKernels.writeRows(listed, keyCount, 0, valueBytes, values);
     } else {
-      worker.isLossy = true; // M3
+      worker.isLossy = true; // PulledRows.M3
       if (worker.table !== 0) kernels.removeRows(worker.table, keys, keyCount); // older than what the worker has now
     }
     if (listed !== 0) arena.release(listed, byteCount);
@@ -91,7 +91,7 @@ export class PulledRows {
     if (table !== 0) this.#options.kernels.destroyTable(table);
   }
 
-  /** M2 */
+  /** PulledRows.M2 */
   remove(keys: number, keyCount: number): void {
     for (const table of this.#tables()) this.#options.kernels.removeRows(table, keys, keyCount);
   }
@@ -121,7 +121,7 @@ export class PulledRows {
     arena.bytes.set(payloads, values);
     if (worker.table !== 0 && this.#insert(worker, { keys: at, keyCount, listed })) {
       rowKernels.writeRows(listed, keyCount, 0, valueBytes, values);
-    } else worker.isLossy = true; // M3
+    } else worker.isLossy = true; // PulledRows.M3
     arena.release(at, byteCount);
   }
 

@@ -79,7 +79,7 @@ export class RowTable {
 
   /**
    * The rows of a checkpoint are about to come to a table that has none: `byPart` says how many, as far as is known. They take no more memory than those of a table that
-   * grew, whatever their order, and memory that is kept for work where there is no other (kernel/arena, A4), until `settle`. Throws ARENA_FULL.
+   * grew, whatever their order, and memory that is kept for work where there is no other (Arena.A4), until `settle`. Throws ARENA_FULL.
    */
   expect(byPart: Float64Array): void {
     const { arena, kernels } = this.#host;
@@ -94,7 +94,7 @@ export class RowTable {
     this.#host.kernels.settleRows(this.address);
   }
 
-  /** Gives each key a row with these columns, counted from its payload; new rows are zero elsewhere. Throws ARENA_FULL (R1). */
+  /** Gives each key a row with these columns, counted from its payload; new rows are zero elsewhere. Throws ARENA_FULL (RowTable.R1). */
   restore(keys: number, keyCount: number, columns: readonly TakenColumn[]): void {
     if (keyCount === 0) return;
     const { arena, rowKernels } = this.#host;

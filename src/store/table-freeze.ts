@@ -11,10 +11,10 @@
 // that is not being saved pays nothing.
 //
 // Invariants:
-//   F1. Every row of the moment is handed out once, with the payload it had then, bit for bit; rows that came later are not.
-//   F2. A row whose turn is over is not set aside, and what was set aside goes when its turn is over: at most the rows that changed before
+//   TableFreeze.F1. Every row of the moment is handed out once, with the payload it had then, bit for bit; rows that came later are not.
+//   TableFreeze.F2. A row whose turn is over is not set aside, and what was set aside goes when its turn is over: at most the rows that changed before
 //       their turn are kept twice.
-//   F3. A freeze that finds no room to set rows aside is lost, whole, and gives back all memory. The update goes on.
+//   TableFreeze.F3. A freeze that finds no room to set rows aside is lost, whole, and gives back all memory. The update goes on.
 
 import { assert } from "../base/assert.ts";
 import { WeighbridgeError } from "../base/errors.ts";
@@ -104,7 +104,7 @@ export class TableFreeze {
     return this.#isClosed ? 0 : this.#options.kernels.tableBytes(this.#aside);
   }
 
-  /** The rows of these keys are about to change, to come or to go: sets aside what has to be (F1). Never throws: see F3. */
+  /** The rows of these keys are about to change, to come or to go: sets aside what has to be (TableFreeze.F1). Never throws: see TableFreeze.F3. */
   preserve(keys: number, keyCount: number): void {
     const { chunkRows } = this.#options;
     if (this.#isLeftovers) return; // everybody's turn is over
@@ -147,10 +147,10 @@ export class TableFreeze {
 
   #preserveChunk(keys: number, keyCount: number): void {
     const { arena, kernels, rowKernels, table, payloadBytes } = this.#options;
-    const ahead = kernels.keysAhead(table, this.#turn, keys, keyCount, this.#keys); // F2
+    const ahead = kernels.keysAhead(table, this.#turn, keys, keyCount, this.#keys); // TableFreeze.F2
     const fresh = ahead === 0 ? 0 : rowKernels.insertValues(this.#aside, this.#keys, ahead, this.#asideRows, 0);
     if (fresh === NO_ROOM_COUNT) {
-      this.lose(new WeighbridgeError("ARENA_FULL", "no room to keep rows of a table as they were at the cut", { retryable: true })); // F3
+      this.lose(new WeighbridgeError("ARENA_FULL", "no room to keep rows of a table as they were at the cut", { retryable: true })); // TableFreeze.F3
       return;
     }
     if (fresh === 0) return;
@@ -169,7 +169,7 @@ export class TableFreeze {
   #turnPage(): boolean {
     const { kernels, rowKernels, table } = this.#options;
     for (;;) {
-      if (!this.#isLeftovers) kernels.removeRows(this.#aside, this.#pageKeys, this.#pageCount); // F2
+      if (!this.#isLeftovers) kernels.removeRows(this.#aside, this.#pageKeys, this.#pageCount); // TableFreeze.F2
       kernels.copy(this.#turn, this.#next, CURSOR_BYTES);
       [this.#pageAt, this.#pageCount] = [0, 0];
       const count = kernels.listRows(this.#isLeftovers ? this.#aside : table, this.#next, this.#listed);

@@ -29,7 +29,7 @@ export class TableParts {
     this.#options = options;
   }
 
-  /** As the store's `list`, for the rows of one part (P1). */
+  /** As the store's `list`, for the rows of one part (TableParts.P1). */
   rowsOfPart(part: number | "all", cursor: number, rowsOut: number): number {
     const { arena, kernels, table } = this.#options;
     const count = part === "all" ? kernels.listRows(table, cursor, rowsOut) : kernels.listPart(table, part, cursor, rowsOut);

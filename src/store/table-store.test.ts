@@ -178,7 +178,7 @@ test("tables of every optimizer equal the plain reference bit for bit over rando
   }
 });
 
-test("a key without a row reads as its initial value and stays without (T2); its first update begins from there", () => {
+test("a key without a row reads as its initial value and stays without (TableStore.T2); its first update begins from there", () => {
   const stage = new Stage({ width: 3 });
   const keys = [0n, 17n, KEY_MAX, 17n];
   const initial = Float32Array.from(keys.flatMap((key) => [...initialRow(key, 3)]));
@@ -238,7 +238,7 @@ test("calls of many chunks, with known and new keys mixed, reach every row", () 
   }
 });
 
-test("a full arena refuses an update whole: no row appears, none changes (T1)", () => {
+test("a full arena refuses an update whole: no row appears, none changes (TableStore.T1)", () => {
   for (const batch of [1, 40, 700]) {
     const stage = new Stage({ width: 16, optimizer: { type: "adagrad" }, bytesMax: 2 * MIB });
     const { arena, store } = stage;
@@ -270,7 +270,7 @@ test("a full arena refuses an update whole: no row appears, none changes (T1)", 
   }
 });
 
-test("versions count updates, and a sync brings only what is further ahead than the bound (T4)", () => {
+test("versions count updates, and a sync brings only what is further ahead than the bound (TableStore.T4)", () => {
   const stage = new Stage({ width: 2, versions: true });
   stage.update([1n, 2n], [1, 1, 1, 1]);
   stage.update([1n, 3n], [1, 1, 1, 1], [10, 4]);
@@ -292,7 +292,7 @@ test("versions count updates, and a sync brings only what is further ahead than 
   assert.equal(stage.store.rowCount, 3);
 });
 
-test("what sets rows back begins a new generation of versions, and nothing else does (T5)", () => {
+test("what sets rows back begins a new generation of versions, and nothing else does (TableStore.T5)", () => {
   const stage = new Stage({ width: 2, versions: true });
   const first = stage.store.generation;
   stage.update([1n, 2n], [1, 1, 1, 1]);
@@ -339,7 +339,7 @@ test("a restored table is the listed one, slots and versions included, and goes 
   assert.deepEqual(target.contents(), source.contents());
 });
 
-test("a removed row begins anew, with its first values and slots (T3)", () => {
+test("a removed row begins anew, with its first values and slots (TableStore.T3)", () => {
   const stage = new Stage({ width: 4, optimizer: { type: "adagrad", initialAccumulator: 0.5 } });
   stage.update([8n], [1, 2, 3, 4]);
   const once = stage.contents();

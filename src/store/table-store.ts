@@ -6,11 +6,11 @@
 // A call works through its keys in chunks whose rows fit the second-level cache: find the rows, start the new ones, update or copy.
 //
 // Invariants:
-//   T1. An update is applied whole or not at all: when the arena has no room for its new rows it throws before any value changed.
-//   T2. A pull inserts nothing: a key without a row reads as its initial value, version 0. So its first update changes that value.
-//   T3. What a row begins with depends on its key alone (the initializer's duty): rows are the same on every server and after a removal.
-//   T4. A row's version counts its updates, modulo 2^32.
-//   T5. Versions compare only within a generation: what sets rows back (a restore, a removal) begins a new one.
+//   TableStore.T1. An update is applied whole or not at all: when the arena has no room for its new rows it throws before any value changed.
+//   TableStore.T2. A pull inserts nothing: a key without a row reads as its initial value, version 0. So its first update changes that value.
+//   TableStore.T3. What a row begins with depends on its key alone (the initializer's duty): rows are the same on every server and after a removal.
+//   TableStore.T4. A row's version counts its updates, modulo 2^32.
+//   TableStore.T5. Versions compare only within a generation: what sets rows back (a restore, a removal) begins a new one.
 
 import { AssertionError, assert } from "../base/assert.ts";
 import { WeighbridgeError } from "../base/errors.ts";
@@ -116,7 +116,7 @@ export class TableStore {
     return this.#rows.rowCount;
   }
 
-  /** A u32 by chance, never 0: a caller that has versions of another generation has nothing (T5). */
+  /** A u32 by chance, never 0: a caller that has versions of another generation has nothing (TableStore.T5). */
   get generation(): number {
     return this.#generation;
   }
@@ -128,7 +128,7 @@ export class TableStore {
 
   /**
    * Makes the rows that are missing, then takes one optimizer step on each row named, in order. Returns whether it counts: one whose outcome is not
-   * finite changes nothing. Throws ARENA_FULL (T1), NOT_FINITE.
+   * finite changes nothing. Throws ARENA_FULL (TableStore.T1), NOT_FINITE.
    */
   update(update: TableUpdate): boolean {
     const { keys, keyCount } = update;
@@ -256,7 +256,7 @@ export class TableStore {
     return missing;
   }
 
-  /** out = the values of each key in turn; initial values where there is no row (T2). Versions as well where `versionsOut` is given. */
+  /** out = the values of each key in turn; initial values where there is no row (TableStore.T2). Versions as well where `versionsOut` is given. */
   pull(pull: TablePull): void {
     const { keys, keyCount, owners, out, versionsOut } = pull;
     const { version } = this.columns;
@@ -296,9 +296,9 @@ export class TableStore {
     return total;
   }
 
-  /** Removes the rows of these keys; returns how many there were. Their next update makes them anew (T3). */
+  /** Removes the rows of these keys; returns how many there were. Their next update makes them anew (TableStore.T3). */
   remove(keys: number, keyCount: number): number {
-    this.#generation = randomWord(); // T5
+    this.#generation = randomWord(); // TableStore.T5
     this.#rows.frozen?.preserve(keys, keyCount);
     this.#pulled?.remove(keys, keyCount);
     return this.#kernels.removeRows(this.#table, keys, keyCount);
@@ -320,14 +320,14 @@ export class TableStore {
   dropPart(part: number): number {
     const rowCount = this.#rows.dropPart(part);
     this.#pulled?.dropPart(part);
-    if (rowCount > 0) this.#generation = randomWord(); // T5
+    if (rowCount > 0) this.#generation = randomWord(); // TableStore.T5
     return rowCount;
   }
 
   /** Puts saved rows in the place of those that are there; twice is as once. Throws ARENA_FULL, none of them put. */
   loadRows(images: RowImages): void {
     this.#rows.loadRows(images);
-    this.#generation = randomWord(); // T5
+    this.#generation = randomWord(); // TableStore.T5
   }
 
   /** Copies a column of listed rows to `out`, one after the other. */
@@ -337,7 +337,7 @@ export class TableStore {
     this.#rowKernels.readRows(rows, rowCount, at.offset, at.byteCount, out);
   }
 
-  /** out = the payload of each key in turn, as `restore` takes it; what its first update would find where there is no row (T2). Throws ARENA_FULL. */
+  /** out = the payload of each key in turn, as `restore` takes it; what its first update would find where there is no row (TableStore.T2). Throws ARENA_FULL. */
   readPayloads({ keys, keyCount, out }: { readonly keys: number; readonly keyCount: number; readonly out: number }): void {
     const { byteCount } = this.columns.payload;
     for (let from = 0; from < keyCount; from += this.#chunkRows) {
@@ -350,7 +350,7 @@ export class TableStore {
     }
   }
 
-  /** Gives each key a row with exactly this payload: values, slots, words and version, as `readColumn` gave it. Throws ARENA_FULL (T1). */
+  /** Gives each key a row with exactly this payload: values, slots, words and version, as `readColumn` gave it. Throws ARENA_FULL (TableStore.T1). */
   restore({ keys, keyCount, payloads }: TableRestore): void {
     this.restoreColumns(keys, keyCount, [{ ...this.columns.payload, address: payloads }]);
   }
@@ -373,7 +373,7 @@ export class TableStore {
   /** As `restore`, column by column: they have to be all of the payload. */
   restoreColumns(keys: number, keyCount: number, columns: readonly TakenColumn[]): void {
     this.#rows.restore(keys, keyCount, columns);
-    this.#generation = randomWord(); // T5
+    this.#generation = randomWord(); // TableStore.T5
   }
 
   /** What was restored has magnitudes up to this. */
@@ -400,7 +400,7 @@ export class TableStore {
     this.#arena.release(this.#scratch, this.#scratchBytes);
   }
 
-  /** Afterwards `locateValues` cannot fail for these keys: there is room for certain, or all of them have rows (T1). */
+  /** Afterwards `locateValues` cannot fail for these keys: there is room for certain, or all of them have rows (TableStore.T1). */
   #makeRoom(made: KeyList): void {
     const { keys, keyCount, owners } = made;
     if (keyCount === 0 || this.#rowKernels.hasCertainRoom(this.#table, keyCount)) return;
@@ -484,7 +484,7 @@ export class TableStore {
     kernels.initializeRows(recipe, rows, this.#freshKeys, rowCount, this.width);
   }
 
-  /** Lets spare rows with initial values stand in the scratch's list for keys that have no row (T2). */
+  /** Lets spare rows with initial values stand in the scratch's list for keys that have no row (TableStore.T2). */
   #standIn(rowCount: number, keys: number, indexes: number): void {
     const count = this.#rowKernels.standIn(this.#scratch, rowCount, keys, indexes, this.#spares, this.#spareBytes, this.#fresh);
     if (count > 0) this.#initialize(this.#fresh, count);

@@ -8,13 +8,13 @@
 //   what workers pulled where the optimizer compares with it (pulled-block.ts)
 //
 // Invariants:
-//   T1. What is held of a block never changes: an update writes a fresh span, which takes its place (copy on write).
-//   T2. A span that was replaced, or whose tensor was closed, is released with its last hold; an unheld one at once.
-//   T3. An update that finds no room changes nothing.
-//   T4. Initial values depend on the parameter and the element's index alone, not on the server or the moment; or they were given by `start`.
-//   T5. A block is started at most once, and never after an update or a restore.
-//   T6. An update whose outcome is not finite changes nothing.
-//   T7. A block that this server owns has its room from the moment the tensor is made (block-rooms.ts): an update finds none only beside values that are
+//   TensorStore.T1. What is held of a block never changes: an update writes a fresh span, which takes its place (copy on write).
+//   TensorStore.T2. A span that was replaced, or whose tensor was closed, is released with its last hold; an unheld one at once.
+//   TensorStore.T3. An update that finds no room changes nothing.
+//   TensorStore.T4. Initial values depend on the parameter and the element's index alone, not on the server or the moment; or they were given by `start`.
+//   TensorStore.T5. A block is started at most once, and never after an update or a restore.
+//   TensorStore.T6. An update whose outcome is not finite changes nothing.
+//   TensorStore.T7. A block that this server owns has its room from the moment the tensor is made (block-rooms.ts): an update finds none only beside values that are
 //       being sent, and that is worth a retry.
 
 import { AssertionError, assert } from "../base/assert.ts";
@@ -76,7 +76,7 @@ export class TensorStore {
     this.#rooms = new BlockRooms(arena, shape, updater);
   }
 
-  /** Takes room for those of its blocks that `owns` says are this server's, and keeps none for others (T7). Throws ARENA_FULL, naming `what`, nothing taken. */
+  /** Takes room for those of its blocks that `owns` says are this server's, and keeps none for others (TensorStore.T7). Throws ARENA_FULL, naming `what`, nothing taken. */
   reserve(owns: (block: number) => boolean, what: string): void {
     this.#rooms.reserve((block) => owns(block) && this.blocks.get(block) === undefined, what);
   }
@@ -126,7 +126,7 @@ export class TensorStore {
     };
   }
 
-  /** What a block is before anybody touches it (T4), whether it is here or not. Throws ARENA_FULL. */
+  /** What a block is before anybody touches it (TensorStore.T4), whether it is here or not. Throws ARENA_FULL. */
   initialBlock(index: number): HeldBlock {
     const { span, slots } = this.#makeBlock(index, this.#rooms.takeWork(index));
     this.#initialise(index, span, slots);
@@ -184,7 +184,7 @@ export class TensorStore {
     this.#blocks.put(index, block);
   }
 
-  /** Removes the blocks of a part; returns how many there were. What is held goes with its last hold (T2). */
+  /** Removes the blocks of a part; returns how many there were. What is held goes with its last hold (TensorStore.T2). */
   dropPart(part: number): number {
     const indexes = this.blocksOfPart(part);
     for (const index of indexes) this.#blocks.drop(index);
@@ -198,7 +198,7 @@ export class TensorStore {
 
   /**
    * Gives a block the values it begins with, `values` at their address, in place of its initial ones; the optimizer begins with them too. False, and
-   * nothing happens, when somebody did so before or the block has learned already (T5). Throws OUT_OF_RANGE or ARENA_FULL.
+   * nothing happens, when somebody did so before or the block has learned already (TensorStore.T5). Throws OUT_OF_RANGE or ARENA_FULL.
    */
   start(index: number, values: number): boolean {
     const block = this.block(index);
@@ -213,17 +213,17 @@ export class TensorStore {
     return true;
   }
 
-  /** Applies one gradient, as long as the block. Throws OUT_OF_RANGE, or ARENA_FULL (T3) and NOT_FINITE (T6) with nothing changed. */
+  /** Applies one gradient, as long as the block. Throws OUT_OF_RANGE, or ARENA_FULL (TensorStore.T3) and NOT_FINITE (TensorStore.T6) with nothing changed. */
   update(index: number, push: BlockUpdate): void {
     const block = this.block(index);
     this.#ownSlots(block);
     const { span } = block;
-    const target = span.holdCount > 0 ? this.#roomFor(span) : this.#arena.tryMoveBack(span.address, span.byteCount) || span.address; // T1
+    const target = span.holdCount > 0 ? this.#roomFor(span) : this.#arena.tryMoveBack(span.address, span.byteCount) || span.address; // TensorStore.T1
     let isApplied = false;
     try {
       isApplied = this.#apply(block, push, target);
     } finally {
-      if (!isApplied && target !== span.address) this.#arena.release(target, span.byteCount); // T6
+      if (!isApplied && target !== span.address) this.#arena.release(target, span.byteCount); // TensorStore.T6
     }
     if (isApplied && target !== span.address) this.#replace(block, target);
   }
@@ -301,7 +301,7 @@ export class TensorStore {
     this.#rooms.releaseAll();
   }
 
-  /** T2 */
+  /** TensorStore.T2 */
   #hold(span: Span): HeldValues {
     span.holdCount++;
     let isHeld = true;
@@ -322,7 +322,7 @@ export class TensorStore {
     if (span.holdCount === 0) return;
     const target = this.#roomFor(span);
     if (target === span.address) return;
-    this.#kernels.copy(target, span.address, span.byteCount); // T1
+    this.#kernels.copy(target, span.address, span.byteCount); // TensorStore.T1
     this.#replace(block, target);
   }
 
@@ -337,7 +337,7 @@ export class TensorStore {
   #copied(span: Span): Span {
     const target = this.#roomFor(span);
     if (target === span.address) return span;
-    this.#kernels.copy(target, span.address, span.byteCount); // T1
+    this.#kernels.copy(target, span.address, span.byteCount); // TensorStore.T1
     const copy = new Span(this.#arena, target, span.byteCount);
     span.retire();
     return copy;
@@ -346,7 +346,7 @@ export class TensorStore {
   /** Where a block's next values go while its old ones may be held: where they are, a place of their own, or the gradient's, which is given away. */
   #targetOf(span: Span, gradients: number): number {
     if (span.holdCount === 0) return this.#arena.tryMoveBack(span.address, span.byteCount) || span.address;
-    return (this.#arena.isInReserve(gradients) && this.#arena.tryAllocateState(span.byteCount)) || gradients; // T1; state does not stay in the reserve
+    return (this.#arena.isInReserve(gradients) && this.#arena.tryAllocateState(span.byteCount)) || gradients; // TensorStore.T1; state does not stay in the reserve
   }
 
   /** Where a held span's successor goes: a place of its own, or the span itself when whoever held it gave it up to make room. */
@@ -354,11 +354,11 @@ export class TensorStore {
     const target = this.#arena.tryMove(span.byteCount);
     if (target !== 0) return target;
     if (!this.#arena.onFull("move", span.byteCount))
-      throw arenaFull(this.#arena, `${span.byteCount} bytes beside values that are being sent`, { retryable: true }); // T3
+      throw arenaFull(this.#arena, `${span.byteCount} bytes beside values that are being sent`, { retryable: true }); // TensorStore.T3
     return span.holdCount > 0 ? this.#roomFor(span) : span.address;
   }
 
-  /** Whether it counts (T6). */
+  /** Whether it counts (TensorStore.T6). */
   #apply(block: Block, push: BlockUpdate, target: number): boolean {
     const { span, slots, rowCount } = block;
     this.#updater.begin({ ...push, ...this.#stepOf(block, push.pushCount, true) });
@@ -395,7 +395,7 @@ export class TensorStore {
     return true;
   }
 
-  /** Applies what is not tried; what is, where its outcome is finite (T6). */
+  /** Applies what is not tried; what is, where its outcome is finite (TensorStore.T6). */
   #attempt(apply: () => void, save: (trial: Trial) => void): boolean {
     if (!this.#updater.isTried) {
       apply();
@@ -442,7 +442,7 @@ export class TensorStore {
     this.#updater.countRows();
     const { stepsRoom } = block;
     if (block.rowSteps !== undefined) return;
-    assert(stepsRoom !== undefined, "a block of state has room for the steps of its rows"); // T7
+    assert(stepsRoom !== undefined, "a block of state has room for the steps of its rows"); // TensorStore.T7
     this.#kernels.zero(stepsRoom.address, stepsRoom.byteCount);
     block.rowSteps = stepsRoom;
     block.stepsRoom = undefined;
@@ -496,7 +496,7 @@ export class TensorStore {
     };
   }
 
-  /** T4 */
+  /** TensorStore.T4 */
   #initialise(index: number, span: Span, slots: Span | undefined): void {
     const floatCount = this.shape.floatsOf(index);
     this.#initializer.fill(span.address, floatCount, this.shape.firstFloat(index));

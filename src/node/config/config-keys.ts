@@ -17,7 +17,7 @@ const MIB = 2 ** 20;
 const OUTBOX_BYTES = 2 * MIB;
 /** What WebAssembly can address. */
 const ARENA_BYTES_MAX = 4096 * MIB;
-/** The rest of it is for updates and checkpoints of a server that is full (kernel/arena.ts, A5). */
+/** The rest of it is for updates and checkpoints of a server that is full (Arena.A5). */
 const ARENA_BYTES = 3072 * MIB;
 /** Links read into it: with less than this a server could not even talk with its scheduler and a worker. */
 const ARENA_BYTES_MIN = 8 * MIB;

@@ -1,5 +1,5 @@
-// Goal: a save holds a server up for as long as its owner goes on with it and no longer (V1), what was activated stays (V3), and directories are
-// made one after the other (V4).
+// Goal: a save holds a server up for as long as its owner goes on with it and no longer (CheckpointService.V1), what was activated stays (CheckpointService.V3), and directories are
+// made one after the other (CheckpointService.V4).
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -76,7 +76,7 @@ class Stage {
   }
 }
 
-test("a save that was frozen and is not gone on with for a minute is given up, and not before (V1)", async () => {
+test("a save that was frozen and is not gone on with for a minute is given up, and not before (CheckpointService.V1)", async () => {
   const one = new Stage();
   await one.service.cut({ id: "a", clock: 0, isWhole: true }, "first");
   await one.stage.clock.advance(IDLE_MS - 1);
@@ -98,7 +98,7 @@ test("a save that is being written is given up neither for its time nor for anot
   await one.service.cut({ id: "c", clock: 0, isWhole: true }, "owner"); // frozen, not written: its owner may think better of it
 });
 
-test("two cuts at once, one that waits for its clock and another's: the second is QUEUE_FULL and retryable, the first goes on (V5)", async () => {
+test("two cuts at once, one that waits for its clock and another's: the second is QUEUE_FULL and retryable, the first goes on (CheckpointService.V5)", async () => {
   const one = new Stage();
   const waits = one.service.cut({ id: "a", clock: 3, isWhole: true }, "first");
   for (const clock of [0, 3, 5])
@@ -111,7 +111,7 @@ test("two cuts at once, one that waits for its clock and another's: the second i
   assert.deepEqual(await waits, { names: [], run: "run", epoch: one.stage.ownership.epoch });
 });
 
-test("a directory whose owner died while it was made is gone before the next one is begun (V4)", async () => {
+test("a directory whose owner died while it was made is gone before the next one is begun (CheckpointService.V4)", async () => {
   const one = new Stage();
   const first = one.service.begin({ step: undefined, stepMin: 1, directory: undefined }, "first");
   await nextTurn();
@@ -130,7 +130,7 @@ test("a directory whose owner died while it was made is gone before the next one
   assert.equal(one.asked.at(-1), "abandon step-2");
 });
 
-test("what was loaded is forgotten when its last owner discards it, unless it was activated (V3)", async () => {
+test("what was loaded is forgotten when its last owner discards it, unless it was activated (CheckpointService.V3)", async () => {
   const one = new Stage();
   await one.service.loadStep(undefined, "first");
   await one.service.loadStep(1, "second");
@@ -151,7 +151,7 @@ test("what was loaded is forgotten when its last owner discards it, unless it wa
 
 const PREPARE = { epoch: 2, holdMs: 1000 };
 
-test("a server that loads a checkpoint is not prepared for another placement until it was activated, or is given up (V7)", async () => {
+test("a server that loads a checkpoint is not prepared for another placement until it was activated, or is given up (CheckpointService.V7)", async () => {
   for (const end of ["activate", "discard"] as const) {
     const { service } = new Stage();
     await service.loadStep(1, "first");
@@ -164,7 +164,7 @@ test("a server that loads a checkpoint is not prepared for another placement unt
   }
 });
 
-test("a server that is prepared for another placement begins no load before it has that, hears that it does not come, or has waited long enough (V7)", async () => {
+test("a server that is prepared for another placement begins no load before it has that, hears that it does not come, or has waited long enough (CheckpointService.V7)", async () => {
   for (const end of ["adopted", "abandoned", "late"] as const) {
     const { service, stage } = new Stage();
     service.prepare(PREPARE);
@@ -181,7 +181,7 @@ test("a server that is prepared for another placement begins no load before it h
   }
 });
 
-test("a server that serves what an application cut itself is prepared for other parts, and not for other servers: UNSUPPORTED says why (V9)", () => {
+test("a server that serves what an application cut itself is prepared for other parts, and not for other servers: UNSUPPORTED says why (CheckpointService.V9)", () => {
   const { service, stage } = new Stage();
   const others = { ...PREPARE, servers: [0, 1] };
   service.prepare(others);
@@ -194,7 +194,7 @@ test("a server that serves what an application cut itself is prepared for other 
   service.prepare({ ...others, holdMs: 0 });
 });
 
-test("a cut says of which placement it is (V8)", async () => {
+test("a cut says of which placement it is (CheckpointService.V8)", async () => {
   const { service, stage } = new Stage();
   stage.ownership.adopt({ epoch: 7, policy: "ring", servers: [0] }, 0);
   assert.equal((await service.cut({ id: "a", clock: 0, isWhole: true }, "first")).epoch, 7);

@@ -5,20 +5,20 @@
 //   load ──► loaded: answered ──► activate
 //
 // Invariants:
-//   V1. A save that its owner abandons, whose owner dies, or that fails, gives back all it holds, and removes its files.
-//   V2. Only what `begin` named is written to or committed, and only by its owner.
-//   V3. A checkpoint is loaded by a server without parameters, and seen by nobody before it is activated. Asked again for the same one, the
+//   CheckpointService.V1. A save that its owner abandons, whose owner dies, or that fails, gives back all it holds, and removes its files.
+//   CheckpointService.V2. Only what `begin` named is written to or committed, and only by its owner.
+//   CheckpointService.V3. A checkpoint is loaded by a server without parameters, and seen by nobody before it is activated. Asked again for the same one, the
 //       server answers the same: every worker may ask, and one that gives up takes nothing from the others.
-//   V4. One directory is made or removed at a time. What was given up while it was being made is gone before the next one is begun: a directory of
-//       checkpoints has one writer (checkpoint-directory.ts, K3).
-//   V5. There is one cut at a time: who asks for another is told QUEUE_FULL, retryable.
-//   V7. The placement does not change between a load and its activation, nor between stage and replace: what was read is what was this server's own then. A
+//   CheckpointService.V4. One directory is made or removed at a time. What was given up while it was being made is gone before the next one is begun: a directory of
+//       checkpoints has one writer (CheckpointDirectory.K3).
+//   CheckpointService.V5. There is one cut at a time: who asks for another is told QUEUE_FULL, retryable.
+//   CheckpointService.V7. The placement does not change between a load and its activation, nor between stage and replace: what was read is what was this server's own then. A
 //       server that loads is not prepared for a change, and one that is prepared begins no load until the change is over.
-//   V8. A cut is of one placement: a part that leaves or comes later is written as it was, or not at all. Whoever takes the checkpoint sees to it that all servers
+//   CheckpointService.V8. A cut is of one placement: a part that leaves or comes later is written as it was, or not at all. Whoever takes the checkpoint sees to it that all servers
 //       made theirs in the same epoch.
-//   V9. What an application cut itself stays where it is: a server that has any is prepared for no placement with other servers.
-//   V10. A server whose rank held sums in an earlier incarnation, and that was not restored, has lost them: it takes part in no checkpoint of the job.
-//   V6. A save has everything that existed at its cut: what is cleared or replaced meanwhile is written as it was.
+//   CheckpointService.V9. What an application cut itself stays where it is: a server that has any is prepared for no placement with other servers.
+//   CheckpointService.V10. A server whose rank held sums in an earlier incarnation, and that was not restored, has lost them: it takes part in no checkpoint of the job.
+//   CheckpointService.V6. A save has everything that existed at its cut: what is cleared or replaced meanwhile is written as it was.
 
 import { assert } from "../../base/assert.ts";
 import type { CancelTimer, Clock } from "../../base/clock.ts";
@@ -88,13 +88,13 @@ export class CheckpointService {
   #catalogue: RestoreCatalogue | undefined;
   #saving: Saving | undefined;
   #begun: Begun | undefined;
-  /** V4: ends with the last directory that was to be made or removed; never rejects. */
+  /** CheckpointService.V4: ends with the last directory that was to be made or removed; never rejects. */
   #directories: Promise<unknown> = Promise.resolve();
   #loading: Loading | undefined;
-  /** V10 */
+  /** CheckpointService.V10 */
   #lostSums: WeighbridgeError | undefined;
   #isRestored = false;
-  /** V7; undefined while no placement is about to come. */
+  /** CheckpointService.V7; undefined while no placement is about to come. */
   #hold: PlacementHold | undefined;
 
   constructor(options: CheckpointServiceOptions) {
@@ -116,14 +116,14 @@ export class CheckpointService {
     this.#catalogue = catalogue;
   }
 
-  /** An earlier incarnation of this server held sums, of which this one has nothing unless it is restored (V10). */
+  /** An earlier incarnation of this server held sums, of which this one has nothing unless it is restored (CheckpointService.V10). */
   noteLostSums({ incarnation, sumsIncarnation }: { readonly incarnation: number; readonly sumsIncarnation: number }): void {
     const what = `server ${this.#options.ownership.rank} was restarted (incarnation ${incarnation}) without the sums of incarnation ${sumsIncarnation}`;
     const message = `no checkpoint is taken: ${what}, values of the kv face or data of pushData; restore a checkpoint, or start the job anew`;
     this.#lostSums ??= new WeighbridgeError("UNKNOWN_PARAMETER", message);
   }
 
-  /** The placement is about to change, or does not. Throws QUEUE_FULL while something is being loaded (V7), and UNSUPPORTED (V9), nothing held. */
+  /** The placement is about to change, or does not. Throws QUEUE_FULL while something is being loaded (CheckpointService.V7), and UNSUPPORTED (CheckpointService.V9), nothing held. */
   prepare(request: PrepareRequest): void {
     const { ownership, parameters, clock } = this.#options;
     const { epoch, holdMs, servers } = request;
@@ -146,7 +146,7 @@ export class CheckpointService {
     ownership.areServersChanging = servers !== undefined; // Ownership.O4
   }
 
-  /** Whoever this is asks for nothing any more (V1). */
+  /** Whoever this is asks for nothing any more (CheckpointService.V1). */
   forget(owner: string): void {
     const gone = new WeighbridgeError("NODE_DEAD", `${owner}, who was taking the checkpoint, is gone`);
     if (this.#saving?.owner === owner) this.#lose(gone);
@@ -160,7 +160,7 @@ export class CheckpointService {
     return await this.load(async () => this.#files.open(step), { step, owner });
   }
 
-  /** Loads what `open` opens, for `activate` to show it (V3). `step` tells checkpoints apart. */
+  /** Loads what `open` opens, for `activate` to show it (CheckpointService.V3). `step` tells checkpoints apart. */
   async load(
     open: () => Promise<SnapshotSource>,
     { step, owner }: { readonly step?: number | undefined; readonly owner: string },
@@ -236,8 +236,8 @@ export class CheckpointService {
     const { parameters, vectorClock, ownership } = this.#options;
     const run = this.#knownRun;
     void this.#files; // throws when there are none
-    if (isWhole && this.#lostSums !== undefined && !this.#isRestored) throw this.#lostSums; // V10
-    if (this.#saving?.isOver === false && (this.#saving.owner !== owner || this.#saving.isWriting)) throw busy(this.#saving.owner); // V5
+    if (isWhole && this.#lostSums !== undefined && !this.#isRestored) throw this.#lostSums; // CheckpointService.V10
+    if (this.#saving?.isOver === false && (this.#saving.owner !== owner || this.#saving.isWriting)) throw busy(this.#saving.owner); // CheckpointService.V5
     this.#lose(new WeighbridgeError("ABORTED", "its owner takes another checkpoint"));
     const snapshot = new ServerSnapshot({ parameters, vectorClock, ownership, withSums: isWhole });
     const [frozen, cancelIdle, error] = [new Deferred<contracts.Frozen>(), undefined, undefined];
@@ -262,7 +262,7 @@ export class CheckpointService {
 
   async write({ id, pending, step, job, parameters }: contracts.Write, owner: string): Promise<ServerReport> {
     const saving = this.#saving;
-    if (saving?.id !== id || saving.owner !== owner) throw unknown(id); // V2
+    if (saving?.id !== id || saving.owner !== owner) throw unknown(id); // CheckpointService.V2
     if (saving.error !== undefined) throw saving.error;
     if (saving.isOver) throw unknown(id);
     const { snapshot } = saving;
@@ -312,7 +312,7 @@ export class CheckpointService {
   }
 
   async commit({ pending, manifest, keep }: contracts.Commit, owner: string): Promise<contracts.Committed> {
-    if (this.#begun?.pending !== pending || this.#begun.owner !== owner) throw unknown(pending); // V2
+    if (this.#begun?.pending !== pending || this.#begun.owner !== owner) throw unknown(pending); // CheckpointService.V2
     const { path, warning } = await this.#files.commit(pending, manifest as unknown as CheckpointManifest);
     this.#begun = undefined;
     return { path, warning: (await this.#keep(keep, pending)) ?? warning };
@@ -341,7 +341,7 @@ export class CheckpointService {
     if (pending !== "") await this.#inTurn(() => this.#remove(pending));
   }
 
-  /** V4 */
+  /** CheckpointService.V4 */
   async #inTurn<T>(work: () => Promise<T>): Promise<T> {
     const done = this.#directories.then(work);
     this.#directories = done.catch(() => {}); // whoever asked is told
@@ -357,7 +357,7 @@ export class CheckpointService {
   async #load(loading: Loading, open: () => Promise<SnapshotSource>): Promise<contracts.Loaded> {
     const { parameters, vectorClock, ownership } = this.#options;
     const { run, catalogue } = this.#restoring;
-    await this.#hold?.released; // V7
+    await this.#hold?.released; // CheckpointService.V7
     if (parameters.all.length > 0) {
       const names = parameters.all.map(({ spec }) => JSON.stringify(spec.name)).join(", ");
       throw new WeighbridgeError(
@@ -398,7 +398,7 @@ export class CheckpointService {
 
   async stage(request: contracts.Stage, owner: string): Promise<contracts.Step> {
     const { step, directory } = request;
-    await this.#hold?.released; // V7
+    await this.#hold?.released; // CheckpointService.V7
     return await this.#loads.stage(async () => this.#files.open(step, directory), request, owner, this.#options.ownership);
   }
 

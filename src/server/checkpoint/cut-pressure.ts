@@ -3,9 +3,9 @@
 // A push is applied and answered at once, as ever. Only what its link brings next waits.
 //
 // Invariants:
-//   P1. A link waits for the end of the cut, but not long at a time: others must hear that this node lives. The link of who takes the checkpoint waits a
+//   CutPressure.P1. A link waits for the end of the cut, but not long at a time: others must hear that this node lives. The link of who takes the checkpoint waits a
 //       moment for each update until the checkpoint is being written: the request for that is behind some of them.
-//   P2. Nothing waits while there is room outside the reserve for what a cut keeps.
+//   CutPressure.P2. Nothing waits while there is room outside the reserve for what a cut keeps.
 
 import type { Clock } from "../../base/clock.ts";
 import { Deferred } from "../../base/deferred.ts";
@@ -44,17 +44,17 @@ export class CutPressure implements UpdatePressure<{ readonly holder: WorkerInca
     this.isOn = true;
   }
 
-  /** What a link waits for that brought an update of this worker; undefined when it need not (P2). Never rejects. */
+  /** What a link waits for that brought an update of this worker; undefined when it need not (CutPressure.P2). Never rejects. */
   on({ holder }: { readonly holder: WorkerIncarnation }): Promise<void> | undefined {
     const { reserveBytes, stateBytesMax, stateUsedBytes } = this.#arena;
     const cut = this.#cut;
     if (cut === undefined || cut.keptBytes() < reserveBytes * PRESSED_SHARE || stateBytesMax - stateUsedBytes > reserveBytes)
       return undefined;
-    if (cut.isAwaitedOf(holder)) return new Promise((resolve) => void this.#clock.after(OWNER_WAIT_MS, resolve)); // P1
+    if (cut.isAwaitedOf(holder)) return new Promise((resolve) => void this.#clock.after(OWNER_WAIT_MS, resolve)); // CutPressure.P1
     if (this.#relief !== undefined) return this.#relief.promise;
     const relief = new Deferred<void>();
     this.#relief = relief;
-    const cancel = this.#clock.after(WAIT_MS, () => this.#relieve()); // P1
+    const cancel = this.#clock.after(WAIT_MS, () => this.#relieve()); // CutPressure.P1
     void relief.promise.then(cancel);
     return relief.promise;
   }

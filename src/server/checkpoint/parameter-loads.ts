@@ -2,9 +2,9 @@
 // read beside the one there is, and takes its place when every server has its own. Not a restore of the whole job (checkpoint-service.ts, load).
 //
 // Invariants:
-//   L1. Nobody sees what is staged before it replaces the other, in one step. What fails on the way leaves the parameter as it was.
-//   L2. What its owner does not want any more, or cannot, gives its memory back.
-//   L3. Only the parameter that was saved is replaced: the same name, shape, optimizer and columns.
+//   ParameterLoads.L1. Nobody sees what is staged before it replaces the other, in one step. What fails on the way leaves the parameter as it was.
+//   ParameterLoads.L2. What its owner does not want any more, or cannot, gives its memory back.
+//   ParameterLoads.L3. Only the parameter that was saved is replaced: the same name, shape, optimizer and columns.
 
 import { WeighbridgeError } from "../../base/errors.ts";
 import type { Stage, Step } from "../../contracts/checkpoints.ts";
@@ -35,7 +35,7 @@ export class ParameterLoads {
 
   /**
    * Reads this server's share of the parameter from what `open` opens. Throws UNKNOWN_PARAMETER, UNSUPPORTED for one that is bound by clocks, QUEUE_FULL
-   * while its owner stages another, CHECKPOINT_MISSING, _TORN, _FOREIGN (L3) or _IO, ARENA_FULL.
+   * while its owner stages another, CHECKPOINT_MISSING, _TORN, _FOREIGN (ParameterLoads.L3) or _IO, ARENA_FULL.
    */
   async stage(open: () => Promise<SnapshotSource>, { name }: Stage, owner: string, ownership: Ownership): Promise<Step> {
     this.#find(name);
@@ -49,7 +49,7 @@ export class ParameterLoads {
       const staged = await this.#readFrom(open, name, ownership);
       loading.staged = staged;
       if (this.#loadings.get(owner) === loading) return { step: staged.step };
-      staged.parameter.close(); // L2
+      staged.parameter.close(); // ParameterLoads.L2
     } catch (thrown) {
       if (this.#loadings.get(owner) === loading) this.#loadings.delete(owner);
       throw thrown;
@@ -57,7 +57,7 @@ export class ParameterLoads {
     throw new WeighbridgeError("ABORTED", `the loading of ${name} was given up`);
   }
 
-  /** L1. Throws BAD_REQUEST when its owner has not staged this one, UNKNOWN_PARAMETER when the one to be replaced is gone. */
+  /** ParameterLoads.L1. Throws BAD_REQUEST when its owner has not staged this one, UNKNOWN_PARAMETER when the one to be replaced is gone. */
   replace(step: number, owner: string): Record<never, never> {
     const staged = this.#loadings.get(owner)?.staged;
     if (staged?.step !== step) throw new WeighbridgeError("BAD_REQUEST", `nothing of step ${step} is staged here for ${owner}`);
@@ -71,7 +71,7 @@ export class ParameterLoads {
     return {};
   }
 
-  /** L2 */
+  /** ParameterLoads.L2 */
   unstage(owner: string): Record<never, never> {
     this.#loadings.get(owner)?.staged?.parameter.close();
     this.#loadings.delete(owner);
@@ -93,7 +93,7 @@ export class ParameterLoads {
     const { host } = this.#parameters;
     const [saved] = manifest.parameters;
     const isLoaded = saved?.name === name && host.plugIns.loaderOf(spec, saved, path) !== undefined;
-    requireSameModel(path, manifest.parameters, [host.plugIns.describe(spec)], new Set(isLoaded ? [name] : [])); // L3
+    requireSameModel(path, manifest.parameters, [host.plugIns.describe(spec)], new Set(isLoaded ? [name] : [])); // ParameterLoads.L3
     const parameter = this.#parameters.beside(spec);
     try {
       for (const record of manifest.parameters) {

@@ -2,12 +2,12 @@
 // however many they were.
 //
 // Invariants:
-//   R1. Of a tensor exactly the blocks, of a table exactly the rows are read that this server owns now.
-//   R2. What does not fit (other blocks, other columns) is an error before any of it is used.
-//   R3. What is not saved begins with the values: of DC-ASGD, what workers count as having pulled. What earlier checkpoints have of it is not read.
-//   R4. Steps of a tensor's blocks are read in 64 bits, and in 32, which is how they were written before. Where its rows have no steps of their own in the
+//   ParameterRestore.R1. Of a tensor exactly the blocks, of a table exactly the rows are read that this server owns now.
+//   ParameterRestore.R2. What does not fit (other blocks, other columns) is an error before any of it is used.
+//   ParameterRestore.R3. What is not saved begins with the values: of DC-ASGD, what workers count as having pulled. What earlier checkpoints have of it is not read.
+//   ParameterRestore.R4. Steps of a tensor's blocks are read in 64 bits, and in 32, which is how they were written before. Where its rows have no steps of their own in the
 //       checkpoint, all have their block's: that was the rule when it was written.
-//   R5. What another version of a plug-in wrote that plug-in makes its own before it is used; columns which that
+//   ParameterRestore.R5. What another version of a plug-in wrote that plug-in makes its own before it is used; columns which that
 //       version did not have begin as those of new rows do.
 
 import { WeighbridgeError } from "../../base/errors.ts";
@@ -56,8 +56,8 @@ async function restoreTensor({ spec, store }: TensorParameter, { source, record,
   const countsRows = saved.has(ROW_STEPS_COLUMN) && storedColumns(spec).some(({ name }) => name === ROW_STEPS_COLUMN);
   for (const chunk of source.chunks(spec.name)) {
     const block = (chunk.key.from * record.width) / shape.blockFloats;
-    if (!Number.isInteger(block) || chunk.rowCount * record.width !== shape.floatsOf(block)) throw otherBlocks(source, chunk); // R2
-    if (!ownership.ownsBlock(number, block)) continue; // R1
+    if (!Number.isInteger(block) || chunk.rowCount * record.width !== shape.floatsOf(block)) throw otherBlocks(source, chunk); // ParameterRestore.R2
+    if (!ownership.ownsBlock(number, block)) continue; // ParameterRestore.R1
     const opened = store.openBlock(block, await readStep(source, chunk, record), countsRows);
     await source.readColumn(chunk, VALUES_COLUMN, bytesOf(opened.values));
     if (countsRows) await source.readColumn(chunk, ROW_STEPS_COLUMN, bytesOf(opened.rowSteps));
@@ -68,8 +68,8 @@ async function restoreTensor({ spec, store }: TensorParameter, { source, record,
       columns.push([name, floats]);
       if (isSaved(name) && saved.has(name)) await source.readColumn(chunk, name, bytesOf(floats));
       else if (start !== undefined)
-        floats.fill(start); // R5
-      else floats.set(opened.values); // R3
+        floats.fill(start); // ParameterRestore.R5
+      else floats.set(opened.values); // ParameterRestore.R3
     }
     load?.({ count: chunk.rowCount, columns: Object.fromEntries(columns) as Record<string, Float32Array> });
     for (const floats of [opened.values, opened.slots])
@@ -77,7 +77,7 @@ async function restoreTensor({ spec, store }: TensorParameter, { source, record,
   }
 }
 
-/** R4 */
+/** ParameterRestore.R4 */
 async function readStep(source: SnapshotSource, chunk: Chunk, { columns }: ParameterRecord): Promise<number> {
   const isWide = columns.some(({ name, dtype }) => name === STEP_COLUMN && DTYPE_BYTES[dtype] === BigUint64Array.BYTES_PER_ELEMENT);
   const step = isWide ? new BigUint64Array(1) : new Uint32Array(1);
@@ -90,7 +90,7 @@ async function restoreTable(table: TableParameter, restoring: Restoring): Promis
   table.store.expect(expectedRows(source, table.spec.name, ownership));
   for (const chunk of source.chunks(table.spec.name)) {
     const { from, to } = chunk.key;
-    if (!ownership.ownsAnyOf({ from, to })) continue; // R1
+    if (!ownership.ownsAnyOf({ from, to })) continue; // ParameterRestore.R1
     await source.readRows(chunk, (batch) => restoreRows(table, batch, restoring));
   }
   table.store.settle();
@@ -104,7 +104,7 @@ function restoreRows(table: TableParameter, { rowCount, columns }: SourceBatch, 
   const keys = columns.get(KEYS_COLUMN) ?? new Uint8Array(0);
   const own = ownRows(new Uint32Array(keys.buffer, keys.byteOffset, rowCount * 2), ownership);
   if (own.length === 0) return;
-  const isLeftOut = (name: string): boolean => spec.optimizer.type === "dcAsgd" && isOfWorker(name); // R3
+  const isLeftOut = (name: string): boolean => spec.optimizer.type === "dcAsgd" && isOfWorker(name); // ParameterRestore.R3
   const kept = record.columns.filter(({ name }) => !isLeftOut(name));
   const stored = storedColumns(spec, host.plugIns.columnsOf(spec));
   const added = stored.filter(({ name }) => isSaved(name) && !kept.some((column) => column.name === name));
@@ -127,7 +127,7 @@ function restoreRows(table: TableParameter, { rowCount, columns }: SourceBatch, 
     const values = read.get(VALUES_COLUMN)?.address ?? 0;
     const payload = stagedColumns(stored, 0, 0)
       .filter(({ name }) => name !== KEYS_COLUMN)
-      .map((column) => ({ ...column, address: read.get(column.name)?.address ?? values })); // R3
+      .map((column) => ({ ...column, address: read.get(column.name)?.address ?? values })); // ParameterRestore.R3
     store.restoreSaved(read.get(KEYS_COLUMN)?.address ?? 0, own.length, payload);
     for (const { name, width, dtype } of kept) {
       if (dtype === "F32") store.noteMagnitude(host.optimizers.greatestMagnitude(read.get(name)?.address ?? 0, own.length * width));
@@ -137,7 +137,7 @@ function restoreRows(table: TableParameter, { rowCount, columns }: SourceBatch, 
   }
 }
 
-/** R5 */
+/** ParameterRestore.R5 */
 function loadColumns(
   { spec, host }: TableParameter,
   staged: readonly StagedColumn[],

@@ -1,12 +1,12 @@
 // parameter-snapshot — one parameter as it was at the cut, until it is written: blocks of a tensor are held, a table is frozen. Making one takes no
-// longer than naming the blocks; nothing is copied but what changes before it was written (store/tensor-store T1, store/table-freeze F2).
+// longer than naming the blocks; nothing is copied but what changes before it was written (TensorStore.T1, TableFreeze.F2).
 //
 // Invariants:
-//   S1. What is written is the state at the moment of making: values, slots, steps, versions (D3 of spec/consistency.md).
-//   S2. Blocks that nobody had touched are written with their initial values: a checkpoint has every row of a tensor.
-//   S3. `close` gives everything back at once, also in the middle of a write; what was being written then is of no use.
-//   S4. A parameter that is cleared or replaced after the cut is written as it was: its memory is kept until `close`.
-//   S5. A chunk of a table says which parts its rows are of, from the first to the last. A table is walked in the order
+//   ParameterSnapshot.S1. What is written is the state at the moment of making: values, slots, steps, versions (D3 of spec/consistency.md).
+//   ParameterSnapshot.S2. Blocks that nobody had touched are written with their initial values: a checkpoint has every row of a tensor.
+//   ParameterSnapshot.S3. `close` gives everything back at once, also in the middle of a write; what was being written then is of no use.
+//   ParameterSnapshot.S4. A parameter that is cleared or replaced after the cut is written as it was: its memory is kept until `close`.
+//   ParameterSnapshot.S5. A chunk of a table says which parts its rows are of, from the first to the last. A table is walked in the order
 //       of parts, so chunks of a large one have few each, and a server that restores reads those that it owns parts of.
 
 import { assert } from "../../base/assert.ts";
@@ -49,7 +49,7 @@ export interface ParameterSnapshot {
   readonly keptBytes: number;
   /** Later steps of a write fail with it. */
   lose(error: WeighbridgeError): void;
-  /** S3 */
+  /** ParameterSnapshot.S3 */
   close(): void;
 }
 
@@ -70,12 +70,12 @@ function tableSnapshot(record: ParameterRecord, { host, spec, store }: TablePara
   const { arena, plugIns } = host;
   const save = plugIns.saverOf(spec);
   return new TableSnapshot({
-    ...{ record, arena, stored: storedColumns(spec, plugIns.columnsOf(spec)), freeze: store.freeze() }, // S1
+    ...{ record, arena, stored: storedColumns(spec, plugIns.columnsOf(spec)), freeze: store.freeze() }, // ParameterSnapshot.S1
     save: save && ((columns, count) => save(columnsInHand(arena, spec, columns, count))),
   });
 }
 
-/** A snapshot whose parameter keeps its memory until it is closed (S4). */
+/** A snapshot whose parameter keeps its memory until it is closed (ParameterSnapshot.S4). */
 class KeptSnapshot implements ParameterSnapshot {
   readonly #snapshot: ParameterSnapshot;
   #letGo: (() => void) | undefined;
@@ -135,7 +135,7 @@ class TensorSnapshot implements ParameterSnapshot {
     const { store } = tensor;
     this.#owned = Array.from({ length: store.shape.blockCount }, (_, block) => block).filter((block) => ownership.ownsBlock(number, block));
     const here = new Set(store.blockIndexes);
-    for (const block of this.#owned) if (here.has(block)) this.#held.set(block, store.holdBlock(block)); // S1
+    for (const block of this.#owned) if (here.has(block)) this.#held.set(block, store.holdBlock(block)); // ParameterSnapshot.S1
   }
 
   get keptBytes(): number {
@@ -165,7 +165,7 @@ class TensorSnapshot implements ParameterSnapshot {
   async #writeBlock(sink: ShardSink, block: number): Promise<void> {
     if (this.#loss !== undefined) throw this.#loss;
     const { store, spec } = this.#tensor;
-    if (!this.#held.has(block)) this.#held.set(block, store.initialBlock(block)); // S2
+    if (!this.#held.has(block)) this.#held.set(block, store.initialBlock(block)); // ParameterSnapshot.S2
     const held = this.#held.get(block) as HeldBlock;
     const { step, rowSteps } = held;
     const { width } = this.record;
@@ -203,7 +203,7 @@ class TensorSnapshot implements ParameterSnapshot {
   }
 }
 
-/** The rows of a table, frozen at the cut (S1). */
+/** The rows of a table, frozen at the cut (ParameterSnapshot.S1). */
 export class TableSnapshot implements ParameterSnapshot {
   readonly #record: ParameterRecord;
   readonly #arena: Arena;
@@ -271,7 +271,7 @@ export class TableSnapshot implements ParameterSnapshot {
     }
   }
 
-  /** The parts that staged rows are of (S5). */
+  /** The parts that staged rows are of (ParameterSnapshot.S5). */
   #partsOf(columns: readonly StagedColumn[], count: number): { readonly from: number; readonly to: number } {
     const keys = columns.find(({ name }) => name === KEYS_COLUMN);
     assert(keys !== undefined, "rows of a table have keys");

@@ -1,5 +1,5 @@
 // sums-snapshot — the sums of a server as they were at the cut, until they are written: tables are frozen as those of parameters are, blocks of large values
-// held as sockets hold them (store/sums/sum-store.ts, V5).
+// held as sockets hold them (SumStore.V5).
 
 import type { WeighbridgeError } from "../../base/errors.ts";
 import type { Arena } from "../../kernel/arena.ts";

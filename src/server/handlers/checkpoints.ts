@@ -56,7 +56,7 @@ export const CHECKPOINT_HANDLERS: readonly ServedFunction[] = [
   serve(relayGone, {
     handler: ({ checkpoints: service, holder }, { asker }) => {
       requireScheduler(holder, relayGone.name);
-      service.forget(relayedName(asker)); // K1
+      service.forget(relayedName(asker)); // CheckpointHandlers.K1
       return {};
     },
   }),

@@ -15,7 +15,7 @@ async function pull(stage: ParameterStage, index: bigint): Promise<number[]> {
   return [...(await stage.call(0, dataPull, { indexes: BigUint64Array.of(index) })).values];
 }
 
-test("a server that is full refuses data, stores nothing of the push, and keeps what was there (A1, A2)", async () => {
+test("a server that is full refuses data, stores nothing of the push, and keeps what was there (DataHandlers.A1)", async () => {
   const stage = new ParameterStage({ bytesMax: 2 ** 22 });
   await push(stage, [1n], [3]);
   const usedBytes = stage.arena.usedBytes;

@@ -86,7 +86,7 @@ function pull(
   }
 }
 
-/** The same push, by rising indexes, each of them once (A1). Throws VALUE_LENGTH. */
+/** The same push, by rising indexes, each of them once (DataHandlers.A1). Throws VALUE_LENGTH. */
 function ascending({ indexes, lengths, values }: Arrays): Arrays {
   const starts = new Float64Array(lengths.length + 1);
   for (const [i, length] of lengths.entries()) starts[i + 1] = (starts[i] as number) + length;

@@ -59,7 +59,7 @@ export const ROW_HANDLERS: readonly ServedFunction[] = [
 
 /**
  * Rows of a table, now or as soon as the reader's clock allows it; `push` comes before them, and is not done if they
- * cannot be read (R1).
+ * cannot be read (RowHandlers.R1).
  */
 function readRows(
   context: ServerContext,
@@ -79,5 +79,5 @@ function readRows(
   }
   if (push === undefined) return read();
   push();
-  return answerOfApplied(read); // R2
+  return answerOfApplied(read); // RowHandlers.R2
 }

@@ -22,7 +22,7 @@ async function stage(options: MemoryClusterOptions = {}) {
   return { cluster, kv, pulled };
 }
 
-test("values of every type are summed and read over several servers, and integers wrap around as in C++ (SumStore V4)", async () => {
+test("values of every type are summed and read over several servers, and integers wrap around as in C++ (SumStore.V4)", async () => {
   const keys = keysOf(0n, 1n, KEY_LAST - 1n, KEY_LAST);
   const cases: readonly (readonly [Values, Values])[] = [
     [Float64Array.of(0.1, -2, 1e300, 3), Float64Array.of(0.1 + 0.1 + 0.1, -6, 3e300, 9)],
@@ -88,7 +88,7 @@ test("narrow integers of odd lengths are summed key by key, with lens and withou
   await cluster.finalize();
 });
 
-test("what does not fit is refused by its code, and nothing of it is applied (SumStore V1, V2)", async () => {
+test("what does not fit is refused by its code, and nothing of it is applied (SumStore.V1, V2)", async () => {
   const { cluster, kv, pulled } = await stage();
   const refused = async (timestamp: number, code: ErrorCode, message: RegExp): Promise<void> =>
     await assert.rejects(cluster.run(kv.wait(timestamp)), throwsCode(code, message));
@@ -101,7 +101,7 @@ test("what does not fit is refused by its code, and nothing of it is applied (Su
   await cluster.finalize();
 });
 
-test("an application with floats takes no other type, and another application does (SumStore V4)", async () => {
+test("an application with floats takes no other type, and another application does (SumStore.V4)", async () => {
   const { cluster, kv, pulled } = await stage();
   await cluster.run(kv.wait(kv.push(keysOf(1n), Float32Array.of(1))));
   await assert.rejects(

@@ -110,7 +110,7 @@ test("a frame that lies in the arena is worked on where it is", async () => {
   assert.deepEqual(await ask(pull(keys, 1)), values);
 });
 
-test("what makes no sense is refused, changes nothing and keeps no memory (H1)", async () => {
+test("what makes no sense is refused, changes nothing and keeps no memory (StoreHandle.H1)", async () => {
   const { asker, arena, store, ask } = stage();
   await ask(push([1n, 2n], [1, 2]));
   const big = new Float32Array(5000);
@@ -154,7 +154,7 @@ test("what makes no sense is refused, changes nothing and keeps no memory (H1)",
   assert.deepEqual(await ask(pull([1n, 2n], 1)), [1, 2]);
 });
 
-test("answers by reference are held until they have left, then all memory is back (H2)", async () => {
+test("answers by reference are held until they have left, then all memory is back (StoreHandle.H2)", async () => {
   const { asker, arena, ask } = stage();
   const block = (value: number): StubRequest => ({
     functionId: KV_PUSH,
@@ -181,7 +181,7 @@ test("answers by reference are held until they have left, then all memory is bac
   assert.equal(arena.usedBytes, used);
 });
 
-test("a gathered answer stays as it was when a push comes before it has left, then its memory is back (H2)", async () => {
+test("a gathered answer stays as it was when a push comes before it has left, then its memory is back (StoreHandle.H2)", async () => {
   const { asker, arena, ask } = stage();
   const rows = Array.from({ length: 2000 }, (_, i) => BigInt(1000 + i));
   const pushAll = push(rows, new Array<number>(2000).fill(1));

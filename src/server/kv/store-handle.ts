@@ -2,8 +2,8 @@
 // one value per key, for any number of them, of any type. Works where the frame lies in the arena, frame by frame; never waits.
 //
 // Invariants:
-//   H1. A request that makes no sense changes nothing, and its asker is told why.
-//   H2. The bytes of an answer do not change while they leave: small ones are copied, gathered ones are the answer's own, blocks are held.
+//   StoreHandle.H1. A request that makes no sense changes nothing, and its asker is told why.
+//   StoreHandle.H2. The bytes of an answer do not change while they leave: small ones are copied, gathered ones are the answer's own, blocks are held.
 
 import { isWeighbridgeError, WeighbridgeError } from "../../base/errors.ts";
 import type { WorkerIncarnation } from "../../consistency/worker-incarnations.ts";
@@ -236,7 +236,7 @@ function lengthenUnknown(words: Uint32Array, from: number, keyCount: number, wid
   return added;
 }
 
-/** Lengths that do not add up are refused before anything is touched (H1). */
+/** Lengths that do not add up are refused before anything is touched (StoreHandle.H1). */
 function checkFrame(header: FrameHeader, elementBytes: number): void {
   const { arg0: keyCount, arg1: width, flags } = header;
   const sends = header.functionId !== kvPull.id;

@@ -49,7 +49,7 @@ test("a request of one frame is served at once", async () => {
   assert.deepEqual(asker.answers(), ["REPLY 1"]);
 });
 
-test("a request of several frames is served once, after the last, while others come in between (Q1, Q2)", async () => {
+test("a request of several frames is served once, after the last, while others come in between (WholeRequests.Q1, WholeRequests.Q2)", async () => {
   const { asker, served, unfinished } = stage();
   await asker.request(pair(1n, FIRST, 0));
   await asker.request(pair(100n, FIRST, 1));
@@ -85,7 +85,7 @@ test("pieces of a long value and groups with lens become one list of lens", asyn
   assert.deepEqual([request?.values.at(0), request?.values.at(-2), request?.values.at(-1)], [9, 2, 7]);
 });
 
-test("a frame without its beginning is refused, also the last one (Q4)", async () => {
+test("a frame without its beginning is refused, also the last one (WholeRequests.Q4)", async () => {
   const { asker, served, unfinished } = stage();
   await asker.request(pair(1n, 0));
   await asker.request(pair(3n, LAST));
@@ -93,7 +93,7 @@ test("a frame without its beginning is refused, also the last one (Q4)", async (
   assert.deepEqual([served.length, unfinished.bytes], [0, 0]);
 });
 
-test("once a frame was refused, what follows of its request is refused too, and nothing is kept of it (Q4)", async () => {
+test("once a frame was refused, what follows of its request is refused too, and nothing is kept of it (WholeRequests.Q4)", async () => {
   const { asker, served, unfinished } = stage();
   await asker.request(pair(1n, FIRST));
   await asker.request({ ...pair(3n, 0), args: [3, 1, 0, 0] });
@@ -105,7 +105,7 @@ test("once a frame was refused, what follows of its request is refused too, and 
   assert.equal(served.length, 1);
 });
 
-test("what is put together is bounded; beyond it a request is refused as a whole, and others are not (Q3)", async () => {
+test("what is put together is bounded; beyond it a request is refused as a whole, and others are not (WholeRequests.Q3)", async () => {
   const { asker, served, unfinished } = stage(9000);
   await asker.request(pair(1n, FIRST, 0));
   await asker.request(pair(1n, FIRST, 1));
@@ -122,7 +122,7 @@ test("what is put together is bounded; beyond it a request is refused as a whole
   assert.equal(unfinished.bytes, 0);
 });
 
-test("keys out of order, within a frame or between two, never reach the handle (Q5)", async () => {
+test("keys out of order, within a frame or between two, never reach the handle (WholeRequests.Q5)", async () => {
   const { asker, served } = stage();
   await asker.request({ flags: FIRST | LAST, args: [2, 1, 0, 0], payload: payload([2n, 1n], [1, 2]) });
   await asker.request(pair(5n, FIRST, 1));
@@ -131,7 +131,7 @@ test("keys out of order, within a frame or between two, never reach the handle (
   assert.equal(served.length, 0);
 });
 
-test("lengths that do not add up, unknown types, lens that lie and two requests under one number are refused (Q5)", async () => {
+test("lengths that do not add up, unknown types, lens that lie and two requests under one number are refused (WholeRequests.Q5)", async () => {
   const { asker, served } = stage();
   const wrong = [
     { flags: FIRST | LAST, args: [0, 1, 0, 0], payload: payload([]) },

@@ -1,11 +1,11 @@
 // whole-requests — puts the frames of a kv request together again for a handle that wants all of it at once, and cuts its answer.
 //
 // Invariants:
-//   Q1. `serve` is called once per request, after its last frame, with arrays that are the handle's to keep.
-//   Q2. Frames of one request come in order (the channel sees to that); those of different requests may interleave.
-//   Q3. What is put together is bounded, per node and per worker, and goes when its worker is gone (unfinished-requests.ts); beyond it requests are refused.
-//   Q4. A request is served whole or not at all: once a frame was refused, here or before it came here, the rest is refused too.
-//   Q5. What is served makes sense: keys ascend, and there are as many values as widths or lens say.
+//   WholeRequests.Q1. `serve` is called once per request, after its last frame, with arrays that are the handle's to keep.
+//   WholeRequests.Q2. Frames of one request come in order (the channel sees to that); those of different requests may interleave.
+//   WholeRequests.Q3. What is put together is bounded, per node and per worker, and goes when its worker is gone (unfinished-requests.ts); beyond it requests are refused.
+//   WholeRequests.Q4. A request is served whole or not at all: once a frame was refused, here or before it came here, the rest is refused too.
+//   WholeRequests.Q5. What is served makes sense: keys ascend, and there are as many values as widths or lens say.
 
 import { WeighbridgeError } from "../../base/errors.ts";
 import { joinBytes } from "../../base/join-bytes.ts";
@@ -89,7 +89,7 @@ export class WholeRequests implements FunctionHandler {
     return `${this.#owner}/${app}/${customer}/${timestamp}`;
   }
 
-  /** Adds a frame to what came before it of its request; returns that with its last one. Throws, and forgets the request, when it does not belong there (Q4). */
+  /** Adds a frame to what came before it of its request; returns that with its last one. Throws, and forgets the request, when it does not belong there (WholeRequests.Q4). */
   #take(channel: Channel, header: FrameHeader, payload: Uint8Array): PartialRequest | undefined {
     const isFirst = (header.flags & KvFlag.FIRST) !== 0;
     const isLast = (header.flags & KvFlag.LAST) !== 0;
@@ -99,7 +99,7 @@ export class WholeRequests implements FunctionHandler {
       isLast,
       begin: () => newPartial(header),
       add: (partial) => addFrame(partial, header, payload),
-      byteCountOf: ({ byteCount }) => byteCount, // Q3
+      byteCountOf: ({ byteCount }) => byteCount, // WholeRequests.Q3
     });
   }
 }
@@ -191,7 +191,7 @@ function wholeOf(channel: Channel, header: FrameHeader, partial: PartialRequest)
   };
 }
 
-/** Q5 */
+/** WholeRequests.Q5 */
 function checkWhole(keys: BigUint64Array, values: Values, lens: Int32Array | undefined, isPush: boolean): void {
   if (keys.length === 0) throw bad("a request without keys");
   requireKeys(keys);

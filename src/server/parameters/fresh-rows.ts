@@ -5,7 +5,7 @@
 //   answer    indexes u32 │ versions u32 │ rows       one piece of the arena, room for all keys
 //
 // Invariants:
-//   F1. Memory is taken before anything is read or pushed: reading cannot fail.
+//   FreshRows.F1. Memory is taken before anything is read or pushed: reading cannot fail.
 
 import { WeighbridgeError } from "../../base/errors.ts";
 import type { FreshRows, RowsSync } from "../../contracts/cached-rows.ts";
@@ -22,7 +22,7 @@ const INDEX_BYTES = 4;
 /** Where an answer is written. */
 export type FreshRoom = { readonly indexesOut: number; readonly versionsOut: number; readonly rowsOut: number };
 
-/** The memory that an answer needs at most; `holder` holds it (F1). Throws BAD_REQUEST, ARENA_FULL. */
+/** The memory that an answer needs at most; `holder` holds it (FreshRows.F1). Throws BAD_REQUEST, ARENA_FULL. */
 export function freshRoom(arena: Arena, { name, width }: TableSpec, { keys, versions, keptCount }: RowsSync, holder: Holder): FreshRoom {
   const { length: keyCount } = keys;
   if (versions.length + keptCount > keyCount) {

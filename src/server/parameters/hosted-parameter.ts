@@ -45,9 +45,9 @@ export abstract class HostedParameter<S extends ParameterSpec> {
   readonly number: number;
   /** How values and keys travel; undefined where they do as they are. */
   readonly link: ParameterLink | undefined;
-  /** H1 */
+  /** HostedParameter.H1 */
   readonly countsSteps: boolean;
-  /** The pushes to the whole parameter that are known of here, and the clocks at which anybody made a sync push to it (H1). Raised here and by pushes. */
+  /** The pushes to the whole parameter that are known of here, and the clocks at which anybody made a sync push to it (HostedParameter.H1). Raised here and by pushes. */
   step = 0;
   readonly #id: number;
   /** The last clock that was counted as a step. */
@@ -79,7 +79,7 @@ export abstract class HostedParameter<S extends ParameterSpec> {
     this.#countPushes();
   }
 
-  /** H4. Undefined while no round has failed. */
+  /** HostedParameter.H4. Undefined while no round has failed. */
   get failure(): WeighbridgeError | undefined {
     return this.#failure;
   }
@@ -99,7 +99,7 @@ export abstract class HostedParameter<S extends ParameterSpec> {
 
   /**
    * Takes in a frame of a push to a parameter that counts steps: a push is one here unless it is refused or skipped
-   * (H1, H3). Throws what `take` throws, and STALE_UPDATE, NOT_JOINED, NODE_DEAD or FENCED for who may not push now.
+   * (HostedParameter.H1, HostedParameter.H3). Throws what `take` throws, and STALE_UPDATE, NOT_JOINED, NODE_DEAD or FENCED for who may not push now.
    */
   counted({ holder, clock, pushNumber }: NumberedPush, take: () => void): void {
     const { pushes } = this.host.pacer;
@@ -126,7 +126,7 @@ export abstract class HostedParameter<S extends ParameterSpec> {
     }
   }
 
-  /** A clock with sync updates is a step, once, wherever its rows lie (H1). */
+  /** A clock with sync updates is a step, once, wherever its rows lie (HostedParameter.H1). */
   countRound(clock: number): void {
     if (!this.countsSteps || clock <= this.#roundClock) return;
     this.step++;
@@ -219,7 +219,7 @@ export abstract class HostedParameter<S extends ParameterSpec> {
     this.link?.close();
   }
 
-  /** H4. Reads that are parked fail with it, too. */
+  /** HostedParameter.H4. Reads that are parked fail with it, too. */
   #fail(cause: WeighbridgeError): void {
     const { host, spec } = this;
     const why = `a round of ${JSON.stringify(spec.name)} failed on ${host.name}, and the parameter is not used before it is restored`;
@@ -229,7 +229,7 @@ export abstract class HostedParameter<S extends ParameterSpec> {
     host.pacer.lot.failParameter(this.#id, this.#failure);
   }
 
-  /** H2 */
+  /** HostedParameter.H2 */
   #countPushes(): void {
     if (this.countsSteps || this.phases.history.phases.some(({ reduce }) => reduce === "mean")) this.host.pacer.pushes.isCounted = true;
   }

@@ -134,7 +134,7 @@ for (const kind of ["tensor", "table"] as const) {
   });
 }
 
-test("reads that wait are judged anew: those from the change on by its bound, the others by theirs (M3)", async () => {
+test("reads that wait are judged anew: those from the change on by its bound, the others by theirs (ParameterPace.M3)", async () => {
   const one = new OneNumber("tensor", { updates: "sync", staleness: 0 });
   const ended: number[] = [];
   const waiting = [1, 3, 4].map((clock) => one.pull(0, clock).then(() => ended.push(clock)));

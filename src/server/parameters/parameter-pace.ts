@@ -3,7 +3,7 @@
 // (consistency/consistency-phases).
 //
 // Invariants (spec/consistency.md):
-//   M3. When the consistency changes, reads that wait are judged anew at once.
+//   ParameterPace.M3. When the consistency changes, reads that wait are judged anew at once.
 
 import type { Clock } from "../../base/clock.ts";
 import { Deferred } from "../../base/deferred.ts";
@@ -114,7 +114,7 @@ export class ParameterPace {
     return answer.promise;
   }
 
-  /** M3 */
+  /** ParameterPace.M3 */
   #judgeAnew(): void {
     this.#pacer.changeStaleness(this.#parameter, (clock) => this.phases.at(clock).staleness);
   }

@@ -2,14 +2,14 @@
 // (scheduler/catalogue.ts).
 //
 // Invariants:
-//   P1. A name has one spec: whoever describes it differently is told in what, and changes nothing.
-//   P2. A name has one number, and a number one name. A request that says otherwise is refused: it was numbered
+//   Parameters.P1. A name has one spec: whoever describes it differently is told in what, and changes nothing.
+//   Parameters.P2. A name has one number, and a number one name. A request that says otherwise is refused: it was numbered
 //       by another scheduler.
-//   P3. While a checkpoint is being restored nobody finds, makes or clears a parameter, or asks for sums: who asks is told to ask
+//   Parameters.P3. While a checkpoint is being restored nobody finds, makes or clears a parameter, or asks for sums: who asks is told to ask
 //       again. A worker that joins waits: at which clock it stands here, the checkpoint says.
-//   P4. A parameter that is being saved keeps its memory until that is over, also when it is cleared or replaced
+//   Parameters.P4. A parameter that is being saved keeps its memory until that is over, also when it is cleared or replaced
 //       meanwhile. Nobody finds it from then on, and its name is free.
-//   P5. An edition of a name that was cleared is not made again. A later edition takes the place of an earlier
+//   Parameters.P5. An edition of a name that was cleared is not made again. A later edition takes the place of an earlier
 //       one: its clear did not reach this server.
 
 import { Deferred } from "../../base/deferred.ts";
@@ -33,7 +33,7 @@ type Named = { readonly name: string; readonly edition: number };
 const CLEARED_NAMES_MAX = 1024;
 
 export class Parameters {
-  /** Those that requests find (P3), by number: what handlers look into, and ask `table` or `tensor` why where there is none. */
+  /** Those that requests find (Parameters.P3), by number: what handlers look into, and ask `table` or `tensor` why where there is none. */
   readonly tables: ReadonlyMap<number, TableParameter>;
   readonly tensors: ReadonlyMap<number, TensorParameter>;
   /** Called before a parameter is made. Must not throw. */
@@ -51,7 +51,7 @@ export class Parameters {
   readonly #cleared = new Set<number>();
   #highest = 0;
   readonly #byNumber = new Map<number, Parameter>();
-  /** P4: how many save a parameter, and whether it was cleared. */
+  /** Parameters.P4: how many save a parameter, and whether it was cleared. */
   readonly #kept = new Map<Parameter, { count: number; isCleared: boolean }>();
   #restoring: Deferred<void> | undefined;
 
@@ -84,7 +84,7 @@ export class Parameters {
     return [...this.#byNumber.values()];
   }
 
-  /** P3 */
+  /** Parameters.P3 */
   get isRestoring(): boolean {
     return this.#restoring !== undefined;
   }
@@ -114,7 +114,7 @@ export class Parameters {
     return this.#restoring?.promise;
   }
 
-  /** None while a checkpoint is being restored (P3). */
+  /** None while a checkpoint is being restored (Parameters.P3). */
   get specs(): readonly ParameterSpec[] {
     if (this.isRestoring) return [];
     return [...this.#byNumber.values()].map(({ spec }) => spec);
@@ -134,8 +134,8 @@ export class Parameters {
   }
 
   /**
-   * Makes the parameter that a spec in JSON describes, unless it is there. Throws BAD_REQUEST, SPEC_MISMATCH (P1,
-   * P2), UNKNOWN_PARAMETER for an edition that was cleared (P5), UNKNOWN_PLUG_IN and what
+   * Makes the parameter that a spec in JSON describes, unless it is there. Throws BAD_REQUEST, SPEC_MISMATCH (Parameters.P1,
+   * Parameters.P2), UNKNOWN_PARAMETER for an edition that was cleared (Parameters.P5), UNKNOWN_PLUG_IN and what
    * else its plug-ins are refused for (PlugIns.L2), ARENA_FULL.
    */
   create(json: string, numbered: ParameterNumber): void {
@@ -147,7 +147,7 @@ export class Parameters {
     const named = this.#named.get(number);
     if (named !== undefined && edition < named.edition)
       throw new WeighbridgeError("UNKNOWN_PARAMETER", `${spec.name} was cleared on this server while it was opened`, { retryable: true });
-    if (named !== undefined && edition > named.edition && this.#byNumber.has(number)) this.clear(number, named.edition); // P5
+    if (named !== undefined && edition > named.edition && this.#byNumber.has(number)) this.clear(number, named.edition); // Parameters.P5
     const known = this.#byNumber.get(number);
     if (known === undefined) {
       this.add(spec, numbered);
@@ -166,7 +166,7 @@ export class Parameters {
     return this.host.plugIns.loadedFor(decodeParameterSpec(json));
   }
 
-  /** Makes a parameter whose number nobody has. Throws SPEC_MISMATCH (P2), ARENA_FULL. */
+  /** Makes a parameter whose number nobody has. Throws SPEC_MISMATCH (Parameters.P2), ARENA_FULL. */
   add(spec: ParameterSpec, { number, edition }: ParameterNumber): Parameter {
     this.#checkNumber(spec.name, number);
     const made = this.#make({ id: number, number }, spec);
@@ -183,7 +183,7 @@ export class Parameters {
     this.#highest = Math.max(this.#highest, number);
   }
 
-  /** P2 */
+  /** Parameters.P2 */
   #checkNumber(name: string, number: number): void {
     const [other, before] = [this.#named.get(number)?.name ?? name, this.#numbers.get(name) ?? number];
     if (other === name && before === number) return;
@@ -202,7 +202,7 @@ export class Parameters {
 
   /**
    * Puts one that was made beside in the place of the one of its name. Throws UNKNOWN_PARAMETER, or SPEC_MISMATCH
-   * when that was made anew (P1).
+   * when that was made anew (Parameters.P1).
    */
   replace(made: Parameter): void {
     const { name } = made.spec;
@@ -284,7 +284,7 @@ export class Parameters {
     for (const { store } of this.all) store.forgetPulls(rankOf(worker));
   }
 
-  /** Clears this edition, or an earlier one; false: a later one is there, and stays (P5). Throws UNKNOWN_PARAMETER. */
+  /** Clears this edition, or an earlier one; false: a later one is there, and stays (Parameters.P5). Throws UNKNOWN_PARAMETER. */
   clear(number: number, edition: number): boolean {
     const { name } = this.get(number).spec;
     if ((this.#named.get(number)?.edition ?? 0) > edition) return false;
@@ -304,7 +304,7 @@ export class Parameters {
     else kept.isCleared = true;
   }
 
-  /** Keeps its memory until the function that is returned is called, once (P4). */
+  /** Keeps its memory until the function that is returned is called, once (Parameters.P4). */
   keep(parameter: Parameter): () => void {
     const kept = this.#kept.get(parameter) ?? { count: 0, isCleared: false };
     this.#kept.set(parameter, kept);
@@ -316,7 +316,7 @@ export class Parameters {
     };
   }
 
-  /** Whether memory is kept that is of no other use any more (P4). */
+  /** Whether memory is kept that is of no other use any more (Parameters.P4). */
   get keepsCleared(): boolean {
     for (const { isCleared } of this.#kept.values()) if (isCleared) return true;
     return false;
@@ -348,7 +348,7 @@ export class Parameters {
     this.sums.clear();
   }
 
-  /** P3 */
+  /** Parameters.P3 */
   #checkOpen(): void {
     if (!this.isRestoring) return;
     throw new WeighbridgeError("QUEUE_FULL", "this server is restoring a checkpoint: ask again", { retryable: true });

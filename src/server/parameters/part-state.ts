@@ -42,7 +42,7 @@ export class PartState {
   }
 
   /**
-   * Puts pages in the place of what is here (P1). Throws UNKNOWN_PARAMETER, ARENA_FULL, STALE_UPDATE for a round that
+   * Puts pages in the place of what is here (PartState.P1). Throws UNKNOWN_PARAMETER, ARENA_FULL, STALE_UPDATE for a round that
    * is over here.
    */
   loadPart(pages: Iterable<PartPage>): void {

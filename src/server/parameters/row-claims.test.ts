@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { RowClaims } from "./row-claims.ts";
 
-test("the newest claim may write, every one before it is FENCED with both numbers (K1)", () => {
+test("the newest claim may write, every one before it is FENCED with both numbers (RowClaims.K1)", () => {
   const claims = new RowClaims("users");
   assert.equal(claims.isClaimed, false);
   const [first, second] = [claims.next(), claims.next()];

@@ -2,7 +2,7 @@
 // Not who holds which rows: the workers agree on that among themselves.
 //
 // Invariants:
-//   K1. Raw rows of an older claim are refused: whoever computed them was replaced, and must not write over what its heirs have made since.
+//   RowClaims.K1. Raw rows of an older claim are refused: whoever computed them was replaced, and must not write over what its heirs have made since.
 
 import { WeighbridgeError } from "../../base/errors.ts";
 
@@ -24,7 +24,7 @@ export class RowClaims {
     return ++this.#newest;
   }
 
-  /** K1. A claim that this server does not know yet is one of its incarnation before a restart. Throws FENCED. */
+  /** RowClaims.K1. A claim that this server does not know yet is one of its incarnation before a restart. Throws FENCED. */
   check(claim: number): void {
     if (claim >= this.#newest) {
       this.#newest = claim;

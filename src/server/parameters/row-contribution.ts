@@ -6,10 +6,10 @@
 //   round memory   one span for all chunks of a clock: keys │ gradients │ indexes │ scratch of the duplicates, and one for the store's list
 //
 // Invariants:
-//   R1. A round is reduced in memory that was taken when its chunks came, in one piece: applying it cannot fail, however full the arena is.
-//   R2. A chunk that finds no room changes nothing.
-//   R3. A round's memory goes with its last chunk, applied or dropped.
-//   R4. What a worker pushed to one key in several pushes of a clock is joined first, in the order of the pushes, and
+//   RowContribution.R1. A round is reduced in memory that was taken when its chunks came, in one piece: applying it cannot fail, however full the arena is.
+//   RowContribution.R2. A chunk that finds no room changes nothing.
+//   RowContribution.R3. A round's memory goes with its last chunk, applied or dropped.
+//   RowContribution.R4. What a worker pushed to one key in several pushes of a clock is joined first, in the order of the pushes, and
 //       then with what others pushed (U3). It is joined now and then while more comes, so that pushing to the same rows
 //       again and again takes the memory of a few pushes; when that was leaves no trace in the bits.
 
@@ -25,7 +25,7 @@ import type { ServerUpdate } from "./parameter-pace.ts";
 const FLOAT_BYTES = 4;
 const KEY_BYTES = 8;
 const INDEX_BYTES = 4;
-/** Repeated pushes are joined once there are so many keys more than twice as many as were left the last time (R4). */
+/** Repeated pushes are joined once there are so many keys more than twice as many as were left the last time (RowContribution.R4). */
 const JOINED_KEYS_MIN = 4096;
 
 /** All gradients of one clock, summed by key. */
@@ -103,14 +103,14 @@ class RoundMemory {
     this.#emptied = emptied;
   }
 
-  /** Room for so many more keys. Throws ARENA_FULL, nothing changed (R2). */
+  /** Room for so many more keys. Throws ARENA_FULL, nothing changed (RowContribution.R2). */
   grow(keyCount: number): void {
     const needed = this.#keyCount + keyCount;
     if (needed > this.#capacity) this.#resize(needed);
     this.#keyCount = needed;
   }
 
-  /** So many keys are dropped (R3). */
+  /** So many keys are dropped (RowContribution.R3). */
   shrink(keyCount: number): void {
     this.#keyCount -= keyCount;
     assert(this.#keyCount >= 0, "more keys are dropped than came");
@@ -188,11 +188,11 @@ export class RowContribution implements ServerUpdate {
   /** At least what any element is; of a key that came twice, the sum of both. */
   #magnitude = 0;
   #pushNumber: number | undefined;
-  /** Whether it has rows of several pushes, which may name the same keys (R4). */
+  /** Whether it has rows of several pushes, which may name the same keys (RowContribution.R4). */
   #isRepeated = false;
   /** How many keys were left when they were joined last. */
   #joinedCount = 0;
-  /** That of its round, from the first chunk on (R3). */
+  /** That of its round, from the first chunk on (RowContribution.R3). */
   #memory: RoundMemory | undefined;
 
   /** Without rows at first. */
@@ -203,13 +203,13 @@ export class RowContribution implements ServerUpdate {
     this.#clock = clock;
   }
 
-  /** Keeps a copy of these rows, times `scale`, whose magnitudes are up to this. Throws ARENA_FULL (R2). */
+  /** Keeps a copy of these rows, times `scale`, whose magnitudes are up to this. Throws ARENA_FULL (RowContribution.R2). */
   add(keys: BigUint64Array, gradients: Float32Array, { scale, magnitude, pushNumber }: PushedRows): void {
     const { arena, kernels } = this.#host;
     const keyCount = keys.length;
     const byteCount = this.#chunkBytes(keyCount);
     const memory = this.#memory ?? this.#memories.at(this.#clock);
-    memory.grow(keyCount); // R1
+    memory.grow(keyCount); // RowContribution.R1
     const address = arena.tryAllocateBeyond(byteCount) || arena.tryAllocate(byteCount);
     if (address === 0) {
       const error = arenaFull(arena, `${byteCount} bytes of updates that wait for those of other workers`);
@@ -231,7 +231,7 @@ export class RowContribution implements ServerUpdate {
     this.#magnitude += magnitude * Math.abs(scale);
   }
 
-  /** Joins what came in several pushes, once that is worth it (R4); returns how many bytes less there are. */
+  /** Joins what came in several pushes, once that is worth it (RowContribution.R4); returns how many bytes less there are. */
   joinRepeated(): number {
     if (!this.#isRepeated || this.keyCount < 2 * this.#joinedCount + JOINED_KEYS_MIN) return 0;
     return this.#chunkBytes(this.#join());
@@ -268,7 +268,7 @@ export class RowContribution implements ServerUpdate {
   }
 
   #applyAll(gathered: readonly RowContribution[], contributionCount: number): void {
-    if (gathered.length > 1) for (const one of gathered) if (one.#isRepeated) one.#join(); // R4
+    if (gathered.length > 1) for (const one of gathered) if (one.#isRepeated) one.#join(); // RowContribution.R4
     const gradientScale =
       this.#target.phases.at(this.#clock).reduce === "mean" ? 1 / Math.max(contributionCount, this.#target.pusherCount(this.#clock)) : 1;
     const memory = gathered.map((one) => one.#memory).find((known) => known !== undefined);
@@ -359,7 +359,7 @@ export class RowContribution implements ServerUpdate {
     return this.#chunks.reduce((count, chunk) => count + chunk.keyCount, 0);
   }
 
-  /** R3 */
+  /** RowContribution.R3 */
   free(): void {
     for (const { keys, keyCount, keyCountMax } of this.#chunks.splice(0)) {
       this.#host.arena.release(keys, this.#chunkBytes(keyCountMax));

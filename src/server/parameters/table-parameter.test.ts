@@ -37,7 +37,7 @@ test("async pushes make rows and apply on arrival, times their scale; a pull mak
   assert.equal(stage.parameters.table(t).store.rowCount, 2);
 });
 
-test("what makes no sense is refused and changes nothing (T1)", async () => {
+test("what makes no sense is refused and changes nothing (TableParameter.T1)", async () => {
   const stage = new ParameterStage();
   const t = stage.create({ kind: "table", width: 2, rows: 10, optimizer: { type: "lazyAdam" } });
   await assert.rejects(push(stage, t, [1n], [1]), throwsCode("VALUE_LENGTH"));
@@ -83,7 +83,7 @@ test("a push of several frames is one step, and one of no rows is none", async (
   assert.equal(stage.parameters.table(t).step, 1);
 });
 
-test("a push that was refused because its worker was no member is no step later, when the worker joins again; those before it are (C5)", async () => {
+test("a push that was refused because its worker was no member is no step later, when the worker joins again; those before it are (PushCounts.C5)", async () => {
   const stage = new ParameterStage();
   const { pacer } = stage.parameters;
   const t = stage.create({ kind: "table", width: 1, optimizer: { type: "lazyAdam" } });
@@ -108,7 +108,7 @@ test("a push that was refused because its worker was no member is no step later,
   assert.equal(next.parameters.table(made).step, 1);
 });
 
-test("sync pushes are summed by key in rank order, whatever the order of arrival (T2)", async () => {
+test("sync pushes are summed by key in rank order, whatever the order of arrival (TableParameter.T2)", async () => {
   const gradients = [1e8, 1, -1e8];
   const results = new Set<string>();
   for (const order of [
@@ -230,7 +230,7 @@ test("who pushed to other servers alone is one of those a mean is over, whoever 
   assert.equal(stage.arena.usedBytes, usedBytes);
 });
 
-test("a round that was taken applies in an arena without a free byte, however its frames were sized (T3)", async () => {
+test("a round that was taken applies in an arena without a free byte, however its frames were sized (TableParameter.T3)", async () => {
   for (const sizes of [[1024, 1024, 1024], [1, 1, 1, 1, 1], [700, 3, 2048], [4096]]) {
     const stage = new ParameterStage();
     const t = stage.create({ kind: "table", width: 4, ...SYNC, optimizer: { type: "adagrad", learningRate: 1 } });

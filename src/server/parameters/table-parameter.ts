@@ -1,10 +1,10 @@
 // table-parameter — a table of rows by u64 keys on a server as its functions see it. As tensor-parameter, for rows.
 //
 // Invariants:
-//   T1. A push that makes no sense, or is refused for a NaN, changes nothing.
-//   T2. Sync pushes of one clock are put together in the order of the workers' ranks, by key in that order: the same bits in every run.
-//   T3. Applying a round cannot fail: rows were made, and the memory for the work was taken, when its updates came (row-contribution.ts).
-//   T4. Raw rows are written under the newest claim only (row-claims.ts, K1).
+//   TableParameter.T1. A push that makes no sense, or is refused for a NaN, changes nothing.
+//   TableParameter.T2. Sync pushes of one clock are put together in the order of the workers' ranks, by key in that order: the same bits in every run.
+//   TableParameter.T3. Applying a round cannot fail: rows were made, and the memory for the work was taken, when its updates came (row-contribution.ts).
+//   TableParameter.T4. Raw rows are written under the newest claim only (RowClaims.K1).
 
 import { WeighbridgeError } from "../../base/errors.ts";
 import type { ConsistencyChange } from "../../consistency/consistency-phases.ts";
@@ -66,7 +66,7 @@ export type RowsPush = {
 export type RawRowsWrite = {
   readonly holder: WorkerIncarnation;
   readonly clock: number;
-  /** Of the claim under which the rows were computed (T4). */
+  /** Of the claim under which the rows were computed (TableParameter.T4). */
   readonly claim: number;
   readonly keys: BigUint64Array;
   readonly rows: Float32Array;
@@ -130,7 +130,7 @@ export class TableParameter extends HostedParameter<TableSpec> {
     const magnitude = this.updater.admit(gradients.byteOffset, gradients.length);
     if (magnitude === undefined) return;
     if ((phases.constant ?? phases.at(clock)).updates === "sync") {
-      this.#rounds.gather({ holder, clock, keys, owners, gradients, scale, magnitude, pushNumber }); // T3
+      this.#rounds.gather({ holder, clock, keys, owners, gradients, scale, magnitude, pushNumber }); // TableParameter.T3
       return;
     }
     const at = { gradientScale: scale, scheduleStep: clock, workerRank: rankOf(holder.worker), magnitude };
@@ -220,7 +220,7 @@ export class TableParameter extends HostedParameter<TableSpec> {
     return arena.floats.subarray(out >>> 2, (out >>> 2) + keys.length * this.rawWidth) as Float32Array;
   }
 
-  /** Puts rows in the place of those that are there. Throws OUT_OF_RANGE, VALUE_LENGTH, ARENA_FULL, FENCED (T4), and as `push` for who may not push now. */
+  /** Puts rows in the place of those that are there. Throws OUT_OF_RANGE, VALUE_LENGTH, ARENA_FULL, FENCED (TableParameter.T4), and as `push` for who may not push now. */
   writeRaw({ holder, clock, claim, keys, rows }: RawRowsWrite): void {
     this.#check(keys);
     this.#checkFloats();
@@ -236,7 +236,7 @@ export class TableParameter extends HostedParameter<TableSpec> {
     if (this.store.rowCount !== rowCount || this.store.isFrozen) this.host.noteGrowth();
   }
 
-  /** From now on only who knows the number that is returned writes raw rows (T4). Throws UNSUPPORTED for a table that is "bsp" no more. */
+  /** From now on only who knows the number that is returned writes raw rows (TableParameter.T4). Throws UNSUPPORTED for a table that is "bsp" no more. */
   claim(): number {
     if (this.spec.updates === "async" || this.pace.isOnly({ updates: "sync" })) return this.#claims.next();
     throw new WeighbridgeError(
@@ -245,7 +245,7 @@ export class TableParameter extends HostedParameter<TableSpec> {
     );
   }
 
-  /** Says how many steps were made of which raw rows are the result; the count never goes back. Throws FENCED (T4). */
+  /** Says how many steps were made of which raw rows are the result; the count never goes back. Throws FENCED (TableParameter.T4). */
   noteSteps(claim: number, step: number): void {
     this.#claims.check(claim);
     if (this.countsSteps) this.step = Math.max(this.step, step);
@@ -394,7 +394,7 @@ export class TableParameter extends HostedParameter<TableSpec> {
     return (words * FLOAT_BYTES) / ROW_ELEMENTS[elementOf(this.spec)].bytes;
   }
 
-  /** T1 */
+  /** TableParameter.T1 */
   #check(keys: BigUint64Array): void {
     const { rows, name } = this.spec;
     const beyond = rows === undefined ? -1 : firstKeyFrom(rows, keys);

@@ -49,7 +49,7 @@ export class TableRounds {
     const byteCount = keys.byteLength + gradients.byteLength;
     const known = pacer.rounds.find(stamp);
     if (known === undefined) pacer.rounds.checkRoom(stamp, byteCount);
-    this.#target.store.touch({ keys: keys.byteOffset, keyCount: keys.length, owners }); // R1
+    this.#target.store.touch({ keys: keys.byteOffset, keyCount: keys.length, owners }); // TableRounds.R1
     if (known instanceof RowContribution) {
       pacer.rounds.grow(stamp, byteCount);
       known.add(keys, gradients, push);
@@ -68,7 +68,7 @@ export class TableRounds {
     }
   }
 
-  /** R2. Throws ARENA_FULL, STALE_UPDATE for a round that is over here, QUEUE_FULL. */
+  /** TableRounds.R2. Throws ARENA_FULL, STALE_UPDATE for a round that is over here, QUEUE_FULL. */
   load({ part, holder, clock, image }: OpenRowsPage): void {
     const { arena } = this.#host;
     const copy = keepBytes(arena, [image.keys, image.gradients]);
@@ -102,7 +102,7 @@ export class TableRounds {
     const stamp = { ...holder, parameter: this.#unit, clock };
     const byteCount = keys.byteLength + gradients.byteLength;
     const known = pacer.rounds.find(stamp);
-    this.#target.store.touch({ keys: keys.byteOffset, keyCount: keys.length }); // R1
+    this.#target.store.touch({ keys: keys.byteOffset, keyCount: keys.length }); // TableRounds.R1
     if (!(known instanceof RowContribution)) {
       pacer.adopt(stamp, this.#first(push), byteCount);
       return;

@@ -43,7 +43,7 @@ test("async pushes apply on arrival, whole, by rows, and times their scale", asy
   assert.deepEqual(await pull(stage, w), [-4.5, -5.5, -0.5, -0.5, -2.5, -3.5]);
 });
 
-test("what makes no sense is refused and changes nothing (T1)", async () => {
+test("what makes no sense is refused and changes nothing (TensorPushes.T1)", async () => {
   const stage = new ParameterStage();
   const w = stage.create({ kind: "tensor", shape: [3, 2] });
   await assert.rejects(push(stage, w, [1, 1]), throwsCode("VALUE_LENGTH"));
@@ -87,7 +87,7 @@ test("a push that names no rows is for the whole block: gradients for none are r
   assert.equal(stage.parameters.tensor(w).store.stepOf(0), 0);
 });
 
-test("sync pushes wait for everybody and are added in rank order, whatever the order of arrival (T2)", async () => {
+test("sync pushes wait for everybody and are added in rank order, whatever the order of arrival (TensorPushes.T2)", async () => {
   const gradients = [[1e8], [1], [-1e8]] as const;
   const results = new Set<number>();
   for (const order of [
@@ -116,7 +116,7 @@ test("what one worker pushes at one clock is one contribution, rows included; th
   assert.deepEqual(await pull(stage, w, { clock: 1 }), [(2 + 8) / 2, 8 / 2]);
 });
 
-test("rows that nobody named in a round stay as they are, whatever the optimizer makes of the others, read or not meanwhile (T4)", async () => {
+test("rows that nobody named in a round stay as they are, whatever the optimizer makes of the others, read or not meanwhile (TensorPushes.T4)", async () => {
   const optimizers = [
     { type: "assign" },
     { type: "min" },
@@ -189,7 +189,7 @@ test("an update of a clock that its worker has passed is refused", async () => {
   await assert.rejects(push(stage, w, [1], { clock: 1 }), throwsCode("STALE_UPDATE"));
 });
 
-test("a full arena refuses a gradient that would have to wait, and applies the rounds that it took (T3)", async () => {
+test("a full arena refuses a gradient that would have to wait, and applies the rounds that it took (TensorPushes.T3)", async () => {
   const stage = new ParameterStage({ bytesMax: 2 ** 22 });
   const w = stage.create({ kind: "tensor", shape: [10_000], ...SYNC, optimizer: { type: "momentum", learningRate: 1, momentum: 0.5 } });
   const ones = new Float32Array(10_000).fill(1);

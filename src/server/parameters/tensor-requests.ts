@@ -98,7 +98,7 @@ function isFresh({ clocks, phases }: TensorParameter, clock: number): boolean {
 
 /**
  * A block or rows of it, now or as soon as the reader's clock allows it; `push` comes before that, and is not done if
- * they cannot be read (R1).
+ * they cannot be read (TensorHandlers.R1).
  */
 function read(
   context: ServerContext,
@@ -113,14 +113,14 @@ function read(
   if (isFresh(tensor, clock)) {
     if (push === undefined) return readOf(rows);
     push();
-    return answerOfApplied(() => readOf(rows)); // R2
+    return answerOfApplied(() => readOf(rows)); // TensorHandlers.R2
   }
   const list = rows.length === 0 ? rows : keptRows(tensor, rows, call);
   const parked = { holder: context.holder, clock, bytes: rows.byteLength };
   const readLater = (): Values | Promise<Values> => tensor.whenFresh(parked, () => readOf(list));
   if (push === undefined) return readLater();
   push();
-  return answerOfApplied(readLater); // R2
+  return answerOfApplied(readLater); // TensorHandlers.R2
 }
 
 /** A copy: the frame is gone when the wait is over. */
@@ -245,7 +245,7 @@ export class TensorPushes {
     }
   }
 
-  /** How large the elements of a push are at most; undefined where the optimizer skips it. Throws NOT_FINITE (T1). */
+  /** How large the elements of a push are at most; undefined where the optimizer skips it. Throws NOT_FINITE (TensorPushes.T1). */
   #admit({ clock, gradients, scale }: BlockPush): number | undefined {
     const phases = this.#phases;
     if (scale !== 1) checkScale(scale, this.#tensor.spec);
@@ -268,7 +268,7 @@ export class TensorPushes {
     const byteCount = floatCount * FLOAT_BYTES;
     const known = pacer.rounds.find(stamp);
     if (known === undefined) pacer.rounds.checkRoom(stamp, byteCount);
-    store.touch(block, pushed.named !== undefined); // T3
+    store.touch(block, pushed.named !== undefined); // TensorPushes.T3
     if (known instanceof BlockContribution) {
       known.join(pushed, scale);
       return;
@@ -295,13 +295,13 @@ export class TensorPushes {
     }
   }
 
-  /** T5. Throws ARENA_FULL, STALE_UPDATE for a round that is over here, QUEUE_FULL. */
+  /** TensorPushes.T5. Throws ARENA_FULL, STALE_UPDATE for a round that is over here, QUEUE_FULL. */
   load({ block, holder, clock, image }: OpenBlockPage): void {
     const { arena, pacer } = this.#host;
     const { byteLength } = image.gradients;
     const stamp = { ...holder, parameter: this.#unitOf(block), clock };
     pacer.rounds.find(stamp);
-    this.#store.touch(block, image.named !== undefined); // T3
+    this.#store.touch(block, image.named !== undefined); // TensorPushes.T3
     const address = arena.tryAllocateBeyond(byteLength) || arena.allocate(byteLength);
     arena.floats.set(image.gradients, address >>> 2);
     const first = { address, magnitude: image.magnitude, named: image.named?.slice() };
@@ -361,9 +361,9 @@ class BlockContribution implements ServerUpdate {
   readonly #tensor: TensorParameter;
   readonly #host: ParameterHost;
   readonly #place: BlockContributionOptions;
-  /** T4. Undefined once all rows are named. */
+  /** TensorPushes.T4. Undefined once all rows are named. */
   #named: RowMarks | undefined;
-  /** T6 */
+  /** TensorPushes.T6 */
   #magnitude: number;
 
   /** The memory of its first push is its own from here on. */
@@ -386,7 +386,7 @@ class BlockContribution implements ServerUpdate {
     this.#name(pushed.named);
   }
 
-  /** In the order of the contributions (T2). */
+  /** In the order of the contributions (TensorPushes.T2). */
   applyRound({ contributions }: CompleteRound<ServerUpdate>): void {
     const { block, clock } = this.#place;
     for (const { handle } of contributions) {

@@ -2,9 +2,9 @@
 // name and the element's place alone: the same for every number of servers, and for a row that is pulled before it exists.
 //
 // Invariants:
-//   I1, I2 of kernel/initializer-kernels.
-//   G1. Parameters of other names or seeds draw from other streams: their values are unrelated.
-//   G2. The initializer owns its recipe's span until `close`.
+//   InitializerKernels.I1 and I2 hold as well.
+//   Initializer.G1. Parameters of other names or seeds draw from other streams: their values are unrelated.
+//   Initializer.G2. The initializer owns its recipe's span until `close`.
 
 import type { Arena } from "../../kernel/arena.ts";
 import { INITIALIZER, type InitializerKernels, RECIPE_BYTES, type Recipe, writeRecipe } from "../../kernel/initializer-kernels.ts";
@@ -56,7 +56,7 @@ export class Initializer {
   }
 }
 
-/** The stream of a parameter: a u64 that mixes its seed and the bytes of its name (G1). */
+/** The stream of a parameter: a u64 that mixes its seed and the bytes of its name (Initializer.G1). */
 export function streamOf(seed: number, name: string): bigint {
   let stream = mix(BigInt(seed) + 0xd415_6625_a93d_5107n);
   for (const byte of new TextEncoder().encode(name)) stream = mix(stream + BigInt(byte) + 1n);

@@ -9,9 +9,9 @@
 // Not the state itself: that is in the shard files it lists (shard-header.ts), and each of those is bound to it by its header's checksum.
 //
 // Invariants, of what is written and of everything that is accepted:
-//   M1. There are serverCount servers; servers and workers ascend by rank.
-//   M2. Parameters have different names, files different names, and a file's name is no path.
-//   M3. What is kept word for word comes back equal (json-value.ts).
+//   CheckpointManifest.M1. There are serverCount servers; servers and workers ascend by rank.
+//   CheckpointManifest.M2. Parameters have different names, files different names, and a file's name is no path.
+//   CheckpointManifest.M3. What is kept word for word comes back equal (json-value.ts).
 
 import { isWeighbridgeError, reasonOf, WeighbridgeError } from "../../base/errors.ts";
 import { type Check, count, list, object, text } from "../../wire/json-body.ts";
@@ -43,7 +43,7 @@ export type ServerRecord = {
   readonly rank: number;
   readonly files: readonly ShardFileRecord[];
   readonly vectorClock: readonly ClockRecord[];
-  /** Kept word for word (M3). */
+  /** Kept word for word (CheckpointManifest.M3). */
   readonly state: JsonObject;
 };
 
@@ -175,13 +175,13 @@ function parse(json: string, { file, hasTrailer }: { readonly file: string; read
 
 function manifestProblem({ serverCount, partCount, parameters, servers, workers }: CheckpointManifest): string | undefined {
   if (serverCount === 0 || servers.length !== serverCount) return `${serverCount} servers wrote it, yet ${servers.length} are listed`;
-  if (!ascend(servers)) return "its servers do not ascend by rank"; // M1
+  if (!ascend(servers)) return "its servers do not ascend by rank"; // CheckpointManifest.M1
   if (partCount === 0 || !Number.isInteger(Math.log2(partCount))) return `the number of parts, ${partCount}, is not a power of two`;
-  if (!ascend(workers)) return "its workers do not ascend by rank"; // M1
+  if (!ascend(workers)) return "its workers do not ascend by rank"; // CheckpointManifest.M1
   const file = repeated(servers.flatMap(({ files }) => files.map((record) => record.file)));
-  if (file !== undefined) return `the file ${file} is listed twice`; // M2
+  if (file !== undefined) return `the file ${file} is listed twice`; // CheckpointManifest.M2
   const parameter = repeated(parameters.map(({ name }) => name));
-  if (parameter !== undefined) return `the parameter ${JSON.stringify(parameter)} is listed twice`; // M2
+  if (parameter !== undefined) return `the parameter ${JSON.stringify(parameter)} is listed twice`; // CheckpointManifest.M2
   return parameters.map(parameterProblem).find((problem) => problem !== undefined);
 }
 

@@ -5,9 +5,9 @@
 //   table    rowCount rows with a u64 key each: the column `keys`; `shape` is empty
 //   sums     the same; what workers add up beside the parameters, of any type and of one width (describe-sums.ts)
 //
-// P1. Every parameter has the column `values`, `width` per row, which may be 0 for sums: F32, of a table what its rows
+// ParameterRecord.P1. Every parameter has the column `values`, `width` per row, which may be 0 for sums: F32, of a table what its rows
 //     are made of, of sums any type. Tables and sums, and only they, have `keys`, U64, one per row.
-// P2. Column names are unique within a parameter.
+// ParameterRecord.P2. Column names are unique within a parameter.
 
 import { type Check, count, list, object, oneOf, text } from "../../wire/json-body.ts";
 import { type Described, described, type JsonObject, jsonObject } from "../../wire/json-value.ts";
@@ -83,13 +83,13 @@ export function parameterProblem({ name, kind, shape, rowCount, width, columns }
     return `${subject} has shape [${shape.join(", ")}], which is not ${rowCount} rows of ${width} values`;
   }
   const names = new Set(columns.map((column) => column.name));
-  if (names.size < columns.length) return `${subject} has two columns of one name`; // P2
+  if (names.size < columns.length) return `${subject} has two columns of one name`; // ParameterRecord.P2
   const wrong = columns.find((column) => !isColumnName(column.name) || (column.width === 0 && width > 0));
   if (wrong !== undefined) return `${subject} has a column ${JSON.stringify(wrong.name)} of width ${wrong.width}`;
   const values = columns.find((column) => column.name === VALUES_COLUMN);
   const dtypes = kind === "sums" ? COLUMN_DTYPES : kind === "table" ? ROW_DTYPES : (["F32"] as const);
   if (values?.width !== width || values.per !== "row" || !dtypes.some((dtype) => dtype === values.dtype)) {
-    return `${subject} has no column ${VALUES_COLUMN} of ${kind === "sums" ? "any type" : dtypes.join(", ")}, ${width} per row`; // P1
+    return `${subject} has no column ${VALUES_COLUMN} of ${kind === "sums" ? "any type" : dtypes.join(", ")}, ${width} per row`; // ParameterRecord.P1
   }
   const hasKeys = hasColumn(columns, { name: KEYS_COLUMN, dtype: "U64", width: 1, per: "row" });
   if (hasKeys !== (kind !== "tensor") || (!hasKeys && names.has(KEYS_COLUMN))) {

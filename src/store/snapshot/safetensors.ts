@@ -6,9 +6,9 @@
 //    8 + n              data           the tensors, one behind the other
 //
 // Invariants, of what is written and of everything that is accepted:
-//   H1. The entries cover the data from its first byte to the end of the file: no gap, no overlap, nothing behind.
-//   H2. An entry has exactly the bytes that its shape and dtype ask for.
-//   H3. No name stands twice.
+//   Safetensors.H1. The entries cover the data from its first byte to the end of the file: no gap, no overlap, nothing behind.
+//   Safetensors.H2. An entry has exactly the bytes that its shape and dtype ask for.
+//   Safetensors.H3. No name stands twice.
 // What is written is also padded with spaces, so that the data begins at a multiple of 8.
 
 import { assert } from "../../base/assert.ts";

@@ -23,7 +23,7 @@ const key: fc.Arbitrary<ChunkKey> = fc
     return ordinal === null ? { kind: "rows", parameter: name, from, to } : { kind: "parts", parameter: name, from, to, ordinal };
   });
 
-test("every name comes back as what it was made of (N1)", () => {
+test("every name comes back as what it was made of (SectionName.N1)", () => {
   fc.assert(
     fc.property(key, fc.constantFrom("keys", "values", "slot_0", "momentum", "rows"), (chunk, column) => {
       assert.deepEqual(parseSectionName(sectionName(chunk, column)), { key: chunk, column });

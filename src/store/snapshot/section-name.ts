@@ -5,7 +5,7 @@
 //   <parameter>/parts/<from>:<to>/<ordinal>/<column>      of a table: rows with keys in the parts `from` to before `to`; the ordinal tells
 //                                                         chunks of the same parts in one file apart
 //
-// N1. A name means one section: parameters may have any name, slashes and all, as names are read from their end.
+// SectionName.N1. A name means one section: parameters may have any name, slashes and all, as names are read from their end.
 
 export type RowsKey = { readonly kind: "rows"; readonly parameter: string; readonly from: number; readonly to: number };
 export type PartsKey = {

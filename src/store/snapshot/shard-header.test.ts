@@ -104,7 +104,7 @@ test("what the manifest does not know is foreign", () => {
   );
 });
 
-test("a chunk lacks no column, has none too many, and each has its shape (S2)", () => {
+test("a chunk lacks no column, has none too many, and each has its shape (ShardHeader.S2)", () => {
   fails(rows.slice(1), "CHECKPOINT_TORN", /"w\/rows\/2:6" without its column values/);
   fails([...rows, { name: "w/rows/2:6/extra", dtype: "F32", shape: [4] }], "CHECKPOINT_TORN", /columns that its parameter has not/);
   const reshaped = (index: number, change: Partial<TensorShape>): TensorShape[] =>

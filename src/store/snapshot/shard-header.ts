@@ -7,8 +7,8 @@
 //   job, step, server
 //   crc32     8 hexadecimal digits for each section, in the order of their data, without anything between
 //
-// S1. The checksums of a file are one for each section, so a reader checks what it reads, and reads no more than it needs.
-// S2. The sections of a chunk have the columns of its parameter, each once, with the dtype and shape that follow from its rows.
+// ShardHeader.S1. The checksums of a file are one for each section, so a reader checks what it reads, and reads no more than it needs.
+// ShardHeader.S2. The sections of a chunk have the columns of its parameter, each once, with the dtype and shape that follow from its rows.
 
 import { checksumText } from "./checkpoint-manifest.ts";
 import { type ColumnRecord, chunkKindOf, columnShapeIn, KEYS_COLUMN, type ParameterRecord } from "./parameter-record.ts";
@@ -70,7 +70,7 @@ export type ShardSource = HeaderSource & {
 export function decodeShardHeader(header: Uint8Array, source: ShardSource): readonly Chunk[] {
   const { entries, metadata, dataStart } = decodeHeader(header, source);
   requireOwner(metadata, source);
-  const checksums = checksumsOf(metadata.crc32 ?? "", entries.length, source.file); // S1
+  const checksums = checksumsOf(metadata.crc32 ?? "", entries.length, source.file); // ShardHeader.S1
   const chunks = new Map<string, { key: ChunkKey; entries: Map<string, { entry: TensorEntry; crc32: number }> }>();
   entries.forEach((entry, index) => {
     const parsed = parseSectionName(entry.name);
@@ -118,7 +118,7 @@ function chunkOf(key: ChunkKey, entries: EntryOfColumn, source: ShardSource & { 
     const found = entries.get(column.name);
     if (found === undefined) throw torn(file, `has ${subject} without its column ${column.name}`);
     const { entry, crc32 } = found;
-    const shape = columnShapeIn(column, rowCount); // S2
+    const shape = columnShapeIn(column, rowCount); // ShardHeader.S2
     if (entry.dtype !== column.dtype || entry.shape.join() !== shape.join()) {
       const expected = `${column.dtype} [${shape.join(", ")}]`;
       throw torn(file, `has ${JSON.stringify(entry.name)} as ${entry.dtype} [${entry.shape.join(", ")}]; expected ${expected}`);

@@ -37,7 +37,7 @@ test("blocks add up one by one; those never pushed read as zeros and take no mem
   assert.equal(store.keyCount, 1);
 });
 
-test("a held block does not change while pushes go on, and its memory returns with the last hold (B1, B2)", () => {
+test("a held block does not change while pushes go on, and its memory returns with the last hold (LargeValue.B1, LargeValue.B2)", () => {
   const { arena, store, key, ones } = open();
   const push = (): void => store.pushBlock({ key, width: WIDTH, blockIndex: 0, values: ones, elementCount: BLOCK_FLOATS });
   push();

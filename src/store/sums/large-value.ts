@@ -4,9 +4,9 @@
 //   block 0 | block 1 | … | the rest          a block without memory reads as zeros
 //
 // Invariants:
-//   B1. The bytes of a held block never change: a push to it goes to a fresh copy, which takes its place (copy on write).
-//   B2. A block that was replaced, or whose value was closed, is released with its last hold; an unheld one at once.
-//   B3. `add` cannot fail: `reserve` took the memory that it needs before.
+//   LargeValue.B1. The bytes of a held block never change: a push to it goes to a fresh copy, which takes its place (copy on write).
+//   LargeValue.B2. A block that was replaced, or whose value was closed, is released with its last hold; an unheld one at once.
+//   LargeValue.B3. `add` cannot fail: `reserve` took the memory that it needs before.
 
 import { assert } from "../../base/assert.ts";
 import { ElementType, elementBytesOf } from "../../kernel/elements.ts";
@@ -95,14 +95,14 @@ export class LargeValue {
       return;
     }
     const address = back === 0 ? this.#reserved.get(blockIndex) : back;
-    assert(address !== undefined, `B3: block ${blockIndex} was not reserved`);
+    assert(address !== undefined, `LargeValue.B3: block ${blockIndex} was not reserved`);
     if (back === 0) this.#reserved.delete(blockIndex);
     else arena.noteState(back, byteCount);
     if (block === undefined) {
       kernels.zero(address, byteCount);
       this.#sum(address, address, values, byteCount);
     } else {
-      this.#sum(address, block.address, values, byteCount); // B1
+      this.#sum(address, block.address, values, byteCount); // LargeValue.B1
       this.#retire(block);
     }
     this.#blocks.set(blockIndex, { address, byteCount, holdCount: 0, retired: false });
@@ -145,7 +145,7 @@ export class LargeValue {
         block.holdCount--;
         if (!block.retired || block.holdCount > 0) return;
         this.#host.retiredBytes -= block.byteCount;
-        this.#release(block); // B2
+        this.#release(block); // LargeValue.B2
       },
     };
   }
@@ -192,7 +192,7 @@ export class LargeValue {
     elements.addElements(type, target, right, byteCount / elementBytesOf(type));
   }
 
-  /** B2 */
+  /** LargeValue.B2 */
   #retire(block: Block): void {
     block.retired = true;
     if (block.holdCount === 0) this.#release(block);

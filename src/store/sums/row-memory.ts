@@ -2,9 +2,9 @@
 // checked: every row holds its key, so a list that only looked the same is noticed, and looked for as ever.
 //
 // Invariants:
-//   M1. A listed row is a live row of its table: whoever removes rows, or destroys a table, calls `forget` first.
-//   M2. A list is remembered when it comes the second time. Lists that never come again cost a comparison.
-//   M3. At most LISTS lists of together ROWS_MAX rows are remembered, in the arena.
+//   RowMemory.M1. A listed row is a live row of its table: whoever removes rows, or destroys a table, calls `forget` first.
+//   RowMemory.M2. A list is remembered when it comes the second time. Lists that never come again cost a comparison.
+//   RowMemory.M3. At most LISTS lists of together ROWS_MAX rows are remembered, in the arena.
 
 import type { Arena } from "../../kernel/arena.ts";
 import type { Kernels } from "../../kernel/kernels.ts";
@@ -65,7 +65,7 @@ export class RowMemory {
     return this.#rowCount * ROW_BYTES;
   }
 
-  /** M1 */
+  /** RowMemory.M1 */
   forget(): void {
     for (let slot = 0; slot < this.#lists.length; slot++) this.#drop(slot);
   }
@@ -85,7 +85,7 @@ export class RowMemory {
     return words[first] === firstKey[0] && words[first + 1] === firstKey[1] && words[last] === lastKey[0] && words[last + 1] === lastKey[1];
   }
 
-  /** M2 */
+  /** RowMemory.M2 */
   #note(slot: number, { table, keys, keyCount }: ListedPull): void {
     const { words } = this.#arena;
     const first = keys >>> 2;
@@ -100,7 +100,7 @@ export class RowMemory {
     };
   }
 
-  /** Lists the rows; false when a key has none, or there is no room for them (M3). */
+  /** Lists the rows; false when a key has none, or there is no room for them (RowMemory.M3). */
   #remember(list: List, keys: number): boolean {
     const { table, keyCount } = list;
     if (this.#rowCount + keyCount > ROWS_MAX) return false;

@@ -37,7 +37,7 @@ export type PushVariable = {
   readonly values: number;
   /** The sum of `lens`. */
   readonly valueCount: number;
-  /** Whether a length of 0 makes its key, which has no elements for incarnation then. Left out: it does nothing. */
+  /** Whether a length of 0 makes its key, which has no elements for good then. Left out: it does nothing. */
   readonly makesEmpty?: boolean | undefined;
 };
 

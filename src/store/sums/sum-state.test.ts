@@ -116,7 +116,7 @@ function countIn(type: ElementType, bytes: Uint8Array): number {
   return count;
 }
 
-test("what is frozen is what there was, each key once, whatever is pushed while it is taken; then all memory is back (V5)", () => {
+test("what is frozen is what there was, each key once, whatever is pushed while it is taken; then all memory is back (SumStore.V5)", () => {
   for (const [index, type] of TYPES.entries()) {
     for (let seed = 1; seed <= 5; seed++) {
       const stage = new Stage(type, 100 * index + seed);

@@ -190,7 +190,7 @@ for (const { name, open } of [
       );
     });
 
-    test("a push that finds the arena full leaves everything as it was, and smaller ones go on (V2)", () => {
+    test("a push that finds the arena full leaves everything as it was, and smaller ones go on (SumStore.V2)", () => {
       fc.assert(
         fc.property(fc.nat(), (seed) => {
           const { appliedCount, fullCount } = checkAgainstMap(new Bench(1.75 * MIB, open), new Random(seed), 60);
@@ -202,7 +202,7 @@ for (const { name, open } of [
   });
 }
 
-test("pushes of one key add up, and unknown keys read as zeros without being created (V3)", () => {
+test("pushes of one key add up, and unknown keys read as zeros without being created (SumStore.V3)", () => {
   const bench = new Bench();
   bench.push([5n], 3, [1, 2, 3]);
   bench.push([0n, 5n, KEY_MAX], 3, [1, 1, 1, 10, 20, 30, 9, 9, 9]);
@@ -218,7 +218,7 @@ test("keys that do not ascend are refused by name, and nothing is applied", () =
   assert.equal(bench.store.keyCount, 0);
 });
 
-test("a key keeps its width: pushes and pulls of another one are refused, naming key, expected and actual (V1)", () => {
+test("a key keeps its width: pushes and pulls of another one are refused, naming key, expected and actual (SumStore.V1)", () => {
   const bench = new Bench();
   const refusal = { code: "VALUE_LENGTH", message: "key 18446744073709551615 has 2 values, the request has 3" };
   const check = (): void => {
@@ -371,7 +371,7 @@ for (const { name, open } of [
   { name: "SimdKernels", open: simdSumHost },
   { name: "PlainKernels", open: plainSumHost },
 ]) {
-  test(`sums of all ten types, of narrow, odd and large widths side by side, wrap around as they do in C++ (V4; ${name})`, () => {
+  test(`sums of all ten types, of narrow, odd and large widths side by side, wrap around as they do in C++ (SumStore.V4; ${name})`, () => {
     for (const type of TYPES) {
       const large = LARGE_BYTES_MIN / elementBytesOf(type);
       const [keys, lens] = [
@@ -394,7 +394,7 @@ for (const { name, open } of [
   });
 }
 
-test("a push of any type that there is no room for is ARENA_FULL, and the sums stay as they were; what is there takes pushes still (V2)", () => {
+test("a push of any type that there is no room for is ARENA_FULL, and the sums stay as they were; what is there takes pushes still (SumStore.V2)", () => {
   for (const type of TYPES) {
     const bench = new TypedBench(type, MIB);
     const width = 96 / elementBytesOf(type);
@@ -416,7 +416,7 @@ test("a push of any type that there is no room for is ARENA_FULL, and the sums s
   }
 });
 
-test("an empty store is of any type, one with keys of its own alone (V4)", () => {
+test("an empty store is of any type, one with keys of its own alone (SumStore.V4)", () => {
   const bench = new TypedBench(ElementType.F32);
   bench.store.use(ElementType.I16);
   bench.store.use(ElementType.F64);

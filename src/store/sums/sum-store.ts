@@ -4,11 +4,11 @@
 // Where a key's value lies, and that it keeps its width, is SumTables'.
 //
 // Invariants:
-//   V1. A key has one width for incarnation; every other one is refused with VALUE_LENGTH (sum-tables, W1).
-//   V2. A push is applied whole or not at all (sum-tables, W2).
-//   V3. A pull creates nothing: an unknown key reads as zeros.
-//   V4. All values have one type, from the first key on; integers wrap around as they do in C++.
-//   V5. What is frozen is what there was at that moment, whatever is pushed meanwhile: tables are shown what changes (RowTable), blocks are held.
+//   SumStore.V1. A key has one width for good; every other one is refused with VALUE_LENGTH (SumTables.W1).
+//   SumStore.V2. A push is applied whole or not at all (SumTables.W2).
+//   SumStore.V3. A pull creates nothing: an unknown key reads as zeros.
+//   SumStore.V4. All values have one type, from the first key on; integers wrap around as they do in C++.
+//   SumStore.V5. What is frozen is what there was at that moment, whatever is pushed meanwhile: tables are shown what changes (RowTable), blocks are held.
 
 import { isWeighbridgeError, WeighbridgeError } from "../../base/errors.ts";
 import { ElementType, elementArrayOf, elementBytesOf, isElementType } from "../../kernel/elements.ts";
@@ -38,7 +38,7 @@ export type SumStoreOptions = SumHost & {
 /** A large value at one moment: its blocks, undefined where it had none and so zeros. */
 export type HeldValue = { readonly key: bigint; readonly byteCount: number; readonly blocks: readonly (BlockHold | undefined)[] };
 
-/** All values of one width at one moment (V5): rows of a table, or large ones. Whoever asked closes the one, and releases the blocks of the others. */
+/** All values of one width at one moment (SumStore.V5): rows of a table, or large ones. Whoever asked closes the one, and releases the blocks of the others. */
 export type FrozenSums = { readonly type: ElementType; readonly width: number } & (
   | { readonly rows: TableFreeze }
   | { readonly values: readonly HeldValue[] }
@@ -74,7 +74,7 @@ export class SumStore {
     return this.#tables.usedBytes + this.#rows.usedBytes;
   }
 
-  /** Requests are of this type from here on. Throws UNSUPPORTED when it holds values of another one (V4), BAD_REQUEST, QUEUE_FULL while it is being restored. */
+  /** Requests are of this type from here on. Throws UNSUPPORTED when it holds values of another one (SumStore.V4), BAD_REQUEST, QUEUE_FULL while it is being restored. */
   use(type: number): void {
     if (this.type === CLOSED)
       throw new WeighbridgeError("QUEUE_FULL", "this server is restoring a checkpoint: ask again", { retryable: true });
@@ -85,7 +85,7 @@ export class SumStore {
     this.type = type;
   }
 
-  /** Adds one row of `width` elements to each key. Throws KEYS_NOT_ASCENDING, VALUE_LENGTH or ARENA_FULL with nothing applied (V2). */
+  /** Adds one row of `width` elements to each key. Throws KEYS_NOT_ASCENDING, VALUE_LENGTH or ARENA_FULL with nothing applied (SumStore.V2). */
   push(push: Push): void {
     const { keys, keyCount, width, values } = push;
     this.requireAscending(keys, keyCount);
@@ -179,7 +179,7 @@ export class SumStore {
     return this.#tables.large(key, width)?.hold(blockIndex);
   }
 
-  /** Everything as it is now, by width (V5). Throws ARENA_FULL, nothing held. */
+  /** Everything as it is now, by width (SumStore.V5). Throws ARENA_FULL, nothing held. */
   freeze(): readonly FrozenSums[] {
     const { type } = this.#tables;
     const frozen: FrozenSums[] = [];
@@ -227,7 +227,7 @@ export class SumStore {
     this.#tables.settle();
   }
 
-  /** As `put`, of a checkpoint: rows may take memory that is kept for work (kernel/arena, A4). */
+  /** As `put`, of a checkpoint: rows may take memory that is kept for work (Arena.A4). */
   putSaved(images: SumImages): void {
     if (this.#tables.isLarge(images.width)) this.put(images);
     else this.#host.arena.overdraw(() => this.put(images));
@@ -309,7 +309,7 @@ export class SumStore {
     }
     for (let from = 0, end = 0; from < batch.keyCount; from = end) {
       end = runEnd(arena, batch, from);
-      this.#tables.tableOf(widthAt(arena, batch, from))?.frozen?.preserve(batch.keys + from * KEY_BYTES, end - from); // V5
+      this.#tables.tableOf(widthAt(arena, batch, from))?.frozen?.preserve(batch.keys + from * KEY_BYTES, end - from); // SumStore.V5
     }
     const list = arena.allocate(LIST_BYTES);
     try {
@@ -424,7 +424,7 @@ function addWhole(value: LargeValue, values: number): void {
   for (let block = 0; block < value.blockCount; block++) value.add(block, values + block * BLOCK_BYTES);
 }
 
-/** V4: an application has values of one type. */
+/** SumStore.V4: an application has values of one type. */
 function otherType(held: number, asked: number): WeighbridgeError {
   const [heldName, askedName] = [held, asked].map((type) => elementArrayOf(type)?.name ?? `type ${type}`);
   const message = `the default handle holds ${heldName} values here, from the first push on, and no ${askedName}: use another application, or set a request handle`;

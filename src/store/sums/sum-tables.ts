@@ -8,9 +8,9 @@
 // key to its width.
 //
 // Invariants:
-//   W1. A key has one width for incarnation; every other one is refused with VALUE_LENGTH.
-//   W2. A batch is prepared whole or not at all; what was inserted before it met a full arena is taken back.
-//   W3. Either there is no `widths` and at most one table, the sole one, or every key is in `widths` and in the table of its width.
+//   SumTables.W1. A key has one width for good; every other one is refused with VALUE_LENGTH.
+//   SumTables.W2. A batch is prepared whole or not at all; what was inserted before it met a full arena is taken back.
+//   SumTables.W3. Either there is no `widths` and at most one table, the sole one, or every key is in `widths` and in the table of its width.
 
 import { WeighbridgeError } from "../../base/errors.ts";
 import { type Arena, stateFull } from "../../kernel/arena.ts";
@@ -52,7 +52,7 @@ export class SumTables {
    * for them one kernel call finds, makes and adds. Who finds -1 calls `lookForFast`.
    */
   readonly fast: Readonly<{ width: number; table: number }> = this.#fast;
-  /** W3 */
+  /** SumTables.W3 */
   #sole: { readonly width: number; readonly table: RowTable } | undefined;
   #widths: RowTable | undefined;
   #large: LargeValues | undefined;
@@ -140,7 +140,7 @@ export class SumTables {
 
   /**
    * Makes certain that adding this batch cannot fail: its keys have its widths, and rows and blocks of zeros where they are new. Throws VALUE_LENGTH, ARENA_FULL,
-   * nothing changed (W1, W2).
+   * nothing changed (SumTables.W1, SumTables.W2).
    */
   prepare(batch: SumBatch): void {
     const hasNewKeys = this.#checkWidths(batch);
@@ -158,7 +158,7 @@ export class SumTables {
     if (hasNewKeys) this.#confirmWidths(batch);
   }
 
-  /** The large value of a key, undefined when the key is unknown. Throws VALUE_LENGTH (W1). */
+  /** The large value of a key, undefined when the key is unknown. Throws VALUE_LENGTH (SumTables.W1). */
   large(key: number, width: number): LargeValue | undefined {
     const value = this.#large?.get(key);
     if (value === undefined) this.requireWidth(key, 1, width);
@@ -248,7 +248,7 @@ export class SumTables {
     this.lookForFast();
   }
 
-  /** Whether the batch has unknown keys. Throws VALUE_LENGTH for a key of another width (W1). */
+  /** Whether the batch has unknown keys. Throws VALUE_LENGTH for a key of another width (SumTables.W1). */
   #checkWidths(batch: SumBatch): boolean {
     const { arena, kernels } = this.#host;
     if (this.#widths === undefined) {
@@ -274,7 +274,7 @@ export class SumTables {
     return hasNewKeys;
   }
 
-  /** Makes the tables that the batch needs, empty, and `widths` when there is more than a sole one (W3). Throws ARENA_FULL. */
+  /** Makes the tables that the batch needs, empty, and `widths` when there is more than a sole one (SumTables.W3). Throws ARENA_FULL. */
   #openTables(batch: SumBatch): void {
     const { arena } = this.#host;
     for (let from = 0; from < batch.keyCount; from = runEnd(arena, batch, from)) {
@@ -290,7 +290,7 @@ export class SumTables {
     }
   }
 
-  /** Makes `widths`, if there is none, and enters the keys of the sole table. A pause of some 0.1 µs per key, once in a store's incarnation. */
+  /** Makes `widths`, if there is none, and enters the keys of the sole table. A pause of some 0.1 µs per key, once in the life of a store. */
   #openWidths(): void {
     if (this.#widths !== undefined) return;
     const { arena, kernels } = this.#host;

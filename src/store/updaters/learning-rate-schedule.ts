@@ -7,8 +7,8 @@
 //   warmUp     from + (1 - from)·(step + 1)/steps up to step `steps` - 1, then `after`, counted from 0 again
 //
 // Invariants:
-//   L1. A schedule gives the share of the base rate that counts at a step: from 0 to 1.
-//   L2. Steps count from 0; equal specs and steps give equal rates on every node.
+//   LearningRateSchedule.L1. A schedule gives the share of the base rate that counts at a step: from 0 to 1.
+//   LearningRateSchedule.L2. Steps count from 0; equal specs and steps give equal rates on every node.
 
 import { badChoice, badField, checkFields } from "../bad-field.ts";
 
@@ -56,7 +56,7 @@ const FIELDS: Readonly<Record<string, readonly string[]>> = {
   warmUp: ["steps", "from", "after"],
 };
 
-/** The share of the base rate at `step` (L1, L2). */
+/** The share of the base rate at `step` (LearningRateSchedule.L1, LearningRateSchedule.L2). */
 export function rateShare(schedule: ResolvedSchedule, step: number): number {
   switch (schedule.type) {
     case "constant":

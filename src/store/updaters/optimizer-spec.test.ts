@@ -89,7 +89,7 @@ test("a wrong spec is refused with the field, what was expected and what was fou
   assert.match(refusal({ type: "sgd", schedule: { type: "cosine" } }), /^optimizer\.schedule\.steps: expected a whole number/);
 });
 
-test("a number that is something else in float32 is refused: finite gradients never become NaN for it (S3)", () => {
+test("a number that is something else in float32 is refused: finite gradients never become NaN for it (OptimizerSpec.S3)", () => {
   assert.match(
     refusal({ type: "sgd", learningRate: 1e39 }),
     /^optimizer\.learningRate: expected a number of at least 0, in float32 too, not 1e\+39$/,

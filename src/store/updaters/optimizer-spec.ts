@@ -25,9 +25,9 @@
 // + l2). Half the alpha would halve every row that is touched, even by a gradient of 0. Its rate declines by itself, with √n.
 //
 // Invariants:
-//   S1. A resolved spec has every field of its type, in the order of this table: equal specs have equal JSON.
-//   S2. A spec is checked before any memory is taken; an unknown field is an error.
-//   S3. Numbers are checked as float32, in which kernels count: a rate of 1e39 is infinite there, and an epsilon of 1e-60 is 0.
+//   OptimizerSpec.S1. A resolved spec has every field of its type, in the order of this table: equal specs have equal JSON.
+//   OptimizerSpec.S2. A spec is checked before any memory is taken; an unknown field is an error.
+//   OptimizerSpec.S3. Numbers are checked as float32, in which kernels count: a rate of 1e39 is infinite there, and an epsilon of 1e-60 is 0.
 
 import { WeighbridgeError } from "../../base/errors.ts";
 import type { Arena } from "../../kernel/arena.ts";
@@ -160,7 +160,7 @@ type SettingName =
   | "lambda"
   | "decay";
 
-/** A spec with every field of its type (S1). */
+/** A spec with every field of its type (OptimizerSpec.S1). */
 export type ResolvedOptimizer = {
   readonly type: OptimizerType | "custom";
   /** Of a user's own: its name, its version where that was asked for, and the settings that were given. */
@@ -271,7 +271,7 @@ function resolveCustom(fields: Readonly<Record<string, unknown>>, path: string):
   };
 }
 
-/** In the order of their names: equal settings have equal JSON (S1). */
+/** In the order of their names: equal settings have equal JSON (OptimizerSpec.S1). */
 function settingsOf(path: string, settings: unknown): UpdaterSettings {
   if (typeof settings !== "object" || settings === null) throw badField(path, "an object", settings);
   const given = Object.entries(settings).filter(([, value]) => value !== undefined);
@@ -299,7 +299,7 @@ export function mergeOf({ type }: ResolvedOptimizer): MergeNumber | undefined {
   return type === "assign" || type === "min" || type === "max" ? OPTIMIZER[type] : undefined;
 }
 
-/** S3 */
+/** OptimizerSpec.S3 */
 export function isFloat32(value: number): boolean {
   return Number.isFinite(Math.fround(value));
 }
@@ -307,7 +307,7 @@ export function isFloat32(value: number): boolean {
 function checkSetting(path: string, setting: Setting, value: unknown): number {
   if (value === undefined) return setting.initial;
   const isWide = typeof value === "number" && Number.isFinite(value) && setting.accepts(value);
-  if (isWide && isFloat32(value) && setting.accepts(Math.fround(value))) return value; // S3
+  if (isWide && isFloat32(value) && setting.accepts(Math.fround(value))) return value; // OptimizerSpec.S3
   throw badField(path, isWide ? `${setting.expected}, in float32 too` : setting.expected, value);
 }
 

@@ -68,7 +68,7 @@ export interface RowUpdater {
   startRows(rows: number, rowCount: number): void;
   /** One step for each listed row in turn, with `width` floats of gradient each. */
   updateRows(rows: number, rowCount: number, gradients: number): void;
-  /** Whether the step in hand has to go through `attempt`, (Updater P4). */
+  /** Whether the step in hand has to go through `attempt`, (Updater.P4). */
   readonly isTried: boolean;
   readonly layout: SlotLayout;
   /** Without a trial the updater keeps itself what it is about to change. */
@@ -84,7 +84,7 @@ export interface RowUpdater {
 
 /** What a table asks of its initializer; an Initializer is one. */
 export interface RowInitializer {
-  /** Where the recipe is by which the kernels set the values of rows, listed as above, to what their keys begin with; nothing else decides it (T3). */
+  /** Where the recipe is by which the kernels set the values of rows, listed as above, to what their keys begin with; nothing else decides it (TableStore.T3). */
   readonly recipe: number;
   readonly kernels: Pick<InitializerKernels, "initializeRows">;
 }

@@ -40,7 +40,7 @@ export type PlugInUpdaterOptions = {
   readonly element: RowElement;
   /** Elements of a row. */
   readonly width: number;
-  /** Called when a round fails (G2). */
+  /** Called when a round fails (PlugInUpdater.G2). */
   readonly roundFailed?: ((failure: WeighbridgeError) => void) | undefined;
 };
 
@@ -76,7 +76,7 @@ export class PlugInUpdater implements ParameterUpdater {
   #lists: Lists;
   #step: UpdaterStep;
   #scale = 1;
-  /** G2 */
+  /** PlugInUpdater.G2 */
   #hasFailed = false;
 
   constructor(options: PlugInUpdaterOptions) {
@@ -107,7 +107,7 @@ export class PlugInUpdater implements ParameterUpdater {
     this.#step = { settings, learningRate: this.rate.at(scheduleStep), clock: scheduleStep, worker: workerRank };
   }
 
-  /** G1 */
+  /** PlugInUpdater.G1 */
   attempt(apply: () => void, undone: () => void = () => {}): boolean {
     this.#journal.clear();
     try {
@@ -135,7 +135,7 @@ export class PlugInUpdater implements ParameterUpdater {
     return this.inRound(() => this.admit(gradients, wordCount));
   }
 
-  /** G3 */
+  /** PlugInUpdater.G3 */
   admit(gradients: number, wordCount: number): number | undefined {
     const { element, spec } = this.#options;
     if (!ROW_ELEMENTS[element].isFloat) return 0;
@@ -157,7 +157,7 @@ export class PlugInUpdater implements ParameterUpdater {
     throw new WeighbridgeError("NOT_FINITE", `${what}: expected finite numbers`);
   }
 
-  /** G2 */
+  /** PlugInUpdater.G2 */
   inRound<T>(act: () => T): T | undefined {
     if (this.#hasFailed) return undefined;
     try {
@@ -274,7 +274,7 @@ export class PlugInUpdater implements ParameterUpdater {
     const elements = this.#elements;
     const first = gradients / this.#elementBytes;
     for (let i = 0; i < count; i++) from[i] = first + i * width;
-    if (this.#scale !== 1) scaleElements(elements as Float64Array, first, first + count * width, this.#scale); // G3
+    if (this.#scale !== 1) scaleElements(elements as Float64Array, first, first + count * width, this.#scale); // PlugInUpdater.G3
     const rows: RowsInHand = { count, width, elements, starts, columns };
     try {
       const outcome: unknown = chosen.updater.update(rows, { count, width, elements, starts: from }, this.#step);

@@ -60,9 +60,9 @@ export type PsUpdaterOptions<S extends UpdaterSettings, E extends RowElement> = 
   readonly elements?: readonly E[];
   /** Its settings with their defaults; an optimizer may say others of the same types, and none that are not here. */
   readonly settings?: S;
-  /** What it keeps beside the values of a row of so many elements. Nothing when left out (U3). */
+  /** What it keeps beside the values of a row of so many elements. Nothing when left out (PsUpdater.U3). */
   columns?(width: number): Readonly<Record<string, UpdaterColumn>>;
-  /** Changes rows, and their columns, by a gradient for each (U1, U2). When it throws, the rows are as they were. */
+  /** Changes rows, and their columns, by a gradient for each (PsUpdater.U1, PsUpdater.U2). When it throws, the rows are as they were. */
   update(rows: RowsInHand<E>, gradients: RowSpans<E>, step: UpdaterStep<S>): void;
   /** May change columns on their way into a checkpoint. They are saved as they are when left out. */
   save?(saved: SavedColumns<E>): void;

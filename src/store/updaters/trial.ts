@@ -2,8 +2,8 @@
 // looked at. Costs copies, and is only for updates whose numbers are very large or may grow from push to push; the Updater says which.
 //
 // Invariants:
-//   T1. After `undo` everything that was saved is as it was, bit for bit.
-//   T2. An element is to blame when its new value, or one of its slots, is not finite. A slot that a whole row shares is its whole row's.
+//   Trial.T1. After `undo` everything that was saved is as it was, bit for bit.
+//   Trial.T2. An element is to blame when its new value, or one of its slots, is not finite. A slot that a whole row shares is its whole row's.
 
 import type { Arena } from "../../kernel/arena.ts";
 import type { OptimizerKernels } from "../../kernel/optimizer-kernels.ts";
@@ -70,7 +70,7 @@ export class Trial {
     return most;
   }
 
-  /** The gradients of the elements that are to blame (T2), by their index; to be asked before `undo`, and zeroed after it. */
+  /** The gradients of the elements that are to blame (Trial.T2), by their index; to be asked before `undo`, and zeroed after it. */
   blamed(): readonly number[] {
     const { floats } = this.#arena;
     const found = new Set<number>();
@@ -87,7 +87,7 @@ export class Trial {
     return [...found];
   }
 
-  /** T1 */
+  /** Trial.T1 */
   undo(): void {
     const { floats, words } = this.#arena;
     for (const { at, values, slots, words: counts } of this.#saved.toReversed()) {

@@ -5,7 +5,7 @@ import { test } from "node:test";
 import { Random } from "../../base/random.ts";
 import { UpdateJournal } from "./update-journal.ts";
 
-test("after undo everything is as it was when it was kept first (J1)", () => {
+test("after undo everything is as it was when it was kept first (UpdateJournal.J1)", () => {
   const random = new Random(3);
   const words = Uint32Array.from({ length: 20_000 }, () => random.below(2 ** 32));
   const before = words.slice();

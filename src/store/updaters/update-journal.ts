@@ -26,7 +26,7 @@ export class UpdateJournal {
     this.#spans.push(from, wordCount);
   }
 
-  /** J1 */
+  /** UpdateJournal.J1 */
   undo(): void {
     const [words, kept, spans] = [this.#words, this.#kept, this.#spans];
     let at = this.#keptCount;

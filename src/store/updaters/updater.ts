@@ -3,10 +3,10 @@
 // and `hyper` and does without the update methods.
 //
 // Invariants:
-//   P1. `begin` comes before the updates of a message; what it wrote holds until the next `begin`.
-//   P2. A push that `admit` does not let through changes nothing.
-//   P3. The updater owns the spans of the hyper-parameters and of Adam's powers until `close`.
-//   P4. No update leaves a value or a slot that is not finite: one that could, for its numbers are very large, is tried (trial.ts), and undone where
+//   Updater.P1. `begin` comes before the updates of a message; what it wrote holds until the next `begin`.
+//   Updater.P2. A push that `admit` does not let through changes nothing.
+//   Updater.P3. The updater owns the spans of the hyper-parameters and of Adam's powers until `close`.
+//   Updater.P4. No update leaves a value or a slot that is not finite: one that could, for its numbers are very large, is tried (trial.ts), and undone where
 //       it does. Then the spec's policy says whether it is refused, skipped, or its elements in question count as 0; it is counted either way.
 
 import { AssertionError } from "../../base/assert.ts";
@@ -75,7 +75,7 @@ export class Updater implements ParameterUpdater {
   readonly number: OptimizerNumber;
   /** DC-ASGD: whether the store keeps what workers pull. */
   readonly notesPulls: boolean;
-  /** The address of the hyper-parameters of the step in hand (P1). */
+  /** The address of the hyper-parameters of the step in hand (Updater.P1). */
   readonly hyper: number;
   readonly rate: LearningRate;
   readonly counts: NonFiniteCounts = { refusedPushes: 0, skippedPushes: 0, zeroedElements: 0 };
@@ -130,7 +130,7 @@ export class Updater implements ParameterUpdater {
     this.#numbers[HYPER.betaPowers] = this.#betaPowers;
   }
 
-  /** Sets the hyper-parameters for the updates that follow (P1). */
+  /** Sets the hyper-parameters for the updates that follow (Updater.P1). */
   begin(at: UpdateStep): void {
     if (!(at.step >= 1) && at.rowSteps?.counts !== true) throw new AssertionError(`updates count from 1, not ${at.step}`);
     const numbers = this.#numbers;
@@ -154,7 +154,7 @@ export class Updater implements ParameterUpdater {
     }
   }
 
-  /** Whether the update in hand may come to something that is not finite (P4): then it goes through `attempt`. */
+  /** Whether the update in hand may come to something that is not finite (Updater.P4): then it goes through `attempt`. */
   get isTried(): boolean {
     return this.#isTried;
   }
@@ -165,7 +165,7 @@ export class Updater implements ParameterUpdater {
   }
 
   /**
-   * P4. `apply` saves what it is about to change, and changes it; it is called again, after everything was undone, where elements are set to 0. Returns
+   * Updater.P4. `apply` saves what it is about to change, and changes it; it is called again, after everything was undone, where elements are set to 0. Returns
    * whether the update counts. Throws NOT_FINITE for "refuse". `undone` is told when nothing of it is left.
    */
   attempt(apply: (trial: Trial) => void, undone: () => void = () => {}): boolean {
