@@ -1,4 +1,5 @@
-// Goal: a list is called ascending exactly when every key is greater than the one before, over the whole 64 bits, for short and long lists.
+// Goal: a list is called ascending exactly when every key is greater than the one before, over the whole 64 bits, for
+// short and long lists.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -1,15 +1,18 @@
-// key-list — key lists as the wire wants them, u64 and strictly ascending: whether a list is one, and which of its keys go to which server. Looks at the halves of
-// keys where there are many, so that no BigInt is made per key. The default cuts a list at the servers' ranges; users may bring a slicer of their own.
+// key-list — key lists as the wire wants them, u64 and strictly ascending: whether a list is one, and which of its keys
+// go to which server. Long lists are read by u32 halves, so no BigInt is made per key. The default slicer cuts a list
+// at the servers' ranges; users may pass their own.
 
 import { WeighbridgeError } from "../base/errors.ts";
 import type { Range } from "./key-range.ts";
 
 /** Key lists up to this length are compared as BigInts: cheaper than making a view of their halves. */
 const SHORT = 8;
-/** Turns the order of u32 into that of i32. The engine keeps an i32 in a register, where a u32 becomes a double: 16 instead of 70 µs for 10,000 keys. */
+/**
+ * Turns the order of u32 into that of i32, which the engine keeps in a register: 16 instead of 70 µs for 10,000 keys.
+ */
 const SIGN = 1 << 31;
 
-/** Low half at 2i, high half at 2i + 1 (the platform is little-endian, which `assertLittleEndian` in node/ checks at start). */
+/** Low half at 2i, high half at 2i + 1: little-endian, which `assertLittleEndian` in node/ checks at start. */
 export function halvesOf(keys: BigUint64Array): Int32Array {
   return new Int32Array(keys.buffer, keys.byteOffset, keys.length * 2);
 }
@@ -24,7 +27,7 @@ export function firstDescent(keys: BigUint64Array): number {
 }
 
 function firstDescentOfHalves(halves: Int32Array): number {
-  const { length } = halves; // the engine asks a view anew in every round otherwise
+  const { length } = halves; // otherwise the engine reads it from the view in every iteration
   let low = (halves[0] as number) ^ SIGN;
   let high = (halves[1] as number) ^ SIGN;
   for (let at = 2; at < length; at += 2) {
@@ -37,12 +40,14 @@ function firstDescentOfHalves(halves: Int32Array): number {
   return -1;
 }
 
-/** Throws BAD_ARGUMENT if the list is empty or no BigUint64Array, KEYS_NOT_ASCENDING if it is not strictly ascending. */
+/**
+ * Throws BAD_ARGUMENT if the list is empty or no BigUint64Array, KEYS_NOT_ASCENDING if it is not strictly ascending.
+ */
 export function requireKeys(keys: BigUint64Array): void {
   if (!(keys instanceof BigUint64Array) || keys.length === 0 || firstDescent(keys) >= 0) throw badKeys(keys);
 }
 
-/** Apart, so that the check itself stays short enough for V8 to inline. */
+/** A function of its own, so that V8 inlines the check. */
 function badKeys(keys: BigUint64Array): WeighbridgeError {
   if (!(keys instanceof BigUint64Array)) return new WeighbridgeError("BAD_ARGUMENT", "keys are a BigUint64Array");
   if (keys.length === 0) return new WeighbridgeError("BAD_ARGUMENT", "a request needs at least one key");
@@ -63,7 +68,7 @@ export function lowerBound(keys: BigUint64Array, bound: bigint): number {
   return from;
 }
 
-/** Server i gets keys[cuts[i] … cuts[i + 1]); one more entry than servers, from 0 to the number of keys, never falling. */
+/** Server i gets keys[cuts[i] … cuts[i + 1]): never falling, from 0 to the number of keys, one more than servers. */
 export type Cuts = readonly number[];
 
 /** Decides the cuts of one request. The values go with their keys. */
@@ -78,7 +83,9 @@ export const sliceByRange: Slicer = (keys, ranges) => {
   return cuts;
 };
 
-/** The server that gets all keys when they are cut at the ranges; -1 when there are several. Makes no list, for requests of a few keys. */
+/**
+ * The server that gets all keys, cut at the ranges; -1 if there are several. Makes no list: for requests of a few keys.
+ */
 export function soleOwner(keys: BigUint64Array, ranges: readonly Range[]): number {
   if (ranges.length === 1) return 0;
   const first = keys[0] as bigint;

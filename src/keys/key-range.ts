@@ -9,7 +9,7 @@ export type Range = { readonly begin: bigint; readonly end: bigint };
 const KEY_COUNT = 2n ** 64n;
 const KEY_LAST = KEY_COUNT - 1n;
 
-/** None for 0. Range i of n starts at (2^64 − 1) / n · i, as in ps-lite; unlike there, the last one reaches to the very end. */
+/** Range i of n starts at (2^64 − 1) / n · i, as in ps-lite; here the last one reaches to the very end. None for 0. */
 export function evenRanges(count: number): readonly Range[] {
   const step = KEY_LAST / BigInt(Math.max(1, count));
   return Array.from({ length: count }, (_, i) => ({
@@ -20,7 +20,7 @@ export function evenRanges(count: number): readonly Range[] {
 
 const WORD = 2 ** 32;
 
-/** The index of the first key that is not below `bound` (up to 2^53); -1 when all are. Keys lie in little-endian order, as everywhere. */
+/** The index of the first key that is at least `bound` (up to 2^53); -1 if there is none. Keys are little-endian. */
 export function firstKeyFrom(bound: number, keys: BigUint64Array): number {
   const words = new Uint32Array(keys.buffer, keys.byteOffset, keys.length * 2);
   const high = Math.floor(bound / WORD);

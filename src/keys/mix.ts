@@ -1,8 +1,8 @@
-// mix — the fixed scrambling of u64 keys that decides which part a key belongs to. On u32 halves, without BigInt; equal, bit for bit, to
-// `mixKeys` of the partition kernel. Not a secret: every client in every language must come to the same part. The hash inside a table is
-// another one, keyed with a secret.
+// mix — the fixed scrambling of u64 keys that decides which part a key belongs to, on u32 halves, without BigInt.
+// Equal, bit for bit, to `mixKeys` of the partition kernel. Not a secret: clients in every language must find the same
+// part. The hash inside of a table is another one, keyed with a secret.
 //
-//   mix(x):  x ^= x >> 32;  x *= F;  x ^= x >> 32;  x *= F;  x ^= x >> 32      F = 0xd6e8feb86659fd93, a bijection of u64
+//   mix(x):  x ^= x >> 32;  x *= F;  x ^= x >> 32;  x *= F;  x ^= x >> 32      F = 0xd6e8feb86659fd93; a bijection
 
 const FACTOR_LOW = 0x6659_fd93;
 const FACTOR_HIGH = 0xd6e8_feb8;

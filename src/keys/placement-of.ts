@@ -1,10 +1,11 @@
-// placement-of — makes the placement that a few words describe: how the scheduler publishes it with the roster, and how a refusal carries it.
+// placement-of — makes a placement from its description, which the scheduler publishes with the roster and refusals
+// carry.
 
 import { WeighbridgeError } from "../base/errors.ts";
 import { PART_COUNT, Placement, type PlacementOptions } from "./placement.ts";
 import { ringPlacement } from "./ring-placement.ts";
 
-/** The same words give the same placement on every node (Placement.P3). */
+/** Equal descriptions give the same placement on every node (Placement.P3). */
 export type PlacementDescription = {
   readonly epoch: number;
   readonly policy: "ring" | "range";
@@ -14,7 +15,7 @@ export type PlacementDescription = {
   readonly moved?: readonly number[] | undefined;
 };
 
-/** Throws BAD_ARGUMENT when the words make no sense. */
+/** Throws BAD_ARGUMENT if the description is invalid. */
 export function placementOf({ policy, moved = [], ...options }: PlacementDescription): Placement {
   const placement = policy === "ring" ? ringPlacement(options) : rangePlacement(options);
   if (moved.length === 0) return placement;
@@ -39,8 +40,8 @@ function movedOwners(moved: readonly number[], servers: readonly number[]): Map<
 }
 
 /**
- * Every server owns one range of consecutive parts, all of one size but for one part: the most even there is. A server that
- * joins or leaves moves about half of all parts. Throws BAD_ARGUMENT.
+ * Every server owns one range of consecutive parts, all equal in size but for one part. A server that joins or leaves
+ * moves about half of all parts. Throws BAD_ARGUMENT.
  */
 export function rangePlacement(options: PlacementOptions): Placement {
   return new Placement(

@@ -1,10 +1,11 @@
-// placement — who owns which part of the key space: part → server rank. A value, never changed: a new placement has a higher epoch. How parts are
-// dealt out is the policy's: placement-of, ring-placement. Copies of parts are no matter of it: they belong to ranks.
+// placement — who owns which part of the key space: part → server rank. An immutable value; a new placement has a
+// higher epoch. A policy assigns the parts: placement-of, ring-placement. Replicas are not part of it: they belong to
+// ranks.
 //
 // Invariants:
 //   Placement.P1. Parts are those of part.ts, whatever the servers are.
 //   Placement.P2. Every part has one owner, which is one of the servers.
-//   Placement.P3. The same servers, epoch and policy give the same placement on every node, in whichever order the servers were listed.
+//   Placement.P3. The same servers, in any order, epoch and policy give the same placement on every node.
 
 import { assert } from "../base/assert.ts";
 import { WeighbridgeError } from "../base/errors.ts";
@@ -18,7 +19,10 @@ export type PlacementOptions = {
   readonly epoch: number;
 };
 
-/** Given the ranks of all servers, ascending: for each part, asked in order, the index of its owner in that list. */
+/**
+ * Takes the ranks of all servers, ascending. Returns a function that maps each part, called in order, to an index of
+ * that list.
+ */
 export type PlacementPolicy = (servers: readonly number[]) => (part: number) => number;
 
 export class Placement {
@@ -28,7 +32,7 @@ export class Placement {
   /** For each part the index of its owner in `servers`: what the partition kernel wants. */
   readonly owners: Uint16Array;
 
-  /** For the policies. Throws BAD_ARGUMENT before the policy is asked. */
+  /** For the policies. Throws BAD_ARGUMENT before it calls the policy. */
   constructor(options: PlacementOptions, policy: PlacementPolicy) {
     this.epoch = options.epoch;
     this.servers = checkedServers(options);

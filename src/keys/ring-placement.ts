@@ -1,41 +1,31 @@
-// ring-placement — a consistent-hash ring with bounded shares: each server has many points on a circle of 2^32, and a part
-// belongs to the first server at or after its own point that has room in its share. When a server joins or leaves, about
-// 1/n of the parts move (0.94 to 1.07 times that for 1 to 16 servers), hardly any between two servers that stay. Without
-// the bound the fullest of 5 servers would have 1.15 times the mean.
+// ring-placement — a consistent-hash ring with bounded shares: each server has many points on a ring of 2^32, and a
+// part belongs to the first server at or after its own point whose share has room. When one of n servers joins or
+// leaves, about 1/n of the parts move (0.94 to 1.07 times that for 1 to 16 servers), hardly any between two servers
+// that stay. Without the bound the fullest of 5 servers would have 1.15 times the mean.
 //
 // Invariants:
-//   RingPlacement.R1. Where a server stands depends on its rank alone, where a part stands on its number alone.
-//   RingPlacement.R2. No server owns more than SHARE_MAX times the mean, or one part more than the mean where that is more.
+//   RingPlacement.R1. The points of a server depend on its rank alone, that of a part on its number alone.
+//   RingPlacement.R2. No server owns more than SHARE_MAX times the mean, or the mean and one part if that is more.
 
-import { WeighbridgeError } from "../base/errors.ts";
 import { mixHigh } from "./mix.ts";
 import { PART_COUNT, Placement, type PlacementOptions } from "./placement.ts";
 
-const VIRTUAL_NODES_DEFAULT = 1024;
-const VIRTUAL_NODES_MAX = 65_536;
+/** Points of a server on the ring. */
+const VIRTUAL_NODES = 1024;
 const SHARE_MAX = 1.05;
 
 /** More than there are servers. */
-const PLACE = 2 ** 16;
+const SERVERS = 2 ** 16;
 
-/** What keeps the points of servers and of parts apart: the high half of what is mixed. */
+/** Keeps the points of servers and of parts apart: the high half of the mixed number. */
 const PART_POINTS = 0xffff_ffff;
-
-export type RingPlacementOptions = PlacementOptions & {
-  /** How many places of the ring each server takes. All nodes of a job must agree on it. */
-  readonly virtualNodes?: number | undefined;
-};
 
 type Ring = { readonly points: Uint32Array; readonly servers: Uint16Array };
 
 /** Throws BAD_ARGUMENT. */
-export function ringPlacement(options: RingPlacementOptions): Placement {
-  const { virtualNodes = VIRTUAL_NODES_DEFAULT } = options;
-  if (!(Number.isInteger(virtualNodes) && virtualNodes >= 1 && virtualNodes <= VIRTUAL_NODES_MAX)) {
-    throw new WeighbridgeError("BAD_ARGUMENT", `a server has 1 to ${VIRTUAL_NODES_MAX} virtual nodes, not ${virtualNodes}`);
-  }
+export function ringPlacement(options: PlacementOptions): Placement {
   return new Placement(options, (ranks) => {
-    const ring = ringOf(ranks, virtualNodes);
+    const ring = ringOf(ranks);
     const mean = PART_COUNT / ranks.length;
     const shareMax = Math.max(Math.ceil(mean), Math.floor(mean * SHARE_MAX)); // RingPlacement.R2
     const shares = new Uint16Array(ranks.length);
@@ -47,22 +37,24 @@ export function ringPlacement(options: RingPlacementOptions): Placement {
   });
 }
 
-function ringOf(ranks: readonly number[], virtualNodes: number): Ring {
-  const places = new Float64Array(ranks.length * virtualNodes); // point × PLACE + server, which floats hold exactly: numbers alone sort fast
+function ringOf(ranks: readonly number[]): Ring {
+  // point × SERVERS + server, which floats hold exactly: numbers alone sort fast.
+  const nodes = new Float64Array(ranks.length * VIRTUAL_NODES);
   ranks.forEach((rank, server) => {
-    for (let i = 0; i < virtualNodes; i++) places[server * virtualNodes + i] = mixHigh(i, rank) * PLACE + server; // RingPlacement.R1
+    // RingPlacement.R1
+    for (let i = 0; i < VIRTUAL_NODES; i++) nodes[server * VIRTUAL_NODES + i] = mixHigh(i, rank) * SERVERS + server;
   });
-  places.sort(); // servers are in the order of their ranks: ties fall the same way everywhere
-  const points = new Uint32Array(places.length);
-  const servers = new Uint16Array(places.length);
-  for (let at = 0; at < places.length; at++) {
-    points[at] = Math.floor(places[at]! / PLACE);
-    servers[at] = places[at]! % PLACE;
+  nodes.sort(); // servers are in the order of their ranks: ties fall the same way everywhere
+  const points = new Uint32Array(nodes.length);
+  const servers = new Uint16Array(nodes.length);
+  for (let at = 0; at < nodes.length; at++) {
+    points[at] = Math.floor(nodes[at]! / SERVERS);
+    servers[at] = nodes[at]! % SERVERS;
   }
   return { points, servers };
 }
 
-/** The first server at or after the point that has room; there is one, since the bounds add up to all parts at least. */
+/** The first server at or after the point that has room. There is one: all shares together hold all parts. */
 function ownerAt({ points, servers }: Ring, point: number, hasRoom: (server: number) => boolean): number {
   let at = firstAtOrAfter(points, point);
   while (!hasRoom(servers[at % servers.length]!)) at++;

@@ -1,15 +1,15 @@
-// Goal: any u64 keys come out ascending, with the place of each; equal ones in their old order.
+// Goal: any u64 keys come out ascending, with the old index of each; equal ones in their old order.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
 import { sortKeys } from "./sort-keys.ts";
 
-function sorted(keys: readonly bigint[]): { keys: bigint[]; places: number[] } {
+function sorted(keys: readonly bigint[]): { keys: bigint[]; oldIndexes: number[] } {
   const list = BigUint64Array.from(keys);
-  const places = new Uint32Array(keys.length);
-  sortKeys(new Uint32Array(list.buffer), places);
-  return { keys: [...list], places: [...places] };
+  const oldIndexes = new Uint32Array(keys.length);
+  sortKeys(new Uint32Array(list.buffer), oldIndexes);
+  return { keys: [...list], oldIndexes: [...oldIndexes] };
 }
 
 test("keys of any magnitude ascend, and each names the place where it stood", () => {
@@ -19,12 +19,12 @@ test("keys of any magnitude ascend, and each names the place where it stood", ()
       const expected = keys
         .map((value, place) => ({ value, place }))
         .sort((a, b) => (a.value < b.value ? -1 : a.value > b.value ? 1 : a.place - b.place));
-      assert.deepEqual(sorted(keys), { keys: expected.map(({ value }) => value), places: expected.map(({ place }) => place) });
+      assert.deepEqual(sorted(keys), { keys: expected.map(({ value }) => value), oldIndexes: expected.map(({ place }) => place) });
     }),
   );
 });
 
 test("no key and one key are sorted", () => {
-  assert.deepEqual(sorted([]), { keys: [], places: [] });
-  assert.deepEqual(sorted([2n ** 64n - 1n]), { keys: [2n ** 64n - 1n], places: [0] });
+  assert.deepEqual(sorted([]), { keys: [], oldIndexes: [] });
+  assert.deepEqual(sorted([2n ** 64n - 1n]), { keys: [2n ** 64n - 1n], oldIndexes: [0] });
 });

@@ -1,23 +1,25 @@
-// sort-keys — sorts u64 keys, given as pairs of 32-bit words, and says where each stood. A radix sort from the lowest digit
-// up; it skips digits that all keys share.
+// sort-keys — sorts u64 keys, given as pairs of 32-bit words, and returns the old index of each. A radix sort from the
+// lowest digit up, which skips digits that all keys share.
 
 const DIGIT_BITS = 11;
 const BUCKETS = 2 ** DIGIT_BITS;
 const BUCKET_MASK = BUCKETS - 1;
 const WORD_BITS = 32;
 
-/** Keys and their places, as lists side by side. */
-type Columns = { readonly low: Uint32Array; readonly high: Uint32Array; readonly places: Uint32Array };
+/** Keys and their old indexes, as lists side by side. */
+type Columns = { readonly low: Uint32Array; readonly high: Uint32Array; readonly oldIndexes: Uint32Array };
 
-/** Sorts in place; `words` has the keys as low and high words in turn. Fills `places` with the old index of each key; equal keys keep their order. */
-export function sortKeys(words: Uint32Array, places: Uint32Array): void {
-  const { length: count } = places;
+/**
+ * Sorts `words`, low and high words of keys in turn, and writes the old index of each key. Equal keys keep their order.
+ */
+export function sortKeys(words: Uint32Array, oldIndexes: Uint32Array): void {
+  const { length: count } = oldIndexes;
   const isHighShared = differingBits(words, 1) === 0;
   let from = columnsOf(count, isHighShared);
   let to = columnsOf(count, isHighShared);
   for (let i = 0; i < count; i++) {
     from.low[i] = words[2 * i] as number;
-    from.places[i] = i;
+    from.oldIndexes[i] = i;
   }
   if (!isHighShared) for (let i = 0; i < count; i++) from.high[i] = words[2 * i + 1] as number;
   const starts = new Uint32Array(BUCKETS);
@@ -34,11 +36,11 @@ export function sortKeys(words: Uint32Array, places: Uint32Array): void {
   }
   for (let i = 0; i < count; i++) words[2 * i] = from.low[i] as number;
   if (!isHighShared) for (let i = 0; i < count; i++) words[2 * i + 1] = from.high[i] as number;
-  places.set(from.places);
+  oldIndexes.set(from.oldIndexes);
 }
 
 function columnsOf(count: number, isHighShared: boolean): Columns {
-  return { low: new Uint32Array(count), high: new Uint32Array(isHighShared ? 0 : count), places: new Uint32Array(count) };
+  return { low: new Uint32Array(count), high: new Uint32Array(isHighShared ? 0 : count), oldIndexes: new Uint32Array(count) };
 }
 
 /** The bits in which the low (0) or the high (1) words are not all the same. */
@@ -65,23 +67,23 @@ function findStarts(digits: Uint32Array, shift: number, starts: Uint32Array): vo
 }
 
 function scatter(from: Columns, to: Columns, digits: Uint32Array, starts: Uint32Array, shift: number): void {
-  const { low, high, places } = from;
-  const { low: lowTo, high: highTo, places: placesTo } = to;
+  const { low, high, oldIndexes } = from;
+  const { low: lowTo, high: highTo, oldIndexes: oldIndexesTo } = to;
   for (let i = 0; i < digits.length; i++) {
     const at = starts[((digits[i] as number) >>> shift) & BUCKET_MASK]!++;
     lowTo[at] = low[i] as number;
     highTo[at] = high[i] as number;
-    placesTo[at] = places[i] as number;
+    oldIndexesTo[at] = oldIndexes[i] as number;
   }
 }
 
 /** As `scatter`, for keys whose high words are the same. */
-function scatterLow({ low, places }: Columns, to: Columns, starts: Uint32Array, shift: number): void {
-  const { low: lowTo, places: placesTo } = to;
+function scatterLow({ low, oldIndexes }: Columns, to: Columns, starts: Uint32Array, shift: number): void {
+  const { low: lowTo, oldIndexes: oldIndexesTo } = to;
   for (let i = 0; i < low.length; i++) {
     const digit = low[i] as number;
     const at = starts[(digit >>> shift) & BUCKET_MASK]!++;
     lowTo[at] = digit;
-    placesTo[at] = places[i] as number;
+    oldIndexesTo[at] = oldIndexes[i] as number;
   }
 }
