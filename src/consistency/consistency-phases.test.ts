@@ -1,5 +1,5 @@
-// consistency-phases — Goal: at every clock there is one consistency, no update that was taken is judged anew, and servers that hear of the same changes
-// in any order end with the same one.
+// consistency-phases — Goal: at every clock there is one consistency, no update that was taken is judged anew, and
+// servers that hear of the same changes in any order end with the same one.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

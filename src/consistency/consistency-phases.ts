@@ -1,19 +1,23 @@
-// consistency-phases — which consistency a parameter has at which clock, on one server: it may change while the job runs, from one clock on. Pure.
+// consistency-phases — the consistency that a parameter has at each clock, on one server: it may change from one clock
+// on while the job runs. Pure.
 //
 //   clocks   0 ─────────────────► E₁ ────────────────► E₂ ───────►
 //   phase    as it was created    since a change       since the next one, perhaps still to come
 //
 // Invariants (spec/consistency.md):
-//   ConsistencyPhases.M1. Every clock has one consistency. What carries a clock, an update or a read, follows that of its clock, whenever it comes.
-//   ConsistencyPhases.M2. A phase begins above every update that was taken before it was known: what was taken stays as it was taken, gathered or applied.
-//   ConsistencyPhases.M5. Of two changes the one with the higher (turn, worker) is the last, in whichever order they come.
-//   ConsistencyPhases.M6. Bounded: phases that no clock can have any more are forgotten, and of the others there are at most PHASES_MAX.
+//   ConsistencyPhases.M1. Every clock has one consistency. An update or a read follows that of its clock, whenever it
+//       arrives.
+//   ConsistencyPhases.M2. A phase begins above every update that the server accepted before it knew of the phase: those
+//       stay as they are, pending or applied.
+//   ConsistencyPhases.M5. Of two changes the one with the higher (turn, worker) is the last, in whichever order they
+//       come.
+//   ConsistencyPhases.M6. Bounded: phases that no clock can have any more are dropped; at most PHASES_MAX others exist.
 
 import { assert } from "../base/assert.ts";
 import { WeighbridgeError } from "../base/errors.ts";
 
 export type ConsistencyMode = {
-  /** async: applied when they arrive. sync: gathered for each clock, reduced in rank order and applied once. */
+  /** async: applied on arrival. sync: collected for each clock, reduced in rank order and applied once. */
   readonly updates: "async" | "sync";
   /** How a sync round becomes one gradient. */
   readonly reduce: "sum" | "mean";
@@ -26,26 +30,26 @@ export type ConsistencyPhase = ConsistencyMode & {
   readonly from: number;
 };
 
-/** What there is to know of the phases: which they are, by rising clocks, and which change was the last. */
+/** The phases by rising clocks, and the last change. */
 export type ConsistencyHistory = { readonly phases: readonly ConsistencyPhase[]; readonly turn: number; readonly turnWorker: number };
 
 export type ConsistencyChange = {
   readonly mode: ConsistencyMode;
   /** No earlier than at this clock. */
   readonly clock: number;
-  /** Above those of the changes that its maker knew of. */
+  /** Above the turns of all changes that its worker knew of. */
   readonly turn: number;
-  /** Who makes it. */
+  /** The worker that makes the change. */
   readonly worker: number;
 };
 
-/** More than anybody has a use for: so many changes within the clocks by which the fastest worker is ahead of the slowest. */
+/** Enough changes within the clocks by which the fastest worker is ahead of the slowest. */
 export const PHASES_MAX = 64;
 
 export class ConsistencyPhases {
   /** That of every clock; undefined while clocks differ. Nobody else writes it. */
   constant: ConsistencyPhase | undefined;
-  /** The highest clock of an update that was taken; -1 before the first. Raised by `take`, or by who takes one of every push. */
+  /** The highest clock of an accepted update; -1 before the first. `take` raises it, or the caller for every push. */
   clockTop = -1;
   /** By rising clocks, never empty. Clocks before the first have it too. */
   #phases: readonly ConsistencyPhase[];
@@ -74,14 +78,14 @@ export class ConsistencyPhases {
     return { phases: this.#phases, turn: this.#turn, turnWorker: this.#turnWorker };
   }
 
-  /** An update with this clock is taken, as `at` says. */
+  /** The server accepts an update with this clock, as `at` says. */
   take(clock: number): void {
     if (clock > this.clockTop) this.clockTop = clock;
   }
 
   /**
-   * Returns the clock at which the last phase begins then: that of the change, unless there was a later one (ConsistencyPhases.M5). The same consistency again changes
-   * nothing. Throws QUEUE_FULL, nothing changed (ConsistencyPhases.M6).
+   * Returns the clock at which the last phase then begins: that of the change, unless there was a later one
+   * (ConsistencyPhases.M5). The same consistency again changes nothing. Throws QUEUE_FULL (ConsistencyPhases.M6).
    */
   change({ mode, clock, turn, worker }: ConsistencyChange): number {
     if (turn < this.#turn || (turn === this.#turn && worker <= this.#turnWorker)) return this.last.from;
@@ -100,7 +104,7 @@ export class ConsistencyPhases {
     this.#set(this.#phases.map((phase) => ({ ...phase, staleness })));
   }
 
-  /** Nothing with a clock below this one comes any more, nor is anything of one gathered (ConsistencyPhases.M6). */
+  /** No update with a clock below this one comes or is pending any more (ConsistencyPhases.M6). */
   forgetBefore(clockMin: number): void {
     const first = this.#phases.indexOf(this.at(clockMin));
     if (first > 0) this.#set(this.#phases.slice(first));

@@ -1,4 +1,5 @@
-// Goal: clocks, rounds and reads move in the one order that keeps the promises. What holds for whole jobs is in test/simulation/staleness.test.ts.
+// Goal: clocks, rounds and reads move in the one order that keeps the promises. What holds for whole jobs is in
+// test/simulation/staleness.test.ts.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

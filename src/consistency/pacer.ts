@@ -1,6 +1,6 @@
-// pacer — the pace of a job on one server as workers come and go: their clocks, the reads that wait for them and the updates that do, moved together in the one
-// order that keeps the promises of spec/consistency.md. What follows when the minimum moves is in update-rounds.ts. Pure, and without I/O: what it decides
-// it tells its caller at once.
+// pacer — the pace of a job on one server as workers come and go: it moves their clocks, the reads that wait for them
+// and the updates of open rounds together, in the one order that keeps the promises of spec/consistency.md.
+// update-rounds.ts has what follows when the minimum moves. Pure: it returns each decision to its caller at once.
 //
 // Invariants:
 //   Pacer.U4. What a dead incarnation did not finish is dropped before the round that its death completes is applied.
@@ -28,14 +28,14 @@ export type PacerOptions = {
 
 /** Of updates `H`, which must not call the pacer when they are applied or freed. */
 export class Pacer<H extends SyncUpdate<H>> {
-  /** To be looked at, and asked about updates (W6); who moves is told to the pacer. */
+  /** For reading, and for the checks of updates (W6). Only the pacer moves members. */
   readonly clocks: StalenessController;
-  /** What is gathered, and what follows when the minimum moves. */
+  /** The open rounds, and what follows when the minimum moves. */
   readonly rounds: UpdateRounds<H>;
   readonly pushes: PushCounts;
   /** Who waits; the pacer parks and admits. */
   readonly lot: ParkingLot;
-  /** By worker: what was dropped of an incarnation that was taken for dead, until it joins again. */
+  /** By worker: the clocks whose updates were dropped when its incarnation was taken for dead, until it joins again. */
   readonly #lost = new Map<number, { readonly incarnation: number; readonly clocks: readonly number[] }>();
 
   constructor(options: PacerOptions) {
@@ -60,11 +60,10 @@ export class Pacer<H extends SyncUpdate<H>> {
   }
 
   /**
-   * Returns the clock at which the worker stands here from now on, which it has to be told (W5). It is a new beginning, also for an incarnation that is
-   * a member: what it pushed and did not finish is dropped, here as on the servers that took it for dead, so that it can push it again
-   * everywhere. Such a member stays where it stands: no round is completed without what it is about to push again.
-   * `numbers` says what it has pushed so far. Throws FENCED for an incarnation that was replaced, NODE_DEAD for one that is
-   * over as far as is known here.
+   * Returns the clock of the worker on this server, which the caller sends to it (W5). Joining starts anew, also for an
+   * incarnation that is a member: its unfinished pushes are dropped, here as on servers that declared it dead, and it
+   * pushes them again everywhere. Such a member keeps its clock: no round completes without these pushes. `numbers` are
+   * the numbers of its pushes so far. Throws FENCED for an incarnation that was replaced, NODE_DEAD for one that ended.
    */
   join(holder: WorkerIncarnation, numbers: Omit<PushReport, "clocks"> = NO_PUSHES): number {
     const member = this.clocks.memberAt(holder.worker);
@@ -72,11 +71,11 @@ export class Pacer<H extends SyncUpdate<H>> {
     else this.#endEarlier(holder);
     const clock = this.clocks.join(holder);
     this.pushes.join(holder, numbers, clock);
-    this.rounds.settle(); // It may have been the last who was expected.
+    this.rounds.settle(); // it may have been the last expected worker
     return clock;
   }
 
-  /** Who takes part, and where each stands. */
+  /** The members and their clocks. */
   members(): readonly (WorkerIncarnation & { readonly clock: number })[] {
     return [...this.clocks.members()].map(([worker, { incarnation, clock }]) => ({ worker, incarnation, clock }));
   }
@@ -86,13 +85,13 @@ export class Pacer<H extends SyncUpdate<H>> {
     return this.members().reduce((highest, { clock }) => Math.max(highest, clock), this.clockMin);
   }
 
-  /** What lies before `clock` is done: a checkpoint was restored, and nothing happened here before. */
+  /** A checkpoint was restored that holds everything before `clock`, and nothing happened here before. */
   startAt(clock: number): void {
     this.clocks.startAt(clock);
     this.rounds.settle();
   }
 
-  /** The set is complete with whom it has. */
+  /** The set is complete with its present members. */
   form(): void {
     this.clocks.form();
     this.rounds.settle();
@@ -105,14 +104,14 @@ export class Pacer<H extends SyncUpdate<H>> {
     this.#endInOrder(holder, this.clocks.leave(holder), "the clock set");
   }
 
-  /** The worker left the job in good order. To be told of every worker: one that never joined is not waited for any more. */
+  /** The worker left the job in good order. Call it for every worker: one that never joined is no longer expected. */
   leaveJob(holder: WorkerIncarnation): void {
     this.#endEarlier(holder);
     this.pushes.forgetWorker(holder);
     this.#endInOrder(holder, this.clocks.leaveJob(holder), "the job");
   }
 
-  /** The incarnation is over, or is taken to be. To be told of every worker, as `leaveJob`. */
+  /** The incarnation is over, or taken for dead. Call it for every worker, as `leaveJob`. */
   died(holder: WorkerIncarnation): void {
     this.#endEarlier(holder);
     const clock = this.clocks.died(holder);
@@ -121,21 +120,21 @@ export class Pacer<H extends SyncUpdate<H>> {
     this.#end(holder, clock);
   }
 
-  /** The clocks of which contributions of this incarnation were dropped because it was taken for dead; told once. */
+  /** The clocks whose contributions of this incarnation were dropped when it was taken for dead. Returns them once. */
   takeLost({ worker, incarnation }: WorkerIncarnation): readonly number[] {
     const lost = this.#lost.get(worker);
     this.#lost.delete(worker);
     return lost?.incarnation === incarnation ? lost.clocks : [];
   }
 
-  /** The incarnation lives; one that was taken for dead may join again. To be told of every worker, as `leaveJob`. */
+  /** The incarnation lives: one that was taken for dead may join again. Call it for every worker, as `leaveJob`. */
   revived(holder: WorkerIncarnation): void {
     this.#endEarlier(holder);
     this.clocks.revived(holder);
   }
 
   /**
-   * Keeps what another server had gathered, in the place of what is here of the same incarnation and clock. Throws
+   * Keeps the contribution that another server held, and drops that of the same incarnation and clock here. Throws
    * STALE_UPDATE, QUEUE_FULL.
    */
   adopt(stamp: UpdateStamp, handle: H, bytes: number): void {
@@ -145,14 +144,15 @@ export class Pacer<H extends SyncUpdate<H>> {
     this.rounds.put(stamp, handle, bytes);
   }
 
-  /** What was gathered for a parameter is no part of any round here any more. */
+  /** Drops the open rounds of a parameter. */
   dropRounds(parameter: number): void {
     for (const handle of this.rounds.dropParameter(parameter)) handle.free();
   }
 
   /**
-   * Undefined: answer it now, nothing was kept. Otherwise it is parked, and told later. Only members wait: whoever is none is not told when it
-   * dies, and has not told its clock. Throws NOT_JOINED, NODE_DEAD, FENCED, QUEUE_FULL, and BAD_ARGUMENT for a bound or deadline that is none.
+   * Undefined: answer it now, nothing was kept. Otherwise it is parked until its minimum comes. Only members wait: the
+   * server knows no clock and no death of others. Throws NOT_JOINED, NODE_DEAD, FENCED, QUEUE_FULL, and BAD_ARGUMENT
+   * for an invalid bound or deadline.
    */
   read(parking: Parking & WorkerIncarnation): ParkedReadId | undefined {
     checkStaleness(parking.staleness);
@@ -161,24 +161,24 @@ export class Pacer<H extends SyncUpdate<H>> {
     return this.lot.park(parking);
   }
 
-  /** The parameter has another bound from now on; reads that are parked for it included. Throws BAD_ARGUMENT. */
+  /** The parameter has another bound from now on, also for parked reads. Throws BAD_ARGUMENT. */
   changeStaleness(parameter: number, staleness: Bound): void {
     if (typeof staleness === "number") checkStaleness(staleness);
     this.lot.changeStaleness({ parameter, staleness, clockMin: this.clocks.clockMin });
   }
 
-  /** The parameter is no more: what waits for it fails with `error`, what was gathered is discarded. */
+  /** The parameter is removed: its parked reads fail with `error`, its open rounds are dropped. */
   forget(parameter: number, error: WeighbridgeError): void {
     this.dropRounds(parameter);
     this.lot.failParameter(parameter, error);
   }
 
-  /** Nothing waits any more. What was gathered stays: a checkpoint may want it. */
+  /** Nothing waits any more. Open rounds stay: a checkpoint may need them. */
   close(): void {
     this.lot.failEverybody(new WeighbridgeError("CLOSED", "the server is closing"));
   }
 
-  /** An incarnation that was not heard to have died has died when its next one is heard of: the news in between may have been missed. */
+  /** A newer incarnation ends the earlier one: the report of its death may have been missed. */
   #endEarlier({ worker, incarnation }: WorkerIncarnation): void {
     const member = this.clocks.memberAt(worker);
     if (member === undefined || member.incarnation >= incarnation) return;
@@ -186,13 +186,13 @@ export class Pacer<H extends SyncUpdate<H>> {
     this.#end(earlier, this.clocks.died(earlier));
   }
 
-  /** `clock` is where it stood, if it was a member. What it pushed stays (Pacer.U4). */
+  /** `clock` is that of the member, if it was one. Its pushes stay (Pacer.U4). */
   #endInOrder({ worker }: WorkerIncarnation, clock: number | undefined, what: string): void {
     if (clock !== undefined) this.lot.failWorker(worker, new WeighbridgeError("ABORTED", `${nameOf(worker)} left ${what}`));
     this.rounds.settle();
   }
 
-  /** `clock` is where it stood, if it was a member. */
+  /** `clock` is that of the member, if it was one. */
   #end(holder: WorkerIncarnation, clock: number | undefined): void {
     if (clock !== undefined) {
       for (const handle of this.rounds.drop(holder, clock)) handle.free(); // Pacer.U4

@@ -1,11 +1,12 @@
-// parking-lot — holds what waits until the slowest worker's clock has come far enough, and lets it go exactly then. It decides nothing about
-// clocks (that is the staleness controller) and answers nobody (that is the read itself). Nothing polls: a read moves only when the
-// minimum or its bound moves, its deadline passes, its worker goes, or its caller gives it up.
+// parking-lot — holds reads until the slowest worker's clock has come far enough, and releases them exactly then. It
+// decides nothing about clocks (the staleness controller does) and answers nobody (the read does). Nothing polls: a
+// read ends when the minimum or its bound moves, its deadline passes, its worker goes, or its caller cancels it.
 //
 // Invariants (spec/consistency.md):
-//   ParkingLot.P1. After `release(m)` nothing is parked that needs a minimum of m or less, and nothing that needs more was admitted.
+//   ParkingLot.P1. After `release(m)` no read is parked that needs a minimum of m or less, and none that needs more was
+//       admitted.
 //   ParkingLot.P2. Those who need less go first; among equals, who came first.
-//   ParkingLot.P3. A read that was parked ends exactly once: admitted, failed, or given up by its caller, who then hears nothing.
+//   ParkingLot.P3. A parked read ends exactly once: admitted, failed, or cancelled by its caller, who gets no callback.
 //   ParkingLot.P4. At most `readsMax` reads and `bytesMax` bytes are parked; what is more is refused with QUEUE_FULL.
 
 import { assert } from "../base/assert.ts";
@@ -13,7 +14,9 @@ import type { CancelTimer, Clock } from "../base/clock.ts";
 import { WeighbridgeError } from "../base/errors.ts";
 import { nameOf } from "../wire/node-id.ts";
 
-/** What waits. Exactly one of the two is called, once, never from inside `park`; neither may throw. Both may park again. */
+/**
+ * A waiting read. Exactly one of the two is called, once, never within `park`. Neither may throw; both may park again.
+ */
 export type ParkedRead = {
   admitted(): void;
   failed(error: WeighbridgeError): void;
@@ -21,12 +24,12 @@ export type ParkedRead = {
 
 export type Parking = {
   readonly worker: number;
-  /** The caller's number of it; only a change of its bound asks for it. */
+  /** The caller's number of it, for changes of its bound. */
   readonly parameter: number;
   /** The reader's clock. */
   readonly clock: number;
   readonly staleness: number;
-  /** What it holds in memory while it waits. */
+  /** The memory that it holds while it waits. */
   readonly bytes: number;
   readonly deadlineMs: number;
   readonly read: ParkedRead;
@@ -39,7 +42,7 @@ export type ParkingLotOptions = {
   readonly clock: Clock;
   readonly readsMax: number;
   readonly bytesMax: number;
-  /** Completes "waited for …" when a deadline passes: who has not come far enough. */
+  /** Completes "waited for …" when a deadline passes: the workers that are behind. */
   readonly describeSlowest: () => string;
 };
 
@@ -70,7 +73,10 @@ export class ParkingLot {
     return this.#parkedBytes;
   }
 
-  /** Takes it on until `release` reaches it. Throws QUEUE_FULL, and BAD_ARGUMENT for a deadline that is no time; then it was not taken on. */
+  /**
+   * Keeps it until `release` reaches it. Throws QUEUE_FULL, and BAD_ARGUMENT for an invalid deadline; nothing is kept
+   * then.
+   */
   park(parking: Parking): ParkedReadId {
     const { clock, readsMax, bytesMax } = this.#options;
     if (!(parking.deadlineMs >= 0)) throw new WeighbridgeError("BAD_ARGUMENT", `a deadline of ${parking.deadlineMs} ms`);
@@ -81,13 +87,13 @@ export class ParkingLot {
       clockMinNeeded: parking.clock - parking.staleness,
       cancelTimer: clock.after(parking.deadlineMs, () => this.#expire(entry)),
     };
-    this.#place(entry);
+    this.#enter(entry);
     this.readCount++;
     this.#parkedBytes += parking.bytes;
     return entry;
   }
 
-  /** What reads of this worker and parameter wait for, in words; undefined when none is parked. Looks at all that is parked: for deadlines, not for every read. */
+  /** What reads of this worker and parameter wait for; undefined if none is parked. Scans all: for deadlines only. */
   describe(worker: number, parameter: number): string | undefined {
     let latest: Entry | undefined;
     for (const entry of this.#entries()) {
@@ -98,44 +104,44 @@ export class ParkingLot {
     return latest === undefined ? undefined : this.#waits(latest);
   }
 
-  /** The caller gave it up; it may have ended before. */
+  /** The caller cancels it; it may have ended before. */
   cancel(parked: ParkedReadId): void {
-    this.#take(parked as Entry);
+    this.#end(parked as Entry);
   }
 
-  /** The minimum is `clockMin` now: admits who waited for it (ParkingLot.P1). */
+  /** The minimum is `clockMin` now: admits the reads that waited for it (ParkingLot.P1). */
   release(clockMin: number): void {
     const reached = [...this.#waiting.keys()].filter((needed) => needed <= clockMin).sort((a, b) => a - b);
     for (const needed of reached) {
-      // One by one, and out before it is told: what it does here again finds everything in order.
+      // One by one, and removed before the callback: what it does here again finds everything in order.
       for (const entry of this.#waiting.get(needed) ?? []) {
-        if (this.#take(entry)) entry.parking.read.admitted();
+        if (this.#end(entry)) entry.parking.read.admitted();
       }
     }
   }
 
-  /** The parameter has another bound from now on, also for those who wait. A raised one admits at once. */
+  /** The parameter has another bound from now on, also for parked reads. A higher one admits at once. */
   changeStaleness({ parameter, staleness, clockMin }: { parameter: number; staleness: Bound; clockMin: number }): void {
     const boundAt = typeof staleness === "number" ? () => staleness : staleness;
     const moved = [...this.#entries()].filter(({ parking }) => parking.parameter === parameter);
     if (moved.length === 0) return;
     for (const entry of moved) {
-      this.#displace(entry);
+      this.#leave(entry);
       entry.clockMinNeeded = entry.parking.clock - boundAt(entry.parking.clock);
     }
     for (const [needed, arrivals] of Map.groupBy(moved, ({ clockMinNeeded }) => clockMinNeeded)) {
       const merged = [...(this.#waiting.get(needed) ?? []), ...arrivals].sort((a, b) => a.sequence - b.sequence);
-      this.#waiting.set(needed, new Set(merged)); // ParkingLot.P2: also among those who come from another bound.
+      this.#waiting.set(needed, new Set(merged)); // ParkingLot.P2: also among reads that had another bound
     }
     this.release(clockMin);
   }
 
-  /** The worker is gone, and what it waits for with it. */
+  /** The worker is gone. */
   failWorker(worker: number, error: WeighbridgeError): void {
     this.#failAll((parking) => parking.worker === worker, error);
   }
 
-  /** Nobody waits for this parameter any more. */
+  /** The parameter is removed. */
   failParameter(parameter: number, error: WeighbridgeError): void {
     this.#failAll((parking) => parking.parameter === parameter, error);
   }
@@ -147,13 +153,13 @@ export class ParkingLot {
 
   #failAll(concerns: (parking: Parking) => boolean, error: WeighbridgeError): void {
     const concerned = [...this.#entries()].filter(({ parking }) => concerns(parking)).sort((a, b) => a.sequence - b.sequence);
-    for (const entry of concerned) if (this.#take(entry)) entry.parking.read.failed(error);
+    for (const entry of concerned) if (this.#end(entry)) entry.parking.read.failed(error);
   }
 
   #expire(entry: Entry): void {
     const { worker, deadlineMs, read } = entry.parking;
     const waits = this.#waits(entry);
-    const isParked = this.#take(entry);
+    const isParked = this.#end(entry);
     assert(isParked, "a read that ended has no deadline");
     read.failed(new WeighbridgeError("DEADLINE", `${nameOf(worker)} waited ${deadlineMs} ms ${waits}`, { retryable: true }));
   }
@@ -166,23 +172,23 @@ export class ParkingLot {
     for (const entries of this.#waiting.values()) yield* entries;
   }
 
-  #place(entry: Entry): void {
+  #enter(entry: Entry): void {
     const entries = this.#waiting.get(entry.clockMinNeeded);
     if (entries === undefined) this.#waiting.set(entry.clockMinNeeded, new Set([entry]));
     else entries.add(entry);
   }
 
-  /** Whether it stood there. */
-  #displace(entry: Entry): boolean {
+  /** Whether it was there. */
+  #leave(entry: Entry): boolean {
     const entries = this.#waiting.get(entry.clockMinNeeded);
     if (entries?.delete(entry) !== true) return false;
     if (entries.size === 0) this.#waiting.delete(entry.clockMinNeeded);
     return true;
   }
 
-  /** Takes it out for good; false when it has ended before (ParkingLot.P3). */
-  #take(entry: Entry): boolean {
-    if (!this.#displace(entry)) return false;
+  /** Removes it for good; false if it has ended before (ParkingLot.P3). */
+  #end(entry: Entry): boolean {
+    if (!this.#leave(entry)) return false;
     entry.cancelTimer();
     this.readCount--;
     this.#parkedBytes -= entry.parking.bytes;

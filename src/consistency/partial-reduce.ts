@@ -1,15 +1,16 @@
-// partial-reduce — Hetu's kPReduceGetPartner: whoever is ready for a reduction asks for partners, and gets those who are ready too. Hetu blocks a
-// thread of the server for each who waits; here they wait parked. Pure; it finds partners and reduces nothing.
+// partial-reduce — Hetu's kPReduceGetPartner: a worker that is ready for a reduction gets as partners those that are
+// ready, too. Hetu blocks a server thread for each waiting worker; here they wait parked. Pure; it reduces nothing.
 //
-//   ask ──► group (the first one's patience runs) ──► `want` have come, or the patience is over: all get the same ranks, ascending
+//   join ──► group (the patience of its first runs) ──► `want` have joined, or the patience ends: all get the same ranks
 //
 // Invariants (spec/consistency.md):
-//   PartialReduce.Q1. A group closes exactly when its `want`-th rank comes, with `want` ranks, or when the patience of its first ends, with those who are
-//       there. So a group of 8 forms with 8, and nobody waits longer than the first one's patience.
-//   PartialReduce.Q2. All members of one group are told the same ranks, ascending, themselves included; each rank is in it once.
-//   PartialReduce.Q3. Who comes after that opens the next group at once: it waits for nobody to take an answer.
-//   PartialReduce.Q4. Who dies, leaves or gives up while it waits is in no answer. The patience of a first who is gone still holds for the others.
-//   PartialReduce.Q5. Keys that gather at one time are bounded (QUEUE_FULL); a key without waiters costs nothing.
+//   PartialReduce.Q1. A group closes exactly when its `want`-th rank joins, with `want` ranks, or when the patience of
+//       its first ends, with those that have joined. So nobody waits longer than the patience of the first.
+//   PartialReduce.Q2. All members of one group get the same ranks, ascending, their own included, each once.
+//   PartialReduce.Q3. The next worker opens the next group at once, whether or not the members have their answers.
+//   PartialReduce.Q4. A worker that dies, leaves or cancels while it waits is in no answer. The patience of a first
+//       that is gone still holds for the others.
+//   PartialReduce.Q5. Open groups are bounded (QUEUE_FULL); a key without waiters costs nothing.
 
 import type { CancelTimer, Clock } from "../base/clock.ts";
 import { WeighbridgeError } from "../base/errors.ts";
@@ -21,7 +22,7 @@ const WANT_MAX = 65_536;
 /** Longer than anybody waits for partners, and short enough for every timer. */
 const PATIENCE_MAX_MS = 86_400_000;
 
-/** Who waits for partners. Exactly one of the two is called, once; neither may throw. Both may ask again. */
+/** A worker that waits for partners. Exactly one of the two is called, once. Neither may throw; both may join again. */
 export type PartnerWaiter = {
   formed(ranks: readonly number[]): void;
   failed(error: WeighbridgeError): void;
@@ -29,7 +30,7 @@ export type PartnerWaiter = {
 
 export type PartnerRequest = WorkerIncarnation & {
   readonly key: bigint;
-  /** How many ranks a group has, the asker included. */
+  /** How many ranks a group has, the caller included. */
   readonly want: number;
   /** How long the first of a group waits at most. */
   readonly patienceMs: number;
@@ -57,12 +58,12 @@ export class PartialReduce {
   }
 
   /**
-   * The ranks, when the asker is the last that its group wants: the others are told now, and its own waiter is not. Otherwise undefined, and it
-   * waits. A rank that asks again while it waits stands there once: its earlier waiter fails with ABORTED. Throws BAD_ARGUMENT for
-   * numbers that make no sense, or when others gather under this key in another number, QUEUE_FULL, and FENCED
-   * or NODE_DEAD for an incarnation that is over.
+   * Returns the ranks if the caller completes its group: the other waiters get them now, its own does not. Otherwise
+   * undefined, and it waits. A rank that joins again while it waits replaces its earlier waiter, which fails with
+   * ABORTED. Throws BAD_ARGUMENT for invalid numbers or if the group of this key has another size, QUEUE_FULL, and
+   * FENCED or NODE_DEAD for an incarnation that is over.
    */
-  ask(request: PartnerRequest): readonly number[] | undefined {
+  join(request: PartnerRequest): readonly number[] | undefined {
     checkRequest(request);
     this.#holders.check(request);
     this.#holders.began(request);
@@ -71,7 +72,7 @@ export class PartialReduce {
     if (group.want !== want) {
       throw new WeighbridgeError(
         "BAD_ARGUMENT",
-        `${nameOf(worker)} wants a group of ${want} under key ${key}, where a group of ${group.want} is group`,
+        `${nameOf(worker)} wants a group of ${want} under key ${key}, where a group of ${group.want} forms`,
       );
     }
     const earlier = group.requests.get(worker);
@@ -81,7 +82,7 @@ export class PartialReduce {
     return ranks;
   }
 
-  /** The caller gave it up. Does nothing when its waiter was told before, or replaced. */
+  /** The caller gave up. Does nothing if its waiter was called before, or replaced. */
   cancel({ key, worker, waiter }: Pick<PartnerRequest, "key" | "worker" | "waiter">): void {
     const group = this.#forming.get(key);
     if (group?.requests.get(worker)?.waiter === waiter) this.#remove(key, group, worker);
@@ -101,7 +102,7 @@ export class PartialReduce {
     }
   }
 
-  /** The incarnation was taken for dead, and lives: it may ask again. */
+  /** The incarnation was taken for dead, and lives: it may join again. */
   revived(holder: WorkerIncarnation): void {
     this.#holders.revived(holder);
   }
@@ -118,7 +119,7 @@ export class PartialReduce {
 
   #open({ key, want, patienceMs }: PartnerRequest): FormingGroup {
     if (this.#forming.size >= GROUPS_MAX) {
-      throw new WeighbridgeError("QUEUE_FULL", `partners are group under ${GROUPS_MAX} keys already`, { retryable: true });
+      throw new WeighbridgeError("QUEUE_FULL", `groups form under ${GROUPS_MAX} keys already`, { retryable: true });
     }
     const group: FormingGroup = {
       want,
@@ -129,12 +130,12 @@ export class PartialReduce {
     return group;
   }
 
-  /** PartialReduce.Q1. Tells everybody but the asker, who gets what is returned. */
-  #close(key: bigint, { requests, cancelTimer }: FormingGroup, asker?: number): readonly number[] {
-    this.#forming.delete(key); // Q3: before anybody is told, and may ask again
+  /** PartialReduce.Q1. Calls all waiters but that of `caller`, which gets the returned ranks. */
+  #close(key: bigint, { requests, cancelTimer }: FormingGroup, caller?: number): readonly number[] {
+    this.#forming.delete(key); // PartialReduce.Q3: before any waiter is called, which may join again
     cancelTimer();
     const ranks = [...requests.keys()].map(rankOf).sort((a, b) => a - b);
-    for (const { worker, waiter } of requests.values()) if (worker !== asker) waiter.formed(ranks);
+    for (const { worker, waiter } of requests.values()) if (worker !== caller) waiter.formed(ranks);
     return ranks;
   }
 

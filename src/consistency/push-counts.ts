@@ -1,40 +1,36 @@
-// push-counts — what one server knows of the pushes that workers made to whole parameters, also to rows that lie on
-// other servers: how many each worker made, and who pushed at which clock. Pure: what follows from it (the steps of
-// lazyAdam, the mean over workers) is the caller's.
+// push-counts — what one server knows of the pushes that workers made to whole parameters, also to rows on other
+// servers: how many each worker made, and who pushed at which clock. Pure: the caller derives the steps of lazyAdam and
+// the mean over workers.
 //
-// A worker numbers its pushes to each parameter 1, 2, 3 … (worker/worker-clock.ts). A server hears of a number by a
-// frame of that push, or, if no row of it is here, by the message with which the worker ends the clock, joins or leaves
-// (spec/consistency.md, N1, N2).
+// A worker numbers its pushes to each parameter 1, 2, 3 … (worker/worker-clock.ts). A server learns a number from a
+// frame of that push, or, if it has no row of it, from the message with which the worker ends the clock, joins or
+// leaves (spec/consistency.md, N1, N2).
 //
 // Invariants:
-//   PushCounts.C1. N3. A push is counted once, whichever message tells of its number first, and in whatever order
-//       messages come.
-//   PushCounts.C2. N4. Who pushed at a clock is learned when the worker ends that clock: its message comes behind its
+//   PushCounts.C1. N3. A push is counted once, whichever message brings its number first, in whatever order they come.
+//   PushCounts.C2. N4. The server learns who pushed at a clock when the worker ends that clock: its message follows its
 //       pushes. What a worker did not finish here, as one that died, does not count.
-//   PushCounts.C3. N5. An incarnation that joins a server which does not know it is counted from the numbers that it brings;
-//       one that is known, from those it had.
-//   PushCounts.C4. Bounded: the numbers of the last incarnation of each worker, for parameters that it pushed to, and for sync
-//       parameters the clocks that are not over.
+//   PushCounts.C3. N5. An incarnation that the server does not know is counted from the numbers that its join brings, a
+//       known one from those it had.
+//   PushCounts.C4. Bounded: the numbers of each worker's last incarnation, by parameter, and for sync parameters the
+//       clocks that are not over.
 //   PushCounts.C5. N3. A push that this server refused is not counted here, unless its number comes again, with another
 //       frame of it.
 
 import type { WorkerIncarnation } from "./worker-incarnations.ts";
 
-/**
- * What a worker tells of its pushes, by rising clock: at `clocks[i]` its pushes to `parameters[i]` came to the number
- * `numbers[i]`.
- */
+/** A worker's report of its pushes: at `clocks[i]`, rising, its pushes to `parameters[i]` reached `numbers[i]`. */
 export type PushReport = { readonly clocks: Uint32Array; readonly parameters: Uint32Array; readonly numbers: Uint32Array };
 
 /** What counts pushes to whole parameters. */
 export type PushCounter = {
   /**
-   * A worker made so many more pushes at this clock than were known here. Whether they wait for those of other workers;
-   * undefined for a parameter that is not here.
+   * A worker made so many more pushes at this clock than were known here. Returns whether they wait for those of other
+   * workers; undefined for a parameter that is not here.
    */
   pushed(parameter: number, clock: number, count: number): boolean | undefined;
   /**
-   * Somebody pushed to the parameter at this clock, which is over. Comes before the rounds of that clock are applied.
+   * The clock is over, and somebody pushed to the parameter at it. Called before the rounds of that clock are applied.
    */
   roundOver(parameter: number, clock: number): void;
 };
@@ -46,7 +42,7 @@ type Holder = {
   refused: Map<number, Set<number>> | undefined;
 };
 
-/** So many refused pushes of a worker to a parameter are remembered, the newest: more than one has under way. */
+/** The server remembers so many refused pushes of a worker to a parameter, the newest: more than one has in flight. */
 const REFUSED_MAX = 64;
 
 export const NO_PUSHES: PushReport = { clocks: new Uint32Array(0), parameters: new Uint32Array(0), numbers: new Uint32Array(0) };
@@ -54,9 +50,9 @@ export const NO_PUSHES: PushReport = { clocks: new Uint32Array(0), parameters: n
 export class PushCounts {
   readonly #counter: PushCounter;
   readonly #holders = new Map<number, Holder>();
-  /** By clock and parameter: how many lives pushed. */
+  /** By clock and parameter: how many incarnations pushed. */
   readonly #pushers = new Map<number, Map<number, number>>();
-  /** Whether anything depends on the counts: whoever counts says so, and workers' reports need not be looked at before. */
+  /** Whether anything depends on the counts: the counter sets it. Before that, reports of workers are ignored. */
   isCounted = false;
   /** The clocks that are not over, and at which somebody pushed. */
   readonly openClocks: { readonly size: number } = this.#pushers;
@@ -80,12 +76,13 @@ export class PushCounts {
   rise(holder: WorkerIncarnation, parameter: number, number: number): number {
     const own = this.#holderOf(holder);
     const known = own.numbers.get(parameter) ?? 0;
-    if (number <= known) return own.refused !== undefined && own.refused.get(parameter)?.delete(number) === true ? 1 : 0; // PushCounts.C5
+    // PushCounts.C5
+    if (number <= known) return own.refused !== undefined && own.refused.get(parameter)?.delete(number) === true ? 1 : 0;
     own.numbers.set(parameter, number);
     return number - known;
   }
 
-  /** The push of this number was refused here, after `rise` said that it is new: it does not count (PushCounts.C5). */
+  /** This server refused the push of this number after `rise` found it new: it does not count (PushCounts.C5). */
   refuse(holder: WorkerIncarnation, parameter: number, number: number): void {
     const own = this.#holderOf(holder);
     own.refused ??= new Map();
@@ -97,8 +94,9 @@ export class PushCounts {
   }
 
   /**
-   * A frame of a push came from a worker that may not push now: whatever tells of its number later, it does not count
-   * here (PushCounts.C5); those before it do. Nothing is noted of an incarnation that is not known: its join brings its numbers (PushCounts.C3).
+   * A frame of a push came from a worker that may not push now: that push does not count here, whichever message brings
+   * its number later (PushCounts.C5); those before it do. An unknown incarnation is ignored: its join brings its
+   * numbers.
    */
   refuseUnjoined(
     holder: WorkerIncarnation,
@@ -112,7 +110,7 @@ export class PushCounts {
     this.refuse(holder, parameter, number);
   }
 
-  /** The incarnation has ended the clocks from `from` up to `to`, and says what it pushed (PushCounts.C2). */
+  /** The incarnation has ended the clocks from `from` up to `to`, and reports its pushes (PushCounts.C2). */
   ended(
     holder: WorkerIncarnation,
     { clocks, parameters, numbers }: PushReport,
@@ -122,14 +120,14 @@ export class PushCounts {
     for (const [i, parameter] of parameters.entries()) {
       const clock = clocks[i] as number;
       const waits = this.#note(own, { parameter, clock, number: numbers[i] as number });
-      if (waits !== true || clock < from || clock >= to) continue; // the others were told before
+      if (waits !== true || clock < from || clock >= to) continue; // the others were reported before
       const pushers = this.#pushers.get(clock) ?? new Map<number, number>();
       pushers.set(parameter, (pushers.get(parameter) ?? 0) + 1);
       this.#pushers.set(clock, pushers);
     }
   }
 
-  /** How many lives pushed to the parameter at this clock, as far as they have ended it. */
+  /** How many incarnations pushed to the parameter at this clock, as far as they have ended it. */
   pusherCount(parameter: number, clock: number): number {
     return this.#pushers.get(clock)?.get(parameter) ?? 0;
   }
@@ -139,7 +137,7 @@ export class PushCounts {
     return [...this.#pushers.keys()].filter((known) => known < clock).sort((a, b) => a - b);
   }
 
-  /** The clock is over: tells the counter. Its pushers are known until `forget`. */
+  /** The clock is over: calls the counter. Its pushers are known until `forget`. */
   end(clock: number): void {
     for (const parameter of this.#pushers.get(clock)?.keys() ?? []) this.#counter.roundOver(parameter, clock);
   }

@@ -1,4 +1,5 @@
-// Goal: the members of a group stay within its tolerance of each other, whoever is slow waits for nobody, and nobody waits for the dead.
+// Goal: the members of a group stay within its tolerance of each other, whoever is slow waits for nobody, and nobody
+// waits for the dead.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

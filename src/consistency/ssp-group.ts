@@ -1,16 +1,19 @@
-// ssp-group — Hetu's SSP control (kSSPInit, kSSPSync): groups of workers that keep within `tolerance` versions of each other. Hetu answers
-// "not yet" and is asked again until it says yes; here a sync waits parked. Pure; the functions of the server answer.
+// ssp-group — Hetu's SSP control (kSSPInit, kSSPSync): groups of workers that keep within `tolerance` versions of each
+// other. Hetu's workers poll until the answer is yes; here a sync waits parked. Pure; the server's functions answer.
 //
 //   init × size ──► formed ──► sync(v) passes when every member's version is at least v - tolerance
 //
-// The rule is that of reads (W2), so a group is a staleness controller that forms with `size` members, and a parking lot.
+// The rule is that of reads (W2): a group is a staleness controller that forms with `size` members, and a parking lot.
 //
 // Invariants (spec/consistency.md):
-//   SspGroup.G1. A sync passes exactly when the group has formed and every member's version is at least its own minus the tolerance.
-//   SspGroup.G2. Versions only rise, and so does the lowest. Who joins a formed group (again) starts at the lowest, and is told.
-//   SspGroup.G3. A member that dies or leaves is not waited for, also not for the group to form. While others are missing, syncs fail with NODE_DEAD
-//       as soon as too few are alive for them to come.
-//   SspGroup.G4. Every sync has a deadline. Groups, and the syncs of a group, are bounded (QUEUE_FULL); a group ends with its last member.
+//   SspGroup.G1. A sync passes exactly when the group has formed and every member's version is at least its own minus
+//       the tolerance.
+//   SspGroup.G2. Versions only rise, and so does the lowest. A worker that joins a formed group, perhaps again, starts
+//       at the lowest, which the answer carries.
+//   SspGroup.G3. Nobody waits for a member that dies or leaves, nor does the forming of the group. While others are
+//       missing, syncs fail with NODE_DEAD as soon as too few workers are alive.
+//   SspGroup.G4. Every sync has a deadline. Groups, and the syncs of a group, are bounded (QUEUE_FULL). A group ends
+//       with its last member.
 
 import type { Clock } from "../base/clock.ts";
 import { WeighbridgeError } from "../base/errors.ts";
@@ -20,7 +23,7 @@ import { checkStaleness, StalenessController } from "./staleness-controller.ts";
 import { type WorkerIncarnation, WorkerIncarnations } from "./worker-incarnations.ts";
 
 const GROUPS_MAX = 4096;
-/** Each member waits for one at a time; a few more may be of callers who have given up and tell so later. */
+/** Each member waits for one at a time; a few more may belong to callers that gave up and cancel later. */
 const SYNCS_PER_MEMBER_MAX = 4;
 const SIZE_MAX = 65_536;
 
@@ -63,19 +66,19 @@ export class SspGroups {
   }
 
   /**
-   * Makes the worker a member, and the group if it is the first. Returns the version at which it starts: 0 while the group forms. The same again
-   * changes nothing. Throws BAD_ARGUMENT for another size or tolerance than the group has, QUEUE_FULL for one group too many, FENCED or NODE_DEAD for
-   * an incarnation that is over.
+   * Makes the worker a member, and the group if it is the first. Returns the version at which it starts: 0 while the
+   * group forms. The same again changes nothing. Throws BAD_ARGUMENT if the group has another size or tolerance,
+   * QUEUE_FULL for one group too many, FENCED or NODE_DEAD for an incarnation that is over.
    */
   init({ group: key, size, tolerance, ...holder }: SspInit): number {
     this.#holders.check(holder);
     this.#holders.began(holder);
     const group = this.#groups.get(key) ?? this.#create({ size, tolerance });
     if (group.size !== size || group.tolerance !== tolerance) {
-      const asked = `size ${size} and tolerance ${tolerance}`;
+      const requested = `size ${size} and tolerance ${tolerance}`;
       throw new WeighbridgeError(
         "BAD_ARGUMENT",
-        `${nameOf(holder.worker)} asks for SSP group ${key} with ${asked}: it has size ${group.size} and tolerance ${group.tolerance}`,
+        `${nameOf(holder.worker)} asks for SSP group ${key} with ${requested}: it has size ${group.size} and tolerance ${group.tolerance}`,
       );
     }
     const member = group.versions.memberAt(holder.worker);
@@ -84,14 +87,15 @@ export class SspGroups {
     }
     if (member !== undefined && member.incarnation < holder.incarnation) this.#end(group, { ...holder, incarnation: member.incarnation });
     const version = group.versions.join(holder);
-    this.#groups.set(key, group); // Only now: a group whose first member was refused is none.
+    this.#groups.set(key, group); // only now: a group whose first member was refused does not exist
     group.lot.release(sspMinimum(group));
     return version;
   }
 
   /**
-   * The worker has come to `version`, and wants to go on. Undefined: it may. Otherwise it waits, and is told. Throws NO_ROUTE when there is
-   * no such group, NOT_JOINED, FENCED, NODE_DEAD when it cannot form or the incarnation is over, QUEUE_FULL.
+   * The worker has reached `version`. Undefined: it may go on. Otherwise it waits for its callback. Throws NO_ROUTE if
+   * there is no such group, NOT_JOINED, FENCED, NODE_DEAD if the group cannot form or the incarnation is over,
+   * QUEUE_FULL.
    */
   sync({ group: key, version, deadlineMs, waiter, ...holder }: SspSync): SspWaitId | undefined {
     const group = this.#groups.get(key);
@@ -112,7 +116,9 @@ export class SspGroups {
     group.lot.cancel(parked);
   }
 
-  /** The incarnation is over, or has left: nobody waits for it in any group (SspGroup.G3). To be told for every worker, member or not, and no more alive. */
+  /**
+   * The incarnation is over, or has left: no group waits for it (SspGroup.G3). Call it for every worker, member or not.
+   */
   gone(holder: WorkerIncarnation): void {
     this.#holders.ended(holder);
     for (const [key, group] of this.#groups) {
@@ -167,7 +173,7 @@ export class SspGroups {
   }
 }
 
-/** What may pass: nothing at all before the group has formed (SspGroup.G1), not even a sync within the tolerance of 0. */
+/** The minimum of syncs: none passes before the group has formed (SspGroup.G1), not even with a tolerance of 0. */
 function sspMinimum({ versions }: SspGroup): number {
   return versions.isFormed ? versions.clockMin : -Infinity;
 }

@@ -1,4 +1,5 @@
-// Goal: reads are admitted exactly when every worker has come far enough, and nothing that workers do moves the minimum back.
+// Goal: reads are admitted exactly when every worker has come far enough, and nothing that workers do moves the minimum
+// back.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

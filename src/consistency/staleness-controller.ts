@@ -1,22 +1,25 @@
-// staleness-controller — who takes part in the clocks, and whether a read may be answered now. What every update and every
-// clock passes is in MemberClocks (update-rounds.ts). Pure; the parking lot holds who waits, and the pacer brings both
-// together. Rules W1 to W9 of spec/consistency.md; those that are kept here and there:
+// staleness-controller — the members of the clock set, and whether a read may be answered now. MemberClocks
+// (update-rounds.ts) has what every update and every clock passes. Pure; the parking lot holds reads that wait, the
+// pacer joins both. Of rules W1 to W9 of spec/consistency.md, both keep these:
 //
 //   staleness 0: BSP.  staleness s: SSP.  staleness Infinity: ASP.
 //
 // Invariants:
-//   StalenessController.W1. `clockMin` never decreases, whoever joins, leaves, dies or is restarted. Without members it is the highest clock anybody reached.
-//       Until the set has formed, because each of the expected workers has joined or is gone, it is 0, or where a restored job began.
+//   StalenessController.W1. `clockMin` never decreases, whoever joins, leaves, dies or is restarted. Without members it
+//       is the highest clock anybody reached. Until every expected worker has joined or is gone, it is 0, or the clock
+//       of a restored job.
 //   StalenessController.W2. A read at clock c with bound s is admitted exactly when clockMin >= c - s.
-//   StalenessController.W4. A read of a worker that no member is behind is admitted, whatever its bound: so the cluster cannot deadlock.
-//   StalenessController.W5. A worker joins at clockMin: an earlier clock would undo StalenessController.W1, a later one would let it run ahead.
+//   StalenessController.W4. A read of a slowest member is admitted, whatever its bound: the cluster cannot deadlock.
+//   StalenessController.W5. A worker joins at clockMin: an earlier clock would undo W1, a later one would let it run
+//       ahead.
 //   StalenessController.W6. An update is taken from members only, and only at its worker's clock or later.
-//   StalenessController.W7. Who leaves has finished its clock, and may join again. Who dies has not: it finished what lies before it.
+//   StalenessController.W7. A worker that leaves has finished its clock, and may join again. One that dies has finished
+//       only the clocks before.
 //
-// Bounded delay τ (OSDI'14: "a new task is blocked until all tasks τ times ago are finished") is the same rule. Task t is what a worker does
-// at clock t, and it is finished when its worker's clock is above t, for then all its updates have been applied (W8). That all tasks before
-// t - τ are finished says clockMin >= t - τ, which is StalenessController.W2 for a read at clock t with staleness τ. τ = 0 is sequential, τ = Infinity
-// eventual, as there. A task that reads nothing waits with a read of nothing.
+// Bounded delay τ (OSDI'14: "a new task is blocked until all tasks τ times ago are finished") is the same rule. Task t
+// is the work at clock t; it is finished when its worker's clock is above t, since all its updates have then been
+// applied (W8). All tasks before t - τ are finished exactly when clockMin >= t - τ: W2 for a read at clock t with
+// staleness τ. τ = 0 is sequential, τ = Infinity eventual. A task that reads nothing waits with a read of nothing.
 
 import { AssertionError } from "../base/assert.ts";
 import { WeighbridgeError } from "../base/errors.ts";
@@ -25,7 +28,7 @@ import { type MemberClock, MemberClocks } from "./update-rounds.ts";
 import type { WorkerIncarnation } from "./worker-incarnations.ts";
 
 export type StalenessControllerOptions = {
-  /** The set forms when so many have joined or are gone: nobody who comes early runs away from those who are still to come. */
+  /** The set forms when so many workers have joined or are gone: an early worker cannot run away from later ones. */
   readonly expectedCount?: number;
 };
 
@@ -50,9 +53,9 @@ export class StalenessController extends MemberClocks {
   }
 
   /**
-   * Returns the clock at which the worker joins (StalenessController.W5); a member's own when it joins again. An incarnation that was not heard to have died has died when
-   * its next one joins, in this order, so that it makes no difference which news came first. Throws FENCED for an incarnation that was replaced,
-   * NODE_DEAD for one that ended.
+   * Returns the clock at which the worker joins (StalenessController.W5); a member's own if it joins again. Joining
+   * ends earlier incarnations, so the order of reports does not matter. Throws FENCED for an incarnation that was
+   * replaced, NODE_DEAD for one that ended.
    */
   join(holder: WorkerIncarnation): number {
     const { worker, incarnation } = holder;
@@ -68,14 +71,15 @@ export class StalenessController extends MemberClocks {
     return clock;
   }
 
-  /** Who takes part, and the clock that each has told. */
+  /** The members, and the clock that each has reported. */
   members(): Iterable<readonly [number, MemberClock]> {
     return this.memberClocks.entries();
   }
 
-  /** What lies before `clock` is done, by whoever did it: a checkpoint was restored. Members that stand before it stand there from now on. */
+  /** A checkpoint was restored that holds everything before `clock`. Members below it stand there from now on. */
   startAt(clock: number): void {
-    if (clock < this.clockMin) throw new AssertionError(`the minimum would fall from ${this.clockMin} to ${clock}`); // StalenessController.W1
+    // StalenessController.W1
+    if (clock < this.clockMin) throw new AssertionError(`the minimum would fall from ${this.clockMin} to ${clock}`);
     for (const member of this.memberClocks.values()) member.clock = Math.max(member.clock, clock);
     this.clockMin = clock;
     this.clockHighest = Math.max(this.clockHighest, clock);
@@ -83,15 +87,15 @@ export class StalenessController extends MemberClocks {
     this.findMinimum();
   }
 
-  /** The set is complete with whom it has, however many were expected. */
+  /** The set is complete with its present members, however many were expected. */
   form(): void {
     this.isFormed = true;
     this.findMinimum();
   }
 
   /**
-   * The worker leaves the set in good order: it has finished the clock at which it stood, and may join again (StalenessController.W7). Returns that clock, or undefined for who is no
-   * member (any more, or never was: then it is not expected any more).
+   * The worker leaves the set in good order: it has finished its clock, and may join again (StalenessController.W7).
+   * Returns that clock, or undefined for a worker that is not a member; it is not expected any more.
    */
   leave(holder: WorkerIncarnation): number | undefined {
     this.incarnations.began(holder);
@@ -104,7 +108,10 @@ export class StalenessController extends MemberClocks {
     return this.#remove(holder, 1);
   }
 
-  /** The incarnation is over, or taken to be. Returns the clock at which it stood: what it did before that is finished, and nothing else (StalenessController.W7). Otherwise as `leave`. */
+  /**
+   * The incarnation is over, or taken for dead. Returns the clock it stood at, which it has not finished. Otherwise as
+   * `leave`.
+   */
   died(holder: WorkerIncarnation): number | undefined {
     this.incarnations.ended(holder);
     return this.#remove(holder, 0);
@@ -120,17 +127,17 @@ export class StalenessController extends MemberClocks {
     this.incarnations.revived(holder);
   }
 
-  /** StalenessController.W2. Whether the reader is a member does not matter here: what it would see is the same. */
+  /** StalenessController.W2. The reader need not be a member. */
   admits(clock: number, staleness: number): boolean {
     return this.clockMin >= clock - staleness;
   }
 
-  /** Throws NOT_JOINED, NODE_DEAD or FENCED for who is no member. */
+  /** Throws NOT_JOINED, NODE_DEAD or FENCED if the worker is not a member. */
   checkMember(holder: WorkerIncarnation): void {
     this.memberOf(holder);
   }
 
-  /** Who holds the minimum, as an error tells it. */
+  /** Names the slowest, for errors. */
   describeSlowest(): string {
     if (!this.isFormed) return `${this.missingCount} of ${this.#expectedCount} workers have not joined`;
     const slowest = [...this.memberClocks].filter(([, { clock }]) => clock === this.clockMin).map(([worker]) => worker);

@@ -1,4 +1,5 @@
-// Goal: a round is handed out once, complete, in the order of the workers; what cannot be in it is refused or given back, never lost in silence.
+// Goal: a round is handed out once, complete, in the order of the workers; what cannot be in it is refused or given
+// back, never lost in silence.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

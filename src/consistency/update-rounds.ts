@@ -1,5 +1,6 @@
-// update-rounds — keeps sync updates until their round is complete and applies it then, in the one order that keeps the
-// promises of spec/consistency.md; and the clocks that complete rounds. It holds the caller's handles, never values. Pure.
+// update-rounds — keeps sync updates until their round is complete, and then applies it, in the one order that keeps
+// the promises of spec/consistency.md; also the clocks that complete rounds. It holds the caller's handles, no values.
+// Pure.
 //
 //   the minimum moved ──► complete rounds applied ──► reads admitted
 //                           ▲ the cut, between the rounds before its clock and the others
@@ -9,17 +10,20 @@
 //
 // Invariants (spec/consistency.md):
 //   UpdateRounds.U1. A round is handed out once, complete; rounds of one parameter by rising clock.
-//   UpdateRounds.U2. Its contributions are ordered by (worker, incarnation): the order of arrival leaves no trace in the sum.
-//   UpdateRounds.U3. What one incarnation pushed at one clock to one parameter is one contribution, summed in the order it came; it is
-//       in the round whole, or not at all.
-//   UpdateRounds.U4. An incarnation that died keeps its contributions to the clocks that it had passed here. One that left keeps all.
-//   UpdateRounds.U5. Nothing joins a round that was handed out: STALE_UPDATE. In a later round the sum would depend on the network, and
-//       servers could count one update in different rounds.
-//   UpdateRounds.U6. Bounded: `contributionsMax` and `bytesMax`, QUEUE_FULL beyond. The oldest open round is exempt: it must be able to
-//       become complete.
-//   UpdateRounds.W3. When a read is admitted, every round below the minimum it waited for has been applied, and so has every async
-//       update that was taken (W6).
-//   UpdateRounds.N4. Who pushed at a round's clock, also to other servers, is known before it is applied (push-counts.ts).
+//   UpdateRounds.U2. Its contributions are ordered by (worker, incarnation): the order of arrival does not change the
+//       sum.
+//   UpdateRounds.U3. What one incarnation pushed at one clock to one parameter is one contribution, summed in the order
+//       of arrival. The round has all of it or nothing.
+//   UpdateRounds.U4. An incarnation that died keeps its contributions to the clocks that it had passed here. One that
+//       left keeps all.
+//   UpdateRounds.U5. Nothing joins a round that was handed out: STALE_UPDATE. In a later round the sum would depend on
+//       the network, and servers could count one update in different rounds.
+//   UpdateRounds.U6. Bounded: `contributionsMax` and `bytesMax`, QUEUE_FULL beyond. The oldest open round is exempt: it
+//       must be able to complete.
+//   UpdateRounds.W3. When a read is admitted, every round below the minimum it waited for has been applied, and so has
+//       every accepted async update (W6).
+//   UpdateRounds.N4. Before a round is applied the server knows who pushed at its clock, also to other servers
+//       (push-counts.ts).
 //   UpdateRounds.D1. A cut at clock c comes when every round below c has been applied, and before any other is.
 
 import { AssertionError } from "../base/assert.ts";
@@ -33,7 +37,7 @@ import { type WorkerIncarnation, WorkerIncarnations } from "./worker-incarnation
 /** Which update. `parameter` is the caller's number of what is reduced as one: a block, or a table. */
 export type UpdateStamp = WorkerIncarnation & { readonly parameter: number; readonly clock: number };
 
-/** What one worker pushed at one clock to what is reduced as one. Neither may throw. */
+/** What one worker pushed at one clock to one parameter or block. Neither method may throw. */
 export interface SyncUpdate<H> {
   /** Applies this and the others of its round, in their order, as one update, and frees all of them. */
   applyRound(round: CompleteRound<H>): void;
@@ -51,7 +55,7 @@ export type UpdateRoundsOptions = {
   readonly bytesMax: number;
   /** Whose minimum completes rounds. */
   readonly clocks: MemberClocks;
-  /** Who reads once they are applied. */
+  /** The reads that wait for them. */
   readonly lot: ParkingLot;
   /** Who pushed at which clock. */
   readonly pushes: PushCounts;
@@ -100,8 +104,8 @@ export class MemberClocks {
   }
 
   /**
-   * W6. Throws as `advance`, and STALE_UPDATE for a clock that its worker has passed: reads
-   * answered since then count on having seen it. A clock that the worker has not reported yet is not too early.
+   * W6. Throws as `advance`, and STALE_UPDATE for a clock that its worker has passed: reads answered since then rely on
+   * having seen it. A clock that the worker has not reported yet is valid.
    */
   checkUpdate(holder: WorkerIncarnation, clock: number): void {
     const member = this.memberOf(holder);
@@ -114,7 +118,7 @@ export class MemberClocks {
     );
   }
 
-  /** Throws NOT_JOINED, NODE_DEAD or FENCED for who is no member. */
+  /** Throws NOT_JOINED, NODE_DEAD or FENCED if the worker is not a member. */
   protected memberOf(holder: WorkerIncarnation): MemberClock {
     const member = this.memberClocks.get(holder.worker);
     if (member?.incarnation === holder.incarnation) return member;
@@ -132,7 +136,8 @@ export class MemberClocks {
       clockMin = clock;
     }
     if (this.memberClocks.size === 0) clockMin = this.clockHighest;
-    if (clockMin < this.clockMin) throw new AssertionError(`the minimum would fall from ${this.clockMin} to ${clockMin}`); // W1
+    // W1
+    if (clockMin < this.clockMin) throw new AssertionError(`the minimum would fall from ${this.clockMin} to ${clockMin}`);
     this.clockMin = clockMin;
     this.slowestCount = count;
   }
@@ -140,7 +145,7 @@ export class MemberClocks {
 
 type Paced = { readonly phases: ConsistencyPhases };
 
-/** Who ends a clock, and what a server has that depends on it. */
+/** The worker that ends a clock, and the server's state that depends on it. */
 export type ClockCaller = {
   readonly holder: WorkerIncarnation;
   readonly parameters: {
@@ -169,8 +174,8 @@ export function endClock(
 }
 
 /**
- * The report of a worker's pushes where anything depends on their numbers. Otherwise a parameter only has to know that
- * there were updates of a clock, also where none came here (ConsistencyPhases.M2). Throws BAD_REQUEST.
+ * The report, if anything depends on the numbers of pushes. Otherwise a parameter only needs the highest clock with an
+ * update, also if none came here (ConsistencyPhases.M2). Throws BAD_REQUEST.
  */
 function countedPushes({ tables, tensors, pacer }: ClockCaller["parameters"], report: PushReport): PushReport {
   const { parameters, clocks, numbers } = report;
@@ -203,7 +208,7 @@ export class UpdateRounds<H extends SyncUpdate<H>> {
   /** Of the open rounds. Nobody else writes them. */
   contributionCount = 0;
   openBytes = 0;
-  /** Somebody who waits for the moment between two clocks. */
+  /** A checkpoint that waits for the moment between two clocks. */
   #cut: { readonly clock: number; readonly reached: () => void } | undefined;
 
   constructor(options: UpdateRoundsOptions) {
@@ -213,12 +218,14 @@ export class UpdateRounds<H extends SyncUpdate<H>> {
     this.#pushes = options.pushes;
   }
 
-  /** What this incarnation has pushed at this clock, to be added to (UpdateRounds.U3); undefined: `put` follows. Throws STALE_UPDATE. */
+  /**
+   * What this incarnation has pushed at this clock, to add to (UpdateRounds.U3); undefined: `put`. Throws STALE_UPDATE.
+   */
   find(stamp: UpdateStamp): H | undefined {
     return this.#find(stamp)?.handle;
   }
 
-  /** A contribution is about to take so many bytes more. Throws QUEUE_FULL (UpdateRounds.U6) or STALE_UPDATE. */
+  /** A contribution is about to grow by so many bytes. Throws QUEUE_FULL (UpdateRounds.U6) or STALE_UPDATE. */
   grow(stamp: UpdateStamp, bytes: number): void {
     const kept = this.#find(stamp);
     if (kept === undefined) throw new AssertionError("a first contribution is put");
@@ -227,7 +234,7 @@ export class UpdateRounds<H extends SyncUpdate<H>> {
     this.openBytes += bytes;
   }
 
-  /** Throws QUEUE_FULL or STALE_UPDATE when a first contribution of so many bytes cannot be put. */
+  /** Throws QUEUE_FULL or STALE_UPDATE if `put` of a first contribution of so many bytes would. */
   checkRoom(stamp: UpdateStamp, bytes: number): void {
     this.#checkOpen(stamp);
     if (stamp.clock === this.#clockMin) return; // UpdateRounds.U6
@@ -277,7 +284,8 @@ export class UpdateRounds<H extends SyncUpdate<H>> {
     const clocks = pushes.openClocks.size === 0 ? [] : pushes.clocksBelow(clockMin);
     let endedCount = 0;
     for (const round of this.complete(clockMin)) {
-      for (let next = clocks[endedCount]; next !== undefined && next <= round.clock; next = clocks[++endedCount]) pushes.end(next); // UpdateRounds.N4
+      // UpdateRounds.N4
+      for (let next = clocks[endedCount]; next !== undefined && next <= round.clock; next = clocks[++endedCount]) pushes.end(next);
       round.contributions[0]?.handle.applyRound(round);
     }
     for (; endedCount < clocks.length; endedCount++) pushes.end(clocks[endedCount] as number);
@@ -285,8 +293,9 @@ export class UpdateRounds<H extends SyncUpdate<H>> {
   }
 
   /**
-   * Calls `reached` once, when every worker has finished what lies before `clock`: at once if so (UpdateRounds.D1). It must not throw,
-   * nor call back. Throws QUEUE_FULL while another cut is awaited, BAD_ARGUMENT when that moment has passed.
+   * Calls `reached` once, when every worker has finished the clocks before `clock`, perhaps now (UpdateRounds.D1). It
+   * must not throw or call back. Throws QUEUE_FULL while another cut is awaited, BAD_ARGUMENT if that moment has
+   * passed.
    */
   cutAt(clock: number, reached: () => void): void {
     if (this.#cut !== undefined) {
@@ -326,8 +335,8 @@ export class UpdateRounds<H extends SyncUpdate<H>> {
   }
 
   /**
-   * The incarnation died at `clock`: what it pushed at that clock or later is part of no round (UpdateRounds.U4). Comes before the
-   * `complete` that its death makes possible. Returns the handles, to be freed.
+   * The incarnation died at `clock`: what it pushed at that clock or later is in no round (UpdateRounds.U4). Call it
+   * before the `complete` that its death makes possible. Returns the handles, for the caller to free.
    */
   drop({ worker, incarnation }: WorkerIncarnation, clock: number): H[] {
     return this.#removeIf((kept, at) => at.clock >= clock && kept.worker === worker && kept.incarnation === incarnation);
@@ -340,7 +349,7 @@ export class UpdateRounds<H extends SyncUpdate<H>> {
     return clocks.map(([clock]) => clock).sort((a, b) => a - b);
   }
 
-  /** What is open of a parameter, by clock and then as UpdateRounds.U2 has it: it moves with its part (W10). */
+  /** The open contributions of a parameter, by clock and then as in UpdateRounds.U2: they move with its part (W10). */
   openOf(parameter: number): (Contribution<H> & { readonly clock: number })[] {
     const open = [...this.#open].flatMap(([clock, rounds]) =>
       (rounds.get(parameter) ?? []).map(({ worker, incarnation, handle }) => ({ clock, worker, incarnation, handle })),
@@ -348,7 +357,7 @@ export class UpdateRounds<H extends SyncUpdate<H>> {
     return open.sort((a, b) => a.clock - b.clock || a.worker - b.worker || a.incarnation - b.incarnation);
   }
 
-  /** Of what this incarnation has pushed at this clock so many bytes are gone. */
+  /** The contribution of this incarnation at this clock has lost so many bytes. */
   shrink(stamp: UpdateStamp, bytes: number): void {
     const kept = this.#find(stamp);
     if (kept === undefined || kept.bytes < bytes) throw new AssertionError("what is gone was there");
@@ -356,14 +365,14 @@ export class UpdateRounds<H extends SyncUpdate<H>> {
     this.openBytes -= bytes;
   }
 
-  /** Takes out what this incarnation has pushed at this clock. Returns the handle, to be freed. */
+  /** Removes what this incarnation has pushed at this clock. Returns the handle, for the caller to free. */
   remove({ parameter, clock, worker, incarnation }: UpdateStamp): H | undefined {
     const isIt = (kept: Kept<H>, at: { clock: number; parameter: number }): boolean =>
       at.clock === clock && at.parameter === parameter && kept.worker === worker && kept.incarnation === incarnation;
     return this.#removeIf(isIt)[0];
   }
 
-  /** The parameter is no more. Returns the handles, to be freed. */
+  /** The parameter is removed. Returns the handles, for the caller to free. */
   dropParameter(parameter: number): H[] {
     return this.#removeIf((_, at) => at.parameter === parameter);
   }
@@ -421,5 +430,5 @@ export class UpdateRounds<H extends SyncUpdate<H>> {
 
 function checkClock(worker: number, clock: number): void {
   if (Number.isSafeInteger(clock) && clock >= 0) return;
-  throw new WeighbridgeError("BAD_REQUEST", `${nameOf(worker)} says its clock is ${clock}`);
+  throw new WeighbridgeError("BAD_REQUEST", `${nameOf(worker)} reports the clock ${clock}`);
 }

@@ -1,10 +1,11 @@
 // vector-clock — which updates of which worker a server has applied, so that each is applied exactly once. Pure.
 //
-// A worker numbers its updates 1, 2, 3 … over all servers, so on one server the numbers rise with gaps; a channel delivers them in order.
-// So the last number is all there is to remember. A restarted worker has a new incarnation and counts from 1 again.
+// A worker numbers its updates 1, 2, 3 … over all servers, so on one server the numbers rise with gaps, and a channel
+// delivers them in order: the last number is all there is to remember. A restarted worker has a new incarnation and
+// counts from 1 again.
 //
 // Invariants:
-//   VectorClock.V1. `advance` is true at most once per (worker, incarnation, stamp), and the stamps for which it is true rise.
+//   VectorClock.V1. `advance` is true at most once per (worker, incarnation, stamp), and for rising stamps.
 //   VectorClock.V2. An incarnation that was replaced never advances again: its stamp is Infinity.
 
 export type ClockEntry = { incarnation: number; stamp: number };
@@ -21,11 +22,12 @@ export class VectorClock {
     return true;
   }
 
-  /** What `advance` looks at and raises, for who hears many updates of one incarnation in a row. */
+  /** What `advance` reads and raises, for callers with many updates of one incarnation in a row. */
   entryOf(worker: number, incarnation: number): ClockEntry {
     const known = this.#entries.get(worker);
     if (known?.incarnation === incarnation) return known;
-    if (known !== undefined && incarnation < known.incarnation) return { incarnation, stamp: Infinity }; // VectorClock.V2
+    // VectorClock.V2
+    if (known !== undefined && incarnation < known.incarnation) return { incarnation, stamp: Infinity };
     if (known !== undefined) known.stamp = Infinity; // VectorClock.V2
     const entry = { incarnation, stamp: 0 };
     this.#entries.set(worker, entry);
@@ -48,7 +50,7 @@ export class VectorClock {
     return this.#entries.entries();
   }
 
-  /** A checkpoint brought this entry along: what it names was applied. Of two incarnations the newer one counts, of one incarnation the later stamp. */
+  /** A checkpoint holds these updates. The newer incarnation wins, within one incarnation the later stamp. */
   restore(worker: number, { incarnation, stamp }: Readonly<ClockEntry>): void {
     this.advance(worker, incarnation, stamp);
   }

@@ -1,10 +1,11 @@
-// worker-incarnations — which incarnation of each worker counts. A worker that is restarted begins a new incarnation, and what the old one sent may arrive later; so may
-// what a dead one sent. Pure.
+// worker-incarnations — which incarnation of each worker counts. A restarted worker begins a new incarnation; messages
+// of the old one, or of a dead one, may arrive later. Pure.
 //
 // Invariants:
 //   WorkerIncarnations.L1. An incarnation that was replaced by a newer one never counts again.
-//   WorkerIncarnations.L2. An incarnation that ended does not count until it is said to live after all: else a request that was under way when its worker died would make
-//       a member whom nobody will ever announce as dead again, and everybody would wait for it.
+//   WorkerIncarnations.L2. An incarnation that ended does not count until it is reported alive. Otherwise a request in
+//       flight when its worker died would make a member whose death nobody reports again, and everybody would wait for
+//       it.
 
 import { WeighbridgeError } from "../base/errors.ts";
 import { nameOf } from "../wire/node-id.ts";
@@ -17,7 +18,7 @@ type NewestIncarnation = { readonly incarnation: number; readonly isOver: boolea
 export class WorkerIncarnations {
   readonly #newest = new Map<number, NewestIncarnation>();
 
-  /** Workers that we have heard of, in whatever way. */
+  /** The workers that any call named. */
   get workerCount(): number {
     return this.#newest.size;
   }
@@ -27,17 +28,17 @@ export class WorkerIncarnations {
     if (incarnation > (this.#newest.get(worker)?.incarnation ?? 0)) this.#newest.set(worker, { incarnation, isOver: false });
   }
 
-  /** The incarnation died, or is taken for dead, or left. */
+  /** The incarnation died, is taken for dead, or left. */
   ended({ worker, incarnation }: WorkerIncarnation): void {
     if (incarnation >= (this.#newest.get(worker)?.incarnation ?? 0)) this.#newest.set(worker, { incarnation, isOver: true });
   }
 
-  /** The incarnation was taken for dead, and was heard of again. */
+  /** The incarnation was taken for dead, and is alive. */
   revived({ worker, incarnation }: WorkerIncarnation): void {
     if (this.#newest.get(worker)?.incarnation === incarnation) this.#newest.set(worker, { incarnation, isOver: false });
   }
 
-  /** Throws FENCED for an incarnation that was replaced (WorkerIncarnations.L1), NODE_DEAD for one that ended (WorkerIncarnations.L2), which may be tried again. */
+  /** Throws FENCED for a replaced incarnation (WorkerIncarnations.L1), retryable NODE_DEAD for one that ended (L2). */
   check({ worker, incarnation }: WorkerIncarnation): void {
     const newest = this.#newest.get(worker);
     if (newest === undefined || incarnation > newest.incarnation) return;
@@ -50,7 +51,7 @@ export class WorkerIncarnations {
     if (!newest.isOver) return;
     throw new WeighbridgeError(
       "NODE_DEAD",
-      `incarnation ${incarnation} of ${nameOf(worker)} is over, unless the scheduler hears of it again`,
+      `incarnation ${incarnation} of ${nameOf(worker)} is over, unless the scheduler finds it alive again`,
       {
         retryable: true,
       },

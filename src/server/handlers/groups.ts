@@ -21,7 +21,7 @@ export const GROUP_HANDLERS: readonly ServedFunction[] = [
     handler: ({ groups, holder }, { group, want, patienceMs }) => {
       const formed = new Deferred<readonly number[]>();
       const waiter = { formed: (ranks: readonly number[]) => formed.resolve(ranks), failed: formed.reject.bind(formed) };
-      const ranks = groups.partialReduce.ask({ ...holder, key: group, want, patienceMs, waiter });
+      const ranks = groups.partialReduce.join({ ...holder, key: group, want, patienceMs, waiter });
       const answer = (members: readonly number[]): { ranks: Uint32Array } => ({ ranks: Uint32Array.from(members) });
       return ranks === undefined ? formed.promise.then(answer) : answer(ranks);
     },
