@@ -1,4 +1,5 @@
-// arena-lists — keys, floats, words and bytes in and out of an arena, for tests. Slow and plain: one span per list, never released.
+// arena-lists — writes keys, floats, words and bytes into an arena and reads them back, for tests. Slow and plain: each
+// list has a span of its own, which is never released.
 
 import type { Arena } from "./arena.ts";
 

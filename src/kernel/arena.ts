@@ -1,20 +1,21 @@
-// arena — one WebAssembly memory that holds parameters and the buffers of sockets, with its allocator. Not a garbage collector: whoever
-// allocates releases, with the same byte count.
+// arena — one WebAssembly memory for parameters and the buffers of sockets, and its allocator. Not a garbage collector:
+// the owner of a span releases it, with the byte count that it allocated.
 //
-// The memory has its full size from the start (address space only: a page costs nothing until it is touched), so the views below stay
-// valid for the arena's incarnation. The allocator runs inside the kernel module and its state lies in the memory's first page; JavaScript and
-// kernels therefore share it.
+// The memory has its full size from the start (an untouched page costs address space only), so the views below stay
+// valid as long as the arena. The allocator runs in the kernel module and keeps its state in the first page of the
+// memory: JavaScript and kernels share it.
 //
 // Invariants:
 //   Arena.A1. Addresses are multiples of 64, never 0, and at most 2^32 - 64 KiB: an address plus a length never wraps.
 //   Arena.A2. A span belongs to one owner from `allocate` to `release`. Its bytes are arbitrary at first.
 //   Arena.A3. Running out of room is an error before anything changed, never a trap.
-//   Arena.A4. State (what a server keeps: rows, tables, blocks) never takes the reserve. Work (answers, requests, what a checkpoint needs) may, so a server that
-//       takes no more state can still be read, saved and updated. A block of state whose old values are still being sent may move there (`tryMove`), and
-//       so may some rows of a checkpoint that is restored: what a server held it can hold again (`overdraw`). As much of the rest then stays free until it is
-//       released.
-//   Arena.A5. Work for which the reserve is too small (a round of sync updates to all rows, what a checkpoint keeps of rows that change) lies beyond `bytesMax`, in
-//       address space up to 4 GiB that costs nothing until it is touched. So what is there can always be updated and saved; state never goes there to stay.
+//   Arena.A4. State (rows, tables, blocks) does not use the reserve; work (answers, requests, checkpoints) may. So a
+//       server that is full of state can still be read, saved and updated. Two kinds of state may enter the reserve: a
+//       block whose old values are still being sent (`tryMove`), and some rows of a checkpoint that is being restored
+//       (`overdraw`). As many bytes of the rest then stay free until these are released.
+//   Arena.A5. Work that does not fit in the reserve (a sync round for all rows, the rows that a checkpoint keeps) lies
+//       beyond `bytesMax`, in address space up to 4 GiB that costs nothing until it is touched. State never stays
+//       there.
 
 import { AssertionError } from "../base/assert.ts";
 import { WeighbridgeError } from "../base/errors.ts";
@@ -24,11 +25,11 @@ import { instantiateSimdModule, type SimdExports } from "./simd-instance.ts";
 const ARENA_BYTES_DEFAULT: number = 2 ** 32;
 
 const PAGE_BYTES = 65_536;
-/** The module's own first page, one guard page at the end and some room: less makes no sense. */
+/** The module's own first page, a guard page at the end, and some room. */
 const PAGES_MIN = 4;
 const PAGES_MAX = 65_536;
 const SPAN_ALIGNMENT = 64;
-/** Room for the answers and the checkpoint of a server that is full (Arena.A4): so much of its arena, within limits; of a small arena more, for what does not shrink with it. */
+/** The reserve (Arena.A4) is this share of the arena, within limits: some needs do not shrink with the arena. */
 const RESERVE_SHARE = 1 / 8;
 const RESERVE_SHARE_MAX = 1 / 4;
 const RESERVE_BYTES_MIN = 8 * 2 ** 20;
@@ -45,11 +46,11 @@ export type ArenaOptions = {
   readonly shared?: boolean | undefined;
   /** Keeps a reserve for work (Arena.A4): for servers. Defaults to false. */
   readonly reserve?: boolean | undefined;
-  /** How far work may go beyond `bytesMax` where there is a reserve (Arena.A5). As far as addresses reach when left out. */
+  /** How far work may go beyond `bytesMax` if there is a reserve (Arena.A5). Defaults to the end of the addresses. */
   readonly beyondBytesMax?: number | undefined;
 };
 
-/** What memory is needed for (Arena.A4): "move" is for state whose present place is held, or for nothing at all when that is given up. */
+/** What memory is for (Arena.A4). "move" is state whose present span is held: it is moved, or not kept at all. */
 export type MemoryUse = "state" | "work" | "move";
 
 export class Arena {
@@ -66,7 +67,7 @@ export class Arena {
   readonly reserveBytes: number;
   /** How much tables may overdraw now; 0 but for a moment. Nobody else writes it. */
   overdraftBytes = 0;
-  /** Asked when there is no room for so many bytes: true when it gave memory back that this use can have. It may be asked inside any call that allocates. */
+  /** Called when `byteCount` bytes do not fit, within any call that allocates. True if it has released memory. */
   onFull: (use: MemoryUse, byteCount: number) => boolean = () => false;
   readonly #reserveStart: number;
   /** Room beyond `bytesMax` (Arena.A5). */
@@ -98,7 +99,7 @@ export class Arena {
     return this.module.usedBytes() + this.module.reserveUsedBytes();
   }
 
-  /** How much of `stateBytesMax` state cannot take: it is in use, for work perhaps, or owed to the reserve (Arena.A4). */
+  /** How much of `stateBytesMax` state cannot have: it is in use, or owed to the reserve (Arena.A4). */
   get stateUsedBytes(): number {
     return this.module.stateUsedBytes();
   }
@@ -117,7 +118,8 @@ export class Arena {
   allocate(byteCount: number): number {
     let address = this.tryAllocate(byteCount);
     while (address === 0 && this.onFull("work", byteCount)) address = this.tryAllocate(byteCount);
-    if (address === 0) throw arenaFull(this, `${byteCount} bytes`, { retryable: byteCount <= this.reserveBytes / 2 }); // answers leave
+    // answers leave
+    if (address === 0) throw arenaFull(this, `${byteCount} bytes`, { retryable: byteCount <= this.reserveBytes / 2 });
     return address;
   }
 
@@ -127,7 +129,7 @@ export class Arena {
     return byteCount <= this.bytes.byteLength ? this.module.allocateWork(byteCount) >>> 0 : 0;
   }
 
-  /** Room beyond `bytesMax` (Arena.A5), for work that may come to as much as the state itself and should take no room from new rows. 0 when there is none. */
+  /** Room beyond `bytesMax` (Arena.A5), for work as large as the state itself. 0 if there is none. */
   tryAllocateBeyond(byteCount: number): number {
     if (!(byteCount >= 1)) throw new AssertionError(`a span has at least 1 byte, not ${byteCount}`);
     const fits = this.module.reserveUsedBytes() + byteCount <= this.#beyondBytes;
@@ -148,17 +150,20 @@ export class Arena {
     return byteCount <= this.bytesMax ? this.module.allocate(byteCount) >>> 0 : 0;
   }
 
-  /** Room for state whose present place is given back before long: in the reserve if nowhere else (Arena.A4). 0 when there is none. */
+  /**
+   * Room for state whose present span is released soon: in the reserve if nowhere else (Arena.A4). 0 if there is none.
+   */
   tryMove(byteCount: number): number {
-    const address = this.tryAllocate(byteCount); // its old place is free again soon: what is owed to the reserve does not count
+    // the old span is free again soon: the debt to the reserve does not count
+    const address = this.tryAllocate(byteCount);
     if (address < this.#reserveStart || this.movedBytes + byteCount <= this.#movedBytesMax) return address;
     this.release(address, byteCount);
     return 0;
   }
 
   /**
-   * Runs what makes rows that must not be refused for want of room: tables may then take some of the reserve (Arena.A4) when nothing else is left. Nothing but tables may
-   * take memory for state meanwhile.
+   * Calls `run`, which makes rows that must not be refused: while it runs, tables may use some of the reserve
+   * (Arena.A4) if nothing else is left. Only tables may allocate state meanwhile.
    */
   overdraw<T>(run: () => T): T {
     this.overdraftBytes = Math.floor(this.reserveBytes * OVERDRAWN_SHARE_MAX);
@@ -176,7 +181,7 @@ export class Arena {
     return Math.floor((this.reserveBytes + this.#beyondBytes) * MOVED_SHARE_MAX);
   }
 
-  /** What lies at this address is state from now on, until `releaseState`: wherever it may lie in the reserve, the reserve is owed as much (Arena.A4). */
+  /** The span at this address is state until `releaseState`; if it lies in the reserve, the reserve is owed as much. */
   noteState(address: number, byteCount: number): void {
     this.#lend(address, byteCount);
   }
@@ -186,7 +191,10 @@ export class Arena {
     return address >= this.#reserveStart;
   }
 
-  /** Room outside the reserve for state that lies in it: for who is about to write it anew. 0 when it lies elsewhere, or there is no room yet. */
+  /**
+   * Room outside of the reserve for state that lies in it and is about to be overwritten. 0 if it lies elsewhere or
+   * there is none.
+   */
   tryMoveBack(address: number, byteCount: number): number {
     if (address < this.#reserveStart) return 0;
     this.#lend(address, -byteCount); // it makes room for itself
@@ -195,21 +203,22 @@ export class Arena {
     return back;
   }
 
-  /** As `release`, of what `noteState` was told of. */
+  /** As `release`, for a span of `noteState`. */
   releaseState(address: number, byteCount: number): void {
     this.#lend(address, -byteCount);
     this.release(address, byteCount);
   }
 
-  /** Gives a span back; `byteCount` is what was asked for. */
+  /** Releases a span; `byteCount` is the count that was allocated. */
   release(address: number, byteCount: number): void {
     if (address < SPAN_ALIGNMENT || address % SPAN_ALIGNMENT !== 0) throw new AssertionError(`A1: ${address} is no address of a span`);
     this.module.release(address, byteCount);
   }
 
   /**
-   * Brings memory that was never allocated into the process, up to `byteCount` bytes ahead and `pagesMax` pages in one call, so that a growing
-   * table does not wait for page faults: for the idle turns of whoever knows that it grows. Returns how many pages; 0 when all are there.
+   * Touches memory that was never allocated, up to `byteCount` bytes ahead and at most `pagesMax` pages, so that a
+   * growing table does not wait for page faults. The server calls it in idle turns. Returns the number of pages
+   * touched.
    */
   touchAhead(byteCount: number, pagesMax: number): number {
     return this.module.touchAhead(Math.min(byteCount, this.bytesMax - 1), pagesMax);
@@ -220,13 +229,13 @@ export class Arena {
     if (address >= this.#reserveStart) this.module.lend(byteCount);
   }
 
-  /** How much of the memory that was never allocated `touchAhead` has brought into the process; 0 when allocations went beyond it. */
+  /** How much never allocated memory `touchAhead` has brought into the process. 0 once allocations went beyond it. */
   get aheadBytes(): number {
     return this.module.aheadBytes();
   }
 }
 
-/** The error of A4: no room for more state. `what` completes "no room for …". */
+/** The error of Arena.A4: no room for more state. `what` completes "no room for …". */
 export function stateFull(arena: Arena, what: string): WeighbridgeError {
   const { stateUsedBytes, stateBytesMax, reserveBytes } = arena;
   if (reserveBytes === 0) return arenaFull(arena, what);
@@ -240,7 +249,10 @@ export function arenaFull(arena: Arena, what: string, options: { readonly retrya
   return new WeighbridgeError("ARENA_FULL", `no room for ${what}: ${arena.usedBytes} of ${arena.bytesMax} arena bytes are in use`, options);
 }
 
-/** The size of an arena with a reserve that has room for so much state, in whole MiB; more than there can be for more than that. */
+/**
+ * The size, in whole MiB, of an arena with a reserve that has room for so much state. May exceed what an arena can
+ * have.
+ */
 export function arenaBytesFor(stateBytes: number): number {
   const rounded = (bytes: number): number => Math.ceil(bytes / 2 ** 20) * 2 ** 20;
   let bytes = rounded(stateBytes);
@@ -254,7 +266,10 @@ function reserveBytesOf(arenaBytes: number): number {
   return Math.min(wanted, arenaBytes * RESERVE_SHARE_MAX, RESERVE_BYTES_MAX);
 }
 
-/** Does without what lies beyond, then halves the size, until the engine agrees: an address space limit (ulimit -v, containers) refuses large reservations. */
+/**
+ * Tries without the part beyond `bytesMax`, then half the size, until the engine agrees: `ulimit -v` and containers
+ * limit it.
+ */
 function createMemory(pageCount: number, beyondPages: number, shared: boolean): WebAssembly.Memory {
   const whole = beyondPages > 0 ? tryMemory(pageCount + beyondPages, shared) : undefined;
   if (whole !== undefined) return whole;

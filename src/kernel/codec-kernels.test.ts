@@ -1,5 +1,6 @@
-// Goal: every implementation of CodecKernels brings values back right on its own, against the engine's own conversions or by the bound that the test
-// names. That they are equal is plain-codec-kernels.test.ts; top-k and keys have tests of their own.
+// Goal: every implementation of CodecKernels brings values back right on its own, against the engine's own conversions
+// or by the bound that the test names. That they are equal is plain-codec-kernels.test.ts; top-k and keys have tests of
+// their own.
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";

@@ -1,11 +1,12 @@
-// codec-kernels — what the codecs of links ask of the arithmetic: values and keys in fewer bytes, and back. The interface, and the binding
-// that runs; PlainCodecKernels is the reference. Not the layout of messages: that is src/wire/codecs/ and spec/codecs.md.
+// codec-kernels — the arithmetic of the codecs of links: values and keys in fewer bytes, and back. The interface, and
+// the binding that runs; PlainCodecKernels is the reference. Not the layout of messages: src/wire/codecs,
+// spec/codecs.md.
 //
 // Addresses, keys and values are as in kernels.ts. Sources and targets do not overlap. Encoded bytes need no alignment.
 //
 // Invariants:
-//   CodecKernels.E1. All implementations give the same bits, NaNs included: 16-bit forms are made by integer operations.
-//   CodecKernels.E2. A decoder reads only the bytes that its arguments tell of, and writes only what they promise, whatever the bytes are.
+//   CodecKernels.E1. All implementations give the same bits, NaNs included: integer operations make the 16-bit forms.
+//   CodecKernels.E2. Whatever the bytes are, a decoder reads and writes only the spans that its arguments describe.
 //   CodecKernels.E3. Counts are at most CODEC_COUNT_MAX, so that no size in bytes reaches 2^31.
 
 import type { Arena } from "./arena.ts";
@@ -32,7 +33,7 @@ export const DeltaStatus = {
 
 /** Numbers side by side, against the house rule: this is the WebAssembly boundary, and a call must not allocate. */
 export interface CodecKernels {
-  /** f32 → binary16, to the nearest, ties to even. Beyond 65,519.99 becomes infinite; a NaN becomes the quiet NaN of its sign. */
+  /** f32 → binary16, to nearest, ties to even. Above 65,519.99: Infinity. A NaN becomes the quiet NaN of its sign. */
   encodeFp16(source: number, floatCount: number, target: number): void;
   /** binary16 → f32, exact. */
   decodeFp16(source: number, floatCount: number, target: number): void;
@@ -42,16 +43,17 @@ export interface CodecKernels {
   decodeBf16(source: number, floatCount: number, target: number): void;
 
   /**
-   * Rows to scales (f32 × rows), zeros (f32 × rows, only if `centred` is 1) and bytes. Returns -1, or the index of the first row with a
-   * value that is not finite or above INT8_MAGNITUDE_MAX; the target then holds nothing of use.
+   * Writes scales (f32 × rows), zeros (f32 × rows, only if `centred` is 1) and bytes. Returns -1, or the index of the
+   * first row with a value that is not finite or above INT8_MAGNITUDE_MAX; the target is then undefined.
    */
   encodeInt8Rows(source: number, rowCount: number, width: number, centred: number, target: number): number;
   /** Back again. Returns -1, or the index of the first row that no encoder makes; what is decoded is finite. */
   decodeInt8Rows(source: number, rowCount: number, width: number, centred: number, target: number): number;
 
   /**
-   * residual += gradient, then moves the `keepCount` sums of the largest magnitude (equal ones: of lower index) out of it: their indices
-   * (u64, ascending) and values (f32), lists with room for keepCount + 1. Returns -1, or the index of the first sum that is not finite; then nothing was changed.
+   * residual += gradient, then moves the `keepCount` sums of the largest magnitude (of equal ones the lower index) out
+   * of it: indices (u64, ascending) and values (f32), in lists with room for keepCount + 1. Returns -1, or the index of
+   * the first sum that is not finite, with nothing changed.
    */
   selectTopK(
     gradient: number,
@@ -65,7 +67,7 @@ export interface CodecKernels {
   /** target[indices[i]] = values[i], indices u64 below 2^30. */
   scatterFloats(indices: number, count: number, values: number, target: number): void;
 
-  /** Writes at most deltaKeysBound(keyCount) bytes; returns how many, or -1 when the keys are not strictly ascending. */
+  /** Writes at most deltaKeysBound(keyCount) bytes. Returns how many, or -1 if the keys are not strictly ascending. */
   encodeDeltaKeys(keys: number, keyCount: number, target: number): number;
   /** Writes keyCount keys, strictly ascending if the status is DONE. */
   decodeDeltaKeys(source: number, byteCount: number, keyCount: number, keys: number): number;
@@ -73,11 +75,11 @@ export interface CodecKernels {
   signKeys(keys: number, keyCount: number, signature: number): void;
 
   /**
-   * A bit for each word (u32) that is not 0, in whole u64, then those words. Returns how many bytes that are, or 0 when more than `wordsMax`
-   * words are not 0; what lies in packedWordsBound bytes at `target` then means nothing.
+   * Writes a bit for each word (u32) that is not 0, in whole u64, then those words. Returns the number of bytes, or 0
+   * if more than `wordsMax` words are not 0; the packedWordsBound bytes at `target` are then undefined.
    */
   packWords(source: number, wordCount: number, wordsMax: number, target: number): number;
-  /** Back again. Returns 0, or 1 for bytes whose mask does not tell of exactly `byteCount` bytes and `wordCount` words; nothing is written then. */
+  /** The inverse. Returns 0, or 1, with nothing written, if the mask does not match `byteCount` and `wordCount`. */
   unpackWords(source: number, byteCount: number, wordCount: number, target: number): number;
 }
 
@@ -96,7 +98,7 @@ export function topKScratchBytes(floatCount: number): number {
   return HISTOGRAM_BYTES + (floatCount + 1) * 4;
 }
 
-/** The kernels that run. Every member is the module's export, so that a call costs no more than the step into WebAssembly. */
+/** The kernels that run: each member is the module's export, so a call costs only the step into WebAssembly. */
 export function simdCodecKernels({ module }: Arena): CodecKernels {
   return {
     encodeFp16: module.encodeFp16,

@@ -1,5 +1,5 @@
-// Goal: repeated keys are found in the order of their first occurrence, sums equal the reference bit for bit, and a list
-// without duplicates is left alone.
+// Goal: repeated keys are found in the order of their first occurrence, sums equal the reference bit for bit, and a
+// list without duplicates is left alone.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -150,7 +150,7 @@ test("a list that comes in pieces, its sums in another order, has the same sums"
       const indexes = arena.allocate(90 * 4);
       const rows = putFloats(arena, gradients);
       const count = kernels.findDuplicates(list, 90, 9, arena.allocate(duplicateScratchBytes(90)), list, indexes);
-      const places = putWords(
+      const rowsTo = putWords(
         arena,
         readWords(arena, indexes, 90).map((index) => count - 1 - index),
       );
@@ -158,7 +158,7 @@ test("a list that comes in pieces, its sums in another order, has the same sums"
       let known = 0;
       for (let from = 0; from < 90; from += pieceRows) {
         const pieceCount = Math.min(pieceRows, 90 - from);
-        known = kernels.sumDuplicates(rows + from * 20, pieceCount, 5, indexes + from * 4, places + from * 4, known, out);
+        known = kernels.sumDuplicates(rows + from * 20, pieceCount, 5, indexes + from * 4, rowsTo + from * 4, known, out);
       }
       assert.equal(known, count);
       kernels.sumDuplicates(rows, 90, 5, indexes, 0, 0, whole);

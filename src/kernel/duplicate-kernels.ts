@@ -1,8 +1,10 @@
-// duplicate-kernels — what is done about keys that are named twice: find them, and make one row of what belongs to each. Addresses and keys as in kernels.ts; rows are `width` floats, side by side. PlainDuplicateKernels is the reference.
+// duplicate-kernels — finds keys that a list names twice, and makes one row of all rows of a key. Addresses and keys as
+// in kernels.ts; rows are `width` floats, side by side. PlainDuplicateKernels is the reference.
 //
 // Invariants (DuplicateKernels.D1 to D4, as in kernels/duplicates.as.ts):
 //   DuplicateKernels.D1. Unique keys stand in the order of their first occurrences.
-//   DuplicateKernels.D3. A list without duplicates costs one pass and writes nothing: whoever called may go on with the arrays as they are.
+//   DuplicateKernels.D3. A list without duplicates costs one pass and writes nothing: the caller uses its arrays as
+//       they are.
 //   DuplicateKernels.D4. Results may be written over what they are made from, as each member says.
 
 import { AssertionError } from "../base/assert.ts";
@@ -17,25 +19,28 @@ const SLOT_BITS_MIN = 4;
 
 export interface DuplicateKernels {
   /**
-   * Returns the number of unique keys. When it equals `keyCount` there are no duplicates and nothing was written (DuplicateKernels.D3); else the unique keys
-   * are at `uniqueKeys` and, for each key of the list, its index among them (u32) at `indexes`. `scratch` has duplicateScratchBytes;
-   * `uniqueKeys` may be `keys`, and has room for as many. `secret` (a u32) keys the hash and changes nothing but the speed.
+   * Returns the number of unique keys. If it equals `keyCount`, nothing was written (DuplicateKernels.D3). Otherwise
+   * the unique keys are at `uniqueKeys`, which may be `keys`, and the index of each listed key among them (u32) at
+   * `indexes`. `scratch` has duplicateScratchBytes. `secret` (a u32) keys the hash and changes nothing but the speed.
    */
   findDuplicates(keys: number, keyCount: number, secret: number, scratch: number, uniqueKeys: number, indexes: number): number;
   /**
-   * Row places[i] of `out` = the sum of all rows[i] with the same indexes[i], in the order of the list; row indexes[i] where `places` is 0. A
-   * list may come in pieces: `known` is how many unique keys stood before this one, and what is returned is that for the next. Without
-   * places, and in one piece, `out` may be `rows`.
+   * Row rowsTo[i] of `out` = the sum of all rows[i] with the same indexes[i], in the order of the list; row indexes[i]
+   * if `rowsTo` is 0. A list may come in pieces: `known` is the number of unique keys before this piece, and the call
+   * returns that of the next. Without `rowsTo`, and in one piece, `out` may be `rows`.
    */
-  sumDuplicates(rows: number, keyCount: number, width: number, indexes: number, places: number, known: number, out: number): number;
-  /** As `sumDuplicates`; of the rows with the same index not the sum but the last, or the least or greatest of each element: what `merge` says. */
+  sumDuplicates(rows: number, keyCount: number, width: number, indexes: number, rowsTo: number, known: number, out: number): number;
+  /**
+   * As `sumDuplicates`, but keeps the last of the rows with one index, or the least or greatest element, as `merge`
+   * says.
+   */
   mergeDuplicates(
     merge: MergeNumber,
     rows: number,
     keyCount: number,
     width: number,
     indexes: number,
-    places: number,
+    rowsTo: number,
     known: number,
     out: number,
   ): number;
@@ -44,19 +49,17 @@ export interface DuplicateKernels {
 /** Which of several values for one element counts: for updates that are values and not gradients. */
 export type MergeNumber = typeof OPTIMIZER.assign | typeof OPTIMIZER.min | typeof OPTIMIZER.max;
 
-/**
- * Makes one row of several that no kernel knows, in place of `sumDuplicates`; what lies at `rows` is void afterwards.
- */
+/** Replaces `sumDuplicates` for rows that no kernel knows. `rows` is void afterwards. */
 export type RowJoin = (rows: DuplicateRows) => number;
 
-/** Makes one row of all that belong to one key: their sum, or what `merge` says; as DuplicateKernels has it otherwise. */
+/** Makes one row of all rows of a key: their sum, or what `merge` says. */
 export function joinDuplicates(kernels: DuplicateKernels, merge: MergeNumber | RowJoin | undefined, duplicates: DuplicateRows): number {
   if (typeof merge === "function") return merge(duplicates);
-  const { rows, keyCount, width, indexes, places, known, out } = duplicates;
+  const { rows, keyCount, width, indexes, rowsTo, known, out } = duplicates;
   const joined =
     merge === undefined
-      ? kernels.sumDuplicates(rows, keyCount, width, indexes, places, known, out)
-      : kernels.mergeDuplicates(merge, rows, keyCount, width, indexes, places, known, out);
+      ? kernels.sumDuplicates(rows, keyCount, width, indexes, rowsTo, known, out)
+      : kernels.mergeDuplicates(merge, rows, keyCount, width, indexes, rowsTo, known, out);
   return joined >>> 0;
 }
 
@@ -65,7 +68,7 @@ export type DuplicateRows = {
   readonly keyCount: number;
   readonly width: number;
   readonly indexes: number;
-  readonly places: number;
+  readonly rowsTo: number;
   readonly known: number;
   readonly out: number;
 };

@@ -1,11 +1,11 @@
-// element-loops — rows of any element, element by element: added, copied, the lesser or the greater taken. Plain
-// TypeScript: f32 has kernels for it.
+// element-loops — adds, copies, minimizes and maximizes rows of any element type, element by element, in plain
+// TypeScript: f32 has kernels.
 
 import { type RowSpans, WORD_BYTES } from "./row-element.ts";
 
 type NumberElement = "f32" | "f64" | "i32";
 
-/** Calls `pair` with the places of each element of the rows and of what is pushed for them. */
+/** Calls `pair` with the index of each element of the rows and of the update for it. */
 export function eachPair({ starts, count, width }: RowSpans, pushed: RowSpans, pair: (at: number, from: number) => void): void {
   for (let i = 0; i < count; i++) {
     const [row, update] = [starts[i] as number, pushed.starts[i] as number];
@@ -63,8 +63,8 @@ export function copyRows(rows: RowSpans, pushed: RowSpans): void {
 function takeNumbers(rows: RowSpans, pushed: RowSpans, isGreater: boolean): void {
   const [elements, from] = [rows.elements as Float64Array, pushed.elements as Float64Array]; // of one kind
   eachPair(rows, pushed, (at, source) => {
-    const [there, given] = [elements[at] as number, from[source] as number];
-    if (isGreater ? given > there : given < there) elements[at] = given;
+    const [there, pushedValue] = [elements[at] as number, from[source] as number];
+    if (isGreater ? pushedValue > there : pushedValue < there) elements[at] = pushedValue;
   });
 }
 

@@ -1,5 +1,5 @@
-// elements — the types of the numbers that values and rows are made of: their numbers on the wire, their bytes, their arrays. Not the arithmetic on them:
-// that is row-kernels.ts.
+// elements — the number types of values and rows: their numbers on the wire, their sizes, their arrays. Not the
+// arithmetic on them (row-kernels.ts).
 
 /** The number of each type on the wire (spec/protocol.md, §9). */
 export const ElementType = { F32: 0, F64: 1, I8: 2, U8: 3, I16: 4, U16: 5, I32: 6, U32: 7, I64: 8, U64: 9 } as const;

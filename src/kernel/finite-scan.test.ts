@@ -8,15 +8,15 @@ import { FiniteScan } from "./finite-scan.ts";
 const LARGEST = 3.4028234663852886e38;
 const scan = new FiniteScan(new Arena({ bytesMax: 2 ** 20, shared: false }));
 
-test("the first that is not finite is found at every kind of place, in short and long arrays", () => {
+test("the first that is not finite is found at every kind of index, in short and long arrays", () => {
   for (const length of [1, 15, 1_024, 1_025, 16_384, 16_385, 49_152, 50_001]) {
-    const places = [0, 1, length >> 1, 16_383, 16_384, 32_768, length - 1].filter((place) => place < length);
-    for (const place of places) {
+    const indexes = [0, 1, length >> 1, 16_383, 16_384, 32_768, length - 1].filter((index) => index < length);
+    for (const index of indexes) {
       for (const value of [Number.NaN, Infinity, -Infinity]) {
         const floats = new Float32Array(length).fill(1);
-        floats[place] = value;
-        floats[length - 1] = length - 1 === place ? value : Infinity;
-        assert.equal(scan.firstNotFinite(floats), place, `${value} at ${place} of ${length}`);
+        floats[index] = value;
+        floats[length - 1] = length - 1 === index ? value : Infinity;
+        assert.equal(scan.firstNotFinite(floats), index, `${value} at ${index} of ${length}`);
       }
     }
   }

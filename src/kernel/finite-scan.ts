@@ -1,7 +1,7 @@
-// finite-scan — finds what is not finite in a caller's array before it is sent. Long arrays go piece by piece through a small span of the
-// worker's arena, where a kernel looks at them: that is as fast as memory is read, several times as fast as plain code.
+// finite-scan — finds NaN and infinity in a caller's array before it is sent. Long arrays go piece by piece through a
+// small span of the worker's arena, where a kernel scans them at memory speed.
 //
-// Not a policy: whether such a gradient is refused, skipped or mended its optimizer says.
+// Not a policy: the optimizer decides whether to refuse, skip or repair such a gradient.
 
 import type { Arena } from "./arena.ts";
 import { type OptimizerKernels, SimdOptimizerKernels } from "./optimizer-kernels.ts";

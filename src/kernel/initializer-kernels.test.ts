@@ -1,5 +1,5 @@
-// Goal: SimdInitializerKernels equals PlainInitializerKernels bit for bit for every kind, span and key, and no value depends on how a
-// parameter is cut into calls.
+// Goal: SimdInitializerKernels equals PlainInitializerKernels bit for bit for every kind, span and key, and no value
+// depends on how a parameter is cut into calls.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

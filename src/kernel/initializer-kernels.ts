@@ -1,9 +1,10 @@
-// initializer-kernels — first values of parameters, from a recipe in the arena. Not the meaning of a spec: that is store/initializers.
-// kernels/initializers.as.ts says how bits become values; PlainInitializerKernels is the reference, equal bit for bit.
+// initializer-kernels — computes the first values of parameters from a recipe in the arena. Not the meaning of a spec
+// (store/initializers). kernels/initializers.as.ts defines how bits become values; PlainInitializerKernels is the
+// reference, equal bit for bit.
 //
 // Invariants:
-//   InitializerKernels.I1. A value depends on the recipe and on its index (of a tensor's element), or its key and its place in the row (of a table): not on
-//       what else is initialized in the same call, nor on the server.
+//   InitializerKernels.I1. A value depends on the recipe and its element index (tensor), or its key and column (table):
+//       not on what else the call initializes, nor on the server.
 //   InitializerKernels.I2. All 64 bits of keys and indexes count.
 
 import type { Arena } from "./arena.ts";
@@ -13,7 +14,7 @@ export const INITIALIZER = { constant: 0, uniform: 1, normal: 2, truncatedNormal
 
 export type Recipe = {
   readonly kind: (typeof INITIALIZER)[keyof typeof INITIALIZER];
-  /** The address of the quantile table; 0 where no normal numbers are asked for. */
+  /** The address of the quantile table; 0 without normal numbers. */
   readonly quantiles: number;
   /** A u64 that no other parameter has, except by chance. */
   readonly stream: bigint;

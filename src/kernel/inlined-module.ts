@@ -1,9 +1,10 @@
-// inlined-module — a WebAssembly module that stands in the sources as text, and its instances on given memories. It knows nothing of what
-// the module does: simd-instance and nn/layer-kernels do.
+// inlined-module — a WebAssembly module that the sources hold as text, and its instances on given memories. What the
+// module does is the business of simd-instance and nn/layer-kernels.
 //
 // Invariants:
-//   InlinedModule.W1. A module is compiled at most once for each kind of memory, shared and plain, at its first use: a process may open many arenas (a
-//       simulated cluster opens thousands). A compiled module has no state; that of an instance lies in its memory and its globals.
+//   InlinedModule.W1. A module is compiled at most once for each kind of memory, shared and plain, at its first use: a
+//       simulated cluster opens thousands of arenas. A compiled module has no state: an instance keeps its state in its
+//       memory and its globals.
 
 import { assert } from "../base/assert.ts";
 
@@ -57,8 +58,8 @@ export class InlinedModule {
 }
 
 /**
- * What others need of a WebAssembly.Memory. Declarations that users compile against say this instead: that name comes with
- * the browser's types, which a project for Node does not have.
+ * The part of WebAssembly.Memory that others need. Declarations use this type because that name comes with the
+ * browser's types, which a project for Node lacks.
  */
 export type KernelMemory = {
   readonly buffer: ArrayBuffer;

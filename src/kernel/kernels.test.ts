@@ -1,4 +1,5 @@
-// Goal: every implementation of Kernels is right on its own, against a Map, and SimdKernels equals PlainKernels bit for bit.
+// Goal: every implementation of Kernels is right on its own, against a Map, and SimdKernels equals PlainKernels bit for
+// bit.
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";

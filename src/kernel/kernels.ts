@@ -1,16 +1,16 @@
-// kernels — what the data plane asks of the arithmetic and of the u64 hash tables. Not an implementation: SimdKernels is the one that
-// runs, PlainKernels the reference that says what is right.
+// kernels — the interface of the data plane to the arithmetic and to the u64 hash tables. SimdKernels is the
+// implementation that runs, PlainKernels the reference.
 //
-// An address is a byte offset in the arena's memory (0 is nowhere); a table is the address of its header. Keys are u64, little-endian,
-// side by side and 8 bytes each; values are f32. Addresses of floats and of u32 lists are multiples of 4.
+// An address is a byte offset in the arena (0 is none); a table is the address of its header. Keys are u64,
+// little-endian, side by side; values are f32. Addresses of floats and of u32 lists are multiples of 4.
 //
-//   row     [ key u64 | payload ]     payload: a multiple of 4 bytes, at least 4; begins ROW_KEY_BYTES after the row's address
+//   row     [ key u64 | payload ]     the payload begins ROW_KEY_BYTES after the row: at least 4 bytes, a multiple of 4
 //
 // Invariants:
 //   Kernels.K1. Every u64 is a legal key, 0 and 2^64 - 1 included.
 //   Kernels.K2. A row keeps its address from its insertion to its removal; a new row's payload is all zero bits.
-//   Kernels.K3. No call ends half done for want of memory: it returns NO_ROOM before it changed any row, and never traps. A call that inserts
-//       several rows takes back those that it inserted.
+//   Kernels.K3. A call that lacks memory returns NO_ROOM and changes nothing; it never traps. A call that inserts
+//       several rows removes those that it has inserted.
 //   Kernels.K4. All implementations give the same bits, NaN payloads excepted (WebAssembly leaves those open).
 //   Kernels.K5. No call keeps an address it was given: lists and values are the caller's again on return.
 
@@ -35,7 +35,7 @@ export type Status = typeof DONE | typeof NO_ROOM | typeof KEY_MISSING;
 export type TableOptions = {
   /** Bytes of a row after its key: a multiple of 4, at least 4. */
   readonly payloadBytes: number;
-  /** Keys the hash (a u64): whoever knows it could choose keys that all fall in one place. */
+  /** Keys the hash (a u64): an attacker who knew it could choose keys that collide. */
   readonly secret: bigint;
   /** For what a checkpoint sets aside: its memory is work, not state (Arena.A4). Defaults to false. */
   readonly isAside?: boolean | undefined;
@@ -74,28 +74,28 @@ export interface Kernels {
   insertRows(table: number, keys: number, keyCount: number): Status;
   /** `insertRows`, then `findRows`: on DONE no address is 0. */
   findOrInsertRows(table: number, keys: number, keyCount: number, rowsOut: number): Status;
-  /** Gives every key a row, then payload floats += values, payloadBytes / 4 of them for each key in turn. Repeated keys add up. */
+  /** Gives every key a row and adds its values, payloadBytes / 4 floats for each key in turn. Repeated keys add up. */
   addRows(table: number, keys: number, keyCount: number, values: number): Status;
   /** As `addRows` when every key has a row already; KEY_MISSING otherwise. */
   addKnownRows(table: number, keys: number, keyCount: number, values: number): Status;
-  /** out = the payloads one after the other, zeros for a key without a row. Inserts nothing. Returns how many have none. */
+  /** out = the payloads in order, zeros for a key without a row. Inserts nothing. Returns how many keys have no row. */
   gatherRows(table: number, keys: number, keyCount: number, out: number): number;
   /**
-   * `gatherRows` of keys whose rows are listed, as `findRows` listed them: all are live rows of one table with this payload, but perhaps other
-   * keys'. Returns the index of the first that is, and leaves `out` half written; -1 when all were right.
+   * `gatherRows` over the rows that an earlier `findRows` listed: live rows of one table with this payload, but perhaps
+   * of other keys. Returns the index of the first row of another key, with `out` half written; -1 if there is none.
    */
   gatherListedRows(rows: number, keys: number, keyCount: number, payloadBytes: number, out: number): number;
   /** Sets the first u32 of the payload of every key that has a row. */
   setWords(table: number, keys: number, keyCount: number, word: number): void;
-  /** The index of the first key whose row's first payload u32 is not `word`; keys without a row pass. -1 when there is none. */
+  /** The index of the first key whose row's first payload u32 is not `word`; -1 if none. Ignores keys without a row. */
   findOtherWord(table: number, keys: number, keyCount: number, word: number): number;
   /** Removes the rows of these keys; their memory serves later rows of the same table. Returns how many there were. */
   removeRows(table: number, keys: number, keyCount: number): number;
   /**
-   * Walks over a table. `cursor` is CURSOR_BYTES of the caller's, all zero to begin with; each call writes up to LIST_ROWS_MAX row
-   * addresses (u32) at `rowsOut` and returns how many (perhaps 0), or -1 at the end. Rows may be inserted and removed between calls:
-   * those that are there all the while are listed exactly once. The rows of a part come one after the other, parts in
-   * their order, but for those that are listed by one call.
+   * Walks over a table. `cursor` is CURSOR_BYTES of the caller's, zero at first. Each call writes up to LIST_ROWS_MAX
+   * row addresses (u32) at `rowsOut` and returns how many (perhaps 0), or -1 at the end. Rows may come and go between
+   * calls: those that stay are listed exactly once. Parts come in their order, one after the other, except within one
+   * call.
    */
   listRows(table: number, cursor: number, rowsOut: number): number;
   /** As `listRows`, for the rows of one part (keys/placement.ts); the cost is that of the part, not of the table. */
@@ -105,18 +105,15 @@ export interface Kernels {
   /** Removes the rows of a part, as `removeRows`. Returns how many there were. */
   dropPart(table: number, part: number): number;
   /**
-   * So many rows will come to an empty table, until `settleRows`: it takes no more memory for them than they need, in whatever order they come.
+   * An empty table is about to get so many rows: until `settleRows` it grows no further than they need, in any order.
    */
   expectRows(table: number, rowCount: number): void;
   /** How many rows lie side by side in the index of a table while they are expected: more are split. */
   segmentRowsMax(table: number): number;
-  /** Splits the index of an empty table where rows are expected: the piece with the hash whose top 32 bits these are, `depth` times. False: no room. */
+  /** Splits the index of an empty table around a hash (its top 32 bits), `depth` times. False if there is no room. */
   splitTo(table: number, hashTop: number, depth: number): boolean;
   /** The rows that were expected are there. */
   settleRows(table: number): void;
-  /**
-   * Copies those of the keys to `out` (room for all of them) that `listRows` with this cursor would list yet, if they have rows, and returns
-   * how many: the others' turn is over.
-   */
+  /** Copies to `out` the keys whose rows `listRows` with this cursor has yet to list. Returns how many. */
   keysAhead(table: number, cursor: number, keys: number, keyCount: number, out: number): number;
 }

@@ -1,4 +1,5 @@
-// Goal: every implementation of the codecs of keys brings any ascending list back; no bytes of a peer make a decoder read or write where it should not.
+// Goal: every implementation of the codecs of keys brings any ascending list back; no bytes of a peer make a decoder
+// read or write where it should not.
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";

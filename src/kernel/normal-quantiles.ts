@@ -1,12 +1,14 @@
-// normal-quantiles — the quantiles of the normal distribution as piecewise cubics: how the initializers turn random bits into normal numbers.
+// normal-quantiles — the quantiles of the normal distribution as piecewise cubics: initializers turn random bits into
+// normal numbers with them.
 //
-// h, a whole number from 1 to 2^32, stands for the upper tail probability h/2^33, and z(h) for the number that a standard normal variable
-// exceeds with that probability: from 6.3 at h = 1 to 0 at 2^32. Each octave [2^e, 2^(e+1)) of h has 32 pieces of equal length; on each, a
-// cubic in t from 0 to 1 that meets value and slope at both ends (Hermite). It is off by less than 1e-8.
+// h, an integer from 1 to 2^32, stands for the upper tail probability h/2^33, and z(h) for the number that a standard
+// normal variable exceeds with that probability: from 6.3 at h = 1 to 0 at 2^32. Each octave [2^e, 2^(e+1)) of h has 32
+// pieces of equal length, each a cubic in t from 0 to 1 with the right value and slope at both ends (Hermite). The
+// error is below 1e-8.
 //
 // Invariants:
-//   NormalQuantiles.Q1. Everything here is made of + - * / and √, which round alike everywhere: all machines have the same coefficients. Not Math.exp or
-//       Math.log, whose last bit may differ.
+//   NormalQuantiles.Q1. The code uses only + - * / and √, which round alike everywhere, so all machines compute the
+//       same coefficients. Math.exp and Math.log may differ in the last bit.
 
 import type { Arena } from "./arena.ts";
 
@@ -45,7 +47,7 @@ export function truncationCut(): number {
   return Math.ceil(upperTail(2) * TAIL_UNIT);
 }
 
-/** One table per arena, made when the first normal initializer asks for it. */
+/** One table per arena, made for the first normal initializer. */
 export class QuantileTable {
   readonly #arena: Arena;
   #address = 0;
@@ -54,7 +56,7 @@ export class QuantileTable {
     this.#arena = arena;
   }
 
-  /** Throws ARENA_FULL. The table stays for the arena's incarnation. */
+  /** Throws ARENA_FULL. The table stays as long as the arena. */
   get address(): number {
     if (this.#address === 0) {
       this.#address = this.#arena.allocateState(QUANTILE_FLOATS * 8);

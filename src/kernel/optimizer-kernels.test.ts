@@ -1,5 +1,5 @@
-// Goal: SimdOptimizerKernels equals PlainOptimizerKernels bit for bit, for every optimizer, every entry and every width, and writes nowhere
-// but where it should: the whole memory is compared.
+// Goal: SimdOptimizerKernels equals PlainOptimizerKernels bit for bit, for every optimizer, every entry and every
+// width, and writes nowhere but where it should: the whole memory is compared.
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";

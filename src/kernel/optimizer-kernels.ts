@@ -1,18 +1,22 @@
-// optimizer-kernels — the updates that a server applies to its values, and the checks of what is pushed. Not the meaning of a spec: that is
-// store/updaters. SimdOptimizerKernels is the one that runs, PlainOptimizerKernels the reference that says what is right.
+// optimizer-kernels — the updates that a server applies to its values, and the checks of pushed gradients. Not the
+// meaning of a spec (store/updaters). SimdOptimizerKernels runs, PlainOptimizerKernels is the reference.
 //
 //   table row   [ key u64 | values | slot 0 | slot 1 | … | words u32 ]   each slot as wide as the values
-//   block       [ values of all rows ]   [ slot 0 of all rows | … ]       slot k begins k × slotStride bytes after `slots`
-//               [ steps u32 of all rows ]                                 of Adam, where rows count by themselves: hyper.rowSteps
+//   block       [ values of all rows ]   [ slot 0 of all rows | … ]      slot k begins k × slotStride bytes after `slots`
+//               [ steps u32 of all rows ]                                Adam with steps per row: hyper.rowSteps
 //
-// Row-wise AdaGrad alone has a slot of one float per row: in a table it follows the values, for a block row r has it at slots + 4r.
-// A gradient is always scaled, then clipped by value; then weight decay × value is added, except where a formula says otherwise.
+// Row-wise AdaGrad has a slot of one float per row: after the values in a table, at slots + 4r for row r of a block.
+// Kernels scale a gradient, clip it by value and add weight decay × value, unless a formula says otherwise.
 //
 // Invariants:
-//   OptimizerKernels.O1. Every operation rounds to f32, in the written order: all implementations give the same bits, NaN payloads excepted.
-//   OptimizerKernels.O2. Rows are visited in the order of the list; a row that is listed twice is updated twice. Sum duplicates first.
-//   OptimizerKernels.O3. One call per message; the hyper-parameters are HYPER_FLOATS f64 in the arena, 8-byte aligned, unchanged by the call.
-//   OptimizerKernels.O4. Addresses of floats and of u32 lists are multiples of 4; counts may be 0. No call keeps an address.
+//   OptimizerKernels.O1. Every operation rounds to f32, in the written order: all implementations give the same bits,
+//       NaN payloads excepted.
+//   OptimizerKernels.O2. Rows are updated in the order of the list, one listed twice twice. Callers sum duplicates
+//       first.
+//   OptimizerKernels.O3. One call per message. It reads the hyper-parameters, HYPER_FLOATS f64 in the arena, 8-byte
+//       aligned.
+//   OptimizerKernels.O4. Addresses of floats and of u32 lists are multiples of 4. Counts may be 0. No call keeps an
+//       address.
 
 import type { Arena } from "./arena.ts";
 
@@ -42,7 +46,7 @@ export type OptimizerNumber = (typeof OPTIMIZER)[keyof typeof OPTIMIZER];
 export const HYPER = {
   /** After the schedule. */
   learningRate: 0,
-  /** Times the gradient, before all else: 1, or what clipping by norm or averaging asks for. */
+  /** Multiplies the gradient first: 1, or the factor of clipping by norm or of a mean. */
   gradientScale: 1,
   /** The scaled gradient is cut to ± this; Infinity leaves it. */
   clipValue: 2,
@@ -65,15 +69,15 @@ export const HYPER = {
   lambda: 13,
   /** DC-ASGD: which slot holds the values that the gradient was computed on. */
   backupSlot: 14,
-  /** Adam on a block some of whose rows were updated without the others: the address of a u32 for each row; 0 where all rows count alike. */
+  /** Adam with steps per row in a block: the address of a u32 for each row; 0 if all rows have the same step. */
   rowSteps: 15,
   /** What a row's step is beyond its own count. */
   stepBase: 16,
-  /** How many updates a row's own count is told of: 1, or 0 where stepBase has counted this one for all rows. */
+  /** How many updates a row's own count gets: 1, or 0 if stepBase has counted this one for all rows. */
   stepIncrement: 17,
   /**
-   * DC-ASGD on table rows: the address of a u32 for each listed row, the address of the values that its gradient was computed on, or 0 where those are in
-   * `backupSlot`; 0: they are there for all rows.
+   * DC-ASGD on table rows: the address of a u32 list, for each row the address of the values that its gradient was
+   * computed on, or 0 if those are in `backupSlot`. 0: they are there for all rows.
    */
   pulledRows: 18,
 } as const;
@@ -84,13 +88,13 @@ export const HYPER_BYTES: number = HYPER_FLOATS * 8;
 /** Numbers side by side, against the house rule: this is the WebAssembly boundary, and a call must not allocate. */
 export interface OptimizerKernels {
   /**
-   * Updates table rows: `rows` lists the address (u32) of each row's first value, `gradients` holds width floats for each in turn.
-   * Slots, and after them words, follow a row's values.
+   * Updates table rows: `rows` lists the address (u32) of each row's first value, `gradients` holds width floats for
+   * each. Slots, then words, follow the values of a row.
    */
   updateRows(optimizer: OptimizerNumber, rows: number, rowCount: number, width: number, gradients: number, hyper: number): void;
   /**
-   * Updates all rows of a block. Values are read at `source` and written at `target`: the same span, or a fresh one while a socket
-   * still writes from the old. Slots change in place.
+   * Updates all rows of a block. Reads values at `source` and writes them at `target`: the same span, or a fresh one
+   * while a socket still sends the old. Slots change in the same memory.
    */
   updateBlock(
     optimizer: OptimizerNumber,
@@ -103,7 +107,9 @@ export interface OptimizerKernels {
     width: number,
     hyper: number,
   ): void;
-  /** Updates the rows of a block that `rows` (u32 indexes, all within the block) names, with width floats of gradient for each in turn. */
+  /**
+   * Updates the rows of a block that `rows` lists (u32 indexes within the block), with width floats of gradient each.
+   */
   updateBlockRows(
     optimizer: OptimizerNumber,
     values: number,
@@ -116,9 +122,9 @@ export interface OptimizerKernels {
     hyper: number,
   ): void;
 
-  /** Sets `floatCount` floats to `value` in each listed row (u32 addresses), `offset` bytes after the listed address. */
+  /** Sets `floatCount` floats to `value` in each listed row (u32 addresses), `offset` bytes after its address. */
   fillRows(rows: number, rowCount: number, offset: number, floatCount: number, value: number): void;
-  /** Copies the first `floatCount` floats of each listed row to `offset` bytes after them; the two spans do not overlap. */
+  /** Copies the first `floatCount` floats of each listed row to `offset` bytes after them, without overlap. */
   repeatRows(rows: number, rowCount: number, offset: number, floatCount: number): void;
   fillFloats(target: number, floatCount: number, value: number): void;
 

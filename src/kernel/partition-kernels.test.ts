@@ -1,4 +1,5 @@
-// Goal: every key reaches its owner's span in order, rows can be moved there and back, all equal to the reference bit for bit.
+// Goal: every key reaches its owner's span in order, rows can be moved there and back, all equal to the reference bit
+// for bit.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

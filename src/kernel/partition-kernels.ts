@@ -1,5 +1,5 @@
-// partition-kernels — sorts keys, and rows of values with them, by the server that owns each key. Addresses and keys as in kernels.ts.
-// Who owns which part is decided in src/keys/placement.ts; this only applies it. PlainPartitionKernels is the reference.
+// partition-kernels — sorts keys, and rows of values with them, by the server that owns each key. Addresses and keys as
+// in kernels.ts. src/keys/placement.ts decides the owners. PlainPartitionKernels is the reference.
 //
 //   part        the top `partBits` bits of mix(key)
 //   owners      u16 for each part, below ownerCount (1 to 65,535)
@@ -18,7 +18,7 @@ const OWNER_BYTES = 2;
 export interface PartitionKernels {
   /** out[i] = mix(keys[i]), u64 each. `out` may be `keys`. */
   mixKeys(keys: number, keyCount: number, out: number): void;
-  /** Writes `spans`, `keysOut` and `sources`, none of which overlaps another list; `scratch` has partitionScratchBytes. */
+  /** Writes `spans`, `keysOut` and `sources`, which do not overlap other lists; `scratch` has partitionScratchBytes. */
   partitionKeys(
     keys: number,
     keyCount: number,
@@ -49,7 +49,9 @@ export function simdPartitionKernels(arena: Arena): PartitionKernels {
   return { mixKeys, partitionKeys, gatherByIndex, scatterByIndex };
 }
 
-/** `owned` has a u8 for each part, the top `partBits` bits of mix(key): 1 if it is the server's (server/ownership.ts). */
+/**
+ * `owned` has a u8 for each part, the top `partBits` bits of mix(key): 1 if the server owns it (server/ownership.ts).
+ */
 export interface OwnershipKernels {
   /** The index of the first key whose part is not owned; `keyCount` when all are. */
   firstForeignKey(keys: number, keyCount: number, owned: number, partBits: number): number;

@@ -1,4 +1,5 @@
-// Goal: the SIMD module equals the plain reference bit for bit, on any floats and keys, and both take and refuse the same bytes.
+// Goal: the SIMD module equals the plain reference bit for bit, on any floats and keys, and both take and refuse the
+// same bytes.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

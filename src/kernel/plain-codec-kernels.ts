@@ -1,6 +1,5 @@
-// plain-codec-kernels — the reference: what every codec kernel means, in TypeScript that a reader can check. The test oracle of the SIMD
-// module, and slow. It decides by values (nearest, halfway, largest), not by the bit tricks that the module uses.
-// Invariants E1 to E3 are those of codec-kernels.ts.
+// plain-codec-kernels — the reference of CodecKernels, in TypeScript that a reader can check. Slow; for tests. It
+// decides by values (nearest, halfway, largest), not by the bit tricks of the module.
 
 import type { Arena } from "./arena.ts";
 import { type CodecKernels, DeltaStatus, INT8_MAGNITUDE_MAX } from "./codec-kernels.ts";
@@ -166,12 +165,12 @@ export class PlainCodecKernels implements CodecKernels {
   unpackWords(source: number, byteCount: number, wordCount: number, target: number): number {
     const maskBytes = Math.ceil(wordCount / 64) * 8;
     if (maskBytes > byteCount) return 1;
-    const places: number[] = [];
-    for (let i = 0; i < maskBytes * 8; i++) if ((this.#view.getUint8(source + (i >> 3)) >> (i & 7)) & 1) places.push(i);
-    if (maskBytes + places.length * 4 !== byteCount || (places.at(-1) ?? 0) >= Math.max(wordCount, 1)) return 1;
+    const indexes: number[] = [];
+    for (let i = 0; i < maskBytes * 8; i++) if ((this.#view.getUint8(source + (i >> 3)) >> (i & 7)) & 1) indexes.push(i);
+    if (maskBytes + indexes.length * 4 !== byteCount || (indexes.at(-1) ?? 0) >= Math.max(wordCount, 1)) return 1;
     for (let i = 0; i < wordCount; i++) this.#view.setUint32(target + i * 4, 0, true);
-    for (const [i, place] of places.entries()) {
-      this.#view.setUint32(target + place * 4, this.#view.getUint32(source + maskBytes + i * 4, true), true);
+    for (const [i, index] of indexes.entries()) {
+      this.#view.setUint32(target + index * 4, this.#view.getUint32(source + maskBytes + i * 4, true), true);
     }
     return 0;
   }
@@ -198,7 +197,8 @@ function fp16Of(x: number): number {
   const magnitude = Math.abs(x);
   if (magnitude >= 65_520) return sign | 0x7c00;
   const exponent = magnitude < 2 ** -14 ? -14 : Math.floor(Math.log2(magnitude));
-  return sign | (((exponent + 14) << 10) + nearest(magnitude / 2 ** (exponent - 10))); // a carry moves on into the exponent
+  // a carry moves on into the exponent
+  return sign | (((exponent + 14) << 10) + nearest(magnitude / 2 ** (exponent - 10)));
 }
 
 function floatBitsOfFp16(half: number): number {

@@ -1,4 +1,4 @@
-// plain-duplicate-kernels — the reference of DuplicateKernels: a Map of the keys seen, one row after the other. Slow; for tests.
+// plain-duplicate-kernels — the reference of DuplicateKernels: a Map of the keys seen, row after row. Slow; for tests.
 
 import type { Arena } from "./arena.ts";
 import type { DuplicateKernels, joinDuplicates, MergeNumber } from "./duplicate-kernels.ts";
@@ -21,7 +21,7 @@ export class PlainDuplicateKernels implements DuplicateKernels {
       indexOf.set(name, index);
       return index;
     });
-    if (indexOf.size === keyCount) return keyCount; // D3
+    if (indexOf.size === keyCount) return keyCount; // DuplicateKernels.D3
     for (const [i, index] of found.entries()) {
       words[indexes / 4 + i] = index;
       words[uniqueKeys / 4 + index * 2] = list[i * 2]!;
@@ -30,8 +30,8 @@ export class PlainDuplicateKernels implements DuplicateKernels {
     return indexOf.size;
   }
 
-  sumDuplicates(rows: number, keyCount: number, width: number, indexes: number, places: number, known: number, out: number): number {
-    return this.#join((one, other) => one + other, { rows, keyCount, width, indexes, places, known, out });
+  sumDuplicates(rows: number, keyCount: number, width: number, indexes: number, rowsTo: number, known: number, out: number): number {
+    return this.#join((one, other) => one + other, { rows, keyCount, width, indexes, rowsTo, known, out });
   }
 
   mergeDuplicates(
@@ -40,25 +40,25 @@ export class PlainDuplicateKernels implements DuplicateKernels {
     keyCount: number,
     width: number,
     indexes: number,
-    places: number,
+    rowsTo: number,
     known: number,
     out: number,
   ): number {
-    return this.#join(MERGES[merge], { rows, keyCount, width, indexes, places, known, out });
+    return this.#join(MERGES[merge], { rows, keyCount, width, indexes, rowsTo, known, out });
   }
 
   #join(
     join: (one: number, other: number) => number,
-    { rows, keyCount, width, indexes, places, known, out }: Parameters<typeof joinDuplicates>[2],
+    { rows, keyCount, width, indexes, rowsTo, known, out }: Parameters<typeof joinDuplicates>[2],
   ): number {
     const { floats, words } = this.#arena;
     const gradients = floats.slice(rows / 4, rows / 4 + keyCount * width);
     let uniqueCount = known;
     for (let i = 0; i < keyCount; i++) {
       const index = words[indexes / 4 + i]!;
-      const place = places === 0 ? index : words[places / 4 + i]!;
+      const row = rowsTo === 0 ? index : words[rowsTo / 4 + i]!;
       for (let j = 0; j < width; j++) {
-        const at = out / 4 + place * width + j;
+        const at = out / 4 + row * width + j;
         floats[at] = index < uniqueCount ? join(floats[at]!, gradients[i * width + j]!) : gradients[i * width + j]!;
       }
       if (index === uniqueCount) uniqueCount++;

@@ -1,5 +1,5 @@
-// plain-initializer-kernels — the reference of the initializers: one element at a time, from its index alone. The test oracle of
-// SimdInitializerKernels, and slow: u64 are bigints.
+// plain-initializer-kernels — the reference of InitializerKernels: one element at a time, from its index alone, with
+// bigints. Slow; for tests.
 
 import type { Arena } from "./arena.ts";
 import { readKey } from "./arena-lists.ts";
@@ -46,9 +46,9 @@ export class PlainInitializerKernels implements InitializerKernels {
 
   #quantile(h: number): number {
     const octave = 31 - Math.clz32(h);
-    const place = (h / 2 ** octave - 1) * 32;
-    const piece = Math.floor(place);
-    const t = place - piece;
+    const position = (h / 2 ** octave - 1) * 32;
+    const piece = Math.floor(position);
+    const t = position - piece;
     const [c0, c1, c2, c3] = this.#quantiles.subarray((octave * 32 + piece) * 4);
     return c0! + t * (c1! + t * (c2! + t * c3!));
   }

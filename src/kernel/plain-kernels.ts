@@ -1,6 +1,5 @@
-// plain-kernels — the reference: what every kernel means, in TypeScript that a reader can check. The test oracle of SimdKernels, and slow:
-// a Map holds each table, every row is a span of its own. Only the arena's allocator is shared with the real ones.
-// Invariants K1 to K5 are those of kernels.ts.
+// plain-kernels — the reference of Kernels, in TypeScript that a reader can check. Slow; for tests. A Map holds each
+// table, every row is a span of its own; only the arena's allocator is the real one.
 
 import { assert } from "../base/assert.ts";
 import { type Arena, stateFull } from "./arena.ts";
@@ -99,7 +98,7 @@ export class PlainKernels implements Kernels {
       if (rows.has(key)) continue;
       const row = this.#take(ROW_KEY_BYTES + payloadBytes, isAside);
       if (row === 0) {
-        for (const taken of fresh) this.#remove(table, taken); // K3
+        for (const taken of fresh) this.#remove(table, taken); // Kernels.K3
         return NO_ROOM;
       }
       this.copy(row, keys + i * KEY_BYTES, KEY_BYTES);

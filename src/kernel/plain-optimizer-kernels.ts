@@ -1,6 +1,6 @@
-// plain-optimizer-kernels — the reference: what every optimizer does to one element, in TypeScript that a reader can check against the
-// papers. The test oracle of SimdOptimizerKernels, and slow. `f` rounds to f32 wherever the SIMD kernels do (O1). The formulas are written
-// out at the head of each file of kernels/optimizers.
+// plain-optimizer-kernels — the reference of OptimizerKernels: the update of one element, in TypeScript that a reader
+// can check against the papers. Slow; for tests. `f` rounds to f32 wherever the SIMD kernels do (OptimizerKernels.O1).
+// The head of each file in kernels/optimizers has its formula.
 
 import { assert } from "../base/assert.ts";
 import type { Arena } from "./arena.ts";
@@ -23,7 +23,10 @@ type Row = {
 
 type Hyper = Readonly<Record<keyof typeof HYPER, number>>;
 
-/** What an update of one element may read and write. Slots are by number; reading `g` gives the decayed gradient, `plain` the clipped one. */
+/**
+ * What the update of one element reads and writes. Slots are by number; `g` is the decayed gradient, `plain` the
+ * clipped.
+ */
 type Element = {
   readonly w: number;
   readonly g: number;

@@ -38,7 +38,7 @@ export class PlainPartitionKernels implements PartitionKernels {
     const lists: number[][] = Array.from({ length: ownerCount }, () => []);
     for (let i = 0; i < keyCount; i++) {
       const part = Number(plainMix(this.#key(keys, i)) >> BigInt(64 - partBits));
-      lists[bytes[owners + part * 2]! + bytes[owners + part * 2 + 1]! * 256]!.push(i); // P1
+      lists[bytes[owners + part * 2]! + bytes[owners + part * 2 + 1]! * 256]!.push(i); // PartitionKernels.P1
     }
     let at = 0;
     for (const [owner, list] of lists.entries()) {

@@ -1,4 +1,5 @@
-// plain-row-kernels — the reference of RowKernels, on top of any Kernels: one key and one word at a time. Slow; for tests.
+// plain-row-kernels — the reference of RowKernels, on top of any Kernels: a key, then a word at a time. Slow; for
+// tests.
 
 import type { Arena } from "./arena.ts";
 import { type ElementArray, type ElementType, elementArrayOf, elementBytesOf } from "./elements.ts";

@@ -42,7 +42,7 @@ test("rows of one key are added in place or elsewhere, in pieces of any length, 
     let known = 0;
     for (let from = 0; from < keyCount; from += pieceMax) {
       const count = Math.min(pieceMax, keyCount - from);
-      const at = { keyCount: count, width: WIDTH * 2, indexes: list + from * 4, places: 0, known };
+      const at = { keyCount: count, width: WIDTH * 2, indexes: list + from * 4, rowsTo: 0, known };
       known = join({ ...at, rows: rows + from * WIDTH * 8, out: isInPlace ? rows : out });
     }
     assert.equal(known, unique.length);
@@ -63,7 +63,7 @@ test("of values the last, the least or the greatest counts, and what a user's ro
       keyCount: 3,
       width: 1,
       indexes: list,
-      places: 0,
+      rowsTo: 0,
       known: 0,
       out: rows,
     });

@@ -1,6 +1,5 @@
-// row-joins — makes one update of several for the same row, for rows that no SIMD kernel adds up: those of other
-// elements than f32, and of users' own types. As `sumDuplicates` of duplicate-kernels.ts, which says where rows lie; a
-// list of pairs is added with one call.
+// row-joins — makes one update of several for the same row, for rows that no SIMD kernel adds: those of other elements
+// than f32, and of users' row types. As `sumDuplicates` of duplicate-kernels.ts; one call adds a list of pairs.
 
 import { reasonAndSite, WeighbridgeError } from "../base/errors.ts";
 import type { Arena } from "./arena.ts";
@@ -31,11 +30,11 @@ export function rowJoin({ arena, element, width, merge, rowType }: RowJoinOption
   const { bytes } = ROW_ELEMENTS[element];
   const elements = elementsAt(element, arena.memory.buffer, 0, arena.bytes.length / bytes);
   const add = merge === undefined ? (sums: RowSpans, updates: RowSpans): void => guarded(rowType, sums, updates) : MERGES[merge];
-  return ({ rows, keyCount, indexes, places, known, out }) => {
+  return ({ rows, keyCount, indexes, rowsTo, known, out }) => {
     const { words } = arena;
     const [sums, updates, first] = [new Uint32Array(keyCount), new Uint32Array(keyCount), new Uint32Array(keyCount)];
     const [source, target] = [rows / bytes, out / bytes];
-    const ascendingIndex = (i: number): number => words[((places === 0 ? indexes : places) >>> 2) + i] as number;
+    const ascendingIndex = (i: number): number => words[((rowsTo === 0 ? indexes : rowsTo) >>> 2) + i] as number;
     let [count, next] = [0, known];
     for (let i = 0; i < keyCount; i++) {
       const index = words[(indexes >>> 2) + i] as number;

@@ -1,4 +1,5 @@
-// Goal: lists of rows name the rows of their keys, columns come and go bit for bit, and kernel and reference agree on everything.
+// Goal: lists of rows name the rows of their keys, columns come and go bit for bit, and kernel and reference agree on
+// everything.
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";

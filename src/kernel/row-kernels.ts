@@ -1,15 +1,15 @@
-// row-kernels — table rows by address: from keys to lists of rows, and from lists to columns of them. What table stores, initializers,
-// optimizers and checkpoints share. Tables, keys and addresses as in kernels.ts; PlainRowKernels is the reference.
+// row-kernels — table rows by address: from keys to lists of rows, and from lists to columns of them. Table stores,
+// initializers, optimizers and checkpoints share them. Terms as in kernels.ts; PlainRowKernels is the reference.
 //
-//   list       u32 for each row: the address of its payload (the u64 key lies ROW_KEY_BYTES before); 0 for a key that has no row
-//   column     `byteCount` bytes at `offset` bytes after that address in every row, any number of them; the offset is a multiple of 4. The key is the column at -ROW_KEY_BYTES.
+//   list       u32 for each row: the address of its payload, ROW_KEY_BYTES after its u64 key; 0 for a key without a row
+//   column     `byteCount` bytes at `offset` (a multiple of 4) after that address, in every row; keys: at -ROW_KEY_BYTES
 //
 // Invariants:
-//   RowKernels.R1. `locateValues` is called only where there is room for certain, and `insertValues` takes back what it inserted when the room ends.
+//   RowKernels.R1. Callers of `locateValues` have made sure of the room. `insertValues` removes what it inserted if the
+//       room ends.
 //   RowKernels.R2. A list names rows for as long as they are not removed; insertions do not move rows.
-//   RowKernels.R3. Where `owned` is given, the address of a byte for each part that is 1 if the part is owned, the part of each
-//       key is looked at, which its hash has anyway: a call that meets another's key ends with FOREIGN_COUNT, with no
-//       row made.
+//   RowKernels.R3. `owned`, if not 0, is the address of a byte for each part, 1 if the server owns it. A call that
+//       meets a key of another part returns FOREIGN_COUNT and makes no row.
 
 import type { Arena } from "./arena.ts";
 import type { ElementType } from "./elements.ts";
@@ -32,8 +32,8 @@ export interface RowKernels {
   /** Lists the rows of `keys`; brings `touchBytes` of each payload into the cache. Returns how many keys have none. */
   findValues(table: number, keys: number, keyCount: number, touchBytes: number, rowsOut: number, owned: number): number;
   /**
-   * As `findValues`, but gives keys without a row one, whose payload is zero, and lists those rows at `freshOut` as well, each once.
-   * Returns how many. Only after `hasCertainRoom` for as many keys, or when all keys are known to have rows (RowKernels.R1).
+   * As `findValues`, but gives keys without a row one, with a zero payload, and also lists those at `freshOut`, each
+   * once. Returns how many. Only after `hasCertainRoom` for the keys, or if all keys have rows (RowKernels.R1).
    */
   locateValues(table: number, keys: number, keyCount: number, touchBytes: number, rowsOut: number, freshOut: number, owned: number): number;
   /** Gives keys without a row one, and lists those at `freshOut`; returns how many, or NO_ROOM_COUNT. */
@@ -45,9 +45,9 @@ export interface RowKernels {
   /** The u32 at `offset` of every listed row += amounts[i] (u32), or 1 where `amounts` is 0. No 0 in the list. */
   addWords(rows: number, rowCount: number, offset: number, amounts: number): void;
   /**
-   * Which rows a caller that has the versions `known` (u32, VERSION_NONE for none) lacks: those whose own version, the u32 at `offset`, 0 where
-   * there is no row, is more than `bound` updates ahead, modulo 2^32. Writes their indexes, `first` for the first of the list, and their
-   * versions; moves them to the front of the list; returns how many.
+   * Finds the rows that a caller with the versions `known` (u32, VERSION_NONE for none) lacks: those whose version (the
+   * u32 at `offset`, 0 without a row) is more than `bound` updates ahead, modulo 2^32. Writes their indexes, counted
+   * from `first`, and their versions, and moves them to the front of the list. Returns how many.
    */
   staleRows(
     rows: number,
@@ -60,9 +60,9 @@ export interface RowKernels {
     versionsOut: number,
   ): number;
   /**
-   * Lets spare rows stand in for the keys that have none: each 0 in the list becomes one of the spare rows, `spareBytes` apart from
-   * `spares` on, which gets the key. Row i of the list has key i of `keys`, or indexes[i] where `indexes` is not 0. Lists the spare rows
-   * that were used at `sparesOut`; returns how many.
+   * Replaces each 0 in the list by a spare row, `spareBytes` apart from `spares` on, and writes the key into it. Row i
+   * of the list has key i of `keys`, or indexes[i] if `indexes` is not 0. Lists the spare rows in use at `sparesOut`.
+   * Returns how many.
    */
   standIn(rows: number, rowCount: number, keys: number, indexes: number, spares: number, spareBytes: number, sparesOut: number): number;
 }
@@ -85,15 +85,15 @@ export function simdRowKernels(arena: Arena): RowKernels {
 }
 
 /**
- * Adds numbers of any of the ten types (elements.ts); addresses need no alignment. Integers wrap around, as in C++; floats
- * are added one by one and rounded to their own type (ElementKernels.E1).
+ * Adds numbers of any of the ten types (elements.ts) at any alignment. Integers wrap around, as in C++; each float sum
+ * is rounded to its own type.
  */
 export interface ElementKernels {
   /** target[i] += source[i]. The two spans are the same or do not overlap. */
   addElements(type: ElementType, target: number, source: number, count: number): void;
   /**
-   * The `width` elements at `offset` bytes after each listed address += what lies at `values`, one row after the other without gaps. No 0 in the list. An
-   * address that is listed twice gets both.
+   * The `width` elements at `offset` bytes after each listed address += the values of that row, without gaps. No 0 in
+   * the list. An address that is listed twice gets both.
    */
   addRowElements(type: ElementType, rows: number, rowCount: number, offset: number, width: number, values: number): void;
 }

@@ -1,9 +1,9 @@
-// simd-instance — turns the inlined kernel module into an instance on a given memory. Only the Arena and SimdKernels know it.
+// simd-instance — instantiates the inlined kernel module on a given memory. Only the Arena and SimdKernels know it.
 
 import { InlinedModule, type KernelMemory } from "./inlined-module.ts";
 import { MEMORY_FLAG_OFFSET, SIMD_MODULE } from "./simd-module.ts";
 
-/** What the module exports, as it comes: addresses above 2 GiB are negative until `>>> 0`. See Kernels for what each does. */
+/** The exports as they come (see Kernels): addresses above 2 GiB are negative until `>>> 0`. */
 export type SimdExports = {
   openArena(pageCount: number, reservePageCount: number): void;
   usedBytes(): number;
@@ -109,14 +109,14 @@ export type SimdExports = {
   keysAhead(table: number, cursor: number, keys: number, keyCount: number, out: number): number;
 
   findDuplicates(keys: number, keyCount: number, secret: number, scratch: number, uniqueKeys: number, indexes: number): number;
-  sumDuplicates(rows: number, keyCount: number, width: number, indexes: number, places: number, known: number, out: number): number;
+  sumDuplicates(rows: number, keyCount: number, width: number, indexes: number, rowsTo: number, known: number, out: number): number;
   mergeDuplicates(
     merge: number,
     rows: number,
     keyCount: number,
     width: number,
     indexes: number,
-    places: number,
+    rowsTo: number,
     known: number,
     out: number,
   ): number;

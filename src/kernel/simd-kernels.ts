@@ -1,5 +1,5 @@
-// simd-kernels — the Kernels that run: the AssemblyScript module of kernels/*.as.ts, already instantiated by the arena. Where nothing has
-// to be converted a member *is* the module's export, so that a call costs no more than the step into WebAssembly.
+// simd-kernels — the Kernels that run: the AssemblyScript module of kernels/*.as.ts on the arena's memory. Most members
+// *are* the module's exports, so a call costs only the step into WebAssembly.
 
 import { assert } from "../base/assert.ts";
 import { type Arena, stateFull } from "./arena.ts";

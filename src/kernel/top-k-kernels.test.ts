@@ -1,4 +1,5 @@
-// Goal: every implementation of top-k selects the largest sums, and what was sent and what is kept add up to all gradients.
+// Goal: every implementation of top-k selects the largest sums, and what was sent and what is kept add up to all
+// gradients.
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";

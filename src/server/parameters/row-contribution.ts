@@ -296,7 +296,7 @@ export class RowContribution implements ServerUpdate {
     }
     const uniqueCount = duplicates.findDuplicates(keys, keyCount, Number(secret & 0xffff_ffffn), scratch, keys, indexes);
     if (uniqueCount < keyCount) {
-      const rows = { rows: gradients, keyCount, width, indexes, places: 0, known: 0, out: gradients };
+      const rows = { rows: gradients, keyCount, width, indexes, rowsTo: 0, known: 0, out: gradients };
       joinDuplicates(duplicates, join, rows);
     }
     return { keys, gradients, uniqueCount };

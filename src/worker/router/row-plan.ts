@@ -231,7 +231,15 @@ export class RowPlan {
       if (this.#indexes === 0) partition.scatterByIndex(piece.address, places, count, width, rows);
       else {
         const indexes = this.#indexes + from * INDEX_BYTES;
-        known = joinDuplicates(duplicates, merge, { rows: piece.address, keyCount: count, width, indexes, places, known, out: rows });
+        known = joinDuplicates(duplicates, merge, {
+          rows: piece.address,
+          keyCount: count,
+          width,
+          indexes,
+          rowsTo: places,
+          known,
+          out: rows,
+        });
       }
     }
     return this.#floatsAt(rows, this.#uniqueCount * width);
