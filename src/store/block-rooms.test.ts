@@ -1,4 +1,5 @@
-// Goal: the room of a tensor is taken whole, is not touched before it is used, and follows the blocks that this server owns.
+// Goal: the room of a tensor is taken whole, is not touched before it is used, and follows the blocks that this server
+// owns.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -1,9 +1,9 @@
-// block-rooms — the room in the arena of a tensor's blocks: for values, for the optimizer's slots and, where rows count their own steps, for those. It is taken for
-// all blocks that this server owns when the tensor is made, so that no push to it finds none. Not what lies in it: that is the store's.
+// block-rooms — the memory of a tensor's blocks: values, the optimizer's slots, and row steps if rows count their own.
+// A new tensor reserves it for all blocks that this server owns, so that no push lacks it. The store fills it.
 //
 // Invariants:
-//   BlockRooms.R1. Room that was taken and not used yet is not touched: it costs addresses, not memory.
-//   BlockRooms.R2. `reserve` takes room for all blocks that it is asked for, or for none.
+//   BlockRooms.R1. Reserved memory is not touched: it costs addresses only.
+//   BlockRooms.R2. `reserve` allocates the memory of all blocks that are wanted, or of none.
 
 import { isWeighbridgeError } from "../base/errors.ts";
 import { type Arena, stateFull } from "../kernel/arena.ts";
@@ -12,17 +12,17 @@ import type { ParameterUpdater } from "./updaters/parameter-updater.ts";
 
 const FLOAT_BYTES = 4;
 const WORD_BYTES = 4;
-/** Blocks of 2 TiB of values: more than the servers of any job have, and few enough to be looked at one by one. */
+/** Blocks of 2 TiB of values: more than the servers of any job have, and few enough to scan. */
 const BLOCKS_LOOKED_AT_MAX = 2 ** 22;
 
-/** Addresses, or counts of bytes: 0 where there is none. */
+/** Addresses, or counts of bytes. 0: none. */
 export type BlockRoom = { readonly values: number; readonly slots: number; readonly steps: number };
 
 export class BlockRooms {
   readonly #arena: Arena;
   readonly #shape: TensorShape;
   readonly #updater: ParameterUpdater;
-  /** Room of blocks that are not there yet. */
+  /** Memory of blocks that do not exist yet. */
   readonly #reserved = new Map<number, BlockRoom>();
 
   constructor(arena: Arena, shape: TensorShape, updater: ParameterUpdater) {
@@ -31,7 +31,7 @@ export class BlockRooms {
     this.#updater = updater;
   }
 
-  /** What is taken and not used yet. */
+  /** Reserved, not used yet. */
   get reservedBytes(): number {
     let bytes = 0;
     for (const index of this.#reserved.keys()) bytes += sumOf(this.bytesOf(index));
@@ -45,7 +45,10 @@ export class BlockRooms {
     return { values: floatCount * FLOAT_BYTES, slots: this.#updater.blockSlotBytes(rowCount), steps };
   }
 
-  /** Takes room for those of the blocks that `isWanted` names, and gives back that of all others. Throws ARENA_FULL (BlockRooms.R2), naming `what`. */
+  /**
+   * Reserves memory for the blocks that `isWanted` names, and releases that of all others. Throws ARENA_FULL, naming
+   * `what`.
+   */
   reserve(isWanted: (block: number) => boolean, what: string): void {
     for (const index of [...this.#reserved.keys()]) if (!isWanted(index)) this.release(index);
     const taken: number[] = [];
@@ -64,19 +67,19 @@ export class BlockRooms {
     }
   }
 
-  /** The room of a block, which is the caller's from now on. Throws ARENA_FULL. */
+  /** The memory of a block, which the caller owns from now on. Throws ARENA_FULL. */
   take(index: number): BlockRoom {
     const reserved = this.#reserved.get(index);
     this.#reserved.delete(index);
     return reserved ?? this.#allocate(index, (bytes) => this.#arena.allocateState(bytes));
   }
 
-  /** Room for values and slots that are on their way out (work, Arena.A4). Throws ARENA_FULL. */
+  /** Memory for values and slots that are about to be sent (work, Arena.A4). Throws ARENA_FULL. */
   takeWork(index: number): BlockRoom {
     return this.#allocate(index, (bytes) => this.#arena.allocate(bytes), { ...this.bytesOf(index), steps: 0 });
   }
 
-  /** Gives back the room of a block that is not there. */
+  /** Releases the memory of a block that does not exist. */
   release(index: number): void {
     const room = this.#reserved.get(index);
     this.#reserved.delete(index);
@@ -104,7 +107,7 @@ export class BlockRooms {
     for (const part of ["values", "slots", "steps"] as const) if (room[part] !== 0) this.#arena.release(room[part], bytes[part]);
   }
 
-  /** Throws ARENA_FULL as soon as it is clear that they do not fit, however many there are. */
+  /** Throws ARENA_FULL as soon as the blocks exceed the arena, however many there are. */
   *#wanted(isWanted: (block: number) => boolean, what: string): Iterable<number> {
     const { blockCount } = this.#shape;
     if (blockCount > BLOCKS_LOOKED_AT_MAX) throw this.#full(() => true, what);

@@ -1,27 +1,27 @@
-// block-span — memory of a tensor's block in the arena, as long as somebody needs it: values, slots or steps; and what is held of a block.
+// block-span — memory of a tensor's block in the arena, counted by its users: values, slots or steps.
 
 import { assert } from "../base/assert.ts";
 import type { Arena } from "../kernel/arena.ts";
 import type { PulledBlock } from "./pulled-block.ts";
 
-/** A block's values at rest, until `release`. */
-export type HeldValues = {
+/** A block's values, unchanged until `release`. */
+export type ValuesHold = {
   readonly values: Float32Array<ArrayBufferLike>;
   release(): void;
 };
 
-/** All there is of a block at one moment, until `release`. */
-export type HeldBlock = HeldValues & {
-  /** Slot after slot; empty where the optimizer has none. */
+/** A block at one moment, unchanged until `release`. */
+export type BlockSnapshot = ValuesHold & {
+  /** Slot after slot; empty if the optimizer has none. */
   readonly slots: Float32Array<ArrayBufferLike>;
   readonly step: number;
-  /** Whether the block has other values by now: its memory goes with this hold. */
+  /** Whether the block has other values by now: `release` then frees the memory. */
   readonly isReplaced: boolean;
-  /** What rows count beside `step`; undefined where none does. */
+  /** What rows count beside `step`; undefined if none does. */
   readonly rowSteps: Uint32Array<ArrayBufferLike> | undefined;
 };
 
-/** All there is of a block, copied: what moves with its part. */
+/** A copy of a block, which moves with its part. */
 export type BlockImage = {
   readonly index: number;
   readonly values: Float32Array;
@@ -33,19 +33,19 @@ export type BlockImage = {
   readonly pulled: ReadonlyMap<number, Float32Array>;
 };
 
-/** Where a checkpoint's bytes of a block go. */
+/** Where the bytes of a restored block go. */
 export type OpenBlock = {
   readonly values: Float32Array<ArrayBufferLike>;
   readonly slots: Float32Array<ArrayBufferLike>;
-  /** Only where it was asked for. */
+  /** Empty unless requested. */
   readonly rowSteps: Uint32Array<ArrayBufferLike>;
 };
 
-/** Given back with its last hold, once it was replaced or its tensor closed (TensorStore.T2). */
+/** Released with its last hold, once it was replaced or its tensor closed (TensorStore.T2). */
 export class Span {
   readonly address: number;
   readonly byteCount: number;
-  /** Who reads from it or writes it to the network. The store counts. */
+  /** Readers and sockets that use it. The store counts. */
   holdCount = 0;
   isRetired = false;
   readonly #arena: Arena;
@@ -65,31 +65,31 @@ export class Span {
     return this.#arena.words.subarray(this.address >>> 2, (this.address + this.byteCount) >>> 2);
   }
 
-  /** Nobody holds it anew; to be called again when the last hold was let go. */
+  /** No new holds. Call it again when the last hold is released. */
   retire(): void {
     this.isRetired = true;
     if (this.holdCount === 0) this.#arena.releaseState(this.address, this.byteCount);
   }
 }
 
-/** A block of a tensor, as its store has it. */
+/** A block of a tensor, as its store keeps it. */
 export type Block = {
   span: Span;
-  /** Undefined when the optimizer has none. */
+  /** Undefined if the optimizer has none. */
   slots: Span | undefined;
   /** Undefined as long as all rows count alike. */
   rowSteps: Span | undefined;
-  /** Room for `rowSteps` as long as that is undefined, where rows may count. */
+  /** Memory for `rowSteps` while that is undefined, if rows may count. */
   stepsRoom: Span | undefined;
   readonly floatCount: number;
   readonly rowCount: number;
-  /** The epoch of the placement by which it was last found to be this server's; below 0: it was not looked at. Whoever looks writes it. */
+  /** The epoch of the placement that last assigned it to this server; below 0: not checked. The checker writes it. */
   ownedEpoch: number;
   /** Updates of all rows that were applied; of some rows too, where those are not counted elsewhere. */
   step: number;
   /** What workers pulled last of it. */
   readonly pulled: PulledBlock;
-  /** Its values were given, by `start` or by a checkpoint, or it has learned. */
+  /** It has values from `start` or a checkpoint, or was updated. */
   isStarted: boolean;
 };
 
@@ -110,7 +110,7 @@ export function* runsOf(marks: RowMarks, mark: 0 | 1): Iterable<{ readonly from:
 export class SharedSpan {
   readonly address: number;
   readonly byteCount: number;
-  /** It was put together for one answer (peer/frame-batch.ts, Held). */
+  /** It was made for one answer (peer/frame-batch.ts, Held). */
   readonly isFresh = true;
   readonly #arena: Arena;
   #users: number;
@@ -123,7 +123,7 @@ export class SharedSpan {
     this.#users = span.users ?? 1;
   }
 
-  /** To be called once by each user; the address is void for it afterwards. */
+  /** Each user calls it once; the address is then void for it. */
   release(): void {
     assert(this.#users > 0, "a span was released twice");
     if (--this.#users === 0) this.#arena.release(this.address, this.byteCount);

@@ -1,4 +1,5 @@
-// consistency-json — a consistency as requests and checkpoints carry it: JSON, a staleness without bound as "any"; and which parameters may have which.
+// consistency-json — a consistency as JSON, in requests and checkpoints, with an unbounded staleness as "any"; and
+// which parameters may have which.
 
 import { WeighbridgeError } from "../base/errors.ts";
 import type { ConsistencyHistory, ConsistencyMode } from "../consistency/consistency-phases.ts";
@@ -46,13 +47,13 @@ export function decodeMode(json: string): ConsistencyMode {
 }
 
 /**
- * A table that counts versions stays "asp": caches of its rows, which may hold updates, are not told of a change. Throws UNSUPPORTED for that, and
- * BAD_ARGUMENT for what makes no sense with the optimizer.
+ * A table that counts versions stays "asp": caches of its rows, which may hold updates, do not learn of a change.
+ * Throws UNSUPPORTED for that, and BAD_ARGUMENT for a mode that the optimizer excludes.
  */
 export function checkChange(spec: ParameterSpec, { updates, reduce, staleness }: ConsistencyMode): void {
   checkCombination({ ...spec, reduce });
   if (spec.kind === "table") checkRowType({ ...spec, reduce });
   if (spec.kind !== "table" || !spec.versions || (updates === "async" && staleness === Infinity)) return;
-  const text = `${spec.name} counts versions of its rows, for caches, whose bounds take the place of those by clocks: its consistency stays "asp"`;
+  const text = `${spec.name} counts versions of its rows for caches, which bound staleness by versions, not clocks: its consistency stays "asp"`;
   throw new WeighbridgeError("UNSUPPORTED", text);
 }

@@ -1,9 +1,10 @@
-// consistency — how a user says how fresh reads are and when updates count, and what that means to the engine (spec/consistency.md).
+// consistency — the user's words for how fresh reads are and when updates count, and their engine form
+// (spec/consistency.md).
 //
-//   "bsp"           everybody's updates of a clock count together at its end; reads see all of the clocks before
+//   "bsp"           all updates of a clock count together at its end; reads see those of all clocks before
 //   { ssp: s }      updates count when they arrive; reads are at most s clocks behind
-//   { delay: d }    the same, in the words of bounded delay: work on clock t begins when everything before t - d is done
-//   "asp"           updates count when they arrive; reads take what is there
+//   { delay: d }    the same as bounded delay: work on clock t begins when everything before t - d is done
+//   "asp"           updates count when they arrive; reads never wait
 
 import { WeighbridgeError } from "../base/errors.ts";
 import { didYouMean, nearestName } from "../base/nearest-name.ts";
@@ -43,7 +44,7 @@ export function engineConsistency(consistency: Consistency): EngineConsistency {
 const WRITTEN: Readonly<Record<string, string>> = { bsp: '"bsp"', asp: '"asp"', ssp: "{ ssp: clocks }", delay: "{ delay: clocks }" };
 const FIELD_NAMES: readonly string[] = ["bsp", "reduce", "ssp", "delay"];
 
-/** Which one was meant by a misspelt text, name or reduce; nothing for what is wrong otherwise. */
+/** The one that a misspelt text, name or reduce meant; empty for other mistakes. */
 function hintOf(consistency: unknown): string {
   if (typeof consistency === "string") return `; did you mean ${WRITTEN[nearestName(consistency, Object.keys(WRITTEN)) ?? "bsp"]}?`;
   if (typeof consistency !== "object" || consistency === null) return "";
@@ -58,10 +59,10 @@ function isOne(consistency: object): boolean {
   return names.includes("bsp") ? names.every((name) => name === "bsp" || name === "reduce") : names.length === 1;
 }
 
-/** A staleness that is left out is any number of clocks. */
+/** No staleness: any number of clocks. */
 type ConsistencyFields = { readonly updates: "async" | "sync"; readonly reduce: "sum" | "mean"; readonly staleness: number | undefined };
 
-/** What users call it: bsp, bsp mean, ssp:4, asp. What differs has different words. */
+/** The user's name for it: bsp, bsp mean, ssp:4, asp. Different modes have different names. */
 export function consistencyText({ updates, reduce, staleness }: ConsistencyFields): string {
   const mean = reduce === "mean" ? " mean" : "";
   if (updates === "async") return `${staleness === undefined ? "asp" : `ssp:${staleness}`}${mean}`;

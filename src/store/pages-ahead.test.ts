@@ -1,5 +1,5 @@
-// Goal: how many pages a call that makes rows touches first is counted, not timed: none where turns come between the calls, two large ones at most
-// where they do not, through every slab, split and directory on the way.
+// Goal: how many pages a call that makes rows touches first is counted, not timed: none where turns come between the
+// calls, two large ones at most where they do not, through every slab, split and directory on the way.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -16,7 +16,10 @@ const MIB = 2 ** 20;
 const CALL_KEYS = 1_024;
 const PAGES_LOOKED_AT = 4;
 const ZEROS = new Uint8Array(LARGE_PAGE_BYTES);
-/** Where the index grows by every kind of step: rows of 16 floats with their AdaGrad sums, and rows of one float, which are mostly index. */
+/**
+ * Where the index grows by every kind of step: rows of 16 floats with their AdaGrad sums, and rows of one float, which
+ * are mostly index.
+ */
 const TABLES = [
   { width: 16, optimizer: "adagrad", rowCount: 150 * CALL_KEYS },
   { width: 1, optimizer: "sum", rowCount: 500 * CALL_KEYS },
@@ -79,7 +82,8 @@ for (const growth of TABLES) {
     while (!table.isFull) {
       turnBytesMax = Math.max(turnBytesMax, bringPagesAhead(table.arena));
       table.grow();
-      aheadBytesMin = Math.min(aheadBytesMin, table.arena.aheadBytes); // 0 as soon as an allocation goes beyond what is touched
+      // 0 as soon as an allocation goes beyond what is touched
+      aheadBytesMin = Math.min(aheadBytesMin, table.arena.aheadBytes);
     }
     assert.ok(aheadBytesMin >= AHEAD_BYTES / 8, `${aheadBytesMin} bytes were ready after a call`);
     assert.ok(turnBytesMax <= TURN_BYTES_MAX, `PagesAhead.P1: ${turnBytesMax} bytes in one turn`);

@@ -1,8 +1,9 @@
-// parameter-spec — what a parameter is, as workers describe it and servers compare it. A plain value that goes through JSON unchanged.
+// parameter-spec — what a parameter is, as workers describe and servers compare it: a plain value that JSON preserves.
 //
 // Invariants:
-//   ParameterSpec.P1. A spec that came over the wire is checked whole before anything is made of it.
-//   ParameterSpec.P2. Two specs are alike when every field is; the difference is told field by field, in the words of the options that say them.
+//   ParameterSpec.P1. A spec from the wire is checked whole before it is used.
+//   ParameterSpec.P2. Two specs are equal if every field is. Differences are listed by field, under the names of the
+//       options.
 
 import { WeighbridgeError } from "../base/errors.ts";
 import { type LinkEncoding, linkEncoding } from "../wire/codecs/link-encoding.ts";
@@ -12,18 +13,18 @@ import { type InitializerSpec, type ResolvedInitializer, resolveInitializer } fr
 import { checkRowType, type RowTypeSpec, rowTypeShape } from "./row-types/row-type-spec.ts";
 import { type OptimizerSpec, type ResolvedOptimizer, resolveOptimizer, takesValues } from "./updaters/optimizer-spec.ts";
 
-/** What tensors and tables have in common. */
+/** The fields of tensors and tables. */
 type CommonSpec = {
   readonly name: string;
   readonly initializer: ResolvedInitializer;
   readonly optimizer: ResolvedOptimizer;
-  /** async: applied when they arrive. sync: gathered for each clock, reduced in rank order and applied once. */
+  /** async: applied on arrival. sync: collected for each clock, reduced in rank order and applied once. */
   readonly updates: "async" | "sync";
   /** How a sync round becomes one gradient. */
   readonly reduce: "sum" | "mean";
   /** How many clocks a read may be behind; left out: any number. */
   readonly staleness: number | undefined;
-  /** What links carry instead of the values and keys as they are; left out: those. */
+  /** How links encode values and keys. Default: as they are. */
   readonly link?: LinkEncoding | undefined;
 };
 
@@ -42,7 +43,7 @@ export type TableSpec = CommonSpec & {
 
 export type ParameterSpec = TensorSpec | TableSpec;
 
-/** What makes no sense together. Throws BAD_ARGUMENT. */
+/** Throws BAD_ARGUMENT for fields that exclude each other. */
 export function checkCombination({
   name,
   optimizer,
@@ -64,7 +65,7 @@ export function checkCombination({
 }
 
 const NAME_LENGTH_MAX = 256;
-/** What the names of sums begin with in checkpoints (snapshot/describe-sums.ts): no parameter has such a name. */
+/** The prefix of sums in checkpoints (snapshot/describe-sums.ts): no parameter has such a name. */
 export const SUMS_PREFIX = "wb/sums/";
 const KIND_WORDS = { tensor: "tensor", table: "embedding" } as const;
 
@@ -83,7 +84,7 @@ const tensorFields = object({ kind: oneOf("tensor"), ...common, link: link("tens
 const sizes = { width: count, rows: optional(count), versions: flag, rowType: rowTypeShape };
 const tableFields = object({ kind: oneOf("table"), ...common, link: link("table"), ...sizes });
 
-/** ParameterSpec.P1. Throws BAD_REQUEST, or BAD_ARGUMENT for an optimizer, initializer or link that cannot be. */
+/** ParameterSpec.P1. Throws BAD_REQUEST, or BAD_ARGUMENT for an invalid optimizer, initializer or link. */
 export function decodeParameterSpec(json: string): ParameterSpec {
   let value: unknown;
   try {
@@ -102,7 +103,7 @@ export function decodeParameterSpec(json: string): ParameterSpec {
   return spec;
 }
 
-/** ParameterSpec.P2. One sentence part for each field in which they differ: "optimizer.learningRate is 0.1 and 0.2". */
+/** ParameterSpec.P2. A phrase for each field in which they differ: "optimizer.learningRate is 0.1 and 0.2". */
 export function specDifferences(one: ParameterSpec, other: ParameterSpec): readonly string[] {
   const [{ kind }, { kind: otherKind }] = [one, other];
   if (kind !== otherKind) return [`kind is ${KIND_WORDS[kind]} and ${KIND_WORDS[otherKind]}`];
@@ -111,7 +112,7 @@ export function specDifferences(one: ParameterSpec, other: ParameterSpec): reado
   return [...consistency, ...differences(inOptions(one), inOptions(other), "")];
 }
 
-/** What is left beside kind and consistency, by the names that options have for it. */
+/** All fields but kind and consistency, under the names of the options. */
 function inOptions(spec: ParameterSpec): Readonly<Record<string, unknown>> {
   const { kind: _kind, updates: _updates, reduce: _reduce, staleness: _staleness, initializer: init, ...rest } = spec;
   if (!("width" in rest)) return { ...rest, init };

@@ -1,5 +1,4 @@
-// part-blocks — the blocks of a tensor that are here, grouped by part (keys/part.ts). Not what they hold: that is the
-// store's.
+// part-blocks — the blocks of a tensor that are here, grouped by part (keys/part.ts). The store fills them.
 
 import type { Block } from "./block-span.ts";
 
@@ -25,7 +24,7 @@ export class PartBlocks {
     return ascending(this.#parts.get(part) ?? []);
   }
 
-  /** Puts a block in the place of the one that is there, whose memory goes with its last hold. */
+  /** Replaces the block of this index, if any; its memory goes with its last hold. */
   put(index: number, block: Block): void {
     this.drop(index);
     this.#blocks.set(index, block);

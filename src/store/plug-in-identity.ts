@@ -1,11 +1,10 @@
-// plug-in-identity — what a row type and an updater have in common: a name, a version, and what they promise. One for
-// our own and for users'.
+// plug-in-identity — what a row type and an updater share: a name, a version, and their promises. Ours have one, too.
 //
 // Invariants:
-//   PlugIn.P1. Equal rows, updates and settings give equal results wherever a plug-in that is `deterministic` runs: a
-//       copy of a server that repeats its requests has the same bits. One that is not cannot be replicated.
-//   PlugIn.P2. A name and a version mean one behaviour and one layout; servers of a job that differ in them, or in the
-//       source, are told so when a parameter is made (parameter-control.ts).
+//   PlugIn.P1. A `deterministic` plug-in gives equal results for equal rows, updates and settings wherever it runs: a
+//       replica that repeats a server's requests has the same bits. Others cannot be replicated.
+//   PlugIn.P2. A name and a version mean one behaviour and one layout. If the servers of a job differ in them, or in
+//       the source, creating a parameter fails (parameter-control.ts).
 
 import { WeighbridgeError } from "../base/errors.ts";
 import { didYouMean } from "../base/nearest-name.ts";
@@ -20,7 +19,7 @@ export type PlugInIdentity = {
 const NAME = /^[a-zA-Z][\w.-]{0,63}$/;
 
 /**
- * What every plug-in says of itself, and no option that there is none of. Throws BAD_ARGUMENT. `what` is "an updater".
+ * Throws BAD_ARGUMENT for a plug-in with a wrong name, version or promise, or an unknown option. `what`: "an updater".
  */
 export function checkPlugIn(what: string, options: unknown, known: readonly string[]): void {
   if (typeof options !== "object" || options === null)
@@ -43,15 +42,15 @@ export function checkPlugIn(what: string, options: unknown, known: readonly stri
     throw new WeighbridgeError("BAD_ARGUMENT", `${name}: deterministic is true or false, not ${showValue(deterministic)}`);
 }
 
-/** Throws BAD_ARGUMENT for members that are no functions, or not done when they return, and `required` ones that are not there. */
+/** Throws BAD_ARGUMENT if a member is not a function, is async, or is `required` and missing. */
 export function checkMembers(name: string, options: object, members: readonly string[], required: readonly string[]): void {
-  const given = options as Readonly<Record<string, unknown>>;
+  const actual = options as Readonly<Record<string, unknown>>;
   for (const member of members) {
-    const isMissing = given[member] === undefined;
-    const kind = Object.prototype.toString.call(given[member]).slice("[object ".length, -1);
+    const isMissing = actual[member] === undefined;
+    const kind = Object.prototype.toString.call(actual[member]).slice("[object ".length, -1);
     if (/.Function$/.test(kind))
       throw new WeighbridgeError("BAD_ARGUMENT", `${name}: ${member} is done when it returns, and cannot be of the kind ${kind}`);
-    if (isMissing ? !required.includes(member) : typeof given[member] === "function") continue;
-    throw new WeighbridgeError("BAD_ARGUMENT", `${name}: ${member} is a function, not ${showValue(given[member])}`);
+    if (isMissing ? !required.includes(member) : typeof actual[member] === "function") continue;
+    throw new WeighbridgeError("BAD_ARGUMENT", `${name}: ${member} is a function, not ${showValue(actual[member])}`);
   }
 }

@@ -1,10 +1,9 @@
-// pulled-block — what workers pulled last of one block of a tensor, for an optimizer that compares with it (DC-ASGD): a copy
-// of the values for each worker that did, made at its first pull and gone with the worker. Not part of training: no
-// checkpoint has it.
+// pulled-block — the values of one tensor block that each worker pulled last, for an optimizer that compares with them
+// (DC-ASGD): a copy for each worker, made at its first pull and freed with the worker. Checkpoints do not have it.
 //
 // Invariants:
 //   PulledBlock.M1. Nothing depends on how many workers there are, were or will be.
-//   PulledBlock.M2. A pull never fails for want of room here: its worker then counts as having just pulled.
+//   PulledBlock.M2. A pull never fails for lack of memory here: its worker then counts as having just pulled.
 
 import type { Arena } from "../kernel/arena.ts";
 import type { Kernels } from "../kernel/kernels.ts";
@@ -12,13 +11,13 @@ import { Span } from "./block-span.ts";
 
 const FLOAT_BYTES = 4;
 
-/** Addresses of a block: its values, and what a worker that has not pulled counts as having seen. */
+/** Addresses of a block: its values, and those that a worker without a pull counts as having seen. */
 type Seen = { readonly values: number; readonly began: number; readonly byteCount: number };
 
 export class PulledBlock {
   readonly #arena: Arena;
   readonly #kernels: Kernels;
-  /** By rank; undefined where there was no room (PulledBlock.M2). */
+  /** By rank; undefined if there was no room (PulledBlock.M2). */
   readonly #spans = new Map<number, Span | undefined>();
 
   constructor(arena: Arena, kernels: Kernels) {
@@ -32,7 +31,7 @@ export class PulledBlock {
     return bytes;
   }
 
-  /** A worker sees the block as it is now, or some of its rows. */
+  /** A worker pulls the block, or some of its rows, as it is now. */
   note(rank: number, block: Seen, rows: { readonly indexes: Uint32Array; readonly width: number } | undefined): void {
     const { address } = this.#spanOf(rank, block) ?? { address: 0 };
     if (address === 0) return;
@@ -43,7 +42,7 @@ export class PulledBlock {
     }
   }
 
-  /** Where what a worker pulled lies; undefined where nothing is known of it, which is what the block began with. */
+  /** The address of what a worker pulled; undefined if unknown: then the block's first values count. */
   find(rank: number | undefined, values: number): number | undefined {
     if (rank === undefined || !this.#spans.has(rank)) return undefined;
     return this.#spans.get(rank)?.address ?? values;

@@ -1,13 +1,13 @@
-// pulled-rows — what workers pulled last of a table's rows, for an optimizer that compares with it (DC-ASGD): a table of
-// its own for each worker, made at its first pull and gone with the worker. Not part of training: no checkpoint has it.
+// pulled-rows — the rows of a table that each worker pulled last, for an optimizer that compares with them (DC-ASGD): a
+// table for each worker, made at its first pull and freed with the worker. Checkpoints do not have it.
 //
 //   by rank     key → values, for those rows that were there when the worker pulled them
 //
 // Invariants:
 //   PulledRows.M1. Nothing depends on how many workers there are, were or will be.
-//   PulledRows.M2. It has at most the rows of the store, for each worker that pulled them: who removes rows removes them here.
-//   PulledRows.M3. A pull never fails for want of room here: its worker then counts as having just pulled whatever is not
-//       remembered, until it is forgotten.
+//   PulledRows.M2. Each worker has at most the rows of the store: rows that are removed there are removed here.
+//   PulledRows.M3. A pull never fails for lack of memory here: its worker then counts as having just pulled whatever is
+//       not remembered, until it is forgotten.
 
 import { isWeighbridgeError } from "../base/errors.ts";
 import type { Arena } from "../kernel/arena.ts";
@@ -29,7 +29,7 @@ export type PulledRowsOptions = {
 /** The rows of one worker. */
 export type PulledImages = { readonly rank: number; readonly images: RowImages };
 
-/** `table` is 0 where there was no room for one. */
+/** `table` is 0 if there was no room for one. */
 type OfWorker = { table: number; isLossy: boolean };
 
 export class PulledRows {
@@ -40,7 +40,7 @@ export class PulledRows {
     this.#options = options;
   }
 
-  /** The ranks of those who pulled anything. */
+  /** The ranks of the workers that have pulled. */
   get ranks(): readonly number[] {
     return [...this.#workers.keys()];
   }
@@ -51,7 +51,7 @@ export class PulledRows {
     return bytes;
   }
 
-  /** A worker saw these rows as they are now: `rows` lists where they lie, one for each key. */
+  /** A worker pulls these rows as they are now: `rows` lists their addresses, one for each key. */
   note(rank: number, { keys, keyCount, rows }: { readonly keys: number; readonly keyCount: number; readonly rows: number }): void {
     if (keyCount === 0) return;
     const { arena, kernels, rowKernels, valueBytes } = this.#options;
@@ -70,8 +70,8 @@ export class PulledRows {
   }
 
   /**
-   * Lists at `out` where what the worker pulled lies, 0 for a key that is not remembered: false when there is none at
-   * all. A worker that `isLossy` counts as having just pulled those.
+   * Lists at `out` the addresses of what the worker pulled, 0 for a key that is not remembered; false if it has no
+   * table. A worker that `isLossy` counts as having just pulled those.
    */
   find(rank: number, { keys, keyCount, out }: { readonly keys: number; readonly keyCount: number; readonly out: number }): boolean {
     const { table } = this.#workers.get(rank) ?? { table: 0 };
@@ -100,7 +100,7 @@ export class PulledRows {
     for (const table of this.#tables()) this.#options.kernels.dropPart(table, part);
   }
 
-  /** What is remembered of a part, copied, for `load`. Throws ARENA_FULL. */
+  /** Copies what is remembered of a part, for `load`. Throws ARENA_FULL. */
   *savePart(part: number): Iterable<PulledImages> {
     const { valueBytes, ...shared } = this.#options;
     for (const [rank, { table }] of this.#workers) {
@@ -109,7 +109,7 @@ export class PulledRows {
     }
   }
 
-  /** Puts what was saved in the place of what is here; twice is as once. Throws ARENA_FULL. */
+  /** Replaces rows by saved ones; idempotent. Throws ARENA_FULL. */
   load({ rank, images: { keys, payloads } }: PulledImages): void {
     const { arena, rowKernels, valueBytes } = this.#options;
     const worker = this.#of(rank);
@@ -147,7 +147,7 @@ export class PulledRows {
     return worker;
   }
 
-  /** Lists the rows of these keys at `listed`, new ones made; false where there is no room for those. */
+  /** Lists the rows of these keys at `listed`, new ones made; false if there is no room. */
   #insert({ table }: OfWorker, { keys, keyCount, listed }: { keys: number; keyCount: number; listed: number }): boolean {
     const { rowKernels, valueBytes } = this.#options;
     if (rowKernels.insertValues(table, keys, keyCount, listed, 0) === NO_ROOM_COUNT) return false;

@@ -1,9 +1,9 @@
-// row-table — a kernel table in the arena, u64 key → payload, with all that state on a server needs beside updates and reads: it can be frozen for a checkpoint,
-// filled from one, and walked, saved, moved and dropped part by part. What tables with optimizers (table-store.ts) and sums (sums/) share. Not what rows
-// mean, nor how they are updated: whoever does that calls `frozen.preserve` before rows change, come or go.
+// row-table — a kernel table in the arena, u64 key → payload, that can be frozen for a checkpoint, filled from one, and
+// walked, saved, moved and dropped part by part. Tables with optimizers (table-store.ts) and sums (sums/) share it. It
+// does not know what rows mean: callers call `frozen.preserve` before they change, add or remove rows.
 //
 // Invariants:
-//   RowTable.R1. What finds no room changes nothing, and gives back what it took.
+//   RowTable.R1. A call that lacks memory changes nothing, and releases what it allocated.
 
 import { assert } from "../base/assert.ts";
 import { WeighbridgeError } from "../base/errors.ts";
@@ -21,14 +21,14 @@ const WORD_BYTES = 4;
 export type RowTableHost = { readonly arena: Arena; readonly kernels: Kernels; readonly rowKernels: RowKernels };
 
 export class RowTable {
-  /** The kernels' name for it. */
+  /** Its address, for the kernels. */
   readonly address: number;
   readonly payloadBytes: number;
-  /** How many rows are worked on together. */
+  /** How many rows one step handles. */
   readonly chunkRows: number;
   /** Its rows part by part. */
   readonly parts: TableParts;
-  /** While a checkpoint is being saved: what changes is shown to it first. Nobody else writes it. */
+  /** While a checkpoint is being saved: it sees changes first. Nobody else writes it. */
   frozen: TableFreeze | undefined;
   readonly #host: RowTableHost;
 
@@ -52,7 +52,7 @@ export class RowTable {
     return this.#host.kernels.tableBytes(this.address);
   }
 
-  /** The table as it is now, to be handed out while it changes. One at a time; whoever asked closes it. Throws ARENA_FULL. */
+  /** The table as it is now, read out while it changes. One at a time; the caller closes it. Throws ARENA_FULL. */
   freeze(): TableFreeze {
     assert(this.frozen === undefined, "a table is frozen once at a time");
     this.frozen = new TableFreeze({
@@ -69,8 +69,8 @@ export class RowTable {
   }
 
   /**
-   * Removes the rows of a part; returns how many there were. Their memory serves later rows of the table. Throws ARENA_FULL, nothing changed, while a checkpoint
-   * is being saved and there is no room to list them.
+   * Removes the rows of a part; returns how many. Later rows of the table reuse their memory. Throws ARENA_FULL,
+   * nothing changed, if a checkpoint is being saved and there is no room to list them.
    */
   dropPart(part: number): number {
     if (this.frozen !== undefined) this.parts.eachKeys(part, (keys, keyCount) => this.frozen?.preserve(keys, keyCount));
@@ -78,8 +78,8 @@ export class RowTable {
   }
 
   /**
-   * The rows of a checkpoint are about to come to a table that has none: `byPart` says how many, as far as is known. They take no more memory than those of a table that
-   * grew, whatever their order, and memory that is kept for work where there is no other (Arena.A4), until `settle`. Throws ARENA_FULL.
+   * Prepares an empty table for the rows of a checkpoint, `byPart` as far as known: until `settle` they need no more
+   * memory than in a table that grew, in any order, and may use memory reserved for work (Arena.A4). Throws ARENA_FULL.
    */
   expect(byPart: Float64Array): void {
     const { arena, kernels } = this.#host;
@@ -89,12 +89,14 @@ export class RowTable {
     if (!arena.overdraw(() => splitFor(kernels, this.address, byPart))) throw stateFull(arena, `an index of ${total} rows`);
   }
 
-  /** All rows that were expected are there. */
+  /** All expected rows are there. */
   settle(): void {
     this.#host.kernels.settleRows(this.address);
   }
 
-  /** Gives each key a row with these columns, counted from its payload; new rows are zero elsewhere. Throws ARENA_FULL (RowTable.R1). */
+  /**
+   * Gives each key a row with these columns, counted from its payload; the rest of new rows is zero. Throws ARENA_FULL.
+   */
   restore(keys: number, keyCount: number, columns: readonly TakenColumn[]): void {
     if (keyCount === 0) return;
     const { arena, rowKernels } = this.#host;
@@ -112,7 +114,7 @@ export class RowTable {
     }
   }
 
-  /** Puts saved rows in the place of those that are there; twice is as once. Throws ARENA_FULL, none of them put. */
+  /** Replaces rows by saved ones; idempotent. Throws ARENA_FULL, nothing changed. */
   loadRows({ keys, payloads }: RowImages): void {
     assert(payloads.length === keys.length * this.payloadBytes, "rows are those of a table of this kind");
     if (keys.length === 0) return;
@@ -128,7 +130,7 @@ export class RowTable {
     }
   }
 
-  /** Gives all memory back to the arena. */
+  /** Releases all memory. */
   close(): void {
     this.frozen?.lose(new WeighbridgeError("UNKNOWN_PARAMETER", "the table was cleared while it was saved"));
     this.#host.kernels.destroyTable(this.address);

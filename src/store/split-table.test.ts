@@ -1,4 +1,5 @@
-// Goal: a table that is restored takes no more memory than the one that was saved, though its rows come in the order of their parts.
+// Goal: a table that is restored takes no more memory than the one that was saved, though its rows come in the order of
+// their parts.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -1,10 +1,11 @@
-// split-table — splits the index of an empty table for rows that are known to come, as it would be split once they are there. A checkpoint's rows come in the order of
-// their parts: an index that is split while they come, in that order, takes half as much again. Not the split itself: kernels/table-growth.as.ts, G5.
+// split-table — splits the index of an empty table for rows that are about to come, as it is once they are there. The
+// rows of a checkpoint come by part: an index that is split meanwhile would take half as much again. Not the split
+// itself (kernels/table-growth.as.ts, G5).
 
 import type { Kernels } from "../kernel/kernels.ts";
 import { PART_BITS } from "../keys/part.ts";
 
-/** A segment that comes to a little more than it holds is split when that happens, as in a table that grew. */
+/** A segment that gets slightly more than it holds is split then, as in a table that grew. */
 const FULLNESS_MAX = 1.1;
 /** Bits of a hash that choose a segment, at most (kernels/table-growth.as.ts, DEPTH_MAX). */
 const DEPTH_MAX = 24;

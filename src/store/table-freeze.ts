@@ -1,20 +1,21 @@
-// table-freeze — a table as it was at one moment, handed out in small steps while updates go on: what a checkpoint saves. Not a copy of the table:
-// only rows that are about to change before their turn are set aside.
+// table-freeze — a table as it was at one moment, read out in small steps while updates go on: what a checkpoint saves.
+// Not a copy: only rows that are about to change before their turn are set aside.
 //
 //   the order of listRows (the table's own hash)    ░░░░░░░░░░░░░░░░│ page │                          │
 //                                                    handed out      ▲ turn  ahead: set aside first   end
 //
 //   aside     a second table: key → [ payload at the moment | PRESENT, or ABSENT for a key that had no row then ]
 //
-// `turn` is where the page begins that is being handed out, a page being what one call of listRows lists. Before an update, a touch or a removal
-// the store calls `preserve` with its keys. Whether a key's turn has come follows from its hash and the cursor, so rows carry no mark, and a table
-// that is not being saved pays nothing.
+// `turn` is the start of the current page; a page is what one call of listRows lists. Before an update, a touch or a
+// removal the store calls `preserve` with its keys. A key's hash and the cursor tell whether its turn has come, so rows
+// carry no mark, and a table that is not being saved pays nothing.
 //
 // Invariants:
-//   TableFreeze.F1. Every row of the moment is handed out once, with the payload it had then, bit for bit; rows that came later are not.
-//   TableFreeze.F2. A row whose turn is over is not set aside, and what was set aside goes when its turn is over: at most the rows that changed before
-//       their turn are kept twice.
-//   TableFreeze.F3. A freeze that finds no room to set rows aside is lost, whole, and gives back all memory. The update goes on.
+//   TableFreeze.F1. Every row of the moment is read once, with the payload it had then, bit for bit; later rows are
+//       not.
+//   TableFreeze.F2. A row whose turn is over is not set aside, and what was set aside goes with its turn: at most the
+//       rows that changed before their turn exist twice.
+//   TableFreeze.F3. A freeze that finds no room to set rows aside is lost, and releases all memory. The update goes on.
 
 import { assert } from "../base/assert.ts";
 import { WeighbridgeError } from "../base/errors.ts";
@@ -33,14 +34,14 @@ export type TableFreezeOptions = {
   readonly rowKernels: RowKernels;
   readonly table: number;
   readonly payloadBytes: number;
-  /** How many rows are worked on together. */
+  /** How many rows one step handles. */
   readonly chunkRows: number;
   readonly secret: bigint;
-  /** The store is told when it need not call `preserve` any more. */
+  /** Called when the store need not call `preserve` any more. */
   readonly ended: () => void;
 };
 
-/** A part of every row, and where those of the rows taken go, one after the other. */
+/** A part of every row, and the address that those of the read rows go to, one after the other. */
 export type TakenColumn = { readonly offset: number; readonly byteCount: number; readonly address: number };
 
 export class TableFreeze {
@@ -104,18 +105,20 @@ export class TableFreeze {
     return this.#isClosed ? 0 : this.#options.kernels.tableBytes(this.#aside);
   }
 
-  /** The rows of these keys are about to change, to come or to go: sets aside what has to be (TableFreeze.F1). Never throws: see TableFreeze.F3. */
+  /**
+   * The rows of these keys are about to change: sets aside what it must (TableFreeze.F1). Never throws: TableFreeze.F3.
+   */
   preserve(keys: number, keyCount: number): void {
     const { chunkRows } = this.#options;
-    if (this.#isLeftovers) return; // everybody's turn is over
+    if (this.#isLeftovers) return; // all turns are over
     for (let from = 0; from < keyCount && !this.#isClosed; from += chunkRows) {
       this.#preserveChunk(keys + from * KEY_BYTES, Math.min(chunkRows, keyCount - from));
     }
   }
 
   /**
-   * Hands out the next rows, `rowsMax` or fewer, perhaps none: their columns are written where `columns` say. Returns how many, or -1 at the end.
-   * Throws ARENA_FULL or UNKNOWN_PARAMETER when the freeze was lost.
+   * Reads the next rows, `rowsMax` or fewer, perhaps none, into `columns`. Returns how many, or -1 at the end. Throws
+   * ARENA_FULL or UNKNOWN_PARAMETER if the freeze was lost.
    */
   take(rowsMax: number, columns: readonly TakenColumn[]): number {
     if (this.#loss !== undefined) throw this.#loss;
@@ -129,13 +132,13 @@ export class TableFreeze {
     return taken;
   }
 
-  /** The table is no more, or room is needed: who takes on gets this error. */
+  /** The table is gone, or its memory is needed: later reads throw this error. */
   lose(error: WeighbridgeError): void {
     this.#loss ??= error;
     this.close();
   }
 
-  /** Gives the memory back. Safe to call more than once. */
+  /** Releases the memory. Safe to call more than once. */
   close(): void {
     if (this.#isClosed) return;
     this.#isClosed = true;
@@ -150,7 +153,8 @@ export class TableFreeze {
     const ahead = kernels.keysAhead(table, this.#turn, keys, keyCount, this.#keys); // TableFreeze.F2
     const fresh = ahead === 0 ? 0 : rowKernels.insertValues(this.#aside, this.#keys, ahead, this.#asideRows, 0);
     if (fresh === NO_ROOM_COUNT) {
-      this.lose(new WeighbridgeError("ARENA_FULL", "no room to keep rows of a table as they were at the cut", { retryable: true })); // TableFreeze.F3
+      // TableFreeze.F3
+      this.lose(new WeighbridgeError("ARENA_FULL", "no room to keep rows of a table as they were at the cut", { retryable: true }));
       return;
     }
     if (fresh === 0) return;

@@ -1,10 +1,9 @@
-// table-parts — the rows of one part of a table (keys/part.ts): walked, counted, saved and dropped without a look at
-// those of other parts. Not what a checkpoint has to be shown before rows go: that is the store's (table-store.ts,
-// dropPart).
+// table-parts — the rows of one part of a table (keys/part.ts): walked, counted, saved and dropped without reading
+// those of other parts. The store shows rows to a checkpoint before they go (table-store.ts, dropPart).
 //
 // Invariants:
-//   TableParts.P1. The cost is that of the part. Only while a table is small a part shares segments of the index with
-//       the parts beside it, a few thousand rows at most, and is picked out of those.
+//   TableParts.P1. The cost is that of the part. In a small table a part shares index segments with its neighbours, a
+//       few thousand rows at most.
 
 import type { Arena } from "../kernel/arena.ts";
 import { CURSOR_BYTES, type Kernels, LIST_ROWS_MAX, ROW_KEY_BYTES } from "../kernel/kernels.ts";
@@ -43,8 +42,8 @@ export class TableParts {
   }
 
   /**
-   * The rows of a part as they are, page by page, copied, for the store's `loadRows`. Rows that come or go meanwhile
-   * may be missed. Throws ARENA_FULL.
+   * Copies the rows of a part, page by page, for `loadRows`. May miss rows that come or go meanwhile. Throws
+   * ARENA_FULL.
    */
   *save(part: number): Iterable<RowImages> {
     const { arena, rowKernels, payloadBytes } = this.#options;
@@ -60,8 +59,8 @@ export class TableParts {
   }
 
   /**
-   * Shows `use` the keys of a part, or of all, page by page, in memory that is void when it returns. Throws ARENA_FULL
-   * before that.
+   * Calls `use` with the keys of a part, or of all, page by page, in memory that is void when it returns. Throws
+   * ARENA_FULL before that.
    */
   eachKeys(part: number | "all", use: (keys: number, keyCount: number) => void): void {
     const { arena, rowKernels } = this.#options;

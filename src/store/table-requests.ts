@@ -1,23 +1,23 @@
-// table-requests — what a TableStore is asked, all as addresses in the arena. Keys are u64, values f32 and `width` to a key, all side by side.
+// table-requests — the requests to a TableStore, as addresses in the arena. Keys are u64, values f32, `width` per key.
 
 /** Who owns which keys. */
 export type KeyOwners = {
-  /** The address of a byte for each part, 1 if it is owned here; 0: nobody has to look. */
+  /** The address of a byte for each part, 1 if this server owns it. 0: do not check. */
   readonly owned: number;
-  /** Keys in the arena. Throws when one is not owned here, and names it. */
+  /** Keys in the arena. Throws, naming the first key that this server does not own. */
   checkKeys(keys: BigUint64Array): void;
 };
 
 export type KeyList = {
   readonly keys: number;
   readonly keyCount: number;
-  /** A call with another's key is refused before it changes anything; left out, it is not looked at. */
+  /** A call with a foreign key is refused before it changes anything. Default: not checked. */
   readonly owners?: KeyOwners | undefined;
 };
 
 export type TableUpdate = KeyList & {
   readonly gradients: number;
-  /** How many updates of the caller each gradient sums up (u32 each): what a row's version grows by. One each when left out. */
+  /** How many updates each gradient sums up (u32 each): a row's version grows by it. Default: one each. */
   readonly updateCounts?: number | undefined;
 };
 
@@ -32,7 +32,7 @@ export type TableSync = {
   readonly keyCount: number;
   /** The version of each key that the caller has, u32; VERSION_NONE where it has none. */
   readonly known: number;
-  /** How many updates a row may be ahead without being sent; Infinity sends only those that the caller does not have. */
+  /** How many updates a row may be ahead without being sent. Infinity: send only rows that the caller lacks. */
   readonly bound: number;
   /** Room for keyCount u32 each, and keyCount rows. */
   readonly indexesOut: number;

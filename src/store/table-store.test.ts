@@ -1,5 +1,5 @@
-// Goal: a table is a map from keys to rows that appear on first update; what it holds equals the plain reference bit for bit, and a full arena
-// changes nothing.
+// Goal: a table is a map from keys to rows that appear on first update; what it holds equals the plain reference bit
+// for bit, and a full arena changes nothing.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -397,7 +397,10 @@ test("rows of other elements than floats are as wide as their bytes say, and the
 });
 
 test("rows that are refused give their memory back: a table that is full of nothing takes no room from others", () => {
-  /** A table of 500 rows, with memory for 500 more, to which so many are added: how many bytes it has then, and before. Undefined when they fit. */
+  /**
+   * A table of 500 rows, with memory for 500 more, to which so many are added: how many bytes it has then, and before.
+   * Undefined when they fit.
+   */
   const refused = (rowCount: number): { readonly bytes: number; readonly before: number } | undefined => {
     const { arena, store } = new Stage({ width: 16, bytesMax: 2 * MIB });
     const keys = putKeys(

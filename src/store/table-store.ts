@@ -1,16 +1,20 @@
-// table-store — an embedding table on one server: u64 key → row of `width` values with its optimizer's slots, made on first update. Not a
-// protocol and not a policy: requests come as addresses in the arena, duplicates summed, clocks checked, gradients admitted.
+// table-store — an embedding table on one server: u64 key → row of `width` values with its optimizer's slots, made on
+// first update. Not a protocol and not a policy: requests are addresses in the arena, with duplicates summed, clocks
+// checked and gradients admitted.
 //
-//   row     [ key u64 | values × width | slots and words of the updater | version u32, where asked for ]
+//   row     [ key u64 | values × width | slots and words of the updater | version u32, if counted ]
 //
-// A call works through its keys in chunks whose rows fit the second-level cache: find the rows, start the new ones, update or copy.
+// A call handles its keys in chunks whose rows fit the second-level cache: find the rows, start new ones, update or
+// copy.
 //
 // Invariants:
-//   TableStore.T1. An update is applied whole or not at all: when the arena has no room for its new rows it throws before any value changed.
-//   TableStore.T2. A pull inserts nothing: a key without a row reads as its initial value, version 0. So its first update changes that value.
-//   TableStore.T3. What a row begins with depends on its key alone (the initializer's duty): rows are the same on every server and after a removal.
+//   TableStore.T1. An update is applied whole or not at all: without room for its new rows it throws before any change.
+//   TableStore.T2. A pull inserts nothing: a key without a row reads as its initial value, version 0, which its first
+//       update changes.
+//   TableStore.T3. The first values of a row depend on its key alone (the initializer's duty): rows are the same on
+//       every server and after a removal.
 //   TableStore.T4. A row's version counts its updates, modulo 2^32.
-//   TableStore.T5. Versions compare only within a generation: what sets rows back (a restore, a removal) begins a new one.
+//   TableStore.T5. Versions compare only within a generation: a restore or a removal begins a new one.
 
 import { AssertionError, assert } from "../base/assert.ts";
 import { WeighbridgeError } from "../base/errors.ts";
@@ -37,7 +41,7 @@ export type TableStoreOptions = {
   readonly arena: Arena;
   readonly kernels: Kernels;
   readonly rowKernels: RowKernels;
-  /** Elements of a row, and bytes of each: those of f32 when left out. A row's are whole words. */
+  /** Elements of a row and bytes of each, by default those of f32. A row is whole words. */
   readonly width: number;
   readonly elementBytes?: number | undefined;
   readonly updater: RowUpdater;
@@ -60,13 +64,13 @@ export class TableStore {
   readonly #updater: RowUpdater;
   readonly #initializer: RowInitializer;
   readonly #rows: RowTable;
-  /** The kernels' name for it. */
+  /** Its address, for the kernels. */
   readonly #table: number;
   /** What workers pulled last, for an optimizer that compares with it. */
   readonly #pulled: PulledRows | undefined;
   readonly #valueBytes: number;
   readonly #chunkRows: number;
-  /** Two lists of chunkRows rows, as many keys, and as many spare rows that stand in for missing ones. */
+  /** Two lists of chunkRows rows, as many keys, and as many spare rows for missing ones. */
   readonly #scratch: number;
   readonly #scratchBytes: number;
   readonly #fresh: number;
@@ -116,7 +120,7 @@ export class TableStore {
     return this.#rows.rowCount;
   }
 
-  /** A u32 by chance, never 0: a caller that has versions of another generation has nothing (TableStore.T5). */
+  /** A random u32, never 0: versions of another generation are worthless (TableStore.T5). */
   get generation(): number {
     return this.#generation;
   }
@@ -127,8 +131,8 @@ export class TableStore {
   }
 
   /**
-   * Makes the rows that are missing, then takes one optimizer step on each row named, in order. Returns whether it counts: one whose outcome is not
-   * finite changes nothing. Throws ARENA_FULL (TableStore.T1), NOT_FINITE.
+   * Makes missing rows, then applies one optimizer step to each named row, in order. False, and nothing changed, if the
+   * outcome is not finite. Throws ARENA_FULL (TableStore.T1), NOT_FINITE.
    */
   update(update: TableUpdate): boolean {
     const { keys, keyCount } = update;
@@ -148,7 +152,7 @@ export class TableStore {
     );
   }
 
-  /** Where those of the keys lie that have no row. */
+  /** The addresses of the keys that have no row. */
   #missing({ keys, keyCount, owners }: KeyList): readonly number[] {
     const missing: number[] = [];
     for (let from = 0; from < keyCount; from += this.#chunkRows) {
@@ -174,7 +178,7 @@ export class TableStore {
     }
   }
 
-  /** Updates the rows that the scratch lists, which are those of `keys`. */
+  /** Updates the rows of `keys`, which the scratch lists. */
   #updateRows(keys: number, count: number, gradients: number): void {
     const { comparedRank } = this.#updater;
     const pulled = this.#fresh;
@@ -197,7 +201,9 @@ export class TableStore {
     }
   }
 
-  /** A worker gets the rows of these keys now: some optimizers compare with them. Of a key without a row that is what it begins with. */
+  /**
+   * A worker pulls these rows now: some optimizers compare with them. A key without a row counts as its first values.
+   */
   notePull({ keys, keyCount, owners }: KeyList, reader: { readonly worker: number }): void {
     if (this.#pulled === undefined) return;
     this.#checkFurther({ keys, keyCount, owners });
@@ -213,7 +219,7 @@ export class TableStore {
     }
   }
 
-  /** What a worker pulled is of no use any more. */
+  /** The worker's pulls are of no use any more. */
   forgetPulls(workerRank: number): void {
     this.#pulled?.forget(workerRank);
   }
@@ -228,7 +234,7 @@ export class TableStore {
     this.#pulled?.load(pulled);
   }
 
-  /** Makes the rows that are missing, with what they begin with. Throws ARENA_FULL, none made. */
+  /** Makes missing rows, with their first values. Throws ARENA_FULL, none made. */
   touch(list: KeyList): void {
     const { keys, keyCount, owners } = list;
     this.#checkFurther(list);
@@ -239,7 +245,7 @@ export class TableStore {
     }
   }
 
-  /** Whether so many new rows are certain to find no room. */
+  /** Whether so many new rows certainly do not fit. */
   #isTooMany(newCount: number): boolean {
     const room = this.#arena.stateBytesMax + this.#arena.overdraftBytes - this.#arena.stateUsedBytes;
     const rowBytes = ROW_KEY_BYTES + this.columns.payload.byteCount;
@@ -256,7 +262,10 @@ export class TableStore {
     return missing;
   }
 
-  /** out = the values of each key in turn; initial values where there is no row (TableStore.T2). Versions as well where `versionsOut` is given. */
+  /**
+   * out = the values of each key in turn, initial ones without a row (TableStore.T2). Also writes `versionsOut`, if
+   * set.
+   */
   pull(pull: TablePull): void {
     const { keys, keyCount, owners, out, versionsOut } = pull;
     const { version } = this.columns;
@@ -274,8 +283,8 @@ export class TableStore {
   }
 
   /**
-   * Pulls only the rows that are more than `bound` updates ahead of the versions the caller has (VERSION_NONE: it has none): writes their
-   * indexes in `keys`, their versions and values, one after the other, and returns how many. Only for tables with versions.
+   * Pulls only rows that are more than `bound` updates ahead of the caller's versions (VERSION_NONE: it has none):
+   * writes their indexes in `keys`, their versions and their values. Returns how many. Only for tables with versions.
    */
   sync(sync: TableSync): number {
     const { keys, keyCount, known, indexesOut, versionsOut, rowsOut } = sync;
@@ -296,7 +305,7 @@ export class TableStore {
     return total;
   }
 
-  /** Removes the rows of these keys; returns how many there were. Their next update makes them anew (TableStore.T3). */
+  /** Removes the rows of these keys; returns how many. Their next update makes them anew (TableStore.T3). */
   remove(keys: number, keyCount: number): number {
     this.#generation = randomWord(); // TableStore.T5
     this.#rows.frozen?.preserve(keys, keyCount);
@@ -304,19 +313,12 @@ export class TableStore {
     return this.#kernels.removeRows(this.#table, keys, keyCount);
   }
 
-  /**
-   * Walks over all rows. `cursor` is CURSOR_BYTES of the caller's, all zero to begin with. Each call lists up to LIST_ROWS_MAX rows at
-   * `rowsOut` (the addresses of their values) and returns how many, perhaps 0, or -1 at the end. Rows may come and go between calls; those
-   * that are there all the while are listed exactly once.
-   */
+  /** As Kernels.listRows, with the addresses of the rows' values. */
   list(cursor: number, rowsOut: number): number {
     return this.parts.rowsOfPart("all", cursor, rowsOut);
   }
 
-  /**
-   * Removes the rows of a part; returns how many there were. Their memory serves later rows of the table. Throws
-   * ARENA_FULL, nothing changed, while a checkpoint is being saved and there is no room to list them.
-   */
+  /** As RowTable.dropPart. */
   dropPart(part: number): number {
     const rowCount = this.#rows.dropPart(part);
     this.#pulled?.dropPart(part);
@@ -324,7 +326,7 @@ export class TableStore {
     return rowCount;
   }
 
-  /** Puts saved rows in the place of those that are there; twice is as once. Throws ARENA_FULL, none of them put. */
+  /** Replaces rows by saved ones; idempotent. Throws ARENA_FULL, nothing changed. */
   loadRows(images: RowImages): void {
     this.#rows.loadRows(images);
     this.#generation = randomWord(); // TableStore.T5
@@ -337,7 +339,10 @@ export class TableStore {
     this.#rowKernels.readRows(rows, rowCount, at.offset, at.byteCount, out);
   }
 
-  /** out = the payload of each key in turn, as `restore` takes it; what its first update would find where there is no row (TableStore.T2). Throws ARENA_FULL. */
+  /**
+   * out = the payload of each key in turn, for `restore`; without a row, what its first update would find. Throws
+   * ARENA_FULL.
+   */
   readPayloads({ keys, keyCount, out }: { readonly keys: number; readonly keyCount: number; readonly out: number }): void {
     const { byteCount } = this.columns.payload;
     for (let from = 0; from < keyCount; from += this.#chunkRows) {
@@ -350,17 +355,17 @@ export class TableStore {
     }
   }
 
-  /** Gives each key a row with exactly this payload: values, slots, words and version, as `readColumn` gave it. Throws ARENA_FULL (TableStore.T1). */
+  /** Gives each key a row with exactly this payload, as `readColumn` wrote it. Throws ARENA_FULL (TableStore.T1). */
   restore({ keys, keyCount, payloads }: TableRestore): void {
     this.restoreColumns(keys, keyCount, [{ ...this.columns.payload, address: payloads }]);
   }
 
-  /** RowTable: the rows of a checkpoint are about to come. */
+  /** As RowTable.expect. */
   expect(byPart: Float64Array): void {
     this.#rows.expect(byPart);
   }
 
-  /** All rows that were expected are there. */
+  /** All expected rows are there. */
   settle(): void {
     this.#rows.settle();
   }
@@ -370,28 +375,28 @@ export class TableStore {
     this.#arena.overdraw(() => this.restoreColumns(keys, keyCount, columns));
   }
 
-  /** As `restore`, column by column: they have to be all of the payload. */
+  /** As `restore`, by columns, which make up the whole payload. */
   restoreColumns(keys: number, keyCount: number, columns: readonly TakenColumn[]): void {
     this.#rows.restore(keys, keyCount, columns);
     this.#generation = randomWord(); // TableStore.T5
   }
 
-  /** What was restored has magnitudes up to this. */
+  /** Restored values and slots have magnitudes up to this. */
   noteMagnitude(magnitude: number): void {
     this.#updater.noteMagnitude(magnitude);
   }
 
-  /** Whether updates set rows aside now, which takes memory. */
+  /** Whether updates set rows aside now, which needs memory. */
   get isFrozen(): boolean {
     return this.#rows.frozen !== undefined;
   }
 
-  /** The table as it is now, to be handed out while it changes. One at a time; whoever asked closes it. Throws ARENA_FULL. */
+  /** As RowTable.freeze. */
   freeze(): TableFreeze {
     return this.#rows.freeze();
   }
 
-  /** Gives all memory back to the arena. */
+  /** Releases all memory. */
   close(): void {
     if (this.#closed) return;
     this.#closed = true;
@@ -400,11 +405,14 @@ export class TableStore {
     this.#arena.release(this.#scratch, this.#scratchBytes);
   }
 
-  /** Afterwards `locateValues` cannot fail for these keys: there is room for certain, or all of them have rows (TableStore.T1). */
+  /**
+   * After this, `locateValues` cannot fail for these keys: there is room for certain, or all have rows (TableStore.T1).
+   */
   #makeRoom(made: KeyList): void {
     const { keys, keyCount, owners } = made;
     if (keyCount === 0 || this.#rowKernels.hasCertainRoom(this.#table, keyCount)) return;
-    const isTooMany = this.#isTooMany(keyCount) && this.#isTooMany(this.#missingCount(made)); // nothing is begun that cannot end
+    // nothing is begun that cannot end
+    const isTooMany = this.#isTooMany(keyCount) && this.#isTooMany(this.#missingCount(made));
     const list = isTooMany ? -1 : this.#arena.tryAllocate(keyCount * WORD_BYTES);
     const fresh = list <= 0 ? NO_ROOM_COUNT : this.#rowKernels.insertValues(this.#table, keys, keyCount, list, owners?.owned ?? 0);
     if (fresh > 0) this.#start(list, fresh);
@@ -419,7 +427,7 @@ export class TableStore {
     throw stateFull(this.#arena, `new rows among ${keyCount} keys of a table of ${this.rowCount} rows`);
   }
 
-  /** Reads the payloads of a chunk that the scratch lists; whole rows stand in for the missing ones, started as new rows are. */
+  /** Reads the payloads of a chunk that the scratch lists; spare rows, started as new ones, replace missing rows. */
   #readWithNew(keys: number, { count, missing }: { readonly count: number; readonly missing: number }, out: number): void {
     const { byteCount } = this.columns.payload;
     const rowBytes = Math.ceil((ROW_KEY_BYTES + byteCount) / KEY_BYTES) * KEY_BYTES;
@@ -442,8 +450,7 @@ export class TableStore {
   }
 
   /**
-   * Lists the rows of one chunk of keys in the scratch; returns how many have none. Throws what the owners say of
-   * another's key.
+   * Lists the rows of one chunk of keys in the scratch; returns how many have none. Throws for a key of another server.
    */
   #find(list: KeyList, touchBytes: number): number {
     const { keys, keyCount, owners } = list;
@@ -452,9 +459,7 @@ export class TableStore {
     return missing;
   }
 
-  /**
-   * Of a call of several chunks only the first is looked at before anything changes: looks at the keys of the others.
-   */
+  /** The first chunk was checked before any change: checks the keys of the others. */
   #checkFurther({ keys, keyCount, owners }: KeyList): void {
     const further = keyCount - this.#chunkRows;
     if (owners === undefined || owners.owned === 0 || further <= 0) return;
@@ -477,14 +482,14 @@ export class TableStore {
     this.#updater.startRows(rows, rowCount);
   }
 
-  /** Gives at most chunkRows rows the values that their keys begin with. */
+  /** Gives at most chunkRows rows their first values. */
   #initialize(rows: number, rowCount: number): void {
     this.#rowKernels.readRows(rows, rowCount, -ROW_KEY_BYTES, KEY_BYTES, this.#freshKeys);
     const { kernels, recipe } = this.#initializer;
     kernels.initializeRows(recipe, rows, this.#freshKeys, rowCount, this.width);
   }
 
-  /** Lets spare rows with initial values stand in the scratch's list for keys that have no row (TableStore.T2). */
+  /** Replaces keys without a row in the scratch's list by spare rows with initial values (TableStore.T2). */
   #standIn(rowCount: number, keys: number, indexes: number): void {
     const count = this.#rowKernels.standIn(this.#scratch, rowCount, keys, indexes, this.#spares, this.#spareBytes, this.#fresh);
     if (count > 0) this.#initialize(this.#fresh, count);

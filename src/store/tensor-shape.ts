@@ -1,8 +1,8 @@
-// tensor-shape — how a dense tensor is cut: rows of `width` floats, in blocks of consecutive rows. Known to workers and servers alike.
+// tensor-shape — how workers and servers cut a dense tensor: rows of `width` floats, in blocks of consecutive rows.
 //
-//   shape [n]          n rows of one float           shape [r, c, …]   r rows of c × … floats         shape []   one row of one float
-//   block              as many whole rows as fit BLOCK_BYTES; a row that is longer than that is cut, and the tensor has no rows of its own
-//                      (`hasRows` is false: it can be pushed and pulled whole, not row by row)
+//   shape [n]     n rows of one float      shape [r, c, …]  r rows of c × … floats     shape []  one row of one float
+//   block         as many whole rows as fit BLOCK_BYTES. A longer row is cut, and the tensor has no rows: `hasRows` is
+//                 false, and it can be pushed and pulled whole, not row by row.
 
 import { WeighbridgeError } from "../base/errors.ts";
 import { BLOCK_BYTES } from "../wire/frame.ts";
@@ -23,7 +23,9 @@ export class TensorShape {
   /** Floats of every block but the last. */
   readonly blockFloats: number;
 
-  /** Throws BAD_ARGUMENT for a dimension that is no whole number from 1 up, and for more elements than can be counted. */
+  /**
+   * Throws BAD_ARGUMENT for a dimension that is no integer of at least 1, and for more elements than can be counted.
+   */
   constructor(shape: readonly number[]) {
     const [rowCount = 1, ...rest] = shape;
     const width = rest.reduce((product, size) => product * size, 1);
@@ -53,8 +55,8 @@ export class TensorShape {
   }
 
   /**
-   * How many floats of a block share a scale when they travel as int8: those of a row, or of a tensor whose rows are short or longer than a
-   * block, the largest power of two up to 128 that divides the block; if that is below 8, all.
+   * How many floats of a block share a scale as int8: those of a row; if rows are short or longer than a block, the
+   * largest power of two up to 128 that divides the block, or all floats if that is below 8.
    */
   codedWidth(block: number): number {
     if (this.hasRows && this.width >= CODED_WIDTH_MIN) return this.width;

@@ -1,28 +1,38 @@
-// tensor-store — the blocks of one dense tensor that this server owns: values where sockets write them from, and the optimizer's slots.
-// Blocks appear with their initial values when they are first touched. Not the placement: whoever asks for a block here owns it here.
+// tensor-store — the blocks of one dense tensor that this server owns: values, which sockets send from where they lie,
+// and the optimizer's slots. A block appears with its initial values at its first use. Not the placement: callers use
+// only blocks of this server.
 //
-//   values of a block   contiguous floats, held while a socket writes from them
-//   slots of a block    a span of their own, slot k after slot k - 1; never leave the server but in a checkpoint, which holds them
-//   steps of its rows   where rows count their updates (adam, adamW) and some were updated without the others: a u32 for each row, to which the block's
-//                       own count of updates of all rows is added
-//   what workers pulled where the optimizer compares with it (pulled-block.ts)
+//   values          contiguous floats, held while a socket sends them
+//   slots           a span of their own, slot after slot; only checkpoints hold them
+//   row steps       if rows count their updates (adam, adamW) and some rows were updated alone: a u32 for each row, in
+//                   addition to the block's own count
+//   pulled values   if the optimizer compares with them (pulled-block.ts)
 //
 // Invariants:
-//   TensorStore.T1. What is held of a block never changes: an update writes a fresh span, which takes its place (copy on write).
-//   TensorStore.T2. A span that was replaced, or whose tensor was closed, is released with its last hold; an unheld one at once.
+//   TensorStore.T1. A held block never changes: an update writes a fresh span, which replaces it (copy on write).
+//   TensorStore.T2. A span that was replaced, or whose tensor was closed, is released with its last hold, perhaps now.
 //   TensorStore.T3. An update that finds no room changes nothing.
-//   TensorStore.T4. Initial values depend on the parameter and the element's index alone, not on the server or the moment; or they were given by `start`.
+//   TensorStore.T4. Initial values depend on the parameter and the element's index alone, unless `start` has set them.
 //   TensorStore.T5. A block is started at most once, and never after an update or a restore.
 //   TensorStore.T6. An update whose outcome is not finite changes nothing.
-//   TensorStore.T7. A block that this server owns has its room from the moment the tensor is made (block-rooms.ts): an update finds none only beside values that are
-//       being sent, and that is worth a retry.
+//   TensorStore.T7. A block of this server has its memory from the creation of the tensor (block-rooms.ts). Only an
+//       update of values that are being sent may lack memory; the caller retries.
 
 import { AssertionError, assert } from "../base/assert.ts";
 import { isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
 import { type Arena, arenaFull } from "../kernel/arena.ts";
 import type { Kernels } from "../kernel/kernels.ts";
 import { type BlockRoom, BlockRooms } from "./block-rooms.ts";
-import { type Block, type BlockImage, type HeldBlock, type HeldValues, type OpenBlock, type RowMarks, runsOf, Span } from "./block-span.ts";
+import {
+  type Block,
+  type BlockImage,
+  type BlockSnapshot,
+  type OpenBlock,
+  type RowMarks,
+  runsOf,
+  Span,
+  type ValuesHold,
+} from "./block-span.ts";
 import type { Initializer } from "./initializers/initializer.ts";
 import { PartBlocks } from "./part-blocks.ts";
 import { PulledBlock } from "./pulled-block.ts";
@@ -35,9 +45,9 @@ const FLOAT_BYTES = 4;
 
 /** A gradient, and how it is applied. */
 export type BlockUpdate = Omit<UpdateStep, "step" | "rowSteps"> & {
-  /** Its address in the arena. */
+  /** The address of the gradient. */
   readonly gradients: number;
-  /** lazyAdam: pushes to the tensor, this one among them. */
+  /** lazyAdam: pushes to the tensor, with this one. */
   readonly pushCount: number;
 };
 
@@ -56,7 +66,7 @@ export type TensorStoreOptions = {
 
 export class TensorStore {
   readonly shape: TensorShape;
-  /** Those that are here, by index: to be looked at. */
+  /** The blocks that are here, by index; read-only. */
   readonly blocks: ReadonlyMap<number, Block>;
   readonly #arena: Arena;
   readonly #kernels: Kernels;
@@ -76,7 +86,10 @@ export class TensorStore {
     this.#rooms = new BlockRooms(arena, shape, updater);
   }
 
-  /** Takes room for those of its blocks that `owns` says are this server's, and keeps none for others (TensorStore.T7). Throws ARENA_FULL, naming `what`, nothing taken. */
+  /**
+   * Reserves memory for the blocks that `owns` names, and none for others (TensorStore.T7). Throws ARENA_FULL, naming
+   * `what`.
+   */
   reserve(owns: (block: number) => boolean, what: string): void {
     this.#rooms.reserve((block) => owns(block) && this.blocks.get(block) === undefined, what);
   }
@@ -98,14 +111,14 @@ export class TensorStore {
     return this.blocks.get(index)?.step ?? 0;
   }
 
-  /** Holds a block's values where they lie; initial values that are nobody's where there is no room for the block. Throws OUT_OF_RANGE or ARENA_FULL. */
-  hold(index: number): HeldValues {
+  /** Holds a block's values; initial ones if there is no room for the block. Throws OUT_OF_RANGE or ARENA_FULL. */
+  hold(index: number): ValuesHold {
     const span = (this.blocks.get(index) ?? this.#blockIfRoom(index))?.span;
     return span === undefined ? this.initialBlock(index) : this.#hold(span);
   }
 
-  /** Holds all of a block that is here, for a checkpoint. */
-  holdBlock(index: number): HeldBlock {
+  /** Holds a whole block that is here, for a checkpoint. */
+  holdBlock(index: number): BlockSnapshot {
     const { span, slots, step, rowSteps } = this.block(index);
     const values = this.#hold(span);
     const extra = slots && this.#hold(slots);
@@ -126,8 +139,8 @@ export class TensorStore {
     };
   }
 
-  /** What a block is before anybody touches it (TensorStore.T4), whether it is here or not. Throws ARENA_FULL. */
-  initialBlock(index: number): HeldBlock {
+  /** A block before its first use (TensorStore.T4), whether or not it is here. Throws ARENA_FULL. */
+  initialBlock(index: number): BlockSnapshot {
     const { span, slots } = this.#makeBlock(index, this.#rooms.takeWork(index));
     this.#initialise(index, span, slots);
     const release = (): void => {
@@ -137,7 +150,7 @@ export class TensorStore {
     return { values: span.floats, slots: slots?.floats ?? new Float32Array(0), step: 0, rowSteps: undefined, isReplaced: false, release };
   }
 
-  /** Makes a block whose values and slots the caller writes before anything else is done with it, and its rows' steps if asked. Throws ARENA_FULL. */
+  /** Makes a block, whose values, slots and, if `countsRows`, row steps the caller then writes. Throws ARENA_FULL. */
   openBlock(index: number, step: number, countsRows = false): OpenBlock {
     assert(this.blocks.get(index) === undefined, `block ${index} is there already`);
     const block = this.#makeBlock(index, this.#rooms.take(index));
@@ -158,7 +171,7 @@ export class TensorStore {
     return this.#blocks.indexesOf(part).length;
   }
 
-  /** The blocks of a part as they are, copied, for `loadBlock`. */
+  /** Copies the blocks of a part, for `loadBlock`. */
   *savePart(part: number): Iterable<BlockImage> {
     for (const index of this.blocksOfPart(part)) {
       const { span, slots, step, rowSteps, isStarted, pulled } = this.block(index);
@@ -167,7 +180,7 @@ export class TensorStore {
     }
   }
 
-  /** Puts a block in the place of the one that is there; twice is as once. Throws ARENA_FULL, nothing changed. */
+  /** Replaces a block by a saved one; idempotent. Throws ARENA_FULL, nothing changed. */
   loadBlock({ index, values, slots, step, rowSteps, isStarted, pulled }: BlockImage): void {
     const block = this.#makeBlock(index, this.#rooms.take(index));
     assert(values.length === block.span.floats.length, "a block is one of a tensor of this shape");
@@ -184,21 +197,21 @@ export class TensorStore {
     this.#blocks.put(index, block);
   }
 
-  /** Removes the blocks of a part; returns how many there were. What is held goes with its last hold (TensorStore.T2). */
+  /** Removes the blocks of a part; returns how many. Held memory goes with its last hold (TensorStore.T2). */
   dropPart(part: number): number {
     const indexes = this.blocksOfPart(part);
     for (const index of indexes) this.#blocks.drop(index);
     return indexes.length;
   }
 
-  /** What was restored has magnitudes up to this. */
+  /** Restored values and slots have magnitudes up to this. */
   noteMagnitude(magnitude: number): void {
     this.#updater.noteMagnitude(magnitude);
   }
 
   /**
-   * Gives a block the values it begins with, `values` at their address, in place of its initial ones; the optimizer begins with them too. False, and
-   * nothing happens, when somebody did so before or the block has learned already (TensorStore.T5). Throws OUT_OF_RANGE or ARENA_FULL.
+   * Sets the first values of a block, from an address, for the optimizer as well. False, and nothing changed, if the
+   * block was started or updated before (TensorStore.T5). Throws OUT_OF_RANGE or ARENA_FULL.
    */
   start(index: number, values: number): boolean {
     const block = this.block(index);
@@ -213,12 +226,15 @@ export class TensorStore {
     return true;
   }
 
-  /** Applies one gradient, as long as the block. Throws OUT_OF_RANGE, or ARENA_FULL (TensorStore.T3) and NOT_FINITE (TensorStore.T6) with nothing changed. */
+  /**
+   * Applies one gradient, as long as the block. Throws OUT_OF_RANGE, ARENA_FULL (TensorStore.T3) or NOT_FINITE (T6).
+   */
   update(index: number, push: BlockUpdate): void {
     const block = this.block(index);
     this.#ownSlots(block);
     const { span } = block;
-    const target = span.holdCount > 0 ? this.#roomFor(span) : this.#arena.tryMoveBack(span.address, span.byteCount) || span.address; // TensorStore.T1
+    // TensorStore.T1
+    const target = span.holdCount > 0 ? this.#roomFor(span) : this.#arena.tryMoveBack(span.address, span.byteCount) || span.address;
     let isApplied = false;
     try {
       isApplied = this.#apply(block, push, target);
@@ -228,21 +244,21 @@ export class TensorStore {
     if (isApplied && target !== span.address) this.#replace(block, target);
   }
 
-  /** Makes the block, and what pushes of some of its rows need, so that what follows finds it. Throws OUT_OF_RANGE; ARENA_FULL for a block of another server. */
+  /** Makes the block, with row steps if `byRows`. Throws OUT_OF_RANGE; ARENA_FULL for a block of another server. */
   touch(index: number, byRows = false): void {
     const block = this.block(index);
     if (byRows && this.#updater.countsRows) this.#countRows(block);
   }
 
-  /** As `touch`, for who only reads: without room for the block there is none, and `hold` gives its initial values. */
+  /** As `touch`, for reads: without room for the block there is none, and `hold` returns its initial values. */
   touchIfRoom(index: number): void {
     this.#blockIfRoom(index);
   }
 
   /**
-   * As `update`, of a block that is there, with a gradient whose memory (as much as the block's) is given away: it is released, or takes the
-   * place of values that are held. So it cannot fail: slots are held by checkpoints alone, which give them up when there is no room. Where only some rows are
-   * `named`, the others stay as they are, slots included. An update that the policy refuses is left out: nobody is there to be told.
+   * As `update`, for an existing block, and takes over the gradient's memory, as long as the block: it is released, or
+   * replaces held values. So it cannot fail: only checkpoints hold slots, and they release them if there is no room.
+   * Rows that are not `named` stay as they are. An update that the policy refuses is dropped, since no caller waits.
    */
   updateOwned(index: number, push: BlockUpdate, named?: RowMarks): void {
     const block = this.block(index);
@@ -251,7 +267,7 @@ export class TensorStore {
     const target = this.#targetOf(span, push.gradients);
     const isApplied = this.#updater.inRound(() => {
       if (named === undefined) return this.#apply(block, push, target);
-      this.touch(index, true); // no memory is taken: `named` comes of pushes by rows, which were made room for
+      this.touch(index, true); // allocates nothing: pushes by rows, which made `named`, have made room
       return this.#applyNamed(block, push, target, named);
     });
     const [moved, spare] = isApplied === true ? [target, span.address] : [span.address, target];
@@ -282,7 +298,7 @@ export class TensorStore {
     if (isApplied) this.#count(block, !this.#updater.countsRows && !this.#updater.countsPushes);
   }
 
-  /** A worker is about to get this block's values, or those of some of its rows: some optimizers compare with them. */
+  /** A worker pulls this block, or some of its rows: some optimizers compare with them. */
   notePull(index: number, reader: { readonly worker: number }, rows?: Uint32Array): void {
     if (!this.#updater.notesPulls) return;
     const block = this.#blockIfRoom(index);
@@ -290,19 +306,19 @@ export class TensorStore {
     block.pulled.note(reader.worker, this.#seenOf(block), rows && { indexes: rows, width: this.#updater.width });
   }
 
-  /** What a worker pulled is of no use any more. */
+  /** The worker's pulls are of no use any more. */
   forgetPulls(workerRank: number): void {
     for (const { pulled } of this.blocks.values()) pulled.forget(workerRank);
   }
 
-  /** Frees everything; what is held goes with its last hold. */
+  /** Releases everything; held memory goes with its last hold. */
   close(): void {
     this.#blocks.dropAll();
     this.#rooms.releaseAll();
   }
 
   /** TensorStore.T2 */
-  #hold(span: Span): HeldValues {
+  #hold(span: Span): ValuesHold {
     span.holdCount++;
     let isHeld = true;
     return {
@@ -333,7 +349,7 @@ export class TensorStore {
     if (rowSteps !== undefined && rowSteps.holdCount > 0) block.rowSteps = this.#copied(rowSteps);
   }
 
-  /** A copy of a span that somebody holds, or the span itself when it was given up. */
+  /** A copy of a held span, or the span itself if its holder gave it up. */
   #copied(span: Span): Span {
     const target = this.#roomFor(span);
     if (target === span.address) return span;
@@ -343,22 +359,26 @@ export class TensorStore {
     return copy;
   }
 
-  /** Where a block's next values go while its old ones may be held: where they are, a place of their own, or the gradient's, which is given away. */
+  /** Where the next values of a block go while the old may be held: the same span, a fresh one, or the gradient's. */
   #targetOf(span: Span, gradients: number): number {
     if (span.holdCount === 0) return this.#arena.tryMoveBack(span.address, span.byteCount) || span.address;
-    return (this.#arena.isInReserve(gradients) && this.#arena.tryAllocateState(span.byteCount)) || gradients; // TensorStore.T1; state does not stay in the reserve
+    // TensorStore.T1; state does not stay in the reserve
+    return (this.#arena.isInReserve(gradients) && this.#arena.tryAllocateState(span.byteCount)) || gradients;
   }
 
-  /** Where a held span's successor goes: a place of its own, or the span itself when whoever held it gave it up to make room. */
+  /**
+   * Where the successor of a held span goes: a fresh span, or the span itself if its holder gave it up to make room.
+   */
   #roomFor(span: Span): number {
     const target = this.#arena.tryMove(span.byteCount);
     if (target !== 0) return target;
     if (!this.#arena.onFull("move", span.byteCount))
-      throw arenaFull(this.#arena, `${span.byteCount} bytes beside values that are being sent`, { retryable: true }); // TensorStore.T3
+      // TensorStore.T3
+      throw arenaFull(this.#arena, `${span.byteCount} bytes beside values that are being sent`, { retryable: true });
     return span.holdCount > 0 ? this.#roomFor(span) : span.address;
   }
 
-  /** Whether it counts (TensorStore.T6). */
+  /** Whether the update counts (TensorStore.T6). */
   #apply(block: Block, push: BlockUpdate, target: number): boolean {
     const { span, slots, rowCount } = block;
     this.#updater.begin({ ...push, ...this.#stepOf(block, push.pushCount, true) });
@@ -371,7 +391,7 @@ export class TensorStore {
     return isApplied;
   }
 
-  /** Run by run: what lies between is copied where the values move. */
+  /** Run by run; copies what lies between if the values move. */
   #applyNamed(block: Block, push: BlockUpdate, target: number, named: RowMarks): boolean {
     const { span, slots, rowCount } = block;
     const rowBytes = this.#updater.width * FLOAT_BYTES;
@@ -395,7 +415,7 @@ export class TensorStore {
     return true;
   }
 
-  /** Applies what is not tried; what is, where its outcome is finite (TensorStore.T6). */
+  /** Applies an update; undoes a tried one whose outcome is not finite (TensorStore.T6). */
   #attempt(apply: () => void, save: (trial: Trial) => void): boolean {
     if (!this.#updater.isTried) {
       apply();
@@ -407,7 +427,7 @@ export class TensorStore {
     });
   }
 
-  /** Where what the pushing worker pulled lies, for an optimizer that compares with it. */
+  /** The address of what the pushing worker pulled, for an optimizer that compares with it. */
   #compared({ pulled, span }: Block): number | undefined {
     const { comparedRank } = this.#updater;
     return comparedRank === undefined ? undefined : pulled.find(comparedRank, span.address);
@@ -419,10 +439,12 @@ export class TensorStore {
   }
 
   /**
-   * Which step an update of all rows of a block, or of some, is to the optimizers of Adam's kind. `pushCount`: pushes to the tensor, this one among them.
-   *   adam, adamW   each row counts its own updates: the block those of all rows, each row those beside them
-   *   lazyAdam      the tensor counts the pushes to it; to them comes what blocks of checkpoints of earlier versions have counted
-   *   others        the block counts, and nobody asks
+   * The step that an update of all rows of a block, or of some, is for Adam's bias correction. `pushCount`: pushes to
+   * the tensor, with this one.
+   *
+   *   adam, adamW   each row counts its own updates: the block those of all rows, each row the others
+   *   lazyAdam      pushes to the tensor, and what blocks in checkpoints of earlier versions have counted
+   *   others        the block counts, unused
    */
   #stepOf({ step, rowSteps }: Block, pushCount: number, ofAll: boolean): BlockStep {
     const { countsRows, countsPushes } = this.#updater;
@@ -437,7 +459,7 @@ export class TensorStore {
     block.isStarted = true;
   }
 
-  /** Rows count by themselves from now on. */
+  /** From now on rows count by themselves. */
   #countRows(block: Block): void {
     this.#updater.countRows();
     const { stepsRoom } = block;
@@ -467,7 +489,7 @@ export class TensorStore {
     return block;
   }
 
-  /** As `block`, but undefined where it is not there and there is no room for it. */
+  /** As `block`, but undefined if it is not here and there is no room for it. */
   #blockIfRoom(index: number): Block | undefined {
     try {
       return this.block(index);
@@ -477,7 +499,7 @@ export class TensorStore {
     }
   }
 
-  /** A block with anything in it. */
+  /** A block with arbitrary values. */
   #makeBlock(index: number, { values, slots, steps }: BlockRoom): Block {
     const bytes = this.#rooms.bytesOf(index);
     const spanOf = (address: number, byteCount: number): Span | undefined =>

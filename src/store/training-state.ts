@@ -1,5 +1,5 @@
-// training-state — what training has made of a parameter beside its rows: its optimizer's settings may change on the way, and its pushes are
-// counted. As a checkpoint keeps it.
+// training-state — what training has changed of a parameter beside its rows, as a checkpoint keeps it: its optimizer's
+// settings and the count of its pushes.
 
 import { reasonOf, WeighbridgeError } from "../base/errors.ts";
 import type { ConsistencyHistory } from "../consistency/consistency-phases.ts";
@@ -13,7 +13,7 @@ export type TrainingState = {
   readonly learningRate: number;
   readonly schedule: ResolvedSchedule;
   readonly staleness: number;
-  /** Left out: as the parameter was created, but for the bound. */
+  /** Default: as the parameter was created, but for the bound. */
   readonly consistency?: ConsistencyHistory | undefined;
   /** Of a table: pushes that were applied on this server. Blocks of tensors count their own. */
   readonly step: number;

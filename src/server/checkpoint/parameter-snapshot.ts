@@ -14,7 +14,7 @@ import type { WeighbridgeError } from "../../base/errors.ts";
 import type { Arena } from "../../kernel/arena.ts";
 import { elementsAt, ROW_ELEMENTS } from "../../kernel/row-element.ts";
 import { PART_COUNT, partOf } from "../../keys/part.ts";
-import type { HeldBlock } from "../../store/block-span.ts";
+import type { BlockSnapshot } from "../../store/block-span.ts";
 import { encodeStaleness } from "../../store/consistency-json.ts";
 import type { TableSpec } from "../../store/parameter-spec.ts";
 import type { SavedColumns } from "../../store/row-types/ps-row-type.ts";
@@ -126,7 +126,7 @@ class TensorSnapshot implements ParameterSnapshot {
   readonly record: ParameterRecord;
   readonly #tensor: TensorParameter;
   readonly #owned: readonly number[];
-  readonly #held = new Map<number, HeldBlock>();
+  readonly #held = new Map<number, BlockSnapshot>();
   #loss: WeighbridgeError | undefined;
 
   constructor(record: ParameterRecord, tensor: TensorParameter, number: number, ownership: Ownership) {
@@ -166,7 +166,7 @@ class TensorSnapshot implements ParameterSnapshot {
     if (this.#loss !== undefined) throw this.#loss;
     const { store, spec } = this.#tensor;
     if (!this.#held.has(block)) this.#held.set(block, store.initialBlock(block)); // ParameterSnapshot.S2
-    const held = this.#held.get(block) as HeldBlock;
+    const held = this.#held.get(block) as BlockSnapshot;
     const { step, rowSteps } = held;
     const { width } = this.record;
     const [values, slots] = [held.values, held.slots];

@@ -8,7 +8,7 @@ import { describeSums } from "../../store/snapshot/describe-sums.ts";
 import { KEYS_COLUMN, type ParameterRecord, VALUES_COLUMN } from "../../store/snapshot/parameter-record.ts";
 import type { ShardSink } from "../../store/snapshot/snapshot-files.ts";
 import { BLOCK_BYTES, type BlockHold, blockBytesOf } from "../../store/sums/large-value.ts";
-import type { HeldValue, SumStore } from "../../store/sums/sum-store.ts";
+import type { SumStore, ValueSnapshot } from "../../store/sums/sum-store.ts";
 import type { ServerSums } from "../parameters/server-sums.ts";
 import { allOrFirstError, LANES, type ParameterSnapshot, STAGE_BYTES, TableSnapshot } from "./parameter-snapshot.ts";
 
@@ -38,11 +38,11 @@ class LargeSnapshot implements ParameterSnapshot {
   readonly record: ParameterRecord;
   readonly #arena: Arena;
   readonly #store: SumStore;
-  readonly #values: readonly HeldValue[];
+  readonly #values: readonly ValueSnapshot[];
   readonly #held: Set<BlockHold>;
   #loss: WeighbridgeError | undefined;
 
-  constructor(record: ParameterRecord, arena: Arena, store: SumStore, values: readonly HeldValue[]) {
+  constructor(record: ParameterRecord, arena: Arena, store: SumStore, values: readonly ValueSnapshot[]) {
     this.record = { ...record, rowCount: values.length };
     this.#arena = arena;
     this.#store = store;
@@ -78,7 +78,7 @@ class LargeSnapshot implements ParameterSnapshot {
     for (const block of [...this.#held]) this.#release(block);
   }
 
-  async #writeChunk(sink: ShardSink, values: readonly HeldValue[]): Promise<void> {
+  async #writeChunk(sink: ShardSink, values: readonly ValueSnapshot[]): Promise<void> {
     const [from, to] = [partOfKey(values[0]!.key), partOfKey(values.at(-1)!.key) + 1];
     const chunk = await sink.openParts(this.record.name, { from, to, rowCount: values.length });
     const keys = BigUint64Array.from(values, ({ key }) => key);

@@ -5,13 +5,13 @@
 //   constant          value 0                                                      value
 //   uniform           low -0.05, high 0.05                                         in [low, high)
 //   normal            mean 0, std 0.05                                             normal
-//   truncatedNormal   mean 0, std 0.05                                             normal, as if resampled until within 2 std of the mean
+//   truncatedNormal   mean 0, std 0.05                                             normal, within 2 std of the mean
 //   xavier            distribution "uniform", gain 1                               variance gain² · 2/(fanIn + fanOut)
 //   he                distribution "normal", fan "in"                              variance 2/fan
 //
 // All but constant take a seed (0). A shape is [out, in, …], as in PyTorch: fanIn is the product of all but the first,
-// fanOut that of all but the second; a shape of one number has both fans equal to it. A table's shape is [dim]. A resolved
-// spec has every field of its type, in this order: equal specs have equal JSON.
+// fanOut that of all but the second; a shape of one number has both fans equal to it. A table's shape is [dim]. A
+// resolved spec has every field of its type, in this order: equal specs have equal JSON.
 
 import { badChoice, badField, checkFields } from "../bad-field.ts";
 
@@ -49,7 +49,7 @@ const FLOAT32_MAX = 3.4028234663852886e38;
 /** No normal value is further from the mean than this many standard deviations. */
 export const NORMAL_MAX = 7;
 
-/** Checks a spec and fills in its defaults. Throws BAD_ARGUMENT that names the field, what was expected and what was found. */
+/** Checks a spec and sets its defaults. Throws BAD_ARGUMENT, naming the field, the expected and the actual value. */
 export function resolveInitializer(spec: InitializerSpec, path = "init"): ResolvedInitializer {
   if (typeof spec !== "object" || spec === null) throw badField(path, "an object with a type", spec);
   const fields = spec as Readonly<Record<string, unknown>>;

@@ -1,6 +1,6 @@
-// Goal: initial values have the distribution that their spec says, are unrelated to each other, and are the same however a parameter is
-// sharded. The seeds are fixed, so nothing here is left to chance; the limits are those that a sound generator passes all but once in a
-// million.
+// Goal: initial values have the distribution that their spec says, are unrelated to each other, and are the same
+// however a parameter is sharded. The seeds are fixed, so nothing here is left to chance; the limits are those that a
+// sound generator passes all but once in a million.
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
@@ -63,7 +63,10 @@ function correlation(left: Float32Array, right: Float32Array): number {
   return ab / Math.sqrt(aa * bb);
 }
 
-/** The greatest distance between the values' distribution and `cdf` (Kolmogorov and Smirnov), times √count: above 2.7 once in a million. */
+/**
+ * The greatest distance between the values' distribution and `cdf` (Kolmogorov and Smirnov), times √count: above 2.7
+ * once in a million.
+ */
 function distance(values: Float32Array, cdf: (x: number) => number): number {
   let greatest = 0;
   for (const [i, value] of values.toSorted().entries()) {

@@ -1,5 +1,5 @@
-// initializer — gives the elements of one parameter their first values, on one server. What it gives depends on the seed, the parameter's
-// name and the element's place alone: the same for every number of servers, and for a row that is pulled before it exists.
+// initializer — sets the first values of one parameter, on one server. They depend on the seed, the parameter's name
+// and the element's index or key alone: equal for any number of servers, and for a row that is pulled before it exists.
 //
 // Invariants:
 //   InitializerKernels.I1 and I2 hold as well.
@@ -26,7 +26,7 @@ export type InitializerTarget = {
 
 export class Initializer {
   readonly spec: ResolvedInitializer;
-  /** The address of the recipe, and who makes rows of a table by it. */
+  /** The address of the recipe; stores pass it to the kernels that make rows. */
   readonly recipe: number;
   readonly kernels: InitializerKernels;
   readonly #arena: Arena;

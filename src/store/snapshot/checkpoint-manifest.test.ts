@@ -1,4 +1,5 @@
-// Goal: a manifest comes back equal, one that contradicts itself is never written, and one that is torn or not ours is told apart.
+// Goal: a manifest comes back equal, one that contradicts itself is never written, and one that is torn or not ours is
+// told apart.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

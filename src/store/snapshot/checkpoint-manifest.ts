@@ -1,17 +1,18 @@
-// checkpoint-manifest — what a checkpoint says about itself: manifest.json. JSON for people and tools, ended by a checksum of its own:
+// checkpoint-manifest — manifest.json: a checkpoint's description, JSON for people and tools, with a checksum at its
+// end:
 //
 //   {
 //     "format": "weighbridge-checkpoint",
 //     …
-//     "crc32": "89abcdef"          of all bytes before the 8 digits; nothing but these three lines' ends may follow
+//     "crc32": "89abcdef"          of all bytes before the 8 digits; only the rest of these lines may follow
 //   }
 //
-// Not the state itself: that is in the shard files it lists (shard-header.ts), and each of those is bound to it by its header's checksum.
+// The state itself is in the shard files (shard-header.ts). The checksum of each header binds it to the manifest.
 //
 // Invariants, of what is written and of everything that is accepted:
 //   CheckpointManifest.M1. There are serverCount servers; servers and workers ascend by rank.
 //   CheckpointManifest.M2. Parameters have different names, files different names, and a file's name is no path.
-//   CheckpointManifest.M3. What is kept word for word comes back equal (json-value.ts).
+//   CheckpointManifest.M3. Fields kept word for word come back equal (json-value.ts).
 
 import { isWeighbridgeError, reasonOf, WeighbridgeError } from "../../base/errors.ts";
 import { type Check, count, list, object, text } from "../../wire/json-body.ts";
@@ -24,21 +25,21 @@ export const MANIFEST_FILE = "manifest.json";
 const MANIFEST_FORMAT = "weighbridge-checkpoint";
 const MANIFEST_VERSION = 1;
 
-/** The CRC-32 of zlib and PNG; `previous` continues one. Injected, as Node's is far faster than any of ours. */
+/** The CRC-32 of zlib and PNG; `previous` continues one. Injected: Node's is far faster than ours. */
 export type Crc32 = (bytes: Uint8Array, previous?: number) => number;
 
 export type ShardFileRecord = {
   /** Its name in the checkpoint's directory. */
   readonly file: string;
   readonly bytes: number;
-  /** Of everything in front of its data. The header holds the checksums of the rest. */
+  /** The checksum of everything before its data. The header holds the checksums of the rest. */
   readonly headerCrc32: string;
 };
 
 /** The last update of a worker that a server had applied. */
 export type ClockRecord = { readonly worker: number; readonly incarnation: number; readonly stamp: number };
 
-/** What one server contributes; it sends this to whoever commits the checkpoint. */
+/** The contribution of one server, which it sends to the worker that commits the checkpoint. */
 export type ServerRecord = {
   readonly rank: number;
   readonly files: readonly ShardFileRecord[];
@@ -127,11 +128,11 @@ export type ManifestSource = {
   readonly crc32: Crc32;
 };
 
-/** Throws CHECKPOINT_TORN if bytes changed or are missing, CHECKPOINT_FOREIGN if this is not a manifest that we can read. */
+/** Throws CHECKPOINT_TORN if bytes changed or are missing, CHECKPOINT_FOREIGN if it is no manifest that we can read. */
 export function decodeManifest(bytes: Uint8Array, { file, crc32 }: ManifestSource): CheckpointManifest {
   const json = textOf(bytes, file);
-  const told = TRAILER.exec(json.slice(-TRAILER_BYTES))?.[1];
-  const value = parse(json, { file, hasTrailer: told !== undefined });
+  const recorded = TRAILER.exec(json.slice(-TRAILER_BYTES))?.[1];
+  const value = parse(json, { file, hasTrailer: recorded !== undefined });
   if (typeof value !== "object" || value === null || (value as JsonObject).format !== MANIFEST_FORMAT) {
     throw foreign(file, `is JSON, but no manifest of a checkpoint: it has no "format": "${MANIFEST_FORMAT}"`);
   }
@@ -139,8 +140,8 @@ export function decodeManifest(bytes: Uint8Array, { file, crc32 }: ManifestSourc
   if (version !== MANIFEST_VERSION)
     throw foreign(file, `is of version ${JSON.stringify(version)}; this Weighbridge reads version ${MANIFEST_VERSION}`);
   const counted = checksumText(crc32(bytes.subarray(0, bytes.byteLength - TRAILER_BYTES)));
-  if (told === undefined) throw torn(file, "does not end with its checksum");
-  if (told !== counted) throw torn(file, `was changed after it was written: its checksum is ${counted}, not ${told}`);
+  if (recorded === undefined) throw torn(file, "does not end with its checksum");
+  if (recorded !== counted) throw torn(file, `was changed after it was written: its checksum is ${counted}, not ${recorded}`);
   try {
     const manifest = manifestShape(value, "manifest");
     const problem = manifestProblem(manifest);
@@ -181,7 +182,8 @@ function manifestProblem({ serverCount, partCount, parameters, servers, workers 
   const file = repeated(servers.flatMap(({ files }) => files.map((record) => record.file)));
   if (file !== undefined) return `the file ${file} is listed twice`; // CheckpointManifest.M2
   const parameter = repeated(parameters.map(({ name }) => name));
-  if (parameter !== undefined) return `the parameter ${JSON.stringify(parameter)} is listed twice`; // CheckpointManifest.M2
+  // CheckpointManifest.M2
+  if (parameter !== undefined) return `the parameter ${JSON.stringify(parameter)} is listed twice`;
   return parameters.map(parameterProblem).find((problem) => problem !== undefined);
 }
 

@@ -1,5 +1,6 @@
-// coverage — whether the chunks of all shard files together are a whole checkpoint: every row of every tensor once, and as many rows of every
-// table as its manifest says. Pure. That no key of a table stands in two chunks is not looked at: it would take reading all of them.
+// coverage — whether the chunks of all shard files are a whole checkpoint: every row of every tensor once, and as many
+// rows of every table as its manifest says. Pure. It does not check that no key is in two chunks: it would have to read
+// them.
 
 import type { CheckpointManifest } from "./checkpoint-manifest.ts";
 import type { ParameterRecord } from "./parameter-record.ts";

@@ -1,5 +1,5 @@
-// describe-parameter — a parameter's spec as a checkpoint records it, and back: which columns its rows have, and the whole spec word for word.
-// Columns stand in the order in which they lie in a row: values, slots, words, version.
+// describe-parameter — a parameter's spec as a checkpoint records it, and back: the columns of its rows, and the whole
+// spec word for word. Columns have the order in which they lie in a row: values, slots, words, version.
 
 import { WeighbridgeError } from "../../base/errors.ts";
 import { ROW_ELEMENTS } from "../../kernel/row-element.ts";
@@ -20,9 +20,11 @@ export const ROW_STEPS_COLUMN = "rowSteps";
 /** Updates that a row of a table has had, as caches count them. */
 const VERSION_COLUMN = "version";
 
-/** DC-ASGD: what a worker that has not pulled counts as having seen. Not saved: after a restore that is what was restored. */
+/**
+ * DC-ASGD: what a worker without a pull counts as having seen. Not saved: after a restore it is the restored values.
+ */
 const PULLED = "pulled";
-/** What stood in checkpoints before, with a worker's rank behind it: what that worker had pulled last, or earlier its last push. */
+/** Columns of earlier checkpoints, followed by a worker's rank: what that worker had pulled last, or its last push. */
 const OF_WORKERS: readonly string[] = [PULLED, "backup"];
 const SLOT_NAMES: Readonly<Record<string, readonly string[]>> = {
   momentum: ["velocity"],
@@ -55,10 +57,7 @@ export function isOfWorker(column: string): boolean {
 /** A column of an updater that is plain TypeScript: so many elements of the row's type. */
 type OwnColumn = { readonly name: string; readonly elements: number };
 
-/**
- * A record without rows and state, which are the caller's to know. `own`: what the parameter's updater keeps, where
- * that is no kernel; `plugIns`: those of users that it is made with.
- */
+/** A record without rows and state. `own`: the columns of an updater that is no kernel; `plugIns`: those of users. */
 export function describeParameter(
   spec: ParameterSpec,
   own: readonly OwnColumn[] = [],
@@ -116,9 +115,7 @@ function recordedWidth(spec: ParameterSpec): number {
   return shape.hasRows ? shape.width : 1;
 }
 
-/**
- * The columns of a row as it lies in the store, those that no checkpoint has included. `own` as of `describeParameter`.
- */
+/** The columns of a row as it lies in the store, also those that are not saved. `own` as of `describeParameter`. */
 export function storedColumns(spec: ParameterSpec, own: readonly OwnColumn[] = []): readonly ColumnRecord[] {
   const { kind, optimizer } = spec;
   const shape = spec.kind === "tensor" ? new TensorShape(spec.shape) : undefined;

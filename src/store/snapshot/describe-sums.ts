@@ -1,7 +1,7 @@
-// describe-sums — sums as a checkpoint records them, and back: a record of the kind "sums" for each owner and width, with the type of its elements as the dtype of
-// its values. Not their keys and values: those are in the shards, as those of tables are.
+// describe-sums — sums as a checkpoint records them, and back: a record of the kind "sums" for each owner and width;
+// the dtype of its values is the type of its elements. Shards have their keys and values, like those of tables.
 //
-//   wb/sums/kv/<application>/<type>/<width>       wb/sums/data/F32/<width>           names that no parameter has (SUMS_PREFIX)
+//   wb/sums/kv/<application>/<type>/<width>     wb/sums/data/F32/<width>     names that no parameter has (SUMS_PREFIX)
 
 import { WeighbridgeError } from "../../base/errors.ts";
 import { ElementType } from "../../kernel/elements.ts";
@@ -14,12 +14,12 @@ const TYPE_NAMES = Object.keys(ElementType) as readonly ColumnDtype[];
 /** Sums of one width. */
 export type SumsOfWidth = { readonly owner: SumOwner; readonly type: ElementType; readonly width: number };
 
-/** A record without rows, which are the caller's to know. */
+/** A record without rows. */
 export function describeSums({ owner, type, width }: SumsOfWidth): ParameterRecord {
   const dtype = TYPE_NAMES[type]!;
-  const place = owner === "data" ? owner : `kv/${owner}`;
+  const ownerName = owner === "data" ? owner : `kv/${owner}`;
   return {
-    name: `${SUMS_PREFIX}${place}/${dtype}/${width}`,
+    name: `${SUMS_PREFIX}${ownerName}/${dtype}/${width}`,
     kind: "sums",
     shape: [],
     rowCount: 0,

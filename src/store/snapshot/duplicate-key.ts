@@ -1,5 +1,5 @@
-// duplicate-key — finds a name that stands twice in one object of a JSON text. `JSON.parse` keeps the last and says nothing, so that two
-// readers could see two different files in the same bytes. Knows just enough of JSON to find the names: give it only text that parses.
+// duplicate-key — finds a name that one object of a JSON text has twice. `JSON.parse` silently keeps the last, so two
+// readers could see two different files in the same bytes. It only finds names: the text must parse.
 
 const QUOTE = 0x22;
 const BACKSLASH = 0x5c;

@@ -1,13 +1,13 @@
-// parameter-record — a parameter as a checkpoint's manifest describes it: what it is called, how large it is, which columns its rows have, and
-// how it is trained. A column is one thing that every row has: its values, a slot of the optimizer, a version. Not the parameter itself.
+// parameter-record — a parameter in a checkpoint's manifest: its name and size, the columns of its rows, and how it is
+// trained. Every row has each column: its values, a slot of the optimizer, a version.
 //
 //   tensor   rows 0 to rowCount − 1; `shape` is the user's, and has rowCount × width elements
 //   table    rowCount rows with a u64 key each: the column `keys`; `shape` is empty
 //   sums     the same; what workers add up beside the parameters, of any type and of one width (describe-sums.ts)
 //
-// ParameterRecord.P1. Every parameter has the column `values`, `width` per row, which may be 0 for sums: F32, of a table what its rows
-//     are made of, of sums any type. Tables and sums, and only they, have `keys`, U64, one per row.
-// ParameterRecord.P2. Column names are unique within a parameter.
+//   ParameterRecord.P1. Every parameter has the column `values`, `width` per row, which may be 0 for sums: F32, for a
+//       table its element type, for sums any type. Only tables and sums have `keys`, U64, one per row.
+//   ParameterRecord.P2. Column names are unique within a parameter.
 
 import { type Check, count, list, object, oneOf, text } from "../../wire/json-body.ts";
 import { type Described, described, type JsonObject, jsonObject } from "../../wire/json-value.ts";
@@ -73,7 +73,7 @@ export const parameterShape: Check<ParameterRecord> = object({
   state: jsonObject,
 });
 
-/** What the shape does not say: why this record contradicts itself, or undefined. */
+/** Why this record contradicts itself, or undefined. */
 export function parameterProblem({ name, kind, shape, rowCount, width, columns }: ParameterRecord): string | undefined {
   const subject = `parameter ${JSON.stringify(name)}`;
   if (name === "") return "a parameter has no name";
@@ -89,7 +89,8 @@ export function parameterProblem({ name, kind, shape, rowCount, width, columns }
   const values = columns.find((column) => column.name === VALUES_COLUMN);
   const dtypes = kind === "sums" ? COLUMN_DTYPES : kind === "table" ? ROW_DTYPES : (["F32"] as const);
   if (values?.width !== width || values.per !== "row" || !dtypes.some((dtype) => dtype === values.dtype)) {
-    return `${subject} has no column ${VALUES_COLUMN} of ${kind === "sums" ? "any type" : dtypes.join(", ")}, ${width} per row`; // ParameterRecord.P1
+    // ParameterRecord.P1
+    return `${subject} has no column ${VALUES_COLUMN} of ${kind === "sums" ? "any type" : dtypes.join(", ")}, ${width} per row`;
   }
   const hasKeys = hasColumn(columns, { name: KEYS_COLUMN, dtype: "U64", width: 1, per: "row" });
   if (hasKeys !== (kind !== "tensor") || (!hasKeys && names.has(KEYS_COLUMN))) {

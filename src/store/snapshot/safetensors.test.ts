@@ -1,4 +1,5 @@
-// Goal: headers are written as the format asks, come back equal, and nothing that breaks a rule of the format is accepted.
+// Goal: headers are written as the format asks, come back equal, and nothing that breaks a rule of the format is
+// accepted.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

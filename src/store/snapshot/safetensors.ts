@@ -1,14 +1,15 @@
-// safetensors — the header of a safetensors file: entries to bytes and back. No files; what the tensors mean is the business of others.
+// safetensors — the header of a safetensors file: entries to bytes and back. It knows no files and no meaning of
+// tensors.
 //
 //   offset   type       field
 //        0   u64        headerBytes    n, little-endian, at most HEADER_BYTES_MAX
-//        8   utf-8 × n  header         {"name": {"dtype", "shape", "data_offsets": [from, to]}, …, "__metadata__": {"name": "text", …}}
+//        8   utf-8 × n  header         {"name": {"dtype", "shape", "data_offsets": [from, to]}, …, "__metadata__": {…}}
 //    8 + n              data           the tensors, one behind the other
 //
 // Invariants, of what is written and of everything that is accepted:
-//   Safetensors.H1. The entries cover the data from its first byte to the end of the file: no gap, no overlap, nothing behind.
-//   Safetensors.H2. An entry has exactly the bytes that its shape and dtype ask for.
-//   Safetensors.H3. No name stands twice.
+//   Safetensors.H1. The entries cover the data up to the end of the file: no gap, no overlap, nothing after it.
+//   Safetensors.H2. An entry has exactly the bytes of its shape and dtype.
+//   Safetensors.H3. No name occurs twice.
 // What is written is also padded with spaces, so that the data begins at a multiple of 8.
 
 import { assert } from "../../base/assert.ts";
@@ -100,7 +101,7 @@ export function entryJson({ name, dtype, shape, dataFrom, dataTo }: TensorEntry)
 
 export type EncodeOptions = {
   readonly metadata?: Readonly<Record<string, string>>;
-  /** Fills up with spaces to this many bytes, the length field included: a place that was kept free for the header. A multiple of 8. */
+  /** Pads with spaces to so many bytes, the length field included: those reserved for the header. A multiple of 8. */
   readonly reservedBytes?: number;
 };
 
@@ -114,7 +115,7 @@ export function encodeHeader(
   const bytesMin = Math.ceil((LENGTH_BYTES + json.byteLength) / ALIGNMENT) * ALIGNMENT;
   const bytes = reservedBytes ?? bytesMin;
   assert(bytes >= bytesMin && bytes % ALIGNMENT === 0, `a header of ${bytesMin} bytes does not fit into ${bytes}`);
-  assert(bytes - LENGTH_BYTES <= HEADER_BYTES_MAX, `a header of ${bytes} bytes is longer than readers take`);
+  assert(bytes - LENGTH_BYTES <= HEADER_BYTES_MAX, `a header of ${bytes} bytes is longer than readers accept`);
   const header = new Uint8Array(bytes).fill(SPACE);
   new DataView(header.buffer).setBigUint64(0, BigInt(bytes - LENGTH_BYTES), true);
   header.set(json, LENGTH_BYTES);

@@ -1,5 +1,5 @@
-// same-model — whether a checkpoint is of the model that wants to be restored from it. Names, shapes and columns decide: they are what the
-// bytes mean. How it is trained from here on (learning rate, schedule, consistency) may be another matter, and is the caller's.
+// same-model — whether a checkpoint fits the model that is to be restored from it. Names, shapes and columns decide.
+// The training from here on (learning rate, schedule, consistency) may differ.
 
 import { WeighbridgeError } from "../../base/errors.ts";
 import { isOfWorker, ROW_STEPS_COLUMN, STEP_COLUMN } from "./describe-parameter.ts";
@@ -8,16 +8,18 @@ import type { ParameterRecord } from "./parameter-record.ts";
 /** A sentence for each way in which the saved parameters are not the wanted ones. */
 function modelDifferences(saved: readonly ParameterRecord[], wanted: readonly ParameterRecord[], loaded: ReadonlySet<string>): string[] {
   const found = new Map(saved.map((parameter) => [parameter.name, parameter]));
-  const asked = new Set(wanted.map(({ name }) => name));
+  const wantedNames = new Set(wanted.map(({ name }) => name));
   return [
     ...wanted.flatMap((parameter) => differences(found.get(parameter.name), parameter, loaded.has(parameter.name))),
-    ...saved.filter(({ name }) => !asked.has(name)).map(({ name }) => `${JSON.stringify(name)} is in the checkpoint, but not in the model`),
+    ...saved
+      .filter(({ name }) => !wantedNames.has(name))
+      .map(({ name }) => `${JSON.stringify(name)} is in the checkpoint, but not in the model`),
   ];
 }
 
 /**
- * Throws CHECKPOINT_FOREIGN, which says every difference. `checkpoint` is its path, for the message. Columns of those
- * that `loaded` names may differ: a plug-in makes its own of them.
+ * Throws CHECKPOINT_FOREIGN, with every difference. `checkpoint` is its path. Columns of parameters in `loaded` may
+ * differ: a plug-in converts them.
  */
 export function requireSameModel(
   checkpoint: string,
@@ -45,8 +47,8 @@ function differences(saved: ParameterRecord | undefined, wanted: ParameterRecord
 }
 
 /**
- * Without what DC-ASGD kept for each worker, which earlier checkpoints have and which is not read. And without the steps of a tensor, which are read in every form that
- * they were ever written in.
+ * Without the columns of DC-ASGD for each worker, which earlier checkpoints have and nobody reads, and without the
+ * steps of a tensor, which are read in every form ever written.
  */
 function columnsText({ kind, optimizer, columns }: ParameterRecord): string {
   const isCounted = (name: string): boolean => kind === "tensor" && (name === STEP_COLUMN || name === ROW_STEPS_COLUMN);

@@ -1,11 +1,13 @@
-// section-name — how the pieces of a parameter are called in a shard file. A chunk is a stretch of a parameter that lies on one server: some
-// rows of a tensor, or some rows of a table whose keys fall into a range of parts. Each column of a chunk is one section, a safetensors tensor:
+// section-name — the names of the pieces of a parameter in a shard file. A chunk is a stretch of a parameter on one
+// server: rows of a tensor, or rows of a table with keys in a range of parts. Each column of a chunk is one section, a
+// safetensors tensor:
 //
 //   <parameter>/rows/<from>:<to>/<column>                 of a tensor: the rows from `from` to before `to`
-//   <parameter>/parts/<from>:<to>/<ordinal>/<column>      of a table: rows with keys in the parts `from` to before `to`; the ordinal tells
-//                                                         chunks of the same parts in one file apart
+//   <parameter>/parts/<from>:<to>/<ordinal>/<column>      of a table: rows with keys in parts `from` to before `to`; the
+//                                                         ordinal separates chunks of the same parts in one file
 //
-// SectionName.N1. A name means one section: parameters may have any name, slashes and all, as names are read from their end.
+//   SectionName.N1. A name means one section: it is read from its end, so parameters may have any name, even with
+//       slashes.
 
 export type RowsKey = { readonly kind: "rows"; readonly parameter: string; readonly from: number; readonly to: number };
 export type PartsKey = {

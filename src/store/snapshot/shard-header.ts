@@ -1,5 +1,5 @@
-// shard-header — what the header of a shard file says in our own terms: which server wrote it for which checkpoint, which chunks are in it, and
-// the checksum of every section. A plain safetensors header for everybody else (safetensors.ts). Pure.
+// shard-header — our part of the header of a shard file: the server that wrote it, its checkpoint, its chunks, and the
+// checksum of every section. To others it is a plain safetensors header (safetensors.ts). Pure.
 //
 // The metadata, all strings:
 //   format    "weighbridge-shard"
@@ -7,8 +7,9 @@
 //   job, step, server
 //   crc32     8 hexadecimal digits for each section, in the order of their data, without anything between
 //
-// ShardHeader.S1. The checksums of a file are one for each section, so a reader checks what it reads, and reads no more than it needs.
-// ShardHeader.S2. The sections of a chunk have the columns of its parameter, each once, with the dtype and shape that follow from its rows.
+//   ShardHeader.S1. Each section has a checksum, so a reader checks what it reads, and reads no more than it needs.
+//   ShardHeader.S2. The sections of a chunk are the columns of its parameter, each once, with the dtype and shape that
+//       follow from its rows.
 
 import { checksumText } from "./checkpoint-manifest.ts";
 import { type ColumnRecord, chunkKindOf, columnShapeIn, KEYS_COLUMN, type ParameterRecord } from "./parameter-record.ts";
@@ -53,7 +54,7 @@ export function shardHeaderBytes(owner: ShardOwner): number {
 /** Header bytes for a section besides the JSON of its entry: a comma and its checksum. */
 export const SECTION_OVERHEAD_BYTES: number = 1 + CHECKSUM_DIGITS;
 
-/** The columns' entries of a chunk, in the order in which they lie in the file. `dataFrom` is where the first begins. */
+/** The entries of a chunk's columns, in the order in which they lie in the file. */
 export function chunkEntries(key: ChunkKey, { columns }: ParameterRecord, rowCount: number): Omit<TensorEntry, "dataFrom" | "dataTo">[] {
   return columns.map((column) => ({ name: sectionName(key, column.name), dtype: column.dtype, shape: columnShapeIn(column, rowCount) }));
 }

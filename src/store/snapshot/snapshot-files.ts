@@ -1,6 +1,6 @@
-// snapshot-files — what a server asks of whoever keeps checkpoints: where shards are written and read. An interface, because files are Node's
-// business (node/checkpoint) and servers know none. No request says a path: a checkpoint has a number, and lies where the server was told. What is
-// saved apart from the job's checkpoints (one parameter, Hetu's ParamSave) has a directory of its own below that place, and a number in it.
+// snapshot-files — the interface of a server to the files of checkpoints, which node/checkpoint implements. Requests
+// carry no paths: a checkpoint has a number, below the directory that the server was configured with. What is saved
+// apart from the job's checkpoints (one parameter, Hetu's ParamSave) has a subdirectory of its own, and a number in it.
 
 import { WeighbridgeError } from "../../base/errors.ts";
 import type { CheckpointManifest, ServerRecord, ShardFileRecord } from "./checkpoint-manifest.ts";
@@ -21,7 +21,7 @@ export type ShardSink = {
   abandon(): Promise<void>;
 };
 
-/** Some rows of a chunk; the bytes are valid until the promise of whoever takes them is fulfilled. */
+/** Some rows of a chunk; the bytes are valid until the promise that their consumer returned is fulfilled. */
 export type SourceBatch = { readonly rowCount: number; readonly columns: ReadonlyMap<string, Uint8Array> };
 
 /** A checkpoint that is open. */
@@ -38,30 +38,32 @@ export type CommittedSnapshot = { readonly path: string; readonly warning: strin
 
 export interface SnapshotFiles {
   /**
-   * Makes the place for a new checkpoint, newer than all beside it: of this step, or of the next number above it. Returns its number and a name for it.
-   * Throws BAD_ARGUMENT for a directory that is none, or not below the place.
+   * Makes the directory of a new checkpoint, newer than all beside it: of this step, or the next number above it.
+   * Returns its number and a name for it. Throws BAD_ARGUMENT for an invalid directory.
    */
   begin(
     stepMin: number | undefined,
     step: number | undefined,
     directory?: string,
   ): Promise<{ readonly step: number; readonly pending: string }>;
-  /** Throws BAD_REQUEST for a name that `begin` gives nobody. */
+  /** Throws BAD_REQUEST for a name that `begin` never returned. */
   shard(pending: string, owner: ShardOwner, parameters: readonly ParameterRecord[]): ShardSink;
   commit(pending: string, manifest: CheckpointManifest): Promise<CommittedSnapshot>;
   abandon(pending: string): Promise<void>;
-  /** Removes all but the newest `count`, of those beside the one that was begun under this name. */
+  /** Removes all but the newest `count` of those beside the one that was begun under this name. */
   keep(count: number, pending: string): Promise<void>;
-  /** The checkpoint of this step, or the newest. Throws CHECKPOINT_MISSING, _TORN, _FOREIGN or _IO, and BAD_ARGUMENT as `begin`. */
+  /**
+   * The checkpoint of this step, or the newest. Throws CHECKPOINT_MISSING, _TORN, _FOREIGN or _IO, and BAD_ARGUMENT.
+   */
   open(step?: number, directory?: string): Promise<SnapshotSource>;
 }
 
-/** It is not what was written, as in "step-000001/manifest.json does not end with its checksum". */
+/** The file differs from what was written, as in "step-000001/manifest.json does not end with its checksum". */
 export function torn(file: string, what: string, cause?: unknown): WeighbridgeError {
   return new WeighbridgeError("CHECKPOINT_TORN", `${file} ${what}`, { cause });
 }
 
-/** It may be whole, and is none of ours, or of another version, job or model. */
+/** The file is of another format, version, job or model. */
 export function foreign(file: string, what: string, cause?: unknown): WeighbridgeError {
   return new WeighbridgeError("CHECKPOINT_FOREIGN", `${file} ${what}`, { cause });
 }

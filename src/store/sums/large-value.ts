@@ -1,12 +1,13 @@
-// large-value — one sum of many elements, in blocks of 512 KiB that appear when they are first pushed. A block can be held while a socket or a checkpoint
-// reads straight from it. Not a table: LargeValues finds the value of a key.
+// large-value — one sum of many elements, in blocks of 512 KiB that appear with their first push. A socket or a
+// checkpoint can hold a block and read from it. Not a table: LargeValues finds the value of a key.
 //
 //   block 0 | block 1 | … | the rest          a block without memory reads as zeros
 //
 // Invariants:
-//   LargeValue.B1. The bytes of a held block never change: a push to it goes to a fresh copy, which takes its place (copy on write).
-//   LargeValue.B2. A block that was replaced, or whose value was closed, is released with its last hold; an unheld one at once.
-//   LargeValue.B3. `add` cannot fail: `reserve` took the memory that it needs before.
+//   LargeValue.B1. The bytes of a held block never change: a push writes a fresh copy, which replaces it (copy on
+//       write).
+//   LargeValue.B2. A block that was replaced, or whose value was closed, is released with its last hold, perhaps now.
+//   LargeValue.B3. `add` cannot fail: `reserve` has allocated its memory.
 
 import { assert } from "../../base/assert.ts";
 import { ElementType, elementBytesOf } from "../../kernel/elements.ts";
@@ -15,12 +16,12 @@ import type { SumHost } from "./sum-requests.ts";
 /** Bytes of every block but the last. */
 export const BLOCK_BYTES: number = 512 * 1024;
 
-/** A block's bytes at rest. */
+/** A block's bytes, unchanged until `release`. */
 export type BlockHold = {
-  /** The block's bytes in the arena; unchanged until `release`. */
+  /** The block's address. */
   readonly address: number;
   readonly byteCount: number;
-  /** To be called exactly once; the address is void afterwards. */
+  /** Call it exactly once; the address is void afterwards. */
   release(): void;
 };
 
@@ -34,7 +35,7 @@ export function blockBytesOf(valueBytes: number, blockIndex: number): number {
 /** What the large values of a store share. */
 export type LargeHost = SumHost & {
   readonly type: ElementType;
-  /** Bytes of blocks that were replaced, and are held still. */
+  /** Bytes of blocks that were replaced and are still held. */
   retiredBytes: number;
 };
 
@@ -45,7 +46,7 @@ export class LargeValue {
   readonly byteCount: number;
   readonly blockCount: number;
   readonly #host: LargeHost;
-  /** By index. Only those that were pushed: a peer may say any width, and push one block of it. */
+  /** By index. Only pushed ones: a peer may name any width, and push one block of it. */
   readonly #blocks = new Map<number, Block>();
   /** By index, the address of memory reserved for the next `add`. */
   readonly #reserved = new Map<number, number>();
@@ -65,7 +66,7 @@ export class LargeValue {
     return bytes;
   }
 
-  /** Makes sure that the next `add` to this block has memory; false when the arena is full. */
+  /** Makes sure that the next `add` to this block has memory; false if the arena is full. */
   reserve(blockIndex: number): boolean {
     const { arena } = this.#host;
     const block = this.#blocks.get(blockIndex);
@@ -78,7 +79,7 @@ export class LargeValue {
     return true;
   }
 
-  /** Gives back what `reserve` took and no `add` used. */
+  /** Releases what `reserve` allocated and no `add` used. */
   unreserve(): void {
     for (const [blockIndex, address] of this.#reserved) this.#host.arena.releaseState(address, this.#blockBytes(blockIndex));
     this.#reserved.clear();
@@ -108,7 +109,9 @@ export class LargeValue {
     this.#blocks.set(blockIndex, { address, byteCount, holdCount: 0, retired: false });
   }
 
-  /** Puts these bytes, all of the value, in the place of what is there; false, nothing put, when the arena is full. Blocks that are all zero take no memory. */
+  /**
+   * Replaces the whole value; false, nothing changed, if the arena is full. Blocks that are all zero take no memory.
+   */
   put(bytes: Uint8Array): boolean {
     assert(bytes.length === this.byteCount, `${bytes.length} bytes for a value of ${this.byteCount}`);
     const { arena } = this.#host;
@@ -130,7 +133,7 @@ export class LargeValue {
     return true;
   }
 
-  /** Holds a block's bytes; undefined when it was never pushed and so is all zeros. */
+  /** Holds a block's bytes; undefined if it was never pushed and is all zeros. */
   hold(blockIndex: number): BlockHold | undefined {
     const block = this.#blocks.get(blockIndex);
     if (block === undefined) return undefined;

@@ -26,7 +26,7 @@ export class LargeValues {
     return this.#values.reduce((bytes, value) => bytes + (value?.usedBytes ?? 0), this.#table.usedBytes);
   }
 
-  /** Bytes of blocks that were replaced, and are held still. */
+  /** Bytes of blocks that were replaced and are still held. */
   get retiredBytes(): number {
     return this.#host.retiredBytes;
   }

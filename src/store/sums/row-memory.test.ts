@@ -40,7 +40,8 @@ test("a list is served from memory from its third pull on, and one that only loo
   assert.deepEqual([pull(keys), pull(keys), pull(keys)], [false, true, true]);
   assert.deepEqual(arena.floats.slice(out / 4, out / 4 + count * 2), arena.floats.slice(values / 4, values / 4 + count * 2));
 
-  const twin = put(arena, [...consecutive(10n, 100), ...consecutive(111n, 98), 208n, 209n]); // as many keys, the same first and last
+  // as many keys, the same first and last
+  const twin = put(arena, [...consecutive(10n, 100), ...consecutive(111n, 98), 208n, 209n]);
   assert.equal(pull(twin), false);
   assert.equal(pull(keys), false, "it was forgotten with that");
   assert.deepEqual([pull(keys), pull(keys)], [true, true]);
@@ -100,7 +101,10 @@ test("whatever is pushed and refused in between, repeated pulls read what a plai
   }
 });
 
-/** Pushes long values of keys that nobody has: where they do not fit, rows are made and removed again. Whether they were taken. */
+/**
+ * Pushes long values of keys that nobody has: where they do not fit, rows are made and removed again. Whether they were
+ * taken.
+ */
 function pushMuch(arena: Arena, store: SumStore, keys: number, keyCount: number): boolean {
   const { words } = arena;
   const byteCount = keyCount * 8;

@@ -1,8 +1,8 @@
-// row-memory — where the rows of key lists lie that are pulled again and again, so that a pull need not look for each key. A guess that is
-// checked: every row holds its key, so a list that only looked the same is noticed, and looked for as ever.
+// row-memory — remembers the rows of key lists that are pulled again and again, so that a pull need not find each key.
+// Rows hold their keys, so a list that only looked the same is noticed, and its keys are found as usual.
 //
 // Invariants:
-//   RowMemory.M1. A listed row is a live row of its table: whoever removes rows, or destroys a table, calls `forget` first.
+//   RowMemory.M1. A listed row is a live row of its table: callers call `forget` before they remove rows or a table.
 //   RowMemory.M2. A list is remembered when it comes the second time. Lists that never come again cost a comparison.
 //   RowMemory.M3. At most LISTS lists of together ROWS_MAX rows are remembered, in the arena.
 

@@ -1,4 +1,4 @@
-// sum-batch — keys with their values as one request brings them, cut into runs: consecutive keys of equal width, which one kernel call
+// sum-batch — the keys and values of one request, cut into runs: consecutive keys of equal width, which one kernel call
 // serves. Free functions over the arena's words; nothing is allocated per key.
 
 import { WeighbridgeError } from "../../base/errors.ts";
@@ -32,7 +32,7 @@ export function runEnd(arena: Arena, batch: SumBatch, from: number): number {
   return end;
 }
 
-/** Checks a request's lengths (i32) and returns how many are 0. Throws BAD_REQUEST for a negative one or a wrong sum. */
+/** Checks a request's lengths (i32). Returns how many are 0. Throws BAD_REQUEST for a negative one or a wrong sum. */
 export function checkLengths(arena: Arena, lens: number, keyCount: number, valueCount: number): number {
   const { words } = arena;
   let sum = 0;
@@ -48,7 +48,7 @@ export function checkLengths(arena: Arena, lens: number, keyCount: number, value
 }
 
 /**
- * The batch without its keys of length 0, in scratch memory of the arena, handed to `use` and released after it. `keptCount` is how many
+ * Calls `use` with the batch without its keys of length 0, in scratch memory that is released after it. `keptCount`
  * keys remain. Throws ARENA_FULL.
  */
 export function withoutZeroLengths(arena: Arena, batch: SumBatch, keptCount: number, use: (batch: SumBatch) => void): void {

@@ -1,5 +1,5 @@
-// sum-requests — what a SumStore is asked, as addresses in the arena. All memory stays the caller's: nothing is kept past the call. Widths and lengths count
-// elements, of the store's type.
+// sum-requests — the requests to a SumStore, as addresses in the arena. The caller owns all memory: nothing is kept
+// past the call. Widths and lengths count elements of the store's type.
 
 import type { Arena } from "../../kernel/arena.ts";
 import type { Kernels } from "../../kernel/kernels.ts";
@@ -37,7 +37,7 @@ export type PushVariable = {
   readonly values: number;
   /** The sum of `lens`. */
   readonly valueCount: number;
-  /** Whether a length of 0 makes its key, which has no elements for good then. Left out: it does nothing. */
+  /** Whether a length of 0 makes its key, which then never has elements. Default: it does nothing. */
   readonly makesEmpty?: boolean | undefined;
 };
 
@@ -69,7 +69,7 @@ export type PullVariable = {
   readonly out: number;
 };
 
-/** Sums of one width as they are, not in the arena: for each key its elements, and perhaps bytes without meaning up to `payloads.length / keys.length`. */
+/** A copy of sums of one width: for each key its elements, and padding up to `payloads.length / keys.length` bytes. */
 export type SumImages = RowImages & { readonly width: number };
 
 /** How many keys of a width are going to be restored, by part. */

@@ -1,4 +1,5 @@
-// Goal: sums are state as tables are: frozen at one moment while pushes go on, moved part by part, and restored to what they were.
+// Goal: sums are state as tables are: frozen at one moment while pushes go on, moved part by part, and restored to what
+// they were.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -1,14 +1,14 @@
-// sum-store — sums on a server: u64 key -> elements of one of ten types, of a width that each key keeps from its first push; pushes add up. What is behind
-// the kv face's default handle, and behind Hetu's data. Not a protocol: requests come as addresses in the arena, already framed and aligned.
-//
-// Where a key's value lies, and that it keeps its width, is SumTables'.
+// sum-store — sums on a server: u64 key -> elements of one of ten types, of a width that each key keeps from its first
+// push; pushes add up. The default handle of the kv face and Hetu's data use it. Not a protocol: requests are addresses
+// in the arena, framed and aligned. SumTables finds the value of a key and keeps its width.
 //
 // Invariants:
-//   SumStore.V1. A key has one width for good; every other one is refused with VALUE_LENGTH (SumTables.W1).
+//   SumStore.V1. A key keeps its width; requests with another are refused with VALUE_LENGTH (SumTables.W1).
 //   SumStore.V2. A push is applied whole or not at all (SumTables.W2).
 //   SumStore.V3. A pull creates nothing: an unknown key reads as zeros.
 //   SumStore.V4. All values have one type, from the first key on; integers wrap around as they do in C++.
-//   SumStore.V5. What is frozen is what there was at that moment, whatever is pushed meanwhile: tables are shown what changes (RowTable), blocks are held.
+//   SumStore.V5. A freeze is the state of that moment, whatever is pushed meanwhile: tables report changes to it
+//       (RowTable), blocks are held.
 
 import { isWeighbridgeError, WeighbridgeError } from "../../base/errors.ts";
 import { ElementType, elementArrayOf, elementBytesOf, isElementType } from "../../kernel/elements.ts";
@@ -25,7 +25,7 @@ import { noRoomFor, SumTables } from "./sum-tables.ts";
 /** Rows that are listed together. */
 const LIST_ROWS = 1024;
 const LIST_BYTES = LIST_ROWS * 4;
-/** No number of a type: whoever asks has to ask `use` first. */
+/** No type: callers must call `use` first. */
 const CLOSED = -1;
 
 export type SumStoreOptions = SumHost & {
@@ -36,16 +36,16 @@ export type SumStoreOptions = SumHost & {
 };
 
 /** A large value at one moment: its blocks, undefined where it had none and so zeros. */
-export type HeldValue = { readonly key: bigint; readonly byteCount: number; readonly blocks: readonly (BlockHold | undefined)[] };
+export type ValueSnapshot = { readonly key: bigint; readonly byteCount: number; readonly blocks: readonly (BlockHold | undefined)[] };
 
-/** All values of one width at one moment (SumStore.V5): rows of a table, or large ones. Whoever asked closes the one, and releases the blocks of the others. */
+/** All values of one width at one moment (SumStore.V5): rows of a table, to close, or large values, to release. */
 export type FrozenSums = { readonly type: ElementType; readonly width: number } & (
   | { readonly rows: TableFreeze }
-  | { readonly values: readonly HeldValue[] }
+  | { readonly values: readonly ValueSnapshot[] }
 );
 
 export class SumStore {
-  /** The type of its values; while it is empty that of whoever asked last, and -1 while it is being restored. Nobody else writes it. */
+  /** The type of its values; that of the last request while it is empty, -1 while it is being restored. Read-only. */
   type: number;
   /** Bytes of one element. Nobody else writes it. */
   elementBytes: number;
@@ -74,10 +74,13 @@ export class SumStore {
     return this.#tables.usedBytes + this.#rows.usedBytes;
   }
 
-  /** Requests are of this type from here on. Throws UNSUPPORTED when it holds values of another one (SumStore.V4), BAD_REQUEST, QUEUE_FULL while it is being restored. */
+  /**
+   * Requests have this type from here on. Throws UNSUPPORTED if the store has another (SumStore.V4), BAD_REQUEST,
+   * QUEUE_FULL during a restore.
+   */
   use(type: number): void {
     if (this.type === CLOSED)
-      throw new WeighbridgeError("QUEUE_FULL", "this server is restoring a checkpoint: ask again", { retryable: true });
+      throw new WeighbridgeError("QUEUE_FULL", "this server is restoring a checkpoint: try again", { retryable: true });
     if (!isElementType(type)) throw new WeighbridgeError("BAD_REQUEST", `there is no value type ${type}`);
     if (type === this.type) return;
     if (this.keyCount > 0) throw otherType(this.#tables.type, type);
@@ -85,7 +88,9 @@ export class SumStore {
     this.type = type;
   }
 
-  /** Adds one row of `width` elements to each key. Throws KEYS_NOT_ASCENDING, VALUE_LENGTH or ARENA_FULL with nothing applied (SumStore.V2). */
+  /**
+   * Adds one row of `width` elements to each key. Throws KEYS_NOT_ASCENDING, VALUE_LENGTH or ARENA_FULL (SumStore.V2).
+   */
   push(push: Push): void {
     const { keys, keyCount, width, values } = push;
     this.requireAscending(keys, keyCount);
@@ -95,7 +100,7 @@ export class SumStore {
     this.#pushBatch({ keys, keyCount, lens: 0, width, values });
   }
 
-  /** As `push`, with a width for each key. Also throws BAD_REQUEST when the lengths make no sense. */
+  /** As `push`, with a width for each key. Also throws BAD_REQUEST for wrong lengths. */
   pushVariable(push: PushVariable): void {
     const { keys, keyCount, lens, values, valueCount, makesEmpty = false } = push;
     const { arena } = this.#host;
@@ -108,7 +113,7 @@ export class SumStore {
     else this.#pushBatch(batch);
   }
 
-  /** Adds one block of one large value, which is made if the key is unknown. Throws BAD_REQUEST, VALUE_LENGTH or ARENA_FULL. */
+  /** Adds one block of one large value, made if the key is unknown. Throws BAD_REQUEST, VALUE_LENGTH or ARENA_FULL. */
   pushBlock(push: PushBlock): void {
     const { key, width, blockIndex, values, elementCount } = push;
     this.#requireBlock(width, blockIndex);
@@ -143,7 +148,9 @@ export class SumStore {
     return this.#tables.widthOf(key);
   }
 
-  /** Writes the values one after the other, each as long as `lens` says; returns how many elements. Throws VALUE_LENGTH. */
+  /**
+   * Writes the values one after the other, each as long as `lens` says. Returns the element count. Throws VALUE_LENGTH.
+   */
   pullVariable(pull: PullVariable): number {
     const { arena } = this.#host;
     const batch = { ...pull, width: 0, values: pull.out };
@@ -157,7 +164,7 @@ export class SumStore {
     return (out - pull.out) / this.elementBytes;
   }
 
-  /** Throws KEYS_NOT_ASCENDING. Pushes ask by themselves; a pull serves any order, and whoever forbids it asks first. */
+  /** Throws KEYS_NOT_ASCENDING. Pushes call it; a pull serves any order. */
   requireAscending(keys: number, keyCount: number): void {
     if (keyCount <= 1) return;
     const index = this.#kernels.checkAscending(keys, keyCount);
@@ -171,8 +178,8 @@ export class SumStore {
   }
 
   /**
-   * Holds the bytes of one block of a large value: they stay as they are until the hold's `release`, whatever is pushed meanwhile.
-   * Undefined stands for zeros: the key is unknown, or nobody pushed this block yet. Throws BAD_REQUEST or VALUE_LENGTH.
+   * Holds the bytes of one block of a large value: they do not change before `release`. Undefined stands for zeros: the
+   * key is unknown, or nobody pushed this block yet. Throws BAD_REQUEST or VALUE_LENGTH.
    */
   holdBlock(key: number, width: number, blockIndex: number): BlockHold | undefined {
     this.#requireBlock(width, blockIndex);
@@ -191,7 +198,7 @@ export class SumStore {
     } finally {
       this.#tables.lookForFast();
     }
-    const byWidth = new Map<number, HeldValue[]>();
+    const byWidth = new Map<number, ValueSnapshot[]>();
     for (const value of this.#tables.largeValues?.all ?? []) {
       const values = byWidth.get(value.width) ?? [];
       byWidth.set(value.width, values);
@@ -202,12 +209,12 @@ export class SumStore {
     return frozen;
   }
 
-  /** Bytes of large values that are kept twice: they were replaced while somebody held them. */
+  /** Bytes of large values that exist twice: they were replaced while held. */
   get retiredBytes(): number {
     return this.#tables.largeValues?.retiredBytes ?? 0;
   }
 
-  /** Nobody may ask for anything until `resume`: a checkpoint is being restored. */
+  /** Refuses requests until `resume`: a checkpoint is being restored. */
   suspend(): void {
     this.type = CLOSED;
   }
@@ -222,18 +229,18 @@ export class SumStore {
     this.#tables.expect(expected);
   }
 
-  /** All that was expected is there. */
+  /** All expected keys are there. */
   settle(): void {
     this.#tables.settle();
   }
 
-  /** As `put`, of a checkpoint: rows may take memory that is kept for work (Arena.A4). */
+  /** As `put`, for a checkpoint: rows may use memory reserved for work (Arena.A4). */
   putSaved(images: SumImages): void {
     if (this.#tables.isLarge(images.width)) this.put(images);
     else this.#host.arena.overdraw(() => this.put(images));
   }
 
-  /** Puts sums in the place of those that are there; twice is as once. Throws VALUE_LENGTH; ARENA_FULL, nothing put, or of large ones some perhaps. */
+  /** Replaces sums; idempotent. Throws VALUE_LENGTH; ARENA_FULL, nothing changed, though perhaps some large ones. */
   put({ keys, payloads, width }: SumImages): void {
     if (keys.length === 0) return;
     const { arena } = this.#host;
@@ -275,12 +282,12 @@ export class SumStore {
     return this.#tables.dropPart(part);
   }
 
-  /** Removes everything; blocks that are held stay readable until their release. */
+  /** Removes everything; held blocks stay readable until their release. */
   clear(): void {
     this.#adopt(this.#tables.type);
   }
 
-  /** Frees everything; blocks that are held stay readable until their release. The store is of no use afterwards. */
+  /** Releases everything; held blocks stay readable until their release. The store is of no use afterwards. */
   close(): void {
     this.#rows.forget();
     this.#tables.close();
@@ -297,7 +304,7 @@ export class SumStore {
     this.elementBytes = this.#tables.elementBytes;
   }
 
-  /** All ways but the hot one: several widths, new ones, other types, large values, and while a checkpoint is being saved. */
+  /** All but the hot path: several or new widths, other types, large values, and while a checkpoint is being saved. */
   #pushBatch(batch: SumBatch): void {
     const { arena, kernels } = this.#host;
     if (batch.keyCount === 0) return;
@@ -309,7 +316,8 @@ export class SumStore {
     }
     for (let from = 0, end = 0; from < batch.keyCount; from = end) {
       end = runEnd(arena, batch, from);
-      this.#tables.tableOf(widthAt(arena, batch, from))?.frozen?.preserve(batch.keys + from * KEY_BYTES, end - from); // SumStore.V5
+      // SumStore.V5
+      this.#tables.tableOf(widthAt(arena, batch, from))?.frozen?.preserve(batch.keys + from * KEY_BYTES, end - from);
     }
     const list = arena.allocate(LIST_BYTES);
     try {
@@ -320,7 +328,7 @@ export class SumStore {
     }
   }
 
-  /** Where there is no room the checkpoint that is being saved may give up some: what is pushed goes first. */
+  /** Without room, the checkpoint that is being saved may release some: pushes come first. */
   #withRoom(byteCount: number, take: () => void): void {
     for (;;) {
       try {
@@ -425,8 +433,8 @@ function addWhole(value: LargeValue, values: number): void {
 }
 
 /** SumStore.V4: an application has values of one type. */
-function otherType(held: number, asked: number): WeighbridgeError {
-  const [heldName, askedName] = [held, asked].map((type) => elementArrayOf(type)?.name ?? `type ${type}`);
-  const message = `the default handle holds ${heldName} values here, from the first push on, and no ${askedName}: use another application, or set a request handle`;
+function otherType(held: number, requested: number): WeighbridgeError {
+  const [heldName, requestedName] = [held, requested].map((type) => elementArrayOf(type)?.name ?? `type ${type}`);
+  const message = `the default handle holds ${heldName} values here, from the first push on, and no ${requestedName}: use another application, or set a request handle`;
   return new WeighbridgeError("UNSUPPORTED", message);
 }

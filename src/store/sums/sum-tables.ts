@@ -1,16 +1,17 @@
-// sum-tables — where the values of a SumStore lie: which width each key has, and the table of that width. Keys come in whole batches, and
-// are made here; what is added to their values is the store's.
+// sum-tables — where the values of a SumStore lie: the width of each key, and the table of that width. It makes keys,
+// in whole batches; the store adds to their values.
 //
-//   row        [ key u64 | elements × width | up to 3 bytes that make it whole words ]          narrow values, under 16 KiB: one table per width
+//   row        [ key u64 | elements × width | padding to whole words ]     narrow values, under 16 KiB: a table per width
 //   widths     [ key u64 | width + 1 as u32 ]; 0 while its push is not certain
 //
-// Wider values are LargeValues. While all keys have one narrow width that table is all there is. From the second width on a further table, `widths`, maps every
-// key to its width.
+// Wider values are LargeValues. While all keys have one narrow width, its table is all there is. From the second width
+// on a further table, `widths`, maps every key to its width.
 //
 // Invariants:
-//   SumTables.W1. A key has one width for good; every other one is refused with VALUE_LENGTH.
-//   SumTables.W2. A batch is prepared whole or not at all; what was inserted before it met a full arena is taken back.
-//   SumTables.W3. Either there is no `widths` and at most one table, the sole one, or every key is in `widths` and in the table of its width.
+//   SumTables.W1. A key keeps its width; requests with another are refused with VALUE_LENGTH.
+//   SumTables.W2. A batch is prepared whole or not at all: inserted keys are removed if the arena is full.
+//   SumTables.W3. Either there is no `widths` and at most one table, or every key is in `widths` and in the table of
+//       its width.
 
 import { WeighbridgeError } from "../../base/errors.ts";
 import { type Arena, stateFull } from "../../kernel/arena.ts";
@@ -34,7 +35,7 @@ export type SumTablesOptions = {
   readonly type: ElementType;
   /** Keys the hash of the tables (a u64). */
   readonly secret: bigint;
-  /** Called before rows are removed: whoever knows where they lie has to forget it. */
+  /** Called before rows are removed, whose addresses then are void. */
   readonly removing: () => void;
 };
 
@@ -48,8 +49,9 @@ export class SumTables {
   readonly #tables = new Map<number, RowTable>();
   readonly #fast = { width: NO_WIDTH, table: 0 };
   /**
-   * While all keys have one narrow width of floats, and no checkpoint is being saved: that width, and the kernels' name of their table; otherwise -1 and 0. Only
-   * for them one kernel call finds, makes and adds. Who finds -1 calls `lookForFast`.
+   * If all keys have one narrow width of floats and no checkpoint is being saved: that width, and the address of their
+   * table; otherwise -1 and 0. Only then one kernel call finds, makes and adds. Callers that find -1 call
+   * `lookForFast`.
    */
   readonly fast: Readonly<{ width: number; table: number }> = this.#fast;
   /** SumTables.W3 */
@@ -139,8 +141,8 @@ export class SumTables {
   }
 
   /**
-   * Makes certain that adding this batch cannot fail: its keys have its widths, and rows and blocks of zeros where they are new. Throws VALUE_LENGTH, ARENA_FULL,
-   * nothing changed (SumTables.W1, SumTables.W2).
+   * Makes sure that adding this batch cannot fail: its keys have its widths, new ones get rows and blocks of zeros.
+   * Throws VALUE_LENGTH, ARENA_FULL, nothing changed (SumTables.W1, W2).
    */
   prepare(batch: SumBatch): void {
     const hasNewKeys = this.#checkWidths(batch);
@@ -179,7 +181,7 @@ export class SumTables {
     return this.#large!.get(key)!;
   }
 
-  /** Puts these bytes in the place of a large value, or of none. Throws VALUE_LENGTH; ARENA_FULL, nothing put. */
+  /** Sets a large value to these bytes. Throws VALUE_LENGTH; ARENA_FULL, nothing changed. */
   putLarge(key: number, width: number, bytes: Uint8Array): void {
     const known = this.large(key, width);
     const value = known ?? this.createLarge(key, width);
@@ -191,7 +193,7 @@ export class SumTables {
     throw noRoomFor(this.#host.arena, 1);
   }
 
-  /** Throws VALUE_LENGTH when one of the keys has another width than this. */
+  /** Throws VALUE_LENGTH if one of the keys has another width. */
   requireWidth(keys: number, keyCount: number, width: number): void {
     const { kernels, arena } = this.#host;
     if (this.#widths !== undefined) {
@@ -205,7 +207,7 @@ export class SumTables {
     if (index >= 0) throw this.#otherWidth(keys, index, this.#sole.width, width);
   }
 
-  /** So many keys of these widths are about to come to a store that has none (RowTable.expect). Throws ARENA_FULL. */
+  /** A store without keys is about to get so many of these widths (RowTable.expect). Throws ARENA_FULL. */
   expect(expected: readonly ExpectedSums[]): void {
     const total = new Float64Array(expected[0]?.byPart.length ?? 0);
     for (const { byPart } of expected) for (const [part, count] of byPart.entries()) total[part]! += count;
@@ -219,7 +221,7 @@ export class SumTables {
     }
   }
 
-  /** All that was expected is there. */
+  /** All expected keys are there. */
   settle(): void {
     this.#widths?.settle();
     for (const table of this.#tables.values()) table.settle();
@@ -236,7 +238,7 @@ export class SumTables {
     return count;
   }
 
-  /** Frees everything; blocks that are held stay readable until their release. No keys are taken afterwards. */
+  /** Releases everything; held blocks stay readable until their release. */
   close(): void {
     for (const table of this.#tables.values()) table.close();
     this.#widths?.close();
@@ -274,7 +276,7 @@ export class SumTables {
     return hasNewKeys;
   }
 
-  /** Makes the tables that the batch needs, empty, and `widths` when there is more than a sole one (SumTables.W3). Throws ARENA_FULL. */
+  /** Makes the tables that the batch needs, and `widths` if there are several (SumTables.W3). Throws ARENA_FULL. */
   #openTables(batch: SumBatch): void {
     const { arena } = this.#host;
     for (let from = 0; from < batch.keyCount; from = runEnd(arena, batch, from)) {
@@ -290,7 +292,7 @@ export class SumTables {
     }
   }
 
-  /** Makes `widths`, if there is none, and enters the keys of the sole table. A pause of some 0.1 µs per key, once in the life of a store. */
+  /** Makes `widths`, and enters the keys of the sole table. Takes some 0.1 µs per key, once for a store. */
   #openWidths(): void {
     if (this.#widths !== undefined) return;
     const { arena, kernels } = this.#host;
@@ -315,7 +317,9 @@ export class SumTables {
     return made;
   }
 
-  /** Gives every key a row in `widths`, with 0 until the push is certain, and a value of zeros; false when the arena is full. */
+  /**
+   * Gives every key a row in `widths`, 0 until the push is certain, and a value of zeros; false if the arena is full.
+   */
   #insertKeys(batch: SumBatch): boolean {
     const { arena, kernels } = this.#host;
     if (kernels.insertRows(this.#widths!.address, batch.keys, batch.keyCount) !== DONE) return false;

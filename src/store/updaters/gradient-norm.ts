@@ -1,5 +1,5 @@
-// gradient-norm — clipping by norm: what a worker computes of a gradient before it pushes it. The server only applies the scale, since it
-// sees no more than its own part.
+// gradient-norm — clipping by norm: the worker computes the scale of a gradient before it pushes it, since a server
+// sees only its own part.
 
 /** The Euclidean norm, summed in f64: exact to about 1e-15 × the number of elements, and it cannot overflow. */
 export function gradientNorm(gradient: Float32Array): number {
@@ -27,7 +27,7 @@ export function squaredNorm(gradient: Float32Array): number {
 /** Keeps a norm a hair below the limit, and the quotient finite for a norm of 0: PyTorch's number. */
 const NORM_MARGIN = 1e-6;
 
-/** What a gradient of this norm is multiplied with so that its norm is at most `clipNorm`; 1 for null. */
+/** The factor that brings a gradient of this norm down to `clipNorm`; 1 for null. */
 export function clipScale(norm: number, clipNorm: number | null): number {
   return clipNorm === null ? 1 : Math.min(1, clipNorm / (norm + NORM_MARGIN));
 }

@@ -1,5 +1,5 @@
-// learning-rate-schedule — how an optimizer's learning rate changes over a training: a pure function of the step, described by JSON, so that
-// one worker sets it and every server computes the same. Not a counter: whoever asks says which step it is.
+// learning-rate-schedule — how an optimizer's learning rate changes during training: a pure function of the step, given
+// as JSON, so that one worker sets it and every server computes the same. Not a counter: callers pass the step.
 //
 //   constant   1
 //   step       factor^⌊step / every⌋
@@ -74,7 +74,7 @@ export function rateShare(schedule: ResolvedSchedule, step: number): number {
   }
 }
 
-/** Fills in the defaults; gives back what it gave before. Throws BAD_ARGUMENT that names the field, what was expected and what was found. */
+/** Sets the defaults; idempotent. Throws BAD_ARGUMENT, naming the field, the expected and the actual value. */
 export function resolveSchedule(spec: unknown, path = "schedule"): ResolvedSchedule {
   if (spec === undefined) return CONSTANT_SCHEDULE;
   if (typeof spec !== "object" || spec === null) throw badField(path, "an object with a type", spec);

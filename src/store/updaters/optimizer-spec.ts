@@ -1,33 +1,34 @@
-// optimizer-spec — an optimizer as users write it, its defaults and checks, and how much memory it needs beside the values. Not arithmetic:
-// kernels/optimizers has that; Updater turns a spec and a step into a kernel call.
+// optimizer-spec — an optimizer as users write it, its defaults and checks, and the memory it needs beside the values.
+// Not the arithmetic (kernels/optimizers); Updater turns a spec and a step into a kernel call.
 //
-//   type              settings (defaults as in PyTorch, where it has the optimizer)                          slots          words
-//   sum, none         value += gradient                                                                      –
-//   assign, min, max  value = gradient, the lesser, the greater of the two                                   –
-//   sgd               learningRate 0.01, weightDecay 0                                                       –
-//   momentum          learningRate 0.01, momentum 0.9, weightDecay 0                                         velocity
-//   nesterov          as momentum                                                                            velocity
-//   adagrad           learningRate 0.01, epsilon 1e-10, initialAccumulator 0, weightDecay 0                  sum of squares
-//   rowWiseAdagrad    learningRate 0.01, epsilon 1e-8, initialAccumulator 0, weightDecay 0                   1 float a row
-//   adam              learningRate 0.001, beta1 0.9, beta2 0.999, epsilon 1e-8, weightDecay 0                2 moments      step
-//   lazyAdam          as adam without decay; one step for each push to it (SparseAdam)                       2 moments
-//   adamW             as adam, weightDecay 0.01, decoupled                                                   2 moments      step
-//   rmsprop           learningRate 0.01, alpha 0.99, epsilon 1e-8, momentum 0, weightDecay 0                 mean square, velocity if any
-//   ftrl              alpha 0.1, beta 1, l1 0, l2 0, initialAccumulator 0                                    z, n
-//   dcAsgd            learningRate 0.01, lambda 2, decay 0.95, epsilon 1e-7, weightDecay 0                   mean square, pulls
+//   type              settings (defaults as in PyTorch, if it has the optimizer)                slots          words
+//   sum, none         value += gradient                                                         –
+//   assign, min, max  value = gradient, the lesser, the greater of the two                      –
+//   sgd               learningRate 0.01, weightDecay 0                                          –
+//   momentum          learningRate 0.01, momentum 0.9, weightDecay 0                            velocity
+//   nesterov          as momentum                                                               velocity
+//   adagrad           learningRate 0.01, epsilon 1e-10, initialAccumulator 0, weightDecay 0     sum of squares
+//   rowWiseAdagrad    learningRate 0.01, epsilon 1e-8, initialAccumulator 0, weightDecay 0      1 float a row
+//   adam              learningRate 0.001, beta1 0.9, beta2 0.999, epsilon 1e-8, weightDecay 0   2 moments      step
+//   lazyAdam          as adam without decay; one step for each push to it (SparseAdam)          2 moments
+//   adamW             as adam, weightDecay 0.01, decoupled                                      2 moments      step
+//   rmsprop           learningRate 0.01, alpha 0.99, epsilon 1e-8, momentum 0, weightDecay 0    mean square, velocity
+//   ftrl              alpha 0.1, beta 1, l1 0, l2 0, initialAccumulator 0                       z, n
+//   dcAsgd            learningRate 0.01, lambda 2, decay 0.95, epsilon 1e-7, weightDecay 0      mean square, pulls
 //
-//   custom            updater (its name), version, settings: a user's own (ps-updater.ts)                     its columns
+//   custom            updater (its name), version, settings: a user's own (ps-updater.ts)       its columns
 //
 // All but assign, min and max take clipValue and clipNorm; those with a learningRate take a schedule; all take
 // nonFinite. custom takes no clipValue; its updater may leave the learningRate unread.
 //
-// ftrl takes no schedule: its values are computed anew from z and n at every update, as (sign(z)·l1 - z) / ((beta + √n)/alpha
-// + l2). Half the alpha would halve every row that is touched, even by a gradient of 0. Its rate declines by itself, with √n.
+// ftrl takes no schedule: it computes values anew from z and n at every update, as (sign(z)·l1 - z) / ((beta +
+// √n)/alpha + l2). Half the alpha would halve every row that is touched, even by a gradient of 0. Its rate declines
+// with √n.
 //
 // Invariants:
-//   OptimizerSpec.S1. A resolved spec has every field of its type, in the order of this table: equal specs have equal JSON.
+//   OptimizerSpec.S1. A resolved spec has every field of its type, in the order of this table: equal specs, equal JSON.
 //   OptimizerSpec.S2. A spec is checked before any memory is taken; an unknown field is an error.
-//   OptimizerSpec.S3. Numbers are checked as float32, in which kernels count: a rate of 1e39 is infinite there, and an epsilon of 1e-60 is 0.
+//   OptimizerSpec.S3. Numbers are checked as float32, as kernels use them: 1e39 is infinite there, 1e-60 is 0.
 
 import { WeighbridgeError } from "../../base/errors.ts";
 import type { Arena } from "../../kernel/arena.ts";
@@ -39,14 +40,14 @@ import { type ResolvedSchedule, resolveSchedule, type ScheduleSpec } from "./lea
 import type { PsUpdater, UpdaterSettings } from "./ps-updater.ts";
 import type { NonFiniteCounts } from "./updater.ts";
 
-/** What becomes of a push that holds NaN or an infinity, or that would leave one in a value or in what the optimizer keeps. */
+/** What happens to a push that holds NaN or an infinity, or that would leave one in a value or a slot. */
 export type NonFinitePolicy =
   | "refuse" // it fails with NOT_FINITE, nothing is applied
   | "skip" // it is dropped whole and counted
   | "zero"; // the elements in question count as 0, and are counted
 
 type Guarded = {
-  /** What becomes of what is not finite. Defaults to "refuse". */
+  /** What happens to values that are not finite. Defaults to "refuse". */
   readonly nonFinite?: NonFinitePolicy;
 };
 type Clipped = Guarded & {
@@ -62,7 +63,7 @@ type Scheduled = Clipped & {
   readonly schedule?: ScheduleSpec;
 };
 type Decaying = Scheduled & {
-  /** Times the value, added to the gradient; adamW subtracts it from the value itself, times the rate. Defaults to 0, for adamW to 0.01. */
+  /** Multiplied with the value and added to the gradient; adamW subtracts it from the value. Default 0, adamW 0.01. */
   readonly weightDecay?: number;
 };
 type AdamSettings = {
@@ -117,13 +118,13 @@ export type CustomOptimizer = Guarded & {
   readonly type: "custom";
   /** Its name. */
   readonly updater: string;
-  /** The version that the servers have to have. Left out, any that is the same on all. */
+  /** The version that the servers must have. Default: any, if all have the same. */
   readonly version?: number;
   /** Other settings than its defaults. */
   readonly settings?: Readonly<Record<string, number | string | boolean | undefined>>;
-  /** What the updater is told as its rate, by the schedule. Left out: 0. */
+  /** The rate that the updater gets, by the schedule. Default: 0. */
   readonly learningRate?: number;
-  /** The share of the rate that counts at a clock, where there is a rate. Defaults to all of it. */
+  /** The share of the rate that counts at a clock, if there is a rate. Defaults to all of it. */
   readonly schedule?: ScheduleSpec;
   /** The worker scales what a call pushes, duplicates added, down to this norm. null, the default: it does not. */
   readonly clipNorm?: number | null;
@@ -163,7 +164,7 @@ type SettingName =
 /** A spec with every field of its type (OptimizerSpec.S1). */
 export type ResolvedOptimizer = {
   readonly type: OptimizerType | "custom";
-  /** Of a user's own: its name, its version where that was asked for, and the settings that were given. */
+  /** Of a user's updater: its name, its version if required, and the settings that differ from its defaults. */
   readonly updater?: string;
   readonly version?: number;
   readonly settings?: UpdaterSettings;
@@ -217,7 +218,7 @@ const UPDATER_NAME = /^[a-zA-Z][\w.-]{0,63}$/;
 const SETTINGS_MAX = 64;
 const SETTING_LENGTH_MAX = 256;
 
-/** Checks a spec and fills in its defaults. Throws BAD_ARGUMENT that names the field, what was expected and what was found. */
+/** Checks a spec and sets its defaults. Throws BAD_ARGUMENT, naming the field, the expected and the actual value. */
 export function resolveOptimizer(spec: OptimizerSpec | PsUpdater, path = "optimizer"): ResolvedOptimizer {
   if (typeof spec !== "object" || spec === null) throw badField(path, "an object with a type", spec);
   if (isPsUpdater(spec)) return resolveCustom(withDefaults(spec, path), path);
@@ -247,7 +248,9 @@ export function resolveOptimizer(spec: OptimizerSpec | PsUpdater, path = "optimi
   };
 }
 
-/** An updater that was passed as it is: with its own settings. Throws BAD_ARGUMENT if something was added to it, which would be lost. */
+/**
+ * An updater as it is, with its own settings. Throws BAD_ARGUMENT if something was added to it, which would be lost.
+ */
 function withDefaults(updater: PsUpdater, path: string): CustomOptimizer {
   const added = Object.keys(updater).find((field) => !UPDATER_FIELDS.includes(field));
   if (added === undefined) return updater.with();
@@ -255,7 +258,7 @@ function withDefaults(updater: PsUpdater, path: string): CustomOptimizer {
   throw new WeighbridgeError("BAD_ARGUMENT", `${path}.${added}: the updater ${updater.name} itself has no such field; ${how}`);
 }
 
-/** What its settings may be only the updater knows, which is the servers'. Its rate is sgd's when none is said. */
+/** Only the updater, on the servers, knows its settings. Its default rate is sgd's. */
 function resolveCustom(fields: Readonly<Record<string, unknown>>, path: string): ResolvedOptimizer {
   checkFields(path, fields, CUSTOM_FIELDS, "custom");
   const { updater, version, learningRate, schedule, clipNorm } = fields;
@@ -289,12 +292,12 @@ function policyOf(path: string, policy: unknown = "refuse"): NonFinitePolicy {
   throw badChoice(`${path}.nonFinite`, POLICIES, policy);
 }
 
-/** Whether what is pushed are values and not gradients: a 0 is then no nothing, and what it makes of two updates is not what it makes of their sum. */
+/** Whether pushes are values, not gradients: a 0 then matters, and two updates are not the same as their sum. */
 export function takesValues({ type }: ResolvedOptimizer): boolean {
   return VALUE_TYPES.has(type);
 }
 
-/** How several values for one element become one, by the kernels' number; undefined for gradients, which add up. */
+/** How several values for one element become one, as the kernels' number; undefined for gradients, which add up. */
 export function mergeOf({ type }: ResolvedOptimizer): MergeNumber | undefined {
   return type === "assign" || type === "min" || type === "max" ? OPTIMIZER[type] : undefined;
 }
@@ -317,7 +320,7 @@ function checkClip(path: string, value: unknown): number | null {
   throw badField(path, "a number above 0, or null", value);
 }
 
-/** Who looks: what it looks with, what its optimizer says, and what it has counted. */
+/** The kernels that check, the policy, and the counts. */
 export type NonFiniteLook = {
   readonly arena: Arena;
   readonly kernels: OptimizerKernels;
@@ -326,8 +329,8 @@ export type NonFiniteLook = {
 };
 
 /**
- * Of a gradient at this address that is not finite: throws NOT_FINITE for "refuse", gives undefined for "skip"; for "zero" changes NaN and infinities to 0, and
- * returns the greatest magnitude that is left.
+ * For a gradient that is not finite: throws NOT_FINITE for "refuse", returns undefined for "skip". For "zero" it sets
+ * NaN and infinities to 0 and returns the greatest magnitude left.
  */
 export function admitNotFinite(look: NonFiniteLook, gradients: number, floatCount: number): number | undefined {
   const { arena, kernels, policy, counts } = look;

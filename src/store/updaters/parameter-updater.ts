@@ -1,6 +1,6 @@
-// parameter-updater — what a server asks of the updater of one of its parameters, whoever wrote it: an Updater calls
-// the kernels of our optimizers on f32 (updater.ts), a PlugInUpdater plain TypeScript, of users and our own for other
-// rows (plug-in-updater.ts).
+// parameter-updater — the interface of a server to the updater of a parameter. Updater calls the kernels of our
+// optimizers on f32 (updater.ts); PlugInUpdater runs plain TypeScript, users' and ours for other rows
+// (plug-in-updater.ts).
 
 import type { InitializerKernels } from "../../kernel/initializer-kernels.ts";
 import type { LearningRate } from "./learning-rate.ts";
@@ -18,21 +18,18 @@ export interface ParameterUpdater extends RowUpdater {
   readonly countsRows: boolean;
   /** Whether the pushes to the whole parameter count. */
   readonly countsPushes: boolean;
-  /** Makes ready for rows that count their own steps. */
+  /** Prepares for rows that count their own steps. */
   countRows(): void;
 
-  /** What changes in it counts from the next `begin` on. */
+  /** Changes of it count from the next `begin` on. */
   readonly rate: LearningRate;
-  /** Comes before the updates of a message, and holds until the next. */
+  /** Call it before the updates of a message; it holds until the next. */
   begin(at: UpdateStep): void;
-  /**
-   * Whether a push may be applied: the greatest magnitude of one that may, undefined for one that is skipped. Throws
-   * NOT_FINITE.
-   */
+  /** Whether a push may be applied: its greatest magnitude, or undefined if it is skipped. Throws NOT_FINITE. */
   admit(gradients: number, wordCount: number): number | undefined;
-  /** As `admit`, for the sum of a round: no caller waits for it, so undefined stands for every refusal. */
+  /** As `admit`, for the sum of a round, for which no caller waits: undefined for every refusal. */
   admitSum(gradients: number, wordCount: number, bound?: number): number | undefined;
-  /** Runs the update of a round, for which no caller waits: undefined where it was refused. Nothing of it is then applied. */
+  /** Runs the update of a round, for which no caller waits. Undefined, with nothing applied, if it was refused. */
   inRound<T>(act: () => T): T | undefined;
 
   /** Where the rows of the block in hand count their steps; 0 where they do not. */
@@ -42,7 +39,7 @@ export interface ParameterUpdater extends RowUpdater {
   /** As `updateBlock`, for its rows from `from` up to `to` alone; `gradients` has those of all its rows. */
   updateBlockRun(block: UpdatedBlock, run: { readonly from: number; readonly to: number }, gradients: number): void;
   /** Updates the rows of a block whose indexes within it `rows` lists. */
-  updateBlockRows(block: BlockInPlace, rows: number, listed: number, gradients: number): void;
+  updateBlockRows(block: BlockAddresses, rows: number, listed: number, gradients: number): void;
   /** Bytes from one slot of a block to the next. */
   slotStride(rowCount: number): number;
   /** Bytes of all slots of a block; may be 0. */
@@ -52,15 +49,15 @@ export interface ParameterUpdater extends RowUpdater {
   close(): void;
 }
 
-/** Addresses of a block that is updated where it lies. */
-export type BlockInPlace = {
+/** Addresses of a block that is updated without moving. */
+export type BlockAddresses = {
   readonly values: number;
   readonly slots: number;
   readonly rowCount: number;
   readonly pulled?: number | undefined;
 };
 
-/** What a table asks of its optimizer; an Updater is one. `rows` lists the addresses (u32) of the rows' first values. */
+/** The interface of a table to its optimizer. `rows` lists the addresses (u32) of the rows' first values. */
 export interface RowUpdater {
   /** Bytes of slots and words behind the values of a row. */
   rowExtraBytes(): number;
@@ -68,23 +65,23 @@ export interface RowUpdater {
   startRows(rows: number, rowCount: number): void;
   /** One step for each listed row in turn, with `width` floats of gradient each. */
   updateRows(rows: number, rowCount: number, gradients: number): void;
-  /** Whether the step in hand has to go through `attempt`, (Updater.P4). */
+  /** Whether the current step must go through `attempt` (Updater.P4). */
   readonly isTried: boolean;
   readonly layout: SlotLayout;
-  /** Without a trial the updater keeps itself what it is about to change. */
+  /** Without a trial the updater itself saves what it changes. */
   attempt(apply: (trial?: Trial) => void, undone?: () => void): boolean;
-  /** Whether it compares with what workers pulled: with what this one did, in the step in hand. */
+  /** Whether it compares with what workers pulled. */
   readonly notesPulls: boolean;
   readonly comparedRank: number | undefined;
   /** As `updateRows`, compared with the rows that `pulled` lists (Updater). */
   updatePulledRows(rows: number, pulled: number, rowCount: number, gradients: number, justPulled: boolean): void;
-  /** Values and slots came from elsewhere, with magnitudes up to this. */
+  /** Values and slots from elsewhere have magnitudes up to this. */
   noteMagnitude(magnitude: number): void;
 }
 
-/** What a table asks of its initializer; an Initializer is one. */
+/** The interface of a table to its initializer. */
 export interface RowInitializer {
-  /** Where the recipe is by which the kernels set the values of rows, listed as above, to what their keys begin with; nothing else decides it (TableStore.T3). */
+  /** The address of the recipe by which kernels set the first values of rows; it alone decides them (TableStore.T3). */
   readonly recipe: number;
   readonly kernels: Pick<InitializerKernels, "initializeRows">;
 }

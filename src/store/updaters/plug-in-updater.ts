@@ -16,7 +16,7 @@ import { elementsAt, ROW_ELEMENTS, type RowArray, type RowElement, WORD_BYTES } 
 import type { RowsInHand } from "../row-types/ps-row-type.ts";
 import { LearningRate } from "./learning-rate.ts";
 import type { ResolvedOptimizer } from "./optimizer-spec.ts";
-import type { BlockInPlace, ParameterUpdater } from "./parameter-updater.ts";
+import type { BlockAddresses, ParameterUpdater } from "./parameter-updater.ts";
 import type { PsUpdater, UpdaterSettings, UpdaterStep } from "./ps-updater.ts";
 import type { SlotLayout } from "./slot-layout.ts";
 import { UpdateJournal } from "./update-journal.ts";
@@ -223,7 +223,7 @@ export class PlugInUpdater implements ParameterUpdater {
     this.#updateListed({ values: block.target, slots: block.slots, rowCount: block.rowCount }, to - from, gradients + first);
   }
 
-  updateBlockRows(block: BlockInPlace, rows: number, listed: number, gradients: number): void {
+  updateBlockRows(block: BlockAddresses, rows: number, listed: number, gradients: number): void {
     const { starts } = this.#listsFor(listed);
     for (let i = 0; i < listed; i++) starts[i] = this.#options.arena.words[(rows >>> 2) + i] as number;
     this.#updateListed(block, listed, gradients);
@@ -245,8 +245,8 @@ export class PlugInUpdater implements ParameterUpdater {
     }
   }
 
-  /** The rows of a block whose indexes the list of starts has, which become their places. */
-  #updateListed({ values, slots, rowCount }: BlockInPlace, count: number, gradients: number): void {
+  /** Updates the rows of a block that `starts` lists by index; turns these into offsets. */
+  #updateListed({ values, slots, rowCount }: BlockAddresses, count: number, gradients: number): void {
     const { width } = this.#options;
     const { starts, columns: lists } = this.#lists;
     const wordsPerElement = this.#elementBytes / WORD_BYTES;
@@ -274,7 +274,8 @@ export class PlugInUpdater implements ParameterUpdater {
     const elements = this.#elements;
     const first = gradients / this.#elementBytes;
     for (let i = 0; i < count; i++) from[i] = first + i * width;
-    if (this.#scale !== 1) scaleElements(elements as Float64Array, first, first + count * width, this.#scale); // PlugInUpdater.G3
+    // PlugInUpdater.G3
+    if (this.#scale !== 1) scaleElements(elements as Float64Array, first, first + count * width, this.#scale);
     const rows: RowsInHand = { count, width, elements, starts, columns };
     try {
       const outcome: unknown = chosen.updater.update(rows, { count, width, elements, starts: from }, this.#step);

@@ -35,10 +35,10 @@ import type { RowsInHand, SavedColumns } from "../row-types/ps-row-type.ts";
 /** Numbers, texts and flags, by name. */
 export type UpdaterSettings = Readonly<Record<string, number | string | boolean>>;
 
-/** What else an update is told. */
+/** The other arguments of an update. */
 export type UpdaterStep<S extends UpdaterSettings = UpdaterSettings> = {
   readonly settings: S;
-  /** At the clock of the push, by the schedule; 0.01 where the optimizer was given none. */
+  /** At the clock of the push, by the schedule; 0.01 if the optimizer has none. */
   readonly learningRate: number;
   /** The clock of the push. */
   readonly clock: number;
@@ -58,11 +58,13 @@ export type PsUpdaterOptions<S extends UpdaterSettings, E extends RowElement> = 
   readonly deterministic: boolean;
   /** Of which rows. Defaults to f32 alone. */
   readonly elements?: readonly E[];
-  /** Its settings with their defaults; an optimizer may say others of the same types, and none that are not here. */
+  /** Its settings with their defaults. An optimizer may set others of the same types, but no new ones. */
   readonly settings?: S;
   /** What it keeps beside the values of a row of so many elements. Nothing when left out (PsUpdater.U3). */
   columns?(width: number): Readonly<Record<string, UpdaterColumn>>;
-  /** Changes rows, and their columns, by a gradient for each (PsUpdater.U1, PsUpdater.U2). When it throws, the rows are as they were. */
+  /**
+   * Changes rows, and their columns, by a gradient each (PsUpdater.U1, U2). If it throws, the rows are as they were.
+   */
   update(rows: RowsInHand<E>, gradients: RowSpans<E>, step: UpdaterStep<S>): void;
   /** May change columns on their way into a checkpoint. They are saved as they are when left out. */
   save?(saved: SavedColumns<E>): void;

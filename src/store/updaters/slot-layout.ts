@@ -52,7 +52,7 @@ function startsOf(spec: ResolvedOptimizer): readonly SlotStart[] {
     case "ftrl":
       return [0, spec.initialAccumulator ?? 0];
     case "dcAsgd":
-      return [0, "values"]; // what a worker that has not pulled counts as having seen; what each pulled is the stores' to keep
+      return [0, "values"]; // what a worker without a pull counts as having seen; stores keep what each pulled
     default:
       return [];
   }

@@ -1,9 +1,10 @@
-// trial — an update that may come to more than a float holds: what it is about to change is kept, so that it can be undone when the outcome is
-// looked at. Costs copies, and is only for updates whose numbers are very large or may grow from push to push; the Updater says which.
+// trial — an update that may overflow: it saves what it is about to change, so that the update can be undone once its
+// outcome is known. It costs copies; the Updater uses it only if numbers are very large or may grow from push to push.
 //
 // Invariants:
 //   Trial.T1. After `undo` everything that was saved is as it was, bit for bit.
-//   Trial.T2. An element is to blame when its new value, or one of its slots, is not finite. A slot that a whole row shares is its whole row's.
+//   Trial.T2. An element is to blame if its new value, or one of its slots, is not finite; a whole row for a shared
+//       slot.
 
 import type { Arena } from "../../kernel/arena.ts";
 import type { OptimizerKernels } from "../../kernel/optimizer-kernels.ts";
@@ -45,7 +46,7 @@ export class Trial {
     this.#kernels = kernels;
   }
 
-  /** To be called before these rows change. */
+  /** Call it before these rows change. */
   save(at: TriedRows): void {
     const { floats, words } = this.#arena;
     this.#saved.push({
@@ -70,7 +71,7 @@ export class Trial {
     return most;
   }
 
-  /** The gradients of the elements that are to blame (Trial.T2), by their index; to be asked before `undo`, and zeroed after it. */
+  /** The indexes of the gradients to blame (Trial.T2). Call it before `undo`; zero them after it. */
   blamed(): readonly number[] {
     const { floats } = this.#arena;
     const found = new Set<number>();
@@ -103,7 +104,7 @@ function slotSpans({ slots, slotStride, slotCount }: TriedRows): number[] {
   return Array.from({ length: slotCount }, (_, slot) => slots + slot * slotStride);
 }
 
-/** A table row as a trial saves it: it has `rowBytes` from its first value on. All are addresses. */
+/** A table row as a trial saves it, `rowBytes` from its first value on. All are addresses. */
 export function triedRow(
   { starts, slotFloats }: SlotLayout,
   {
@@ -121,7 +122,7 @@ export function triedRow(
   };
 }
 
-/** The rows of a block from `from` up to `to`, whose new values are written at `target`; `gradient` is that of row `from`. All are addresses. */
+/** Rows `from` to `to` of a block, with new values at `target`; `gradient` is that of row `from`. All are addresses. */
 export function triedRun(
   { layout, width, rowSteps }: { readonly layout: SlotLayout; readonly width: number; readonly rowSteps: number },
   block: { readonly target: number; readonly slots: number; readonly rowCount: number },

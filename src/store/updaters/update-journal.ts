@@ -1,5 +1,5 @@
-// update-journal — what an update is about to change, until it has ended: a plug-in may throw, or leave what is not
-// finite, in the middle of it. The journal of updates in plain TypeScript, word by word; those of kernels have a Trial.
+// update-journal — the old words of an update in progress: a plug-in may throw in the middle of it, or leave values
+// that are not finite. For updates in plain TypeScript; those of kernels have a Trial.
 //
 // Invariants:
 //   UpdateJournal.J1. After `undo` everything that was kept is as it was, bit for bit, also what was kept twice.

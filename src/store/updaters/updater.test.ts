@@ -1,5 +1,5 @@
-// Goal: an Updater lays out slots, sets hyper-parameters and refuses what is not finite. That the arithmetic is right is shown in
-// test/conformance.
+// Goal: an Updater lays out slots, sets hyper-parameters and refuses what is not finite. That the arithmetic is right
+// is shown in test/conformance.
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";

@@ -1,13 +1,13 @@
-// updater — applies one parameter's optimizer on one server: turns its spec and the step in hand into the kernels' hyper-parameters, and calls
-// them. Not the owner of values: stores pass addresses. A store with a kernel of its own (a table's probe and update in one) takes `number`
-// and `hyper` and does without the update methods.
+// updater — applies one parameter's optimizer on one server: turns its spec and the current step into hyper-parameters,
+// and calls the kernels. Stores own the values and pass addresses.
 //
 // Invariants:
 //   Updater.P1. `begin` comes before the updates of a message; what it wrote holds until the next `begin`.
 //   Updater.P2. A push that `admit` does not let through changes nothing.
 //   Updater.P3. The updater owns the spans of the hyper-parameters and of Adam's powers until `close`.
-//   Updater.P4. No update leaves a value or a slot that is not finite: one that could, for its numbers are very large, is tried (trial.ts), and undone where
-//       it does. Then the spec's policy says whether it is refused, skipped, or its elements in question count as 0; it is counted either way.
+//   Updater.P4. No update leaves a value or a slot that is not finite: one with very large numbers is tried (trial.ts),
+//       and undone if it does. By the spec's policy it is then refused, skipped, or its elements count as 0; and
+//       counted.
 
 import { AssertionError } from "../../base/assert.ts";
 import { isWeighbridgeError, WeighbridgeError } from "../../base/errors.ts";
@@ -25,7 +25,7 @@ import {
 import { LearningRate } from "./learning-rate.ts";
 import type { ResolvedOptimizer } from "./optimizer-spec.ts";
 import { admitNotFinite } from "./optimizer-spec.ts";
-import type { BlockInPlace, ParameterUpdater } from "./parameter-updater.ts";
+import type { BlockAddresses, ParameterUpdater } from "./parameter-updater.ts";
 import { type SlotLayout, type SlotOwner, slotLayoutOf } from "./slot-layout.ts";
 import { Trial } from "./trial.ts";
 
@@ -33,21 +33,21 @@ const FLOAT_BYTES = 4;
 const STEP_MAX = 2 ** 32 - 1;
 
 export type UpdateStep = {
-  /** Which update of these values this is, from 1 on: Adam's bias correction. Rows that count their own have this beside it (`rowSteps`). */
+  /** Which update of these values this is, from 1 on, for Adam's bias correction, beside the rows' own (`rowSteps`). */
   readonly step: number;
-  /** Adam on a block whose rows count steps of their own as well: where, and whether this update is one of them; else `step` has counted it. */
+  /** Adam on a block whose rows count steps, too: where, and whether this update is one; otherwise `step` counts it. */
   readonly rowSteps?: { readonly address: number; readonly counts: boolean } | undefined;
-  /** Where the schedule stands, from 0 on: the clock of the push. */
+  /** The step of the schedule, from 0 on: the clock of the push. */
   readonly scheduleStep: number;
-  /** Times the gradient: 1, or less where it was clipped by norm or is averaged. */
+  /** Multiplies the gradient: 1, or less if it was clipped by norm or is averaged. */
   readonly gradientScale: number;
-  /** Who pushes: DC-ASGD compensates for what happened since that worker's last pull. Undefined: nothing did, as in a round. */
+  /** The worker that pushes: DC-ASGD compensates for updates since its last pull. Undefined: none, as in a round. */
   readonly workerRank: number | undefined;
-  /** What the magnitudes of the gradient are at most, before the scale. Left out: anything. */
+  /** A bound of the gradient's magnitudes before the scale. Default: none. */
   readonly magnitude?: number | undefined;
 };
 
-/** Up to here no update of values up to STATE_LARGE comes near what a float holds, whatever the optimizer. */
+/** Up to here no update of values up to STATE_LARGE comes near the float range, whatever the optimizer. */
 const GRADIENT_LARGE = 2 ** 30;
 const STATE_LARGE = 2 ** 40;
 /** The same for settings. */
@@ -61,11 +61,11 @@ export type UpdatedBlock = {
   readonly source: number;
   readonly slots: number;
   readonly rowCount: number;
-  /** DC-ASGD: where what the worker pulled of the block lies. Left out: what it began with. */
+  /** DC-ASGD: the address of what the worker pulled of the block. Default: its first values. */
   readonly pulled?: number | undefined;
 };
 
-/** What was pushed and not finite. */
+/** Counts of pushes that were not finite. */
 export type NonFiniteCounts = { refusedPushes: number; skippedPushes: number; zeroedElements: number };
 
 export class Updater implements ParameterUpdater {
@@ -75,14 +75,14 @@ export class Updater implements ParameterUpdater {
   readonly number: OptimizerNumber;
   /** DC-ASGD: whether the store keeps what workers pull. */
   readonly notesPulls: boolean;
-  /** The address of the hyper-parameters of the step in hand (Updater.P1). */
+  /** The address of the hyper-parameters of the current step (Updater.P1). */
   readonly hyper: number;
   readonly rate: LearningRate;
   readonly counts: NonFiniteCounts = { refusedPushes: 0, skippedPushes: 0, zeroedElements: 0 };
   readonly #arena: Arena;
   readonly #kernels: OptimizerKernels;
   readonly #numbers: Float64Array;
-  /** Powers for rows that count their own steps: room for them, where rows may; written once one does. */
+  /** Powers for rows that count their own steps: memory if rows may, written once one does. */
   readonly #betaPowers: number;
   #rowSteps = 0;
   #comparedRank: number | undefined;
@@ -123,7 +123,7 @@ export class Updater implements ParameterUpdater {
     return this.spec.type === "lazyAdam";
   }
 
-  /** Makes ready for rows that count their own steps. */
+  /** Prepares for rows that count their own steps. */
   countRows(): void {
     if (this.#numbers[HYPER.betaPowers] !== 0) return;
     writeBetaPowers(this.#arena, this.#betaPowers, this.spec.beta1 ?? 0, this.spec.beta2 ?? 0);
@@ -144,7 +144,8 @@ export class Updater implements ParameterUpdater {
       const correction2 = 1 / Math.sqrt(1 - beta2 ** at.step);
       numbers[HYPER.correction1] = 1 / (1 - beta1 ** at.step);
       numbers[HYPER.correction2] = correction2;
-      if (type === "lazyAdam") numbers[HYPER.epsilon] = epsilon * correction2; // SparseAdam adds it to the uncorrected root
+      // SparseAdam adds it to the uncorrected root
+      if (type === "lazyAdam") numbers[HYPER.epsilon] = epsilon * correction2;
       numbers[HYPER.stepBase] = this.#rowSteps === 0 ? 0 : Math.min(at.step, STEP_MAX);
       numbers[HYPER.stepIncrement] = at.rowSteps?.counts === false ? 0 : 1;
     } else if (type === "dcAsgd") {
@@ -154,19 +155,20 @@ export class Updater implements ParameterUpdater {
     }
   }
 
-  /** Whether the update in hand may come to something that is not finite (Updater.P4): then it goes through `attempt`. */
+  /** Whether the current update may overflow (Updater.P4): then it goes through `attempt`. */
   get isTried(): boolean {
     return this.#isTried;
   }
 
-  /** Values or slots came from elsewhere (an initializer, a start, a checkpoint, a worker that held them), with magnitudes up to this. */
+  /** Values or slots from elsewhere (an initializer, a start, a checkpoint, a worker) have magnitudes up to this. */
   noteMagnitude(magnitude: number): void {
     if (!(magnitude <= STATE_LARGE)) this.#isLarge = true;
   }
 
   /**
-   * Updater.P4. `apply` saves what it is about to change, and changes it; it is called again, after everything was undone, where elements are set to 0. Returns
-   * whether the update counts. Throws NOT_FINITE for "refuse". `undone` is told when nothing of it is left.
+   * Updater.P4. `apply` saves what it is about to change, and changes it. If elements are set to 0, everything is
+   * undone and `apply` called again. Returns whether the update counts. Throws NOT_FINITE for "refuse". Calls `undone`
+   * if nothing of it is left.
    */
   attempt(apply: (trial: Trial) => void, undone: () => void = () => {}): boolean {
     const { nonFinite } = this.spec;
@@ -203,15 +205,16 @@ export class Updater implements ParameterUpdater {
     return true;
   }
 
-  /** Whether nothing that it meets can come near what a float holds. */
+  /** Whether nothing can come near the float range. */
   #isHarmless({ gradientScale, magnitude = Infinity, workerRank }: UpdateStep, rate: number): boolean {
     const { type, clipValue, weightDecay = 0, lambda = 0, decay = 0, beta = 0, l2 = 0 } = this.spec;
     const gradient = Math.min(magnitude * Math.abs(gradientScale), clipValue ?? Infinity);
     if (type === "ftrl" && !(1 / rate <= SETTING_LARGE)) return false;
-    if (type === "ftrl" && !(beta / rate + l2 >= 1 / SETTING_LARGE)) return false; // it divides by this where squares of gradients are 0
+    // ftrl divides by this while the squares of gradients are 0
+    if (type === "ftrl" && !(beta / rate + l2 >= 1 / SETTING_LARGE)) return false;
     if (type === "dcAsgd" && workerRank !== undefined) {
-      // A compensation that is longer than the delay it makes up for grows from push to push, however small the gradients. As s >= (1 - decay) g²,
-      // its share of the delay is at most this one.
+      // A compensation that exceeds its delay grows from push to push, however small the gradients. As s >= (1 - decay)
+      // g², its share of the delay is at most this one.
       const share = (rate * lambda * gradient) / Math.sqrt(1 - decay);
       if (!(share <= 1) || weightDecay > 0) return false; // a decay makes the gradient grow with the values
     }
@@ -219,8 +222,8 @@ export class Updater implements ParameterUpdater {
   }
 
   /**
-   * Whether a pushed gradient may be applied, by the spec's policy: throws NOT_FINITE for "refuse", gives undefined for "skip"; for "zero"
-   * changes the gradient's NaN and infinities to 0. Returns the greatest magnitude of one that may.
+   * Whether a gradient may be applied, by the spec's policy: throws NOT_FINITE for "refuse", returns undefined for
+   * "skip"; for "zero" sets NaN and infinities to 0. Otherwise returns the greatest magnitude.
    */
   admit(gradients: number, floatCount: number): number | undefined {
     const magnitude = this.#kernels.greatestMagnitude(gradients, floatCount);
@@ -230,9 +233,8 @@ export class Updater implements ParameterUpdater {
   }
 
   /**
-   * As `admit`, for the sum of a clock, whose elements have magnitudes up to `bound`: each of its gradients was admitted, and together they may still be
-   * more than a float holds, their roundings included; then it has to be looked at. Nobody is there to be told, so that "refuse" leaves it out and
-   * counts it, as "skip" does.
+   * As `admit`, for the sum of a clock, with magnitudes up to `bound`: each of its gradients was admitted, but their
+   * sum may overflow, and is then scanned. No caller waits, so "refuse" drops and counts it as "skip" does.
    */
   admitSum(gradients: number, floatCount: number, bound: number = Infinity): number | undefined {
     if (bound < FINITE_BOUND) return bound;
@@ -243,12 +245,12 @@ export class Updater implements ParameterUpdater {
     return unlessNotFinite(act);
   }
 
-  /** Where the rows of the block in hand count their steps; 0 where they do not. */
+  /** Where the rows of the current block count their steps; 0 if they do not. */
   get rowSteps(): number {
     return this.#rowSteps;
   }
 
-  /** DC-ASGD: the worker whose pulls the step in hand is compared with; undefined where none is. */
+  /** DC-ASGD: the worker whose pulls the current step is compared with; undefined if none is. */
   get comparedRank(): number | undefined {
     return this.#comparedRank;
   }
@@ -259,8 +261,8 @@ export class Updater implements ParameterUpdater {
   }
 
   /**
-   * DC-ASGD: as `updateRows`, where `pulled` lists the addresses of what the worker pulled of each row. 0: nothing is
-   * known of it, which is what the row began with, or for one who has `justPulled` the row as it is. The list is void afterwards.
+   * DC-ASGD: as `updateRows`; `pulled` lists the addresses of what the worker pulled of each row. 0: unknown, so the
+   * row's first values count, or, if it has `justPulled`, the row as it is. The list is void afterwards.
    */
   updatePulledRows(rows: number, pulled: number, rowCount: number, gradients: number, justPulled: boolean): void {
     const { words } = this.#arena;
@@ -287,7 +289,7 @@ export class Updater implements ParameterUpdater {
   }
 
   /** Updates the rows of a block whose indexes within it `rows` lists. */
-  updateBlockRows(block: BlockInPlace, rows: number, listed: number, gradients: number): void {
+  updateBlockRows(block: BlockAddresses, rows: number, listed: number, gradients: number): void {
     const { values, slots } = block;
     const stride = this.#strideOf(block);
     this.#numbers[HYPER.rowSteps] = this.#rowSteps;
@@ -363,7 +365,7 @@ export class Updater implements ParameterUpdater {
   }
 }
 
-/** What was refused for its numbers is undefined: for those whom nobody hears. */
+/** Undefined for NOT_FINITE: for updates that no caller waits for. */
 export function unlessNotFinite<T>(act: () => T): T | undefined {
   try {
     return act();
