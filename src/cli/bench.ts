@@ -1,4 +1,4 @@
-// bench — runs the repository's bench with the arguments it was given. A published package comes without it.
+// bench — runs the repository's bench with the given arguments. The published package does not include the bench.
 
 import { existsSync } from "node:fs";
 import { fileURLToPath } from "node:url";
@@ -14,14 +14,14 @@ All options are the bench's own; \`weighbridge bench --help\` in the repository 
 Example:
   $ weighbridge bench --quick --json bench.json`;
 
-/** Whether this is the repository: the package comes without the bench. */
+/** True in the repository; the published package has no bench. */
 export function isBenchHere(): boolean {
   return existsSync(fileURLToPath(BENCH));
 }
 
 export function benchCommand(_invocation: Invocation): Command {
   return new Command("bench")
-    .summary(isBenchHere() ? "measure how fast this machine pushes and pulls" : "for the repository, which has a bench")
+    .summary(isBenchHere() ? "measure how fast this machine pushes and pulls" : "runs in the repository only")
     .description("Runs the bench of the repository: raw ceiling and ours, interleaved.")
     .argument("[args...]", "the bench's own options")
     .allowUnknownOption()

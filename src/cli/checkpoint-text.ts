@@ -1,4 +1,4 @@
-// checkpoint-text — what is in a checkpoint, for people. Pure.
+// checkpoint-text — formats the contents of a checkpoint for people. Pure.
 
 import { consistencyText } from "../store/consistency.ts";
 import type { CheckpointManifest, ServerRecord } from "../store/snapshot/checkpoint-manifest.ts";
@@ -23,7 +23,7 @@ export function checkpointText(path: string, manifest: CheckpointManifest): stri
   return `${headline(path, manifest)}\n${workersLine(manifest)}\n\n${named}\n\n${stored}`;
 }
 
-/** Bytes that a checkpoint's shard files have together. */
+/** The size of all shard files of a checkpoint together. */
 function shardBytes({ servers }: CheckpointManifest): number {
   return servers.flatMap(({ files }) => files).reduce((sum, { bytes }) => sum + bytes, 0);
 }
@@ -49,7 +49,7 @@ function parameterRow(parameter: ParameterRecord): TextRow {
   ];
 }
 
-/** A type of ours, or the name and version of a user's own. */
+/** A built-in type, or the name and version of a user's own. */
 function rowTypeText(parameter: ParameterRecord): string {
   const values = parameter.columns.find(({ name }) => name === VALUES_COLUMN);
   return plugInText(parameter, "rowType") ?? values?.dtype.toLowerCase() ?? NOTHING;
@@ -64,7 +64,7 @@ function plugInText(parameter: ParameterRecord, kind: SavedPlugIn["kind"]): stri
   return plugIn === undefined ? undefined : `${plugIn.name} v${plugIn.version}`;
 }
 
-/** Another writer's words are shown as they are. */
+/** A kind that another writer saved is shown as it is. */
 function consistencyWords({ kind, reduce, staleness }: ParameterRecord["consistency"]): string {
   if (kind !== "async" && kind !== "sync") return kind;
   return consistencyText({

@@ -46,8 +46,8 @@ function saveCommand(invocation: Invocation): Command {
   const command = new Command("save")
     .summary("have a running cluster take a checkpoint")
     .description("Has the servers of a running cluster take a checkpoint, while training goes on.")
-    .option("--step <number>", "its number; the next one that is free when left out", wholeNumber({ min: 0, max: Number.MAX_SAFE_INTEGER }))
-    .option("--keep <count>", "how many checkpoints are to stay, this one included", wholeNumber({ min: 1, max: Number.MAX_SAFE_INTEGER }))
+    .option("--step <number>", "the checkpoint's number [the next free one]", wholeNumber({ min: 0, max: Number.MAX_SAFE_INTEGER }))
+    .option("--keep <count>", "how many checkpoints to keep, this one included", wholeNumber({ min: 1, max: Number.MAX_SAFE_INTEGER }))
     .option("--job <name>", "the job's name, as inspect shows it")
     .addHelpText("after", helpText(SAVE_HELP))
     .action(async ({ step, keep, job, ...flags }: SaveFlags) => {
@@ -126,7 +126,7 @@ type VerifyFlags = { readonly step?: number; readonly all?: true };
 function verifyCommand(invocation: Invocation): Command {
   return new Command("verify")
     .summary("check every byte of a checkpoint")
-    .description("Reads a checkpoint's files and checks their structure and checksums. Says which file is wrong, and why.")
+    .description("Reads a checkpoint's files and checks their structure and checksums. Prints which file is wrong, and why.")
     .argument("<directory>", "a checkpoint, or a directory of checkpoints")
     .addOption(stepOption().conflicts("all"))
     .option("--all", "check every checkpoint in the directory")
@@ -148,7 +148,7 @@ async function pathsOf(directory: string, step: number | undefined, all: boolean
   return stored.length > 0 ? stored.map(({ path }) => path) : [newest];
 }
 
-/** True when nothing is wrong. */
+/** True when nothing is wrong. Prints each problem. */
 async function isWhole(path: string): Promise<boolean> {
   const { problems, fileCount, bytes, manifest } = await verifyCheckpoint(path);
   if (problems.length === 0) {
@@ -179,8 +179,8 @@ function exportCommand(_invocation: Invocation): Command {
     .argument("<file>", "the file to write")
     .addOption(stepOption())
     .option("--parameter <name...>", "only these parameters")
-    .option("--all-columns", "the optimizer's slots, step counts and versions as well, as <name>/<column>")
-    .option("--force", "replace the file if it is there")
+    .option("--all-columns", "export the optimizer's slots, step counts and versions as well, as <name>/<column>")
+    .option("--force", "replace the file if it exists")
     .addHelpText("after", helpText(EXPORT_HELP))
     .action(async (directory: string, file: string, { step, parameter, allColumns, force }: ExportFlags) => {
       await using reader = await openCheckpoint(directory, { step });
@@ -190,6 +190,6 @@ function exportCommand(_invocation: Invocation): Command {
 }
 
 function stepOption(): Option {
-  const step = new Option("--step <number>", "of several checkpoints the one of this step; the newest when left out");
+  const step = new Option("--step <number>", "the checkpoint of this step [the newest]");
   return step.argParser(wholeNumber({ min: 0, max: Number.MAX_SAFE_INTEGER }));
 }

@@ -1,5 +1,5 @@
-// cluster-client — a running cluster, as the command line reaches it without being a node: the scheduler tells its
-// status and relays calls to the servers.
+// cluster-client — reaches a running cluster from a command that is not a node: the scheduler reports its status and
+// relays calls to the servers.
 
 import type { Command } from "commander";
 import type { CheckpointServers } from "../api/checkpoint.ts";
@@ -26,7 +26,7 @@ import { addConfigFlags, configFlags, type Flags } from "./command-parts.ts";
 
 export type ClusterRequest = {
   readonly address: Address;
-  /** For the scheduler to be found. */
+  /** How long to look for the scheduler. */
   readonly findMs: number;
   /** For each request; a checkpoint may take long. */
   readonly deadlineMs: number | undefined;
@@ -35,10 +35,12 @@ export type ClusterRequest = {
 };
 
 const FIND_MS = 3000;
-/** A configuration has to be whole; these keys mean nothing to whoever is no node. */
+/** A configuration has to be complete; these keys mean nothing to a process that is not a node. */
 const STAND_INS = { role: "worker", serverCount: 1, workerCount: 1, rank: 0, threads: 1 } as const;
 
-/** Runs `use` with a way to the servers. Throws SCHEDULER_UNREACHABLE, and what `use` throws. */
+/**
+ * Runs `use` with calls that the scheduler relays to the servers. Throws SCHEDULER_UNREACHABLE, and what `use` throws.
+ */
 export async function withServers<T>(request: ClusterRequest, use: (servers: CheckpointServers) => Promise<T>): Promise<T> {
   const { address, findMs, deadlineMs, transport, clock } = request;
   const status = await askStatus({ address, deadlineMs: findMs, transport, clock });
@@ -79,7 +81,7 @@ export type StatusRequest = {
   readonly clock: Clock;
 };
 
-/** Throws SCHEDULER_UNREACHABLE: at once when nobody listens there, after `deadlineMs` when it is no scheduler. */
+/** Throws SCHEDULER_UNREACHABLE: at once when nothing listens there, after `deadlineMs` when it is not a scheduler. */
 export async function askStatus({ address, deadlineMs, transport, clock }: StatusRequest): Promise<StatusReply> {
   const peer = new Peer({ transport, clock, log: SILENT_LOG, readBuffers: new PlainReadBuffers(), connectDeadlineMs: deadlineMs });
   const failed = new Deferred<never>();

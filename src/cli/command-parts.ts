@@ -1,5 +1,5 @@
-// command-parts — what commands are made of: the invocation, the keys of the configuration as flags, numbers among the
-// arguments, and help after the options in lines that fit the terminal, as commander's own do.
+// command-parts — what the commands share: the invocation, configuration keys as flags, numbers among the arguments,
+// and help text that fits the terminal, as commander's own does.
 
 import { type AddHelpTextContext, type Command, InvalidArgumentError, Option } from "commander";
 import { describeKeys } from "../node/config/describe-keys.ts";
@@ -13,7 +13,7 @@ export type FlagChoice = {
   /** The keys to offer; all when left out. */
   readonly only?: readonly string[];
   readonly except?: readonly string[];
-  /** What the command prefers to the usual defaults, in words. */
+  /** Defaults of this command that differ from the usual ones, in words. */
   readonly defaults?: Readonly<Record<string, string>>;
 };
 
@@ -26,7 +26,7 @@ export function addConfigFlags(command: Command, { only, except = [], defaults =
   return command;
 }
 
-/** Of what commander parsed, the part that `loadConfig` takes. */
+/** The part of commander's flags that `loadConfig` reads. */
 export function configFlags(flags: Flags): Flags {
   const keys = new Set(describeKeys().map(({ flagKey }) => flagKey));
   return Object.fromEntries(Object.entries(flags).filter(([key]) => keys.has(key)));
@@ -45,8 +45,8 @@ export function helpText(text: string): (context: AddHelpTextContext) => string 
 }
 
 /**
- * Paragraphs are filled anew. A line that begins with spaces stands by itself; what it has too much goes on below its
- * last column. Commands, after "$", stay whole: they are there to be copied.
+ * Refills paragraphs. A line that begins with spaces stays a line of its own; what does not fit continues below its
+ * last column. Commands, after "$", stay on one line so that they can be copied.
  */
 export function wrapHelp(text: string, width: number): string {
   const lines = text.replaceAll(/(?<=\S)\n(?=[^\s])/g, " ").split("\n"); // a line break inside a paragraph is a space
@@ -78,8 +78,8 @@ export function wholeNumber({ min, max }: { readonly min: number; readonly max: 
 
 export type Invocation = {
   readonly output: StandardOutput;
-  /** How a command ends that ends without an error and yet not well. */
+  /** The exit code of a command that ends without an error but not successfully. */
   exitCode: number;
-  /** Errors are told with their stacks. */
+  /** Print errors with their stacks. */
   isVerbose: boolean;
 };

@@ -1,6 +1,6 @@
-// entry — runs the command in a process that was launched with the right Node; people come in by bin/weighbridge.mjs.
+// entry — runs the command in a process that has the right Node already; people start bin/weighbridge.mjs.
 
 import { main } from "./main.ts";
 
 const exitCode = await main(process.argv.slice(2));
-if (exitCode !== 0) process.exitCode = exitCode; // A script may have set its own.
+if (exitCode !== 0) process.exitCode = exitCode; // A script may have set an exit code itself.

@@ -1,4 +1,4 @@
-// launch — a whole cluster on this machine: starts the processes, shows their output, ends them together.
+// launch — runs a whole cluster on this machine: starts the processes, shows their output, ends them together.
 
 import { constants } from "node:os";
 import { resolve } from "node:path";
@@ -21,7 +21,7 @@ import { ReportedErrors } from "./reported-errors.ts";
 import { isModule, ownProgram, programOf } from "./script.ts";
 import { isReaderGone, outputExitCode, outputText, type StandardOutput } from "./standard-output.ts";
 
-/** Keys of a single node, which the launcher decides. */
+/** Keys of a single node, which the launcher sets. */
 const NODE_KEYS = ["role", "rank", "port", "advertiseHost", "host", "nodeId"];
 const DEFAULTS = { logLevel: "warn" } as const;
 const LOOPBACK = "127.0.0.1";
@@ -29,9 +29,9 @@ const INTERRUPTS: readonly NodeJS.Signals[] = ["SIGINT", "SIGTERM", "SIGHUP"];
 
 const HELP = `
 Every process runs the script, which learns its role, rank and cluster from the environment (start() of weighbridge/node reads it;
-WEIGHBRIDGE_* and DMLC_* variables are set). A script that is a worker only, as each one that calls connect() of weighbridge, is started
-with --worker-only: scheduler and servers then run the ones built in. That server holds the tensors and embeddings which the workers
-make, and sums what KVWorkers push to application 0. A script that Node does not run is taken as a command. Without a
+WEIGHBRIDGE_* and DMLC_* variables are set). Start a script that is only a worker, such as one that calls connect() of weighbridge, with
+--worker-only: the built-in scheduler and servers then run beside it. That server holds the tensors and embeddings that the workers
+create, and sums what KVWorkers push to application 0. A script that Node does not run is run as a command. Without a
 script the scheduler and the servers are started, and wait for workers that you start.
 
 The job ends when all processes have ended. When one fails, or on Ctrl-C, the others are ended too. So is a process that was declared dead
@@ -46,7 +46,7 @@ Examples:
 export function launchCommand(invocation: Invocation): Command {
   const command = new Command("launch")
     .summary("start a whole cluster on this machine")
-    .description("Starts one scheduler, and as many servers and workers as asked for, on this machine, each its own process.")
+    .description("Starts one scheduler, and the given numbers of servers and workers, on this machine, each in a process of its own.")
     .usage("-s <count> -w <count> [options] -- <script> [args...]")
     .argument("[script]", "what every process runs")
     .argument("[args...]", "its arguments")
@@ -61,13 +61,13 @@ export function launchCommand(invocation: Invocation): Command {
       await checkSchedulerAddress(plan.scheduler);
       const { scheduler, statusCommand } = schedulerTexts(plan.scheduler);
       process.stderr.write(`weighbridge: scheduler at ${scheduler}; look at the cluster with: ${statusCommand}\n`);
-      if (script === undefined && plan.scheduler.workerCount > 0) tellHowToJoin(plan.scheduler);
+      if (script === undefined && plan.scheduler.workerCount > 0) printHowToJoin(plan.scheduler);
       invocation.exitCode = await runJob(plan, invocation.output);
     });
   return addConfigFlags(command, { except: [...NODE_KEYS, "schedulerPort"], defaults: DEFAULTS });
 }
 
-/** Asks for a free port in case that nobody names one. Throws BAD_CONFIG. */
+/** Chooses a free port if no port is given. Throws BAD_CONFIG. */
 async function plannedJob(script: string | undefined, args: readonly string[], flags: Flags, { isVerbose }: Invocation): Promise<JobPlan> {
   const workerOnly = flags.workerOnly === true;
   return planJob({
@@ -78,13 +78,16 @@ async function plannedJob(script: string | undefined, args: readonly string[], f
   });
 }
 
-/** Parameters live on servers. Throws BAD_CONFIG. */
+/** A job needs a server to hold its parameters. Throws BAD_CONFIG. */
 function checkServers({ serverCount }: NodeConfig): void {
   if (serverCount > 0) return;
   throw new WeighbridgeError("BAD_CONFIG", "a launch needs at least 1 server, which holds the parameters, not 0: set --server-count (-s)");
 }
 
-/** Checks once, before any server starts, what all of them read and where they write. Throws BAD_CONFIG. */
+/**
+ * Checks once, before any server starts, the files that all of them read and the directory they write to. Throws
+ * BAD_CONFIG.
+ */
 async function checkFiles({ functions, restore, checkpointDir }: NodeConfig): Promise<void> {
   if (checkpointDir !== undefined) requireWritableDirectory(checkpointDir);
   if (functions !== undefined) functionModulePath(functions);
@@ -96,7 +99,7 @@ async function checkFiles({ functions, restore, checkpointDir }: NodeConfig): Pr
   }
 }
 
-/** Its own nodes would talk to whatever else listens there. Throws PORT_IN_USE or BAD_CONFIG. */
+/** The nodes of this job would otherwise talk to whatever else listens there. Throws PORT_IN_USE or BAD_CONFIG. */
 async function checkSchedulerAddress(scheduler: NodeConfig): Promise<void> {
   const transport = new SocketTransport({ clock: realClock() });
   const listener = await transport.listen(schedulerAddress(scheduler), () => {
@@ -122,13 +125,13 @@ function programFor(
   );
 }
 
-function tellHowToJoin({ workerCount, schedulerHost, schedulerPort, serverCount }: NodeConfig): void {
+function printHowToJoin({ workerCount, schedulerHost, schedulerPort, serverCount }: NodeConfig): void {
   const how = `weighbridge worker -s ${serverCount} -w ${workerCount} --scheduler-host ${schedulerHost} --scheduler-port ${schedulerPort}`;
   const workers = workerCount === 1 ? "1 worker; start it" : `${workerCount} workers; start each`;
   process.stderr.write(`weighbridge: waiting for ${workers} with: ${how} script.ts\n`);
 }
 
-/** Where the scheduler of a job is, and the command that asks it who is there. */
+/** The address of a job's scheduler, and the command that shows its status. */
 export function schedulerTexts(config: NodeConfig): { readonly scheduler: string; readonly statusCommand: string } {
   const { transport, van, schedulerHost, schedulerPort } = config;
   const host = schedulerHost === LOOPBACK ? "" : ` --scheduler-host ${schedulerHost}`;
@@ -139,7 +142,7 @@ export function schedulerTexts(config: NodeConfig): { readonly scheduler: string
   };
 }
 
-/** Runs the job with its output on ours. Returns the exit code. */
+/** Runs the job and passes its output on. Returns the exit code. */
 async function runJob({ processes }: JobPlan, output: StandardOutput): Promise<number> {
   process.stdout.setMaxListeners(0);
   process.stderr.setMaxListeners(0);
@@ -162,12 +165,15 @@ async function runJob({ processes }: JobPlan, output: StandardOutput): Promise<n
   return exitCodeOf(outcome);
 }
 
-/** Of a process that runs on when all others are done. */
+/** About a process that still runs when all others are done. */
 export function deadText(name: string): string {
   return `${name} was declared dead, and all others are done: it is ended now`;
 }
 
-/** Ctrl-C and its like end all processes; so does output that cannot be written. Returns what ends that. */
+/**
+ * Ctrl-C and similar signals end all processes, and so does output that cannot be written. Returns a function that
+ * stops this.
+ */
 export function forwardEnds(job: Job, output: StandardOutput): () => void {
   const onSignal = (signal: NodeJS.Signals): void => job.interrupt(signal);
   for (const signal of INTERRUPTS) process.on(signal, onSignal);
@@ -192,7 +198,7 @@ export function exitCodeOf(outcome: JobOutcome): number {
 }
 
 function showOutput({ plan, stdout, stderr, ended }: NodeProcess, errors: ReportedErrors): void {
-  const told = errors.reader(ended, tagLines(plan, process.stderr), (line) => process.stderr.write(`${line}\n`));
+  const lines = errors.reader(ended, tagLines(plan, process.stderr), (line) => process.stderr.write(`${line}\n`));
   stdout.pipe(new LineStream(tagLines(plan, process.stdout))).pipe(process.stdout, { end: false });
-  stderr.pipe(new LineStream(told)).pipe(process.stderr, { end: false });
+  stderr.pipe(new LineStream(lines)).pipe(process.stderr, { end: false });
 }

@@ -1,8 +1,8 @@
-// main — the `weighbridge` command: finds the subcommand, turns whatever goes wrong into a line and an exit code.
+// main — the `weighbridge` command: finds the subcommand, and turns a failure into a line and an exit code.
 //
 //   0        done
-//   1        it failed, and the line says why
-//   2        the command line or the configuration makes no sense
+//   1        failed; the line says why
+//   2        the command line or the configuration is not valid
 //   128 + n  ended by signal n
 
 import { inspect } from "node:util";
@@ -13,8 +13,8 @@ import { helpText, type Invocation } from "./command-parts.ts";
 import { isReaderGone, outputExitCode, outputText, StandardOutput } from "./standard-output.ts";
 import { watchStarter } from "./starter.ts";
 
-const VERBOSE = "tell of errors with their stacks";
-/** Each is loaded when it is asked for: a process that starts others need not load what they run. */
+const VERBOSE = "print errors with their stacks";
+/** Each is loaded when it is needed: a process that starts others need not load what they run. */
 const COMMANDS: Readonly<Record<string, () => Promise<(invocation: Invocation) => Command>>> = {
   train: async () => (await import("./train.ts")).trainCommand,
   launch: async () => (await import("./launch.ts")).launchCommand,
@@ -27,7 +27,7 @@ const COMMANDS: Readonly<Record<string, () => Promise<(invocation: Invocation) =
 };
 
 const MORE_HELP = `
-Exit codes: 0 done; 1 it failed, and the last line says why; 2 the command line or the configuration makes no sense;
+Exit codes: 0 done; 1 failed, and the last line says why; 2 the command line or the configuration is not valid;
 130 Ctrl-C, and 128 + n for any signal n; 141 (SIGPIPE) when nobody reads the output any more.
 
 Examples:
@@ -36,10 +36,10 @@ Examples:
   $ weighbridge status --scheduler-port 9700
   $ weighbridge launch --help`;
 
-/** Runs the command line (without node and the script's name). Returns the exit code; errors are told, not thrown. */
+/** Runs the command line (without node and the script's name). Returns the exit code; prints errors, throws none. */
 export async function main(args: readonly string[]): Promise<number> {
   watchStarter();
-  process.stderr.on("error", () => {}); // There is nowhere left to say so.
+  process.stderr.on("error", () => {}); // There is nowhere left to report it.
   const output = new StandardOutput(process.stdout);
   const invocation: Invocation = { output, exitCode: 0, isVerbose: process.env.WEIGHBRIDGE_LOG_LEVEL === "debug" };
   const exitCode = await run(invocation, args);
@@ -61,20 +61,20 @@ async function run(invocation: Invocation, args: readonly string[]): Promise<num
   }
 }
 
-/** The whole command, or, where the first word is the name of a subcommand, with that one alone. */
+/** The whole command, or only the subcommand that the first word names. */
 async function program(invocation: Invocation, firstWord = ""): Promise<Command> {
   const root = new Command("weighbridge")
     .description("A parameter server: starts clusters of schedulers, servers and workers, and looks after them.")
     .version(packageJson.version)
     .enablePositionalOptions()
     .exitOverride()
-    .configureHelp({ subcommandTerm: (command) => command.name() }) // with all of its words what it does would not fit 80 columns
+    .configureHelp({ subcommandTerm: (command) => command.name() }) // the full usage would leave no room for the summary in 80 columns
     .configureOutput({ outputError: (message, write) => write(message.replace(/^error: /, "weighbridge: ")) })
     .addHelpText("after", helpText(MORE_HELP));
   for (const name of Object.hasOwn(COMMANDS, firstWord) ? [firstWord] : Object.keys(COMMANDS)) {
     const make = await COMMANDS[name]!();
     const command = make(invocation).copyInheritedSettings(root);
-    if (name === "bench") command.helpOption(false); // Copied with the rest, but the bench explains itself.
+    if (name === "bench") command.helpOption(false); // Commander copies the option, but the bench prints its own help.
     for (const inner of command.commands) inner.copyInheritedSettings(command).option("--verbose", VERBOSE);
     root.addCommand(command.option("--verbose", VERBOSE));
   }

@@ -1,10 +1,10 @@
-// reported-errors — keeps a job from printing one error several times: for every process that meets it, and again in
-// the last line of the job. A line with an error of ours is held back until the job has decided what it means.
+// reported-errors — keeps a job from printing one error several times: once for every process that meets it, and again
+// in the job's last line. It holds a line with one of our errors back until the job has decided what the line means.
 //
 // Invariants:
-//   ReportedErrors.T1. An error is printed once: in the job's last line when it is the reason for its end, otherwise
-//       for the first process that meets it. Lines that differ only in the server which reports the error count as one.
-//   ReportedErrors.T2. Nothing is held for longer than HOLD_MS while its process runs.
+//   ReportedErrors.T1. An error is printed once: in the job's last line if it ended the job, otherwise for the first
+//       process that meets it. Lines that differ only in the server that reports the error count as one.
+//   ReportedErrors.T2. A line is held for at most HOLD_MS while its process runs.
 
 import type { ProcessEnd } from "../node/launcher/node-process.ts";
 
@@ -20,7 +20,7 @@ export class ReportedErrors {
     if (reason !== undefined) this.#printed.add(errorOf(reason));
   }
 
-  /** For the standard error of one process: changes its lines, as LineStream takes it. `show` writes what was held. */
+  /** For the standard error of one process: changes its lines for a LineStream. `show` writes a line that was held. */
   reader(ended: Promise<unknown>, change: (line: string) => string, show: (line: string) => void): (line: string) => string | undefined {
     let held: string | undefined;
     const release = (): string | undefined => {

@@ -1,4 +1,4 @@
-// script — what a user gives us to run: a program of ours in TypeScript or JavaScript, or any other command.
+// script — what a user wants a process to run: a TypeScript or JavaScript program for Node, or any other command.
 
 import { existsSync, statSync } from "node:fs";
 import { extname, resolve } from "node:path";
@@ -10,30 +10,30 @@ import { modulePath, type Program } from "../node/launcher/job-plan.ts";
 
 const MODULE_EXTENSIONS: readonly string[] = [".ts", ".mts", ".cts", ".js", ".mjs", ".cjs"];
 
-/** True for what Node runs itself. */
+/** True for a file that Node runs itself. */
 export function isModule(script: string): boolean {
   return MODULE_EXTENSIONS.includes(extname(script));
 }
 
-/** The absolute path of a script for Node. Throws BAD_CONFIG when there is none. */
+/** The absolute path of a script for Node. Throws BAD_CONFIG if there is no such file. */
 export function scriptPath(script: string): string {
   const path = resolve(script);
   if (existsSync(path) && statSync(path).isFile()) return path;
   throw new WeighbridgeError("BAD_CONFIG", `there is no script ${script} (looked for ${path}); name a file, relative to where you are`);
 }
 
-/** A process of a job: its role, and whether it tells errors of ours with their stacks. */
+/** A process of a job: its role, and whether it prints our errors with their stacks. */
 export type Launched = { readonly role: Role; readonly isVerbose: boolean };
 
 /**
- * How to run a script as a process of a job. What Node does not run itself is run as a command, found as a shell finds
- * it.
+ * The command line that runs a script as a process of a job. What Node cannot run is run as a command, found as a shell
+ * finds it.
  */
 export function programOf(launched: Launched, script: string, args: readonly string[]): Program {
   return isModule(script) ? [...launchedNode(launched), scriptPath(script), ...args] : [script, ...args];
 }
 
-/** How to run the subcommand for a role as a process of a job. */
+/** The command line that runs the subcommand of a role as a process of a job. */
 export function ownProgram(launched: Launched, ...args: string[]): Program {
   const { role, isVerbose } = launched;
   return [...launchedNode(launched), modulePath(import.meta.url, "./entry"), role, ...(isVerbose ? ["--verbose"] : []), ...args];

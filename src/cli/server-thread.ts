@@ -1,4 +1,4 @@
-// server-thread — one of the servers built in, on a thread of its own (node/launcher/server-threads.ts).
+// server-thread — one of the built-in servers, on a thread of its own (node/launcher/server-threads.ts).
 
 import { loadNodeConfig } from "../node/cannot-start.ts";
 import { runServer } from "../node/run-server.ts";

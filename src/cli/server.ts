@@ -1,4 +1,4 @@
-// server — one server process of a cluster: one node, or several on threads of their own.
+// server — runs one server process of a cluster: one node, or several, each on a thread of its own.
 
 import { Command, InvalidArgumentError } from "commander";
 import { loadNodeConfig, orReport } from "../node/cannot-start.ts";
@@ -8,14 +8,14 @@ import { runServerThreads } from "../node/launcher/server-threads.ts";
 import { runServer } from "../node/run-server.ts";
 import { addConfigFlags, configFlags, type Flags, helpText, type Invocation } from "./command-parts.ts";
 import { scriptPath } from "./script.ts";
-import { giveBackStartMemory } from "./start-memory.ts";
+import { releaseStartMemory } from "./start-memory.ts";
 import { runScript } from "./worker.ts";
 
 const APP_ID_MAX = 0xffff;
 
 const HELP = `
-The server built in holds the parameters that workers make with connect(), tensors and embeddings, with the optimizers that they name.
-To KVWorkers it sums what is pushed to its applications, for any number of values per key.
+The built-in server holds the tensors and embeddings that workers create with connect(), with the optimizers that they name.
+For KVWorkers it sums what is pushed to its applications, for any number of values per key.
 
 With --threads N the process is N servers, each with its own thread, rank and port; --rank and --port are those of the first. When a
 script throws, the server ends with exit code 1.
@@ -29,10 +29,10 @@ export function serverCommand(invocation: Invocation): Command {
   const command = new Command("server")
     .summary("start one server, or several in one process")
     .description("Starts one server of a cluster, or several in one process, or a script that is one.")
-    .argument("[script]", "what to run instead of the server built in")
+    .argument("[script]", "a script to run instead of the built-in server")
     .argument("[args...]", "its arguments")
     .passThroughOptions()
-    .option("--apps <ids>", "the applications that the server built in serves", parseAppIds, [0])
+    .option("--apps <ids>", "the applications that the built-in server serves", parseAppIds, [0])
     .addHelpText("after", helpText(HELP))
     .action(async (script: string | undefined, args: string[], flags: Flags & { readonly apps: readonly number[] }) => {
       const config = await loadNodeConfig({ options: { role: "server" }, commandLine: configFlags(flags), env: process.env });
@@ -47,7 +47,7 @@ export function serverCommand(invocation: Invocation): Command {
       if (config.threads > 1) {
         const builtIn = { path: modulePath(import.meta.url, "./server-thread"), args: flags.apps.map(String) };
         invocation.exitCode = await runServerThreads(config, path === undefined ? builtIn : { path, args });
-      } else if (path === undefined) await runServer(config, flags.apps, ({ metrics }) => giveBackStartMemory(metrics));
+      } else if (path === undefined) await runServer(config, flags.apps, ({ metrics }) => releaseStartMemory(metrics));
       else await runScript(config, path, args, invocation);
     });
   return addConfigFlags(command, { except: ["role"] });

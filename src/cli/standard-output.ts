@@ -1,11 +1,15 @@
-// standard-output — what a command does when its standard output cannot be written. A reader that has seen enough
-// (`| head`, EPIPE) ends it without a word, as it ends any Unix tool; anything else (ENOSPC) is a failure with a name.
-// Nodes go on, as others need them, and report it by their exit code.
+// standard-output — what a command does when it cannot write to its standard output. A reader that has closed the pipe
+// (`| head`, EPIPE) ends the command silently, as it ends any Unix tool; any other error (ENOSPC) is reported. Nodes go
+// on, because others need them, and report the error with their exit code.
+//
+// Invariants:
+//   StandardOutput.O1. Only the first error counts: listeners are called once.
+//   StandardOutput.O2. A command whose reader is gone exits as if by SIGPIPE; any other error is a failure.
 
 import { constants } from "node:os";
 import { FAILED_EXIT_CODE } from "../node/launcher/process-errors.ts";
 
-/** The system's number of SIGPIPE, by which a tool ends whose reader is gone; Windows has none. */
+/** SIGPIPE's number, with which a tool ends whose reader is gone; Windows has none. */
 const SIGPIPE: number = constants.signals.SIGPIPE ?? 13;
 
 export class StandardOutput {
@@ -22,21 +26,21 @@ export class StandardOutput {
     });
   }
 
-  /** Why it cannot be written; undefined as long as it can. */
+  /** Why output cannot be written; undefined as long as it can. */
   get error(): Error | undefined {
     return this.#error;
   }
 
-  /** Returns what ends that. */
+  /** Returns a function that removes the listener. */
   onError(listener: (error: Error) => void): () => void {
     this.#listeners.add(listener);
     return () => this.#listeners.delete(listener);
   }
 
-  /** Resolves when everything was written, or cannot be. */
+  /** Resolves when everything was written or cannot be. */
   async flush(): Promise<void> {
     if (this.#error === undefined) await new Promise<void>((resolve) => void this.#stream.write("", () => resolve()));
-    await new Promise<void>((resolve) => setImmediate(resolve)); // The error of a write is told after its callback.
+    await new Promise<void>((resolve) => setImmediate(resolve)); // A write's error arrives after its callback.
   }
 }
 

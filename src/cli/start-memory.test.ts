@@ -2,13 +2,13 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { giveBackStartMemory } from "./start-memory.ts";
+import { releaseStartMemory } from "./start-memory.ts";
 
 test("a node that is quiet gives back the memory of its start, once", (t) => {
   t.mock.timers.enable({ apis: ["setInterval"] });
   let count = 0;
   const metrics = { framesReceived: 100 };
-  giveBackStartMemory(metrics, () => count++);
+  releaseStartMemory(metrics, () => count++);
   t.mock.timers.tick(1999);
   assert.equal(count, 0);
   metrics.framesReceived += 4; // heartbeats
@@ -22,7 +22,7 @@ test("a node that is busy is not stopped for it, and is left alone when it stays
   t.mock.timers.enable({ apis: ["setInterval"] });
   let count = 0;
   const metrics = { framesReceived: 0 };
-  giveBackStartMemory(metrics, () => count++);
+  releaseStartMemory(metrics, () => count++);
   for (let i = 0; i < 10; i++) {
     metrics.framesReceived += 1000;
     t.mock.timers.tick(2000);
@@ -41,7 +41,7 @@ test("the collection shrinks the young generation that a start has made large", 
   const before = youngBytes();
   const { promise, resolve } = Promise.withResolvers<void>();
   const timer = setInterval(() => youngBytes() < before / 2 && resolve(), 50);
-  giveBackStartMemory({ framesReceived: 0 });
+  releaseStartMemory({ framesReceived: 0 });
   await promise;
   clearInterval(timer);
 });

@@ -1,20 +1,20 @@
-// starter — ends this command when the process that started it on somebody's behalf is gone: bin/weighbridge.mjs on an
-// old Node, or npm. Killed with SIGKILL they cannot pass it on, and a job would run on unseen. A shell may go: that is
-// how people leave jobs running.
+// starter — ends this command when the process that started it for a user is gone: bin/weighbridge.mjs on an old Node,
+// or npm. When they are killed with SIGKILL they cannot pass it on, and the job would run on unnoticed. A shell may
+// end: that is how people leave jobs running.
 
 import { writeSync } from "node:fs";
 import { GRACE_MS } from "../node/launcher/launcher-pipe.ts";
 
 const POLL_MS = 1000;
-/** `npm start` and `npx`. Scripts that people run with `npm run` may start something and leave. */
+/** `npm start` and `npx`. A script run with `npm run` may start something and end. */
 const NPM_COMMANDS: ReadonlySet<string> = new Set(["start", "exec"]);
 
 export type Surroundings = {
-  /** Under which of npm's commands this one runs. */
+  /** The npm command that runs this one. */
   readonly npmCommand: string | undefined;
   readonly parentPid: () => number;
   readonly onGone: (starter: string) => void;
-  /** Calls `poll` now and then; returns what ends that. */
+  /** Calls `poll` now and then; returns a function that stops it. */
   readonly every: (poll: () => void) => () => void;
 };
 
@@ -23,7 +23,7 @@ export function watchStarter(surroundings: Partial<Surroundings> = {}): void {
   const { npmCommand, parentPid, onGone, every } = { ...REAL, ...surroundings };
   if (process.channel !== undefined && process.channel !== null) {
     process.once("disconnect", () => onGone("the command that started this one"));
-    process.channel.unref(); // The listener holds the process otherwise.
+    process.channel.unref(); // The listener would keep the process alive.
   }
   if (npmCommand === undefined || !NPM_COMMANDS.has(npmCommand)) return;
   const before = parentPid();
@@ -44,12 +44,12 @@ const REAL: Surroundings = {
   },
 };
 
-/** As if the starter had passed a signal on; a command that does not heed it ends all the same. */
+/** As if the starter had passed a signal on; a command that ignores it ends all the same. */
 function endSoon(starter: string): void {
   try {
     writeSync(process.stderr.fd, `weighbridge: ${starter} is gone, so this ends\n`);
   } catch {
-    // Whoever read it is gone, too.
+    // The reader of standard error is gone, too.
   }
   setTimeout(() => process.kill(process.pid, "SIGKILL"), 2 * GRACE_MS).unref();
   process.kill(process.pid, "SIGTERM");

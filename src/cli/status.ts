@@ -1,9 +1,11 @@
-// status — who is there, by what the scheduler knows.
+// status — shows which nodes are in a cluster, as its scheduler knows it, as a table for people or as JSON.
 
 import { Command } from "commander";
+import type { StatusEntry, StatusReply, WaitingEntry } from "../wire/control.ts";
+import { nameOf, SCHEDULER_ID } from "../wire/node-id.ts";
 import { askStatus, clusterRequest } from "./cluster-client.ts";
 import { addConfigFlags, type Flags, helpText, type Invocation } from "./command-parts.ts";
-import { statusProblems, statusText } from "./status-table.ts";
+import { foldLine, type TextRow, textTable } from "./terminal-text.ts";
 
 const HELP = `
 Examples:
@@ -11,7 +13,7 @@ Examples:
   $ weighbridge status --scheduler-port 9700 --check || echo "somebody is missing"
   $ weighbridge status --scheduler-host scheduler.example --scheduler-port 9700 --json`;
 
-/** Endless where no terminal breaks lines: what scripts read stays as it is. */
+/** Infinity if no terminal breaks lines: the output that scripts read never wraps. */
 function terminalColumns(): number {
   return process.stdout.isTTY ? process.stdout.columns : Infinity;
 }
@@ -19,9 +21,9 @@ function terminalColumns(): number {
 export function statusCommand(invocation: Invocation): Command {
   const command = new Command("status")
     .summary("show who is in a cluster")
-    .description("Asks a scheduler who is in its cluster: rank, address, state, and when each was last heard of.")
-    .option("--json", "print what the scheduler says as JSON")
-    .option("--check", "exit with 1 unless all nodes have come and none is dead or cut off; a worker that has left is done")
+    .description("Asks a scheduler for the nodes of its cluster: rank, address, state, and time since the last heartbeat.")
+    .option("--json", "print the scheduler's reply as JSON")
+    .option("--check", "exit with 1 unless all nodes have joined and none is dead or without a link; a worker that has left is done")
     .addHelpText("after", helpText(HELP))
     .action(async (flags: Flags) => {
       const { address, findMs, clock, transport } = clusterRequest(flags);
@@ -33,4 +35,97 @@ export function statusCommand(invocation: Invocation): Command {
       if (problems.length > 0) invocation.exitCode = 1;
     });
   return addConfigFlags(command, { only: ["schedulerHost", "schedulerPort", "transport", "van", "socketDir", "config", "section"] });
+}
+
+const HEAD: TextRow = ["node", "role", "rank", "address", "state", "inc.", "heartbeat", "label"];
+/** A further column if nodes run different versions of the package; if all run one, the headline shows it. */
+const VERSION_HEAD = "weighbridge";
+/** Columns of numbers, which are aligned on the right. */
+const RIGHT_ALIGNED: ReadonlySet<string> = new Set(["node", "rank", "inc.", "heartbeat"]);
+const NOTHING = "-";
+
+/** Wraps the headline between words at this many columns; the table keeps its width. */
+export function statusText(reply: StatusReply, schedulerAddress: string, columns: number = Infinity): string {
+  const folded = (line: string): string => foldLine(line, { columns, indent: 2 }).join("\n");
+  const scheduler: TextRow = [String(SCHEDULER_ID), "scheduler", "0", schedulerAddress, "alive", NOTHING, NOTHING, NOTHING];
+  const rows = [scheduler, ...reply.nodes.map(nodeRow), ...reply.waiting.map(waitingRow)];
+  const versions = [reply, ...reply.nodes, ...reply.waiting].map(({ packageVersion }) => packageVersion);
+  const known = new Set(versions.filter((version) => version !== undefined));
+  if (known.size <= 1)
+    return `${folded(`${headline(reply)}${[...known].map((version) => `, weighbridge ${version}`).join("")}`)}\n\n${tableOf(HEAD, rows)}`;
+  const wider = rows.map((row, index): TextRow => [...row, versions[index] ?? NOTHING]);
+  return `${folded(`${headline(reply)}, nodes of different versions`)}\n\n${tableOf([...HEAD, VERSION_HEAD], wider)}`;
+}
+
+function tableOf(head: TextRow, rows: readonly TextRow[]): string {
+  return textTable({ head, rows, rightAligned: RIGHT_ALIGNED });
+}
+
+function headline({ job, phase, serverCount, workerCount, uptimeMs, nodes, waiting }: StatusReply): string {
+  const there = phase === "forming" ? waiting : nodes.filter(({ state }) => state === "alive");
+  const countOf = (role: string): number => there.filter((entry) => entry.role === role).length;
+  const roles = `${ofAll(countOf("server"), serverCount, "server")}, ${ofAll(countOf("worker"), workerCount, "worker")}`;
+  const gone = (["dead", "left"] as const).flatMap((state) => goneText(nodes.filter((node) => node.state === state).length, state));
+  const counts = [`${there.length} of ${serverCount + workerCount} nodes are there (${roles})`, ...gone].join(", ");
+  return `job ${job} is ${phase}: ${counts}; scheduler up ${durationText(uptimeMs)}`;
+}
+
+function ofAll(count: number, all: number, role: string): string {
+  return `${count} of ${all} ${role}${all === 1 ? "" : "s"}`;
+}
+
+function goneText(count: number, state: "dead" | "left"): string[] {
+  if (count === 0) return [];
+  if (state === "dead") return [`${count} ${count === 1 ? "is" : "are"} dead`];
+  return [`${count} ${count === 1 ? "has" : "have"} left`];
+}
+
+function nodeRow({ node, role, rank, address, state, incarnation, heartbeatAgeMs, linked, label }: StatusEntry): TextRow {
+  const shown = state === "alive" && !linked ? "alive, no link" : state;
+  const age = heartbeatAgeMs === undefined ? NOTHING : `${durationText(heartbeatAgeMs)} ago`;
+  return [String(node), role, String(rank), address || NOTHING, shown, String(incarnation), age, labelText(label, address)];
+}
+
+function waitingRow({ role, rank, address, label }: WaitingEntry): TextRow {
+  return [
+    NOTHING,
+    role,
+    rank === undefined ? NOTHING : String(rank),
+    address || NOTHING,
+    "waiting",
+    NOTHING,
+    NOTHING,
+    labelText(label, address),
+  ];
+}
+
+/** Nodes of ps-lite have no name of their own: their label is their address, which has a column already. */
+function labelText(label: string, address: string): string {
+  const [what, where] = label.split(" at ");
+  const isRepeated = what !== undefined && where !== undefined && address.endsWith(`/${where}`);
+  return (isRepeated ? what : label) || NOTHING;
+}
+
+export function durationText(ms: number): string {
+  if (ms < 1000) return `${Math.round(ms)} ms`;
+  const seconds = ms / 1000;
+  if (seconds < 60) return `${seconds.toFixed(1)} s`;
+  const minutes = Math.floor(seconds / 60);
+  if (minutes < 60) return `${minutes} min ${Math.floor(seconds % 60)} s`;
+  return `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
+}
+
+/**
+ * Each problem as a sentence; empty for a healthy cluster. A worker that has left is done, not missing; a server is
+ * missing as long as there are workers.
+ */
+export function statusProblems({ phase, nodes, waiting, serverCount, workerCount }: StatusReply): string[] {
+  if (phase === "failed") return ["the job has failed"];
+  if (phase === "forming") return [`the cluster is not complete: ${waiting.length} of ${serverCount + workerCount} nodes are there`];
+  const hasWorkers = nodes.some(({ role, state }) => role === "worker" && state === "alive");
+  return nodes.flatMap(({ node, role, state, linked }) => {
+    if (state === "dead") return [`${nameOf(node)} is dead`];
+    if (state === "left" && role === "server" && hasWorkers) return [`${nameOf(node)} has left, and there are still workers`];
+    return state === "alive" && !linked ? [`${nameOf(node)} has no link to the scheduler`] : [];
+  });
 }

@@ -1,4 +1,4 @@
-// terminal-text — text for a terminal: tables and columns, lines folded between words, numbers and bars. Pure.
+// terminal-text — text for a terminal: tables, wrapped lines, numbers and bars. Pure.
 
 import { stripVTControlCharacters } from "node:util";
 
@@ -7,7 +7,7 @@ export type TextRow = readonly string[];
 export type TextTable = {
   readonly head: TextRow;
   readonly rows: readonly TextRow[];
-  /** Heads of columns of numbers, which end together. */
+  /** Heads of the columns to align on the right. */
   readonly rightAligned: ReadonlySet<string>;
 };
 
@@ -27,8 +27,8 @@ export function textTable({ head, rows, rightAligned }: TextTable): string {
 }
 
 /**
- * Lines of at most `columns` characters that are seen, unless a word is longer; those after the first begin with
- * `indent` more spaces than it does.
+ * Lines of at most `columns` visible characters, unless a word is longer; lines after the first are indented by
+ * `indent` more spaces.
  */
 export function foldLine(line: string, { columns, indent }: { readonly columns: number; readonly indent: number }): string[] {
   if (widthOf(line) <= columns) return [line];
@@ -77,7 +77,7 @@ export function barText(share: number, width: number): string {
   return full + EMPTY.repeat(width - full.length);
 }
 
-/** Rows of cells as lines; the first column begins together, the others end together. */
+/** Rows of cells as lines; the first column is aligned on the left, the others on the right. */
 export function columnsText(rows: readonly (readonly string[])[]): string[] {
   const widths = (rows[0] ?? []).map((_, column) => Math.max(...rows.map((row) => row[column]?.length ?? 0)));
   const pad = (cell: string, column: number): string => (column === 0 ? cell.padEnd(widths[0] ?? 0) : cell.padStart(widths[column] ?? 0));

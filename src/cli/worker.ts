@@ -1,5 +1,4 @@
-// worker — one worker of a cluster whose other nodes are started elsewhere. The script is the worker; we tell it who it
-// is.
+// worker — runs a script as one worker of a cluster whose other nodes are started elsewhere.
 
 import { pathToFileURL } from "node:url";
 import { Command } from "commander";
@@ -22,7 +21,7 @@ export function workerCommand(invocation: Invocation): Command {
   const command = new Command("worker")
     .summary("start one worker")
     .description("Starts one worker of a cluster: runs a script as that worker.")
-    .argument("<script>", "what the worker does")
+    .argument("<script>", "the program of the worker")
     .argument("[args...]", "its arguments")
     .passThroughOptions()
     .addHelpText("after", helpText(HELP))
@@ -39,8 +38,8 @@ export function workerCommand(invocation: Invocation): Command {
 }
 
 /**
- * Runs a script in this process, as the node of this configuration. What it throws ends the process, as it would under
- * `node script.ts`.
+ * Runs a script in this process, as the node of this configuration. An error that it throws ends the process, as it
+ * would under `node script.ts`.
  */
 export async function runScript(config: NodeConfig, path: string, args: readonly string[], { isVerbose }: Invocation): Promise<void> {
   Object.assign(process.env, nodeEnvironment(config));
@@ -49,7 +48,7 @@ export async function runScript(config: NodeConfig, path: string, args: readonly
   try {
     await import(pathToFileURL(path).href);
   } catch (thrown) {
-    // Not to the caller: the node that the script started would keep the process alive, heartbeats and all.
+    // Not thrown to the caller: the node that the script started would keep the process alive with its heartbeats.
     setImmediate(() => {
       throw thrown;
     });

@@ -1,5 +1,6 @@
-// closing-lines — how a training job reports an end that is not a good one: a line of each process (process-end.ts),
-// with a short cause where it is another's, one of the job with the whole cause, and one that says how to go on. Pure.
+// closing-lines — the lines that report the unsuccessful end of a training job: one for each process (process-end.ts),
+// with a short cause if another process caused it, one for the job with the whole cause, and one that shows how to
+// continue. Pure.
 
 import type { JobOutcome } from "../../node/launcher/job.ts";
 import { endText, type ProcessEnd } from "../../node/launcher/node-process.ts";
@@ -7,23 +8,26 @@ import { isReaderGone, outputText } from "../standard-output.ts";
 import { resumeCommand, type TrainPlan } from "./train-plan.ts";
 
 const PREFIX = "weighbridge: ";
-/** A cause of ours, up to its code. */
+/** One of our causes, up to its error code. */
 const CODED = /^\S+(?: [\d-]+)? stopped[^:]*: [A-Z][A-Z_]+(?=: )/;
 const SHORT_CHARS_MAX = 160;
 
-/** What the process of this name says at its end, without its name; undefined for any other line. */
+/** The closing line of the process of this name, without its name; undefined for any other line. */
 export function closingOf(name: string, line: string): string | undefined {
   const head = `${PREFIX}${name} `;
   return line.startsWith(`${head}stopped`) ? line.slice(head.length) : undefined;
 }
 
-/** Why the job ended: what the first that failed said itself, or how it ended. `position` is how far the job was. */
+/**
+ * Why the job ended: the closing line of the first process that failed, or how it ended. `position` is how far the job
+ * was.
+ */
 export function causeText(culprit: ProcessEnd, position: string): string {
   const own = culprit.reason?.startsWith(PREFIX) === true ? culprit.reason.slice(PREFIX.length) : undefined;
   return own?.startsWith(`${culprit.plan.name} stopped`) === true ? own : `${endText(culprit)} ${position}`;
 }
 
-/** The same for the other processes: who, where, and the code. */
+/** The same for the other processes: node, position and error code. */
 export function shortCause(cause: string): string {
   const coded = CODED.exec(cause)?.[0];
   if (coded !== undefined) return coded;
@@ -32,17 +36,17 @@ export function shortCause(cause: string): string {
 
 export type JobEnd = {
   readonly outcome: JobOutcome;
-  /** Whether what the model is worth was told. */
+  /** Whether the result was reported. */
   readonly hasResult: boolean;
   readonly position: string;
   readonly plan: TrainPlan;
-  /** The last that was saved, or what the job went on from. */
+  /** The last one that was saved, or the one the job continued from. */
   readonly checkpoint: string | undefined;
-  /** Whether a step was made. */
+  /** Whether any worker made a step. */
   readonly isTraining: boolean;
 };
 
-/** Nothing when the job is done, and nothing when the reader of its output has gone. */
+/** Empty when the job is done, and when the reader of its output has gone. */
 export function endLines(end: JobEnd): string[] {
   const { outcome, hasResult, position, plan, checkpoint, isTraining } = end;
   if (outcome.kind === "done" && hasResult) return [];

@@ -1,5 +1,5 @@
-// flights-task — which flights will be late, foretold by what is known before they leave: by sparse logistic regression
-// with FTRL, or by Wide & Deep. Tested on flights that came after those it was trained on.
+// flights-task — predicts from what is known before departure which flights will be late: by sparse logistic regression
+// with FTRL, or by Wide & Deep. Tested on flights that came after the training flights.
 
 import { ArrayDataset } from "../../faces/training/dataset.ts";
 import { AreaUnderCurve } from "../../faces/training/metrics.ts";
@@ -12,16 +12,16 @@ import { FEATURES_PER_FLIGHT, flightFeatures, readFlights } from "../../node/dat
 import type { OptimizerSpec } from "../../store/updaters/optimizer-spec.ts";
 import { number, percent } from "../terminal-text.ts";
 import type { Result } from "./report.ts";
-import { type Task, unitSizeMax } from "./task.ts";
+import type { Task } from "./task.ts";
 import { FLIGHTS_TEST_COUNT as TEST_COUNT } from "./task-data.ts";
-import { TASKS, type TrainPlan } from "./train-plan.ts";
+import { TASKS, type TrainPlan, unitSizeMax } from "./train-plan.ts";
 
 const WIDTH = 8;
 const HIDDEN: readonly number[] = [64, 32];
 
 /**
- * The AUC that each model comes to with its own defaults; what is known before a flight leaves says no more about the
- * next days.
+ * The AUC that each model reaches with its own defaults; what is known before departure says no more about the next
+ * days.
  */
 const AREA = { logistic: 0.62, "wide-deep": 0.63 } as const;
 
@@ -66,8 +66,8 @@ function networkOf(workspace: Workspace, plan: TrainPlan, vocabSize: number): Ne
 }
 
 /**
- * FTRL takes sums over a batch, as it was made for; the mean of a batch is smaller by its size, and so is what l1 and
- * l2 weigh against.
+ * FTRL was made for sums over a batch; the mean of a batch is smaller by its size, and l1 and l2 would weigh more
+ * against it.
  */
 function optimizerOf({ task, learningRate }: TrainPlan, name: string): OptimizerSpec {
   if (task === "logistic") return { type: "ftrl", alpha: learningRate, beta: 0.001, l1: 1e-4, l2: 1e-4 };

@@ -1,5 +1,5 @@
-// lenet-task — LeNet-5 on MNIST. Momentum, with a rate that falls over the first epoch: so one epoch reaches what a
-// constant rate needs several for.
+// lenet-task — LeNet-5 on MNIST. Momentum, with a rate that falls over the first epoch: one epoch then reaches what
+// takes several with a constant rate.
 
 import { ImageDataset } from "../../faces/training/dataset.ts";
 import { Confusion } from "../../faces/training/metrics.ts";
@@ -10,8 +10,8 @@ import { Workspace } from "../../nn/workspace.ts";
 import { readMnist } from "../../node/datasets/mnist.ts";
 import { number, percent } from "../terminal-text.ts";
 import type { Result } from "./report.ts";
-import { type Task, unitSizeMax, updatesPerEpoch } from "./task.ts";
-import type { TrainPlan } from "./train-plan.ts";
+import type { Task } from "./task.ts";
+import { type TrainPlan, unitSizeMax, updatesPerEpoch } from "./train-plan.ts";
 
 const ACCURACY = 0.975;
 /** The share of the learning rate that is left after the first epoch. */
@@ -40,7 +40,7 @@ export function openLenetTask(plan: TrainPlan): Task {
   };
 }
 
-/** `counts`: of digits a taken for b, at a · 10 + b. */
+/** `counts[a · 10 + b]` is how many digits a were classified as b. */
 export function lenetResult(accuracy: number, counts: Uint32Array, testCount: number): Result {
   return {
     facts: [["accuracy", `${percent(accuracy, 2)} of ${number(testCount)} digits it never saw`]],

@@ -1,17 +1,18 @@
-// live-line — the last line of a terminal, which keeps itself up to date, below lines that stay. Where there is no
-// terminal, there are only lines that stay.
+// live-line — a status line at the bottom of a terminal, redrawn in place, below permanent lines. Without a terminal
+// there are only permanent lines.
 //
 // Invariants:
-//   LiveLine.L1. The live line is narrower than the terminal: it never wraps when it is drawn.
-//   LiveLine.L2. A terminal that became narrower has wrapped it: all of it is wiped, and drawn for the new width.
-//   LiveLine.L3. Lines that stay are written above it, whole, and it follows in the same write.
+//   LiveLine.L1. The live line is narrower than the terminal, so that it never wraps when it is drawn.
+//   LiveLine.L2. A terminal that became narrower has wrapped it: all rows of it are erased, and it is drawn for the new
+//       width.
+//   LiveLine.L3. Permanent lines are written above it, whole, and the live line follows in the same write.
 
-/** Of a terminal that does not say how wide it is. */
+/** The width of a terminal that does not report one. */
 export const COLUMNS_DEFAULT = 80;
 const WIPE_ROW = "\r\x1b[2K";
 const ROW_ABOVE = "\x1b[1A\x1b[2K";
 
-/** How a line looks on a terminal of this width: its text, and how many characters of it are seen. */
+/** A line on a terminal of this width: its text, and how many of its characters are visible. */
 export type Drawing = (columns: number) => { readonly text: string; readonly chars: number };
 
 export class LiveLine implements Disposable {
@@ -19,22 +20,22 @@ export class LiveLine implements Disposable {
   readonly #out: NodeJS.WriteStream;
   readonly #onResize = (): void => this.#write("");
   #drawing: Drawing | undefined;
-  /** Of the line as it was drawn last. */
+  /** Visible characters of the line as it was drawn last. */
   #chars = 0;
 
-  /** `term` is the terminal's name: a dumb one cannot write over what it wrote. */
+  /** `term` is the terminal's type: a dumb one cannot overwrite a line. */
   constructor(out: NodeJS.WriteStream, term: string | undefined = process.env.TERM) {
     this.#out = out;
     this.isLive = out.isTTY && term !== "dumb";
     if (this.isLive) out.on("resize", this.#onResize);
   }
 
-  /** A line that stays. */
+  /** Prints a permanent line. */
   print(line: string): void {
     this.#write(`${line}\n`);
   }
 
-  /** Replaces the live line; undefined: there is none. */
+  /** Replaces the live line; undefined removes it. */
   draw(drawing: Drawing | undefined): void {
     this.#drawing = drawing;
     if (this.isLive) this.#write("");

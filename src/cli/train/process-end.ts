@@ -1,5 +1,5 @@
 // process-end — how a process of a training job ends: with exit code 0 when its work is done, otherwise with another
-// one and a closing line that names the node, how far it was and the cause.
+// exit code and a closing line that names the node, how far it was and the cause.
 //
 // Invariants:
 //   ProcessEnd.E1. There is at most one closing line, and it is the last thing written.
@@ -15,18 +15,19 @@ export type NodeOutcome = {
   /** "worker 0"; "scheduler". */
   readonly name: string;
   /**
-   * How far it is: "at epoch 1 step 312". Empty where a node does not know, as the scheduler: its cause says it then.
+   * How far it is: "at epoch 1 step 312". Empty if the node does not know, as for the scheduler; its cause includes it
+   * then.
    */
   readonly position: () => string;
-  /** What it does; resolves when the job is done. */
+  /** The work of the process; resolves when the job is done. */
   readonly run: () => Promise<void>;
 };
 
 const ENDING_SIGNALS: readonly NodeJS.Signals[] = ["SIGTERM", "SIGINT", "SIGHUP"];
-/** The launcher's word is written before its signal is sent, but may be read after it. */
-const WORD_WAIT_MS = 250;
+/** The launcher writes the reason before it sends the signal, but the process may read it after the signal. */
+const REASON_WAIT_MS = 250;
 
-/** Ends this process. */
+/** Runs the work, then ends this process. */
 export function endProcess({ name, position, run }: NodeOutcome): void {
   let isEnding = false;
   const fail = (cause: string, exitCode = 1): void => {
@@ -35,14 +36,14 @@ export function endProcess({ name, position, run }: NodeOutcome): void {
     try {
       writeSync(process.stderr.fd, `weighbridge: ${`${name} stopped ${position()}`.trimEnd()}: ${cause}\n`);
     } catch {
-      // The launcher held the other end, and is gone (EPIPE).
+      // The launcher, which held the other end, is gone (EPIPE).
     } finally {
       process.exit(exitCode); // E1, E3
     }
   };
   watchLauncher({ onWord: (reason) => fail(reason), onGone: () => fail("the launcher is gone") });
   for (const signal of ENDING_SIGNALS) {
-    process.on(signal, () => setTimeout(() => fail(`ended by ${signal}`, 128 + constants.signals[signal]), WORD_WAIT_MS));
+    process.on(signal, () => setTimeout(() => fail(`ended by ${signal}`, 128 + constants.signals[signal]), REASON_WAIT_MS));
   }
   process.on("uncaughtException", (thrown) => fail(causeOf(thrown), exitCodeFor(thrown)));
   run().then(
@@ -53,7 +54,7 @@ export function endProcess({ name, position, run }: NodeOutcome): void {
   );
 }
 
-/** One line, with the code of an error of ours; of a bug also where. */
+/** One line, with the code of one of our errors; for a bug, also where it happened. */
 export function causeOf(thrown: unknown): string {
   if (isOurs(thrown)) return `${thrown.code}: ${thrown.message.replaceAll("\n", " ")}`;
   return (thrown instanceof Error ? (thrown.stack ?? thrown.message) : String(thrown)).replaceAll(/\s*\n\s*/g, " ");

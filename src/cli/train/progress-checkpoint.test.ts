@@ -16,7 +16,7 @@ function event(epoch: number, step: number): StepEvent {
 }
 
 type Circumstances = {
-  readonly isSpeaker?: boolean;
+  readonly isReporter?: boolean;
   /** Saves of the first epoch end with it. */
   readonly isSlow?: boolean;
   /** Which saves fail, counted from 1. */
@@ -40,7 +40,7 @@ type Run = {
 };
 
 async function follow(flags: Partial<TrainFlags>, circumstances: Circumstances = {}): Promise<Run> {
-  const { isSpeaker = true, isSlow = false, fails = () => false, isSaved = () => false, dies } = circumstances;
+  const { isReporter = true, isSlow = false, fails = () => false, isSaved = () => false, dies } = circumstances;
   const [saved, failures, order]: [string[], unknown[], string[]] = [[], [], []];
   const names: (number | undefined)[] = [];
   const slow = Promise.withResolvers<void>();
@@ -65,7 +65,7 @@ async function follow(flags: Partial<TrainFlags>, circumstances: Circumstances =
     await turn();
   };
   const find = (step: number): string | undefined => (isSaved(step) ? `step-${step}` : undefined);
-  const options = { plan, session, find, isSpeaker: () => isSpeaker, isWhole: () => isWhole, meet, onSaved: () => {}, onFailed };
+  const options = { plan, session, find, isReporter: () => isReporter, isWhole: () => isWhole, meet, onSaved: () => {}, onFailed };
   const checkpoint = new ProgressCheckpoint(options);
   for (const epoch of [1, 2]) {
     for (let step = 1; step <= 10; step++) {
@@ -77,7 +77,7 @@ async function follow(flags: Partial<TrainFlags>, circumstances: Circumstances =
     await checkpoint.epochEnd({ ...event(epoch, 10), seconds: 1, repeatedCount: 0 });
   }
   await turn();
-  const last: unknown = isSpeaker ? await checkpoint.saveLast().catch((error: unknown) => error) : undefined;
+  const last: unknown = isReporter ? await checkpoint.saveLast().catch((error: unknown) => error) : undefined;
   return { saved, names, failures, last, order };
 }
 
@@ -105,7 +105,7 @@ test("without bsp after every epoch, too, and nobody goes on before the cut (P6)
     const { saved, order } = await follow({ consistency });
     assert.deepEqual(saved, ["1.0", "2.0"]);
     assert.deepEqual(order, ["epoch 1", "saved", "cut 1", "saved"]);
-    assert.deepEqual((await follow({ consistency }, { isSpeaker: false })).order, ["epoch 1", "cut 1"], "who does not save waits as well");
+    assert.deepEqual((await follow({ consistency }, { isReporter: false })).order, ["epoch 1", "cut 1"], "who does not save waits as well");
     assert.deepEqual((await follow({ consistency, checkpoint: false })).order, []);
   }
   assert.deepEqual((await follow({})).order, ["saved", "saved"], "with bsp nobody waits");
@@ -117,7 +117,7 @@ test("without bsp a save that fails before its cut does not keep the others wait
 });
 
 test("who does not speak for all saves nothing (P1), and nobody with --no-checkpoint", async () => {
-  assert.deepEqual(await run({}, { isSpeaker: false }), []);
+  assert.deepEqual(await run({}, { isReporter: false }), []);
   assert.deepEqual(await run({ checkpoint: false }), []);
 });
 

@@ -1,25 +1,26 @@
 // progress-checkpoint — saves a training on the servers, with a note of how far it was, so that it can be resumed.
 //
-//   bsp         after every epoch, and every so many steps where the plan says so: at a clock all workers have made the
-//               same steps, as long as nobody is gone
-//   ssp, asp    after every epoch: before, workers are at different steps
+//   bsp         after every epoch, and every so many steps if the plan says so: at a clock all workers have made the
+//               same steps, as long as none has died
+//   ssp, asp    after every epoch only: in between, workers are at different steps
 //
 // Invariants:
-//   P1. The worker that speaks for all saves, and no other.
-//   P2. One save at a time: a step that is due while the one before is under way is passed over; the end of an epoch is
-//       not.
-//   P3. What is saved says truly which batches are in it. Once a worker is gone the others do its parts when they come
-//       to them, and no step is the end of all batches before it: from then on only the end of an epoch is.
-//   P4. A save that fails is told at once and ends nothing: the next one that is due is tried. The last one has to
-//       succeed.
-//   P5. Rows that workers keep are on the servers at the end of an epoch and do not change until it is saved.
-//   P6. Where updates count as they arrive, nobody goes on after an epoch before the cut is made: what is saved would
-//       have some of the next one's.
-//   P7. The end of the training is saved when what it came to is known: a model that gives no numbers any more does not
-//       take the place of one that does.
-//   P8. A checkpoint is called by the steps that are in it, of all epochs, and not by a clock: a worker that does the
-//       parts of one that died makes more steps than the job. One that an earlier speaker saved before it died is not
-//       saved again.
+//   ProgressCheckpoint.P1. Only the reporting worker saves.
+//   ProgressCheckpoint.P2. One save at a time: a step that is due during a save is skipped; the end of an epoch is not.
+//   ProgressCheckpoint.P3. A checkpoint records exactly the batches that are in it. Once a worker has died, the others
+//       do its parts when they come to them, and no step is the end of all batches before it: from then on only the end
+//       of an epoch is.
+//   ProgressCheckpoint.P4. A save that fails is reported at once and ends nothing: the next one that is due is tried.
+//       The last one has to succeed.
+//   ProgressCheckpoint.P5. Rows that workers cache are on the servers at the end of an epoch, and do not change until
+//       the save is done.
+//   ProgressCheckpoint.P6. If updates are applied as they arrive, no worker continues after an epoch before the cut is
+//       made: the checkpoint would have some of the next epoch's updates.
+//   ProgressCheckpoint.P7. The end of the training is saved when its result is known: a model whose outputs are not
+//       finite does not replace one whose outputs are.
+//   ProgressCheckpoint.P8. A checkpoint is named after the steps that are in it, over all epochs, not after a clock: a
+//       worker that does the parts of a dead one makes more steps than the job. A checkpoint that an earlier reporting
+//       worker saved before it died is not saved again.
 
 import type { Session } from "../../api/session.ts";
 import { WeighbridgeError } from "../../base/errors.ts";
@@ -32,18 +33,18 @@ const KEPT = 3;
 export type ProgressCheckpointOptions = {
   readonly plan: TrainPlan;
   readonly session: Pick<Session, "checkpoint">;
-  /** The checkpoint of this step, if there is one. */
+  /** The checkpoint of this step, if it exists. */
   readonly find: (step: number) => string | undefined;
-  readonly isSpeaker: () => boolean;
-  /** Whether every worker that the job began with is there. */
+  readonly isReporter: () => boolean;
+  /** Whether every worker that the job began with is alive. */
   readonly isWhole: () => boolean;
   /**
-   * Every worker comes to it, after an epoch: resolves when all who live are there, at one clock. Before the cut, and
-   * after it.
+   * A rendezvous of all workers after an epoch, before the cut and after it: resolves when all that live have come, at
+   * one clock.
    */
   readonly meet: (when: "epoch" | "cut", epoch: number) => Promise<void>;
   readonly onSaved: (path: string, position: TrainPosition) => void;
-  /** Told of a save that failed, where another one will be tried. */
+  /** Called for a save that failed, if another one will be tried. */
   readonly onFailed: (error: unknown) => void;
 };
 
@@ -77,7 +78,7 @@ export class ProgressCheckpoint implements TrainingCallback {
     }
   }
 
-  /** At the end of the training, by one worker (P7). Throws what session.checkpoint throws, the second time. */
+  /** At the end of the training, by one worker (P7). Throws what session.checkpoint throws at the second attempt. */
   async saveLast(): Promise<void> {
     const { plan } = this.#options;
     await this.#saving;
@@ -88,7 +89,7 @@ export class ProgressCheckpoint implements TrainingCallback {
     if (this.#saved?.epoch !== plan.epochs) await this.#save(end); // P4
   }
 
-  /** P6. A cut is made at a clock that all have come to. */
+  /** P6. A cut is made at a clock that all workers have reached. */
   async #saveTogether(epoch: number): Promise<void> {
     const { meet } = this.#options;
     await meet("epoch", epoch);
@@ -100,8 +101,8 @@ export class ProgressCheckpoint implements TrainingCallback {
   }
 
   get #maySave(): boolean {
-    const { plan, isSpeaker } = this.#options;
-    return plan.checkpointDir !== undefined && isSpeaker(); // P1
+    const { plan, isReporter } = this.#options;
+    return plan.checkpointDir !== undefined && isReporter(); // P1
   }
 
   /** P4. Resolves when the cut is made, or when there will be none. */

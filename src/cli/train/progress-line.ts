@@ -1,5 +1,5 @@
-// progress-line — how far a training is, in one line: a bar and facts. Where there is no room for all of it the bar
-// becomes shorter first, then the facts go that are missed least. Pure.
+// progress-line — how far a training is, in one line: a bar and facts. If there is no room for all of it, the bar
+// becomes shorter first, then the least important facts are dropped. Pure.
 
 import { barText, number, percent } from "../terminal-text.ts";
 
@@ -20,7 +20,7 @@ const BAR_CHARS: readonly number[] = [24, 16, 8, 0];
 const MARGIN = "  ";
 const SECONDS_MAX = 100;
 
-/** In the order in which they are shown; of two, the one of the higher rank goes first. */
+/** In display order; the fact of the highest rank is dropped first. */
 type Fact = { readonly text: string; readonly rank: number };
 
 export function progressFacts(standing: Standing): readonly Fact[] {
@@ -37,7 +37,7 @@ export function progressFacts(standing: Standing): readonly Fact[] {
   ];
 }
 
-/** Less than `columns` characters. `bar` is empty where there is no room for one. */
+/** Fewer than `columns` characters. `bar` is empty if there is no room for one. */
 export function fitProgress(share: number, facts: readonly Fact[], columns: number): { readonly bar: string; readonly text: string } {
   let kept = facts;
   for (;;) {

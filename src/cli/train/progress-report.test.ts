@@ -16,19 +16,19 @@ function event(epoch: number, step: number, globalStep = step): StepEvent {
 
 type Run = {
   readonly plan?: TrainPlan;
-  readonly isSpeaker?: boolean;
+  readonly isReporter?: boolean;
   readonly stepMs?: number;
   readonly globalStepOf?: (step: number) => number;
 };
 
 function run(options: Run): Report[] {
-  const { plan = PLAN, isSpeaker = true, stepMs = 40, globalStepOf = (step) => step } = options;
+  const { plan = PLAN, isReporter = true, stepMs = 40, globalStepOf = (step) => step } = options;
   const reports: Report[] = [];
   let nowMs = 0;
   const report = new ProgressReport({
     plan,
     rank: 0,
-    isSpeaker: () => isSpeaker,
+    isReporter: () => isReporter,
     send: (told) => reports.push(told),
     now: () => nowMs,
   });
@@ -72,7 +72,7 @@ test("a worker that takes some batches and not others tells the loss of the firs
 });
 
 test("who does not speak for all tells its progress alone", () => {
-  const reports = run({ isSpeaker: false });
+  const reports = run({ isReporter: false });
   assert.deepEqual(lossSteps(reports), []);
   assert.ok(reports.some(({ kind }) => kind === "progress"));
 });

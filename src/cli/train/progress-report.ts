@@ -1,19 +1,19 @@
-// progress-report — tells the process that shows a training how a worker gets on: now and then its progress, and of
-// some steps the loss.
+// progress-report — reports a worker's progress to the process that shows the training: now and then how far it is, and
+// the loss of some steps.
 
 import type { EpochEvent, StepEvent, TrainingCallback } from "../../faces/training/callbacks/callback.ts";
 import { type Progress, sendReport } from "./report.ts";
 import type { TrainPlan } from "./train-plan.ts";
 
 const PROGRESS_MS = 100;
-/** The loss of so many first steps is always told. */
+/** The loss of this many first steps is always reported. */
 const FIRST_STEPS = 3;
 
 export type ProgressReportOptions = {
   readonly plan: TrainPlan;
   readonly rank: number;
-  /** Whether this worker speaks for all. */
-  readonly isSpeaker: () => boolean;
+  /** Whether this worker reports for all. */
+  readonly isReporter: () => boolean;
   readonly send?: typeof sendReport;
   readonly now?: () => number;
 };
@@ -41,7 +41,7 @@ export class ProgressReport implements TrainingCallback {
   }
 
   stepEnd(event: StepEvent): void {
-    const { plan, rank, isSpeaker } = this.#options;
+    const { plan, rank, isReporter } = this.#options;
     const before = this.#latest;
     this.#stepCount++;
     this.#latest = this.#progressOf(event);
@@ -49,7 +49,7 @@ export class ProgressReport implements TrainingCallback {
     const roundOf = (at: number): number => Math.floor(at / plan.every); // without bsp a worker may not take every n-th batch itself
     const lastStep = epoch === before.epoch ? before.step : 0; // the same again: a part is made up for that a worker has left which died
     const isDue = step > lastStep && (this.#stepCount <= FIRST_STEPS || roundOf(step) > roundOf(lastStep));
-    if (plan.every > 0 && isDue && isSpeaker()) this.#send({ kind: "loss", epoch, step, loss });
+    if (plan.every > 0 && isDue && isReporter()) this.#send({ kind: "loss", epoch, step, loss });
     if (this.#now() < this.#dueAt) return;
     this.#dueAt = this.#now() + PROGRESS_MS;
     this.#send({ kind: "progress", rank, ...this.#latest });
@@ -62,7 +62,7 @@ export class ProgressReport implements TrainingCallback {
     this.#waitedSeconds = this.#latest.seconds * this.#latest.waitShare;
   }
 
-  /** An event tells of this run's steps of its epoch alone. */
+  /** A StepEvent only counts this run's steps of its epoch. */
   #progressOf({ epoch, step, globalStep, loss, samplesPerSec, stepsPerSec, waitShare }: StepEvent): Progress {
     const ownSeconds = step === 0 ? 0 : step / stepsPerSec;
     const seconds = this.#seconds + ownSeconds;

@@ -1,5 +1,5 @@
-// ratings-task — matrix factorisation: what a user thinks of an item is the product of two short lists of numbers, one
-// of the user's, one of the item's. The ratings have a known truth, so it is known how good the best can be.
+// ratings-task — matrix factorisation: a rating is the product of two short vectors, the user's and the item's. The
+// ratings come from a known truth, so the best possible error is known.
 
 import { ArrayDataset } from "../../faces/training/dataset.ts";
 import { MeanSquaredError } from "../../faces/training/metrics.ts";
@@ -10,8 +10,8 @@ import { Workspace } from "../../nn/workspace.ts";
 import { drawRatings, ITEM_COUNT, NOISE, USER_COUNT } from "../../node/datasets/ratings.ts";
 import { number } from "../terminal-text.ts";
 import type { Result } from "./report.ts";
-import { type Task, unitSizeMax } from "./task.ts";
-import type { TrainPlan } from "./train-plan.ts";
+import type { Task } from "./task.ts";
+import { type TrainPlan, unitSizeMax } from "./train-plan.ts";
 
 const TEST_COUNT = 30_000;
 const WIDTH = 8;

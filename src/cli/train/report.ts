@@ -1,9 +1,9 @@
-// report — what the workers of a training job report to the process that shows it: a line of JSON each.
+// report — what the workers of a training job send to the process that shows it: one line of JSON per report.
 
 export type Report =
-  /** The data is there and the network is built. */
+  /** The data is loaded and the network is built. */
   | { readonly kind: "ready"; readonly data: string; readonly model: string }
-  /** A line for people: of some steps, the loss of this worker's part. Epochs and steps count from 1 here. */
+  /** A line for people: the loss of this worker's part of a step. Epochs and steps count from 1 here. */
   | { readonly kind: "loss"; readonly epoch: number; readonly step: number; readonly loss: number }
   | ({ readonly kind: "progress"; readonly rank: number } & Progress)
   /** Saved at the end of this epoch, or in the middle of the one after it. */
@@ -13,7 +13,7 @@ export type Report =
       readonly rank: number;
       readonly repeatedCount: number;
       readonly byteCount: number;
-      /** Of a worker that keeps rows. */
+      /** Of a worker that caches rows. */
       readonly cache?: RowHits;
     } & Progress)
   | { readonly kind: "result"; readonly result: Result };
@@ -35,9 +35,9 @@ export type RowHits = { readonly device: number; readonly host: number; readonly
 /** How good the model is on data it was not trained on. */
 export type Result = {
   readonly facts: readonly (readonly [name: string, text: string])[];
-  /** A table with a head, where there is more to tell. */
+  /** A table with a head, if there is more to show. */
   readonly table?: readonly (readonly string[])[];
-  /** What the training is for, in words, and whether it came to that. */
+  /** The goal of the training, in words, and whether the model reached it. */
   readonly objective: { readonly text: string; readonly isReached: boolean };
 };
 
@@ -45,7 +45,7 @@ export function sendReport(report: Report): void {
   process.stdout.write(`${JSON.stringify(report)}\n`);
 }
 
-/** Undefined for a line that is none. */
+/** Undefined for a line that is not a report. */
 export function parseReport(line: string): Report | undefined {
   if (!line.startsWith('{"kind":')) return undefined;
   return JSON.parse(line) as Report; // Written by sendReport.

@@ -1,14 +1,14 @@
-// run-directory — where the checkpoints of one run lie: in a directory of their own, so that nobody takes another run's
-// for them, goes on from those by mistake, or has them removed in favour of new ones.
+// run-directory — gives each run a directory of its own for its checkpoints, so that a run neither resumes from another
+// run's checkpoints by mistake nor removes them in favour of new ones.
 //
-//   <directory>/run-1/step-000938        a run, and what it saved
+//   <directory>/run-1/step-000938        a run and its checkpoint
 //   <directory>/run-2/step-000500
 //
 // Invariants:
-//   R1. A run that begins anew gets a directory that no other has, also when several begin at once.
-//   R2. One that goes on saves where the checkpoint lies that it goes on from, unless a later one lies there: then it
-//       gets a directory of its own, beside.
-//   R3. A run that saved nothing leaves no directory.
+//   RunDirectory.R1. A new run gets a directory that no other run has, also when several begin at once.
+//   RunDirectory.R2. A resumed run saves beside the checkpoint that it continues from, unless a later one is there:
+//       then it gets a directory of its own.
+//   RunDirectory.R3. A run that saved nothing leaves no directory.
 
 import { existsSync, mkdirSync, readdirSync, rmdirSync } from "node:fs";
 import { basename, dirname, join, resolve } from "node:path";
@@ -17,7 +17,7 @@ import { findCheckpoint } from "../../node/checkpoint/find-checkpoint.ts";
 
 const RUN_NAME = /^run-([1-9]\d{0,8})$/;
 
-/** Creates the directory of a new run, and returns its path. Throws BAD_CONFIG when nothing can be saved there. */
+/** Creates the directory of a new run and returns its path. Throws BAD_CONFIG if it cannot be written. */
 export function createRun(directory: string): string {
   prepareCheckpointTarget(directory);
   for (let run = (runsIn(directory)[0] ?? 0) + 1; ; run++) {
@@ -32,8 +32,8 @@ export function createRun(directory: string): string {
 }
 
 /**
- * Where a run saves that goes on from this checkpoint, `stepsDone` steps of all epochs being in it (R2). Throws
- * BAD_CONFIG when nothing can be saved there.
+ * Where a run saves that continues from this checkpoint, which has `stepsDone` steps over all epochs (R2). Throws
+ * BAD_CONFIG if that cannot be written.
  */
 export async function continueRun(checkpoint: string, stepsDone: number): Promise<string> {
   const run = dirname(checkpoint);
@@ -44,7 +44,7 @@ export async function continueRun(checkpoint: string, stepsDone: number): Promis
 }
 
 /**
- * The newest checkpoint of the newest run that has one; in a directory without runs, its own. Throws
+ * The newest checkpoint of the newest run that has one, or of the directory itself if it has no runs. Throws
  * CHECKPOINT_MISSING.
  */
 export async function newestCheckpoint(directory: string): Promise<string> {
@@ -56,15 +56,15 @@ export async function newestCheckpoint(directory: string): Promise<string> {
 }
 
 /**
- * When no process of the run is there any more: removes what was never completed, and the run's directory where nothing
- * else was in it (R3).
+ * Call it when no process of the run is left: removes incomplete checkpoints, and the run's directory if nothing else
+ * is in it (R3).
  */
 export async function tidyRun(runDirectory: string): Promise<void> {
   try {
     await new CheckpointDirectory({ root: runDirectory }).removeLeftovers();
     rmdirSync(runDirectory);
   } catch {
-    // There are checkpoints in it, or the disk is gone: neither is ours to mend.
+    // It has checkpoints, or the disk is gone: neither needs repair here.
   }
 }
 
@@ -76,7 +76,7 @@ function runsIn(directory: string): number[] {
       .map(Number)
       .sort((a, b) => b - a);
   } catch {
-    return []; // Whoever looks for a checkpoint there is told what is wrong.
+    return []; // The search for a checkpoint there reports what is wrong.
   }
 }
 
@@ -88,7 +88,7 @@ function isError(thrown: unknown, code: string): boolean {
   return thrown instanceof Error && "code" in thrown && thrown.code === code;
 }
 
-/** Creates the directory where it is missing. Throws BAD_CONFIG when it cannot be written to. */
+/** Creates the directory if it is missing. Throws BAD_CONFIG if it cannot be written. */
 export function prepareCheckpointTarget(path: string): void {
   requireWritableDirectory(path);
   try {
@@ -98,9 +98,7 @@ export function prepareCheckpointTarget(path: string): void {
   }
 }
 
-/**
- * One by one: Node's own way to make parents never returns where the system says that there is no such place (/proc).
- */
+/** One level at a time: Node's recursive mkdir never returns if the system reports ENOENT for the parent (/proc). */
 function createWithParents(directory: string): void {
   if (existsSync(directory)) return;
   createWithParents(dirname(directory));

@@ -1,5 +1,5 @@
-// task-data — whether the data of a task is there at all, and as much of it as a plan asks for, found out before
-// anything starts. Whether it is whole, and what it should be, is found by who reads it.
+// task-data — checks, before anything starts, that a task's data is there and that there is as much of it as the plan
+// needs. Whoever reads the data checks its contents.
 
 import { existsSync } from "node:fs";
 import { WeighbridgeError } from "../../base/errors.ts";
@@ -9,12 +9,12 @@ import { packageFile } from "../../node/datasets/package-file.ts";
 import { number } from "../terminal-text.ts";
 import { TASKS, type TrainPlan } from "./train-plan.ts";
 
-/** Flights that follow those which are trained on. */
+/** The flights after the training flights. */
 export const FLIGHTS_TEST_COUNT = 40_000;
-/** Every worker makes all of them, and keeps them in memory. */
+/** Every worker generates all of them and keeps them in memory. */
 const RATINGS_MAX = 10_000_000;
 
-/** Throws DATASET_MISSING, with what to do about it. `has` says whether a package is installed. */
+/** Throws DATASET_MISSING, with what to do about it. `has` returns whether a package is installed. */
 export function requireData({ task, data }: TrainPlan, has: (packageName: string) => boolean = isInstalled): void {
   if (data !== undefined) {
     if (existsSync(data)) return;
@@ -28,8 +28,8 @@ export function requireData({ task, data }: TrainPlan, has: (packageName: string
 }
 
 /**
- * Throws BAD_CONFIG when there are fewer samples than the plan trains on. Data that cannot be counted is for who reads
- * it to complain of.
+ * Throws BAD_CONFIG if there are fewer samples than the plan trains on. Data that cannot be counted fails when it is
+ * read.
  */
 export async function requireSamples(plan: TrainPlan): Promise<void> {
   const { task, sampleCount } = plan;
@@ -62,6 +62,6 @@ export function isInstalled(packageName: string): boolean {
     packageFile(packageName, "");
     return true;
   } catch {
-    return false; // It says no more than that.
+    return false; // The package cannot be resolved.
   }
 }

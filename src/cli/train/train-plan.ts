@@ -1,5 +1,5 @@
-// train-plan — what a training job is to do, from the flags of `weighbridge train`: checked as a whole before anything
-// starts, and handed to every process of the job as JSON. Pure.
+// train-plan — what a training job does, from the flags of `weighbridge train`: checked as a whole before anything
+// starts, and passed to every process of the job as JSON. Pure.
 
 import { WeighbridgeError } from "../../base/errors.ts";
 import { didYouMean } from "../../base/nearest-name.ts";
@@ -17,9 +17,9 @@ export type TaskDefaults = {
   readonly consistency: string;
   /** Samples to train on. */
   readonly sampleCount: number;
-  /** The npm packages that bring and read its data, beside this one; empty where it makes its own. */
+  /** The npm packages that contain and read its data, beside this one; empty for a task that generates its data. */
   readonly dataPackages: readonly string[];
-  /** Whether rows of embeddings can be cached. */
+  /** Whether it has embeddings, whose rows can be cached. */
   readonly hasRows: boolean;
   /** The largest rate of any of its parameters, as a multiple of the learning rate. */
   readonly rateFactor: number;
@@ -38,7 +38,7 @@ export const TASKS: Readonly<Record<TaskName, TaskDefaults>> = {
     rateFactor: 1,
   },
   "wide-deep": {
-    title: "Wide & Deep foretells which flights will be late",
+    title: "Wide & Deep predicts which flights will be late",
     epochs: 1,
     batchSize: 512,
     learningRate: 0.001,
@@ -60,7 +60,7 @@ export const TASKS: Readonly<Record<TaskName, TaskDefaults>> = {
     rateFactor: 1,
   },
   logistic: {
-    title: "sparse logistic regression foretells which flights will be late",
+    title: "sparse logistic regression predicts which flights will be late",
     epochs: 1,
     batchSize: 1_000,
     learningRate: 0.1,
@@ -72,7 +72,7 @@ export const TASKS: Readonly<Record<TaskName, TaskDefaults>> = {
   },
 };
 
-/** As commander gives them. */
+/** As commander returns them. */
 export type TrainFlags = {
   readonly workers: number;
   readonly servers: number;
@@ -96,7 +96,7 @@ export type TrainFlags = {
   readonly slowWorker?: string;
 };
 
-/** Where a job that goes on begins: the first step that was not done. Both count from 0. */
+/** Where a resumed job begins: the first step that is not done. Both count from 0. */
 export type TrainPosition = { readonly epoch: number; readonly step: number };
 
 export type TrainPlan = {
@@ -105,32 +105,32 @@ export type TrainPlan = {
   readonly servers: number;
   readonly epochs: number;
   readonly consistency: Consistency;
-  /** Of all workers together. */
+  /** Over all workers. */
   readonly batchSize: number;
   readonly learningRate: number;
   readonly seed: number;
   readonly sampleCount: number;
   readonly startsAt: TrainPosition;
   readonly checkpointDir?: string;
-  /** Steps between checkpoints; left out, there is one at the end of each epoch. */
+  /** Steps between checkpoints; if left out, there is one at the end of each epoch. */
   readonly checkpointEvery?: number;
   readonly overlap: boolean;
-  /** Rows that a worker keeps; 0 without a cache. */
+  /** Rows that a worker caches; 0: no cache. */
   readonly cacheRows: number;
-  /** Every how many steps the loss is told, after the first few; 0 never. */
+  /** Every how many steps the loss is reported, after the first few; 0: never. */
   readonly every: number;
-  /** A directory or file with the data; left out, the packages that bring it. */
+  /** A directory or file with the data; if left out, it comes from its npm packages. */
   readonly data?: string;
-  /** One worker that takes so many times as long for a step: for measuring what that costs the others. */
+  /** Makes one worker take this many times as long for a step, to measure what that costs the others. */
   readonly slowWorker?: { readonly rank: number; readonly factor: number };
 };
 
 export const EVERY_DEFAULT = 100;
 export const SEED_DEFAULT = 1;
-/** Servers, and workers. */
+/** Of servers, and of workers. */
 export const NODES_DEFAULT = 2;
 
-/** Throws BAD_CONFIG with every contradiction there is, one a line. */
+/** Throws BAD_CONFIG with every contradiction, one per line. */
 export function planTraining(task: TaskName, flags: TrainFlags): TrainPlan {
   const defaults = TASKS[task];
   const { workers, servers, seed, overlap, cacheRows = 0, quiet = false, slowWorker } = flags;
@@ -183,19 +183,17 @@ function contradictions(task: TaskName, flags: TrainFlags, chosen: Chosen): stri
       `--learning-rate ${learningRate}: the servers compute in float32, where this is ${learningRate < 1 ? "zero" : "infinite"}`,
     flags.data !== undefined && TASKS[task].dataPackages.length === 0 && `--data: ${task} makes its data itself`,
     cacheRows > 0 && !TASKS[task].hasRows && `--cache-rows: ${task} has no embedding whose rows could be cached`,
-    cacheRows > 0 &&
-      parsed !== "bsp" &&
-      `--cache-rows needs --consistency bsp, not ${consistency}: rows that workers keep are trained in step`,
+    cacheRows > 0 && parsed !== "bsp" && `--cache-rows needs --consistency bsp, not ${consistency}: cached rows are trained in step`,
     quiet && flags.every !== undefined && `--quiet and --every ${flags.every} contradict each other`,
     resume && !flags.checkpoint && "--resume and --no-checkpoint contradict each other",
     !flags.checkpoint && flags.checkpointDir !== undefined && "--checkpoint-dir and --no-checkpoint contradict each other",
     !flags.checkpoint && flags.checkpointEvery !== undefined && "--checkpoint-every and --no-checkpoint contradict each other",
     flags.checkpointEvery !== undefined &&
       parsed !== "bsp" &&
-      `--checkpoint-every needs --consistency bsp: with ${consistency} only the end of an epoch is a place to go on from`,
+      `--checkpoint-every needs --consistency bsp: with ${consistency} a training can only be resumed from the end of an epoch`,
     flags.checkpointEvery !== undefined &&
       cacheRows > 0 &&
-      "--checkpoint-every and --cache-rows contradict each other: the servers have the rows that workers keep at the end of an epoch alone",
+      "--checkpoint-every and --cache-rows contradict each other: the servers have the rows that workers cache only at the end of an epoch",
     slowWorker !== undefined && slow === undefined && `--slow-worker is RANK:FACTOR, such as 1:5, not ${slowWorker}`,
     slow !== undefined && slow.rank >= workers && `--slow-worker ${slowWorker}: there are workers 0 to ${workers - 1}`,
   ].filter((problem) => problem !== false);
@@ -226,27 +224,35 @@ export function stepsPerEpoch({ sampleCount, batchSize }: Pick<TrainPlan, "sampl
   return Math.ceil(sampleCount / batchSize);
 }
 
-/** Steps that are done at this position, of all epochs: what a checkpoint is called by. */
+/** Samples in one worker's part of a batch. */
+export function unitSizeMax({ batchSize, workers }: TrainPlan): number {
+  return Math.ceil(batchSize / workers);
+}
+
+/** Updates that a server applies in an epoch: with bsp one for all workers together, otherwise one for each. */
+export function updatesPerEpoch(plan: TrainPlan): number {
+  return stepsPerEpoch(plan) * (plan.consistency === "bsp" ? 1 : plan.workers);
+}
+
+/** Steps that are done at this position, over all epochs: a checkpoint is named after them. */
 export function stepsDone(plan: Pick<TrainPlan, "sampleCount" | "batchSize">, { epoch, step }: TrainPosition): number {
   return epoch * stepsPerEpoch(plan) + step;
 }
 
-/** Samples that are still to be visited, in all epochs that are left. */
+/** Samples still to be used, over all epochs that are left. */
 export function samplesToVisit({ epochs, sampleCount, batchSize, startsAt }: TrainPlan): number {
   const visited = startsAt.epoch * sampleCount + Math.min(sampleCount, startsAt.step * batchSize);
   return Math.max(0, epochs * sampleCount - visited);
 }
 
-/**
- * Steps that are still to be made: the last batch of every epoch may be smaller than the others, and counts as a step.
- */
+/** Steps still to be made: the last batch of every epoch may be smaller than the others, and counts as a step. */
 export function stepsToMake(plan: TrainPlan): number {
   return Math.max(0, plan.epochs * stepsPerEpoch(plan) - stepsDone(plan, plan.startsAt));
 }
 
 /**
- * The step of an epoch, from 1 on, of an event that counts the steps of this run; its epoch counts from 1 as well. A
- * worker that does the parts of one that died makes more steps than an epoch has: they count as its last.
+ * The step of an epoch, from 1, of an event that counts the steps of this run; its epoch counts from 1 as well. A
+ * worker that does the parts of a dead one makes more steps than an epoch has: they count as its last.
  */
 export function stepOfEpoch(plan: TrainPlan, { epoch, step }: { readonly epoch: number; readonly step: number }): number {
   const { startsAt } = plan;
@@ -254,14 +260,14 @@ export function stepOfEpoch(plan: TrainPlan, { epoch, step }: { readonly epoch: 
 }
 
 /**
- * How far a worker is, for people: the furthest batch it had a part of, as the screen counts and not its own steps, of
- * which one that does the parts of another has more.
+ * How far a worker is, for people: the furthest batch it had a part of, as the screen counts. Its own steps may be
+ * more, if it does the parts of another.
  */
 export function reachedText({ epoch, globalStep }: { readonly epoch: number; readonly globalStep: number }): string {
   return `at epoch ${epoch} step ${globalStep}`;
 }
 
-/** A place to go on from, as people count. */
+/** A position to resume from, as people count. */
 export function positionText({ epoch, step }: TrainPosition): string {
   return `epoch ${epoch + 1} step ${step + 1}`;
 }
@@ -271,7 +277,7 @@ export function savesText({ checkpointEvery }: TrainPlan): string {
   return checkpointEvery === undefined ? "after each epoch" : `every ${checkpointEvery} steps, and after each epoch`;
 }
 
-/** The command that goes on with a plan from what it saved, for people to copy. */
+/** The command that resumes a plan from its last checkpoint, for people to copy. */
 export function resumeCommand(plan: TrainPlan): string {
   const { task, epochs } = plan;
   return ["npx weighbridge train", task, "--resume", ...(epochs === TASKS[task].epochs ? [] : ["--epochs", epochs]), ...flagsOf(plan)].join(
@@ -279,7 +285,7 @@ export function resumeCommand(plan: TrainPlan): string {
   );
 }
 
-/** The flags that make a plan what it is, where they are not its task's defaults. */
+/** The flags of a plan that differ from its task's defaults. */
 function flagsOf(plan: TrainPlan): string[] {
   const { task, servers, workers, batchSize, sampleCount, learningRate, seed, checkpointDir, checkpointEvery, cacheRows, data } = plan;
   const defaults = TASKS[task];
@@ -301,7 +307,7 @@ function flagsOf(plan: TrainPlan): string[] {
   ];
 }
 
-/** As a shell takes it for one word. */
+/** Quoted so that a shell reads it as one word. */
 function shellWord(text: string): string {
   return /^[\w./:@%+=,-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
 }

@@ -1,4 +1,4 @@
-// training-job — runs a training: the processes of its cluster, what they say on the screen, and how it ended.
+// training-job — runs a training: starts the processes of its cluster, shows what they print, and reports how it ended.
 
 import { dirname, resolve } from "node:path";
 import { ownEnvironment } from "../../node/config/config-environment.ts";
@@ -22,8 +22,8 @@ import { nearPath, TrainingScreen } from "./training-screen.ts";
 
 const LOOPBACK = "127.0.0.1";
 /**
- * What a training hears of the environment's configuration: how nodes work. Which nodes there are, and where, is for
- * its own flags to say.
+ * The keys that a training reads from the environment's configuration: how nodes work. Which nodes there are, and
+ * where, comes from its own flags.
  */
 const READ_KEYS: readonly KeyName[] = [
   "job",
@@ -48,18 +48,18 @@ const READ_KEYS: readonly KeyName[] = [
   "logLevel",
 ];
 
-/** A plan, and where its checkpoints lie. */
+/** A plan, and where its checkpoints are. */
 export type Run = {
   readonly plan: TrainPlan;
-  /** Where it saves, absolute; left out when it does not. */
+  /** Where it saves, absolute; left out if it does not save. */
   readonly directory?: string;
-  /** The checkpoint that it goes on from. */
+  /** The checkpoint that it continues from. */
   readonly resumedFrom?: string;
 };
 
 /**
- * Returns the exit code. Throws, before anything starts, what is wrong with the plan, the place for checkpoints, or the
- * data.
+ * Returns the exit code. Throws, before anything starts, if the plan, the directory for checkpoints or the data is
+ * wrong.
  */
 export async function runTraining(wanted: TrainPlan, isResumed: boolean, output: StandardOutput): Promise<number> {
   requireData(wanted);
@@ -93,8 +93,8 @@ function newRun(plan: TrainPlan): Run {
 }
 
 /**
- * Where --checkpoint-dir names a checkpoint, what follows lies beside it; in a run of its own where later ones lie
- * there.
+ * If --checkpoint-dir names a checkpoint, the next ones are saved beside it; if later ones are there, in a run of their
+ * own.
  */
 async function resumedRun(plan: TrainPlan): Promise<Run> {
   const { position, path } = await findProgress(plan);
@@ -126,8 +126,8 @@ function programOf(role: Role, plan: TrainPlan): Program {
 }
 
 /**
- * A worker that was killed is done without while others are there. One that ended itself says what is wrong with the
- * job.
+ * The job continues without a worker that was killed, while others are left. A worker that ended by itself shows that
+ * something is wrong with the job.
  */
 function isDispensable({ plan, signal }: ProcessEnd, running: readonly NodeProcess["plan"][], screen: TrainingScreen): boolean {
   const others = running.filter(({ role }) => role === "worker").length;
@@ -137,7 +137,8 @@ function isDispensable({ plan, signal }: ProcessEnd, running: readonly NodeProce
 }
 
 /**
- * Reports go to the screen, and so does, with its tag, what is none; what the scheduler says of the others needs none.
+ * Shows reports on the screen, and other lines with the tag of their process; lines of the scheduler about other nodes
+ * get no tag.
  */
 function showOutput({ plan, stdout, stderr }: NodeProcess, screen: TrainingScreen): void {
   const tagged = tagLines(plan, process.stdout);

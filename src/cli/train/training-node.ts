@@ -1,5 +1,5 @@
 // training-node — the script of every process of a training job: its argument is the plan, its environment says which
-// node it is. It takes care of its end before it loads the rest, so that whatever happens meanwhile is reported.
+// node it is. It sets up its end (process-end.ts) before it loads the rest, so that any failure meanwhile is reported.
 
 import { endProcess } from "./process-end.ts";
 import type { TrainingRole } from "./training-role.ts";

@@ -1,5 +1,4 @@
-// training-progress — how far a training job was when a checkpoint was saved, as a note in the checkpoint, and back:
-// where a job that goes on begins.
+// training-progress — writes how far a training job is into a checkpoint, and reads from it where a resumed job begins.
 
 import { resolve } from "node:path";
 import { WeighbridgeError } from "../../base/errors.ts";
@@ -8,7 +7,7 @@ import type { JsonObject } from "../../wire/json-value.ts";
 import { newestCheckpoint } from "./run-directory.ts";
 import { consistencyText, stepsPerEpoch, type TrainPlan, type TrainPosition } from "./train-plan.ts";
 
-/** What has to be as it was, or steps would not be the same ones. */
+/** Settings that a resumed job must not change, or its steps would differ. */
 function fixedOf(plan: TrainPlan): JsonObject {
   const { task, batchSize, sampleCount, seed, learningRate, workers } = plan;
   const consistency = consistencyText(plan.consistency);
@@ -16,7 +15,7 @@ function fixedOf(plan: TrainPlan): JsonObject {
   return consistency === "bsp" ? fixed : { ...fixed, workers }; // each worker's updates count by themselves
 }
 
-/** How people say it. */
+/** The flags that set them. */
 const FLAGS: Readonly<Record<string, string>> = {
   batchSize: "--batch-size",
   sampleCount: "--limit",
@@ -31,8 +30,8 @@ export function progressNote(plan: TrainPlan, { epoch, step }: TrainPosition): J
 }
 
 /**
- * Where to go on, and from which checkpoint. Throws CHECKPOINT_MISSING, _FOREIGN, _TORN or _IO, and BAD_CONFIG when the
- * plan is not that of the checkpoint.
+ * The position to resume at, and the checkpoint. Throws CHECKPOINT_MISSING, _FOREIGN, _TORN or _IO, and BAD_CONFIG if
+ * the plan is not that of the checkpoint.
  */
 export async function findProgress(plan: TrainPlan): Promise<{ readonly position: TrainPosition; readonly path: string }> {
   const path = await newestCheckpoint(resolve(plan.checkpointDir ?? ""));
@@ -54,13 +53,13 @@ export function positionOf(plan: TrainPlan, note: unknown, path: string): TrainP
     .filter(([key, value]) => saved[key] !== value)
     .map(([key, value]) => `${FLAGS[key] ?? key} was ${text(saved[key])}, and is ${text(value)} now`);
   if (problems.length > 0) {
-    throw new WeighbridgeError("BAD_CONFIG", `--resume goes on with what ${path} was trained with: ${problems.join("; ")}`);
+    throw new WeighbridgeError("BAD_CONFIG", `--resume continues with what ${path} was trained with: ${problems.join("; ")}`);
   }
   const position = step >= stepsPerEpoch(plan) ? { epoch: epoch + 1, step: 0 } : { epoch, step };
   if (position.epoch >= plan.epochs) {
     throw new WeighbridgeError(
       "BAD_CONFIG",
-      `${path} is after epoch ${position.epoch}: to go on, ask for more than --epochs ${plan.epochs}`,
+      `${path} is after epoch ${position.epoch}: to continue, set --epochs to more than ${plan.epochs}`,
     );
   }
   return position;

@@ -1,10 +1,11 @@
-// training-role — what a process of a training job is there for: to train, or, as a server and as the scheduler, to
-// stay as long as somebody trains.
+// training-role — the role of a process in a training job: a worker trains; a server and the scheduler stay as long as
+// any worker trains.
 //
 // Invariants:
-//   TrainingRole.V1. A job is done when no worker is at work any more and one at least has left by itself: workers
-//       leave after the result is reported (training-worker.ts), and those that died returned what they had to do.
-//   TrainingRole.V2. A job has failed when a server is dead, whose parameters are gone, or when every worker is.
+//   TrainingRole.V1. A job is done when no worker is training any more and at least one has left by itself: workers
+//       leave after the result is reported (training-worker.ts), and the units of those that died went to others.
+//   TrainingRole.V2. A job has failed when a server is dead, because its parameters are lost, or when every worker is
+//       dead.
 
 import { WeighbridgeError } from "../../base/errors.ts";
 import type { ClusterNode } from "../../cluster/cluster-node.ts";
@@ -17,18 +18,18 @@ import type { RosterEntry, RosterView } from "../../wire/roster.ts";
 import type { TrainPlan } from "./train-plan.ts";
 
 export interface TrainingRole {
-  /** How far it is, for people; empty where it does not know. */
+  /** How far it is, for people; empty if it does not know. */
   readonly position: string;
-  /** Until the job is done. Throws what ends it before. */
+  /** Runs until the job is done. Throws the error that ends it early. */
   run(): Promise<void>;
 }
 
-/** Of this process; `planJson` was written by cli/train.ts. Throws BAD_CONFIG. */
+/** The role of this process; `planJson` was written by cli/train.ts. Throws BAD_CONFIG. */
 export async function openRole(planJson: string): Promise<TrainingRole> {
-  // All nodes are on this machine, so that its name would only make their lines too long for a terminal.
+  // All nodes are on this machine: its name would only make their lines too long for a terminal.
   const config = { ...loadConfig({ env: process.env }), nodeId: String(process.pid) };
   if (config.role !== "worker") return new Attendant(config);
-  const { TrainingWorker } = await import("./training-worker.ts"); // of which the others need nothing
+  const { TrainingWorker } = await import("./training-worker.ts"); // the other roles do not need it
   return new TrainingWorker(config, JSON.parse(planJson) as TrainPlan);
 }
 
@@ -42,7 +43,7 @@ class Attendant implements TrainingRole {
   constructor(config: NodeConfig) {
     this.#config = config;
     this.#lines = new RosterLines(config);
-    this.#over.promise.catch(() => {}); // it may end before anybody waits for it
+    this.#over.promise.catch(() => {}); // it may end before `run` waits for it
   }
 
   get position(): string {
@@ -76,7 +77,7 @@ class Attendant implements TrainingRole {
 
 export type JobState = { readonly kind: "running" } | { readonly kind: "done" } | { readonly kind: "failed"; readonly reason: string };
 
-/** Whether a job goes on, is done or has failed, by who is there. */
+/** Derives from the roster whether a job is running, is done or has failed. */
 export function jobState({ nodes }: RosterView, { workerCount }: { readonly workerCount: number }): JobState {
   const workers = nodes.filter(({ role }) => role === "worker");
   if (workers.length < workerCount) return { kind: "running" }; // the cluster is not complete yet
@@ -91,7 +92,10 @@ function named(entries: readonly RosterEntry[]): string {
   return entries.map(({ node }) => nameOf(node)).join(", ");
 }
 
-/** What the scheduler of a training job prints: who has which rank, once all are there; later who died or came back. */
+/**
+ * The lines that the scheduler of a training job prints: the rank of each node once all have joined; later, which node
+ * died or came back.
+ */
 export class RosterLines {
   readonly #changes: RosterChanges;
   readonly #nodeCount: number;
@@ -102,7 +106,7 @@ export class RosterLines {
     this.#nodeCount = counts.serverCount + counts.workerCount;
   }
 
-  /** What to print about a newer roster. */
+  /** The lines to print about a newer roster. */
   since(roster: RosterView): string[] {
     const changes = this.#changes.since(roster);
     if (this.#isStarted) return changes.filter((sentence) => !sentence.endsWith("has left")); // a worker that leaves is done

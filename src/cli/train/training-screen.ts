@@ -1,5 +1,5 @@
-// training-screen — shows a training job: losses as lines, on a terminal a line below that keeps itself up to date,
-// elsewhere one now and then, and ever less often; at the end what the model is worth (training-summary.ts).
+// training-screen — shows a training job: losses as lines; on a terminal a live status line below them, otherwise a
+// progress line now and then, ever less often; at the end the summary (training-summary.ts).
 
 import { relative } from "node:path";
 import { styleText } from "node:util";
@@ -23,7 +23,7 @@ import {
 import { type Done, type Styler, summaryLines } from "./training-summary.ts";
 
 /**
- * Elsewhere than on a terminal: at least so long between two lines, and at least this share of the time it takes so
+ * Without a terminal: the least time between two progress lines, and their least distance as a share of the time so
  * far.
  */
 const PLAIN_LINE_MS = 2000;
@@ -33,11 +33,11 @@ const FIRST_PROGRESS_SECONDS = 0.3;
 export type ScreenOptions = {
   readonly out: NodeJS.WriteStream;
   readonly plan: TrainPlan;
-  /** Where this run saves; left out when it does not. */
+  /** Where this run saves; left out if it does not save. */
   readonly runDirectory?: string | undefined;
-  /** The checkpoint that it goes on from. */
+  /** The checkpoint that it continues from. */
   readonly resumedFrom?: string | undefined;
-  /** Where the scheduler is, and the command that asks it who is there. */
+  /** The scheduler's address, and the command that shows its status. */
   readonly scheduler: string;
   readonly statusCommand: string;
   /** In milliseconds. */
@@ -63,7 +63,7 @@ export class TrainingScreen {
   #startedAt: number | undefined;
   #plainLineAt = 0;
   #savedLineAt = 0;
-  #savedUntold = 0;
+  #savedUnseen = 0;
 
   constructor(options: ScreenOptions) {
     const { out, plan, now = () => performance.now() } = options;
@@ -74,7 +74,7 @@ export class TrainingScreen {
     this.#style = (style, text) => styleText(style, text, { stream: out });
   }
 
-  /** How far the job is, as people count; for whoever tells why it ended. */
+  /** How far the job is, as people count, for the line that reports why it ended. */
   get position(): string {
     const furthest = [...this.#progress.values()].sort((a, b) => b.epoch - a.epoch || b.step - a.step)[0];
     return furthest === undefined ? "before the first step" : `at epoch ${furthest.epoch} step ${furthest.step}`;
@@ -85,7 +85,7 @@ export class TrainingScreen {
     return this.#progress.size > 0;
   }
 
-  /** The last checkpoint that was saved in this run, as short as it can be named from here. */
+  /** The last checkpoint of this run, by its shortest path from here. */
   get checkpoint(): string | undefined {
     return this.#checkpoint === undefined ? undefined : nearPath(this.#checkpoint);
   }
@@ -125,7 +125,7 @@ export class TrainingScreen {
         return;
       case "checkpoint":
         this.#checkpoint = report.path;
-        if (report.epoch < this.#plan.epochs) this.#showSaved(); // the summary tells of the last one
+        if (report.epoch < this.#plan.epochs) this.#showSaved(); // the summary shows the last one
         return;
       case "done":
         this.#progress.set(report.rank, report);
@@ -137,13 +137,13 @@ export class TrainingScreen {
     }
   }
 
-  /** A line that is no report, above the live one. */
+  /** Prints a line that is not a report above the live line. */
   note(line: string): void {
     const columns = this.#line.isLive ? this.#options.out.columns || COLUMNS_DEFAULT : Infinity;
     for (const part of foldLine(`  ${line}`, { columns, indent: 2 })) this.#print(part);
   }
 
-  /** The summary; false when there is nothing to tell, since the training did not get to its end. */
+  /** Prints the summary; returns false if there is none, because the training did not reach its end. */
   close(): boolean {
     this.#line[Symbol.dispose]();
     const result = this.#result;
@@ -169,7 +169,7 @@ export class TrainingScreen {
     const standing = this.#standing(this.#startedAt);
     const { sampleCount, sampleTotal, seconds } = standing;
     const isOver = sampleCount === sampleTotal;
-    if (seconds < FIRST_PROGRESS_SECONDS && !isOver) return; // Nothing to judge the rest by yet.
+    if (seconds < FIRST_PROGRESS_SECONDS && !isOver) return; // Too early to estimate the rest.
     const facts = progressFacts(standing);
     if (this.#line.isLive) {
       this.#line.draw((columns) => {
@@ -203,15 +203,15 @@ export class TrainingScreen {
     };
   }
 
-  /** Not a line for each save, where they follow each other fast: the next one counts those that had none. */
+  /** If saves follow each other fast, not every one gets a line: the next line counts those without one. */
   #showSaved(): void {
     if (this.#isQuiet) return;
     if (this.#now() < this.#savedLineAt) {
-      this.#savedUntold++;
+      this.#savedUnseen++;
       return;
     }
-    const others = this.#savedUntold === 0 ? "" : `, and ${this.#savedUntold} before it`;
-    [this.#savedLineAt, this.#savedUntold] = [this.#now() + PLAIN_LINE_MS, 0];
+    const others = this.#savedUnseen === 0 ? "" : `, and ${this.#savedUnseen} before it`;
+    [this.#savedLineAt, this.#savedUnseen] = [this.#now() + PLAIN_LINE_MS, 0];
     this.#print(`  saved ${this.checkpoint}${others}`);
   }
 
@@ -224,7 +224,7 @@ export class TrainingScreen {
   }
 }
 
-/** Relative where that is shorter. */
+/** Relative if that is shorter. */
 export function nearPath(path: string): string {
   const near = relative(process.cwd(), path);
   return near.length < path.length ? near : path;

@@ -1,5 +1,5 @@
-// training-summary — what a training that got to its end came to, in lines: what the model is worth, what it took,
-// where it lies, and what to try next. Pure.
+// training-summary — the closing summary of a training that reached its end: the result, what it took, where the
+// checkpoint is, and what to try next. Pure.
 
 import type { styleText } from "node:util";
 import { columnsText, compactNumber, number, percent } from "../terminal-text.ts";
@@ -13,7 +13,7 @@ export type Styler = (style: Parameters<typeof styleText>[0], text: string) => s
 
 export type Summary = {
   readonly plan: TrainPlan;
-  /** One of each worker that got to the end. */
+  /** One of each worker that reached the end. */
   readonly done: readonly Done[];
   readonly result: Result;
   readonly checkpoint: string | undefined;
@@ -24,7 +24,7 @@ export type Summary = {
 
 const LABEL_CHARS = 13;
 
-/** The mark of success is for those who reached what they were there for. */
+/** The check mark is shown only if the objective was reached. */
 export function summaryLines({ plan, done, result, checkpoint, has, hasBench }: Summary, style: Styler): string[] {
   const samples = samplesToVisit(plan);
   const steps = stepsToMake(plan);
@@ -63,7 +63,7 @@ function resultLines({ facts, table, objective }: Result, style: Styler): string
   return lines;
 }
 
-/** Of workers that keep rows. */
+/** Of workers that cache rows. */
 function cacheLines(done: readonly Done[]): string[] {
   const hits = done.flatMap(({ cache }) => cache ?? []);
   if (hits.length === 0) return [];

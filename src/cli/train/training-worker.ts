@@ -1,17 +1,16 @@
 // training-worker — a worker of a training job: opens the task, trains its part of every batch together with the
-// others, and reports. The worker of lowest rank that lives reports for all: losses, checkpoints, and at the end what
-// the model is worth. Then all leave together: a worker that left before would have ended well while the job may still
-// fail.
+// others, and reports. The live worker of the lowest rank reports for all: losses, checkpoints, and at the end the
+// result. Then all leave together: a worker that left early would have ended well while the job may still fail.
 //
-//   round 0      all come
-//   round n      the first of those who came to the round before reports, and comes then; all others come at once
-//                one of them came with REPORTED ──► everybody leaves
-//                none did: it died meanwhile    ──► round n + 1, with the first of those who are left
+//   round 0      all workers come
+//   round n      the first of those who came to round n - 1 reports and then comes; all others come at once
+//                one of them came with REPORTED ──► all leave
+//                none did: it has died          ──► round n + 1, with the first of those who are left
 //
 // Invariants:
-//   TrainingWorker.F1. The first worker reports; when that one dies meanwhile, the next.
-//   TrainingWorker.F2. Nobody leaves before the report. The one that makes it lives or is known to be dead, and all
-//       that it waits for has deadlines: so has this.
+//   TrainingWorker.F1. The first worker reports; if it dies meanwhile, the next one does.
+//   TrainingWorker.F2. No worker leaves before the report. The reporting worker lives or is known to be dead, and all
+//       its waits have deadlines: so this wait ends.
 
 import { existsSync } from "node:fs";
 import { resolve } from "node:path";
@@ -41,7 +40,7 @@ import type { Task } from "./task.ts";
 import { reachedText, type TrainPlan } from "./train-plan.ts";
 import type { TrainingRole } from "./training-role.ts";
 
-/** How long one wait for the others may take when all have trained, an epoch or all of them. */
+/** How long one wait for the others may take after an epoch or at the end. */
 const END_MS = 120_000;
 
 export class TrainingWorker implements TrainingRole {
@@ -59,30 +58,30 @@ export class TrainingWorker implements TrainingRole {
     return this.#position;
   }
 
-  /** Until the training is done and this worker has left. Throws what ends it before. */
+  /** Runs until the training is done and this worker has left. Throws the error that ends it early. */
   async run(): Promise<void> {
-    const task = await openTask(this.#plan); // before the cluster is asked for anything: what is wrong with the data is said at once
+    const task = await openTask(this.#plan); // before the cluster is needed: bad data is reported at once
     sendReport({ kind: "ready", data: task.dataText, model: task.modelText });
     const node = await startWorker(this.#config, { sessions: nodeSessions });
     const session = await Session.open(node);
     session.startRecord();
     const { network, loss, optimizer, metrics } = task;
-    const log = textLog({ level: "warn", who: () => "training" }); // also where the nodes tell errors alone
+    const log = textLog({ level: "warn", who: () => "training" }); // also if the nodes log only errors
     const model = new Model(network, { loss, optimizer, metrics, seed: this.#plan.seed, log });
     await this.#train({ task, node, session, model });
     await model.close();
-    await session.close({ barrier: false }); // the others may have died, and the servers see who is left
+    await session.close({ barrier: false }); // others may have died, and the servers see which nodes are left
   }
 
   async #train({ task, node, session, model }: Training): Promise<void> {
     const { epochs, batchSize, seed, consistency, overlap, startsAt } = this.#plan;
-    const isSpeaker = (): boolean => session.rank === speakerOf(node);
-    const report = new ProgressReport({ plan: this.#plan, rank: session.rank, isSpeaker });
+    const isReporter = (): boolean => session.rank === reporterOf(node);
+    const report = new ProgressReport({ plan: this.#plan, rank: session.rank, isReporter });
     const checkpoint = new ProgressCheckpoint({
       plan: this.#plan,
       session,
       find: (step) => this.#checkpointOf(step),
-      isSpeaker,
+      isReporter,
       isWhole: () => aliveRanks(node).length === this.#plan.workers,
       meet: (name, epoch) => alignClocks(session, { name, epoch: epoch - 1 }, { deadlineMs: END_MS }),
       onSaved: (path, { epoch }) => sendReport({ kind: "checkpoint", path, epoch }),
@@ -102,12 +101,12 @@ export class TrainingWorker implements TrainingRole {
     const cache = this.#plan.cacheRows === 0 ? {} : { cache: rowHits(task) };
     sendReport({ kind: "done", rank: session.rank, ...totals(report, result), byteCount: bytesMoved(session), ...cache });
     const wait = { deadlineMs: END_MS };
-    await alignClocks(session, { name: "end", epoch: 0 }, wait); // a checkpoint is cut at a clock that all have come to
-    const tell = async (): Promise<void> => {
+    await alignClocks(session, { name: "end", epoch: 0 }, wait); // a checkpoint is cut at a clock that all have reached
+    const reportResult = async (): Promise<void> => {
       sendReport({ kind: "result", result: task.resultOf(await model.eval(task.test)) }); // NOT_FINITE: nothing is saved
       await checkpoint.saveLast();
     };
-    await leaveTogether(session, tell, wait);
+    await leaveTogether(session, reportResult, wait);
   }
 
   /** The servers save on this machine, too. */
@@ -132,8 +131,8 @@ export class TrainingWorker implements TrainingRole {
 
 type Training = { readonly task: Task; readonly node: WorkerNode; readonly session: Session; readonly model: Model };
 
-/** The lowest rank among the workers that live. */
-function speakerOf(node: WorkerNode): number {
+/** The lowest rank among the live workers. */
+function reporterOf(node: WorkerNode): number {
   return Math.min(...aliveRanks(node));
 }
 
@@ -163,7 +162,7 @@ function rowHits({ network }: Task): RowHits {
 const LEAVE = "leave";
 const REPORTED = "reported";
 
-/** Every worker calls it. Throws what `report` throws at the worker that calls it. */
+/** Every worker calls it. Throws what `report` throws, at the worker that calls it. */
 export async function leaveTogether(
   session: Pick<Session, "rendezvous" | "rank">,
   report: () => Promise<void>,
@@ -199,12 +198,12 @@ async function open(plan: TrainPlan): Promise<Task> {
 }
 
 /**
- * Makes a worker take a multiple of its time for every step, as a slower machine would: for measuring what that costs
- * the others.
+ * Makes a worker take a multiple of its time for every step, as a slower machine would, to measure what that costs the
+ * others.
  */
 class SlowSteps implements TrainingCallback {
   readonly #factor: number;
-  /** When the step before ended, and how long this worker had waited by then. */
+  /** When the last step ended, and how long this worker had waited by then. */
   #endedAt = performance.now();
   #waitedMs = 0;
 

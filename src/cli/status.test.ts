@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { StatusEntry, StatusReply } from "../wire/control.ts";
-import { durationText, statusProblems, statusText } from "./status-table.ts";
+import { durationText, statusProblems, statusText } from "./status.ts";
 
 const REPLY: StatusReply = {
   job: "j1",
