@@ -1,0 +1,55 @@
+// row-accessor — a row of a table as a user reads it, from `get` until `release`. The row stays in the process cache
+// meanwhile. Row types have accessors of their own over this one, each with the reads that make sense for it.
+//
+// Invariants:
+//   RowAccessor.A1. A released accessor reads nothing: every read throws CLOSED. (It is handed out again after many
+//       others, so whoever keeps one for long after its release may meet another row.)
+//   RowAccessor.A2. Reads see the row as it is now: increments of this process that came since `get` included.
+
+import { WeighbridgeError } from "../../base/errors.ts";
+import { showValue } from "../../base/show-value.ts";
+import type { RowElement } from "../../kernel/row-element.ts";
+import type { RowPlace } from "../../worker/tables/row-updates.ts";
+
+/** What takes an accessor back. */
+export type AccessorPool = { takeBack(accessor: RowAccessor): void };
+
+export class RowAccessor<E extends RowElement = RowElement> {
+  /** Of the row, while it is held (`isReleased` is false). For row types; users read through methods. */
+  protected readonly place: RowPlace<E>;
+  // Plain fields, because every get sets them; the pool alone does.
+  rowId = 0;
+  /** The clock to which the row is fresh: it has every update of all threads before that. */
+  clock = 0;
+  slot = -1;
+  pool: AccessorPool | undefined;
+
+  constructor(place: RowPlace<E>) {
+    this.place = place;
+  }
+
+  get isReleased(): boolean {
+    return this.slot < 0;
+  }
+
+  /** Lets go of the row. Throws CLOSED when that was done before. */
+  release(): void {
+    this.checkHeld();
+    this.pool?.takeBack(this);
+  }
+
+  [Symbol.dispose](): void {
+    if (this.slot >= 0) this.pool?.takeBack(this);
+  }
+
+  /** Throws CLOSED (A1). Every read begins with it. */
+  protected checkHeld(): void {
+    if (this.slot < 0) throw new WeighbridgeError("CLOSED", `the accessor of row ${this.rowId} was released: get the row again`);
+  }
+
+  /** Throws OUT_OF_RANGE for a column that is not a whole number below `count`. */
+  protected checkColumn(column: number, count: number): void {
+    if (Number.isInteger(column) && column >= 0 && column < count) return;
+    throw new WeighbridgeError("OUT_OF_RANGE", `row ${this.rowId} has columns 0 to ${count - 1}, and no column ${showValue(column)}`);
+  }
+}

@@ -1,0 +1,66 @@
+// dense-row — rows of numbers side by side, one for each column (Petuum: DenseRow). Integers wrap around.
+
+import { WeighbridgeError } from "../../../base/errors.ts";
+import type { RowArray, RowElement } from "../../../kernel/row-element.ts";
+import { ROW_ELEMENTS } from "../../../kernel/row-element.ts";
+import type { RowPlace, UpdateOf } from "../../../worker/tables/row-updates.ts";
+import { RowAccessor } from "../row-accessor.ts";
+import type { TableRowType } from "../table-row-type.ts";
+
+export class DenseAccessor<E extends RowElement = RowElement> extends RowAccessor<E> {
+  /** How many columns a row has. */
+  get length(): number {
+    return this.place.length;
+  }
+
+  get(column: number): UpdateOf<E> {
+    const { cells, start, length } = this.place;
+    if (this.slot < 0) this.checkHeld();
+    if (!(column >= 0 && column < length) || column % 1 !== 0) this.checkColumn(column, length);
+    return cells[start + column] as UpdateOf<E>;
+  }
+
+  /** All columns, in `into` if it is given: the row may change while it is read column by column. Throws VALUE_LENGTH. */
+  toArray(into?: RowArray<E>): RowArray<E> {
+    this.checkHeld();
+    const { cells, start, length } = this.place;
+    if (into === undefined) return cells.slice(start, start + length) as RowArray<E>;
+    if (into.length !== length)
+      throw new WeighbridgeError("VALUE_LENGTH", `row ${this.rowId} has ${length} columns; the array for them has room for ${into.length}`);
+    for (let i = 0; i < length; i++) into[i] = cells[start + i] as never;
+    return into;
+  }
+}
+
+export type DenseRowType<E extends RowElement> = TableRowType<E, DenseAccessor<E>>;
+
+/** Rows of numbers of this kind. */
+export function denseRow<E extends RowElement>(element: E): DenseRowType<E> {
+  if (!Object.hasOwn(ROW_ELEMENTS, element)) throw new WeighbridgeError("BAD_ARGUMENT", `a dense row is of f32, f64, i32 or i64`);
+  const addTo = (span: RowPlace<E>, column: number, update: UpdateOf<E>): void => {
+    const cells = span.cells as Float64Array; // of its own kind
+    cells[span.start + column] = (cells[span.start + column] as number) + (update as number);
+  };
+  return {
+    name: element,
+    element,
+    plugIn: undefined,
+    isDense: true,
+    elements: (capacity) => capacity,
+    columnCount: (capacity) => capacity,
+    apply: addTo,
+    add: addTo,
+    lay: (row, updates) => {
+      for (let i = 0; i < row.length; i++) addTo(row, i, updates.cells[updates.start + i] as UpdateOf<E>);
+    },
+    importance: (row, updates) => {
+      let greatest = 0;
+      for (let i = 0; i < row.length; i++) {
+        const [value, update] = [Number(row.cells[row.start + i]), Number(updates.cells[updates.start + i])];
+        if (update !== 0) greatest = Math.max(greatest, Math.abs(value === 0 ? update : update / value));
+      }
+      return greatest;
+    },
+    accessor: (place) => new DenseAccessor(place),
+  };
+}

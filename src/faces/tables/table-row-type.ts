@@ -1,0 +1,31 @@
+// table-row-type — a row type as tables know it: the layout of a row in the process cache and on the wire, what an
+// update does to it there, and the accessor through which a user reads it. Its other half runs on the servers: a row
+// type of the engine (store/row-types/ps-row-type.ts) by the same name, which lays out rows and updates alike.
+//
+// Invariants:
+//   TableRowType.R1. A row in the cache, a span of updates and what servers store have the same elements in the same
+//       order: what a pull carries is copied into the cache, what the oplog has is pushed, as they are.
+//   TableRowType.R2. `lay` here and `apply` of `plugIn` there do the same to a row; so do `add` here and `add` there to
+//       a span of updates.
+
+import type { RowElement } from "../../kernel/row-element.ts";
+import type { PsRowType } from "../../store/row-types/ps-row-type.ts";
+import type { RowPlace, RowUpdates } from "../../worker/tables/row-updates.ts";
+import type { RowAccessor } from "./row-accessor.ts";
+
+export interface TableRowType<E extends RowElement = RowElement, A extends RowAccessor<E> = RowAccessor<E>> extends RowUpdates<E> {
+  /** As servers know it: the element's name for rows that are numbers side by side. */
+  readonly name: string;
+  /** What servers have to load (`--functions`); undefined for numbers side by side, which they know. */
+  readonly plugIn: PsRowType<E> | undefined;
+  /** Elements of a row of a table whose `rowCapacity` this is. */
+  elements(capacity: number): number;
+  /** Columns are whole numbers below this: `capacity` where every column has an element of its own. */
+  columnCount(capacity: number): number;
+  /** An accessor that reads the row at `place`, wherever that begins when it is asked. Made rarely, and used again. */
+  accessor(place: RowPlace<E>): A;
+}
+
+/** The element of a row type, and what its accessors are. */
+export type ElementOfRow<T extends TableRowType> = T["element"];
+export type AccessorOfRow<T> = T extends { accessor(place: never): infer A extends RowAccessor } ? A : never;

@@ -1,0 +1,41 @@
+// row-updates — what a process cache of rows has to know of their type: how one update changes a row, and how updates
+// that have not been sent yet are put together and laid over a row that comes from a server. Rows and updates are spans
+// of elements in memory that threads share; nothing here allocates.
+//
+// Invariants:
+//   RowUpdates.U1. A span of updates begins with all bits zero, and such a span changes nothing: a row whose updates
+//       have cancelled out is not sent, and of a span only the elements that are not zero travel.
+//   RowUpdates.U2. `apply` of one update after another does to a row what `lay` does with a span to which `add` gave
+//       the same updates, up to the rounding of floats.
+//   RowUpdates.U3. What throws changes nothing.
+
+import type { RowArray, RowElement } from "../../kernel/row-element.ts";
+
+/** An update of one column: of i64 a bigint, of all others a number. */
+export type UpdateOf<E extends RowElement> = E extends "i64" ? bigint : number;
+
+/** Where a row, or a span of updates for one, lies. The caller reuses it: it holds until the call returns. */
+export type RowPlace<E extends RowElement = RowElement> = {
+  /** The memory of the cache or of the oplog. */
+  readonly cells: RowArray<E>;
+  /** Where in `cells` the span begins. */
+  readonly start: number;
+  /** Elements of the span. */
+  readonly length: number;
+};
+
+export interface RowUpdates<E extends RowElement = RowElement> {
+  readonly element: E;
+  /**
+   * Whether column i is element i and updates are added to it: numbers side by side, which the cache adds up itself.
+   */
+  readonly isDense: boolean;
+  /** Changes a row by one update. Throws OUT_OF_RANGE where a row has no room for another column (U3). */
+  apply(row: RowPlace<E>, column: number, update: UpdateOf<E>): void;
+  /** Puts one more update into a span of them (U1). Throws as `apply`. */
+  add(updates: RowPlace<E>, column: number, update: UpdateOf<E>): void;
+  /** Changes a row by a span of updates. Throws as `apply`. */
+  lay(row: RowPlace<E>, updates: RowPlace<E>): void;
+  /** How much a span of updates would change a row: what leaves first when not all can. From 0 up. */
+  importance(row: RowPlace<E>, updates: RowPlace<E>): number;
+}
