@@ -5,8 +5,8 @@
 // Invariants:
 //   TableRowType.R1. A row in the cache, a span of updates and what servers store have the same elements in the same
 //       order: what a pull carries is copied into the cache, what the oplog has is pushed, as they are.
-//   TableRowType.R2. `lay` here and `apply` of `plugIn` there do the same to a row; so do `add` here and `add` there to
-//       a span of updates.
+//   TableRowType.R2. `lay` here and `apply` of `plugIn` there do the same to a row; so do `merge` here and `add` there
+//       to a span of updates.
 
 import type { RowElement } from "../../kernel/row-element.ts";
 import type { PsRowType } from "../../store/row-types/ps-row-type.ts";

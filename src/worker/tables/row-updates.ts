@@ -6,7 +6,7 @@
 //   RowUpdates.U1. A span of updates begins with all bits zero, and such a span changes nothing: a row whose updates
 //       have cancelled out is not sent, and of a span only the elements that are not zero travel.
 //   RowUpdates.U2. `apply` of one update after another does to a row what `lay` does with a span to which `add` gave
-//       the same updates, up to the rounding of floats.
+//       the same updates, or `merge` spans that had some of them, up to the rounding of floats.
 //   RowUpdates.U3. What throws changes nothing.
 
 import type { RowArray, RowElement } from "../../kernel/row-element.ts";
@@ -34,6 +34,8 @@ export interface RowUpdates<E extends RowElement = RowElement> {
   apply(row: RowPlace<E>, column: number, update: UpdateOf<E>): void;
   /** Puts one more update into a span of them (U1). Throws as `apply`. */
   add(updates: RowPlace<E>, column: number, update: UpdateOf<E>): void;
+  /** Puts a span of updates into another one, behind what is there. Throws as `apply`. */
+  merge(updates: RowPlace<E>, more: RowPlace<E>): void;
   /** Changes a row by a span of updates. Throws as `apply`. */
   lay(row: RowPlace<E>, updates: RowPlace<E>): void;
   /** How much a span of updates would change a row: what leaves first when not all can. From 0 up. */

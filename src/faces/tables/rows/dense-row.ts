@@ -41,6 +41,9 @@ export function denseRow<E extends RowElement>(element: E): DenseRowType<E> {
     const cells = span.cells as Float64Array; // of its own kind
     cells[span.start + column] = (cells[span.start + column] as number) + (update as number);
   };
+  const addAll = (span: RowPlace<E>, updates: RowPlace<E>): void => {
+    for (let i = 0; i < span.length; i++) addTo(span, i, updates.cells[updates.start + i] as UpdateOf<E>);
+  };
   return {
     name: element,
     element,
@@ -50,9 +53,8 @@ export function denseRow<E extends RowElement>(element: E): DenseRowType<E> {
     columnCount: (capacity) => capacity,
     apply: addTo,
     add: addTo,
-    lay: (row, updates) => {
-      for (let i = 0; i < row.length; i++) addTo(row, i, updates.cells[updates.start + i] as UpdateOf<E>);
-    },
+    merge: addAll,
+    lay: addAll,
     importance: (row, updates) => {
       let greatest = 0;
       for (let i = 0; i < row.length; i++) {
