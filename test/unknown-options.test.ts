@@ -14,10 +14,12 @@ import { type JaxArray, PsParameters } from "weighbridge/jax";
 import { Group, KVServer, KVWorker, type Postoffice, SimpleApp } from "weighbridge/kv";
 import * as nodes from "weighbridge/node";
 import packageJson from "weighbridge/package.json" with { type: "json" };
+import { denseRow, type Table } from "weighbridge/tables";
 import { TensorWorker } from "weighbridge/tensors";
 import { SimClock, SimCluster, SimNetwork } from "weighbridge/testing";
 import { type PsOptimizer, psOptimizer } from "weighbridge/tfjs";
 import * as training from "weighbridge/training";
+import { TableGroup } from "../src/faces/tables/table-group.ts";
 import { MemoryCluster } from "../src/testing/memory-cluster.ts";
 
 const root = join(import.meta.dirname, "..");
@@ -115,6 +117,7 @@ type Stage = {
   readonly tensor: Tensor;
   readonly table: Embedding;
   readonly cache: CachedEmbedding;
+  readonly rows: Table;
   readonly feed: UnitFeed;
   readonly collective: Collective;
   readonly worker: TensorWorker;
@@ -133,6 +136,15 @@ type Stage = {
   readonly parameters: PsParameters<JaxArray>;
   readonly simNetwork: SimNetwork;
 };
+
+async function tableOf(session: Session): Promise<Table> {
+  const group = new TableGroup(() => Promise.resolve(session));
+  group.registerRow(0, denseRow("f32"));
+  await group.init({}, true);
+  await group.createTable(0, { rowType: 0, rowCapacity: 1, processCacheCapacity: 1 });
+  await group.createTableDone();
+  return group.getTableOrDie(0);
+}
 
 /** Every call with options. `x` are options that it does not have, or null in their place. */
 const CALLS: Readonly<Record<string, (x: never, on: Stage) => unknown>> = {
@@ -237,6 +249,8 @@ const CALLS: Readonly<Record<string, (x: never, on: Stage) => unknown>> = {
   "SoftmaxCrossEntropy.constructor options": (x, { workspace }) =>
     new training.SoftmaxCrossEntropy(workspace, given({ classCount: 2, sampleCountMax: 1 }, x)),
   "SquaredError.constructor options": (x, { workspace }) => new training.SquaredError(workspace, given({ sampleCountMax: 1 }, x)),
+  "Table.get wait": (x, { rows }) => rows.get(0, x),
+  "Table.threadGet wait": (x, { rows }) => rows.threadGet(0, x),
   "Tensor.clear options": (x, { tensor }) => tensor.clear(x),
   "Tensor.configure options": (x, { tensor }) => tensor.configure({ staleness: 1 }, x),
   "Tensor.configure settings": (x, { tensor }) => tensor.configure(x),
@@ -342,6 +356,7 @@ suite("options that do not exist", () => {
       ...{ cluster, session, table, worker, office, kv, workspace, network, loss },
       tensor: await session.tensor("w", { shape: [2] }),
       cache: table.cached({ rows: 4 }),
+      rows: await tableOf(session),
       feed: await session.units("units", UNITS),
       collective: await session.collective(),
       app: new SimpleApp(office, 2),

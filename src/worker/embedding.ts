@@ -29,8 +29,10 @@ import { BLOCK_BYTES } from "../wire/frame.ts";
 import { BoundedCache, type CacheOptions } from "./cache/bounded-cache.ts";
 import { CachedEmbedding } from "./cache/cached-embedding.ts";
 import { lostArray } from "./caller-array.ts";
+import type { FunctionClient } from "./function-client.ts";
 import { type KeyList, KeyLists } from "./key-lists.ts";
 import { type CallOptions, type OpenParameter, Parameter, type ParameterCall, type ReadOptions } from "./parameter.ts";
+import type { ParameterHandle } from "./parameter-handle.ts";
 import type { RawRowsOpener } from "./raw-rows.ts";
 import type { AnyRequest, Recut } from "./router/function-request.ts";
 import type { RowFrame, RowPlan, RowPlanner } from "./router/row-plan.ts";
@@ -50,6 +52,15 @@ export type OpenTable = OpenParameter & {
   readonly merge?: MergeNumber | RowJoin | undefined;
   /** The caches of the session, which closes those that are still open at its end. */
   readonly caches: Set<CachedEmbedding>;
+};
+
+/** What requests for rows of a table are made with. */
+export type RowRequests = {
+  readonly functions: FunctionClient;
+  readonly planner: RowPlanner;
+  readonly handle: ParameterHandle;
+  /** 32-bit words of a row. */
+  readonly width: number;
 };
 
 /** How the frames of a call are sent. */
@@ -158,6 +169,12 @@ export class Embedding<E extends RowElement = "f32"> extends Parameter {
     const { functions, handle, control } = this;
     const clipScaleOf = (gradient: Float32Array): number => control.clipScaleOf(gradient);
     return open({ functions, planner: this.#planner, handle, spec: this.#spec, arena, clock: () => control.clock, clipScaleOf });
+  }
+
+  /** What a face stands on that moves the rows of this table in its own way (tables): how its requests are made. */
+  openWith<T>(open: (requests: RowRequests) => T): T {
+    const { functions, handle } = this;
+    return open({ functions, handle, planner: this.#planner, width: this.#width });
   }
 
   /** Throws BAD_ARGUMENT for rows that only servers update. */

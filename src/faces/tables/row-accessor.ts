@@ -9,10 +9,11 @@
 import { WeighbridgeError } from "../../base/errors.ts";
 import { showValue } from "../../base/show-value.ts";
 import type { RowElement } from "../../kernel/row-element.ts";
+import type { MovingPlace } from "../../worker/tables/oplog.ts";
 import type { RowPlace } from "../../worker/tables/row-updates.ts";
 
 /** What takes an accessor back. */
-export type AccessorPool = { takeBack(accessor: RowAccessor): void };
+export type AccessorOwner = { takeBack(accessor: never): void };
 
 export class RowAccessor<E extends RowElement = RowElement> {
   /** Of the row, while it is held (`isReleased` is false). For row types; users read through methods. */
@@ -22,10 +23,18 @@ export class RowAccessor<E extends RowElement = RowElement> {
   /** The clock to which the row is fresh: it has every update of all threads before that. */
   clock = 0;
   slot = -1;
-  pool: AccessorPool | undefined;
+  owner: AccessorOwner | undefined;
 
   constructor(place: RowPlace<E>) {
     this.place = place;
+  }
+
+  /** The pool hands it out: for the row in a slot, which is pinned for it. */
+  hold(slot: number, rowId: number, clock: number): void {
+    (this.place as MovingPlace<E>).start = slot * this.place.length;
+    this.slot = slot;
+    this.rowId = rowId;
+    this.clock = clock;
   }
 
   get isReleased(): boolean {
@@ -35,11 +44,11 @@ export class RowAccessor<E extends RowElement = RowElement> {
   /** Lets go of the row. Throws CLOSED when that was done before. */
   release(): void {
     this.checkHeld();
-    this.pool?.takeBack(this);
+    this.owner?.takeBack(this as never);
   }
 
   [Symbol.dispose](): void {
-    if (this.slot >= 0) this.pool?.takeBack(this);
+    if (this.slot >= 0) this.owner?.takeBack(this as never);
   }
 
   /** Throws CLOSED (A1). Every read begins with it. */

@@ -10,6 +10,7 @@ import { GROUP_HANDLERS } from "./groups.ts";
 import { PARAMETER_HANDLERS } from "./parameters.ts";
 import { RAW_ROW_HANDLERS } from "./raw-rows.ts";
 import { ROW_HANDLERS } from "./rows.ts";
+import { TABLE_ROW_HANDLERS } from "./table-rows.ts";
 
 export const BUILT_IN_FUNCTIONS: readonly ServedFunction[] = [
   ...CACHED_ROW_HANDLERS,
@@ -20,5 +21,6 @@ export const BUILT_IN_FUNCTIONS: readonly ServedFunction[] = [
   ...PARAMETER_HANDLERS,
   ...RAW_ROW_HANDLERS,
   ...ROW_HANDLERS,
+  ...TABLE_ROW_HANDLERS,
   ...TENSOR_HANDLERS,
 ];

@@ -78,6 +78,8 @@ export class TableParameter extends HostedParameter<TableSpec> {
   readonly store: TableStore;
   /** Of a row's values: 32-bit words, as they travel. */
   readonly words: number;
+  /** The same of an element. */
+  readonly elementWords: number;
   /** How several updates for one row are made one; undefined for gradients of f32, which add up. */
   readonly join: MergeNumber | RowJoin | undefined;
   /** Copies rows from one span to another as a pull carries them; undefined where that is as they are. */
@@ -88,6 +90,7 @@ export class TableParameter extends HostedParameter<TableSpec> {
   constructor(host: ParameterHost, ids: ParameterIds, spec: TableSpec) {
     super(host, ids, spec, rowElements(spec));
     this.words = rowWords(spec);
+    this.elementWords = this.words / rowElements(spec);
     this.#claims = new RowClaims(spec.name);
     try {
       this.join = host.joinOf(spec);

@@ -9,10 +9,11 @@ import type { DocumentedFunction, FunctionFamily } from "./documented.ts";
 import { EXCHANGES, FRAMES } from "./frames.ts";
 import { DATA, PARAMETERS } from "./parameters.ts";
 import { ROWS } from "./rows.ts";
+import { TABLES } from "./tables.ts";
 import { TENSORS } from "./tensors.ts";
 
 export const FAMILIES: readonly FunctionFamily[] = [
-  ...[TENSORS, ROWS, CLOCKS, PARAMETERS, CATALOGUE, CACHED_ROWS, RAW_ROWS],
+  ...[TENSORS, ROWS, CLOCKS, PARAMETERS, CATALOGUE, CACHED_ROWS, TABLES, RAW_ROWS],
   ...[GROUPS, DATA, CHECKPOINTS, RELAY, CONTROL, FRAMES, EXCHANGES],
 ];
 

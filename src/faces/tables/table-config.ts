@@ -1,0 +1,165 @@
+// table-config — what users say of a group of tables and of a table, in Petuum's words, checked. Fields that mean nothing here are refused; docs/compatibility.md says
+// why for each.
+
+import { WeighbridgeError } from "../../base/errors.ts";
+import { checkOptions } from "../../base/known-options.ts";
+import { didYouMean } from "../../base/nearest-name.ts";
+import { showValue } from "../../base/show-value.ts";
+
+const CONSISTENCY_MODELS = ["SSP", "SSPPush", "SSPAggr"] as const;
+export type ConsistencyModel = (typeof CONSISTENCY_MODELS)[number];
+const SORT_POLICIES = ["FIFO", "Random", "RelativeMagnitude"] as const;
+export type UpdateSortPolicy = (typeof SORT_POLICIES)[number];
+
+export type TableGroupConfig = {
+  /** How many tables there will be, on every process the same. Defaults to 1. */
+  readonly numTables?: number;
+  /** Threads of this process that use tables, and the one that calls `init`. Defaults to 2. */
+  readonly numLocalAppThreads?: number;
+  /** SSP: rows are asked for. SSPPush: servers push rows that were read. SSPAggr: updates leave early, as far as the bandwidth allows. Defaults to SSP. */
+  readonly consistencyModel?: ConsistencyModel;
+  /** Whether updates leave when any thread ends its clock, not only when the slowest does. Defaults to false. */
+  readonly aggressiveClock?: boolean;
+  /** Every so many clocks a snapshot is taken. Left out or -1: none. */
+  readonly snapshotClock?: number;
+  readonly snapshotDir?: string;
+  /** The snapshot to begin with. Left out or -1: none. */
+  readonly resumeClock?: number;
+  readonly resumeDir?: string;
+  /** SSPAggr: megabits a second that early updates may take. Defaults to 40. */
+  readonly bandwidthMbps?: number;
+  /** SSPAggr: which rows leave first. Defaults to Random. */
+  readonly updateSortPolicy?: UpdateSortPolicy;
+  /** SSPAggr: the most that leaves at once. Defaults to 100. */
+  readonly oplogPushUpperBoundKb?: number;
+  /** SSPAggr: how many clocks what was not sent may be old. Defaults to 2. */
+  readonly oplogPushStalenessTolerance?: number;
+  /** SSPAggr: how many rows leave early at once. Defaults to 100. */
+  readonly serverPushRowThreshold?: number;
+};
+
+export type TableConfig = {
+  /** How many clocks a read may be behind; Infinity: any number. Defaults to 0. */
+  readonly staleness?: number;
+  /** The id under which the row type was registered. */
+  readonly rowType: number;
+  /** Columns of a row; of sparse rows, how many a row may have at once. */
+  readonly rowCapacity: number;
+  /** Rows in the process cache. */
+  readonly processCacheCapacity: number;
+  /** Rows that a thread adds to within a clock; beyond, updates leave early. */
+  readonly oplogCapacity?: number;
+  /** The same, in older words. */
+  readonly processOplogCapacity?: number;
+  /** Whether updates travel as whole rows. Defaults to false: what changes. */
+  readonly oplogDenseSerialized?: boolean;
+  /** 0 dense, 1 sparse, 2 sparse vector: how updates are held, which here the row type decides. Defaults to 1. */
+  readonly rowOplogType?: number;
+  /** Rows that a thread keeps of its own (`threadGet`). Defaults to 1; not enforced, as in Petuum. */
+  readonly threadCacheCapacity?: number;
+  /** Whether rows that come in lack what this process added and has not sent: cheaper, and no read-my-writes. Defaults to false. */
+  readonly noOplogReplay?: boolean;
+};
+
+export type CheckedGroupConfig = Required<Omit<TableGroupConfig, "snapshotDir" | "resumeDir">> &
+  Pick<TableGroupConfig, "snapshotDir" | "resumeDir">;
+export type CheckedTableConfig = Required<Omit<TableConfig, "processOplogCapacity">>;
+
+const GROUP_FIELDS: readonly (keyof TableGroupConfig)[] = [
+  ...(["numTables", "numLocalAppThreads", "consistencyModel", "aggressiveClock", "snapshotClock", "snapshotDir", "resumeClock"] as const),
+  ...(["resumeDir", "bandwidthMbps", "updateSortPolicy", "oplogPushUpperBoundKb", "oplogPushStalenessTolerance"] as const),
+  "serverPushRowThreshold",
+];
+const TABLE_FIELDS: readonly (keyof TableConfig)[] = [
+  ...(["staleness", "rowType", "rowCapacity", "processCacheCapacity", "oplogCapacity", "processOplogCapacity"] as const),
+  ...(["oplogDenseSerialized", "rowOplogType", "threadCacheCapacity", "noOplogReplay"] as const),
+];
+/** Slots and their numbers are words. */
+const ROWS_MAX = 2 ** 28;
+
+/** Throws BAD_ARGUMENT. */
+export function checkGroupConfig(config: TableGroupConfig): CheckedGroupConfig {
+  const what = "the configuration of a table group";
+  checkOptions(config, GROUP_FIELDS, what);
+  const { numTables = 1, numLocalAppThreads = 2, consistencyModel = "SSP", aggressiveClock = false } = config;
+  const { snapshotClock = -1, resumeClock = -1, snapshotDir, resumeDir } = config;
+  const { bandwidthMbps = 40, updateSortPolicy = "Random", oplogPushUpperBoundKb = 100 } = config;
+  const { oplogPushStalenessTolerance = 2, serverPushRowThreshold = 100 } = config;
+  whole({ numTables }, 0, 2 ** 31);
+  whole({ numLocalAppThreads }, 1, 1000);
+  oneOf({ consistencyModel }, CONSISTENCY_MODELS);
+  flag({ aggressiveClock });
+  for (const field of [{ snapshotClock }, { resumeClock }]) if (Object.values(field)[0] !== -1) whole(field, 1, 2 ** 32 - 1);
+  for (const field of [{ snapshotDir }, { resumeDir }]) path(field);
+  positive({ bandwidthMbps });
+  oneOf({ updateSortPolicy }, SORT_POLICIES);
+  positive({ oplogPushUpperBoundKb });
+  whole({ oplogPushStalenessTolerance }, 0, 2 ** 31);
+  whole({ serverPushRowThreshold }, 1, 2 ** 31);
+  return {
+    ...{ numTables, numLocalAppThreads, consistencyModel, aggressiveClock, snapshotClock, resumeClock, bandwidthMbps, updateSortPolicy },
+    ...{ oplogPushUpperBoundKb, oplogPushStalenessTolerance, serverPushRowThreshold },
+    ...(snapshotDir === undefined ? {} : { snapshotDir }),
+    ...(resumeDir === undefined ? {} : { resumeDir }),
+  };
+}
+
+/** Throws BAD_ARGUMENT. */
+export function checkTableConfig(id: number, config: TableConfig): CheckedTableConfig {
+  checkOptions(config, TABLE_FIELDS, `the configuration of table ${id}`);
+  const { staleness = 0, rowType, rowCapacity, processCacheCapacity, processOplogCapacity } = config;
+  const { oplogDenseSerialized = false, rowOplogType = 1, threadCacheCapacity = 1, noOplogReplay = false } = config;
+  if (config.oplogCapacity !== undefined && processOplogCapacity !== undefined && config.oplogCapacity !== processOplogCapacity)
+    throw new WeighbridgeError("BAD_ARGUMENT", "oplogCapacity and processOplogCapacity are two words for one thing: give one of them");
+  const oplogCapacity = config.oplogCapacity ?? processOplogCapacity ?? processCacheCapacity;
+  if (staleness !== Infinity) whole({ staleness }, 0, 2 ** 31);
+  whole({ rowType }, 0, 2 ** 31);
+  whole({ rowCapacity }, 1, 2 ** 31);
+  whole({ processCacheCapacity }, 1, ROWS_MAX);
+  whole({ oplogCapacity }, 1, ROWS_MAX);
+  whole({ rowOplogType }, 0, 2);
+  whole({ threadCacheCapacity }, 1, ROWS_MAX);
+  for (const field of [{ oplogDenseSerialized }, { noOplogReplay }]) flag(field);
+  return {
+    ...{ staleness, rowType, rowCapacity, processCacheCapacity, oplogCapacity },
+    ...{ oplogDenseSerialized, rowOplogType, threadCacheCapacity, noOplogReplay },
+  };
+}
+
+/** The id of a table or of a row type. Throws BAD_ARGUMENT. */
+export function checkId(what: string, id: number): void {
+  if (Number.isSafeInteger(id) && id >= 0 && id < 2 ** 31) return;
+  throw new WeighbridgeError("BAD_ARGUMENT", `the id of ${what} is a whole number from 0 to 2147483647, not ${showValue(id)}`);
+}
+
+type Field<T> = Readonly<Record<string, T>>;
+
+function refuse(field: Field<unknown>, expected: string, hint = ""): WeighbridgeError {
+  const [name, value] = Object.entries(field)[0] as [string, unknown];
+  return new WeighbridgeError("BAD_ARGUMENT", `${name} is ${expected}, not ${showValue(value)}${hint}`);
+}
+
+function whole(field: Field<unknown>, least: number, most: number): void {
+  const value = Object.values(field)[0];
+  if (!(Number.isSafeInteger(value) && (value as number) >= least && (value as number) <= most))
+    throw refuse(field, `a whole number from ${least} to ${most}`);
+}
+
+function positive(field: Field<unknown>): void {
+  const value = Object.values(field)[0];
+  if (!(typeof value === "number" && value > 0)) throw refuse(field, "a number above 0");
+}
+
+function flag(field: Field<unknown>): void {
+  if (typeof Object.values(field)[0] !== "boolean") throw refuse(field, "true or false");
+}
+
+function path(field: Field<unknown>): void {
+  const value = Object.values(field)[0];
+  if (value !== undefined && (typeof value !== "string" || value === "")) throw refuse(field, "a path");
+}
+
+function oneOf(field: Field<unknown>, known: readonly string[]): void {
+  const value = Object.values(field)[0];
+  if (!known.includes(value as string)) throw refuse(field, `one of ${known.join(", ")}`, didYouMean(value, known));
+}

@@ -1,0 +1,338 @@
+// table-group — the tables of a process, in Petuum's words (PSTableGroup): row types, init, tables, threads, shutdown, in this order. What a process is connected
+// to is handed in: node/tables.ts joins a cluster or starts one.
+//
+//   new ── registerRow* ── init ──► open ── createTable* ── createTableDone ──► running ── registerThread, clock … ── shutDown ──► closed
+//
+// Invariants:
+//   TableGroup.G1. A call out of this order is an error that says what comes first.
+//   TableGroup.G2. What threads added is sent before the group closes, also what was never clocked.
+//   TableGroup.G3. The clock of the process is that of its slowest thread; updates stamped with a clock leave before servers hear of its end.
+
+import type { Session } from "../../api/session.ts";
+import { Deferred } from "../../base/deferred.ts";
+import { isWeighbridgeError, reasonOf, WeighbridgeError } from "../../base/errors.ts";
+import { showValue } from "../../base/show-value.ts";
+import { tablePushed } from "../../contracts/tables.ts";
+import type { RowElement } from "../../kernel/row-element.ts";
+import { hashText } from "../../keys/mix.ts";
+import { ProcessClock } from "../../worker/tables/process-clock.ts";
+import { ProcessTable } from "../../worker/tables/process-table.ts";
+import type { RowUpdates } from "../../worker/tables/row-updates.ts";
+import type { Table } from "./table.ts";
+import {
+  type CheckedGroupConfig,
+  type CheckedTableConfig,
+  checkGroupConfig,
+  checkId,
+  checkTableConfig,
+  type TableConfig,
+  type TableGroupConfig,
+} from "./table-config.ts";
+import type { TableRowType } from "./table-row-type.ts";
+import { type GroupTable, TableThread, type ThreadGroup } from "./table-thread.ts";
+
+/** Joins the cluster, as the configuration says. */
+export type OpenSession = (config: CheckedGroupConfig) => Promise<Session>;
+
+type Stage = "new" | "open" | "running" | "closed";
+
+/** What comes first. */
+const BEFORE: Readonly<Record<Stage, string>> = {
+  new: "init() was not called",
+  open: "createTableDone() was not called",
+  running: "the tables are complete",
+  closed: "the group was shut down",
+};
+
+export class TableGroup implements ThreadGroup {
+  readonly #openSession: OpenSession;
+  readonly #rowTypes = new Map<number, TableRowType>();
+  readonly #tables = new Map<number, GroupTable>();
+  readonly #threads = new Set<TableThread>();
+  #stage: Stage = "new";
+  #config: CheckedGroupConfig = checkGroupConfig({});
+  #session: Session | undefined;
+  #clock: ProcessClock = new ProcessClock(0);
+  #hasInitThread = false;
+  #initThread: TableThread | undefined;
+  #registeredCount = 0;
+  readonly #allRegistered = new Deferred<void>();
+  #snapshots: Promise<void> = Promise.resolve();
+
+  constructor(openSession: OpenSession) {
+    this.#openSession = openSession;
+  }
+
+  /** Names a row type. Before `init`. Throws BAD_ARGUMENT. */
+  registerRow(typeId: number, rowType: TableRowType): void {
+    checkId("a row type", typeId);
+    this.#require("new", "registerRow() comes before init()");
+    if (typeof rowType?.accessor !== "function")
+      throw new WeighbridgeError("BAD_ARGUMENT", `a row type is what denseRow() makes, or one of your own, not ${showValue(rowType)}`);
+    if (this.#rowTypes.has(typeId)) throw new WeighbridgeError("BAD_ARGUMENT", `row type ${typeId} is registered already`);
+    this.#rowTypes.set(typeId, rowType);
+  }
+
+  /**
+   * Joins the cluster; returns the id of the thread that calls it. With `initThreadAccess` that thread uses tables too: through `getTableOrDie`, `clock` and
+   * `globalBarrier` of the group. Throws BAD_ARGUMENT, and as joining a cluster does; CHECKPOINT_MISSING when there is no snapshot to resume.
+   */
+  async init(config: TableGroupConfig = {}, initThreadAccess = false): Promise<number> {
+    this.#require("new", "init() is called once");
+    const checked = checkGroupConfig(config);
+    this.#config = checked;
+    this.#stage = "open";
+    try {
+      const session = await this.#openSession(checked);
+      this.#session = session;
+      if (checked.resumeClock !== -1) await session.restore({ step: checked.resumeClock });
+      if (checked.consistencyModel !== "SSP") this.#serveRows(session);
+      this.#clock = new ProcessClock(session.clocks);
+      this.#hasInitThread = initThreadAccess;
+      return this.#threadId(0);
+    } catch (thrown) {
+      this.#stage = "closed";
+      await this.#session?.close({ barrier: false }).catch(() => {}); // what failed is told
+      throw thrown;
+    }
+  }
+
+  /** Makes a table, on every process with the same configuration. Throws BAD_ARGUMENT, UNKNOWN_PLUG_IN, SPEC_MISMATCH, COUNT_MISMATCH. */
+  async createTable(id: number, config: TableConfig): Promise<void> {
+    this.#require("open", "tables are created between init() and createTableDone()");
+    checkId("a table", id);
+    const checked = checkTableConfig(id, config);
+    const rowType = this.#rowTypes.get(checked.rowType);
+    if (rowType === undefined)
+      throw new WeighbridgeError(
+        "UNKNOWN_PLUG_IN",
+        `table ${id}: no row type ${checked.rowType}; registerRow() named ${[...this.#rowTypes.keys()].join(", ") || "none"}`,
+      );
+    if (this.#tables.has(id)) throw new WeighbridgeError("BAD_ARGUMENT", `table ${id} was created already`);
+    if (this.#tables.size >= this.#config.numTables)
+      throw new WeighbridgeError("COUNT_MISMATCH", `table ${id} is one too many: numTables is ${this.#config.numTables}`);
+    this.#tables.set(id, { id, rowType, rowCapacity: checked.rowCapacity, table: await this.#open(id, checked, rowType) });
+  }
+
+  async #open(id: number, config: CheckedTableConfig, rowType: TableRowType): Promise<ProcessTable> {
+    const session = this.#opened;
+    const { staleness, rowCapacity, processCacheCapacity: slotCount, oplogCapacity: oplogRows, oplogDenseSerialized } = config;
+    const isExact = this.#config.snapshotClock !== -1 && staleness !== Infinity;
+    const name = `tables/${id}`;
+    try {
+      const embedding = await session.embedding<RowElement>(name, {
+        dim: rowCapacity,
+        rowType: (rowType.plugIn ?? rowType.element) as RowElement,
+        consistency: isExact ? "bsp" : { ssp: staleness },
+      });
+      if (isExact) await embedding.configure({ staleness });
+      const table = embedding.openWith(
+        (client) =>
+          new ProcessTable({
+            ...{
+              client,
+              updates: rowType as RowUpdates,
+              elements: rowType.elements(rowCapacity),
+              slotCount,
+              oplogRows,
+              staleness,
+              isExact,
+            },
+            ...{ sendsWholeRows: oplogDenseSerialized, replays: !config.noOplogReplay, secret: hashText(`${name} of ${session.rank}`) },
+            subscribes: this.#config.consistencyModel !== "SSP",
+          }),
+      );
+      table.clockNow = () => session.clocks;
+      return table;
+    } catch (thrown) {
+      throw inWordsOfTables(thrown, id);
+    }
+  }
+
+  /** All tables are there, on all processes. Throws COUNT_MISMATCH; rejects with NODE_DEAD when a process dies meanwhile. */
+  async createTableDone(): Promise<void> {
+    this.#require("open", "createTableDone() comes once, after the tables");
+    const { numTables } = this.#config;
+    if (this.#tables.size !== numTables)
+      throw new WeighbridgeError("COUNT_MISMATCH", `numTables is ${numTables}, and ${this.#tables.size} were created`);
+    await this.#opened.barrier();
+    this.#stage = "running";
+    if (this.#hasInitThread) this.#initThread = this.#register();
+    this.#snapshots = this.#takeSnapshots();
+  }
+
+  /** A thread, an async task or one of the system, is about to use tables: waits until all of this process have come. Throws BAD_ARGUMENT, COUNT_MISMATCH. */
+  async registerThread(): Promise<TableThread> {
+    this.#require("running", "threads register after createTableDone()");
+    const thread = this.#register();
+    await this.#allRegistered.promise;
+    return thread;
+  }
+
+  /** The thread that called `init` with access waits until all others have registered. */
+  async waitThreadRegister(): Promise<void> {
+    this.#require("running", "waitThreadRegister() comes after createTableDone()");
+    await this.#allRegistered.promise;
+  }
+
+  #register(): TableThread {
+    const expected = this.#threadCount;
+    if (this.#registeredCount >= expected)
+      throw new WeighbridgeError(
+        "COUNT_MISMATCH",
+        `${expected} threads of this process use tables, as numLocalAppThreads says, and all have registered`,
+      );
+    const thread = new TableThread(this, this.#threadId(this.#registeredCount + (this.#hasInitThread ? 0 : 1)), this.#clock.join());
+    this.#threads.add(thread);
+    this.#registeredCount++;
+    if (this.#registeredCount === expected) this.#allRegistered.resolve();
+    return thread;
+  }
+
+  get #threadCount(): number {
+    return this.#config.numLocalAppThreads - (this.#hasInitThread ? 0 : 1);
+  }
+
+  #threadId(index: number): number {
+    return 1000 * this.#opened.rank + 200 + index;
+  }
+
+  /** Of the thread that called `init` with access; other threads ask the handle that `registerThread` gave them. Throws NOT_JOINED. */
+  getTableOrDie<T extends TableRowType = TableRowType>(id: number, rowType?: T): Table<T> {
+    return this.#own("getTableOrDie").getTableOrDie(id, rowType);
+  }
+
+  clock(): void {
+    this.#own("clock").clock();
+  }
+
+  globalBarrier(): void {
+    this.#own("globalBarrier").globalBarrier();
+  }
+
+  deregisterThread(): void {
+    this.#own("deregisterThread").deregisterThread();
+  }
+
+  #own(call: string): TableThread {
+    this.#require("running", `${call}() comes after createTableDone()`);
+    if (this.#initThread !== undefined) return this.#initThread;
+    const how = "call it on what registerThread() gave this thread, or init(config, true) for the thread that calls init()";
+    throw new WeighbridgeError("NOT_JOINED", `${call}() by a thread that is not registered: ${how}`);
+  }
+
+  get tables(): ReadonlyMap<number, GroupTable> {
+    return this.#tables;
+  }
+
+  /** The highest bound of a table that has one. */
+  get stalenessMax(): number {
+    const bounds = [...this.#tables.values()].map(({ table }) => table.options.staleness).filter((staleness) => staleness !== Infinity);
+    return Math.max(0, ...bounds);
+  }
+
+  /** G3 */
+  clockEnded(thread: TableThread): void {
+    const ended = thread.clocks;
+    if (this.#config.aggressiveClock) this.#send(ended);
+    if (this.#clock.advance(thread.member) > 0) this.#advance();
+  }
+
+  left(thread: TableThread): void {
+    this.#threads.delete(thread);
+    const rose = this.#clock.leave(thread.member);
+    if (this.#clock.memberCount === 0) {
+      this.#send(Infinity);
+      this.#opened
+        .leaveClocks()
+        .catch((thrown: unknown) => this.#opened.log.warn("leaving the clock set failed", { reason: reasonOf(thrown) }));
+    } else if (rose > 0) this.#advance();
+  }
+
+  #advance(): void {
+    const session = this.#opened;
+    while (session.clocks < this.#clock.min) {
+      this.#send(session.clocks);
+      session.clock();
+    }
+    this.#send(this.#clock.min - 1);
+  }
+
+  #send(clockMax: number): void {
+    for (const { table } of this.#tables.values()) table.send(clockMax);
+  }
+
+  /** All that threads added is sent, threads that are registered leave, and this process leaves the cluster, with all others. */
+  async shutDown(): Promise<void> {
+    if (this.#stage === "closed") throw new WeighbridgeError("CLOSED", BEFORE.closed);
+    const session = this.#session;
+    this.#stage = "closed";
+    if (session === undefined) return;
+    for (const thread of [...this.#threads]) thread.deregisterThread(); // G2
+    let failure: unknown;
+    for (const { table } of this.#tables.values()) {
+      await table.idle();
+      failure ??= table.failure;
+    }
+    await session.close();
+    await this.#snapshots;
+    if (failure !== undefined) throw failure;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    if (this.#stage !== "closed") await this.shutDown();
+  }
+
+  /** Rows that servers push go to their tables. */
+  #serveRows(session: Session): void {
+    session.serve(tablePushed, ({ rank: server }, { parameter, clock, applied, order, hasMore, keys, values }) => {
+      for (const { table } of this.#tables.values()) {
+        const { isExact, client } = table.options;
+        if (client.handle.parameter !== parameter) continue;
+        const words = new Uint32Array(values.buffer, values.byteOffset, values.byteLength / 4);
+        const epoch = isExact ? 0 : client.functions.epoch;
+        return { dropped: table.pushed({ server, epoch, taken: isExact ? clock : applied, clock, order, hasMore, keys, words }) };
+      }
+      return { dropped: keys.slice() };
+    });
+  }
+
+  /** The first process asks for every snapshot before its clock comes: servers cut when the slowest worker has. */
+  async #takeSnapshots(): Promise<void> {
+    const { snapshotClock: every } = this.#config;
+    const session = this.#opened;
+    if (every === -1 || session.rank !== 0) return;
+    let clock = every * (1 + Math.floor(session.clocks / every));
+    const isClosed = (): boolean => this.#stage === "closed";
+    while (!isClosed()) {
+      try {
+        await session.checkpoint({ clock, step: clock });
+      } catch (thrown) {
+        if (isClosed() || isWeighbridgeError(thrown, "CLOSED")) return;
+        session.log.warn("a snapshot was not taken", { clock, reason: reasonOf(thrown) });
+      }
+      clock = Math.max(clock + every, every * Math.ceil(session.clocks / every));
+    }
+  }
+
+  get #opened(): Session {
+    if (this.#session === undefined) throw new WeighbridgeError("BAD_ARGUMENT", BEFORE.new);
+    return this.#session;
+  }
+
+  /** G1 */
+  #require(stage: Stage, what: string): void {
+    if (this.#stage === stage) return;
+    const code = this.#stage === "closed" ? "CLOSED" : "BAD_ARGUMENT";
+    throw new WeighbridgeError(code, `${what}; ${BEFORE[this.#stage]}`);
+  }
+}
+
+/** What a table was described differently by, by the names of its configuration. */
+function inWordsOfTables(thrown: unknown, id: number): unknown {
+  if (!isWeighbridgeError(thrown, "SPEC_MISMATCH")) return thrown;
+  const message = thrown.message.replaceAll(/\bdim is\b/g, "rowCapacity is").replaceAll(/\bconsistency is\b/g, "staleness is");
+  return new WeighbridgeError("SPEC_MISMATCH", `table ${id}: two processes create it with different configurations: ${message}`, {
+    cause: thrown,
+  });
+}

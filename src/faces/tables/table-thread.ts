@@ -1,0 +1,118 @@
+// table-thread — a thread of a process as tables know it: an async task, or a thread of the system. It has a clock of its own; the slowest thread's is the clock of the
+// process.
+
+import { WeighbridgeError } from "../../base/errors.ts";
+import type { ClockMember } from "../../worker/tables/process-clock.ts";
+import type { ProcessTable } from "../../worker/tables/process-table.ts";
+import { ThreadRows } from "../../worker/tables/thread-rows.ts";
+import { Table, type TableOwner } from "./table.ts";
+import type { TableRowType } from "./table-row-type.ts";
+import { TableCounters, type TableStatistics } from "./table-statistics.ts";
+
+/** A table of the group. */
+export type GroupTable = {
+  readonly id: number;
+  readonly rowType: TableRowType;
+  readonly rowCapacity: number;
+  readonly table: ProcessTable;
+};
+
+/** What a thread asks of its group. */
+export type ThreadGroup = {
+  readonly tables: ReadonlyMap<number, GroupTable>;
+  readonly stalenessMax: number;
+  clockEnded(thread: TableThread): void;
+  left(thread: TableThread): void;
+};
+
+export class TableThread implements TableOwner {
+  /** As Petuum counts them: 1000 × the process's rank, + 200, + the number of the thread. */
+  readonly id: number;
+  readonly member: ClockMember;
+  isOpen = true;
+  readonly #group: ThreadGroup;
+  readonly #tables = new Map<number, { readonly rows: ThreadRows; readonly handle: Table }>();
+
+  /** For the group alone. */
+  constructor(group: ThreadGroup, id: number, member: ClockMember) {
+    this.id = id;
+    this.member = member;
+    this.#group = group;
+    for (const { id: table, rowType, rowCapacity, table: process } of group.tables.values()) {
+      const rows = new ThreadRows(process, member);
+      this.#tables.set(table, { rows, handle: new Table(table, rowType, rows, this, rowCapacity) });
+    }
+  }
+
+  /** How many clocks this thread has ended. */
+  get clocks(): number {
+    return this.member.clock;
+  }
+
+  /**
+   * The table of this id, for this thread alone. `rowType`, the one it was created with, gives the accessors their type. Throws UNKNOWN_PARAMETER, and
+   * SPEC_MISMATCH for another row type.
+   */
+  getTableOrDie<T extends TableRowType = TableRowType>(id: number, rowType?: T): Table<T> {
+    this.check();
+    const found = this.#tables.get(id);
+    if (found === undefined) {
+      const known = [...this.#tables.keys()].join(", ") || "none";
+      throw new WeighbridgeError("UNKNOWN_PARAMETER", `there is no table ${id}; createTable made ${known}`);
+    }
+    if (rowType !== undefined && found.handle.rowType !== rowType)
+      throw new WeighbridgeError("SPEC_MISMATCH", `table ${id} has rows of ${found.handle.rowType.name}, not of ${rowType.name}`);
+    return found.handle as unknown as Table<T>;
+  }
+
+  /** Ends this thread's clock. Never waits; what it added is sent when the slowest thread of the process has ended the clock. Throws NOT_JOINED, CLOSED. */
+  clock(): void {
+    this.check();
+    this.handOver();
+    this.#group.clockEnded(this);
+    for (const { rows, handle } of this.#tables.values()) {
+      rows.moved();
+      handle.counters.counts[TableCounters.CLOCKS]!++;
+    }
+  }
+
+  /** Ends so many clocks that the next get of every table sees what all threads of all processes added before they called it. Does not wait itself. */
+  globalBarrier(): void {
+    for (let i = 0; i <= this.#group.stalenessMax; i++) this.clock();
+  }
+
+  /** Leaves: nobody waits for this thread any more, and what it added is sent. Throws CLOSED. */
+  deregisterThread(): void {
+    this.check();
+    this.close();
+    this.#group.left(this);
+  }
+
+  [Symbol.dispose](): void {
+    if (this.isOpen) this.deregisterThread();
+  }
+
+  /** By table. */
+  get statistics(): ReadonlyMap<number, TableStatistics> {
+    return new Map([...this.#tables].map(([id, { handle }]) => [id, handle.statistics]));
+  }
+
+  /** For the group: what was added goes to the updates of this clock. */
+  handOver(): void {
+    for (const { rows, handle } of this.#tables.values()) {
+      handle.flushThreadCache();
+      rows.handOver();
+    }
+  }
+
+  /** For the group: it is over for this thread. */
+  close(): void {
+    this.handOver();
+    for (const { rows } of this.#tables.values()) rows.close();
+    this.isOpen = false;
+  }
+
+  check(): void {
+    if (!this.isOpen) throw new WeighbridgeError("CLOSED", `thread ${this.id} was deregistered: only registered threads use tables`);
+  }
+}

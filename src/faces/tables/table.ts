@@ -1,0 +1,271 @@
+// table — a table as one thread uses it: `get` and `inc` at the thread's clock, batches of increments, prefetches, and the thread's own copies of rows.
+//
+// Invariants:
+//   Table.T1. `get` of a fresh row and `inc` are synchronous and allocate nothing: `get` gives the accessor itself, and a promise only when it must wait.
+//   Table.T2. Arguments are checked before anything changes: a batch is taken whole or not at all.
+//   Table.T3. At most 256 prefetches of a thread are open; who asks for another one waits for one of them.
+
+import type { WaitOptions } from "../../base/deferred.ts";
+import { waitFor } from "../../base/deferred.ts";
+import { WeighbridgeError } from "../../base/errors.ts";
+import { checkWaitOptions } from "../../base/known-options.ts";
+import { showValue } from "../../base/show-value.ts";
+import { ROW_ELEMENTS, type RowArray } from "../../kernel/row-element.ts";
+import { NO_SLOT } from "../../worker/cache/eviction-order.ts";
+import type { UpdateOf } from "../../worker/tables/row-updates.ts";
+import type { ThreadRows } from "../../worker/tables/thread-rows.ts";
+import { AccessorPool } from "./accessor-pool.ts";
+import type { RowAccessor } from "./row-accessor.ts";
+import type { AccessorOfRow, TableRowType } from "./table-row-type.ts";
+import { TableCounters, type TableStatistics } from "./table-statistics.ts";
+import { ThreadCache } from "./thread-cache.ts";
+import { DenseUpdateBatch, UpdateBatch } from "./update-batch.ts";
+
+const { HITS, MISSES, WAIT_MS, INCS } = TableCounters;
+/** T3 */
+const PREFETCHES_MAX = 256;
+
+/** What a table asks of the thread that uses it. */
+export type TableOwner = {
+  /** Throws NOT_JOINED, CLOSED. */
+  check(): void;
+  readonly isOpen: boolean;
+};
+
+type Update<T extends TableRowType> = UpdateOf<T["element"]>;
+
+export class Table<T extends TableRowType = TableRowType> {
+  readonly id: number;
+  readonly rowType: T;
+  readonly rowCapacity: number;
+  readonly counters: TableCounters = new TableCounters();
+  readonly #owner: TableOwner;
+  readonly #rows: ThreadRows<T["element"]>;
+  readonly #pool: AccessorPool<T["element"], RowAccessor<T["element"]>>;
+  readonly #own: ThreadCache<T>;
+  readonly #columnCount: number;
+  readonly #isFloat: boolean;
+  readonly #isWide: boolean;
+  #prefetches = new Set<Promise<void>>();
+
+  /** For the group alone. */
+  constructor(id: number, rowType: T, rows: ThreadRows<T["element"]>, owner: TableOwner, rowCapacity: number) {
+    this.id = id;
+    this.rowType = rowType;
+    this.rowCapacity = rowCapacity;
+    this.#owner = owner;
+    this.#rows = rows;
+    this.#pool = new AccessorPool(rows.table, rowType as TableRowType<T["element"], RowAccessor<T["element"]>>);
+    this.#own = new ThreadCache(rowType, rows);
+    this.#columnCount = rowType.columnCount(rowCapacity);
+    this.#isFloat = ROW_ELEMENTS[rowType.element].isFloat;
+    this.#isWide = rowType.element === "i64";
+  }
+
+  get staleness(): number {
+    return this.#rows.table.options.staleness;
+  }
+
+  /**
+   * The row, as fresh as the table's staleness asks for at this thread's clock: now, or once the slowest thread has come far enough (T1). Release it, or
+   * take it with `using`. Throws BAD_ARGUMENT, and what updates of this table were refused for; rejects with QUEUE_FULL when all rows of
+   * the process cache are held, DEADLINE, ABORTED, and as calls of servers do.
+   */
+  get(rowId: number, wait?: WaitOptions): AccessorOfRow<T> | Promise<AccessorOfRow<T>> {
+    if (!this.#owner.isOpen || this.#rows.table.failure !== undefined) this.#checkOpen();
+    if (rowId >>> 0 !== rowId) checkRowId(rowId);
+    if (wait !== undefined) checkWaitOptions(wait);
+    const slot = this.#rows.pin(rowId);
+    if (slot === NO_SLOT) return this.#wait(rowId, wait);
+    const { counters } = this;
+    counters.counts[HITS]!++;
+    const accessor = this.#pool.take(slot, rowId);
+    counters.read(this.#rows.clock, accessor.clock);
+    return accessor as AccessorOfRow<T>;
+  }
+
+  async #wait(rowId: number, wait: WaitOptions | undefined): Promise<AccessorOfRow<T>> {
+    const { table, clock } = this.#rows;
+    const { clock: time } = table.options.client.functions.router;
+    const from = time.nowMs();
+    this.counters.counts[MISSES]!++;
+    try {
+      const reading = table.read(rowId, clock);
+      const slot = wait === undefined ? await reading : await this.#waitAtMost(reading, rowId, wait);
+      const accessor = this.#pool.take(slot, rowId);
+      this.counters.read(clock, accessor.clock);
+      return accessor as AccessorOfRow<T>;
+    } finally {
+      this.counters.counts[WAIT_MS]! += time.nowMs() - from;
+    }
+  }
+
+  async #waitAtMost(reading: Promise<number>, rowId: number, wait: WaitOptions): Promise<number> {
+    const { table } = this.#rows;
+    const { functions, held } = table.options.client;
+    let isOver = false;
+    reading.then(
+      (slot) => {
+        if (isOver) table.rows.unpin(slot); // nobody waits for it any more
+      },
+      () => {}, // whoever waits is told
+    );
+    try {
+      return await waitFor(reading, `row ${rowId} of ${table.name}`, functions.router.clock, wait);
+    } catch (thrown) {
+      isOver = true;
+      throw await functions.explained(thrown, held, wait);
+    }
+  }
+
+  /** Adds to one column of a row: seen by all threads of this process at once, sent when the clock ends. Throws BAD_ARGUMENT, OUT_OF_RANGE, NOT_FINITE. */
+  inc(rowId: number, column: number, update: Update<T>): void {
+    if (!this.#owner.isOpen || this.#rows.table.failure !== undefined) this.#checkOpen();
+    if (rowId >>> 0 !== rowId) checkRowId(rowId);
+    this.#checkUpdate(column, update);
+    this.counters.counts[INCS]!++;
+    this.#rows.inc(rowId, column, update);
+  }
+
+  /** The same for several columns of a row (T2). */
+  batchInc(rowId: number, batch: UpdateBatch<Update<T>>): void {
+    this.#checkOpen();
+    checkRowId(rowId);
+    const { columns, updates } = this.#checkedBatch(batch);
+    this.counters.counts[INCS]! += columns.length;
+    for (let i = 0; i < columns.length; i++) this.#rows.inc(rowId, columns[i] as number, updates[i] as Update<T>);
+  }
+
+  /** The same for columns side by side. */
+  denseBatchInc(rowId: number, batch: DenseUpdateBatch<RowArray<T["element"]>>): void {
+    this.#checkOpen();
+    checkRowId(rowId);
+    const { start, updates } = this.#checkedDense(batch);
+    this.counters.counts[INCS]! += updates.length;
+    for (let i = 0; i < updates.length; i++) this.#rows.inc(rowId, start + i, updates[i] as Update<T>);
+  }
+
+  /** Asks for a row as of this thread's clock unless it is in the process cache, and does not wait for it (T3). */
+  getAsync(rowId: number): Promise<void> | undefined {
+    this.#checkOpen();
+    checkRowId(rowId);
+    const { rows } = this.#rows.table;
+    return rows.find(rowId >>> 0, Math.floor(rowId / 2 ** 32)) !== NO_SLOT ? undefined : this.#prefetch(rowId);
+  }
+
+  /** The same, also for a row that is cached. */
+  getAsyncForced(rowId: number): Promise<void> | undefined {
+    this.#checkOpen();
+    checkRowId(rowId);
+    return this.#prefetch(rowId);
+  }
+
+  /** All that `getAsync` asked for has come, or has failed: who gets it is told. */
+  async waitPendingAsyncGet(): Promise<void> {
+    this.#checkOpen();
+    while (this.#prefetches.size > 0) await Promise.all(this.#prefetches);
+  }
+
+  #prefetch(rowId: number): Promise<void> | undefined {
+    const done = new Promise<void>((resolve) => this.#rows.table.prefetch(rowId, this.#rows.clock, resolve));
+    const open = this.#prefetches;
+    const tracked: Promise<void> = done.then(() => void open.delete(tracked));
+    open.add(tracked);
+    return open.size > PREFETCHES_MAX ? Promise.race(open) : undefined;
+  }
+
+  /** As `get`, of this thread's own copy of the row, with what it added by `threadInc`; made of the process cache's when there is none. */
+  async threadGet(rowId: number, wait?: WaitOptions): Promise<AccessorOfRow<T>> {
+    this.#checkOpen();
+    checkRowId(rowId);
+    if (wait !== undefined) checkWaitOptions(wait);
+    const known = this.#own.accessor(rowId);
+    if (known !== undefined) return known;
+    const row = await this.get(rowId, wait);
+    try {
+      return this.#own.copy(rowId, row as RowAccessor);
+    } finally {
+      row.release();
+    }
+  }
+
+  /** Adds to this thread's own copy: others see it after `flushThreadCache`, or when this thread's clock ends. */
+  threadInc(rowId: number, column: number, update: Update<T>): void {
+    this.#checkOpen();
+    checkRowId(rowId);
+    this.#checkUpdate(column, update);
+    this.#own.inc(rowId, column, update);
+  }
+
+  threadBatchInc(rowId: number, batch: UpdateBatch<Update<T>>): void {
+    this.#checkOpen();
+    checkRowId(rowId);
+    const { columns, updates } = this.#checkedBatch(batch);
+    for (let i = 0; i < columns.length; i++) this.#own.inc(rowId, columns[i] as number, updates[i] as Update<T>);
+  }
+
+  threadDenseBatchInc(rowId: number, batch: DenseUpdateBatch<RowArray<T["element"]>>): void {
+    this.#checkOpen();
+    checkRowId(rowId);
+    const { start, updates } = this.#checkedDense(batch);
+    for (let i = 0; i < updates.length; i++) this.#own.inc(rowId, start + i, updates[i] as Update<T>);
+  }
+
+  /** What `threadInc` added is the process's, and this thread's copies are gone. */
+  flushThreadCache(): void {
+    this.#own.flush();
+  }
+
+  get statistics(): TableStatistics {
+    return this.counters.statistics;
+  }
+
+  /** Throws NOT_JOINED or CLOSED where the thread may not use it, and what its updates were refused for. */
+  #checkOpen(): void {
+    this.#owner.check();
+    this.#rows.table.checkFailure();
+  }
+
+  #checkUpdate(column: number, update: Update<T>): void {
+    if (!(column >= 0 && column < this.#columnCount) || column % 1 !== 0)
+      throw new WeighbridgeError(
+        "OUT_OF_RANGE",
+        `table ${this.id} has columns 0 to ${this.#columnCount - 1}, and no column ${showValue(column)}`,
+      );
+    if (this.#isWide) {
+      if (typeof update === "bigint") return;
+    } else if (this.#isFloat) {
+      if ((update as number) - (update as number) === 0) return; // not NaN, not infinite
+    } else if ((update as number) % 1 === 0) return;
+    throw this.#badUpdate(column, update);
+  }
+
+  #badUpdate(column: number, update: unknown): WeighbridgeError {
+    const isNumber = typeof update === "number" && !this.#isWide;
+    const expected = this.#isWide ? "a bigint" : this.#isFloat ? "a finite number" : "a whole number";
+    const message = `column ${column} of table ${this.id} is ${this.rowType.element}: an update is ${expected}, not ${showValue(update)}`;
+    return new WeighbridgeError(isNumber && !Number.isFinite(update) ? "NOT_FINITE" : "BAD_ARGUMENT", message);
+  }
+
+  /** T2 */
+  #checkedBatch(batch: UpdateBatch<Update<T>>): UpdateBatch<Update<T>> {
+    if (!(batch instanceof UpdateBatch)) throw new WeighbridgeError("BAD_ARGUMENT", `a batch is an UpdateBatch, not ${showValue(batch)}`);
+    for (let i = 0; i < batch.size; i++) this.#checkUpdate(batch.columns[i] as number, batch.updates[i] as Update<T>);
+    return batch;
+  }
+
+  #checkedDense(batch: DenseUpdateBatch<RowArray<T["element"]>>): DenseUpdateBatch<RowArray<T["element"]>> {
+    const { Array: View } = ROW_ELEMENTS[this.rowType.element];
+    if (!(batch instanceof DenseUpdateBatch && batch.updates instanceof View))
+      throw new WeighbridgeError("BAD_ARGUMENT", `a batch is a DenseUpdateBatch of a ${View.name}, not ${showValue(batch)}`);
+    const { start, updates } = batch;
+    for (let i = 0; i < updates.length; i++) this.#checkUpdate(start + i, updates[i] as Update<T>);
+    return batch;
+  }
+}
+
+/** Throws BAD_ARGUMENT. */
+function checkRowId(rowId: number): void {
+  if (Number.isSafeInteger(rowId) && rowId >= 0) return;
+  throw new WeighbridgeError("BAD_ARGUMENT", `the id of a row is a whole number from 0 to 2^53 - 1, not ${showValue(rowId)}`);
+}

@@ -1,0 +1,30 @@
+// tables-session — the process of a group of tables as a node: a worker of the cluster that the environment and the file describe. The composition root of the tables
+// face.
+
+import type { Session } from "../api/session.ts";
+import { WeighbridgeError } from "../base/errors.ts";
+import { TableGroup as SessionTableGroup } from "../faces/tables/table-group.ts";
+import { loadNodeConfig } from "./cannot-start.ts";
+import { connect } from "./connect.ts";
+
+/**
+ * The tables of this process. `init` takes up the role that the environment gives the process: a worker gets its tables; the scheduler and servers serve
+ * until everybody has left, and then the process ends: one script is all three roles, and nothing after `init` runs in the other two.
+ */
+export class TableGroup extends SessionTableGroup {
+  constructor() {
+    super(() => sessionOfProcess());
+  }
+}
+
+async function sessionOfProcess(): Promise<Session> {
+  const config = await loadNodeConfig({ options: {}, env: process.env });
+  if (config.role === "worker") return await connect();
+  if (config.role === "server" && config.threads > 1) {
+    const text = `a process that calls init() is one server, not ${config.threads} on threads: launch the script with --worker-only`;
+    throw new WeighbridgeError("BAD_CONFIG", text);
+  }
+  if (config.role === "scheduler") await (await import("./run-scheduler.ts")).runScheduler(config);
+  else await (await import("./run-server.ts")).runServer(config, []);
+  process.exit();
+}

@@ -1,0 +1,16 @@
+// The door `weighbridge/tables`: Petuum's words. Tables of rows with a cache for the whole process, clocks, and reads that are as fresh as asked for.
+
+export type { WaitOptions } from "../base/deferred.ts";
+export { type ErrorCode, isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
+export { RowAccessor } from "../faces/tables/row-accessor.ts";
+export { DenseAccessor, type DenseRowType, denseRow } from "../faces/tables/rows/dense-row.ts";
+export type { Table } from "../faces/tables/table.ts";
+export type { ConsistencyModel, TableConfig, TableGroupConfig, UpdateSortPolicy } from "../faces/tables/table-config.ts";
+export type { TableRowType } from "../faces/tables/table-row-type.ts";
+export type { TableStatistics } from "../faces/tables/table-statistics.ts";
+export type { TableThread } from "../faces/tables/table-thread.ts";
+export { DenseUpdateBatch, UpdateBatch } from "../faces/tables/update-batch.ts";
+export type { RowArray, RowElement } from "../kernel/row-element.ts";
+export { type PsRowType, type PsRowTypeOptions, psRowType } from "../store/row-types/ps-row-type.ts";
+export type { RowPlace, UpdateOf } from "../worker/tables/row-updates.ts";
+export { TableGroup } from "./tables-session.ts";

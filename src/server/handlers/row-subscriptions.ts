@@ -1,0 +1,211 @@
+// row-subscriptions — what servers know of process caches: the last update of each worker to each table, and which rows workers have and want to be told of when they
+// change (Petuum: SSPPush). For each worker
+// and table one loop: it waits until the lowest clock has risen, sends the rows that have changed since it sent last, and waits for the worker's
+// answer. So a worker that is slow is sent fewer states and never a wrong last one, and what is kept for it is a mark for each row.
+//
+// Invariants:
+//   RowSubscriptions.S1. Once the lowest clock has risen, every subscribed row with an update stamped before it is sent, and then that clock. A row
+//       that is not sent has not changed since it was read or sent.
+//   RowSubscriptions.S2. A worker that dies, leaves the clock set or is restarted has subscribed to nothing. A loop that ends for another reason is
+//       begun again by that worker's next read.
+
+import { isWeighbridgeError, type WeighbridgeError } from "../../base/errors.ts";
+import type { WorkerIncarnation } from "../../consistency/worker-incarnations.ts";
+import { tablePushed } from "../../contracts/tables.ts";
+import { BLOCK_BYTES } from "../../wire/frame.ts";
+import { keepKeys } from "../parameters/parameter-host.ts";
+import type { TableParameter } from "../parameters/table-parameter.ts";
+import type { ServerContext } from "../server-context.ts";
+
+const KEY_BYTES = 8;
+const WORD_BYTES = 4;
+/** How long a loop waits for the lowest clock before it looks again whether anybody is there. */
+const WAIT_MS = 600_000;
+
+type Subscriber = {
+  readonly context: ServerContext;
+  /** The rows it wants, and how many reads there were when it asked for each last. */
+  readonly keys: Map<bigint, number>;
+  /** What its waits are for, in the pacer's words: no parameter, whose bound could be changed. */
+  readonly unit: number;
+  /** How many changes there were when rows were sent last, and the lowest clock then. */
+  sentChanges: number;
+  sentClock: number;
+};
+
+/** The last change of a row that somebody has subscribed to. */
+type Change = { order: number; clock: number };
+
+class SubscribedTable {
+  readonly subscribers = new Map<number, Subscriber>();
+  readonly changes = new Map<bigint, Change>();
+  /** TableContracts.T4 */
+  changeCount = 0;
+  readCount = 0;
+}
+
+export class RowSubscriptions {
+  readonly #tables = new WeakMap<TableParameter, SubscribedTable>();
+  /** The number of the last update to each table, by worker. */
+  readonly #applied = new WeakMap<TableParameter, Map<number, { readonly incarnation: number; number: number }>>();
+
+  static on(context: ServerContext): RowSubscriptions {
+    return context.own("wb/tables/subscriptions", () => new RowSubscriptions());
+  }
+
+  /** A worker reads these rows now, and is sent them from the next rise of the lowest clock on. */
+  add(table: TableParameter, keys: BigUint64Array, context: ServerContext): void {
+    const subscribed = this.#of(table);
+    let subscriber = subscribed.subscribers.get(context.worker);
+    if (subscriber === undefined || subscriber.context.incarnation !== context.incarnation) {
+      const { clockMin } = context.parameters.pacer;
+      subscriber = { context, keys: new Map(), unit: table.host.nextUnit(), sentChanges: subscribed.changeCount, sentClock: clockMin };
+      subscribed.subscribers.set(context.worker, subscriber);
+      void this.#serve(table, subscribed, subscriber);
+    }
+    subscribed.readCount++;
+    for (const key of keys) subscriber.keys.set(key, subscribed.readCount);
+  }
+
+  /** An update of this number was taken (TableContracts.T3). */
+  applied(table: TableParameter, { worker, incarnation }: WorkerIncarnation, number: number): void {
+    let byWorker = this.#applied.get(table);
+    if (byWorker === undefined) {
+      byWorker = new Map();
+      this.#applied.set(table, byWorker);
+    }
+    const last = byWorker.get(worker);
+    if (last?.incarnation === incarnation) last.number = number;
+    else byWorker.set(worker, { incarnation, number });
+  }
+
+  /** The number of the last update of this worker; 0 when there was none. */
+  appliedBy(table: TableParameter, { worker, incarnation }: WorkerIncarnation): number {
+    const last = this.#applied.get(table)?.get(worker);
+    return last?.incarnation === incarnation ? last.number : 0;
+  }
+
+  /** TableContracts.T4 */
+  orderOf(table: TableParameter): number {
+    return this.#of(table).changeCount;
+  }
+
+  #of(table: TableParameter): SubscribedTable {
+    let subscribed = this.#tables.get(table);
+    if (subscribed === undefined) {
+      subscribed = new SubscribedTable();
+      this.#tables.set(table, subscribed);
+    }
+    return subscribed;
+  }
+
+  /** Rows of a table were updated at a clock. */
+  changed(table: TableParameter, keys: BigUint64Array, clock: number): void {
+    const subscribed = this.#of(table);
+    const order = ++subscribed.changeCount;
+    if (subscribed.subscribers.size === 0) return;
+    for (const key of keys) {
+      const change = subscribed.changes.get(key);
+      if (change === undefined) subscribed.changes.set(key, { order, clock });
+      else {
+        change.order = order;
+        change.clock = Math.max(change.clock, clock);
+      }
+    }
+  }
+
+  async #serve(table: TableParameter, subscribed: SubscribedTable, subscriber: Subscriber): Promise<void> {
+    const { context } = subscriber;
+    try {
+      while (subscribed.subscribers.get(context.worker) === subscriber && this.#isThere(table, context)) {
+        if (await this.#hasRisen(subscriber)) await this.#push(table, subscribed, subscriber);
+      }
+    } catch {
+      // S2: the worker is gone, or could not be told and will ask
+    } finally {
+      if (subscribed.subscribers.get(context.worker) === subscriber) subscribed.subscribers.delete(context.worker);
+      if (subscribed.subscribers.size === 0) subscribed.changes.clear();
+    }
+  }
+
+  #isThere(table: TableParameter, { parameters }: ServerContext): boolean {
+    return parameters.tables.get(table.number) === table;
+  }
+
+  /** Waits for the lowest clock; false when it has not risen for long. Throws NOT_JOINED, NODE_DEAD, CLOSED and what else ends a wait. */
+  async #hasRisen({ context, sentClock, unit }: Subscriber): Promise<boolean> {
+    const { pacer } = context.parameters;
+    const next = { ...context.holder, parameter: unit, clock: sentClock + 1, staleness: 0, bytes: 0, deadlineMs: WAIT_MS };
+    return await new Promise<boolean>((resolve, reject) => {
+      const failed = (error: WeighbridgeError): void => (error.code === "DEADLINE" ? resolve(false) : reject(error));
+      const ticket = pacer.read({ ...next, read: { admitted: () => resolve(true), failed } });
+      if (ticket === undefined) resolve(true);
+    });
+  }
+
+  /** S1 */
+  async #push(table: TableParameter, subscribed: SubscribedTable, subscriber: Subscriber): Promise<void> {
+    const { context } = subscriber;
+    const { clockMin: clock } = context.parameters.pacer;
+    const keys = changedKeys(table, subscribed, subscriber);
+    subscriber.sentChanges = subscribed.changeCount;
+    subscriber.sentClock = clock;
+    const rowsMax = Math.max(1, Math.floor(BLOCK_BYTES / (KEY_BYTES + table.words * WORD_BYTES)));
+    const about = { clock, applied: this.appliedBy(table, context.holder), order: subscribed.changeCount };
+    const calls: Promise<void>[] = [];
+    for (let from = 0; from === 0 || from < keys.length; from += rowsMax) {
+      const part = keys.subarray(from, from + rowsMax);
+      calls.push(pushRows(table, part, subscriber, { ...about, hasMore: from + rowsMax < keys.length, readCount: subscribed.readCount }));
+    }
+    await Promise.all(calls);
+  }
+}
+
+/** The subscribed rows of which the worker has not seen the last update. Of sync updates those count that were applied since, whenever they came. */
+function changedKeys(table: TableParameter, { changes }: SubscribedTable, { keys, sentChanges, sentClock }: Subscriber): BigUint64Array {
+  const isSync = table.spec.updates === "sync";
+  const changed: bigint[] = [];
+  for (const key of keys.keys()) {
+    const change = changes.get(key);
+    if (change !== undefined && (change.order > sentChanges || (isSync && change.clock >= sentClock))) changed.push(key);
+  }
+  return BigUint64Array.from(changed);
+}
+
+/** What is said with rows that are pushed, and how many reads there were. */
+type Pushing = {
+  readonly clock: number;
+  readonly applied: number;
+  readonly order: number;
+  readonly hasMore: boolean;
+  readonly readCount: number;
+};
+
+async function pushRows(
+  table: TableParameter,
+  keys: BigUint64Array,
+  subscriber: Subscriber,
+  { readCount, ...about }: Pushing,
+): Promise<void> {
+  const { context } = subscriber;
+  const { arena } = table.host;
+  const kept = keepKeys(arena, keys);
+  const held: { release(): void }[] = [kept];
+  try {
+    const out = table.roomFor(kept.list, { hold: (one) => held.push(one) });
+    const { values } = table.pull(kept.list, { out, reader: context });
+    const request = { parameter: table.number, ...about, keys: kept.list, values };
+    for (;;) {
+      try {
+        const { dropped } = await context.workers.call(context.worker, tablePushed, request, { incarnation: context.incarnation });
+        for (const key of dropped) if ((subscriber.keys.get(key) ?? Infinity) <= readCount) subscriber.keys.delete(key); // not one that it has asked for since
+        return;
+      } catch (thrown) {
+        if (!isWeighbridgeError(thrown, "QUEUE_FULL")) throw thrown;
+        await context.workers.whenRoom(context.worker);
+      }
+    }
+  } finally {
+    for (const one of held) one.release();
+  }
+}

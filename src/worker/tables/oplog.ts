@@ -1,0 +1,89 @@
+// oplog — what a thread has added to rows since its clock began, a span of updates for each row, in memory that the other threads of its process may
+// read. Keys, slots and index are the row cache core's; nothing is evicted here.
+//
+// Invariants:
+//   Oplog.O1. One thread alone writes an oplog. A row has one span: updates of one column are one number, however many they were.
+//   Oplog.O2. A span that is not in use is all zeros (RowUpdates.U1).
+
+import { elementsAt, ROW_ELEMENTS, type RowArray, type RowElement } from "../../kernel/row-element.ts";
+import { NO_SLOT } from "../cache/eviction-order.ts";
+import { RowCache } from "../cache/row-cache.ts";
+import { type RowMemory, sharedBytes } from "../cache/shared-rows.ts";
+import type { RowPlace } from "./row-updates.ts";
+
+/** A place whose beginning is set before it is handed on. */
+export type MovingPlace<E extends RowElement = RowElement> = RowPlace<E> & { start: number };
+
+/** Memory for so many rows, which threads share where the platform lets them. */
+export function rowMemory({ slotCount, rowBytes, secret }: Pick<RowMemory, "slotCount" | "rowBytes" | "secret">): RowMemory {
+  const rows = sharedBytes(slotCount);
+  const byteCount = rows + slotCount * rowBytes;
+  const buffer = typeof SharedArrayBuffer === "undefined" ? new ArrayBuffer(byteCount) : new SharedArrayBuffer(byteCount);
+  return { buffer, address: 0, rows, slotCount, rowBytes, secret };
+}
+
+/** All elements of the rows of some memory. */
+export function cellsOf<E extends RowElement>(element: E, { buffer, rows, slotCount, rowBytes }: RowMemory): RowArray<E> {
+  return elementsAt(element, buffer, rows, (slotCount * rowBytes) / ROW_ELEMENTS[element].bytes);
+}
+
+export class Oplog<E extends RowElement = RowElement> {
+  readonly rows: RowCache;
+  /** Span i is the elements from i × `length` of the place on. */
+  readonly place: MovingPlace<E>;
+  /** The spans that are in use, in the order in which they came to be. */
+  readonly #entries: Int32Array;
+  #count = 0;
+
+  constructor(element: E, memory: RowMemory) {
+    const cells = cellsOf(element, memory);
+    this.rows = new RowCache(memory);
+    this.place = { cells, start: 0, length: cells.length / memory.slotCount };
+    this.#entries = new Int32Array(memory.slotCount);
+  }
+
+  get count(): number {
+    return this.#count;
+  }
+
+  /** The span of a row, made if there was none; NO_SLOT when there is no room for another. */
+  entryOf(low: number, high: number): number {
+    const found = this.rows.find(low, high);
+    if (found !== NO_SLOT) return found;
+    const entry = this.rows.takeFree();
+    if (entry === NO_SLOT) return NO_SLOT;
+    this.rows.fill(entry, low, high);
+    this.#entries[this.#count++] = entry;
+    return entry;
+  }
+
+  /** Whether a span is that of this row, now. */
+  isOf(entry: number, low: number, high: number): boolean {
+    const { rows } = this;
+    return rows.lowOf(entry) === low && rows.highOf(entry) === high && rows.isHeld(entry);
+  }
+
+  /** Where the updates of a row lie; undefined when there are none. */
+  find(low: number, high: number): RowPlace<E> | undefined {
+    const entry = this.rows.find(low, high);
+    return entry === NO_SLOT ? undefined : this.at(entry);
+  }
+
+  at(entry: number): RowPlace<E> {
+    this.place.start = entry * this.place.length;
+    return this.place;
+  }
+
+  /** Hands every span to `take`, and is empty then. */
+  drain(take: (low: number, high: number, updates: RowPlace<E>) => void): void {
+    const { rows, place } = this;
+    for (let i = 0; i < this.#count; i++) {
+      const entry = this.#entries[i] as number;
+      take(rows.lowOf(entry), rows.highOf(entry), this.at(entry));
+      const from = entry * place.length;
+      (place.cells as Float64Array).fill((typeof place.cells[from] === "bigint" ? 0n : 0) as number, from, from + place.length); // O2
+      rows.remove(entry);
+    }
+    this.#count = 0;
+  }
+}

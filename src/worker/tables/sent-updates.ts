@@ -1,0 +1,107 @@
+// sent-updates — updates of rows that have left a thread's oplog: those that wait for the end of their clock, and those that were sent and may not be in the rows
+// that come from servers. Both are laid over such rows, so that a process always sees what it has added.
+//
+// Invariants:
+//   SentUpdates.S1. An update is laid over a row exactly as long as the row does not have it: by its number and what the server says it has taken; where the
+//       placement was another one, by whether it was acknowledged.
+//   SentUpdates.S2. What every later row of its server must have is forgotten.
+
+import type { RowArray, RowElement } from "../../kernel/row-element.ts";
+import type { RowPlace, RowUpdates } from "./row-updates.ts";
+
+/** Spans of updates, by row. */
+export type UpdatedRows<E extends RowElement = RowElement> = Map<number, RowArray<E>>;
+
+/** One request with updates. */
+export type SentRows<E extends RowElement = RowElement> = {
+  readonly rows: UpdatedRows<E>;
+  readonly server: number;
+  readonly epoch: number;
+  /** What a server's `taken` must be for a row to have them. */
+  readonly order: number;
+  isAcknowledged: boolean;
+};
+
+/** Of rows that came from a server: by which placement it was asked, and up to where it has taken this worker's updates. */
+export type RowOrigin = { readonly server: number; readonly epoch: number; readonly taken: number };
+
+export class SentUpdates<E extends RowElement = RowElement> {
+  readonly #updates: RowUpdates<E>;
+  /** By clock, ascending: handed over by threads, not sent. */
+  readonly #waiting = new Map<number, UpdatedRows<E>>();
+  readonly #sent = new Set<SentRows<E>>();
+
+  constructor(updates: RowUpdates<E>) {
+    this.#updates = updates;
+  }
+
+  /** Rows that wait to be sent. */
+  get waitingCount(): number {
+    let count = 0;
+    for (const rows of this.#waiting.values()) count += rows.size;
+    return count;
+  }
+
+  /** A thread hands over what it added to a row at a clock. */
+  add(rowId: number, clock: number, updates: RowPlace<E>): void {
+    let rows = this.#waiting.get(clock);
+    if (rows === undefined) {
+      rows = new Map();
+      this.#waiting.set(clock, rows);
+    }
+    const known = rows.get(rowId);
+    const { cells, start, length } = updates;
+    if (known === undefined) rows.set(rowId, cells.slice(start, start + length) as RowArray<E>);
+    else this.#updates.merge({ cells: known, start: 0, length }, updates);
+  }
+
+  /** What waits of the clocks up to this one, by clock or as one sum, without what has cancelled out; it waits no more. */
+  take(clockMax: number, isByClock: boolean): { readonly clock: number; readonly rows: UpdatedRows<E> }[] {
+    const clocks = [...this.#waiting.keys()].filter((clock) => clock <= clockMax).sort((a, b) => a - b);
+    const last = clocks.at(-1) as number;
+    if (!isByClock)
+      for (const clock of clocks.splice(0, clocks.length - 1)) {
+        for (const [rowId, cells] of this.#waiting.get(clock) ?? []) this.add(rowId, last, { cells, start: 0, length: cells.length });
+        this.#waiting.delete(clock);
+      }
+    return clocks.flatMap((clock) => {
+      const rows = this.#waiting.get(clock) as UpdatedRows<E>;
+      this.#waiting.delete(clock);
+      for (const [rowId, cells] of rows) if (!cells.some((cell) => cell !== 0 && cell !== 0n)) rows.delete(rowId);
+      return rows.size === 0 ? [] : [{ clock, rows }];
+    });
+  }
+
+  sent(rows: SentRows<E>): void {
+    this.#sent.add(rows);
+  }
+
+  /** Will not be applied as it was sent: it was cut again, or failed. */
+  forget(rows: SentRows<E>): void {
+    this.#sent.delete(rows);
+  }
+
+  /** S2: `taken` is what all rows have that this server sends from now on. */
+  settle({ server, epoch, taken }: RowOrigin): void {
+    for (const sent of this.#sent) {
+      const isOver = sent.epoch === epoch ? sent.server === server && sent.order <= taken : sent.epoch < epoch;
+      if (isOver && sent.isAcknowledged) this.#sent.delete(sent);
+    }
+  }
+
+  /** S1. False when it cannot be known what the row has: nothing was changed. */
+  layOver(rowId: number, row: RowPlace<E>, origin: RowOrigin): boolean {
+    const { length } = row;
+    for (const { rows, epoch, isAcknowledged } of this.#sent)
+      if (epoch !== origin.epoch && !isAcknowledged && rows.has(rowId)) return false;
+    for (const { rows, epoch, order } of this.#sent) {
+      const cells = rows.get(rowId);
+      if (cells !== undefined && epoch === origin.epoch && order > origin.taken) this.#updates.lay(row, { cells, start: 0, length });
+    }
+    for (const rows of this.#waiting.values()) {
+      const cells = rows.get(rowId);
+      if (cells !== undefined) this.#updates.lay(row, { cells, start: 0, length });
+    }
+    return true;
+  }
+}

@@ -1,0 +1,196 @@
+// table-exchange — what a process table and the servers say to each other (contracts/tables.ts): updates of rows out, rows in, both planned by owner and cut into
+// frames as every request for rows is (router/row-plan.ts). It keeps nothing: process-table.ts does.
+
+import type { WeighbridgeError } from "../../base/errors.ts";
+import { tableRead, tableUpdate } from "../../contracts/tables.ts";
+import { ROW_ELEMENTS, type RowArray, type RowElement, wordsOf } from "../../kernel/row-element.ts";
+import { BLOCK_BYTES } from "../../wire/frame.ts";
+import type { AnyRequest, Recut } from "../router/function-request.ts";
+import type { RowFrame, RowPlan } from "../router/row-plan.ts";
+import { requestOf } from "../router.ts";
+import type { RowRequests } from "../embedding.ts";
+import type { RowOrigin, SentRows, SentUpdates, UpdatedRows } from "./sent-updates.ts";
+
+const KEY_BYTES = 8;
+const WORD_BYTES = 4;
+const HALF = 2 ** 32;
+
+/** Rows that came in: `words` has `width` of them for each key. Void when the call that hands them over returns. */
+export type ArrivedRows = RowOrigin & {
+  readonly keys: BigUint64Array;
+  readonly words: Uint32Array;
+  readonly clock: number;
+  readonly order: number;
+};
+
+type RowsResponse = { readonly clock: number; readonly applied: number; readonly order: number; readonly values: ArrayBufferView };
+
+export type TableExchangeOptions<E extends RowElement> = {
+  readonly client: RowRequests;
+  readonly element: E;
+  readonly sent: SentUpdates<E>;
+  /** Whether rows have the updates of the clocks before theirs and no others (0056). */
+  readonly isExact: boolean;
+  /** Whether servers push rows that were read. */
+  readonly subscribes: boolean;
+  /** Whether updates travel as whole rows. */
+  readonly sendsWholeRows: boolean;
+  readonly arrived: (rows: ArrivedRows) => void;
+  /** Updates of these rows were not applied, and will not be. */
+  readonly updateFailed: (rows: UpdatedRows<E>, error: WeighbridgeError) => void;
+};
+
+/** The id of the row at a place of a list of keys. */
+export function rowIdAt(keys: Uint32Array, index: number): number {
+  return (keys[2 * index + 1] as number) * HALF + (keys[2 * index] as number);
+}
+
+/** The same list as words. */
+export function halvesOf({ buffer, byteOffset, length }: BigUint64Array): Uint32Array {
+  return new Uint32Array(buffer, byteOffset, 2 * length);
+}
+
+export function keysOf(rowIds: Iterable<number>, count: number): BigUint64Array {
+  const keys = new BigUint64Array(count);
+  const halves = halvesOf(keys);
+  let i = 0;
+  for (const rowId of rowIds) {
+    halves[i++] = rowId >>> 0;
+    halves[i++] = Math.floor(rowId / HALF);
+  }
+  return keys;
+}
+
+export class TableExchange<E extends RowElement = RowElement> {
+  readonly #options: TableExchangeOptions<E>;
+  readonly #rowsPerFrame: number;
+  /** Payload bytes out and in. */
+  sentBytes = 0;
+  receivedBytes = 0;
+
+  constructor(options: TableExchangeOptions<E>) {
+    this.#options = options;
+    this.#rowsPerFrame = Math.max(1, Math.floor(BLOCK_BYTES / (KEY_BYTES + 2 * options.client.width * WORD_BYTES)));
+  }
+
+  /** Sends updates stamped with a clock. They leave, or queue to leave, before this returns. Rejects once all have ended. */
+  async update(rows: UpdatedRows<E>, clock: number): Promise<void> {
+    await this.#withPlan(rows.keys(), rows.size, (plan) => this.#updates(plan, rows, clock));
+  }
+
+  /** Asks for rows as of a clock; they are handed to `arrived`. */
+  async read(rowIds: ReadonlySet<number>, clock: number): Promise<void> {
+    await this.#withPlan(rowIds, rowIds.size, (plan) => this.#reads(plan, clock));
+  }
+
+  async #withPlan(rowIds: Iterable<number>, count: number, requestsOf: (plan: RowPlan) => AnyRequest[]): Promise<void> {
+    const { planner, functions, handle } = this.#options.client;
+    const plan = planner.plan(keysOf(rowIds, count));
+    try {
+      await functions.router.call(requestsOf(plan), handle);
+    } finally {
+      plan.release();
+    }
+  }
+
+  #updates(plan: RowPlan, rows: UpdatedRows<E>, clock: number): AnyRequest[] {
+    const { client, sent, isExact, updateFailed } = this.#options;
+    const { handle, planner } = client;
+    const { parameter } = handle;
+    return plan.frames(this.#rowsPerFrame).map((frame) => {
+      const pushNumber = handle.numberPush(clock);
+      const encoded = this.#encode(frame.keys, rows);
+      const batch: SentRows<E> = {
+        rows: encoded.rows,
+        server: frame.server,
+        epoch: isExact ? 0 : frame.epoch,
+        order: isExact ? clock + 1 : pushNumber,
+        isAcknowledged: false,
+      };
+      sent.sent(batch);
+      const answered = (): void => {
+        batch.isAcknowledged = true;
+      };
+      const failed = (error: WeighbridgeError): void => {
+        sent.forget(batch);
+        updateFailed(batch.rows, error);
+      };
+      const cutAgain = (): Recut => {
+        sent.forget(batch);
+        return planner.again(frame.keys, (again) => ({ requests: this.#updates(again, rows, clock) }));
+      };
+      const { keys, counts, columns, updates } = encoded;
+      const request = { parameter, clock, pushNumber, keys, counts, columns, updates };
+      return requestOf(tableUpdate, { to: frame, request, scope: parameter, answered, failed, cutAgain });
+    });
+  }
+
+  /** The elements that are not zero, or whole rows where those are shorter. */
+  #encode(
+    keys: BigUint64Array,
+    rows: UpdatedRows<E>,
+  ): {
+    readonly rows: UpdatedRows<E>;
+    readonly keys: BigUint64Array;
+    readonly counts: Uint32Array;
+    readonly columns: Uint32Array;
+    readonly updates: Float32Array;
+  } {
+    const halves = halvesOf(keys);
+    const [width, wordsEach] = [this.#options.client.width, ROW_ELEMENTS[this.#options.element].bytes / WORD_BYTES];
+    const counts = new Uint32Array(keys.length);
+    const taken: UpdatedRows<E> = new Map();
+    let total = 0;
+    for (let i = 0; i < keys.length; i++) {
+      const rowId = rowIdAt(halves, i);
+      const cells = rows.get(rowId) as RowArray<E>;
+      taken.set(rowId, cells);
+      let count = 0;
+      for (let j = 0; j < cells.length; j++) if (cells[j] !== 0 && cells[j] !== 0n) count++;
+      counts[i] = count;
+      total += count;
+    }
+    const isWhole = this.#options.sendsWholeRows || total * (1 + wordsEach) >= keys.length * width;
+    const columns = new Uint32Array(isWhole ? 0 : total);
+    const updates = new Float32Array(isWhole ? keys.length * width : total * wordsEach);
+    const to = new Uint32Array(updates.buffer);
+    let next = 0;
+    let at = 0;
+    for (const cells of taken.values()) {
+      const words = wordsOf(cells);
+      const from = new Uint32Array(words.buffer, words.byteOffset, words.length);
+      if (isWhole) {
+        to.set(from, at);
+        at += width;
+        continue;
+      }
+      for (let j = 0; j < cells.length; j++) {
+        if (cells[j] === 0 || cells[j] === 0n) continue;
+        columns[next++] = j;
+        for (let word = 0; word < wordsEach; word++) to[at++] = from[j * wordsEach + word] as number;
+      }
+    }
+    this.sentBytes += keys.byteLength + (isWhole ? 0 : counts.byteLength) + columns.byteLength + updates.byteLength;
+    return { rows: taken, keys, counts: isWhole ? new Uint32Array(0) : counts, columns, updates };
+  }
+
+  #reads(plan: RowPlan, clock: number): AnyRequest[] {
+    const { client, isExact, subscribes, arrived } = this.#options;
+    const { handle, planner } = client;
+    const { parameter } = handle;
+    return plan.frames(this.#rowsPerFrame).map((frame: RowFrame) => {
+      const { server, epoch, keys } = frame;
+      const answered = (response: RowsResponse): void => {
+        const { values, order } = response;
+        const words = new Uint32Array(values.buffer, values.byteOffset, values.byteLength / WORD_BYTES);
+        this.receivedBytes += values.byteLength;
+        const origin = { server, epoch: isExact ? 0 : epoch, taken: isExact ? response.clock : response.applied };
+        arrived({ ...origin, keys, words, clock: response.clock, order });
+      };
+      const cutAgain = (): Recut => planner.again(keys, (again) => ({ requests: this.#reads(again, clock) }));
+      this.sentBytes += keys.byteLength;
+      const request = { parameter, clock, subscribes, keys };
+      return requestOf(tableRead, { to: frame, request, scope: parameter, answered, cutAgain });
+    });
+  }
+}

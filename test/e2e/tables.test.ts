@@ -1,0 +1,37 @@
+// tables — Goal: tables keep their promises in real processes, over sockets, started by the command line.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { Cluster } from "./cluster.ts";
+import { Processes, script } from "./processes.ts";
+
+test("weighbridge launch runs hello_ssp of the examples", async () => {
+  await using processes = new Processes();
+  const launch = processes.weighbridge(["launch", "-s", 1, "-w", 2, "--", "examples/09-tables/main.ts"]);
+  await launch.succeeds();
+  assert.equal(launch.count(/thread \d+: 100 clocks, every column at most 1 behind/), 4, launch.transcript);
+});
+
+for (const [staleness, model, clocks] of [
+  [0, "SSP", 500],
+  [1, "SSP", 2000],
+  [3, "SSP", 2000],
+  [1, "SSPPush", 500],
+] as const)
+  test(`hello_ssp in 2 processes with 4 threads each: ${clocks} clocks, staleness ${staleness}, ${model}`, async () => {
+    await using processes = new Processes();
+    const settings = [`staleness=${staleness}`, `clocks=${clocks}`, `model=${model}`];
+    const launch = processes.weighbridge(["launch", "-s", 2, "-w", 2, "--worker-only", "--", script("tables-hello"), ...settings]);
+    await launch.succeeds();
+    assert.equal(launch.count(/4 threads are done$/), 2, launch.transcript);
+  });
+
+test("when a process is killed the others go on within the detection time", async () => {
+  await using cluster = await Cluster.create({ servers: 1, workers: 3 });
+  cluster.scheduler();
+  cluster.server(0);
+  const workers = [0, 1, 2].map((rank) => cluster.worker(rank, "tables-hello", "mode=alone", "processes=3", "threads=2", "clocks=200"));
+  for (const worker of workers) await worker.says(/^at clock 20$/);
+  await workers[2]!.kill();
+  for (const worker of workers.slice(0, 2)) await worker.says(/^2 threads are done$/);
+});

@@ -1,0 +1,154 @@
+// tables-misuse — Goal: calls out of order, bad arguments and configurations that do not fit are typed errors that say what to do; nothing changes, and nothing hangs.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { Session } from "../../src/api/session.ts";
+import { denseRow } from "../../src/faces/tables/rows/dense-row.ts";
+import type { TableGroupConfig } from "../../src/faces/tables/table-config.ts";
+import { TableGroup } from "../../src/faces/tables/table-group.ts";
+import { DenseUpdateBatch, UpdateBatch } from "../../src/faces/tables/update-batch.ts";
+import { MemoryCluster } from "../../src/testing/memory-cluster.ts";
+import { throwsCode } from "../../src/testing/throws-code.ts";
+import { DOUBLES, FLOATS, INTEGERS, LONGS, TableCluster } from "./tables.ts";
+
+const TABLE = { rowType: 0, rowCapacity: 4, processCacheCapacity: 4 } as const;
+
+function groupOf(cluster: MemoryCluster, rank = 0): TableGroup {
+  const group = new TableGroup(() => Session.open(cluster.worker(rank).node));
+  group.registerRow(0, FLOATS);
+  return group;
+}
+
+test("calls out of order are refused, and say what comes first", async () => {
+  const cluster = await MemoryCluster.start();
+  const group = groupOf(cluster);
+  assert.throws(() => group.clock(), throwsCode("BAD_ARGUMENT", /clock\(\) comes after createTableDone\(\); init\(\) was not called/));
+  await assert.rejects(group.createTable(0, TABLE), throwsCode("BAD_ARGUMENT", /between init\(\) and createTableDone\(\)/));
+  await assert.rejects(group.registerThread(), throwsCode("BAD_ARGUMENT", /init\(\) was not called/));
+  await cluster.run(group.init({ numTables: 1, numLocalAppThreads: 2 }));
+  await assert.rejects(group.init(), throwsCode("BAD_ARGUMENT", /init\(\) is called once/));
+  assert.throws(() => group.registerRow(1, FLOATS), throwsCode("BAD_ARGUMENT", /registerRow\(\) comes before init\(\)/));
+  await assert.rejects(cluster.run(group.createTableDone()), throwsCode("COUNT_MISMATCH", /numTables is 1, and 0 were created/));
+  await assert.rejects(
+    group.createTable(0, { ...TABLE, rowType: 7 }),
+    throwsCode("UNKNOWN_PLUG_IN", /no row type 7; registerRow\(\) named 0/),
+  );
+  await cluster.run(group.createTable(0, TABLE));
+  await assert.rejects(group.createTable(0, TABLE), throwsCode("BAD_ARGUMENT", /created already/));
+  await assert.rejects(group.createTable(1, TABLE), throwsCode("COUNT_MISMATCH", /one too many: numTables is 1/));
+  await cluster.run(group.createTableDone());
+  await assert.rejects(group.createTable(1, TABLE), throwsCode("BAD_ARGUMENT", /the tables are complete/));
+  assert.throws(() => group.clock(), throwsCode("NOT_JOINED", /not registered: call it on what registerThread\(\) gave/));
+  assert.throws(() => group.getTableOrDie(0), throwsCode("NOT_JOINED"));
+  const thread = await cluster.run(group.registerThread());
+  await assert.rejects(group.registerThread(), throwsCode("COUNT_MISMATCH", /1 threads of this process/));
+  assert.throws(() => thread.getTableOrDie(5), throwsCode("UNKNOWN_PARAMETER", /no table 5; createTable made 0/));
+  assert.throws(() => thread.getTableOrDie(0, denseRow("f32")), throwsCode("SPEC_MISMATCH"));
+  const table = thread.getTableOrDie(0, FLOATS);
+  thread.deregisterThread();
+  for (const use of [() => table.inc(0, 0, 1), () => table.get(0), () => thread.clock(), () => thread.deregisterThread()])
+    assert.throws(use, throwsCode("CLOSED", /was deregistered/));
+  const leaving = Promise.all([group.shutDown(), cluster.server().finalize(), cluster.scheduler.finalize()]);
+  await cluster.run(leaving);
+  await assert.rejects(group.shutDown(), throwsCode("CLOSED"));
+  await assert.rejects(group.registerThread(), throwsCode("CLOSED", /shut down/));
+});
+
+test("bad rows, columns and updates are refused, and change nothing", async () => {
+  const cluster = await TableCluster.start({ processes: 1, tables: [{ rowCapacity: 4 }, { rowType: 1 }, { rowType: 3 }, { rowType: 2 }] });
+  const thread = cluster.thread(0);
+  const table = thread.getTableOrDie(0, FLOATS);
+  for (const row of [1.5, -1, 2 ** 53, Number.NaN, "0" as unknown as number]) {
+    assert.throws(() => table.inc(row, 0, 1), throwsCode("BAD_ARGUMENT", /the id of a row is a whole number/));
+    assert.throws(() => table.get(row), throwsCode("BAD_ARGUMENT"));
+    assert.throws(() => table.getAsync(row), throwsCode("BAD_ARGUMENT"));
+  }
+  for (const column of [4, -1, 0.5, Number.NaN]) assert.throws(() => table.inc(0, column, 1), throwsCode("OUT_OF_RANGE", /columns 0 to 3/));
+  for (const update of [Number.NaN, Infinity, -Infinity]) assert.throws(() => table.inc(0, 0, update), throwsCode("NOT_FINITE"));
+  const batch = new UpdateBatch<number>().update(0, 1).update(9, 1);
+  assert.throws(() => table.batchInc(0, batch), throwsCode("OUT_OF_RANGE"));
+  assert.throws(() => table.denseBatchInc(0, new DenseUpdateBatch(3, Float32Array.of(1, 2))), throwsCode("OUT_OF_RANGE"));
+  assert.throws(() => thread.getTableOrDie(1, INTEGERS).inc(0, 0, 0.5), throwsCode("BAD_ARGUMENT", /a whole number/));
+  assert.throws(() => thread.getTableOrDie(2, LONGS).inc(0, 0, 1 as unknown as bigint), throwsCode("BAD_ARGUMENT", /a bigint/));
+  using row = await cluster.run(Promise.resolve(table.get(0)));
+  assert.deepEqual([...row.toArray()], [0, 0, 0, 0]);
+  assert.throws(() => row.get(4), throwsCode("OUT_OF_RANGE", /columns 0 to 3/));
+  row.release();
+  for (const use of [() => row.get(0), () => row.toArray(), () => row.release()]) assert.throws(use, throwsCode("CLOSED", /was released/));
+  await cluster.shutDown();
+});
+
+test("integers wrap around, as in C++; batches of all four kinds add up, here and on the servers", async () => {
+  const cluster = await TableCluster.start({ processes: 1, tables: [{ rowType: 1 }, { rowType: 3 }, { rowType: 2 }] });
+  const thread = cluster.thread(0);
+  const integers = thread.getTableOrDie(0, INTEGERS);
+  const longs = thread.getTableOrDie(1, LONGS);
+  const doubles = thread.getTableOrDie(2, DOUBLES);
+  integers.inc(0, 0, 2 ** 31 - 1);
+  integers.inc(0, 0, 1);
+  longs.inc(2 ** 40, 1, 2n ** 63n - 1n);
+  longs.batchInc(2 ** 40, new UpdateBatch<bigint>().update(1, 2n).update(2, 7n).update(2, -3n));
+  doubles.denseBatchInc(1, new DenseUpdateBatch(2, Float64Array.of(0.1, 1e300)));
+  for (let clock = 0; clock < 2; clock++) {
+    using one = await cluster.run(Promise.resolve(integers.get(0)));
+    using two = await cluster.run(Promise.resolve(longs.get(2 ** 40)));
+    using three = await cluster.run(Promise.resolve(doubles.get(1)));
+    assert.equal(one.get(0), -(2 ** 31));
+    assert.deepEqual([two.get(1), two.get(2)], [-(2n ** 63n) + 1n, 4n]);
+    assert.ok(two.toArray() instanceof BigInt64Array);
+    assert.deepEqual([three.get(2), three.get(3)], [0.1, 1e300]);
+    thread.clock();
+  }
+  await cluster.shutDown();
+});
+
+test("with all rows of the process cache under accessors a get of another one fails, and goes on once one is released", async () => {
+  const cluster = await TableCluster.start({ processes: 1, tables: [{ processCacheCapacity: 2 }] });
+  const table = cluster.thread(0).getTableOrDie(0, FLOATS);
+  const [first] = await cluster.run(Promise.all([table.get(0), table.get(1)]));
+  await assert.rejects(
+    cluster.run(Promise.resolve(table.get(2))),
+    throwsCode("QUEUE_FULL", /all 2 rows of its process cache are under accessors/),
+  );
+  first.release();
+  (await cluster.run(Promise.resolve(table.get(2)))).release();
+  await cluster.shutDown();
+});
+
+test("two processes that create a table differently are told which field differs", async () => {
+  const cluster = await MemoryCluster.start({ workerCount: 2 });
+  const groups = [groupOf(cluster, 0), groupOf(cluster, 1)] as const;
+  await cluster.run(Promise.all(groups.map((group) => group.init({ numTables: 3 }))));
+  const create = async (id: number, one: object, other: object): Promise<void> => {
+    await cluster.run(groups[0].createTable(id, { ...TABLE, ...one }));
+    await cluster.run(groups[1].createTable(id, { ...TABLE, ...other }));
+  };
+  await assert.rejects(create(0, {}, { rowCapacity: 5 }), throwsCode("SPEC_MISMATCH", /table 0: .*rowCapacity is/));
+  await assert.rejects(create(1, { staleness: 1 }, { staleness: 2 }), throwsCode("SPEC_MISMATCH", /staleness is/));
+});
+
+test("bad fields of a configuration are refused by name", async () => {
+  const cluster = await MemoryCluster.start();
+  const bad: readonly [TableGroupConfig, RegExp][] = [
+    [{ numTables: -1 }, /numTables/],
+    [{ numLocalAppThreads: 0 }, /numLocalAppThreads/],
+    [{ consistencyModel: "SPSPush" as "SSP" }, /consistencyModel is one of SSP, SSPPush, SSPAggr, .*did you mean/],
+    [{ aggressiveClock: 1 as unknown as boolean }, /aggressiveClock is true or false/],
+    [{ snapshotClock: 0 }, /snapshotClock/],
+    [{ bandwidthMbps: 0 }, /bandwidthMbps/],
+    [{ updateSortPolicy: "LIFO" as "FIFO" }, /updateSortPolicy/],
+    [{ numTabels: 1 } as TableGroupConfig, /did you mean numTables/],
+  ];
+  for (const [config, message] of bad) await assert.rejects(groupOf(cluster).init(config), throwsCode("BAD_ARGUMENT", message));
+  const group = groupOf(cluster);
+  await cluster.run(group.init());
+  for (const field of [
+    { staleness: -1 },
+    { rowCapacity: 0 },
+    { processCacheCapacity: 1.5 },
+    { oplogCapacity: 0 },
+    { rowOplogType: 3 },
+    { threadCacheCapacity: 0 },
+  ])
+    await assert.rejects(group.createTable(0, { ...TABLE, ...field }), throwsCode("BAD_ARGUMENT", new RegExp(Object.keys(field)[0]!)));
+});

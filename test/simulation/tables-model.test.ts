@@ -1,0 +1,103 @@
+// tables-model — Goal: whatever is evicted, pinned, parked, pushed or under way, a process sees exactly what its own threads added, and of others at least what the
+// staleness asks for and never more than was added; and in the end everybody's increments are there, once.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { reasonOf } from "../../src/base/errors.ts";
+import { Random } from "../../src/base/random.ts";
+import type { TableGroupConfig } from "../../src/faces/tables/table-config.ts";
+import { FLOATS, TableCluster } from "./tables.ts";
+
+const ROWS = 6;
+
+type Added = { readonly process: number; readonly stamp: number; readonly row: number; readonly amount: number };
+
+type ModelOptions = {
+  readonly config: TableGroupConfig;
+  readonly operations: number;
+  readonly processes: number;
+  readonly threads: number;
+};
+
+async function runModel(seed: number, { config, operations, processes, threads }: ModelOptions): Promise<number> {
+  const random = new Random(seed);
+  const staleness = random.below(4);
+  const table = { staleness, rowCapacity: processes, processCacheCapacity: 2 + threads, oplogCapacity: 1 + random.below(4) };
+  const cluster = await TableCluster.simulate(seed, { processes, servers: 1 + random.below(3), threads, tables: [table], config });
+  const added: Added[] = [];
+  let reads = 0;
+  let working = processes * threads;
+  const sum = (row: number, process: number, below = Infinity): number =>
+    added.filter((one) => one.row === row && one.process === process && one.stamp < below).reduce((total, { amount }) => total + amount, 0);
+
+  const work = async (process: number, thread: number): Promise<void> => {
+    const member = cluster.thread(process, thread);
+    const rows = member.getTableOrDie(0, FLOATS);
+    const own = new Random(1000 * seed + 10 * process + thread);
+    const held: Disposable[] = [];
+    for (let step = 0; step < operations; step++) {
+      const row = own.below(ROWS);
+      if (own.chance(0.5)) {
+        const amount = 1 + own.below(3);
+        added.push({ process, stamp: member.clocks, row, amount });
+        rows.inc(row, process, amount);
+      } else if (own.chance(0.6)) {
+        const need = member.clocks - staleness;
+        const accessor = await rows.get(row);
+        reads++;
+        for (let other = 0; other < processes; other++) {
+          const [seen, all] = [accessor.get(other), sum(row, other)];
+          const least = other === process ? all : sum(row, other, need);
+          const text = `seed ${seed}, step ${step} of ${process}.${thread} at clock ${member.clocks}, row ${row}, column ${other}`;
+          assert.ok(seen >= least && seen <= all, `${text}: ${seen} is not from ${least} to ${all}`);
+        }
+        if (own.chance(0.1) && held.length === 0) held.push(accessor);
+        else accessor.release();
+        if (own.chance(0.3)) held.shift()?.[Symbol.dispose]();
+      } else if (own.chance(0.7)) member.clock();
+      else await new Promise<void>((resolve) => cluster.cluster.clock.after(own.below(20), resolve));
+    }
+    for (const accessor of held) accessor[Symbol.dispose]();
+    for (working--; working > 0; member.clock()) await new Promise<void>((resolve) => cluster.cluster.clock.after(10, resolve)); // others wait
+  };
+  const all = cluster.threads.flatMap((members, process) => members.map((_, thread) => work(process, thread)));
+  await cluster.run(Promise.all(all));
+  const highest = Math.max(...cluster.threads.flat().map(({ clocks }) => clocks));
+  for (const member of cluster.threads.flat()) {
+    while (member.clocks < highest) member.clock();
+    member.globalBarrier();
+  }
+  for (let row = 0; row < ROWS; row++) {
+    using accessor = await cluster.run(Promise.resolve(cluster.thread(0).getTableOrDie(0, FLOATS).get(row)));
+    for (let process = 0; process < processes; process++)
+      assert.equal(accessor.get(process), sum(row, process), `seed ${seed}: row ${row}, column ${process} in the end`);
+  }
+  await cluster.shutDown();
+  return reads;
+}
+
+async function runSeeds(count: number, options: ModelOptions): Promise<void> {
+  for (let seed = 1; seed <= count; seed++) {
+    try {
+      assert.ok((await runModel(seed, options)) > 0);
+    } catch (cause) {
+      throw new Error(`seed ${seed}: ${reasonOf(cause)}`, { cause });
+    }
+  }
+}
+
+test("6 rows in a cache of 2 lose nothing in 10,000 operations by chance", async () => {
+  await runSeeds(5, { config: {}, operations: 2000, processes: 1, threads: 1 });
+});
+
+test("processes with several threads see exactly what they added and of others what the staleness asks for, for 25 seeds", async () => {
+  await runSeeds(25, { config: {}, operations: 150, processes: 3, threads: 2 });
+});
+
+test("the same with pushes of servers, for 25 seeds", async () => {
+  await runSeeds(25, { config: { consistencyModel: "SSPPush" }, operations: 150, processes: 3, threads: 2 });
+});
+
+test("the same with updates that leave at every thread's clock, for 15 seeds", async () => {
+  await runSeeds(15, { config: { aggressiveClock: true }, operations: 150, processes: 2, threads: 3 });
+});

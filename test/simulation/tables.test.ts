@@ -1,0 +1,286 @@
+// tables — Goal: tables keep Petuum's promises exactly: how fresh reads are, when they wait, that a process sees its own increments, and what travels.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import type { DenseAccessor } from "../../src/faces/tables/rows/dense-row.ts";
+import type { Table } from "../../src/faces/tables/table.ts";
+import { DenseUpdateBatch, UpdateBatch } from "../../src/faces/tables/update-batch.ts";
+import { idOf } from "../../src/wire/node-id.ts";
+import { FLOATS, isSettled, TableCluster } from "./tables.ts";
+
+type Floats = Table<typeof FLOATS>;
+
+/** One column of a row, once it may be read. */
+async function cellOf(table: Floats, row: number, column = 0): Promise<number> {
+  using accessor = await table.get(row);
+  return accessor.get(column);
+}
+
+/** Petuum's hello_ssp: every thread adds 1 to its column in every clock, and looks at everybody's. */
+async function helloSsp({ processes, threads, clocks, staleness }: Readonly<Record<string, number>>): Promise<void> {
+  const cluster = await TableCluster.start({
+    processes: processes!,
+    threads: threads!,
+    tables: [{ staleness: staleness!, rowCapacity: processes! * threads! }],
+  });
+  const columns = processes! * threads!;
+  const work = async (process: number, thread: number): Promise<void> => {
+    const member = cluster.thread(process, thread);
+    const table = member.getTableOrDie(0, FLOATS);
+    for (let clock = 0; clock < clocks!; clock++) {
+      using row = await table.get(0);
+      for (let column = 0; column < columns; column++)
+        assert.ok(row.get(column) >= clock - staleness!, `clock ${clock}, column ${column}: ${row.get(column)}`);
+      table.inc(0, process * threads! + thread, 1);
+      member.clock();
+    }
+    member.globalBarrier();
+    using row = await table.get(0);
+    assert.deepEqual(
+      [...row.toArray()],
+      Array.from({ length: columns }, () => clocks!),
+    );
+  };
+  const all = cluster.threads.flatMap((members, process) => members.map((_, thread) => work(process, thread)));
+  await cluster.run(Promise.all(all));
+  await cluster.shutDown();
+}
+
+for (const staleness of [0, 1, 3])
+  test(`hello_ssp with staleness ${staleness}: every column is at least the clock less ${staleness}, and exact after globalBarrier`, async () => {
+    await helloSsp({ processes: 2, threads: 4, clocks: 2000, staleness });
+  });
+
+test("with staleness 2 and an idle peer gets at clocks 0 to 2 return at once, the one at 3 waits, and one clock of the peer frees it", async () => {
+  const cluster = await TableCluster.start({ processes: 2, tables: [{ staleness: 2 }] });
+  const [busy, idle] = [cluster.thread(0), cluster.thread(1)];
+  const table = busy.getTableOrDie(0, FLOATS);
+  await cluster.run(cellOf(table, 0));
+  for (let clock = 0; clock < 3; clock++) {
+    const row = table.get(0);
+    assert.ok(!(row instanceof Promise), `clock ${clock}`);
+    row.release();
+    busy.clock();
+  }
+  const waiting = Promise.resolve(table.get(0));
+  const settled = isSettled(waiting);
+  await cluster.cluster.clock.advance(60_000);
+  assert.equal(settled(), false);
+  idle.clock();
+  (await cluster.run(waiting)).release();
+  await cluster.shutDown();
+});
+
+test("1,000 clocks with an idle peer do not wait, and lose nothing", async () => {
+  const cluster = await TableCluster.start({ processes: 2 });
+  const [busy, idle] = [cluster.thread(0), cluster.thread(1)];
+  const table = busy.getTableOrDie(0, FLOATS);
+  for (let clock = 0; clock < 1000; clock++) {
+    table.inc(0, 0, 1);
+    busy.clock();
+  }
+  for (let clock = 0; clock < 1000; clock++) idle.clock();
+  assert.equal(await cluster.run(cellOf(idle.getTableOrDie(0, FLOATS), 0)), 1000);
+  await cluster.shutDown();
+});
+
+test("10,000 increments of three columns travel as one row with three columns; what cancels out does not travel", async () => {
+  const cluster = await TableCluster.start({ processes: 1, tables: [{ rowCapacity: 1000, staleness: 0 }] });
+  const [session] = cluster.sessions;
+  const thread = cluster.thread(0);
+  const table = thread.getTableOrDie(0, FLOATS);
+  session!.startRecord();
+  for (let i = 0; i < 9_999; i++) table.inc(7, [1, 500, 999][i % 3]!, 1);
+  thread.clock();
+  assert.equal(await cluster.run(cellOf(table, 7, 500)), 3333);
+  const sent = session!.takeLoads().get("wb/tables/update")!.sentBytes;
+  assert.ok(sent > 0 && sent < 160, `${sent} bytes: a key, a count, three columns and three numbers, with the fields of a request`);
+  table.inc(7, 1, 5);
+  table.inc(7, 1, -5);
+  table.inc(8, 0, 0);
+  thread.clock();
+  await cluster.run(cellOf(table, 7));
+  assert.equal(session!.takeLoads().get("wb/tables/update"), undefined);
+  await cluster.shutDown();
+});
+
+test("with staleness 10 one fetch serves clocks 0 to 10", async () => {
+  const cluster = await TableCluster.start({ processes: 2, tables: [{ staleness: 10 }] });
+  const thread = cluster.thread(0);
+  const table = thread.getTableOrDie(0, FLOATS);
+  (await cluster.run(Promise.resolve(table.get(3)))).release();
+  for (let clock = 0; clock <= 10; clock++) {
+    (table.get(3) as DenseAccessor<"f32">).release();
+    thread.clock();
+    cluster.thread(1).clock();
+  }
+  assert.equal(table.statistics.misses, 1);
+  await cluster.cluster.clock.advance(10); // the servers have heard of all clocks
+  const next = table.get(3);
+  assert.ok(next instanceof Promise, "clock 11 needs more");
+  (await cluster.run(next)).release();
+  for (let clock = 11; clock <= 20; clock++) {
+    thread.clock();
+    cluster.thread(1).clock();
+    (table.get(3) as DenseAccessor<"f32">).release();
+  }
+  assert.equal(table.statistics.misses, 2);
+  await cluster.shutDown();
+});
+
+test("of two tables with staleness 0 and 5 one waits while the other serves", async () => {
+  const cluster = await TableCluster.start({ processes: 2, tables: [{ staleness: 0 }, { staleness: 5 }] });
+  const thread = cluster.thread(0);
+  const [strict, loose] = [thread.getTableOrDie(0, FLOATS), thread.getTableOrDie(1, FLOATS)];
+  await cluster.run(Promise.all([cellOf(strict, 0), cellOf(loose, 0)]));
+  thread.clock();
+  const waiting = cellOf(strict, 0);
+  const settled = isSettled(waiting);
+  await cluster.cluster.clock.advance(1000);
+  assert.equal(settled(), false);
+  assert.equal(await cluster.run(cellOf(loose, 0)), 0);
+  cluster.thread(1).clock();
+  await cluster.run(waiting);
+  await cluster.shutDown();
+});
+
+test("under SSPPush a row that was read is pushed: later gets fetch nothing, and see what others added", async () => {
+  const cluster = await TableCluster.start({ processes: 2, config: { consistencyModel: "SSPPush" }, tables: [{ staleness: 1 }] });
+  const [reader, writer] = [cluster.thread(0), cluster.thread(1)];
+  const [read, written] = [reader.getTableOrDie(0, FLOATS), writer.getTableOrDie(0, FLOATS)];
+  await cluster.run(cellOf(read, 0));
+  cluster.sessions[0]!.startRecord();
+  for (let clock = 0; clock < 20; clock++) {
+    written.inc(0, 0, 1);
+    writer.clock();
+    reader.clock();
+    assert.ok((await cluster.run(cellOf(read, 0))) >= clock, `clock ${clock}`);
+  }
+  assert.equal(cluster.sessions[0]!.takeLoads().get("wb/tables/read"), undefined);
+  await cluster.shutDown();
+});
+
+test("a row that was evicted is not pushed any more", async () => {
+  const cluster = await TableCluster.start({
+    processes: 2,
+    config: { consistencyModel: "SSPPush" },
+    tables: [{ staleness: 0, rowCapacity: 1000, processCacheCapacity: 1 }],
+  });
+  const [reader, writer] = [cluster.thread(0), cluster.thread(1)];
+  const [read, written] = [reader.getTableOrDie(0, FLOATS), writer.getTableOrDie(0, FLOATS)];
+  await cluster.run(cellOf(read, 0));
+  await cluster.run(cellOf(read, 1)); // takes the place of row 0
+  const received = (): number => cluster.groups[0]!.tables.get(0)!.table.exchange.receivedBytes;
+  const clockOfAll = async (): Promise<number> => {
+    const before = received();
+    for (let column = 0; column < 1000; column++) written.inc(0, column, 1);
+    writer.clock();
+    reader.clock();
+    await cluster.cluster.clock.advance(100);
+    return received() - before;
+  };
+  const first = await clockOfAll();
+  const later = await clockOfAll();
+  assert.equal(first, 4000, "the row was pushed once more, and was not there");
+  assert.equal(later, 0);
+  await cluster.shutDown();
+});
+
+test("a process sees its own increments cached or not, by siblings at once, and those of threadInc after a flush or the end of the clock", async () => {
+  const cluster = await TableCluster.start({ processes: 1, threads: 2 });
+  const [one, two] = [cluster.thread(0, 0), cluster.thread(0, 1)];
+  const [table, sibling] = [one.getTableOrDie(0, FLOATS), two.getTableOrDie(0, FLOATS)];
+  table.inc(5, 0, 5); // not cached
+  assert.equal(await cluster.run(cellOf(table, 5)), 5);
+  table.inc(5, 0, 7); // cached
+  assert.equal(await cluster.run(cellOf(sibling, 5)), 12);
+  table.threadInc(5, 0, 100);
+  assert.equal(await cluster.run(cellOf(table, 5)), 12);
+  using own = await cluster.run(table.threadGet(5));
+  assert.equal(own.get(0), 112);
+  table.threadBatchInc(5, new UpdateBatch<number>().update(0, 1).update(1, 2));
+  table.threadDenseBatchInc(5, new DenseUpdateBatch(0, Float32Array.of(1, 1)));
+  assert.deepEqual([own.get(0), own.get(1)], [114, 3]);
+  assert.equal(await cluster.run(cellOf(sibling, 5)), 12);
+  table.flushThreadCache();
+  assert.equal(await cluster.run(cellOf(sibling, 5)), 114);
+  table.threadInc(6, 0, 1);
+  one.clock();
+  two.clock();
+  assert.equal(await cluster.run(cellOf(sibling, 6)), 1);
+  assert.equal(await cluster.run(cellOf(sibling, 5, 1)), 3);
+  await cluster.shutDown();
+});
+
+test("shutDown sends what was never clocked", async () => {
+  const cluster = await TableCluster.start({ processes: 2, tables: [{ staleness: Infinity }] });
+  cluster.thread(0).getTableOrDie(0, FLOATS).inc(3, 1, 7);
+  const [first, second] = cluster.groups;
+  const leaving = first!.shutDown();
+  await cluster.cluster.clock.advance(1000);
+  assert.equal(await cluster.run(cellOf(cluster.thread(1).getTableOrDie(0, FLOATS), 3, 1)), 7);
+  const { server, scheduler } = { server: cluster.cluster.server(), scheduler: cluster.cluster.scheduler };
+  await cluster.run(Promise.all([leaving, second!.shutDown(), server.finalize(), scheduler.finalize()]));
+});
+
+test("rows that are prefetched are there: gets after waitPendingAsyncGet do not wait, and 300 rows travel in few requests", async () => {
+  const cluster = await TableCluster.start({ processes: 1, tables: [{ processCacheCapacity: 400 }] });
+  const table = cluster.thread(0).getTableOrDie(0, FLOATS);
+  const framesBefore = cluster.cluster.server().metrics.framesReceived;
+  await cluster.run(
+    (async () => {
+      for (let row = 0; row < 300; row++) await table.getAsync(row);
+      await table.waitPendingAsyncGet();
+    })(),
+  );
+  assert.ok(cluster.cluster.server().metrics.framesReceived - framesBefore < 20);
+  for (let row = 0; row < 300; row++) (table.get(row) as DenseAccessor<"f32">).release();
+  assert.deepEqual(table.getAsync(0), undefined);
+  await cluster.shutDown();
+});
+
+test("a thread that leaves early is not waited for, by its siblings or other processes", async () => {
+  const cluster = await TableCluster.start({ processes: 2, threads: 2 });
+  cluster.thread(0, 1).getTableOrDie(0, FLOATS).inc(0, 3, 9);
+  cluster.thread(0, 1).deregisterThread();
+  const others = [cluster.thread(0, 0), cluster.thread(1, 0), cluster.thread(1, 1)];
+  const work = others.map(async (thread, column) => {
+    const table = thread.getTableOrDie(0, FLOATS);
+    for (let clock = 0; clock < 20; clock++) {
+      using row = await table.get(0);
+      assert.ok(row.get(2 - column) >= clock);
+      table.inc(0, column, 1);
+      thread.clock();
+    }
+    using row = await table.get(0);
+    assert.equal(row.get(3), 9, "what it had not clocked was sent");
+  });
+  await cluster.run(Promise.all(work));
+  cluster.thread(1, 0).deregisterThread();
+  cluster.thread(1, 1).deregisterThread(); // the whole process leaves the clock set
+  const last = cluster.thread(0, 0);
+  for (let clock = 0; clock < 20; clock++) {
+    last.clock();
+    (await cluster.run(Promise.resolve(last.getTableOrDie(0, FLOATS).get(0)))).release();
+  }
+  await cluster.shutDown();
+});
+
+test("a process that is killed leaves the clock set: the others go on within the detection time", async () => {
+  const cluster = await TableCluster.simulate(3, { processes: 3 });
+  const [first, second] = [cluster.thread(0), cluster.thread(1)];
+  const tables = [first, second].map((thread) => thread.getTableOrDie(0, FLOATS));
+  await cluster.run(Promise.all(tables.map((table) => cellOf(table, 0))));
+  const killedAt = cluster.cluster.clock.nowMs();
+  cluster.cluster.kill(idOf("worker", 2));
+  const work = [first, second].map(async (thread, i) => {
+    for (let clock = 0; clock < 10; clock++) {
+      tables[i]!.inc(0, i, 1);
+      thread.clock();
+      using row = await tables[i]!.get(0);
+      assert.ok(row.get(1 - i) >= clock);
+    }
+  });
+  await cluster.run(Promise.all(work));
+  assert.ok(cluster.cluster.clock.nowMs() - killedAt < 4000, "the heartbeat's timeout is 2 s");
+});
