@@ -18,6 +18,7 @@ import { hashText } from "../../keys/mix.ts";
 import { ProcessClock } from "../../worker/tables/process-clock.ts";
 import { ProcessTable } from "../../worker/tables/process-table.ts";
 import type { RowUpdates } from "../../worker/tables/row-updates.ts";
+import { ThreadRows } from "../../worker/tables/thread-rows.ts";
 import type { Table } from "./table.ts";
 import {
   type CheckedGroupConfig,
@@ -29,7 +30,10 @@ import {
   type TableGroupConfig,
 } from "./table-config.ts";
 import type { TableRowType } from "./table-row-type.ts";
-import { type GroupTable, TableThread, type ThreadGroup } from "./table-thread.ts";
+import { TableThread, type ThreadGroup } from "./table-thread.ts";
+
+/** A table of the group. */
+type GroupTable = { readonly id: number; readonly rowType: TableRowType; readonly rowCapacity: number; readonly table: ProcessTable };
 
 /** Joins the cluster, as the configuration says. */
 export type OpenSession = (config: CheckedGroupConfig) => Promise<Session>;
@@ -182,7 +186,9 @@ export class TableGroup implements ThreadGroup {
         "COUNT_MISMATCH",
         `${expected} threads of this process use tables, as numLocalAppThreads says, and all have registered`,
       );
-    const thread = new TableThread(this, this.#threadId(this.#registeredCount + (this.#hasInitThread ? 0 : 1)), this.#clock.join());
+    const member = this.#clock.join();
+    const tables = [...this.#tables.values()].map(({ table, ...about }) => ({ ...about, rows: new ThreadRows(table, member) }));
+    const thread = new TableThread(this, this.#threadId(this.#registeredCount + (this.#hasInitThread ? 0 : 1)), member, tables);
     this.#threads.add(thread);
     this.#registeredCount++;
     if (this.#registeredCount === expected) this.#allRegistered.resolve();
@@ -225,7 +231,6 @@ export class TableGroup implements ThreadGroup {
     return this.#tables;
   }
 
-  /** The highest bound of a table that has one. */
   get stalenessMax(): number {
     const bounds = [...this.#tables.values()].map(({ table }) => table.options.staleness).filter((staleness) => staleness !== Infinity);
     return Math.max(0, ...bounds);

@@ -3,23 +3,21 @@
 
 import { WeighbridgeError } from "../../base/errors.ts";
 import type { ClockMember } from "../../worker/tables/process-clock.ts";
-import type { ProcessTable } from "../../worker/tables/process-table.ts";
-import { ThreadRows } from "../../worker/tables/thread-rows.ts";
+import type { TableRows } from "../../worker/tables/table-rows.ts";
 import { Table, type TableOwner } from "./table.ts";
 import type { TableRowType } from "./table-row-type.ts";
 import { TableCounters, type TableStatistics } from "./table-statistics.ts";
 
-/** A table of the group. */
-export type GroupTable = {
+/** A table as a thread is given it. */
+export type ThreadTable = {
   readonly id: number;
   readonly rowType: TableRowType;
   readonly rowCapacity: number;
-  readonly table: ProcessTable;
+  readonly rows: TableRows;
 };
 
 /** What a thread asks of its group. */
 export type ThreadGroup = {
-  readonly tables: ReadonlyMap<number, GroupTable>;
   readonly stalenessMax: number;
   clockEnded(thread: TableThread): void;
   left(thread: TableThread): void;
@@ -31,17 +29,15 @@ export class TableThread implements TableOwner {
   readonly member: ClockMember;
   isOpen = true;
   readonly #group: ThreadGroup;
-  readonly #tables = new Map<number, { readonly rows: ThreadRows; readonly handle: Table }>();
+  readonly #tables = new Map<number, { readonly rows: TableRows; readonly handle: Table }>();
 
   /** For the group alone. */
-  constructor(group: ThreadGroup, id: number, member: ClockMember) {
+  constructor(group: ThreadGroup, id: number, member: ClockMember, tables: Iterable<ThreadTable>) {
     this.id = id;
     this.member = member;
     this.#group = group;
-    for (const { id: table, rowType, rowCapacity, table: process } of group.tables.values()) {
-      const rows = new ThreadRows(process, member);
+    for (const { id: table, rowType, rowCapacity, rows } of tables)
       this.#tables.set(table, { rows, handle: new Table(table, rowType, rows, this, rowCapacity) });
-    }
   }
 
   /** How many clocks this thread has ended. */

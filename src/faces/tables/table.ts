@@ -6,14 +6,13 @@
 //   Table.T3. At most 256 prefetches of a thread are open; who asks for another one waits for one of them.
 
 import type { WaitOptions } from "../../base/deferred.ts";
-import { waitFor } from "../../base/deferred.ts";
 import { WeighbridgeError } from "../../base/errors.ts";
 import { checkWaitOptions } from "../../base/known-options.ts";
 import { showValue } from "../../base/show-value.ts";
 import { ROW_ELEMENTS, type RowArray } from "../../kernel/row-element.ts";
 import { NO_SLOT } from "../../worker/cache/eviction-order.ts";
 import type { UpdateOf } from "../../worker/tables/row-updates.ts";
-import type { ThreadRows } from "../../worker/tables/thread-rows.ts";
+import type { TableRows } from "../../worker/tables/table-rows.ts";
 import { AccessorPool } from "./accessor-pool.ts";
 import type { RowAccessor } from "./row-accessor.ts";
 import type { AccessorOfRow, TableRowType } from "./table-row-type.ts";
@@ -40,7 +39,7 @@ export class Table<T extends TableRowType = TableRowType> {
   readonly rowCapacity: number;
   readonly counters: TableCounters = new TableCounters();
   readonly #owner: TableOwner;
-  readonly #rows: ThreadRows<T["element"]>;
+  readonly #rows: TableRows<T["element"]>;
   readonly #pool: AccessorPool<T["element"], RowAccessor<T["element"]>>;
   readonly #own: ThreadCache<T>;
   readonly #columnCount: number;
@@ -49,13 +48,13 @@ export class Table<T extends TableRowType = TableRowType> {
   #prefetches = new Set<Promise<void>>();
 
   /** For the group alone. */
-  constructor(id: number, rowType: T, rows: ThreadRows<T["element"]>, owner: TableOwner, rowCapacity: number) {
+  constructor(id: number, rowType: T, rows: TableRows<T["element"]>, owner: TableOwner, rowCapacity: number) {
     this.id = id;
     this.rowType = rowType;
     this.rowCapacity = rowCapacity;
     this.#owner = owner;
     this.#rows = rows;
-    this.#pool = new AccessorPool(rows.table, rowType as TableRowType<T["element"], RowAccessor<T["element"]>>);
+    this.#pool = new AccessorPool(rows.held, rowType as TableRowType<T["element"], RowAccessor<T["element"]>>);
     this.#own = new ThreadCache(rowType, rows);
     this.#columnCount = rowType.columnCount(rowCapacity);
     this.#isFloat = ROW_ELEMENTS[rowType.element].isFloat;
@@ -63,7 +62,7 @@ export class Table<T extends TableRowType = TableRowType> {
   }
 
   get staleness(): number {
-    return this.#rows.table.options.staleness;
+    return this.#rows.staleness;
   }
 
   /**
@@ -72,7 +71,7 @@ export class Table<T extends TableRowType = TableRowType> {
    * the process cache are held, DEADLINE, ABORTED, and as calls of servers do.
    */
   get(rowId: number, wait?: WaitOptions): AccessorOfRow<T> | Promise<AccessorOfRow<T>> {
-    if (!this.#owner.isOpen || this.#rows.table.failure !== undefined) this.#checkOpen();
+    if (!this.#owner.isOpen || this.#rows.failure !== undefined) this.#checkOpen();
     if (rowId >>> 0 !== rowId) checkRowId(rowId);
     if (wait !== undefined) checkWaitOptions(wait);
     const slot = this.#rows.pin(rowId);
@@ -85,42 +84,21 @@ export class Table<T extends TableRowType = TableRowType> {
   }
 
   async #wait(rowId: number, wait: WaitOptions | undefined): Promise<AccessorOfRow<T>> {
-    const { table, clock } = this.#rows;
-    const { clock: time } = table.options.client.functions.router;
-    const from = time.nowMs();
+    const rows = this.#rows;
+    const [clock, from] = [rows.clock, rows.nowMs()];
     this.counters.counts[MISSES]!++;
     try {
-      const reading = table.read(rowId, clock);
-      const slot = wait === undefined ? await reading : await this.#waitAtMost(reading, rowId, wait);
-      const accessor = this.#pool.take(slot, rowId);
+      const accessor = this.#pool.take(await rows.read(rowId, wait), rowId);
       this.counters.read(clock, accessor.clock);
       return accessor as AccessorOfRow<T>;
     } finally {
-      this.counters.counts[WAIT_MS]! += time.nowMs() - from;
-    }
-  }
-
-  async #waitAtMost(reading: Promise<number>, rowId: number, wait: WaitOptions): Promise<number> {
-    const { table } = this.#rows;
-    const { functions, held } = table.options.client;
-    let isOver = false;
-    reading.then(
-      (slot) => {
-        if (isOver) table.rows.unpin(slot); // nobody waits for it any more
-      },
-      () => {}, // whoever waits is told
-    );
-    try {
-      return await waitFor(reading, `row ${rowId} of ${table.name}`, functions.router.clock, wait);
-    } catch (thrown) {
-      isOver = true;
-      throw await functions.explained(thrown, held, wait);
+      this.counters.counts[WAIT_MS]! += rows.nowMs() - from;
     }
   }
 
   /** Adds to one column of a row: seen by all threads of this process at once, sent when the clock ends. Throws BAD_ARGUMENT, OUT_OF_RANGE, NOT_FINITE. */
   inc(rowId: number, column: number, update: Update<T>): void {
-    if (!this.#owner.isOpen || this.#rows.table.failure !== undefined) this.#checkOpen();
+    if (!this.#owner.isOpen || this.#rows.failure !== undefined) this.#checkOpen();
     if (rowId >>> 0 !== rowId) checkRowId(rowId);
     this.#checkUpdate(column, update);
     this.counters.counts[INCS]!++;
@@ -149,8 +127,7 @@ export class Table<T extends TableRowType = TableRowType> {
   getAsync(rowId: number): Promise<void> | undefined {
     this.#checkOpen();
     checkRowId(rowId);
-    const { rows } = this.#rows.table;
-    return rows.find(rowId >>> 0, Math.floor(rowId / 2 ** 32)) !== NO_SLOT ? undefined : this.#prefetch(rowId);
+    return this.#rows.isCached(rowId) ? undefined : this.#prefetch(rowId);
   }
 
   /** The same, also for a row that is cached. */
@@ -167,7 +144,7 @@ export class Table<T extends TableRowType = TableRowType> {
   }
 
   #prefetch(rowId: number): Promise<void> | undefined {
-    const done = new Promise<void>((resolve) => this.#rows.table.prefetch(rowId, this.#rows.clock, resolve));
+    const done = new Promise<void>((resolve) => this.#rows.prefetch(rowId, resolve));
     const open = this.#prefetches;
     const tracked: Promise<void> = done.then(() => void open.delete(tracked));
     open.add(tracked);
@@ -223,7 +200,7 @@ export class Table<T extends TableRowType = TableRowType> {
   /** Throws NOT_JOINED or CLOSED where the thread may not use it, and what its updates were refused for. */
   #checkOpen(): void {
     this.#owner.check();
-    this.#rows.table.checkFailure();
+    this.#rows.checkFailure();
   }
 
   #checkUpdate(column: number, update: Update<T>): void {

@@ -2,7 +2,7 @@
 
 import { elementsAt, ROW_ELEMENTS, type RowArray } from "../../kernel/row-element.ts";
 import type { RowPlace, UpdateOf } from "../../worker/tables/row-updates.ts";
-import type { ThreadRows } from "../../worker/tables/thread-rows.ts";
+import type { TableRows } from "../../worker/tables/table-rows.ts";
 import type { RowAccessor } from "./row-accessor.ts";
 import type { AccessorOfRow, TableRowType } from "./table-row-type.ts";
 
@@ -10,11 +10,11 @@ type Element<T extends TableRowType> = T["element"];
 
 export class ThreadCache<T extends TableRowType> {
   readonly #rowType: T;
-  readonly #rows: ThreadRows<Element<T>>;
+  readonly #rows: TableRows<Element<T>>;
   readonly #copies = new Map<number, RowArray<Element<T>>>();
   readonly #added = new Map<number, RowArray<Element<T>>>();
 
-  constructor(rowType: T, rows: ThreadRows<Element<T>>) {
+  constructor(rowType: T, rows: TableRows<Element<T>>) {
     this.#rowType = rowType;
     this.#rows = rows;
   }
@@ -34,7 +34,7 @@ export class ThreadCache<T extends TableRowType> {
     const cells = this.#span();
     const { length } = cells;
     const from = row.slot * length;
-    const source = this.#rows.table.place.cells;
+    const source = this.#rows.held.place.cells;
     for (let i = 0; i < length; i++) cells[i] = source[from + i] as never;
     const added = this.#added.get(rowId);
     if (added !== undefined) this.#rowType.lay(placeOf(cells) as RowPlace<never>, placeOf(added) as RowPlace<never>);
@@ -65,7 +65,7 @@ export class ThreadCache<T extends TableRowType> {
 
   #span(): RowArray<Element<T>> {
     const { element } = this.#rowType;
-    const { length } = this.#rows.table.place;
+    const { length } = this.#rows.held.place;
     return elementsAt(element, new ArrayBuffer(length * ROW_ELEMENTS[element].bytes), 0, length) as RowArray<Element<T>>;
   }
 }

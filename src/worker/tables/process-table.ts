@@ -13,7 +13,7 @@
 //       next call of the table, which names the reason.
 //   ProcessTable.P6. Reads that are asked for in one turn leave together, each row once.
 
-import { Deferred } from "../../base/deferred.ts";
+import { Deferred, type WaitOptions, waitFor } from "../../base/deferred.ts";
 import { isWeighbridgeError, WeighbridgeError } from "../../base/errors.ts";
 import { ROW_ELEMENTS, type RowElement } from "../../kernel/row-element.ts";
 import { VERSION_NONE } from "../../kernel/row-kernels.ts";
@@ -23,6 +23,7 @@ import type { RowRequests } from "../embedding.ts";
 import { cellsOf, type MovingPlace, Oplog, rowMemory } from "./oplog.ts";
 import type { RowUpdates } from "./row-updates.ts";
 import { SentUpdates, type UpdatedRows } from "./sent-updates.ts";
+import type { HeldRows } from "./table-rows.ts";
 import { type ArrivedRows, halvesOf, rowIdAt, TableExchange } from "./table-exchange.ts";
 
 const HALF = 2 ** 32;
@@ -52,7 +53,7 @@ export type ProcessTableOptions<E extends RowElement = RowElement> = {
 /** A row that was asked for at a clock. */
 type OpenRead = { readonly rowId: number; readonly clock: number; readonly waiting: Deferred<number>[]; attempts: number };
 
-export class ProcessTable<E extends RowElement = RowElement> {
+export class ProcessTable<E extends RowElement = RowElement> implements HeldRows<E> {
   readonly options: ProcessTableOptions<E>;
   readonly name: string;
   readonly rows: RowCache;
@@ -196,6 +197,34 @@ export class ProcessTable<E extends RowElement = RowElement> {
     const waiting = new Deferred<number>();
     this.#ask(rowId, clock).waiting.push(waiting);
     return await waiting.promise;
+  }
+
+  /** The same, for as long as `wait` allows: a DEADLINE says whom the row waits for. */
+  async readAtMost(rowId: number, clock: number, wait: WaitOptions | undefined): Promise<number> {
+    const reading = this.read(rowId, clock);
+    if (wait === undefined) return await reading;
+    const { functions, held } = this.options.client;
+    let isOver = false;
+    reading.then(
+      (slot) => {
+        if (isOver) this.unpin(slot); // nobody waits for it any more
+      },
+      () => {}, // whoever waits is told
+    );
+    try {
+      return await waitFor(reading, `row ${rowId} of ${this.name}`, functions.router.clock, wait);
+    } catch (thrown) {
+      isOver = true;
+      throw await functions.explained(thrown, held, wait);
+    }
+  }
+
+  versionOf(slot: number): number {
+    return this.rows.versionOf(slot);
+  }
+
+  unpin(slot: number): void {
+    this.rows.unpin(slot);
   }
 
   /** Asks for a row without waiting; nothing happens when it does not fit in the cache. `done` hears when it has come or failed. */

@@ -5,6 +5,8 @@
 //   ThreadRows.T1. An increment is in the thread's oplog and, where the row is cached, in the row: every thread of the process sees it at once.
 
 import { assert } from "../../base/assert.ts";
+import type { WaitOptions } from "../../base/deferred.ts";
+import type { WeighbridgeError } from "../../base/errors.ts";
 import type { RowElement } from "../../kernel/row-element.ts";
 import { NO_SLOT } from "../cache/eviction-order.ts";
 import type { RowCache } from "../cache/row-cache.ts";
@@ -12,11 +14,13 @@ import type { Oplog } from "./oplog.ts";
 import type { ClockMember } from "./process-clock.ts";
 import type { ProcessTable } from "./process-table.ts";
 import type { RowPlace, UpdateOf } from "./row-updates.ts";
+import type { HeldRows, TableRows } from "./table-rows.ts";
 
 const HALF = 2 ** 32;
 
-export class ThreadRows<E extends RowElement = RowElement> {
+export class ThreadRows<E extends RowElement = RowElement> implements TableRows<E> {
   readonly table: ProcessTable<E>;
+  readonly held: HeldRows<E>;
   readonly oplog: Oplog<E>;
   /** What a row must be fresh to. Set when the clock moves. */
   need = 0;
@@ -31,6 +35,7 @@ export class ThreadRows<E extends RowElement = RowElement> {
 
   constructor(table: ProcessTable<E>, member: ClockMember) {
     this.table = table;
+    this.held = table;
     this.#member = member;
     this.oplog = table.openOplog();
     this.#rows = table.rows;
@@ -44,6 +49,38 @@ export class ThreadRows<E extends RowElement = RowElement> {
 
   get clock(): number {
     return this.#member.clock;
+  }
+
+  get name(): string {
+    return this.table.name;
+  }
+
+  get staleness(): number {
+    return this.table.options.staleness;
+  }
+
+  get failure(): WeighbridgeError | undefined {
+    return this.table.failure;
+  }
+
+  checkFailure(): void {
+    this.table.checkFailure();
+  }
+
+  nowMs(): number {
+    return this.table.options.client.functions.router.clock.nowMs();
+  }
+
+  isCached(rowId: number): boolean {
+    return this.#rows.find(rowId >>> 0, Math.floor(rowId / HALF)) !== NO_SLOT;
+  }
+
+  async read(rowId: number, wait: WaitOptions | undefined): Promise<number> {
+    return await this.table.readAtMost(rowId, this.clock, wait);
+  }
+
+  prefetch(rowId: number, done: () => void): void {
+    this.table.prefetch(rowId, this.clock, done);
   }
 
   /** The clock has moved. */

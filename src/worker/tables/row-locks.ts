@@ -1,0 +1,70 @@
+// row-locks — keeps threads of one process out of each other's way at the rows of a table: a word for each of sixteen groups of rows, in memory that they share. The word is the
+// number of the thread that has the lock, 0 when nobody has.
+//
+// Invariants:
+//   RowLocks.L1. A thread has one lock at a time, or the owner of the table all of them: nobody waits for a lock while it has another.
+//   RowLocks.L2. What a lock is held for is short and waits for nothing. A thread that ends with a lock leaves its number there, and the owner takes that away
+//       (`takeFrom`): it hears of the end of every thread.
+//   RowLocks.L3. The owner never waits for a lock: it tries, and comes back later. A thread that has ended is heard of on the owner's event loop.
+
+/** Groups of rows. */
+const LOCK_COUNT = 16;
+const WORD_BYTES = 4;
+/** The owner's number; threads count from 2. */
+export const OWNER = 1;
+/** How often the owner tries before it comes back later. */
+const SPINS = 400;
+const WAIT_MS = 1;
+
+export class RowLocks {
+  readonly buffer: SharedArrayBuffer;
+  readonly #words: Int32Array;
+
+  constructor(buffer: SharedArrayBuffer = new SharedArrayBuffer(LOCK_COUNT * WORD_BYTES)) {
+    this.buffer = buffer;
+    this.#words = new Int32Array(buffer);
+  }
+
+  /** The group of a row. */
+  groupOf(low: number): number {
+    return (Math.imul(low, 0x9e3779b1) >>> 28) & (LOCK_COUNT - 1);
+  }
+
+  /** Waits until the group is this thread's. Not for the owner (L3). */
+  lock(group: number, thread: number): void {
+    const words = this.#words;
+    for (let spins = 0; ; spins++) {
+      const holder = Atomics.compareExchange(words, group, 0, thread);
+      if (holder === 0) return;
+      if (spins > SPINS) Atomics.wait(words, group, holder, WAIT_MS);
+    }
+  }
+
+  unlock(group: number): void {
+    Atomics.store(this.#words, group, 0);
+  }
+
+  /** All groups are the owner's, or none is. */
+  tryLockAll(): boolean {
+    for (let group = 0; group < LOCK_COUNT; group++) {
+      let spins = 0;
+      while (Atomics.compareExchange(this.#words, group, 0, OWNER) !== 0) {
+        if (++spins < SPINS) continue;
+        for (let taken = 0; taken < group; taken++) this.unlock(taken);
+        return false;
+      }
+    }
+    return true;
+  }
+
+  unlockAll(): void {
+    for (let group = 0; group < LOCK_COUNT; group++) this.unlock(group);
+  }
+
+  /** L2: the groups that a thread had when it ended. */
+  takeFrom(thread: number): number[] {
+    const groups: number[] = [];
+    for (let group = 0; group < LOCK_COUNT; group++) if (Atomics.compareExchange(this.#words, group, thread, 0) === thread) groups.push(group);
+    return groups;
+  }
+}

@@ -1,0 +1,45 @@
+// table-rows — what a thread can do with the rows of a table, whichever kind of thread it is: an async task of the thread that speaks for the process (thread-rows.ts), or a
+// thread of the system beside it (shared-table.ts).
+
+import type { WaitOptions } from "../../base/deferred.ts";
+import type { RowElement } from "../../kernel/row-element.ts";
+import type { MovingPlace } from "./oplog.ts";
+import type { RowPlace, UpdateOf } from "./row-updates.ts";
+
+/** Where the rows lie that a thread has got hold of, by slot. */
+export interface HeldRows<E extends RowElement = RowElement> {
+  /** Slot i is the elements from i × `length` on. */
+  readonly place: MovingPlace<E>;
+  /** The clock to which the row in a slot is fresh. */
+  versionOf(slot: number): number;
+  unpin(slot: number): void;
+}
+
+export interface TableRows<E extends RowElement = RowElement> {
+  readonly name: string;
+  readonly staleness: number;
+  /** Of the thread. */
+  readonly clock: number;
+  readonly held: HeldRows<E>;
+  /** What the next call of the table is told. */
+  readonly failure: unknown;
+  /** Throws it, once. */
+  checkFailure(): void;
+  /** Milliseconds, of some clock. */
+  nowMs(): number;
+  /** The clock has moved. */
+  moved(): void;
+  isCached(rowId: number): boolean;
+  /** The slot of a row that is fresh enough, held; NO_SLOT when it has to be waited for. */
+  pin(rowId: number): number;
+  /** Waits for it. */
+  read(rowId: number, wait: WaitOptions | undefined): Promise<number>;
+  /** Asks for a row without waiting; `done` hears when it has come, or failed. */
+  prefetch(rowId: number, done: () => void): void;
+  inc(rowId: number, column: number, update: UpdateOf<E>): void;
+  /** A whole span of updates for a row. */
+  lay(rowId: number, span: RowPlace<E>): void;
+  /** What this thread added goes to the updates of its clock. */
+  handOver(): void;
+  close(): void;
+}
