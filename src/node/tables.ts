@@ -14,3 +14,4 @@ export type { RowArray, RowElement } from "../kernel/row-element.ts";
 export { type PsRowType, type PsRowTypeOptions, psRowType } from "../store/row-types/ps-row-type.ts";
 export type { RowPlace, UpdateOf } from "../worker/tables/row-updates.ts";
 export { TableGroup } from "./tables-session.ts";
+export { attachTableThread, startTableThread, type ThreadStart } from "./tables-threads.ts";

@@ -15,10 +15,13 @@ import { showValue } from "../../base/show-value.ts";
 import { tablePushed } from "../../contracts/tables.ts";
 import type { RowElement } from "../../kernel/row-element.ts";
 import { hashText } from "../../keys/mix.ts";
-import { ProcessClock } from "../../worker/tables/process-clock.ts";
+import { type ClockMember, ProcessClock } from "../../worker/tables/process-clock.ts";
 import { ProcessTable } from "../../worker/tables/process-table.ts";
+import { OWNER } from "../../worker/tables/row-locks.ts";
 import type { RowUpdates } from "../../worker/tables/row-updates.ts";
+import { SystemThread, type ThreadPort } from "../../worker/tables/system-thread.ts";
 import { ThreadRows } from "../../worker/tables/thread-rows.ts";
+import type { SharedThread } from "./attached-thread.ts";
 import type { Table } from "./table.ts";
 import {
   type CheckedGroupConfig,
@@ -33,7 +36,13 @@ import type { TableRowType } from "./table-row-type.ts";
 import { TableThread, type ThreadGroup } from "./table-thread.ts";
 
 /** A table of the group. */
-type GroupTable = { readonly id: number; readonly rowType: TableRowType; readonly rowCapacity: number; readonly table: ProcessTable };
+type GroupTable = {
+  readonly id: number;
+  readonly rowTypeId: number;
+  readonly rowType: TableRowType;
+  readonly rowCapacity: number;
+  readonly table: ProcessTable;
+};
 
 /** Joins the cluster, as the configuration says. */
 export type OpenSession = (config: CheckedGroupConfig) => Promise<Session>;
@@ -53,6 +62,7 @@ export class TableGroup implements ThreadGroup {
   readonly #rowTypes = new Map<number, TableRowType>();
   readonly #tables = new Map<number, GroupTable>();
   readonly #threads = new Set<TableThread>();
+  readonly #systemThreads = new Set<SystemThread>();
   #stage: Stage = "new";
   #config: CheckedGroupConfig = checkGroupConfig({});
   #session: Session | undefined;
@@ -115,7 +125,13 @@ export class TableGroup implements ThreadGroup {
     if (this.#tables.has(id)) throw new WeighbridgeError("BAD_ARGUMENT", `table ${id} was created already`);
     if (this.#tables.size >= this.#config.numTables)
       throw new WeighbridgeError("COUNT_MISMATCH", `table ${id} is one too many: numTables is ${this.#config.numTables}`);
-    this.#tables.set(id, { id, rowType, rowCapacity: checked.rowCapacity, table: await this.#open(id, checked, rowType) });
+    this.#tables.set(id, {
+      id,
+      rowTypeId: checked.rowType,
+      rowType,
+      rowCapacity: checked.rowCapacity,
+      table: await this.#open(id, checked, rowType),
+    });
   }
 
   async #open(id: number, config: CheckedTableConfig, rowType: TableRowType): Promise<ProcessTable> {
@@ -173,6 +189,39 @@ export class TableGroup implements ThreadGroup {
     return thread;
   }
 
+  /**
+   * A thread of the system is about to use tables, in the place of an async task: returns what it is given (`attachThread`), with the other end of `port`. Call `ended` once it has
+   * ended, however it did. Throws as `registerThread`, and UNSUPPORTED where async tasks use tables: a process has threads of one kind.
+   */
+  openThread(port: ThreadPort): { readonly shared: SharedThread; readonly ended: () => Promise<void> } {
+    this.#require("running", "threads register after createTableDone()");
+    this.#requireKind(this.#threads.size === 0);
+    const index = this.#countThread();
+    const member = this.#clock.join();
+    const tables = [...this.#tables.values()];
+    const thread = new SystemThread({
+      ...{ number: OWNER + 1 + index, member, port, tables },
+      clockEnded: () => this.#clockOf(member),
+      left: () => {
+        this.#systemThreads.delete(thread);
+        this.#memberLeft(member);
+      },
+    });
+    this.#systemThreads.add(thread);
+    const start = { clock: member.clock, stalenessMax: this.stalenessMax, threadId: this.#threadId(index + 1) };
+    void this.#allRegistered.promise.then(() => thread.post({ kind: "start", ...start }));
+    const shared = thread.memory.map((memory, i) => ({ ...memory, rowType: (tables[i] as GroupTable).rowTypeId }));
+    return { shared: { number: OWNER + 1 + index, tables: shared }, ended: () => thread.ended() };
+  }
+
+  #requireKind(isAlone: boolean): void {
+    if (isAlone) return;
+    throw new WeighbridgeError(
+      "UNSUPPORTED",
+      "tables are used by async tasks of one thread or by threads of the system, not by both in one process",
+    );
+  }
+
   /** The thread that called `init` with access waits until all others have registered. */
   async waitThreadRegister(): Promise<void> {
     this.#require("running", "waitThreadRegister() comes after createTableDone()");
@@ -180,19 +229,26 @@ export class TableGroup implements ThreadGroup {
   }
 
   #register(): TableThread {
+    this.#requireKind(this.#systemThreads.size === 0);
+    const index = this.#countThread();
+    const member = this.#clock.join();
+    const tables = [...this.#tables.values()].map(({ table, ...about }) => ({ ...about, rows: new ThreadRows(table, member) }));
+    const thread = new TableThread(this, this.#threadId(index + (this.#hasInitThread ? 0 : 1)), member, tables);
+    this.#threads.add(thread);
+    return thread;
+  }
+
+  /** Which of its kind a thread is that registers, from 0. Throws COUNT_MISMATCH. */
+  #countThread(): number {
     const expected = this.#threadCount;
     if (this.#registeredCount >= expected)
       throw new WeighbridgeError(
         "COUNT_MISMATCH",
         `${expected} threads of this process use tables, as numLocalAppThreads says, and all have registered`,
       );
-    const member = this.#clock.join();
-    const tables = [...this.#tables.values()].map(({ table, ...about }) => ({ ...about, rows: new ThreadRows(table, member) }));
-    const thread = new TableThread(this, this.#threadId(this.#registeredCount + (this.#hasInitThread ? 0 : 1)), member, tables);
-    this.#threads.add(thread);
     this.#registeredCount++;
     if (this.#registeredCount === expected) this.#allRegistered.resolve();
-    return thread;
+    return this.#registeredCount - 1;
   }
 
   get #threadCount(): number {
@@ -238,14 +294,21 @@ export class TableGroup implements ThreadGroup {
 
   /** G3 */
   clockEnded(thread: TableThread): void {
-    const ended = thread.clocks;
-    if (this.#config.aggressiveClock) this.#send(ended);
-    if (this.#clock.advance(thread.member) > 0) this.#advance();
+    this.#clockOf(thread.member);
   }
 
   left(thread: TableThread): void {
     this.#threads.delete(thread);
-    const rose = this.#clock.leave(thread.member);
+    this.#memberLeft(thread.member);
+  }
+
+  #clockOf(member: ClockMember): void {
+    if (this.#config.aggressiveClock) this.#send(member.clock);
+    if (this.#clock.advance(member) > 0) this.#advance();
+  }
+
+  #memberLeft(member: ClockMember): void {
+    const rose = this.#clock.leave(member);
     if (this.#clock.memberCount === 0) {
       this.#send(Infinity);
       this.#opened
@@ -274,6 +337,7 @@ export class TableGroup implements ThreadGroup {
     this.#stage = "closed";
     if (session === undefined) return;
     for (const thread of [...this.#threads]) thread.deregisterThread(); // G2
+    await Promise.all([...this.#systemThreads].map((thread) => thread.ended()));
     let failure: unknown;
     for (const { table } of this.#tables.values()) {
       await table.idle();
@@ -290,13 +354,13 @@ export class TableGroup implements ThreadGroup {
 
   /** Rows that servers push go to their tables. */
   #serveRows(session: Session): void {
-    session.serve(tablePushed, ({ rank: server }, { parameter, clock, applied, order, hasMore, keys, values }) => {
+    session.serve(tablePushed, async ({ rank: server }, { parameter, clock, applied, order, hasMore, keys, values }) => {
       for (const { table } of this.#tables.values()) {
         const { isExact, client } = table.options;
         if (client.handle.parameter !== parameter) continue;
         const words = new Uint32Array(values.buffer, values.byteOffset, values.byteLength / 4);
         const epoch = isExact ? 0 : client.functions.epoch;
-        return { dropped: table.pushed({ server, epoch, taken: isExact ? clock : applied, clock, order, hasMore, keys, words }) };
+        return { dropped: await table.pushed({ server, epoch, taken: isExact ? clock : applied, clock, order, hasMore, keys, words }) };
       }
       return { dropped: keys.slice() };
     });

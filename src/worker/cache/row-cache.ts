@@ -63,10 +63,6 @@ export class RowCache extends SharedRows {
     this.#order.touch(slot);
   }
 
-  isHeld(slot: number): boolean {
-    return this.states[slot * RECORD_WORDS + STATE] !== CLAIMED;
-  }
-
   /** All slots that hold rows. */
   held(): number[] {
     return Array.from(this.#usedAt.keys()).filter((slot) => this.isHeld(slot));

@@ -156,6 +156,16 @@ export class SharedRows {
     return NO_SLOT;
   }
 
+  /** Whether a row stands in a slot. */
+  isHeld(slot: number): boolean {
+    return this.states[slot * RECORD_WORDS + STATE] !== CLAIMED;
+  }
+
+  /** A reader used a row without a pin: it has a second chance. For threads that keep the owner from the row meanwhile. */
+  mark(slot: number): void {
+    Atomics.or(this.states, slot * RECORD_WORDS + STATE, MARK);
+  }
+
   unpin(slot: number): void {
     const state = Atomics.sub(this.states, slot * RECORD_WORDS + STATE, ONE_PIN);
     assert(state >= ONE_PIN, "SharedRows.S1: a slot is unpinned as often as it was pinned");

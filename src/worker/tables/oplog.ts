@@ -31,19 +31,19 @@ export class Oplog<E extends RowElement = RowElement> {
   readonly rows: RowCache;
   /** Span i is the elements from i × `length` of the place on. */
   readonly place: MovingPlace<E>;
-  /** The spans that are in use, in the order in which they came to be. */
-  readonly #entries: Int32Array;
-  #count = 0;
+  /** How many spans are in use, and which, in the order in which they came to be. */
+  readonly #list: Int32Array;
 
-  constructor(element: E, memory: RowMemory) {
+  /** `list`: room for one more than the memory has slots; in memory that threads share where they do. */
+  constructor(element: E, memory: RowMemory, list: Int32Array = new Int32Array(1 + memory.slotCount)) {
     const cells = cellsOf(element, memory);
     this.rows = new RowCache(memory);
     this.place = { cells, start: 0, length: cells.length / memory.slotCount };
-    this.#entries = new Int32Array(memory.slotCount);
+    this.#list = list.fill(0);
   }
 
   get count(): number {
-    return this.#count;
+    return this.#list[0] as number;
   }
 
   /** The span of a row, made if there was none; NO_SLOT when there is no room for another. */
@@ -53,7 +53,9 @@ export class Oplog<E extends RowElement = RowElement> {
     const entry = this.rows.takeFree();
     if (entry === NO_SLOT) return NO_SLOT;
     this.rows.fill(entry, low, high);
-    this.#entries[this.#count++] = entry;
+    const list = this.#list;
+    list[1 + (list[0] as number)] = entry;
+    list[0]!++;
     return entry;
   }
 
@@ -77,13 +79,14 @@ export class Oplog<E extends RowElement = RowElement> {
   /** Hands every span to `take`, and is empty then. */
   drain(take: (low: number, high: number, updates: RowPlace<E>) => void): void {
     const { rows, place } = this;
-    for (let i = 0; i < this.#count; i++) {
-      const entry = this.#entries[i] as number;
+    const list = this.#list;
+    for (let i = 1; i <= (list[0] as number); i++) {
+      const entry = list[i] as number;
       take(rows.lowOf(entry), rows.highOf(entry), this.at(entry));
       const from = entry * place.length;
       (place.cells as Float64Array).fill((typeof place.cells[from] === "bigint" ? 0n : 0) as number, from, from + place.length); // O2
       rows.remove(entry);
     }
-    this.#count = 0;
+    list[0] = 0;
   }
 }

@@ -21,14 +21,18 @@ import { NO_SLOT } from "../cache/eviction-order.ts";
 import { RowCache } from "../cache/row-cache.ts";
 import type { RowRequests } from "../embedding.ts";
 import { cellsOf, type MovingPlace, Oplog, rowMemory } from "./oplog.ts";
+import { RowLocks } from "./row-locks.ts";
 import type { RowUpdates } from "./row-updates.ts";
 import { SentUpdates, type UpdatedRows } from "./sent-updates.ts";
-import type { HeldRows } from "./table-rows.ts";
 import { type ArrivedRows, halvesOf, rowIdAt, TableExchange } from "./table-exchange.ts";
+import type { HeldRows } from "./table-rows.ts";
+import type { SharedBooks } from "./thread-books.ts";
 
 const HALF = 2 ** 32;
 /** How often a read is made again after this worker has joined the clock set again, or the placement has changed. */
 const ATTEMPTS = 8;
+/** When rows are in use by threads of the system, how long until the next try. */
+const LOCK_AGAIN_MS = 1;
 /** How long a read waits for a push of its row before it asks for it. */
 const PUSH_WAIT_MS = 1000;
 
@@ -50,6 +54,8 @@ export type ProcessTableOptions<E extends RowElement = RowElement> = {
   readonly secret: number;
 };
 
+type PushedRows = ArrivedRows & { readonly hasMore: boolean };
+
 /** A row that was asked for at a clock. */
 type OpenRead = { readonly rowId: number; readonly clock: number; readonly waiting: Deferred<number>[]; attempts: number };
 
@@ -62,6 +68,11 @@ export class ProcessTable<E extends RowElement = RowElement> implements HeldRows
   readonly exchange: TableExchange<E>;
   /** Of all threads. */
   readonly #oplogs = new Set<Oplog<E>>();
+  readonly #books = new Set<SharedBooks<E>>();
+  /** Once threads of the system share the cache. */
+  #locks: RowLocks | undefined;
+  /** What waits for the locks, in order. */
+  readonly #waiting: (() => void)[] = [];
   /** By row: at different clocks, each of its own. Who waits at a low one cannot wait for what a high one waits for: for its own clock, perhaps. */
   readonly #open = new Map<number, OpenRead[]>();
   /** By clock: what leaves at the end of this turn (P6). */
@@ -109,6 +120,63 @@ export class ProcessTable<E extends RowElement = RowElement> implements HeldRows
   /** A thread is gone, and has handed over. */
   closeOplog(oplog: Oplog<E>): void {
     this.#oplogs.delete(oplog);
+  }
+
+  /** A thread of the system shares the cache from now on, and has these books. */
+  share(books: SharedBooks<E>): RowLocks {
+    this.#books.add(books);
+    this.#locks ??= new RowLocks();
+    return this.#locks;
+  }
+
+  /** A thread of the system has ended, perhaps half way through an increment: rows whose lock it had are read again. What it added at `clock` is kept. */
+  async threadEnded(thread: number, books: SharedBooks<E>, clock: number): Promise<void> {
+    const groups = this.#locks?.takeFrom(thread) ?? [];
+    await this.exclusively(() => {
+      for (const slot of groups.length === 0 ? [] : this.rows.held())
+        if (groups.includes(this.#locks?.groupOf(this.rows.lowOf(slot)) ?? -1)) this.rows.setVersion(slot, VERSION_NONE);
+      books.takeAll(clock, (low, high, updates, stamp) => this.sent.add(high * HALF + low, stamp, updates));
+      this.#books.delete(books);
+    });
+  }
+
+  /** A closed book of a thread of the system waits to be sent. */
+  async takeBook(books: SharedBooks<E>, book: number): Promise<void> {
+    await this.exclusively(() => books.take(book, (low, high, updates, clock) => this.sent.add(high * HALF + low, clock, updates)));
+  }
+
+  /** Runs something while no thread of the system is at the rows: at once, or as soon as they have left them (RowLocks.L3). */
+  exclusively(run: () => void): Promise<void> {
+    if (this.#locks === undefined) {
+      run();
+      return Promise.resolve();
+    }
+    const done = new Deferred<void>();
+    this.#waiting.push(() => {
+      try {
+        run();
+        done.resolve();
+      } catch (thrown) {
+        done.reject(thrown);
+      }
+    });
+    if (this.#waiting.length === 1) this.#tryExclusively(this.#locks);
+    return done.promise;
+  }
+
+  #tryExclusively(locks: RowLocks): void {
+    if (!locks.tryLockAll()) {
+      this.options.client.functions.router.clock.after(LOCK_AGAIN_MS, () => this.#tryExclusively(locks));
+      return;
+    }
+    try {
+      for (let next = this.#waiting[0]; next !== undefined; next = this.#waiting[0]) {
+        next();
+        this.#waiting.shift();
+      }
+    } finally {
+      locks.unlockAll();
+    }
   }
 
   /** What a thread added at a clock waits to be sent with it. */
@@ -203,7 +271,7 @@ export class ProcessTable<E extends RowElement = RowElement> implements HeldRows
   async readAtMost(rowId: number, clock: number, wait: WaitOptions | undefined): Promise<number> {
     const reading = this.read(rowId, clock);
     if (wait === undefined) return await reading;
-    const { functions, held } = this.options.client;
+    const { functions, handle } = this.options.client;
     let isOver = false;
     reading.then(
       (slot) => {
@@ -215,7 +283,7 @@ export class ProcessTable<E extends RowElement = RowElement> implements HeldRows
       return await waitFor(reading, `row ${rowId} of ${this.name}`, functions.router.clock, wait);
     } catch (thrown) {
       isOver = true;
-      throw await functions.explained(thrown, held, wait);
+      throw await functions.explained(thrown, handle, wait);
     }
   }
 
@@ -291,6 +359,14 @@ export class ProcessTable<E extends RowElement = RowElement> implements HeldRows
 
   /** Rows that were asked for are there. */
   #arrived(rows: ArrivedRows): void {
+    if (this.#locks === undefined) this.#takeIn(rows);
+    else {
+      const copied = { ...rows, keys: rows.keys.slice(), words: rows.words.slice() }; // the frame is gone by then
+      void this.exclusively(() => this.#takeIn(copied));
+    }
+  }
+
+  #takeIn(rows: ArrivedRows): void {
     const halves = halvesOf(rows.keys);
     const isOld = this.#noteTaken(rows);
     const isSubscribed = this.options.subscribes && rows.order >= (this.#pushedOrders.get(rows.server) ?? 0); // TableContracts.T4
@@ -338,6 +414,8 @@ export class ProcessTable<E extends RowElement = RowElement> implements HeldRows
       else rows.setVersion(slot, VERSION_NONE);
       return VOID;
     }
+    for (const books of replays ? this.#books : [])
+      for (const updates of books.spansOf(low, high)) this.options.updates.lay(place, updates);
     for (const oplog of replays ? this.#oplogs : []) {
       const updates = oplog.find(low, high);
       if (updates !== undefined) this.options.updates.lay(place, updates);
@@ -348,7 +426,16 @@ export class ProcessTable<E extends RowElement = RowElement> implements HeldRows
   }
 
   /** Rows that a server pushed; returns those that are not here any more. */
-  pushed(pushed: ArrivedRows & { readonly hasMore: boolean }): BigUint64Array {
+  pushed(pushed: PushedRows): BigUint64Array | Promise<BigUint64Array> {
+    if (this.#locks === undefined) return this.#takePushed(pushed);
+    const copied = { ...pushed, keys: pushed.keys.slice(), words: pushed.words.slice() };
+    let dropped = new BigUint64Array(0);
+    return this.exclusively(() => {
+      dropped = this.#takePushed(copied);
+    }).then(() => dropped);
+  }
+
+  #takePushed(pushed: PushedRows): BigUint64Array<ArrayBuffer> {
     const halves = halvesOf(pushed.keys);
     const isOld = this.#noteTaken(pushed);
     this.exchange.receivedBytes += pushed.words.byteLength;

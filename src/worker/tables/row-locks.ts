@@ -64,7 +64,8 @@ export class RowLocks {
   /** L2: the groups that a thread had when it ended. */
   takeFrom(thread: number): number[] {
     const groups: number[] = [];
-    for (let group = 0; group < LOCK_COUNT; group++) if (Atomics.compareExchange(this.#words, group, thread, 0) === thread) groups.push(group);
+    for (let group = 0; group < LOCK_COUNT; group++)
+      if (Atomics.compareExchange(this.#words, group, thread, 0) === thread) groups.push(group);
     return groups;
   }
 }

@@ -1,0 +1,257 @@
+// shared-table — a table as a thread of the system has it, beside the thread that speaks for the process: the same cache and rows in shared memory, an oplog of its own
+// (thread-books.ts), and messages for what only the other one can do.
+//
+// Invariants:
+//   SharedTable.S1. What a thread reads is a copy of the row as it was in one moment: a row is copied and changed under the lock of its group.
+//   SharedTable.S2. A thread has no pins and one lock at a time: when it ends, however it ends, the owner takes that lock away (RowLocks.L2).
+
+import { assert } from "../../base/assert.ts";
+import type { Clock } from "../../base/clock.ts";
+import { Deferred, type WaitOptions, waitFor } from "../../base/deferred.ts";
+import { type ErrorCode, WeighbridgeError } from "../../base/errors.ts";
+import { elementsAt, ROW_ELEMENTS, type RowElement } from "../../kernel/row-element.ts";
+import { VERSION_NONE } from "../../kernel/row-kernels.ts";
+import { NO_SLOT } from "../cache/eviction-order.ts";
+import { type RowMemory, SharedRows } from "../cache/shared-rows.ts";
+import { cellsOf, type MovingPlace } from "./oplog.ts";
+import type { ClockMember } from "./process-clock.ts";
+import { RowLocks } from "./row-locks.ts";
+import type { RowPlace, RowUpdates, UpdateOf } from "./row-updates.ts";
+import type { HeldRows, TableRows } from "./table-rows.ts";
+import { type BooksMemory, OwnBooks } from "./thread-books.ts";
+
+const HALF = 2 ** 32;
+/** Rows that a thread may hold at once. */
+const COPIES = 256;
+
+/** What a thread is given of a table. Plain data. */
+export type SharedTableMemory = {
+  readonly id: number;
+  readonly name: string;
+  readonly staleness: number;
+  readonly rowCapacity: number;
+  readonly rows: RowMemory;
+  readonly locks: SharedArrayBuffer;
+  readonly books: BooksMemory;
+};
+
+/** What a thread says to the one that speaks for the process. */
+export type ThreadRequest =
+  | { readonly kind: "closed"; readonly table: number; readonly book: number; readonly isEarly: boolean }
+  | { readonly kind: "clock" }
+  | { readonly kind: "leave" }
+  | { readonly kind: "read"; readonly table: number; readonly rowId: number; readonly clock: number; readonly ticket: number }
+  | { readonly kind: "unpin"; readonly table: number; readonly slot: number };
+
+/** What it hears. */
+export type ThreadReply =
+  | { readonly kind: "start"; readonly clock: number; readonly stalenessMax: number; readonly threadId: number }
+  | { readonly kind: "row"; readonly ticket: number; readonly slot: number }
+  | { readonly kind: "failed"; readonly ticket: number; readonly code: ErrorCode; readonly message: string }
+  | { readonly kind: "refused"; readonly table: number; readonly code: ErrorCode; readonly message: string };
+
+/** What the tables of a thread share: how it speaks. */
+export type ThreadLine = {
+  readonly thread: number;
+  readonly clock: Clock;
+  post(request: ThreadRequest): void;
+  /** The number of a read whose answer `told` hears. */
+  ticketOf(told: Deferred<number>): number;
+};
+
+export class SharedTable<E extends RowElement = RowElement> implements TableRows<E>, HeldRows<E> {
+  readonly name: string;
+  readonly staleness: number;
+  readonly place: MovingPlace<E>;
+  failure: WeighbridgeError | undefined;
+  readonly #memory: SharedTableMemory;
+  readonly #updates: RowUpdates<E>;
+  readonly #member: ClockMember;
+  readonly #line: ThreadLine;
+  readonly #rows: SharedRows;
+  readonly #cached: MovingPlace<E>;
+  readonly #locks: RowLocks;
+  readonly #books: OwnBooks<E>;
+  readonly #versions = new Float64Array(COPIES);
+  readonly #free: Uint16Array = Uint16Array.from({ length: COPIES }, (_, i) => COPIES - 1 - i);
+  #freeCount = COPIES;
+  #need = 0;
+
+  constructor(memory: SharedTableMemory, updates: RowUpdates<E>, member: ClockMember, line: ThreadLine) {
+    const { element } = updates;
+    const { rows } = memory;
+    const length = rows.rowBytes / ROW_ELEMENTS[element].bytes;
+    this.name = memory.name;
+    this.staleness = memory.staleness;
+    this.#memory = memory;
+    this.#updates = updates;
+    this.#member = member;
+    this.#line = line;
+    this.#rows = new SharedRows(rows);
+    this.#cached = { cells: cellsOf(element, rows), start: 0, length };
+    this.place = { cells: elementsAt(element, new ArrayBuffer(COPIES * rows.rowBytes), 0, COPIES * length), start: 0, length };
+    this.#locks = new RowLocks(memory.locks);
+    this.#books = new OwnBooks(element, memory.books);
+    this.moved();
+  }
+
+  get held(): HeldRows<E> {
+    return this;
+  }
+
+  get clock(): number {
+    return this.#member.clock;
+  }
+
+  checkFailure(): void {
+    const { failure } = this;
+    this.failure = undefined;
+    if (failure !== undefined) throw failure;
+  }
+
+  nowMs(): number {
+    return this.#line.clock.nowMs();
+  }
+
+  moved(): void {
+    this.#need = Math.max(0, this.#member.clock - this.staleness);
+  }
+
+  isCached(rowId: number): boolean {
+    const [low, high] = [rowId >>> 0, Math.floor(rowId / HALF)];
+    const group = this.#lock(low);
+    const slot = this.#rows.find(low, high);
+    this.#locks.unlock(group);
+    return slot !== NO_SLOT;
+  }
+
+  /** S1 */
+  pin(rowId: number): number {
+    const low = rowId >>> 0;
+    const high = low === rowId ? 0 : Math.floor(rowId / HALF);
+    const group = this.#lock(low);
+    const slot = this.#rows.find(low, high);
+    const version = slot === NO_SLOT ? VERSION_NONE : this.#rows.versionOf(slot);
+    const isFresh = version !== VERSION_NONE && version >= this.#need && this.#rows.isHeld(slot);
+    const copy = isFresh && this.#freeCount > 0 ? this.#copy(slot, version) : NO_SLOT;
+    this.#locks.unlock(group);
+    if (isFresh && copy === NO_SLOT) throw this.#full(rowId);
+    return copy;
+  }
+
+  async read(rowId: number, wait: WaitOptions = {}): Promise<number> {
+    const told = new Deferred<number>();
+    const { id } = this.#memory;
+    this.#line.post({ kind: "read", table: id, rowId, clock: this.clock, ticket: this.#line.ticketOf(told) });
+    const unpin = (slot: number): void => this.#line.post({ kind: "unpin", table: id, slot });
+    let slot: number;
+    try {
+      slot = await waitFor(told.promise, `row ${rowId} of ${this.name}`, this.#line.clock, wait);
+    } catch (thrown) {
+      told.promise.then(unpin, () => {}); // nobody waits for it
+      throw thrown;
+    }
+    const group = this.#lock(rowId >>> 0);
+    const copy = this.#freeCount > 0 ? this.#copy(slot, this.#rows.versionOf(slot)) : NO_SLOT;
+    this.#locks.unlock(group);
+    unpin(slot);
+    if (copy === NO_SLOT) throw this.#full(rowId);
+    return copy;
+  }
+
+  prefetch(rowId: number, done: () => void): void {
+    const told = new Deferred<number>();
+    this.#line.post({ kind: "read", table: this.#memory.id, rowId, clock: this.clock, ticket: this.#line.ticketOf(told) });
+    told.promise.then(
+      (slot) => {
+        this.#line.post({ kind: "unpin", table: this.#memory.id, slot });
+        done();
+      },
+      () => done(), // who reads it is told
+    );
+  }
+
+  versionOf(slot: number): number {
+    return this.#versions[slot] as number;
+  }
+
+  unpin(slot: number): void {
+    this.#free[this.#freeCount++] = slot;
+  }
+
+  /** Who ends in between has not made it: the row is read again (S2). */
+  inc(rowId: number, column: number, update: UpdateOf<E>): void {
+    const low = rowId >>> 0;
+    const high = low === rowId ? 0 : Math.floor(rowId / HALF);
+    this.#change(low, high, (span, row) => {
+      if (row !== undefined) this.#updates.apply(row, column, update);
+      this.#updates.add(span, column, update);
+    });
+  }
+
+  lay(rowId: number, added: RowPlace<E>): void {
+    this.#change(rowId >>> 0, Math.floor(rowId / HALF), (span, row) => {
+      this.#updates.merge(span, added);
+      if (row !== undefined) this.#updates.lay(row, added);
+    });
+  }
+
+  handOver(): void {
+    this.#turn(false);
+  }
+
+  close(): void {
+    this.handOver();
+  }
+
+  #change(low: number, high: number, change: (span: RowPlace<E>, row: RowPlace<E> | undefined) => void): void {
+    const group = this.#lockWithRoom(low, high);
+    try {
+      const slot = this.#rows.find(low, high);
+      const { current } = this.#books;
+      const span = current.at(current.entryOf(low, high));
+      if (slot === NO_SLOT) change(span, undefined);
+      else {
+        this.#cached.start = slot * this.#cached.length;
+        change(span, this.#cached);
+      }
+    } finally {
+      this.#locks.unlock(group);
+    }
+  }
+
+  /** Locks the group of a row, with room for its span: a full book is handed over before. */
+  #lockWithRoom(low: number, high: number): number {
+    if (this.#books.current.entryOf(low, high) === NO_SLOT) this.#turn(true);
+    assert(this.#books.current.entryOf(low, high) !== NO_SLOT, "an empty book has room");
+    return this.#lock(low);
+  }
+
+  #turn(isEarly: boolean): void {
+    const book = this.#books.turn(this.#member.clock);
+    if (book >= 0) this.#line.post({ kind: "closed", table: this.#memory.id, book, isEarly });
+  }
+
+  #lock(low: number): number {
+    const group = this.#locks.groupOf(low);
+    this.#locks.lock(group, this.#line.thread);
+    return group;
+  }
+
+  #copy(slot: number, version: number): number {
+    const copy = this.#free[--this.#freeCount] as number;
+    const { cells, length } = this.#cached;
+    const [to, from] = [copy * length, slot * length];
+    const copies = this.place.cells as Float64Array; // of its own kind
+    for (let i = 0; i < length; i++) copies[to + i] = (cells as Float64Array)[from + i] as number;
+    this.#versions[copy] = version;
+    this.#rows.mark(slot);
+    return copy;
+  }
+
+  #full(rowId: number): WeighbridgeError {
+    return new WeighbridgeError("QUEUE_FULL", `row ${rowId} of ${this.name}: this thread holds ${COPIES} accessors; release some`, {
+      retryable: true,
+    });
+  }
+}
