@@ -1,6 +1,7 @@
-// process-tables — what tables with a process cache cost: an increment and a get of a cached row, clocks a second of two processes, how long workers wait when one of them
-// is slow now and then, and reads through a cache of a tenth of the rows. Bösen's figures for the same (2 cores, loopback): 6.1 M incs/s, 10.8 M gets/s; clocks a
-// second 1912, 2455, 3516 with staleness 0, 1, 4, and with SSPPush 1591, 2283, 2795.
+// process-tables — what tables with a process cache cost: an increment and a get of a cached row, clocks a second of
+// two processes, how long workers wait when one of them is slow now and then, and reads through a cache of a tenth of
+// the rows. Bösen's figures for the same (2 cores, loopback): 6.1 M incs/s, 10.8 M gets/s; clocks a second 1912, 2455,
+// 3516 with staleness 0, 1, 4, and with SSPPush 1591, 2283, 2795.
 //
 //   node bench/process-tables.ts [inc get clocks straggler zipf]        all of them when left out
 

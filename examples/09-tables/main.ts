@@ -1,4 +1,5 @@
-// 09-tables — Petuum's hello_ssp: every thread adds 1 to its own column in every clock, and looks how far all others are.
+// 09-tables — Petuum's hello_ssp: every thread adds 1 to its own column in every clock, and looks how far all others
+// are.
 
 import { denseRow, TableGroup } from "weighbridge/tables";
 
@@ -11,7 +12,8 @@ const group = new TableGroup();
 const counts = denseRow("i32");
 group.registerRow(0, counts);
 
-// Who am I? `weighbridge launch` says it in the environment. Servers and the scheduler serve in this call, and end with it.
+// Who am I? `weighbridge launch` says it in the environment. Servers and the scheduler serve in this call, and end with
+// it.
 const initThread = await group.init({ numTables: 1, numLocalAppThreads: THREADS + 1 });
 const process = Math.floor(initThread / 1000);
 
@@ -24,7 +26,7 @@ async function work(index: number): Promise<void> {
   const table = thread.getTableOrDie(0, counts);
   const column = process * THREADS + index;
   for (let clock = 0; clock < CLOCKS; clock++) {
-    // At once while the row in the process's cache is fresh enough; otherwise this waits for the slowest thread of all processes.
+    // At once while the row in the process's cache is fresh enough; otherwise this waits for the slowest thread of all.
     using row = await table.get(ROW);
     if (row.get(column) !== clock)
       throw new Error(`column ${column} is ${row.get(column)} at clock ${clock}: my own increments are missing`);

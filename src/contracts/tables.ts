@@ -1,15 +1,18 @@
-// tables — what a process cache of rows asks of a table, and what servers tell it (Petuum: oplogs, row requests, server pushes). Rows are those of any
-// table (contracts/rows.ts); these functions differ in what travels: of an update only the elements that change something, and with rows the clock to
-// which they are fresh.
+// tables — what a process cache of rows asks of a table, and what servers tell it (Petuum: oplogs, row requests, server
+// pushes). Rows are those of any table (contracts/rows.ts); these functions differ in what travels: of an update only
+// the elements that change something, and with rows the clock to which they are fresh.
 //
 // Invariants:
-//   TableContracts.T1. An answer's `clock` is the lowest of all workers when the rows were read: they have every update that was stamped before it.
-//   TableContracts.T2. Rows that were read with `subscribes` are pushed when the lowest clock has risen and they have changed since, until the worker
-//       says that it has let go of them: in its answer, so that nothing is sent for it.
-//   TableContracts.T3. `applied` is the number of the last update of that worker to the table that this server had taken when the rows were read: the worker knows
-//       by it which of its own they have. Every request has a number of its own.
-//   TableContracts.T4. `order` counts the updates of the table that this server had taken when the rows were read. A push at order n has all subscribed rows that
-//       changed up to n: who has a row that was read before, and missed the push, cannot take it for unchanged.
+//   TableContracts.T1. An answer's `clock` is the lowest of all workers when the rows were read: they have every update
+//       that was stamped before it.
+//   TableContracts.T2. Rows that were read with `subscribes` are pushed when the lowest clock has risen and they have
+//       changed since, until the worker says that it has let go of them: in its answer, so that nothing is sent for it.
+//   TableContracts.T3. `applied` is the number of the last update of that worker to the table that this server had
+//       taken when the rows were read: the worker knows by it which of its own they have. Every request has a number of
+//       its own.
+//   TableContracts.T4. `order` counts the updates of the table that this server had taken when the rows were read. A
+//       push at order n has all subscribed rows that changed up to n: who has a row that was read before, and missed
+//       the push, cannot take it for unchanged.
 
 import { type Contract, contract } from "./contract.ts";
 import { type WorkerFunction, workerFunction } from "./worker-function.ts";
@@ -62,8 +65,8 @@ export const tableRead: Contract<typeof readRequest, typeof readResponse> = cont
 });
 
 /**
- * What workers serve: rows that have changed, once the lowest clock has risen (T2). All others that this server has and the worker has read are as
- * they were, and fresh to that clock too, once the last call of that clock has come.
+ * What workers serve: rows that have changed, once the lowest clock has risen (T2). All others that this server has and
+ * the worker has read are as they were, and fresh to that clock too, once the last call of that clock has come.
  */
 export const tablePushed: WorkerFunction<typeof pushedRequest, typeof pushedResponse> = workerFunction({
   name: "wb/tables/pushed",

@@ -1,5 +1,5 @@
-// tables-session — the process of a group of tables as a node: a worker of the cluster that the environment and the file describe. The composition root of the tables
-// face.
+// tables-session — the process of a group of tables as a node: a worker of the cluster that the environment and the
+// file describe. The composition root of the tables face.
 
 import type { Session } from "../api/session.ts";
 import { WeighbridgeError } from "../base/errors.ts";
@@ -8,12 +8,28 @@ import { loadNodeConfig } from "./cannot-start.ts";
 import { connect } from "./connect.ts";
 
 /**
- * The tables of this process. `init` takes up the role that the environment gives the process: a worker gets its tables; the scheduler and servers serve
- * until everybody has left, and then the process ends: one script is all three roles, and nothing after `init` runs in the other two.
+ * The tables of this process. `init` takes up the role that the environment gives the process: a worker gets its
+ * tables; the scheduler and servers serve until everybody has left, and then the process ends: one script is all three
+ * roles, and nothing after `init` runs in the other two.
  */
 export class TableGroup extends SessionTableGroup {
+  readonly #hosted: Promise<unknown>[] = [];
+
+  /** With a host map `init` starts a server in this process, on a thread of its own, and in process 0 the scheduler. */
   constructor() {
-    super(() => sessionOfProcess());
+    const hosted: Promise<unknown>[] = [];
+    super(async (config) => {
+      if (config.hostMap === undefined) return await sessionOfProcess();
+      const { session, ended } = await (await import("./tables-hosts.ts")).startHosted(config);
+      hosted.push(ended);
+      return session;
+    });
+    this.#hosted = hosted;
+  }
+
+  override async shutDown(): Promise<void> {
+    await super.shutDown();
+    await Promise.all(this.#hosted);
   }
 }
 

@@ -1,5 +1,5 @@
-// tables-threads — Goal: threads of the system share one process cache: each sees what it and its siblings add at once, and one that is terminated in the middle of anything leaves no lock, no pin
-// and no place in the clock behind.
+// tables-threads — Goal: threads of the system share one process cache: each sees what it and its siblings add at once,
+// and one that is terminated in the middle of anything leaves no lock, no pin and no place in the clock behind.
 
 import assert from "node:assert/strict";
 import { once } from "node:events";

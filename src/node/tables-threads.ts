@@ -1,4 +1,5 @@
-// tables-threads — threads of the system (worker_threads) that share the tables of their process. Here they are started and watched; what they share, and how, is engine.
+// tables-threads — threads of the system (worker_threads) that share the tables of their process. Here they are started
+// and watched; what they share, and how, is engine.
 
 import { MessageChannel, type MessagePort, Worker, type WorkerOptions, workerData } from "node:worker_threads";
 import { WeighbridgeError } from "../base/errors.ts";
@@ -18,8 +19,9 @@ export type ThreadStart = WorkerOptions;
 type Given = { readonly shared: SharedThread; readonly port: MessagePort };
 
 /**
- * Starts a thread that uses the tables of this process: `module` calls `attachTableThread`. However it ends, nobody waits for it then; what it added is sent. Throws
- * COUNT_MISMATCH when as many have registered as numLocalAppThreads says, UNSUPPORTED where async tasks use the tables.
+ * Starts a thread that uses the tables of this process: `module` calls `attachTableThread`. However it ends, nobody
+ * waits for it then; what it added is sent. Throws COUNT_MISMATCH when as many have registered as numLocalAppThreads
+ * says, UNSUPPORTED where async tasks use the tables.
  */
 export function startTableThread(group: TableGroup, module: URL | string, worker: ThreadStart = {}): Worker {
   const { port1, port2 } = new MessageChannel();
@@ -34,7 +36,10 @@ export function startTableThread(group: TableGroup, module: URL | string, worker
   return thread;
 }
 
-/** In a thread that `startTableThread` started: registers it, and waits until all of its process have come. `rowTypes` are those of the tables, by the ids of registerRow(). */
+/**
+ * In a thread that `startTableThread` started: registers it, and waits until all of its process have come. `rowTypes`
+ * are those of the tables, by the ids of registerRow().
+ */
 export async function attachTableThread(rowTypes: Readonly<Record<number, TableRowType>>): Promise<TableThread> {
   const given = (workerData as Readonly<Record<string, Given | undefined>> | null)?.[GIVEN];
   if (given === undefined)

@@ -1,4 +1,5 @@
-// The door `weighbridge/tables`: Petuum's words. Tables of rows with a cache for the whole process, clocks, and reads that are as fresh as asked for.
+// The door `weighbridge/tables`: Petuum's words. Tables of rows with a cache for the whole process, clocks, and reads
+// that are as fresh as asked for.
 
 export type { WaitOptions } from "../base/deferred.ts";
 export { type ErrorCode, isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";

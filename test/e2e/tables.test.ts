@@ -2,6 +2,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { freePort } from "../../src/node/launcher/free-port.ts";
 import { Cluster } from "./cluster.ts";
 import { Processes, script } from "./processes.ts";
 
@@ -34,4 +35,14 @@ test("when a process is killed the others go on within the detection time", asyn
   for (const worker of workers) await worker.says(/^at clock 20$/);
   await workers[2]!.kill();
   for (const worker of workers.slice(0, 2)) await worker.says(/^2 threads are done$/);
+});
+
+test("two processes of a host map start their servers themselves, and the first one the scheduler", async () => {
+  await using processes = new Processes();
+  const ports = `ports=${await freePort("127.0.0.1")},${await freePort("127.0.0.1")}`;
+  const clients = [0, 1].map((client) => processes.run(process.execPath, [script("tables-hello"), ports, `client=${client}`, "clocks=50"], {}));
+  for (const client of clients) {
+    await client.succeeds();
+    assert.equal(client.count(/^4 threads are done$/), 1, client.transcript);
+  }
 });

@@ -1,4 +1,5 @@
-// tables-misuse — Goal: calls out of order, bad arguments and configurations that do not fit are typed errors that say what to do; nothing changes, and nothing hangs.
+// tables-misuse — Goal: calls out of order, bad arguments and configurations that do not fit are typed errors that say
+// what to do; nothing changes, and nothing hangs.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

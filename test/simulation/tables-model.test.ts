@@ -1,5 +1,6 @@
-// tables-model — Goal: whatever is evicted, pinned, parked, pushed or under way, a process sees exactly what its own threads added, and of others at least what the
-// staleness asks for and never more than was added; and in the end everybody's increments are there, once.
+// tables-model — Goal: whatever is evicted, pinned, parked, pushed or under way, a process sees exactly what its own
+// threads added, and of others at least what the staleness asks for and never more than was added; and in the end
+// everybody's increments are there, once.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -1,5 +1,5 @@
-// tables-snapshots — Goal: a snapshot at clock k has the updates stamped before k and no others, also of processes that run ahead; a job that resumes goes on from there, on any
-// number of servers; a snapshot that is not there is an error.
+// tables-snapshots — Goal: a snapshot at clock k has the updates stamped before k and no others, also of processes that
+// run ahead; a job that resumes goes on from there, on any number of servers; a snapshot that is not there is an error.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -1,4 +1,5 @@
-// tables — Goal: tables keep Petuum's promises exactly: how fresh reads are, when they wait, that a process sees its own increments, and what travels.
+// tables — Goal: tables keep Petuum's promises exactly: how fresh reads are, when they wait, that a process sees its
+// own increments, and what travels.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -1,4 +1,5 @@
-// tables — processes with tables in a simulated cluster: each worker of it is a process, its async tasks are the threads.
+// tables — processes with tables in a simulated cluster: each worker of it is a process, its async tasks are the
+// threads.
 
 import { Session } from "../../src/api/session.ts";
 import { type DenseRowType, denseRow } from "../../src/faces/tables/rows/dense-row.ts";

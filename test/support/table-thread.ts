@@ -1,4 +1,5 @@
-// table-thread — a thread of the system that uses tables, for src/node/tables-threads.test.ts: adds 1 to its column of every row in each clock, and checks that it sees all it added.
+// table-thread — a thread of the system that uses tables, for src/node/tables-threads.test.ts: adds 1 to its column of
+// every row in each clock, and checks that it sees all it added.
 
 import { parentPort, workerData } from "node:worker_threads";
 import { denseRow } from "../../src/faces/tables/rows/dense-row.ts";

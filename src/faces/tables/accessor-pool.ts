@@ -1,5 +1,5 @@
-// accessor-pool — the accessors of one thread and table: handed out by get, taken back by release, and handed out again after many others, so that a get
-// allocates nothing and a released accessor is found out (RowAccessor.A1).
+// accessor-pool — the accessors of one thread and table: handed out by get, taken back by release, and handed out again
+// after many others, so that a get allocates nothing and a released accessor is found out (RowAccessor.A1).
 
 import { RingQueue } from "../../base/ring-queue.ts";
 import type { RowElement } from "../../kernel/row-element.ts";

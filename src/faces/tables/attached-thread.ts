@@ -1,4 +1,5 @@
-// attached-thread — a thread of the system that uses the tables of its process: it has been given their memory (`TableGroup.openThread`) and a port to the thread that opened the group.
+// attached-thread — a thread of the system that uses the tables of its process: it has been given their memory
+// (`TableGroup.openThread`) and a port to the thread that opened the group.
 
 import type { Clock } from "../../base/clock.ts";
 import { Deferred } from "../../base/deferred.ts";

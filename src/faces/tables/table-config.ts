@@ -1,5 +1,5 @@
-// table-config — what users say of a group of tables and of a table, in Petuum's words, checked. Fields that mean nothing here are refused; docs/compatibility.md says
-// why for each.
+// table-config — what users say of a group of tables and of a table, in Petuum's words, checked. Fields that mean
+// nothing here are refused; docs/compatibility.md says why for each.
 
 import { WeighbridgeError } from "../../base/errors.ts";
 import { checkOptions } from "../../base/known-options.ts";
@@ -11,12 +11,22 @@ export type ConsistencyModel = (typeof CONSISTENCY_MODELS)[number];
 const SORT_POLICIES = ["FIFO", "Random", "RelativeMagnitude"] as const;
 export type UpdateSortPolicy = (typeof SORT_POLICIES)[number];
 
+/** A process of the job: its number, from 0, where it is reached, and a port that is free there; of process 0 the next one too. */
+export type TableHost = { readonly id: number; readonly host: string; readonly port: number };
+
 export type TableGroupConfig = {
+  /** All processes: each starts a server, the first one the scheduler. Left out, the environment says where the cluster is. */
+  readonly hostMap?: readonly TableHost[];
+  /** Which of them this process is. */
+  readonly clientId?: number;
   /** How many tables there will be, on every process the same. Defaults to 1. */
   readonly numTables?: number;
   /** Threads of this process that use tables, and the one that calls `init`. Defaults to 2. */
   readonly numLocalAppThreads?: number;
-  /** SSP: rows are asked for. SSPPush: servers push rows that were read. SSPAggr: updates leave early, as far as the bandwidth allows. Defaults to SSP. */
+  /**
+   * SSP: rows are asked for. SSPPush: servers push rows that were read. SSPAggr: updates leave early, as far as the
+   * bandwidth allows. Defaults to SSP.
+   */
   readonly consistencyModel?: ConsistencyModel;
   /** Whether updates leave when any thread ends its clock, not only when the slowest does. Defaults to false. */
   readonly aggressiveClock?: boolean;
@@ -57,18 +67,21 @@ export type TableConfig = {
   readonly rowOplogType?: number;
   /** Rows that a thread keeps of its own (`threadGet`). Defaults to 1; not enforced, as in Petuum. */
   readonly threadCacheCapacity?: number;
-  /** Whether rows that come in lack what this process added and has not sent: cheaper, and no read-my-writes. Defaults to false. */
+  /**
+   * Whether rows that come in lack what this process added and has not sent: cheaper, and no read-my-writes. Defaults
+   * to false.
+   */
   readonly noOplogReplay?: boolean;
 };
 
-export type CheckedGroupConfig = Required<Omit<TableGroupConfig, "snapshotDir" | "resumeDir">> &
-  Pick<TableGroupConfig, "snapshotDir" | "resumeDir">;
+type LeftOut = "snapshotDir" | "resumeDir" | "hostMap" | "clientId";
+export type CheckedGroupConfig = Required<Omit<TableGroupConfig, LeftOut>> & Pick<TableGroupConfig, LeftOut>;
 export type CheckedTableConfig = Required<Omit<TableConfig, "processOplogCapacity">>;
 
 const GROUP_FIELDS: readonly (keyof TableGroupConfig)[] = [
   ...(["numTables", "numLocalAppThreads", "consistencyModel", "aggressiveClock", "snapshotClock", "snapshotDir", "resumeClock"] as const),
   ...(["resumeDir", "bandwidthMbps", "updateSortPolicy", "oplogPushUpperBoundKb", "oplogPushStalenessTolerance"] as const),
-  "serverPushRowThreshold",
+  ...(["serverPushRowThreshold", "hostMap", "clientId"] as const),
 ];
 const TABLE_FIELDS: readonly (keyof TableConfig)[] = [
   ...(["staleness", "rowType", "rowCapacity", "processCacheCapacity", "oplogCapacity", "processOplogCapacity"] as const),
@@ -85,6 +98,7 @@ export function checkGroupConfig(config: TableGroupConfig): CheckedGroupConfig {
   const { snapshotClock = -1, resumeClock = -1, snapshotDir, resumeDir } = config;
   const { bandwidthMbps = 40, updateSortPolicy = "Random", oplogPushUpperBoundKb = 100 } = config;
   const { oplogPushStalenessTolerance = 2, serverPushRowThreshold = 100 } = config;
+  const hosts = checkHosts(config);
   whole({ numTables }, 0, 2 ** 31);
   whole({ numLocalAppThreads }, 1, 1000);
   oneOf({ consistencyModel }, CONSISTENCY_MODELS);
@@ -98,10 +112,28 @@ export function checkGroupConfig(config: TableGroupConfig): CheckedGroupConfig {
   whole({ serverPushRowThreshold }, 1, 2 ** 31);
   return {
     ...{ numTables, numLocalAppThreads, consistencyModel, aggressiveClock, snapshotClock, resumeClock, bandwidthMbps, updateSortPolicy },
-    ...{ oplogPushUpperBoundKb, oplogPushStalenessTolerance, serverPushRowThreshold },
+    ...{ oplogPushUpperBoundKb, oplogPushStalenessTolerance, serverPushRowThreshold, ...hosts },
     ...(snapshotDir === undefined ? {} : { snapshotDir }),
     ...(resumeDir === undefined ? {} : { resumeDir }),
   };
+}
+
+/** Directories are those of servers that `init` starts. Throws BAD_ARGUMENT. */
+function checkHosts({ hostMap, clientId, snapshotDir, resumeDir }: TableGroupConfig): Pick<TableGroupConfig, "hostMap" | "clientId"> {
+  if (hostMap === undefined) {
+    if (clientId !== undefined) throw new WeighbridgeError("BAD_ARGUMENT", "clientId is for a hostMap, and there is none");
+    if (snapshotDir === undefined && resumeDir === undefined) return {};
+    const text = "snapshotDir and resumeDir are for servers that init() starts, from a hostMap: start others with --checkpoint-dir";
+    throw new WeighbridgeError("BAD_ARGUMENT", text);
+  }
+  const isHost = ({ id, host, port }: TableHost, index: number): boolean =>
+    id === index && typeof host === "string" && host !== "" && Number.isInteger(port) && port > 0 && port < 65_535;
+  if (!(Array.isArray(hostMap) && hostMap.length > 0 && hostMap.every(isHost)))
+    throw refuse({ hostMap }, "a list of { id, host, port }, with the ids 0, 1, 2 …");
+  whole({ clientId }, 0, hostMap.length - 1);
+  if (snapshotDir !== undefined && resumeDir !== undefined && snapshotDir !== resumeDir)
+    throw new WeighbridgeError("BAD_ARGUMENT", "snapshotDir and resumeDir are one directory: servers keep their snapshots in one place");
+  return { hostMap, clientId: clientId as number };
 }
 
 /** Throws BAD_ARGUMENT. */

@@ -1,12 +1,13 @@
-// table-group — the tables of a process, in Petuum's words (PSTableGroup): row types, init, tables, threads, shutdown, in this order. What a process is connected
-// to is handed in: node/tables.ts joins a cluster or starts one.
+// table-group — the tables of a process, in Petuum's words (PSTableGroup): row types, init, tables, threads, shutdown,
+// in this order. What a process is connected to is handed in: node/tables.ts joins a cluster or starts one.
 //
 //   new ── registerRow* ── init ──► open ── createTable* ── createTableDone ──► running ── registerThread, clock … ── shutDown ──► closed
 //
 // Invariants:
 //   TableGroup.G1. A call out of this order is an error that says what comes first.
 //   TableGroup.G2. What threads added is sent before the group closes, also what was never clocked.
-//   TableGroup.G3. The clock of the process is that of its slowest thread; updates stamped with a clock leave before servers hear of its end.
+//   TableGroup.G3. The clock of the process is that of its slowest thread; updates stamped with a clock leave before
+//       servers hear of its end.
 
 import type { Session } from "../../api/session.ts";
 import { Deferred } from "../../base/deferred.ts";
@@ -88,8 +89,9 @@ export class TableGroup implements ThreadGroup {
   }
 
   /**
-   * Joins the cluster; returns the id of the thread that calls it. With `initThreadAccess` that thread uses tables too: through `getTableOrDie`, `clock` and
-   * `globalBarrier` of the group. Throws BAD_ARGUMENT, and as joining a cluster does; CHECKPOINT_MISSING when there is no snapshot to resume.
+   * Joins the cluster; returns the id of the thread that calls it. With `initThreadAccess` that thread uses tables too:
+   * through `getTableOrDie`, `clock` and `globalBarrier` of the group. Throws BAD_ARGUMENT, and as joining a cluster
+   * does; CHECKPOINT_MISSING when there is no snapshot to resume.
    */
   async init(config: TableGroupConfig = {}, initThreadAccess = false): Promise<number> {
     this.#require("new", "init() is called once");
@@ -111,7 +113,10 @@ export class TableGroup implements ThreadGroup {
     }
   }
 
-  /** Makes a table, on every process with the same configuration. Throws BAD_ARGUMENT, UNKNOWN_PLUG_IN, SPEC_MISMATCH, COUNT_MISMATCH. */
+  /**
+   * Makes a table, on every process with the same configuration. Throws BAD_ARGUMENT, UNKNOWN_PLUG_IN, SPEC_MISMATCH,
+   * COUNT_MISMATCH.
+   */
   async createTable(id: number, config: TableConfig): Promise<void> {
     this.#require("open", "tables are created between init() and createTableDone()");
     checkId("a table", id);
@@ -169,7 +174,10 @@ export class TableGroup implements ThreadGroup {
     }
   }
 
-  /** All tables are there, on all processes. Throws COUNT_MISMATCH; rejects with NODE_DEAD when a process dies meanwhile. */
+  /**
+   * All tables are there, on all processes. Throws COUNT_MISMATCH; rejects with NODE_DEAD when a process dies
+   * meanwhile.
+   */
   async createTableDone(): Promise<void> {
     this.#require("open", "createTableDone() comes once, after the tables");
     const { numTables } = this.#config;
@@ -181,7 +189,10 @@ export class TableGroup implements ThreadGroup {
     this.#snapshots = this.#takeSnapshots();
   }
 
-  /** A thread, an async task or one of the system, is about to use tables: waits until all of this process have come. Throws BAD_ARGUMENT, COUNT_MISMATCH. */
+  /**
+   * A thread, an async task or one of the system, is about to use tables: waits until all of this process have come.
+   * Throws BAD_ARGUMENT, COUNT_MISMATCH.
+   */
   async registerThread(): Promise<TableThread> {
     this.#require("running", "threads register after createTableDone()");
     const thread = this.#register();
@@ -190,8 +201,9 @@ export class TableGroup implements ThreadGroup {
   }
 
   /**
-   * A thread of the system is about to use tables, in the place of an async task: returns what it is given (`attachThread`), with the other end of `port`. Call `ended` once it has
-   * ended, however it did. Throws as `registerThread`, and UNSUPPORTED where async tasks use tables: a process has threads of one kind.
+   * A thread of the system is about to use tables, in the place of an async task: returns what it is given
+   * (`attachThread`), with the other end of `port`. Call `ended` once it has ended, however it did. Throws as
+   * `registerThread`, and UNSUPPORTED where async tasks use tables: a process has threads of one kind.
    */
   openThread(port: ThreadPort): { readonly shared: SharedThread; readonly ended: () => Promise<void> } {
     this.#require("running", "threads register after createTableDone()");
@@ -259,7 +271,10 @@ export class TableGroup implements ThreadGroup {
     return 1000 * this.#opened.rank + 200 + index;
   }
 
-  /** Of the thread that called `init` with access; other threads ask the handle that `registerThread` gave them. Throws NOT_JOINED. */
+  /**
+   * Of the thread that called `init` with access; other threads ask the handle that `registerThread` gave them. Throws
+   * NOT_JOINED.
+   */
   getTableOrDie<T extends TableRowType = TableRowType>(id: number, rowType?: T): Table<T> {
     return this.#own("getTableOrDie").getTableOrDie(id, rowType);
   }
@@ -330,7 +345,10 @@ export class TableGroup implements ThreadGroup {
     for (const { table } of this.#tables.values()) table.send(clockMax);
   }
 
-  /** All that threads added is sent, threads that are registered leave, and this process leaves the cluster, with all others. */
+  /**
+   * All that threads added is sent, threads that are registered leave, and this process leaves the cluster, with all
+   * others.
+   */
   async shutDown(): Promise<void> {
     if (this.#stage === "closed") throw new WeighbridgeError("CLOSED", BEFORE.closed);
     const session = this.#session;

@@ -12,7 +12,10 @@ export type TableStatistics = {
   readonly waitMs: number;
   readonly incs: number;
   readonly clocks: number;
-  /** By how many clocks the rows of gets were behind the thread: entry i says how many were i behind, the last one how many were further. */
+  /**
+   * By how many clocks the rows of gets were behind the thread: entry i says how many were i behind, the last one how
+   * many were further.
+   */
   readonly staleness: readonly number[];
 };
 

@@ -1,5 +1,5 @@
-// table-thread — a thread of a process as tables know it: an async task, or a thread of the system. It has a clock of its own; the slowest thread's is the clock of the
-// process.
+// table-thread — a thread of a process as tables know it: an async task, or a thread of the system. It has a clock of
+// its own; the slowest thread's is the clock of the process.
 
 import { WeighbridgeError } from "../../base/errors.ts";
 import type { ClockMember } from "../../worker/tables/process-clock.ts";
@@ -46,8 +46,8 @@ export class TableThread implements TableOwner {
   }
 
   /**
-   * The table of this id, for this thread alone. `rowType`, the one it was created with, gives the accessors their type. Throws UNKNOWN_PARAMETER, and
-   * SPEC_MISMATCH for another row type.
+   * The table of this id, for this thread alone. `rowType`, the one it was created with, gives the accessors their
+   * type. Throws UNKNOWN_PARAMETER, and SPEC_MISMATCH for another row type.
    */
   getTableOrDie<T extends TableRowType = TableRowType>(id: number, rowType?: T): Table<T> {
     this.check();
@@ -61,7 +61,10 @@ export class TableThread implements TableOwner {
     return found.handle as unknown as Table<T>;
   }
 
-  /** Ends this thread's clock. Never waits; what it added is sent when the slowest thread of the process has ended the clock. Throws NOT_JOINED, CLOSED. */
+  /**
+   * Ends this thread's clock. Never waits; what it added is sent when the slowest thread of the process has ended the
+   * clock. Throws NOT_JOINED, CLOSED.
+   */
   clock(): void {
     this.check();
     this.handOver();
@@ -72,7 +75,10 @@ export class TableThread implements TableOwner {
     }
   }
 
-  /** Ends so many clocks that the next get of every table sees what all threads of all processes added before they called it. Does not wait itself. */
+  /**
+   * Ends so many clocks that the next get of every table sees what all threads of all processes added before they
+   * called it. Does not wait itself.
+   */
   globalBarrier(): void {
     for (let i = 0; i <= this.#group.stalenessMax; i++) this.clock();
   }

@@ -1,7 +1,9 @@
-// table — a table as one thread uses it: `get` and `inc` at the thread's clock, batches of increments, prefetches, and the thread's own copies of rows.
+// table — a table as one thread uses it: `get` and `inc` at the thread's clock, batches of increments, prefetches, and
+// the thread's own copies of rows.
 //
 // Invariants:
-//   Table.T1. `get` of a fresh row and `inc` are synchronous and allocate nothing: `get` gives the accessor itself, and a promise only when it must wait.
+//   Table.T1. `get` of a fresh row and `inc` are synchronous and allocate nothing: `get` gives the accessor itself, and
+//       a promise only when it must wait.
 //   Table.T2. Arguments are checked before anything changes: a batch is taken whole or not at all.
 //   Table.T3. At most 256 prefetches of a thread are open; who asks for another one waits for one of them.
 
@@ -66,9 +68,10 @@ export class Table<T extends TableRowType = TableRowType> {
   }
 
   /**
-   * The row, as fresh as the table's staleness asks for at this thread's clock: now, or once the slowest thread has come far enough (T1). Release it, or
-   * take it with `using`. Throws BAD_ARGUMENT, and what updates of this table were refused for; rejects with QUEUE_FULL when all rows of
-   * the process cache are held, DEADLINE, ABORTED, and as calls of servers do.
+   * The row, as fresh as the table's staleness asks for at this thread's clock: now, or once the slowest thread has
+   * come far enough (T1). Release it, or take it with `using`. Throws BAD_ARGUMENT, and what updates of this table were
+   * refused for; rejects with QUEUE_FULL when all rows of the process cache are held, DEADLINE, ABORTED, and as calls
+   * of servers do.
    */
   get(rowId: number, wait?: WaitOptions): AccessorOfRow<T> | Promise<AccessorOfRow<T>> {
     if (!this.#owner.isOpen || this.#rows.failure !== undefined) this.#checkOpen();
@@ -96,7 +99,10 @@ export class Table<T extends TableRowType = TableRowType> {
     }
   }
 
-  /** Adds to one column of a row: seen by all threads of this process at once, sent when the clock ends. Throws BAD_ARGUMENT, OUT_OF_RANGE, NOT_FINITE. */
+  /**
+   * Adds to one column of a row: seen by all threads of this process at once, sent when the clock ends. Throws
+   * BAD_ARGUMENT, OUT_OF_RANGE, NOT_FINITE.
+   */
   inc(rowId: number, column: number, update: Update<T>): void {
     if (!this.#owner.isOpen || this.#rows.failure !== undefined) this.#checkOpen();
     if (rowId >>> 0 !== rowId) checkRowId(rowId);
@@ -151,7 +157,10 @@ export class Table<T extends TableRowType = TableRowType> {
     return open.size > PREFETCHES_MAX ? Promise.race(open) : undefined;
   }
 
-  /** As `get`, of this thread's own copy of the row, with what it added by `threadInc`; made of the process cache's when there is none. */
+  /**
+   * As `get`, of this thread's own copy of the row, with what it added by `threadInc`; made of the process cache's when
+   * there is none.
+   */
   async threadGet(rowId: number, wait?: WaitOptions): Promise<AccessorOfRow<T>> {
     this.#checkOpen();
     checkRowId(rowId);

@@ -1,4 +1,5 @@
-// thread-cache — one thread's own copies of rows, and what it added to them alone: nobody else sees that before `flush`.
+// thread-cache — one thread's own copies of rows, and what it added to them alone: nobody else sees that before
+// `flush`.
 
 import { elementsAt, ROW_ELEMENTS, type RowArray } from "../../kernel/row-element.ts";
 import type { RowPlace, UpdateOf } from "../../worker/tables/row-updates.ts";

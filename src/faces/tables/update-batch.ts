@@ -1,4 +1,5 @@
-// update-batch — several updates of one row (Petuum: UpdateBatch, DenseUpdateBatch). A column that is named twice counts twice.
+// update-batch — several updates of one row (Petuum: UpdateBatch, DenseUpdateBatch). A column that is named twice
+// counts twice.
 
 import { WeighbridgeError } from "../../base/errors.ts";
 import { showValue } from "../../base/show-value.ts";

@@ -1,13 +1,14 @@
-// row-subscriptions — what servers know of process caches: the last update of each worker to each table, and which rows workers have and want to be told of when they
-// change (Petuum: SSPPush). For each worker
-// and table one loop: it waits until the lowest clock has risen, sends the rows that have changed since it sent last, and waits for the worker's
-// answer. So a worker that is slow is sent fewer states and never a wrong last one, and what is kept for it is a mark for each row.
+// row-subscriptions — what servers know of process caches: the last update of each worker to each table, and which rows
+// workers have and want to be told of when they change (Petuum: SSPPush). For each worker and table one loop: it waits
+// until the lowest clock has risen, sends the rows that have changed since it sent last, and waits for the worker's
+// answer. So a worker that is slow is sent fewer states and never a wrong last one, and what is kept for it is a mark
+// for each row.
 //
 // Invariants:
-//   RowSubscriptions.S1. Once the lowest clock has risen, every subscribed row with an update stamped before it is sent, and then that clock. A row
-//       that is not sent has not changed since it was read or sent.
-//   RowSubscriptions.S2. A worker that dies, leaves the clock set or is restarted has subscribed to nothing. A loop that ends for another reason is
-//       begun again by that worker's next read.
+//   RowSubscriptions.S1. Once the lowest clock has risen, every subscribed row with an update stamped before it is
+//       sent, and then that clock. A row that is not sent has not changed since it was read or sent.
+//   RowSubscriptions.S2. A worker that dies, leaves the clock set or is restarted has subscribed to nothing. A loop
+//       that ends for another reason is begun again by that worker's next read.
 
 import { isWeighbridgeError, type WeighbridgeError } from "../../base/errors.ts";
 import type { WorkerIncarnation } from "../../consistency/worker-incarnations.ts";
@@ -132,7 +133,10 @@ export class RowSubscriptions {
     return parameters.tables.get(table.number) === table;
   }
 
-  /** Waits for the lowest clock; false when it has not risen for long. Throws NOT_JOINED, NODE_DEAD, CLOSED and what else ends a wait. */
+  /**
+   * Waits for the lowest clock; false when it has not risen for long. Throws NOT_JOINED, NODE_DEAD, CLOSED and what
+   * else ends a wait.
+   */
   async #hasRisen({ context, sentClock, unit }: Subscriber): Promise<boolean> {
     const { pacer } = context.parameters;
     const next = { ...context.holder, parameter: unit, clock: sentClock + 1, staleness: 0, bytes: 0, deadlineMs: WAIT_MS };
@@ -161,7 +165,10 @@ export class RowSubscriptions {
   }
 }
 
-/** The subscribed rows of which the worker has not seen the last update. Of sync updates those count that were applied since, whenever they came. */
+/**
+ * The subscribed rows of which the worker has not seen the last update. Of sync updates those count that were applied
+ * since, whenever they came.
+ */
 function changedKeys(table: TableParameter, { changes }: SubscribedTable, { keys, sentChanges, sentClock }: Subscriber): BigUint64Array {
   const isSync = table.spec.updates === "sync";
   const changed: bigint[] = [];

@@ -1,5 +1,5 @@
-// table-rows — serves what process caches ask of tables (contracts/tables.ts): updates of which only what changes travels, and rows with the clock to
-// which they are fresh. Who has subscribed to rows is in row-subscriptions.ts.
+// table-rows — serves what process caches ask of tables (contracts/tables.ts): updates of which only what changes
+// travels, and rows with the clock to which they are fresh. Who has subscribed to rows is in row-subscriptions.ts.
 //
 // Invariants:
 //   TableRowHandlers.H1. An update that makes no sense, or names an element that a row does not have, changes nothing.

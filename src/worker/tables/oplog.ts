@@ -1,8 +1,9 @@
-// oplog — what a thread has added to rows since its clock began, a span of updates for each row, in memory that the other threads of its process may
-// read. Keys, slots and index are the row cache core's; nothing is evicted here.
+// oplog — what a thread has added to rows since its clock began, a span of updates for each row, in memory that the
+// other threads of its process may read. Keys, slots and index are the row cache core's; nothing is evicted here.
 //
 // Invariants:
-//   Oplog.O1. One thread alone writes an oplog. A row has one span: updates of one column are one number, however many they were.
+//   Oplog.O1. One thread alone writes an oplog. A row has one span: updates of one column are one number, however many
+//       they were.
 //   Oplog.O2. A span that is not in use is all zeros (RowUpdates.U1).
 
 import { elementsAt, ROW_ELEMENTS, type RowArray, type RowElement } from "../../kernel/row-element.ts";

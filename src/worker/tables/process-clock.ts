@@ -1,8 +1,10 @@
-// process-clock — the clocks of the threads of a process, and their minimum, which is the clock of the process: what servers know of it. Pure.
+// process-clock — the clocks of the threads of a process, and their minimum, which is the clock of the process: what
+// servers know of it. Pure.
 //
 // Invariants:
 //   ProcessClock.M1. The minimum never falls. A thread that comes late begins there.
-//   ProcessClock.M2. A thread that leaves is not waited for. Without threads the minimum stays where the highest of them stood.
+//   ProcessClock.M2. A thread that leaves is not waited for. Without threads the minimum stays where the highest of
+//       them stood.
 
 export type ClockMember = { clock: number };
 

@@ -1,16 +1,21 @@
-// process-table — a table as one process has it: its cache of rows, what its threads have added, and what is under way to the servers and back. The thread that
-// opened it has this object; what each thread does with rows is thread-rows.ts.
+// process-table — a table as one process has it: its cache of rows, what its threads have added, and what is under way
+// to the servers and back. The thread that opened it has this object; what each thread does with rows is
+// thread-rows.ts.
 //
 //   inc ─► oplog of the thread ─ its clock ends ─► updates of that clock ─ the process's ends ─► sent ─► in the rows of servers
 //    └───► the row in the cache                     laid over every row that comes in, until it has them
 //
 // Invariants:
-//   ProcessTable.P1. A cached row with version v has every update that any thread of any process stamped before v, and all that this process added.
-//   ProcessTable.P2. A row that comes in never takes the place of a newer one: of the two the version decides, and what the server had taken of this worker.
-//   ProcessTable.P3. A row that somebody waits for is pinned for it when it comes: it is not evicted before it was read.
-//   ProcessTable.P4. When no row may go, whoever waits for another one fails with QUEUE_FULL; nothing waits for an accessor.
-//   ProcessTable.P5. Updates that a server refused because this worker was no member are sent again with the next clock. Those that failed otherwise fail the
-//       next call of the table, which names the reason.
+//   ProcessTable.P1. A cached row with version v has every update that any thread of any process stamped before v, and
+//       all that this process added.
+//   ProcessTable.P2. A row that comes in never takes the place of a newer one: of the two the version decides, and what
+//       the server had taken of this worker.
+//   ProcessTable.P3. A row that somebody waits for is pinned for it when it comes: it is not evicted before it was
+//       read.
+//   ProcessTable.P4. When no row may go, whoever waits for another one fails with QUEUE_FULL; nothing waits for an
+//       accessor.
+//   ProcessTable.P5. Updates that a server refused because this worker was no member are sent again with the next
+//       clock. Those that failed otherwise fail the next call of the table, which names the reason.
 //   ProcessTable.P6. Reads that are asked for in one turn leave together, each row once.
 
 import { Deferred, type WaitOptions, waitFor } from "../../base/deferred.ts";
@@ -73,7 +78,10 @@ export class ProcessTable<E extends RowElement = RowElement> implements HeldRows
   #locks: RowLocks | undefined;
   /** What waits for the locks, in order. */
   readonly #waiting: (() => void)[] = [];
-  /** By row: at different clocks, each of its own. Who waits at a low one cannot wait for what a high one waits for: for its own clock, perhaps. */
+  /**
+   * By row: at different clocks, each of its own. Who waits at a low one cannot wait for what a high one waits for: for
+   * its own clock, perhaps.
+   */
   readonly #open = new Map<number, OpenRead[]>();
   /** By clock: what leaves at the end of this turn (P6). */
   #leaving = new Map<number, Set<number>>();
@@ -129,7 +137,10 @@ export class ProcessTable<E extends RowElement = RowElement> implements HeldRows
     return this.#locks;
   }
 
-  /** A thread of the system has ended, perhaps half way through an increment: rows whose lock it had are read again. What it added at `clock` is kept. */
+  /**
+   * A thread of the system has ended, perhaps half way through an increment: rows whose lock it had are read again.
+   * What it added at `clock` is kept.
+   */
   async threadEnded(thread: number, books: SharedBooks<E>, clock: number): Promise<void> {
     const groups = this.#locks?.takeFrom(thread) ?? [];
     await this.exclusively(() => {
@@ -145,7 +156,10 @@ export class ProcessTable<E extends RowElement = RowElement> implements HeldRows
     await this.exclusively(() => books.take(book, (low, high, updates, clock) => this.sent.add(high * HALF + low, clock, updates)));
   }
 
-  /** Runs something while no thread of the system is at the rows: at once, or as soon as they have left them (RowLocks.L3). */
+  /**
+   * Runs something while no thread of the system is at the rows: at once, or as soon as they have left them
+   * (RowLocks.L3).
+   */
   exclusively(run: () => void): Promise<void> {
     if (this.#locks === undefined) {
       run();
@@ -185,8 +199,8 @@ export class ProcessTable<E extends RowElement = RowElement> implements HeldRows
   }
 
   /**
-   * Sends what waits of the clocks up to `clockMax`: in exact mode by clock, otherwise as one sum. What is older than this worker's clock is stamped
-   * with that: servers took this worker for dead meanwhile.
+   * Sends what waits of the clocks up to `clockMax`: in exact mode by clock, otherwise as one sum. What is older than
+   * this worker's clock is stamped with that: servers took this worker for dead meanwhile.
    */
   send(clockMax: number): void {
     const clockMin = this.clockNow();
@@ -255,7 +269,10 @@ export class ProcessTable<E extends RowElement = RowElement> implements HeldRows
     this.#pushedClocks.clear();
   }
 
-  /** Waits for a row as of a clock; resolves with its slot, pinned (P3). Rejects with QUEUE_FULL (P4), and as calls of servers do. */
+  /**
+   * Waits for a row as of a clock; resolves with its slot, pinned (P3). Rejects with QUEUE_FULL (P4), and as calls of
+   * servers do.
+   */
   async read(rowId: number, clock: number): Promise<number> {
     const need = Math.max(0, clock - this.options.staleness);
     if (this.options.subscribes) {
@@ -295,7 +312,10 @@ export class ProcessTable<E extends RowElement = RowElement> implements HeldRows
     this.rows.unpin(slot);
   }
 
-  /** Asks for a row without waiting; nothing happens when it does not fit in the cache. `done` hears when it has come or failed. */
+  /**
+   * Asks for a row without waiting; nothing happens when it does not fit in the cache. `done` hears when it has come or
+   * failed.
+   */
   prefetch(rowId: number, clock: number, done: () => void): void {
     const waiting = new Deferred<number>();
     this.#ask(rowId, clock).waiting.push(waiting);
@@ -394,7 +414,10 @@ export class ProcessTable<E extends RowElement = RowElement> implements HeldRows
     return false;
   }
 
-  /** The slot in which a row of those that came stands now; NO_SLOT when none may go for it (P4), VOID when it cannot be known what it has. */
+  /**
+   * The slot in which a row of those that came stands now; NO_SLOT when none may go for it (P4), VOID when it cannot be
+   * known what it has.
+   */
   #keep(low: number, high: number, { words, clock, ...origin }: ArrivedRows, index: number): number {
     const { rows, place } = this;
     const held = rows.find(low, high);

@@ -1,11 +1,13 @@
-// row-locks — keeps threads of one process out of each other's way at the rows of a table: a word for each of sixteen groups of rows, in memory that they share. The word is the
-// number of the thread that has the lock, 0 when nobody has.
+// row-locks — keeps threads of one process out of each other's way at the rows of a table: a word for each of sixteen
+// groups of rows, in memory that they share. The word is the number of the thread that has the lock, 0 when nobody has.
 //
 // Invariants:
-//   RowLocks.L1. A thread has one lock at a time, or the owner of the table all of them: nobody waits for a lock while it has another.
-//   RowLocks.L2. What a lock is held for is short and waits for nothing. A thread that ends with a lock leaves its number there, and the owner takes that away
-//       (`takeFrom`): it hears of the end of every thread.
-//   RowLocks.L3. The owner never waits for a lock: it tries, and comes back later. A thread that has ended is heard of on the owner's event loop.
+//   RowLocks.L1. A thread has one lock at a time, or the owner of the table all of them: nobody waits for a lock while
+//       it has another.
+//   RowLocks.L2. What a lock is held for is short and waits for nothing. A thread that ends with a lock leaves its
+//       number there, and the owner takes that away (`takeFrom`): it hears of the end of every thread.
+//   RowLocks.L3. The owner never waits for a lock: it tries, and comes back later. A thread that has ended is heard of
+//       on the owner's event loop.
 
 /** Groups of rows. */
 const LOCK_COUNT = 16;

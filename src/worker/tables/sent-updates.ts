@@ -1,9 +1,10 @@
-// sent-updates — updates of rows that have left a thread's oplog: those that wait for the end of their clock, and those that were sent and may not be in the rows
-// that come from servers. Both are laid over such rows, so that a process always sees what it has added.
+// sent-updates — updates of rows that have left a thread's oplog: those that wait for the end of their clock, and those
+// that were sent and may not be in the rows that come from servers. Both are laid over such rows, so that a process
+// always sees what it has added.
 //
 // Invariants:
-//   SentUpdates.S1. An update is laid over a row exactly as long as the row does not have it: by its number and what the server says it has taken; where the
-//       placement was another one, by whether it was acknowledged.
+//   SentUpdates.S1. An update is laid over a row exactly as long as the row does not have it: by its number and what
+//       the server says it has taken; where the placement was another one, by whether it was acknowledged.
 //   SentUpdates.S2. What every later row of its server must have is forgotten.
 
 import type { RowArray, RowElement } from "../../kernel/row-element.ts";
@@ -22,7 +23,9 @@ export type SentRows<E extends RowElement = RowElement> = {
   isAcknowledged: boolean;
 };
 
-/** Of rows that came from a server: by which placement it was asked, and up to where it has taken this worker's updates. */
+/**
+ * Of rows that came from a server: by which placement it was asked, and up to where it has taken this worker's updates.
+ */
 export type RowOrigin = { readonly server: number; readonly epoch: number; readonly taken: number };
 
 export class SentUpdates<E extends RowElement = RowElement> {
@@ -55,7 +58,9 @@ export class SentUpdates<E extends RowElement = RowElement> {
     else this.#updates.merge({ cells: known, start: 0, length }, updates);
   }
 
-  /** What waits of the clocks up to this one, by clock or as one sum, without what has cancelled out; it waits no more. */
+  /**
+   * What waits of the clocks up to this one, by clock or as one sum, without what has cancelled out; it waits no more.
+   */
   take(clockMax: number, isByClock: boolean): { readonly clock: number; readonly rows: UpdatedRows<E> }[] {
     const clocks = [...this.#waiting.keys()].filter((clock) => clock <= clockMax).sort((a, b) => a - b);
     const last = clocks.at(-1) as number;

@@ -1,9 +1,12 @@
-// shared-table — a table as a thread of the system has it, beside the thread that speaks for the process: the same cache and rows in shared memory, an oplog of its own
-// (thread-books.ts), and messages for what only the other one can do.
+// shared-table — a table as a thread of the system has it, beside the thread that speaks for the process: the same
+// cache and rows in shared memory, an oplog of its own (thread-books.ts), and messages for what only the other one can
+// do.
 //
 // Invariants:
-//   SharedTable.S1. What a thread reads is a copy of the row as it was in one moment: a row is copied and changed under the lock of its group.
-//   SharedTable.S2. A thread has no pins and one lock at a time: when it ends, however it ends, the owner takes that lock away (RowLocks.L2).
+//   SharedTable.S1. What a thread reads is a copy of the row as it was in one moment: a row is copied and changed under
+//       the lock of its group.
+//   SharedTable.S2. A thread has no pins and one lock at a time: when it ends, however it ends, the owner takes that
+//       lock away (RowLocks.L2).
 
 import { assert } from "../../base/assert.ts";
 import type { Clock } from "../../base/clock.ts";

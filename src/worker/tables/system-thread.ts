@@ -1,9 +1,11 @@
-// system-thread — a thread of the system as the thread that speaks for the process knows it: its clock, its books, the rows that it waits for, and what it asks for. The other half is
-// shared-table.ts.
+// system-thread — a thread of the system as the thread that speaks for the process knows it: its clock, its books, the
+// rows that it waits for, and what it asks for. The other half is shared-table.ts.
 //
 // Invariants:
-//   SystemThread.T1. What a thread says is done in the order in which it said it: its books are taken before the clock ends that they are of. Reads wait beside.
-//   SystemThread.T2. A thread that ends, in good order or not, leaves nothing behind: locks, pins, its place in the clock. What it added is kept.
+//   SystemThread.T1. What a thread says is done in the order in which it said it: its books are taken before the clock
+//       ends that they are of. Reads wait beside.
+//   SystemThread.T2. A thread that ends, in good order or not, leaves nothing behind: locks, pins, its place in the
+//       clock. What it added is kept.
 
 import { isWeighbridgeError, reasonOf } from "../../base/errors.ts";
 import type { ClockMember } from "./process-clock.ts";

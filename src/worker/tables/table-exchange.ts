@@ -1,14 +1,15 @@
-// table-exchange — what a process table and the servers say to each other (contracts/tables.ts): updates of rows out, rows in, both planned by owner and cut into
-// frames as every request for rows is (router/row-plan.ts). It keeps nothing: process-table.ts does.
+// table-exchange — what a process table and the servers say to each other (contracts/tables.ts): updates of rows out,
+// rows in, both planned by owner and cut into frames as every request for rows is (router/row-plan.ts). It keeps
+// nothing: process-table.ts does.
 
 import type { WeighbridgeError } from "../../base/errors.ts";
 import { tableRead, tableUpdate } from "../../contracts/tables.ts";
 import { ROW_ELEMENTS, type RowArray, type RowElement, wordsOf } from "../../kernel/row-element.ts";
 import { BLOCK_BYTES } from "../../wire/frame.ts";
+import type { RowRequests } from "../embedding.ts";
 import type { AnyRequest, Recut } from "../router/function-request.ts";
 import type { RowFrame, RowPlan } from "../router/row-plan.ts";
 import { requestOf } from "../router.ts";
-import type { RowRequests } from "../embedding.ts";
 import type { RowOrigin, SentRows, SentUpdates, UpdatedRows } from "./sent-updates.ts";
 
 const KEY_BYTES = 8;
@@ -73,7 +74,10 @@ export class TableExchange<E extends RowElement = RowElement> {
     this.#rowsPerFrame = Math.max(1, Math.floor(BLOCK_BYTES / (KEY_BYTES + 2 * options.client.width * WORD_BYTES)));
   }
 
-  /** Sends updates stamped with a clock. They leave, or queue to leave, before this returns. Rejects once all have ended. */
+  /**
+   * Sends updates stamped with a clock. They leave, or queue to leave, before this returns. Rejects once all have
+   * ended.
+   */
   async update(rows: UpdatedRows<E>, clock: number): Promise<void> {
     await this.#withPlan(rows.keys(), rows.size, (plan) => this.#updates(plan, rows, clock));
   }

@@ -1,5 +1,5 @@
-// table-rows — what a thread can do with the rows of a table, whichever kind of thread it is: an async task of the thread that speaks for the process (thread-rows.ts), or a
-// thread of the system beside it (shared-table.ts).
+// table-rows — what a thread can do with the rows of a table, whichever kind of thread it is: an async task of the
+// thread that speaks for the process (thread-rows.ts), or a thread of the system beside it (shared-table.ts).
 
 import type { WaitOptions } from "../../base/deferred.ts";
 import type { RowElement } from "../../kernel/row-element.ts";

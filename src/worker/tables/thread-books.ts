@@ -1,11 +1,14 @@
-// thread-books — the oplog of a thread of the system, as it and the owner of the table share it: several books in shared memory, of which the thread writes one, while the owner takes
-// over those that it has closed. A book is an oplog (oplog.ts).
+// thread-books — the oplog of a thread of the system, as it and the owner of the table share it: several books in
+// shared memory, of which the thread writes one, while the owner takes over those that it has closed. A book is an
+// oplog (oplog.ts).
 //
 //   OPEN ── the thread's clock ends ──► CLOSED ── the owner has copied it ──► TAKEN ── the thread empties it ──► OPEN
 //
 // Invariants:
-//   ThreadBooks.B1. What is in an open or closed book is laid over rows that come in; what is in a taken one the owner has.
-//   ThreadBooks.B2. The thread waits for the owner only when all its books are closed. The owner copies them between two turns of its event loop.
+//   ThreadBooks.B1. What is in an open or closed book is laid over rows that come in; what is in a taken one the owner
+//       has.
+//   ThreadBooks.B2. The thread waits for the owner only when all its books are closed. The owner copies them between
+//       two turns of its event loop.
 
 import { ROW_ELEMENTS, type RowElement } from "../../kernel/row-element.ts";
 import { type RowMemory, SharedRows } from "../cache/shared-rows.ts";
@@ -54,7 +57,10 @@ export class OwnBooks<E extends RowElement = RowElement> {
     return this.#books[this.#current] as Oplog<E>;
   }
 
-  /** Closes the book with what was added at a clock, and opens the next one (B2). Returns the number of the closed one; -1 when nothing was in it. */
+  /**
+   * Closes the book with what was added at a clock, and opens the next one (B2). Returns the number of the closed one;
+   * -1 when nothing was in it.
+   */
   turn(clock: number): number {
     if (this.current.count === 0) return -1;
     const closed = this.#current;

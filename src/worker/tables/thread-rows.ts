@@ -1,8 +1,10 @@
-// thread-rows — rows of a table as one thread of a process reads and adds to them: at its own clock, through the process's cache, into its own oplog. Reads
-// of fresh rows and increments are synchronous and allocate nothing. Arguments were checked: the face does that.
+// thread-rows — rows of a table as one thread of a process reads and adds to them: at its own clock, through the
+// process's cache, into its own oplog. Reads of fresh rows and increments are synchronous and allocate nothing.
+// Arguments were checked: the face does that.
 //
 // Invariants:
-//   ThreadRows.T1. An increment is in the thread's oplog and, where the row is cached, in the row: every thread of the process sees it at once.
+//   ThreadRows.T1. An increment is in the thread's oplog and, where the row is cached, in the row: every thread of the
+//       process sees it at once.
 
 import { assert } from "../../base/assert.ts";
 import type { WaitOptions } from "../../base/deferred.ts";

@@ -1,5 +1,6 @@
-// tables-hello — Petuum's hello_ssp: every thread adds 1 to its column in every clock, checks everybody's against the staleness, and all of them after a barrier. With mode=alone it
-// goes on without whoever dies, and looks at the columns of nobody else.
+// tables-hello — Petuum's hello_ssp: every thread adds 1 to its column in every clock, checks everybody's against the
+// staleness, and all of them after a barrier. With mode=alone it goes on without whoever dies, and looks at the columns
+// of nobody else.
 
 import { denseRow, TableGroup } from "weighbridge/tables";
 
@@ -14,7 +15,14 @@ const columns = threads * processes;
 const group = new TableGroup();
 const counts = denseRow("i64");
 group.registerRow(0, counts);
-const first = await group.init({ numLocalAppThreads: threads + 1, consistencyModel: (given.get("model") ?? "SSP") as "SSP" });
+/** With ports=1,2 the processes are those of a host map, and start their servers themselves. */
+const hostMap = given
+  .get("ports")
+  ?.split(",")
+  .map((port, id) => ({ id, host: "127.0.0.1", port: Number(port) }));
+const hosts = hostMap === undefined ? {} : { hostMap, clientId: numberOf("client", 0) };
+const consistencyModel = (given.get("model") ?? "SSP") as "SSP";
+const first = await group.init({ numLocalAppThreads: threads + 1, consistencyModel, ...hosts });
 const rank = Math.floor(first / 1000);
 await group.createTable(0, { rowType: 0, rowCapacity: columns, staleness, processCacheCapacity: 2, oplogCapacity: 2 });
 await group.createTableDone();

@@ -20,7 +20,9 @@ export class DenseAccessor<E extends RowElement = RowElement> extends RowAccesso
     return cells[start + column] as UpdateOf<E>;
   }
 
-  /** All columns, in `into` if it is given: the row may change while it is read column by column. Throws VALUE_LENGTH. */
+  /**
+   * All columns, in `into` if it is given: the row may change while it is read column by column. Throws VALUE_LENGTH.
+   */
   toArray(into?: RowArray<E>): RowArray<E> {
     this.checkHeld();
     const { cells, start, length } = this.place;
