@@ -265,6 +265,7 @@ const SURFACE: Readonly<Record<string, readonly string[]>> = {
     "type Table",
     "type TableConfig",
     "type TableGroupConfig",
+    "type TableHost",
     "type TableRowType",
     "type TableStatistics",
     "type TableThread",

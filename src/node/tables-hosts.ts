@@ -1,7 +1,7 @@
 // tables-hosts — the processes of a host map, as Petuum has them: every process is a worker and, on a thread of its
 // own, a server; the first one is the scheduler as well.
 
-import { join } from "node:path";
+import { extname, join } from "node:path";
 import type { Session } from "../api/session.ts";
 import { WeighbridgeError } from "../base/errors.ts";
 import type { CheckedGroupConfig, TableHost } from "../faces/tables/table-config.ts";
@@ -11,7 +11,8 @@ import { connect } from "./connect.ts";
 import { runServerThreads } from "./launcher/server-threads.ts";
 import { startRole } from "./start-role.ts";
 
-const SERVER = join(import.meta.dirname, "tables-server.ts");
+/** Built or not. */
+const SERVER = join(import.meta.dirname, `tables-server${extname(import.meta.filename)}`);
 
 /** The worker's session, and when what was started beside it has ended. Throws what starting a node throws. */
 export async function startHosted(config: CheckedGroupConfig): Promise<{ readonly session: Session; readonly ended: Promise<unknown> }> {

@@ -6,7 +6,7 @@ export { type ErrorCode, isWeighbridgeError, WeighbridgeError } from "../base/er
 export { RowAccessor } from "../faces/tables/row-accessor.ts";
 export { DenseAccessor, type DenseRowType, denseRow } from "../faces/tables/rows/dense-row.ts";
 export type { Table } from "../faces/tables/table.ts";
-export type { ConsistencyModel, TableConfig, TableGroupConfig, UpdateSortPolicy } from "../faces/tables/table-config.ts";
+export type { ConsistencyModel, TableConfig, TableGroupConfig, TableHost, UpdateSortPolicy } from "../faces/tables/table-config.ts";
 export type { TableRowType } from "../faces/tables/table-row-type.ts";
 export type { TableStatistics } from "../faces/tables/table-statistics.ts";
 export type { TableThread } from "../faces/tables/table-thread.ts";

@@ -40,7 +40,9 @@ test("when a process is killed the others go on within the detection time", asyn
 test("two processes of a host map start their servers themselves, and the first one the scheduler", async () => {
   await using processes = new Processes();
   const ports = `ports=${await freePort("127.0.0.1")},${await freePort("127.0.0.1")}`;
-  const clients = [0, 1].map((client) => processes.run(process.execPath, [script("tables-hello"), ports, `client=${client}`, "clocks=50"], {}));
+  const clients = [0, 1].map((client) =>
+    processes.run(process.execPath, [script("tables-hello"), ports, `client=${client}`, "clocks=50"], {}),
+  );
   for (const client of clients) {
     await client.succeeds();
     assert.equal(client.count(/^4 threads are done$/), 1, client.transcript);

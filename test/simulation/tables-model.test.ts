@@ -102,3 +102,8 @@ test("the same with pushes of servers, for 25 seeds", async () => {
 test("the same with updates that leave at every thread's clock, for 15 seeds", async () => {
   await runSeeds(15, { config: { aggressiveClock: true }, operations: 150, processes: 2, threads: 3 });
 });
+
+for (const updateSortPolicy of ["FIFO", "Random", "RelativeMagnitude"] as const)
+  test(`the same with updates that leave before their clock ends (${updateSortPolicy}), for 5 seeds`, async () => {
+    await runSeeds(5, { config: { consistencyModel: "SSPAggr", updateSortPolicy }, operations: 120, processes: 2, threads: 2 });
+  });

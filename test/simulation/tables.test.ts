@@ -285,3 +285,22 @@ test("a process that is killed leaves the clock set: the others go on within the
   await cluster.run(Promise.all(work));
   assert.ok(cluster.cluster.clock.nowMs() - killedAt < 4000, "the heartbeat's timeout is 2 s");
 });
+
+test("under SSPAggr updates leave before their clock ends, the relatively greatest first, within the bandwidth", async () => {
+  const config = { consistencyModel: "SSPAggr", updateSortPolicy: "RelativeMagnitude", serverPushRowThreshold: 1 } as const;
+  const tables = [{ staleness: Infinity, rowCapacity: 1000, oplogDenseSerialized: true }];
+  const cluster = await TableCluster.start({ processes: 2, tables, config: { ...config, bandwidthMbps: 0.032 } });
+  const [writer, reader] = cluster.threads.map(([thread]) => thread!.getTableOrDie(0, FLOATS)) as [Floats, Floats];
+  for (let row = 0; row < 5; row++) writer.inc(row, 0, row + 1);
+  await cluster.cluster.clock.advance(20);
+  assert.equal(await cluster.run(cellOf(reader, 4)), 5, "the greatest left first");
+  assert.equal(await cluster.run(cellOf(reader, 3)), 0, "4 kB take a second");
+  await cluster.cluster.clock.advance(1100);
+  assert.equal(await cluster.run(cellOf(writer, 3)), 4);
+  const { table } = cluster.groups[0]!.tables.get(0)!;
+  assert.ok(table.exchange.sentBytes < 9000, `${table.exchange.sentBytes} bytes`);
+  cluster.thread(0).clock(); // the rest leaves with the clock
+  await cluster.cluster.clock.advance(10);
+  assert.equal(await cluster.run(cellOf(reader, 0)), 1);
+  await cluster.shutDown();
+});

@@ -10,8 +10,10 @@
 //       servers hear of its end.
 
 import type { Session } from "../../api/session.ts";
+import type { CancelTimer } from "../../base/clock.ts";
 import { Deferred } from "../../base/deferred.ts";
 import { isWeighbridgeError, reasonOf, WeighbridgeError } from "../../base/errors.ts";
+import { Random } from "../../base/random.ts";
 import { showValue } from "../../base/show-value.ts";
 import { tablePushed } from "../../contracts/tables.ts";
 import type { RowElement } from "../../kernel/row-element.ts";
@@ -50,6 +52,9 @@ export type OpenSession = (config: CheckedGroupConfig) => Promise<Session>;
 
 type Stage = "new" | "open" | "running" | "closed";
 
+/** SSPAggr: how long the group waits at least between two looks at what was added. */
+const EARLY_MS = 10;
+
 /** What comes first. */
 const BEFORE: Readonly<Record<Stage, string>> = {
   new: "init() was not called",
@@ -73,6 +78,7 @@ export class TableGroup implements ThreadGroup {
   #registeredCount = 0;
   readonly #allRegistered = new Deferred<void>();
   #snapshots: Promise<void> = Promise.resolve();
+  #cancelEarly: CancelTimer | undefined;
 
   constructor(openSession: OpenSession) {
     this.#openSession = openSession;
@@ -187,6 +193,7 @@ export class TableGroup implements ThreadGroup {
     this.#stage = "running";
     if (this.#hasInitThread) this.#initThread = this.#register();
     this.#snapshots = this.#takeSnapshots();
+    if (this.#config.consistencyModel === "SSPAggr") this.#sendEarly(new Random(this.#opened.rank + 1));
   }
 
   /**
@@ -353,6 +360,7 @@ export class TableGroup implements ThreadGroup {
     if (this.#stage === "closed") throw new WeighbridgeError("CLOSED", BEFORE.closed);
     const session = this.#session;
     this.#stage = "closed";
+    this.#cancelEarly?.();
     if (session === undefined) return;
     for (const thread of [...this.#threads]) thread.deregisterThread(); // G2
     await Promise.all([...this.#systemThreads].map((thread) => thread.ended()));
@@ -368,6 +376,18 @@ export class TableGroup implements ThreadGroup {
 
   async [Symbol.asyncDispose](): Promise<void> {
     if (this.#stage !== "closed") await this.shutDown();
+  }
+
+  /** SSPAggr: some of what was added leaves early, as often as the bandwidth allows. */
+  #sendEarly(random: Random): void {
+    const { bandwidthMbps, oplogPushUpperBoundKb, updateSortPolicy: policy, serverPushRowThreshold: rowsMax } = this.#config;
+    const [first] = this.#tables.values();
+    if (first === undefined || this.#stage === "closed") return;
+    let bytes = 0;
+    for (const { table } of this.#tables.values())
+      bytes += table.sendEarly({ rowsMax, bytesMax: oplogPushUpperBoundKb * 1000, policy, random });
+    const pauseMs = Math.max(EARLY_MS, (bytes * 8) / (bandwidthMbps * 1000));
+    this.#cancelEarly = first.table.options.client.functions.router.clock.after(pauseMs, () => this.#sendEarly(random));
   }
 
   /** Rows that servers push go to their tables. */

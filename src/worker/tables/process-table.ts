@@ -20,14 +20,16 @@
 
 import { Deferred, type WaitOptions, waitFor } from "../../base/deferred.ts";
 import { isWeighbridgeError, WeighbridgeError } from "../../base/errors.ts";
-import { ROW_ELEMENTS, type RowElement } from "../../kernel/row-element.ts";
+import type { Random } from "../../base/random.ts";
+import { ROW_ELEMENTS, type RowArray, type RowElement } from "../../kernel/row-element.ts";
 import { VERSION_NONE } from "../../kernel/row-kernels.ts";
 import { NO_SLOT } from "../cache/eviction-order.ts";
 import { RowCache } from "../cache/row-cache.ts";
 import type { RowRequests } from "../embedding.ts";
 import { cellsOf, type MovingPlace, Oplog, rowMemory } from "./oplog.ts";
+import type { ClockMember } from "./process-clock.ts";
 import { RowLocks } from "./row-locks.ts";
-import type { RowUpdates } from "./row-updates.ts";
+import type { RowPlace, RowUpdates } from "./row-updates.ts";
 import { SentUpdates, type UpdatedRows } from "./sent-updates.ts";
 import { type ArrivedRows, halvesOf, rowIdAt, TableExchange } from "./table-exchange.ts";
 import type { HeldRows } from "./table-rows.ts";
@@ -59,6 +61,14 @@ export type ProcessTableOptions<E extends RowElement = RowElement> = {
   readonly secret: number;
 };
 
+/** What leaves before its clock has ended: how much at most, and what first. */
+export type EarlyUpdates = {
+  readonly rowsMax: number;
+  readonly bytesMax: number;
+  readonly policy: "FIFO" | "Random" | "RelativeMagnitude";
+  readonly random: Random;
+};
+
 type PushedRows = ArrivedRows & { readonly hasMore: boolean };
 
 /** A row that was asked for at a clock. */
@@ -72,7 +82,7 @@ export class ProcessTable<E extends RowElement = RowElement> implements HeldRows
   readonly sent: SentUpdates<E>;
   readonly exchange: TableExchange<E>;
   /** Of all threads. */
-  readonly #oplogs = new Set<Oplog<E>>();
+  readonly #oplogs = new Map<Oplog<E>, ClockMember>();
   readonly #books = new Set<SharedBooks<E>>();
   /** Once threads of the system share the cache. */
   #locks: RowLocks | undefined;
@@ -117,11 +127,11 @@ export class ProcessTable<E extends RowElement = RowElement> implements HeldRows
   }
 
   /** The oplog of a thread that registers. */
-  openOplog(): Oplog<E> {
+  openOplog(member: ClockMember): Oplog<E> {
     const { updates, elements, oplogRows, secret } = this.options;
     const rowBytes = elements * ROW_ELEMENTS[updates.element].bytes;
     const oplog = new Oplog(updates.element, rowMemory({ slotCount: oplogRows, rowBytes, secret }));
-    this.#oplogs.add(oplog);
+    this.#oplogs.set(oplog, member);
     return oplog;
   }
 
@@ -205,6 +215,26 @@ export class ProcessTable<E extends RowElement = RowElement> implements HeldRows
   send(clockMax: number): void {
     const clockMin = this.clockNow();
     for (const { clock, rows } of this.sent.take(clockMax, this.options.isExact)) this.#update(rows, Math.max(clock, clockMin));
+  }
+
+  /** Sends some of what threads have added so far, before their clocks end (SSPAggr). Returns how many bytes left. */
+  sendEarly({ rowsMax, bytesMax, policy, random }: EarlyUpdates): number {
+    for (const [oplog, member] of this.#oplogs) this.handOver(oplog, member.clock);
+    const { updates } = this.options;
+    const rankOf = (rowId: number, cells: RowArray<E>): number => {
+      if (policy === "FIFO") return 0;
+      if (policy === "Random") return random.fraction();
+      const slot = this.rows.find(rowId >>> 0, Math.floor(rowId / HALF));
+      const { place } = this;
+      const row = slot === NO_SLOT ? { cells: cells.slice().fill(0 as never), start: 0, length: cells.length } : place;
+      if (slot !== NO_SLOT) place.start = slot * place.length;
+      return updates.importance(row as RowPlace<E>, { cells, start: 0, length: cells.length });
+    };
+    const before = this.exchange.sentBytes;
+    const rows = Math.min(rowsMax, Math.floor(bytesMax / this.rows.memory.rowBytes));
+    const clockMin = this.clockNow();
+    for (const { clock, rows: taken } of this.sent.takeSome(Math.max(1, rows), rankOf)) this.#update(taken, Math.max(clock, clockMin));
+    return this.exchange.sentBytes - before;
   }
 
   #update(rows: UpdatedRows<E>, clock: number): void {
@@ -439,7 +469,7 @@ export class ProcessTable<E extends RowElement = RowElement> implements HeldRows
     }
     for (const books of replays ? this.#books : [])
       for (const updates of books.spansOf(low, high)) this.options.updates.lay(place, updates);
-    for (const oplog of replays ? this.#oplogs : []) {
+    for (const oplog of replays ? this.#oplogs.keys() : []) {
       const updates = oplog.find(low, high);
       if (updates !== undefined) this.options.updates.lay(place, updates);
     }

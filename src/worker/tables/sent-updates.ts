@@ -77,6 +77,23 @@ export class SentUpdates<E extends RowElement = RowElement> {
     });
   }
 
+  /** The same for some of the rows, those of the highest rank first: of what waits longest, where ranks are equal. */
+  takeSome(
+    count: number,
+    rankOf: (rowId: number, cells: RowArray<E>) => number,
+  ): { readonly clock: number; readonly rows: UpdatedRows<E> }[] {
+    const clocks = [...this.#waiting.keys()].sort((a, b) => a - b);
+    const ranked = clocks.flatMap((clock) =>
+      [...(this.#waiting.get(clock) ?? [])].map(([rowId, cells]) => ({ clock, rowId, cells, rank: rankOf(rowId, cells) })),
+    );
+    const taken = new Map<number, UpdatedRows<E>>();
+    for (const { clock, rowId, cells } of ranked.sort((a, b) => b.rank - a.rank).slice(0, count)) {
+      this.#waiting.get(clock)?.delete(rowId);
+      if (cells.some((cell) => cell !== 0 && cell !== 0n)) taken.set(clock, (taken.get(clock) ?? new Map()).set(rowId, cells));
+    }
+    return [...taken].map(([clock, rows]) => ({ clock, rows }));
+  }
+
   sent(rows: SentRows<E>): void {
     this.#sent.add(rows);
   }
