@@ -79,29 +79,40 @@ export class TableExchange<E extends RowElement = RowElement> {
    * ended.
    */
   async update(rows: UpdatedRows<E>, clock: number): Promise<void> {
-    await this.#withPlan(rows.keys(), rows.size, (plan) => this.#updates(plan, rows, clock));
+    await this.#withFrames(keysOf(rows.keys(), rows.size), (frames) => this.#updates(frames, rows, clock));
   }
 
   /** Asks for rows as of a clock; they are handed to `arrived`. */
   async read(rowIds: ReadonlySet<number>, clock: number): Promise<void> {
-    await this.#withPlan(rowIds, rowIds.size, (plan) => this.#reads(plan, clock));
+    await this.#withFrames(keysOf(rowIds, rowIds.size), (frames) => this.#reads(frames, clock));
   }
 
-  async #withPlan(rowIds: Iterable<number>, count: number, requestsOf: (plan: RowPlan) => AnyRequest[]): Promise<void> {
+  /** A single row, the most frequent request of a small model, needs no plan. */
+  async #withFrames(keys: BigUint64Array, requestsOf: (frames: readonly RowFrame[]) => AnyRequest[]): Promise<void> {
     const { planner, functions, handle } = this.#options.client;
-    const plan = planner.plan(keysOf(rowIds, count));
+    if (keys.length === 1) {
+      const [low, high] = halvesOf(keys) as unknown as [number, number];
+      const { epoch } = planner.placement;
+      const frame = { server: planner.ownerOf(low, high), from: 0, to: 1, keys, opens: true, epoch };
+      return await functions.router.call(requestsOf([frame]), handle);
+    }
+    const plan = planner.plan(keys);
     try {
-      await functions.router.call(requestsOf(plan), handle);
+      await functions.router.call(requestsOf(this.#framesOf(plan)), handle);
     } finally {
       plan.release();
     }
   }
 
-  #updates(plan: RowPlan, rows: UpdatedRows<E>, clock: number): AnyRequest[] {
+  #framesOf(plan: RowPlan): RowFrame[] {
+    return plan.frames(this.#rowsPerFrame);
+  }
+
+  #updates(frames: readonly RowFrame[], rows: UpdatedRows<E>, clock: number): AnyRequest[] {
     const { client, sent, isExact, updateFailed } = this.#options;
     const { handle, planner } = client;
     const { parameter } = handle;
-    return plan.frames(this.#rowsPerFrame).map((frame) => {
+    return frames.map((frame) => {
       const pushNumber = handle.numberPush(clock);
       const encoded = this.#encode(frame.keys, rows);
       const batch: SentRows<E> = {
@@ -121,7 +132,7 @@ export class TableExchange<E extends RowElement = RowElement> {
       };
       const cutAgain = (): Recut => {
         sent.forget(batch);
-        return planner.again(frame.keys, (again) => ({ requests: this.#updates(again, rows, clock) }));
+        return planner.again(frame.keys, (again) => ({ requests: this.#updates(this.#framesOf(again), rows, clock) }));
       };
       const { keys, counts, columns, updates } = encoded;
       const request = { parameter, clock, pushNumber, keys, counts, columns, updates };
@@ -178,11 +189,11 @@ export class TableExchange<E extends RowElement = RowElement> {
     return { rows: taken, keys, counts: isWhole ? new Uint32Array(0) : counts, columns, updates };
   }
 
-  #reads(plan: RowPlan, clock: number): AnyRequest[] {
+  #reads(frames: readonly RowFrame[], clock: number): AnyRequest[] {
     const { client, isExact, subscribes, arrived } = this.#options;
     const { handle, planner } = client;
     const { parameter } = handle;
-    return plan.frames(this.#rowsPerFrame).map((frame: RowFrame) => {
+    return frames.map((frame) => {
       const { server, epoch, keys } = frame;
       const answered = (response: RowsResponse): void => {
         const { values, order } = response;
@@ -191,7 +202,7 @@ export class TableExchange<E extends RowElement = RowElement> {
         const origin = { server, epoch: isExact ? 0 : epoch, taken: isExact ? response.clock : response.applied };
         arrived({ ...origin, keys, words, clock: response.clock, order });
       };
-      const cutAgain = (): Recut => planner.again(keys, (again) => ({ requests: this.#reads(again, clock) }));
+      const cutAgain = (): Recut => planner.again(keys, (again) => ({ requests: this.#reads(this.#framesOf(again), clock) }));
       this.sentBytes += keys.byteLength;
       const request = { parameter, clock, subscribes, keys };
       return requestOf(tableRead, { to: frame, request, scope: parameter, answered, cutAgain });
