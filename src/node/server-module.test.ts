@@ -4,6 +4,7 @@ import assert from "node:assert/strict";
 import { mkdirSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, test } from "node:test";
+import { pathToFileURL } from "node:url";
 import { isWeighbridgeError } from "../base/errors.ts";
 import { loadServerModule } from "./server-module.ts";
 
@@ -37,6 +38,24 @@ test("functions, updaters and row types of a module are loaded, each once, with 
   assert.notEqual(another.plugIns.hash, one.plugIns.hash);
 });
 
+test("of a row type of tables a server loads its half, once however it is exported, and of those that every server has nothing", async () => {
+  const rows = join(import.meta.dirname, "..", "faces", "tables", "rows");
+  const path = moduleOf(
+    "rows.ts",
+    `
+    import { customRow } from ${JSON.stringify(pathToFileURL(join(rows, "custom-row.ts")).href)};
+    import { sparseRow } from ${JSON.stringify(pathToFileURL(join(rows, "sparse-row.ts")).href)};
+    export const mine = customRow({ name: "mine", ${IDENTITY}, element: "i64", apply: () => {} });
+    export const half = mine.plugIn;
+    export const theirs = sparseRow("f32");`,
+  );
+  const { plugIns } = await loadServerModule(path);
+  assert.deepEqual(
+    plugIns.rowTypes.map(({ name, element }) => [name, element]),
+    [["mine", "i64"]],
+  );
+});
+
 test("a module that is missing, that throws or that has nothing for servers is BAD_CONFIG by its name", async () => {
   const fails = async (path: string, message: RegExp): Promise<void> =>
     await assert.rejects(loadServerModule(path), (thrown) => isWeighbridgeError(thrown, "BAD_CONFIG") && message.test(thrown.message));
@@ -44,7 +63,7 @@ test("a module that is missing, that throws or that has nothing for servers is B
   await fails(moduleOf("broken.ts", "throw new Error('boom');"), /broken\.ts cannot be loaded: boom/);
   await fails(
     moduleOf("plain.ts", "export const a = 1; export const b = { kind: 'updater' };"),
-    /plain\.ts exports a, b, and none of that is made by psFunction, workerFunction, psUpdater or psRowType/,
+    /plain\.ts exports a, b, and none of that is made by psFunction, workerFunction, psUpdater, psRowType or customRow/,
   );
   await fails(
     moduleOf("bad.ts", `import { psUpdater } from "weighbridge"; export const u = psUpdater({ name: "u", ${IDENTITY} });`),

@@ -1,5 +1,5 @@
-// server-module — what servers have of a user's module: everything that it exports which `psFunction`, `psUpdater` and
-// `psRowType` made.
+// server-module — what servers have of a user's module: everything that it exports which `psFunction`, `psUpdater`,
+// `psRowType` and, for tables, `customRow` made.
 
 import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
@@ -8,6 +8,8 @@ import { isPsFunction, isWorkerFunction } from "../contracts/described-function.
 import type { PsFunction } from "../contracts/ps-function.ts";
 import { isPsRowType, isPsUpdater } from "../store/described-plug-in.ts";
 import type { PlugInModule } from "../store/plug-ins.ts";
+import type { PsRowType } from "../store/row-types/ps-row-type.ts";
+import { tableRowTypeOf } from "../store/row-types/table-row-types.ts";
 import { exportsOf, functionModulePath } from "./function-module.ts";
 
 /** As much of a hash as tells sources apart. */
@@ -23,13 +25,23 @@ export async function loadServerModule(module: string): Promise<ServerModule> {
   const exports = await exportsOf(module);
   const exported = [...new Set(Object.values(exports))];
   const functions = exported.filter(isPsFunction);
-  const [updaters, rowTypes] = [exported.filter(isPsUpdater), exported.filter(isPsRowType)];
+  const updaters = exported.filter(isPsUpdater);
+  const rowTypes = [...new Set(exported.flatMap((value) => rowTypeIn(value) ?? []))].filter(
+    ({ name }) => tableRowTypeOf(name) === undefined,
+  );
   if (functions.length + updaters.length + rowTypes.length > 0 || exported.some(isWorkerFunction)) {
     const path = functionModulePath(module);
     const hash = createHash("sha256").update(readFileSync(path)).digest("hex").slice(0, HASH_LENGTH);
     return { functions, plugIns: { module: path, hash, updaters, rowTypes } };
   }
   const names = Object.keys(exports).join(", ") || "nothing";
-  const made = "made by psFunction, workerFunction, psUpdater or psRowType";
+  const made = "made by psFunction, workerFunction, psUpdater, psRowType or customRow";
   throw new WeighbridgeError("BAD_CONFIG", `the module ${module} exports ${names}, and none of that is ${made}`);
+}
+
+/** The servers' half of a row type of tables (faces/tables/rows/custom-row.ts), or a row type itself. */
+function rowTypeIn(value: unknown): PsRowType | undefined {
+  if (isPsRowType(value)) return value;
+  const plugIn = typeof value === "object" && value !== null ? (value as { readonly plugIn?: unknown }).plugIn : undefined;
+  return isPsRowType(plugIn) ? plugIn : undefined;
 }

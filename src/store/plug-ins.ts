@@ -17,6 +17,7 @@ import type { PlugInIdentity } from "./plug-in-identity.ts";
 import type { PsRowType, SavedColumns } from "./row-types/ps-row-type.ts";
 import { OWN_ROW_TYPES } from "./row-types/row-starts.ts";
 import { elementOf, elementsOf, rowElements } from "./row-types/row-type-spec.ts";
+import { tableRowTypeOf } from "./row-types/table-row-types.ts";
 import { describeParameter, plugInsOf } from "./snapshot/describe-parameter.ts";
 import type { ParameterRecord } from "./snapshot/parameter-record.ts";
 import { isColumnName } from "./snapshot/section-name.ts";
@@ -56,8 +57,11 @@ export type ChosenUpdater = {
   readonly isOurs: boolean;
 };
 
+type Wanted = { readonly name: string; readonly version?: number | undefined };
 type Loaded<P> = { readonly plugIn: P; readonly module: string; readonly hash: string };
 
+/** The module of what every server has (table-row-types.ts). */
+const OURS = "weighbridge";
 const RESERVED_COLUMNS: readonly string[] = ["keys", "values", "step", "rowSteps", "version"];
 const COLUMN_ELEMENTS_MAX = 131_072;
 
@@ -71,10 +75,10 @@ export class PlugIns {
     this.#rowTypes = byName(modules.map(({ rowTypes, ...from }) => ({ ...from, plugIns: rowTypes })));
   }
 
-  /** The row type of a table; undefined for one of ours. Throws UNKNOWN_PLUG_IN, BAD_ARGUMENT (PlugIns.L2). */
+  /** The row type of a table; undefined for numbers side by side. Throws UNKNOWN_PLUG_IN, BAD_ARGUMENT (PlugIns.L2). */
   rowTypeOf({ name, width, rowType }: TableSpec): Loaded<PsRowType> | undefined {
     if (typeof rowType !== "object") return undefined;
-    const loaded = this.#find(this.#rowTypes, "row type", rowType);
+    const loaded = this.#findRowType(rowType);
     const { element } = loaded.plugIn;
     const elements = guarded(nameOf("row type", loaded), () => elementsOf(loaded.plugIn, width, name));
     if (element === rowType.element && elements === rowType.elements) return loaded;
@@ -138,7 +142,7 @@ export class PlugIns {
     const updated = version === undefined ? spec : { ...spec, optimizer: { ...optimizer, version } };
     if (updated.kind !== "table" || typeof updated.rowType !== "object") return updated;
     const { name } = updated.rowType;
-    return { ...updated, rowType: { ...updated.rowType, version: this.#find(this.#rowTypes, "row type", { name }).plugIn.version } };
+    return { ...updated, rowType: { ...updated.rowType, version: this.#findRowType({ name }).plugIn.version } };
   }
 
   /** How the parameter is recorded in a checkpoint. */
@@ -200,6 +204,12 @@ export class PlugIns {
     return [...identities("updater", updater), ...identities("rowType", rowType)];
   }
 
+  #findRowType(wanted: Wanted): Loaded<PsRowType> {
+    const ours = tableRowTypeOf(wanted.name);
+    const among = ours === undefined ? this.#rowTypes : new Map([[ours.name, { plugIn: ours, module: OURS, hash: "" }]]);
+    return this.#find(among, "row type", wanted);
+  }
+
   #findUpdater({ optimizer }: ParameterSpec): Loaded<PsUpdater> {
     return this.#find(this.#updaters, "updater", { name: optimizer.updater ?? "", version: optimizer.version });
   }
@@ -215,11 +225,7 @@ export class PlugIns {
     return { updater, columns: columnsOf(updater, widthOf(spec), what), settings, what, isOurs: false };
   }
 
-  #find<P extends PlugInIdentity>(
-    among: ReadonlyMap<string, Loaded<P>>,
-    kind: string,
-    { name, version }: { readonly name: string; readonly version?: number | undefined },
-  ): Loaded<P> {
+  #find<P extends PlugInIdentity>(among: ReadonlyMap<string, Loaded<P>>, kind: string, { name, version }: Wanted): Loaded<P> {
     const loaded = among.get(name);
     if (loaded === undefined) {
       const there = [...among].map(([known, { module }]) => `${quote(known)} of ${module}`).join(", ") || "none of its own";

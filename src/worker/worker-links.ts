@@ -3,6 +3,7 @@
 
 import { simdCodecKernels } from "../kernel/codec-kernels.ts";
 import { type ParameterSpec, specDifferences } from "../store/parameter-spec.ts";
+import { rowWords } from "../store/row-types/row-type-spec.ts";
 import { TensorShape } from "../store/tensor-shape.ts";
 import type { GeneralCompression } from "../wire/codecs/general-compression.ts";
 import { compressionOf } from "../wire/codecs/link-encoding.ts";
@@ -76,7 +77,7 @@ export class WorkerLinks {
 
 /** In which rows the values of a parameter are encoded. */
 function shapesOf(spec: ParameterSpec): LinkCallsOptions["shapeOf"] {
-  if (spec.kind === "table") return (_, __, valueCount) => ({ rowCount: valueCount / spec.width, width: spec.width });
+  if (spec.kind === "table") return (_, __, valueCount) => ({ rowCount: valueCount / rowWords(spec), width: rowWords(spec) });
   const shape = new TensorShape(spec.shape);
   return (request, direction, valueCount) => {
     const rows = (request.rows ?? (direction === "push" ? request.pushRows : request.pullRows)) as Uint32Array;

@@ -45,6 +45,11 @@ const ROWS = ["3f800000", "c0000000", "3f000000", "00000000", "00000000", "80000
 const GRADIENT = ["3f800000", "c0400000", "40000000", "40400000", "00000000", "c0000000", "40000000", "3f000000"];
 const RESIDUAL = ["00000000", "00000000", "00000000", "00000000", "3f800000", "00000000", "00000000", "00000000"];
 
+const MOSTLY_ZEROS = Array.from(
+  { length: 24 },
+  (_, i) => ({ 2: "00000003", 3: "7fc00001", 14: "80000000", 23: "3ff00000" })[i] ?? "00000000",
+);
+
 const VALUE_INPUTS: readonly Omit<ValueVector, "hex" | "decoded">[] = [
   { name: "values-f32", about: "as they are", codec: "f32", rowCount: 1, width: CORNERS.length, values: CORNERS },
   {
@@ -75,6 +80,22 @@ const VALUE_INPUTS: readonly Omit<ValueVector, "hex" | "decoded">[] = [
     width: 8,
     values: GRADIENT,
     residual: RESIDUAL,
+  },
+  {
+    name: "values-packed",
+    about: "four of 24 words, one of them a NaN and one a zero with a sign",
+    codec: "packed",
+    rowCount: 2,
+    width: 12,
+    values: MOSTLY_ZEROS,
+  },
+  {
+    name: "values-packed-as-is",
+    about: "as many words as bytes of a mask would not pay for",
+    codec: "packed",
+    rowCount: 3,
+    width: 3,
+    values: ROWS,
   },
 ];
 

@@ -23,7 +23,7 @@ export type SlotEmbeddingOptions = {
 };
 
 /** Where rows lie: slot i at i · width floats from `address`. */
-export type RowSpan = { readonly address: number; readonly slotCount: number };
+export type RowPlace = { readonly address: number; readonly slotCount: number };
 
 export class SlotEmbedding {
   readonly output: Activations;
@@ -52,7 +52,7 @@ export class SlotEmbedding {
   }
 
   /** `slots`: idsPerSample for each sample, one sample after the other. They are copied. Throws BAD_ARGUMENT. */
-  forward(slots: Int32Array, rows: RowSpan): Activations {
+  forward(slots: Int32Array, rows: RowPlace): Activations {
     const { idsPerSample, width, name } = this.#options;
     if (slots.length % idsPerSample !== 0) {
       throw new WeighbridgeError("BAD_ARGUMENT", `${name}: ${slots.length} ids are no multiple of ${idsPerSample}, the ids per sample`);

@@ -146,14 +146,14 @@ export class TableParameter extends HostedParameter<TableSpec> {
    * memory that `memory` holds. Throws as the link does, BAD_REQUEST.
    */
   keysIn(payload: ArrayBufferView, holder: WorkerIncarnation, memory: Holder): BigUint64Array {
-    if (this.link !== undefined) return this.link.keys(payload, holder, this.spec.width, memory);
+    if (this.link !== undefined) return this.link.keys(payload, holder, this.words, memory);
     if (payload instanceof BigUint64Array) return payload;
     throw new WeighbridgeError("BAD_REQUEST", `${payload.byteLength} bytes of keys came for ${this.spec.name}, which are no whole u64`);
   }
 
   gradientsIn(payload: ArrayBufferView, rowCount: number, holder: Holder): Float32Array {
     if (this.link === undefined && payload instanceof Float32Array) return payload;
-    return this.valuesIn(payload, () => ({ rowCount, width: this.spec.width }), holder);
+    return this.valuesIn(payload, () => ({ rowCount, width: this.words }), holder);
   }
 
   /**

@@ -57,6 +57,7 @@ export type PsRowType<E extends RowElement = RowElement> = PlugInIdentity & {
   load?(saved: SavedColumns<E>, version: number): void;
 };
 
+const OURS = /^((sparse|sorted|multiplicative)\.)?(f32|f64|i32|i64)$/; // row-starts.ts, table-row-types.ts
 const MEMBERS = ["elements", "make", "add", "apply", "encode", "decode", "save", "load"] as const;
 const OPTION_NAMES = ["name", "version", "deterministic", "element", ...MEMBERS] as const;
 
@@ -65,7 +66,7 @@ export function psRowType<const E extends RowElement>(options: PsRowTypeOptions<
   checkPlugIn("a row type", options, OPTION_NAMES);
   const { name, element, elements = (dim) => dim, apply = options.add, ...rest } = options;
   checkMembers(name, options, MEMBERS, ["add"]);
-  if (isRowElement(name)) throw new WeighbridgeError("BAD_ARGUMENT", `a row type of one's own is not called ${name}: that is one of ours`);
+  if (OURS.test(name)) throw new WeighbridgeError("BAD_ARGUMENT", `a row type of one's own is not called ${name}: that is one of ours`);
   if (!isRowElement(element))
     throw new WeighbridgeError("BAD_ARGUMENT", `${name}: element is one of f32, f64, i32 and i64, not ${showValue(element)}`);
   return { ...rest, kind: "rowType", name, element, elements, apply };

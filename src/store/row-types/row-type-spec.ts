@@ -97,7 +97,7 @@ type CheckedTable = Rows & {
   readonly name: string;
   readonly versions: boolean;
   readonly reduce: "sum" | "mean";
-  readonly link?: object | undefined;
+  readonly link?: { readonly push: unknown; readonly pull: unknown } | undefined;
   readonly optimizer: { readonly type: string; readonly clipValue?: number | null; readonly clipNorm?: number | null };
   readonly initializer: { readonly type: string; readonly value?: number };
 };
@@ -113,7 +113,8 @@ export function checkRowType(table: CheckedTable): void {
   if (rowType === undefined) return;
   const rows = `rows of ${rowTypeName(table)}`;
   const isFloat = ROW_ELEMENTS[elementOf(table)].isFloat;
-  if (link !== undefined) throw refuse(`a link encodes f32, and these are ${rows}: leave link out`);
+  if (![link?.push ?? "f32", link?.pull ?? "f32"].every((codec) => codec === "f32" || codec === "packed"))
+    throw refuse(`a link encodes f32, and these are ${rows}: they are pushed and pulled as they are, or "packed"`);
   if (versions) throw refuse(`versions are for caches, which hold rows of f32, and these are ${rows}`);
   const known = optimizersOf(table) ?? [];
   if (optimizer.type !== "custom" && !known.includes(optimizer.type)) {

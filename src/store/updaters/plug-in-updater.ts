@@ -10,7 +10,7 @@
 //   PlugInUpdater.G2. A round that fails is not applied, nor is any later one: `roundFailed` learns of it, once.
 //   PlugInUpdater.G3. What a plug-in gets is finite where its elements are floats, and scaled already.
 
-import { isWeighbridgeError, reasonOf, WeighbridgeError } from "../../base/errors.ts";
+import { type ErrorCode, isWeighbridgeError, reasonOf, WeighbridgeError } from "../../base/errors.ts";
 import type { Arena } from "../../kernel/arena.ts";
 import { elementsAt, ROW_ELEMENTS, type RowArray, type RowElement, WORD_BYTES } from "../../kernel/row-element.ts";
 import type { RowsInHand } from "../row-types/ps-row-type.ts";
@@ -49,6 +49,12 @@ const NO_LAYOUT: SlotLayout = { starts: [], slotFloats: 0, wordsPerRow: 0 };
 
 /** The outcome of an update is not finite. */
 class NotFiniteOutcome extends Error {}
+
+/** What row types of ours say of updates that do not fit their rows; everything else that is thrown is HANDLER_FAILED. */
+const CODES_KEPT: readonly ErrorCode[] = ["OUT_OF_RANGE", "BAD_REQUEST"];
+
+/** A plug-in threw. */
+class FailedUpdate extends WeighbridgeError {}
 
 /** The lists that a plug-in gets, made anew only when they are too short. */
 type Lists = { readonly starts: Uint32Array; readonly gradients: Uint32Array; readonly columns: Readonly<Record<string, Uint32Array>> };
@@ -163,7 +169,7 @@ export class PlugInUpdater implements ParameterUpdater {
     try {
       return act();
     } catch (thrown) {
-      if (isWeighbridgeError(thrown, "HANDLER_FAILED")) {
+      if (thrown instanceof FailedUpdate || isWeighbridgeError(thrown, "HANDLER_FAILED")) {
         this.#hasFailed = true;
         this.#options.roundFailed?.(thrown);
       } else if (!isWeighbridgeError(thrown, "NOT_FINITE")) throw thrown;
@@ -281,9 +287,8 @@ export class PlugInUpdater implements ParameterUpdater {
       const outcome: unknown = chosen.updater.update(rows, { count, width, elements, starts: from }, this.#step);
       if (outcome instanceof Promise) throw unfinished(outcome);
     } catch (thrown) {
-      throw new WeighbridgeError("HANDLER_FAILED", `${chosen.what} threw, and nothing of the push was applied: ${reasonOf(thrown)}`, {
-        cause: thrown,
-      });
+      const code = isWeighbridgeError(thrown) && CODES_KEPT.includes(thrown.code) ? thrown.code : "HANDLER_FAILED";
+      throw new FailedUpdate(code, `${chosen.what} threw, and nothing of the push was applied: ${reasonOf(thrown)}`, { cause: thrown });
     }
     if (ROW_ELEMENTS[element].isFloat) this.#checkOutcome(rows);
   }

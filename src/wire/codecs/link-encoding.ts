@@ -6,10 +6,11 @@ import { didYouMean } from "../../base/nearest-name.ts";
 import { showValue } from "../../base/show-value.ts";
 import type { GeneralCompression } from "./general-compression.ts";
 import { Int8Codec } from "./int8-codec.ts";
+import { PackedCodec } from "./packed-codec.ts";
 import { TopKCodec } from "./top-k-codec.ts";
 import { type CodecContext, FloatCodec, type ValueCodec } from "./value-codec.ts";
 
-const VALUE_CODEC_NAMES = ["f32", "fp16", "bf16", "int8", "int8-centred"] as const;
+const VALUE_CODEC_NAMES = ["f32", "fp16", "bf16", "int8", "int8-centred", "packed"] as const;
 
 /** A name, or top-k with the fraction of values that travels, above 0 and at most 1. */
 export type ValueCodecChoice = (typeof VALUE_CODEC_NAMES)[number] | { readonly topK: number };
@@ -48,6 +49,7 @@ export function linkEncoding(kind: "tensor" | "table", choices: Partial<LinkEnco
 
 export function openValueCodec(context: CodecContext, choice: ValueCodecChoice): ValueCodec {
   if (typeof choice === "object") return new TopKCodec(context, choice.topK);
+  if (choice === "packed") return new PackedCodec(context);
   if (choice === "int8" || choice === "int8-centred") return new Int8Codec(context, choice === "int8-centred");
   return new FloatCodec(choice, context);
 }

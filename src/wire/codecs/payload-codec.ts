@@ -49,7 +49,7 @@ export class PayloadCodec {
 
   /** How long every payload of this shape is; undefined if that depends on the values. */
   exactBytes(shape: ValueShape): number | undefined {
-    return this.#compression === undefined && !this.hasResidual ? this.encodeBound(shape) : undefined;
+    return (this.#values.variesInLength ?? this.hasResidual) || this.#compression !== undefined ? undefined : this.encodeBound(shape);
   }
 
   /**

@@ -24,6 +24,7 @@ type Expectation = {
 const largest = (values: Float32Array): number => values.reduce((most, value) => Math.max(most, Math.abs(value)), 0);
 const EXPECTATIONS: readonly Expectation[] = [
   { choice: "f32", bytes: ({ rowCount, width }) => rowCount * width * 4, bound: () => 0 },
+  { choice: "packed", bytes: ({ rowCount, width }) => rowCount * width * 4, bound: () => 0 }, // of which no word is 0
   { choice: "fp16", bytes: ({ rowCount, width }) => rowCount * width * 2, bound: (values) => largest(values) * 2 ** -11 + 2 ** -25 },
   { choice: "bf16", bytes: ({ rowCount, width }) => rowCount * width * 2, bound: (values) => largest(values) * 2 ** -8 },
   {
@@ -181,7 +182,7 @@ describe("linkEncoding", () => {
 
   test("refuses what does not, and says what would", () => {
     const cases: readonly (readonly [() => unknown, RegExp])[] = [
-      [() => linkEncoding("tensor", { push: "fp8" as "fp16" }), /push is one of f32, fp16, bf16, int8, int8-centred, not "fp8"/],
+      [() => linkEncoding("tensor", { push: "fp8" as "fp16" }), /push is one of f32, fp16, bf16, int8, int8-centred, packed, not "fp8"/],
       [() => linkEncoding("tensor", { pull: { topK: 0.1 } }), /pull cannot be top-k/],
       [() => linkEncoding("table", { push: { topK: 0.1 } }), /table cannot be top-k/],
       [() => linkEncoding("tensor", { push: { topK: 0 } }), /above 0 and at most 1, not 0/],

@@ -39,12 +39,14 @@ export type DecodeJob = ValueShape & {
 };
 
 /** The number of a codec on the wire. */
-export const ValueCodecId = { F32: 0, FP16: 1, BF16: 2, INT8: 3, INT8_CENTRED: 4, TOP_K: 5 } as const;
+export const ValueCodecId = { F32: 0, FP16: 1, BF16: 2, INT8: 3, INT8_CENTRED: 4, TOP_K: 5, PACKED: 6 } as const;
 
 export interface ValueCodec {
   readonly id: number;
   /** Whether `encode` keeps what it does not send in a residual span. */
   readonly hasResidual: boolean;
+  /** Whether how many bytes there are depends on the values. Left out: only where there is a residual. */
+  readonly variesInLength?: boolean;
   encodeBound(shape: ValueShape): number;
   /** The most bytes that `decode` takes, where peers may send more than its own `encode` writes. */
   decodeBound?(shape: ValueShape): number;
@@ -80,30 +82,16 @@ export class FloatCodec implements ValueCodec {
   readonly hasResidual = false;
   readonly #name: string;
   readonly #valueBytes: number;
-  readonly #encode: (source: number, floatCount: number, target: number) => void;
-  readonly #decode: (source: number, floatCount: number, target: number) => void;
+  readonly #convert: Readonly<Record<"encode" | "decode", CodecKernels["encodeFp16"]>>;
 
-  constructor(name: "f32" | "fp16" | "bf16", { kernels, codecKernels }: CodecContext) {
+  constructor(name: "f32" | "fp16" | "bf16", { kernels, codecKernels: codecs }: CodecContext) {
+    this.id = { f32: ValueCodecId.F32, fp16: ValueCodecId.FP16, bf16: ValueCodecId.BF16 }[name];
     this.#name = name;
     this.#valueBytes = name === "f32" ? 4 : 2;
-    const copyFloats = (source: number, floatCount: number, target: number): void => kernels.copy(target, source, floatCount * 4);
-    switch (name) {
-      case "f32":
-        this.id = ValueCodecId.F32;
-        this.#encode = copyFloats;
-        this.#decode = copyFloats;
-        break;
-      case "fp16":
-        this.id = ValueCodecId.FP16;
-        this.#encode = (...args) => codecKernels.encodeFp16(...args);
-        this.#decode = (...args) => codecKernels.decodeFp16(...args);
-        break;
-      case "bf16":
-        this.id = ValueCodecId.BF16;
-        this.#encode = (...args) => codecKernels.encodeBf16(...args);
-        this.#decode = (...args) => codecKernels.decodeBf16(...args);
-        break;
-    }
+    const copy = (source: number, floatCount: number, target: number): void => kernels.copy(target, source, floatCount * 4);
+    const fp16 = { encode: codecs.encodeFp16.bind(codecs), decode: codecs.decodeFp16.bind(codecs) };
+    const bf16 = { encode: codecs.encodeBf16.bind(codecs), decode: codecs.decodeBf16.bind(codecs) };
+    this.#convert = { f32: { encode: copy, decode: copy }, fp16, bf16 }[name];
   }
 
   encodeBound(shape: ValueShape): number {
@@ -111,15 +99,13 @@ export class FloatCodec implements ValueCodec {
   }
 
   encode(job: EncodeJob): number {
-    const floatCount = floatCountOf(job);
-    this.#encode(job.source, floatCount, job.target);
-    return floatCount * this.#valueBytes;
+    this.#convert.encode(job.source, floatCountOf(job), job.target);
+    return this.encodeBound(job);
   }
 
   decode(job: DecodeJob): void {
-    const floatCount = floatCountOf(job);
-    checkByteCount(this.#name, job.byteCount, floatCount * this.#valueBytes);
-    this.#decode(job.source, floatCount, job.target);
+    checkByteCount(this.#name, job.byteCount, this.encodeBound(job));
+    this.#convert.decode(job.source, floatCountOf(job), job.target);
   }
 
   close(): void {}

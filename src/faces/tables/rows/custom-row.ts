@@ -1,0 +1,87 @@
+// custom-row — a row type of a user's own, from what one update does to a column of a row. One object is both halves: the
+// process caches rows and puts updates together with it, and a server that loads the module which exports it
+// (`--functions`) applies them. Not for rows whose updates are something else than one number for a column: psRowType.
+//
+// Invariants:
+//   CustomRow.C1. Column i of an update is element i of a span as long as a row: so a row has at least as many elements
+//       as columns.
+
+import { WeighbridgeError } from "../../../base/errors.ts";
+import { showValue } from "../../../base/show-value.ts";
+import { isRowElement, type RowElement } from "../../../kernel/row-element.ts";
+import { checkMembers, checkPlugIn, type PlugInIdentity } from "../../../store/plug-in-identity.ts";
+import { ColumnUpdates, columnRowType } from "../../../store/row-types/column-updates.ts";
+import { type PsRowType, psRowType, type SavedColumns } from "../../../store/row-types/ps-row-type.ts";
+import type { RowPlace, UpdateOf } from "../../../worker/tables/row-updates.ts";
+import type { RowAccessor } from "../row-accessor.ts";
+import type { TableRowType } from "../table-row-type.ts";
+import { DenseAccessor } from "./dense-row.ts";
+
+export type CustomRowOptions<E extends RowElement, A extends RowAccessor<E> = DenseAccessor<E>> = PlugInIdentity & {
+  /** What its rows are made of. */
+  readonly element: E;
+  /** Elements of a row of a table with this `rowCapacity`. Defaults to that, and is never less than `columnCount` (C1). */
+  elements?(capacity: number): number;
+  /** Columns are below this. Defaults to `rowCapacity`. */
+  columnCount?(capacity: number): number;
+  /** Writes what a new row begins with over zeros. */
+  zero?(row: RowPlace<E>): void;
+  /** Changes a row by an update of one column. One that throws should have changed nothing. */
+  apply(row: RowPlace<E>, column: number, update: UpdateOf<E>): void;
+  /** Makes one update of two for the same column: associative. Defaults to their sum. */
+  addUpdates?(a: UpdateOf<E>, b: UpdateOf<E>): UpdateOf<E>;
+  /** The update that changes nothing, which is never sent. Defaults to 0. */
+  readonly neutral?: UpdateOf<E>;
+  /** How much an update would change a row, from 0 up: what leaves first when not all can. Defaults to |update|. */
+  importance?(row: RowPlace<E>, column: number, update: UpdateOf<E>): number;
+  /** How a user reads a row. Defaults to its elements by column. */
+  accessor?(place: RowPlace<E>): A;
+  /** As of psRowType. */
+  save?(saved: SavedColumns<E>): void;
+  load?(saved: SavedColumns<E>, version: number): void;
+};
+
+const MEMBERS = ["elements", "columnCount", "zero", "apply", "addUpdates", "importance", "accessor", "save", "load"] as const;
+const OPTION_NAMES = ["name", "version", "deterministic", "element", "neutral", ...MEMBERS] as const;
+
+/** Throws BAD_ARGUMENT. */
+export function customRow<const E extends RowElement, A extends RowAccessor<E> = DenseAccessor<E>>(
+  options: CustomRowOptions<E, A>,
+): TableRowType<E, A> & { readonly plugIn: PsRowType<E> } {
+  checkPlugIn("a row type", options, OPTION_NAMES);
+  const { name, version, deterministic, element, apply, zero, save, load } = options;
+  checkMembers(name, options, MEMBERS, ["apply"]);
+  if (!isRowElement(element))
+    throw new WeighbridgeError("BAD_ARGUMENT", `${name}: element is one of f32, f64, i32 and i64, not ${showValue(element)}`);
+  const { elements = (capacity) => capacity, columnCount = (capacity) => capacity } = options;
+  const none = (element === "i64" ? 0n : 0) as UpdateOf<E>;
+  const neutral = options.neutral ?? none;
+  if (typeof neutral !== typeof none || Number.isNaN(neutral))
+    throw new WeighbridgeError("BAD_ARGUMENT", `${name}: neutral is an update of ${element}, not ${showValue(neutral)}`);
+  const addUpdates = options.addUpdates ?? ((a, b) => ((a as number) + (b as number)) as UpdateOf<E>);
+  const updates = new ColumnUpdates<E>({ element, neutral, apply, addUpdates });
+  const room = (capacity: number): number => Math.max(elements(capacity), columnCount(capacity));
+  const { kind: _, ...made } = columnRowType<E>({ name, version, deterministic, updates, element, elements: room, zero, save, load });
+  const importance = options.importance ?? ((_row, _column, update) => Math.abs(Number(update)));
+  return {
+    name,
+    element,
+    plugIn: psRowType<E>(made),
+    isDense: false,
+    elements: room,
+    columnCount,
+    apply,
+    add: (span, column, update) => updates.addTo(span, column, update),
+    merge: (span, more) => updates.add(span, more),
+    lay: (row, span) => updates.lay(row, span),
+    importance: (row, span) => {
+      let greatest = 0;
+      for (let column = 0; column < span.length; column++) {
+        const update = updates.of(span, column);
+        if (update !== neutral) greatest = Math.max(greatest, importance(row, column, update));
+      }
+      return greatest;
+    },
+    accessor: options.accessor ?? ((place) => new DenseAccessor(place) as RowAccessor<E> as A),
+  };
+}
