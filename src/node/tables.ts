@@ -4,7 +4,20 @@
 export type { WaitOptions } from "../base/deferred.ts";
 export { type ErrorCode, isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
 export { RowAccessor } from "../faces/tables/row-accessor.ts";
+export { type CustomRowOptions, customRow } from "../faces/tables/rows/custom-row.ts";
 export { DenseAccessor, type DenseRowType, denseRow } from "../faces/tables/rows/dense-row.ts";
+export { multiplicativeRow } from "../faces/tables/rows/multiplicative-row.ts";
+export {
+  SparseAccessor,
+  type SparseColumns,
+  type SparseFeature,
+  SparseFeatureAccessor,
+  type SparseFeatureRowType,
+  type SparseRowType,
+  sortedRow,
+  sparseFeatureRow,
+  sparseRow,
+} from "../faces/tables/rows/sparse-row.ts";
 export type { Table } from "../faces/tables/table.ts";
 export type { ConsistencyModel, TableConfig, TableGroupConfig, TableHost, UpdateSortPolicy } from "../faces/tables/table-config.ts";
 export type { TableRowType } from "../faces/tables/table-row-type.ts";
