@@ -19,6 +19,8 @@ import { TensorWorker } from "weighbridge/tensors";
 import { SimClock, SimCluster, SimNetwork } from "weighbridge/testing";
 import { type PsOptimizer, psOptimizer } from "weighbridge/tfjs";
 import * as training from "weighbridge/training";
+import { customRow } from "../src/faces/tables/rows/custom-row.ts";
+import { sparseFeatureRow } from "../src/faces/tables/rows/sparse-row.ts";
 import { TableGroup } from "../src/faces/tables/table-group.ts";
 import { MemoryCluster } from "../src/testing/memory-cluster.ts";
 
@@ -304,6 +306,11 @@ const CALLS: Readonly<Record<string, (x: never, on: Stage) => unknown>> = {
   "psFunction options": (x) => psFunction(given({ name: "f", request: {}, response: {}, handler: () => ({}) }, x)),
   "psOptimizer options": (x, { session }) => psOptimizer(tf, session, given({ ...SGD, variables: [] }, x)),
   "psOptimizer wait": (x, { session }) => psOptimizer(tf, session, { ...SGD, prefix: "none" }, x),
+  "customRow options": (x) =>
+    customRow(
+      given({ name: "c", version: 1, element: "f64", apply: () => {}, addUpdates: (a: number, b: number) => a + b, neutral: 0 }, x),
+    ),
+  "sparseFeatureRow options": (x) => sparseFeatureRow("f64", given({ dim: 4 }, x)),
   "psRowType options": (x) => psRowType(given({ name: "r", version: 1, deterministic: true, element: "f64", add: () => {} }, x)),
   "psUpdater options": (x) => psUpdater(given({ name: "u", version: 1, deterministic: true, update: () => {} }, x)),
   "readMnist options": (x) => training.readMnist("train", x),
