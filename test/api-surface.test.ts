@@ -281,6 +281,7 @@ const SURFACE: Readonly<Record<string, readonly string[]>> = {
     "type TableRowType",
     "type TableStatistics",
     "type TableThread",
+    "type TableTotals",
     "type ThreadStart",
     "type UpdateOf",
     "type UpdateSortPolicy",

@@ -29,10 +29,10 @@ const updateRequest = {
   /** Which those are, row by row: places in the row, rising within it. */
   columns: "u32[]",
   /** What they change by: one or two words each, as the table's elements have. */
-  updates: "values",
+  updates: "f32[]",
 } as const;
 const readRequest = { parameter: "u32", clock: "u32", subscribes: "bool", keys: "u64[]" } as const;
-const readResponse = { clock: "u32", applied: "u32", order: "f64", values: "values" } as const;
+const readResponse = { clock: "u32", applied: "u32", order: "f64", values: "f32[]" } as const;
 const pushedRequest = {
   parameter: "u32",
   clock: "u32",
@@ -41,7 +41,7 @@ const pushedRequest = {
   /** Whether more rows of this clock come in another call. */
   hasMore: "bool",
   keys: "u64[]",
-  values: "values",
+  values: "f32[]",
 } as const;
 const pushedResponse = { dropped: "u64[]" } as const;
 const nothing = {} as const;

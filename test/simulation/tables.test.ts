@@ -304,3 +304,25 @@ test("under SSPAggr updates leave before their clock ends, the relatively greate
   assert.equal(await cluster.run(cellOf(reader, 0)), 1);
   await cluster.shutDown();
 });
+
+test("statistics tell of every table and thread what it did, how far behind rows were, and what travelled for each clock", async () => {
+  const cluster = await TableCluster.start({ processes: 1, threads: 2, tables: [{ staleness: 3 }] });
+  const [one, two] = [cluster.thread(0, 0), cluster.thread(0, 1)];
+  const table = one.getTableOrDie(0, FLOATS);
+  await cluster.run(cellOf(table, 0));
+  for (let clock = 0; clock < 3; clock++) {
+    table.inc(0, 0, 1);
+    one.clock();
+    two.clock();
+    await cluster.run(cellOf(table, 0));
+  }
+  const { misses, hits, gets, incs, clocks, staleness } = table.statistics;
+  assert.deepEqual({ misses, hits, gets, incs, clocks }, { misses: 1, hits: 3, gets: 4, incs: 3, clocks: 3 });
+  assert.deepEqual(staleness.slice(0, 5), [1, 1, 1, 1, 0]);
+  await cluster.shutDown();
+  const [group] = cluster.groups;
+  const totals = group!.statistics.get(0)!;
+  assert.deepEqual([...totals.threads.keys()], [one.id, two.id]);
+  assert.ok(totals.sentBytes > 0 && totals.bytesPerClock === (totals.sentBytes + totals.receivedBytes) / 3);
+  assert.match(group!.statisticsText, /^table 0:\n {2}sentBytes: \d+\n.* {4}hits: 3\n.*staleness: \[1, 1, 1, 1, 0/s);
+});

@@ -36,6 +36,7 @@ import {
   type TableGroupConfig,
 } from "./table-config.ts";
 import type { TableRowType } from "./table-row-type.ts";
+import { type TableTotals, totalsText } from "./table-statistics.ts";
 import { TableThread, type ThreadGroup } from "./table-thread.ts";
 
 /** A table of the group. */
@@ -69,6 +70,8 @@ export class TableGroup implements ThreadGroup {
   readonly #tables = new Map<number, GroupTable>();
   readonly #threads = new Set<TableThread>();
   readonly #systemThreads = new Set<SystemThread>();
+  /** Those that have left too: what they did is told. */
+  readonly #registered: TableThread[] = [];
   #stage: Stage = "new";
   #config: CheckedGroupConfig = checkGroupConfig({});
   #session: Session | undefined;
@@ -254,6 +257,7 @@ export class TableGroup implements ThreadGroup {
     const tables = [...this.#tables.values()].map(({ table, ...about }) => ({ ...about, rows: new ThreadRows(table, member) }));
     const thread = new TableThread(this, this.#threadId(index + (this.#hasInitThread ? 0 : 1)), member, tables);
     this.#threads.add(thread);
+    this.#registered.push(thread);
     return thread;
   }
 
@@ -350,6 +354,24 @@ export class TableGroup implements ThreadGroup {
 
   #send(clockMax: number): void {
     for (const { table } of this.#tables.values()) table.send(clockMax);
+  }
+
+  /** By table: what its threads did, and what travelled. Also after `shutDown`. */
+  get statistics(): ReadonlyMap<number, TableTotals> {
+    const clocks = Math.max(1, this.#clock.min);
+    return new Map(
+      [...this.#tables.values()].map(({ id, table: { exchange } }) => {
+        const { sentBytes, receivedBytes } = exchange;
+        const ofTable = this.#registered.map((thread) => [thread.id, thread.statistics.get(id)] as const);
+        const threads = new Map(ofTable.flatMap(([thread, counts]) => (counts === undefined ? [] : [[thread, counts] as const])));
+        return [id, { sentBytes, receivedBytes, bytesPerClock: (sentBytes + receivedBytes) / clocks, threads }] as const;
+      }),
+    );
+  }
+
+  /** The same in lines for people. */
+  get statisticsText(): string {
+    return totalsText(this.statistics);
   }
 
   /**

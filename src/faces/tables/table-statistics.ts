@@ -19,6 +19,30 @@ export type TableStatistics = {
   readonly staleness: readonly number[];
 };
 
+/** The same of a table over all threads of the process, and what travelled for it. */
+export type TableTotals = {
+  readonly sentBytes: number;
+  readonly receivedBytes: number;
+  /** Both, for each clock that the process ended. */
+  readonly bytesPerClock: number;
+  /** By the ids of threads. Of threads of the system their own handles tell. */
+  readonly threads: ReadonlyMap<number, TableStatistics>;
+};
+
+/** Lines for people, as YAML. */
+export function totalsText(totals: ReadonlyMap<number, TableTotals>): string {
+  const lines = [...totals].flatMap(([id, { threads, ...table }]) => [
+    `table ${id}:`,
+    ...Object.entries(table).map(([name, value]) => `  ${name}: ${value}`),
+    ...[...threads].flatMap(([thread, { staleness, ...counts }]) => [
+      `  thread ${thread}:`,
+      ...Object.entries(counts).map(([name, value]) => `    ${name}: ${value}`),
+      `    staleness: [${staleness.join(", ")}]`,
+    ]),
+  ]);
+  return `${lines.join("\n")}\n`;
+}
+
 /** The numbers as they are counted: fields of one array, so that counting allocates nothing. */
 export class TableCounters {
   static readonly HITS = 0;

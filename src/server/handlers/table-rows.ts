@@ -20,16 +20,16 @@ type ChangedElements = {
   readonly keys: BigUint64Array;
   readonly counts: Uint32Array;
   readonly columns: Uint32Array;
-  readonly updates: ArrayBufferView;
+  readonly updates: Float32Array;
 };
-type RowsRead = { readonly clock: number; readonly applied: number; readonly order: number; readonly values: ArrayBufferView };
+type RowsRead = { readonly clock: number; readonly applied: number; readonly order: number; readonly values: Float32Array };
 
 export const TABLE_ROW_HANDLERS: readonly ServedFunction[] = [
   serve(tableUpdate, {
     inPlace: true,
     handler: (context, { parameter, clock, pushNumber, ...changed }, call) => {
       const { parameters, ownership, holder } = context;
-      const table = parameters.tables.get(parameter) ?? parameters.table(parameter);
+      const table = plainTable(parameters.tables.get(parameter) ?? parameters.table(parameter));
       const gradients = spread(table, changed, call);
       table.push({ holder, clock, scale: 1, pushNumber, keys: changed.keys, gradients, owners: ownership });
       const subscriptions = RowSubscriptions.on(context);
@@ -41,20 +41,26 @@ export const TABLE_ROW_HANDLERS: readonly ServedFunction[] = [
   serve(tableRead, {
     inPlace: true,
     handler: (context, { parameter, clock, subscribes, keys }, call) => {
-      const table = context.parameters.tables.get(parameter) ?? context.parameters.table(parameter);
+      const table = plainTable(context.parameters.tables.get(parameter) ?? context.parameters.table(parameter));
       if (subscribes) RowSubscriptions.on(context).add(table, keys, context);
       return readRows(context, table, { clock, keys }, call);
     },
   }),
 ];
 
+/** Throws UNSUPPORTED for a table whose link carries something else than rows as they are. */
+function plainTable(table: TableParameter): TableParameter {
+  if (table.link === undefined) return table;
+  throw new WeighbridgeError("UNSUPPORTED", `${table.spec.name} has a link: process caches are for tables without one`);
+}
+
 /** Whole rows of updates, in memory that `call` holds. Throws BAD_REQUEST, ARENA_FULL. */
 function spread(table: TableParameter, { keys, counts, columns, updates }: ChangedElements, call: ServedCall): Float32Array {
   const { words, host, spec } = table;
   const { arena } = host;
   const scale = table.elementWords;
-  if (updates instanceof Float32Array && counts.length === 0 && columns.length === 0) return updates; // whole rows; `push` looks at the length
-  if (!(updates instanceof Float32Array) || counts.length !== keys.length || updates.length !== columns.length * scale)
+  if (counts.length === 0 && columns.length === 0) return updates; // whole rows; `push` looks at the length
+  if (counts.length !== keys.length || updates.length !== columns.length * scale)
     throw new WeighbridgeError("BAD_REQUEST", `what changes of rows of ${spec.name} has columns of different lengths`);
   const address = roomFor(arena, keys.length * words * WORD_BYTES, call);
   host.kernels.zero(address, keys.length * words * WORD_BYTES);
@@ -93,7 +99,7 @@ function readRows(
   const { pacer } = parameters;
   const subscriptions = RowSubscriptions.on(context);
   const read = (list: BigUint64Array): RowsRead => {
-    const { values } = table.pull(list, { out, reader: { worker }, owners: ownership });
+    const values = table.pull(list, { out, reader: { worker }, owners: ownership }).values as Float32Array; // it has no link
     return { clock: pacer.clockMin, applied: subscriptions.appliedBy(table, holder), order: subscriptions.orderOf(table), values };
   };
   if (table.isFresh(clock)) return read(keys);

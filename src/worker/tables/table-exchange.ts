@@ -24,7 +24,7 @@ export type ArrivedRows = RowOrigin & {
   readonly order: number;
 };
 
-type RowsResponse = { readonly clock: number; readonly applied: number; readonly order: number; readonly values: ArrayBufferView };
+type RowsResponse = { readonly clock: number; readonly applied: number; readonly order: number; readonly values: Float32Array };
 
 export type TableExchangeOptions<E extends RowElement> = {
   readonly client: RowRequests;
