@@ -1,11 +1,10 @@
-// barrier-client — a node's own side of barriers: which round it stands at, and the entry it has open. The decisions are the scheduler's
-// (cluster/barrier.ts).
+// barrier-client — a node's own side of barriers: its round and its open entry. The scheduler decides (barrier.ts).
 //
 // Invariants:
-//   BarrierClient.W1. A node has at most one entry open per (group, customer): who asks while one is open waits for that one.
-//   BarrierClient.W2. Who stops waiting leaves the entry standing, since others may pass on it. If the barrier was passed meanwhile, the next call
-//       returns at once; it does not enter the next round.
-//   BarrierClient.W3. The round rises by passing only, so that a barrier that failed is entered again with the same one.
+//   BarrierClient.W1. A node has at most one entry open per (group, customer): a second caller waits for the same one.
+//   BarrierClient.W2. A caller that stops waiting leaves the entry standing, since others may pass on it. If the
+//       barrier was passed meanwhile, the next call returns at once; it does not enter the next round.
+//   BarrierClient.W3. Only passing raises the round, so that a barrier that failed is entered again with the same one.
 
 import type { Clock } from "../base/clock.ts";
 import { type WaitOptions, waitFor } from "../base/deferred.ts";
@@ -63,7 +62,7 @@ export class BarrierClient {
         },
       ),
     };
-    standing.passed.catch(() => {}); // Nobody may be waiting any more (BarrierClient.W2); whoever is gets it from `pass`.
+    standing.passed.catch(() => {}); // perhaps nobody waits any more (BarrierClient.W2); others get it from `pass`
     this.#standings.set(name, standing);
     return standing;
   }

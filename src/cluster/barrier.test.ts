@@ -1,4 +1,5 @@
-// barrier.test — Goal: a barrier lets its members go exactly together, counts nodes and not messages, and never leaves anybody waiting for the dead.
+// barrier.test — Goal: a barrier lets its members go exactly together, counts nodes and not messages, and never leaves
+// anybody waiting for the dead.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -160,7 +161,8 @@ test("a place that was taken over fails those who waited for its old incarnation
   const { barriers, enter } = cluster([1, 9, 11, 13]);
   enter(9);
   enter(11);
-  assert.deepEqual(texts(barriers.died(9)), ["9:NODE_DEAD", "11:NODE_DEAD"]); // replaced at once: never seen in state dead
+  // replaced at once: never seen in state dead
+  assert.deepEqual(texts(barriers.died(9)), ["9:NODE_DEAD", "11:NODE_DEAD"]);
   enter(11);
   assert.deepEqual(enter(13), []);
 });

@@ -1,19 +1,22 @@
-// barrier — decides who may pass the barriers of a job. Pure: entries and changes of the membership in, settled entries out; the
-// scheduler answers them. A barrier is named by (group, customer) and is used again and again, round after round.
+// barrier — decides who may pass the barriers of a job. Pure: entries and changes of the membership in, settled entries
+// out; the scheduler answers them. A barrier is named by (group, customer) and is used round after round.
 //
 //   enter ──► waits ──► every member entered: passed (round r)
-//                  └──► a member is dead: failed with NODE_DEAD, and may enter again (still round r); an entry that outlives deaths waits on
+//                  └──► a member is dead: failed with NODE_DEAD, may enter again; an entry that outlives deaths waits
+//                  on
 //
-// A member says which round it stands at. That is how an answer can get lost, even with the whole scheduler, and nobody is a round
-// off afterwards: whoever asks for a round that is over passes at once; one that asks for round r proves that r−1 is over, and so does one
-// that says it passed it (`passed`, after a restart of the scheduler).
+// A member names its round. So an answer may get lost, even with the whole scheduler, and nobody is a round off: an
+// entry for a round that is over passes at once; one for round r proves that r−1 is over, and so does a node that
+// passed it (`passed`, after a restart of the scheduler).
 //
 // Invariants:
-//   Barrier.B1. Members are counted by node id: one that enters twice counts once, and both of its entries are answered when the round ends. Only of more than
-//       REPEATS_MAX the oldest is given up, so that what a node can make us keep is bounded.
-//   Barrier.B2. A round ends exactly when each member that has not left has entered it. Who has left does not count.
-//   Barrier.B3. Nobody waits while a member of the group is dead: all entries fail at once, naming the dead, and none of them stays counted. Entries that outlive
-//       deaths are the exception: they wait until the dead have come back and entered, or count as having left. The dead's own entries are gone.
+//   Barrier.B1. Members count by node id: one that enters twice counts once, and both entries are answered when the
+//       round ends. Beyond REPEATS_MAX entries of one node the oldest is given up, which bounds what a node makes us
+//       keep.
+//   Barrier.B2. A round ends exactly when each member that has not left has entered it.
+//   Barrier.B3. Nobody waits while a member of the group is dead: all entries fail at once, naming the dead. Entries
+//       that outlive deaths are the exception: they wait until the dead have come back and entered, or count as having
+//       left. A dead node's own entries are gone.
 //   Barrier.B4. The number of the last round that ended never decreases.
 
 import { WeighbridgeError } from "../base/errors.ts";
@@ -57,12 +60,12 @@ export class Barriers<T> {
   readonly #members: () => readonly BarrierMember[];
   readonly #states = new Map<string, BarrierState<T>>();
 
-  /** `members` tells all members of the job, the scheduler included. */
+  /** `members` lists all members of the job, the scheduler included. */
   constructor(members: () => readonly BarrierMember[]) {
     this.#members = members;
   }
 
-  /** Throws when the node has no business at this barrier. */
+  /** Throws if the node must not enter this barrier. */
   enter(entry: BarrierEntry<T>): SettledEntry<T>[] {
     const problem = this.#problemWith(entry);
     if (problem !== undefined) throw problem;
@@ -71,7 +74,8 @@ export class Barriers<T> {
     const settled: SettledEntry<T>[] = [];
     if (entry.round > state.lastRound + 1) settled.push(...this.#catchUp(state, entry.round - 1));
     const callers = [...(state.entries.get(entry.node)?.callers ?? []), entry.caller];
-    for (const caller of callers.splice(0, callers.length - REPEATS_MAX)) settled.push({ caller, outcome: superseded(entry) }); // Barrier.B1
+    // Barrier.B1
+    for (const caller of callers.splice(0, callers.length - REPEATS_MAX)) settled.push({ caller, outcome: superseded(entry) });
     state.entries.set(entry.node, { round: entry.round, outlivesDeaths: entry.outlivesDeaths === true, callers });
     settled.push(...this.#review(state));
     return settled;
@@ -83,7 +87,7 @@ export class Barriers<T> {
     return new Set(entries.filter(([, { outlivesDeaths }]) => outlivesDeaths).map(([node]) => node));
   }
 
-  /** A node says that it passed this round: it is over for everybody, whether we knew of it or not. Ignores what cannot be. */
+  /** A node reports that it passed this round: it is over for everybody. Ignores what cannot be. */
   passed(barrier: Omit<BarrierEntry<T>, "caller">): SettledEntry<T>[] {
     if (this.#problemWith(barrier) !== undefined) return [];
     const state = this.#stateOf(barrier);
@@ -91,8 +95,8 @@ export class Barriers<T> {
   }
 
   /**
-   * The node is dead, or its incarnation is over: those who wait for it fail (Barrier.B3). So does its own entry: a node that was only silent is heard of
-   * again, and must learn that it stands there no more.
+   * The node is dead, or its incarnation is over: entries that wait for it fail (Barrier.B3). So does its own: a node
+   * that was only silent must learn that its entry is gone.
    */
   died(node: number): SettledEntry<T>[] {
     const member = this.#members().find((candidate) => candidate.node === node);
@@ -106,7 +110,7 @@ export class Barriers<T> {
     return [...this.#states.values()].flatMap((state) => this.#review(state));
   }
 
-  /** Everybody who waits, given up. */
+  /** Fails all entries. */
   failAll(error: WeighbridgeError): SettledEntry<T>[] {
     const entries = [...this.#states.values()].flatMap((state) => [...state.entries.values()]);
     this.#states.clear();
@@ -117,8 +121,7 @@ export class Barriers<T> {
     if (group < 1 || group > GROUP_MAX) return new WeighbridgeError("BAD_ARGUMENT", `there is no group ${group} to have a barrier`);
     if (customer > CUSTOMER_MAX) return new WeighbridgeError("BAD_ARGUMENT", `customer ${customer} is above ${CUSTOMER_MAX}`);
     const member = this.#members().find((candidate) => candidate.node === node);
-    if (member === undefined || member.state === "left")
-      return new WeighbridgeError("NO_ROUTE", `${nameOf(node)} has no place in this job`);
+    if (member === undefined || member.state === "left") return new WeighbridgeError("NO_ROUTE", `${nameOf(node)} is not in this job`);
     if (inGroup(member.role, group)) return undefined;
     return new WeighbridgeError("BAD_ARGUMENT", `${nameOf(node)} entered the barrier of group ${group}, of which it is no member`);
   }
@@ -133,7 +136,7 @@ export class Barriers<T> {
     return state;
   }
 
-  /** Rounds up to this one ended before we knew of them: whoever still asks for one of them missed the answer. */
+  /** Rounds up to this one ended before we knew of them: an entry for one of them missed the answer. */
   #catchUp(state: BarrierState<T>, lastRound: number): SettledEntry<T>[] {
     state.lastRound = lastRound; // Barrier.B4: only called with a higher one
     const settled: SettledEntry<T>[] = [];
@@ -153,7 +156,7 @@ export class Barriers<T> {
     for (const { node, state } of members) {
       const entry = state === "left" ? entries.get(node) : undefined;
       if (entry === undefined) continue;
-      entries.delete(node); // The next holder of its rank has to enter by itself.
+      entries.delete(node); // the next holder of its rank enters by itself
       settled.push(...settledAlike(entry.callers, new WeighbridgeError("ABORTED", `${nameOf(node)} left the job`)));
     }
     const counted = members.filter(({ state }) => state !== "left");

@@ -1,5 +1,5 @@
-// catalogue-calls — asks the scheduler's catalogue, from a worker or a server. Long lists are cut into requests that
-// fit a message. What is remembered of the answers is the caller's own business (worker/catalogue-client.ts).
+// catalogue-calls — a worker's or server's requests to the scheduler's catalogue. Long lists are cut into requests that
+// fit a message. The caller keeps what it needs of the answers (worker/catalogue-client.ts).
 
 import type { Clock } from "../base/clock.ts";
 import { checkWait, type WaitOptions, waitFor } from "../base/deferred.ts";
@@ -37,7 +37,7 @@ export class CatalogueCalls {
     return numbered;
   }
 
-  /** What a name stands for; undefined when it was never heard of. */
+  /** The entry of a name; undefined if the name is unknown. */
   async find(name: string, what: string, wait: WaitOptions = {}): Promise<CatalogueEntry | undefined> {
     return (await this.#ask(catalogueFind, { name }, what, wait)).entry;
   }
@@ -57,11 +57,12 @@ export class CatalogueCalls {
     }
   }
 
-  /** Waits for a scheduler that is away; asks it unless the caller's time is over by then. */
+  /** Waits for a scheduler that is away; then sends the request unless the caller's time is over. */
   async #askLater<Q, R>(fn: JsonContract<Q, R>, body: Q, { deadlineMs = Infinity, signal }: WaitOptions): Promise<R> {
     const untilMs = this.#clock.nowMs() + deadlineMs;
     await this.#membership.schedulerBack();
-    if (signal?.aborted === true || this.#clock.nowMs() >= untilMs) return await new Promise<never>(() => {}); // nobody waits for it
+    // nobody waits for it
+    if (signal?.aborted === true || this.#clock.nowMs() >= untilMs) return await new Promise<never>(() => {});
     return await this.#membership.ask(fn, body);
   }
 
@@ -74,8 +75,8 @@ export class CatalogueCalls {
     const membership = this.#membership;
     const { schedulerAddress } = membership;
     try {
-      // Nothing is asked of a scheduler that is away: it would answer when nobody waits any more, and have made what
-      // nobody wants.
+      // Nothing is sent to a scheduler that is away: it would answer when nobody waits any more, and make what nobody
+      // wants.
       const asked = membership.isSchedulerAway ? this.#askLater(fn, body, wait) : membership.ask(fn, body);
       return await waitFor(asked, `the scheduler at ${schedulerAddress} to ${what}`, this.#clock, wait);
     } catch (thrown) {

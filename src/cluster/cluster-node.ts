@@ -1,5 +1,5 @@
-// cluster-node — a node of a cluster, whatever its role: it starts together with the others, follows the roster, waits at barriers and leaves with them.
-// What a role adds is in that role's room: worker/worker-node.ts, server/server-node.ts, scheduler/scheduler-node.ts.
+// cluster-node — a node of a cluster, whatever its role: it starts together with the others, follows the roster, waits
+// at barriers and leaves with them. Each role's room adds the rest: worker-node.ts, server-node.ts, scheduler-node.ts.
 //
 //   start: join, wait for the others ──► run ──► finalize: wait for the others, leave, close
 //
@@ -93,7 +93,9 @@ export abstract class ClusterNode {
   /** True when this node replaced one that died; a scheduler, when the job was running before it came. */
   abstract get isRecovery(): boolean;
 
-  /** This node's number among all nodes: 1, or 8 + 2 · rank for servers, 9 + 2 · rank for workers; 0 before it has one. */
+  /**
+   * This node's number among all nodes: 1, or 8 + 2 · rank for servers, 9 + 2 · rank for workers; 0 before it has one.
+   */
   get id(): number {
     return this.peer.id;
   }
@@ -112,7 +114,7 @@ export abstract class ClusterNode {
     return this.peer.metrics;
   }
 
-  /** Starts this node and waits for the rest of the cluster; once. Throws what went wrong, with everything closed again. */
+  /** Starts this node and waits for the rest of the cluster; once. Throws what went wrong, with everything closed. */
   async start(): Promise<void> {
     const { signal, deadlineMs, schedulerAddress } = this.#options;
     try {
@@ -125,7 +127,7 @@ export abstract class ClusterNode {
     }
   }
 
-  /** Waits until every member of the group stands at the barrier of this customer. Rejects with NODE_DEAD when one dies meanwhile. */
+  /** Waits until every member of the group has entered this customer's barrier. Rejects with NODE_DEAD if one dies. */
   async barrier(group: number, customer: number, wait: WaitOptions = {}): Promise<void> {
     checkWaitOptions(wait);
     this.checkAlive();
@@ -152,8 +154,8 @@ export abstract class ClusterNode {
   }
 
   /**
-   * Leaves the cluster. With the barrier (the default) all nodes leave together: servers stay until the last worker is done. A node that
-   * died may be restarted meanwhile and come to the barrier yet: it is waited for as long as a node may take to start.
+   * Leaves the cluster. With the barrier (the default) all nodes leave together: servers stay until the last worker is
+   * done. A node that died may be restarted and enter the barrier: the others wait for it as long as a start may take.
    */
   async finalize(options: FinalizeOptions = {}): Promise<void> {
     checkWaitOptions(options, FINALIZE_OPTIONS, "the options of a finalize");
@@ -161,15 +163,18 @@ export abstract class ClusterNode {
     await this.#finalizing;
   }
 
-  /** Tells the others that this node leaves: calls to it fail from then on. For a process that ends right after it; never throws. */
+  /**
+   * Reports to the others that this node leaves: calls to it fail from then on. For a process about to end; never
+   * throws.
+   */
   async leave(): Promise<void> {
     this.peer.isLeaving = true;
   }
 
-  /** Leaves the cluster without waiting for the others, also when a `finalize` waits for them: that one fails with ABORTED. */
+  /** Leaves the cluster without waiting for the others; a `finalize` that waits for them fails with ABORTED. */
   async close(): Promise<void> {
     this.#closing.abort();
-    await this.finalize({ barrier: false }).catch(() => {}); // the caller of `finalize` gets its failure; this node is closed either way
+    await this.finalize({ barrier: false }).catch(() => {}); // the caller of `finalize` gets its failure
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -177,9 +182,9 @@ export abstract class ClusterNode {
   }
 
   /**
-   * The way to another node of the roster; one of the same role is dialed if there is no connection yet. Throws NO_ROUTE for a node that does not exist or does not
-   * listen, NODE_DEAD, CLOSED when this node is, and UNSUPPORTED where nodes of a role cannot be connected with each
-   * other.
+   * The channel to another node of the roster; one of the same role is dialed if there is no connection yet. Throws
+   * NO_ROUTE for a node that does not exist or does not listen, NODE_DEAD, CLOSED, and UNSUPPORTED where nodes of a
+   * role cannot be connected with each other.
    */
   channelTo(node: number): Channel {
     this.checkAlive();
@@ -205,8 +210,8 @@ export abstract class ClusterNode {
 
   /**
    * Calls a function that another node serves. Rejects with what its handler threw, as `channelTo` throws, with
-   * QUEUE_FULL when nothing was sent because so much is open already (ClusterNode.N4), and with DEADLINE or ABORTED (the call then
-   * goes on).
+   * QUEUE_FULL when nothing was sent because so much is open already (ClusterNode.N4), and with DEADLINE or ABORTED
+   * (the call then goes on).
    */
   async call<Q extends Fields, R extends Fields>(
     node: number,
@@ -220,8 +225,8 @@ export abstract class ClusterNode {
   }
 
   /**
-   * Waits until `call` to this node need not be refused (ClusterNode.N4): at once, or when half of what may be open has ended.
-   * Throws as `channelTo`.
+   * Waits until `call` to this node need not be refused (ClusterNode.N4): at once, or when half of what may be open has
+   * ended. Throws as `channelTo`.
    */
   async whenRoom(node: number, wait: WaitOptions = {}): Promise<void> {
     const room = this.#windowOf(this.channelTo(node)).whenRoom();
@@ -253,7 +258,7 @@ export abstract class ClusterNode {
   /** Closes what is the role's own; the peer is closed after it. */
   protected abstract release(): Promise<void>;
 
-  /** Takes note of a newer roster. */
+  /** Adopts a newer roster. */
   protected follow(roster: RosterView): void {
     this.#options.onRoster?.(roster);
     for (const { node, state } of roster.nodes) if (state !== "alive") this.peer.channel(node)?.failCalls(goneError(node, state));
@@ -307,7 +312,7 @@ export abstract class ClusterNode {
     if (this.#options.startBarrier !== false && !this.isRecovery) await this.barrier(Group.ALL, 0);
   }
 
-  /** A DEADLINE of the start or the end names the nodes that are missing, as far as the scheduler tells. */
+  /** A DEADLINE of the start or the end names the missing nodes, as far as the scheduler knows. */
   async #explained(thrown: unknown, missing: () => string | Promise<string>): Promise<unknown> {
     if (!isWeighbridgeError(thrown, "DEADLINE")) return thrown;
     return incompleteError(thrown, await missing());
@@ -320,7 +325,7 @@ export abstract class ClusterNode {
       if (barrier) await this.#passLastBarrier(wait);
     } catch (thrown) {
       const explained = await this.#explained(thrown, () => this.missingAtEnd());
-      failure = this.#failure ?? explained; // the barrier's failure is the one to tell, whatever leaving comes to
+      failure = this.#failure ?? explained; // reported first, whatever leaving comes to
     }
     try {
       if (failure === undefined) this.peer.isLeaving = true;

@@ -1,4 +1,5 @@
-// heartbeat.test — Goal: heartbeats come regularly, one at a time, and a link that went silent without closing is given up in time.
+// heartbeat.test — Goal: heartbeats come regularly, one at a time, and a link that went silent without closing is given
+// up in time.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -1,8 +1,9 @@
-// heartbeat — tells the scheduler regularly that this node lives, and notices when the link to it has gone silent without closing.
+// heartbeat — tells the scheduler regularly that this node lives, and notices a link to it that is silent but not
+// closed.
 //
 // Invariants:
 //   Heartbeat.B1. At most one heartbeat is open: a scheduler that is slow gets no more of them.
-//   Heartbeat.B2. One that stays open for the time after which the scheduler would take us for dead breaks the link: the next one is a new try.
+//   Heartbeat.B2. One that stays open for as long as the scheduler waits before it declares us dead breaks the link.
 
 import type { CancelTimer, Clock } from "../base/clock.ts";
 import { reasonOf } from "../base/errors.ts";

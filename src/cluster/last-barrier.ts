@@ -1,10 +1,10 @@
-// last-barrier — a node waits for all others before it leaves, so that servers stay until the last worker is done. It is
-// one entry into the barrier of all nodes that outlives deaths: a dead node may be started again and come to it yet. The
-// scheduler decides when to give up on the dead (scheduler/dead-wait.ts).
+// last-barrier — a node waits for all others before it leaves, so that servers stay until the last worker is done. It
+// is one entry into the barrier of all nodes that outlives deaths: a dead node may be started again and come to it yet.
+// The scheduler decides when to give up on the dead (scheduler/dead-wait.ts).
 //
 // Invariants:
-//   LastBarrier.L1. A node that was declared dead while it waited, or whose scheduler knows no entries that outlive deaths
-//       (ps-lite's), enters again.
+//   LastBarrier.L1. A node that was declared dead while it waited, or whose scheduler knows no entries that outlive
+//       deaths (ps-lite's), enters again.
 //   LastBarrier.L2. A server whose scheduler is away stays while workers are connected: they may train on, and the
 //       scheduler may come back.
 
@@ -33,7 +33,7 @@ export class LastBarrier {
     this.#options = options;
   }
 
-  /** While this node waits for the others to be done, what ends the job still concerns it. */
+  /** While this node waits for the others to be done, the end of the job still concerns it. */
   get isWaiting(): boolean {
     return this.#isWaiting;
   }

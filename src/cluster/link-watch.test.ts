@@ -1,5 +1,5 @@
-// link-watch.test — Goal: silence is judged by what this node could have heard, and a link that opens but carries nothing does not keep calls waiting.
-// Whole clusters with cut links are test/simulation/cut-links.test.ts's.
+// link-watch.test — Goal: silence is judged by what this node could have heard, and a link that opens but carries
+// nothing does not keep calls waiting. Whole clusters with cut links are test/simulation/cut-links.test.ts's.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

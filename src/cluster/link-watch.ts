@@ -1,18 +1,23 @@
-// link-watch — notices that another node cannot be reached: nothing is heard of it although calls wait for it, or there is no link to it. Not the
-// link to the scheduler, which the heartbeats watch (heartbeat.ts). Who is dead is for the scheduler to say, as long as it is there.
+// link-watch — notices that another node cannot be reached: it is silent although calls wait for it, or there is no
+// link to it. Heartbeats watch the link to the scheduler (heartbeat.ts). As long as the scheduler is there, it decides
+// who is dead.
 //
-//   calls wait, nothing heard for a tick           ──► a HEARTBEAT asks whether the other node still reads
-//   nothing heard for `heartbeatTimeoutMs`         ──► a warning; the link is closed and opened anew
-//   … and still nothing, for `linkTimeoutMs`       ──► the calls fail with LINK_LOST
-//   … or for `heartbeatTimeoutMs`, while the scheduler is away ──► the calls fail with NODE_DEAD, since nobody else can tell
+//   calls wait, silence for a tick                 ──► a HEARTBEAT tests whether the other node still reads
+//   silence for `heartbeatTimeoutMs`               ──► a warning; the link is closed and opened anew
+//   … and for `linkTimeoutMs`                      ──► the calls fail with LINK_LOST
+//   … or for `heartbeatTimeoutMs`, while the scheduler is away ──► the calls fail with NODE_DEAD: nobody else decides
 //
 // Invariants:
-//   LinkWatch.A1. Silence is counted in ticks, after the input that has arrived: a node that was held up itself takes nobody for silent.
-//   LinkWatch.A2. A call that waits at the other node (a parked read, a slow function) is no silence: the HEARTBEAT is answered meanwhile.
-//   LinkWatch.A3. Only frames end a silence. A new link alone does not: one that opens and then carries nothing must not keep calls waiting.
+//   LinkWatch.A1. Silence is counted in ticks, after the input that has arrived: a node that was itself held up takes
+//       nobody for silent.
+//   LinkWatch.A2. A call that waits at the other node (a parked read, a slow function) is no silence: that node answers
+//       the HEARTBEAT meanwhile.
+//   LinkWatch.A3. Only frames end a silence. A new link alone does not: one that carries nothing must not keep calls
+//       waiting.
 //   LinkWatch.A4. The data plane pays one flag for each read of a link, nothing for each call.
-//   LinkWatch.A5. While the scheduler is away all links are asked, also those without calls: nobody else notices a node that stops.
-//   LinkWatch.A6. Without heartbeats (a timeout of 0) a link that is there is neither asked nor taken for silent, whatever waits on it.
+//   LinkWatch.A5. While the scheduler is away all links are tested, also those without calls: nobody else notices a
+//       node that stops.
+//   LinkWatch.A6. Without heartbeats (a timeout of 0) an open link is neither tested nor taken for silent.
 
 import type { CancelTimer, Clock } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
@@ -29,13 +34,13 @@ export type LinkWatchOptions = {
   readonly clock: Clock;
   readonly log: Log;
   readonly linkTimeoutMs: number;
-  /** Whether nobody can say now who is dead. */
+  /** Whether nobody can decide now who is dead. */
   readonly isSchedulerAway: () => boolean;
-  /** Whether this node is alive as far as the roster knows: calls to others have failed already. */
+  /** Whether the node is alive by the roster: calls to others have failed already. */
   readonly isAlive: (node: number) => boolean;
 };
 
-/** A silence is noticed this exactly. */
+/** The precision with which a silence is noticed. */
 const TICKS_PER_TIMEOUT = 10;
 const TICK_MS_MIN = 10;
 /** Without heartbeats. */
@@ -43,7 +48,7 @@ const TICK_MS = 1000;
 
 /** What is known of one channel. With a count of n, the silence has lasted n ticks and less than one more. */
 class Silence {
-  /** Since anything was heard; -1: there was nothing to wait for at the last tick. */
+  /** Since the last input; -1: there was nothing to wait for at the last tick. */
   ticks = -1;
   /** The part of it that this link was there. */
   linkTicks = -1;
@@ -51,7 +56,7 @@ class Silence {
   /** Of the other node's incarnation. */
   incarnation: number;
   isProbing = false;
-  isTold = false;
+  isReported = false;
   /** Why the last try to reach the node failed. */
   problem = "it is silent";
 
@@ -63,7 +68,7 @@ class Silence {
     this.ticks = isHeard ? 0 : -1;
     this.linkTicks = this.ticks;
     this.link = link;
-    this.isTold = false;
+    this.isReported = false;
     this.problem = "it is silent";
   }
 
@@ -113,7 +118,8 @@ export class LinkWatch {
       for (const channel of [...this.#options.peer.channels()]) this.#look(channel);
       this.#next();
     };
-    this.#cancelTimer = this.#options.clock.after(this.#tickMs, () => this.#options.clock.afterInput(tick)); // LinkWatch.A1
+    // LinkWatch.A1
+    this.#cancelTimer = this.#options.clock.after(this.#tickMs, () => this.#options.clock.afterInput(tick));
   }
 
   #look(channel: Channel): void {
@@ -122,12 +128,13 @@ export class LinkWatch {
     const silence = this.#silenceOf(channel);
     const { link } = channel;
     const isHeard = channel.takeHeard();
-    const isIdle = !channel.isAwaiting && (link === undefined ? !this.#isDialed(channel) : !isSchedulerAway()); // LinkWatch.A5
+    // LinkWatch.A5
+    const isIdle = !channel.isAwaiting && (link === undefined ? !this.#isDialed(channel) : !isSchedulerAway());
     const isNewHolder = channel.incarnation !== silence.incarnation;
     const isUnwatched = link !== undefined && this.#timeoutMs === 0; // LinkWatch.A6
     silence.incarnation = channel.incarnation;
     if (isHeard || isIdle || isUnwatched || isNewHolder || !isAlive(channel.id)) {
-      if (isHeard && silence.isTold) this.#options.log.info("a node is heard of again", { node: channel.name });
+      if (isHeard && silence.isReported) this.#options.log.info("a node answers again", { node: channel.name });
       silence.end(link, { isHeard });
       return;
     }
@@ -154,7 +161,7 @@ export class LinkWatch {
     link.destroy();
   }
 
-  /** Fails what waits for a node that has been out of reach too long; says so once. */
+  /** Fails the calls to a node that has been unreachable for too long; logs it once. */
   #judge(channel: Channel, silence: Silence): void {
     const { peer, log, linkTimeoutMs, isSchedulerAway } = this.#options;
     const isJudge = isSchedulerAway() && this.#timeoutMs > 0;
@@ -162,8 +169,8 @@ export class LinkWatch {
     if (!this.#isReached(silence.ticks, limitMs)) return;
     const link = peer.addressOf(channel) ?? silence.link?.remote ?? "any link";
     const reason = `${channel.name} could not be reached over ${link} for ${Math.round(silence.ticks * this.#tickMs)} ms (${silence.problem})`;
-    if (!silence.isTold) log.warn("a node cannot be reached", { from: nameOf(peer.id), to: channel.name, link, reason });
-    silence.isTold = true;
+    if (!silence.isReported) log.warn("a node cannot be reached", { from: nameOf(peer.id), to: channel.name, link, reason });
+    silence.isReported = true;
     if (channel.isAwaiting)
       channel.failLost(isJudge ? "NODE_DEAD" : "LINK_LOST", isJudge ? `${reason}, and the scheduler is away` : reason);
   }
@@ -173,7 +180,7 @@ export class LinkWatch {
     return this.#options.peer.addressOf(channel) !== undefined;
   }
 
-  /** Whether it will be before the next tick: so nothing is noticed later than it should be, and at most a tick earlier. */
+  /** Whether the limit passes before the next tick: nothing is noticed late, and at most a tick early. */
   #isReached(ticks: number, limitMs: number): boolean {
     return limitMs > 0 && (ticks + 1) * this.#tickMs >= limitMs;
   }

@@ -9,7 +9,7 @@ import type { RosterView } from "../wire/roster.ts";
 import { ClusterNode } from "./cluster-node.ts";
 import { Membership } from "./membership.ts";
 import type { MemberOptions } from "./node-options.ts";
-import { tellStartFailure } from "./start-failure.ts";
+import { reportStartFailure } from "./start-failure.ts";
 
 /** A container that is ended gets ten seconds. */
 const LEAVE_DEADLINE_MS = 2000;
@@ -80,12 +80,15 @@ export abstract class MemberNode extends ClusterNode {
       await this.registered(membership);
     } catch (thrown) {
       const { code, message } = isWeighbridgeError(thrown) ? thrown : new WeighbridgeError("HANDLER_FAILED", reasonOf(thrown));
-      await membership.leave({ deadlineMs: LEAVE_DEADLINE_MS }, { code, message }); // the others wait for it at the barrier of the start
+      // the others wait at the start barrier
+      await membership.leave({ deadlineMs: LEAVE_DEADLINE_MS }, { code, message });
       throw thrown;
     }
   }
 
-  /** Returns where others reach this node; "" if it does not listen. When it cannot, the scheduler is told, since the others would wait for it. */
+  /**
+   * Returns this node's address; "" if it does not listen. If it cannot, reports that to the scheduler for the others.
+   */
   async #listen(): Promise<Address> {
     const { rank, label = "", schedulerAddress, listenAddress, advertise = (bound) => bound } = this.#options;
     const { peer, clock, log, role, serverCount, workerCount } = this;
@@ -94,7 +97,7 @@ export abstract class MemberNode extends ClusterNode {
       return listenAddress === undefined ? "" : advertise(await peer.listen(listenAddress));
     } catch (thrown) {
       const node = { role, rank, label, serverCount, workerCount };
-      if (isWeighbridgeError(thrown)) await tellStartFailure({ peer, clock, log, schedulerAddress, node }, thrown);
+      if (isWeighbridgeError(thrown)) await reportStartFailure({ peer, clock, log, schedulerAddress, node }, thrown);
       throw thrown;
     }
   }

@@ -1,13 +1,14 @@
 // membership — a server's or worker's part in the job: it joins through the scheduler, keeps the newest roster, sends
-// heartbeats, enters barriers and leaves. It declares nobody dead: the roster does, or, while the scheduler is away, each
-// node for itself (link-watch.ts).
+// heartbeats, enters barriers and leaves. It declares nobody dead: the roster does, or, while the scheduler is away,
+// each node for itself (link-watch.ts).
 //
 //   join ──► registered ──► joined ──► leave
-//               ▲              │ the scheduler has a new incarnation: register again with `resume`, resend what was open
-//               └──────────────┘ (everything else goes on meanwhile)
+//               ▲              │ the scheduler has a new incarnation: register again with `resume`, resend what was
+//               open └──────────────┘ (everything else goes on meanwhile)
 //
 // Invariants:
-//   Membership.M1. A scheduler that is away fails nothing for `startTimeoutMs`; then it fails those who wait for it, and nobody else.
+//   Membership.M1. A scheduler that is away fails nothing for `startTimeoutMs`; then it fails those who wait for it
+//       alone.
 //   Membership.M2. `onFatal` is called at most once: the job was aborted, or this node was replaced.
 
 import { assert } from "../base/assert.ts";
@@ -49,7 +50,7 @@ export type MembershipOptions = Pick<
   readonly address: Address;
   readonly label: string;
   readonly startTimeoutMs: number;
-  /** Tells this process from every other one; random when left out. */
+  /** Unique to this process; random when left out. */
   readonly token?: string;
 };
 
@@ -59,15 +60,15 @@ const LEAVE_DEADLINE_MS = 5000;
 export const LINK_TIMEOUT_MS = 30_000;
 
 export class Membership {
-  /** Throws for a node of the roster that has no business to dial this one. */
+  /** Throws for a node of the roster that must not dial this one. */
   checkDialer: (hello: { readonly node: number }) => void = () => {};
   /** Where this node listens; a worker may begin to later. */
   address: Address;
-  /** What this node tells a scheduler that was restarted. */
+  /** What this node reports to a restarted scheduler. */
   readonly memory: NodeMemory = new NodeMemory();
   readonly #options: MembershipOptions;
   readonly #roster = new RosterCopy();
-  /** Came before the answer to our registration: nobody is told of it, and so nobody is dialed, before we know who we are. */
+  /** Came before the answer to our registration: listeners get it, and dial others, only once we have our id. */
   #earlyRoster: RosterView | undefined;
   readonly #fatalListeners = new Set<FatalListener>();
   #channel: Channel | undefined;
@@ -94,7 +95,7 @@ export class Membership {
       registerAgain: (channel) => this.#resume(channel),
       resumed: (reply) => {
         this.#settleIn(reply);
-        this.memory.tellCatalogue(this, this.#options.log);
+        this.memory.reportCatalogue(this, this.#options.log);
       },
       refused: (error) => this.#end(error),
     });
@@ -127,12 +128,12 @@ export class Membership {
     return this.#joined.job;
   }
 
-  /** The newest roster heard of; it does not list the scheduler. */
+  /** The newest roster; it does not list the scheduler. */
   get roster(): RosterView {
     return this.#roster.view;
   }
 
-  /** The newest placement heard of; undefined before this node has joined, and in a job without servers. */
+  /** The newest placement; undefined before this node has joined, and in a job without servers. */
   get placement(): PlacementView | undefined {
     return this.#roster.view.placement;
   }
@@ -150,33 +151,35 @@ export class Membership {
     return this.#roster.deadNodes();
   }
 
-  /** Takes a roster that came with an answer of the scheduler, if it is newer. */
+  /** Adopts a roster that came with an answer of the scheduler, if it is newer. */
   adopt(roster: RosterView): void {
     this.#roster.adopt(roster);
   }
 
-  /** Calls `listener` with every newer roster. Returns what ends that. */
+  /** Calls `listener` with every newer roster. Returns the function that stops it. */
   onRoster(listener: RosterListener): () => void {
     return this.#roster.listen(listener);
   }
 
-  /** Calls `listener` with every newer placement, after those who listen for rosters. Returns what ends that. */
+  /** Calls `listener` with every newer placement, after the roster listeners. Returns the function that stops it. */
   onPlacement(listener: PlacementListener): () => void {
     return this.#roster.listenPlacement(listener);
   }
 
-  /** Asks the scheduler for its placement, and takes it if it is newer; waits for one that is away, as long as all do (Membership.M1). */
+  /** Gets the scheduler's placement and adopts it if newer; waits for a scheduler that is away (Membership.M1). */
   async askPlacement(): Promise<void> {
     const { placement } = await this.ask(PLACEMENT, {});
     if (placement !== undefined) this.adoptPlacement(placement);
   }
 
-  /** Takes a placement that others than the scheduler told this node of, if it is newer: a scheduler that is restarted must learn of it. */
+  /**
+   * Adopts a placement from another node than the scheduler, if it is newer: a restarted scheduler learns it from us.
+   */
   adoptPlacement(placement: PlacementView): void {
     this.#roster.adoptPlacement(placement);
   }
 
-  /** Calls `listener` when this node cannot go on, also if that was before. Returns what ends that. */
+  /** Calls `listener` when this node cannot go on, also if that was before. Returns the function that stops it. */
   onFatal(listener: FatalListener): () => void {
     this.#fatalListeners.add(listener);
     const error = this.#fatal;
@@ -217,8 +220,8 @@ export class Membership {
   }
 
   /**
-   * Waits until every member of the group stands at this barrier. Throws NODE_DEAD when one of them died; the caller may enter again.
-   * A caller that stops waiting leaves its entry standing, and comes back to the same barrier with the next call.
+   * Waits until every member of the group has entered this barrier. Throws NODE_DEAD when one of them died; the caller
+   * may enter again. A caller that stops waiting leaves its entry standing, and comes back to it with the next call.
    */
   async barrier(group: number, customer: number, wait: WaitOptions = {}, outlivesDeaths = false): Promise<void> {
     if (this.#fatal !== undefined) throw this.#fatal;
@@ -226,7 +229,7 @@ export class Membership {
     await this.#barriers.pass(group, customer, wait, outlivesDeaths);
   }
 
-  /** Whether the scheduler cannot be asked now: there is no link to it, or it has not taken this node back. */
+  /** Whether the scheduler cannot be called now: there is no link to it, or it has not resumed this node. */
   get isSchedulerAway(): boolean {
     return this.#channel?.link === undefined || this.#calls.isResuming;
   }
@@ -235,21 +238,21 @@ export class Membership {
     return this.#options.schedulerAddress;
   }
 
-  /** Resolves when the scheduler can be asked. Rejects when it stays away (Membership.M1). */
+  /** Resolves when the scheduler can be called. Rejects when it stays away (Membership.M1). */
   async schedulerBack(): Promise<void> {
     if (this.#fatal !== undefined) throw this.#fatal;
     await this.#calls.back(this.#channel);
   }
 
-  /** Asks the scheduler; waits for one that is away, as long as all do (Membership.M1). */
+  /** Calls the scheduler; waits for one that is away (Membership.M1). */
   async ask<Q, R>(fn: JsonContract<Q, R>, body: Q): Promise<R> {
     if (this.#fatal !== undefined) throw this.#fatal;
     return await this.#calls.ask(this.#channel, fn, body);
   }
 
   /**
-   * Tells the scheduler that this node is done: it no longer counts. With `failure` it cannot begin: the cluster that starts with it ends with that reason. Returns
-   * even if the scheduler cannot be told.
+   * Reports to the scheduler that this node is done: it no longer counts. With `failure` it cannot begin: the cluster
+   * that starts with it ends with that reason. Returns even if the scheduler cannot be reached.
    */
   async leave(wait: WaitOptions = { deadlineMs: LEAVE_DEADLINE_MS }, failure?: AbortRequest): Promise<void> {
     this.#heartbeat?.stop();
@@ -267,7 +270,7 @@ export class Membership {
     }
   }
 
-  /** This server has sums from now on: the scheduler tells the next incarnation of its rank that they were there. */
+  /** This server has sums from now on: the next incarnation of its rank learns from the scheduler that they existed. */
   reportSums(): void {
     if (this.memory.holdsSums) return;
     this.memory.holdsSums = true;
@@ -330,8 +333,8 @@ export class Membership {
   #watchStart(): void {
     this.#watch.start({ isLinked: this.#channel?.link !== undefined }, (error) => {
       const joining = this.#joining;
-      const tell = (missing: string): void => joining?.reject(incompleteError(error, missing));
-      this.missing().then(tell, () => tell(""));
+      const report = (missing: string): void => joining?.reject(incompleteError(error, missing));
+      this.missing().then(report, () => report(""));
     });
   }
 
@@ -345,7 +348,7 @@ export class Membership {
     return await missingNodes(this.#channel, this.#options, "end");
   }
 
-  /** Whoever waits for a scheduler that does not come back is told so; everything else goes on without it (Membership.M1). */
+  /** Fails what waits for a scheduler that does not come back; everything else goes on without it (Membership.M1). */
   #watchAway(channel: Channel): void {
     if (this.#closed) return;
     const { isLeaving } = this.#options.peer;
@@ -372,7 +375,7 @@ export class Membership {
     this.#watch.cause = error;
     const wrong = wrongScheduler(this.#options.schedulerAddress, error);
     if (wrong !== undefined) this.#joining?.reject(wrong); // a node that has its rank waits for the right one
-    this.#leaving?.resolve(); // It needs no LEAVE: it waited for the last of us and ended, or will learn of us by our silence.
+    this.#leaving?.resolve(); // it needs no LEAVE: it ended after the last of us, or notices our silence
   }
 
   #hear(roster: RosterView): void {

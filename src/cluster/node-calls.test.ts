@@ -1,4 +1,5 @@
-// node-calls — Goal: nodes call functions of nodes of their own role: over one connection, whoever dialed, and across links that are cut.
+// node-calls — Goal: nodes call functions of nodes of their own role: over one connection, whoever dialed, and across
+// links that are cut.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -13,7 +13,7 @@ import type { Membership } from "./membership.ts";
 
 /** What a node knows of the catalogue of parameters. */
 export type CatalogueSource = {
-  /** The highest number that it has heard of. */
+  /** The highest number that it knows. */
   readonly highest: number;
   entries(): Iterable<CatalogueEntry>;
 };
@@ -29,17 +29,17 @@ export class NodeMemory {
   holdsSums = false;
   catalogue: CatalogueSource = { highest: 0, entries: () => [] };
 
-  /** What is told with the registration. */
+  /** What goes with the registration. */
   claim(): Pick<ResumeClaim, "units" | "gathered" | "rendezvous" | "catalogue"> {
     const { highest } = this.catalogue;
     return { units: this.units(), gathered: this.generation(), rendezvous: this.rendezvous(), catalogue: { highest } };
   }
 
-  /** Tells the scheduler the catalogue, page by page, once it has taken the node back. What cannot be told is logged. */
-  tellCatalogue(membership: Pick<Membership, "ask">, log: Log): void {
+  /** Reports the catalogue to the scheduler, page by page, once it has resumed the node. Failures are logged. */
+  reportCatalogue(membership: Pick<Membership, "ask">, log: Log): void {
     for (const page of cataloguePages(this.catalogue.entries())) {
       membership.ask(catalogueTell, page).catch((thrown: unknown) => {
-        log.warn("the scheduler was not told which parameters this node knows", { reason: reasonOf(thrown) });
+        log.warn("the scheduler did not learn which parameters this node knows", { reason: reasonOf(thrown) });
       });
     }
   }

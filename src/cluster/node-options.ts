@@ -1,4 +1,4 @@
-// node-options — what a node of any role is started with. Not the configuration of a process: node/ makes these out of one.
+// node-options — the options of a node of any role. node/ makes them from the configuration of a process.
 
 import type { Clock } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
@@ -25,7 +25,7 @@ export type NodeOptions = {
   readonly startTimeoutMs?: number;
   /** Gives the start up; a node that has started goes on. */
   readonly signal?: AbortSignal | undefined;
-  /** How long this node waits at most until it and the others have started, where that is less than `startTimeoutMs`. */
+  /** How long this node waits for its own and the others' start, where that is less than `startTimeoutMs`. */
   readonly deadlineMs?: number | undefined;
   readonly resendTimeoutMs?: number;
   /** How long a wait for a request lasts when its caller sets no deadline; left out, as long as the request. */
@@ -34,7 +34,7 @@ export type NodeOptions = {
   readonly limits?: Partial<ChannelLimits>;
   /** False starts without waiting for all nodes to be ready (ps-lite: StartAsync). A recovered node never waits. */
   readonly startBarrier?: boolean;
-  /** Hears every newer roster, from before the start on. */
+  /** Called with every newer roster, from before the start on. */
   readonly onRoster?: (roster: RosterView) => void;
 };
 
@@ -46,7 +46,7 @@ export type MemberOptions = NodeOptions & {
   readonly label?: string;
   /** Where the node listens; port 0 takes a free one. Left out, it does not. */
   readonly listenAddress?: Address;
-  /** What others are told to connect to, made from the address that was bound. */
+  /** The address that others connect to, made from the address that was bound. */
   readonly advertise?: (bound: Address) => Address;
   /** Calls to a node that could not be reached for this long fail with LINK_LOST. */
   readonly linkTimeoutMs?: number | undefined;

@@ -1,13 +1,13 @@
 // placement-hold — what a node holds back while the placement is about to change: a worker the ends of its clocks
-// (worker/router.ts, R7), a server the loading of checkpoints (CheckpointService.V7). The scheduler
-// prepares both before it publishes a placement.
+// (Router.R7), a server the loading of checkpoints (CheckpointService.V7). The scheduler prepares both before it publishes
+// a placement.
 //
 //   PREPARE ──► held ──► answered once all that had begun is over
 //                 └── ends with the placement, with PREPARE of holdMs 0, or holdMs after the last PREPARE
 //
 // Invariants:
-//   PlacementHold.A1. `prepared` resolves when all that had begun is over: of a worker, when servers have answered every
-//       clock announcement that has left it.
+//   PlacementHold.A1. `prepared` resolves when all that had begun is over: of a worker, when servers have answered
+//       every clock announcement that has left it.
 //   PlacementHold.A2. Neither a scheduler that dies nor an abandoned change holds a node for longer than holdMs.
 
 import type { CancelTimer, Clock } from "../base/clock.ts";
@@ -24,7 +24,7 @@ export class PlacementHold {
   #epoch = 0;
   #cancelTimer: CancelTimer = () => {};
 
-  /** `ended` hears when it is over. */
+  /** Calls `ended` when it is over. */
   constructor(clock: Clock, ended: () => void) {
     this.#clock = clock;
     this.#ended = ended;

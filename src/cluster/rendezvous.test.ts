@@ -1,4 +1,5 @@
-// Goal: workers that wait for each other leave together with everybody's value, nobody waits for the dead, and what was held stays held.
+// Goal: workers that wait for each other leave together with everybody's value, nobody waits for the dead, and what was
+// held stays held.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -1,19 +1,21 @@
-// rendezvous — where workers wait for each other: each comes with a small value, and all leave with everybody's. What an epoch's end, an alignment of clocks
-// or a shutdown is made of. Pure; the scheduler answers. Not a barrier: nobody waits for the dead, and a meeting that was held stays held, so
-// that a worker which lost its answer, or was restarted, asks again and gets the same one.
+// rendezvous — workers wait for each other: each comes with a small value, and all leave with everybody's. Ends of
+// epochs, alignments of clocks and shutdowns use it. Pure; the scheduler answers. Not a barrier: nobody waits for the
+// dead, and a rendezvous that was held stays held, so that a worker which lost its answer, or was restarted, gets the
+// same one again.
 //
 //   a rendezvous     a name and a generation, 0, 1, 2 … of that name
 //
 //   open ── every live worker has come ──► held ── generation + KEPT of the same name is held ──► forgotten
 //
 // Invariants:
-//   Rendezvous.R1. It is held exactly when every live worker has come, and at least one has. The dead and those who left are not waited for; a worker that
-//       was restarted has to come itself, whatever its earlier incarnation did.
-//   Rendezvous.R2. Once held, its values never change: everybody gets the same, whenever they ask.
-//   Rendezvous.R3. A worker counts once for a generation; if it comes again before that is held, its newer value counts.
-//   Rendezvous.R4. Names and generations are bounded, values by their message. Of a name the last KEPT generations that were held are kept; one that is older is answered
-//       as held, without values.
-//   Rendezvous.R5. A generation is told who held it by any worker that left it (`recall`), so that it is held after a restart of the scheduler too.
+//   Rendezvous.R1. It is held exactly when every live worker has come, and at least one has. Nobody waits for the dead
+//       and those who left; a restarted worker has to come itself, whatever its earlier incarnation did.
+//   Rendezvous.R2. Once held, its values never change: everybody gets the same, at any time.
+//   Rendezvous.R3. A worker counts once for a generation; if it comes again before that is held, its newer value
+//       counts.
+//   Rendezvous.R4. Names and generations are bounded, values by their message. The last KEPT held generations of a name
+//       are kept; an older one is answered as held, without values.
+//   Rendezvous.R5. Any worker that left a generation reports it to a restarted scheduler (`recall`), so it stays held.
 
 import { WeighbridgeError } from "../base/errors.ts";
 import type { RendezvousName, RendezvousValue } from "../wire/control.ts";
@@ -27,7 +29,7 @@ export type RendezvousState =
   | { readonly isHeld: false; readonly missing: readonly number[] };
 
 export const NAMES_MAX = 256;
-/** Generations of a name that are kept after they were held: a worker may still ask for the one before the newest. */
+/** Held generations of a name that are kept: a worker may still need the one before the newest. */
 const KEPT = 2;
 /** Generations of a name that may be open at once. */
 const OPEN_MAX = 4;
@@ -61,7 +63,7 @@ export class Rendezvous {
     return { isHeld: false, missing: this.#missing(generation) };
   }
 
-  /** What a worker says that left this generation with these values (Rendezvous.R5). */
+  /** A worker reports that it left this generation with these values (Rendezvous.R5). */
   recall(rendezvous: RendezvousName, values: readonly RendezvousValue[]): readonly RendezvousName[] {
     if (this.#isForgotten(rendezvous)) return [];
     const generation = this.#generationOf(rendezvous);
@@ -77,7 +79,8 @@ export class Rendezvous {
     const held: RendezvousName[] = [];
     for (const [name, generations] of this.#names) {
       for (const [number, generation] of generations) {
-        if (generation.isHeld || generation.arrivals.size === 0 || this.#missing(generation).length > 0) continue; // Rendezvous.R1
+        // Rendezvous.R1
+        if (generation.isHeld || generation.arrivals.size === 0 || this.#missing(generation).length > 0) continue;
         generation.isHeld = true;
         held.push({ name, generation: number });
       }
@@ -107,7 +110,7 @@ export class Rendezvous {
     const known = generations.get(generation);
     if (known !== undefined) return known;
     const open = [...generations.values()].filter(({ isHeld }) => !isHeld).length;
-    if (open >= OPEN_MAX) throw full(`${open} generations of "${name}" gather already`);
+    if (open >= OPEN_MAX) throw full(`${open} generations of "${name}" are open already`);
     if (this.#names.size >= NAMES_MAX && !this.#names.has(name)) this.#forgetOldestName();
     const made: Generation = { arrivals: new Map(), isHeld: false };
     this.#names.set(name, generations.set(generation, made));

@@ -1,4 +1,5 @@
-// Goal: a node's copy of the roster never goes back, and neither does its placement, whatever a restarted scheduler knows.
+// Goal: a node's copy of the roster never goes back, and neither does its placement, whatever a restarted scheduler
+// knows.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -1,8 +1,8 @@
-// roster-copy — a node's copy of the scheduler's roster: the newest it heard of, and who wants to know of newer ones.
+// roster-copy — a node's copy of the scheduler's roster: the newest one, and the listeners for newer ones.
 //
 // Invariants:
 //   RosterCopy.C1. The version only rises, whatever the order in which rosters arrive.
-//   RosterCopy.C2. The epoch of the placement only rises: a scheduler that was restarted may know an older one, or none, for a while.
+//   RosterCopy.C2. The epoch of the placement only rises: a restarted scheduler may know an older one, or none.
 
 import { deadNodes, type PlacementView, type RosterEntry, type RosterView } from "../wire/roster.ts";
 
@@ -18,7 +18,7 @@ export class RosterCopy {
     return this.#view;
   }
 
-  /** Takes a roster if it is newer, and tells everybody who listens. */
+  /** Adopts a roster if it is newer, and calls the listeners. */
   adopt(roster: RosterView): void {
     if (roster.version <= this.#view.version) return; // RosterCopy.C1
     const known = this.#view.placement;
@@ -28,14 +28,14 @@ export class RosterCopy {
     if (isNewer) this.#tellPlacement();
   }
 
-  /** Takes a placement that came without a roster, if it is newer. */
+  /** Adopts a placement that came without a roster, if it is newer. */
   adoptPlacement(placement: PlacementView): void {
     if (placement.epoch <= (this.#view.placement?.epoch ?? 0)) return; // RosterCopy.C2
     this.#view = { ...this.#view, placement };
     this.#tellPlacement();
   }
 
-  /** Calls `listener` with every newer placement. Returns what ends that. */
+  /** Calls `listener` with every newer placement. Returns the function that stops it. */
   listenPlacement(listener: PlacementListener): () => void {
     this.#placementListeners.add(listener);
     return () => this.#placementListeners.delete(listener);
@@ -46,7 +46,7 @@ export class RosterCopy {
     if (placement !== undefined) for (const listener of [...this.#placementListeners]) listener(placement);
   }
 
-  /** Returns what ends the listening. */
+  /** Returns the function that stops it. */
   listen(listener: RosterListener): () => void {
     this.#listeners.add(listener);
     return () => this.#listeners.delete(listener);

@@ -1,11 +1,13 @@
-// scheduler-calls — what a node asks of its scheduler, over restarts of the scheduler, and what the scheduler sends it unasked (rosters, the end of the job). A
-// scheduler that was started again does not know us: we register with it again, and what was open or is asked meanwhile waits for that.
+// scheduler-calls — a node's calls to its scheduler, over restarts of the scheduler, and what the scheduler sends by
+// itself (rosters, the end of the job). A restarted scheduler does not know us: we register again, and calls wait for
+// it.
 //
-//   known ── the scheduler has a new incarnation ──► resuming ── it has taken us back ──► known, and what waited is sent
+//   known ── the scheduler has a new incarnation ──► resuming ── it has resumed us ──► known, and what waited is sent
 //
 // Invariants:
-//   SchedulerCalls.C1. Nothing but REGISTER is sent to a scheduler that does not know us: other calls wait until it has answered that.
-//   SchedulerCalls.C2. No heartbeat watches a link on which we resume, so its answer has a time of its own; after it the scheduler is dialed again.
+//   SchedulerCalls.C1. Only REGISTER is sent to a scheduler that does not know us: other calls wait for its answer.
+//   SchedulerCalls.C2. No heartbeat watches a link on which we resume, so the answer has a deadline of its own; after
+//       it we dial again.
 
 import { assert } from "../base/assert.ts";
 import type { CancelTimer, Clock } from "../base/clock.ts";
@@ -28,7 +30,7 @@ export type SchedulerCallsOptions = {
   /** Registers with a scheduler that was restarted. */
   readonly registerAgain: (channel: Channel) => Promise<RegisterReply>;
   readonly resumed: (reply: RegisterReply) => void;
-  /** The scheduler will never take us back. */
+  /** The scheduler will never resume us. */
   readonly refused: (error: WeighbridgeError) => void;
 };
 
@@ -39,16 +41,16 @@ export class SchedulerCalls {
   #isRegistering = false;
   #cancelTimer: CancelTimer = () => {};
   #heldCalls: Call[] = [];
-  /** While somebody waits for a scheduler that is away. */
+  /** While callers wait for a scheduler that is away. */
   #back: Deferred<void> | undefined;
-  /** Why nothing is asked any more. */
+  /** Why calls fail from now on. */
   #over: WeighbridgeError | undefined;
 
   constructor(options: SchedulerCallsOptions) {
     this.#options = options;
   }
 
-  /** Whether a scheduler that was restarted has not taken this node back yet. */
+  /** Whether a restarted scheduler has not resumed this node yet. */
   get isResuming(): boolean {
     return this.#resuming !== undefined;
   }
@@ -59,7 +61,7 @@ export class SchedulerCalls {
     return await ask(channel, fn, body, this.#options.clock);
   }
 
-  /** Resolves when the scheduler can be asked; rejects when what waits for it fails. */
+  /** Resolves when the scheduler can be called; rejects when what waits for it fails. */
   async back(channel: Channel | undefined): Promise<void> {
     while (channel?.link === undefined || this.isResuming) {
       if (this.#over !== undefined) throw this.#over;
@@ -68,9 +70,9 @@ export class SchedulerCalls {
     }
   }
 
-  /** The scheduler has a new incarnation, and `again` was open with the one before. Returns whether this node has to resume. */
+  /** The scheduler has a new incarnation; `again` was open with the one before. Returns whether this node resumes. */
   restarted(channel: Channel, again: readonly Call[], { isRegistered }: { readonly isRegistered: boolean }): boolean {
-    // A registration that was open, of a new node or of one that resumes, is simply made again.
+    // An open registration, of a new node or of one that resumes, is simply made again.
     const registrations = again.filter((call) => call.functionId === REGISTER.id);
     this.#heldCalls.push(...again.filter((call) => call.functionId !== REGISTER.id));
     for (const call of registrations) channel.send(call);
@@ -80,7 +82,10 @@ export class SchedulerCalls {
     return true;
   }
 
-  /** There is a link to the scheduler again; an answer within `timeoutMs` is expected of one that has not taken us back (SchedulerCalls.C2). 0: whenever it comes. */
+  /**
+   * A link to the scheduler is open; one that has to resume us answers within `timeoutMs` (SchedulerCalls.C2), if not
+   * 0.
+   */
   linkUp(channel: Channel, timeoutMs: number): void {
     if (this.#resuming === undefined) {
       this.#isBack();
@@ -97,7 +102,7 @@ export class SchedulerCalls {
     });
   }
 
-  /** Fails what waits for the scheduler; `isOver`: what is asked from now on fails too. */
+  /** Fails what waits for the scheduler; `isOver`: later calls fail too. */
   fail(error: WeighbridgeError, { isOver }: { readonly isOver: boolean }): void {
     for (const call of this.#heldCalls.splice(0)) call.failed(error);
     if (isOver) this.#over ??= error;
@@ -141,10 +146,10 @@ export class SchedulerCalls {
   }
 }
 
-/** How much later a deadline may be told, to name the nodes that are missing: a round trip where the scheduler answers. */
+/** How much later a DEADLINE may come to name the missing nodes: a round trip if the scheduler answers. */
 const STATUS_DEADLINE_MS = 500;
 
-/** As `server 1, worker 0`; "" when the scheduler does not tell, or none is missing. Never throws. */
+/** As `server 1, worker 0`; "" when the scheduler does not answer, or none is missing. Never throws. */
 export async function missingNodes(
   scheduler: Channel | undefined,
   { clock, log }: { readonly clock: Clock; readonly log: Log },
@@ -161,7 +166,7 @@ export async function missingNodes(
   }
 }
 
-/** The same DEADLINE, by name. */
+/** The same DEADLINE, with the names of the missing nodes. */
 export function incompleteError(error: WeighbridgeError, missing: string): WeighbridgeError {
   if (missing === "" || error.message.includes("missing: ")) return error;
   return new WeighbridgeError(error.code, `${error.message}; missing: ${missing}`, { retryable: error.retryable, cause: error });

@@ -1,5 +1,5 @@
-// scheduler-watch — how long a node waits for its scheduler, and what it says when that was too long. Three timers, no decisions: while it joins, without a
-// link for the scheduler to appear, with one for its answer; later, while the scheduler is away.
+// scheduler-watch — how long a node waits for its scheduler, and the errors when that was too long. Three timers, no
+// decisions: while it joins, for a link and then for the answer; later, while the scheduler is away.
 
 import type { CancelTimer, Clock } from "../base/clock.ts";
 import { WeighbridgeError } from "../base/errors.ts";
@@ -16,9 +16,9 @@ export type SchedulerWatchOptions = {
   readonly loss: () => string | undefined;
 };
 
-/** A scheduler that is there answers within its own start timeout; its error says more than ours, so it gets this much longer. */
+/** A scheduler answers within its own start timeout; its error says more than ours, so it gets this much longer. */
 const ANSWER_SLACK_MS = 1000;
-/** Nodes that are started together find each other sooner; whoever waits longer wants to know what for. */
+/** Nodes that are started together find each other sooner; after this a log line names what is waited for. */
 const SILENT_WAIT_MS = 2000;
 
 const NOTHING: CancelTimer = () => {};
@@ -26,7 +26,7 @@ const NOTHING: CancelTimer = () => {};
 export class SchedulerWatch {
   /** Why the scheduler could not be reached the last time. */
   problem = "it has not answered";
-  /** The failure that says so, if there was one. */
+  /** The error behind it, if any. */
   cause: unknown;
   readonly #options: SchedulerWatchOptions;
   #cancelStart: CancelTimer = NOTHING;
@@ -38,7 +38,7 @@ export class SchedulerWatch {
     this.#options = options;
   }
 
-  /** Says once that the scheduler is not there, if it is not there soon. */
+  /** Logs once that the scheduler is not there, if it does not come soon. */
   noticeAbsence(channel: Channel): void {
     const { clock, log, schedulerAddress } = this.#options;
     this.#cancelNotice = clock.after(SILENT_WAIT_MS, () => {
@@ -46,7 +46,7 @@ export class SchedulerWatch {
     });
   }
 
-  /** Starts the time to wait over: without a link for the scheduler to appear, with one for its answer. */
+  /** Restarts the timer: without a link until the scheduler appears, with one until its answer. */
   start({ isLinked }: { readonly isLinked: boolean }, expired: (error: WeighbridgeError) => void): void {
     const { clock, startTimeoutMs } = this.#options;
     this.#cancelStart();
@@ -62,8 +62,8 @@ export class SchedulerWatch {
   }
 
   /**
-   * The link is gone. Says so at once, unless that was expected, and calls `expired` whenever the scheduler has been away for `startTimeoutMs` more, until it
-   * is back.
+   * The link is gone. Logs that unless it was expected, and calls `expired` after every `startTimeoutMs` until the
+   * scheduler is back.
    */
   away(channel: Channel, { isExpected }: { readonly isExpected: boolean }, expired: (error: WeighbridgeError) => void): void {
     const { clock, log, schedulerAddress, startTimeoutMs } = this.#options;
@@ -104,8 +104,8 @@ export class SchedulerWatch {
 
   #unanswered(): WeighbridgeError {
     const { schedulerAddress, startTimeoutMs } = this.#options;
-    const unanswered = `the scheduler at ${schedulerAddress} gave this node no place within ${startTimeoutMs} ms`;
-    return new WeighbridgeError("DEADLINE", `${unanswered}: it waits for other nodes, or is stopped; \`weighbridge status\` tells`);
+    const unanswered = `the scheduler at ${schedulerAddress} gave this node no rank within ${startTimeoutMs} ms`;
+    return new WeighbridgeError("DEADLINE", `${unanswered}: it waits for other nodes, or is stopped; see \`weighbridge status\``);
   }
 
   #unreachable(): WeighbridgeError {

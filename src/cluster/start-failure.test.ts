@@ -1,4 +1,5 @@
-// start-failure.test — Goal: a node that cannot take its place is waited for by nobody, and is itself not kept from ending.
+// start-failure.test — Goal: a node that cannot take its place is waited for by nobody, and is itself not kept from
+// ending.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -8,7 +9,7 @@ import { ControlCluster, SCHEDULER_ADDRESS } from "../testing/control-cluster.ts
 import type { Listener } from "../transport/transport.ts";
 import { encodeHeader, FrameHeader, HEADER_BYTES, Kind, PROTOCOL_VERSION } from "../wire/frame.ts";
 import { Group } from "../wire/node-id.ts";
-import { type StartFailure, tellStartFailure } from "./start-failure.ts";
+import { reportStartFailure, type StartFailure } from "./start-failure.ts";
 
 const TAKEN = new WeighbridgeError("PORT_IN_USE", "cannot listen on tcp://192.0.2.1:7000: it is taken");
 
@@ -21,7 +22,7 @@ function missing(cluster: ControlCluster): StartFailure {
 test("while a cluster forms everybody ends with the reason, those that come a little later as well", async () => {
   const cluster = new ControlCluster();
   const nodes = [cluster.node("server", "s0"), cluster.node("worker", "w0")];
-  const told = tellStartFailure(missing(cluster), TAKEN); // before there is a scheduler
+  const told = reportStartFailure(missing(cluster), TAKEN); // before there is a scheduler
   await cluster.clock.advance(1000);
   const scheduler = await cluster.scheduler();
   await cluster.clock.runUntil(told);
@@ -37,7 +38,7 @@ test("a cluster that is complete goes on, and the place stays free for another",
   const { scheduler, workers } = await cluster.formed();
   cluster.network.crash("s1");
   await cluster.clock.advance(100);
-  await cluster.clock.runUntil(tellStartFailure(missing(cluster), TAKEN));
+  await cluster.clock.runUntil(reportStartFailure(missing(cluster), TAKEN));
   const again = await cluster.restarted("server", "s1b", { rank: 1 });
   assert.deepEqual([again.node, again.incarnation], [10, 2]);
   assert.deepEqual([scheduler.status().phase, workers[0]?.fatal], ["running", undefined]);
@@ -45,7 +46,7 @@ test("a cluster that is complete goes on, and the place stays free for another",
 
 test("without a scheduler it gives up after a while", async () => {
   const cluster = new ControlCluster();
-  await cluster.clock.runUntil(tellStartFailure(missing(cluster), TAKEN), { untilMs: 10_000 });
+  await cluster.clock.runUntil(reportStartFailure(missing(cluster), TAKEN), { untilMs: 10_000 });
   assert.equal(cluster.clock.nowMs(), 5000);
 });
 

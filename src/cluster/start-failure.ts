@@ -1,5 +1,6 @@
-// start-failure — a node that cannot start. If its port is taken, say, it reports to the scheduler why, so that the others end with that reason instead of
-// waiting for it; that report is never in the way of the node's own error. If what listens at the scheduler's address is no scheduler, the node gives up.
+// start-failure — a node that cannot start, say because its port is taken, reports that to the scheduler, so that the
+// others end with that reason instead of waiting; the node's own error comes first. A node also gives up if what
+// listens at the scheduler's address is no scheduler.
 
 import type { Clock } from "../base/clock.ts";
 import { isWeighbridgeError, reasonOf, WeighbridgeError } from "../base/errors.ts";
@@ -18,25 +19,26 @@ export type StartFailure = {
   readonly clock: Clock;
   readonly log: Log;
   readonly schedulerAddress: Address;
-  /** How long to try at most; as long as nodes that are started together need to find each other when left out. */
+  /** How long to try at most; left out: as long as nodes that are started together need to find each other. */
   readonly deadlineMs?: number | undefined;
-  /** Who it would have been. */
+  /** The registration that it would have made. */
   readonly node: Pick<RegisterRequest, "role" | "rank" | "label" | "serverCount" | "workerCount">;
 };
 
 /** Nodes that are started together find each other sooner. */
-const TELL_DEADLINE_MS = 5000;
+const REPORT_DEADLINE_MS = 5000;
 
-/** Tells the scheduler that this node does not come, and why. Returns when it knows, or cannot be told in time; never throws. */
-export async function tellStartFailure(told: StartFailure, error: WeighbridgeError): Promise<void> {
-  const { peer, clock, log, schedulerAddress, node, deadlineMs = TELL_DEADLINE_MS } = told;
+/** Reports to the scheduler why this node does not come. Returns when that is done, or takes too long; never throws. */
+export async function reportStartFailure(start: StartFailure, error: WeighbridgeError): Promise<void> {
+  const { peer, clock, log, schedulerAddress, node, deadlineMs = REPORT_DEADLINE_MS } = start;
   const { code, message } = error;
   const channel = peer.dial(SCHEDULER_ID, schedulerAddress, 0);
   const request = { ...node, address: "", token: randomToken(), resume: undefined, failure: { code, message } };
   try {
     await ask(channel, REGISTER, request, clock, { deadlineMs });
   } catch (thrown) {
-    log.debug("what the scheduler says to a node that does not come", { reason: reasonOf(thrown) }); // its answer is the error that it was told
+    // the reported error
+    log.debug("the scheduler's answer to a node that does not come", { reason: reasonOf(thrown) });
   } finally {
     peer.drop(channel, error);
   }
@@ -44,7 +46,7 @@ export async function tellStartFailure(told: StartFailure, error: WeighbridgeErr
 
 const FIX = "point DMLC_PS_ROOT_URI/DMLC_PS_ROOT_PORT (--scheduler-host/--scheduler-port) at the right place";
 
-/** The error for it, by why it could not be talked with; undefined if that may pass. */
+/** The error for a scheduler that cannot be talked with; undefined if that may pass. */
 export function wrongScheduler(address: Address, problem: Error): WeighbridgeError | undefined {
   if (isWeighbridgeError(problem, "VERSION_MISMATCH")) return new WeighbridgeError(problem.code, problem.message, { cause: problem });
   if (!isWeighbridgeError(problem, "FOREIGN_PROTOCOL")) return undefined;

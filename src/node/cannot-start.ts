@@ -5,7 +5,7 @@ import { hostname } from "node:os";
 import packageJson from "weighbridge/package.json" with { type: "json" };
 import { isWeighbridgeError } from "../base/errors.ts";
 import { SILENT_LOG } from "../base/log.ts";
-import { tellStartFailure, wrongScheduler } from "../cluster/start-failure.ts";
+import { reportStartFailure, wrongScheduler } from "../cluster/start-failure.ts";
 import { Peer } from "../peer/peer.ts";
 import { PlainReadBuffers } from "../peer/plain-memory.ts";
 import { type ConfigSources, loadConfig } from "./config/config.ts";
@@ -57,7 +57,7 @@ async function reportCannotStart(config: NodeConfig, thrown: unknown): Promise<v
   };
   const node = { role, rank, serverCount, workerCount, label: nodeId ?? `${hostname()}:${process.pid}` };
   try {
-    await tellStartFailure({ peer, clock, log, schedulerAddress: address, deadlineMs: REPORT_MS, node }, thrown);
+    await reportStartFailure({ peer, clock, log, schedulerAddress: address, deadlineMs: REPORT_MS, node }, thrown);
   } finally {
     await peer.close();
   }

@@ -10,10 +10,10 @@ import type { FunctionHandler } from "./channel.ts";
 const FUNCTION = 40;
 
 function stage(options: Partial<AppDirectoryOptions> = {}) {
-  const asker = new StubCaller();
-  const directory = new AppDirectory({ clock: asker.clock, ...options });
-  asker.serve(FUNCTION, directory);
-  return { asker, directory };
+  const caller = new StubCaller();
+  const directory = new AppDirectory({ clock: caller.clock, ...options });
+  caller.serve(FUNCTION, directory);
+  return { caller, directory };
 }
 
 /** An app that answers and remembers what it saw: "name payload". */
@@ -27,17 +27,17 @@ function recorder(seen: string[], name = "app"): FunctionHandler {
 }
 
 test("hands requests to their application, and asks it where payloads should land", async () => {
-  const { asker, directory } = stage();
+  const { caller, directory } = stage();
   const seen: string[] = [];
   const long = "a".repeat(200); // shorter ones stay where they were read
   const landing = new Uint8Array(long.length);
   directory.add(1, { ...recorder(seen, "one"), destination: () => landing });
   directory.add(2, recorder(seen, "two"));
-  await asker.request({ app: 2, text: "b" });
-  await asker.request({ app: 1, text: long });
+  await caller.request({ app: 2, text: "b" });
+  await caller.request({ app: 1, text: long });
   assert.deepEqual(seen, ["two b", `one ${long}`]);
   assert.deepEqual(landing, new TextEncoder().encode(long));
-  assert.deepEqual(asker.answers(), ["REPLY 1", "REPLY 2"]);
+  assert.deepEqual(caller.answers(), ["REPLY 1", "REPLY 2"]);
 });
 
 test("an application exists once; on workers once per customer", () => {
@@ -51,74 +51,74 @@ test("an application exists once; on workers once per customer", () => {
 });
 
 test("customers of one app do not get each other's requests", async () => {
-  const { asker, directory } = stage({ byCustomer: true });
+  const { caller, directory } = stage({ byCustomer: true });
   const seen: string[] = [];
   directory.add(1, recorder(seen, "zero"));
   directory.add(1, recorder(seen, "five"), 5);
   directory.add(0, recorder(seen, "other app"), 5);
-  await asker.request({ app: 1, customer: 5, text: "a" });
-  await asker.request({ app: 1, customer: 0, text: "b" });
-  await asker.request({ app: 0, customer: 5, text: "c" });
+  await caller.request({ app: 1, customer: 5, text: "a" });
+  await caller.request({ app: 1, customer: 0, text: "b" });
+  await caller.request({ app: 0, customer: 5, text: "c" });
   assert.deepEqual(seen, ["five a", "zero b", "other app c"]);
 });
 
 test("requests that come early are handed over in their order, before any later one (AppDirectory.A1)", async () => {
-  const { asker, directory } = stage();
+  const { caller, directory } = stage();
   const seen: string[] = [];
-  await asker.request({ app: 1, text: "first" });
-  await asker.request({ app: 1, text: "second" });
-  assert.deepEqual(asker.answers(), []);
+  await caller.request({ app: 1, text: "first" });
+  await caller.request({ app: 1, text: "second" });
+  assert.deepEqual(caller.answers(), []);
   directory.add(1, recorder(seen));
-  asker.receive({ app: 1, text: "third, in the same turn" });
-  await asker.clock.run();
+  caller.receive({ app: 1, text: "third, in the same turn" });
+  await caller.clock.run();
   assert.deepEqual(seen, ["app first", "app second", "app third, in the same turn"]);
-  assert.deepEqual(asker.answers(), ["REPLY 1", "REPLY 2", "REPLY 3"]);
+  assert.deepEqual(caller.answers(), ["REPLY 1", "REPLY 2", "REPLY 3"]);
 });
 
 test("a request that waited too long is answered with UNKNOWN_APP, and is not handed over later (AppDirectory.A2)", async () => {
-  const { asker, directory } = stage({ waitMs: 1000 });
+  const { caller, directory } = stage({ waitMs: 1000 });
   const seen: string[] = [];
-  asker.receive({ app: 1, text: "early" });
-  await asker.clock.advance(900);
-  asker.receive({ app: 1, text: "late" });
-  await asker.clock.advance(100);
-  assert.deepEqual(asker.answers(), ["FAILURE 1 UNKNOWN_APP"]);
+  caller.receive({ app: 1, text: "early" });
+  await caller.clock.advance(900);
+  caller.receive({ app: 1, text: "late" });
+  await caller.clock.advance(100);
+  assert.deepEqual(caller.answers(), ["FAILURE 1 UNKNOWN_APP"]);
   directory.add(1, recorder(seen));
-  await asker.clock.run();
+  await caller.clock.run();
   assert.deepEqual(seen, ["app late"]);
-  assert.deepEqual(asker.answers(), ["REPLY 2"]);
+  assert.deepEqual(caller.answers(), ["REPLY 2"]);
 });
 
 test("only so many requests and bytes wait; who is refused for room loses what it has waiting there, others do not (AppDirectory.A2, A3)", async () => {
   for (const limits of [{ waitingMax: 4 }, { waitingBytesMax: 20 }]) {
-    const { asker, directory } = stage(limits);
-    const other = new StubCaller(asker.clock);
+    const { caller, directory } = stage(limits);
+    const other = new StubCaller(caller.clock);
     other.serve(FUNCTION, directory);
     const seen: string[] = [];
-    asker.receive({ app: 2, text: "apart" });
-    for (const text of ["one..", "two.."]) asker.receive({ app: 1, text });
+    caller.receive({ app: 2, text: "apart" });
+    for (const text of ["one..", "two.."]) caller.receive({ app: 1, text });
     other.receive({ app: 1, text: "other" });
-    asker.receive({ app: 1, text: "one too many" });
-    await asker.clock.advance(0);
-    assert.deepEqual(asker.answers(), ["FAILURE 2 UNKNOWN_APP", "FAILURE 3 UNKNOWN_APP", "FAILURE 4 UNKNOWN_APP"], JSON.stringify(limits));
-    asker.receive({ app: 1, text: "again" });
+    caller.receive({ app: 1, text: "one too many" });
+    await caller.clock.advance(0);
+    assert.deepEqual(caller.answers(), ["FAILURE 2 UNKNOWN_APP", "FAILURE 3 UNKNOWN_APP", "FAILURE 4 UNKNOWN_APP"], JSON.stringify(limits));
+    caller.receive({ app: 1, text: "again" });
     directory.add(1, recorder(seen));
     directory.add(2, recorder(seen, "two"));
-    await asker.clock.run();
+    await caller.clock.run();
     assert.deepEqual(seen, ["app other", "app again", "two apart"]);
   }
 });
 
-test("what an application throws at a request that waited goes back to its asker, and the next one is handed over", async () => {
-  const { asker, directory } = stage();
-  asker.receive({ app: 1, text: "bad" });
-  asker.receive({ app: 1, text: "good" });
+test("what an application throws at a request that waited goes back to its caller, and the next one is handed over", async () => {
+  const { caller, directory } = stage();
+  caller.receive({ app: 1, text: "bad" });
+  caller.receive({ app: 1, text: "good" });
   directory.add(1, {
     handle(channel, header, bytes): void {
       if (bytes[0] === "b".charCodeAt(0)) throw new Error("bad");
       channel.acknowledge(header);
     },
   });
-  await asker.clock.run();
-  assert.deepEqual(asker.answers().sort(), ["FAILURE 1 HANDLER_FAILED", "REPLY 2"]);
+  await caller.clock.run();
+  assert.deepEqual(caller.answers().sort(), ["FAILURE 1 HANDLER_FAILED", "REPLY 2"]);
 });

@@ -214,7 +214,7 @@ test("a request that comes again is answered again and applied once; one whose a
   assert.equal(stage.metrics.duplicates, 3);
 });
 
-test("an answer given while the link is down is there when the asker asks again", async () => {
+test("an answer given while the link is down is there when the caller repeats its request", async () => {
   const handler: FunctionHandler = { handle: (channel, header) => channel.park(header.request) };
   const stage = new ChannelStage({ handler });
   stage.receive(Kind.REQUEST, 1);

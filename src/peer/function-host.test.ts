@@ -49,9 +49,9 @@ async function twoWorkers() {
     Object.assign(peer, { id, incarnation, job: "job" });
     return peer;
   };
-  const [asker, server] = [open("asker", 9), open("server", 11)];
+  const [caller, server] = [open("caller", 9), open("server", 11)];
   await server.listen("sim://server:1");
-  const channel = asker.dial(11, "sim://server:1", 1);
+  const channel = caller.dial(11, "sim://server:1", 1);
   /** Waits in simulated time. */
   const settled = async <T>(promise: Promise<T>): Promise<T> => {
     promise.catch(() => {}); // awaited below

@@ -40,7 +40,7 @@ test("a duplicate of a request whose answer is still to come is ignored, then an
   assert.equal(received.remembered(1), answers);
 });
 
-test("answers are kept until the asker has them, and not longer (ReceivedRequests.S3)", () => {
+test("answers are kept until the caller has them, and not longer (ReceivedRequests.S3)", () => {
   const received = new ReceivedRequests();
   for (let request = 1; request <= 10; request++) {
     received.admit(request, 1);
@@ -56,7 +56,7 @@ test("answers are kept until the asker has them, and not longer (ReceivedRequest
   assert.equal(received.rememberedCount, 0, "nobody waits for it any more");
 });
 
-test("requests that the asker gave up before they came are not waited for (ReceivedRequests.S4)", () => {
+test("requests that the caller gave up before they came are not waited for (ReceivedRequests.S4)", () => {
   const received = new ReceivedRequests();
   received.admit(1, 1);
   assert.equal(received.admit(9, 9), "fresh", "2 to 8 will never come");

@@ -79,16 +79,16 @@ test("nothing is waited for when a link ends that left nothing unfinished, nor a
 
 test("what a worker left unfinished goes when its link is gone and does not come back, and stays when it does (UnfinishedRequests.N2)", async () => {
   const { clock, dropped, unfinished, worker } = stage();
-  const asker = worker(0);
-  for (const name of ["a", "b"]) begin(unfinished, asker.channel, name, name, MIB);
+  const caller = worker(0);
+  for (const name of ["a", "b"]) begin(unfinished, caller.channel, name, name, MIB);
   begin(unfinished, worker(1).channel, "c", "c", MIB);
-  asker.channel.detach(asker.link);
+  caller.channel.detach(caller.link);
   await clock.advance(LINK_GRACE_MS - 1);
   const again = new StubLink();
-  asker.channel.attach(again);
+  caller.channel.attach(again);
   await clock.advance(LINK_GRACE_MS);
-  assert.deepEqual([unfinished.get(asker.channel, "a"), dropped], ["a", []], "it came back");
-  asker.channel.detach(again);
+  assert.deepEqual([unfinished.get(caller.channel, "a"), dropped], ["a", []], "it came back");
+  caller.channel.detach(again);
   await clock.advance(LINK_GRACE_MS - 1);
   assert.deepEqual(dropped, []);
   await clock.advance(1);
@@ -97,10 +97,10 @@ test("what a worker left unfinished goes when its link is gone and does not come
 
 test("a worker that is dead, or has a new incarnation, has nothing unfinished, and its link is cut off (UnfinishedRequests.N2, N3)", () => {
   const { dropped, unfinished, worker } = stage();
-  const asker = worker(0);
-  begin(unfinished, asker.channel, "a", "a", MIB);
+  const caller = worker(0);
+  begin(unfinished, caller.channel, "a", "a", MIB);
   unfinished.forgetWorker(9);
-  assert.deepEqual([dropped, unfinished.bytes, asker.link.isDestroyed], [["a"], 0, true]);
+  assert.deepEqual([dropped, unfinished.bytes, caller.link.isDestroyed], [["a"], 0, true]);
   const [old, next] = [worker(1, 1), worker(1, 2)];
   begin(unfinished, old.channel, "b", "b", MIB);
   assert.equal(unfinished.get(next.channel, "b"), undefined);
@@ -111,14 +111,14 @@ test("a worker that is dead, or has a new incarnation, has nothing unfinished, a
 
 test("a worker that leaves nothing unfinished keeps its link, and watching it costs nothing", async () => {
   const { clock, unfinished, worker } = stage();
-  const asker = worker(0);
+  const caller = worker(0);
   for (let i = 0; i < 100; i++) {
-    begin(unfinished, asker.channel, i, "a", MIB);
-    end(unfinished, asker.channel, i);
+    begin(unfinished, caller.channel, i, "a", MIB);
+    end(unfinished, caller.channel, i);
   }
   unfinished.forgetWorker(9);
-  assert.equal(asker.link.isDestroyed, false);
-  asker.channel.detach(asker.link);
+  assert.equal(caller.link.isDestroyed, false);
+  caller.channel.detach(caller.link);
   await clock.run();
   assert.equal(clock.nowMs(), 0, "no look at all, however many requests there were");
 });
