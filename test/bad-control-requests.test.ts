@@ -87,11 +87,11 @@ const CONTROL_CASES: readonly (Refusal & { readonly at: "scheduler" | "server" }
   },
   {
     at: "scheduler",
-    name: "REGISTER by a node that has its place",
+    name: "REGISTER by a node that has its rank",
     fields: { functionId: FunctionId.REGISTER },
     payload: encodeJson(registration()),
     code: "BAD_REQUEST",
-    says: /has its place/,
+    says: /has its rank/,
   },
   {
     at: "scheduler",
@@ -229,7 +229,7 @@ test("nobody resumes another node's place, or an incarnation of its own that it 
   for (const claim of claims) {
     const body = registration({ resume: { job: "job", ...claim, roster, passed: [] } });
     const failure = failureOf(await cluster.world.run(client.ask({ functionId: FunctionId.REGISTER }, encodeJson(body))));
-    assert.match(failure.message, /cannot resume the place/);
+    assert.match(failure.message, /cannot resume the rank/);
   }
   await cluster.close();
 });

@@ -1,5 +1,5 @@
 // applicant — a node that registered and has no slot yet, and the errors that it may get instead. Each error names the
-// node, what it said, what the others say, and the fix.
+// node, its claim, that of the others, and the fix.
 
 import { type ErrorCode, WeighbridgeError } from "../base/errors.ts";
 import type { AbortRequest } from "../wire/control.ts";
@@ -36,16 +36,16 @@ function labels(applicants: readonly Applicant<unknown>[]): string {
   return applicants.map(({ request }) => `"${request.label}"`).join(", ");
 }
 
-/** A request that no scheduler can make sense of, whatever the others say. */
+/** A request that makes no sense, whatever the others say. */
 export function malformed(request: RegisterRequest): WeighbridgeError | undefined {
   if (request.role === "scheduler") return new WeighbridgeError("BAD_REQUEST", `"${request.label}" registered as a second scheduler`);
   if (request.token === "") return new WeighbridgeError("BAD_REQUEST", `${nameOfApplicant(request)} registered without a token`);
   if (request.role === "server" && request.address === "")
-    return new WeighbridgeError("BAD_REQUEST", `${nameOfApplicant(request)} does not say where it listens`);
+    return new WeighbridgeError("BAD_REQUEST", `${nameOfApplicant(request)} names no address to listen at`);
   return undefined;
 }
 
-/** It cannot take its slot, and says why. */
+/** It cannot take its slot, for the reason it reports. */
 export function cannotStart(request: RegisterRequest, failure: AbortRequest): WeighbridgeError {
   return cannotTakePart(nameOfApplicant(request), failure);
 }
@@ -105,17 +105,17 @@ export function incomplete(counts: ClusterCounts, there: readonly Applicant<unkn
 }
 
 export function rankHeld(request: RegisterRequest, holder: RankSlot): WeighbridgeError {
-  const message = `${nameOfApplicant(request)} asks for the place of ${holderOf(holder)}, which is alive; stop that one first, or ${RANK_FIX}`;
+  const message = `${nameOfApplicant(request)} requests the rank of ${holderOf(holder)}, which is alive; stop that one first, or ${RANK_FIX}`;
   return new WeighbridgeError("RANK_TAKEN", message);
 }
 
 export function nothingFree(request: RegisterRequest, holders: readonly RankSlot[], waitedMs: number): WeighbridgeError {
   const held = holders.map(holderOf).join(", ");
-  const message = `no place for ${nameOfApplicant(request)} after ${waitedMs} ms: all ${request.role} places are held, by ${held}`;
+  const message = `no rank for ${nameOfApplicant(request)} after ${waitedMs} ms: all ${request.role} ranks are held, by ${held}`;
   return new WeighbridgeError("DEADLINE", `${message}; stop one of them, or start the whole cluster with more ${request.role}s`);
 }
 
 export function jobOver(request: RegisterRequest): WeighbridgeError {
-  const message = `no place for ${nameOfApplicant(request)}: the job is over, everybody has left`;
+  const message = `no rank for ${nameOfApplicant(request)}: the job is over, everybody has left`;
   return new WeighbridgeError("NO_ROUTE", `${message}; start fewer ${request.role}s, or the whole cluster with more`);
 }

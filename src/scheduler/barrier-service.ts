@@ -1,4 +1,4 @@
-// barrier-service — answers nodes that stand at barriers. Who may pass is cluster/barrier.ts's.
+// barrier-service — answers nodes that stand at barriers. cluster/barrier.ts decides who may pass.
 
 import { Deferred } from "../base/deferred.ts";
 import { WeighbridgeError } from "../base/errors.ts";
@@ -10,7 +10,7 @@ export class BarrierService {
   readonly #barriers: Barriers<Deferred<BarrierReply>>;
   #closed: WeighbridgeError | undefined;
 
-  /** `members` tells everybody who has a slot in the job, the scheduler included. */
+  /** `members` lists everybody who has a slot in the job, the scheduler included. */
   constructor(members: () => readonly BarrierMember[]) {
     this.#barriers = new Barriers(members);
   }
@@ -20,7 +20,7 @@ export class BarrierService {
     return this.#barriers.lasting({ group: Group.ALL, customer: 0 });
   }
 
-  /** A node stands at a barrier; answered when it may go. Throws when it has no business there, and once the job is over. */
+  /** A node enters a barrier; answered when it may pass. Throws if it must not enter, and once the job is over. */
   enter(node: number, request: BarrierRequest): Promise<BarrierReply> {
     if (this.#closed !== undefined) throw this.#closed;
     const caller = new Deferred<BarrierReply>();
@@ -28,7 +28,7 @@ export class BarrierService {
     return caller.promise;
   }
 
-  /** What a node says of rounds that an earlier scheduler kept. */
+  /** What a node reports of rounds that an earlier scheduler kept. */
   recall(node: number, passed: readonly BarrierRequest[]): void {
     for (const round of passed) this.#settle(this.#barriers.passed({ node, ...round }));
   }
@@ -42,7 +42,7 @@ export class BarrierService {
     this.#settle(this.#barriers.review());
   }
 
-  /** Everybody who waits, or comes later, is told that they cannot pass. */
+  /** Fails all who wait, or come later. */
   close(error: WeighbridgeError): void {
     this.#closed ??= error;
     this.#settle(this.#barriers.failAll(error));

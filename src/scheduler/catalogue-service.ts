@@ -1,11 +1,11 @@
-// catalogue-service — answers nodes that make, open, clear or list parameters, and hears what nodes tell after a
-// restart of the scheduler. What may be is catalogue.ts's.
+// catalogue-service — answers nodes that make, open, clear or list parameters, and collects what nodes report after a
+// restart of the scheduler. catalogue.ts decides.
 //
 // Invariants:
-//   CatalogueService.S1. After a restart nothing is answered before every node that lives has told what it knows:
-//       no number is given twice.
-//   CatalogueService.S2. What two nodes tell and cannot both be true is logged, and the name that lost is refused
-//       from then on. Nothing is guessed: a name with a wrong number would read another's values.
+//   CatalogueService.S1. After a restart nothing is answered before every live node has reported what it knows: no
+//       number is given twice.
+//   CatalogueService.S2. If the reports of two nodes contradict each other, that is logged, and the name that lost is
+//       refused from then on. Nothing is guessed: a name with a wrong number would read another's values.
 
 import { Deferred } from "../base/deferred.ts";
 import { WeighbridgeError } from "../base/errors.ts";
@@ -47,7 +47,7 @@ export class CatalogueService {
   readonly #journal: StateJournal;
   readonly #log: Log;
   readonly #bounds: CatalogueBounds;
-  /** Nodes that resumed and have more to tell: the incarnation by node. */
+  /** Nodes that resumed and have more to report: the incarnation by node. */
   readonly #telling = new Map<number, number>();
   /** Why names are refused, by name (CatalogueService.S2). */
   readonly #conflicts = new Map<string, string>();
@@ -87,7 +87,7 @@ export class CatalogueService {
     return page ?? { entries: [], isLast: true };
   }
 
-  /** A node resumed its slot, and has pages to tell if it makes a claim. */
+  /** A node resumed its slot, and has pages to report if it makes a claim. */
   resumed(node: number, incarnation: number, claim: CatalogueClaim | undefined): void {
     if (claim === undefined) return;
     this.#journal.write({ kind: "highest", number: claim.highest });
@@ -99,7 +99,7 @@ export class CatalogueService {
     const { namesMax } = this.#bounds;
     for (const told of entries) {
       if (this.#journal.state.catalogue.entries.size + this.#conflicts.size >= 2 * namesMax)
-        throw new WeighbridgeError("CATALOGUE_FULL", `${nameOf(node)} tells of more than ${namesMax} names`);
+        throw new WeighbridgeError("CATALOGUE_FULL", `${nameOf(node)} reports more than ${namesMax} names`);
       const { record, conflict } = recallEntry(this.#journal.state.catalogue, told);
       if (record !== undefined) this.#journal.write(record);
       if (conflict !== undefined) this.#refuse(told.name, `${nameOf(node)} tells that ${conflict}`);
@@ -108,7 +108,7 @@ export class CatalogueService {
     return {};
   }
 
-  /** The roster as it is now; `isHeard`: every node that should be alive has been heard of. */
+  /** The roster as it is now; `isHeard`: every node that should be alive has sent something. */
   follow({ nodes }: RosterView, isHeard: boolean): void {
     for (const { node, incarnation, state } of nodes)
       if (state !== "alive" || this.#telling.get(node) !== incarnation) this.#telling.delete(node);

@@ -73,8 +73,8 @@ export function applyToCatalogue(catalogue: Catalogue, record: CatalogueRecord):
 }
 
 /**
- * Makes or opens all of these parameters, or none. Throws SPEC_MISMATCH (Catalogue.C2), CATALOGUE_FULL (Catalogue.C4), BAD_REQUEST,
- * BAD_ARGUMENT.
+ * Makes or opens all of these parameters, or none. Throws SPEC_MISMATCH (Catalogue.C2), CATALOGUE_FULL (Catalogue.C4),
+ * BAD_REQUEST, BAD_ARGUMENT.
  */
 export function openParameters(catalogue: Catalogue, specs: readonly string[], bounds: CatalogueBounds): CatalogueDecision {
   const named = specs.map((spec) => ({ name: decodeParameterSpec(spec).name, spec }));
@@ -99,7 +99,7 @@ export function clearParameter(catalogue: Catalogue, name: string, edition: numb
 }
 
 /**
- * What a node tells of a name that it knows from an earlier scheduler, beside what others have told; `conflict` if
+ * What a node reports of a name that it knows from an earlier scheduler, beside what others reported; `conflict` if
  * both cannot be true (Catalogue.C1, C2).
  */
 export function recallEntry(catalogue: Catalogue, told: CatalogueEntry): { readonly record?: CatalogueRecord; readonly conflict?: string } {

@@ -1,4 +1,5 @@
-// Goal: a generation has exactly those workers that have to be in it, nobody waits for one that cannot come, and numbers only rise.
+// Goal: a generation has exactly those workers that have to be in it, nobody waits for one that cannot come, and
+// numbers only rise.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

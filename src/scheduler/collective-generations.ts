@@ -1,13 +1,15 @@
-// collective-generations — workers come together to reduce among themselves: decides who is in the next generation, when, and when one is over. Pure: the roster
-// in, answers out.
+// collective-generations — the generations of workers that reduce among themselves: decides who is in the next one,
+// when it forms, and when one is over. Pure: the roster in, answers out.
 //
 // Invariants:
-//   CollectiveGenerations.G1. A generation has a higher number than every one before it, also over a restart of the scheduler: the workers bring the numbers along.
-//   CollectiveGenerations.G2. The first one waits for every worker that is alive. Later ones wait for those that are alive and listen for the others: never for one
-//       that was restarted and has not come yet.
-//   CollectiveGenerations.G3. Who missed the answer (it was lost with a scheduler) gets the same one, as long as that generation is not over.
-//   CollectiveGenerations.G4. A generation is over once a member is dead, was restarted, or wants to be in the next one or in none: everybody is told, also a member that
-//       was taken for dead and knows nothing of it.
+//   CollectiveGenerations.G1. A generation has a higher number than every one before it, also over a restart of the
+//       scheduler: the workers report the numbers.
+//   CollectiveGenerations.G2. The first one waits for every live worker. Later ones wait for the live ones that listen:
+//       never for one that was restarted and has not come yet.
+//   CollectiveGenerations.G3. A worker whose answer was lost with a scheduler gets the same one, while that generation
+//       is not over.
+//   CollectiveGenerations.G4. A generation is over once a member is dead, was restarted, or wants to be in the next one
+//       or in none. Everybody learns that, also a member that was declared dead and does not know it.
 
 import { WeighbridgeError } from "../base/errors.ts";
 import type { Generation, Member } from "../wire/collective-frame.ts";
@@ -43,7 +45,7 @@ export class CollectiveGenerations<T> {
     return [...this.#standing.values()].map(({ node, incarnation }) => ({ node, incarnation })).sort((a, b) => a.node - b.node);
   }
 
-  /** A worker comes, or comes again. `review` then says what follows. */
+  /** A worker comes, or comes again. `review` then decides what follows. */
   enter(worker: Standing<T>): SettledRequest<T>[] {
     const earlier = this.#dismiss(worker.node);
     this.#standing.set(worker.node, worker);
@@ -58,7 +60,10 @@ export class CollectiveGenerations<T> {
     return this.#dismiss(node);
   }
 
-  /** A node tells a scheduler that was restarted which generation it is in, if any, and by its roster which ones are over (CollectiveGenerations.G1, G3). */
+  /**
+   * A node reports its generation to a restarted scheduler, and by its roster which ones are over
+   * (CollectiveGenerations.G1, G3).
+   */
   recall(formed: Generation | undefined, ended = 0): void {
     const { generation } = formed ?? this.#formed;
     this.#newest = Math.max(this.#newest, generation, ended);
@@ -67,10 +72,11 @@ export class CollectiveGenerations<T> {
   }
 
   died(node: number): void {
-    if (this.#formed.members.some((member) => member.node === node)) this.#ended = Math.max(this.#ended, this.#formed.generation); // CollectiveGenerations.G4
+    // CollectiveGenerations.G4
+    if (this.#formed.members.some((member) => member.node === node)) this.#ended = Math.max(this.#ended, this.#formed.generation);
   }
 
-  /** Who can be answered, given who is there. */
+  /** Who can be answered, by the nodes that are there. */
   review(nodes: readonly RosterEntry[]): SettledRequest<T>[] {
     const workers = nodes.filter(({ role }) => role === "worker");
     const settled: SettledRequest<T>[] = [];
@@ -79,7 +85,8 @@ export class CollectiveGenerations<T> {
       if (isFormer || state !== "alive") this.died(node);
       if ((this.#standing.get(node)?.incarnation ?? incarnation) < incarnation || state === "left") settled.push(...this.#dismiss(node));
     }
-    const needed = workers.filter(({ state, address }) => state === "alive" && (this.#newest === 0 || address !== "")); // CollectiveGenerations.G2
+    // CollectiveGenerations.G2
+    const needed = workers.filter(({ state, address }) => state === "alive" && (this.#newest === 0 || address !== ""));
     if (this.#ended < this.#formed.generation) settled.push(...this.#tellAgain());
     if (needed.length === 0 || !needed.every(({ node }) => this.#standing.has(node))) return settled;
     return [...settled, ...this.#form(needed)];

@@ -1,4 +1,4 @@
-// collective-service — answers workers that come together to reduce among themselves. Who is in which generation is collective-generations.ts's.
+// collective-service — answers workers that reduce among themselves. collective-generations.ts decides who is in which.
 
 import { Deferred } from "../base/deferred.ts";
 import { WeighbridgeError } from "../base/errors.ts";
@@ -42,7 +42,7 @@ export class CollectiveService {
     this.#generations.died(node);
   }
 
-  /** What a node says that lived through a restart of the scheduler. */
+  /** What a node reports after a restart of the scheduler. */
   recall(gathered: Generation | undefined, endedGeneration: number | undefined): void {
     this.#generations.recall(gathered, endedGeneration);
   }
@@ -60,7 +60,7 @@ export class CollectiveService {
   }
 }
 
-/** Throws BAD_REQUEST for what no worker would ask. */
+/** Throws BAD_REQUEST for an illegal request. */
 export function checkGather(
   { id, name }: { readonly id: number; readonly name: string },
   { step, address, generation }: GatherRequest,

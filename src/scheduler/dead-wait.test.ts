@@ -1,4 +1,5 @@
-// dead-wait.test — Goal: nodes that are done wait for the dead as long as a node may take to start, and no shorter or longer.
+// dead-wait.test — Goal: nodes that are done wait for the dead as long as a node may take to start, and no shorter or
+// longer.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

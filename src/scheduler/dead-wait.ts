@@ -1,12 +1,12 @@
-// dead-wait — how long nodes that are done wait for dead ones, which may be started again and come to the last barrier yet.
+// dead-wait — how long nodes that are done wait for dead ones, which may be restarted and come to the last barrier.
 //
 //   somebody works ──► all who live are done, and some are dead ──► for `startTimeoutMs`: the job ends with NODE_DEAD
 //          ▲                     │ one came back, or is not done after all
 //          └─────────────────────┘
 //
 // Invariants:
-//   DeadWait.W1. As long as a node that lives is not done, the dead may come back: the time begins when the last of the living is done.
-//   DeadWait.W2. A caller that knows the dead will not come back may say so earlier: they count as having left then.
+//   DeadWait.W1. As long as a live node is not done, the dead may come back: the time begins when the last one is done.
+//   DeadWait.W2. A caller that knows the dead will not come back may report it earlier: they then count as having left.
 
 import type { CancelTimer, Clock } from "../base/clock.ts";
 import { WeighbridgeError } from "../base/errors.ts";
@@ -16,7 +16,7 @@ import { deadNodes, type RosterView } from "../wire/roster.ts";
 export type DeadWaitOptions = {
   readonly clock: Clock;
   readonly startTimeoutMs: number;
-  /** Hears, with every change, which nodes are dead while the others wait for these alone, and how to say that they will not come back (DeadWait.W2). */
+  /** Called with every change: the dead that the others wait for alone, and how to give them up (DeadWait.W2). */
   readonly onOnlyDead?: ((names: readonly string[], dismiss: () => void) => void) | undefined;
   readonly dismiss: () => void;
   readonly giveUp: (error: WeighbridgeError) => void;
@@ -32,7 +32,9 @@ export class DeadWait {
     this.#options = options;
   }
 
-  /** Nodes have come, died, or are done: `leaving` are those that wait at the last barrier, the scheduler among them. */
+  /**
+   * Nodes have come, died, or are done: `leaving` are those that wait at the last barrier, the scheduler among them.
+   */
   review(roster: RosterView, leaving: ReadonlySet<number>): void {
     const { clock, startTimeoutMs, onOnlyDead, dismiss } = this.#options;
     this.#names = deadNodes(roster).map(nameOf);

@@ -1,23 +1,24 @@
-// epoch-units — the units of one epoch: which are done, which are lent to whom, and which may be lent. Pure; shard-ledger.ts keeps one for
-// each epoch that is not over. Units go by their ordinals here (wire/units.ts).
+// epoch-units — the units of one epoch: which are done, which are lent to whom, and which may be lent. Pure;
+// shard-ledger.ts keeps one for each epoch that is not over. Units go by their ordinals here (wire/units.ts).
 //
 //   free ── lend ──► lent ── done ──► done
-//     ▲               │ its worker died, left, or holds it no longer      (suspect: when it is lent again, that is a repetition)
+//     ▲               │ its worker died, left, or holds it no longer      (suspect: lending it again is a repetition)
 //     └───────────────┘ or gave it back unused                            (not suspect)
 //
 // Invariants:
 //   EpochUnits.U1. A unit that is lent or done is lent to nobody else: without deaths each is done exactly once.
-//   EpochUnits.U2. Every unit that is neither lent nor done may be lent to some worker that is present: nothing is left behind.
-//   EpochUnits.U3. A suspect unit is one that is free and was lent before to a worker that may have begun it. `repeatedCount` counts those that were
-//       lent again.
-//   EpochUnits.U4. What is kept goes by gaps and by what is lent, not by the number of units.
+//   EpochUnits.U2. Every unit that is neither lent nor done may be lent to some worker that is present: nothing is left
+//       behind.
+//   EpochUnits.U3. A suspect unit is one that is free and was lent before to a worker that may have begun it.
+//       `repeatedCount` counts those that were lent again.
+//   EpochUnits.U4. The cost depends on gaps and on what is lent, not on the number of units.
 
 import { WeighbridgeError } from "../base/errors.ts";
 import { RunSet } from "../base/run-set.ts";
 import { idOf, nameOf } from "../wire/node-id.ts";
 import { type EpochDescription, type Runs, UNIT_RUNS_MAX, UNITS_HELD_MAX, type UnitsAccount, unitOf } from "../wire/units.ts";
 
-/** What a worker says of its own units. */
+/** What a worker reports of its own units. */
 export type UnitsReport = { readonly done: Runs; readonly held: Runs; readonly unused: Runs };
 
 export class EpochUnits {
@@ -31,7 +32,7 @@ export class EpochUnits {
   readonly #lent = new Map<number, RunSet>();
   /** Ranks that are present, and want no more of this epoch. */
   readonly #withdrawn = new Set<number>();
-  /** Ranks that have spoken of this epoch, in the incarnation that they have. */
+  /** Ranks that have reported about this epoch, in their present incarnation. */
   readonly #known = new Set<number>();
   #repeatedCount = 0;
   #inheritedVersion = 0;
@@ -54,20 +55,20 @@ export class EpochUnits {
     return this.#repeatedCount;
   }
 
-  /** How often workers went that may have been alone in knowing what is done. */
+  /** How often workers went that perhaps alone knew what is done. */
   get inheritedVersion(): number {
     return this.#inheritedVersion;
   }
 
-  /** What those who are gone knew, as far as it fits a message; what does not would be done again after a restart of the scheduler. */
+  /** What those who are gone knew, as far as it fits a message; the rest would be done again after a restart. */
   get inherited(): { readonly version: number; readonly done: Runs; readonly suspect: Runs } {
     const fitting = ({ runs }: RunSet): Runs => runs.slice(0, 2 * UNIT_RUNS_MAX);
     return { version: this.#inheritedVersion, done: fitting(this.#done), suspect: fitting(this.#suspect) };
   }
 
   /**
-   * Takes down what the worker of this rank has done and holds. Returns what it holds no longer: others have it, or have done it. Throws
-   * BAD_REQUEST for units that are none, or were never lent; nothing has changed then.
+   * Records what the worker of this rank has done and holds. Returns what it holds no longer: others have it, or have
+   * done it. Throws BAD_REQUEST for illegal units, or ones that were never lent; nothing has changed then.
    */
   report(rank: number, { done, held, unused }: UnitsReport): Runs {
     const heldSet = RunSet.of(held);
@@ -80,14 +81,14 @@ export class EpochUnits {
     for (const ordinal of heldSet) {
       if (lent.has(ordinal)) continue;
       if (this.#suspect.has(ordinal))
-        this.#take(lent, ordinal); // it was taken for dead, and nobody has begun it since
+        this.#take(lent, ordinal); // its worker was declared dead, and nobody has begun it since
       else lost.add(ordinal);
     }
     this.#keep(rank, lent);
     return lost.runs;
   }
 
-  /** What a worker knows that lived through a restart of the scheduler. */
+  /** What a worker reports after a restart of the scheduler. */
   recall(rank: number, { done, held, suspect, repeatedCount }: UnitsAccount): void {
     const heldSet = RunSet.of(held);
     const highest = Math.max(heldSet.last + 1, done.at(-1) ?? 0, suspect.at(-1) ?? 0);
@@ -103,8 +104,8 @@ export class EpochUnits {
   }
 
   /**
-   * Somebody has not told what it knows, and is gone. What nobody claims, among units before one that was claimed, may have been lent to it; but
-   * units of a part whose worker has told are claimed by that one, or were never lent.
+   * Somebody has not reported, and is gone. What nobody claims, among units before one that was claimed, may have been
+   * lent to it; but units of a part whose worker has reported are claimed by that one, or were never lent.
    */
   suspectUnclaimed(told: ReadonlySet<number>): void {
     const { batchCount, partCount } = this.description;
@@ -144,8 +145,8 @@ export class EpochUnits {
   }
 
   /**
-   * Lends up to so many units to the worker of this rank, the lowest first; none if there are none for it now. `isWaiting`: it has nothing to do;
-   * else it asks ahead.
+   * Lends up to so many units to the worker of this rank, the lowest first; none if there are none for it now.
+   * `isWaiting`: it has nothing to do; else it borrows ahead.
    */
   lend(rank: number, { want, isWaiting }: { readonly want: number; readonly isWaiting: boolean }, present: readonly number[]): Runs {
     const takers = present.filter((other) => !this.#withdrawn.has(other));
@@ -163,7 +164,7 @@ export class EpochUnits {
     return units.runs;
   }
 
-  /** Those among the present whose own units nobody else is lent, and who have not asked for them. */
+  /** Those among the present whose own units nobody else is lent, and who have not requested them. */
   awaited(present: readonly number[]): readonly number[] {
     const { batchCount, partCount } = this.description;
     const hasUnits = (rank: number): boolean => rank < partCount && this.#gone.nextAbsent(rank * batchCount) < (rank + 1) * batchCount;
@@ -174,7 +175,9 @@ export class EpochUnits {
     return this.description.assignment === "even";
   }
 
-  /** Its own part's batches, and its share of the parts that have nobody: batch b of part p goes to taker (b + p) mod n. */
+  /**
+   * Its own part's batches, and its share of the parts without a worker: batch b of part p goes to taker (b + p) mod n.
+   */
   #evenShare(rank: number, room: number, takers: readonly number[]): number[] {
     const { description } = this;
     const position = takers.indexOf(rank);
@@ -204,7 +207,7 @@ export class EpochUnits {
     }
   }
 
-  /** The next lowest; towards the end few at a time, and the last ones not ahead, so that nobody has any in stock while the others wait. */
+  /** The next lowest; towards the end few at a time, and the last ones not ahead, so that nobody hoards them. */
   #freeShare(room: number, isWaiting: boolean, takerCount: number): number[] {
     const freeCount = this.#unitCount - this.#gone.size;
     if (!isWaiting && freeCount <= takerCount) return [];
@@ -221,7 +224,7 @@ export class EpochUnits {
     const who = nameOf(idOf("worker", rank));
     const highest = Math.max(done.at(-1) ?? 0, held.last + 1, unused.last + 1);
     if (highest > this.#unitCount) {
-      const message = `${who} speaks of unit ${highest - 1} of epoch ${epoch} of "${name}", which has ${this.#unitCount}`;
+      const message = `${who} reports unit ${highest - 1} of epoch ${epoch} of "${name}", which has ${this.#unitCount}`;
       throw new WeighbridgeError("BAD_REQUEST", message);
     }
     if (held.size > UNITS_HELD_MAX) {
@@ -249,7 +252,8 @@ export class EpochUnits {
     this.#done.addRuns(done);
     this.#gone.addRuns(done);
     this.#suspect.removeRuns(done);
-    // Of the others too: one that was taken for dead may have finished what they were lent. They will say so once more, and nothing changes.
+    // Of the others too: one that was declared dead may have finished what they were lent. Their reports then change
+    // nothing.
     for (const [rank, lent] of this.#lent) {
       lent.removeRuns(done);
       this.#keep(rank, lent);

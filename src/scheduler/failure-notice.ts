@@ -1,5 +1,5 @@
-// failure-notice — the end of a job that failed: the scheduler sends every node the reason, and stays until all have it,
-// `lingerMs` at most. Nodes that come a moment later get it too; they would otherwise find nobody and wait in vain.
+// failure-notice — the end of a job that failed: the scheduler sends every node the reason, and stays until all have
+// it, `lingerMs` at most. Nodes that come a moment later get it too; they would otherwise find nobody and wait in vain.
 
 import type { Clock } from "../base/clock.ts";
 import { Deferred } from "../base/deferred.ts";
@@ -34,8 +34,8 @@ export class FailureNotice {
     clock.after(lingerMs, this.#over.resolve);
   }
 
-  /** Tells those who have a slot. */
-  tell(peer: Peer, { nodes }: RosterView, { code, message }: WeighbridgeError): void {
+  /** Sends the reason to those who have a slot. */
+  send(peer: Peer, { nodes }: RosterView, { code, message }: WeighbridgeError): void {
     for (const { node, role, state } of nodes) {
       const channel = peer.channel(node);
       if (state !== "alive" || channel === undefined) continue;
@@ -44,7 +44,7 @@ export class FailureNotice {
     }
   }
 
-  /** This node knows, or cannot be told. A node goes by one name, however often it asks. */
+  /** This node knows, or cannot be reached. A node goes by one name, however often it registers. */
   told(role: Role, name: string): void {
     (role === "server" ? this.#servers : this.#workers).add(name);
     if (this.#servers.size >= this.#serverCount && this.#workers.size >= this.#workerCount) this.#over.resolve();

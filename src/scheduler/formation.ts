@@ -2,8 +2,10 @@
 //
 // Invariants:
 //   Formation.F1. Nobody gets a slot before everybody has registered; then all get theirs at once.
-//   Formation.F2. Who asks for a rank gets it, however late it came; the others get the free ones, lowest first, in the order they came.
-//   Formation.F3. A contradiction between nodes ends the start: it is an error of whoever set the cluster up, and waiting would not mend it.
+//   Formation.F2. A node that requests a rank gets it, however late it came; the others get the free ones, lowest
+//       first, in the order they came.
+//   Formation.F3. A contradiction between nodes ends the start: the cluster was set up wrongly, and waiting does not
+//       help.
 
 import { assert } from "../base/assert.ts";
 import type { WeighbridgeError } from "../base/errors.ts";

@@ -23,7 +23,7 @@ export type FunctionRelayOptions = {
 
 export class FunctionRelay {
   readonly #options: FunctionRelayOptions;
-  /** The servers that each link has asked something of. */
+  /** The servers that each link has called. */
   readonly #asked = new Map<Channel, Set<number>>();
 
   constructor(options: FunctionRelayOptions) {
@@ -52,7 +52,7 @@ export class FunctionRelay {
     this.#asked.delete(channel);
     for (const server of servers ?? []) {
       this.#tell(server, `${channel.id}`).catch((thrown: unknown) => {
-        this.#options.log.debug("a server was not told that an asker is gone", { server, reason: reasonOf(thrown) });
+        this.#options.log.debug("a server did not learn that a caller is gone", { server, reason: reasonOf(thrown) });
       });
     }
   }

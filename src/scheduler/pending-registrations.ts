@@ -1,5 +1,5 @@
-// pending-registrations — what the scheduler keeps of a registration until it is answered: the caller, and what the node
-// reports of a job that outlived its scheduler.
+// pending-registrations — what the scheduler keeps of a registration until it is answered: the caller, and what the
+// node reports of a job that outlived its scheduler.
 
 import { Deferred } from "../base/deferred.ts";
 import { WeighbridgeError } from "../base/errors.ts";
@@ -16,26 +16,29 @@ export type PendingRegistration = {
   readonly role: Role;
   readonly token: string;
   readonly packageVersion: string | undefined;
-  /** What it says of barriers that an earlier scheduler kept. */
+  /** What it reports of barriers that an earlier scheduler kept. */
   readonly passed: readonly BarrierRequest[];
   /** The same of units. */
   readonly units: UnitsClaim;
-  /** The generation of workers that it says it is in. */
+  /** The generation of workers that it claims to be in. */
   readonly gathered: Generation | undefined;
-  /** The rendezvous that it says were held. */
+  /** The rendezvous that it reports as held. */
   readonly rendezvous: readonly RendezvousHeld[];
-  /** What it says of the catalogue; left out by a node that is new. */
+  /** What it reports of the catalogue; left out by a new node. */
   readonly catalogue: CatalogueClaim | undefined;
   readonly reply: Deferred<RegisterReply>;
 };
 
 const NO_UNITS: UnitsClaim = { open: [], over: [] };
 
-/** The open applications, by link: each has one at most, so what peers can make us keep is bounded by their links. */
+/** The open applications, by link: at most one each, which bounds what peers can make us keep. */
 export class PendingRegistrations {
   readonly #registrations = new Map<Channel, PendingRegistration>();
 
-  /** Throws BAD_REQUEST for a second application of a link, and for one that claims another's slot; BAD_CONFIG with this refusal. */
+  /**
+   * Throws BAD_REQUEST for a link's second application, or one that claims another's slot; BAD_CONFIG with this
+   * refusal.
+   */
   open(
     channel: Channel,
     { role, label, token, packageVersion, resume, failure }: RegisterRequest,
@@ -44,12 +47,12 @@ export class PendingRegistrations {
     const { id, name, incarnation } = channel;
     if (joinRefusal !== undefined && failure === undefined) throw new WeighbridgeError("BAD_CONFIG", `${role} ("${label}") ${joinRefusal}`);
     if (this.#registrations.has(channel))
-      throw new WeighbridgeError("BAD_REQUEST", "this link has registered already, and waits for its place");
-    if (id > 0 && resume === undefined) throw new WeighbridgeError("BAD_REQUEST", `${name} has registered already, and has its place`);
+      throw new WeighbridgeError("BAD_REQUEST", "this link has registered already, and waits for its rank");
+    if (id > 0 && resume === undefined) throw new WeighbridgeError("BAD_REQUEST", `${name} has registered already, and has its rank`);
     if (resume !== undefined && (resume.node !== id || resume.incarnation !== incarnation))
       throw new WeighbridgeError(
         "BAD_REQUEST",
-        `${name} cannot resume the place of ${nameOf(resume.node)} in incarnation ${resume.incarnation}`,
+        `${name} cannot resume the rank of ${nameOf(resume.node)} in incarnation ${resume.incarnation}`,
       );
     const { passed = [], units = NO_UNITS, gathered, rendezvous = [], catalogue } = resume ?? {};
     const caller: PendingRegistration = {

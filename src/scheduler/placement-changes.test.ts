@@ -1,4 +1,5 @@
-// placement-changes — Goal: nobody is told of a placement before every worker that lives is prepared for it, and no worker holds a change up for ever.
+// placement-changes — Goal: nobody is told of a placement before every worker that lives is prepared for it, and no
+// worker holds a change up for ever.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

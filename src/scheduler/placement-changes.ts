@@ -1,6 +1,6 @@
 // placement-changes — how the placement of a running job changes: one change at a time; the scheduler prepares all live
-// workers and servers, then publishes. Not what a placement is (placement-epochs.ts), nor how the state of a part comes to
-// its new owner: that is `move`'s.
+// workers and servers, then publishes. Not what a placement is (placement-epochs.ts), nor how the state of a part comes
+// to its new owner: that is `move`'s.
 //
 //   publish ──► PREPARE to every live node ──► all prepared ──► move ──► published with the roster
 //                       │                                        └── throws: PREPARE with holdMs 0, nothing published
@@ -15,7 +15,8 @@
 //       all live servers.
 //   PlacementChanges.C4. Every live server is prepared, too: it loads nothing from a checkpoint before the placement is
 //       adopted, and holds nothing that an application cut itself if the servers change (Ownership.O4).
-//   PlacementChanges.C5. A node that cannot take part (UNSUPPORTED) ends the change; after another failure it is tried again.
+//   PlacementChanges.C5. A node that cannot take part (UNSUPPORTED) ends the change; after other failures it is
+//       retried.
 
 import type { Clock } from "../base/clock.ts";
 import { Deferred, waitFor } from "../base/deferred.ts";
@@ -30,9 +31,9 @@ import type { PlacementChange } from "./placement-epochs.ts";
 
 /** How long all nodes together may take. */
 const PREPARE_MS = 10_000;
-/** How long a node stays prepared when it hears nothing more (PlacementChanges.C3). */
+/** How long a node stays prepared when nothing more comes (PlacementChanges.C3). */
 const HOLD_MS = 30_000;
-/** After a failure a node is asked again. */
+/** After a failure a node is called again. */
 const ASK_AGAIN_MS = 200;
 
 /** Moves the state of the parts that get another owner. What it throws abandons the change. */
@@ -47,7 +48,7 @@ export type PlacementChangesOptions = {
   readonly tell: (change: PlacementChange) => void;
 };
 
-/** One change: who was asked and who is prepared, by lives, and why it cannot be. */
+/** One change: which nodes were called and which are prepared, by incarnations, and why it cannot be. */
 type Preparation = {
   readonly request: PrepareRequest;
   readonly asked: Set<string>;
@@ -57,7 +58,7 @@ type Preparation = {
 
 export class PlacementChanges {
   readonly #options: PlacementChangesOptions;
-  /** The last change that was asked for; the next one comes behind it. */
+  /** The last requested change; the next one comes behind it. */
   #last: Promise<void> = Promise.resolve();
   /** Resolves when a node has answered, or the roster has changed. */
   #news = new Deferred<void>();
@@ -69,12 +70,12 @@ export class PlacementChanges {
 
   /**
    * Throws BAD_ARGUMENT and NO_ROUTE as the roster does, DEADLINE naming the nodes that are not prepared, UNSUPPORTED
-   * (PlacementChanges.C5), and what `move` throws; then nothing was told.
+   * (PlacementChanges.C5), and what `move` throws; then nothing was published.
    */
   async publish(change: PlacementChange, move: PartsMove): Promise<void> {
     this.#options.next(change);
     const turn = this.#last.then(() => this.#publish(change, move));
-    this.#last = turn.catch(() => {}); // its caller is told
+    this.#last = turn.catch(() => {}); // its caller gets it
     await turn;
   }
 
@@ -106,7 +107,7 @@ export class PlacementChanges {
         if (this.#closed !== undefined) throw this.#closed;
         if (preparation.refusal !== undefined) throw preparation.refusal; // PlacementChanges.C5
         const waiting = this.#liveNodes().filter((node) => !prepared.has(holderOf(node)));
-        if (waiting.length === 0) break; // and nothing happens before everybody is told (PlacementChanges.C1)
+        if (waiting.length === 0) break; // and nothing happens before it is published (PlacementChanges.C1)
         for (const node of waiting) if (!asked.has(holderOf(node))) this.#prepare(node, preparation);
         const names = waiting.map(({ node }) => nameOf(node)).join(", ");
         await waitFor(this.#news.promise, `${names} to prepare for the placement of epoch ${epoch}`, clock, {
@@ -116,7 +117,8 @@ export class PlacementChanges {
       move(next(change));
       tell(change);
     } catch (thrown) {
-      for (const node of this.#liveNodes()) if (asked.has(holderOf(node))) this.#ask(node, { epoch, holdMs: 0 }).catch(() => {}); // then its hold ends by itself
+      // then its hold ends by itself
+      for (const node of this.#liveNodes()) if (asked.has(holderOf(node))) this.#ask(node, { epoch, holdMs: 0 }).catch(() => {});
       throw thrown;
     }
   }

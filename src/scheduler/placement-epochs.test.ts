@@ -1,4 +1,5 @@
-// Goal: every node works with the placement that the scheduler published, the newest epoch wins everywhere, and no epoch ever names two placements.
+// Goal: every node works with the placement that the scheduler published, the newest epoch wins everywhere, and no
+// epoch ever names two placements.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

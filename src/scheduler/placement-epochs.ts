@@ -1,8 +1,8 @@
-// placement-epochs — the placements of a job one after the other: which one it begins with, and what the next one is. Pure.
+// placement-epochs — the placements of a job one after the other: the first one, and the next one. Pure.
 //
 // Invariants:
-//   PlacementEpochs.E1. The first epoch is 1, and each placement has one more than the one before it. No epoch names two placements: a scheduler that was
-//       restarted makes none before all nodes were heard of, since any of them may know a newer one.
+//   PlacementEpochs.E1. The first epoch is 1, and each placement has one more than the one before it. No epoch names
+//       two placements: a restarted scheduler makes none before all nodes have resumed, since any may know a newer one.
 
 import { WeighbridgeError } from "../base/errors.ts";
 import { placementOf } from "../keys/placement-of.ts";
@@ -22,7 +22,9 @@ export function firstPlacement({
   return serverCount === 0 ? undefined : { epoch: 1, policy, servers: Array.from({ length: serverCount }, (_, rank) => rank) };
 }
 
-/** Throws BAD_ARGUMENT for a placement that makes no sense, and NO_ROUTE while it is not certain which epoch is the next (PlacementEpochs.E1). */
+/**
+ * Throws BAD_ARGUMENT for an illegal placement, and NO_ROUTE while the next epoch is uncertain (PlacementEpochs.E1).
+ */
 export function nextPlacement(slots: Pick<RankSlots, "all" | "placement">, change: PlacementChange): PlacementView {
   const current = slots.placement;
   const silent = slots.all().filter(({ state, confirmed }) => state === "alive" && !confirmed);

@@ -1,14 +1,15 @@
-// rank-choice — which slot a node gets that comes when the cluster is complete already. Pure.
+// rank-choice — which slot a node gets that comes after the cluster is complete. Pure.
 //
-//   its role's slot is …              asked for by rank                     any will do
+//   its role's slot is …              requested by rank                     any will do
 //   dead, or its holder has left       given                                 given, dead ones first
-//   without a link                     given: its process surely died        given after SUSPECT_GRACE_MS without a link
+//   without a link                     given: its process surely died        given after SUSPECT_GRACE_MS without a
+//   link
 //   linked, heartbeats on              RANK_TAKEN once its holder was heard  waits
 //   linked, heartbeats off             RANK_TAKEN at once                    waits
 //
 // Invariants:
 //   RankChoice.S1. No rank is assigned while a node may still resume its slot after a restart of the scheduler.
-//   RankChoice.S2. Who waits is answered within `startTimeoutMs`, with a slot or an error that names who holds them.
+//   RankChoice.S2. A node that waits is answered within `startTimeoutMs`: a slot, or an error that names the holders.
 
 import type { WeighbridgeError } from "../base/errors.ts";
 import { type Applicant, nothingFree, rankHeld } from "./applicant.ts";
@@ -44,6 +45,7 @@ export function chooseRank(applicant: Applicant<unknown>, slots: readonly RankSl
     if (request.rank !== undefined && holder !== undefined && (rules.heartbeatIntervalMs === 0 || holder.heardAtMs > arrivedAtMs))
       return { found: "refusal", error: rankHeld(request, holder) };
   }
-  if (nowMs >= deadlineMs) return { found: "refusal", error: nothingFree(request, ofRole, rules.startTimeoutMs) }; // RankChoice.S2
+  // RankChoice.S2
+  if (nowMs >= deadlineMs) return { found: "refusal", error: nothingFree(request, ofRole, rules.startTimeoutMs) };
   return { found: "nothing", lookAgainAtMs };
 }

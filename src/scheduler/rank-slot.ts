@@ -1,6 +1,5 @@
-// rank-slot — one rank of a running job: which node holds it, in which incarnation, and when it was last heard of. Kept
-// by roster.ts. The incarnation is the scheduler's state (scheduler-state.ts), and read from there; the rest is heard
-// again after a restart.
+// rank-slot — one rank of a running job: its node, incarnation, and when it last sent something. roster.ts keeps it.
+// The incarnation is read from the scheduler's state (scheduler-state.ts); the rest is learned again after a restart.
 
 import { idOf, nameOf, type Role } from "../wire/node-id.ts";
 import type { NodeState, RosterEntry } from "../wire/roster.ts";
@@ -16,7 +15,7 @@ export type RankSlot = {
   address: string;
   label: string;
   packageVersion: string;
-  /** Of the process that registered; empty when nobody has told us. */
+  /** Of the process that registered; empty if unknown. */
   token: string;
   readonly incarnation: number;
   state: NodeState;
@@ -25,11 +24,11 @@ export type RankSlot = {
   heardAtMs: number;
   /** Since when it has no link to us; undefined while it has one. */
   downSinceMs: number | undefined;
-  /** False while we have it from another node's memory and have not heard of it ourselves. */
+  /** False while we have it from another node's memory, and the node itself has sent nothing. */
   confirmed: boolean;
 };
 
-/** A slot that nobody has been heard to hold yet. */
+/** A slot whose holder, if any, has sent nothing yet. */
 export function emptyRankSlot(role: Role, rank: number, journal: StateJournal): RankSlot {
   const node = idOf(role, rank);
   return {
@@ -51,7 +50,7 @@ export function emptyRankSlot(role: Role, rank: number, journal: StateJournal): 
   };
 }
 
-/** When the node is dead unless it is heard of before; Infinity: not by itself. */
+/** When the node is dead unless it sends something before; Infinity: not by itself. */
 export function deathAtMs({ state, heardAtMs, downSinceMs }: RankSlot, heartbeatTimeoutMs: number): number {
   if (state !== "alive") return Infinity;
   if (heartbeatTimeoutMs > 0) return heardAtMs + heartbeatTimeoutMs;
@@ -80,7 +79,7 @@ export function publicEntryOf({
   return packageVersion === "" ? entry : { ...entry, packageVersion };
 }
 
-/** What the members of the job are told of it. */
+/** What the members of the job learn of it. */
 export function entryOf(slot: RankSlot): RosterEntry {
   return slot.token === "" ? publicEntryOf(slot) : { ...publicEntryOf(slot), token: slot.token };
 }

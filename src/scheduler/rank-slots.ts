@@ -1,8 +1,10 @@
-// rank-slots — all slots of a running job, and the version of what others are told of them. The rules for changing them are roster.ts's.
+// rank-slots — all slots of a running job, and the version of the published roster. roster.ts has the rules of change.
 //
 // Invariants:
-//   RankSlots.V1. What others can see of a slot changes only through here, and is noticed: `publish` raises the version then, and only then.
-//   RankSlots.V2. The version never falls, not even over a restart of the scheduler: it rises above whatever the nodes remember.
+//   RankSlots.V1. The published state of a slot changes only through here: then, and only then, `publish` raises the
+//       version.
+//   RankSlots.V2. The version never falls, also over a restart of the scheduler: it rises above what the nodes
+//       remember.
 //   RankSlots.V3. The epoch of the placement never falls either: of those that nodes remember, the highest wins.
 
 import type { StatusEntry } from "../wire/control.ts";
@@ -112,8 +114,8 @@ export class RankSlots {
   }
 
   /**
-   * Takes over what a node remembers of the others, where it is newer than what we know. Returns the nodes whose incarnation, as we knew it, turns
-   * out to be over.
+   * Adopts what a node remembers of the others, where it is newer than what we know. Returns the nodes whose
+   * incarnation, as we knew it, is over.
    */
   recall({ version, nodes, placement, endedGeneration = 0 }: RosterView, nowMs: number): number[] {
     const ended: number[] = [];
@@ -144,7 +146,7 @@ export class RankSlots {
     if (before !== incarnation) this.#journal.write({ kind: "incarnation", node, incarnation });
   }
 
-  /** Whether there is news to tell; it has a new version then (RankSlots.V1). */
+  /** Whether there are changes to publish; it has a new version then (RankSlots.V1). */
   publish(): boolean {
     if (!this.#changed) return false;
     this.#changed = false;

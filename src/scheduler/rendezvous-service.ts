@@ -1,7 +1,8 @@
-// rendezvous-service — answers workers that wait for each other. When they may go on is cluster/rendezvous.ts's.
+// rendezvous-service — answers workers that wait for each other. cluster/rendezvous.ts decides when they may go on.
 //
 // Invariants:
-//   RendezvousService.S1. Every request is answered: when its generation is held, or after its `waitMs`, WAIT_MS_MAX at most, with those who are missing.
+//   RendezvousService.S1. Every request is answered: when its generation is held, or after its `waitMs`, WAIT_MS_MAX at
+//       most, with those who are missing.
 
 import type { CancelTimer, Clock } from "../base/clock.ts";
 import { Deferred } from "../base/deferred.ts";
@@ -10,7 +11,7 @@ import { type LiveWorker, Rendezvous } from "../cluster/rendezvous.ts";
 import type { RendezvousHeld, RendezvousName, RendezvousReply, RendezvousRequest } from "../wire/control.ts";
 import type { RosterView } from "../wire/roster.ts";
 
-/** A worker that waits longer asks again. */
+/** A worker that waits longer sends its request again. */
 const WAIT_MS_MAX = 10_000;
 
 type Waiting = { readonly rendezvous: RendezvousName; readonly reply: Deferred<RendezvousReply>; cancelTimer: CancelTimer };
@@ -30,7 +31,7 @@ export class RendezvousService {
     this.#settle(this.#rendezvous.follow(live.sort((a, b) => a.rank - b.rank)));
   }
 
-  /** What a worker knows that lived through a restart of the scheduler. */
+  /** What a worker reports after a restart of the scheduler. */
   recall(held: readonly RendezvousHeld[]): void {
     for (const { values, ...rendezvous } of held) this.#settle(this.#rendezvous.recall(rendezvous, values));
   }
@@ -42,7 +43,8 @@ export class RendezvousService {
     if (reply.values !== undefined || waitMs === 0) return reply;
     const waiting: Waiting = { rendezvous, reply: new Deferred(), cancelTimer: () => {} };
     this.#waiting.add(waiting);
-    waiting.cancelTimer = this.#clock.after(Math.min(waitMs, WAIT_MS_MAX), () => this.#answer(waiting)); // RendezvousService.S1
+    // RendezvousService.S1
+    waiting.cancelTimer = this.#clock.after(Math.min(waitMs, WAIT_MS_MAX), () => this.#answer(waiting));
     return waiting.reply.promise;
   }
 

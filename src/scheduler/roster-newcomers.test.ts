@@ -1,4 +1,5 @@
-// roster-newcomers.test — Goal: who comes to a cluster that is complete gets a slot that is free, or an error that says who holds them.
+// roster-newcomers.test — Goal: who comes to a cluster that is complete gets a slot that is free, or an error that says
+// who holds them.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

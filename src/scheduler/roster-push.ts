@@ -1,5 +1,5 @@
-// roster-push — tells the nodes of every change of the roster. A node that is slow or away has one call open, not one per change: when it
-// answers and is behind, it gets the newest.
+// roster-push — sends every change of the roster to the nodes. A node that is slow or away has one call open, not one
+// per change: when it answers and is behind, it gets the newest.
 
 import type { Clock } from "../base/clock.ts";
 import { ROSTER } from "../contracts/control.ts";
@@ -40,7 +40,8 @@ export class RosterPush {
           this.#push(channel, newest);
       },
       () => {
-        this.#open.delete(channel); // The channel ended, or the node does not understand us: its next registration brings it up to date.
+        // the channel ended, or the node refused: its next registration brings it up to date
+        this.#open.delete(channel);
       },
     );
   }

@@ -1,4 +1,5 @@
-// roster-resume.test — Goal: a scheduler that was restarted learns the job from the nodes, and gives nobody's slot away too soon.
+// roster-resume.test — Goal: a scheduler that was restarted learns the job from the nodes, and gives nobody's slot away
+// too soon.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

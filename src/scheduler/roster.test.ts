@@ -1,4 +1,5 @@
-// roster.test — Goal: the scheduler's decisions, event by event, without a network: who gets which slot, who is refused and why, who is dead.
+// roster.test — Goal: the scheduler's decisions, event by event, without a network: who gets which slot, who is refused
+// and why, who is dead.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -1,17 +1,18 @@
-// roster — the scheduler's book of nodes: who registered, who holds which slot in which incarnation, who is dead. Pure: events and the time in,
-// decisions out, which scheduler.ts carries out in their order. No timer: `dueMs` says when `tick` has something to decide.
+// roster — the scheduler's registry of nodes: who registered, who holds which slot in which incarnation, who is dead.
+// Pure: events and the time in, decisions out, which scheduler.ts carries out in order. `dueMs` is when `tick` is due.
 //
 //   forming ── all registered, or a node resumes ──► running ── nobody is left ──► finished
-//      └── a contradiction, a node that cannot start, or the deadline ──► failed: everybody gets the error, now and later
-//   a slot:  alive ── silent too long ──► dead ── heard of again, or given to a newcomer ──► alive;   alive ── LEAVE ──► left
+//      └── a contradiction, a node that cannot start, or the deadline ──► failed: everybody gets the error, now and
+//      later
+//   a slot:  alive ── silent too long ──► dead ── it answers, or a newcomer ──► alive;   alive ── LEAVE ──► left
 //
 // Invariants:
 //   Roster.R1. A slot has one holder. A new one gets the next incarnation; the old one is FENCED from then on.
 //   Roster.R2. Every application is answered: with a slot, or with an error within `startTimeoutMs`.
-//   Roster.R3. After a restart the first node that resumes brings the job, the slots and their incarnations; nobody else's slot is given away
-//       before its holder had `heartbeatTimeoutMs` to resume as well.
-//   Roster.R4. Once everybody has passed the last barrier nobody who leaves is replaced, and who still waits for a slot when all have left is refused:
-//       a node too many must not keep a job from ending.
+//   Roster.R3. After a restart the first node that resumes brings the job, the slots and their incarnations; nobody
+//       else's slot is reassigned before its holder had `heartbeatTimeoutMs` to resume as well.
+//   Roster.R4. Once everybody has passed the last barrier nobody who leaves is replaced, and a node that still waits
+//       for a slot when all have left is refused: it must not keep the job from ending.
 
 import { assert } from "../base/assert.ts";
 import { WeighbridgeError } from "../base/errors.ts";
@@ -40,10 +41,10 @@ import type { StateJournal } from "./scheduler-state.ts";
 export type RosterRules = ClusterCounts & {
   /** 0: nodes send no heartbeats. */
   readonly heartbeatIntervalMs: number;
-  /** 0: only a closed link tells of a death. */
+  /** 0: only a closed link shows a death. */
   readonly heartbeatTimeoutMs: number;
   readonly startTimeoutMs: number;
-  /** How parts are dealt out to the servers of a job that begins here; one that is going on keeps its placement. Defaults to "ring". */
+  /** How the servers of a new job share its parts; a running job keeps its placement. Defaults to "ring". */
   readonly placement?: PlacementView["policy"] | undefined;
 };
 
@@ -54,7 +55,7 @@ export type Decision<T> =
   | { readonly kind: "run" }
   /** An incarnation of this node is over. */
   | { readonly kind: "died"; readonly node: number }
-  /** Tell everybody alive. */
+  /** Publish to everybody alive. */
   | { readonly kind: "announce" }
   /** The job cannot go on. */
   | { readonly kind: "fail"; readonly error: WeighbridgeError }
@@ -73,7 +74,7 @@ export class Roster<T> {
   #finished = false;
   #isEnding = false;
 
-  /** The job's name and the incarnations are the journal's state: this is a view of it, with what is heard from the nodes. */
+  /** A view of the journal's state (the job's name, the incarnations), with what the nodes report. */
   constructor({ rules, journal, nowMs }: { readonly rules: RosterRules; readonly journal: StateJournal; readonly nowMs: number }) {
     const { heartbeatIntervalMs, heartbeatTimeoutMs } = rules;
     this.#rules = { ...rules, heartbeatTimeoutMs: heartbeatIntervalMs === 0 ? 0 : heartbeatTimeoutMs };
@@ -87,12 +88,14 @@ export class Roster<T> {
     return this.#isResumed;
   }
 
-  /** False while a worker that should be alive has not been heard of since this scheduler started. */
+  /** False while a worker that should be alive has sent nothing since this scheduler started. */
   get hasHeardWorkers(): boolean {
     return !this.#slots.all().some(({ role, state, confirmed }) => role === "worker" && state === "alive" && !confirmed);
   }
 
-  /** False while the cluster forms, and while a node that should be alive has not been heard of since this scheduler started. */
+  /**
+   * False while the cluster forms, and while a node that should be alive has sent nothing since this scheduler started.
+   */
   get hasHeardEverybody(): boolean {
     return this.#phase === "running" && !this.#slots.all().some(({ state, confirmed }) => state === "alive" && !confirmed);
   }
@@ -144,7 +147,7 @@ export class Roster<T> {
     return [...decisions, ...(this.#phase === "forming" ? this.#gather(applicant, nowMs) : this.#apply(applicant, nowMs))];
   }
 
-  /** Who asked went away before it was answered. */
+  /** The caller went away before it was answered. */
   withdraw(caller: T): void {
     this.#applicants = this.#applicants.filter((applicant) => applicant.caller !== caller);
   }
@@ -154,7 +157,7 @@ export class Roster<T> {
     const slot = this.#holder(node, incarnation);
     if (holdsSums) this.#slots.noteSums(slot, incarnation);
     slot.heardAtMs = nowMs;
-    slot.downSinceMs = undefined; // What is heard came over a link.
+    slot.downSinceMs = undefined; // what came, came over a link
     if (slot.state === "dead") this.#slots.setState(slot, "alive");
     return this.#conclude([], nowMs);
   }
@@ -189,7 +192,7 @@ export class Roster<T> {
     return nextPlacement(this.#slots, change);
   }
 
-  /** Everybody is told of this placement from now on; it has the next epoch. Throws BAD_ARGUMENT, and NO_ROUTE before every node was heard of. */
+  /** Publishes this placement with the next epoch. Throws BAD_ARGUMENT, and NO_ROUTE before every node has resumed. */
   publishPlacement(change: PlacementChange): Decision<T>[] {
     this.#slots.setPlacement(this.nextPlacement(change));
     return this.#slots.publish() ? [{ kind: "announce" }] : [];
@@ -201,7 +204,7 @@ export class Roster<T> {
     return this.#conclude([], nowMs);
   }
 
-  /** The node is done. With `failure` it could not begin: the job ends with that if it was to begin with this node, and not with one that replaces it. */
+  /** The node is done. With `failure` it could not begin: so ends the job, unless the node replaced another. */
   leave(node: number, incarnation: number, nowMs: number, failure?: AbortRequest): Decision<T>[] {
     const slot = this.#holder(node, incarnation);
     this.#slots.setState(slot, "left");
@@ -250,11 +253,11 @@ export class Roster<T> {
       decisions.push({ ...this.#assign(assigned, slot, nowMs), recovery: false });
     }
     this.#slots.setPlacement(firstPlacement(this.#rules));
-    this.#slots.publish(); // Nobody has to be told: the answers carry it.
+    this.#slots.publish(); // nobody needs a push: the answers carry it
     return decisions;
   }
 
-  /** A node says that it cannot take part: a cluster that forms would wait for it in vain; one that is complete never counted on it. */
+  /** A node reports that it cannot take part: a cluster that forms fails; a complete one never counted on it. */
   #missOut(caller: T, error: WeighbridgeError): Decision<T>[] {
     return [...(this.#phase === "forming" ? this.fail(error) : []), { kind: "refuse", caller, error }];
   }
@@ -285,7 +288,8 @@ export class Roster<T> {
 
   #choiceFor(applicant: Applicant<T>, nowMs: number): RankChoice {
     const slots = this.#slots.all();
-    return chooseRank(applicant, this.#isEnding ? slots.filter(({ state }) => state !== "left") : slots, this.#rules, nowMs); // Roster.R4
+    // Roster.R4
+    return chooseRank(applicant, this.#isEnding ? slots.filter(({ state }) => state !== "left") : slots, this.#rules, nowMs);
   }
 
   #assignApplicants(nowMs: number): Decision<T>[] {
@@ -297,14 +301,15 @@ export class Roster<T> {
       if (choice.found === "nothing") this.#applicants.push(applicant);
       else if (choice.found === "refusal") decisions.push({ kind: "refuse", caller: applicant.caller, error: choice.error });
       else {
-        if (choice.slot.state === "alive") decisions.push({ kind: "died", node: choice.slot.node }); // Nobody has been told of that yet.
+        // not published yet
+        if (choice.slot.state === "alive") decisions.push({ kind: "died", node: choice.slot.node });
         decisions.push(this.#assign(applicant, choice.slot, nowMs));
       }
     }
     return decisions;
   }
 
-  /** An earlier application of the same process is void: its link is gone, or it would not ask again. */
+  /** An earlier application of the same process is void: its link is gone, or it would not register again. */
   #forget(token: string): Decision<T>[] {
     const error = new WeighbridgeError("ABORTED", "this node registered again meanwhile", { retryable: true });
     const earlier = this.#applicants.filter(({ request }) => request.token === token);
@@ -312,14 +317,14 @@ export class Roster<T> {
     return earlier.map(({ caller }) => ({ kind: "refuse", caller, error }));
   }
 
-  // Nodes that lived through a restart of the scheduler.
+  // Nodes that resume after a restart of the scheduler.
 
   #resume(request: RegisterRequest, claim: ResumeClaim, caller: T, nowMs: number): Decision<T>[] {
     const decisions: Decision<T>[] = [];
     if (jobConflict(claim.job, this.job) === "name") return [{ kind: "refuse", caller, error: this.#otherJob(request, claim) }];
     if (this.#phase === "forming") {
       const error = contradiction(request, this.#rules, this.#applicants);
-      // The wrong one is this scheduler: the node waits for one that was started rightly.
+      // The wrong one is this scheduler: the node waits for one with the right counts.
       const own = error && new WeighbridgeError(error.code, error.message, { retryable: true });
       if (own !== undefined) return [...this.fail(own), { kind: "refuse", caller, error: own }];
       this.#journal.write({ kind: "job", job: claim.job });
@@ -333,7 +338,8 @@ export class Roster<T> {
       return [{ kind: "refuse", caller, error: new WeighbridgeError("FENCED", message) }];
     }
     // A scheduler that was there from the start knows better than any node.
-    if (this.#isResumed) for (const node of this.#slots.recall(claim.roster, nowMs)) decisions.push({ kind: "died", node }); // Roster.R3
+    // Roster.R3
+    if (this.#isResumed) for (const node of this.#slots.recall(claim.roster, nowMs)) decisions.push({ kind: "died", node });
     const slot = this.#slots.get(claim.node);
     if (slot === undefined || claim.incarnation < slot.incarnation || isAnother(slot, request, claim)) {
       return this.#conclude([...decisions, { kind: "refuse", caller, error: fenced(claim.node, claim.incarnation, slot) }], nowMs);
@@ -365,7 +371,7 @@ export class Roster<T> {
     return slot;
   }
 
-  /** What follows from any event: free slots are given, changes announced, the end noticed. */
+  /** What follows from any event: free slots are assigned, changes published, the end noticed. */
   #conclude(decisions: Decision<T>[], nowMs: number): Decision<T>[] {
     if (this.#phase !== "running") return decisions;
     decisions.push(...this.#assignApplicants(nowMs));
@@ -388,6 +394,6 @@ function isAnother({ incarnation, confirmed, token }: RankSlot, request: Registe
 }
 
 function fenced(node: number, incarnation: number, slot: RankSlot | undefined): WeighbridgeError {
-  const reason = slot === undefined ? "has no place in this job" : `was replaced by "${slot.label}" (incarnation ${slot.incarnation})`;
+  const reason = slot === undefined ? "is not in this job" : `was replaced by "${slot.label}" (incarnation ${slot.incarnation})`;
   return new WeighbridgeError("FENCED", `${nameOf(node)} of incarnation ${incarnation} ${reason}`);
 }

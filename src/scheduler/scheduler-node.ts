@@ -1,4 +1,4 @@
-// scheduler-node — the scheduler as a node of the cluster: it listens where the others look for it, waits at barriers itself, and stays until all have left.
+// scheduler-node — the scheduler as a node of the cluster: it listens, waits at barriers itself, and leaves last.
 
 import { type WaitOptions, waitFor } from "../base/deferred.ts";
 import { isWeighbridgeError } from "../base/errors.ts";
@@ -12,16 +12,16 @@ import { Scheduler } from "./scheduler.ts";
 export type SchedulerNodeOptions = NodeOptions & {
   readonly heartbeatIntervalMs?: number;
   readonly heartbeatTimeoutMs?: number;
-  /** Hears that the scheduler listens, before anybody can have come. */
+  /** Called when the scheduler listens, before any node can have come. */
   readonly onListening?: () => void;
-  /** Opens what lets people look at the job, once the scheduler listens; closed with the node. When it throws, the job ends with that. */
+  /** Opens what shows people the job, once the scheduler listens; closed with the node. If it throws, the job ends. */
   readonly manage?: ((status: () => StatusReply) => Promise<{ close(): Promise<void> }>) | undefined;
   /** A name for the job, and a number higher than that of any earlier scheduler of it. */
   readonly jobId?: string;
   readonly incarnation?: number;
-  /** How parts are dealt out, if the job begins here. Defaults to "ring". */
+  /** How servers share the parts, if the job begins here. Defaults to "ring". */
   readonly placement?: PlacementView["policy"] | undefined;
-  /** Hears which nodes are dead when all others are done and wait for these alone. A caller that knows they will not come back says so. */
+  /** Called with the dead nodes that all others wait for alone; a caller that knows they are gone for good says so. */
   readonly onOnlyDead?: (names: readonly string[], dismiss: () => void) => void;
 };
 
@@ -68,7 +68,7 @@ export class SchedulerNode extends ClusterNode {
       if (management !== undefined) this.closeWith(management);
     } catch (thrown) {
       if (!isWeighbridgeError(thrown)) throw thrown;
-      scheduler.abort(thrown); // so that nodes that come to this scheduler hear of it
+      scheduler.abort(thrown); // so that nodes that come to this scheduler learn of it
     }
     await scheduler.ready;
   }

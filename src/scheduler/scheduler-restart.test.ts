@@ -1,4 +1,5 @@
-// scheduler-restart.test — Goal: the scheduler itself may be restarted: nodes go on, keep their slots and pass their barriers together.
+// scheduler-restart.test — Goal: the scheduler itself may be restarted: nodes go on, keep their slots and pass their
+// barriers together.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

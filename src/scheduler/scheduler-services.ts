@@ -32,9 +32,9 @@ export type SchedulerServicesOptions = DeadWaitOptions & {
   readonly workerCount: number;
   readonly journal: StateJournal;
   readonly roster: Roster<PendingRegistration>;
-  /** A member was heard of. */
+  /** A member has sent something. */
   readonly heard: (channel: Channel) => void;
-  /** Carries out what the roster decides; services hear of it again (`review`), unless told otherwise. */
+  /** Carries out what the roster decides, and reviews the services unless told otherwise. */
   readonly carryOut: (decisions: readonly Decision<PendingRegistration>[], options?: { readonly isReviewed: boolean }) => void;
 };
 
@@ -102,7 +102,7 @@ export class SchedulerServices {
     this.#collectives.died(node);
   }
 
-  /** What a node says that lived through a restart of the scheduler. A scheduler that was there from the start knows better. */
+  /** What a node reports after a restart of the scheduler. One that was there from the start knows better. */
   recall(node: number, incarnation: number, { role, passed, units, rendezvous, catalogue, gathered }: PendingRegistration): void {
     this.#barriers.recall(node, passed);
     this.#collectives.recall(gathered, this.#roster.view().endedGeneration);
@@ -136,7 +136,7 @@ export class SchedulerServices {
   }
 
   #meet({ id, incarnation, name }: Channel, request: RendezvousRequest): RendezvousReply | Promise<RendezvousReply> {
-    if (roleOf(id) !== "worker") throw new WeighbridgeError("BAD_REQUEST", `workers meet each other, and ${name} is none`);
+    if (roleOf(id) !== "worker") throw new WeighbridgeError("BAD_REQUEST", `a rendezvous is for workers, and ${name} is none`);
     return this.#rendezvous.come({ rank: rankOf(id), incarnation }, request);
   }
 

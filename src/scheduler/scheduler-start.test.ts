@@ -1,4 +1,5 @@
-// scheduler-start.test — Goal: a cluster forms when all have registered; whatever is wrong with that reaches every process, and nobody waits for ever.
+// scheduler-start.test — Goal: a cluster forms when all have registered; whatever is wrong with that reaches every
+// process, and nobody waits for ever.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -69,7 +70,7 @@ test("a node whose scheduler is stopped does not hang", async () => {
   const { joined } = cluster.node("worker", "w0", { startTimeoutMs: 3000 });
   await cluster.clock.advance(100);
   cluster.network.isolate("scheduler");
-  await cluster.fails(joined, "DEADLINE", /gave this node no place within 3000 ms/);
+  await cluster.fails(joined, "DEADLINE", /gave this node no rank within 3000 ms/);
 });
 
 test("counts that differ end the start on every process, naming the culprit and the fix", async () => {
@@ -177,7 +178,7 @@ test("the version of the package that each node runs is in the roster, in the st
       ["0.1.9", "0.2.0"],
     );
   assert.equal(scheduler.status().packageVersion, "0.2.0");
-  assert.ok(lines.some((line) => /^a node has its place .*"node":"server 0".*"packageVersion":"0.2.0"/.test(line)));
+  assert.ok(lines.some((line) => /^a node has its rank .*"node":"server 0".*"packageVersion":"0.2.0"/.test(line)));
   const warnings = lines.filter((line) => line.startsWith("warning: "));
   assert.equal(warnings.length, 1);
   assert.match(warnings[0] ?? "", /another version of the package .*"worker 0","packageVersion":"0.1.9","scheduler":"0.2.0"/);
@@ -188,7 +189,7 @@ test("a node whose own start timeout is shorter than the scheduler's names the r
   await cluster.scheduler();
   cluster.node("server", "s0", { rank: 1 });
   const { joined } = cluster.node("worker", "w0", { startTimeoutMs: 2000 });
-  await cluster.fails(joined, "DEADLINE", /gave this node no place within 2000 ms: .*; missing: server 0, worker 1$/);
+  await cluster.fails(joined, "DEADLINE", /gave this node no rank within 2000 ms: .*; missing: server 0, worker 1$/);
   assert.ok(cluster.clock.nowMs() < 4000);
 });
 

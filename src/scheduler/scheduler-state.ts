@@ -1,7 +1,7 @@
-// scheduler-state — what a scheduler must not forget: the job, its own term, the incarnations of the ranks, the
-// counts, the placement, the catalogue of parameters. One value that is changed by applying records and by nothing
-// else, so that records can be written down before anybody is told, and read back. Barriers, rendezvous, units and
-// heartbeats are not part of it: the nodes ask again. Who is alive is not either: a restarted scheduler hears it.
+// scheduler-state — what a scheduler must not forget: the job, its own term, the incarnations of the ranks, the counts,
+// the placement, the catalogue of parameters. One value that only records change, so that records can be written down
+// before they take effect elsewhere, and read back. Barriers, rendezvous, units, heartbeats and who is alive are not
+// part of it: a restarted scheduler learns them from the nodes.
 //
 // Invariants:
 //   SchedulerState.S1. The same records, in the same order, give the same state; a record survives JSON unchanged.
@@ -52,7 +52,7 @@ export function emptyState(): SchedulerState {
 }
 
 /**
- * The state after this record. Takes `state` over: its catalogue changes in~slot. Throws VERSION_MISMATCH for a
+ * The state after this record. Takes `state` over: its catalogue changes in place. Throws VERSION_MISMATCH for a
  * record of a later version.
  */
 export function applyRecord(state: SchedulerState, { version, ...record }: StateRecord): SchedulerState {

@@ -1,5 +1,5 @@
-// scheduler.test — Goal: in small clusters of a Scheduler and Memberships on a simulated network deaths are known in time, slots are taken over any
-// number of times, barriers count members, and the end of a job reaches everybody.
+// scheduler.test — Goal: in small clusters of a Scheduler and Memberships on a simulated network deaths are known in
+// time, slots are taken over any number of times, barriers count members, and the end of a job reaches everybody.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -104,7 +104,7 @@ test("a newcomer that asks for a living node's rank is refused, and the job goes
   const cluster = new ControlCluster();
   const { workers, servers } = await cluster.formed();
   const second = cluster.node("worker", "w-second", { rank: 0 });
-  await cluster.fails(second.joined, "RANK_TAKEN", /worker 0 \("w-second"\) asks for the place of worker 0 \("w0"\), which is alive/);
+  await cluster.fails(second.joined, "RANK_TAKEN", /worker 0 \("w-second"\) requests the rank of worker 0 \("w0"\), which is alive/);
   const wrong = cluster.node("worker", "w-wrong", { workerCount: 5 });
   await cluster.fails(wrong.joined, "COUNT_MISMATCH", /2 servers and 5 workers, but the scheduler for 2 servers and 2 workers/);
   const barriers = [...workers, ...servers].map((membership) => membership.barrier(6, 0));
@@ -125,7 +125,7 @@ test("a newcomer too many waits for a place until its deadline, and is told who 
   const cluster = new ControlCluster();
   await cluster.formed({ startTimeoutMs: 4000 });
   const spare = cluster.node("worker", "spare");
-  const reason = /no place for worker \("spare"\) after 4000 ms: all worker places are held, by worker 0 \("w0"\), worker 1 \("w1"\)/;
+  const reason = /no rank for worker \("spare"\) after 4000 ms: all worker ranks are held, by worker 0 \("w0"\), worker 1 \("w1"\)/;
   await cluster.fails(spare.joined, "DEADLINE", reason);
 });
 

@@ -1,16 +1,17 @@
-// scheduler — carries out what the roster and the services decide: answers nodes, publishes changes, sets the one timer.
-// It holds no parameters and decides nothing. While it is away, training goes on; a new one learns the job from the nodes
-// (Roster.R3).
+// scheduler — carries out what the roster and the services decide: answers nodes, publishes changes, sets the one
+// timer. It holds no parameters and decides nothing. While it is away, training goes on; a new one learns the job from
+// the nodes (Roster.R3).
 //
 // Invariants:
-//   Scheduler.D1. Before the cluster runs, the peer's hello has the job's name and no run: so nodes of a run that outlived a
-//       scheduler can talk to it.
-//   Scheduler.D2. Time is judged after the input that has arrived: a scheduler that was held up declares no node dead whose heartbeat
-//       waits to be read.
-//   Scheduler.D3. Answers leave before `ready`, `finished` and `failed` settle: closing the scheduler then cuts nobody off. After a
-//       failure it waits for the whole cluster, also for nodes that come later, `lingerMs` at most.
-//   Scheduler.D4. A restarted scheduler has a higher incarnation than those that its nodes know, whatever its clock says. One that
-//       has been there since the job began never takes a higher one: if nodes know a newer scheduler, it was replaced.
+//   Scheduler.D1. Before the cluster runs, the peer's hello has the job's name and no run: so nodes of a run that
+//       outlived a scheduler can talk to it.
+//   Scheduler.D2. Time is judged after the input that has arrived: a scheduler that was held up declares no node dead
+//       whose heartbeat waits to be read.
+//   Scheduler.D3. Answers leave before `ready`, `finished` and `failed` settle: closing the scheduler then cuts nobody
+//       off. After a failure it waits for the whole cluster, also for nodes that come later, `lingerMs` at most.
+//   Scheduler.D4. A restarted scheduler has a higher incarnation than those that its nodes know, whatever its clock
+//       says. One that has been there since the job began never takes a higher one: if nodes know a newer scheduler, it
+//       was replaced.
 
 import type { CancelTimer, Clock } from "../base/clock.ts";
 import { Deferred, type WaitOptions, waitFor } from "../base/deferred.ts";
@@ -50,11 +51,14 @@ export type SchedulerOptions = {
   readonly heartbeatIntervalMs: number;
   readonly heartbeatTimeoutMs: number;
   readonly startTimeoutMs: number;
-  /** Which start of a scheduler this is, for instance the time of day. Raised when nodes know a higher one (Scheduler.D4). */
+  /**
+   * Which start of a scheduler this is, for instance the time of day. Raised when nodes know a higher one
+   * (Scheduler.D4).
+   */
   readonly incarnation: number;
   /** The job, by its name and the run that begins here (wire/hello.ts); a run that is going on keeps its own. */
   readonly jobId: string;
-  /** How parts are dealt out, if the job begins here. Defaults to "ring". */
+  /** How servers share the parts, if the job begins here. Defaults to "ring". */
   readonly placement?: PlacementView["policy"] | undefined;
   readonly lingerMs?: number;
   readonly onOnlyDead?: DeadWaitOptions["onOnlyDead"];
@@ -63,7 +67,7 @@ export type SchedulerOptions = {
 };
 
 const LINGER_MS = 2000;
-/** More than any clock says: what a stranger tells must leave room for schedulers to come. */
+/** More than any clock says: what a stranger claims must leave room for schedulers to come. */
 const INCARNATION_KNOWN_MAX = 2 ** 52;
 
 export class Scheduler {
@@ -196,22 +200,22 @@ export class Scheduler {
     await this.#ownBarriers.pass(group, customer, wait, outlivesDeaths);
   }
 
-  /** Calls `listener` with every newer roster. Returns what ends that. */
+  /** Calls `listener` with every newer roster. Returns the function that stops it. */
   onRoster(listener: (roster: RosterView) => void): () => void {
     this.#rosterListeners.add(listener);
     return () => this.#rosterListeners.delete(listener);
   }
 
-  /** Calls `listener` with the error that ends the job, if one does. Returns what ends that. */
+  /** Calls `listener` with the error that ends the job, if one does. Returns the function that stops it. */
   onFailed(listener: (error: WeighbridgeError) => void): () => void {
     this.#failedListeners.add(listener);
     return () => this.#failedListeners.delete(listener);
   }
 
   /**
-   * Tells everybody a placement that differs in what `change` says, and has the next epoch, once all workers are prepared. `move` then moves the state of
-   * the parts that get another owner; what it throws abandons the change. Throws BAD_ARGUMENT, DEADLINE, and NO_ROUTE before every node of the job was
-   * heard of, since one of them may know a newer placement; nothing told.
+   * Publishes a placement that differs in `change` and has the next epoch, once all workers are prepared. `move` then
+   * moves the state of the parts that get another owner; what it throws abandons the change. Throws BAD_ARGUMENT,
+   * DEADLINE, and NO_ROUTE before every node of the job has resumed, since one may know a newer placement.
    */
   async publishPlacement(change: PlacementChange = {}, move: PartsMove = () => {}): Promise<void> {
     await this.#changes.publish(change, move);
@@ -222,7 +226,7 @@ export class Scheduler {
     this.#carryOut(this.#roster.ending(this.#clock.nowMs()));
   }
 
-  /** Ends the job: every node is told the reason. */
+  /** Ends the job: every node gets the reason. */
   abort(error: WeighbridgeError): void {
     this.#carryOut(this.#roster.fail(error));
   }
@@ -288,7 +292,10 @@ export class Scheduler {
     this.#outnumber(hello);
   }
 
-  /** A node has talked with a scheduler of a higher incarnation, and would refuse ours: the clock of this machine is behind that of the one before (Scheduler.D4). */
+  /**
+   * A node knows a scheduler of a higher incarnation, and would refuse ours: this machine's clock is behind
+   * (Scheduler.D4).
+   */
   #outnumber({ node, knows = 0 }: AcceptedNode): void {
     const peer = this.#peer;
     const mayLearn = this.#roster.phase === "forming" || (this.isResumed && node !== 0);
@@ -372,7 +379,7 @@ export class Scheduler {
   #tellAdmission({ packageVersion }: PendingRegistration, fields: LogFields): void {
     const { log } = this.#options;
     const own = this.#peer.packageVersion;
-    log.info("a node has its place", { ...fields, packageVersion });
+    log.info("a node has its rank", { ...fields, packageVersion });
     if (own === "" || packageVersion === undefined || packageVersion === own) return;
     log.warn("a node runs another version of the package than the scheduler", { node: fields.node, packageVersion, scheduler: own });
   }
@@ -389,7 +396,7 @@ export class Scheduler {
     log.error("the job cannot go on", { code: error.code, reason: error.message });
     const notice = new FailureNotice({ clock: this.#clock, serverCount, workerCount, lingerMs });
     this.#failure = { error, notice };
-    notice.tell(this.#peer, this.#roster.view(), error);
+    notice.send(this.#peer, this.#roster.view(), error);
     this.#changes.close(error);
     this.#services.close(error);
     notice.over().then(() => {

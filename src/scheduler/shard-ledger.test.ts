@@ -1,5 +1,5 @@
-// Goal: every unit of an epoch is lent to one worker at a time and done once, goes back when its worker is gone, and epochs that are over cost
-// nothing and stay over.
+// Goal: every unit of an epoch is lent to one worker at a time and done once, goes back when its worker is gone, and
+// epochs that are over cost nothing and stay over.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -195,7 +195,7 @@ test("units that do not exist, or were never lent, cannot be done or held", () =
       (error) => isWeighbridgeError(error, "BAD_REQUEST") && pattern.test(error.message),
     );
   };
-  refused({ done: [0, 9] }, /worker 0 speaks of unit 8 of epoch 0 of "train", which has 8/);
+  refused({ done: [0, 9] }, /worker 0 reports unit 8 of epoch 0 of "train", which has 8/);
   refused({ held: [8, 9] }, /unit 8/);
   refused({ done: [3, 4] }, /worker 0 has done unit 3 of epoch 0 of "train", which was lent to nobody/);
   refused({ done: [0, 2 ** 40] }, /which has 8/);

@@ -1,11 +1,12 @@
-// shard-ledger — the scheduler's book of epochs: who is lent which units, and which epochs are over. Pure: what workers say and who is present
-// in, units out. No clock and no sockets: unit-service.ts carries it out. The units of one epoch are epoch-units.ts's.
+// shard-ledger — the scheduler's record of epochs: who borrows which units, and which epochs are over. Pure: reports of
+// workers and who is present in, units out. unit-service.ts carries it out; epoch-units.ts has the units of one epoch.
 //
 // Invariants:
-//   ShardLedger.L1. Without deaths every unit of an epoch is done exactly once; units of a worker that is gone go to those present (EpochUnits.U1, U2).
-//   ShardLedger.L2. All workers describe an epoch alike: the first description holds, and another one is SPEC_MISMATCH with the difference.
-//   ShardLedger.L3. An epoch that is over stays over, and is forgotten but for that and, for a while, its `repeatedCount`: what is kept has bounds.
-//   ShardLedger.L4. After a restart nothing is lent before everybody who lives has told what it has done and holds.
+//   ShardLedger.L1. Without deaths every unit of an epoch is done exactly once; units of a worker that is gone go to
+//       those present (EpochUnits.U1, U2).
+//   ShardLedger.L2. All workers describe an epoch alike: the first description holds; another one gets SPEC_MISMATCH.
+//   ShardLedger.L3. An epoch that is over stays over; of it only that is kept, and for a while its `repeatedCount`.
+//   ShardLedger.L4. After a restart nothing is lent before every live worker has reported what it has done and holds.
 
 import { WeighbridgeError } from "../base/errors.ts";
 import { RunSet } from "../base/run-set.ts";
@@ -15,7 +16,7 @@ import { EpochUnits } from "./epoch-units.ts";
 /** Epochs that are not over; one that nobody holds units of gives way to a new one. */
 const OPEN_EPOCHS_MAX = 64;
 const NAMES_MAX = 256;
-/** For how many epochs of a name `repeatedCount` is told after they are over. */
+/** For how many epochs of a name `repeatedCount` is known after they are over. */
 const COUNTS_MAX = 64;
 
 /** What is known of the epochs of one name that are over. */
@@ -24,23 +25,23 @@ type PastEpochs = { readonly over: RunSet; readonly repeatedCounts: Map<number, 
 type Outcome = Pick<UnitsReply, "isOver" | "units" | "repeatedCount" | "inherited" | "awaited">;
 
 export class ShardLedger {
-  /** By `keyOf`, the one that was spoken of last at the end. */
+  /** By `keyOf`, the last reported one at the end. */
   readonly #open = new Map<string, EpochUnits>();
   readonly #past = new Map<string, PastEpochs>();
   /** Ranks, rising. */
   #present: readonly number[] = [];
   readonly #workerCount: number;
-  /** Ranks of which an incarnation has ended, and that have not spoken since: one that is present again may be far from asking, and nothing waits for it. */
+  /** Ranks of which an incarnation ended, and that have not reported since: nothing waits for them. */
   readonly #silent = new Set<number>();
   #isSettled = true;
-  /** Those who have told what they know of an earlier scheduler's time, by rank. */
+  /** Those who have reported what they know of an earlier scheduler's time, by rank. */
   readonly #told = new Set<number>();
 
   constructor({ workerCount }: { readonly workerCount: number }) {
     this.#workerCount = workerCount;
   }
 
-  /** False while workers may still tell what an earlier scheduler lent them (ShardLedger.L4). */
+  /** False while workers may still report what an earlier scheduler lent them (ShardLedger.L4). */
   get isSettled(): boolean {
     return this.#isSettled;
   }
@@ -57,12 +58,12 @@ export class ShardLedger {
     for (const epoch of this.#open.values()) epoch.release(rank);
   }
 
-  /** An earlier scheduler of this job lent units, and somebody who lives has not told of them. */
+  /** An earlier scheduler of this job lent units, and a live worker has not reported them. */
   unsettle(): void {
     this.#isSettled = false;
   }
 
-  /** What this worker knows of what an earlier scheduler lent. */
+  /** What this worker reports of what an earlier scheduler lent. */
   recall(rank: number, { open, over }: UnitsClaim): void {
     this.#told.add(rank);
     for (const { name, epochs } of over) {
@@ -73,7 +74,8 @@ export class ShardLedger {
       if (epochProblem(account) !== undefined || this.#isOver(account)) continue;
       const known = this.#open.get(keyOf(account));
       if (known === undefined && this.#open.size >= OPEN_EPOCHS_MAX) continue;
-      if (known !== undefined && difference(known.description, account) !== undefined) continue; // it is told when it asks
+      // its next request fails
+      if (known !== undefined && difference(known.description, account) !== undefined) continue;
       const epoch = known ?? this.#begin(account);
       epoch.recall(rank, account);
       this.#endIfOver(epoch);
@@ -81,7 +83,7 @@ export class ShardLedger {
     for (const [key, epoch] of this.#open) if (this.#isOver(epoch.description)) this.#open.delete(key);
   }
 
-  /** Everybody who lives has told what it knows. */
+  /** Every live worker has reported what it knows. */
   settle(): void {
     if (this.#isSettled) return;
     this.#isSettled = true;
@@ -89,8 +91,9 @@ export class ShardLedger {
   }
 
   /**
-   * Takes down what the worker of this rank says. Returns what it holds no longer. Throws SPEC_MISMATCH (ShardLedger.L2), BAD_REQUEST for units that it
-   * cannot have done, QUEUE_FULL for one epoch too many; nothing has changed then.
+   * Records a report of the worker of this rank. Returns what it holds no longer. Throws SPEC_MISMATCH
+   * (ShardLedger.L2), BAD_REQUEST for units that it cannot have done, QUEUE_FULL for one epoch too many; nothing has
+   * changed then.
    */
   report(rank: number, request: UnitsRequest): Runs {
     const problem = epochProblem(request);
@@ -98,7 +101,7 @@ export class ShardLedger {
     if (this.#isOver(request)) return request.held;
     const epoch = this.#epochOf(request);
     if (!this.#present.includes(rank)) {
-      // A late word of one that is gone: what it has done counts, and nothing is kept for it.
+      // A late report of one that is gone: what it has done counts, and nothing is kept for it.
       epoch.report(rank, { ...request, held: [], unused: [] });
       this.#endIfOver(epoch);
       return request.held;
@@ -118,7 +121,8 @@ export class ShardLedger {
       return { isOver: true, units: [], repeatedCount, inherited: undefined };
     }
     const { want, waitMs, leaves } = request;
-    const isLending = this.#isSettled && want > 0 && !leaves && this.#present.includes(rank); // who is gone would keep them for ever
+    // the absent never return them
+    const isLending = this.#isSettled && want > 0 && !leaves && this.#present.includes(rank);
     const units = isLending ? epoch.lend(rank, { want, isWaiting: waitMs > 0 }, this.#takers) : [];
     const { repeatedCount, inheritedVersion } = epoch;
     const awaited = units.length === 0 && waitMs > 0 ? epoch.awaited(this.#takers) : [];

@@ -1,9 +1,10 @@
-// unit-service — answers workers that ask for units, at once or when there is something to lend. What is lent to whom is shard-ledger.ts's.
+// unit-service — answers workers that request units, at once or when there are some. shard-ledger.ts decides who gets
+// them.
 //
 // Invariants:
-//   UnitService.K1. Every ask is answered: when units are lent, when its epoch is over, or after `waitMs`; after a restart of the scheduler once everybody
-//       was heard or is dead.
-//   UnitService.K2. Asks are served in the order they came.
+//   UnitService.K1. Every request is answered: when units are lent, when its epoch is over, or after `waitMs`; after a
+//       restart of the scheduler once every node has resumed or is dead.
+//   UnitService.K2. Requests are served in the order they came.
 
 import type { CancelTimer, Clock } from "../base/clock.ts";
 import { Deferred } from "../base/deferred.ts";
@@ -12,7 +13,7 @@ import type { RosterView } from "../wire/roster.ts";
 import type { Runs, UnitsClaim, UnitsReply, UnitsRequest } from "../wire/units.ts";
 import { ShardLedger } from "./shard-ledger.ts";
 
-/** A worker that waits longer asks again. */
+/** A worker that waits longer sends its request again. */
 const WAIT_MS_MAX = 10_000;
 
 type WaitingAsk = {
@@ -35,7 +36,7 @@ export class UnitService {
     this.#ledger = new ShardLedger({ workerCount });
   }
 
-  /** The roster as it is now. `isSettled`: everybody it says is alive has been heard of since this scheduler started. */
+  /** The roster as it is now. `isSettled`: every node that it lists as alive has sent something to this scheduler. */
   follow({ nodes }: RosterView, { isSettled }: { readonly isSettled: boolean }): void {
     const workers = nodes.filter(({ role, state }) => role === "worker" && state === "alive");
     this.#ledger.follow(workers.map(({ rank }) => rank).sort((a, b) => a - b));
@@ -44,7 +45,7 @@ export class UnitService {
     this.#serveWaiting();
   }
 
-  /** What it asked for is answered as well, with nothing: were it lent something now, its next incarnation would not know. */
+  /** Its open request is answered with nothing: were it lent something now, its next incarnation would not know. */
   died(rank: number): void {
     this.#ledger.died(rank);
     for (const ask of this.#waiting) {
@@ -55,7 +56,7 @@ export class UnitService {
     this.#serveWaiting();
   }
 
-  /** What a worker knows that lived through a restart of the scheduler. */
+  /** What a worker reports after a restart of the scheduler. */
   recall(rank: number, claim: UnitsClaim): void {
     this.#ledger.recall(rank, claim);
   }

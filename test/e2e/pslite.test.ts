@@ -197,7 +197,7 @@ test("a node too many hears at the end of the job that it is over", async () => 
   await until(() => registered() === 5, "the node too many to register");
   for (const pusher of pushers) pusher.endInput();
   await Promise.all([scheduler, ...servers, ...pushers].map((node) => node.succeeds(DEADLINE_MS)));
-  await tooMany.fails(/no place for worker .*: the job is over, everybody has left/);
+  await tooMany.fails(/no rank for worker .*: the job is over, everybody has left/);
   for (const pusher of pushers) assert.doesNotMatch(pusher.stdout, /push failed/);
 });
 
