@@ -5,7 +5,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { KVServer } from "../src/faces/kv/kv-server.ts";
 import { elementTypeOf } from "../src/kernel/elements.ts";
-import { LINK_GRACE_MS } from "../src/peer/unfinished-requests.ts";
+import { LINK_GRACE_MS } from "../src/peer/partial-requests.ts";
 import { HEADER_BYTES, Kind, PAYLOAD_BYTES_MAX } from "../src/wire/frame.ts";
 import { FunctionId } from "../src/wire/function-id.ts";
 import { dtypeBits, KvFlag } from "../src/wire/kv-message.ts";

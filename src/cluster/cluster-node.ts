@@ -19,7 +19,7 @@ import { checkWaitOptions, WAIT_NAMES } from "../base/known-options.ts";
 import { type Log, SILENT_LOG } from "../base/log.ts";
 import { showValue } from "../base/show-value.ts";
 import type { Contract } from "../contracts/contract.ts";
-import { goneError } from "../peer/call.ts";
+import { nodeDeadError } from "../peer/call.ts";
 import { callFunction } from "../peer/call-function.ts";
 import { CallWindow, type CallWindowOptions } from "../peer/call-window.ts";
 import type { Channel } from "../peer/channel.ts";
@@ -193,7 +193,7 @@ export abstract class ClusterNode {
     const entry = this.roster.nodes.find((candidate) => candidate.node === node);
     if (node === this.id) throw new WeighbridgeError("NO_ROUTE", `${nameOf(node)} is this node itself`);
     if (entry === undefined && node !== SCHEDULER_ID) throw new WeighbridgeError("NO_ROUTE", `there is no node ${node}`);
-    if (entry !== undefined && entry.state !== "alive") throw goneError(node, entry.state);
+    if (entry !== undefined && entry.state !== "alive") throw nodeDeadError(node, entry.state);
     if (entry?.role !== role) return this.#crossChannel(node, entry?.incarnation ?? 0);
     if (this.#options.gateway !== undefined)
       throw new WeighbridgeError("UNSUPPORTED", `${nameOf(node)} is a ${role} too: those are not connected over ps-lite's protocol`);
@@ -261,7 +261,7 @@ export abstract class ClusterNode {
   /** Adopts a newer roster. */
   protected follow(roster: RosterView): void {
     this.#options.onRoster?.(roster);
-    for (const { node, state } of roster.nodes) if (state !== "alive") this.peer.channel(node)?.failCalls(goneError(node, state));
+    for (const { node, state } of roster.nodes) if (state !== "alive") this.peer.channel(node)?.failCalls(nodeDeadError(node, state));
     for (const entry of roster.nodes) if (entry.role === this.role) this.#followOwn(entry);
   }
 
@@ -291,7 +291,7 @@ export abstract class ClusterNode {
     const channel = this.peer.channel(node);
     if (channel === undefined || channel.ended !== undefined || channel.incarnation >= incarnation) return;
     if (state === "alive" && address !== "" && this.peer.addressOf(channel) !== undefined) this.peer.dial(node, address, incarnation);
-    else this.peer.drop(channel, goneError(node, "dead"));
+    else this.peer.drop(channel, nodeDeadError(node, "dead"));
   }
 
   /** ClusterNode.N2 */

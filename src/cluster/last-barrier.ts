@@ -1,6 +1,6 @@
 // last-barrier — a node waits for all others before it leaves, so that servers stay until the last worker is done. It
 // is one entry into the barrier of all nodes that outlives deaths: a dead node may be started again and come to it yet.
-// The scheduler decides when to give up on the dead (scheduler/dead-wait.ts).
+// The scheduler decides when to give up on the dead (scheduler/dead-node-wait.ts).
 //
 // Invariants:
 //   LastBarrier.L1. A node that was declared dead while it waited, or whose scheduler knows no entries that outlive

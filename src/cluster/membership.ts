@@ -1,6 +1,6 @@
 // membership — a server's or worker's part in the job: it joins through the scheduler, keeps the newest roster, sends
 // heartbeats, enters barriers and leaves. It declares nobody dead: the roster does, or, while the scheduler is away,
-// each node for itself (link-watch.ts).
+// each node for itself (link-monitor.ts).
 //
 //   join ──► registered ──► joined ──► leave
 //               ▲              │ the scheduler has a new incarnation: register again with `resume`, resend what was
@@ -30,12 +30,12 @@ import type { RegisterReply, ResumeClaim } from "../wire/register.ts";
 import type { PlacementView, RosterEntry, RosterView } from "../wire/roster.ts";
 import { BarrierClient } from "./barrier-client.ts";
 import { Heartbeat } from "./heartbeat.ts";
-import { LinkWatch } from "./link-watch.ts";
+import { LinkMonitor } from "./link-monitor.ts";
 import { NodeMemory } from "./node-memory.ts";
 import type { MemberOptions } from "./node-options.ts";
 import { type PlacementListener, RosterCopy, type RosterListener } from "./roster-copy.ts";
 import { incompleteError, missingNodes, SchedulerCalls, serveSchedulerNews } from "./scheduler-calls.ts";
-import { SchedulerWatch } from "./scheduler-watch.ts";
+import { SchedulerWait } from "./scheduler-wait.ts";
 import { wrongScheduler } from "./start-failure.ts";
 
 export type MembershipOptions = Pick<
@@ -78,8 +78,8 @@ export class Membership {
   /** While joining: why it cannot. */
   #joining: Deferred<never> | undefined;
   readonly #calls: SchedulerCalls;
-  readonly #watch: SchedulerWatch;
-  readonly #links: LinkWatch;
+  readonly #watch: SchedulerWait;
+  readonly #links: LinkMonitor;
   #closed = false;
   #heartbeat: Heartbeat | undefined;
   #leaving: Deferred<void> | undefined;
@@ -99,8 +99,8 @@ export class Membership {
       },
       refused: (error) => this.#end(error),
     });
-    this.#watch = new SchedulerWatch({ ...options, loss: () => peer.schedulerLoss });
-    this.#links = new LinkWatch({
+    this.#watch = new SchedulerWait({ ...options, loss: () => peer.schedulerLoss });
+    this.#links = new LinkMonitor({
       ...options,
       linkTimeoutMs: options.linkTimeoutMs ?? LINK_TIMEOUT_MS,
       isSchedulerAway: () => this.#channel?.link === undefined,

@@ -1,6 +1,6 @@
 // placement-hold — what a node holds back while the placement is about to change: a worker the ends of its clocks
-// (Router.R7), a server the loading of checkpoints (CheckpointService.V7). The scheduler prepares both before it publishes
-// a placement.
+// (Router.R7), a server the loading of checkpoints (CheckpointService.V7). The scheduler prepares both before it
+// publishes a placement.
 //
 //   PREPARE ──► held ──► answered once all that had begun is over
 //                 └── ends with the placement, with PREPARE of holdMs 0, or holdMs after the last PREPARE

@@ -167,7 +167,7 @@ export class WithdrawnCall extends Call {
 }
 
 /** NODE_DEAD: a dead node may be restarted, so the call may be repeated; a node that left does not come back. */
-export function goneError(node: number, state: "dead" | "left"): WeighbridgeError {
+export function nodeDeadError(node: number, state: "dead" | "left"): WeighbridgeError {
   return new WeighbridgeError("NODE_DEAD", `${nameOf(node)} ${state === "dead" ? "is dead" : "has left"}`, { retryable: state === "dead" });
 }
 

@@ -101,7 +101,7 @@ export class Channel {
     return this.#pending.length > 0 || (this.link === undefined && this.#writer.queuedCount > 0);
   }
 
-  /** Whether anything came from the other node since the last call of this; for link-watch.ts. */
+  /** Whether anything came from the other node since the last call of this; for link-monitor.ts. */
   takeHeard(): boolean {
     const isHeard = this.#isHeard;
     this.#isHeard = false;

@@ -6,14 +6,14 @@
 //   RequestAssembly.G2. Unfinished requests are bounded, each one and all of a node. A request beyond that is refused,
 //       with the frames that follow it.
 //   RequestAssembly.G3. A node's unfinished requests are dropped when the node or its link is gone
-//       (UnfinishedRequests.N2, N3).
+//       (PartialRequests.N2, N3).
 
 import type { Clock } from "../base/clock.ts";
 import { WeighbridgeError } from "../base/errors.ts";
 import type { FrameHeader } from "../wire/frame.ts";
 import { FunctionFlag } from "../wire/function-id.ts";
 import type { Channel } from "./channel.ts";
-import { UnfinishedRequests } from "./unfinished-requests.ts";
+import { PartialRequests } from "./partial-requests.ts";
 
 /** Memory for one request, from `at` on in `bytes`, until released. */
 export type RequestRoom = { readonly bytes: Uint8Array; readonly at: number; release(): void };
@@ -39,14 +39,14 @@ export type WholeRequest = RequestRoom & { readonly byteCount: number };
 export class RequestAssembly {
   readonly #memory: RequestMemory;
   /** By their functions, applications and the numbers that their senders gave them. */
-  readonly #unfinished: UnfinishedRequests<Unfinished>;
+  readonly #unfinished: PartialRequests<Unfinished>;
   /** Of requests that are complete and have not been released. */
   #completeBytes = 0;
 
   constructor({ memory, clock }: { readonly memory: RequestMemory; readonly clock: Clock }) {
     const { bytesMax, nodeBytesMax } = memory;
     this.#memory = memory;
-    this.#unfinished = new UnfinishedRequests({ clock, bytesMax, workerBytesMax: nodeBytesMax, dropped: ({ room }) => room.release() });
+    this.#unfinished = new PartialRequests({ clock, bytesMax, workerBytesMax: nodeBytesMax, dropped: ({ room }) => room.release() });
   }
 
   get bytes(): number {

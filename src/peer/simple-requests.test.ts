@@ -8,14 +8,14 @@ import { StubCaller } from "../testing/stub-caller.ts";
 import { BLOCK_BYTES, PAYLOAD_BYTES_MAX } from "../wire/frame.ts";
 import { FunctionFlag, FunctionId } from "../wire/function-id.ts";
 import { BODY_BYTES_MAX, checkBody } from "../wire/simple-frame.ts";
-import { AppDirectory, simpleHost } from "./app-directory.ts";
+import { AppRegistry, simpleHost } from "./app-registry.ts";
 import { frameCountOf, functionCalls } from "./function-call.ts";
 
 /** A node with one application, which answers when the test says so. */
 function stage() {
   const caller = new StubCaller();
   const served: { readonly body: Uint8Array; readonly answer: Deferred<Uint8Array> }[] = [];
-  const apps = new AppDirectory({ clock: caller.clock });
+  const apps = new AppRegistry({ clock: caller.clock });
   const host = simpleHost(caller.clock, (_channel, body) => {
     const answer = new Deferred<Uint8Array>();
     served.push({ body, answer });

@@ -5,7 +5,7 @@ import type { Clock } from "../base/clock.ts";
 import { reasonOf, WeighbridgeError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import { relayCall, relayGone } from "../contracts/checkpoints.ts";
-import { goneError } from "../peer/call.ts";
+import { nodeDeadError } from "../peer/call.ts";
 import { callFunction } from "../peer/call-function.ts";
 import type { Channel } from "../peer/channel.ts";
 import type { Peer } from "../peer/peer.ts";
@@ -66,7 +66,7 @@ export class FunctionRelay {
     const { peer, view } = this.#options;
     const node = idOf("server", server);
     const state = view().nodes.find((entry) => entry.node === node)?.state;
-    if (state === "dead" || state === "left") throw goneError(node, state);
+    if (state === "dead" || state === "left") throw nodeDeadError(node, state);
     const channel = peer.channel(node);
     if (channel === undefined) throw new WeighbridgeError("NO_ROUTE", `server ${server} is not here`, { retryable: true });
     return channel;

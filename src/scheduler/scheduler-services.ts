@@ -18,14 +18,14 @@ import type { UnitsReply, UnitsRequest } from "../wire/units.ts";
 import { BarrierService } from "./barrier-service.ts";
 import { CatalogueService } from "./catalogue-service.ts";
 import { CollectiveService, checkGather } from "./collective-service.ts";
-import { DeadWait, type DeadWaitOptions } from "./dead-wait.ts";
+import { DeadNodeWait, type DeadNodeWaitOptions } from "./dead-node-wait.ts";
 import type { PendingRegistration } from "./pending-registrations.ts";
 import { RendezvousService } from "./rendezvous-service.ts";
 import type { Decision, Roster } from "./roster.ts";
 import type { StateJournal } from "./scheduler-state.ts";
 import { UnitService } from "./unit-service.ts";
 
-export type SchedulerServicesOptions = DeadWaitOptions & {
+export type SchedulerServicesOptions = DeadNodeWaitOptions & {
   readonly peer: Peer;
   readonly clock: Clock;
   readonly log: Log;
@@ -42,7 +42,7 @@ export class SchedulerServices {
   readonly #options: SchedulerServicesOptions;
   readonly #roster: Roster<PendingRegistration>;
   readonly #barriers: BarrierService;
-  readonly #deadWait: DeadWait;
+  readonly #deadWait: DeadNodeWait;
   readonly #collectives = new CollectiveService();
   readonly #units: UnitService;
   readonly #rendezvous: RendezvousService;
@@ -52,7 +52,7 @@ export class SchedulerServices {
     this.#options = options;
     this.#roster = options.roster;
     this.#barriers = new BarrierService(() => [{ node: SCHEDULER_ID, role: "scheduler", state: "alive" }, ...this.#roster.view().nodes]);
-    this.#deadWait = new DeadWait(options);
+    this.#deadWait = new DeadNodeWait(options);
     this.#units = new UnitService(options);
     this.#rendezvous = new RendezvousService(options);
     this.#catalogue = new CatalogueService(options);

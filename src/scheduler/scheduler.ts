@@ -30,7 +30,7 @@ import type { StatusReply } from "../wire/control.ts";
 import { jobNameOf } from "../wire/hello.ts";
 import { nameOf, SCHEDULER_ID } from "../wire/node-id.ts";
 import { deadNodes, missingAtEnd, missingText, type PlacementView, type RosterView } from "../wire/roster.ts";
-import type { DeadWaitOptions } from "./dead-wait.ts";
+import type { DeadNodeWaitOptions } from "./dead-node-wait.ts";
 import { drained, FailureNotice } from "./failure-notice.ts";
 import { FunctionRelay } from "./function-relay.ts";
 import { type PendingRegistration, PendingRegistrations } from "./pending-registrations.ts";
@@ -61,7 +61,7 @@ export type SchedulerOptions = {
   /** How servers share the parts, if the job begins here. Defaults to "ring". */
   readonly placement?: PlacementView["policy"] | undefined;
   readonly lingerMs?: number;
-  readonly onOnlyDead?: DeadWaitOptions["onOnlyDead"];
+  readonly onOnlyDead?: DeadNodeWaitOptions["onOnlyDead"];
   /** Sees every record that changes the scheduler's state, in order. */
   readonly onRecord?: (record: StateRecord) => void;
 };

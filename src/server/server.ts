@@ -9,13 +9,13 @@ import type { PsFunction } from "../contracts/ps-function.ts";
 import type { Arena } from "../kernel/arena.ts";
 import type { Kernels } from "../kernel/kernels.ts";
 import { SimdKernels } from "../kernel/simd-kernels.ts";
-import { AppDirectory } from "../peer/app-directory.ts";
+import { AppRegistry } from "../peer/app-registry.ts";
 import { CHANNEL_LIMITS, type ChannelLimits } from "../peer/channel-host.ts";
 import type { ReadBuffers } from "../peer/connection.ts";
 import { FunctionHost } from "../peer/function-host.ts";
+import { PartialRequests } from "../peer/partial-requests.ts";
 import type { Peer } from "../peer/peer.ts";
 import type { RequestMemory, RequestRoom } from "../peer/request-assembly.ts";
-import { UnfinishedRequests } from "../peer/unfinished-requests.ts";
 import { type PlugInModule, PlugIns } from "../store/plug-ins.ts";
 import type { SnapshotFiles } from "../store/snapshot/snapshot-files.ts";
 import type { GeneralCompression } from "../wire/codecs/general-compression.ts";
@@ -65,9 +65,9 @@ export class Server {
   readonly ownership: Ownership;
   /** Requests that were cut by a placement which this server has not heard of. */
   readonly epochWait: EpochWait;
-  readonly apps: AppDirectory;
+  readonly apps: AppRegistry;
   /** Pushes of all applications that are served whole, and have not come whole. */
-  readonly unfinishedRequests: UnfinishedRequests<PartialRequest>;
+  readonly unfinishedRequests: PartialRequests<PartialRequest>;
   readonly parameters: Parameters;
   readonly groups: WorkerGroups;
   readonly checkpoints: CheckpointService;
@@ -84,8 +84,8 @@ export class Server {
     this.#watch = new ArenaWatch(options.arena, options.log ?? SILENT_LOG);
     this.ownership = new Ownership(options.arena);
     this.epochWait = new EpochWait(this.ownership, options.clock);
-    this.apps = new AppDirectory({ clock: options.clock, checkAgain: ({ epoch, flags }) => this.ownership.checkKept(epoch, flags) });
-    this.unfinishedRequests = new UnfinishedRequests({ clock: options.clock });
+    this.apps = new AppRegistry({ clock: options.clock, checkAgain: ({ epoch, flags }) => this.ownership.checkKept(epoch, flags) });
+    this.unfinishedRequests = new PartialRequests({ clock: options.clock });
     const { arena, kernels } = this;
     const { clock, workerCount, functions = [], compression, checkpointFiles: files, log = SILENT_LOG } = options;
     const secret = crypto.getRandomValues(new BigUint64Array(1))[0]!;

@@ -38,9 +38,9 @@ import { type WorkerFunction, workerFunction } from "../../src/contracts/worker-
 import { Arena } from "../../src/kernel/arena.ts";
 import { putFloats, putKeys } from "../../src/kernel/arena-lists.ts";
 import { SimdKernels } from "../../src/kernel/simd-kernels.ts";
-import { AppDirectory, simpleHost } from "../../src/peer/app-directory.ts";
+import { AppRegistry, simpleHost } from "../../src/peer/app-registry.ts";
 import { serveJson } from "../../src/peer/call-function.ts";
-import { UnfinishedRequests } from "../../src/peer/unfinished-requests.ts";
+import { PartialRequests } from "../../src/peer/partial-requests.ts";
 import { CheckpointService } from "../../src/server/checkpoint/checkpoint-service.ts";
 import { StoreHandle } from "../../src/server/kv/store-handle.ts";
 import { answerWhole, type WholeRequest, WholeRequests } from "../../src/server/kv/whole-requests.ts";
@@ -167,7 +167,7 @@ export function goldenServer(): RecordedExchange {
   serve(PREPARE, {});
   serve(ROSTER, {});
   serve(ABORT, {});
-  const simpleApps = new AppDirectory({ clock: exchange.clock });
+  const simpleApps = new AppRegistry({ clock: exchange.clock });
   const pong = simpleHost(exchange.clock, async () => new TextEncoder().encode("pong"));
   simpleApps.add(3, pong);
   peer.serveFrames(simpleRequest, simpleApps);
@@ -204,10 +204,10 @@ export function goldenServer(): RecordedExchange {
   const surveyed = checkpointSave.survey.response.encode({ clockMin: 12, names: ["w"], gone: undefined });
   functions.add(serveFunction(relayCall, { handler: () => ({ response: joinBytes(surveyed.chunks) }) }));
   peer.hostFunctions(functions);
-  const apps = new AppDirectory({ clock: exchange.clock });
+  const apps = new AppRegistry({ clock: exchange.clock });
   apps.add(1, storeHandle(arena));
   const answer = (request: WholeRequest): void => answerWhole(request, Float32Array.of(1, 2, 3), Int32Array.of(2, 1));
-  apps.add(2, new WholeRequests(new UnfinishedRequests({ clock }), answer));
+  apps.add(2, new WholeRequests(new PartialRequests({ clock }), answer));
   for (const fn of KV_CONTRACTS) peer.serveFrames(fn, apps);
   return exchange;
 }

@@ -3,7 +3,7 @@
 
 import { reasonOf, WeighbridgeError } from "../../base/errors.ts";
 import { checkOptions } from "../../base/known-options.ts";
-import { runHandle } from "../../peer/app-directory.ts";
+import { runHandle } from "../../peer/app-registry.ts";
 import type { KvApplication } from "../../server/kv/kv-application.ts";
 import type { WholeRequest } from "../../server/kv/whole-requests.ts";
 import type { Values } from "../../wire/kv-message.ts";

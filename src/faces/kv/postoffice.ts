@@ -8,7 +8,7 @@ import type { Log } from "../../base/log.ts";
 import type { ClusterNode, FinalizeOptions } from "../../cluster/cluster-node.ts";
 import { simpleRequest } from "../../contracts/kv.ts";
 import { evenRanges, type Range } from "../../keys/key-range.ts";
-import { AppDirectory } from "../../peer/app-directory.ts";
+import { AppRegistry } from "../../peer/app-registry.ts";
 import type { Channel } from "../../peer/channel.ts";
 import type { PeerMetrics } from "../../peer/channel-host.ts";
 import type { Scheduler } from "../../scheduler/scheduler.ts";
@@ -38,7 +38,7 @@ export class Postoffice {
   readonly isServer: boolean;
   readonly isWorker: boolean;
   /** Those that serve requests of this face, on workers each with its customers. */
-  readonly applications: AppDirectory;
+  readonly applications: AppRegistry;
 
   /** For a node that has not started: requests to its applications may come at once. */
   constructor(node: OfficeNode) {
@@ -54,7 +54,7 @@ export class Postoffice {
     this.isScheduler = this.role === "scheduler";
     this.isServer = this.role === "server";
     this.isWorker = this.role === "worker";
-    this.applications = new AppDirectory({ clock: this.clock, byCustomer: this.isWorker });
+    this.applications = new AppRegistry({ clock: this.clock, byCustomer: this.isWorker });
     node.peer.serveFrames(simpleRequest, this.applications);
     node.closeWith(this.applications);
   }

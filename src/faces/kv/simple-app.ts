@@ -9,7 +9,7 @@ import { Deferred, type WaitOptions } from "../../base/deferred.ts";
 import { isWeighbridgeError, reasonOf, WeighbridgeError } from "../../base/errors.ts";
 import { checkWaitOptions } from "../../base/known-options.ts";
 import { simpleRequest } from "../../contracts/kv.ts";
-import { runHandle, type SimpleServe, simpleHost } from "../../peer/app-directory.ts";
+import { runHandle, type SimpleServe, simpleHost } from "../../peer/app-registry.ts";
 import { frameCountOf, functionCalls } from "../../peer/function-call.ts";
 import { RequestTracker, TrackedRequest } from "../../peer/request-tracker.ts";
 import { fromFailure, toFailure } from "../../wire/failure.ts";

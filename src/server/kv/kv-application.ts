@@ -3,8 +3,8 @@
 // has of them is there before the application is made.
 
 import type { Arena } from "../../kernel/arena.ts";
-import type { AppDirectory } from "../../peer/app-directory.ts";
-import type { UnfinishedRequests } from "../../peer/unfinished-requests.ts";
+import type { AppRegistry } from "../../peer/app-registry.ts";
+import type { PartialRequests } from "../../peer/partial-requests.ts";
 import type { Values } from "../../wire/kv-message.ts";
 import type { CutPressure } from "../checkpoint/cut-pressure.ts";
 import type { ServerSums } from "../parameters/server-sums.ts";
@@ -13,17 +13,17 @@ import { answerWhole, type PartialRequest, type WholeRequest, WholeRequests } fr
 
 export type KvApplicationOptions = {
   readonly arena: Arena;
-  readonly apps: AppDirectory;
+  readonly apps: AppRegistry;
   /** Pushes of all applications that are served whole, and have not come whole. */
-  readonly unfinishedRequests: UnfinishedRequests<PartialRequest>;
+  readonly unfinishedRequests: PartialRequests<PartialRequest>;
   readonly parameters: { readonly sums: ServerSums };
   readonly checkpoints: { readonly pressure: CutPressure };
 };
 
 export class KvApplication {
   readonly #appId: number;
-  readonly #apps: AppDirectory;
-  readonly #unfinished: UnfinishedRequests<PartialRequest>;
+  readonly #apps: AppRegistry;
+  readonly #unfinished: PartialRequests<PartialRequest>;
   readonly #sums: StoreHandle;
 
   /** Sums what is pushed from the start. Throws BAD_ARGUMENT when the application exists already. */

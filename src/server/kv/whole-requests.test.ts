@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { UnfinishedRequests } from "../../peer/unfinished-requests.ts";
+import { PartialRequests } from "../../peer/partial-requests.ts";
 import { StubCaller } from "../../testing/stub-caller.ts";
 import { throwsCode } from "../../testing/throws-code.ts";
 import { BLOCK_BYTES, offsetBytesOf, totalBytesOf } from "../../wire/frame.ts";
@@ -17,7 +17,7 @@ function stage(workerBytesMax?: number) {
   const asker = new StubCaller();
   const served: WholeRequest[] = [];
   const limits = workerBytesMax === undefined ? {} : { workerBytesMax };
-  const unfinished = new UnfinishedRequests<PartialRequest>({ clock: asker.clock, ...limits });
+  const unfinished = new PartialRequests<PartialRequest>({ clock: asker.clock, ...limits });
   const whole = new WholeRequests(unfinished, (request) => served.push(request));
   for (const functionId of [FunctionId.KV_PULL, FunctionId.KV_PUSH_PULL, FunctionId.KV_PUSH]) asker.serve(functionId, whole);
   return { asker, served, whole, unfinished };

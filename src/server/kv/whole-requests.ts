@@ -3,7 +3,7 @@
 // Invariants:
 //   WholeRequests.Q1. `serve` is called once per request, after its last frame, with arrays that are the handle's to keep.
 //   WholeRequests.Q2. Frames of one request come in order (the channel sees to that); those of different requests may interleave.
-//   WholeRequests.Q3. What is put together is bounded, per node and per worker, and goes when its worker is gone (unfinished-requests.ts); beyond it requests are refused.
+//   WholeRequests.Q3. What is put together is bounded, per node and per worker, and goes when its worker is gone (partial-requests.ts); beyond it requests are refused.
 //   WholeRequests.Q4. A request is served whole or not at all: once a frame was refused, here or before it came here, the rest is refused too.
 //   WholeRequests.Q5. What is served makes sense: keys ascend, and there are as many values as widths or lens say.
 
@@ -15,7 +15,7 @@ import { requireKeys } from "../../keys/key-list.ts";
 import { KEY_BYTES } from "../../keys/key-range.ts";
 import { Answer, answerFrames, labelOf } from "../../peer/answer.ts";
 import type { Channel, FunctionHandler } from "../../peer/channel.ts";
-import type { UnfinishedRequests } from "../../peer/unfinished-requests.ts";
+import type { PartialRequests } from "../../peer/partial-requests.ts";
 import type { FrameHeader, RequestLabel } from "../../wire/frame.ts";
 import { checkKvFrame, dtypeOfFlags, KvFlag, LEN_BYTES, problemWithLens, type Values } from "../../wire/kv-message.ts";
 
@@ -52,10 +52,10 @@ const FRAME_COST_BYTES = 2048;
 export class WholeRequests implements FunctionHandler {
   readonly #serve: (request: WholeRequest) => void;
   /** Requests of several frames whose last one has not come; of all handles of a node, by handle, application, customer and timestamp. */
-  readonly #unfinished: UnfinishedRequests<PartialRequest>;
+  readonly #unfinished: PartialRequests<PartialRequest>;
   readonly #owner: number;
 
-  constructor(unfinished: UnfinishedRequests<PartialRequest>, serve: (request: WholeRequest) => void) {
+  constructor(unfinished: PartialRequests<PartialRequest>, serve: (request: WholeRequest) => void) {
     this.#unfinished = unfinished;
     this.#owner = unfinished.newOwner();
     this.#serve = serve;

@@ -1,4 +1,5 @@
-// packed-codec — as f32, but words that are 0 stay behind: for rows of which little is used. No bit is lost: for rows of every element.
+// packed-codec — as f32, but words that are 0 stay behind: for rows of which little is used. No bit is lost: for rows
+// of every element.
 //   mask u64 × ⌈n / 64⌉ │ u32 for each word that is not 0        or all n words as they are, where that is not longer
 // Invariants VC1 to VC3 are those of value-codec.ts, and:
 //   PackedCodec.P1. A payload of 4 n bytes is the words as they are, and every other one packed, and shorter.

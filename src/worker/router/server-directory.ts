@@ -8,7 +8,7 @@ import type { Membership } from "../../cluster/membership.ts";
 import { evenRanges, type Range } from "../../keys/key-range.ts";
 import { type Placement, partOf } from "../../keys/placement.ts";
 import { rangePlacement } from "../../keys/placement-of.ts";
-import { type Call, goneError } from "../../peer/call.ts";
+import { type Call, nodeDeadError } from "../../peer/call.ts";
 import type { Channel } from "../../peer/channel.ts";
 import type { Peer } from "../../peer/peer.ts";
 import { idOf, nameOf } from "../../wire/node-id.ts";
@@ -138,7 +138,7 @@ export class ServerDirectory {
         this.channels[rank] = this.#peer.dial(node, address, incarnation);
         if (before !== 0 && before !== incarnation) this.serverRestarted(rank);
       } else if (this.gone[rank] === undefined) {
-        const error = goneError(node, state);
+        const error = nodeDeadError(node, state);
         this.gone[rank] = error;
         this.channels[rank]?.failCalls(error);
       }

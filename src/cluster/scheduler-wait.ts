@@ -1,4 +1,4 @@
-// scheduler-watch — how long a node waits for its scheduler, and the errors when that was too long. Three timers, no
+// scheduler-wait — how long a node waits for its scheduler, and the errors when that was too long. Three timers, no
 // decisions: while it joins, for a link and then for the answer; later, while the scheduler is away.
 
 import type { CancelTimer, Clock } from "../base/clock.ts";
@@ -7,7 +7,7 @@ import type { Log } from "../base/log.ts";
 import type { Channel } from "../peer/channel.ts";
 import type { Address } from "../transport/transport.ts";
 
-export type SchedulerWatchOptions = {
+export type SchedulerWaitOptions = {
   readonly clock: Clock;
   readonly log: Log;
   readonly schedulerAddress: Address;
@@ -23,18 +23,18 @@ const SILENT_WAIT_MS = 2000;
 
 const NOTHING: CancelTimer = () => {};
 
-export class SchedulerWatch {
+export class SchedulerWait {
   /** Why the scheduler could not be reached the last time. */
   problem = "it has not answered";
   /** The error behind it, if any. */
   cause: unknown;
-  readonly #options: SchedulerWatchOptions;
+  readonly #options: SchedulerWaitOptions;
   #cancelStart: CancelTimer = NOTHING;
   #cancelNotice: CancelTimer = NOTHING;
   #cancelAway: CancelTimer = NOTHING;
   #awaySinceMs: number | undefined;
 
-  constructor(options: SchedulerWatchOptions) {
+  constructor(options: SchedulerWaitOptions) {
     this.#options = options;
   }
 

@@ -4,14 +4,14 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { StubCaller } from "../testing/stub-caller.ts";
-import { AppDirectory, type AppDirectoryOptions } from "./app-directory.ts";
+import { AppRegistry, type AppRegistryOptions } from "./app-registry.ts";
 import type { FunctionHandler } from "./channel.ts";
 
 const FUNCTION = 40;
 
-function stage(options: Partial<AppDirectoryOptions> = {}) {
+function stage(options: Partial<AppRegistryOptions> = {}) {
   const caller = new StubCaller();
-  const directory = new AppDirectory({ clock: caller.clock, ...options });
+  const directory = new AppRegistry({ clock: caller.clock, ...options });
   caller.serve(FUNCTION, directory);
   return { caller, directory };
 }
@@ -62,7 +62,7 @@ test("customers of one app do not get each other's requests", async () => {
   assert.deepEqual(seen, ["five a", "zero b", "other app c"]);
 });
 
-test("requests that come early are handed over in their order, before any later one (AppDirectory.A1)", async () => {
+test("requests that come early are handed over in their order, before any later one (AppRegistry.A1)", async () => {
   const { caller, directory } = stage();
   const seen: string[] = [];
   await caller.request({ app: 1, text: "first" });
@@ -75,7 +75,7 @@ test("requests that come early are handed over in their order, before any later 
   assert.deepEqual(caller.answers(), ["REPLY 1", "REPLY 2", "REPLY 3"]);
 });
 
-test("a request that waited too long is answered with UNKNOWN_APP, and is not handed over later (AppDirectory.A2)", async () => {
+test("a request that waited too long is answered with UNKNOWN_APP, and is not handed over later (AppRegistry.A2)", async () => {
   const { caller, directory } = stage({ waitMs: 1000 });
   const seen: string[] = [];
   caller.receive({ app: 1, text: "early" });
@@ -89,7 +89,7 @@ test("a request that waited too long is answered with UNKNOWN_APP, and is not ha
   assert.deepEqual(caller.answers(), ["REPLY 2"]);
 });
 
-test("only so many requests and bytes wait; who is refused for room loses what it has waiting there, others do not (AppDirectory.A2, A3)", async () => {
+test("only so many requests and bytes wait; who is refused for room loses what it has waiting there, others do not (AppRegistry.A2, A3)", async () => {
   for (const limits of [{ waitingMax: 4 }, { waitingBytesMax: 20 }]) {
     const { caller, directory } = stage(limits);
     const other = new StubCaller(caller.clock);

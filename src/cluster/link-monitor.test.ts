@@ -1,4 +1,4 @@
-// link-watch.test — Goal: silence is judged by what this node could have heard, and a link that opens but carries
+// link-monitor.test — Goal: silence is judged by what this node could have heard, and a link that opens but carries
 // nothing does not keep calls waiting. Whole clusters with cut links are test/simulation/cut-links.test.ts's.
 
 import assert from "node:assert/strict";
@@ -14,7 +14,7 @@ import { SimClock } from "../testing/sim-clock.ts";
 import { SimNetwork } from "../testing/sim-network.ts";
 import { emptyShape } from "../wire/control.ts";
 import { FunctionId } from "../wire/function-id.ts";
-import { LinkWatch } from "./link-watch.ts";
+import { LinkMonitor } from "./link-monitor.ts";
 
 const RULES = { heartbeatIntervalMs: 1000, heartbeatTimeoutMs: 5000 };
 const LINK_TIMEOUT_MS = 20_000;
@@ -39,8 +39,8 @@ async function parked({ watchClock = (clock) => clock, isSchedulerAway = () => f
     return peer;
   };
   const [server, worker] = [open("server", SERVER), open("worker", WORKER)];
-  const watch = (peer: Peer, by: Clock): LinkWatch =>
-    new LinkWatch({ peer, clock: by, log: SILENT_LOG, linkTimeoutMs: LINK_TIMEOUT_MS, isSchedulerAway, isAlive: () => true });
+  const watch = (peer: Peer, by: Clock): LinkMonitor =>
+    new LinkMonitor({ peer, clock: by, log: SILENT_LOG, linkTimeoutMs: LINK_TIMEOUT_MS, isSchedulerAway, isAlive: () => true });
   watch(server, clock);
   server.serve(serveJson(SLOW, () => new Promise<object>(() => {})));
   await server.listen("sim://server:1");
@@ -54,7 +54,7 @@ async function parked({ watchClock = (clock) => clock, isSchedulerAway = () => f
 
 type Parked = { readonly rules: typeof RULES; readonly watchClock: (clock: SimClock) => Clock; readonly isSchedulerAway: () => boolean };
 
-test("a node that was held up for minutes takes nobody for silent (LinkWatch.A1)", async () => {
+test("a node that was held up for minutes takes nobody for silent (LinkMonitor.A1)", async () => {
   const HELD_UP_MS = 600_000;
   let isHeldUp = true;
   const late = (clock: SimClock): Clock => ({
@@ -73,7 +73,7 @@ test("a node that was held up for minutes takes nobody for silent (LinkWatch.A1)
   assert.deepEqual(failures, []);
 });
 
-test("a call that is parked is no silence, however long it takes (LinkWatch.A2)", async () => {
+test("a call that is parked is no silence, however long it takes (LinkMonitor.A2)", async () => {
   const { clock, channel, failures, call } = await parked();
   call();
   await clock.advance(100);
@@ -83,7 +83,7 @@ test("a call that is parked is no silence, however long it takes (LinkWatch.A2)"
   assert.deepEqual(failures, []);
 });
 
-test("a link that opens again and again but carries nothing does not keep a call waiting (LinkWatch.A3)", async () => {
+test("a link that opens again and again but carries nothing does not keep a call waiting (LinkMonitor.A3)", async () => {
   const { clock, network, worker, failures, call } = await parked();
   const { linksOpened } = worker.metrics;
   call();
@@ -99,7 +99,7 @@ test("a link that opens again and again but carries nothing does not keep a call
   assert.match(failures[0] ?? "", /server 0 could not be reached over sim:\/\/server:1/);
 });
 
-test("an idle link is left alone, and asked only while the scheduler is away (LinkWatch.A5)", async () => {
+test("an idle link is left alone, and asked only while the scheduler is away (LinkMonitor.A5)", async () => {
   let isAway = false;
   const { clock, network, channel } = await parked({ isSchedulerAway: () => isAway });
   const { link } = channel;
@@ -111,7 +111,7 @@ test("an idle link is left alone, and asked only while the scheduler is away (Li
   assert.notEqual(channel.link, link);
 });
 
-test("without heartbeats a link that is there is left alone, however long a call waits on it (LinkWatch.A6)", async () => {
+test("without heartbeats a link that is there is left alone, however long a call waits on it (LinkMonitor.A6)", async () => {
   const { clock, worker, channel, failures, call } = await parked({ rules: { heartbeatIntervalMs: 0, heartbeatTimeoutMs: 0 } });
   call();
   await clock.advance(100);

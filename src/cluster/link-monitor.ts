@@ -1,4 +1,4 @@
-// link-watch — notices that another node cannot be reached: it is silent although calls wait for it, or there is no
+// link-monitor — notices that another node cannot be reached: it is silent although calls wait for it, or there is no
 // link to it. Heartbeats watch the link to the scheduler (heartbeat.ts). As long as the scheduler is there, it decides
 // who is dead.
 //
@@ -8,16 +8,16 @@
 //   … or for `heartbeatTimeoutMs`, while the scheduler is away ──► the calls fail with NODE_DEAD: nobody else decides
 //
 // Invariants:
-//   LinkWatch.A1. Silence is counted in ticks, after the input that has arrived: a node that was itself held up takes
+//   LinkMonitor.A1. Silence is counted in ticks, after the input that has arrived: a node that was itself held up takes
 //       nobody for silent.
-//   LinkWatch.A2. A call that waits at the other node (a parked read, a slow function) is no silence: that node answers
-//       the HEARTBEAT meanwhile.
-//   LinkWatch.A3. Only frames end a silence. A new link alone does not: one that carries nothing must not keep calls
+//   LinkMonitor.A2. A call that waits at the other node (a parked read, a slow function) is no silence: that node
+//       answers the HEARTBEAT meanwhile.
+//   LinkMonitor.A3. Only frames end a silence. A new link alone does not: one that carries nothing must not keep calls
 //       waiting.
-//   LinkWatch.A4. The data plane pays one flag for each read of a link, nothing for each call.
-//   LinkWatch.A5. While the scheduler is away all links are tested, also those without calls: nobody else notices a
+//   LinkMonitor.A4. The data plane pays one flag for each read of a link, nothing for each call.
+//   LinkMonitor.A5. While the scheduler is away all links are tested, also those without calls: nobody else notices a
 //       node that stops.
-//   LinkWatch.A6. Without heartbeats (a timeout of 0) an open link is neither tested nor taken for silent.
+//   LinkMonitor.A6. Without heartbeats (a timeout of 0) an open link is neither tested nor taken for silent.
 
 import type { CancelTimer, Clock } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
@@ -29,7 +29,7 @@ import type { Link } from "../transport/transport.ts";
 import { nameOf, SCHEDULER_ID } from "../wire/node-id.ts";
 import type { HeartbeatRules } from "./heartbeat.ts";
 
-export type LinkWatchOptions = {
+export type LinkMonitorOptions = {
   readonly peer: Peer;
   readonly clock: Clock;
   readonly log: Log;
@@ -79,15 +79,15 @@ class Silence {
   }
 }
 
-export class LinkWatch {
-  readonly #options: LinkWatchOptions;
+export class LinkMonitor {
+  readonly #options: LinkMonitorOptions;
   readonly #silences = new WeakMap<Channel, Silence>();
   #cancelTimer: CancelTimer = () => {};
   #tickMs = TICK_MS;
   #timeoutMs = 0;
   #isClosed = false;
 
-  constructor(options: LinkWatchOptions) {
+  constructor(options: LinkMonitorOptions) {
     this.#options = options;
     options.peer.serve(serveJson(HEARTBEAT, () => ({})));
   }
@@ -118,7 +118,7 @@ export class LinkWatch {
       for (const channel of [...this.#options.peer.channels()]) this.#look(channel);
       this.#next();
     };
-    // LinkWatch.A1
+    // LinkMonitor.A1
     this.#cancelTimer = this.#options.clock.after(this.#tickMs, () => this.#options.clock.afterInput(tick));
   }
 
@@ -128,10 +128,10 @@ export class LinkWatch {
     const silence = this.#silenceOf(channel);
     const { link } = channel;
     const isHeard = channel.takeHeard();
-    // LinkWatch.A5
+    // LinkMonitor.A5
     const isIdle = !channel.isAwaiting && (link === undefined ? !this.#isDialed(channel) : !isSchedulerAway());
     const isNewHolder = channel.incarnation !== silence.incarnation;
-    const isUnwatched = link !== undefined && this.#timeoutMs === 0; // LinkWatch.A6
+    const isUnwatched = link !== undefined && this.#timeoutMs === 0; // LinkMonitor.A6
     silence.incarnation = channel.incarnation;
     if (isHeard || isIdle || isUnwatched || isNewHolder || !isAlive(channel.id)) {
       if (isHeard && silence.isReported) this.#options.log.info("a node answers again", { node: channel.name });
@@ -144,7 +144,7 @@ export class LinkWatch {
     this.#judge(channel, silence);
   }
 
-  /** LinkWatch.A2 */
+  /** LinkMonitor.A2 */
   #ask(channel: Channel, silence: Silence): void {
     if (silence.isProbing) return;
     silence.isProbing = true;

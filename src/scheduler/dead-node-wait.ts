@@ -1,34 +1,37 @@
-// dead-wait — how long nodes that are done wait for dead ones, which may be restarted and come to the last barrier.
+// dead-node-wait — how long nodes that are done wait for dead ones, which may be restarted and come to the last
+// barrier.
 //
 //   somebody works ──► all who live are done, and some are dead ──► for `startTimeoutMs`: the job ends with NODE_DEAD
 //          ▲                     │ one came back, or is not done after all
 //          └─────────────────────┘
 //
 // Invariants:
-//   DeadWait.W1. As long as a live node is not done, the dead may come back: the time begins when the last one is done.
-//   DeadWait.W2. A caller that knows the dead will not come back may report it earlier: they then count as having left.
+//   DeadNodeWait.W1. As long as a live node is not done, the dead may come back: the time begins when the last one is
+//       done.
+//   DeadNodeWait.W2. A caller that knows the dead will not come back may report it earlier: they then count as having
+//       left.
 
 import type { CancelTimer, Clock } from "../base/clock.ts";
 import { WeighbridgeError } from "../base/errors.ts";
 import { nameOf, SCHEDULER_ID } from "../wire/node-id.ts";
 import { deadNodes, type RosterView } from "../wire/roster.ts";
 
-export type DeadWaitOptions = {
+export type DeadNodeWaitOptions = {
   readonly clock: Clock;
   readonly startTimeoutMs: number;
-  /** Called with every change: the dead that the others wait for alone, and how to give them up (DeadWait.W2). */
+  /** Called with every change: the dead that the others wait for alone, and how to give them up (DeadNodeWait.W2). */
   readonly onOnlyDead?: ((names: readonly string[], dismiss: () => void) => void) | undefined;
   readonly dismiss: () => void;
   readonly giveUp: (error: WeighbridgeError) => void;
 };
 
-export class DeadWait {
-  readonly #options: DeadWaitOptions;
+export class DeadNodeWait {
+  readonly #options: DeadNodeWaitOptions;
   #cancelTimer: CancelTimer | undefined;
   /** The dead that are waited for now. */
   #names: readonly string[] = [];
 
-  constructor(options: DeadWaitOptions) {
+  constructor(options: DeadNodeWaitOptions) {
     this.#options = options;
   }
 
@@ -43,7 +46,7 @@ export class DeadWait {
       this.close();
       return;
     }
-    this.#cancelTimer ??= clock.after(startTimeoutMs, () => this.#giveUp()); // DeadWait.W1
+    this.#cancelTimer ??= clock.after(startTimeoutMs, () => this.#giveUp()); // DeadNodeWait.W1
     onOnlyDead?.(this.#names, dismiss);
   }
 

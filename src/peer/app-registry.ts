@@ -1,13 +1,13 @@
-// app-directory — finds the application that a request is for. A request that comes before its application was created
+// app-registry — finds the application that a request is for. A request that comes before its application was created
 // waits for it for a while: nodes start at different moments.
 //
 // Invariants:
-//   AppDirectory.A1. An application gets the requests of one node in the order they came, those that waited first.
-//   AppDirectory.A2. Waiting requests are bounded in number, bytes and time. Beyond a bound the caller gets
+//   AppRegistry.A1. An application gets the requests of one node in the order they came, those that waited first.
+//   AppRegistry.A2. Waiting requests are bounded in number, bytes and time. Beyond a bound the caller gets
 //       UNKNOWN_APP.
-//   AppDirectory.A3. A node that is refused for lack of room loses all its requests that wait for that application: a
+//   AppRegistry.A3. A node that is refused for lack of room loses all its requests that wait for that application: a
 //       request of several frames never arrives with a hole.
-//   AppDirectory.A4. A request that waited is checked again before it is handed over: the placement may have changed
+//   AppRegistry.A4. A request that waited is checked again before it is handed over: the placement may have changed
 //       meanwhile.
 
 import type { CancelTimer, Clock } from "../base/clock.ts";
@@ -34,7 +34,7 @@ const CUSTOMERS_MAX = 2 ** 16;
 /** Large: a worker may push its whole model before the server's program has created the application. */
 const WAITING_BYTES_MAX = 2 ** 28;
 
-export type AppDirectoryOptions = {
+export type AppRegistryOptions = {
   readonly clock: Clock;
   /** How long a request waits for its application. */
   readonly waitMs?: number;
@@ -46,7 +46,7 @@ export type AppDirectoryOptions = {
   readonly byCustomer?: boolean;
 };
 
-export class AppDirectory implements FunctionHandler {
+export class AppRegistry implements FunctionHandler {
   readonly #clock: Clock;
   readonly #waitMs: number;
   readonly #waitingMax: number;
@@ -61,7 +61,7 @@ export class AppDirectory implements FunctionHandler {
   #waitingCount = 0;
   #waitingBytes = 0;
 
-  constructor(options: AppDirectoryOptions) {
+  constructor(options: AppRegistryOptions) {
     this.#clock = options.clock;
     this.#waitMs = options.waitMs ?? 10_000;
     this.#waitingMax = options.waitingMax ?? 1024;
@@ -102,7 +102,7 @@ export class AppDirectory implements FunctionHandler {
       this.#uncount(entry);
       channel.unpark(header.request);
       try {
-        if (fresh) this.#checkAgain(header); // AppDirectory.A4
+        if (fresh) this.#checkAgain(header); // AppRegistry.A4
         handler.handle(channel, header, payload, 0, fresh);
       } catch (thrown) {
         channel.fail(labelOf(header), thrown);
@@ -141,7 +141,7 @@ export class AppDirectory implements FunctionHandler {
     const { app, request } = header;
     if (this.#waitingCount >= this.#waitingMax || this.#waitingBytes + payload.length > this.#waitingBytesMax) {
       const error = this.#unknown(app, `and ${this.#waitingCount} requests with ${this.#waitingBytes} bytes wait already`);
-      this.#refuse(key, ({ channel: caller }) => caller === channel, error); // AppDirectory.A3
+      this.#refuse(key, ({ channel: caller }) => caller === channel, error); // AppRegistry.A3
       throw error;
     }
     const list = this.#waiting.get(key) ?? [];

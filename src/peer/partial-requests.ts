@@ -1,16 +1,16 @@
-// unfinished-requests — holds requests of several frames whose last frame has not come, and bounds them. Their owners
+// partial-requests — holds requests of several frames whose last frame has not come, and bounds them. Their owners
 // know what a request is made of (request-assembly.ts for typed functions, server/kv/whole-requests.ts).
 //
 // Invariants:
-//   UnfinishedRequests.N1. What is kept is bounded: `bytesMax` for all workers, `workerBytesMax` for one (half of it by
+//   PartialRequests.N1. What is kept is bounded: `bytesMax` for all workers, `workerBytesMax` for one (half of it by
 //       default).
-//   UnfinishedRequests.N2. What a worker left unfinished is dropped with its incarnation, when it is dead or has left,
+//   PartialRequests.N2. What a worker left unfinished is dropped with its incarnation, when it is dead or has left,
 //       and LINK_GRACE_MS after its link is gone, unless that comes back: acknowledged frames are not sent again.
-//   UnfinishedRequests.N3. A worker whose requests are dropped loses its link: its next frame may be landing in memory
+//   PartialRequests.N3. A worker whose requests are dropped loses its link: its next frame may be landing in memory
 //       that was released.
-//   UnfinishedRequests.N4. A timer runs only while something unfinished could be dropped by it: none keeps a finished
+//   PartialRequests.N4. A timer runs only while something unfinished could be dropped by it: none keeps a finished
 //       process alive.
-//   UnfinishedRequests.N5. An owner gets a request whole or not at all: once a frame was refused, the rest is refused
+//   PartialRequests.N5. An owner gets a request whole or not at all: once a frame was refused, the rest is refused
 //       too.
 
 import type { CancelTimer, Clock } from "../base/clock.ts";
@@ -41,7 +41,7 @@ type OfWorker<T> = {
   cancelTimer: CancelTimer;
 };
 
-export type UnfinishedRequestsOptions<T> = {
+export type PartialRequestsOptions<T> = {
   readonly clock: Clock;
   readonly bytesMax?: number;
   readonly workerBytesMax?: number;
@@ -54,7 +54,7 @@ const UNFINISHED_BYTES_MAX = 2 ** 30;
 /** Longer than a worker that lives takes to dial again. */
 export const LINK_GRACE_MS = 10_000;
 
-export class UnfinishedRequests<T> {
+export class PartialRequests<T> {
   readonly #clock: Clock;
   readonly #bytesMax: number;
   readonly #workerBytesMax: number;
@@ -63,7 +63,7 @@ export class UnfinishedRequests<T> {
   #bytes = 0;
   #ownerCount = 0;
 
-  constructor({ clock, bytesMax = UNFINISHED_BYTES_MAX, workerBytesMax = bytesMax / 2, dropped }: UnfinishedRequestsOptions<T>) {
+  constructor({ clock, bytesMax = UNFINISHED_BYTES_MAX, workerBytesMax = bytesMax / 2, dropped }: PartialRequestsOptions<T>) {
     this.#clock = clock;
     this.#bytesMax = bytesMax;
     this.#workerBytesMax = workerBytesMax;
@@ -86,8 +86,8 @@ export class UnfinishedRequests<T> {
 
   /**
    * Adds a frame; returns the request after its last. Throws what `begin` and `add` throw, QUEUE_FULL
-   * (UnfinishedRequests.N1), and BAD_REQUEST for the rest of a refused request; the request is then dropped
-   * (UnfinishedRequests.N5).
+   * (PartialRequests.N1), and BAD_REQUEST for the rest of a refused request; the request is then dropped
+   * (PartialRequests.N5).
    */
   take(channel: Channel, name: string | number, frame: RequestFrame<T>): T | undefined {
     if (frame.isFirst) this.refuse(channel, name);
@@ -113,7 +113,7 @@ export class UnfinishedRequests<T> {
     this.#dropped?.(request);
   }
 
-  /** UnfinishedRequests.N1 */
+  /** PartialRequests.N1 */
   #set(channel: Channel, name: string | number, request: T, byteCount: number): void {
     const worker = this.#of(channel) ?? this.#begin(channel);
     if (worker.byteCount + byteCount > this.#workerBytesMax)
@@ -134,14 +134,14 @@ export class UnfinishedRequests<T> {
     this.#bytes -= entry.byteCount;
   }
 
-  /** UnfinishedRequests.N2 */
+  /** PartialRequests.N2 */
   forgetWorker(id: number): void {
     const worker = this.#workers.get(id);
     if (worker === undefined) return;
     this.#workers.delete(id);
-    worker.cancelTimer(); // UnfinishedRequests.N4
+    worker.cancelTimer(); // PartialRequests.N4
     this.#bytes -= worker.byteCount;
-    if (worker.entries.size > 0) worker.channel.link?.destroy(); // UnfinishedRequests.N3
+    if (worker.entries.size > 0) worker.channel.link?.destroy(); // PartialRequests.N3
     for (const { request } of worker.entries.values()) this.#dropped?.(request);
   }
 

@@ -1,5 +1,5 @@
-// dead-wait.test — Goal: nodes that are done wait for the dead as long as a node may take to start, and no shorter or
-// longer.
+// dead-node-wait.test — Goal: nodes that are done wait for the dead as long as a node may take to start, and no shorter
+// or longer.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -7,7 +7,7 @@ import type { WeighbridgeError } from "../base/errors.ts";
 import { SimClock } from "../testing/sim-clock.ts";
 import { rankOf, roleOf, SCHEDULER_ID } from "../wire/node-id.ts";
 import type { NodeState, RosterView } from "../wire/roster.ts";
-import { DeadWait } from "./dead-wait.ts";
+import { DeadNodeWait } from "./dead-node-wait.ts";
 
 const [SERVER, WORKER_0, WORKER_1] = [8, 9, 11] as const;
 
@@ -23,7 +23,7 @@ function stage() {
   const clock = new SimClock();
   const errors: WeighbridgeError[] = [];
   const told: string[] = [];
-  const wait = new DeadWait({
+  const wait = new DeadNodeWait({
     clock,
     startTimeoutMs: 1000,
     onOnlyDead: (names) => told.push(names.join()),
@@ -48,7 +48,7 @@ test("ends the job, naming the dead, when all others have been done for the time
   assert.deepEqual(told, ["worker 1"]);
 });
 
-test("the time begins when the last of the living is done, the scheduler among them (DeadWait.W1)", async () => {
+test("the time begins when the last of the living is done, the scheduler among them (DeadNodeWait.W1)", async () => {
   const { clock, errors, told, wait } = stage();
   for (const missing of [SCHEDULER_ID, SERVER, WORKER_0]) {
     wait.review(ONE_DEAD, new Set([...ALL_DONE].filter((node) => node !== missing)));

@@ -8,7 +8,7 @@ import { SimClock } from "../testing/sim-clock.ts";
 import { StubCaller } from "../testing/stub-caller.ts";
 import { StubLink } from "../testing/stub-link.ts";
 import type { Channel } from "./channel.ts";
-import { LINK_GRACE_MS, UnfinishedRequests } from "./unfinished-requests.ts";
+import { LINK_GRACE_MS, PartialRequests } from "./partial-requests.ts";
 
 const MIB = 2 ** 20;
 const isFull = (error: unknown): boolean => isWeighbridgeError(error, "QUEUE_FULL") && error.retryable;
@@ -16,7 +16,7 @@ const isFull = (error: unknown): boolean => isWeighbridgeError(error, "QUEUE_FUL
 function stage() {
   const clock = new SimClock();
   const dropped: string[] = [];
-  const unfinished = new UnfinishedRequests<string>({ clock, dropped: (request) => dropped.push(request) });
+  const unfinished = new PartialRequests<string>({ clock, dropped: (request) => dropped.push(request) });
   const worker = (rank: number, incarnation = 1): StubCaller => new StubCaller(clock, { id: 9 + 2 * rank, incarnation });
   return { clock, dropped, unfinished, worker };
 }
@@ -24,17 +24,17 @@ function stage() {
 const ANY = { begin: assert.fail, add: () => {}, byteCountOf: () => MIB };
 
 /** The first frame of a request in several. */
-function begin(unfinished: UnfinishedRequests<string>, channel: Channel, name: string | number, request: string, byteCount: number): void {
+function begin(unfinished: PartialRequests<string>, channel: Channel, name: string | number, request: string, byteCount: number): void {
   unfinished.take(channel, name, { ...ANY, isFirst: true, isLast: false, begin: () => request, byteCountOf: () => byteCount });
 }
 
 /** Its last one. */
-function end(unfinished: UnfinishedRequests<string>, channel: Channel, name: string | number): string | undefined {
+function end(unfinished: PartialRequests<string>, channel: Channel, name: string | number): string | undefined {
   return unfinished.take(channel, name, { ...ANY, isFirst: false, isLast: true });
 }
 
 /** Keeps requests of a MiB until one is refused; returns how many were kept. */
-function fill(unfinished: UnfinishedRequests<string>, { channel }: StubCaller): number {
+function fill(unfinished: PartialRequests<string>, { channel }: StubCaller): number {
   for (let count = 0; ; count++) {
     try {
       begin(unfinished, channel, count, `${count}`, MIB);
@@ -45,7 +45,7 @@ function fill(unfinished: UnfinishedRequests<string>, { channel }: StubCaller): 
   }
 }
 
-test("one worker may leave 512 MiB unfinished, all together 1 GiB, and nothing is refused once some has ended (UnfinishedRequests.N1)", () => {
+test("one worker may leave 512 MiB unfinished, all together 1 GiB, and nothing is refused once some has ended (PartialRequests.N1)", () => {
   const { unfinished, worker } = stage();
   const [first, second, third] = [worker(0), worker(1), worker(2)];
   assert.equal(fill(unfinished, first), 512);
@@ -63,7 +63,7 @@ test("one worker may leave 512 MiB unfinished, all together 1 GiB, and nothing i
   assert.equal(unfinished.bytes, 0);
 });
 
-test("nothing is waited for when a link ends that left nothing unfinished, nor after the end (UnfinishedRequests.N4)", async () => {
+test("nothing is waited for when a link ends that left nothing unfinished, nor after the end (PartialRequests.N4)", async () => {
   const { clock, unfinished, worker } = stage();
   const [done, unfinishedOne] = [worker(0), worker(1)];
   for (const { channel } of [done, unfinishedOne]) begin(unfinished, channel, "a", "a", MIB);
@@ -77,7 +77,7 @@ test("nothing is waited for when a link ends that left nothing unfinished, nor a
   assert.equal(clock.pendingCount, 0);
 });
 
-test("what a worker left unfinished goes when its link is gone and does not come back, and stays when it does (UnfinishedRequests.N2)", async () => {
+test("what a worker left unfinished goes when its link is gone and does not come back, and stays when it does (PartialRequests.N2)", async () => {
   const { clock, dropped, unfinished, worker } = stage();
   const caller = worker(0);
   for (const name of ["a", "b"]) begin(unfinished, caller.channel, name, name, MIB);
@@ -95,7 +95,7 @@ test("what a worker left unfinished goes when its link is gone and does not come
   assert.deepEqual([dropped, unfinished.bytes], [["a", "b"], MIB], "others keep theirs");
 });
 
-test("a worker that is dead, or has a new incarnation, has nothing unfinished, and its link is cut off (UnfinishedRequests.N2, N3)", () => {
+test("a worker that is dead, or has a new incarnation, has nothing unfinished, and its link is cut off (PartialRequests.N2, N3)", () => {
   const { dropped, unfinished, worker } = stage();
   const caller = worker(0);
   begin(unfinished, caller.channel, "a", "a", MIB);
@@ -123,7 +123,7 @@ test("a worker that leaves nothing unfinished keeps its link, and watching it co
   assert.equal(clock.nowMs(), 0, "no look at all, however many requests there were");
 });
 
-test("a request is its owner's with the last frame; once a frame was refused the rest is refused, and what came is dropped (UnfinishedRequests.N5)", () => {
+test("a request is its owner's with the last frame; once a frame was refused the rest is refused, and what came is dropped (PartialRequests.N5)", () => {
   const { dropped, unfinished, worker } = stage();
   const { channel } = worker(0);
   begin(unfinished, channel, "a", "whole", MIB);
