@@ -20,10 +20,9 @@
 //   Checkpoint.C5. A worker never waits for a clock that it has to end itself: none above its own is asked for in its
 //       name.
 
-import { isWeighbridgeError, reasonOf, WeighbridgeError } from "../base/errors.ts";
+import { isWeighbridgeError, reasonOf, showValue, WeighbridgeError } from "../base/errors.ts";
 import { checkOptions } from "../base/known-options.ts";
 import { didYouMean } from "../base/nearest-name.ts";
-import { showValue } from "../base/show-value.ts";
 import * as contracts from "../contracts/checkpoints.ts";
 import type { Contract } from "../contracts/contract.ts";
 import { PART_COUNT } from "../keys/part.ts";

@@ -1,8 +1,7 @@
 // function-target — where a function of the user's own is called: one server by its number, or the owner of a key.
 
-import { WeighbridgeError } from "../base/errors.ts";
+import { showValue, WeighbridgeError } from "../base/errors.ts";
 import { didYouMean } from "../base/nearest-name.ts";
-import { showValue } from "../base/show-value.ts";
 import type { Route } from "../worker/router/server-directory.ts";
 
 /** Where a function of the user's own is called. */

@@ -8,8 +8,7 @@
 //   ParameterFiles.F1. One name, one place: two parameters never share one, whatever letters they have.
 //   ParameterFiles.F2. What was saved before stays until what is saved now is whole.
 
-import { WeighbridgeError } from "../base/errors.ts";
-import { showValue } from "../base/show-value.ts";
+import { showValue, WeighbridgeError } from "../base/errors.ts";
 import { hashText } from "../keys/mix.ts";
 import { type CheckpointServers, loadParameter, takeCheckpoint } from "./checkpoint.ts";
 

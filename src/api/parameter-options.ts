@@ -1,9 +1,8 @@
 // parameter-options — what a user says of a tensor or an embedding, checked, and made the spec that all nodes share.
 // Sends nothing.
 
-import { WeighbridgeError } from "../base/errors.ts";
+import { showValue, WeighbridgeError } from "../base/errors.ts";
 import { checkOptions } from "../base/known-options.ts";
-import { showValue } from "../base/show-value.ts";
 import type { RowElement } from "../kernel/row-element.ts";
 import { type Consistency, engineConsistency } from "../store/consistency.ts";
 import { type InitializerSpec, resolveInitializer } from "../store/initializers/initializer-spec.ts";

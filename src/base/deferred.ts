@@ -1,8 +1,7 @@
 // deferred — a promise with its handles outside, and a wait with a deadline and an AbortSignal on any promise.
 
 import type { Clock } from "./clock.ts";
-import { WeighbridgeError } from "./errors.ts";
-import { showValue } from "./show-value.ts";
+import { showValue, WeighbridgeError } from "./errors.ts";
 
 export class Deferred<T> {
   readonly promise: Promise<T>;

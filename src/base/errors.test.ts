@@ -1,9 +1,9 @@
-// Goal: errors are told apart by their code, keep their cause, and anything thrown has a text.
+// Goal: callers match errors by code, errors keep their cause, and anything thrown or given can be shown in a message.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { AssertionError, assert as check } from "./assert.ts";
-import { isWeighbridgeError, reasonOf, WeighbridgeError } from "./errors.ts";
+import { isWeighbridgeError, reasonOf, showValue, WeighbridgeError } from "./errors.ts";
 
 test("an error has a code, may be worth another try, and keeps its cause", () => {
   const cause = new Error("deep down");
@@ -55,4 +55,29 @@ test("a failed assertion is a bug of ours, not a WeighbridgeError", () => {
     (error) => error instanceof AssertionError && !isWeighbridgeError(error),
   );
   check(true, "nothing happens");
+});
+
+test("shows numbers, bigints and text as code writes them, lists and objects as JSON", () => {
+  const shown = [1.5, NaN, -0, 5n, "x", undefined, null, true, [1, 2n], { a: "b" }, Symbol("s")].map(showValue);
+  assert.deepEqual(shown, ["1.5", "NaN", "0", "5n", '"x"', "undefined", "null", "true", '[1,"2n"]', '{"a":"b"}', "Symbol(s)"]);
+});
+
+test("shows arrays of numbers by their type, and of long values the beginning", () => {
+  assert.equal(showValue(new Float64Array(1000)), "a Float64Array");
+  assert.equal(
+    showValue(() => 1),
+    "a function",
+  );
+  assert.equal(showValue("x".repeat(1000)).length, 81);
+});
+
+test("is never what throws", () => {
+  const circle: { self?: unknown } = {};
+  circle.self = circle;
+  const sly = {
+    toJSON() {
+      throw new Error("no");
+    },
+  };
+  assert.deepEqual([circle, sly, Object.create(null)].map(showValue), ["an object", "an object", "{}"]);
 });

@@ -1,8 +1,6 @@
 // errors — the one error type a user meets. Our own bugs are `assert`s; everything else is a WeighbridgeError.
 // Callers match on `code`, which is stable; the message is for people: who, what was expected and what happened.
 
-import { showValue } from "./show-value.ts";
-
 /** Stable codes. They cross the wire as strings; an unknown one from a newer peer is kept as it is. */
 export type ErrorCode =
   | "ABORTED" // the caller's AbortSignal fired
@@ -99,4 +97,29 @@ export function reasonAndSite(thrown: unknown): string {
   const stack: unknown = thrown instanceof Error ? thrown.stack : undefined;
   const site = typeof stack === "string" ? /(?:[a-z]+:\/\/|\/|[A-Z]:\\)[^\s()]+:\d+:\d+/.exec(stack)?.[0] : undefined;
   return `${reasonOf(thrown)}${site === undefined ? "" : `, at ${site}`}`;
+}
+
+const SHOWN_LENGTH_MAX = 80;
+
+/**
+ * A value as an error message shows it; never throws, and shows little of it. JSON where possible: text in quotes,
+ * lists and objects. Numbers, bigints and symbols as code writes them.
+ */
+export function showValue(value: unknown): string {
+  const text = textOf(value);
+  return text.length > SHOWN_LENGTH_MAX ? `${text.slice(0, SHOWN_LENGTH_MAX)}…` : text;
+}
+
+function textOf(value: unknown): string {
+  if (typeof value === "bigint") return `${value}n`;
+  if (typeof value === "function") return "a function";
+  if (typeof value === "symbol") return value.toString();
+  if (typeof value === "number") return `${value}`; // JSON knows no NaN and no Infinity
+  if (value === undefined) return "undefined";
+  try {
+    if (ArrayBuffer.isView(value)) return `a ${value.constructor.name}`;
+    return JSON.stringify(value, (_, part: unknown) => (typeof part === "bigint" ? `${part}n` : part)) ?? "an object";
+  } catch {
+    return "an object"; // it refers to itself, or what it says of itself throws
+  }
 }

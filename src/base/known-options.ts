@@ -2,9 +2,8 @@
 // if all are known: calls of the data plane are checked too.
 
 import { checkWait, type WaitOptions } from "./deferred.ts";
-import { WeighbridgeError } from "./errors.ts";
+import { showValue, WeighbridgeError } from "./errors.ts";
 import { nearestName } from "./nearest-name.ts";
-import { showValue } from "./show-value.ts";
 
 /**
  * Throws BAD_ARGUMENT unless `options` is an object with names of `known` only. `what` is "the options of tensor w".

@@ -14,10 +14,9 @@
 
 import type { Clock } from "../base/clock.ts";
 import { type WaitOptions, waitFor } from "../base/deferred.ts";
-import { isWeighbridgeError, reasonOf, WeighbridgeError } from "../base/errors.ts";
+import { isWeighbridgeError, reasonOf, showValue, WeighbridgeError } from "../base/errors.ts";
 import { checkWaitOptions, WAIT_NAMES } from "../base/known-options.ts";
 import { type Log, SILENT_LOG } from "../base/log.ts";
-import { showValue } from "../base/show-value.ts";
 import type { Contract } from "../contracts/contract.ts";
 import { nodeDeadError } from "../peer/call.ts";
 import { callFunction } from "../peer/call-function.ts";

@@ -21,8 +21,7 @@
 //   Contract.C2. A function with a number of its own is named by it in frames, and its schemas are those of the
 //       protocol's version: no hashes travel.
 
-import { WeighbridgeError } from "../base/errors.ts";
-import { showValue } from "../base/show-value.ts";
+import { showValue, WeighbridgeError } from "../base/errors.ts";
 import { hashText } from "../keys/mix.ts";
 import { FunctionId } from "../wire/function-id.ts";
 import { type Fields, FunctionSchema, type JsonField, json } from "../wire/function-schema.ts";

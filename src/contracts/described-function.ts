@@ -1,9 +1,8 @@
 // described-function — what all functions of users' own are described by, whoever serves them: those of servers
 // (ps-function.ts) and those of workers (worker-function.ts).
 
-import { WeighbridgeError } from "../base/errors.ts";
+import { showValue, WeighbridgeError } from "../base/errors.ts";
 import { didYouMean } from "../base/nearest-name.ts";
-import { showValue } from "../base/show-value.ts";
 import type { Fields } from "../wire/function-schema.ts";
 import { type Contract, contract, isContract } from "./contract.ts";
 import type { PsFunction } from "./ps-function.ts";

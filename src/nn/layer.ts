@@ -10,8 +10,7 @@
 //       is final, and before the gradient of the input is computed: whoever pushes it has the time of the remaining
 //       work. Values may change once `backward` has returned, not in the call that announces their gradient.
 
-import { WeighbridgeError } from "../base/errors.ts";
-import { showValue } from "../base/show-value.ts";
+import { showValue, WeighbridgeError } from "../base/errors.ts";
 import type { Activations, Shape } from "./activations.ts";
 import type { Parameter } from "./parameter.ts";
 import type { FloatSpan, Workspace } from "./workspace.ts";

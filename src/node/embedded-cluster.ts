@@ -4,11 +4,10 @@
 import { randomUUID } from "node:crypto";
 import { Session } from "../api/session.ts";
 import { type WaitOptions, waitFor } from "../base/deferred.ts";
-import { WeighbridgeError } from "../base/errors.ts";
+import { showValue, WeighbridgeError } from "../base/errors.ts";
 import { checkWaitOptions, WAIT_NAMES } from "../base/known-options.ts";
 import { SILENT_LOG } from "../base/log.ts";
 import { didYouMean } from "../base/nearest-name.ts";
-import { showValue } from "../base/show-value.ts";
 import type { ClusterNode } from "../cluster/cluster-node.ts";
 import type { NodeOptions } from "../cluster/node-options.ts";
 import { isPsFunction, isWorkerFunction } from "../contracts/described-function.ts";

@@ -2,9 +2,8 @@
 // composition root of the kv face.
 
 import { assert } from "../base/assert.ts";
-import { WeighbridgeError } from "../base/errors.ts";
+import { showValue, WeighbridgeError } from "../base/errors.ts";
 import { checkWaitOptions, WAIT_NAMES } from "../base/known-options.ts";
-import { showValue } from "../base/show-value.ts";
 import { Postoffice } from "../faces/kv/postoffice.ts";
 import { loadNodeConfig } from "./cannot-start.ts";
 import type { NodeConfig, NodeConfigOptions } from "./config/node-config.ts";

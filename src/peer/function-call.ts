@@ -11,8 +11,7 @@
 //   FunctionCall.G1. A read leaves behind every waiting update of the same scope (a parameter), whatever their
 //       priorities.
 
-import { WeighbridgeError } from "../base/errors.ts";
-import { showValue } from "../base/show-value.ts";
+import { showValue, WeighbridgeError } from "../base/errors.ts";
 import type { Contract } from "../contracts/contract.ts";
 import { BLOCK_BYTES, type EncodedFields, type FrameHeader, offsetBytesOf, PAYLOAD_BYTES_MAX, totalBytesOf } from "../wire/frame.ts";
 import { FunctionFlag, FunctionId } from "../wire/function-id.ts";

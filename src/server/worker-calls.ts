@@ -12,9 +12,8 @@
 
 import { assert } from "../base/assert.ts";
 import type { WaitOptions } from "../base/deferred.ts";
-import { isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
+import { isWeighbridgeError, showValue, WeighbridgeError } from "../base/errors.ts";
 import { checkWaitOptions, WAIT_NAMES } from "../base/known-options.ts";
-import { showValue } from "../base/show-value.ts";
 import type { ClusterNode } from "../cluster/cluster-node.ts";
 import { checkWorkerFunction } from "../contracts/described-function.ts";
 import type { WorkerCalls as FunctionWorkerCalls, WorkerCallOptions } from "../contracts/function-context.ts";

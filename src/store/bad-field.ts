@@ -1,8 +1,7 @@
 // bad-field — how a field of a spec is refused: for its value, or because there is no such field.
 
-import { WeighbridgeError } from "../base/errors.ts";
+import { showValue, WeighbridgeError } from "../base/errors.ts";
 import { didYouMean } from "../base/nearest-name.ts";
-import { showValue } from "../base/show-value.ts";
 
 /** `path` names the field and begins with the option, as in "optimizer.schedule.steps". */
 export function badField(path: string, expected: string, actual: unknown): WeighbridgeError {

@@ -6,9 +6,8 @@
 //   { delay: d }    the same as bounded delay: work on clock t begins when everything before t - d is done
 //   "asp"           updates count when they arrive; reads never wait
 
-import { WeighbridgeError } from "../base/errors.ts";
+import { showValue, WeighbridgeError } from "../base/errors.ts";
 import { didYouMean, nearestName } from "../base/nearest-name.ts";
-import { showValue } from "../base/show-value.ts";
 
 export type Consistency =
   | "bsp"

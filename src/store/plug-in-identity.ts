@@ -6,9 +6,8 @@
 //   PlugIn.P2. A name and a version mean one behaviour and one layout. If the servers of a job differ in them, or in
 //       the source, creating a parameter fails (parameter-control.ts).
 
-import { WeighbridgeError } from "../base/errors.ts";
+import { showValue, WeighbridgeError } from "../base/errors.ts";
 import { didYouMean } from "../base/nearest-name.ts";
-import { showValue } from "../base/show-value.ts";
 
 export type PlugInIdentity = {
   readonly name: string;

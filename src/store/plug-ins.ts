@@ -7,9 +7,8 @@
 //       version, settings that it does not have, rows that it does not update, a layout other than its spec says.
 //       Errors name the module; who asked a server knows its rank.
 
-import { reasonOf, WeighbridgeError } from "../base/errors.ts";
+import { reasonOf, showValue, WeighbridgeError } from "../base/errors.ts";
 import { didYouMean } from "../base/nearest-name.ts";
-import { showValue } from "../base/show-value.ts";
 import { copyRows } from "../kernel/element-loops.ts";
 import { ROW_ELEMENTS, type RowArray } from "../kernel/row-element.ts";
 import type { ParameterSpec, TableSpec } from "./parameter-spec.ts";

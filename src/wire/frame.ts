@@ -45,8 +45,7 @@
 //       decoding returns a view of u64 or f32 where the length allows it, and of bytes otherwise.
 
 import { AssertionError } from "../base/assert.ts";
-import { WeighbridgeError } from "../base/errors.ts";
-import { showValue } from "../base/show-value.ts";
+import { showValue, WeighbridgeError } from "../base/errors.ts";
 
 export const HEADER_BYTES = 64;
 export const FRAME_ALIGN = 8;

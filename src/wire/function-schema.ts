@@ -1,9 +1,8 @@
 // function-schema — the fields of the request or response of a typed function: named scalars, strings, typed arrays and
 // JSON. FieldCodec (frame.ts) makes bytes of them.
 
-import { WeighbridgeError } from "../base/errors.ts";
+import { showValue, WeighbridgeError } from "../base/errors.ts";
 import { didYouMean } from "../base/nearest-name.ts";
-import { showValue } from "../base/show-value.ts";
 import { type ArrayConstructor, type Field, FieldCodec, type ScalarType } from "./frame.ts";
 import { type Check, decodeJson, encodeJson } from "./json-body.ts";
 

@@ -11,8 +11,7 @@
 //   BlockRows.B3. Sums and landing places lie in spans of the worker's arena, whose owner keeps them until no call is
 //       open: memory that is new for every call would cost more page faults than its rows take to travel.
 
-import { WeighbridgeError } from "../base/errors.ts";
-import { showValue } from "../base/show-value.ts";
+import { showValue, WeighbridgeError } from "../base/errors.ts";
 import type { MergeNumber } from "../kernel/duplicate-kernels.ts";
 import { OPTIMIZER } from "../kernel/optimizer-kernels.ts";
 import type { TensorShape } from "../store/tensor-shape.ts";

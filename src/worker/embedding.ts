@@ -15,9 +15,8 @@
 //       counts, and the rows are requested anew: they have seen the push, and maybe what came in between.
 
 import type { WaitOptions } from "../base/deferred.ts";
-import { WeighbridgeError } from "../base/errors.ts";
+import { showValue, WeighbridgeError } from "../base/errors.ts";
 import { checkOptions } from "../base/known-options.ts";
-import { showValue } from "../base/show-value.ts";
 import { rowsPull, rowsPush, rowsPushPull } from "../contracts/rows.ts";
 import type { Arena } from "../kernel/arena.ts";
 import type { MergeNumber, RowJoin } from "../kernel/duplicate-kernels.ts";

@@ -1,7 +1,6 @@
 // key-lists — the keys and rows of a table as callers give them, checked before anything is done with them.
 
-import { WeighbridgeError } from "../base/errors.ts";
-import { showValue } from "../base/show-value.ts";
+import { showValue, WeighbridgeError } from "../base/errors.ts";
 import { firstKeyFrom } from "../keys/key-range.ts";
 
 /**

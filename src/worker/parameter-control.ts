@@ -2,9 +2,8 @@
 // and changes for everybody.
 
 import { checkWait, type WaitOptions } from "../base/deferred.ts";
-import { isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
+import { isWeighbridgeError, showValue, WeighbridgeError } from "../base/errors.ts";
 import { checkOptions, WAIT_NAMES } from "../base/known-options.ts";
-import { showValue } from "../base/show-value.ts";
 import type { ConsistencyMode } from "../consistency/consistency-phases.ts";
 import { type ParameterState, parameterClear, parameterConfigure, parameterCreate, parameterState } from "../contracts/parameters.ts";
 import { F64_SCAN, type FiniteScan } from "../kernel/finite-scan.ts";

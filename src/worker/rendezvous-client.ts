@@ -7,9 +7,8 @@
 
 import type { Clock } from "../base/clock.ts";
 import { type WaitOptions, waitFor } from "../base/deferred.ts";
-import { isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
+import { isWeighbridgeError, showValue, WeighbridgeError } from "../base/errors.ts";
 import { checkOptions, checkWaitOptions, WAIT_NAMES } from "../base/known-options.ts";
-import { showValue } from "../base/show-value.ts";
 import type { Membership } from "../cluster/membership.ts";
 import { RENDEZVOUS } from "../contracts/control.ts";
 import {

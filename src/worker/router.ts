@@ -22,8 +22,7 @@
 //       (router/clock-messages.ts): no server has closed a clock of which an update may still be refused.
 
 import { Deferred, type WaitOptions, waitFor } from "../base/deferred.ts";
-import { WeighbridgeError } from "../base/errors.ts";
-import { showValue } from "../base/show-value.ts";
+import { showValue, WeighbridgeError } from "../base/errors.ts";
 import type { Membership } from "../cluster/membership.ts";
 import type { Contract } from "../contracts/contract.ts";
 import { placementOf } from "../keys/placement-of.ts";

@@ -10,8 +10,7 @@
 //       of those who call (ClusterNode.N4).
 
 import type { Clock } from "../base/clock.ts";
-import { WeighbridgeError } from "../base/errors.ts";
-import { showValue } from "../base/show-value.ts";
+import { showValue, WeighbridgeError } from "../base/errors.ts";
 import type { Membership } from "../cluster/membership.ts";
 import { checkSender } from "../cluster/scheduler-calls.ts";
 import { PREPARE } from "../contracts/control.ts";

@@ -6,8 +6,7 @@
 //       others, so whoever keeps one for long after its release may meet another row.)
 //   RowAccessor.A2. Reads see the row as it is now: increments of this process that came since `get` included.
 
-import { WeighbridgeError } from "../../base/errors.ts";
-import { showValue } from "../../base/show-value.ts";
+import { showValue, WeighbridgeError } from "../../base/errors.ts";
 import type { RowElement } from "../../kernel/row-element.ts";
 import type { MovingPlace } from "../../worker/tables/oplog.ts";
 import type { RowPlace } from "../../worker/tables/row-updates.ts";

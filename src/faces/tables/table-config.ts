@@ -1,10 +1,9 @@
 // table-config — what users say of a group of tables and of a table, in Petuum's words, checked. Fields that mean
 // nothing here are refused; docs/compatibility.md says why for each.
 
-import { WeighbridgeError } from "../../base/errors.ts";
+import { showValue, WeighbridgeError } from "../../base/errors.ts";
 import { checkOptions } from "../../base/known-options.ts";
 import { didYouMean } from "../../base/nearest-name.ts";
-import { showValue } from "../../base/show-value.ts";
 
 const CONSISTENCY_MODELS = ["SSP", "SSPPush", "SSPAggr"] as const;
 export type ConsistencyModel = (typeof CONSISTENCY_MODELS)[number];

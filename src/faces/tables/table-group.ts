@@ -12,9 +12,8 @@
 import type { Session } from "../../api/session.ts";
 import type { CancelTimer } from "../../base/clock.ts";
 import { Deferred } from "../../base/deferred.ts";
-import { isWeighbridgeError, reasonOf, WeighbridgeError } from "../../base/errors.ts";
+import { isWeighbridgeError, reasonOf, showValue, WeighbridgeError } from "../../base/errors.ts";
 import { Random } from "../../base/random.ts";
-import { showValue } from "../../base/show-value.ts";
 import { tablePushed } from "../../contracts/tables.ts";
 import type { RowElement } from "../../kernel/row-element.ts";
 import { hashText } from "../../keys/mix.ts";

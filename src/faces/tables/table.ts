@@ -8,9 +8,8 @@
 //   Table.T3. At most 256 prefetches of a thread are open; who asks for another one waits for one of them.
 
 import type { WaitOptions } from "../../base/deferred.ts";
-import { WeighbridgeError } from "../../base/errors.ts";
+import { showValue, WeighbridgeError } from "../../base/errors.ts";
 import { checkWaitOptions } from "../../base/known-options.ts";
-import { showValue } from "../../base/show-value.ts";
 import { ROW_ELEMENTS, type RowArray } from "../../kernel/row-element.ts";
 import { NO_SLOT } from "../../worker/cache/eviction-order.ts";
 import type { UpdateOf } from "../../worker/tables/row-updates.ts";

@@ -1,8 +1,7 @@
 // update-batch — several updates of one row (Petuum: UpdateBatch, DenseUpdateBatch). A column that is named twice
 // counts twice.
 
-import { WeighbridgeError } from "../../base/errors.ts";
-import { showValue } from "../../base/show-value.ts";
+import { showValue, WeighbridgeError } from "../../base/errors.ts";
 
 /** Of the kind of number that the table's rows are made of. */
 export class UpdateBatch<U extends number | bigint = number> {

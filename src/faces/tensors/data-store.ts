@@ -2,9 +2,8 @@
 
 import type { Session } from "../../api/session.ts";
 import type { WaitOptions } from "../../base/deferred.ts";
-import { WeighbridgeError } from "../../base/errors.ts";
+import { showValue, WeighbridgeError } from "../../base/errors.ts";
 import { checkWaitOptions } from "../../base/known-options.ts";
-import { showValue } from "../../base/show-value.ts";
 import { DATA_SCOPE, dataPull, dataPush } from "../../contracts/data.ts";
 import { listLength } from "../../worker/key-lists.ts";
 import type { CallOptions } from "../../worker/parameter.ts";

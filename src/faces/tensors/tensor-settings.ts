@@ -9,9 +9,8 @@
 //
 // Arguments that are left out have the defaults of Hetu's Python classes.
 
-import { WeighbridgeError } from "../../base/errors.ts";
+import { showValue, WeighbridgeError } from "../../base/errors.ts";
 import { checkOptions } from "../../base/known-options.ts";
-import { showValue } from "../../base/show-value.ts";
 import type { InitializerSpec } from "../../store/initializers/initializer-spec.ts";
 import type { OptimizerSpec } from "../../store/updaters/optimizer-spec.ts";
 

@@ -10,9 +10,8 @@
 import type { FunctionTarget } from "../../api/function-target.ts";
 import type { Session } from "../../api/session.ts";
 import type { WaitOptions } from "../../base/deferred.ts";
-import { WeighbridgeError } from "../../base/errors.ts";
+import { showValue, WeighbridgeError } from "../../base/errors.ts";
 import { checkOptions, checkWaitOptions } from "../../base/known-options.ts";
-import { showValue } from "../../base/show-value.ts";
 import { partialReducePartners, sspSync } from "../../contracts/groups.ts";
 import type { CacheOptions } from "../../worker/cache/bounded-cache.ts";
 import type { CachedEmbedding } from "../../worker/cache/cached-embedding.ts";

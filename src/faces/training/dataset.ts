@@ -1,9 +1,8 @@
 // dataset — samples that a network can be trained on, read by index: values, ids, or both, and a label each. What does
 // not fit a network is found out before the first step.
 
-import { WeighbridgeError } from "../../base/errors.ts";
+import { showValue, WeighbridgeError } from "../../base/errors.ts";
 import { checkOptions } from "../../base/known-options.ts";
-import { showValue } from "../../base/show-value.ts";
 import { type Activations, floatsOf, type Shape } from "../../nn/activations.ts";
 import type { LabelledImages } from "../../nn/labelled-images.ts";
 import type { Loss, Network } from "./network.ts";

@@ -9,10 +9,9 @@
 
 import { assert } from "../../base/assert.ts";
 import type { WaitOptions } from "../../base/deferred.ts";
-import { WeighbridgeError } from "../../base/errors.ts";
+import { showValue, WeighbridgeError } from "../../base/errors.ts";
 import { checkOptions, checkWaitOptions } from "../../base/known-options.ts";
 import { didYouMean } from "../../base/nearest-name.ts";
-import { showValue } from "../../base/show-value.ts";
 import type { Activations } from "../../nn/activations.ts";
 import { checkCount, type GradientReady } from "../../nn/layer.ts";
 import { Embedding, isFraction } from "../../nn/layers/embedding.ts";

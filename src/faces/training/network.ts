@@ -9,8 +9,7 @@
 //   N3. A stage with a lookup runs after the lookup has taken the batch's rows, and gives their gradients before the
 //       next batch's are taken.
 
-import { WeighbridgeError } from "../../base/errors.ts";
-import { showValue } from "../../base/show-value.ts";
+import { showValue, WeighbridgeError } from "../../base/errors.ts";
 import type { Activations } from "../../nn/activations.ts";
 import type { GradientReady, Statistic } from "../../nn/layer.ts";
 import type { Parameter } from "../../nn/parameter.ts";

@@ -7,8 +7,7 @@
 //   ConfigSource.S1. No service link is configuration: it sets no key, and it is no mistake either.
 //   ConfigSource.S2. A variable of ours with the name of a link is a link only when its value is one.
 
-import { WeighbridgeError } from "../../base/errors.ts";
-import { showValue } from "../../base/show-value.ts";
+import { showValue, WeighbridgeError } from "../../base/errors.ts";
 import { flagKeyOf, flagOf, variableOf } from "./config-key.ts";
 import { FILE_KEYS, KEY_NAMES } from "./config-keys.ts";
 import type { ConfigProblem } from "./config-problem.ts";

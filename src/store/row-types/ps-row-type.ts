@@ -12,8 +12,7 @@
 //   RowType.R3. A row begins with what `make` says, or with what the parameter's initializer gives its key: nothing
 //       else decides it.
 
-import { WeighbridgeError } from "../../base/errors.ts";
-import { showValue } from "../../base/show-value.ts";
+import { showValue, WeighbridgeError } from "../../base/errors.ts";
 import { isRowElement, type RowArray, type RowElement, type RowSpans } from "../../kernel/row-element.ts";
 import { checkMembers, checkPlugIn, type PlugInIdentity } from "../plug-in-identity.ts";
 

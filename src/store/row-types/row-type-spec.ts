@@ -1,9 +1,8 @@
 // row-type-spec — the row type of a table as its spec has it: the name of one of ours, or what a user's own says of
 // itself, so that every node knows how long a row is without loading it. Left out, rows are of f32.
 
-import { isWeighbridgeError, reasonAndSite, WeighbridgeError } from "../../base/errors.ts";
+import { isWeighbridgeError, reasonAndSite, showValue, WeighbridgeError } from "../../base/errors.ts";
 import { didYouMean } from "../../base/nearest-name.ts";
-import { showValue } from "../../base/show-value.ts";
 import { ELEMENT_NAMES, isRowElement, ROW_ELEMENTS, type RowElement, WORD_BYTES } from "../../kernel/row-element.ts";
 import { type Check, count, object, oneOf, shortText } from "../../wire/json-body.ts";
 import { isPsRowType } from "../described-plug-in.ts";

@@ -26,8 +26,7 @@
 //   PsUpdater.U3. All it keeps lies in its columns. They begin with what `columns` says, move and are saved with their
 //       rows.
 
-import { WeighbridgeError } from "../../base/errors.ts";
-import { showValue } from "../../base/show-value.ts";
+import { showValue, WeighbridgeError } from "../../base/errors.ts";
 import { isRowElement, type RowElement, type RowSpans } from "../../kernel/row-element.ts";
 import { checkMembers, checkPlugIn, type PlugInIdentity } from "../plug-in-identity.ts";
 import type { RowsInHand, SavedColumns } from "../row-types/ps-row-type.ts";

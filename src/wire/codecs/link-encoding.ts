@@ -1,9 +1,8 @@
 // link-encoding — what a parameter's links carry, the same for all its workers and servers: how values travel in pushes
 // and in pulls, how keys do, and whether payloads are compressed.
 
-import { WeighbridgeError } from "../../base/errors.ts";
+import { showValue, WeighbridgeError } from "../../base/errors.ts";
 import { didYouMean } from "../../base/nearest-name.ts";
-import { showValue } from "../../base/show-value.ts";
 import type { GeneralCompression } from "./general-compression.ts";
 import { Int8Codec } from "./int8-codec.ts";
 import { PackedCodec } from "./packed-codec.ts";

@@ -19,9 +19,8 @@
 //   BoundedCache.H5. A version counts at the server that gave it: when the placement changes, every copy is read anew
 //       before it counts as fresh.
 
-import { WeighbridgeError } from "../../base/errors.ts";
+import { showValue, WeighbridgeError } from "../../base/errors.ts";
 import { didYouMean } from "../../base/nearest-name.ts";
-import { showValue } from "../../base/show-value.ts";
 import type { TableSpec } from "../../store/parameter-spec.ts";
 import { CallerArray } from "../caller-array.ts";
 import type { FunctionClient } from "../function-client.ts";

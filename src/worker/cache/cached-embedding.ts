@@ -2,8 +2,7 @@
 // cache is in it: a push of the same worker beside it counts as somebody else's. Arrays given to a call belong to it
 // until its promise settles.
 
-import { WeighbridgeError } from "../../base/errors.ts";
-import { showValue } from "../../base/show-value.ts";
+import { showValue, WeighbridgeError } from "../../base/errors.ts";
 import { type KeyList, listLength } from "../key-lists.ts";
 import type { CallOptions, ParameterCall } from "../parameter.ts";
 import type { ParameterControl } from "../parameter-control.ts";

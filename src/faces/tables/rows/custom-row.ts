@@ -6,8 +6,7 @@
 //   CustomRow.C1. Column i of an update is element i of a span as long as a row: so a row has at least as many elements
 //       as columns.
 
-import { WeighbridgeError } from "../../../base/errors.ts";
-import { showValue } from "../../../base/show-value.ts";
+import { showValue, WeighbridgeError } from "../../../base/errors.ts";
 import { isRowElement, type RowElement } from "../../../kernel/row-element.ts";
 import { checkMembers, checkPlugIn, type PlugInIdentity } from "../../../store/plug-in-identity.ts";
 import { ColumnUpdates, columnRowType } from "../../../store/row-types/column-updates.ts";

@@ -2,9 +2,8 @@
 // (Petuum: SparseRow, SortedVectorMapRow, SparseFeatureRow). A column whose value becomes 0 makes room for another.
 // Integers wrap around. How they lie in memory: store/row-types/sparse-rows.ts.
 
-import { WeighbridgeError } from "../../../base/errors.ts";
+import { showValue, WeighbridgeError } from "../../../base/errors.ts";
 import { checkOptions } from "../../../base/known-options.ts";
-import { showValue } from "../../../base/show-value.ts";
 import { isRowElement, type RowArray, type RowElement } from "../../../kernel/row-element.ts";
 import { COLUMNS_MAX, SparseRows, sparseElements } from "../../../store/row-types/sparse-rows.ts";
 import { TABLE_ROW_TYPES } from "../../../store/row-types/table-row-types.ts";
