@@ -16,7 +16,7 @@ import { KeyReceiver } from "../src/wire/codecs/key-receiver.ts";
 import { KeySender } from "../src/wire/codecs/key-sender.ts";
 import { openValueCodec, type ValueCodecChoice } from "../src/wire/codecs/link-encoding.ts";
 import { PayloadCodec } from "../src/wire/codecs/payload-codec.ts";
-import { Residuals } from "../src/wire/codecs/residuals.ts";
+import { Residuals } from "../src/wire/codecs/codec-memory.ts";
 import type { CodecContext } from "../src/wire/codecs/value-codec.ts";
 import { median } from "./statistics.ts";
 

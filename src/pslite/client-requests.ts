@@ -15,9 +15,9 @@ import { elementArrayOf } from "../kernel/elements.ts";
 import { KEY_BYTES } from "../keys/key-range.ts";
 import { decodeFailure, type Failure } from "../wire/failure.ts";
 import { type FrameHeader, Kind } from "../wire/frame.ts";
-import { FunctionId } from "../wire/function-id.ts";
+import { FunctionFlag, FunctionId } from "../wire/function-id.ts";
 import { dtypeOfFlags, KvFlag, LEN_BYTES } from "../wire/kv-message.ts";
-import { bodyParts, bodyTooLong, SimpleFlag } from "../wire/simple-frame.ts";
+import { bodyParts, bodyTooLong } from "../wire/simple-frame.ts";
 import type { Conversation } from "./conversation.ts";
 import type { MessageBatch } from "./message-batch.ts";
 import { type OpenRequest, ResponseReader } from "./response-reader.ts";
@@ -134,7 +134,7 @@ export class ClientRequests {
       body = { open: this.#openRequest(header, -1 - customerKey(header.app, header.customer), timestamp), parts: [] };
     } else body.open.requests.push(header.request);
     body.parts.push(frame.payload());
-    if ((flags & SimpleFlag.PART) !== 0) this.#partialBodies.set(name, body);
+    if ((flags & FunctionFlag.PART) !== 0) this.#partialBodies.set(name, body);
     else {
       this.#partialBodies.delete(name);
       this.#sendBody(header, body);

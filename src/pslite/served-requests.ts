@@ -5,8 +5,8 @@
 //   Q1. A response whose values are long leaves while they are still being written here: until it is complete, others
 //       wait behind it.
 
-import { FunctionId } from "../wire/function-id.ts";
-import { bodyParts, SimpleFlag } from "../wire/simple-frame.ts";
+import { FunctionFlag, FunctionId } from "../wire/function-id.ts";
+import { bodyParts } from "../wire/simple-frame.ts";
 import type { Conversation } from "./conversation.ts";
 import type { PulledLists } from "./pulled-lists.ts";
 import { problemWith, RequestReader } from "./request-reader.ts";
@@ -56,7 +56,7 @@ export class ServedRequests {
       header.customer = customerId;
       header.command = head;
       if (parts.length > 1) {
-        header.flags = i < parts.length - 1 ? SimpleFlag.PART : 0;
+        header.flags = i < parts.length - 1 ? FunctionFlag.PART : 0;
         header.arg1 = served.first >>> 0;
         header.arg2 = from;
         header.arg3 = body.length;

@@ -1,17 +1,12 @@
 // simple-frame — SIMPLE: a number and some bytes to an application, and bytes back.
 //
 //   request   command: the head │ app, customer │ payload: the body
-//             of more than PAYLOAD_BYTES_MAX: in frames of a block, all but the last with PART, which are acknowledged;
+//             of more than PAYLOAD_BYTES_MAX: in frames of a block, all but the last with PART (FunctionFlag), which are acknowledged;
 //             arg1 number of the request at its sender │ arg2 first byte of this frame │ arg3 bytes of the whole body
 //   answer    the bytes, in as many frames as it takes; args: u64 totalBytes, u64 offsetBytes
 
 import { WeighbridgeError } from "../base/errors.ts";
 import { BLOCK_BYTES, PAYLOAD_BYTES_MAX } from "./frame.ts";
-
-export const SimpleFlag = {
-  /** More frames of this request follow. */
-  PART: 1,
-} as const;
 
 /** What a body may cost its receiver. */
 export const BODY_BYTES_MAX: number = 64 * 1024 * 1024;

@@ -9,7 +9,7 @@
 
 import type { WeighbridgeError } from "../base/errors.ts";
 import { mayBeApplied } from "../peer/call.ts";
-import { Residuals } from "../wire/codecs/residuals.ts";
+import { Residuals } from "../wire/codecs/codec-memory.ts";
 import { type CodecContext, floatCountOf, type ValueShape } from "../wire/codecs/value-codec.ts";
 import type { ArenaSpans } from "./arena-spans.ts";
 import type { KeptPayload, LinkPayloads } from "./link-payloads.ts";

@@ -8,7 +8,7 @@
 import type { GeneralCompression } from "../wire/codecs/general-compression.ts";
 import type { LinkEncoding } from "../wire/codecs/link-encoding.ts";
 import { PayloadCodec } from "../wire/codecs/payload-codec.ts";
-import { ScratchSpan } from "../wire/codecs/scratch-span.ts";
+import { ScratchSpan } from "../wire/codecs/codec-memory.ts";
 import { type CodecContext, floatCountOf, type ValueShape } from "../wire/codecs/value-codec.ts";
 import type { ArenaSpans } from "./arena-spans.ts";
 

@@ -7,7 +7,7 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { readKey } from "../../src/kernel/arena-lists.ts";
 import { zstd } from "../../src/node/zstd.ts";
-import { codecStage } from "../../src/wire/codecs/codec-stage.ts";
+import { codecStage } from "../../src/testing/codec-stage.ts";
 import { COMPRESSED_HEADER_BYTES, CompressionMethod } from "../../src/wire/codecs/general-compression.ts";
 import { ReceivedKeyLists } from "../../src/wire/codecs/key-cache.ts";
 import { KEY_SECTION_HEADER_BYTES, KeyForm } from "../../src/wire/codecs/key-codec.ts";

@@ -10,7 +10,7 @@ import {
   writeCompressedHeader,
 } from "../../src/wire/codecs/general-compression.ts";
 import { PayloadCodec } from "../../src/wire/codecs/payload-codec.ts";
-import { ScratchSpan } from "../../src/wire/codecs/scratch-span.ts";
+import { ScratchSpan } from "../../src/wire/codecs/codec-memory.ts";
 import { packPayload } from "../../src/wire/codecs/sparse-payload.ts";
 import type { CodecContext } from "../../src/wire/codecs/value-codec.ts";
 import { toHex } from "./vector-file.ts";

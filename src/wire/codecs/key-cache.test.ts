@@ -8,7 +8,7 @@ import fc from "fast-check";
 import { isWeighbridgeError, WeighbridgeError } from "../../base/errors.ts";
 import { Random } from "../../base/random.ts";
 import { putKeys, readKey } from "../../kernel/arena-lists.ts";
-import { codecStage } from "./codec-stage.ts";
+import { codecStage } from "../../testing/codec-stage.ts";
 import { type OpenKeyList, ReceivedKeyLists, receivedListCount, SentKeyLists } from "./key-cache.ts";
 import { KEY_SECTION_HEADER_BYTES, KeyForm, keySectionBound, nameOfKeys, readKeySectionHeader, writeKeys } from "./key-codec.ts";
 import { KeyReceiver } from "./key-receiver.ts";

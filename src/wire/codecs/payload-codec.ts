@@ -14,7 +14,7 @@ import {
   writeCompressedHeader,
 } from "./general-compression.ts";
 import { openValueCodec, type ValueCodecChoice } from "./link-encoding.ts";
-import { ScratchSpan } from "./scratch-span.ts";
+import { ScratchSpan } from "./codec-memory.ts";
 import { packPayload, type SparseStage, unpackPayload } from "./sparse-payload.ts";
 import type { CodecContext, DecodeJob, EncodeJob, ValueCodec, ValueShape } from "./value-codec.ts";
 import { floatCountOf, malformed } from "./value-codec.ts";

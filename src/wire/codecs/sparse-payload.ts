@@ -9,7 +9,7 @@
 
 import { packedWordsBound } from "../../kernel/codec-kernels.ts";
 import { COMPRESSED_HEADER_BYTES, CompressionMethod, type GeneralCompression, writeCompressedHeader } from "./general-compression.ts";
-import type { ScratchSpan } from "./scratch-span.ts";
+import type { ScratchSpan } from "./codec-memory.ts";
 import { type CodecContext, malformed } from "./value-codec.ts";
 
 const WORD_BYTES = 4;

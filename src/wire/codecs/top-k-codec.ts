@@ -11,7 +11,7 @@ import { assert } from "../../base/assert.ts";
 import { WeighbridgeError } from "../../base/errors.ts";
 import { deltaKeysBound, topKScratchBytes } from "../../kernel/codec-kernels.ts";
 import { decodeKeyDeltas } from "./key-codec.ts";
-import { ScratchSpan } from "./scratch-span.ts";
+import { ScratchSpan } from "./codec-memory.ts";
 import {
   type CodecContext,
   type DecodeJob,

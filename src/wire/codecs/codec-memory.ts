@@ -1,10 +1,39 @@
-// residuals — the spans in which a sender keeps what error feedback has not sent yet, one for each block of a tensor.
-// Closing them loses their contents, so a job that ends well sends them first (as f32) and zeroes them.
+// codec-memory — arena memory of codecs: scratch within one call, and residuals that error feedback keeps between calls.
 
+import type { Arena } from "../../kernel/arena.ts";
 import type { CodecContext } from "./value-codec.ts";
 
 const FLOAT_BYTES = 4;
 
+/** One span that grows as needed, kept until closed. */
+export class ScratchSpan {
+  readonly #arena: Arena;
+  #address = 0;
+  #byteCount = 0;
+
+  constructor(arena: Arena) {
+    this.#arena = arena;
+  }
+
+  /** At least `byteCount` bytes whose contents mean nothing, until the next call. Throws ARENA_FULL. */
+  of(byteCount: number): number {
+    if (byteCount <= this.#byteCount) return this.#address;
+    this.close();
+    this.#address = this.#arena.allocate(byteCount);
+    this.#byteCount = byteCount;
+    return this.#address;
+  }
+
+  close(): void {
+    if (this.#byteCount > 0) this.#arena.release(this.#address, this.#byteCount);
+    this.#byteCount = 0;
+  }
+}
+
+/**
+ * What error feedback has not sent yet, one span for each block of a tensor. Closing them loses their contents, so a job
+ * that ends well sends them first (as f32) and zeroes them.
+ */
 export class Residuals {
   readonly #context: CodecContext;
   readonly #spans = new Map<number, { readonly address: number; readonly floatCount: number }>();
