@@ -24,9 +24,7 @@ export type WaitOptions = {
   readonly signal?: AbortSignal | undefined;
 };
 
-/**
- * For callers that send something before they wait: throws BAD_ARGUMENT for an illegal wait, before anything is sent.
- */
+/** Throws BAD_ARGUMENT for an illegal wait; for callers that send something before they wait. */
 export function checkWait(options: WaitOptions): void {
   if (typeof options !== "object" || options === null)
     throw new WeighbridgeError(

@@ -5,9 +5,7 @@ import { checkWait, type WaitOptions } from "./deferred.ts";
 import { showValue, WeighbridgeError } from "./errors.ts";
 import { nearestName } from "./nearest-name.ts";
 
-/**
- * Throws BAD_ARGUMENT unless `options` is an object with names of `known` only. `what` is "the options of tensor w".
- */
+/** Throws BAD_ARGUMENT unless `options` is an object with known names only. `what` is "the options of tensor w". */
 export function checkOptions(options: unknown, known: readonly string[], what: string): void {
   if (typeof options !== "object" || options === null)
     throw new WeighbridgeError("BAD_ARGUMENT", `${what} are an object with ${known.join(", ")}, not ${showValue(options)}`);

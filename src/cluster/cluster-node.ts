@@ -10,7 +10,7 @@
 //       back that has dialed a server.
 //   ClusterNode.N4. What this node has open with another one through `call` is bounded (CallWindow.W1): a node that is
 //       slow, or reads nothing, makes no other keep more than that. A call belongs to the incarnation of the node that
-//       the roster tells when it is made, and fails with that one.
+//       the roster has when it is made, and fails with that one.
 
 import type { Clock } from "../base/clock.ts";
 import { type WaitOptions, waitFor } from "../base/deferred.ts";
@@ -92,9 +92,7 @@ export abstract class ClusterNode {
   /** True when this node replaced one that died; a scheduler, when the job was running before it came. */
   abstract get isRecovery(): boolean;
 
-  /**
-   * This node's number among all nodes: 1, or 8 + 2 · rank for servers, 9 + 2 · rank for workers; 0 before it has one.
-   */
+  /** This node's id: 1, 8 + 2 · rank for servers, 9 + 2 · rank for workers; 0 before it has one. */
   get id(): number {
     return this.peer.id;
   }

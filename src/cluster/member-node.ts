@@ -86,9 +86,7 @@ export abstract class MemberNode extends ClusterNode {
     }
   }
 
-  /**
-   * Returns this node's address; "" if it does not listen. If it cannot, reports that to the scheduler for the others.
-   */
+  /** Returns this node's address; "" if it does not listen. Reports a failure to the scheduler, for the others. */
   async #listen(): Promise<Address> {
     const { rank, label = "", schedulerAddress, listenAddress, advertise = (bound) => bound } = this.#options;
     const { peer, clock, log, role, serverCount, workerCount } = this;

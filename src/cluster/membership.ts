@@ -172,9 +172,7 @@ export class Membership {
     if (placement !== undefined) this.adoptPlacement(placement);
   }
 
-  /**
-   * Adopts a placement from another node than the scheduler, if it is newer: a restarted scheduler learns it from us.
-   */
+  /** Adopts a newer placement from another node: a restarted scheduler learns it from us. */
   adoptPlacement(placement: PlacementView): void {
     this.#roster.adoptPlacement(placement);
   }

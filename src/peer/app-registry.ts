@@ -70,9 +70,7 @@ export class AppRegistry implements FunctionHandler {
     this.#checkAgain = options.checkAgain ?? (() => {});
   }
 
-  /**
-   * Registers an application; it gets what waited right after the caller returns. Throws BAD_ARGUMENT for a taken id.
-   */
+  /** Registers an application; it gets what waited after the caller returns. Throws BAD_ARGUMENT for a taken id. */
   add(app: number, handler: FunctionHandler, customer = 0): void {
     const key = this.#keyOf(app, customer);
     if (this.#apps.has(key)) {

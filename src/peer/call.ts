@@ -77,14 +77,10 @@ export abstract class Call {
     this.epoch = epoch;
   }
 
-  /**
-   * Appends the frame. `header` has kind, function, priority, request, stamp, settled, epoch; the call sets the rest.
-   */
+  /** Appends the frame. The call sets what of `header` is not set yet: all but kind to epoch. */
   abstract encode(header: FrameHeader, batch: FrameBatch): void;
 
-  /**
-   * Appends a frame that the receiver refuses, forgetting what it has of the request (Call.K3). Refers to no memory.
-   */
+  /** Appends a frame without memory that the receiver refuses, forgetting the request so far (Call.K3). */
   abstract encodeWithdrawn(header: FrameHeader, batch: FrameBatch): void;
 
   /** Where the payload of an answer belongs, if it is larger than IN_PLACE_BYTES_MAX; see FrameSink. */

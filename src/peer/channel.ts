@@ -133,7 +133,7 @@ export class Channel {
 
   /**
    * Accepts the call; it ends by `answered` or `failed`, never from inside `send`. Throws QUEUE_FULL, nothing sent,
-   * unless `admits` was asked just before.
+   * unless `admits` was called just before.
    */
   send(call: Call, isAdmitted = false): void {
     if (this.#ended !== undefined) {
@@ -431,9 +431,7 @@ export class Channel {
   }
 }
 
-/**
- * again: a duplicate, answer it anew. remembered: its answer is kept. ignore: its answer comes. gap: one is missing.
- */
+/** again: answer a duplicate anew. remembered: its answer is kept. ignore: its answer comes. gap: one is missing. */
 export type Admission = "fresh" | "again" | "remembered" | "ignore" | "gap";
 
 /** What a node remembers of another's requests, so that each is taken in order and once, whatever the links do. */

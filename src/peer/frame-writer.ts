@@ -27,9 +27,7 @@ import { type Notice, type Outbound, Outbox } from "./outbox.ts";
 import { PausableLink } from "./pausable-link.ts";
 
 const SMALL_COPY_BYTES = 64;
-/**
- * A write counts as at least this much: it keeps a page, and a peer that does not read could make us keep thousands.
- */
+/** A write counts as at least this much: it keeps a page, and a slow peer could make us keep thousands. */
 const WRITE_COST_BYTES = 8 * 1024;
 
 /** So many bytes of answers that were made just now leave at once. */

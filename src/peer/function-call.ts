@@ -348,9 +348,7 @@ function writeFrame(header: FrameHeader, batch: FrameBatch, chunks: readonly Uin
   batch.pad(header.payloadBytes);
 }
 
-/**
- * How many leading chunks to copy: small together, and a multiple of 8 bytes, since inline bytes are padded to that.
- */
+/** How many leading chunks to copy: small together, and a multiple of 8 bytes, so that no padding comes between. */
 function leadingSmall(chunks: readonly Uint8Array[]): number {
   let count = 0;
   let byteCount = 0;

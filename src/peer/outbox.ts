@@ -51,9 +51,7 @@ export class Outbox {
     return frames;
   }
 
-  /**
-   * The priority at which a new frame queues: its own, or the lowest of the writes it must not overtake (Outbox.O3).
-   */
+  /** The priority at which a frame queues: its own, or the lowest of the writes it must see (Outbox.O3). */
   #queuePriority(frame: Outbound): number {
     const { priority } = frame;
     if (this.length === 0 || !frame.isCall || !frame.isRead) return priority;

@@ -1,5 +1,5 @@
 // pausable-link — a link as its channel sees it. While it is paused, frames that were read wait in the reader's buffer:
-// a pause bounds what is answered, not only what is read, since one buffer of small requests can ask for gigabytes
+// a pause bounds what is answered, not only what is read, since one buffer of small requests can request gigabytes
 // (Connection.H5). Once it is closed they are dropped (Connection.H4).
 
 import type { Link } from "../transport/transport.ts";

@@ -35,9 +35,7 @@ export class DeadNodeWait {
     this.#options = options;
   }
 
-  /**
-   * Nodes have come, died, or are done: `leaving` are those that wait at the last barrier, the scheduler among them.
-   */
+  /** Nodes have come, died, or are done: `leaving` wait at the last barrier, the scheduler among them. */
   review(roster: RosterView, leaving: ReadonlySet<number>): void {
     const { clock, startTimeoutMs, onOnlyDead, dismiss } = this.#options;
     this.#names = deadNodes(roster).map(nameOf);

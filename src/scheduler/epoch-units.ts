@@ -175,9 +175,7 @@ export class EpochUnits {
     return this.description.assignment === "even";
   }
 
-  /**
-   * Its own part's batches, and its share of the parts without a worker: batch b of part p goes to taker (b + p) mod n.
-   */
+  /** Its own part's batches, and its share of the parts without a worker: taker (b + p) mod n gets batch b. */
   #evenShare(rank: number, room: number, takers: readonly number[]): number[] {
     const { description } = this;
     const position = takers.indexOf(rank);

@@ -22,9 +22,7 @@ export function firstPlacement({
   return serverCount === 0 ? undefined : { epoch: 1, policy, servers: Array.from({ length: serverCount }, (_, rank) => rank) };
 }
 
-/**
- * Throws BAD_ARGUMENT for an illegal placement, and NO_ROUTE while the next epoch is uncertain (PlacementEpochs.E1).
- */
+/** Throws BAD_ARGUMENT for an illegal placement, NO_ROUTE while the next epoch is uncertain (PlacementEpochs.E1). */
 export function nextPlacement(slots: Pick<RankSlots, "all" | "placement">, change: PlacementChange): PlacementView {
   const current = slots.placement;
   const silent = slots.all().filter(({ state, confirmed }) => state === "alive" && !confirmed);

@@ -93,9 +93,7 @@ export class Roster<T> {
     return !this.#slots.all().some(({ role, state, confirmed }) => role === "worker" && state === "alive" && !confirmed);
   }
 
-  /**
-   * False while the cluster forms, and while a node that should be alive has sent nothing since this scheduler started.
-   */
+  /** False while the cluster forms, and while a node that should be alive has sent nothing to this scheduler. */
   get hasHeardEverybody(): boolean {
     return this.#phase === "running" && !this.#slots.all().some(({ state, confirmed }) => state === "alive" && !confirmed);
   }

@@ -179,9 +179,7 @@ class MemoryLink implements Link {
     });
   }
 
-  /**
-   * Moves what the other end takes, up to the bound of a turn, and ends the link when it is closing and all is moved.
-   */
+  /** Moves what the other end takes, up to the bound of a turn; then ends a closing link. */
   #move(): void {
     const other = this.#other;
     let budget = TURN_BYTES_MAX;

@@ -3,7 +3,7 @@
 //
 // Contract:
 //   Link.L1. Bytes arrive whole, in order and once, or the link closes. A link that closed delivers nothing more.
-//   Link.L2. `view()` is asked for right before each read, is never empty, and the bytes land at its beginning.
+//   Link.L2. `view()` is called right before each read, is never empty, and the bytes land at its beginning.
 //   Link.L3. `flushed` is called exactly once per write: when the bytes left this process, or when the link closed.
 //       Until then the chunks belong to the link and must not change; later the link never touches them. It may be
 //       called from inside `write`.

@@ -11,9 +11,7 @@ export type BarrierRequest = {
   readonly customer: number;
   /** The number of this barrier, from 1; 0 from a node that came later and cannot know it. */
   readonly round: number;
-  /**
-   * True: the entry stays when a member dies, which may be restarted and enter too. Otherwise it fails with NODE_DEAD.
-   */
+  /** True: the entry stays when a member dies, which may be restarted. Otherwise it fails with NODE_DEAD. */
   readonly outlivesDeaths?: boolean | undefined;
 };
 export const barrierRequestShape: Check<BarrierRequest> = object({
@@ -36,7 +34,7 @@ export type LeaveRequest = { readonly failure?: AbortRequest | undefined };
 export const leaveRequestShape: Check<LeaveRequest> = object({ failure: optional(abortRequestShape) });
 
 export type StatusEntry = RosterEntry & {
-  /** Time since the scheduler last heard of the node; undefined before the first time. */
+  /** Time since the node last sent something to the scheduler; undefined before the first time. */
   readonly heartbeatAgeMs: number | undefined;
   /** Whether the node is connected to the scheduler now. */
   readonly linked: boolean;

@@ -74,9 +74,7 @@ export function missingFunction(names: readonly string[]): WeighbridgeError {
   return new WeighbridgeError("UNKNOWN_FUNCTION", `this node has no function with the name that was called; ${others}`);
 }
 
-/**
- * At the caller: whether it is the node itself that does not have the function, and not one that its handler called.
- */
+/** At the caller: whether the node itself lacks the function, and not one that its handler called. */
 export function isMissingThere(error: unknown): boolean {
   return isWeighbridgeError(error, "UNKNOWN_FUNCTION") && /^(\w+ \d+: )?(this node has|there is) no function/.test(error.message);
 }

@@ -43,9 +43,7 @@ import {
 } from "./frame.ts";
 import { strangeOpening } from "./opening.ts";
 
-/**
- * While payloads go to destinations, a header is read with at most this much behind it: more is copied, less is a read.
- */
+/** While payloads go to destinations, a header is read with at most this much behind it. */
 const EARLY_BYTES = 32 * 1024;
 
 /** Payloads up to this size are copied to their destination rather than read there. */
@@ -54,13 +52,9 @@ export const COPY_BYTES_MAX: number = 128 * 1024;
 /** From here on a frame is dear to move. */
 const LARGE_BYTES = 64 * 1024;
 
-/**
- * Answers to more input than this wait for the rest of the turn: the sender sends in bulk, and waits for none alone.
- */
+/** Answers to more input than this wait for the rest of the turn: the sender sends in bulk. */
 const SMALL_INPUT_BYTES = 16 * 1024;
-/**
- * Answers to this much leave at once: the sender may have nothing else under way, and would wait for the whole turn.
- */
+/** Answers to this much leave at once: the sender may have nothing else under way. */
 const LARGE_INPUT_BYTES = 256 * 1024;
 
 /** Whether answers to this input leave at once instead of waiting for the rest of the turn's. */
@@ -124,9 +118,7 @@ export class FrameReader {
     this.#words = wordsOf(buffer);
   }
 
-  /**
-   * Goes on in another buffer of READ_BUFFER_BYTES or more, with the unhandled bytes. The sink's `frame` may call it.
-   */
+  /** Goes on in another buffer of READ_BUFFER_BYTES or more. The sink's `frame` may call it. */
   moveTo(buffer: Uint8Array): void {
     assert(buffer.byteLength >= READ_BUFFER_BYTES, "every legal frame fits the buffer");
     const unhandled = this.#bytes.subarray(this.#start, this.#fill);
@@ -307,9 +299,7 @@ export class FrameReader {
     this.sink.frame(this.#header, destination, 0);
   }
 
-  /**
-   * The buffer is empty, but `padding` bytes come before the next header: keeps that header aligned (FrameReader.R2).
-   */
+  /** The buffer is empty, but `padding` bytes come before the next header: aligns that (FrameReader.R2). */
   #resetBefore(padding: number): void {
     this.#start = padding === 0 ? 0 : FRAME_ALIGN;
     this.#fill = this.#start - padding;

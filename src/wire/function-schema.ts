@@ -28,9 +28,7 @@ export type FieldTypes = {
 };
 export type FieldType = keyof FieldTypes;
 
-/**
- * A field that travels as JSON: lists, records and what may be left out. What a peer sends is checked as it is read.
- */
+/** A field that travels as JSON: lists, records, optional values. What a peer sends is checked as it is read. */
 export type JsonField<T> = { readonly check: Check<T> };
 
 export function json<T>(check: Check<T>): JsonField<T> {

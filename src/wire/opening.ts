@@ -4,7 +4,7 @@
 
 import { MAGIC, PROTOCOL_VERSION } from "./frame.ts";
 
-/** Enough to tell. */
+/** Enough to recognize it. */
 export const OPENING_BYTES = 4;
 
 const VERSION_OFFSET = 2;

@@ -1,7 +1,8 @@
 // simple-frame — SIMPLE: a number and some bytes to an application, and bytes back.
 //
 //   request   command: the head │ app, customer │ payload: the body
-//             of more than PAYLOAD_BYTES_MAX: in frames of a block, all but the last with PART (FunctionFlag), which are acknowledged;
+//             of more than PAYLOAD_BYTES_MAX: in frames of a block, all but the last with PART (FunctionFlag), which
+//             are acknowledged;
 //             arg1 number of the request at its sender │ arg2 first byte of this frame │ arg3 bytes of the whole body
 //   answer    the bytes, in as many frames as it takes; args: u64 totalBytes, u64 offsetBytes
 

@@ -5,10 +5,10 @@
 // Invariants:
 //   LP1. What was encoded lies in the given spans and does not change: a call may be sent again as long as they are not released.
 
+import { ScratchSpan } from "../wire/codecs/codec-memory.ts";
 import type { GeneralCompression } from "../wire/codecs/general-compression.ts";
 import type { LinkEncoding } from "../wire/codecs/link-encoding.ts";
 import { PayloadCodec } from "../wire/codecs/payload-codec.ts";
-import { ScratchSpan } from "../wire/codecs/codec-memory.ts";
 import { type CodecContext, floatCountOf, type ValueShape } from "../wire/codecs/value-codec.ts";
 import type { ArenaSpans } from "./arena-spans.ts";
 

@@ -3,6 +3,7 @@
 // make them, because the bytes of a compressor are not golden.
 
 import { readWords } from "../../src/kernel/arena-lists.ts";
+import { ScratchSpan } from "../../src/wire/codecs/codec-memory.ts";
 import {
   COMPRESSED_HEADER_BYTES,
   CompressionMethod,
@@ -10,7 +11,6 @@ import {
   writeCompressedHeader,
 } from "../../src/wire/codecs/general-compression.ts";
 import { PayloadCodec } from "../../src/wire/codecs/payload-codec.ts";
-import { ScratchSpan } from "../../src/wire/codecs/codec-memory.ts";
 import { packPayload } from "../../src/wire/codecs/sparse-payload.ts";
 import type { CodecContext } from "../../src/wire/codecs/value-codec.ts";
 import { toHex } from "./vector-file.ts";

@@ -17,9 +17,7 @@ const SOL_SOCKET = 1;
 const SO_SNDBUF = 7;
 const INT_BYTES = 4;
 
-/**
- * The requested size; Linux doubles it for its records. The best of eight sizes from 128 KiB to 2 MiB, TCP and unix.
- */
+/** The requested size, which Linux doubles: the best of eight from 128 KiB to 2 MiB, for TCP and unix sockets. */
 export const SEND_BUFFER_BYTES: number = 512 * 1024;
 
 /** Bounds the buffer of a connected socket. */

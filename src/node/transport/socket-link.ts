@@ -323,9 +323,7 @@ export class HandleWriter {
     this.#request = this.#nextRequest();
   }
 
-  /**
-   * Calls `made` with a writer at the stream's next write, if there can be one. `done` is for writes that return false.
-   */
+  /** Calls `made` with a writer at the stream's next write, if possible. `done` is for writes that return false. */
   static watch(socket: net.Socket, done: () => void, made: (writer: HandleWriter) => void): void {
     const { _handle: handle } = socket as unknown as { _handle: Partial<WritingHandle> | null };
     if (handle === null || typeof handle.writeBuffer !== "function") return;

@@ -44,9 +44,7 @@ export class SocketTransport implements Transport {
     this.#boundSendBuffer = boundSendBuffer;
   }
 
-  /**
-   * Creates the directory of a unix socket. Closing the listener leaves accepted links, and removes the socket's file.
-   */
+  /** Creates the directory of a unix socket. Closing the listener keeps accepted links and removes the file. */
   async listen(address: Address, accept: (link: Link) => LinkReader): Promise<Listener> {
     const target = parseSocketAddress(address);
     const server = net.createServer({ pauseOnConnect: true, noDelay: true });

@@ -1,4 +1,5 @@
-// codec-memory — arena memory of codecs: scratch within one call, and residuals that error feedback keeps between calls.
+// codec-memory — arena memory of codecs: scratch within one call, and residuals that error feedback keeps between
+// calls.
 
 import type { Arena } from "../../kernel/arena.ts";
 import type { CodecContext } from "./value-codec.ts";
@@ -31,8 +32,8 @@ export class ScratchSpan {
 }
 
 /**
- * What error feedback has not sent yet, one span for each block of a tensor. Closing them loses their contents, so a job
- * that ends well sends them first (as f32) and zeroes them.
+ * What error feedback has not sent yet, one span for each block of a tensor. Closing them loses their contents, so a
+ * job that ends well sends them first (as f32) and zeroes them.
  */
 export class Residuals {
   readonly #context: CodecContext;

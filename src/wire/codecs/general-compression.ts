@@ -66,9 +66,7 @@ export function isStored(source: Uint8Array): boolean {
   throw malformed(`${source.length - COMPRESSED_HEADER_BYTES} bytes stored where ${plainBytes} are due`);
 }
 
-/**
- * Returns the compressed length; 0 if the payload should travel as it is. `target` has at least source.length bytes.
- */
+/** Returns the compressed length; 0 if the payload travels as it is. `target` has source.length bytes or more. */
 export function compressPayload(compression: GeneralCompression, source: Uint8Array, target: Uint8Array): number {
   assert(target.length >= source.length, "a compressed payload needs room for as much as it was");
   if (!isCompressible(source)) return 0;

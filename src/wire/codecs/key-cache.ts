@@ -40,14 +40,10 @@ export function receivedListCount(listCountMax: number): number {
   return listCountMax + OPEN_MAX + LATER_MAX;
 }
 
-/**
- * `toldAs`: the list's number among those sent, 0 if it is not held. `misses`: how often the receiver did not have it.
- */
-type SentList = { readonly keyCount: number; toldAs: number; misses: number };
+/** `sentAs`: the list's number among those sent, 0 if it is not held. `misses`: how often it was not there. */
+type SentList = { readonly keyCount: number; sentAs: number; misses: number };
 
-/**
- * A message on its way that names a list, or has the receiver remember it. Ends once: acknowledged, missed or failed.
- */
+/** A message that names a list, or has the receiver remember it. Ends once: acknowledged, missed or failed. */
 export type OpenKeyList = {
   readonly name: KeyListName;
   readonly isNamed: boolean;
@@ -62,8 +58,8 @@ export class SentKeyLists {
   /** In the order in which they were acknowledged first. */
   readonly #lists = new Map<bigint, SentList>();
   /** Lists that were sent to be remembered so far. */
-  #toldCount = 0;
-  readonly #openTold = new Set<OpenKeyList>();
+  #sentCount = 0;
+  readonly #openSent = new Set<OpenKeyList>();
   /** In the order of their `at`. */
   readonly #openNamed = new Set<OpenKeyList>();
   #holder = 0;
@@ -76,23 +72,23 @@ export class SentKeyLists {
   /** Whether the name alone is enough (KeyCache.C1, C5). */
   isHeld({ signature, keyCount }: KeyListName): boolean {
     const list = this.#lists.get(signature);
-    if (list === undefined || list.toldAs === 0 || list.keyCount !== keyCount) return false;
-    return this.#toldCount - list.toldAs < this.#listCountMax;
+    if (list === undefined || list.sentAs === 0 || list.keyCount !== keyCount) return false;
+    return this.#sentCount - list.sentAs < this.#listCountMax;
   }
 
   /** Whether the receiver should remember a list that travels with its keys (KeyCache.C4, C5). */
   isWorthHolding({ signature, keyCount }: KeyListName): boolean {
-    if (keyCount < NAMED_KEYS_MIN || this.#openTold.size >= OPEN_MAX) return false;
+    if (keyCount < NAMED_KEYS_MIN || this.#openSent.size >= OPEN_MAX) return false;
     const [oldest] = this.#openNamed;
-    if (oldest !== undefined && this.#toldCount - oldest.at >= LATER_MAX) return false;
+    if (oldest !== undefined && this.#sentCount - oldest.at >= LATER_MAX) return false;
     return (this.#lists.get(signature)?.misses ?? 0) < MISSES_MAX;
   }
 
   /** A message leaves that names this list, or carries it. */
   open(name: KeyListName, isNamed: boolean): OpenKeyList {
-    if (!isNamed) this.#toldCount++;
-    const open = { name, isNamed, at: this.#toldCount, holder: this.#holder };
-    (isNamed ? this.#openNamed : this.#openTold).add(open);
+    if (!isNamed) this.#sentCount++;
+    const open = { name, isNamed, at: this.#sentCount, holder: this.#holder };
+    (isNamed ? this.#openNamed : this.#openSent).add(open);
     return open;
   }
 
@@ -101,7 +97,7 @@ export class SentKeyLists {
     const { signature, keyCount } = open.name;
     const known = this.#lists.get(signature);
     this.#lists.delete(signature);
-    this.#lists.set(signature, { keyCount, toldAs: Math.max(open.at, known?.toldAs ?? 0), misses: known?.misses ?? 0 });
+    this.#lists.set(signature, { keyCount, sentAs: Math.max(open.at, known?.sentAs ?? 0), misses: known?.misses ?? 0 });
     for (const oldest of this.#lists.keys()) {
       if (this.#lists.size <= this.#listCountMax) break;
       this.#lists.delete(oldest); // KeyCache.C3
@@ -112,7 +108,7 @@ export class SentKeyLists {
   missed(open: OpenKeyList): void {
     const list = this.#end(open) ? this.#lists.get(open.name.signature) : undefined;
     if (list === undefined) return;
-    list.toldAs = 0;
+    list.sentAs = 0;
     list.misses++;
   }
 
@@ -125,13 +121,13 @@ export class SentKeyLists {
   clear(): void {
     this.#holder++;
     this.#lists.clear();
-    this.#openTold.clear();
+    this.#openSent.clear();
     this.#openNamed.clear();
   }
 
   /** False for a message to an earlier incarnation of the receiver. */
   #end(open: OpenKeyList): boolean {
-    (open.isNamed ? this.#openNamed : this.#openTold).delete(open);
+    (open.isNamed ? this.#openNamed : this.#openSent).delete(open);
     return open.holder === this.#holder;
   }
 }
@@ -227,9 +223,7 @@ export class ReceivedKeyLists {
     }
   }
 
-  /**
-   * The keys of a named list, to be released by the caller. Throws UNKNOWN_KEY_LIST, which is retryable: with the keys.
-   */
+  /** The keys of a named list, which the caller releases. Throws UNKNOWN_KEY_LIST: retry with the keys. */
   find(name: KeyListName): HeldKeyList {
     const list = this.#held(name);
     if (list === undefined) throw unknownKeyList(name);

@@ -98,9 +98,7 @@ function writeHeader(arena: Arena, at: number, form: number, keyCount: number, b
   view.setBigUint64(16, name?.signature ?? 0n, true);
 }
 
-/**
- * Reads and checks a header; `byteCount` is what is left of the message. Does not read the body. Throws BAD_REQUEST.
- */
+/** Reads and checks a header, not the body; `byteCount` is what is left of the message. Throws BAD_REQUEST. */
 export function readKeySectionHeader(arena: Arena, source: number, byteCount: number): KeySectionHeader {
   assert(source % KEY_BYTES === 0, "the frame reader aligns payloads to 8 bytes");
   if (byteCount < KEY_SECTION_HEADER_BYTES) throw malformed(`${byteCount} bytes are too short for a key list`);

@@ -17,9 +17,7 @@ export type SendKeysJob = {
 
 export type SentKeys = {
   readonly sectionBytes: number;
-  /**
-   * To be ended with the cache: `acknowledged` with the message, `missed` after UNKNOWN_KEY_LIST, otherwise `failed`.
-   */
+  /** The caller ends it with the cache: `acknowledged`, `missed` after UNKNOWN_KEY_LIST, otherwise `failed`. */
   readonly open: OpenKeyList | undefined;
 };
 

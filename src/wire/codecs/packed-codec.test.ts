@@ -5,8 +5,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Random } from "../../base/random.ts";
 import { putWords, readWords } from "../../kernel/arena-lists.ts";
-import { throwsCode } from "../../testing/throws-code.ts";
 import { codecStage } from "../../testing/codec-stage.ts";
+import { throwsCode } from "../../testing/throws-code.ts";
 import { PackedCodec } from "./packed-codec.ts";
 
 test("rows of which few words are not 0 travel in a mask and those words, and come back bit for bit", () => {

@@ -1,6 +1,7 @@
 // payload-codec — encodes the values of one message by the codec of its direction, then compresses them if the link
 // says so and it pays. Works on spans of the arena; spec/codecs.md, §1 and §5.
 
+import { ScratchSpan } from "./codec-memory.ts";
 import {
   COMPRESSED_HEADER_BYTES,
   CompressionMethod,
@@ -14,7 +15,6 @@ import {
   writeCompressedHeader,
 } from "./general-compression.ts";
 import { openValueCodec, type ValueCodecChoice } from "./link-encoding.ts";
-import { ScratchSpan } from "./codec-memory.ts";
 import { packPayload, type SparseStage, unpackPayload } from "./sparse-payload.ts";
 import type { CodecContext, DecodeJob, EncodeJob, ValueCodec, ValueShape } from "./value-codec.ts";
 import { floatCountOf, malformed } from "./value-codec.ts";
@@ -52,9 +52,7 @@ export class PayloadCodec {
     return (this.#values.variesInLength ?? this.hasResidual) || this.#compression !== undefined ? undefined : this.encodeBound(shape);
   }
 
-  /**
-   * Returns how many bytes were written at `target`, a multiple of 8. Throws BAD_ARGUMENT for values it cannot send.
-   */
+  /** Returns how many bytes were written at `target`, a multiple of 8. Throws BAD_ARGUMENT for illegal values. */
   encode(job: EncodeJob): number {
     const compression = this.#compression;
     if (compression === undefined) return this.#values.encode(job);

@@ -8,8 +8,8 @@
 //   SP1. As GC1: the receiver takes no more memory than the payload may have, whatever the bytes say.
 
 import { packedWordsBound } from "../../kernel/codec-kernels.ts";
-import { COMPRESSED_HEADER_BYTES, CompressionMethod, type GeneralCompression, writeCompressedHeader } from "./general-compression.ts";
 import type { ScratchSpan } from "./codec-memory.ts";
+import { COMPRESSED_HEADER_BYTES, CompressionMethod, type GeneralCompression, writeCompressedHeader } from "./general-compression.ts";
 import { type CodecContext, malformed } from "./value-codec.ts";
 
 const WORD_BYTES = 4;

@@ -10,8 +10,8 @@
 import { assert } from "../../base/assert.ts";
 import { WeighbridgeError } from "../../base/errors.ts";
 import { deltaKeysBound, topKScratchBytes } from "../../kernel/codec-kernels.ts";
-import { decodeKeyDeltas } from "./key-codec.ts";
 import { ScratchSpan } from "./codec-memory.ts";
+import { decodeKeyDeltas } from "./key-codec.ts";
 import {
   type CodecContext,
   type DecodeJob,

@@ -8,8 +8,8 @@ import { isWeighbridgeError } from "../../base/errors.ts";
 import { Random } from "../../base/random.ts";
 import { putFloats, readFloats } from "../../kernel/arena-lists.ts";
 import { codecStage } from "../../testing/codec-stage.ts";
-import { linkEncoding, openValueCodec, type ValueCodecChoice } from "./link-encoding.ts";
 import { Residuals } from "./codec-memory.ts";
+import { linkEncoding, openValueCodec, type ValueCodecChoice } from "./link-encoding.ts";
 import type { ValueShape } from "./value-codec.ts";
 
 const GUARD = 0x5a;

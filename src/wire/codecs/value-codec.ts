@@ -74,9 +74,7 @@ export function checkByteCount(codec: string, byteCount: number, expected: numbe
   if (byteCount !== expected) throw malformed(`${byteCount} bytes of ${codec} where ${expected} are due`);
 }
 
-/**
- * f32, fp16 and bf16: each value by itself, in the same number of bytes. They refuse nothing: NaN and infinity travel.
- */
+/** f32, fp16 and bf16: each value by itself, in equally many bytes. They refuse nothing, not even NaN. */
 export class FloatCodec implements ValueCodec {
   readonly id: number;
   readonly hasResidual = false;
