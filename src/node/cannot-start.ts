@@ -1,5 +1,5 @@
-// cannot-start — a process that finds, before it is a node, that it cannot be one (its rank is beyond the counts, its
-// module is missing) reports why to the scheduler: the others end with that instead of waiting (docs/decisions/0019).
+// cannot-start — a process that cannot become a node (its rank is beyond the counts, its module is missing) reports why
+// to the scheduler, so that the others end with that error instead of waiting (docs/decisions/0019).
 
 import { hostname } from "node:os";
 import packageJson from "weighbridge/package.json" with { type: "json" };
@@ -13,10 +13,10 @@ import { type NodeConfig, schedulerAddress } from "./config/node-config.ts";
 import { realClock } from "./real-clock.ts";
 import { SocketTransport } from "./transport/socket-transport.ts";
 
-/** Whoever made a mistake at the keyboard waits no longer for its message when there is no scheduler. */
+/** How long to look for the scheduler before the user sees the error. */
 const REPORT_MS = 2000;
 
-/** As `loadConfig`, for a process that is a node: if its rank alone is wrong, it reports that before it throws. */
+/** `loadConfig` for a process that is a node: if only its rank is wrong, it reports that before it throws. */
 export async function loadNodeConfig(sources: ConfigSources): Promise<NodeConfig> {
   return await orReport(
     () => loadConfig({ ...sources, isAnyRankAllowed: true, warn: () => {} }),
@@ -24,7 +24,7 @@ export async function loadNodeConfig(sources: ConfigSources): Promise<NodeConfig
   );
 }
 
-/** What `prepare` returns, which a node of this configuration needs to start; what it throws is reported first. */
+/** Returns what `prepare` returns, which a node of this configuration needs to start; reports what it throws first. */
 export async function orReport<T>(configOf: () => NodeConfig, prepare: () => T | Promise<T>): Promise<T> {
   try {
     return await prepare();
@@ -33,7 +33,7 @@ export async function orReport<T>(configOf: () => NodeConfig, prepare: () => T |
     try {
       config = configOf();
     } catch {
-      // A process that does not know its scheduler can report to nobody; its own error is thrown anyway.
+      // A process that does not know its scheduler cannot report; its own error is thrown anyway.
     }
     if (config !== undefined) await reportCannotStart(config, thrown);
     throw thrown;

@@ -1,4 +1,4 @@
-// connect — a process as a worker with a session: the composition root of the modern API. It contains no other role.
+// connect — makes a process a worker with a session: the composition root of the modern API. It contains no other role.
 
 import { Session } from "../api/session.ts";
 import { checkWait, type WaitOptions } from "../base/deferred.ts";
@@ -17,7 +17,7 @@ export type ConnectOptions = NodeConfigOptions & WaitOptions;
 
 /**
  * Joins the cluster that options, environment and file describe, as a worker. Throws BAD_CONFIG, DEADLINE, ABORTED, and
- * what starting a node throws; this process has then left the cluster again.
+ * what starting a node throws; the process has then left the cluster.
  */
 export async function connect(options: ConnectOptions = {}): Promise<Session> {
   checkWait(options);

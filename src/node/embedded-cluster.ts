@@ -34,7 +34,7 @@ export type EmbeddedOptions = WaitOptions & {
   readonly servers?: number;
   /** Defaults to 1. */
   readonly workers?: number;
-  /** How parts of tables and tensors are dealt out to the servers. Defaults to "ring". */
+  /** How parts of tables and tensors are distributed over the servers. Defaults to "ring". */
   readonly placement?: PlacementName;
   /** Functions of the servers, beside the built-in ones, and of the workers. */
   readonly functions?: readonly (PsFunction | WorkerFunction)[];
@@ -42,9 +42,9 @@ export type EmbeddedOptions = WaitOptions & {
   readonly plugIns?: readonly (PsUpdater | PsRowType)[];
   /** Memory for parameters, for each server. */
   readonly arenaBytesMax?: number;
-  /** Where the servers keep checkpoints; left out, none can be taken. */
+  /** Where the servers keep checkpoints; if left out, they save none. */
   readonly checkpointDir?: string;
-  /** As checkpointDir, kept by somebody else. */
+  /** A store for checkpoints instead of checkpointDir. */
   readonly checkpointFiles?: SnapshotFiles;
   /** A checkpoint, or a directory of checkpoints, to begin with. */
   readonly restore?: string;
@@ -145,7 +145,7 @@ export class EmbeddedCluster {
   }
 
   /**
-   * Closes all nodes, whoever of them is still at work. When the wait ends first, with DEADLINE or ABORTED, they go on
+   * Closes all nodes, also those that are still working. If the wait ends early, with DEADLINE or ABORTED, they go on
    * closing.
    */
   async close(wait: WaitOptions = {}): Promise<void> {
@@ -159,8 +159,8 @@ export class EmbeddedCluster {
 }
 
 /**
- * Starts all nodes. When one does not start, the others give up, and those that have started are closed. Throws what
- * the first one threw.
+ * Starts all nodes. If one does not start, the others give up, and those that have started are closed. Throws the first
+ * node's error.
  */
 async function allOrNone(
   nodes: readonly ClusterNode[],

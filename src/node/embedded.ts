@@ -1,5 +1,5 @@
-// The door `weighbridge/embedded`: a whole cluster inside the process, for tests and small jobs. It brings every role
-// along, which a worker does not need.
+// The door `weighbridge/embedded`: a whole cluster inside the process, for tests and small jobs. It loads every role,
+// which a worker does not need.
 
 export type { Session } from "../api/session.ts";
 export { type ErrorCode, isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";

@@ -1,9 +1,9 @@
 // end-signal — ends a node's process on SIGTERM: a server leaves first, so that calls to it fail at once and not after
 // the heartbeat timeout. Process 1 of a container has no default action for signals: without this it would not end at
-// all. A program that listens for the signal itself decides for itself.
+// all. If the program listens for the signal itself, this does nothing.
 //
 // Invariants:
-//   EndSignal.E1. The process ends when all nodes in it that listen here have left, SIGNAL_LEAVE_MS later at the
+//   EndSignal.E1. The process ends when all nodes in it that listen here have left, after SIGNAL_LEAVE_MS at the
 //       latest.
 //   EndSignal.E2. Only servers, and every node of process 1, listen: the system ends all others by itself.
 
@@ -11,18 +11,20 @@ import { constants } from "node:os";
 import { setTimeout as sleep } from "node:timers/promises";
 import { isMainThread, parentPort } from "node:worker_threads";
 
-/** As long as a container or a launcher waits, and less. */
+/** Less than a container or a launcher waits. */
 const SIGNAL_LEAVE_MS = 2000;
-/** What a process tells its server threads, which get no signals themselves. */
+/** What a process sends to its server threads, which get no signals themselves. */
 export const LEAVE_MESSAGE = "weighbridge: leave";
 
 const SIGNALS: readonly NodeJS.Signals[] = ["SIGTERM"];
 /** Process 1 has no default action for these either. */
 const INIT_SIGNALS: readonly NodeJS.Signals[] = ["SIGTERM", "SIGINT", "SIGHUP"];
-/** Tells our listeners from those of the program, in whichever copy of this module they were made. */
+/** Distinguishes our listeners from the program's, whichever copy of this module added them. */
 const LISTENER_NAME = "weighbridgeEndSignal";
 
-/** Calls `leave` before a signal ends this process, where that is ours to do (E2). Returns what stops listening. */
+/**
+ * Calls `leave` before a signal ends this process, if that is our task (E2). Returns a function that stops listening.
+ */
 export function onEndSignal(leave: (() => Promise<void>) | undefined): () => void {
   if (!isMainThread) return leave === undefined ? () => {} : onThreadMessage(leave);
   const signals = process.pid === 1 ? INIT_SIGNALS : leave === undefined ? [] : SIGNALS;
@@ -43,23 +45,23 @@ export function onEndSignal(leave: (() => Promise<void>) | undefined): () => voi
   };
 }
 
-/** Ends this process as the signal does where nobody listens. */
+/** Ends this process as the signal does by default. */
 function endBy(signal: NodeJS.Signals): void {
   if (process.pid === 1) process.exit(128 + constants.signals[signal]);
   process.kill(process.pid, signal);
 }
 
 function listenersOf(signal: NodeJS.Signals): { readonly name: string }[] {
-  return process.listeners(signal) as { readonly name: string }[]; // functions, all of them
+  return process.listeners(signal) as { readonly name: string }[]; // all of them are functions
 }
 
 function onThreadMessage(leave: () => Promise<void>): () => void {
   const listener = (message: unknown): void => {
     if (message !== LEAVE_MESSAGE) return;
-    const end = (): void => process.exit(0); // of a thread, that is the thread's
+    const end = (): void => process.exit(0); // in a thread, this ends the thread only
     Promise.race([leave(), sleep(SIGNAL_LEAVE_MS)]).then(end, end);
   };
   parentPort?.on("message", listener);
-  parentPort?.unref(); // It keeps nobody alive.
+  parentPort?.unref(); // It does not keep the thread alive.
   return () => parentPort?.off("message", listener);
 }

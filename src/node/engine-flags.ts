@@ -1,5 +1,5 @@
-// engine-flags — the flags of V8 with which processes of ours run faster: those that our commands start, and the
-// commands themselves. No call of the library sets a flag: it would hold for all code of a user's process.
+// engine-flags — V8 flags that make our processes faster: those that our commands start, and the commands themselves.
+// The library sets no flag: it would affect all code of a user's process.
 //
 //   all roles   the path of a small request is twenty small functions; V8 stops inlining after about 900 bytes of
 //               bytecode, so that a third of the time went into calls between them (docs/decisions/0016)
@@ -7,16 +7,16 @@
 //               which bound AdaGrad and Adam, take half the time (docs/decisions/0021). Elements are rounded as before.
 //
 // Invariants:
-//   EngineFlags.F1. What Node's command line says of a flag stays.
+//   EngineFlags.F1. A flag that Node's command line sets stays.
 
 import { setFlagsFromString } from "node:v8";
 import type { Role } from "./config/node-config.ts";
 
-/** Bytes of bytecode: of one function that may be inlined, and of all that one function may take in. */
+/** Bytes of bytecode: of one function that may be inlined, and of everything inlined into one function. */
 const INLINING = ["--max-inlined-bytecode-size=1000", "--max-inlined-bytecode-size-cumulative=4000"];
 const WIDE_VECTORS = ["--experimental-wasm-revectorize"];
 
-/** For the command line of a process of this role; `execArgv` is what that has already (F1). */
+/** For the command line of a process of this role; `execArgv` is what it has already (F1). */
 export function engineFlags(role: Role, execArgv: readonly string[] = []): readonly string[] {
   const isSet = (pattern: RegExp): boolean => execArgv.some((arg) => pattern.test(arg));
   return [
@@ -25,9 +25,7 @@ export function engineFlags(role: Role, execArgv: readonly string[] = []): reado
   ];
 }
 
-/**
- * For a command that is a node of this role itself: holds for all code of this process that is compiled from now on.
- */
+/** For a command that is a node of this role: affects all code of this process that is compiled from now on. */
 export function setEngineFlags(role: Role): void {
   for (const flag of engineFlags(role, process.execArgv)) setFlagsFromString(flag);
 }

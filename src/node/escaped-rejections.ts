@@ -1,13 +1,12 @@
-// escaped-rejections — a promise that a user's function started on a server, did not await, and that rejects: nobody
-// hears of it, and Node would end the process, with all parameters in it. It is logged with the function's name and
-// counted, and the server lives. Not what a handler throws or awaits: that is the caller's answer (peer/function-host,
-// H2).
+// escaped-rejections — handles a promise that a user's function started on a server, did not await, and that rejects:
+// Node would end the process, with all parameters in it. It is logged with the function's name and counted, and the
+// server lives. What a handler throws or awaits is not meant: that is the caller's answer (FunctionHost.H2).
 //
 // Invariants:
-//   E1. Only rejections of what a function of the user's started are kept from ending the process. Any other ends it as
-//       ever, unless somebody else listens.
-//   E2. A function that does it with every call does not flood the log: it is told of the first, the second, the fourth
-//       time and so on, with the count.
+//   EscapedRejections.E1. Only rejections of what a user's function started are kept from ending the process. Any other
+//       ends it as usual, unless somebody else listens.
+//   EscapedRejections.E2. A function that does it with every call does not flood the log: its first, second, fourth, …
+//       time is logged, with the count.
 
 import { AsyncLocalStorage } from "node:async_hooks";
 import { reasonOf } from "../base/errors.ts";
@@ -17,7 +16,7 @@ import type { PsFunction } from "../contracts/ps-function.ts";
 type Call = { readonly owner: EscapedRejections; readonly name: string };
 type Listener = NodeJS.UnhandledRejectionListener & { readonly isOurs?: true };
 
-/** Which function started what runs now. One for the process: its rejections come without a server's name. */
+/** Which function started what runs now. One for the process: rejections do not name a server. */
 const calls = new AsyncLocalStorage<Call>();
 
 export class EscapedRejections {
@@ -37,7 +36,7 @@ export class EscapedRejections {
     return this.#counts;
   }
 
-  /** The function, with what it starts known by its name. */
+  /** The function, wrapped so that what it starts is known by its name. */
   watch(fn: PsFunction): PsFunction {
     const call: Call = { owner: this, name: fn.name };
     return {
@@ -62,7 +61,7 @@ export class EscapedRejections {
     this.#log.error(message, { function: call.name, reason: reasonOf(reason), count });
   }
 
-  /** E1: an error out of a listener ends the process, as the rejection would have done. One of ours is enough. */
+  /** E1: an error thrown from a listener ends the process, as the rejection would have done. One of ours is enough. */
   #passOn(reason: unknown): void {
     const listeners: readonly Listener[] = process.listeners("unhandledRejection");
     const isAlone = listeners.every(({ isOurs }) => isOurs === true);

@@ -1,5 +1,5 @@
-// function-module — a module of users' own that nodes load: where it is, and what workers serve of it, which is
-// everything that `workerFunction` made, with a handler. What servers have of it: server-module.ts.
+// function-module — finds and loads a user's module of functions, and picks what workers serve of it: everything that
+// `workerFunction` made, with a handler. server-module.ts picks what servers use.
 
 import { existsSync, statSync } from "node:fs";
 import { resolve } from "node:path";
@@ -8,14 +8,14 @@ import { reasonOf, WeighbridgeError } from "../base/errors.ts";
 import { isWorkerFunction } from "../contracts/described-function.ts";
 import type { WorkerFunction } from "../contracts/worker-function.ts";
 
-/** The absolute path of a module with functions. Throws BAD_CONFIG when there is no such file; loads nothing. */
+/** The absolute path of a module with functions. Throws BAD_CONFIG if there is no such file; loads nothing. */
 export function functionModulePath(module: string): string {
   const path = resolve(module);
   if (existsSync(path) && statSync(path).isFile()) return path;
   throw new WeighbridgeError("BAD_CONFIG", `there is no module ${module} with functions (looked for ${path})`);
 }
 
-/** What workers serve of a module. Throws BAD_CONFIG, naming the module, when it is not there or cannot be loaded. */
+/** What workers serve of a module. Throws BAD_CONFIG, naming the module, if it does not exist or cannot be loaded. */
 export async function loadWorkerFunctions(module: string): Promise<readonly WorkerFunction[]> {
   return Object.values(await exportsOf(module)).filter(isWorkerFunction);
 }

@@ -57,7 +57,7 @@ test("a system that refuses is told of and does no harm (H1)", async () => {
   const log: Log = { ...SILENT_LOG, debug: (text) => told.push(text) };
   const advise = await hugePages({ log, platform: "linux", nativeCalls: noted(-1).nativeCalls });
   advise?.(arena);
-  assert.deepEqual(told, ["the system gives no huge pages"]);
+  assert.deepEqual(told, ["the system provides no huge pages"]);
 });
 
 test("without native calls, or on another system, there is nothing to do (H1)", async () => {
@@ -77,5 +77,5 @@ test("koffi's own call succeeds on a memory, where it is installed", async (t) =
     return;
   }
   advise(arena);
-  assert.ok(told.every((text) => text === "the system gives no huge pages"));
+  assert.ok(told.every((text) => text === "the system provides no huge pages"));
 });

@@ -1,14 +1,16 @@
-// huge-pages — asks the system to back a server's memory with pages of 2 MiB. A table of some hundred megabytes is read
-// at random, and with pages of 4 KiB nearly every row costs a walk through the page tables on top of its own cache
-// misses. Linux gives large pages to whoever asks (transparent huge pages on "madvise", the usual setting); asking
-// takes a native call, which koffi makes where it is installed.
+// huge-pages — backs a server's memory with pages of 2 MiB. A table of some hundred megabytes is read at random, and
+// with pages of 4 KiB nearly every row costs a walk through the page tables on top of its own cache misses. Linux
+// provides large pages on request (transparent huge pages on "madvise", the usual setting); the request is a native
+// call, made through koffi if it is installed.
 //
 // Invariants:
-//   H3. Nothing is loaded for it before a server has its first parameter or sums: koffi takes as much memory as they do.
-//   H1. It is advice: without Linux, without koffi, or with a system that refuses, a server works the same, only slower.
-//   H2. The first SMALL_BYTES of state, and of the reserve behind it, keep small pages, so that a server with few
-//       parameters is not rounded up to large ones: a million keys of one float took 19 MB in small pages and 23 to 25 in
-//       large ones, the read buffers of two links 4 MB. What is small is in the caches anyway.
+//   HugePages.H1. It is advice: without Linux, without koffi, or if the system refuses, a server works the same, only
+//       slower.
+//   HugePages.H2. The first SMALL_BYTES of state, and of the reserve behind it, keep small pages, so that a server with
+//       few parameters is not rounded up to large ones: a million keys of one float took 19 MB in small pages and 23 to
+//       25 in large ones, the read buffers of two links 4 MB. What is small is in the caches anyway.
+//   HugePages.H3. Nothing is loaded for it before a server has its first parameter or sums: koffi takes as much memory
+//       as they do.
 
 import type { Log } from "../base/log.ts";
 import type { KernelMemory } from "../kernel/inlined-module.ts";
@@ -23,14 +25,14 @@ export const SMALL_BYTES: number = 32 << 20;
 export type HugePagesOptions = {
   readonly log: Log;
   readonly platform?: string;
-  /** Rejects where there is none. For tests. */
+  /** Rejects if there are none. For tests. */
   readonly nativeCalls?: () => Promise<NativeCalls>;
 };
 
 /** The memory of an arena, of which state takes the first `stateBytesMax` bytes. */
 type ArenaMemory = { readonly memory: KernelMemory; readonly stateBytesMax: number };
 
-/** What to do with a new memory; undefined where nothing can be done (H1). */
+/** Returns what to do with a new memory; undefined if nothing can be done (H1). */
 export async function hugePages(options: HugePagesOptions): Promise<((arena: ArenaMemory) => void) | undefined> {
   const { log, platform = process.platform, nativeCalls = koffi } = options;
   if (platform !== "linux") return undefined;
@@ -44,7 +46,7 @@ export async function hugePages(options: HugePagesOptions): Promise<((arena: Are
       ] as const) {
         if (to - from <= SMALL_BYTES) continue;
         const advised = new Uint8Array(buffer, from + SMALL_BYTES, to - from - SMALL_BYTES);
-        if (madvise(advised, advised.byteLength, MADV_HUGEPAGE) !== 0) log.debug("the system gives no huge pages");
+        if (madvise(advised, advised.byteLength, MADV_HUGEPAGE) !== 0) log.debug("the system provides no huge pages");
       }
     };
   } catch (thrown) {

@@ -1,5 +1,5 @@
-// manage-server — the scheduler's HTTP, for scripts and people who want to look: who is there, and is the cluster
-// complete. On this machine only, as MindSpore's, and it only reads: nothing that is asked here changes the job.
+// manage-server — the scheduler's HTTP server, for scripts and people: which nodes are there, and is the cluster
+// complete. As MindSpore's, it listens on this machine only, and it only reads: no request changes the job.
 //
 //   GET /status   what `weighbridge status` shows, as JSON
 //   GET /nodes    MindSpore's list of nodes       { message, code: "0", nodeIds: [{ nodeId, rankId, role, alive }] }
@@ -13,11 +13,11 @@ import { reasonOf, WeighbridgeError } from "../base/errors.ts";
 import type { StatusReply } from "../wire/control.ts";
 
 const LOOPBACK = "127.0.0.1";
-/** Who asks and does not go on is cut off. */
+/** A client that does not finish its request is cut off. */
 const REQUEST_TIMEOUT_MS = 5000;
 
 export type ManageServer = {
-  /** The real port. */
+  /** The bound port. */
   readonly port: number;
   close(): Promise<void>;
 };
@@ -34,7 +34,7 @@ export async function serveManagement(port: number, status: () => StatusReply): 
     throw cannotListen(port, thrown);
   }
   return {
-    port: (server.address() as AddressInfo).port, // It listens on TCP, so there is one.
+    port: (server.address() as AddressInfo).port, // It listens on TCP, so it has a port.
     async close() {
       const closed = once(server, "close");
       server.close();
@@ -63,7 +63,7 @@ function send(response: ServerResponse, code: number, body: unknown): void {
   response.end(`${JSON.stringify(body)}\n`);
 }
 
-/** Nodes that wait for their place have no rank yet. */
+/** Nodes that wait for a rank have none yet. */
 function nodes({ nodes: seated, waiting }: StatusReply): unknown {
   const rows = [
     ...seated.map(({ role, rank, label, state: nodeState }) => ({ role, rank: String(rank), label, isAlive: nodeState === "alive" })),

@@ -1,5 +1,5 @@
-// model-files — safetensors files of models in a directory: written beside their names first, then renamed, so that a
-// name always stands for a whole file.
+// model-files — safetensors files of models in a directory: written under another name first, then renamed, so that a
+// file is always complete.
 
 import { readFile } from "node:fs/promises";
 import { dirname, join, resolve } from "node:path";
@@ -42,11 +42,13 @@ function modelFiles(directory: string, layer: FileLayer = realFiles): ModelFiles
 }
 
 export type ModelCheckpointOptions = Omit<CallbackOptions, "files"> & {
-  /** Where files of what lives in this process go; here by default. Servers have their own checkpointDir. */
+  /**
+   * Where parameters of this process are saved; the working directory by default. Servers have their own checkpointDir.
+   */
   readonly directory?: string;
 };
 
-/** As training/callbacks/model-checkpoint.ts, with files in a directory. */
+/** The callback of training/callbacks/model-checkpoint.ts, with files in a directory. */
 export class ModelCheckpoint extends CheckpointCallback {
   constructor(options: ModelCheckpointOptions = {}) {
     checkOptions(options, ["directory", ...CHECKPOINT_OPTIONS], "the options of a ModelCheckpoint");
@@ -56,7 +58,7 @@ export class ModelCheckpoint extends CheckpointCallback {
 }
 
 /**
- * Takes up a model where a ModelCheckpoint left it (MindSpore: load_checkpoint). Throws CHECKPOINT_MISSING, _TORN,
+ * Loads what a ModelCheckpoint saved into a model (MindSpore: load_checkpoint). Throws CHECKPOINT_MISSING, _TORN,
  * _FOREIGN or _IO, naming the file.
  */
 export async function loadModel(model: Model, path: string, options: OpenOptions = {}): Promise<void> {

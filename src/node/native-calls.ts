@@ -1,7 +1,7 @@
 // native-calls — koffi, an optional dependency that calls functions of the system's C library. It makes some things
-// faster; whoever uses it works without it, too.
+// faster; every user of it works without it.
 
-/** What we use of koffi: functions that take numbers, memory or lists of numbers, and return a number. */
+/** The part of koffi that we use: functions that accept numbers, memory or lists of numbers, and return a number. */
 export type NativeCalls = {
   load(library: string): { func(declaration: string): NativeFunction };
 };
@@ -10,8 +10,8 @@ export type NativeFunction = (...parameters: readonly (number | Uint8Array | rea
 
 export const C_LIBRARY = "libc.so.6";
 
-/** Rejects where koffi is not installed or does not work. */
+/** Rejects if koffi is not installed or does not work. */
 export async function koffi(): Promise<NativeCalls> {
-  const name = "koffi"; // Its types are not there where it is not.
+  const name = "koffi"; // Without koffi there are no types to import.
   return ((await import(name)) as { readonly default: NativeCalls }).default;
 }

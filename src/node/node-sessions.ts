@@ -1,4 +1,4 @@
-// node-sessions — what sessions stand on in a Node process: handed to a worker by the roots that open sessions.
+// node-sessions — what sessions need in a Node process: the roots that open sessions pass it to their worker.
 
 import { type ServicesGround, WorkerServices } from "../worker/worker-services.ts";
 import { zstd } from "./zstd.ts";

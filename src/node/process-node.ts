@@ -1,5 +1,5 @@
-// process-node — starts a node as a process: sockets, clock and log lines for any role, and a server leaves before a
-// signal ends its process. The files *-root.ts add a role each, so that a process loads its own alone.
+// process-node — starts a node in a process: sockets, clock and log for any role; a server leaves before a signal ends
+// its process. Each file *-root.ts adds a role, so that a process loads its own role alone.
 
 import { randomUUID } from "node:crypto";
 import { join } from "node:path";
@@ -19,7 +19,7 @@ import { type BoundSendBuffer, boundSendBuffers } from "./transport/send-buffer.
 import { SocketTransport } from "./transport/socket-transport.ts";
 import { type WakefulLoop, wakefulLoop } from "./transport/wakeful-loop.ts";
 
-/** What a process gives to its node. */
+/** What a process provides to its node. */
 export type Surroundings = {
   readonly clock: Clock;
   readonly log: Log;
@@ -27,14 +27,14 @@ export type Surroundings = {
   readonly boundSendBuffer: BoundSendBuffer | undefined;
 };
 
-/** What a transport that is not ours needs otherwise. */
+/** Options of a transport that is not our own. */
 export type TransportOptions = Pick<MemberOptions, "transport" | "gateway" | "schedulerAddress" | "limits"> &
   Partial<Pick<MemberOptions, "listenAddress" | "advertise" | "resendTimeoutMs" | "faults">>;
 
 export type ProcessNodeOptions = Pick<NodeOptions, "startBarrier" | "onRoster" | "signal" | "deadlineMs"> & {
   /** Left out: our own protocol over sockets. */
   readonly transportOf?: ((config: NodeConfig, surroundings: Surroundings) => TransportOptions) | undefined;
-  /** Hears of the node before it starts. */
+  /** Called with the node before it starts. */
   readonly onComposed?: (node: ClusterNode) => void;
 };
 
@@ -57,7 +57,7 @@ export async function startProcessNode<N extends ClusterNode>(
     node.registerExitCallback(stopListening);
     return node;
   } catch (thrown) {
-    if (ended.signal.aborted) await new Promise<never>(() => {}); // The process ends now; that its node did not start is no news.
+    if (ended.signal.aborted) await new Promise<never>(() => {}); // The process ends now; that its node did not start need not be reported.
     stopListening();
     throw thrown;
   }
@@ -105,13 +105,13 @@ function socketOptions(config: NodeConfig, surroundings: Surroundings): Transpor
   };
 }
 
-/** Where a server listens, and a worker for other workers. */
+/** Where a server listens for workers, and a worker for other workers. */
 export function listenAddress({ transport, socketDir, schedulerPort, host, port }: NodeConfig): Address {
   if (transport === "unix") return `unix://${join(socketDir, `${schedulerPort}-${process.pid}-${randomUUID().slice(0, 8)}.sock`)}`;
   return tcpAddress(host, port);
 }
 
-/** The bound port, at the host that others are told. */
+/** The bound port, at the advertised host. */
 export function advertised({ transport, advertiseHost }: NodeConfig, bound: Address): Address {
   return transport === "unix" ? bound : tcpAddress(advertiseHost, Number(bound.slice(bound.lastIndexOf(":") + 1)));
 }

@@ -1,10 +1,10 @@
 // ps-context — the settings of parameter-server mode under MindSpore's names (set_ps_context), and what they mean here.
-// Keys may be spelled as there (enable_ps) or in camelCase. Those that belong to federated learning or to TLS are
-// known, and refused with the reason.
+// Keys may be spelled as there (enable_ps) or in camelCase. Keys of federated learning and of TLS are known, and
+// refused with the reason.
 //
 // Invariants:
-//   P1. A call of `set` sets all of its keys or none.
-//   P2. Nothing that is set is ignored: a key means something here, or is refused.
+//   PsContext.P1. A call of `set` sets all of its keys or none.
+//   PsContext.P2. No key that is set is ignored: it has an effect here, or is refused.
 
 import { WeighbridgeError } from "../base/errors.ts";
 import { didYouMean } from "../base/nearest-name.ts";
@@ -12,18 +12,18 @@ import { inCamelCase, inOurNames } from "../faces/training/mindspore-names.ts";
 import type { NodeConfigOptions, Role } from "./config/node-config.ts";
 
 export type PsContextValues = {
-  /** Whether there are servers at all; false by default. */
+  /** Whether there are servers; false by default. */
   readonly enablePs: boolean;
   /** A file of ours, YAML or JSON; empty: none. */
   readonly configFilePath: string;
-  /** Where the scheduler serves HTTP; 0: nowhere, whatever the environment says. */
+  /** The port of the scheduler's HTTP server; 0: none, whatever the environment says. */
   readonly schedulerManagePort: number;
   readonly enableSsl: boolean;
-  /** "PARAMETER_SERVER" is all there is. */
+  /** Only "PARAMETER_SERVER" is supported. */
   readonly serverMode: string;
-  /** "MS_WORKER", "MS_PSERVER" or "MS_SCHED"; empty: what the environment says. So for all that follow. */
+  /** "MS_WORKER", "MS_PSERVER" or "MS_SCHED"; empty: read from the environment. The same for all that follow. */
   readonly msRole: string;
-  /** 0: what the environment says. */
+  /** 0: read from the environment. */
   readonly workerNum: number;
   readonly serverNum: number;
   readonly schedulerIp: string;
@@ -51,7 +51,7 @@ const PORT_MAX = 65_535;
 
 const NO_TLS = "links have no TLS of their own: run them over a private network or a tunnel";
 const NO_FEDERATION = "there is no federated learning here";
-/** Known to MindSpore, refused here. What begins with fl, dp or sign is federated learning too. */
+/** Known to MindSpore, refused here. Keys that begin with fl, dp or sign are federated learning too. */
 const TLS_KEYS: readonly string[] = [
   ...["clientPassword", "serverPassword", "rootFirstCaPath", "rootSecondCaPath", "equipCrlPath", "pkiVerify", "replayAttackTimeDiff"],
 ];
@@ -68,8 +68,8 @@ export class PsContext {
   #values: Partial<PsContextValues> = {};
 
   /**
-   * P1. Throws BAD_CONFIG for an unknown key, naming the nearest, and for a value that cannot be, BAD_ARGUMENT for a
-   * key that is there in two spellings, UNSUPPORTED for what is known and not offered.
+   * P1. Throws BAD_CONFIG for an unknown key, naming the nearest, and for an invalid value, BAD_ARGUMENT for a key in
+   * two spellings, UNSUPPORTED for one that is known and not offered.
    */
   set(values: Partial<PsContextValues>): void {
     if (typeof values !== "object" || values === null) {
@@ -91,7 +91,7 @@ export class PsContext {
     this.#values = {};
   }
 
-  /** What `connect` is to be told: only what was set. */
+  /** The options for `connect`: only what was set. */
   get nodeOptions(): NodeConfigOptions {
     const { configFilePath, msRole, workerNum, serverNum, schedulerIp, schedulerPort, checkpointDir } = { ...DEFAULTS, ...this.#values };
     const { schedulerManagePort } = this.#values;
@@ -126,7 +126,7 @@ function checkValue(key: string, value: unknown): void {
   }
 }
 
-/** In words, when the value is something else. */
+/** What was expected, in words; undefined if the value is valid. */
 function expectedOf(key: PsContextKey, value: unknown): string | undefined {
   const isCount = (max: number): boolean => Number.isSafeInteger(value) && (value as number) >= 0 && (value as number) <= max;
   const roles = Object.keys(ROLES);

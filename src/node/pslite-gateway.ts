@@ -1,5 +1,5 @@
-// pslite-gateway — the gateway to ps-lite's programs over sockets, as a configuration describes it. What it does is
-// pslite/gateway.ts.
+// pslite-gateway — creates the gateway to ps-lite's programs (pslite/gateway.ts) over sockets, as a configuration
+// describes it.
 
 import { PsliteGateway } from "../pslite/gateway.ts";
 import { type NodeConfig, tcpAddress } from "./config/node-config.ts";
@@ -8,21 +8,19 @@ import { formatTcpAddress } from "./transport/socket-address.ts";
 import { SocketTransport } from "./transport/socket-transport.ts";
 
 /**
- * A message there is one message: nothing urgent can pass the rest of a long one, so a server hands it over in larger
- * pieces than our own protocol's blocks, and its node is not kept from asking for the next one in the middle. It saves
- * some of the system's time for each long pull. A worker's pushes are read by a server of ours while they come: there
- * smaller pieces are better, which are still in a cache then.
+ * ps-lite does not split messages: nothing urgent can overtake the rest of a long one. So a server writes larger pieces
+ * than our own protocol's blocks, which saves some system time for each long pull and does not keep its node from
+ * requesting the next one. A worker's pushes are read by a server of ours while they arrive: there smaller pieces are
+ * better, because they are still in a cache.
  */
 const WRITE_BYTES_MAX = { server: 2 * 1024 * 1024, worker: 256 * 1024, scheduler: 1024 * 1024 };
 const ANSWER_BYTES_MAX = 32 * 1024 * 1024;
 
-/**
- * What a node needs instead of our own transport: every role listens, and what is lost is sent again by the gateway.
- */
+/** The options of a node that replace our own transport: every role listens, and the gateway resends what is lost. */
 export function psliteOptions(config: NodeConfig, { clock, log, loop, boundSendBuffer }: Surroundings): TransportOptions {
   const { role, serverCount, workerCount, schedulerHost, schedulerPort, host, port, faults, resendTimeoutMs } = config;
   const schedulerAddress = formatTcpAddress(schedulerHost, schedulerPort);
-  // A worker of ps-lite has several threads that want the core on which a server of ours would stay awake: there its
+  // A worker of ps-lite has several threads that compete for the core on which a server of ours would stay awake: its
   // long pulls became slower. So a server stays awake for long pushes only.
   const transport = new SocketTransport({
     clock,

@@ -1,9 +1,9 @@
-// real-clock — the Clock of a running process: monotonic time, timers, and the two places of the event loop
-// that the data plane uses (nextTick: before further input; setImmediate: after the input of this turn).
+// real-clock — the Clock of a running process: monotonic time, timers, and the two points of the event loop that the
+// data plane uses (nextTick: before further input; setImmediate: after the input of this turn).
 
 import type { CancelTimer, Clock } from "../base/clock.ts";
 
-/** The longest delay setTimeout takes, 24.8 days. What is longer, Infinity included, fires then. */
+/** The longest delay that setTimeout accepts, 24.8 days. What is longer, Infinity included, fires then. */
 const DELAY_MS_MAX = 2 ** 31 - 1;
 
 export function realClock(): Clock {
@@ -22,7 +22,7 @@ const REAL_CLOCK: Clock = {
   afterInput: setImmediate,
 };
 
-/** What is left of a deadline that begins now. */
+/** Returns what is left of a deadline that begins now. */
 export function restOf(deadlineMs: number | undefined, clock: Clock): () => number | undefined {
   const fromMs = clock.nowMs();
   return () => (deadlineMs === undefined ? undefined : Math.max(0, deadlineMs - (clock.nowMs() - fromMs)));

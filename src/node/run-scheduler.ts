@@ -1,5 +1,5 @@
-// run-scheduler — the scheduler of processes that are nothing else: `weighbridge scheduler` without a script, and
-// scripts that leave their role to initTraining().
+// run-scheduler — the scheduler of a process that is nothing else: `weighbridge scheduler` without a script, and
+// scripts whose role initTraining() runs.
 
 import type { ClusterNode } from "../cluster/cluster-node.ts";
 import { nameOf } from "../wire/node-id.ts";
@@ -7,13 +7,13 @@ import type { RosterEntry, RosterView } from "../wire/roster.ts";
 import { type NodeConfig, schedulerAddress } from "./config/node-config.ts";
 import { startRole } from "./start-role.ts";
 
-/** Stays until everybody has left. Throws what ends the job before. */
+/** Runs until all nodes have left. Throws the error that ends the job early. */
 export async function runScheduler(config: NodeConfig, onStarted: (node: ClusterNode) => void = () => {}): Promise<void> {
   const { serverCount, workerCount, logLevel } = config;
-  const isTalking = logLevel === "info" || logLevel === "debug";
-  const say = (sentence: string): void => void (isTalking && process.stdout.write(`${sentence}\n`));
+  const isVerbose = logLevel === "info" || logLevel === "debug";
+  const say = (sentence: string): void => void (isVerbose && process.stdout.write(`${sentence}\n`));
   const changes = new RosterChanges(config);
-  // The sentences say what the log says at the level "info".
+  // The sentences replace the log's lines of level "info".
   const node = await startRole(
     { ...config, logLevel: logLevel === "info" ? "warn" : logLevel },
     {
@@ -26,7 +26,7 @@ export async function runScheduler(config: NodeConfig, onStarted: (node: Cluster
   say("everybody has left");
 }
 
-/** What changed between two rosters, in sentences for whoever watches a scheduler. */
+/** The changes between two rosters, as sentences for people who watch a scheduler. */
 export class RosterChanges {
   readonly #known = new Map<number, RosterEntry>();
   readonly #countsText: string;
@@ -36,7 +36,7 @@ export class RosterChanges {
     this.#countsText = countsText(serverCount, workerCount);
   }
 
-  /** What has changed since the roster before, in sentences. */
+  /** What has changed since the roster before, as sentences. */
   since({ nodes }: RosterView): string[] {
     const sentences: string[] = [];
     for (const entry of nodes) {
@@ -70,7 +70,7 @@ function change(before: RosterEntry | undefined, { node, state, incarnation, add
 
 const ADDRESS = /^tcp:\/\/(.*):(\d+)$/;
 
-/** Who has which rank once all nodes are there, in MindSpore's words: servers, then workers, by rank. */
+/** The rank of each node once all have joined, in MindSpore's words: servers, then workers, by rank. */
 export function registrationLines(nodes: readonly RosterEntry[]): string[] {
   const ofRole = (role: string): RosterEntry[] => nodes.filter((entry) => entry.role === role).sort((a, b) => a.rank - b.rank);
   return [...ofRole("server").map(serverLine), ...ofRole("worker").map(workerLine), "Start the scheduler node is successful!"];

@@ -1,12 +1,12 @@
-// run-server — the server of processes that are nothing else: `weighbridge server` without a script, and scripts that
-// leave their role to initTraining().
+// run-server — the server of a process that is nothing else: `weighbridge server` without a script, and scripts whose
+// role initTraining() runs.
 
 import type { ClusterNode } from "../cluster/cluster-node.ts";
 import { KVServer } from "../faces/kv/kv-server.ts";
 import type { NodeConfig } from "./config/node-config.ts";
 import { startNode } from "./start.ts";
 
-/** Sums what is pushed to these applications. Stays until everybody leaves. Throws what ends the job before. */
+/** Sums what is pushed to these applications. Runs until all nodes leave. Throws the error that ends the job early. */
 export async function runServer(
   config: NodeConfig,
   appIds: readonly number[],

@@ -1,4 +1,4 @@
-// scheduler-root — a process as the scheduler of a cluster. A composition root.
+// scheduler-root — makes a process the scheduler of a cluster. A composition root.
 
 import { randomUUID } from "node:crypto";
 import { basename } from "node:path";
@@ -33,13 +33,13 @@ export async function startScheduler(config: NodeConfig, options: SchedulerRootO
   });
 }
 
-/** Node's HTTP costs 9 to 17 MB of memory, which nobody else needs. */
+/** Loaded on demand: Node's HTTP costs 9 to 17 MB of memory. */
 async function serveHttp(port: number, status: () => StatusReply): Promise<{ close(): Promise<void> }> {
   const { serveManagement } = await import("./manage-server.ts");
   return await serveManagement(port, status);
 }
 
-/** What a job is called that nobody has named. */
+/** The default name of a job. */
 function directoryName(): string {
   return basename(process.cwd()) || "weighbridge";
 }

@@ -1,5 +1,5 @@
-// server-module — what servers have of a user's module: everything that it exports which `psFunction`, `psUpdater`,
-// `psRowType` and, for tables, `customRow` made.
+// server-module — loads what servers use of a user's module: all its exports that `psFunction`, `psUpdater`, `psRowType`
+// and, for tables, `customRow` made.
 
 import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
@@ -12,14 +12,14 @@ import type { PsRowType } from "../store/row-types/ps-row-type.ts";
 import { tableRowTypeOf } from "../store/row-types/table-row-types.ts";
 import { exportsOf, functionModulePath } from "./function-module.ts";
 
-/** As much of a hash as tells sources apart. */
+/** As much of a hash as distinguishes sources. */
 const HASH_LENGTH = 16;
 
 /** What a server offers beside what is built in. */
 export type ServerModule = { readonly functions: readonly PsFunction[]; readonly plugIns: PlugInModule };
 
 /**
- * Throws BAD_CONFIG, naming the module, when it is not there, cannot be loaded, or has nothing for servers or workers.
+ * Throws BAD_CONFIG, naming the module, if it does not exist, cannot be loaded, or has nothing for servers or workers.
  */
 export async function loadServerModule(module: string): Promise<ServerModule> {
   const exports = await exportsOf(module);

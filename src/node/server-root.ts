@@ -1,4 +1,4 @@
-// server-root — a process, or a thread of one, as a server of a cluster. A composition root.
+// server-root — makes a process, or a thread of one, a server of a cluster. A composition root.
 
 import { hostname } from "node:os";
 import { resolve } from "node:path";
@@ -15,8 +15,8 @@ import { loadServerModule, type ServerModule } from "./server-module.ts";
 import { zstd } from "./zstd.ts";
 
 /**
- * Starts the server of a configuration. Throws what starting a node throws; what its functions or checkpoints lack is
- * told to the others first.
+ * Starts the server of a configuration. Throws what starting a node throws; problems of its functions or checkpoints
+ * are reported to the others first.
  */
 export async function startServer(config: NodeConfig, options: ProcessNodeOptions = {}): Promise<ServerNode> {
   const { rank, nodeId, linkTimeoutMs, arenaBytesMax } = config;
@@ -51,7 +51,7 @@ export async function startServer(config: NodeConfig, options: ProcessNodeOption
 }
 
 /**
- * Where a server keeps checkpoints, and with which one it begins. Throws BAD_CONFIG when nothing can be saved there.
+ * Where a server keeps checkpoints, and which one it begins with. Throws BAD_CONFIG if the directory cannot be written.
  */
 export function checkpointOptions({
   checkpointDir,

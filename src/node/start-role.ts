@@ -1,12 +1,12 @@
 // start-role — starts the node of a configuration, whatever its role. A process loads its own role alone, and ps-lite's
-// protocol only where it is spoken.
+// protocol only if it uses that.
 
 import type { ClusterNode } from "../cluster/cluster-node.ts";
 import type { NodeConfig } from "./config/node-config.ts";
 import type { SchedulerRootOptions } from "./scheduler-root.ts";
 import type { WorkerRootOptions } from "./worker-root.ts";
 
-/** What belongs to another role is ignored. */
+/** Options of another role are ignored. */
 export type RoleOptions = SchedulerRootOptions & WorkerRootOptions;
 
 /** Starts the node of a configuration that was loaded before. Throws what starting a node throws. */

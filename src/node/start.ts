@@ -1,4 +1,4 @@
-// start — a process as a node in ps-lite's words: configuration, then a Postoffice over the node of its role. The
+// start — makes a process a node in ps-lite's words: configuration, then a Postoffice over the node of its role. The
 // composition root of the kv face.
 
 import { assert } from "../base/assert.ts";
@@ -33,14 +33,11 @@ export async function startNode(
   return await officeOver(config, options);
 }
 
-/**
- * A Postoffice over the node that is started; with `sessions`, a worker of ps-lite's words can open sessions beside
- * them.
- */
+/** A Postoffice over the node that is started; with `sessions`, a worker can open sessions beside ps-lite's calls. */
 export async function officeOver(config: NodeConfig, options: Omit<RoleOptions, "onComposed">): Promise<Postoffice> {
   let office: Postoffice | undefined;
   const onComposed: RoleOptions["onComposed"] = (node) => {
-    office = new Postoffice(node); // before it starts: requests to its applications may come at once
+    office = new Postoffice(node); // before it starts: requests to its applications may arrive at once
   };
   await startRole(config, { ...options, onComposed });
   assert(office !== undefined, "a node is composed before it starts");

@@ -1,9 +1,10 @@
 // tensors — Hetu's worker, server and scheduler in a process: init reads options, environment and file as `start` does,
-// finish leaves together with everybody else. The composition root of the tensors face.
+// finish leaves together with all nodes. The composition root of the tensors face.
 //
 // Invariants:
-//   H1. Nodes of this face speak our own protocol, whatever DMLC_PS_VAN_TYPE says: ps-lite's has no parameters, and
-//       Hetu's files say p3 for its priorities, which are always on here. Only `van` as an option counts.
+//   TensorsRoot.H1. Nodes of this face speak our own protocol, whatever DMLC_PS_VAN_TYPE says: ps-lite's has no
+//       parameters, and Hetu's files set p3 for its priorities, which are always on here. Only `van` as an option
+//       counts.
 
 import type { WaitOptions } from "../base/deferred.ts";
 import { WeighbridgeError } from "../base/errors.ts";
@@ -14,7 +15,7 @@ import type { NodeConfigOptions, Role } from "./config/node-config.ts";
 import { connect } from "./connect.ts";
 import { startRole } from "./start-role.ts";
 
-/** A server or scheduler of a job; nothing is to be done with it but to wait for the end. */
+/** A server or scheduler of a job, which can only be waited for. */
 export type TensorNode = Pick<ClusterNode, "role" | "rank" | "failure" | "finalize" | "close">;
 
 /**
@@ -25,7 +26,7 @@ export async function workerInit(options: NodeConfigOptions = {}): Promise<Tenso
   return new TensorWorker(await connect(withOwnVan(options)));
 }
 
-/** Leaves together with all others (Hetu: worker_finish). */
+/** Leaves together with all other nodes (Hetu: worker_finish). */
 export async function workerFinish(worker: TensorWorker, wait: WaitOptions = {}): Promise<void> {
   await worker.finish(wait);
 }

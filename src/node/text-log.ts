@@ -1,4 +1,4 @@
-// text-log — log lines for people, on standard error: time, level, who, what, and the fields as name=value.
+// text-log — log lines for people, on standard error: time, level, node, message, and the fields as name=value.
 
 import { format } from "node:util";
 import type { Log, LogFields } from "../base/log.ts";
@@ -8,7 +8,7 @@ const LEVELS: readonly LogLevel[] = ["silent", "error", "warn", "info", "debug"]
 
 export type TextLogOptions = {
   readonly level: LogLevel;
-  /** Who speaks: asked for each line, since a node learns its rank late. */
+  /** The name of the node; called for each line, because a node learns its rank late. */
   readonly who: () => string;
   readonly write?: (line: string) => void;
 };

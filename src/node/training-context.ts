@@ -25,11 +25,11 @@ export function resetPsContext(): void {
 }
 
 /**
- * Takes up the role of this process in the cluster of the context, the environment (MS_*, DMLC_* and our own) and the
+ * Runs the role of this process in the cluster of the context, the environment (MS_*, DMLC_* and our own) and the
  * configuration file (MindSpore: communication.init). A worker gets its session. The scheduler and servers serve until
- * everybody has left, and then the process ends, with its exit code: one script is all three roles, and nothing after
- * this call runs in the other two. Undefined when parameter-server mode is off: models are then trained alone. Throws
- * what `connect` throws; as the scheduler or a server, also what ended the job.
+ * all nodes have left, and then the process exits: one script has all three roles, and nothing after this call runs in
+ * the other two. Returns undefined if parameter-server mode is off: models are then trained alone. Throws what
+ * `connect` throws; as the scheduler or a server, also the error that ended the job.
  */
 export async function initTraining(): Promise<Session | undefined> {
   if (!context.get("enablePs")) return undefined;
@@ -40,7 +40,7 @@ export async function initTraining(): Promise<Session | undefined> {
     const text = `a process that calls initTraining() is one server, not ${config.threads} on threads: start those with weighbridge server`;
     throw new WeighbridgeError("BAD_CONFIG", text);
   }
-  // A worker needs nothing of either.
+  // Loaded on demand: a worker needs neither.
   if (config.role === "scheduler") await (await import("./run-scheduler.ts")).runScheduler(config);
   else await (await import("./run-server.ts")).runServer(config, []);
   process.exit();

@@ -1,5 +1,5 @@
-// worker-root — a process as a worker of a cluster. A composition root: the node, its router and its links. The roots
-// that open sessions (connect.ts, the command that trains) hand in what sessions and a module's functions need.
+// worker-root — makes a process a worker of a cluster. A composition root: the node, its router and its links. The
+// roots that open sessions (connect.ts, the command that trains) pass in what sessions and a module's functions need.
 
 import { hostname } from "node:os";
 import { WorkerNode, type WorkerNodeOptions } from "../worker/worker-node.ts";

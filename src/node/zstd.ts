@@ -1,21 +1,22 @@
-// zstd — the GeneralCompression that Node brings along. Level -4: where one float in twenty is not 0, level 1 makes a
-// quarter fewer bytes at half the speed; where one in a hundred is, no fewer. Node's functions return a buffer of their
-// own, which is copied: payloads are short (a frame at most) and shrink first.
+// zstd — the GeneralCompression that Node includes. Level -4: if one float in twenty is not 0, level 1 makes a quarter
+// fewer bytes at half the speed; if one in a hundred is, no fewer. Node's functions return a buffer of their own, which
+// is copied: payloads are short (a frame at most) and shrink first.
 
-// By one name: an older Node has no zstd, and must come far enough to say that it is too old.
+// As a namespace: an older Node has no zstd, and must get far enough to report that it is too old.
 import * as zlib from "node:zlib";
 import { reasonOf, WeighbridgeError } from "../base/errors.ts";
 import { CompressionMethod, type GeneralCompression } from "../wire/codecs/general-compression.ts";
 
 const LEVEL = -4;
 /**
- * The memory a frame may ask its reader for, as a power of two: what the largest payload needs. Node grants 128 MiB.
+ * The memory that a frame may require of its reader, as a power of two: what the largest payload needs. Node allows 128
+ * MiB.
  */
 const WINDOW_LOG_MAX = 20;
-/** The least that Node takes. */
+/** The least that Node accepts. */
 const CHUNK_BYTES_MIN = 64;
 
-/** What `info` makes of the answer; the declared type does not tell. `bytesWritten` are the bytes that were read. */
+/** What `info` returns, which the declared type does not include. `bytesWritten` are the bytes that were read. */
 type Decompressed = { readonly buffer: Uint8Array; readonly engine: { readonly bytesWritten: number } };
 
 export function zstd(): GeneralCompression {
@@ -37,7 +38,7 @@ const ZSTD: GeneralCompression = {
   decompress(source: Uint8Array, target: Uint8Array): void {
     const plain = tryDecompress(source, target.length);
     if (plain.length !== target.length) {
-      throw new WeighbridgeError("BAD_REQUEST", `zstd gave ${plain.length} bytes, where ${target.length} were announced`);
+      throw new WeighbridgeError("BAD_REQUEST", `zstd returned ${plain.length} bytes; ${target.length} were expected`);
     }
     target.set(plain);
   },
@@ -52,5 +53,5 @@ function tryDecompress(source: Uint8Array, plainBytes: number): Uint8Array {
   } catch (error) {
     throw new WeighbridgeError("BAD_REQUEST", `malformed payload: zstd: ${reasonOf(error)}`, { cause: error });
   }
-  throw new WeighbridgeError("BAD_REQUEST", "malformed payload: bytes behind the end of zstd's");
+  throw new WeighbridgeError("BAD_REQUEST", "malformed payload: bytes after the end of the zstd frame");
 }

@@ -41,7 +41,7 @@ export function endProcess({ name, position, run }: NodeOutcome): void {
       process.exit(exitCode); // E1, E3
     }
   };
-  watchLauncher({ onWord: (reason) => fail(reason), onGone: () => fail("the launcher is gone") });
+  watchLauncher({ onReason: (reason) => fail(reason), onGone: () => fail("the launcher is gone") });
   for (const signal of ENDING_SIGNALS) {
     process.on(signal, () => setTimeout(() => fail(`ended by ${signal}`, 128 + constants.signals[signal]), REASON_WAIT_MS));
   }

@@ -75,7 +75,7 @@ export async function runTraining(wanted: TrainPlan, isResumed: boolean, output:
     attach: (node) => showOutput(node, screen),
     isDispensable: (end, running) => isDispensable(end, running, screen),
     onDeadProcess: ({ name }) => screen.note(deadText(name)),
-    wordFor: (culprit) => shortCause(causeText(culprit, screen.position)),
+    reasonFor: (culprit) => shortCause(causeText(culprit, screen.position)),
   });
   const release = forwardEnds(job, output);
   const outcome = await job.outcome;

@@ -1,4 +1,4 @@
-// Goal: nobody leaves before the word is given, and somebody gives it, whoever dies (F1, F2 of training-worker.ts).
+// Goal: no worker leaves before the report, and one reports, whichever dies (TrainingWorker.F1, F2).
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

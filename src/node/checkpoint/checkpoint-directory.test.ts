@@ -153,7 +153,7 @@ test("a step must be newer than all there are", async () => {
   using folder = temporaryFolder();
   await saveSample({ root: folder.path, step: 5 });
   const directory = new CheckpointDirectory({ root: folder.path });
-  for (const step of [4, 5]) await assert.rejects(directory.begin(step), throwsCode("BAD_ARGUMENT", /there is .*step-000005 already/));
+  for (const step of [4, 5]) await assert.rejects(directory.begin(step), throwsCode("BAD_ARGUMENT", /step-000005 exists already/));
 });
 
 test("the newest are kept, at least one", async () => {
@@ -195,10 +195,10 @@ test("latest names the newest; one that says nonsense is an error", async () => 
   await saveSample({ root: folder.path, step: 5 });
   assert.equal(await directory.latest(), "step-000005");
   writeFileSync(join(folder.path, "latest"), "step-00000");
-  await assert.rejects(directory.latest(), throwsCode("CHECKPOINT_TORN", /latest says "step-00000"/));
-  assert.match((await directory.latestProblem()) ?? "", /^CHECKPOINT_TORN: .*latest says "step-00000"/);
+  await assert.rejects(directory.latest(), throwsCode("CHECKPOINT_TORN", /latest holds "step-00000"/));
+  assert.match((await directory.latestProblem()) ?? "", /^CHECKPOINT_TORN: .*latest holds "step-00000"/);
   writeFileSync(join(folder.path, "latest"), "step-000004\n");
-  assert.match((await directory.latestProblem()) ?? "", /^CHECKPOINT_MISSING: .*latest names step-000004, which is not there/);
+  assert.match((await directory.latestProblem()) ?? "", /^CHECKPOINT_MISSING: .*latest names step-000004, which does not exist/);
   await saveSample({ root: folder.path, step: 6 });
   assert.equal(await directory.latestProblem(), undefined);
 });

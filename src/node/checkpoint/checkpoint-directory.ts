@@ -1,17 +1,17 @@
-// checkpoint-directory — CheckpointDirectory keeps the checkpoints of a job: which there are, how one comes to be, and
-// which go.
+// checkpoint-directory — CheckpointDirectory keeps the checkpoints of a job: it lists, creates and removes them.
 //
 //   <root>/step-000120/                       a checkpoint: manifest.json and the servers' shard files
 //   <root>/step-000123/
 //   <root>/step-000124.pending-3f9a…/         one that is being written
 //   <root>/step-000080.removed-77c1…/         one that is being removed
-//   <root>/latest                             the name of the newest, for people and scripts; nothing here relies on it
+//   <root>/latest                             the name of the newest, for people and scripts; never read here
 //
 // Invariants:
-//   K1. A directory gets the name of a checkpoint in one step, by rename, when everything in it is on the disk; it
-//       loses it in one step, too.
-//   K2. Nothing that fails or dies on the way touches another checkpoint.
-//   K3. One writer at a time: `begin` and `removeLeftovers` take pending directories for those of writers that died.
+//   CheckpointDirectory.K1. A directory gets the name of a checkpoint in one step, by rename, when everything in it is
+//       on the disk, and loses it in one step.
+//   CheckpointDirectory.K2. A failure or crash on the way touches no other checkpoint.
+//   CheckpointDirectory.K3. One writer at a time: `begin` and `removeLeftovers` treat pending directories as those of
+//       writers that died.
 
 import { randomBytes } from "node:crypto";
 import { accessSync, constants, existsSync, statSync } from "node:fs";
@@ -30,7 +30,7 @@ const NONCE_BYTES = 6;
 
 export type StoredCheckpoint = { readonly step: number; readonly path: string };
 
-/** One that is being written: servers write their shards into `path`. */
+/** A checkpoint that is being written: servers write their shards into `path`. */
 export type PendingCheckpoint = { readonly step: number; readonly path: string };
 
 export type CommittedCheckpoint = StoredCheckpoint & {
@@ -52,7 +52,7 @@ export class CheckpointDirectory {
     this.#layer = layer;
   }
 
-  /** What there is, oldest first. Whether it is whole is for a reader to say. A root that is not there has none. */
+  /** All checkpoints, oldest first; a reader finds out whether one is complete. Empty if the root does not exist. */
   async list(): Promise<readonly StoredCheckpoint[]> {
     const names = await this.#names();
     return names
@@ -62,12 +62,13 @@ export class CheckpointDirectory {
   }
 
   /**
-   * Makes the place for a new checkpoint, and the root if need be. Its step must be higher than that of every other.
+   * Creates the directory for a new checkpoint, and the root if need be. Throws BAD_ARGUMENT unless the step is higher
+   * than every other.
    */
   async begin(step: number): Promise<PendingCheckpoint> {
     const newest = (await this.list()).at(-1);
     if (newest !== undefined && newest.step >= step) {
-      throw new WeighbridgeError("BAD_ARGUMENT", `there is ${newest.path} already; step ${step} would not be newer`);
+      throw new WeighbridgeError("BAD_ARGUMENT", `${newest.path} exists already; step ${step} would not be newer`);
     }
     await this.removeLeftovers();
     const path = join(this.root, `${stepName(step)}.pending-${nonce()}`);
@@ -76,8 +77,8 @@ export class CheckpointDirectory {
   }
 
   /**
-   * All shards are written: makes them a checkpoint. Throws, and leaves the pending one to `abandon`, if a file is not
-   * what its server said.
+   * Turns the written shards into a checkpoint. Throws, and leaves the pending one to `abandon`, if a file does not
+   * have the size that its server reported.
    */
   async commit(pending: PendingCheckpoint, manifest: CheckpointManifest): Promise<CommittedCheckpoint> {
     if (manifest.step !== pending.step) {
@@ -93,7 +94,7 @@ export class CheckpointDirectory {
     return { step: pending.step, path, warning: await this.#pointAt(path) };
   }
 
-  /** Gives a pending checkpoint up. */
+  /** Removes a pending checkpoint. */
   async abandon(pending: PendingCheckpoint): Promise<void> {
     await attempt(`cannot remove ${pending.path}`, () => this.#layer.remove(pending.path));
   }
@@ -110,20 +111,23 @@ export class CheckpointDirectory {
     return old;
   }
 
-  /** Removes what writers left that died. Returns the names. K3: nobody else may be writing. */
+  /** Removes what dead writers left. Returns the names. K3: nobody else may be writing. */
   async removeLeftovers(): Promise<readonly string[]> {
     const leftovers = (await this.#names()).filter((name) => LEFTOVER_NAME.test(name));
     for (const name of leftovers) await attempt(`cannot remove ${name}`, () => this.#layer.remove(join(this.root, name)));
     return leftovers;
   }
 
-  /** The name that `latest` says, or undefined if there is no such file. Throws CHECKPOINT_TORN if it says no name. */
+  /**
+   * The name in `latest`, or undefined if there is no such file. Throws CHECKPOINT_TORN if it holds no checkpoint's
+   * name.
+   */
   async latest(): Promise<string | undefined> {
     const path = join(this.root, LATEST_FILE);
     try {
       const text = new TextDecoder().decode(await readSmallFile(this.#layer, path, LATEST_BYTES_MAX));
       if (!text.endsWith("\n") || stepOf(text.slice(0, -1)) === undefined) {
-        throw new WeighbridgeError("CHECKPOINT_TORN", `${path} says ${JSON.stringify(text)}, which is no checkpoint's name`);
+        throw new WeighbridgeError("CHECKPOINT_TORN", `${path} holds ${JSON.stringify(text)}, which is not a checkpoint's name`);
       }
       return text.slice(0, -1);
     } catch (thrown) {
@@ -133,21 +137,21 @@ export class CheckpointDirectory {
   }
 
   /**
-   * Why `latest` is of no use to those who read it, or undefined. One that is behind by a crash is none: the next
-   * commit sets it right.
+   * Why `latest` is of no use, or undefined. One that is behind after a crash is no problem: the next commit corrects
+   * it.
    */
   async latestProblem(): Promise<string | undefined> {
     try {
       const name = await this.latest();
       if (name === undefined || (await this.list()).some(({ step }) => stepName(step) === name)) return undefined;
-      return `CHECKPOINT_MISSING: ${join(this.root, LATEST_FILE)} names ${name}, which is not there`;
+      return `CHECKPOINT_MISSING: ${join(this.root, LATEST_FILE)} names ${name}, which does not exist`;
     } catch (thrown) {
       if (isWeighbridgeError(thrown)) return `${thrown.code}: ${thrown.message}`;
       throw thrown;
     }
   }
 
-  /** The commit stands without it, so that it cannot fail: what goes wrong is returned. */
+  /** The commit is valid without it: returns what goes wrong instead of throwing. */
   async #pointAt(path: string): Promise<string | undefined> {
     try {
       await writeSmallFile(this.#layer, join(this.root, LATEST_FILE), new TextEncoder().encode(`${basename(path)}\n`));
@@ -212,7 +216,7 @@ function nonce(): string {
   return randomBytes(NONCE_BYTES).toString("hex");
 }
 
-/** What this asks of a file system; each throws an error with the system's code. */
+/** What a check of a directory needs of a file system; each throws an error with the system's code. */
 export type DirectoryProbe = {
   readonly exists: (path: string) => boolean;
   readonly isDirectory: (path: string) => boolean;
@@ -227,8 +231,8 @@ const realDirectories: DirectoryProbe = {
 };
 
 /**
- * Throws BAD_CONFIG, with the system's reason. A directory that is not there yet is judged by the one in which it would
- * be made.
+ * Throws BAD_CONFIG, with the system's reason. For a directory that does not exist yet it checks the nearest existing
+ * parent.
  */
 export function requireWritableDirectory(path: string, probe: DirectoryProbe = realDirectories): void {
   let nearest = resolve(path);

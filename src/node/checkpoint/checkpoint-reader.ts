@@ -1,11 +1,11 @@
-// checkpoint-reader — CheckpointReader opens a checkpoint and hands out what is in it, chunk by chunk, to as many
-// servers as there are: each asks for the chunks it owns and reads nothing else. Manifest and headers are read and
-// checked when it is opened, data when it is asked for.
+// checkpoint-reader — CheckpointReader opens a checkpoint and reads it chunk by chunk, for any number of servers: each
+// reads the chunks that it owns and nothing else. `open` reads and checks manifest and headers; data is read on
+// request.
 //
 // Invariants:
-//   Q1. What is handed out has passed its checksum; a chunk beyond BATCH_BYTES is checked as it goes, and the call
-//       fails at its end.
-//   Q2. An error names the file and says what is wrong with it. Reading changes nothing.
+//   CheckpointReader.Q1. Bytes are passed on after their checksum was verified; a chunk beyond BATCH_BYTES is verified
+//       as it is read, and the call fails at its end.
+//   CheckpointReader.Q2. An error names the file and says what is wrong with it. Reading changes nothing.
 
 import { join } from "node:path";
 import { crc32 } from "node:zlib";
@@ -31,9 +31,9 @@ const BATCH_BYTES = 4 << 20;
 
 export type ReaderOptions = {
   readonly layer?: FileLayer | undefined;
-  /** Only a checkpoint of this job will do. */
+  /** Only a checkpoint of this job is accepted. */
   readonly job?: string | undefined;
-  /** Makes of what goes wrong while data is read what is thrown instead. */
+  /** Turns an error that occurs while data is read into the one to throw. */
   readonly explain?: ((thrown: unknown) => Promise<unknown>) | undefined;
 };
 
@@ -42,11 +42,11 @@ export type ReaderOptions = {
  * the same memory.
  */
 export type RowBatch = {
-  /** The first of them, counted from the beginning of the chunk. */
+  /** The first row, counted from the beginning of the chunk. */
   readonly rowFrom: number;
   readonly rowCount: number;
   /**
-   * By the column's name; columns of the chunk come whole with every batch. Each begins at a multiple of 8 of its own
+   * By the column's name; columns of the chunk come whole with every batch. Each begins at a multiple of 8 in its own
    * buffer.
    */
   readonly columns: ReadonlyMap<string, Uint8Array>;
@@ -89,22 +89,20 @@ export class CheckpointReader implements AsyncDisposable {
     throw new WeighbridgeError("CHECKPOINT_TORN", `${path}: ${problem}`);
   }
 
-  /** Where the parts of a parameter lie; those of a tensor by their rows. Empty for a parameter that has no rows. */
+  /** The chunks of a parameter; those of a tensor by their rows. Empty for a parameter that has no rows. */
   chunks(parameter: string): readonly Chunk[] {
     return this.#chunks.get(parameter) ?? [];
   }
 
   /**
-   * Reads a whole column of a chunk into `into`, which may lie in an arena and must have its length. On an error it
-   * holds anything.
+   * Reads a whole column of a chunk into `into`, which may be in an arena and must have its length. On an error its
+   * content is undefined.
    */
   async readColumn(chunk: Chunk, column: string, into: Uint8Array): Promise<void> {
     await this.#explained(() => this.#readColumn(chunk, column, into));
   }
 
-  /**
-   * Reads the rows of a chunk, all columns side by side, and hands them out batch by batch; waits for each to be taken.
-   */
+  /** Reads the rows of a chunk, all columns side by side, batch by batch; waits for `take` after each. */
   async readRows(chunk: Chunk, take: (batch: RowBatch) => void | Promise<void>): Promise<void> {
     await this.#explained(() => this.#readRows(chunk, take));
   }
@@ -201,7 +199,7 @@ async function openShards(path: string, manifest: CheckpointManifest, layer: Fil
 
 export type ExpectedShard = { readonly record: ShardFileRecord; readonly manifest: CheckpointManifest; readonly server: number };
 
-/** Checks a shard file's length and header against what the manifest says of it. */
+/** Checks a shard file's length and header against the manifest. */
 export async function readShardHeader({ file, path }: OpenShard, { record, manifest, server }: ExpectedShard): Promise<readonly Chunk[]> {
   const fileBytes = await attempt(`cannot read ${path}`, () => file.size());
   const source = { file: path, fileBytes };
@@ -211,8 +209,7 @@ export async function readShardHeader({ file, path }: OpenShard, { record, manif
   await readFully(file, header, LENGTH_BYTES, path);
   const parameters = new Map(manifest.parameters.map((parameter) => [parameter.name, parameter]));
   const owner = { job: manifest.job, step: manifest.step, server };
-  // First what the file says of itself: that it is of another checkpoint is a better answer than that its checksum is
-  // another.
+  // First what the file itself says: "of another checkpoint" is a better answer than "another checksum".
   const chunks = decodeShardHeader(header, { ...source, name: record.file, owner, parameters, partCount: manifest.partCount });
   const counted = checksumText(crc32(header, crc32(start)));
   if (fileBytes !== record.bytes || counted !== record.headerCrc32) {

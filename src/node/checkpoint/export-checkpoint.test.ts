@@ -130,7 +130,7 @@ test("a file that is there is replaced only when asked to, and only by a whole o
   writeFileSync(file, "precious");
   await assert.rejects(
     exportCheckpoint(reader, file),
-    throwsCode("BAD_ARGUMENT", /there is a file .*out\.safetensors already; --force replaces it/),
+    throwsCode("BAD_ARGUMENT", /the file .*out\.safetensors exists already; --force replaces it/),
   );
   const full = new FaultyFiles(({ verb }) => {
     if (verb === "write") throw systemError("ENOSPC");

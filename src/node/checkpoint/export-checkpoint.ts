@@ -25,17 +25,17 @@ import { type OpenSection, SectionFile } from "./section-file.ts";
 
 export type ExportOptions = {
   readonly layer?: FileLayer | undefined;
-  /** All that is kept, not the values alone. */
+  /** Export all columns, not the values alone. */
   readonly allColumns?: boolean | undefined;
-  /** Only these parameters. */
+  /** Export only these parameters. */
   readonly parameters?: readonly string[] | undefined;
-  /** A file of that name is replaced. */
+  /** Replace a file of that name. */
   readonly replace?: boolean | undefined;
 };
 
 type ExportedTensor = TensorShape & { readonly parameter: ParameterRecord; readonly column: ColumnRecord };
 
-/** How often the parameter was pushed to, as its state counts it. */
+/** How many pushes the parameter had, as its state counts them. */
 const PUSHES: ColumnRecord = { name: STEP_COLUMN, dtype: "U64", width: 1, per: "chunk" };
 
 /** Returns the tensors that were written, and the file's length. */
@@ -48,9 +48,9 @@ export async function exportCheckpoint(
   const tensors = chosen(reader, options).flatMap((parameter) => tensorsOf(parameter, options.allColumns ?? false));
   requireNames(tensors);
   if (!replace && (await exists(layer, path)))
-    throw new WeighbridgeError("BAD_ARGUMENT", `there is a file ${path} already; --force replaces it`);
+    throw new WeighbridgeError("BAD_ARGUMENT", `the file ${path} exists already; --force replaces it`);
   const { job, step, clock } = reader.manifest;
-  // Loaders of models ask for a "format"; that of PyTorch is the one that all of them take.
+  // Model loaders expect a "format"; all of them accept PyTorch's.
   const metadata = { format: "pt", weighbridge_job: job, weighbridge_step: String(step), weighbridge_clock: String(clock) };
   const header = encodeHeader(layOutTensors(tensors), { metadata });
   const file = await SectionFile.create({ layer, path, headerBytes: header.byteLength });
@@ -89,13 +89,13 @@ function tensorsOf(parameter: ParameterRecord, allColumns: boolean): ExportedTen
   return tensors;
 }
 
-/** Undefined where blocks or rows have a count of their own under that name, or nothing is counted. */
+/** Undefined if blocks or rows have a count of their own under that name, or nothing is counted. */
 function pushesOf({ columns, state }: ParameterRecord): number | undefined {
   const { step } = state;
   return columns.some(({ name }) => name === PUSHES.name) || typeof step !== "number" ? undefined : step;
 }
 
-/** What goes with a tensor's values has their shape. A table's values are a matrix even if a row has only one. */
+/** A column of a tensor has the shape of its values. A table's values are a matrix even if a row has only one. */
 function exportedShape({ kind, shape, rowCount, width }: ParameterRecord, column: ColumnRecord): readonly number[] {
   if (kind === "tensor" && column.width === width) return shape;
   return column.name === VALUES_COLUMN ? [rowCount, width] : columnShapeIn({ ...column, per: "row" }, rowCount);
@@ -134,7 +134,7 @@ async function copyTensors(reader: CheckpointReader, file: SectionFile, tensors:
   }
 }
 
-/** The bytes of a chunk once for each of its rows. */
+/** The bytes of a chunk, once for each of its rows. */
 function repeated(bytes: Uint8Array, rowCount: number): Uint8Array {
   const all = new Uint8Array(bytes.byteLength * rowCount);
   for (let row = 0; row < rowCount; row++) all.set(bytes, row * bytes.byteLength);

@@ -1,20 +1,21 @@
-// file-layer — the few things a checkpoint asks of a file system, behind an interface, so that tests can have disks
-// that fill up, tear and crash. Knows nothing of checkpoints but their errors.
+// file-layer — the file system operations that checkpoints need, behind an interface, so that tests can use disks that
+// fill up, tear and crash. It knows nothing of checkpoints but their error codes.
 //
-// L1. Whatever the file system refuses becomes a CHECKPOINT_IO or CHECKPOINT_MISSING error that names the file and the
-// reason.
+// Invariants:
+//   FileLayer.L1. What the file system refuses becomes a CHECKPOINT_IO or CHECKPOINT_MISSING error that names the file
+//       and the reason.
 
 import { type FileHandle, mkdir, open, readdir, rename, rm, stat } from "node:fs/promises";
 import { dirname } from "node:path";
 import { WeighbridgeError } from "../../base/errors.ts";
 
 export type OpenFile = {
-  /** Bytes written, which may be fewer than asked. `bytes` must not change before. */
+  /** Returns the bytes written, which may be fewer than given. `bytes` must not change before. */
   write(bytes: Uint8Array, position: number): Promise<number>;
-  /** Bytes read; 0 at the end of the file. */
+  /** Returns the bytes read; 0 at the end of the file. */
   read(into: Uint8Array, position: number): Promise<number>;
   size(): Promise<number>;
-  /** What was written is on the disk. */
+  /** Resolves when everything written is on the disk. */
   sync(): Promise<void>;
   close(): Promise<void>;
 };
@@ -22,16 +23,16 @@ export type OpenFile = {
 export type DirectoryEntry = { readonly name: string; readonly isDirectory: boolean };
 
 export type FileLayer = {
-  /** A new file; one of the same name is an error. */
+  /** Creates a file; fails if one of this name exists. */
   create(path: string): Promise<OpenFile>;
   open(path: string): Promise<OpenFile>;
   /** Replaces a file of the new name, never a directory with something in it. */
   rename(from: string, to: string): Promise<void>;
   makeDirectory(path: string): Promise<void>;
   list(path: string): Promise<readonly DirectoryEntry[]>;
-  /** With everything in it; nothing happens if it is not there. */
+  /** Removes it with everything in it; does nothing if it does not exist. */
   remove(path: string): Promise<void>;
-  /** New, renamed and removed names in it are on the disk. */
+  /** Resolves when new, renamed and removed names in it are on the disk. */
   syncDirectory(path: string): Promise<void>;
 };
 
@@ -51,10 +52,7 @@ export const realFiles: FileLayer = {
   },
 };
 
-/**
- * With its parents, one by one: where Node makes them, a read-only file system is reported as a directory that is
- * missing.
- */
+/** With its parents, one by one: Node's recursive mkdir reports a read-only file system as a missing directory. */
 async function makeDirectory(path: string): Promise<void> {
   try {
     await mkdir(path);
@@ -89,10 +87,10 @@ const REASONS: Readonly<Record<string, string>> = {
   EEXIST: "it is already there",
   ENOTDIR: "a part of its path is not a directory",
 };
-/** These pass when somebody makes room. */
+/** These pass when somebody frees space or files. */
 const RETRYABLE: ReadonlySet<string> = new Set(["ENOSPC", "EDQUOT", "EMFILE"]);
 
-/** L1. `what` is what was tried, such as "cannot write /data/step-000001/…". A WeighbridgeError stays as it is. */
+/** L1. `what` was attempted, such as "cannot write /data/step-000001/…". A WeighbridgeError is returned as it is. */
 export function fileError(what: string, cause: unknown): WeighbridgeError {
   if (cause instanceof WeighbridgeError) return cause;
   const { code = "unknown" } = cause as { readonly code?: string };
@@ -106,7 +104,7 @@ export function reasonText(cause: unknown): string {
   return REASONS[code] === undefined ? message : `${REASONS[code]} (${code})`;
 }
 
-/** Runs `step`; what it throws becomes an error that says `what` was tried. */
+/** Runs `step`; turns what it throws into an error that names `what`. */
 export async function attempt<T>(what: string, step: () => Promise<T>): Promise<T> {
   try {
     return await step();
@@ -115,7 +113,7 @@ export async function attempt<T>(what: string, step: () => Promise<T>): Promise<
   }
 }
 
-/** Fills `into` from `position` on. A file that ends before is torn. */
+/** Fills `into` from `position` on. Throws CHECKPOINT_TORN if the file ends before. */
 export async function readFully(file: OpenFile, into: Uint8Array, position: number, path: string): Promise<void> {
   for (let done = 0; done < into.byteLength; ) {
     const count = await attempt(`cannot read ${path}`, () => file.read(into.subarray(done), position + done));
@@ -137,7 +135,7 @@ export async function writeFully(file: OpenFile, bytes: Uint8Array, position: nu
   }
 }
 
-/** Opens a file, and closes it after use, whatever comes of that. */
+/** Opens a file, and closes it after use, whether or not that throws. */
 export async function withFile<T>(path: string, open: () => Promise<OpenFile>, use: (file: OpenFile) => Promise<T>): Promise<T> {
   const file = await attempt(`cannot open ${path}`, open);
   try {
@@ -147,15 +145,14 @@ export async function withFile<T>(path: string, open: () => Promise<OpenFile>, u
   }
 }
 
-/** A small file, whole. */
+/** Reads a small file whole. */
 export function readSmallFile(layer: FileLayer, path: string, bytesMax: number): Promise<Uint8Array> {
   return withFile(
     path,
     () => layer.open(path),
     async (file) => {
       const size = await attempt(`cannot read ${path}`, () => file.size());
-      if (size > bytesMax)
-        throw new WeighbridgeError("CHECKPOINT_FOREIGN", `${path} has ${size} bytes; at most ${bytesMax} make sense here`);
+      if (size > bytesMax) throw new WeighbridgeError("CHECKPOINT_FOREIGN", `${path} has ${size} bytes; at most ${bytesMax} are expected`);
       const bytes = new Uint8Array(size);
       await readFully(file, bytes, 0, path);
       return bytes;
@@ -164,8 +161,8 @@ export function readSmallFile(layer: FileLayer, path: string, bytesMax: number):
 }
 
 /**
- * A small file beside and renamed: after a crash there is the old one or the new one, whole. Its directory is for the
- * caller to sync.
+ * Writes a small file under another name and renames it: after a crash the old one or the new one is there, whole. The
+ * caller syncs its directory.
  */
 export async function writeSmallFile(layer: FileLayer, path: string, bytes: Uint8Array): Promise<void> {
   const temporary = `${path}.tmp`;

@@ -1,6 +1,6 @@
-// find-checkpoint — which checkpoint somebody means who names a directory: the directory itself, or the newest in it.
-// Never falls back to an older one by itself: that would undo training without a word. What is wrong is said, and which
-// other one there is.
+// find-checkpoint — finds the checkpoint that a directory stands for: the directory itself, or the newest in it. It
+// never falls back to an older one by itself, which would silently undo training: the error says what is wrong and
+// names the older one.
 
 import { join } from "node:path";
 import { isWeighbridgeError, WeighbridgeError } from "../../base/errors.ts";
@@ -11,11 +11,11 @@ import { type DirectoryEntry, type FileLayer, fileError, realFiles } from "./fil
 
 export type FindOptions = {
   readonly layer?: FileLayer | undefined;
-  /** Of several checkpoints the one of this step, not the newest. */
+  /** The checkpoint of this step instead of the newest. */
   readonly step?: number | undefined;
 };
 
-/** The checkpoint's own directory. Throws CHECKPOINT_MISSING, which says what is there instead. */
+/** Returns the checkpoint's own directory. Throws CHECKPOINT_MISSING, with what is there instead. */
 export async function findCheckpoint(directory: string, { layer = realFiles, step }: FindOptions = {}): Promise<string> {
   const entries = await listDirectory(directory, layer);
   if (entries.some(({ name }) => name === MANIFEST_FILE)) return directory;
@@ -35,7 +35,7 @@ async function listDirectory(directory: string, layer: FileLayer): Promise<reado
   }
 }
 
-/** The newest checkpoint beside this one that is older, to be named when this one is of no use. */
+/** The newest checkpoint beside this one that is older, to be named in an error about this one. */
 export async function olderCheckpoint(path: string, layer: FileLayer = realFiles): Promise<string | undefined> {
   const root = join(path, "..");
   const stored = await new CheckpointDirectory({ root, layer }).list();

@@ -1,30 +1,31 @@
-// section-file — SectionFile writes a file of sections behind a header that is known last. Sections get their place
-// when they are added, and are then filled in any order and side by side; each has its checksum counted on the way.
-// Nothing is copied: bytes go to the disk from where they lie, at most WRITE_BYTES at a time, so neither the size of a
-// section nor that of the file costs memory or a long turn of the event loop.
+// section-file — SectionFile writes a file of sections behind a header that is known last. A section gets its offset
+// when it is added; sections are then filled in any order and side by side, and the checksum of each is computed on the
+// way. Nothing is copied: bytes go to the disk from where they are, at most WRITE_BYTES at a time, so that neither the
+// size of a section nor that of the file costs memory or a long turn of the event loop.
 //
 // Invariants:
-//   W1. Until `finish`, the file has another name (.tmp) and its header is missing: nobody takes it for a whole one.
-//   W2. After the first error every further call fails with the same error, and the .tmp file is removed.
-//   W3. The bytes of a section are written, and counted into its checksum, in the order of the calls.
+//   SectionFile.W1. Until `finish`, the file has another name (.tmp) and no header: nobody mistakes it for a complete
+//       one.
+//   SectionFile.W2. After the first error every further call fails with the same error, and the .tmp file is removed.
+//   SectionFile.W3. The bytes of a section are written, and included in its checksum, in the order of the calls.
 
 import { crc32 } from "node:zlib";
 import { assert } from "../../base/assert.ts";
 import { isWeighbridgeError, WeighbridgeError } from "../../base/errors.ts";
 import { attempt, type FileLayer, fileError, type OpenFile, writeFully } from "./file-layer.ts";
 
-/** Counting the checksum of so many bytes takes about a quarter of a millisecond. */
+/** The checksum of this many bytes takes about a quarter of a millisecond. */
 const WRITE_BYTES = 1 << 20;
-/** More do not make it faster, and each takes a thread of the pool. */
+/** More writes at once are no faster, and each occupies a thread of the pool. */
 const WRITES_MAX = 2;
-/** The kernel is told to begin with the disk now and then, instead of with everything at the end. */
+/** The file is synced every this many bytes, instead of all at the end. */
 const SYNC_BYTES = 128 << 20;
 
 /** A part of the file that is being filled. */
 export type OpenSection = {
   readonly position: number;
   readonly bytes: number;
-  /** Bytes that were handed over so far. */
+  /** Bytes passed to `write` so far. */
   taken: number;
   crc32: number;
 };
@@ -33,9 +34,9 @@ type Piece = {
   readonly section: OpenSection;
   readonly bytes: Uint8Array;
   readonly position: number;
-  /** How far it has been sent to the disk. */
+  /** How much of it was sent to the disk. */
   sent: number;
-  /** Writes that are under way. */
+  /** Writes under way. */
   open: number;
   readonly resolve: () => void;
   readonly reject: (error: WeighbridgeError) => void;
@@ -44,7 +45,7 @@ type Piece = {
 export type SectionFileOptions = {
   readonly layer: FileLayer;
   readonly path: string;
-  /** Kept free for the header. */
+  /** Reserved for the header. */
   readonly headerBytes: number;
 };
 
@@ -71,7 +72,7 @@ export class SectionFile {
     this.#end = headerBytes;
   }
 
-  /** Throws CHECKPOINT_IO if it cannot be made. A .tmp file of that name, left by a writer that died, is replaced. */
+  /** Throws CHECKPOINT_IO if it cannot be created. Replaces a .tmp file of that name, which a dead writer left. */
   static async create(options: SectionFileOptions): Promise<SectionFile> {
     const { layer, path } = options;
     const temporary = `${path}.tmp`;
@@ -88,7 +89,7 @@ export class SectionFile {
     return `${this.path}.tmp`;
   }
 
-  /** Keeps the next `bytes` of the file for a section. */
+  /** Reserves the next `bytes` of the file for a section. */
   add(bytes: number): OpenSection {
     const section: OpenSection = { position: this.#end, bytes, taken: 0, crc32: 0 };
     this.#end += bytes;
@@ -96,8 +97,8 @@ export class SectionFile {
   }
 
   /**
-   * Appends to a section. The bytes are read until the promise is fulfilled, and must not change before; they may lie
-   * in an arena. Awaiting it is the backpressure: whoever does keeps no more than one piece waiting.
+   * Appends to a section. The bytes are read until the promise is fulfilled, and must not change before; they may be in
+   * an arena. Awaiting it is the backpressure: a caller that does keeps at most one piece queued.
    */
   write(section: OpenSection, bytes: Uint8Array): Promise<void> {
     assert(section.taken + bytes.byteLength <= section.bytes, `${bytes.byteLength} bytes more than a section of ${this.path} has room for`);
@@ -112,9 +113,7 @@ export class SectionFile {
     return promise;
   }
 
-  /**
-   * Writes the header, and gives the file its name once all of it is on the disk. All writes must have been fulfilled.
-   */
+  /** Writes the header, and renames the file once all of it is on the disk. All writes must have been fulfilled. */
   async finish(header: Uint8Array): Promise<void> {
     if (this.#error !== undefined) throw this.#error; // W2
     assert(header.byteLength === this.headerBytes, `a header of ${header.byteLength} bytes for ${this.headerBytes} kept free`);
@@ -135,10 +134,8 @@ export class SectionFile {
     }
   }
 
-  /**
-   * Gives up: what was written is removed. Waiting calls fail with `reason`. Does nothing once the file has its name.
-   */
-  async abandon(reason: WeighbridgeError = new WeighbridgeError("CLOSED", `${this.path} was given up`)): Promise<void> {
+  /** Removes what was written. Waiting calls fail with `reason`. Does nothing once the file is renamed. */
+  async abandon(reason: WeighbridgeError = new WeighbridgeError("CLOSED", `${this.path} was abandoned`)): Promise<void> {
     if (this.#isClosed && this.#error === undefined) return;
     this.#fail(reason);
     await this.#removed.promise;
@@ -193,7 +190,7 @@ export class SectionFile {
   #fail(error: WeighbridgeError): void {
     this.#error ??= error;
     for (const piece of this.#queue.splice(0)) {
-      if (piece.open === 0) piece.reject(this.#error); // The others are rejected when their writes have ended: until then their bytes are read.
+      if (piece.open === 0) piece.reject(this.#error); // Others are rejected when their writes have ended, which read their bytes until then.
     }
     this.#removeOnceQuiet();
   }
@@ -206,8 +203,8 @@ export class SectionFile {
 
   async #remove(): Promise<void> {
     await this.#syncing;
-    await this.#close().catch(() => {}); // Nothing in it is wanted any more.
-    await this.#layer.remove(this.#temporary).catch(() => {}); // Whoever removes leftovers will find it.
+    await this.#close().catch(() => {}); // Its content is no longer needed.
+    await this.#layer.remove(this.#temporary).catch(() => {}); // `removeLeftovers` removes it later.
   }
 
   async #close(): Promise<void> {

@@ -1,11 +1,11 @@
-// server-files — ServerFiles keeps a server's checkpoints in the directory that its configuration names, and in no
-// other: requests name numbers, what `begin` gave, and directories below that one, never a path.
+// server-files — ServerFiles keeps a server's checkpoints in the directory that its configuration names. Requests
+// contain step numbers, names that `begin` returned, and directories below that one, never a path.
 //
 //   <root>/step-000120/                  the job's checkpoints
-//   <root>/models/7/step-000003/         what was saved under the directory "models/7"
+//   <root>/models/7/step-000003/         a checkpoint saved under the directory "models/7"
 //
 // Invariants:
-//   F1. A name that came over the wire leads nowhere but below the root, and to no file of the job's own checkpoints.
+//   ServerFiles.F1. A name from the wire leads nowhere but below the root, and to no file of the job's own checkpoints.
 
 import { basename, join } from "node:path";
 import { WeighbridgeError } from "../../base/errors.ts";
@@ -19,11 +19,11 @@ import { openCheckpoint } from "./find-checkpoint.ts";
 import { ShardWriter } from "./shard-writer.ts";
 
 const PENDING_NAME = /^(?:(.+)\/)?(step-(\d{6,16})\.pending-[0-9a-f]+)$/;
-/** F1. Nothing hidden, and at the top nothing that is a checkpoint's. */
+/** F1. No hidden name, and at the top none that a checkpoint has. */
 const DIRECTORY_NAME = /^(?!step-\d|latest(?:\.tmp)?(?:\/|$))[A-Za-z0-9_%-][A-Za-z0-9._%-]*(?:\/[A-Za-z0-9_%-][A-Za-z0-9._%-]*)*$/;
 const DIRECTORY_LENGTH_MAX = 200;
 
-/** What a name that `begin` gave says. */
+/** The parts of a name that `begin` returned. */
 type Pending = { readonly directory: string; readonly leaf: string; readonly step: number };
 
 export class ServerFiles implements SnapshotFiles {
@@ -37,9 +37,9 @@ export class ServerFiles implements SnapshotFiles {
 
   async begin(stepMin = 0, step?: number, directory = ""): Promise<{ readonly step: number; readonly pending: string }> {
     checkDirectory(directory);
-    const place = this.#ascendingIndex(directory);
-    const newest = (await place.list()).at(-1)?.step ?? -1;
-    const begun = await place.begin(step ?? Math.max(stepMin, newest + 1));
+    const checkpoints = this.#ascendingIndex(directory);
+    const newest = (await checkpoints.list()).at(-1)?.step ?? -1;
+    const begun = await checkpoints.begin(step ?? Math.max(stepMin, newest + 1));
     const leaf = basename(begun.path);
     return { step: begun.step, pending: directory === "" ? leaf : `${directory}/${leaf}` };
   }
@@ -77,7 +77,7 @@ export class ServerFiles implements SnapshotFiles {
     return join(this.#root, directory, leaf);
   }
 
-  /** Directories that `begin` has made are on the disk with what is in them, or a power failure takes all of it. */
+  /** Syncs the directories that `begin` created: otherwise a power failure could remove them with what is in them. */
   async #syncAbove(directory: string): Promise<void> {
     const names = directory === "" ? [] : directory.split("/");
     for (let depth = names.length - 1; depth >= 0; depth--) {
@@ -90,11 +90,11 @@ export class ServerFiles implements SnapshotFiles {
 /** F1. Throws BAD_ARGUMENT. */
 function checkDirectory(directory: string): void {
   if (directory === "" || (DIRECTORY_NAME.test(directory) && directory.length <= DIRECTORY_LENGTH_MAX)) return;
-  const what = `names of letters, digits and "._%-" with "/" in between, below the servers' own place for checkpoints`;
+  const what = `names of letters, digits and "._%-" with "/" in between, below the servers' checkpoint directory`;
   throw new WeighbridgeError("BAD_ARGUMENT", `a directory for files is ${what}, not ${JSON.stringify(directory)}`);
 }
 
-/** F1. Throws BAD_REQUEST for what is no name of a pending checkpoint: it came over the wire. */
+/** F1. Throws BAD_REQUEST if it is not the name of a pending checkpoint: it came over the wire. */
 function parsed(pending: string): Pending {
   const [, directory = "", leaf, digits] = PENDING_NAME.exec(pending) ?? [];
   if (leaf !== undefined && (directory === "" || DIRECTORY_NAME.test(directory))) return { directory, leaf, step: Number(digits) };

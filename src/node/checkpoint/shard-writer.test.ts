@@ -93,7 +93,7 @@ test("giving up removes what was written, and later calls say so", async () => {
   await writer.abandon();
   await writer.abandon();
   assert.deepEqual(readdirSync(folder.path), []);
-  const isClosed = (error: unknown): boolean => isWeighbridgeError(error, "CLOSED") && /server 3 was given up/.test(error.message);
+  const isClosed = (error: unknown): boolean => isWeighbridgeError(error, "CLOSED") && /server 3 was abandoned/.test(error.message);
   await assert.rejects(writer.openRows(WEIGHTS.name, { from: 3, to: 6 }), isClosed);
   await assert.rejects(writer.finish(), isClosed);
 });

@@ -1,11 +1,11 @@
-// shard-writer — ShardWriter writes what one server holds into shard files of a checkpoint, chunk by chunk, while the
-// server goes on. A chunk's row count must be known when it is opened; how many chunks there will be need not. When a
-// file is full, the next chunk goes into a new one. Not the checkpoint: that exists when the files of all servers are
-// committed (checkpoint-directory.ts).
+// shard-writer — ShardWriter writes the data of one server into shard files of a checkpoint, chunk by chunk, while the
+// server goes on. A chunk's row count must be known when it is opened; the number of chunks need not be. When a file is
+// full, the next chunk goes into a new one. The checkpoint exists only once the files of all servers are committed
+// (checkpoint-directory.ts).
 //
 // Invariants:
-//   W4. A file in `finish`'s result has its final name, is on the disk, and holds every section whole.
-//   W5. Once something failed everything fails with that error, and the files are removed.
+//   ShardWriter.W4. A file in `finish`'s result has its final name, is on the disk, and holds every section whole.
+//   ShardWriter.W5. After the first failure every call fails with that error, and the files are removed.
 
 import { join } from "node:path";
 import { crc32 } from "node:zlib";
@@ -25,7 +25,7 @@ import {
 import { type FileLayer, realFiles } from "./file-layer.ts";
 import { type OpenSection, SectionFile } from "./section-file.ts";
 
-/** Room for about 2,000 sections; a file whose header is full is as full as one that has FILE_BYTES_MAX. */
+/** Room for about 2,000 sections; a file whose header is full counts as full, as one that has FILE_BYTES_MAX. */
 const HEADER_BYTES = 256 << 10;
 const FILE_BYTES_MAX = 2 * 2 ** 30;
 const ALIGNMENT = 8;
@@ -36,9 +36,9 @@ export type ShardWriterOptions = {
   readonly owner: ShardOwner;
   readonly parameters: readonly ParameterRecord[];
   readonly layer?: FileLayer;
-  /** A file takes no further chunk beyond this; a single chunk may be larger. */
+  /** A file beyond this size gets no further chunk; a single chunk may be larger. */
   readonly fileBytesMax?: number;
-  /** Kept free in front of each file for its header; a multiple of 8. */
+  /** Reserved at the start of each file for its header; a multiple of 8. */
   readonly headerBytes?: number;
 };
 
@@ -68,7 +68,7 @@ export class ShardWriter {
 
   constructor(options: ShardWriterOptions) {
     this.#options = { layer: realFiles, fileBytesMax: FILE_BYTES_MAX, headerBytes: HEADER_BYTES, ...options };
-    assert(this.#options.headerBytes % ALIGNMENT === 0, "the header's place is a multiple of 8 bytes");
+    assert(this.#options.headerBytes % ALIGNMENT === 0, "the header's size is a multiple of 8 bytes");
     this.#parameters = new Map(options.parameters.map((parameter) => [parameter.name, parameter]));
   }
 
@@ -88,10 +88,7 @@ export class ShardWriter {
     return this.#open({ kind: "parts", parameter, from, to, ordinal: this.#ordinal++ }, rowCount);
   }
 
-  /**
-   * Ends the files. Every chunk must be full, and every write fulfilled. Names in the directory are synced by the
-   * commit.
-   */
+  /** Ends the files. Every chunk must be full, and every write fulfilled. The commit syncs the directory. */
   async finish(): Promise<readonly ShardFileRecord[]> {
     await this.#opening;
     const records: ShardFileRecord[] = [];
@@ -104,22 +101,20 @@ export class ShardWriter {
     return records;
   }
 
-  /**
-   * Gives up and removes what was written. Safe to call at any time before `finish` is fulfilled, and more than once.
-   */
+  /** Removes what was written. May be called at any time before `finish` is fulfilled, and more than once. */
   async abandon(): Promise<void> {
-    this.#error ??= new WeighbridgeError("CLOSED", `the shard of server ${this.#options.owner.server} was given up`);
-    await this.#opening.catch(() => {}); // Whoever opened the chunk was told.
+    this.#error ??= new WeighbridgeError("CLOSED", `the shard of server ${this.#options.owner.server} was abandoned`);
+    await this.#opening.catch(() => {}); // The caller that opened the chunk got the error.
     const { layer, directory } = this.#options;
     for (const { file, name } of this.#files) {
       await file.abandon();
-      await layer.remove(join(directory, name)).catch(() => {}); // The directory as a whole is removed by whoever began the checkpoint.
+      await layer.remove(join(directory, name)).catch(() => {}); // The server that began the checkpoint removes the whole directory.
     }
   }
 
   #open(key: ChunkKey, rowCount: number): Promise<ChunkWriter> {
     const opened = this.#opening.then(() => this.#openChunk(key, rowCount));
-    this.#opening = opened.catch(() => {}); // The caller is told; the next chunk finds out by itself.
+    this.#opening = opened.catch(() => {}); // The caller gets the error; the next chunk meets it by itself.
     return opened;
   }
 

@@ -1,5 +1,4 @@
-// verify-checkpoint — reads all of a checkpoint and says everything that is wrong with it, where a reader stops at the
-// first.
+// verify-checkpoint — reads all of a checkpoint and reports every problem, where a reader stops at the first.
 
 import { join } from "node:path";
 import { crc32 } from "node:zlib";
@@ -13,12 +12,12 @@ import { type FileLayer, type OpenFile, readFully, realFiles, withFile } from ".
 const READ_BYTES = 1 << 20;
 
 export type Verification = {
-  /** Undefined if not even that can be read. */
+  /** Undefined if not even the manifest can be read. */
   readonly manifest: CheckpointManifest | undefined;
   readonly fileCount: number;
-  /** Bytes that were read and found right. */
+  /** Bytes that were read and are correct. */
   readonly bytes: number;
-  /** A sentence for each thing that is wrong; it names the file. */
+  /** A sentence for each problem; it names the file. */
   readonly problems: readonly string[];
 };
 
@@ -54,7 +53,7 @@ export async function verifyCheckpoint(path: string, layer: FileLayer = realFile
       }
     }
   }
-  // With a file missing altogether, the rows that are missing for it are no news.
+  // If a file is missing, its missing rows are not reported again.
   if (problems.length === 0) {
     problems.push(...coverageProblems(manifest, chunksByParameter(chunks)).map((problem) => `${join(path, MANIFEST_FILE)}: ${problem}`));
   }
@@ -82,7 +81,7 @@ async function verifySections(file: OpenFile, path: string, chunks: readonly Chu
   return problems;
 }
 
-/** Only what the files are to blame for; a bug of ours stays one. */
+/** Only errors that the files cause; a bug of ours is thrown. */
 function problemOf(thrown: unknown): string {
   if (thrown instanceof WeighbridgeError) return `${thrown.code}: ${reasonOf(thrown)}`;
   throw thrown;

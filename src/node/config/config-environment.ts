@@ -14,7 +14,7 @@ import { NONE } from "./value-kind.ts";
 export function configToEnvironment(config: NodeConfig): Record<string, string> {
   const flat = flattenConfig(config);
   const env = KEY_NAMES.map((name) => [variableOf(name), String(flat[name] ?? NONE)]);
-  // Nothing is left for a file to say; an inherited one might not even make sense to the child.
+  // All keys are set, so no file is needed; an inherited one might not even be valid for the child.
   const noFile = Object.keys(FILE_KEYS).map((name) => [variableOf(name), ""]);
   return Object.fromEntries([...env, ...noFile]);
 }
@@ -22,9 +22,9 @@ export function configToEnvironment(config: NodeConfig): Record<string, string> 
 type Variables = Readonly<Record<string, string | undefined>>;
 
 /**
- * Without every variable that configures a node, except our own ones of these keys. Those of ps-lite, Hetu and
- * MindSpore go, mistyped ones too. An unknown WEIGHBRIDGE_* name stays: it is a mistake in this command's own
- * environment, which `loadConfig` reports.
+ * The environment without every variable that configures a node, except our own for these keys. Those of ps-lite, Hetu
+ * and MindSpore are removed, mistyped ones too. An unknown WEIGHBRIDGE_* name stays: it is a mistake in this command's
+ * own environment, which `loadConfig` reports.
  */
 export function ownEnvironment(env: Variables, keys: readonly KeyName[]): Variables {
   const kept = new Set(keys.map(variableOf));
@@ -36,8 +36,8 @@ export function ownEnvironment(env: Variables, keys: readonly KeyName[]): Variab
 export type Environment = Readonly<Record<string, string>>;
 
 /**
- * What a launched process finds: its whole configuration, and the variables by which programs for ps-lite and Hetu
- * learn who they are.
+ * The variables of a launched process: its whole configuration, and those from which programs for ps-lite and Hetu
+ * learn their role.
  */
 export function nodeEnvironment(config: NodeConfig): Environment {
   return { ...configToEnvironment(config), ...dmlcVariables(config), ...compileCache() };
@@ -56,8 +56,8 @@ function dmlcVariables({ role, rank, serverCount, workerCount, schedulerHost, sc
 }
 
 /**
- * Processes of a job load the same modules; the second one to do so need not compile them. Halves the time a node takes
- * to start.
+ * Processes of a job load the same modules, and only the first has to compile them. Halves the time a node takes to
+ * start.
  */
 function compileCache(): Environment {
   const { NODE_COMPILE_CACHE, NODE_DISABLE_COMPILE_CACHE } = process.env;

@@ -1,8 +1,8 @@
-// config-file — a YAML or JSON file as a source of configuration: our keys and the names of variables (ours, ps-lite's,
-// Hetu's, MindSpore's) side by side, and the parts of Hetu's files.
+// config-file — reads a YAML or JSON file as a source of configuration: our keys and the names of variables (ours,
+// ps-lite's, Hetu's, MindSpore's) side by side, and the sections of Hetu's files.
 //
 //     shared: { DMLC_NUM_WORKER: 2 }      for every process; beats the flat keys
-//     w0: { DMLC_ROLE: worker }           a section, for the process that asks for it; beats `shared`
+//     w0: { DMLC_ROLE: worker }           a section, for the process that names it; beats `shared`
 //     launch: { worker: 2, server: 1 }    how many processes Hetu's launcher starts; checked, of no effect on a node
 //     nodes: [{ host, servers, … }]       the machines of `heturun`, turned into counts; one local machine only
 //     workerCount: 2                      anything else is a flat key; so is `faults`, a mapping
@@ -30,12 +30,12 @@ export type FileSource = ConfigSource & {
 
 type FileRequest = {
   readonly document: FileDocument;
-  /** Which section is this node's, and who said so. */
+  /** This node's section, and where it was named. */
   readonly section: NamedText | undefined;
   readonly interfaces: NetworkInterfaces;
 };
 
-/** The parts of a file that are mappings; a section whose name is nearly one of these is a slip. */
+/** The parts of a file that are mappings; a section whose name nearly equals one of these is a typo. */
 const MAPPINGS: readonly string[] = ["shared", "launch", "faults"];
 const FILE_PARTS: readonly string[] = [...MAPPINGS, "nodes"];
 const LAUNCH_KEYS: readonly string[] = ["worker", "server", "scheduler"];
@@ -46,7 +46,7 @@ const OWN_NAMES: ReadonlyMap<string, string> = new Map(
 );
 const FILE_NAMES: readonly string[] = [...KEY_NAMES, ...KEY_VARIABLES, ...FILE_PARTS];
 
-/** What each part of an entry may be; all but the host may be left out. */
+/** Checks each field of an entry; all but the host are optional. */
 const PARTS: Readonly<Record<keyof Machine, (value: unknown) => boolean>> = {
   host: (value) => typeof value === "string" && value !== "",
   servers: isCount,
@@ -125,13 +125,13 @@ const require = createRequire(import.meta.url);
 
 export type ConfigFile = { readonly path: string; readonly text: string };
 
-/** A path or a section's name, and the option or variable that gives it. */
+/** A path or a section's name, and the option or variable that names it. */
 export type NamedText = { readonly subject: string; readonly origin: string; readonly value: string };
 
 export type FileDocument = {
   readonly path: string;
   readonly mapping: Readonly<Record<string, unknown>>;
-  /** Not empty: the file is of no use. */
+  /** Not empty: the file cannot be used. */
   readonly problems: readonly ConfigProblem[];
 };
 
@@ -181,7 +181,7 @@ type FileLayout = {
   readonly flat: Mapping;
   readonly shared: Mapping;
   readonly sections: ReadonlyMap<string, Mapping>;
-  /** As written; undefined when there are none. */
+  /** As written; undefined if there are none. */
   readonly nodes: unknown;
   readonly problems: readonly ConfigProblem[];
 };

@@ -4,12 +4,12 @@ import type { ForeignVariable } from "./foreign-variable.ts";
 import type { FlatConfig } from "./node-config.ts";
 import type { ValueKind } from "./value-kind.ts";
 
-/** What a key is when nobody gives it. */
+/** The value of a key that is not set. */
 export type Fallback<T> = {
   readonly required: boolean;
   /** For the documentation. */
   readonly text: string;
-  /** `known` holds every key that was given, and the defaults of those above in the table. */
+  /** `known` holds every key that is set, and the defaults of those above in the table. */
   readonly valueFor: (known: Readonly<Partial<FlatConfig>>) => T | undefined;
 };
 
@@ -54,8 +54,8 @@ export function foreignVariablesOf(key: ConfigKey<unknown>): readonly ForeignVar
   return [...(key.dmlc ?? []), ...(key.mindspore ?? [])];
 }
 
-/** Every way to give a key, for an error that asks for it. */
-export function waysToGive(name: string, key: ConfigKey<unknown>): string {
+/** Every way to set a key, for an error about a missing one. */
+export function waysToSet(name: string, key: ConfigKey<unknown>): string {
   const variables = [variableOf(name), ...new Set(foreignVariablesOf(key).map((variable) => variable.name))];
   return `set ${flagOf(name)}, ${variables.join(", ")}, the option ${name}, or ${name} in a config file`;
 }

@@ -1,5 +1,5 @@
 // config-keys — the table of configuration keys; parsing, errors, `--help` and docs/configuration.md follow from it.
-// The order matters twice: a variable's translation and a default may look at the keys above it.
+// The order matters twice: a variable's translation and a default may read the keys above it.
 
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -19,7 +19,7 @@ const OUTBOX_BYTES = 2 * MIB;
 const ARENA_BYTES_MAX = 4096 * MIB;
 /** The rest of it is for updates and checkpoints of a server that is full (Arena.A5). */
 const ARENA_BYTES = 3072 * MIB;
-/** Links read into it: with less than this a server could not even talk with its scheduler and a worker. */
+/** Links read into it: with less than this a server could not even talk to its scheduler and a worker. */
 const ARENA_BYTES_MIN = 8 * MIB;
 /** As much as a small message. */
 const BYTES_MIN = 64 * 1024;
@@ -29,7 +29,7 @@ const PATH_CHARS_MAX = 4096;
 const LOOPBACK = "127.0.0.1";
 const HEARTBEAT_INTERVAL_MS = 1000;
 const HEARTBEAT_TIMEOUT_MS = 5000;
-/** As many heartbeats may be lost before a node counts as dead. */
+/** This many heartbeats may be lost before a node counts as dead. */
 const HEARTBEATS_PER_TIMEOUT = 5;
 const RESEND_TIMEOUT_MS = 1000;
 
@@ -42,7 +42,7 @@ const port = value.wholeNumber({ min: 0, max: value.PORT_MAX }, "port");
 const count = value.wholeNumber({ min: 0, max: COUNT_MAX }, "count");
 const rank = value.wholeNumber({ min: 0, max: COUNT_MAX - 1 }, "rank");
 
-/** A node that listens everywhere still has to tell the others one address. */
+/** A node that listens everywhere still has to advertise one address. */
 function whenListeningEverywhere(translate: foreign.Translate): foreign.Translate {
   return (text, surroundings) => (isWildcard(surroundings.known.host ?? "") ? translate(text, surroundings) : undefined);
 }
@@ -54,7 +54,7 @@ const ADVERTISED_INTERFACE = {
   translate: whenListeningEverywhere(foreign.interfaceAddress),
 };
 
-/** Whoever sets only one of interval and timeout gets another that fits. */
+/** If only one of interval and timeout is set, the other follows from it. */
 function intervalFor({ heartbeatTimeoutMs: timeoutMs = HEARTBEAT_TIMEOUT_MS }: Known): number {
   return timeoutMs === 0 ? 0 : Math.max(1, Math.min(HEARTBEAT_INTERVAL_MS, Math.floor(timeoutMs / HEARTBEATS_PER_TIMEOUT)));
 }
@@ -183,7 +183,7 @@ export const KEYS: { readonly [K in KeyName]: ConfigKey<FlatConfig[K]> } = {
   placement: {
     kind: value.oneOf(["ring", "range"], "policy"),
     description:
-      "How a scheduler that begins a job deals parts of tables and tensors out to the servers: on a ring, where few parts move when servers change, or in even ranges.",
+      "How a scheduler that begins a job distributes parts of tables and tensors over the servers: on a ring, where few parts move when servers change, or in even ranges.",
     fallback: constant("ring"),
   },
   threads: {
@@ -205,12 +205,12 @@ export const KEYS: { readonly [K in KeyName]: ConfigKey<FlatConfig[K]> } = {
   },
   startTimeoutMs: {
     kind: value.milliseconds(1),
-    description: "The whole cluster has to be there within this time.",
+    description: "All nodes have to join within this time.",
     fallback: constant(60_000),
   },
   requestTimeoutMs: {
     kind: value.optional(value.milliseconds(1)),
-    description: "A wait for a request ends with DEADLINE after this long, unless the call sets its own.",
+    description: "A wait for a request ends with DEADLINE after this long, unless the call sets its own deadline.",
     fallback: ABSENT,
   },
   linkTimeoutMs: {
@@ -253,7 +253,7 @@ export const KEYS: { readonly [K in KeyName]: ConfigKey<FlatConfig[K]> } = {
   },
   outboxMessagesMax: {
     kind: value.wholeNumber({ min: 1, max: U32_MAX }, "count"),
-    description: "Calls that may wait to leave for one node; a caller that wants more is told QUEUE_FULL.",
+    description: "Calls that may wait to leave for one node; further calls fail with QUEUE_FULL.",
     fallback: constant(65_536),
     dmlc: [{ name: "DMLC_PS_WATER_MARK" }],
   },
@@ -286,18 +286,19 @@ export const KEYS: { readonly [K in KeyName]: ConfigKey<FlatConfig[K]> } = {
   },
   restore: {
     kind: value.optional(value.label(PATH_CHARS_MAX, "directory")),
-    description: "A checkpoint that servers begin with, or a directory of checkpoints, of which the newest is meant.",
+    description: "A checkpoint that servers begin with, or a directory of checkpoints, whose newest they use.",
     fallback: ABSENT,
   },
   logLevel: {
     kind: value.oneOf(["silent", "error", "warn", "info", "debug"], "level"),
-    description: "What the node says about itself.",
+    description: "What the node logs.",
     fallback: constant("info"),
     dmlc: [{ name: "PS_VERBOSE", note: "0: warn, 1: info, 2: debug", translate: foreign.verbosity }],
   },
   managePort: {
     kind: port,
-    description: "The port of the scheduler's HTTP, which tells on its own machine who is there (/status, /nodes, /state); 0 for none.",
+    description:
+      "The port of the scheduler's HTTP server, which reports the nodes to its own machine (/status, /nodes, /state); 0 for none.",
     fallback: constant(0),
     mindspore: [{ name: "MS_SCHED_MANAGE_PORT" }],
   },
@@ -320,7 +321,7 @@ export const FILE_KEYS: { readonly config: ConfigKey<string>; readonly section: 
   section: { kind: value.label(LABEL_CHARS_MAX, "name"), description: "The section of that file which is this node's.", fallback: ABSENT },
 };
 
-export const KEY_NAMES: readonly KeyName[] = Object.keys(KEYS) as KeyName[]; // TypeScript cannot know that there are no more.
+export const KEY_NAMES: readonly KeyName[] = Object.keys(KEYS) as KeyName[]; // TypeScript does not know that these are all keys.
 
 /** Windows has no user ids, and its temporary folder is the user's own. */
 function userId(): number | string {

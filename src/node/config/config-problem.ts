@@ -1,5 +1,5 @@
-// config-problem — one thing wrong with a configuration, and the error that reports all of them together.
-// Whoever reads it should be able to act on it alone: what, where it came from, expected, found, and the fix.
+// config-problem — one problem of a configuration, and the error that reports all of them together. Each can be acted
+// on by itself: what is wrong, where it was set, what was expected and found, and the fix.
 
 import { WeighbridgeError } from "../../base/errors.ts";
 
@@ -21,7 +21,7 @@ export function quote(value: unknown): string {
   return text.length <= QUOTE_CHARS_MAX ? text : `${text.slice(0, QUOTE_CHARS_MAX)}… (${text.length} characters)`;
 }
 
-/** `hint`: what mends more than one of them. */
+/** `hint` is a fix for several of them. */
 export function badConfig(problems: readonly ConfigProblem[], hint = ""): WeighbridgeError {
   const count = problems.length === 1 ? "1 problem" : `${problems.length} problems`;
   const lines = problems.map((problem, index) => `  ${index + 1}. ${sentence(problem)}`);

@@ -1,8 +1,8 @@
 // config-rules — what must hold between keys, each valid by itself. Pure. A broken rule stops the node, a suspicion is
-// a warning, and a rule is skipped when a key it looks at is missing or broken.
+// a warning, and a rule is skipped if a key it reads is missing or invalid.
 
 import { Buffer } from "node:buffer";
-import { waysToGive } from "./config-key.ts";
+import { waysToSet } from "./config-key.ts";
 import { KEYS } from "./config-keys.ts";
 import { type ConfigProblem, quote } from "./config-problem.ts";
 import { isLoopback, isWildcard } from "./network-interface.ts";
@@ -10,13 +10,13 @@ import type { FlatConfig, KeyName } from "./node-config.ts";
 
 export type WhereFrom = { readonly subject: string; readonly origin: string };
 
-/** What was expected and how to mend it; false when all is well. */
+/** What was expected and how to fix it; false if the rule holds. */
 type Finding = readonly [expected: string, fix: string] | false;
 
 type Rule = {
-  /** The key to blame. */
+  /** The key that the error names. */
   readonly key: KeyName;
-  /** The others it looks at. */
+  /** The other keys that it reads. */
   readonly with: readonly KeyName[];
   readonly check: (config: FlatConfig) => Finding;
 };
@@ -55,7 +55,7 @@ const RULES: readonly Rule[] = [
     check: ({ role, advertiseHost, transport }) =>
       transport === "tcp" &&
       role !== "scheduler" &&
-      isWildcard(advertiseHost) && ["an address at which other nodes reach this one", waysToGive("advertiseHost", KEYS.advertiseHost)],
+      isWildcard(advertiseHost) && ["an address at which other nodes reach this one", waysToSet("advertiseHost", KEYS.advertiseHost)],
   },
   {
     key: "port",
@@ -110,7 +110,7 @@ function checkHeartbeat({ heartbeatIntervalMs: intervalMs, heartbeatTimeoutMs: t
   return ["0, as heartbeatIntervalMs is 0: a node that sends no heartbeats would seem dead", "set both to 0, or both to more"];
 }
 
-/** What is wrong with how values go together, except about the keys in `except`. */
+/** The rules that these values break, except those about the keys in `except`. */
 export function brokenRules(
   config: Readonly<Partial<FlatConfig>>,
   whereFrom: (key: KeyName) => WhereFrom,
@@ -120,7 +120,7 @@ export function brokenRules(
   for (const rule of RULES) {
     if (except.includes(rule.key)) continue;
     if (![rule.key, ...rule.with].every((name) => Object.hasOwn(config, name))) continue;
-    const broken = rule.check(config as FlatConfig); // It has all the keys that this rule looks at.
+    const broken = rule.check(config as FlatConfig); // It has all the keys that this rule reads.
     if (broken === false) continue;
     const [expected, fix] = broken;
     problems.push({ ...whereFrom(rule.key), expected, found: quote(config[rule.key]), fix });
@@ -133,7 +133,7 @@ export function suspicions(config: FlatConfig): string[] {
   const { role, transport, van, schedulerHost, advertiseHost } = config;
   const isDialed = role === "server" || (role === "worker" && van !== "weighbridge"); // ps-lite's scheduler and servers dial workers too
   if (isDialed && transport === "tcp" && isLoopback(advertiseHost) && !isLoopback(schedulerHost)) {
-    const ways = waysToGive("host", KEYS.host);
+    const ways = waysToSet("host", KEYS.host);
     found.push(
       `this ${role} can only be reached from its own machine, at ${advertiseHost}, but the scheduler is at ${schedulerHost}; ${ways}`,
     );

@@ -4,7 +4,7 @@
 // WEIGHBRIDGE_SCHEDULER_SERVICE_HOST, …_SERVICE_PORT_HTTP, …_PORT=tcp://192.0.2.11:8000 and …_PORT_8000_TCP_ADDR.
 //
 // Invariants:
-//   ConfigSource.S1. No service link is configuration: it sets no key, and it is no mistake either.
+//   ConfigSource.S1. No service link is configuration: it sets no key, and it is not reported as a mistake either.
 //   ConfigSource.S2. A variable of ours with the name of a link is a link only when its value is one.
 
 import { showValue, WeighbridgeError } from "../../base/errors.ts";
@@ -19,11 +19,11 @@ export type Given = { readonly subject: string; readonly origin: string; readonl
 
 export type ConfigSource = {
   readonly origin: string;
-  /** By key. More than one when a file spells a key in two ways. */
+  /** By key. More than one if a file spells a key in two ways. */
   readonly own: ReadonlyMap<string, readonly Given[]>;
   /** The variables of ps-lite, Hetu and MindSpore; none of them empty. */
   readonly foreign: ReadonlyMap<string, { readonly origin: string; readonly text: string }>;
-  /** Variables with the names of keys whose values are Kubernetes' service links, and so not read. */
+  /** Variables with the names of keys whose values are Kubernetes' service links, which are not read. */
   readonly links?: ReadonlyMap<string, string>;
   readonly problems: readonly ConfigProblem[];
 };
@@ -33,13 +33,13 @@ const OPTION_NAMES: readonly string[] = [...KEY_NAMES, ...Object.keys(FILE_KEYS)
 const LINK_NAME = /_(?:SERVICE_HOST|SERVICE_PORT(?:_\w+)?|PORT_\d+_(?:TCP|UDP|SCTP)(?:_(?:ADDR|PORT|PROTO))?)$/;
 const LINK_VALUE = /^(?:tcp|udp|sctp):\/\//;
 
-/** Text without its margins; undefined for what counts as missing: undefined, null and the empty text. */
+/** Trimmed text; undefined for what counts as missing: undefined, null and the empty text. */
 export function present(value: unknown): unknown {
   const trimmed = typeof value === "string" ? value.trim() : value;
   return trimmed === "" || trimmed === null ? undefined : trimmed;
 }
 
-/** `others` are options of the same call that are no keys: a misspelt name may mean one of them. */
+/** `others` are options of the same call that are not keys: a misspelt name may mean one of them. */
 export function optionsSource(
   options: Readonly<Record<string, unknown>>,
   { origin = "option", others = [] }: { readonly origin?: string; readonly others?: readonly string[] | undefined } = {},
@@ -50,7 +50,7 @@ export function optionsSource(
   return namedSource({ origin, noun: "option", given: flattenKeys(options), spelling, subjectOf: (name) => name, others });
 }
 
-/** Takes what commander's `opts()` returns for the flags of `describeKeys`. */
+/** `flags` is what commander's `opts()` returns for the flags of `describeKeys`. */
 export function commandLineSource(flags: Readonly<Record<string, unknown>>): ConfigSource {
   const spelling = new Map(OPTION_NAMES.map((name) => [flagKeyOf(name), name]));
   return namedSource({ origin: "command line", noun: "flag", given: new Map(Object.entries(flags)), spelling, subjectOf: flagOf });
@@ -63,7 +63,7 @@ type NamedSource = {
   /** From the name as it is spelled here to the key. */
   readonly spelling: ReadonlyMap<string, string>;
   readonly subjectOf: (name: string) => string;
-  /** Names that somebody else reads. */
+  /** Names that the caller reads. */
   readonly others?: readonly string[];
 };
 

@@ -1,5 +1,5 @@
-// config — loadConfig: options beat the command line, which beats the environment, which beats a file. It reads one
-// file at most and reports all that is wrong in one error.
+// config — loadConfig: options beat the command line, which beats the environment, which beats a file. It reads at most
+// one file and reports all problems in one error.
 
 import { networkInterfaces } from "node:os";
 import {
@@ -11,7 +11,7 @@ import {
   parseConfigFile,
   readConfigFile,
 } from "./config-file.ts";
-import { ABSENT, type ConfigKey, flagOf, foreignVariablesOf, variableOf, waysToGive } from "./config-key.ts";
+import { ABSENT, type ConfigKey, flagOf, foreignVariablesOf, variableOf, waysToSet } from "./config-key.ts";
 import { FILE_KEYS, KEY_NAMES, KEYS } from "./config-keys.ts";
 import { badConfig, type ConfigProblem, quote } from "./config-problem.ts";
 import { brokenRules, suspicions, type WhereFrom } from "./config-rules.ts";
@@ -21,23 +21,23 @@ import { type FlatConfig, type KeyName, type NodeConfig, type NodeConfigOptions,
 import { resolveKey } from "./resolve-key.ts";
 
 const LAUNCH_HINT =
-  "A script that is run by itself is told of no cluster. `npx weighbridge launch -s 2 -w 2 -- script.ts` starts one and tells it all of this " +
+  "A script that is run by itself knows of no cluster. `npx weighbridge launch -s 2 -w 2 -- script.ts` starts one and sets all of this " +
   "(with --worker-only for a script that calls connect()); an EmbeddedCluster needs none of it.";
 
 export type ConfigSources = {
   readonly options?: NodeConfigOptions;
-  /** Names of other options, which the caller has read: a misspelt one of `options` may mean one of them. */
+  /** Names of other options, which the caller reads: a misspelt name in `options` may mean one of them. */
   readonly otherOptions?: readonly string[];
   /** commander's `opts()`: the flags of `describeKeys`, by their `flagKey`. */
   readonly commandLine?: Readonly<Record<string, unknown>>;
   readonly env?: Readonly<Record<string, string | undefined>>;
-  /** A file that was read already. When left out, the file that `config` names is read. */
+  /** A file that was read already. If left out, the file that `config` names is read. */
   readonly file?: ConfigFile;
-  /** What a command prefers when nobody says anything: weaker than the file, stronger than the table's defaults. */
+  /** Preferences of a command: weaker than the file, stronger than the table's defaults. */
   readonly defaults?: NodeConfigOptions;
-  /** Hears what is legal but odd. When left out, it becomes a warning of the process. */
+  /** Called for what is valid but suspicious. If left out, it becomes a warning of the process. */
   readonly warn?: (warning: string) => void;
-  /** True lets a rank pass that is beyond the counts. */
+  /** True accepts a rank beyond the counts. */
   readonly isAnyRankAllowed?: boolean;
   /** For tests; otherwise this machine's. */
   readonly interfaces?: NetworkInterfaces;
@@ -55,7 +55,7 @@ export function loadConfig(sources: ConfigSources): NodeConfig {
   const problems = ranked.flatMap((source) => source.problems);
 
   const { document, section, unusable } = openFile(sources.file, ranked);
-  // Without its file half the configuration would seem missing, so the rest is not looked at.
+  // Without its file half the configuration would seem missing, so the rest is not checked.
   if (unusable.length > 0) throw badConfig([...problems, ...unusable]);
   const file = document && fileSource({ document, section, interfaces });
   if (file !== undefined) {
@@ -76,7 +76,7 @@ export function loadConfig(sources: ConfigSources): NodeConfig {
   return nestConfig(config);
 }
 
-/** Whether nothing told this process what it is: no command of ours started it. */
+/** Whether nothing set this process's role: no command of ours started it. */
 function isAlone(problems: readonly ConfigProblem[]): boolean {
   return problems.some(({ subject, origin }) => subject === "role" && origin === "required");
 }
@@ -148,12 +148,12 @@ function missingKeys(
   const sections = section === undefined ? (file?.sections ?? []) : [];
   const choose = sections.length === 0 ? "" : `; or choose a section of the file with --section: ${sections.join(", ")}`;
   return missing.map((name) => {
-    const fix = waysToGive(name, KEYS[name]) + choose;
+    const fix = waysToSet(name, KEYS[name]) + choose;
     return { subject: name, origin: "required", expected: KEYS[name].kind.expected, found: foundInstead(name, sources), fix };
   });
 }
 
-/** A service link that has the name of a key is not read: who expected otherwise learns it where the key is missing. */
+/** Explains in the error about a missing key that a service link with its name is not read. */
 function foundInstead(name: KeyName, sources: readonly ConfigSource[]): string {
   const names = [variableOf(name), ...foreignVariablesOf(KEYS[name]).map((variable) => variable.name)];
   for (const { links } of sources) {
@@ -163,7 +163,7 @@ function foundInstead(name: KeyName, sources: readonly ConfigSource[]): string {
   return "nothing";
 }
 
-/** A key that is missing or broken stays out, and so does every default that would be taken from it. */
+/** A key that is missing or invalid stays out, and so does every default that depends on it. */
 function withDefaults({ known, broken }: GivenKeys): Readonly<Partial<FlatConfig>> {
   const all: Partial<Record<KeyName, unknown>> = {};
   for (const name of KEY_NAMES) {

@@ -1,4 +1,4 @@
-// describe-keys — the key table in words, for `--help` and for docs/configuration.md.
+// describe-keys — the table of keys as text, for `--help` and for docs/configuration.md.
 
 import { type ConfigKey, flagKeyOf, flagOf, foreignVariablesOf, variableOf } from "./config-key.ts";
 import { FILE_KEYS, KEYS } from "./config-keys.ts";
@@ -12,7 +12,7 @@ export type KeyDescription = {
   /** As commander returns it, and `loadConfig` takes it. */
   readonly flagKey: string;
   readonly variable: string;
-  /** Variables of ps-lite, Hetu and MindSpore that set the key also. */
+  /** Variables of ps-lite, Hetu and MindSpore that also set the key. */
   readonly foreignVariables: readonly string[];
   readonly expected: string;
   readonly default: string;

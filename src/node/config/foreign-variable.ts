@@ -12,22 +12,22 @@ export type Surroundings = {
   readonly interfaces: NetworkInterfaces;
 };
 
-/** Undefined: the variable has nothing to say about this key. */
+/** Undefined: the variable does not set this key. */
 export type Translate = (text: string, surroundings: Surroundings) => unknown;
 
 export type ForeignVariable = {
   readonly name: string;
-  /** For the documentation, where the name alone does not say it. */
+  /** For the documentation, if the name alone is not clear. */
   readonly note?: string;
-  /** The roles that listen to it; all when left out. */
+  /** The roles that read it; all if left out. */
   readonly roles?: readonly Role[];
-  /** True: counts only when those before it in the list had nothing to say. Otherwise two that differ are an error. */
+  /** True: read only if those before it in the list set nothing. Otherwise two that differ are an error. */
   readonly yields?: true;
-  /** The text itself when left out. */
+  /** If left out, the text itself is the value. */
   readonly translate?: Translate;
 };
 
-/** A translation's way to say no. */
+/** What a translation returns to refuse a text. */
 export class Refusal {
   readonly expected: string;
   readonly fix: string | undefined;
@@ -49,7 +49,7 @@ function switchOf(text: string | undefined): boolean | undefined {
   return SWITCH.get(text?.toLowerCase() ?? "");
 }
 
-/** A switch (0 or 1) that means one thing or the other. */
+/** A switch (0 or 1) with one value for each state. */
 export function onSwitch(on: unknown, off: unknown): Translate {
   return (text) => {
     const state = switchOf(text);
@@ -58,7 +58,9 @@ export function onSwitch(on: unknown, off: unknown): Translate {
   };
 }
 
-/** A name that web services use as well: it is ps-lite's only in a process that ps-lite's own variables give a role. */
+/**
+ * Web services use this name as well: it is ps-lite's only in a process that has a role from ps-lite's own variables.
+ */
 export function psliteOnly(text: string, { variable }: Surroundings): unknown {
   return variable("DMLC_ROLE") === undefined ? undefined : text;
 }
@@ -67,12 +69,12 @@ export function seconds(text: string): unknown {
   return /^\d+(\.\d+)?$/.test(text) ? Math.round(Number(text) * 1000) : new Refusal("a number of seconds, 0 for off");
 }
 
-/** One word for another; a word that is not listed is refused. */
+/** Translates one word into another; refuses a word that is not in the table. */
 export function words(table: Readonly<Record<string, unknown>>, expected: string, fix?: string): Translate {
   return (text) => (Object.hasOwn(table, text) ? table[text] : new Refusal(expected, fix));
 }
 
-/** ps-lite: 0 is quiet, 1 tells of connections, 2 of every message. */
+/** ps-lite: 0 is quiet, 1 logs connections, 2 every message. */
 export function verbosity(text: string): LogLevel | Refusal {
   if (!/^\d+$/.test(text)) return new Refusal("0, 1 or 2");
   if (Number(text) === 0) return "warn";
@@ -84,13 +86,13 @@ export function interfaceAddress(text: string, { interfaces }: Surroundings): un
   return addressOfInterface(text, interfaces) ?? new Refusal("the name, or the beginning of the name, of a network interface", fix);
 }
 
-/** Inside Kubernetes ps-lite takes the pod's own address. */
+/** Inside Kubernetes ps-lite uses the pod's own address. */
 export function podAddress(text: string, { interfaces }: Surroundings): unknown {
   if (switchOf(text) !== true) return undefined; // `host` reports a bad switch.
   return firstOuterAddress(interfaces);
 }
 
-/** ps-lite reads the timeout only when resending is on. Dropping messages turns it on. */
+/** ps-lite reads the timeout only if resending is on. Dropping messages turns it on. */
 export function resendTimeout(text: string, { variable }: Surroundings): unknown {
   const drops = Number(variable("PS_DROP_MSG") ?? 0) > 0;
   return (switchOf(variable("PS_RESEND")) ?? drops) ? text : undefined;

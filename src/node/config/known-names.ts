@@ -1,12 +1,13 @@
-// known-names — which names we read, and the problem of an unknown one: WEIGHBRIDGE_* and DMLC_* are ours or ps-lite's,
-// so an unknown one is a mistake; PS_* and MS_* belong to other programs also, and only near misses are.
+// known-names — which names we read, and the problem of an unknown one: every WEIGHBRIDGE_* and DMLC_* name is ours or
+// ps-lite's, so an unknown one is a mistake; PS_* and MS_* belong to other programs also, and only near misses are
+// mistakes.
 
 import { isSlip, nearestName } from "../../base/nearest-name.ts";
 import { foreignVariablesOf, variableOf } from "./config-key.ts";
 import { FILE_KEYS, KEY_NAMES, KEYS } from "./config-keys.ts";
 import type { ConfigProblem } from "./config-problem.ts";
 
-/** Set by the launchers of dmlc-core for themselves and for rabit; they say nothing that we need. */
+/** Set by the launchers of dmlc-core for themselves and for rabit; we do not need them. */
 export const LAUNCHER_VARIABLES: readonly string[] = [
   ...["DMLC_TRACKER_*", "DMLC_JOB_*", "DMLC_TASK_ID", "DMLC_NODE_RANK", "DMLC_NUM_ATTEMPT", "DMLC_MAX_ATTEMPT", "DMLC_HDFS_OPTS"],
   ...["DMLC_WORKER_CORES", "DMLC_WORKER_MEMORY_MB", "DMLC_SERVER_CORES", "DMLC_SERVER_MEMORY_MB"],
@@ -17,7 +18,7 @@ export const FOREIGN_VARIABLES: ReadonlySet<string> = new Set(
   KEY_NAMES.flatMap((name) => foreignVariablesOf(KEYS[name]).map((variable) => variable.name)),
 );
 export const FILE_VARIABLES: readonly string[] = Object.keys(FILE_KEYS).map(variableOf);
-/** The variables that may stand in a file: all but those that say where the file is. */
+/** The variables that a file may contain: all but those that name the file. */
 export const KEY_VARIABLES: ReadonlySet<string> = new Set([...KEY_NAMES.map(variableOf), ...FOREIGN_VARIABLES]);
 const ALL_VARIABLES: ReadonlySet<string> = new Set([...KEY_VARIABLES, ...FILE_VARIABLES]);
 

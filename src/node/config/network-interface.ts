@@ -1,4 +1,4 @@
-// network-interface — from an interface's name, or its beginning, to an address on it, as ps-lite does.
+// network-interface — finds an address by an interface's name or its beginning, as ps-lite does.
 
 import { isIP } from "node:net";
 import type { NetworkInterfaceInfo } from "node:os";
@@ -6,7 +6,7 @@ import type { NetworkInterfaceInfo } from "node:os";
 /** The shape of `os.networkInterfaces()`. */
 export type NetworkInterfaces = Readonly<Partial<Record<string, readonly NetworkInterfaceInfo[]>>>;
 
-/** An exact name beats a prefix, IPv4 beats IPv6. Undefined when nothing usable matches. */
+/** An exact name beats a prefix, IPv4 beats IPv6. Undefined if nothing usable matches. */
 export function addressOfInterface(prefix: string, interfaces: NetworkInterfaces): string | undefined {
   const names = Object.keys(interfaces).filter((name) => name.startsWith(prefix));
   for (const name of names.includes(prefix) ? [prefix] : names) {
@@ -16,7 +16,7 @@ export function addressOfInterface(prefix: string, interfaces: NetworkInterfaces
   return undefined;
 }
 
-/** The first IPv4 address that is not loopback: what ps-lite takes when told nothing. */
+/** The first IPv4 address that is not loopback: ps-lite's default. */
 export function firstOuterAddress(interfaces: NetworkInterfaces): string | undefined {
   const addresses = Object.values(interfaces).flatMap((list) => list ?? []);
   return addresses.find(({ family, internal }) => family === "IPv4" && !internal)?.address;
@@ -28,7 +28,7 @@ export function listInterfaces(interfaces: NetworkInterfaces): string {
   return entries.length === 0 ? "none at all" : entries.join(", ");
 }
 
-/** A link-local IPv6 address is of no use to another machine without a zone, so it does not count. */
+/** A link-local IPv6 address does not count: another machine cannot use it without a zone. */
 function usableAddress(addresses: readonly NetworkInterfaceInfo[]): string | undefined {
   const usable = addresses.find(({ family }) => family === "IPv4") ?? addresses.find(({ address }) => !address.startsWith("fe80:"));
   return usable?.address;

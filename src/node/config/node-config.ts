@@ -1,5 +1,5 @@
-// node-config — what one node needs to know before it starts, as plain data that `loadConfig` makes. The table of keys
-// works on the flat form, in which a nested key is spelled with a dot (`faults.dropPercent`).
+// node-config — what a node needs to know before it starts, as plain data that `loadConfig` creates. The table of keys
+// uses the flat form, in which a nested key is spelled with a dot (`faults.dropPercent`).
 
 import { join } from "node:path";
 import type { Address } from "../../transport/transport.ts";
@@ -10,7 +10,7 @@ export type VanName = "weighbridge" | "zmq" | "p3";
 export type PlacementName = "ring" | "range";
 export type LogLevel = "silent" | "error" | "warn" | "info" | "debug";
 
-/** Faults a node makes on purpose, to try out the rest. All off by default. */
+/** Faults that a node injects on purpose, for tests. All off by default. */
 export type FaultConfig = {
   readonly dropPercent: number;
   readonly duplicatePercent: number;
@@ -24,7 +24,7 @@ export type NodeConfig = {
   readonly role: Role;
   readonly serverCount: number;
   readonly workerCount: number;
-  /** The job's name; undefined: the scheduler's. */
+  /** Undefined: the scheduler's job name. */
   readonly job: string | undefined;
   readonly schedulerHost: string;
   readonly schedulerPort: number;
@@ -40,13 +40,13 @@ export type NodeConfig = {
   /** Whose protocol the nodes speak: our own, or ps-lite's. */
   readonly van: VanName;
   readonly socketDir: string;
-  /** How a scheduler deals parts out to servers. */
+  /** How a scheduler distributes parts over servers. */
   readonly placement: PlacementName;
   /** Server nodes in this process. */
   readonly threads: number;
   /** 0: this node sends none. */
   readonly heartbeatIntervalMs: number;
-  /** 0: nobody is declared dead for being silent. */
+  /** 0: no node is declared dead for silence. */
   readonly heartbeatTimeoutMs: number;
   readonly startTimeoutMs: number;
   /** Undefined: a request waits as long as its caller does. */
@@ -60,11 +60,11 @@ export type NodeConfig = {
   readonly arenaBytesMax: number;
   /** Whether the event loop stays awake while the next input is near (docs/decisions/0008). */
   readonly wakefulLoop: "on" | "off";
-  /** The path of a module with PS functions, updaters and row types; relative ones from where the process runs. */
+  /** The path of a module with PS functions, updaters and row types; relative to the working directory. */
   readonly functions: string | undefined;
-  /** Where a server keeps checkpoints, the same for all; undefined: it takes none. */
+  /** Where servers keep checkpoints, the same for all; undefined: they save none. */
   readonly checkpointDir: string | undefined;
-  /** A checkpoint, or a directory of them, that a server begins with. */
+  /** A checkpoint, or a directory of checkpoints, that a server begins with. */
   readonly restore: string | undefined;
   readonly logLevel: LogLevel;
   /** 0: off. */
@@ -74,7 +74,7 @@ export type NodeConfig = {
 
 type Optional<T> = { readonly [K in keyof T]?: T[K] | undefined };
 
-/** What code may pass: any part of a config, and where the rest is to be read. */
+/** What code may pass: any part of a config, and where to read the rest. */
 export type NodeConfigOptions = Optional<Omit<NodeConfig, "faults">> & {
   readonly faults?: Optional<FaultConfig> | undefined;
   readonly config?: string | undefined;
@@ -100,7 +100,7 @@ export function flattenConfig(config: NodeConfig): FlatConfig {
   return Object.fromEntries(flattenKeys(config)) as FlatConfig; // As above.
 }
 
-/** Spell nested keys with a dot. Takes any mapping, so that unknown keys keep their place in an error. */
+/** Spells nested keys with a dot. Accepts any mapping, so that unknown keys are reported under their names. */
 export function flattenKeys(nested: Readonly<Record<string, unknown>>): Map<string, unknown> {
   const flat = new Map<string, unknown>();
   for (const [name, value] of Object.entries(nested)) {

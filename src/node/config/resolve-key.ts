@@ -33,8 +33,8 @@ export function resolveKey<T>(request: KeyRequest<T>): Resolution<T> {
       (source.own.get(request.name) ?? []).map((given) => read(request, given)),
     );
     if (own.state !== "missing") return own;
-    const dmlc = agree(request, listen(request, source, request.key.dmlc ?? []));
-    const mindspore = agree(request, listen(request, source, request.key.mindspore ?? []));
+    const dmlc = agree(request, foreignValues(request, source, request.key.dmlc ?? []));
+    const mindspore = agree(request, foreignValues(request, source, request.key.mindspore ?? []));
     if (dmlc.state !== "missing") return withWarning(dmlc, mindspore);
     if (mindspore.state !== "missing") return mindspore;
   }
@@ -61,33 +61,33 @@ function rejected({ key, subject, origin, found }: Rejected, refusal?: Refusal):
   };
 }
 
-function listen<T>(request: KeyRequest<T>, source: ConfigSource, variables: readonly ForeignVariable[]): Resolution<T>[] {
+function foreignValues<T>(request: KeyRequest<T>, source: ConfigSource, variables: readonly ForeignVariable[]): Resolution<T>[] {
   const { key, known, interfaces } = request;
   const surroundings: Surroundings = { variable: (name) => source.foreign.get(name)?.text, known, interfaces };
-  const heard: Resolution<T>[] = [];
+  const found: Resolution<T>[] = [];
   for (const { name, roles, yields, translate } of variables) {
     const variable = source.foreign.get(name);
     const concerned = roles === undefined || (known.role !== undefined && roles.includes(known.role));
-    if (variable === undefined || !concerned || (yields && heard.length > 0)) continue;
+    if (variable === undefined || !concerned || (yields && found.length > 0)) continue;
     const { text, origin } = variable;
     const value = translate === undefined ? text : translate(text, surroundings);
     if (value instanceof Refusal) {
-      heard.push({ state: "broken", problem: rejected({ key, subject: name, origin, found: text }, value) });
+      found.push({ state: "broken", problem: rejected({ key, subject: name, origin, found: text }, value) });
     } else if (value !== undefined) {
       const result = read(request, { subject: name, origin, value });
-      heard.push(result.state === "broken" ? { ...result, problem: { ...result.problem, found: quote(text) } } : result);
+      found.push(result.state === "broken" ? { ...result, problem: { ...result.problem, found: quote(text) } } : result);
     }
   }
-  return heard;
+  return found;
 }
 
 /** The one value that all of them mean. */
-function agree<T>({ name }: KeyRequest<T>, heard: readonly Resolution<T>[]): Resolution<T> {
-  const [first] = heard;
-  const broken = heard.find((resolution) => resolution.state === "broken");
+function agree<T>({ name }: KeyRequest<T>, found: readonly Resolution<T>[]): Resolution<T> {
+  const [first] = found;
+  const broken = found.find((resolution) => resolution.state === "broken");
   if (broken !== undefined) return broken;
   if (first?.state !== "given") return { state: "missing" };
-  for (const other of heard) {
+  for (const other of found) {
     if (other.state !== "given" || Object.is(other.value, first.value)) continue;
     const expected = `the same ${name} as ${other.subject} (${other.origin}), ${quote(other.value)}`;
     const fix = "make them agree, or remove one";

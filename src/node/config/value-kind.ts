@@ -1,5 +1,5 @@
-// value-kind — the kinds of value a key may have: how one is read and checked, and the words for an error or a help
-// page. Text is accepted wherever a number is: the command line and the environment only have text.
+// value-kind — the kinds of value a key may have: how each is read and checked, and its words for errors and help. Text
+// is accepted for a number, because the command line and the environment only have text.
 
 import { isIP } from "node:net";
 import { isAbsolute } from "node:path";
@@ -8,13 +8,13 @@ import { isAbsolute } from "node:path";
 export type ReadValue<T> = { readonly value: T };
 
 export type ValueKind<T> = {
-  /** Undefined: it is not of this kind. */
+  /** Undefined: the value is not of this kind. */
   readonly read: (given: unknown) => ReadValue<T> | undefined;
   /** Completes the sentence "expected …". */
   readonly expected: string;
   /** Stands for the value in a flag: `--port <port>`. */
   readonly placeholder: string;
-  /** All values there are, where they are words. */
+  /** All values, if they are words. */
   readonly words?: readonly string[];
 };
 
@@ -23,7 +23,7 @@ type Bounds = { readonly min: number; readonly max: number };
 /** The word for "not set" in an optional key. */
 export const NONE = "none";
 export const PORT_MAX = 65_535;
-/** Node's timers take no more; a longer one would fire at once. */
+/** Node's timers accept no more; a longer one would fire at once. */
 export const DURATION_MS_MAX: number = 2 ** 31 - 1;
 
 const KIB = 1024;
@@ -103,7 +103,7 @@ export function label(charsMax: number, placeholder: string): ValueKind<string> 
   return { read, expected: `a text of 1 to ${charsMax} characters`, placeholder };
 }
 
-/** Without a slash: that parts the name from the run (wire/hello.ts). */
+/** Without a slash, which separates the name from the run (wire/hello.ts). */
 export function jobName(charsMax: number): ValueKind<string> {
   const read = (given: unknown): ReadValue<string> | undefined =>
     textOf(given, (text) => text.length >= 1 && text.length <= charsMax && !text.includes("/"));

@@ -1,6 +1,5 @@
-// flights — departures in the United States in the first months of 2001, as the npm package vega-datasets brings them:
-// three million, in order of time. Column by column, as whoever makes features of them wants it; airports are numbers,
-// whose names are listed.
+// flights — departures in the United States in the first months of 2001, from the npm package vega-datasets: three
+// million, in order of time, column by column. Airports are numbers, whose names are listed.
 
 import { readFileSync } from "node:fs";
 import { zstdDecompressSync } from "node:zlib";
@@ -9,7 +8,7 @@ import { packageFile } from "./package-file.ts";
 
 const MAGIC = "PAR1";
 const READER = "hyparquet";
-/** The columns we read, and of which kind a value is. */
+/** The columns we read, and the type of their values. */
 const COLUMNS = {
   date: (value: unknown): boolean => value instanceof Date,
   delay: (value: unknown): boolean => typeof value === "bigint",
@@ -29,20 +28,20 @@ export type Flights = {
   readonly origins: Uint16Array;
   readonly destinations: Uint16Array;
   readonly distancesMiles: Uint16Array;
-  /** Minutes behind the plan; below 0 ahead of it. */
+  /** Minutes behind schedule; below 0 ahead of it. */
   readonly delaysMin: Int16Array;
-  /** The names of all airports that occur, ascending: equal ranges give equal numbers. */
+  /** The names of all airports that occur, ascending: equal ranges of flights have equal numbers. */
   readonly airports: readonly string[];
 };
 
 type FlightsOptions = {
-  /** How many, from the first on. */
+  /** How many flights, from the first on. */
   readonly count: number;
   /** A parquet file with the same columns; by default that of the package. */
   readonly path?: string | undefined;
 };
 
-/** Throws DATASET_MISSING, DATASET_FOREIGN or DATASET_TORN, naming the file, and BAD_ARGUMENT when there are fewer. */
+/** Throws DATASET_MISSING, DATASET_FOREIGN or DATASET_TORN, naming the file, and BAD_ARGUMENT if there are fewer. */
 export async function readFlights({
   count,
   path = packageFile("vega-datasets", "data/flights-3m.parquet"),
@@ -66,30 +65,30 @@ export async function readFlights({
         columns: Object.keys(COLUMNS),
         rowEnd: count,
         compressors,
-        onChunk: ({ columnName, columnData, rowStart }) => place(columns[columnName as Column], columnData, rowStart),
+        onChunk: ({ columnName, columnData, rowStart }) => copyAt(columns[columnName as Column], columnData, rowStart),
       });
     }
   } catch (error) {
     if (error instanceof WeighbridgeError) throw error;
     throw new WeighbridgeError("DATASET_TORN", `${path} cannot be read to its end: ${reasonOf(error)}`, { cause: error });
   }
-  if (count > rowCount) throw new WeighbridgeError("BAD_ARGUMENT", `${path} has ${rowCount} flights, and ${count} were asked for`);
+  if (count > rowCount) throw new WeighbridgeError("BAD_ARGUMENT", `${path} has ${rowCount} flights, not ${count}`);
   checkValues(path, columns, count);
   return flightsOf(columns, count);
 }
 
-/** How many there are, as the end of the file says; undefined where it cannot be read. */
+/** The number of flights, from the file's footer; undefined if it cannot be read. */
 export async function countFlights(path: string = packageFile("vega-datasets", "data/flights-3m.parquet")): Promise<number | undefined> {
   try {
     const { parquetMetadataAsync } = await reader();
     const { asyncBufferFromFile } = await import("hyparquet");
     return Number((await parquetMetadataAsync(await asyncBufferFromFile(path))).num_rows);
   } catch {
-    return undefined; // Who reads it says what is wrong.
+    return undefined; // `readFlights` reports what is wrong.
   }
 }
 
-/** The file's bytes, if they begin and end as such a file does. */
+/** The file's bytes. Throws unless they begin and end as a parquet file does. */
 function readParquet(path: string): ArrayBuffer {
   let bytes: Buffer;
   try {
@@ -145,12 +144,12 @@ function checkValues(path: string, columns: Readonly<Record<Column, unknown[]>>,
   }
 }
 
-function place(values: unknown[], chunk: ArrayLike<unknown>, rowStart: number): void {
+function copyAt(values: unknown[], chunk: ArrayLike<unknown>, rowStart: number): void {
   for (let i = 0; i < chunk.length; i++) values[rowStart + i] = chunk[i];
 }
 
 function flightsOf(columns: Readonly<Record<Column, unknown[]>>, count: number): Flights {
-  // A row group is read whole: what lies behind the last flight is cut off.
+  // Row groups are read whole: rows after the last flight are cut off.
   const [dates, delays, distances, origins, destinations] = [
     columns.date as Date[],
     columns.delay as bigint[],
@@ -173,7 +172,7 @@ function flightsOf(columns: Readonly<Record<Column, unknown[]>>, count: number):
   };
 }
 
-/** A flight that is later than this is late, as the statistics of the United States have it. */
+/** A flight later than this counts as late, as in the statistics of the United States. */
 const LATE_MINUTES = 15;
 const DISTANCE_STEP_MILES = 250;
 const DISTANCE_STEPS = 24;

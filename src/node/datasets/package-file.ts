@@ -1,4 +1,4 @@
-// package-file — where a data set lies that an npm package brings along.
+// package-file — finds the files of a data set that an npm package contains.
 
 import { createRequire } from "node:module";
 import { dirname, join } from "node:path";
@@ -17,7 +17,7 @@ export function packageFile(packageName: string, path: string): string {
   }
 }
 
-/** Not every package lets its package.json be asked for; its entry is then in build/ or the like. */
+/** Not every package exports its package.json; its entry may be in build/ or the like. */
 function packageRoot(packageName: string): string {
   const { resolve } = createRequire(import.meta.url);
   try {

@@ -1,6 +1,5 @@
-// ratings — what users think of items, drawn from a known truth: a matrix of low rank plus noise. So the best that
-// anybody can do is known as well: an error of `NOISE`, which nobody can foretell. Pure: the same seed draws the same
-// ratings.
+// ratings — users' ratings of items, drawn from a known truth: a matrix of low rank plus noise. The best possible error
+// is therefore known: `NOISE`, which no model can predict. Pure: the same seed draws the same ratings.
 
 import { WeighbridgeError } from "../../base/errors.ts";
 import { Random } from "../../base/random.ts";
@@ -20,7 +19,7 @@ export type Ratings = {
   readonly scores: Float32Array;
 };
 
-/** `count` ratings of users and items met by chance. Throws BAD_ARGUMENT. */
+/** `count` ratings of random users and items. Throws BAD_ARGUMENT. */
 export function drawRatings({ count, seed }: { readonly count: number; readonly seed: number }): Ratings {
   if (!(Number.isSafeInteger(count) && count >= 1))
     throw new WeighbridgeError("BAD_ARGUMENT", `expected a number of ratings, got ${count}`);

@@ -1,17 +1,17 @@
-// free-port — a TCP port that nobody listens on. Drawn at random from below the ports that systems hand out by
-// themselves: of those, two processes that ask at the same moment may get the same one, and a connection that somebody
-// opens may take it before its scheduler listens.
+// free-port — finds a TCP port that nobody listens on, at random, below the ports that systems assign themselves: two
+// processes that request one of those at the same moment may get the same, and any outgoing connection may take it
+// before the scheduler listens.
 
 import { randomInt } from "node:crypto";
 import { once } from "node:events";
 import { type AddressInfo, createServer } from "node:net";
 
-/** Above well-known ports and below what Linux, macOS and Windows hand out. */
+/** Above well-known ports and below those that Linux, macOS and Windows assign. */
 const PORT_MIN = 20_000;
 const PORT_MAX = 32_000;
 const DRAWS_MAX = 64;
 
-/** A port of this host that was free a moment ago, and that hardly anybody else draws. */
+/** A port of this host that was free a moment ago, and that hardly any other process draws. */
 export async function freePort(host: string): Promise<number> {
   for (let draw = 0; draw < DRAWS_MAX; draw++) {
     const port = await tryPort(host, randomInt(PORT_MIN, PORT_MAX));
@@ -22,7 +22,7 @@ export async function freePort(host: string): Promise<number> {
   return port;
 }
 
-/** Undefined when it is taken. */
+/** Undefined if it is taken. */
 async function tryPort(host: string, wanted: number): Promise<number | undefined> {
   const server = createServer();
   server.listen({ host, port: wanted, exclusive: true });
@@ -32,7 +32,7 @@ async function tryPort(host: string, wanted: number): Promise<number | undefined
     if (thrown instanceof Error && "code" in thrown && thrown.code === "EADDRINUSE") return undefined;
     throw thrown;
   }
-  const { port } = server.address() as AddressInfo; // It listens on TCP, so there is one.
+  const { port } = server.address() as AddressInfo; // It listens on TCP, so it has a port.
   server.close();
   await once(server, "close");
   return port;

@@ -1,4 +1,4 @@
-// job-plan — which processes a job on one machine consists of, and what each of them runs. Starts nothing.
+// job-plan — the processes of a job on one machine, and what each of them runs. Starts nothing.
 
 import { fileURLToPath } from "node:url";
 import { loadConfig } from "../config/config.ts";
@@ -15,19 +15,19 @@ export type ProcessPlan = {
   /** The ranks of the nodes in the process. */
   readonly ranks: readonly number[];
   readonly program: Program;
-  /** What it finds in its environment besides what it inherits. */
+  /** What its environment has besides what it inherits. */
   readonly env: Environment;
-  /** What it inherits; the whole environment of this process when left out. */
+  /** What it inherits; if left out, the whole environment of this process. */
   readonly inherited?: Readonly<Record<string, string | undefined>>;
 };
 
 export type JobRequest = {
-  /** As `loadConfig` takes them; what they say holds for all nodes. */
+  /** As `loadConfig` reads them; they apply to all nodes. */
   readonly commandLine: Readonly<Record<string, unknown>>;
   /** Read here, and inherited by the processes. */
   readonly env: Readonly<Record<string, string | undefined>>;
   readonly defaults: NodeConfigOptions;
-  /** What a process of this role runs; undefined: none of that role is started. */
+  /** What a process of this role runs; undefined: start none of that role. */
   readonly programOf: (config: NodeConfig) => Program | undefined;
 };
 
@@ -45,7 +45,7 @@ export function planJob({ commandLine, env, defaults, programOf }: JobRequest): 
   const scheduler = load({ role: "scheduler", rank: 0 });
   const { serverCount, workerCount, threads } = scheduler;
   const configs = [scheduler];
-  // What is odd about the configuration was said when the scheduler's was loaded.
+  // Warnings about the configuration were printed when the scheduler's was loaded.
   const add = (options: NodeConfigOptions): void => void configs.push(load({ ...options, port: 0 }, () => {}));
   for (let rank = 0; rank < serverCount; rank += threads) {
     add({ role: "server", rank, threads: Math.min(threads, serverCount - rank) });
@@ -69,7 +69,7 @@ function processName(role: Role, ranks: readonly number[]): string {
   return ranks.length === 1 ? `${role} ${ranks[0]}` : `${role} ${ranks[0]}-${ranks.at(-1)}`;
 }
 
-/** The path of `name` (without its extension, relative to the asking module) for `node` to run. */
+/** The path of `name` (without its extension, relative to the calling module) for `node` to run. */
 export function modulePath(importMetaUrl: string, name: string): string {
   const extension = importMetaUrl.endsWith(".ts") ? ".ts" : ".js";
   return fileURLToPath(new URL(`${name}${extension}`, importMetaUrl));

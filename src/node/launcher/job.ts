@@ -1,19 +1,20 @@
-// job — the processes of a job on one machine. The job ends when all of them have ended, when one fails, or when it is
-// interrupted.
+// job — runs the processes of a job on one machine. The job ends when all of them have ended, when one fails, or when
+// it is interrupted.
 //
-//   running ── all ended well ──────────────► done          who was declared dead is ended then, in the same way (J4)
-//      ├── one failed: SIGTERM to the others ──┬──► failed      who has not ended GRACE_MS later gets SIGKILL
+//   running ── all ended well ──────────────► done          a process that was declared dead is ended then, too (J4)
+//      ├── one failed: SIGTERM to the others ──┬──► failed      SIGKILL after GRACE_MS
 //      ├── interrupt(signal): forwarded ───────┼──► interrupted
 //      └── loseOutput(error): SIGTERM to all ──┴──► unseen
 //
 // Invariants:
 //   Job.J1. When `outcome` is fulfilled no process of the job is running.
-//   Job.J2. The first that fails, and is not one that can be done without, is the reason; the others are told it; how
-//       they end after that tells nothing.
+//   Job.J2. The first process that fails, and is not dispensable, is the reason; the others are sent it, and how they
+//       end after that does not matter.
 //   Job.J3. Only processes that this job started are signalled, and only while they run.
 //   Job.J4. A process that was declared dead is ended when all others have ended well or wait for it alone, and not
-//       before: it may sit at a breakpoint. How it ends is no failure, and those who wait are told that it is gone.
-//   Job.J5. When a job is ended, the scheduler is ended last: the others would report that it is away.
+//       before: it may be stopped at a breakpoint. Its end is no failure, and the scheduler is notified that it is
+//       gone.
+//   Job.J5. When a job is ended, the scheduler is ended last: the others would report that it is unreachable.
 
 import { Deferred } from "../../base/deferred.ts";
 import type { ProcessPlan } from "./job-plan.ts";
@@ -24,23 +25,23 @@ export type JobOutcome =
   | { readonly kind: "done" }
   | { readonly kind: "failed"; readonly culprit: ProcessEnd }
   | { readonly kind: "interrupted"; readonly signal: NodeJS.Signals }
-  /** Nobody can see what it does. */
+  /** Its output cannot be written. */
   | { readonly kind: "unseen"; readonly error: Error };
 
 export type JobOptions = {
   readonly processes: readonly ProcessPlan[];
-  /** Takes the output of each process as it starts; nobody else reads it. */
+  /** Attaches the output of each process as it starts; nobody else reads it. */
   readonly attach: (process: NodeProcess) => void;
-  /** Told as soon as the job has failed, before the others were ended. */
+  /** Called as soon as the job has failed, before the others are ended. */
   readonly onFailure?: (culprit: ProcessEnd) => void;
   /** Whether the job goes on without a process that failed, while these run. By default it does not. */
   readonly isDispensable?: (end: ProcessEnd, running: readonly ProcessPlan[]) => boolean;
-  /** What the others are told about the first that failed; `endText` by default. */
-  readonly wordFor?: (culprit: ProcessEnd) => string;
-  /** Told of a process that was declared dead, before it is ended. */
+  /** The reason to send to the others when one failed; `endText` by default. */
+  readonly reasonFor?: (culprit: ProcessEnd) => string;
+  /** Called for a process that was declared dead, before it is ended. */
   readonly onDeadProcess?: (plan: ProcessPlan) => void;
   readonly graceMs?: number;
-  /** The same for one that was declared dead. */
+  /** The grace period of a process that was declared dead. */
   readonly deadGraceMs?: number;
 };
 
@@ -66,16 +67,16 @@ export class Job {
     Promise.all(ends).then(() => this.#finish(), this.#outcome.reject);
   }
 
-  /** Forwards a signal and ends the job; the second time without mercy. */
+  /** Forwards a signal and ends the job; the second time with SIGKILL. */
   interrupt(signal: NodeJS.Signals): void {
     if (this.#ending?.kind === "interrupted") this.#signalAll("SIGKILL");
     else this.#end({ kind: "interrupted", signal }, signal);
   }
 
-  /** The launcher's own output cannot be written: the job ends, and every process is told why. */
-  loseOutput(error: Error, word: string): void {
+  /** The launcher's own output cannot be written: ends the job, and sends every process the reason. */
+  loseOutput(error: Error, reason: string): void {
     if (this.#ending !== undefined) return;
-    for (const process of this.#running) process.tell(word);
+    for (const process of this.#running) process.send(reason);
     this.#end({ kind: "unseen", error }, "SIGTERM");
   }
 
@@ -101,10 +102,10 @@ export class Job {
     const dead = running.filter(({ nodeNames }) => nodeNames.every((name) => names.includes(name)));
     if (dead.length < running.length && !isRestDone) return;
     for (const process of dead) this.#giveUp(process);
-    if (names.every((name) => this.#isGone(name))) for (const process of running) process.tell(GONE_LINE);
+    if (names.every((name) => this.#isGone(name))) for (const process of running) process.send(GONE_LINE);
   }
 
-  /** Whether the process of this node was given up and has ended. */
+  /** Whether the process of this node was ended as dead and has exited. */
   #isGone(nodeName: string): boolean {
     return this.#processes.some(({ plan, nodeNames, isRunning }) => this.#givenUp.has(plan) && !isRunning && nodeNames.includes(nodeName));
   }
@@ -127,8 +128,8 @@ export class Job {
       return;
     }
     this.#options.onFailure?.(end);
-    const { wordFor = endText } = this.#options;
-    for (const process of running) process.tell(wordFor(end));
+    const { reasonFor = endText } = this.#options;
+    for (const process of running) process.send(reasonFor(end));
     this.#end({ kind: "failed", culprit: end }, "SIGTERM");
   }
 

@@ -5,8 +5,8 @@
 //   to the launcher     all nodes that are dead now, from the scheduler's process: "dead:worker 1,worker 3", or
 //                       "only-dead:…" when nobody else is at work
 //
-// Inside a process, the scheduler's node publishes its dead nodes through Node's own channels, by name: the script may
-// have loaded another copy of the package.
+// Inside a process, the scheduler's node publishes its dead nodes through Node's diagnostics channels, by name: the
+// script may have loaded another copy of the package.
 
 import { channel, subscribe } from "node:diagnostics_channel";
 import { writeSync } from "node:fs";
@@ -15,18 +15,18 @@ import { nameOf } from "../../wire/node-id.ts";
 import type { RosterView } from "../../wire/roster.ts";
 import { LineStream } from "./node-output.ts";
 
-/** The pipe by which a process learns that its launcher is gone, and from it, in a line, why the job ends. */
+/** The pipe on which a process learns that its launcher is gone, and before that, in a line, why the job ends. */
 export const WATCH_FD = 3;
-/** How long a process may take to end when it was asked to. */
+/** How long a process may take to end after SIGTERM. */
 export const GRACE_MS = 5000;
-/** How long one may take that was declared dead: it has been silent before. */
+/** The same for one that was declared dead: it has been silent before. */
 export const DEAD_GRACE_MS = 1000;
 export const GONE_LINE = "gone:";
 
 export type DeadReport = {
   /** All nodes that are dead now. */
   readonly names: readonly string[];
-  /** Nobody else is at work: all who live wait for them. */
+  /** All live nodes wait for the dead ones. */
   readonly isRestDone: boolean;
 };
 
@@ -48,13 +48,13 @@ export type DeadNodes = {
   /** All that are dead now: "worker 1". */
   readonly names: readonly string[];
   /**
-   * Set when nobody else is at work any more: tells the scheduler that they will not come back, so that the others may
-   * leave.
+   * Set when all live nodes wait for the dead ones: tells the scheduler that these will not come back, so that the
+   * others may leave.
    */
   readonly dismiss?: (() => void) | undefined;
 };
 
-/** What the scheduler has decided. */
+/** Publishes the scheduler's roster. */
 export function publishRoster({ nodes }: RosterView): void {
   publishDeadNodes({ names: nodes.filter(({ state }) => state === "dead").map(({ node }) => nameOf(node)) });
 }
@@ -63,28 +63,30 @@ export function publishDeadNodes(dead: DeadNodes): void {
   channel(CHANNEL).publish(dead);
 }
 
-function onDeadNodes(hear: (dead: DeadNodes) => void): void {
-  subscribe(CHANNEL, (message) => hear(message as DeadNodes)); // Published above, maybe by another copy of it.
+function onDeadNodes(listener: (dead: DeadNodes) => void): void {
+  subscribe(CHANNEL, (message) => listener(message as DeadNodes)); // Published above, maybe by another copy of it.
 }
 
 export type LauncherWatch = {
-  /** Why the job ends, shortly before this process gets SIGTERM. */
-  readonly onWord?: (reason: string) => void;
-  /** The launcher is gone. By default the process ends as the launcher would end it: politely, then not. */
+  /** Called with the reason why the job ends, shortly before this process gets SIGTERM. */
+  readonly onReason?: (reason: string) => void;
+  /**
+   * Called when the launcher is gone. By default the process ends as the launcher would end it: SIGTERM, then SIGKILL.
+   */
   readonly onGone?: () => void;
 };
 
 /** Does not keep the process alive. */
-export function watchLauncher({ onWord = () => {}, onGone = endSoon }: LauncherWatch = {}): void {
+export function watchLauncher({ onReason = () => {}, onGone = endSoon }: LauncherWatch = {}): void {
   const pipe = new Socket({ fd: WATCH_FD, readable: true, writable: false });
   const dismissDead = reportDeadNodes();
-  pipe.on("error", () => {}); // A broken pipe closes as well.
+  pipe.on("error", () => {}); // A broken pipe also closes.
   pipe.on("close", onGone);
   pipe
     .pipe(
       new LineStream((line) => {
         if (line === GONE_LINE) dismissDead();
-        else onWord(line);
+        else onReason(line);
         return undefined;
       }),
     )
@@ -93,8 +95,8 @@ export function watchLauncher({ onWord = () => {}, onGone = endSoon }: LauncherW
 }
 
 /**
- * Reports to the launcher who is dead, each time that changes. Returns what to call when the processes of all of them
- * are gone.
+ * Reports to the launcher which nodes are dead, each time that changes. Returns a function to call when the processes
+ * of all of them are gone.
  */
 function reportDeadNodes(): () => void {
   let reported = deadReportLine({ names: [], isRestDone: false });
@@ -108,12 +110,12 @@ function reportDeadNodes(): () => void {
   return () => dismiss?.();
 }
 
-/** At once: the process may end in the same turn. */
+/** Synchronous: the process may end in the same turn. */
 function send(line: string): void {
   try {
     writeSync(WATCH_FD, `${line}\n`);
   } catch {
-    // The launcher is gone, which `onGone` sees to.
+    // The launcher is gone, which `onGone` handles.
   }
 }
 

@@ -1,7 +1,6 @@
 // node-output — the output of a node's process, line by line: LineStream passes whole lines on, so that the lines of
-// several processes on one terminal never break into each other; `tagLines` puts "[worker 0]" before each; ErrorTail
-// keeps the last lines of standard error and picks the one that says why the process ended. Bounded: a line without an
-// end is cut.
+// several processes on one terminal never mix; `tagLines` puts "[worker 0]" before each; ErrorTail keeps the last lines
+// of standard error and picks the one that says why the process ended. Bounded: a line without an end is cut.
 
 import { Transform, type TransformCallback } from "node:stream";
 import { StringDecoder } from "node:string_decoder";
@@ -12,7 +11,7 @@ const LINE_CHARS_MAX = 64 * 1024;
 
 export class LineStream extends Transform {
   readonly #decoder = new StringDecoder("utf8");
-  /** Takes a line without its end; what it returns is written with one, undefined is left out. */
+  /** Gets a line without its end; a returned string is written with one, undefined drops the line. */
   readonly #change: (line: string) => string | undefined;
   #rest = "";
 
@@ -64,7 +63,7 @@ export function nodeTag(role: Role, rank: number): string {
   return role === "scheduler" ? "[scheduler]" : `[${role} ${rank}]`;
 }
 
-/** Puts the tag before a line, in colour when `stream` is a terminal that shows it. */
+/** Puts the tag before a line, in colour if `stream` is a terminal that supports it. */
 export function tagLines(
   { name, role, ranks }: { readonly name: string; readonly role: Role; readonly ranks: readonly number[] },
   stream: NodeJS.WriteStream,
@@ -98,8 +97,8 @@ export class ErrorTail {
   add(chunk: Buffer): void {
     const lines = (this.#rest + this.#decoder.write(chunk)).split("\n");
     this.#rest = (lines.pop() ?? "").slice(0, REASON_CHARS_MAX);
-    const told = lines.map((line) => line.trimEnd().slice(0, REASON_CHARS_MAX)).filter((line) => line !== "");
-    this.#lines = [...this.#lines, ...told].slice(-LINES_MAX);
+    const added = lines.map((line) => line.trimEnd().slice(0, REASON_CHARS_MAX)).filter((line) => line !== "");
+    this.#lines = [...this.#lines, ...added].slice(-LINES_MAX);
   }
 
   /** The newest lines, without empty ones. */
@@ -107,7 +106,7 @@ export class ErrorTail {
     return this.#rest.trim() === "" ? this.#lines : [...this.#lines, this.#rest];
   }
 
-  /** What says most about the end, in one line; undefined when nothing was written. */
+  /** The line that best explains the end; undefined if nothing was written. */
   get reason(): string | undefined {
     const lines = this.lines;
     const last = lines.at(-1);

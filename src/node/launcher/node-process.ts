@@ -1,6 +1,6 @@
 // node-process — one process of a job, from its start to its end. It leads a process group of its own: Ctrl-C on the
-// terminal reaches the launcher alone, which decides what its processes get, and signals reach whatever the process
-// started as well.
+// terminal reaches the launcher alone, which decides what to send its processes, and signals also reach whatever the
+// process started.
 
 import { type ChildProcess, spawn } from "node:child_process";
 import type { Socket } from "node:net";
@@ -16,11 +16,11 @@ export type ProcessEnd = {
   /** Both null: it could not be started. */
   readonly exitCode: number | null;
   readonly signal: NodeJS.Signals | null;
-  /** The line of its standard error that tells best why; undefined when there is none. */
+  /** The line of its standard error that best explains its end; undefined if there is none. */
   readonly reason: string | undefined;
 };
 
-/** After the end of a process its output is waited for this long; what it started may hold the pipes open for ever. */
+/** How long to wait for the output of a process that ended; a process it started may hold the pipes open for ever. */
 const OUTPUT_WAIT_MS = 500;
 const HAS_GROUPS = process.platform !== "win32";
 
@@ -33,7 +33,7 @@ export class NodeProcess {
   readonly #child: ChildProcess;
   #isRunning = true;
 
-  /** `onDead` hears of dead nodes, from the process of the scheduler. */
+  /** `onDead` is called with the dead nodes that the scheduler's process reports. */
   constructor(plan: ProcessPlan, onDead: (report: DeadReport) => void = () => {}) {
     const [command, ...args] = plan.program;
     this.plan = plan;
@@ -41,7 +41,7 @@ export class NodeProcess {
     stdio[WATCH_FD] = "pipe";
     const env = { ...(plan.inherited ?? process.env), ...plan.env };
     this.#child = spawn(command, args, { stdio: stdio as "pipe"[], env, detached: HAS_GROUPS });
-    const { stdout, stderr } = this.#child as ChildProcess & { stdout: Readable; stderr: Readable }; // They are pipes, so they are there.
+    const { stdout, stderr } = this.#child as ChildProcess & { stdout: Readable; stderr: Readable }; // `stdio` makes both of them pipes.
     this.stdout = stdout;
     this.stderr = stderr;
     this.#listen(onDead);
@@ -63,9 +63,9 @@ export class NodeProcess {
   }
 
   /** Writes a line to the pipe that it may watch (launcher-pipe.ts). */
-  tell(word: string): void {
+  send(line: string): void {
     const pipe = this.#child.stdio[WATCH_FD] as Writable | null | undefined;
-    if (this.#isRunning) pipe?.write(`${word}\n`);
+    if (this.#isRunning) pipe?.write(`${line}\n`);
   }
 
   /** Does nothing to a process that has ended. */
@@ -75,14 +75,14 @@ export class NodeProcess {
     try {
       process.kill(HAS_GROUPS ? -pid : pid, signal);
     } catch {
-      // It ended a moment ago.
+      // It has just ended.
     }
   }
 
   #listen(onDead: (report: DeadReport) => void): void {
     const pipe = this.#child.stdio[WATCH_FD] as Socket | null | undefined;
-    pipe?.unref(); // What the process started may hold the other end open.
-    pipe?.on("error", () => {}); // It ended; that is told by its exit.
+    pipe?.unref(); // A process that it started may hold the other end open.
+    pipe?.on("error", () => {}); // It ended; its exit reports that.
     const take = (line: string): undefined => {
       const report = parseDeadReport(line);
       if (report !== undefined) onDead(report);

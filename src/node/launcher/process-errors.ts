@@ -1,5 +1,5 @@
-// process-errors — how an error ends a process: which line of ours a terminal shows, and the exit code, which is 2 when
-// somebody has to change the configuration or the command line and 1 for everything else.
+// process-errors — how an error ends a process: the line that a terminal shows, and the exit code, which is 2 if the
+// configuration or the command line has to be changed and 1 for everything else.
 
 import { writeSync } from "node:fs";
 import { inspect } from "node:util";
@@ -7,7 +7,7 @@ import { inspect } from "node:util";
 export const FAILED_EXIT_CODE = 1;
 export const USAGE_EXIT_CODE = 2;
 
-/** By shape, as the script may have loaded another copy of the package. */
+/** By shape, because the script may have loaded another copy of the package. */
 export type OurError = Error & { readonly name: "WeighbridgeError"; readonly code: string };
 
 export function isOurs(thrown: unknown): thrown is OurError {
@@ -21,10 +21,7 @@ export function errorText({ code, message }: OurError): string {
   return `weighbridge: ${code}: ${message}`;
 }
 
-/**
- * What the configurations of nodes come to when they meet: found out by the cluster, and yet mistakes in a
- * configuration.
- */
+/** Mistakes in configurations that the cluster finds when its nodes meet. */
 const MISTAKES: ReadonlySet<string> = new Set(["BAD_CONFIG", "COUNT_MISMATCH", "PORT_IN_USE", "RANK_TAKEN"]);
 /** The system's word for a host name that does not exist. */
 const NO_SUCH_HOST = "ENOTFOUND";
@@ -36,8 +33,8 @@ export function exitCodeFor(thrown: unknown): number {
 }
 
 /**
- * The exit code of a job that one of its processes ended. A program of a user may mean something else by 2: only our
- * own line says what ours means.
+ * The exit code of a job that one of its processes ended. A user's program may mean something else by 2: only our own
+ * line shows what ours means.
  */
 export function jobExitCode({ exitCode, reason }: { readonly exitCode: number | null; readonly reason: string | undefined }): number {
   return exitCode === USAGE_EXIT_CODE && OUR_LINE.test(reason ?? "") ? USAGE_EXIT_CODE : FAILED_EXIT_CODE;
@@ -49,8 +46,8 @@ function hasCause(error: Error, code: string): boolean {
 }
 
 /**
- * A script that handles its errors itself, or asks for details, gets what Node does. An uncaught error of ours ends the
- * process with a line instead of a stack; `withStack` prints the stack before the line.
+ * Ends the process on one of our uncaught errors with a line instead of a stack; `withStack` prints the stack before
+ * the line. A script that handles uncaught errors itself, or logs at "debug", gets Node's output.
  */
 export function printErrorsInLines({ withStack = false }: { readonly withStack?: boolean } = {}): void {
   process.on("uncaughtExceptionMonitor", (error: unknown) => {

@@ -1,6 +1,6 @@
-// server-threads — several server nodes in one process, each on a thread of its own with its own event loop, arena and
-// port. They share nothing; each finds its configuration in its environment, as a process would. Their lines carry the
-// tag of their node.
+// server-threads — runs several server nodes in one process, each on a thread of its own with its own event loop, arena
+// and port. They share nothing; each reads its configuration from its environment, as a process would. Their lines
+// carry the tag of their node.
 
 import { inspect } from "node:util";
 import { Worker } from "node:worker_threads";
@@ -18,8 +18,8 @@ export type ThreadScript = {
 };
 
 /**
- * Runs `config.threads` nodes until all of them have ended. The first that fails ends the others; why was written then.
- * Returns an exit code.
+ * Runs `config.threads` nodes until all of them have ended. The first that fails ends the others; its error is printed
+ * by then. Returns an exit code.
  */
 export async function runServerThreads(config: NodeConfig, { path, args }: ThreadScript): Promise<number> {
   const threads = threadConfigs(config).map((own, index) => {
