@@ -1,23 +1,24 @@
 // barrier-entries — our node's entries into the barriers of a scheduler that speaks ps-lite's protocol: one message
-// each, answered when the scheduler says that the barrier is over. Who is there, and whose scheduler it is, is
-// scheduler-client.ts's.
+// each, answered when the scheduler releases the barrier. scheduler-client.ts knows the scheduler and the roster.
 //
 // Invariants:
-//   T1. A barrier of ps-lite's scheduler is entered with one message, however often our node asks: it counts messages.
-//       Ours counts members, and is told the round that we wait at: it hears of it again after every connection that
-//       broke, so that no answer is lost with one.
-//   T2. A worker of ours gives servers of ps-lite time when their own scheduler does not: SERVERS_FIRST_MS after the
-//       barrier of the start. A request that comes before their handle is there ends them (barrier-releases.ts, X1).
-//   T3. With PS_RESEND no barrier of ps-lite's scheduler is entered before SETTLE_MS after its list: until then it
-//       counts but does not acknowledge, so it would count the entry again when that is sent again, and end the job one
-//       member too early.
-//   T4. A scheduler in a new incarnation knows of no entry: all of them are forgotten, and our node asks again.
-//   T5. An entry may be lost with a connection to ps-lite's scheduler, or with that itself, and nothing would tell:
-//       whoever waits longer than the start's time afterwards is told so. The entry counts (T1): who asks again waits
-//       again.
-//   T6. A server of ours hears of the end of the start's barrier before nodes of ps-lite do, workers of our scheduler
-//       among them (barrier-releases.ts, X1). What it asks of others leaves when those have heard of it, and have had
-//       time to make their applications.
+//   BarrierEntries.T1. A barrier of ps-lite's scheduler is entered with one message, however often our node requests
+//       it: it counts messages. Our scheduler counts members, and gets the round that we wait at: we send the entry
+//       again after every broken connection, so that no answer is lost with one.
+//   BarrierEntries.T2. A worker of ours waits for servers of ps-lite if their own scheduler does not: SERVERS_FIRST_MS
+//       after the barrier of the start. A request that arrives before they have set their handle ends them
+//       (BarrierReleases.X1).
+//   BarrierEntries.T3. With PS_RESEND no barrier of ps-lite's scheduler is entered before SETTLE_MS after its list:
+//       until then it counts but does not acknowledge, so it would count a resent entry again, and release the barrier
+//       one member too early.
+//   BarrierEntries.T4. A scheduler in a new incarnation knows of no entry: all of them are forgotten, and our node
+//       enters again.
+//   BarrierEntries.T5. An entry may be lost with a connection to ps-lite's scheduler, or with the scheduler itself,
+//       without any notice: a wait that lasts longer than the start timeout afterwards fails. The entry still counts
+//       (T1): a caller that enters again waits again.
+//   BarrierEntries.T6. A server of ours is released from the barrier of the start before nodes of ps-lite are, and
+//       before workers of our scheduler (BarrierReleases.X1). Its requests to others leave when those are released too,
+//       and have had time to create their applications.
 
 import type { CancelTimer } from "../base/clock.ts";
 import { WeighbridgeError } from "../base/errors.ts";
@@ -28,7 +29,7 @@ import { RequestHold, SERVERS_FIRST_MS } from "./barrier-releases.ts";
 import { encodeBodyExtension } from "./body-extension.ts";
 import type { Conversation } from "./conversation.ts";
 import type { PsliteGateway } from "./gateway.ts";
-import { SETTLE_MS } from "./replacements.ts";
+import { SETTLE_MS } from "./restarted-nodes.ts";
 import { PsCommand, type PsMeta } from "./wire/ps-meta.ts";
 
 /** The scheduler, as entries see it. */
@@ -39,9 +40,9 @@ export type BarrierScheduler = {
   send(command: number, fields: Partial<PsMeta>): void;
 };
 
-/** An entry that has not been answered. */
+/** An entry without an answer. */
 type Entry = Pick<BarrierRequest, "group" | "customer" | "round"> & {
-  /** It stays when a member dies: its node waits for that one to come back. */
+  /** It stays when a member dies: its node waits for that member to come back. */
   outlivesDeaths: boolean;
   request: number | undefined;
   passedRound: number | undefined;
@@ -58,9 +59,9 @@ export class BarrierEntries {
   #entries: Entry[] = [];
   /** The last round that was passed of each group's barrier, as our scheduler counts. */
   readonly #rounds = new Map<number, number>();
-  /** We came when rounds may have been over that we do not know of. */
+  /** We joined when rounds that we do not know of may have been over. */
   #isLate = false;
-  /** We are past the barrier of the start, or came when it was over. */
+  /** We have passed the barrier of the start, or joined when it was over. */
   #hasPassed = false;
   #listedAtMs = 0;
   readonly #hold = new RequestHold();
@@ -98,11 +99,11 @@ export class BarrierEntries {
   }
 
   /**
-   * The scheduler's word does not say which barrier it is about; ours does, with the round, and otherwise it is the
-   * oldest.
+   * ps-lite's release does not say which barrier it is about: it is the oldest. Our scheduler's release names the
+   * round.
    */
   release(group: number, round: number | undefined): void {
-    if (round !== undefined && round <= (this.#rounds.get(group) ?? 0)) return; // told twice: we asked again meanwhile
+    if (round !== undefined && round <= (this.#rounds.get(group) ?? 0)) return; // released twice: we entered again meanwhile
     const open = this.#entries.filter(({ passedRound }) => passedRound === undefined);
     const meant = open.filter((entry) => entry.group === group);
     for (const entry of meant.length > 0 ? meant : open.slice(0, 1)) {
@@ -117,7 +118,7 @@ export class BarrierEntries {
     }
   }
 
-  /** Calls `send` now, or once other nodes take requests (T6). */
+  /** Calls `send` now, or once other nodes accept requests (T6). */
   whenOthersStarted(send: () => void): void {
     this.#hold.whenOpen(send);
   }
@@ -128,14 +129,14 @@ export class BarrierEntries {
     clock.after(this.#scheduler.isOurs ? 2 * SERVERS_FIRST_MS : SERVERS_FIRST_MS, this.#hold.hold());
   }
 
-  /** Our scheduler says that this barrier failed: the entries into it no longer stand. */
+  /** Our scheduler reports that this barrier failed: the entries into it no longer count. */
   refuse(group: number, error: WeighbridgeError): void {
     const refused = this.#entries.filter((entry) => entry.group === group && entry.passedRound === undefined);
     this.#entries = this.#entries.filter((entry) => !refused.includes(entry));
     for (const { request } of refused) if (request !== undefined) this.#scheduler.conversation.fail(request, error);
   }
 
-  /** A member of that role is dead: a node that does not wait for its return is told; the entries stand (T1). */
+  /** A member of that role is dead: fails the calls that do not wait for its return; the entries still count (T1). */
   fail(role: Role, error: WeighbridgeError): void {
     for (const entry of this.#entries) {
       if (entry.request === undefined || entry.outlivesDeaths || !inGroup(role, entry.group)) continue;
@@ -144,7 +145,7 @@ export class BarrierEntries {
     }
   }
 
-  /** A connection with the scheduler is made, after one that may have taken an answer along. */
+  /** A connection with the scheduler is up, after one whose end may have lost an answer. */
   back(): void {
     if (this.#scheduler.isOurs) for (const entry of this.#entries) if (entry.passedRound === undefined) this.#send(entry);
   }
@@ -189,7 +190,7 @@ export class BarrierEntries {
     entry.cancelTimer = clock.after(startTimeoutMs, () => {
       const { request } = entry;
       if (request === undefined || entry.passedRound !== undefined) return;
-      const broke = `the connection with the scheduler at ${schedulerAddress} broke while this node stood at the barrier of group ${entry.group}`;
+      const broke = `the connection with the scheduler at ${schedulerAddress} broke while this node waited at the barrier of group ${entry.group}`;
       const message = `${broke}, and ${startTimeoutMs} ms later it is not over: a scheduler of ps-lite that was started again knows nothing of it`;
       entry.request = undefined;
       const error = new WeighbridgeError("SCHEDULER_UNREACHABLE", message, { retryable: true });

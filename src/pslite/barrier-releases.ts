@@ -1,12 +1,13 @@
-// barrier-releases — decides when each process that passed a barrier of our scheduler is released. The registrar sends
-// the release.
+// barrier-releases — decides when each process that passed a barrier of our scheduler is released. The
+// RegistrationService sends the release.
 //
 // Invariants:
-//   X1. Servers are released SERVERS_FIRST_MS before workers: a server of ps-lite that gets a request while it still
-//       waits at the barrier, without an application, waits for that one, reads nothing else, and ends after 5 seconds.
-//   X2. Workers do not wait if all servers are ours, nor while the job ends.
-//   X3. Requests of our scheduler to a process leave after its release, for the reason of X1. After the first barrier,
-//       the start's, a process of ps-lite has SERVERS_FIRST_MS to create its application.
+//   BarrierReleases.X1. Servers are released SERVERS_FIRST_MS before workers: a server of ps-lite that gets a request
+//       while it still waits at the barrier, without an application, waits for the application, reads nothing else, and
+//       ends after 5 seconds.
+//   BarrierReleases.X2. Workers do not wait if all servers are ours, nor while the job ends.
+//   BarrierReleases.X3. Requests of our scheduler to a process leave after its release, for the reason of X1. After the
+//       first barrier, that of the start, a process of ps-lite has SERVERS_FIRST_MS to create its application.
 
 import type { PsliteGateway } from "./gateway.ts";
 import type { Registration } from "./registration.ts";
@@ -17,14 +18,14 @@ export type Release = { readonly registration: Registration; readonly group: num
 /** A server of ps-lite creates its application right after a barrier; on a busy machine that takes time. */
 export const SERVERS_FIRST_MS = 100;
 
-export class Releases {
+export class BarrierReleases {
   readonly #gateway: PsliteGateway;
   readonly #send: (release: Release) => void;
   /** Of the current turn: they are sent together. */
   #fresh: Release[] = [];
-  /** Of workers that wait for those of servers (X1). */
+  /** Releases of workers that wait for those of servers (X1). */
   readonly #late: Release[] = [];
-  /** What waits for the end of a barrier, by the process that it is for (X3). */
+  /** Requests that wait for the end of a barrier, by their process (X3). */
   readonly #holds = new WeakMap<RemoteProcess, RequestHold>();
   readonly #letGo = new WeakMap<Release, () => void>();
   readonly #started = new WeakSet<RemoteProcess>();
@@ -81,7 +82,7 @@ function isWorker({ registration }: Release): boolean {
   return registration.role === "worker";
 }
 
-/** Requests that wait until a node can serve them, in order, also those that come while the first ones leave. */
+/** Requests that wait until a node can serve them, in order, also those that arrive while the first ones leave. */
 export class RequestHold {
   #holdCount = 0;
   readonly #waiting: (() => void)[] = [];

@@ -1,6 +1,5 @@
 // body-extension — what our own nodes add to ps-lite's control messages, in a field that ps-lite carries and does not
-// read (the body): enough to keep ranks, labels, departures and reasons when both ends are ours. A node of ps-lite sees
-// nothing of it.
+// read (the body): ranks, labels, departures and reasons, if both ends are ours. A node of ps-lite ignores it.
 
 import { type Failure, failureShape } from "../wire/failure.ts";
 import { packageVersionShape } from "../wire/hello.ts";
@@ -9,7 +8,7 @@ import { count, decodeJson, encodeJson, flag, object, optional, shortText } from
 
 export type BodyExtension = {
   readonly weighbridge: number;
-  /** With a registration: the rank that the node wants, and what it knows of itself and the job. */
+  /** With a registration: the requested rank, and what the node knows of itself and the job. */
   readonly rank: number | undefined;
   readonly label: string | undefined;
   readonly packageVersion: string | undefined;
@@ -39,12 +38,12 @@ export function encodeBodyExtension(extension: Partial<BodyExtension> = {}): Uin
   return encodeJson({ weighbridge: 1, ...extension });
 }
 
-/** Undefined when the sender is none of ours. */
+/** Undefined if the sender is not one of ours. */
 export function decodeBodyExtension(body: Uint8Array): BodyExtension | undefined {
   if (body.length === 0) return undefined;
   try {
     return decodeJson(bodyExtensionShape, "the body of a control message", body);
   } catch {
-    return undefined; // whatever it is, it is not for us
+    return undefined; // it is not ours
   }
 }

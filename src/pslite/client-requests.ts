@@ -1,13 +1,13 @@
-// client-requests — what our node asks of a ps-lite node, and its responses. The frames of a kv request
-// (spec/protocol.md, K7 to K9) become one message, as ps-lite wants it; its response is given back as the answer to all
-// of them (K11: GATHERED, and WHOLE for the last).
+// client-requests — our node's requests to a ps-lite node, and its responses. The frames of a kv request
+// (spec/protocol.md, K7 to K9) become one message, as ps-lite requires; its response becomes the answer to all of them
+// (K11: GATHERED, and WHOLE for the last).
 //
 // Invariants:
-//   A1. The keys and values of a message are sent from where they lie: in the caller's arrays, which are the request's
-//       until it ends. Only what lies in a page is copied.
-//   A2. Every request ends: answered, failed by the node, or failed because a connection or the link with the channel
-//       ended. One that left is never sent again.
-//   A3. A response that fits nothing that is open is left out.
+//   ClientRequests.A1. The keys and values of a message are sent from where they are: from the caller's arrays, which
+//       the request owns until it ends. Only what is in a page is copied.
+//   ClientRequests.A2. Every request ends: answered, failed by the node, or failed because a connection or the link
+//       with the channel ended. A request that left is never resent.
+//   ClientRequests.A3. A response that matches no open request is dropped.
 
 import { WeighbridgeError } from "../base/errors.ts";
 import { joinBytes } from "../base/join-bytes.ts";
@@ -54,7 +54,7 @@ export class ClientRequests {
     this.#reader = new ResponseReader(conversation);
   }
 
-  /** A request of ours. */
+  /** Sends a request of ours. */
   take(frame: OutgoingFrame): void {
     const { header } = frame;
     switch (header.functionId) {
@@ -69,13 +69,13 @@ export class ClientRequests {
         else this.#collect(frame);
         break;
       default: {
-        const message = `function ${header.functionId} cannot be asked of ${this.#conversation.name}: ps-lite's protocol has pushes, pulls and SimpleApp; parameters need our own: leave --van (DMLC_PS_VAN_TYPE) out`;
+        const message = `function ${header.functionId} is not available at ${this.#conversation.name}: ps-lite's protocol has pushes, pulls and SimpleApp; parameters need our own: leave --van (DMLC_PS_VAN_TYPE) out`;
         this.#conversation.fail(header.request, new WeighbridgeError("UNSUPPORTED", message));
       }
     }
   }
 
-  /** Everything that is open fails, and what was being put together: the rest of it would find no beginning. */
+  /** Fails everything that is open, and drops requests that are incomplete: the rest of one would find no beginning. */
   fail(error: WeighbridgeError): void {
     for (const requests of this.#open.values()) for (const open of requests.values()) this.#fail(open, error);
     for (const { open } of [...this.#partial.values(), ...this.#partialBodies.values()]) this.#fail(open, error);
@@ -83,7 +83,7 @@ export class ClientRequests {
   }
 
   /**
-   * The link with the channel ended: what left fails; what had not left whole is put together again over the next one
+   * The link with the channel ended: what left fails; what had not left whole is assembled again over the next link
    * (A2).
    */
   forget(): void {
@@ -100,7 +100,7 @@ export class ClientRequests {
     this.#partialBodies.clear();
   }
 
-  /** A response broke off before any of it was handed over: its request fails, or waits if responses are sent again. */
+  /** A response broke off before any of it was delivered: its request fails, or waits if responses are resent. */
   interrupted(): void {
     const open = this.#reader.abandon();
     if (open === undefined) return;
@@ -160,12 +160,12 @@ export class ClientRequests {
         this.#fail(open, this.#lostError());
         return;
       }
-      // A long response may be under way on the same connection.
+      // A long response may be in progress on the same connection.
       conversation.served.whenFree(() => conversation.sendMessage(meta));
     });
   }
 
-  /** A request of one frame: nothing needs to be put together. */
+  /** A request of one frame: nothing needs to be assembled. */
   #sendFrame(frame: OutgoingFrame): void {
     const { outgoing } = this.#conversation;
     const { header } = frame;
@@ -193,7 +193,7 @@ export class ClientRequests {
     this.#conversation.endMessage(meta);
   }
 
-  /** A frame without keys: its sender has given the request up. Nothing of it was sent before its last frame. */
+  /** A frame without keys: its sender has withdrawn the request. Nothing of it was sent before its last frame. */
   #withdraw(header: FrameHeader): void {
     const error = new WeighbridgeError("BAD_REQUEST", "its sender withdrew the request: the memory that it was sent from is gone");
     const partial = this.#partial.get(requestName(header));
@@ -340,7 +340,7 @@ export class ClientRequests {
   }
 }
 
-/** Whether the frame is all of a request, and has its lens if it needs some. */
+/** Whether the frame is all of a request, with its lens if it needs any. */
 function isWholeRequest(flags: number): boolean {
   const isOnly = (flags & KvFlag.FIRST) !== 0 && (flags & KvFlag.LAST) !== 0;
   return isOnly && ((flags & KvFlag.PIECE) === 0 || (flags & KvFlag.VARIABLE) === 0);
@@ -355,8 +355,8 @@ function requestName({ app, customer, arg3 }: FrameHeader): string {
 }
 
 /**
- * Adds `[from, to)` of the frame's payload to the message: what lies in the page is copied, what is attached goes from
- * where it lies.
+ * Adds `[from, to)` of the frame's payload to the message: what is in the page is copied, what is attached is sent from
+ * where it is.
  */
 function addRange(batch: MessageBatch, frame: OutgoingFrame, from: number, to: number): void {
   const { page, inlineBytes } = frame;

@@ -1,18 +1,17 @@
-// conversation — what this node and one node of ps-lite say to each other, behind that node's channel: our calls and
-// answers leave as its messages, and its messages come as requests and answers to the channel. What a message means is
-// translated by client-requests.ts (what we ask of the node), served-requests.ts (what it asks of us) and a Control
-// (who is there).
+// conversation — the exchange of messages between this node and one node of ps-lite, behind that node's channel: our
+// calls and answers leave as ps-lite messages, and its messages reach the channel as requests and answers.
+// client-requests.ts translates our requests, served-requests.ts the node's, and a Control the control messages.
 //
 //      channel ── translating batch ──► conversation ──► outgoing connection
 //      channel ◄── header, payload  ─── conversation ◄── incoming connections
 //
 // Invariants:
-//   E1. A conversation outlives its links with the channel: stamps of the node's updates rise.
-//   E2. A request of ours that left is never sent again: ps-lite's nodes would apply it twice. When the connection
-//       breaks it fails.
-//   E3. One incoming connection at a time is inside a message for a conversation.
-//   E4. The channel is never called from inside a call of its own: what a call or an answer brings about at once is
-//       handed over after the current call stack.
+//   Conversation.E1. A conversation outlives its links with the channel: stamps of the node's updates keep rising.
+//   Conversation.E2. A request of ours that left is never resent: ps-lite's nodes would apply it twice. It fails when
+//       the connection breaks.
+//   Conversation.E3. One incoming connection at a time is inside a message for a conversation.
+//   Conversation.E4. The channel is never called from inside its own call: results of a call or an answer are delivered
+//       after the current call stack.
 
 import type { Clock } from "../base/clock.ts";
 import { WeighbridgeError } from "../base/errors.ts";
@@ -41,7 +40,7 @@ export type ConversationHost = {
   readonly clock: Clock;
   readonly log: Log;
   readonly peer: GatewayHost;
-  /** Undefined: nothing is acknowledged or sent again (PS_RESEND is off). */
+  /** Undefined: nothing is acknowledged or resent (PS_RESEND is off). */
   readonly resender: Resender | undefined;
   /** Our own node id; 0 before we have one. */
   readonly selfId: number;
@@ -51,11 +50,11 @@ export type ConversationHost = {
   /** The channel closed, or broke, its link with this conversation. */
   closedByChannel(conversation: Conversation, isAbrupt: boolean): void;
   pauseIncoming(conversation: Conversation, isPaused: boolean): void;
-  /** Calls `send` now, or once that node takes requests of ours. */
+  /** Calls `send` now, or once that node accepts our requests. */
   whenReady(conversation: Conversation, send: () => void): void;
 };
 
-/** Translates the control messages with one node: those of the scheduler, or of a node that is registered with ours. */
+/** Translates the control messages with one node: the scheduler, or a node that is registered with ours. */
 export type Control = {
   /** A control request of ours to that node. */
   request(frame: OutgoingFrame): void;
@@ -63,7 +62,7 @@ export type Control = {
   message(meta: PsMeta): void;
 };
 
-/** Waits for the answer to a request of the node. Returns true after the last frame of it. */
+/** Waits for the answer to a request of the node. Returns true after its last frame. */
 export type Awaiting = { answer(frame: OutgoingFrame): boolean };
 
 export class Conversation {
@@ -71,16 +70,16 @@ export class Conversation {
   /** The other node; 0 while it has no id. */
   node: number;
   incarnation: number;
-  /** Where it is reached, for people. */
+  /** Its address, for people. */
   readonly remote: string;
   outgoing: OutgoingConnection | undefined;
   control: Control | undefined;
   readonly requests: ClientRequests;
   readonly served: ServedRequests;
   readonly payload: PayloadReader = new PayloadReader();
-  /** For the messages that are made here. Reused. */
+  /** For messages of ours. Reused. */
   readonly meta: PsMeta = new PsMeta();
-  /** For what the channel is handed. Reused. */
+  /** For what the channel gets. Reused. */
   readonly header: FrameHeader = new FrameHeader();
   #link: ConversationLink | undefined;
   #nextRequest = 1;
@@ -129,7 +128,7 @@ export class Conversation {
   break(cause: Error | undefined): void {
     const link = this.#link;
     if (link === undefined) return;
-    this.host.clock.soon(() => link.ended(cause)); // before the next link, which `unlinked` may bring about
+    this.host.clock.soon(() => link.ended(cause)); // before the next link, which `unlinked` may create
     this.#forgetLink();
   }
 
@@ -142,7 +141,7 @@ export class Conversation {
     this.host.closedByChannel(this, isAbrupt || isInside);
   }
 
-  /** For the link: the channel takes no more from it for now, or does again. */
+  /** For the link: the channel pauses or resumes what it reads from it. */
   pause(link: ConversationLink, isPaused: boolean): void {
     if (this.#link === link) this.host.pauseIncoming(this, isPaused);
   }
@@ -156,7 +155,7 @@ export class Conversation {
     this.host.unlinked(this);
   }
 
-  /** For the link: what the batch made of frames is to leave. */
+  /** For the link: writes what the batch made of frames. */
   write(link: ConversationLink, chunks: readonly Uint8Array[], flushed: () => void): void {
     const { clock, resender } = this.host;
     if (this.#link !== link || this.outgoing === undefined) clock.soon(flushed);
@@ -183,7 +182,7 @@ export class Conversation {
     else this.control.request(frame);
   }
 
-  /** The message that was put into the batch of the outgoing connection is complete. */
+  /** The message in the batch of the outgoing connection is complete. */
   endMessage(meta: PsMeta): void {
     this.host.resender?.sent(meta, this);
   }
@@ -194,12 +193,12 @@ export class Conversation {
     this.outgoing.batch.meta(meta, true);
     this.endMessage(meta);
     if (this.host.resender === undefined) this.outgoing.flushSoon();
-    else this.outgoing.flush(); // what leaves then are copies: nobody's memory waits for it
+    else this.outgoing.flush(); // these are copies: no caller's memory waits for them
   }
 
   // What comes.
 
-  /** A message of the node came. Returns what takes its further parts, undefined to leave them out. */
+  /** A message of the node arrived. Returns a sink for its further parts, undefined to skip them. */
   message(meta: PsMeta, hasParts: boolean): PartSink | undefined {
     if (meta.command !== 0) {
       this.control?.message(meta);
@@ -209,7 +208,7 @@ export class Conversation {
     return meta.request ? this.served.take(meta, hasParts) : this.requests.response(meta, hasParts);
   }
 
-  /** Fills the header of a request that the node makes; the caller hands it to the channel with its payload. */
+  /** Fills the header of a request of the node; the caller passes it to the channel with its payload. */
   requestHeader(functionId: number, isUpdate: boolean, awaiting: Awaiting): FrameHeader {
     const { header } = this;
     const request = this.#nextRequest++;
@@ -222,7 +221,7 @@ export class Conversation {
     return header;
   }
 
-  /** Asks our own node for a control function in the name of the other one. */
+  /** Calls a control function of our own node on behalf of the other one. */
   serveControl<Q, R>(
     fn: JsonContract<Q, R>,
     request: Q,
@@ -264,8 +263,8 @@ export class Conversation {
   }
 
   /**
-   * Calls `run` after the current call stack, if the channel is still in the conversation that it is in now: numbers
-   * begin anew with the next.
+   * Calls `run` after the current call stack, if the channel's link is still the same: request numbers start again with
+   * the next.
    */
   #soon(run: (channel: Channel) => void): void {
     const { channel } = this;
@@ -276,7 +275,7 @@ export class Conversation {
     });
   }
 
-  /** A connection is gone: what was asked over it fails (E2). */
+  /** A connection is gone: requests that left on it fail (E2). */
   connectionBroke(cause: Error | undefined): void {
     const why = cause === undefined ? "closed its connection" : `cannot be reached (${cause.message})`;
     const message = `${this.name} ${why}; whether what it had not answered was applied is not known`;
@@ -288,7 +287,7 @@ export function unsupported(what: string): WeighbridgeError {
   return new WeighbridgeError("UNSUPPORTED", what);
 }
 
-/** The link as the channel sees it, and the connection as the peer does; a new one each time that they are linked. */
+/** The link as the channel sees it, and the connection as the peer does; a new one each time they are linked. */
 class ConversationLink implements Link, PeerConnection {
   readonly remote: string;
   readonly link: Link = this;
@@ -300,7 +299,7 @@ class ConversationLink implements Link, PeerConnection {
     this.remote = conversation.remote;
   }
 
-  /** Nothing leaves or comes over this link any more. */
+  /** Nothing is sent or received over this link any more. */
   ended(cause: Error | undefined): void {
     const { peer } = this.#conversation.host;
     if (cause !== undefined) peer.metrics.linksBroken++;

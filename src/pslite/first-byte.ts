@@ -1,5 +1,5 @@
-// first-byte — a connection at our scheduler of which nobody knows yet whose protocol it speaks. ZeroMQ's begins with
-// ff, ours with "W": tools like `weighbridge status` ask in our own, whatever the nodes speak.
+// first-byte — a connection to our scheduler whose protocol is not known yet. ZeroMQ's begins with ff, ours with "W":
+// tools like `weighbridge status` speak our own, whatever the nodes speak.
 
 import type { CancelTimer, Clock } from "../base/clock.ts";
 import type { LinkReader } from "../transport/transport.ts";
@@ -8,11 +8,11 @@ import { looksLikeZmtp } from "./wire/zmtp.ts";
 const FIRST_BYTES = 64;
 
 export type FirstByteHost = {
-  /** Who takes what comes from now on, the first byte included. */
+  /** Returns the reader of everything from now on, the first byte included. */
   readerFor(isZmtp: boolean): LinkReader;
-  /** Nothing has come after `deadlineMs`. */
+  /** Nothing arrived within `deadlineMs`. */
   silent(): void;
-  /** It ended before anything came. */
+  /** It ended before anything arrived. */
   closed(): void;
 };
 

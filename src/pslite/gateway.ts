@@ -1,15 +1,16 @@
-// gateway — the way to nodes that speak ps-lite's protocol (docs/decisions/0038): makes and takes connections, knows
-// which process and node is behind each. What comes on them is incoming-connections.ts, what messages mean
-// conversation.ts, and who is there registrar.ts and scheduler-client.ts.
+// gateway — the connections to nodes that speak ps-lite's protocol (docs/decisions/0038): it makes and accepts them,
+// and knows the process and node behind each. incoming-connections.ts reads them, conversation.ts translates messages,
+// registration-service.ts and scheduler-client.ts know which nodes there are.
 //
 //   connect(address) ──► an outgoing connection to the process there; its conversation links with the peer's channel
-//   listen(address)  ──► incoming connections; conversations with nodes that would have dialed us link when they come
+//   listen(address)  ──► incoming connections; conversations with nodes that would have dialed us link when they connect
 //
 // Invariants:
-//   V1. A node is reached at the host and port that it told the scheduler, letter by letter: that is how ps-lite's
-//       nodes find themselves.
-//   V2. A node that cannot be reached for `deathMs` is dead, by our own roster: ps-lite's scheduler tells nobody.
-//   V3. Our peer has a link with the scheduler that gave us our rank, and with no other start of it.
+//   PsliteGateway.V1. A node is reached at exactly the host and port that it sent to the scheduler: that is how ps-lite's
+//       nodes recognise themselves.
+//   PsliteGateway.V2. A node that cannot be reached for `deathMs` is dead in our own roster: ps-lite's scheduler does not
+//       report it.
+//   Gateway.V3. Our peer has a link with the scheduler that assigned our rank, and with no later start of it.
 
 import { assert } from "../base/assert.ts";
 import type { Clock } from "../base/clock.ts";
@@ -24,7 +25,7 @@ import { IncomingConnections } from "./incoming-connections.ts";
 import { MessagePages } from "./message-batch.ts";
 import { OutgoingConnection, type OutgoingOptions } from "./outgoing-connection.ts";
 import { PulledLists } from "./pulled-lists.ts";
-import { Registrar } from "./registrar.ts";
+import { RegistrationService } from "./registration-service.ts";
 import { RemoteProcess, type RemoteProcessHost } from "./remote-process.ts";
 import { Resender } from "./resender.ts";
 import { SchedulerClient } from "./scheduler-client.ts";
@@ -38,23 +39,23 @@ const LOCAL_BIND_TRIES = 40;
 
 export class PsliteGateway implements Gateway, ConversationHost, RemoteProcessHost {
   readonly joinRefusal: string =
-    "speaks our own protocol, and this cluster ps-lite's: start it with --van zmq (DMLC_PS_VAN_TYPE=zmq), or all nodes without";
+    "speaks our own protocol, and this cluster speaks ps-lite's: start it with --van zmq (DMLC_PS_VAN_TYPE=zmq), or all nodes without";
   readonly clock: Clock;
   readonly log: Log;
   readonly options: PsliteGatewayOptions;
   readonly resender: Resender | undefined;
-  /** 0 before the scheduler has given us one. */
+  /** 0 before the scheduler has assigned one. */
   selfId: number;
   readonly lists: PulledLists = new PulledLists();
-  /** We are done: connections that end now are nobody's worry. */
+  /** We are done: connections that end now are no error. */
   isLeaving = false;
   readonly #pages = new MessagePages();
   readonly #processes = new Map<string, RemoteProcess>();
   readonly #conversations = new Map<number, Conversation>();
   readonly #incoming: IncomingConnections;
-  readonly #registrar: Registrar | undefined;
+  readonly #registrations: RegistrationService | undefined;
   readonly #scheduler: SchedulerClient | undefined;
-  /** Which start of the scheduler its conversation is with; undefined: one of ps-lite, which does not say. */
+  /** Which start of the scheduler its conversation is with; undefined for ps-lite's, which does not say. */
   #schedulerIncarnation: number | undefined;
   #peer: GatewayHost | undefined;
   #timestamp = 0;
@@ -67,9 +68,9 @@ export class PsliteGateway implements Gateway, ConversationHost, RemoteProcessHo
     const { role, resendTimeoutMs = 0, clock, log } = options;
     this.selfId = role === "scheduler" ? SCHEDULER_ID : 0;
     if (resendTimeoutMs > 0) this.resender = new Resender({ clock, log, timeoutMs: resendTimeoutMs, selfId: () => this.selfId });
-    if (role === "scheduler") this.#registrar = new Registrar(this);
+    if (role === "scheduler") this.#registrations = new RegistrationService(this);
     else this.#scheduler = new SchedulerClient(this);
-    this.#incoming = new IncomingConnections(this, this.#registrar, this.#scheduler);
+    this.#incoming = new IncomingConnections(this, this.#registrations, this.#scheduler);
   }
 
   // Gateway
@@ -112,18 +113,18 @@ export class PsliteGateway implements Gateway, ConversationHost, RemoteProcessHo
     this.#incoming.linked(conversation);
   }
 
-  /** Everybody is saying goodbye: a node that closes its connections from now on has left. */
+  /** All nodes are leaving: a node that closes its connections from now on has left. */
   leaving(): void {
     this.isLeaving = true;
-    this.#registrar?.leaving();
+    this.#registrations?.leaving();
   }
 
-  /** Undefined: a scheduler that is started again at its address takes the job over. */
+  /** Undefined: a scheduler that is restarted at its address takes the job over. */
   get schedulerLoss(): string | undefined {
     return this.#scheduler?.loss;
   }
 
-  // For the registrar, the control of the scheduler and the incoming connections.
+  // For the registration service, the scheduler client and the incoming connections.
 
   get isClosed(): boolean {
     return this.#isClosed;
@@ -147,7 +148,7 @@ export class PsliteGateway implements Gateway, ConversationHost, RemoteProcessHo
     return process;
   }
 
-  /** The process is another process now, or none. */
+  /** Another process, or none, is at this address now. */
   forgetProcess(process: RemoteProcess): void {
     if (this.#processes.get(keyOf(process)) === process) this.#processes.delete(keyOf(process));
     process.disconnect(true);
@@ -163,7 +164,7 @@ export class PsliteGateway implements Gateway, ConversationHost, RemoteProcessHo
     this.#incoming.addConversation(conversation);
   }
 
-  /** The scheduler's list is here. */
+  /** The scheduler's list has arrived. */
   listed(): void {
     this.#incoming.listed();
   }
@@ -185,7 +186,7 @@ export class PsliteGateway implements Gateway, ConversationHost, RemoteProcessHo
     }
   }
 
-  /** Where a node at this place listens (V1). */
+  /** The address of a node at this host and port (V1). */
   physical({ hostname, port }: HostPort): Address {
     return this.options.isLocal === true ? `unix:///tmp/${port}` : formatHostPort({ hostname, port });
   }
@@ -212,7 +213,7 @@ export class PsliteGateway implements Gateway, ConversationHost, RemoteProcessHo
   }
 
   connected(process: RemoteProcess): void {
-    this.#registrar?.present(process);
+    this.#registrations?.present(process);
     this.#scheduler?.present(process);
     const conversation = this.#conversations.get(SCHEDULER_ID);
     const isReplaced =
@@ -225,13 +226,13 @@ export class PsliteGateway implements Gateway, ConversationHost, RemoteProcessHo
     if (!this.isLeaving)
       this.log.debug("a connection is down", { to: keyOf(process), reason: cause?.message ?? "closed by the other side" });
     if (this.#scheduler === undefined && this.resender === undefined && !this.isLeaving)
-      for (const conversation of process.conversations.values()) conversation.connectionBroke(cause); // what left on it may be lost: nobody waits for its answer
+      for (const conversation of process.conversations.values()) conversation.connectionBroke(cause); // what left on it may be lost: its calls fail
     this.#scheduler?.fell(process, cause);
   }
 
   gone(process: RemoteProcess): void {
     if (this.#isClosed) return;
-    this.#registrar?.gone(process);
+    this.#registrations?.gone(process);
     this.#scheduler?.gone(process);
   }
 
@@ -250,13 +251,13 @@ export class PsliteGateway implements Gateway, ConversationHost, RemoteProcessHo
   }
 
   whenReady(conversation: Conversation, send: () => void): void {
-    if (this.#registrar === undefined) this.#scheduler?.whenReady(send);
-    else this.#registrar.whenReady(conversation, send);
+    if (this.#registrations === undefined) this.#scheduler?.whenReady(send);
+    else this.#registrations.whenReady(conversation, send);
   }
 
   /**
-   * The conversation of the scheduler that is there now, another one for another incarnation. Throws NO_ROUTE when that
-   * one cannot take the job over (V3).
+   * The conversation of the current scheduler, a new one for a new incarnation. Throws NO_ROUTE if that one cannot take
+   * the job over (V3).
    */
   #schedulerConversation(process: RemoteProcess): Conversation {
     const known = this.#conversations.get(SCHEDULER_ID);
@@ -264,7 +265,7 @@ export class PsliteGateway implements Gateway, ConversationHost, RemoteProcessHo
     if (known !== undefined && incarnation === this.#schedulerIncarnation) return known;
     if (known !== undefined && this.selfId !== 0) {
       process.disconnect(false);
-      throw new WeighbridgeError("NO_ROUTE", "the one that is there now was started later, and does not know this job", {
+      throw new WeighbridgeError("NO_ROUTE", "the scheduler at its address was started later, and does not know this job", {
         retryable: true,
       });
     }
@@ -281,7 +282,7 @@ export class PsliteGateway implements Gateway, ConversationHost, RemoteProcessHo
   async #close(listener: Listener): Promise<void> {
     this.#isClosed = true;
     this.resender?.close();
-    this.#registrar?.close();
+    this.#registrations?.close();
     this.#scheduler?.close();
     for (const process of this.#processes.values()) process.disconnect(false);
     this.#incoming.close();
@@ -309,19 +310,19 @@ export type PsliteGatewayOptions = {
   /** "tcp://host:port" of the scheduler, as all nodes have it. */
   readonly schedulerAddress: Address;
   /**
-   * Of a scheduler: which start of it this is, higher than that of every one before it, for instance the time of day. 1
-   * when left out.
+   * Of a scheduler: which start of it this is, higher than every earlier one, for instance the time of day. Defaults to
+   * 1.
    */
   readonly incarnation?: number;
   /** True: unix sockets at /tmp/port instead of TCP (DMLC_LOCAL, ps-lite's ipc). */
   readonly isLocal?: boolean;
-  /** How long whoever waits for a scheduler waits for one that may have lost it. */
+  /** How long a call waits at a scheduler that may have lost it. */
   readonly startTimeoutMs?: number;
   readonly heartbeatIntervalMs?: number;
   readonly heartbeatTimeoutMs?: number;
   /** 0: off (PS_RESEND, PS_RESEND_TIMEOUT). */
   readonly resendTimeoutMs?: number;
-  /** Percent of the messages that come to be lost on purpose (PS_DROP_MSG). */
+  /** Percentage of received messages to lose on purpose (PS_DROP_MSG). */
   readonly dropPercent?: number;
   readonly seed?: number;
 };

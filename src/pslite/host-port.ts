@@ -1,16 +1,15 @@
-// host-port — where a process of ps-lite listens: a host, letter by letter as it was told, and a port.
+// host-port — where a process of ps-lite listens: a host, exactly as the process sent it, and a port.
 
 import { WeighbridgeError } from "../base/errors.ts";
 import type { Address } from "../transport/transport.ts";
 
-/** A host, as it was told, and a port. */
 export type HostPort = { readonly hostname: string; readonly port: number };
 
 export function keyOf({ hostname, port }: HostPort): string {
   return `${hostname}:${port}`;
 }
 
-/** Takes "tcp://host:port" apart; IPv6 hosts are in brackets there, and without in ps-lite's records. */
+/** Parses "tcp://host:port"; IPv6 hosts have brackets there, and none in ps-lite's records. */
 export function hostPortOf(address: Address): HostPort {
   const match = /^tcp:\/\/(?:\[([^\]]+)\]|([^:/]+)):(\d+)$/.exec(address);
   if (match === null) throw new WeighbridgeError("BAD_ARGUMENT", `"${address}" cannot be used as an address: expected "tcp://host:port"`);

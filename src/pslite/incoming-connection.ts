@@ -1,18 +1,18 @@
-// incoming-connection — one connection that another node made to us (its DEALER, our ROUTER): messages come in on it,
-// nothing but the handshake goes back.
+// incoming-connection — one connection that another node made to us (its DEALER, our ROUTER): we receive messages on
+// it, and send nothing but the handshake.
 //
 //   accepted ── greetings, READY both ways ──► open: messages ──► closed
 //
 // Invariants:
-//   I1. Who does not say READY within `handshakeMs` is cut off.
-//   I2. Bytes that are no ZMTP or no message of ps-lite end the connection, never the process.
-//   I3. Messages for a conversation come one after the other: while another connection of the same node is inside one,
-//       this one is held. One that has stopped inside a message, and holds up another, is cut off
-//       (IncomingConnections.Y3).
-//   I4. A message whose body is longer than BODY_BYTES_MAX is taken without it, so that its sender is told and does not
-//       wait for an answer.
-//   I5. A long body costs memory on one connection of a node at a time, and on none of anybody else's: the newest is
-//       taken.
+//   IncomingConnection.I1. A peer that does not send READY within `handshakeMs` is cut off.
+//   IncomingConnection.I2. Bytes that are neither ZMTP nor a message of ps-lite end the connection, never the process.
+//   IncomingConnection.I3. Messages for a conversation arrive one after the other: while another connection of the same
+//       node is inside one, this one is held. A connection that has stopped inside a message and holds up another is
+//       cut off (IncomingConnections.Y3).
+//   IncomingConnection.I4. A message whose body is longer than BODY_BYTES_MAX is read without it, so that its sender
+//       gets an error instead of waiting for an answer.
+//   IncomingConnection.I5. A long body costs memory on one connection of a node at a time, the newest, and on none of a
+//       process that is no node.
 
 import type { CancelTimer, Clock } from "../base/clock.ts";
 import { WeighbridgeError } from "../base/errors.ts";
@@ -28,23 +28,23 @@ import { type PartFate, type PartSink, ZmtpReader, type ZmtpSink } from "./wire/
 
 /** A body of SimpleApp, and the rest of a meta with room to spare. */
 const META_BYTES_MAX = BODY_BYTES_MAX + 64 * 1024;
-/** From whoever is no node of the job, and from a node on several connections at once. */
+/** From a process that is no node of the job, and from a node on several connections at once. */
 const SHORT_META_BYTES_MAX = PAYLOAD_BYTES_MAX + 64 * 1024;
 const PARTS_MAX = 16;
 
 export type IncomingHost = {
   readonly clock: Clock;
-  /** What others are told of which start of our scheduler this is; undefined on other nodes. */
+  /** Which start of our scheduler this is, as others learn it; undefined on other nodes. */
   readonly incarnation: number | undefined;
-  /** The other side is a node of ps-lite, with this id (0: it has none yet). */
+  /** The peer is a node of ps-lite, with this id (0: it has none yet). */
   opened(incoming: IncomingConnection): void;
-  /** Whether the next message of this incoming may be taken now; it is held otherwise, until `goOn`. */
+  /** Whether the next message of this connection may be read now; otherwise it is held until `goOn`. */
   mayTake(incoming: IncomingConnection): boolean;
   /** A message with a long body begins. */
   longMessage(incoming: IncomingConnection): void;
-  /** A message. Returns what takes its further parts; undefined leaves them out. */
+  /** A message. Returns the sink of its further parts; undefined skips them. */
   message(incoming: IncomingConnection, meta: PsMeta, hasParts: boolean): PartSink | undefined;
-  /** All of the message that `message` was called for is here. */
+  /** All of the message that `message` was called for has arrived. */
   messageArrived(incoming: IncomingConnection): void;
   /** It is handled. */
   messageEnded(incoming: IncomingConnection): void;
@@ -53,18 +53,18 @@ export type IncomingHost = {
 
 export class IncomingConnection implements LinkReader {
   readonly link: Link;
-  /** Who sends here; 0 until it says, and for nodes without an id. */
+  /** The sender; 0 until it is known, and for nodes without an id. */
   node = 0;
   isOpen = false;
   /** Inside the first part of a message with a long body. */
   isLong = false;
-  /** Set by the host: whom its messages are for. */
+  /** Set by the host: the conversation of its messages. */
   conversation: Conversation | undefined;
-  /** Set by the host: the message that is coming in is to be acknowledged when it is complete. */
+  /** Set by the host: the current message is to be acknowledged when it is complete. */
   isAcknowledgeDue = false;
-  /** Bytes that came so far. */
+  /** Bytes received so far. */
   byteCount = 0;
-  /** Of the message that is coming in, or came last. */
+  /** Of the current message, or the last one. */
   readonly meta: PsMeta = new PsMeta();
   readonly #host: IncomingHost;
   readonly #reader: ZmtpReader;
@@ -74,9 +74,9 @@ export class IncomingConnection implements LinkReader {
   #partLeft = 0;
   #viewBytes = 0;
   #isInside = false;
-  /** Of the message that is coming in, while its first part does. */
+  /** Of the current message, while its first part arrives. */
   #longMeta: LongMeta | undefined;
-  /** Whether the message has a long part, and whether we stay awake, if the link can: while such messages come. */
+  /** Whether the message has a long part, and whether we stay awake, if the link can: while such messages arrive. */
   #isStreamed = false;
   #isWakeful = false;
   #problem: WeighbridgeError | undefined;
@@ -110,7 +110,7 @@ export class IncomingConnection implements LinkReader {
     else this.link.resume();
   }
 
-  /** Handles what waited. What came on a connection that has ended since is nobody's: its end was told. */
+  /** Handles what waited. What arrived on a connection that has ended since is dropped: its end was reported. */
   goOn(): void {
     if (!this.#reader.isHeld || this.#isClosed) return;
     const channel = this.conversation?.channel;

@@ -1,16 +1,16 @@
-// incoming-connections — the connections that other nodes made to us: which conversation each is for, which of them may
-// speak now, and what is lost when one ends. What comes on one of them is incoming-connection.ts; what a message means
-// is conversation.ts, and for a registration registrar.ts.
+// incoming-connections — the connections that other nodes made to us: the conversation of each, which of them may be
+// read now, and what is lost when one ends. incoming-connection.ts reads one of them; conversation.ts handles its
+// messages, registration-service.ts a registration.
 //
 // Invariants:
-//   Y1. A message is for the conversation that its connection's identity names; one whose node is not known here may
-//       register, and nothing else.
-//   Y2. At most ANONYMOUS_MAX connections are open that no node is behind.
-//   Y3. A connection that stops inside a message, for STALL_MS, gives way to the next one of its node: the other end
-//       may be gone silently.
-//   Y4. No bytes are read into the memory of a link that ended: the connection that was inside a message then is ended,
-//       too.
-//   Y5. A pause ends with the link whose channel asked for it: nobody else would end it.
+//   IncomingConnections.Y1. A message belongs to the conversation that its connection's identity names; a node that is
+//       not known here may register, and nothing else.
+//   IncomingConnections.Y2. At most ANONYMOUS_MAX connections without a node are open.
+//   IncomingConnections.Y3. A connection that stops inside a message for STALL_MS yields to the next one of its node:
+//       the other end may be gone silently.
+//   IncomingConnections.Y4. No bytes are read into the memory of a link that ended: the connection that was inside a
+//       message then is ended, too.
+//   IncomingConnections.Y5. A pause ends with the link whose channel requested it: nobody else would end it.
 
 import { WeighbridgeError } from "../base/errors.ts";
 import { Random } from "../base/random.ts";
@@ -20,7 +20,7 @@ import type { Conversation } from "./conversation.ts";
 import { FirstByte } from "./first-byte.ts";
 import type { PsliteGateway } from "./gateway.ts";
 import { IncomingConnection, type IncomingHost } from "./incoming-connection.ts";
-import type { Registrar } from "./registrar.ts";
+import type { RegistrationService } from "./registration-service.ts";
 import type { SchedulerClient } from "./scheduler-client.ts";
 import { PsCommand, type PsMeta } from "./wire/ps-meta.ts";
 import { identityOf } from "./wire/zmtp.ts";
@@ -32,22 +32,22 @@ const ANONYMOUS_MAX = 1024;
 
 export class IncomingConnections implements IncomingHost {
   readonly #gateway: PsliteGateway;
-  readonly #registrar: Registrar | undefined;
+  readonly #registrations: RegistrationService | undefined;
   readonly #scheduler: SchedulerClient | undefined;
   readonly #random: Random;
   readonly #open = new Set<IncomingConnection>();
-  /** Those of which nobody knows whose protocol they speak. */
+  /** Connections whose protocol is not known yet. */
   readonly #silent = new Set<Link>();
-  /** Those whose message is not complete, by conversation (IncomingConnection.I3). */
+  /** Connections inside a message, by conversation (IncomingConnection.I3). */
   readonly #busy = new Map<Conversation, IncomingConnection>();
-  /** Those that hold up another (Y3), and conversations whose messages our own node has told to wait. */
+  /** Connections that hold up another (Y3), and conversations whose messages our own node has paused. */
   readonly #watched = new Set<IncomingConnection>();
   readonly #paused = new Set<Conversation>();
 
-  /** On a scheduler of ours there is a registrar, on every other node a client of the scheduler. */
-  constructor(gateway: PsliteGateway, registrar: Registrar | undefined, scheduler: SchedulerClient | undefined) {
+  /** Our scheduler has a registration service, every other node a scheduler client. */
+  constructor(gateway: PsliteGateway, registrations: RegistrationService | undefined, scheduler: SchedulerClient | undefined) {
     this.#gateway = gateway;
-    this.#registrar = registrar;
+    this.#registrations = registrations;
     this.#scheduler = scheduler;
     this.#random = new Random(gateway.options.seed ?? 1);
   }
@@ -67,7 +67,7 @@ export class IncomingConnections implements IncomingHost {
     for (const { conversation } of this.#open) if (conversation === undefined) anonymousCount++;
     if (anonymousCount >= ANONYMOUS_MAX)
       throw new WeighbridgeError("QUEUE_FULL", `${anonymousCount} connections without a node are open already`);
-    if (this.#registrar === undefined) return this.#newIncoming(link);
+    if (this.#registrations === undefined) return this.#newIncoming(link);
     this.#silent.add(link);
     return new FirstByte(this.clock, HANDSHAKE_MS, {
       readerFor: (isZmtp) => {
@@ -86,7 +86,7 @@ export class IncomingConnections implements IncomingHost {
 
   // Conversations.
 
-  /** A conversation with this node begins: connections of the node are for it from now on. */
+  /** A conversation with this node begins: its connections belong to it from now on. */
   addConversation(conversation: Conversation): void {
     for (const incoming of this.#open) if (incoming.node === conversation.node) this.#assign(incoming, conversation);
   }
@@ -96,12 +96,12 @@ export class IncomingConnections implements IncomingHost {
     this.#busy.delete(conversation);
   }
 
-  /** The scheduler's list is here: connections of nodes that it does not name wait for nothing (Y1). */
+  /** The scheduler's list has arrived: connections of nodes that it does not name are refused (Y1). */
   listed(): void {
     for (const incoming of this.#open) if (incoming.conversation === undefined) this.clock.soon(() => incoming.goOn());
   }
 
-  /** The conversation is linked with our peer: what waited for that is handled. */
+  /** The conversation is linked with our peer: handles what waited for that. */
   linked(conversation: Conversation): void {
     for (const incoming of this.#open) if (incoming.conversation === conversation) this.clock.soon(() => incoming.goOn());
   }
@@ -128,7 +128,7 @@ export class IncomingConnections implements IncomingHost {
     const conversation = this.#gateway.conversationOf(incoming.node);
     if (conversation === undefined) return;
     this.#assign(incoming, conversation);
-    this.#registrar?.called(conversation);
+    this.#registrations?.called(conversation);
     this.#scheduler?.called(conversation);
   }
 
@@ -137,8 +137,8 @@ export class IncomingConnections implements IncomingHost {
     if (node === 0) return true;
     const { conversation } = incoming;
     if (conversation === undefined) {
-      if (this.#registrar !== undefined) return true; // it may register (Y1)
-      if (this.#gateway.selfId === 0) return false; // the scheduler's list, which tells us who that is, is on its way
+      if (this.#registrations !== undefined) return true; // it may register (Y1)
+      if (this.#gateway.selfId === 0) return false; // the scheduler's list, which names that node, is on its way
       throw new WeighbridgeError("NO_ROUTE", `there is no node ${node} in this job`);
     }
     if (!conversation.isLinked && this.#isAccepted(conversation)) this.#gateway.accept(conversation);
@@ -196,7 +196,7 @@ export class IncomingConnections implements IncomingHost {
       });
     }
     if (conversation !== undefined && this.#busy.get(conversation) === incoming) this.#brokeInside(conversation, cause);
-    if (conversation === undefined) this.#registrar?.anonymousClosed(incoming);
+    if (conversation === undefined) this.#registrations?.anonymousClosed(incoming);
     else {
       this.#answersLost(conversation, cause);
       this.#scheduler?.incomingBroke(conversation);
@@ -204,7 +204,7 @@ export class IncomingConnections implements IncomingHost {
     for (const process of this.#gateway.processes) if (process.incoming.has(incoming)) process.closedIncoming(incoming);
   }
 
-  /** A message ended in the middle: if a frame was being made of it, that cannot be finished. */
+  /** A connection ended inside a message: a frame that was being made of it cannot be finished. */
   #brokeInside(conversation: Conversation, cause: Error | undefined): void {
     this.#busy.delete(conversation);
     if (!conversation.payload.isInside) conversation.requests.interrupted();
@@ -212,7 +212,7 @@ export class IncomingConnections implements IncomingHost {
     this.linked(conversation);
   }
 
-  /** Answers may be lost: their requests fail, unless the node sends answers again (PS_RESEND). */
+  /** Answers may be lost: their requests fail, unless the node resends answers (PS_RESEND). */
   #answersLost(conversation: Conversation, cause: Error | undefined): void {
     const { resender, isLeaving, isClosed } = this.#gateway;
     if (resender !== undefined || isLeaving || isClosed) return;
@@ -245,7 +245,7 @@ export class IncomingConnections implements IncomingHost {
   /** Y1 */
   #takeAnonymous(incoming: IncomingConnection, meta: PsMeta): void {
     const { node } = incoming;
-    const isRegistration = meta.command === PsCommand.ADD_NODE && this.#registrar !== undefined;
+    const isRegistration = meta.command === PsCommand.ADD_NODE && this.#registrations !== undefined;
     if (!isRegistration && node !== 0)
       throw new WeighbridgeError("NO_ROUTE", `there is no node ${node} in this job: if an earlier scheduler had one, stop it`);
     if (!isRegistration)
@@ -253,7 +253,7 @@ export class IncomingConnections implements IncomingHost {
         "BAD_REQUEST",
         `a message of a node without an id, which may only register with the scheduler: ${meta.toString()}`,
       );
-    this.#registrar?.addNode(incoming, meta);
+    this.#registrations?.addNode(incoming, meta);
   }
 
   #assign(incoming: IncomingConnection, conversation: Conversation): void {
@@ -261,17 +261,17 @@ export class IncomingConnections implements IncomingHost {
     for (const process of this.#gateway.processes)
       if ([...process.conversations.values()].includes(conversation)) {
         process.incoming.add(incoming);
-        this.#registrar?.present(process);
+        this.#registrations?.present(process);
       }
     this.clock.soon(() => incoming.goOn());
   }
 
-  /** Whether this node would dial us, were it one of ours. */
+  /** Whether this node, if it were ours, would dial us. */
   #isAccepted(conversation: Conversation): boolean {
     return conversation.node !== SCHEDULER_ID && this.#gateway.options.role !== "worker";
   }
 
-  /** PS_DROP_MSG. Lists are never sent again (PS_RESEND), so they are never dropped. */
+  /** PS_DROP_MSG. Lists are never resent (PS_RESEND), so they are never dropped. */
   #isDropped({ command }: PsMeta): boolean {
     const { dropPercent = 0 } = this.#gateway.options;
     if (command === PsCommand.ADD_NODE) return false;

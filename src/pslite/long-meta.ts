@@ -1,11 +1,11 @@
-// long-meta — the meta of a message whose SimpleApp body is longer than this node keeps: the body is left out while it
-// comes, and the rest is read, so that the request can be answered. ps-lite writes the body near the beginning, behind
-// the head (P1 of ps-meta.ts).
+// long-meta — the meta of a message whose SimpleApp body is longer than this node keeps: the body is skipped as it
+// arrives, and the rest is read, so that the request can be answered. ps-lite writes the body near the beginning, after
+// the head (PsMeta.P1).
 //
 // Invariants:
-//   M1. It costs END_BYTES of memory and VIEW_BYTES to read into, however long the body is.
+//   LongMeta.M1. It costs END_BYTES of memory and VIEW_BYTES to read into, however long the body is.
 //
-// Also recognises the first part of a message of bytedance's fork (BytePS), a C struct, which we only refuse.
+// It also recognises the first part of a message of bytedance's fork (BytePS), a C struct, only to refuse it.
 //   RawMeta 112 bytes: body_size i32 @4   node_size i32 @12   data_type_size i32 @44   then body, i32 types, 552 per node
 
 import { decodeMeta, type PsMeta } from "./wire/ps-meta.ts";
@@ -13,7 +13,7 @@ import { badZmtp } from "./wire/zmtp.ts";
 
 const BODY_TAG = 0x12;
 const HEAD_TAG = 0x08;
-/** What stands before a body, and its length. */
+/** What precedes a body, and its length. */
 const BEGIN_BYTES = 32;
 /** More than the rest of a meta without nodes. */
 const END_BYTES = 4096;
@@ -23,7 +23,7 @@ export class LongMeta {
   readonly #byteCount: number;
   readonly #view = new Uint8Array(VIEW_BYTES);
   readonly #begin = new Uint8Array(BEGIN_BYTES);
-  /** The last bytes that came. */
+  /** The last bytes that arrived. */
   #end: Uint8Array = new Uint8Array(0);
   #arrivedBytes = 0;
 
@@ -35,7 +35,7 @@ export class LongMeta {
     return this.#view;
   }
 
-  /** So many bytes came; true after the last. */
+  /** This many bytes arrived; returns true after the last. */
   streamed(byteCount: number): boolean {
     const bytes = this.#view.subarray(0, byteCount);
     if (this.#arrivedBytes < BEGIN_BYTES) this.#begin.set(bytes.subarray(0, BEGIN_BYTES - this.#arrivedBytes), this.#arrivedBytes);
@@ -49,7 +49,7 @@ export class LongMeta {
     return this.#arrivedBytes === this.#byteCount;
   }
 
-  /** Reads all but the body. Throws BAD_FRAME when something else is so long. */
+  /** Reads all but the body. Throws BAD_FRAME if another field is that long. */
   readInto(meta: PsMeta): void {
     const { at, bodyBytes, restFrom } = this.#findBody();
     const restBytes = this.#byteCount - restFrom;
@@ -86,7 +86,7 @@ const RAW_META_BYTES = 112;
 const NODE_BYTES = 552;
 const TYPE_BYTES = 4;
 
-/** True when the lengths that a RawMeta would tell add up to exactly these bytes. */
+/** True if the lengths that a RawMeta would hold add up to exactly these bytes. */
 export function isRawMeta(bytes: Uint8Array, at: number, byteCount: number): boolean {
   if (byteCount < RAW_META_BYTES) return false;
   const view = new DataView(bytes.buffer, bytes.byteOffset + at, byteCount);

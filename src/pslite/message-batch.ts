@@ -1,5 +1,5 @@
 // message-batch — collects the ZMTP frames of messages for one write to a connection. Metas and short parts are copied
-// side by side into a page; long parts are attached by reference and leave from where they lie.
+// into a page; long parts are attached by reference and sent from where they are.
 
 import { encodeMeta, metaBytesMax, type PsMeta } from "./wire/ps-meta.ts";
 import { FRAME_HEADER_BYTES_MAX, frameHeaderBytes, writeFrameHeader } from "./wire/zmtp.ts";
@@ -24,7 +24,7 @@ export class MessagePages {
   }
 }
 
-/** Messages on their way: the chunks are the connection's until `release`. */
+/** Messages under way: the connection owns the chunks until `release`. */
 class TakenMessages {
   readonly chunks: Uint8Array[] = [];
   readonly #pages: Uint8Array[] = [];
@@ -70,8 +70,8 @@ export class MessageBatch {
       return;
     }
     const page = this.#reserve(FRAME_HEADER_BYTES_MAX + bytesMax);
-    // The length is known when the meta is written: it goes where a short header leaves it, and moves if it was too
-    // long for one.
+    // The length is known when the meta is written: it is written behind a short header, and moved if it is too long
+    // for one.
     const at = this.#fill + frameHeaderBytes(0);
     const end = encodeMeta(meta, page, at);
     const byteCount = end - at;
@@ -81,7 +81,7 @@ export class MessageBatch {
     this.#fill = body + byteCount;
   }
 
-  /** A part of so many bytes begins: `copy` and `attach` add them. */
+  /** Begins a part of this many bytes: `copy` and `attach` add them. */
   part(byteCount: number, isLast: boolean): void {
     const page = this.#reserve(FRAME_HEADER_BYTES_MAX);
     this.#fill = writeFrameHeader(page, this.#fill, byteCount, isLast);
@@ -101,7 +101,7 @@ export class MessageBatch {
     }
   }
 
-  /** Adds the bytes by reference. They stay as they are until the write is flushed. */
+  /** Adds the bytes by reference. They must not change until the write is flushed. */
   attach(bytes: Uint8Array): void {
     if (bytes.length === 0) return;
     this.#seal();

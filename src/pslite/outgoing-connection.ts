@@ -1,14 +1,14 @@
-// outgoing-connection — our connection to one ps-lite node (its DEALER): messages leave on it, nothing but the
-// handshake comes back. What is sent before the handshake is done waits for it.
+// outgoing-connection — our connection to one ps-lite node (our DEALER): we send messages on it, and receive nothing
+// but the handshake. What is sent before the handshake is done waits for it.
 //
 //   pending ── delayMs ──► dialing ── connected, greeted, READY both ways ──► up ──► down
 //
 // Invariants:
-//   L1. `down` is called once: when the connection broke, or could not be made. An outgoing connection never comes
-//       back; its owner makes another one.
-//   L2. `flushed` is called once for each `flush`: when its messages have left, or never will.
-//   L3. Who takes the connection and does not say READY within `deadlineMs` is not there: the system of a stopped
-//       process still takes connections.
+//   OutgoingConnection.L1. `down` is called once: when the connection broke, or could not be made. An outgoing
+//       connection never comes back; its owner makes another one.
+//   OutgoingConnection.L2. `flushed` is called once for each `flush`: when its messages have left, or never will.
+//   OutgoingConnection.L3. A peer that accepts the connection and does not send READY within `deadlineMs` counts as
+//       absent: the system of a stopped process still accepts connections.
 
 import type { CancelTimer, Clock } from "../base/clock.ts";
 import { WeighbridgeError } from "../base/errors.ts";
@@ -23,11 +23,11 @@ export type OutgoingOptions = {
   readonly pages: MessagePages;
   /** Where the node listens. */
   readonly address: Address;
-  /** What we call ourselves; "" before we have an id. */
+  /** Our identity; "" before we have an id. */
   readonly identity: string;
   /** For the connection, and once more for the handshake. */
   readonly deadlineMs: number;
-  /** So long it waits before it dials; what is sent meanwhile waits, too. */
+  /** How long it waits before it dials; what is sent meanwhile waits, too. */
   readonly delayMs: number;
   readonly up: (outgoing: OutgoingConnection) => void;
   readonly down: (outgoing: OutgoingConnection, cause: Error | undefined) => void;
@@ -65,12 +65,12 @@ export class OutgoingConnection implements LinkReader {
     return this.#isUp;
   }
 
-  /** It was up once. */
+  /** It has been up. */
   get wasUp(): boolean {
     return this.#wasUp;
   }
 
-  /** Once it was up: which start of our scheduler is at the other end; undefined for any other node. */
+  /** Which start of our scheduler is at the other end, once it was up; undefined for any other node. */
   get incarnation(): number | undefined {
     return this.#incarnation;
   }
@@ -99,14 +99,14 @@ export class OutgoingConnection implements LinkReader {
     this.write(taken.chunks, () => taken.release());
   }
 
-  /** Sends these bytes, taken out of the batch. */
+  /** Sends these bytes, which were taken out of the batch. */
   write(chunks: readonly Uint8Array[], flushed: () => void): void {
     if (chunks.length === 0 || this.#isDown) this.#options.clock.soon(flushed);
     else if (this.#isUp) this.#link?.write(chunks, flushed);
     else this.#waiting.push({ chunks, flushed });
   }
 
-  /** Sends bytes that stay as they are, behind what the batch holds. */
+  /** Sends bytes that do not change, after what the batch holds. */
   writeAgain(chunks: readonly Uint8Array[]): void {
     this.flush();
     this.write(chunks, () => {});
@@ -188,7 +188,7 @@ export class OutgoingConnection implements LinkReader {
     else this.#options.up(this);
   }
 
-  /** Only bytedance's fork answers on the connection that it was asked on. */
+  /** Only bytedance's fork answers on the connection of the request. */
   #refuse(): never {
     const message = "a message came back on our own connection: nodes of dmlc/ps-lite never do that, those of bytedance's fork (BytePS) do";
     this.#problem = new WeighbridgeError("UNSUPPORTED", `${message}, and are not supported`);

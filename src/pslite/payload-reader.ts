@@ -1,12 +1,12 @@
-// payload-reader — hands the channel what a ps-lite node sent: a header, and a payload that is put together in the
-// memory that our node names for it, or in a read buffer. Long values are read there by the socket; only what lies
+// payload-reader — passes what a ps-lite node sent to the channel: a header, and a payload that is assembled in the
+// memory that our node names for it, or in a read buffer. The socket reads long values there directly; only what is
 // around them is copied.
 //
 // Invariants:
-//   R1. The channel is asked once where a payload belongs, and gets it whole.
-//   R2. At most READ_BYTES_MAX of a payload are read at once.
-//   R3. Memory that its owner takes away while a payload is read into it costs nobody else anything: the rest is read
-//       elsewhere, and the call fails.
+//   PayloadReader.R1. The channel is asked once where a payload belongs, and gets it whole.
+//   PayloadReader.R2. At most READ_BYTES_MAX of a payload are read at once.
+//   PayloadReader.R3. Memory that its owner takes away while a payload is read into it affects nobody else: the rest is
+//       read elsewhere, and the call fails.
 
 import { assert } from "../base/assert.ts";
 import { IN_PLACE_BYTES_MAX } from "../peer/call.ts";
@@ -23,7 +23,7 @@ export class PayloadReader {
   #channel: Channel | undefined;
   #buffers: ReadBuffers | undefined;
   #buffer: Uint8Array = NOTHING;
-  /** Of the payload that is coming in. */
+  /** Of the current payload. */
   readonly #header = new FrameHeader();
   #target: Uint8Array = NOTHING;
   #fill = 0;
@@ -41,7 +41,7 @@ export class PayloadReader {
     this.#buffer = buffers.take();
   }
 
-  /** It no longer is: what comes is dropped. */
+  /** It no longer is: what arrives is dropped. */
   close(): void {
     this.#channel = undefined;
     this.#isInside = false;
@@ -49,12 +49,12 @@ export class PayloadReader {
     this.#buffer = NOTHING;
   }
 
-  /** Hands over a request or an answer with nothing behind its header. */
+  /** Delivers a request or an answer without a payload. */
   deliver(header: FrameHeader): void {
     this.#channel?.frame(header, NOTHING, 0);
   }
 
-  /** Hands over a copy of the first `prefixBytes` of `prefix`, and of `bytes[at … at + byteCount)` behind it. */
+  /** Delivers a copy of the first `prefixBytes` of `prefix`, followed by `bytes[at … at + byteCount)`. */
   deliverCopy(
     header: FrameHeader,
     prefix: Uint8Array,
@@ -72,7 +72,7 @@ export class PayloadReader {
     channel.frame(header, target, 0);
   }
 
-  /** Begins a payload of `header.payloadBytes` with `prefix`; the rest comes through `view` and `received`. */
+  /** Begins a payload of `header.payloadBytes` with `prefix`; the rest arrives through `view` and `received`. */
   begin(header: FrameHeader, prefix: Uint8Array): void {
     const channel = this.#channel;
     if (channel === undefined) return;
@@ -85,18 +85,18 @@ export class PayloadReader {
   }
 
   /**
-   * Where the next bytes go, and up to `aheadBytes` behind the payload if there is room: nothing of those stays after
+   * Where the next bytes go, and up to `aheadBytes` after the payload if there is room: those are moved out by
    * `received` (ZmtpReader.Z6).
    */
   view(aheadBytes: number): Uint8Array {
-    if (!this.#isInside) return new Uint8Array(1024); // what comes is dropped
+    if (!this.#isInside) return new Uint8Array(1024); // what arrives is dropped
     const { payloadBytes } = this.#header;
     if (this.#target.length < payloadBytes) this.#target = new Uint8Array(payloadBytes); // R3
     const end = Math.min(payloadBytes + aheadBytes, this.#fill + READ_BYTES_MAX, this.#target.length);
     return this.#target.subarray(this.#fill, end);
   }
 
-  /** So many bytes of the payload are there; true after the last: the channel has got it. */
+  /** This many bytes of the payload arrived; returns true after the last: the channel has got it. */
   received(byteCount: number): boolean {
     if (!this.#isInside) return false;
     this.#fill += byteCount;
@@ -106,7 +106,7 @@ export class PayloadReader {
     return true;
   }
 
-  /** R1. A payload that comes in has the buffer; what is handed over meanwhile has memory of its own. */
+  /** R1. The current payload has the buffer; what is delivered meanwhile has memory of its own. */
   #targetOf(header: FrameHeader, channel: Channel): Uint8Array {
     const { payloadBytes } = header;
     const named = payloadBytes > IN_PLACE_BYTES_MAX ? channel.destination(header) : undefined;
@@ -115,7 +115,7 @@ export class PayloadReader {
   }
 }
 
-/** Hands over a payload that lies in memory of its own. */
+/** Delivers a payload that is in memory of its own. */
 export function deliver(channel: Channel, header: FrameHeader, payload: Uint8Array): void {
   const named = payload.length > IN_PLACE_BYTES_MAX ? channel.destination(header) : undefined;
   named?.set(payload);

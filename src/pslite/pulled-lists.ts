@@ -1,12 +1,12 @@
-// pulled-lists — the key lists that ps-lite's nodes pull, and how long their values were. Such a node pulls without
-// saying a length, and mostly pulls the same lists again and again: with a known length it is answered from where the
-// values lie, and its keys need not be kept anew. All nodes share them: a hundred workers cost no more than one.
+// pulled-lists — the key lists that ps-lite's nodes pull, and the lengths of their values. Such a node pulls without a
+// length, and mostly pulls the same lists again and again: with a known length it is answered from where the values
+// are, and its keys need not be kept again. All nodes share them: a hundred workers cost no more than one.
 //
 // Invariants:
-//   W1. A length is remembered only if all keys of the list had it. It is a guess: what is asked with it is refused if
-//       it is wrong, and asked again without.
-//   W2. At most LISTS_MAX lists and LIST_BYTES_MAX of keys and lens are remembered, the newest ones.
-//   W3. A list is found by all of its keys. They never change: answers are sent from them.
+//   PulledLists.W1. A length is remembered only if all keys of the list had it. It is a guess: a request with a wrong
+//       length is refused, and made again without one.
+//   PulledLists.W2. At most LISTS_MAX lists and LIST_BYTES_MAX of keys and lens are remembered, the newest ones.
+//   PulledLists.W3. A list is found by all of its keys. They never change: answers are sent from them.
 
 export type KnownList = {
   readonly keys: Uint8Array;
@@ -16,7 +16,7 @@ export type KnownList = {
   readonly lens: Uint8Array;
 };
 
-/** Whose keys, and of what type their values are: one list may be pulled from several applications. */
+/** Whose keys, and the type of their values: one list may be pulled from several applications. */
 export type ListOwner = { readonly app: number; readonly dtype: number };
 
 const LISTS_MAX = 1024;
@@ -42,7 +42,7 @@ export class PulledLists {
     return known !== undefined && isSame(known.keys, keys) ? known : undefined; // W3
   }
 
-  /** Takes the keys of a request and the lens of its answer; both are kept, and must not change (W1). */
+  /** Remembers the keys of a request and the lens of its answer; both are kept, and must not change (W1). */
   learn(keys: Uint8Array, lens: Uint8Array, owner: ListOwner): void {
     const lengths = new Int32Array(lens.buffer, lens.byteOffset, lens.length >> 2);
     const width = lengths[0] ?? 0;
@@ -80,8 +80,8 @@ function isSame(a: Uint8Array, b: Uint8Array): boolean {
 }
 
 /**
- * A number for a list of keys: two 32-bit hashes in 53 bits, of some SAMPLES keys. Of two lists with one number the
- * newer is remembered.
+ * A number for a list of keys: two 32-bit hashes in 53 bits, of some SAMPLES keys. Of two lists with the same number
+ * the newer is remembered.
  */
 function listNumber(keys: Uint8Array, { app, dtype }: ListOwner): number {
   const words = wordsOf(keys);

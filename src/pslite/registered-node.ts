@@ -1,10 +1,10 @@
 // registered-node — the control messages between our scheduler and one node that speaks ps-lite's protocol: barriers,
-// heartbeats, and news of other nodes. Registration is registrar.ts.
+// heartbeats, and new incarnations of other nodes. registration-service.ts handles registration.
 //
 // Invariants:
-//   M1. A process is released once from a barrier, whichever of its customers entered it.
-//   M2. A node of ps-lite has no message for a barrier that failed: it waits until no node is dead any more. Nodes of
-//       ours get the failure.
+//   RegisteredNode.M1. A process is released once from a barrier, whichever of its customers entered it.
+//   RegisteredNode.M2. A node of ps-lite has no message for a barrier that failed: it waits until no node is dead any
+//       more. Nodes of ours get the failure.
 
 import { ABORT, BARRIER, HEARTBEAT, ROSTER } from "../contracts/control.ts";
 import type { AbortRequest, BarrierReply } from "../wire/control.ts";
@@ -13,7 +13,7 @@ import { GROUP_MAX, inGroup } from "../wire/node-id.ts";
 import type { RosterEntry, RosterView } from "../wire/roster.ts";
 import { type BodyExtension, decodeBodyExtension, encodeBodyExtension } from "./body-extension.ts";
 import { type Control, type Conversation, unsupported } from "./conversation.ts";
-import type { Registrar } from "./registrar.ts";
+import type { RegistrationService } from "./registration-service.ts";
 import { bodyOf, type OutgoingFrame } from "./translating-batch.ts";
 import { PsCommand, type PsMeta } from "./wire/ps-meta.ts";
 
@@ -23,15 +23,15 @@ const REENTER_MS = 200;
 export class RegisteredNode implements Control {
   /** The node sends heartbeats of its own. */
   beats = false;
-  readonly #registrar: Registrar;
+  readonly #registrations: RegistrationService;
   readonly #conversation: Conversation;
   /** The last round that was passed, by group. */
   readonly #rounds = new Map<number, number>();
   /** The incarnations that the node knows. */
   readonly #known = new Map<number, number>();
 
-  constructor(registrar: Registrar, conversation: Conversation) {
-    this.#registrar = registrar;
+  constructor(registrations: RegistrationService, conversation: Conversation) {
+    this.#registrations = registrations;
     this.#conversation = conversation;
   }
 
@@ -40,15 +40,15 @@ export class RegisteredNode implements Control {
     if (functionId === ROSTER.id) this.#onRoster(bodyOf(ROSTER, frame));
     else if (functionId === ABORT.id) this.#onAbort(bodyOf(ABORT, frame));
     else {
-      this.#conversation.fail(frame.header.request, unsupported(`function ${functionId} cannot be asked of a node of ps-lite`));
+      this.#conversation.fail(frame.header.request, unsupported(`function ${functionId} is not available at a node of ps-lite`));
       return;
     }
     this.#conversation.answer(functionId === ROSTER.id ? ROSTER : ABORT, request, {});
   }
 
   message(meta: PsMeta): void {
-    const { log } = this.#registrar.gateway;
-    const registration = this.#registrar.registrationOf(this.#conversation);
+    const { log } = this.#registrations.gateway;
+    const registration = this.#registrations.registrationOf(this.#conversation);
     if (registration === undefined) return;
     const customer = registration.process.conversations.get(meta.customerId) ?? this.#conversation;
     switch (meta.command) {
@@ -59,14 +59,14 @@ export class RegisteredNode implements Control {
       case PsCommand.HEARTBEAT:
         this.beats = true;
         for (const conversation of registration.process.conversations.values()) conversation.serveControl(HEARTBEAT, {});
-        this.#registrar.send(registration, PsCommand.HEARTBEAT, { nodes: [this.#registrar.self()] });
+        this.#registrations.send(registration, PsCommand.HEARTBEAT, { nodes: [this.#registrations.self()] });
         break;
       case PsCommand.TERMINATE:
-        if (registration.extension !== undefined) this.#registrar.leave(this.#conversation);
-        else log.warn("a TERMINATE was left out: only a node's own may end it", { node: this.#conversation.name });
+        if (registration.extension !== undefined) this.#registrations.leave(this.#conversation);
+        else log.warn("a TERMINATE was ignored: only a node itself may end it", { node: this.#conversation.name });
         break;
       default:
-        log.debug("a control message was left out", { node: this.#conversation.name, command: meta.command });
+        log.debug("a control message was ignored", { node: this.#conversation.name, command: meta.command });
     }
   }
 
@@ -76,16 +76,16 @@ export class RegisteredNode implements Control {
   }
 
   /**
-   * The node waits at a barrier; one of ours says at which round, and whether it waits for the dead. One of ps-lite always
-   * does (M2).
+   * The node waits at a barrier; one of ours sends the round, and whether it waits for dead nodes. One of ps-lite
+   * always does (M2).
    */
   enter(group: number, extension: BodyExtension | undefined): void {
     const requested = extension?.round;
     const outlivesDeaths = extension === undefined || extension.outlivesDeaths === true;
-    const registration = this.#registrar.registrationOf(this.#conversation);
+    const registration = this.#registrations.registrationOf(this.#conversation);
     if (registration === undefined) return;
     if (group < 1 || group > GROUP_MAX || !inGroup(registration.role, group)) {
-      this.#registrar.gateway.log.warn("a barrier was left out: the node is no member of that group", {
+      this.#registrations.gateway.log.warn("a barrier entry was ignored: the node is not a member of that group", {
         node: this.#conversation.name,
         group,
       });
@@ -97,7 +97,7 @@ export class RegisteredNode implements Control {
       const isReleased = requested === undefined && this.#rounds.get(group) === reply.round;
       this.#rounds.set(group, reply.round);
       if (isReleased || registration.process.primary !== this.#conversation) return; // M1
-      this.#registrar.release({ registration, group, round: reply.round });
+      this.#registrations.release({ registration, group, round: reply.round });
     };
     const failed = (failure: Failure): void => this.#failed(group, extension, failure);
     this.#conversation.serveControl(BARRIER, { group, customer: 0, round, outlivesDeaths }, passed, failed);
@@ -110,12 +110,12 @@ export class RegisteredNode implements Control {
 
   /** M2 */
   #failed(group: number, extension: BodyExtension | undefined, failure: Failure): void {
-    const { gateway } = this.#registrar;
+    const { gateway } = this.#registrations;
     const { code, message } = failure;
     if (code === "ABORTED") return; // it entered again meanwhile, and that is answered
-    const registration = this.#registrar.registrationOf(this.#conversation);
+    const registration = this.#registrations.registrationOf(this.#conversation);
     if (registration?.extension !== undefined)
-      this.#registrar.send(registration, PsCommand.BARRIER, {
+      this.#registrations.send(registration, PsCommand.BARRIER, {
         appId: 0,
         customerId: 0,
         barrierGroup: group,
@@ -132,14 +132,14 @@ export class RegisteredNode implements Control {
       });
   }
 
-  /** Sends a new incarnation to the process, once that has its list: a later list includes it. */
+  /** Sends a new incarnation to the process, once it has its list: a later list includes it. */
   #onRoster(roster: RosterView): void {
-    const registration = this.#registrar.registrationOf(this.#conversation);
-    const hasList = registration !== undefined && !this.#registrar.renewList(registration, roster);
+    const registration = this.#registrations.registrationOf(this.#conversation);
+    const hasList = registration !== undefined && !this.#registrations.renewList(registration, roster);
     const isTold = hasList && this.#conversation.node > 0 && registration.process.primary === this.#conversation;
     for (const entry of roster.nodes)
       if (this.#noteIncarnation(entry) && isTold && entry.node !== this.#conversation.node)
-        this.#registrar.sendReplacement(registration, entry);
+        this.#registrations.sendReplacement(registration, entry);
   }
 
   /** Returns whether this incarnation was not known until now. */
@@ -150,12 +150,12 @@ export class RegisteredNode implements Control {
   }
 
   #onAbort(failure: AbortRequest): void {
-    const registration = this.#registrar.registrationOf(this.#conversation);
+    const registration = this.#registrations.registrationOf(this.#conversation);
     if (registration === undefined) return;
     if (registration.extension === undefined)
-      this.#registrar.gateway.log.error("the job is over, but a node of ps-lite cannot be told: stop it", {
+      this.#registrations.gateway.log.error("the job is over, but a node of ps-lite cannot be notified: stop it", {
         node: this.#conversation.name,
       });
-    else this.#registrar.tellAbort(registration, failure);
+    else this.#registrations.sendAbort(registration, failure);
   }
 }

@@ -1,4 +1,4 @@
-// registration — what a process says of itself when it registers with our scheduler, and whether it can be one.
+// registration — what a process sends when it registers with our scheduler, and whether it can be a node.
 
 import { WeighbridgeError } from "../base/errors.ts";
 import type { Role } from "../wire/node-id.ts";
@@ -15,7 +15,7 @@ export type Registration = {
   readonly hostPort: HostPort;
   readonly customerId: number;
   readonly process: RemoteProcess;
-  /** What it says beyond ps-lite's words; undefined when it is none of ours. */
+  /** What it sends beyond ps-lite's fields; undefined if it is not one of ours. */
   readonly extension: BodyExtension | undefined;
   readonly token: string;
   readonly incoming: IncomingConnection;
@@ -25,7 +25,7 @@ export type Registration = {
 
 const PORT_MAX = 65_535;
 const HOSTNAME_CHARS_MAX = 255;
-/** What can stand between "tcp://" and a port. */
+/** What is valid between "tcp://" and a port. */
 const HOSTNAME = /^[^\s/[\]\p{Cc}]+$/u;
 
 /** ps-lite's order of ranks. */
@@ -34,7 +34,7 @@ export function byHostPort(a: { readonly hostPort: HostPort }, b: { readonly hos
   return a.hostPort.port - b.hostPort.port;
 }
 
-/** The node that registers. Throws BAD_REQUEST when it is none that could be reached. */
+/** The node that registers. Throws BAD_REQUEST if it could not be reached. */
 export function checkedNode({ nodes }: PsMeta): PsNode {
   const [node] = nodes;
   if (nodes.length !== 1 || node === undefined || node.role === PsRole.SCHEDULER)

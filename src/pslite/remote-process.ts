@@ -2,14 +2,15 @@
 // its connections to us. A process with several customers is several nodes, each with its conversation.
 //
 // Invariants:
-//   B1. A process that is kept is dialed again every REDIAL_MS until it is there. It always has an outgoing connection:
-//       what is sent while that waits leaves once it is up, so that an answer is not lost between two connections; what
-//       waits for a dial that fails is dropped.
-//   B2. `gone` is called when its outgoing connection is down and none of its incoming connections is open, once each
-//       time.
-//   B3. It is dialed once in REDIAL_MS at most, whoever asks, and less and less often while it ends every connection
-//       within SHORT_MS; `renewOutgoing` alone does not wait: it is called once for a node.
-//   B4. Messages to a process that is kept and not reachable leave once it is, the first HELD_MAX, as libzmq does.
+//   RemoteProcess.B1. A process that is kept is dialed again every REDIAL_MS until it answers. It always has an
+//       outgoing connection: what is sent while that waits leaves once it is up, so that an answer is not lost between
+//       two connections; what waits for a dial that fails is dropped.
+//   RemoteProcess.B2. `gone` is called when its outgoing connection is down and none of its incoming connections is
+//       open, once each time.
+//   RemoteProcess.B3. It is dialed at most once in REDIAL_MS, and less and less often while it ends every connection
+//       within SHORT_MS; only `renewOutgoing` does not wait: it is called once for a node.
+//   RemoteProcess.B4. Messages to a process that is kept and not reachable leave once it is, the first HELD_MAX, as in
+//       libzmq.
 
 import type { Clock } from "../base/clock.ts";
 import type { Conversation } from "./conversation.ts";
@@ -17,10 +18,10 @@ import type { IncomingConnection } from "./incoming-connection.ts";
 import type { OutgoingConnection, OutgoingOptions } from "./outgoing-connection.ts";
 import type { PsMeta } from "./wire/ps-meta.ts";
 
-/** As libzmq does. */
+/** As in libzmq. */
 const REDIAL_MS = 100;
 const REDIAL_MS_MAX = 1000;
-/** Who ends connections on purpose does so at once. */
+/** A process that ends connections on purpose does so at once. */
 const SHORT_MS = 30;
 const HELD_MAX = 1000;
 
@@ -46,11 +47,11 @@ export class RemoteProcess {
   #attempts: Attempt[] = [];
   #isKept = false;
   #isGone = false;
-  /** Sent since the outgoing connection was up last. */
+  /** Sent since the outgoing connection was last up. */
   #held: PsMeta[] = [];
   #dialedAtMs = -Infinity;
   #upAtMs = -Infinity;
-  /** How many connections in turn were up and ended within SHORT_MS. */
+  /** How many connections in a row were up and ended within SHORT_MS. */
   #shortCount = 0;
 
   constructor(host: RemoteProcessHost, { hostname, port }: { readonly hostname: string; readonly port: number }) {
@@ -67,7 +68,7 @@ export class RemoteProcess {
     return this.#outgoing?.isUp === true || this.incoming.size > 0;
   }
 
-  /** The node that was there first: the one that messages go to. */
+  /** Its first node, to which messages go. */
   get primary(): Conversation | undefined {
     const [first] = this.conversations.values();
     return first;
@@ -93,7 +94,7 @@ export class RemoteProcess {
     if (this.#outgoing === undefined) this.#newOutgoing(this.#pauseMs());
   }
 
-  /** A message of one part from its first node to it; `meta` is kept (B4). */
+  /** Sends a message of one part from its first node; `meta` is kept (B4). */
   send(meta: PsMeta): void {
     if (this.#isKept && this.#outgoing?.isUp !== true && this.#held.length < HELD_MAX) this.#held.push(meta);
     this.primary?.sendMessage(meta);
@@ -106,7 +107,7 @@ export class RemoteProcess {
     old?.close();
   }
 
-  /** Ends the outgoing connection; it is not dialed again. */
+  /** Ends the outgoing connection and does not dial again. */
   disconnect(isAbrupt: boolean): void {
     this.#isKept = false;
     if (isAbrupt) this.#outgoing?.destroy();
@@ -118,7 +119,7 @@ export class RemoteProcess {
     this.#checkGone();
   }
 
-  /** How long to wait before it is dialed (B3). */
+  /** How long to wait before dialing (B3). */
   #pauseMs(): number {
     const pauseMs = Math.min(REDIAL_MS_MAX, REDIAL_MS * 2 ** Math.max(0, this.#shortCount - 1));
     return Math.max(0, this.#dialedAtMs + pauseMs - this.#host.clock.nowMs());

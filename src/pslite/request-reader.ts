@@ -1,7 +1,7 @@
-// request-reader — takes the parts of a push, pull or pushPull of a ps-lite node and makes the requests to our node out
-// of them. Values are read straight to where our node wants them; only with lens, which come after the values, they
-// have to be kept until those are there, and with PS_RESEND until the message is complete: one that broke off and comes
-// again must not have been applied in part.
+// request-reader — reads the parts of a push, pull or pushPull of a ps-lite node and turns them into requests to our
+// node. Values are read straight to where our node wants them, with two exceptions: with lens, which follow the values,
+// values are kept until those arrive, and with PS_RESEND until the message is complete: one that broke off and is
+// resent must not have been applied in part.
 
 import { WeighbridgeError } from "../base/errors.ts";
 import { joinBytes } from "../base/join-bytes.ts";
@@ -18,7 +18,7 @@ import { dtypeOfPsType, PsType } from "./wire/data-type.ts";
 import type { PsMeta } from "./wire/ps-meta.ts";
 import type { PartFate, PartSink } from "./wire/zmtp-reader.ts";
 
-/** So many keys of a pull fit a frame. */
+/** How many keys of a pull fit a frame. */
 export const PULL_KEYS_MAX: number = PAYLOAD_BYTES_MAX / KEY_BYTES;
 
 /** ps-lite counts the bytes of a part in an int; parts that are kept whole are no longer than that either. */
@@ -41,7 +41,7 @@ export class RequestReader implements PartSink {
   #known: KnownList | undefined;
   /** With lens: the values. */
   #values: Uint8Array = new Uint8Array(0);
-  /** Values per key, and what of them the next frame begins with. */
+  /** Values per key, and how much of them the next frame begins with. */
   #width = 0;
   #key = 0;
   #offset = 0;
@@ -73,7 +73,7 @@ export class RequestReader implements PartSink {
     if (!served.push) return byteCount === 0 ? "whole" : this.#refuse("a pull with values");
     const isKept = this.#hasLens || this.#conversation.host.resender !== undefined;
     if (isKept && byteCount > WHOLE_BYTES_MAX) return this.#refuse(`${byteCount} bytes of values, which have to be kept until all is here`);
-    if (this.#hasLens) return isLast ? this.#refuse("lens are announced, but do not come") : "whole";
+    if (this.#hasLens) return isLast ? this.#refuse("lens are announced, but missing") : "whole";
     const width = byteCount / served.elementBytes / this.#keyCount;
     if (width === 0 || !Number.isInteger(width)) return this.#refuse(`${byteCount} bytes of values for ${this.#keyCount} keys`);
     return this.#planPush(served, width, byteCount);
@@ -119,11 +119,11 @@ export class RequestReader implements PartSink {
     if (!served.pull) return;
     const keys = this.#keys.subarray(0, byteCount);
     this.#known = this.#lists.find(keys, served);
-    // Arrays of this size are dear: collecting them stops the node and takes a core from others.
+    // Arrays of this size are expensive: collecting them stops the node and takes a core from others.
     served.keys = this.#known?.keys ?? keys.slice();
   }
 
-  /** Opens the request: so many frames are to be answered. */
+  /** Opens a request of this many frames to answer. */
   #openRequest(served: ServedRequest, frameCount: number): void {
     served.frameCount = frameCount;
     served.left = frameCount;
@@ -147,7 +147,10 @@ export class RequestReader implements PartSink {
     else this.#pullKnown(served, known);
   }
 
-  /** With WANT_LENS, as the lengths are unknown. A key that nobody pushed reads as one zero, as in ps-lite's handle. */
+  /**
+   * With WANT_LENS, because the lengths are unknown. A key that nobody pushed reads as one zero, as in ps-lite's
+   * handle.
+   */
   pullUnknown(served: ServedRequest): void {
     const { keyCount } = served;
     this.#frameIndex = 0;
@@ -161,7 +164,7 @@ export class RequestReader implements PartSink {
     }
   }
 
-  /** As a worker of ours would pull: it knows how long the values are. */
+  /** As a worker of ours would pull: the lengths of the values are known. */
   #pullKnown(served: ServedRequest, { width, lens }: KnownList): void {
     const { keyCount, keys, elementBytes } = served;
     const valueBytes = width * elementBytes;
@@ -183,7 +186,7 @@ export class RequestReader implements PartSink {
     }
   }
 
-  // Pushes whose values are as many for each key: their frames are known before the values come.
+  // Pushes with equally many values for each key: their frames are known before the values arrive.
 
   #planPush(served: ServedRequest, width: number, byteCount: number): PartFate {
     this.#width = width;
@@ -207,7 +210,7 @@ export class RequestReader implements PartSink {
     this.#conversation.payload.deliverCopy(header, this.#keys, bytes, at, byteCount, this.#keyCount * KEY_BYTES);
   }
 
-  /** All values are here: hands over the frames with copies of them. */
+  /** All values have arrived: delivers the frames with copies of them. */
   #pushKept(served: ServedRequest, bytes: Uint8Array, at: number): void {
     for (let from = at; this.#key < this.#keyCount; ) {
       const keysAt = this.#key * KEY_BYTES;
@@ -277,12 +280,12 @@ export class RequestReader implements PartSink {
   }
 }
 
-/** Memory that was made for this part alone is taken as it is. */
+/** Memory that was allocated for this part alone is kept without a copy. */
 function ownBytes(bytes: Uint8Array, at: number, byteCount: number): Uint8Array {
   return at === 0 && bytes.length === byteCount && byteCount > COPY_BYTES_MAX ? bytes : bytes.slice(at, at + byteCount);
 }
 
-/** What is wrong with a request, before its parts are looked at. */
+/** What is wrong with a request, before its parts are read. */
 export function problemWith(meta: PsMeta, hasParts: boolean): WeighbridgeError | undefined {
   const { appId, customerId, dataTypes, simpleApp } = meta;
   if (appId < 0 || appId > ID_MAX || customerId < 0 || customerId > ID_MAX)

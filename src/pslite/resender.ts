@@ -1,13 +1,12 @@
-// resender — PS_RESEND: every message is kept until the other node has acknowledged it, and sent again when that takes
-// too long. The other side of it, acknowledging and leaving out what came before, is here too. All nodes of a cluster
-// must agree on it.
+// resender — PS_RESEND: every message is kept until the other node has acknowledged it, and resent when that takes too
+// long. It also acknowledges received messages and drops repeated ones. All nodes of a cluster must agree on it.
 //
 // Invariants:
-//   R1. Messages are kept as copies: what they were made of may change once their request has ended.
-//   R2. After RETRIES_MAX sendings without an acknowledgement the node counts as unreachable: what is open with it
-//       fails, naming it.
-//   R3. A message is acknowledged once all of it is here: one that breaks off inside is sent again, and is taken then.
-//   R4. What is kept for a node and not acknowledged is bounded: above KEPT_BYTES_MAX whoever writes waits
+//   Resender.R1. Messages are kept as copies: their sources may change once their request has ended.
+//   Resender.R2. After RETRIES_MAX attempts without an acknowledgement the node counts as unreachable: what is open
+//       with it fails, naming it.
+//   Resender.R3. A message is acknowledged once all of it has arrived: one that breaks off is resent, and is read then.
+//   Resender.R4. What is kept for a node and not acknowledged is bounded: above KEPT_BYTES_MAX the writer waits
 //       (`whenRoom`), as for a full socket.
 
 import type { CancelTimer, Clock } from "../base/clock.ts";
@@ -25,7 +24,7 @@ type Entry = {
   retryCount: number;
 };
 
-/** What one node has not acknowledged, and who waits until it is less. */
+/** What one node has not acknowledged, and the writers that wait for room. */
 type Unacknowledged = { byteCount: number; readonly waiting: (() => void)[] };
 
 const RETRIES_MAX = 10;
@@ -50,7 +49,7 @@ export class Resender {
     this.#selfId = options.selfId;
   }
 
-  /** Sends the message that the batch of the conversation's outgoing connection holds, and keeps it. */
+  /** Sends the message in the batch of the conversation's outgoing connection, and keeps it. */
   sent(meta: PsMeta, conversation: Conversation): void {
     const { outgoing } = conversation;
     if (outgoing === undefined || !isAcknowledged(meta) || meta.command === PsCommand.ADD_NODE) return;
@@ -102,7 +101,7 @@ export class Resender {
   }
 
   /**
-   * A message begins. True when it is one to leave out: an acknowledgement itself, or one that came before, which is
+   * A message begins. Returns true if it is to be skipped: an acknowledgement itself, or a repeated message, which is
    * acknowledged again.
    */
   isLeftOut(meta: PsMeta, conversation: Conversation): boolean {
@@ -115,7 +114,7 @@ export class Resender {
     return true;
   }
 
-  /** All of a message is here (R3). */
+  /** All of a message has arrived (R3). */
   taken(meta: PsMeta, conversation: Conversation): void {
     if (!isAcknowledged(meta) || this.#selfId() === 0) return;
     let seen = this.#seen.get(conversation);
@@ -134,7 +133,7 @@ export class Resender {
     conversation.sendMessage(ack);
   }
 
-  /** The node has a new incarnation, or is gone: nothing of what was sent to it matters any more. */
+  /** The node has a new incarnation, or is gone: forgets what was sent to it. */
   forget(conversation: Conversation): void {
     this.#seen.delete(conversation);
     for (const [key, entry] of this.#sent) if (entry.conversation === conversation) this.#drop(key);

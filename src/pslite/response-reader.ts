@@ -1,12 +1,12 @@
-// response-reader — takes the parts of a ps-lite node's response with values, and answers the frames of our request
-// with them (spec/protocol.md, K11: GATHERED, and WHOLE for the last). Which request it is was found by then
-// (client-requests.ts).
+// response-reader — reads the parts of a ps-lite node's response with values, and answers the frames of our request
+// with them (spec/protocol.md, K11: GATHERED, and WHOLE for the last). client-requests.ts has found the request.
 //
 // Invariants:
-//   I1. Long values go from the socket into the caller's array; only short ones are copied.
-//   I2. A response whose keys, values or lens do not fit the request fails it; what is left of it is skipped.
-//   I3. Where responses are sent again (PS_RESEND), nothing is handed over before all of one is here: it may break off,
-//       and come once more.
+//   ResponseReader.I1. The socket reads long values into the caller's array; only short ones are copied.
+//   ResponseReader.I2. A response whose keys, values or lens do not fit the request fails it; the rest of it is
+//       skipped.
+//   ResponseReader.I3. If responses are resent (PS_RESEND), nothing is delivered before all of one has arrived: it may
+//       break off, and arrive once more.
 
 import { WeighbridgeError } from "../base/errors.ts";
 import { KEY_BYTES } from "../keys/key-range.ts";
@@ -18,7 +18,7 @@ import { PsType } from "./wire/data-type.ts";
 import type { PsMeta } from "./wire/ps-meta.ts";
 import type { PartFate, PartSink } from "./wire/zmtp-reader.ts";
 
-/** A request that left, or is being gathered. */
+/** A request that left, or is being assembled. */
 export type OpenRequest = {
   readonly functionId: number;
   /** Its application and customer, as one number. */
@@ -43,9 +43,9 @@ export class ResponseReader implements PartSink {
   #partIndex = 0;
   #isLastPart = true;
   #valueBytes = 0;
-  /** Where in the values the stream is. */
+  /** The position of the stream in the values. */
   #offset = 0;
-  /** The values, while their lens have to be waited for (I3). */
+  /** The values, while they wait for their lens (I3). */
   #kept: Uint8Array = NOTHING;
 
   constructor(conversation: Conversation) {
@@ -61,7 +61,7 @@ export class ResponseReader implements PartSink {
     return this;
   }
 
-  /** What was being answered when the link or its connection ended. */
+  /** The request that was being answered when the link or its connection ended. */
   abandon(): OpenRequest | undefined {
     const open = this.#open;
     this.#open = undefined;
@@ -181,7 +181,7 @@ export class ResponseReader implements PartSink {
     return this.#valueBytes + (open.wantsLens ? open.keyCount * LEN_BYTES : 0);
   }
 
-  /** All frames but the last are only told that they were taken (K11). */
+  /** All frames but the last are only acknowledged (K11). */
   #beginAnswer({ functionId, requests }: OpenRequest): void {
     const { header, payload } = this.#conversation;
     for (let i = 0; i < requests.length - 1; i++) {
@@ -211,7 +211,7 @@ export class ResponseReader implements PartSink {
     this.#conversation.payload.begin(this.#answerHeader(open, byteCount, this.#offset), NOTHING);
   }
 
-  /** The values were the last part: whoever wants lengths gets even ones. */
+  /** The values were the last part: a request for lens gets equal ones. */
   #endValues(open: OpenRequest): void {
     if (this.#isLensExpected) {
       const width = this.#valueBytes / open.elementBytes / open.keyCount;
@@ -222,7 +222,7 @@ export class ResponseReader implements PartSink {
     this.#open = undefined;
   }
 
-  /** Bytes of any length that begin so far into the answer, as copies. */
+  /** Copies bytes of any length, which begin at this offset of the answer. */
   #stageLong(open: OpenRequest, bytes: Uint8Array, offset: number): void {
     for (let from = 0; from === 0 || from < bytes.length; from += BLOCK_BYTES) {
       const part = bytes.subarray(from, from + BLOCK_BYTES);

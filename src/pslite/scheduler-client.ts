@@ -1,20 +1,23 @@
 // scheduler-client — the control messages between our server or worker and a scheduler that speaks ps-lite's protocol:
-// it registers there, keeps the roster of the scheduler's lists, and enters its barriers. No scheduler of ps-lite says
-// who is dead: that is found out here.
+// it registers there, keeps the roster of the scheduler's lists, and enters its barriers. ps-lite's scheduler does not
+// report dead nodes: this class detects them.
 //
 //   REGISTER ──► ADD_NODE ─ list ──► answer with the roster        BARRIER ──► BARRIER ─ BARRIER ──► answer
 //   HEARTBEAT ──► HEARTBEAT ─ HEARTBEAT ──► answer                 LEAVE: answered here
 //
 // Invariants:
-//   C1. A scheduler that was started again cannot take the job over: nodes of ps-lite enter a barrier with one message
-//       that they never repeat, their servers the last one from the beginning, so it would wait for them for ever. One
-//       of ours is sent nothing (gateway.ts, V3).
-//   C2. A node whose connections are all gone for `deathMs` is dead in our roster; one that is heard of again is alive.
-//   C3. A node that is listed again has a new incarnation, and a conversation of its own (member-list.ts, L1).
-//   C4. A worker of ours gives servers of ps-lite time when their own scheduler does not: SETTLE_MS when one has a new
-//       incarnation. A request that comes before their handle is there ends them (replacements.ts, N4).
-//   C5. A scheduler of ours that ends the job says why and is gone, on two connections whose ends come in any order:
-//       while its own is open, the end of the other counts after LAST_WORDS_MS.
+//   SchedulerClient.C1. A scheduler that was restarted cannot take the job over: nodes of ps-lite enter a barrier with
+//       one message that they never repeat, and their servers enter the last one at the beginning, so it would wait for
+//       them for ever. A restarted scheduler of ours is sent nothing (PsliteGateway.V3).
+//   SchedulerClient.C2. A node whose connections are all gone for `deathMs` is dead in our roster; one that connects
+//       again is alive.
+//   SchedulerClient.C3. A node that is listed again has a new incarnation, and a conversation of its own
+//       (ListedNodes.L1).
+//   SchedulerClient.C4. A worker of ours waits for servers of ps-lite if their own scheduler does not: SETTLE_MS when
+//       one has a new incarnation. A request that arrives before they have set their handle ends them
+//       (RestartedNodes.N4).
+//   SchedulerClient.C5. A scheduler of ours that ends the job sends the reason and closes two connections, whose ends
+//       arrive in any order: while its own is open, the end of the other counts after LAST_WORDS_MS.
 
 import type { CancelTimer } from "../base/clock.ts";
 import { type ErrorCode, isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
@@ -26,9 +29,9 @@ import { decodeBodyExtension, encodeBodyExtension } from "./body-extension.ts";
 import { type Control, type Conversation, unsupported } from "./conversation.ts";
 import type { PsliteGateway } from "./gateway.ts";
 import { formatHostPort, type HostPort, hostPortOf } from "./host-port.ts";
-import { type Member, MemberList } from "./member-list.ts";
+import { type ListedNode, ListedNodes } from "./listed-nodes.ts";
 import type { RemoteProcess } from "./remote-process.ts";
-import { SETTLE_MS } from "./replacements.ts";
+import { SETTLE_MS } from "./restarted-nodes.ts";
 import { bodyOf, type OutgoingFrame } from "./translating-batch.ts";
 import { EMPTY, PsCommand, PsMeta, type PsNode, PsRole } from "./wire/ps-meta.ts";
 
@@ -39,10 +42,10 @@ const ANEW = "stop the nodes of the job, and start it anew";
 
 export class SchedulerClient implements Control {
   readonly #gateway: PsliteGateway;
-  readonly #members: MemberList;
+  readonly #nodes: ListedNodes;
   readonly #deathTimers = new Map<number, CancelTimer>();
   #conversation: Conversation | undefined;
-  /** What we told the scheduler of ourselves. */
+  /** What we registered with. */
   #own: PsNode | undefined;
   #registering: number | undefined;
   #heartbeat: number | undefined;
@@ -53,14 +56,11 @@ export class SchedulerClient implements Control {
 
   constructor(gateway: PsliteGateway) {
     this.#gateway = gateway;
-    this.#members = new MemberList(gateway);
+    this.#nodes = new ListedNodes(gateway);
     this.#barriers = new BarrierEntries(gateway, this);
   }
 
-  /**
-   * The scheduler's conversation; a new one when it has a new incarnation, which knows nothing of what was asked of the
-   * one before.
-   */
+  /** The scheduler's conversation; a new one if it has a new incarnation, which does not know earlier requests. */
   useConversation(conversation: Conversation): void {
     this.#conversation = conversation;
     this.#registering = undefined;
@@ -68,21 +68,21 @@ export class SchedulerClient implements Control {
     this.#barriers.forget();
   }
 
-  /** Calls `send` now, or once other nodes take requests (barrier-entries.ts, T6). */
+  /** Calls `send` now, or once other nodes accept requests (BarrierEntries.T6). */
   whenReady(send: () => void): void {
     this.#barriers.whenOthersStarted(send);
   }
 
-  /** What to do about a scheduler that is gone, once it gave us a rank that no other can take over (C1). */
+  /** What to do about a lost scheduler, once it has assigned us a rank that no other can take over (C1). */
   get loss(): string | undefined {
     if (this.#gateway.selfId === 0) return undefined;
     if (!this.#isOurs) return `a scheduler of ps-lite cannot be started again under a running job: ${ANEW}`;
     return `under nodes of ps-lite or its protocol a scheduler cannot be started again: ${ANEW}`;
   }
 
-  /** The conversation of the node at this place. */
+  /** The conversation of the node at this address. */
   conversationAt(hostPort: HostPort): Conversation | undefined {
-    return this.#members.conversationAt(hostPort);
+    return this.#nodes.conversationAt(hostPort);
   }
 
   // Control
@@ -98,7 +98,7 @@ export class SchedulerClient implements Control {
         break;
       case HEARTBEAT.id:
         if ((this.#gateway.options.heartbeatIntervalMs ?? 0) === 0) {
-          this.conversation.answer(HEARTBEAT, request, {}); // ps-lite's scheduler expects none, and has no field for what it reports
+          this.conversation.answer(HEARTBEAT, request, {}); // ps-lite's scheduler expects no answer, and has no field for what it reports
           break;
         }
         this.#heartbeat = request;
@@ -129,7 +129,7 @@ export class SchedulerClient implements Control {
         this.#takeTerminate(meta);
         break;
       default:
-        this.#gateway.log.debug("a control message was left out", { from: "the scheduler", command: meta.command });
+        this.#gateway.log.debug("a control message was ignored", { from: "the scheduler", command: meta.command });
     }
   }
 
@@ -144,13 +144,13 @@ export class SchedulerClient implements Control {
   present(process: RemoteProcess): void {
     for (const conversation of process.conversations.values()) {
       this.#cancelDeath(conversation.node);
-      const member = this.#members.get(conversation.node);
-      if (member?.state === "dead") {
-        member.state = "alive";
-        this.#gateway.log.info("a node is there again", { node: nameOf(member.node) });
+      const listed = this.#nodes.get(conversation.node);
+      if (listed?.state === "dead") {
+        listed.state = "alive";
+        this.#gateway.log.info("a node is alive again", { node: nameOf(listed.node) });
         this.#announce();
       }
-      if (member !== undefined && this.#isAccepted(member)) this.#gateway.accept(conversation);
+      if (listed !== undefined && this.#isAccepted(listed)) this.#gateway.accept(conversation);
     }
   }
 
@@ -164,15 +164,14 @@ export class SchedulerClient implements Control {
       }
       // Dialing again would not help.
       if (conversation === this.#conversation && isWeighbridgeError(cause, "UNSUPPORTED")) this.#failRegister(cause);
-      const member = this.#members.get(conversation.node);
-      if (member !== undefined && this.#isAccepted(member)) {
-        // What we asked may be lost.
+      const listed = this.#nodes.get(conversation.node);
+      if (listed !== undefined && this.#isAccepted(listed)) {
+        // Our requests may be lost.
         if (this.#gateway.resender === undefined && !this.#gateway.isLeaving) conversation.connectionBroke(cause);
         continue; // it is dialed again, and answers wait
       }
       if (this.#gateway.resender !== undefined && !this.#gateway.isLeaving && conversation !== this.#conversation) {
-        // What was not acknowledged is sent again; for the scheduler's our peer dials, and knows how long that has been
-        // away.
+        // Unacknowledged messages are resent; for the scheduler's our peer dials, and knows how long it has been away.
         process.keep();
         continue;
       }
@@ -186,7 +185,7 @@ export class SchedulerClient implements Control {
     if (conversation === this.#conversation) this.#barriers.back();
   }
 
-  /** A connection of that node to us broke: what it said last may be lost. */
+  /** A connection of that node to us broke: its last messages may be lost. */
   incomingBroke(conversation: Conversation): void {
     if (conversation !== this.#conversation) return;
     this.#barriers.broke();
@@ -208,21 +207,21 @@ export class SchedulerClient implements Control {
   gone(process: RemoteProcess): void {
     if (this.#gateway.isLeaving) return;
     for (const conversation of process.conversations.values()) {
-      const member = this.#members.get(conversation.node);
-      if (member === undefined || member.state === "dead" || this.#deathTimers.has(member.node)) continue;
+      const listed = this.#nodes.get(conversation.node);
+      if (listed === undefined || listed.state === "dead" || this.#deathTimers.has(listed.node)) continue;
       const died = (): void => {
-        this.#deathTimers.delete(member.node);
-        if (!process.isPresent && !this.#gateway.isLeaving) this.#died(member);
+        this.#deathTimers.delete(listed.node);
+        if (!process.isPresent && !this.#gateway.isLeaving) this.#died(listed);
       };
-      this.#deathTimers.set(member.node, this.#gateway.clock.after(this.#gateway.deathMs, died));
+      this.#deathTimers.set(listed.node, this.#gateway.clock.after(this.#gateway.deathMs, died));
     }
   }
 
   /** The channel closed its link with this conversation. */
   closedByChannel(conversation: Conversation, isAbrupt: boolean): void {
-    const member = this.#members.get(conversation.node);
-    if (member !== undefined && this.#isAccepted(member)) return;
-    const hostPort = conversation.node === SCHEDULER_ID ? hostPortOf(this.#gateway.options.schedulerAddress) : member?.hostPort;
+    const listed = this.#nodes.get(conversation.node);
+    if (listed !== undefined && this.#isAccepted(listed)) return;
+    const hostPort = conversation.node === SCHEDULER_ID ? hostPortOf(this.#gateway.options.schedulerAddress) : listed?.hostPort;
     if (hostPort !== undefined) this.#gateway.processAt(hostPort).disconnect(isAbrupt);
   }
 
@@ -250,12 +249,12 @@ export class SchedulerClient implements Control {
   }
 
   /** C2 */
-  #died(member: Member): void {
-    member.state = "dead";
-    this.#gateway.log.warn("a node is dead", { node: nameOf(member.node), at: formatHostPort(member.hostPort) });
+  #died(listed: ListedNode): void {
+    listed.state = "dead";
+    this.#gateway.log.warn("a node is dead", { node: nameOf(listed.node), at: formatHostPort(listed.hostPort) });
     this.#announce();
-    if (this.#isAccepted(member)) member.conversation?.break(undefined);
-    this.#barriers.fail(member.role, new WeighbridgeError("NODE_DEAD", `${nameOf(member.node)} is dead`, { retryable: true }));
+    if (this.#isAccepted(listed)) listed.conversation?.break(undefined);
+    this.#barriers.fail(listed.role, new WeighbridgeError("NODE_DEAD", `${nameOf(listed.node)} is dead`, { retryable: true }));
   }
 
   // Registration.
@@ -263,7 +262,7 @@ export class SchedulerClient implements Control {
   #register(frame: OutgoingFrame): void {
     const body = bodyOf(REGISTER, frame);
     if (body.failure !== undefined) {
-      this.conversation.fail(frame.header.request, unsupported("ps-lite's scheduler cannot be told that a node does not come"));
+      this.conversation.fail(frame.header.request, unsupported("ps-lite's scheduler cannot be notified that a node will not join"));
       return;
     }
     this.#registering = frame.header.request;
@@ -281,7 +280,7 @@ export class SchedulerClient implements Control {
     });
   }
 
-  /** C4: of our own scheduler we hear of a new incarnation when it can be asked. */
+  /** C4: our own scheduler sends a new incarnation when it accepts requests. */
   #takeNodes(meta: PsMeta): void {
     const isFirst = this.#gateway.selfId === 0;
     if (isFirst && !this.#findSelf(meta)) return;
@@ -292,20 +291,20 @@ export class SchedulerClient implements Control {
   }
 
   #takeList(nodes: readonly PsNode[], isFirst: boolean): void {
-    const changed = this.#members.update(nodes, isFirst);
+    const changed = this.#nodes.update(nodes, isFirst);
     for (const { node } of changed) this.#cancelDeath(node);
     if (isFirst) {
       this.#gateway.listed();
-      this.#gateway.processAt(hostPortOf(this.#gateway.options.schedulerAddress)).renewOutgoing(); // with our name from now on
+      this.#gateway.processAt(hostPortOf(this.#gateway.options.schedulerAddress)).renewOutgoing(); // with our identity from now on
     }
     if (this.#registering !== undefined) this.#answerRegister();
     else if (changed.length > 0) this.#announce();
     this.#gateway.clock.afterInput(() => {
-      for (const member of changed) this.#meet(member);
+      for (const listed of changed) this.#meet(listed);
     });
   }
 
-  /** Finds ourselves in the scheduler's list. */
+  /** Finds this node in the scheduler's list. */
   #findSelf({ nodes, body }: PsMeta): boolean {
     const own = this.#own;
     const self = nodes.find(({ hostname, port, role }) => hostname === own?.hostname && port === own.port && role === own.role);
@@ -319,14 +318,14 @@ export class SchedulerClient implements Control {
     return true;
   }
 
-  /** Nodes that would dial us have an outgoing connection and a link from now on. */
-  #meet(member: Member): void {
-    if (member.conversation === undefined || !this.#isAccepted(member) || this.#members.get(member.node) !== member) return;
-    this.#gateway.processAt(member.hostPort).keep();
-    this.#gateway.accept(member.conversation);
+  /** Nodes that would dial us get an outgoing connection and a link. */
+  #meet(listed: ListedNode): void {
+    if (listed.conversation === undefined || !this.#isAccepted(listed) || this.#nodes.get(listed.node) !== listed) return;
+    this.#gateway.processAt(listed.hostPort).keep();
+    this.#gateway.accept(listed.conversation);
   }
 
-  #isAccepted({ role, conversation }: Member): boolean {
+  #isAccepted({ role, conversation }: ListedNode): boolean {
     return conversation !== undefined && role === "worker" && this.#gateway.options.role === "server";
   }
 
@@ -338,7 +337,7 @@ export class SchedulerClient implements Control {
 
   #answerRegister(): void {
     const { selfId, options } = this.#gateway;
-    const own = this.#members.get(selfId);
+    const own = this.#nodes.get(selfId);
     if (this.#registering === undefined || own === undefined) return;
     this.conversation.answer(REGISTER, this.#registering, {
       job: JOB,
@@ -347,20 +346,20 @@ export class SchedulerClient implements Control {
       recovery: own.isRecovery,
       heartbeatIntervalMs: options.heartbeatIntervalMs ?? 0,
       heartbeatTimeoutMs: options.heartbeatTimeoutMs ?? 0,
-      roster: this.#members.roster(),
+      roster: this.#nodes.roster(),
     });
     this.#registering = undefined;
   }
 
   #announce(): void {
-    this.#conversation?.serveControl(ROSTER, this.#members.roster());
+    this.#conversation?.serveControl(ROSTER, this.#nodes.roster());
   }
 
-  /** Anybody may send one to a node of ps-lite, and end it; here it counts only as our own scheduler's word. */
+  /** Anybody may send one to a node of ps-lite, and end it; here it counts only from our own scheduler. */
   #takeTerminate({ body }: PsMeta): void {
-    const isOurs = this.#isOurs || this.#gateway.selfId === 0; // before it gave us a rank we cannot know
+    const isOurs = this.#isOurs || this.#gateway.selfId === 0; // before it has assigned a rank we cannot know
     if (!isOurs || body.length === 0) {
-      this.#gateway.log.warn("a TERMINATE of the scheduler was left out");
+      this.#gateway.log.warn("a TERMINATE of the scheduler was ignored");
       return;
     }
     const failure = decodeFailure(body);
@@ -379,7 +378,7 @@ export class SchedulerClient implements Control {
   }
 }
 
-/** Our peer will say from whom it has it. */
+/** Our peer adds the node that sent it. */
 function errorOf({ code, message, retryable }: Failure): WeighbridgeError {
   return new WeighbridgeError(code as ErrorCode, message, { retryable });
 }

@@ -1,13 +1,13 @@
-// seen-messages — which messages of a node have come before, so that one that is sent again is taken once (PS_RESEND).
-// Pure. ps-lite keeps every signature for ever and leaves the customer out of it; here memory is bounded, and two
-// customers are two.
+// seen-messages — which messages of a node have arrived before, so that a resent one is handled once (PS_RESEND). Pure.
+// ps-lite keeps every signature for ever and leaves the customer out of it; here memory is bounded, and two customers
+// are distinct.
 //
 // Invariants:
-//   W1. Within the newest WINDOW timestamps of a kind of message, a timestamp is new exactly once.
-//   W2. What is older than that has been seen: nobody has as many messages unacknowledged.
-//   W3. Timestamps are counted modulo MODULUS: our own nodes begin again after so many requests.
-//   W4. A kind of message costs a bit for each timestamp between its first and its newest, at most WINDOW: most kinds
-//       have few messages.
+//   SeenMessages.W1. Within the newest WINDOW timestamps of a kind of message, a timestamp is new exactly once.
+//   SeenMessages.W2. Older ones count as seen: no node has that many messages unacknowledged.
+//   SeenMessages.W3. Timestamps are counted modulo MODULUS: our own nodes wrap around after that many requests.
+//   SeenMessages.W4. A kind of message costs a bit for each timestamp between its first and its newest, at most WINDOW:
+//       most kinds have few messages.
 
 import type { PsMeta } from "./wire/ps-meta.ts";
 
@@ -32,7 +32,7 @@ export class SeenMessages {
     return age >= WINDOW || (age < bitCountOf(window) && hasBit(window, meta.timestamp)); // W2
   }
 
-  /** Notes that this message came. */
+  /** Records that this message arrived. */
   add(meta: PsMeta): void {
     const { timestamp } = meta;
     const kind = kindOf(meta);
@@ -55,7 +55,7 @@ function kindOf({ command, appId, customerId, simpleApp, request }: PsMeta): str
   return `${command}/${appId}/${customerId}/${simpleApp}/${request}`;
 }
 
-/** How far behind the newest it is; below 0 when it is newer (W3). */
+/** How far behind the newest it is; below 0 if it is newer (W3). */
 function ageOf(timestamp: number, { newest }: Window): number {
   return ((newest - timestamp) << SHIFT) >> SHIFT;
 }
@@ -86,7 +86,7 @@ function advance(window: Window, timestamp: number, count: number): void {
   window.newest = timestamp;
 }
 
-/** Whether the next `count` timestamps take the bits of none that was seen. */
+/** Whether the next `count` timestamps overwrite no bit that was seen. */
 function isFree(window: Window, count: number): boolean {
   const bitCount = bitCountOf(window);
   if (count >= bitCount) return window.bits.every((word) => word === 0);
@@ -99,7 +99,7 @@ function clearBit(window: Window, timestamp: number): void {
   window.bits[word] = (window.bits[word] as number) & ~(1 << (timestamp & 31));
 }
 
-/** Twice as many bits; those that were seen keep theirs. */
+/** Doubles the bits; those that were seen are kept. */
 function grow(window: Window): void {
   const { bits, newest } = window;
   const larger: Window = { bits: new Uint32Array(2 * bits.length), newest };

@@ -2,12 +2,12 @@
 // channel (spec/protocol.md, K7 to K9); the answers to all of them become one response.
 //
 // Invariants:
-//   S1. Every request is answered once: with a response, or, when it failed here, with one that says so (see
-//       `#respondFailure`).
-//   S2. The keys of a pull's response are those of its request, byte for byte; lens are always told, nobody minds who
-//       did not ask.
-//   S3. A response is written to one connection. When that breaks inside it, the node has not got it: it is made again,
-//       or fails where it may not be.
+//   ServedRequest.S1. Every request is answered once: with a response, or, if it failed here, with one that reports it
+//       (see `#respondFailure`).
+//   ServedRequest.S2. The keys of a pull's response are those of its request, byte for byte; lens are always sent, also
+//       if not requested.
+//   ServedRequest.S3. A response is written to one connection. If that breaks inside it, the node has not got it: the
+//       response is made again, or fails if it must not be.
 
 import { WeighbridgeError } from "../base/errors.ts";
 import { joinBytes } from "../base/join-bytes.ts";
@@ -35,16 +35,16 @@ export class ServedRequest implements Awaiting {
   readonly push: boolean;
   readonly pull: boolean;
   readonly valueType: number;
-  /** Our number for it. */
+  /** Our number of the type. */
   readonly dtype: number;
   readonly elementBytes: number;
   readonly functionId: number;
-  /** Of a pull; needed for the response, and the same until it has left. */
+  /** Of a pull; needed for the response, and unchanged until it has left. */
   keys: Uint8Array = NOTHING;
   keyCount = 0;
-  /** Lens that came with the request, to be given back with it. */
+  /** Lens that came with the request, to be returned with the response. */
   lens: Uint8Array = NOTHING;
-  /** Frames of the request, and those that have no answer yet. */
+  /** Frames of the request, and those without an answer yet. */
   frameCount = 0;
   left = 0;
   /** Number of the first frame. */
@@ -52,22 +52,22 @@ export class ServedRequest implements Awaiting {
   readonly #owner: ServedRequests;
   readonly #simple: boolean;
   #failure: Uint8Array | undefined;
-  /** What SimpleApp answered. */
+  /** SimpleApp's answer. */
   readonly #body: Uint8Array[] = [];
-  /** Answers that are put together, by frame. */
+  /** Answers that are assembled, by frame. */
   #gathered: Uint8Array[][] | undefined;
   /** Of a response that is being written. */
   #valuesLeft = 0;
   #lensLeft = 0;
   #isStreaming = false;
-  /** Where the response that is being written goes (S3). */
+  /** The connection of the response that is being written (S3). */
   #outgoing: OutgoingConnection | undefined;
-  /** Lens of the answer that have passed by, while they are to be learned. */
+  /** Lens of the answer that passed by, while they are to be remembered. */
   #seenLens: Uint8Array | undefined;
   #seenBytes = 0;
   /** Of a pull that guesses its lengths: bytes of all values; -1 otherwise. */
   #guessedBytes = -1;
-  /** The frame whose answer has to come next for the response to be written while it comes. */
+  /** The frame whose answer has to come next for the response to be written as it comes. */
   #nextFrame = 0;
 
   constructor(owner: ServedRequests, meta: PsMeta) {
@@ -85,7 +85,7 @@ export class ServedRequest implements Awaiting {
     this.functionId = !meta.pull ? FunctionId.KV_PUSH : meta.push ? FunctionId.KV_PUSH_PULL : FunctionId.KV_PULL;
   }
 
-  /** The request makes no sense; nobody here was asked. */
+  /** The request is not valid; our node does not get it. */
   refuse(error: WeighbridgeError): void {
     const { host, name } = this.#owner.conversation;
     host.log.error("a request was refused", {
@@ -99,7 +99,7 @@ export class ServedRequest implements Awaiting {
     this.#owner.whenFree(() => this.#respondFailure());
   }
 
-  /** The lengths of the values are taken for known. */
+  /** Assumes these lengths of the values. */
   guess(lens: Uint8Array, byteCount: number): void {
     this.lens = lens;
     this.#guessedBytes = byteCount;
@@ -128,7 +128,7 @@ export class ServedRequest implements Awaiting {
     return this.#frameDone();
   }
 
-  /** Frames of a body but the last are only acknowledged; the answer may take several frames itself. */
+  /** All frames of a body but the last are only acknowledged; the answer may take several frames itself. */
   #answerSimple(frame: OutgoingFrame): boolean {
     const { header } = frame;
     if (header.request < this.first + this.frameCount - 1) return this.#frameDone();
@@ -137,12 +137,14 @@ export class ServedRequest implements Awaiting {
     return isWhole ? this.#frameDone() : false;
   }
 
-  /** Whether the answer to a frame ends with lens: pulls that do not know better ask for them. */
+  /** Whether the answer to a frame ends with lens: pulls that do not know the lengths request them. */
   get #wantsLens(): boolean {
     return !this.push && this.#guessedBytes < 0;
   }
 
-  /** A response that has begun cannot go on: the node must not wait for the rest, nor mistake what follows for it. */
+  /**
+   * A response that has begun cannot continue: the node must not wait for the rest, nor mistake what follows for it.
+   */
   #giveUp(failure: Uint8Array): void {
     const { host, name } = this.#owner.conversation;
     host.log.error("a response broke off", { node: name, timestamp: this.timestamp, failure: new TextDecoder().decode(failure) });
@@ -172,7 +174,7 @@ export class ServedRequest implements Awaiting {
     this.#owner.whenFree(() => this.#respond());
   }
 
-  /** Asks for the same values once more, without a guess. */
+  /** Pulls the same values once more, without a guess. */
   #pullAgain(): void {
     this.#failure = undefined;
     this.#gathered = undefined;
@@ -196,9 +198,9 @@ export class ServedRequest implements Awaiting {
   }
 
   /**
-   * ps-lite has no word for a failure. Our own nodes find it in the body. Its own stop: a response with `pull` and
-   * without values is what their checks refuse. A push that was not applied must not look as if it had been, and a
-   * worker that waits for ever is worse than one that ends and says where.
+   * ps-lite has no message for a failure. Our own nodes find it in the body. Nodes of ps-lite stop: their checks refuse
+   * a response with `pull` and without values. A push that was not applied must not look applied, and a worker that
+   * waits for ever is worse than one that ends and says where.
    */
   #respondFailure(): void {
     const { conversation } = this.#owner;
@@ -232,7 +234,7 @@ export class ServedRequest implements Awaiting {
     return meta;
   }
 
-  /** Meta, keys, and the announcement of the values (S2). */
+  /** Writes meta, keys, and the announcement of the values (S2). */
   #beginValues(valueBytes: number, hasLens: boolean): PsMeta {
     const { outgoing } = this.#owner.conversation;
     const meta = this.#responseMeta();
@@ -266,9 +268,7 @@ export class ServedRequest implements Awaiting {
     batch?.add(this.lens); // `#streamBytes` has announced them
   }
 
-  /**
-   * Undefined once the outgoing connection of the response is not the node's any more: the rest of it is dropped (S3).
-   */
+  /** Undefined once the outgoing connection of the response is no longer the node's: the rest of it is dropped (S3). */
   get #batch(): MessageBatch | undefined {
     return this.#outgoing === this.#owner.conversation.outgoing ? this.#outgoing?.batch : undefined;
   }
@@ -290,7 +290,7 @@ export class ServedRequest implements Awaiting {
     if (this.#seenBytes === this.#seenLens.length) this.#owner.lists.learn(this.keys, this.#seenLens, this);
   }
 
-  /** Keeps a copy of a frame of the answer until all are there. */
+  /** Keeps a copy of a frame of the answer until all have arrived. */
   #gather(frame: OutgoingFrame, total: number): void {
     this.#gathered ??= Array.from({ length: this.frameCount }, () => []);
     const isWhole = (frame.header.flags & KvFlag.WHOLE) !== 0;
@@ -319,7 +319,7 @@ export class ServedRequest implements Awaiting {
     conversation.endMessage(meta);
   }
 
-  /** Of a pull in several frames; when the answer is to all of them it is in the first place. */
+  /** Of a pull in several frames; an answer to all of them is at index 0. */
   #keysOfFrame(index: number, byteCount: number): number {
     if (byteCount === 0) return 0;
     const isWhole = this.frameCount > 1 && this.#gathered?.every((parts, i) => i === 0 || parts.length === 0) === true;

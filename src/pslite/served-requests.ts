@@ -1,9 +1,9 @@
-// served-requests — what a ps-lite node asks of ours: each request is handed to the channel, and its response leaves in
-// its turn. One request and its response is served-request.ts.
+// served-requests — the requests of a ps-lite node to ours: passes each to the channel, and sends its response in turn.
+// served-request.ts handles one request and its response.
 //
 // Invariants:
-//   Q1. A response whose values are long leaves while they are still being written here: until it is complete, others
-//       wait behind it.
+//   ServedRequests.Q1. A response with long values leaves while they are still being written here: until it is
+//       complete, others wait.
 
 import { FunctionFlag, FunctionId } from "../wire/function-id.ts";
 import { bodyParts } from "../wire/simple-frame.ts";
@@ -28,7 +28,7 @@ export class ServedRequests {
     this.#reader = new RequestReader(conversation, this.lists);
   }
 
-  /** A request of the node. Returns what takes its parts. */
+  /** A request of the node. Returns the sink of its parts. */
   take(meta: PsMeta, hasParts: boolean): PartSink | undefined {
     const served = new ServedRequest(this, meta);
     const problem = problemWith(meta, hasParts);
@@ -66,7 +66,7 @@ export class ServedRequests {
     }
   }
 
-  /** The guess was wrong: asks again without one (Conversation.E4). */
+  /** The guess was wrong: pulls again without one (Conversation.E4). */
   pullAgain(served: ServedRequest): void {
     const { channel, host } = this.conversation;
     this.lists.forget(served.keys, served);
@@ -90,7 +90,7 @@ export class ServedRequests {
     else this.#waiting.push(run);
   }
 
-  /** Whether this response may be written while it comes; others wait from then on. */
+  /** Whether this response may be written as it comes; others wait from then on. */
   occupy(served: ServedRequest): boolean {
     if (this.#current !== undefined && this.#current !== served) return false;
     this.#current = served;

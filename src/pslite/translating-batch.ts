@@ -1,11 +1,12 @@
-// translating-batch — takes the calls and answers that leave on the channel of a ps-lite node, one frame after the
-// other, and hands each to the conversation as a header and where its payload lies. Nothing of our own frames is
+// translating-batch — collects the calls and answers that leave on the channel of a ps-lite node, one frame after the
+// other, and passes each to the conversation as a header and the location of its payload. Our own frames are never
 // encoded.
 //
 // Invariants:
-//   T1. A frame is handed over once its payload is there: at the beginning of the next one, or when the batch is taken.
-//   T2. Payload in the page is the next frame's after that; what is attached stays unchanged until the write is
-//       flushed, and in requests until the call ends.
+//   TranslatingBatch.T1. A frame is passed on once its payload is complete: at the beginning of the next one, or when
+//       the batch is taken.
+//   TranslatingBatch.T2. The next frame reuses the payload in the page after that; what is attached stays unchanged
+//       until the write is flushed, and in requests until the call ends.
 
 import type { JsonContract } from "../contracts/contract.ts";
 import type { FrameBatch, Held, Page, PagePool, TakenFrames } from "../peer/frame-batch.ts";
@@ -34,7 +35,7 @@ export class OutgoingFrame {
   }
 }
 
-/** What a control request of ours says. */
+/** The body of a control request of ours. */
 export function bodyOf<Q>(fn: JsonContract<Q, unknown>, frame: OutgoingFrame): Q {
   return fn.request.decode(frame.payload(), 0, frame.header.payloadBytes).body;
 }

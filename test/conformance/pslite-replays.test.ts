@@ -7,7 +7,7 @@ import { isDeepStrictEqual } from "node:util";
 import { isWeighbridgeError } from "../../src/base/errors.ts";
 import { KVServer } from "../../src/faces/kv/kv-server.ts";
 import { SERVERS_FIRST_MS } from "../../src/pslite/barrier-releases.ts";
-import { SETTLE_MS } from "../../src/pslite/replacements.ts";
+import { SETTLE_MS } from "../../src/pslite/restarted-nodes.ts";
 import { PsCommand, type PsMeta, type PsNode, PsRole } from "../../src/pslite/wire/ps-meta.ts";
 import { PsliteCluster } from "../../src/testing/pslite-cluster.ts";
 import { Group } from "../../src/wire/node-id.ts";

@@ -45,7 +45,7 @@ test("a scheduler of ours that is started again under nodes of theirs is told no
     assert.ok(isWeighbridgeError(error, "SCHEDULER_UNREACHABLE"));
     assert.match(
       error.message,
-      /\(the one that is there now was started later, and does not know this job\); under nodes of ps-lite .*start it anew/,
+      /\(the scheduler at its address was started later, and does not know this job\); under nodes of ps-lite .*start it anew/,
     );
     return true;
   });
@@ -75,7 +75,7 @@ test("who stands at a barrier when their scheduler is started again hears of it,
     }
     await assert.rejects(cluster.run(waiting), (error) => {
       assert.ok(isWeighbridgeError(error, "SCHEDULER_UNREACHABLE"));
-      assert.match(error.message, /stood at the barrier of group 7, and 60000 ms later it is not over: a scheduler of ps-lite/);
+      assert.match(error.message, /waited at the barrier of group 7, and 60000 ms later it is not over: a scheduler of ps-lite/);
       return true;
     });
     assert.ok(cluster.clock.nowMs() - brokeAtMs <= 60_200);

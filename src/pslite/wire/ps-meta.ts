@@ -1,5 +1,5 @@
-// ps-meta — ps-lite's PBMeta: the first part of every message, a protobuf (proto2) of numbers and a few nodes, by hand
-// both ways.
+// ps-meta — ps-lite's PBMeta: the first part of every message, a protobuf (proto2) of numbers and a few nodes, encoded
+// and decoded by hand.
 //
 //   PBMeta     1 head   2 body   3 control   4 request   5 push   6 simple_app   7 app_id   8 timestamp   9 data_type (packed)
 //              10 customer_id   12 pull   13 priority
@@ -7,11 +7,12 @@
 //   PBNode     1 role   2 id   3 hostname   4 port   5 is_recovery   10 customer_id
 //
 // Invariants:
-//   P1. We write what ps-lite's own writer would: ascending field numbers, the same fields left out, EMPTY where it has
-//       not set a number.
-//   P2. We read whatever protobuf allows: any order, unknown fields, negative numbers of ten bytes. Fields that ps-lite
-//       sends uninitialised (barrier_group of a reply, customer_id of the scheduler's node) are read and mean nothing.
-//   P3. What cannot be read throws BAD_FRAME and costs nothing.
+//   PsMeta.P1. We write what ps-lite's own writer would: ascending field numbers, the same fields left out, EMPTY for a
+//       number that it does not set.
+//   PsMeta.P2. We read whatever protobuf allows: any order, unknown fields, negative numbers of ten bytes. Fields that
+//       ps-lite sends uninitialised (barrier_group of a reply, customer_id of the scheduler's node) are read and
+//       ignored.
+//   PsMeta.P3. An invalid message throws BAD_FRAME and costs nothing.
 
 import { WeighbridgeError } from "../../base/errors.ts";
 
@@ -23,7 +24,7 @@ export const PsRole = { SERVER: 0, WORKER: 1, SCHEDULER: 2 } as const;
 
 export type PsNode = {
   readonly role: number;
-  /** EMPTY before the scheduler has given one. */
+  /** EMPTY before the scheduler has assigned one. */
   readonly id: number;
   readonly hostname: string;
   readonly port: number;
@@ -220,7 +221,7 @@ function pushVarint(out: number[], low: number, high: number): void {
 /** Reads the meta in `bytes[at … end)` into `meta`; its body is a view of them. Throws BAD_FRAME (P3). */
 export function decodeMeta(bytes: Uint8Array, at: number, end: number, meta: PsMeta): void {
   meta.reset();
-  meta.head = 0; // protobuf's default, if ever somebody leaves it out
+  meta.head = 0; // protobuf's default, if it is left out
   meta.customerId = 0;
   const from = new Cursor(bytes, at, end);
   while (from.at < end) {
@@ -378,10 +379,7 @@ function unreadable(what: string): WeighbridgeError {
   return new WeighbridgeError("BAD_FRAME", `a peer sent a message that is no PBMeta: ${what}`);
 }
 
-/**
- * How a message is named in an acknowledgement (ps-lite's Resender). Ids are cut to 8 bits there, and customers left
- * out.
- */
+/** How an acknowledgement names a message (ps-lite's Resender). Ids are cut to 8 bits there, and customers left out. */
 export function signatureOf(meta: PsMeta, sender: number, receiver: number): Signature {
   const high = (((meta.appId & 0xffff) << 16) | ((sender & 0xff) << 8) | (receiver & 0xff)) >>> 0;
   // `timestamp << 1` is an int there: its sign spreads over the upper half when the timestamp is 2^30 or more.

@@ -1,18 +1,18 @@
-// zmtp-reader — cuts the bytes of one ZMTP connection into the parts of messages, without copying what can go
-// elsewhere: the sink says for each part whether it wants it whole, as a stream into memory of its own choice, or not
-// at all.
+// zmtp-reader — splits the bytes of one ZMTP connection into the parts of messages, without copying what can go
+// elsewhere: the sink decides for each part whether it is read whole, streamed into memory of its choice, or skipped.
 //
 //   greeting ──► header ──► whole │ stream │ skip ──► header …
 //
 // Invariants:
-//   Z1. `view()` is never empty.
-//   Z2. For each part `begin` is called once, then `whole` once, or `streamed` until all its bytes have come. An empty
-//       part is always whole.
-//   Z3. While `isHeld` no message begins; bytes that come wait in the buffer, which grows if it must. `goOn` goes on.
-//   Z4. A view that was given stays where the next bytes go until they are `received`.
-//   Z5. What a peer announces costs nothing: room for a long whole part grows with what has come.
-//   Z6. Where the sink has room behind the end of a part, the beginning of what follows is read there too, and moved
-//       out before the sink hears of the part's end: it saves a read for each message.
+//   ZmtpReader.Z1. `view()` is never empty.
+//   ZmtpReader.Z2. For each part `begin` is called once, then `whole` once, or `streamed` until all its bytes have
+//       arrived. An empty part is always whole.
+//   ZmtpReader.Z3. While `isHeld` no message begins; bytes that arrive wait in the buffer, which grows if it must.
+//       `goOn` continues.
+//   ZmtpReader.Z4. A view that was returned stays where the next bytes go until they are `received`.
+//   ZmtpReader.Z5. What a peer announces costs nothing: room for a long whole part grows with what has arrived.
+//   ZmtpReader.Z6. If the sink has room after the end of a part, the beginning of what follows is read there too, and
+//       moved out before the sink learns of the part's end: that saves a read for each message.
 
 import { assert } from "../../base/assert.ts";
 import { badZmtp, checkGreeting, decodeCommand, FRAME_HEADER_BYTES_MAX, GREETING_BYTES, readLongLength, ZmtpFlag } from "./zmtp.ts";
@@ -20,12 +20,11 @@ import { badZmtp, checkGreeting, decodeCommand, FRAME_HEADER_BYTES_MAX, GREETING
 /** Several thousand small messages, or the keys of a large one. */
 const BUFFER_BYTES = 128 * 1024;
 /**
- * While parts are streamed, a header is read with at most this much behind it: what is over is copied, what is under
- * costs a read.
+ * While parts are streamed, a header is read with at most this much after it: more would be copied, less costs a read.
  */
 const EARLY_BYTES = 32 * 1024;
 /**
- * So much of what follows a streamed part is read with its end, if there is room: the header of the next message, and
+ * How much of what follows a streamed part is read with its end, if there is room: the header of the next message, and
  * little more to be moved.
  */
 const AHEAD_BYTES = 512;
@@ -35,25 +34,25 @@ const EMPTY = new Uint8Array(0);
 
 export type PartFate = "whole" | "stream" | "skip";
 
-/** What takes the parts of messages. */
+/** Receives the parts of messages. */
 export type PartSink = {
   /** Part `index` (from 0) of a message begins. */
   begin(index: number, byteCount: number, isLast: boolean): PartFate;
-  /** The part lies at `bytes[at … at + byteCount)`, valid until this returns. */
+  /** The part is at `bytes[at … at + byteCount)`, valid until this returns. */
   whole(bytes: Uint8Array, at: number, byteCount: number): void;
   /**
-   * Where the next bytes of a streamed part go. Never empty. Longer than what is left of the part by up to `aheadBytes`
-   * where that much memory behind it may be written (Z6).
+   * Where the next bytes of a streamed part go. Never empty. Longer than the rest of the part by up to `aheadBytes` if
+   * that much memory after it may be written (Z6).
    */
   view(aheadBytes: number): Uint8Array;
   streamed(byteCount: number): void;
 };
 
 export type ZmtpSink = PartSink & {
-  /** The peer's greeting came, and is one. */
+  /** The peer sent a valid greeting. */
   greeted(): void;
   command(name: string, body: Uint8Array): void;
-  /** Asked before each message; false holds the reader (Z3). */
+  /** Called before each message; false holds the reader (Z3). */
   mayBegin(): boolean;
 };
 
@@ -72,7 +71,7 @@ export class ZmtpReader {
   #left = 0;
   #byteCount = 0;
   #gathered: Uint8Array = EMPTY;
-  /** What the view that was given last belongs to (Z4). */
+  /** The memory of the last view (Z4). */
   #given: "buffer" | "gather" | "stream" = "buffer";
   #streamView: Uint8Array = EMPTY;
   /** True while messages with long streamed parts follow each other. */
@@ -147,7 +146,7 @@ export class ZmtpReader {
     while (this.#step());
   }
 
-  /** Handles one thing that is complete in the buffer; false when there is none. */
+  /** Handles one complete item in the buffer; false if there is none. */
   #step(): boolean {
     const available = this.#fill - this.#start;
     switch (this.#state) {

@@ -7,7 +7,7 @@
 //
 // A message is the frames up to the first one without MORE. The name of the sender is the Identity of its READY: "ps"
 // and its node id. A scheduler of ours adds one property, LIFE: which start of it this is, so that nodes of ours notice
-// that it is another one. libzmq takes any property that begins with "X-", and ps-lite looks at none.
+// a restart. libzmq accepts any property that begins with "X-", and ps-lite reads none.
 
 import { WeighbridgeError } from "../../base/errors.ts";
 
@@ -31,7 +31,7 @@ const TWO_32 = 2 ** 32;
 const encoder = new TextEncoder();
 const decoder = new TextDecoder();
 
-/** `identity` only for the length that old peers look for in the signature. */
+/** `identity` only for its length, which old peers expect in the signature. */
 export function encodeGreeting(identity: string): Uint8Array {
   const bytes = new Uint8Array(GREETING_BYTES);
   bytes[0] = SIGNATURE_FIRST;
@@ -43,7 +43,7 @@ export function encodeGreeting(identity: string): Uint8Array {
   return bytes;
 }
 
-/** Throws BAD_FRAME when these 64 bytes do not open a connection of ours. */
+/** Throws BAD_FRAME if these 64 bytes do not open a connection of ours. */
 export function checkGreeting(bytes: Uint8Array): void {
   if (bytes[0] !== SIGNATURE_FIRST || ((bytes[SIGNATURE_BYTES - 1] as number) & 1) !== 1)
     throw badZmtp("the connection does not begin with ZeroMQ's signature: is this a node of another kind?");
@@ -51,7 +51,7 @@ export function checkGreeting(bytes: Uint8Array): void {
   if (major < VERSION_MAJOR) throw badZmtp(`the peer speaks ZMTP ${major}; version 3 is needed (libzmq 4.0 and later)`);
   const name = bytes.subarray(SIGNATURE_BYTES + 2, SIGNATURE_BYTES + 2 + MECHANISM_BYTES);
   const mechanism = decoder.decode(name).replace(/\0+$/, "");
-  if (mechanism !== "NULL") throw badZmtp(`the peer asks for the security mechanism "${mechanism}"; ps-lite has NULL only`);
+  if (mechanism !== "NULL") throw badZmtp(`the peer requires the security mechanism "${mechanism}"; ps-lite has NULL only`);
 }
 
 /** Whether a stream that begins with this byte can be ZMTP at all. */
@@ -62,7 +62,7 @@ export function looksLikeZmtp(firstByte: number): boolean {
 export type Ready = {
   readonly socketType: string;
   readonly identity: Uint8Array;
-  /** Of a scheduler of ours; undefined for everybody else. */
+  /** Of a scheduler of ours; undefined for all other nodes. */
   readonly incarnation: number | undefined;
 };
 
@@ -81,7 +81,7 @@ export function encodeReady(socketType: SocketType, identity: string, incarnatio
 
 export type Command = { readonly name: string; readonly body: Uint8Array };
 
-/** The body of a COMMAND frame, taken apart. Throws BAD_FRAME. */
+/** Parses the body of a COMMAND frame. Throws BAD_FRAME. */
 export function decodeCommand(frame: Uint8Array): Command {
   const nameBytes = frame[0] ?? 0;
   if (frame.length < 1 + nameBytes) throw badZmtp("a command ends inside its name");
@@ -110,7 +110,7 @@ export function decodeReady(body: Uint8Array): Ready {
   return { socketType, identity, incarnation };
 }
 
-/** Undefined for what no scheduler of ours says. */
+/** Undefined for what no scheduler of ours sends. */
 function incarnationOf(digits: string): number | undefined {
   const incarnation = /^\d{1,16}$/.test(digits) ? Number(digits) : 0;
   return incarnation > 0 && Number.isSafeInteger(incarnation) ? incarnation : undefined;
@@ -140,19 +140,19 @@ export function writeFrameHeader(bytes: Uint8Array, at: number, bodyBytes: numbe
   return at + FRAME_HEADER_BYTES_MAX;
 }
 
-/** The length in a LONG frame's header. Throws BAD_FRAME for one that no number holds. */
+/** The length in a LONG frame's header. Throws BAD_FRAME if no number holds it. */
 export function readLongLength(bytes: Uint8Array, at: number): number {
   const high = readU32(bytes, at);
   if (high >= 2 ** 21) throw badZmtp("a frame of more than 2^53 bytes");
   return high * TWO_32 + readU32(bytes, at + 4);
 }
 
-/** What a node with this id calls itself; a node without an id (0) has no name. */
+/** The identity of a node with this id; a node without an id (0) has none. */
 export function identityOf(node: number): string {
   return node === 0 ? "" : `ps${node}`;
 }
 
-/** The node id in an identity; 0 when it is none of ps-lite's. */
+/** The node id in an identity; 0 if it is not one of ps-lite's. */
 export function nodeOfIdentity(identity: Uint8Array): number {
   const digits = /^ps(\d{1,9})$/.exec(decoder.decode(identity))?.[1];
   return digits === undefined ? 0 : Number(digits);

@@ -1,10 +1,10 @@
-// member-list — the nodes that a scheduler of ps-lite's protocol has listed, each with its incarnation and its
+// listed-nodes — the nodes that a scheduler of ps-lite's protocol has listed, each with its incarnation and its
 // conversation, as our roster. scheduler-client.ts decides which of them are dead.
 //
 // Invariants:
-//   L1. A node that is listed again has a new incarnation, and a new conversation. A list says only that it is a later
-//       one.
-//   L2. There is no conversation for nodes of our own role: they never talk with us.
+//   ListedNodes.L1. A node that is listed again has a new incarnation, and a new conversation: a list shows only that it
+//       is a later one.
+//   ListedNodes.L2. There is no conversation for nodes of our own role: they never talk to us.
 
 import { type Role, rankOf } from "../wire/node-id.ts";
 import type { NodeState, RosterView } from "../wire/roster.ts";
@@ -13,7 +13,7 @@ import type { PsliteGateway } from "./gateway.ts";
 import { formatHostPort, type HostPort } from "./host-port.ts";
 import { EMPTY, type PsNode, PsRole } from "./wire/ps-meta.ts";
 
-export type Member = {
+export type ListedNode = {
   readonly node: number;
   readonly role: Role;
   readonly hostPort: HostPort;
@@ -23,42 +23,42 @@ export type Member = {
   state: NodeState;
 };
 
-export class MemberList {
+export class ListedNodes {
   readonly #gateway: PsliteGateway;
-  readonly #members = new Map<number, Member>();
+  readonly #listed = new Map<number, ListedNode>();
   #version = 0;
 
   constructor(gateway: PsliteGateway) {
     this.#gateway = gateway;
   }
 
-  get(node: number): Member | undefined {
-    return this.#members.get(node);
+  get(node: number): ListedNode | undefined {
+    return this.#listed.get(node);
   }
 
   /** The conversation of the node at this address. */
   conversationAt({ hostname, port }: HostPort): Conversation | undefined {
-    for (const { hostPort, conversation } of this.#members.values())
+    for (const { hostPort, conversation } of this.#listed.values())
       if (hostPort.hostname === hostname && hostPort.port === port) return conversation;
     return undefined;
   }
 
-  /** Updates the members; `isFirst`: the list that names us. Returns those that are new, or have a new incarnation. */
-  update(nodes: readonly PsNode[], isFirst: boolean): Member[] {
-    const changed: Member[] = [];
+  /** Updates the nodes; `isFirst`: the list that names us. Returns those that are new or have a new incarnation. */
+  update(nodes: readonly PsNode[], isFirst: boolean): ListedNode[] {
+    const changed: ListedNode[] = [];
     for (const node of nodes) {
       if (node.role === PsRole.SCHEDULER || node.id === EMPTY) continue;
-      const known = this.#members.get(node.id);
+      const known = this.#listed.get(node.id);
       const isNew = known === undefined || (node.isRecovery && !isFirst);
       if (isNew) changed.push(this.#adopt(node, known)); // otherwise a second customer of a process, or nothing new
     }
     return changed;
   }
 
-  /** Everybody listed, in a version of its own each time. */
+  /** All listed nodes, in a version of its own each time. */
   roster(): RosterView {
-    const members = [...this.#members.values()].sort((a, b) => (a.role === b.role ? a.node - b.node : a.role === "worker" ? -1 : 1));
-    const nodes = members.map(({ node, role, hostPort, incarnation, state }) => {
+    const listed = [...this.#listed.values()].sort((a, b) => (a.role === b.role ? a.node - b.node : a.role === "worker" ? -1 : 1));
+    const nodes = listed.map(({ node, role, hostPort, incarnation, state }) => {
       const address = formatHostPort(hostPort);
       return { node, role, rank: rankOf(node), address, incarnation, state, label: address };
     });
@@ -66,7 +66,7 @@ export class MemberList {
   }
 
   /** L1 */
-  #adopt(node: PsNode, known: Member | undefined): Member {
+  #adopt(node: PsNode, known: ListedNode | undefined): ListedNode {
     const role = node.role === PsRole.SERVER ? "server" : "worker";
     const hostPort: HostPort = { hostname: node.hostname, port: node.port };
     const incarnation = (known?.incarnation ?? 0) + 1;
@@ -82,8 +82,8 @@ export class MemberList {
       this.#gateway.processAt(hostPort).addConversation(node.customerId, conversation);
       this.#gateway.addConversation(conversation);
     }
-    const member: Member = { node: node.id, role, hostPort, incarnation, isRecovery: node.isRecovery, conversation, state: "alive" };
-    this.#members.set(node.id, member);
-    return member;
+    const listed: ListedNode = { node: node.id, role, hostPort, incarnation, isRecovery: node.isRecovery, conversation, state: "alive" };
+    this.#listed.set(node.id, listed);
+    return listed;
   }
 }

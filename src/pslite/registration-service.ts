@@ -1,19 +1,21 @@
-// registrar — the nodes of ps-lite at our scheduler: passes their registrations to the scheduler as those of our nodes,
-// and sends the lists of nodes. Barriers and heartbeats are registered-node.ts.
+// registration-service — the nodes of ps-lite at our scheduler: passes their registrations to the scheduler like those
+// of our nodes, and sends the lists of nodes. registered-node.ts handles barriers and heartbeats.
 //
 // Invariants:
-//   G1. Ranks are ps-lite's: once all are there, by host name descending, then by port. A node of ours that asks for a
-//       rank gets it.
-//   G2. The scheduler knows every process from its registration on, so that it can report which are missing.
-//   G3. A node whose connections are all gone has no link; when everybody is leaving, it has left.
-//   G4. Servers are released from a barrier before workers (barrier-releases.ts, X1).
-//   G5. A process learns of the nodes that are there from its list. It learns of a later incarnation of a server when
-//       replacements.ts says so, and has no list before; of a worker's at once, so that servers know where to answer.
-//   G6. A worker of ps-lite gets no list while a server is dead: its requests would be lost, and it would hang.
-//   G7. We connect to a node of ours that comes late while it waits for a rank: if the job ends before, the reason
+//   RegistrationService.G1. Ranks are ps-lite's: once all nodes have registered, by host name descending, then by port. A node of
+//       ours that requests a rank gets it.
+//   RegistrationService.G2. The scheduler knows every process from its registration on, so that it can report which are missing.
+//   RegistrationService.G3. A node whose connections are all gone has no link; while all nodes are leaving, it has left.
+//   RegistrationService.G4. Servers are released from a barrier before workers (BarrierReleases.X1).
+//   RegistrationService.G5. A process learns of the live nodes from its list. It learns of a later incarnation of a server when
+//       RestartedNodes allows it, and gets no list before; of a worker's at once, so that servers know where to answer.
+//   RegistrationService.G6. A worker of ps-lite gets no list while a server is dead: its requests would be lost, and it would
+//       hang.
+//   RegistrationService.G7. We connect to a late node of ours while it waits for a rank: if the job ends before, the reason
 //       leaves at once.
-//   G8. At most WAITING_MAX more than the job has ranks wait for one.
-//   G9. A process whose node has a new incarnation is forgotten: it costs nothing, and is dialed no more.
+//   RegistrationService.G8. At most WAITING_MAX more processes than the job has ranks wait for one.
+//   RegistrationService.G9. A process whose node has a new incarnation is forgotten: it costs nothing, and is not dialed any
+//       more.
 
 import type { CancelTimer } from "../base/clock.ts";
 import { WeighbridgeError } from "../base/errors.ts";
@@ -23,7 +25,7 @@ import { encodeJson } from "../wire/json-body.ts";
 import { nameOf, type Role, SCHEDULER_ID } from "../wire/node-id.ts";
 import type { RegisterReply } from "../wire/register.ts";
 import type { RosterEntry, RosterView } from "../wire/roster.ts";
-import { type Release, Releases } from "./barrier-releases.ts";
+import { BarrierReleases, type Release } from "./barrier-releases.ts";
 import { decodeBodyExtension, encodeBodyExtension } from "./body-extension.ts";
 import { Conversation } from "./conversation.ts";
 import type { PsliteGateway } from "./gateway.ts";
@@ -32,20 +34,20 @@ import type { IncomingConnection } from "./incoming-connection.ts";
 import { RegisteredNode } from "./registered-node.ts";
 import { byHostPort, checkedNode, type Registration } from "./registration.ts";
 import type { RemoteProcess } from "./remote-process.ts";
-import { Replacements } from "./replacements.ts";
+import { RestartedNodes } from "./restarted-nodes.ts";
 import { EMPTY, PsCommand, PsMeta, type PsNode, PsRole } from "./wire/ps-meta.ts";
 
-/** So many may wait for a rank beyond those that there are: a restart that goes round and round, but no flood. */
+/** How many may wait for a rank beyond those that exist: enough for a restart loop, not for a flood. */
 const WAITING_MAX = 256;
 
-export class Registrar {
+export class RegistrationService {
   readonly gateway: PsliteGateway;
-  /** In the order they came; those that have a rank too. */
+  /** In order of arrival; those that have a rank too. */
   #registrations: Registration[] = [];
   /** Those that have a rank and no list yet. */
   readonly #unlisted = new Map<Registration, RosterView>();
-  readonly #replacements: Replacements;
-  readonly #releases: Releases;
+  readonly #restarted: RestartedNodes;
+  readonly #releases: BarrierReleases;
   #isFormed = false;
   #isSendDue = false;
   #cancelHeartbeats: CancelTimer = () => {};
@@ -53,11 +55,11 @@ export class Registrar {
 
   constructor(gateway: PsliteGateway) {
     this.gateway = gateway;
-    this.#replacements = new Replacements(gateway.clock);
-    this.#releases = new Releases(gateway, (each) => this.#sendRelease(each));
+    this.#restarted = new RestartedNodes(gateway.clock);
+    this.#releases = new BarrierReleases(gateway, (each) => this.#sendRelease(each));
   }
 
-  /** A process registers. Throws BAD_REQUEST when it cannot be one, QUEUE_FULL when too many wait (G8). */
+  /** A process registers. Throws BAD_REQUEST if it cannot be a node, QUEUE_FULL if too many wait (G8). */
   addNode(incoming: IncomingConnection, meta: PsMeta): void {
     const node = checkedNode(meta);
     this.#checkWaiting();
@@ -108,9 +110,9 @@ export class Registrar {
       if (conversation.node > 0 && !conversation.isLinked) this.gateway.accept(conversation);
   }
 
-  /** A node has called us by its name: it knows it. */
+  /** A node has connected with its identity: it knows its id. */
   called(conversation: Conversation): void {
-    this.#replacements.called(conversation, this.registrationOf(conversation)?.extension !== undefined);
+    this.#restarted.called(conversation, this.registrationOf(conversation)?.extension !== undefined);
   }
 
   /** G3 */
@@ -146,14 +148,14 @@ export class Registrar {
 
   close(): void {
     this.#cancelHeartbeats();
-    this.#replacements.close();
+    this.#restarted.close();
   }
 
   registrationOf(conversation: Conversation): Registration | undefined {
     return this.#registrations.find((other) => other.conversation === conversation);
   }
 
-  /** A message to the process of this node. */
+  /** Sends a message to the process of this node. */
   send({ process }: Registration, command: number, fields: Partial<PsMeta>): void {
     const meta = Object.assign(new PsMeta(), { command, timestamp: this.gateway.nextTimestamp(), ...fields });
     if (command === PsCommand.TERMINATE) {
@@ -163,12 +165,12 @@ export class Registrar {
     process.send(meta);
   }
 
-  /** The process has passed a barrier. */
+  /** Releases a process that has passed a barrier. */
   release(release: Release): void {
     this.#releases.add(release);
   }
 
-  /** Calls `send` now, or once the process of this node takes requests (barrier-releases.ts, X3). */
+  /** Calls `send` now, or once the process of this node accepts requests (BarrierReleases.X3). */
   whenReady(conversation: Conversation, send: () => void): void {
     const registration = this.registrationOf(conversation);
     if (registration === undefined) send();
@@ -196,10 +198,10 @@ export class Registrar {
       if (this.#registrations.includes(registration)) this.#sendNodes(registration, [this.#psNodeOf(entry)]);
     };
     if (entry.role === "worker") send();
-    else this.#replacements.whenThere(entry, send);
+    else this.#restarted.whenReady(entry, send);
   }
 
-  /** The roster changed. True when the process of this registration has no list yet: it will have this one. */
+  /** The roster changed. True if the process of this registration has no list yet: it will get this one. */
   renewList(registration: Registration, roster: RosterView): boolean {
     if (!this.#unlisted.has(registration)) return false;
     this.#unlisted.set(registration, roster);
@@ -228,13 +230,13 @@ export class Registrar {
     return countOf("server") >= serverCount && countOf("worker") >= workerCount;
   }
 
-  /** G1: those who registered before everybody was there do so again, with their rank. */
+  /** G1: those that registered before all were there register again, with their rank. */
   #registerAll(): void {
     this.#isFormed = true;
     for (const role of ["server", "worker"] as const) {
       const ofRole = this.#registrations.filter((registration) => registration.role === role).sort(byHostPort);
-      const asked = new Set(ofRole.map(({ extension }) => extension?.rank));
-      const free = ofRole.map((_, rank) => rank).filter((rank) => !asked.has(rank));
+      const requested = new Set(ofRole.map(({ extension }) => extension?.rank));
+      const free = ofRole.map((_, rank) => rank).filter((rank) => !requested.has(rank));
       for (const registration of ofRole) this.#register(registration, registration.extension?.rank ?? free.shift());
     }
     this.#watchHeartbeats();
@@ -261,7 +263,7 @@ export class Registrar {
       packageVersion: extension?.packageVersion,
       resume: undefined,
     };
-    // After the end of the link that it registered on before, if there was one.
+    // After the end of the link of its earlier registration, if there was one.
     gateway.clock.soon(() => {
       if (registration.conversation !== conversation) return;
       gateway.accept(conversation);
@@ -280,11 +282,11 @@ export class Registrar {
     const fields = { at: keyOf(registration.hostPort), code, reason: message };
     if (registration.extension === undefined)
       this.gateway.log.error("a node of ps-lite was refused; it will wait until it is stopped", fields);
-    this.tellAbort(registration, failure);
+    this.sendAbort(registration, failure);
   }
 
-  /** Our own nodes can be told why; ps-lite's cannot. */
-  tellAbort(registration: Registration, failure: Omit<Failure, "retryable"> & Partial<Failure>): void {
+  /** Our own nodes can be notified; ps-lite's cannot. */
+  sendAbort(registration: Registration, failure: Omit<Failure, "retryable"> & Partial<Failure>): void {
     if (registration.extension === undefined) return;
     const { process } = registration;
     process.keep();
@@ -303,7 +305,7 @@ export class Registrar {
     if (process.primary === conversation) {
       process.keep();
       this.#unlisted.set(registration, roster);
-    } else this.gateway.log.info("a further customer of a process has its place", { node: nameOf(node), process: process.primary?.name });
+    } else this.gateway.log.info("a further customer of a process has its rank", { node: nameOf(node), process: process.primary?.name });
     this.#sendListsSoon();
   }
 
@@ -316,17 +318,17 @@ export class Registrar {
     });
   }
 
-  /** The list names every customer of a process by the id of its first: nobody is told before those are known. */
+  /** The list names every customer of a process by the id of its first: none is sent before those are known. */
   #sendLists(): void {
     const isShared = ({ process }: Registration): boolean => process.conversations.size > 1;
     if (this.#registrations.some((registration) => isShared(registration) && !registration.isAdmitted)) return;
-    const untold = [...this.#unlisted].sort(([a], [b]) => Number(a.role === "server") - Number(b.role === "server"));
-    for (const [registration, roster] of untold) {
+    const waiting = [...this.#unlisted].sort(([a], [b]) => Number(a.role === "server") - Number(b.role === "server"));
+    for (const [registration, roster] of waiting) {
       const dead = registration.extension === undefined ? roster.nodes.find(isDeadServer) : undefined;
       if (registration.role === "server") this.#sendList(registration);
       else if (dead !== undefined)
         this.gateway.log.warn("a worker waits for a server", { at: keyOf(registration.hostPort), server: nameOf(dead.node) }); // G6
-      else this.#replacements.whenAllThere(roster.nodes.filter(isNewServer), () => this.#sendList(registration)); // G5
+      else this.#restarted.whenAllReady(roster.nodes.filter(isNewServer), () => this.#sendList(registration)); // G5
     }
   }
 
@@ -340,7 +342,8 @@ export class Registrar {
   }
 
   /**
-   * A node of ps-lite sends heartbeats only if it is told to: while it is connected and has never sent one, it lives.
+   * A node of ps-lite sends heartbeats only if it is configured to: while it is connected and has never sent one, it
+   * counts as alive.
    */
   #watchHeartbeats(): void {
     const { heartbeatIntervalMs = 0 } = this.gateway.options;
