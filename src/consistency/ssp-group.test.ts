@@ -100,7 +100,7 @@ test("who is no member, and a group that is none, are told so", () => {
   const { init, sync } = openGroups();
   assert.throws(() => sync(0, 1), throwsCode("NO_ROUTE"));
   init(0);
-  assert.throws(() => sync(1, 1), throwsCode("NOT_JOINED"));
+  assert.throws(() => sync(1, 1), throwsCode("NO_ROUTE", /is no member of SSP group \d+: it has to init it first/));
   assert.throws(() => sync(0, -1), throwsCode("BAD_REQUEST"));
 });
 

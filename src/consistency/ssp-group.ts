@@ -14,6 +14,8 @@
 //       missing, syncs fail with NODE_DEAD as soon as too few workers are alive.
 //   SspGroup.G4. Every sync has a deadline. Groups, and the syncs of a group, are bounded (QUEUE_FULL). A group ends
 //       with its last member.
+//   SspGroup.G5. A worker that is no member gets NO_ROUTE, never NOT_JOINED, upon which its session would join the
+//       clock set again.
 
 import type { Clock } from "../base/clock.ts";
 import { WeighbridgeError } from "../base/errors.ts";
@@ -94,14 +96,16 @@ export class SspGroups {
 
   /**
    * The worker has reached `version`. Undefined: it may go on. Otherwise it waits for its callback. Throws NO_ROUTE if
-   * there is no such group, NOT_JOINED, FENCED, NODE_DEAD if the group cannot form or the incarnation is over,
-   * QUEUE_FULL.
+   * there is no such group, or the worker is no member (G5), FENCED, NODE_DEAD if the group cannot form or the
+   * incarnation is over, QUEUE_FULL.
    */
   sync({ group: key, version, deadlineMs, waiter, ...holder }: SspSync): SspWaitId | undefined {
     const group = this.#groups.get(key);
     if (group === undefined)
       throw new WeighbridgeError("NO_ROUTE", `there is no SSP group ${key}: it was not initialised, or all have left`);
     this.#holders.check(holder);
+    if (group.versions.memberAt(holder.worker)?.incarnation !== holder.incarnation)
+      throw new WeighbridgeError("NO_ROUTE", `${nameOf(holder.worker)} is no member of SSP group ${key}: it has to init it first`);
     group.versions.advance(holder, version);
     group.lot.release(sspMinimum(group));
     if (group.versions.isFormed && group.versions.admits(version, group.tolerance)) return undefined;

@@ -5,6 +5,7 @@ import assert from "node:assert/strict";
 import { suite, test } from "node:test";
 import { isWeighbridgeError } from "../../base/errors.ts";
 import { EmbeddedCluster } from "../../node/embedded-cluster.ts";
+import { throwsCode } from "../../testing/throws-code.ts";
 import { InitType, OptType, ParamType, type TensorSettings } from "./tensor-settings.ts";
 import { TensorWorker } from "./tensor-worker.ts";
 
@@ -257,6 +258,19 @@ for (const servers of [1, 2, 3]) {
     });
   });
 }
+
+test("SSPSync of a group that the worker has not joined fails, and what it pushed under BSP counts", async () => {
+  const { cluster, all } = await start(2, 2);
+  await using _ = cluster;
+  const [member, stranger] = all as [TensorWorker, TensorWorker];
+  const tables = await Promise.all(all.map(({ session }) => session.embedding("t", { dim: 1, consistency: "bsp" })));
+  const keys = [1, 2, 3, 4, 5, 6]; // on both servers
+  await member.sspInit(7, { size: 2, tolerance: 1 });
+  for (const table of tables) await table.push(keys, new Float32Array(6).fill(1));
+  await assert.rejects(stranger.sspSync(7, 0), throwsCode("NO_ROUTE", /worker 1 is no member of SSP group 7/));
+  for (const { session } of all) session.clock();
+  assert.deepEqual(await tables[0]?.pull(keys), new Float32Array(6).fill(2));
+});
 
 test("PReduceGetPartner: a group of eight forms with eight, all told the same, and the next one with those who come next", async () => {
   const { cluster, all } = await start(2, 8);

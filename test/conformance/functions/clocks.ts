@@ -48,12 +48,12 @@ export const CLOCKS: FunctionFamily = {
   ],
 };
 
-const GROUP = "a number that the workers agree on; the owner of the row with this key is asked";
+const GROUP = "a number that the workers agree on; the server of this rank is asked, modulo how many servers the job has";
 
 export const GROUPS: FunctionFamily = {
   title: "Groups of workers",
   about:
-    "SSP groups and partial reduce (consistency.md, G1 to G4 and Q1 to Q5). One server serves a group: the owner of its number, taken as a row's key.",
+    "SSP groups and partial reduce (consistency.md, G1 to G4 and Q1 to Q5). One server serves a group, by its number; a group belongs to no part, and does not move with one.",
   functions: [
     documented(sspSync, {
       about:
@@ -65,7 +65,7 @@ export const GROUPS: FunctionFamily = {
         version: "of a worker that synchronizes: where it stands, a whole number",
       },
       response: { version: "where the worker starts, or stands" },
-      errors: ["NO_ROUTE", "BAD_ARGUMENT", "BAD_REQUEST", ...MEMBER_ERRORS, "DEADLINE", "QUEUE_FULL"],
+      errors: ["NO_ROUTE", "BAD_ARGUMENT", "BAD_REQUEST", "NODE_DEAD", "FENCED", "DEADLINE", "QUEUE_FULL"],
       example: { request: { group: 5n, size: 2, tolerance: 1, version: 0 }, response: { version: 3 } },
     }),
     documented(partialReducePartners, {
