@@ -73,8 +73,9 @@ export class ServerNode extends MemberNode {
       membership.reportSums();
     };
     membership.onRoster(() => {
-      const { sumsIncarnation = 0, incarnation = 0 } = membership.entry(membership.node) ?? {};
-      if (sumsIncarnation < incarnation && sumsIncarnation > 0) checkpoints.noteLostSums({ incarnation, sumsIncarnation });
+      const { node } = membership;
+      const { sumsIncarnation = 0, incarnation = 0 } = membership.entry(node) ?? {};
+      if (sumsIncarnation < incarnation && sumsIncarnation > 0) checkpoints.noteLostSums({ node, incarnation, sumsIncarnation });
     });
     membership.onPlacement((placement) => ownership.adopt(placement, rankOf(membership.node)));
     ownership.onChange(() => ownership.placement && membership.adoptPlacement(ownership.placement)); // also one that the scheduler has not told

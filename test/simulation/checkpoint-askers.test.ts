@@ -192,7 +192,7 @@ test("no checkpoint is taken of servers of which one has lost its parameters, an
 async function pushSums(stage: Stage): Promise<void> {
   for (const rank of [0, 1]) new KVServer(stage.cluster.server(rank), 0);
   const kv = new KVWorker(stage.cluster.worker(0), 0);
-  await stage.run(kv.wait(kv.push(BigUint64Array.of(1n), Float32Array.of(3))));
+  await stage.run(kv.wait(kv.push(BigUint64Array.of(1n, 2n ** 64n - 1n), Float32Array.of(3, 4)))); // of both servers
   await stage.sleep(10);
 }
 
@@ -228,6 +228,20 @@ test("no checkpoint is taken after a server was restarted without the sums that 
       assert.rejects(stage.session(1).checkpoint(), throwsCode("UNKNOWN_PARAMETER", /incarnation 3\) without .* incarnation 1/)),
     );
     assert.deepEqual(await stage.names(), ["latest", "step-000000"]);
+  }
+});
+
+test("a checkpoint without the sums of a server is refused by the name of that server, whichever it is", async () => {
+  for (const rank of [0, 1]) {
+    const stage = new Stage();
+    await stage.open();
+    await pushSums(stage);
+    await restart(stage, idOf("server", rank));
+    await stage.run(stage.session(0).rejoin());
+    const refusal = new RegExp(
+      `no checkpoint is taken: server ${rank} was restarted \\(incarnation 2\\) without the sums of incarnation 1`,
+    );
+    await stage.run(assert.rejects(stage.session(0).checkpoint(), throwsCode("UNKNOWN_PARAMETER", refusal)));
   }
 });
 

@@ -32,6 +32,7 @@ import type * as contracts from "../../contracts/checkpoints.ts";
 import type { CheckpointManifest } from "../../store/snapshot/checkpoint-manifest.ts";
 import type { ServerReport, SnapshotFiles, SnapshotSource } from "../../store/snapshot/snapshot-files.ts";
 import type { PrepareRequest } from "../../wire/control.ts";
+import { nameOf } from "../../wire/node-id.ts";
 import { ownerName } from "../handlers/checkpoints.ts";
 import type { Ownership } from "../ownership.ts";
 import type { Parameters } from "../parameters/parameters.ts";
@@ -66,6 +67,9 @@ type Saving = {
 
 /** A directory that was asked for; its name once it is there. */
 type Begun = { pending: string; readonly owner: string };
+
+/** This server, by its node: the roster comes before the placement, which says its rank elsewhere. */
+type LostSums = { readonly node: number; readonly incarnation: number; readonly sumsIncarnation: number };
 
 type Loading = {
   /** Who has asked for it, and not said that it is of no use. */
@@ -117,8 +121,8 @@ export class CheckpointService {
   }
 
   /** An earlier incarnation of this server held sums, of which this one has nothing unless it is restored (CheckpointService.V10). */
-  noteLostSums({ incarnation, sumsIncarnation }: { readonly incarnation: number; readonly sumsIncarnation: number }): void {
-    const what = `server ${this.#options.ownership.rank} was restarted (incarnation ${incarnation}) without the sums of incarnation ${sumsIncarnation}`;
+  noteLostSums({ node, incarnation, sumsIncarnation }: LostSums): void {
+    const what = `${nameOf(node)} was restarted (incarnation ${incarnation}) without the sums of incarnation ${sumsIncarnation}`;
     const message = `no checkpoint is taken: ${what}, values of the kv face or data of pushData; restore a checkpoint, or start the job anew`;
     this.#lostSums ??= new WeighbridgeError("UNKNOWN_PARAMETER", message);
   }
