@@ -57,7 +57,10 @@ export class ParameterFiles {
 
 function checked(directory: string): string {
   if (typeof directory === "string" && directory !== "") return directory;
-  throw new WeighbridgeError("BAD_ARGUMENT", `a directory below the servers' place for checkpoints has a name, not ${String(directory)}`);
+  throw new WeighbridgeError(
+    "BAD_ARGUMENT",
+    `a directory below the servers' place for checkpoints has a name, not ${showValue(directory)}`,
+  );
 }
 
 /** F1. Throws BAD_ARGUMENT. */

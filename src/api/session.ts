@@ -333,7 +333,7 @@ export class Session {
    */
   async units(name: string, options: UnitOptions, wait: WaitOptions = {}): Promise<UnitFeed> {
     checkWaitOptions(wait);
-    checkOptions(options, ["epoch", "batchCount", "partCount", "assignment", "idleMs"], `the options of units ${name}`);
+    checkOptions(options, ["epoch", "batchCount", "partCount", "assignment", "idleMs"], `the options of units ${showValue(name)}`);
     return await this.#units.open(name, options, wait);
   }
 

@@ -139,6 +139,18 @@ suite("bad arguments", () => {
       await refuses(() => tensor.configure({ consistency: "asp", fromClock: wrong }), /fromClock.*a clock/);
   });
 
+  test("a bigint, a symbol or an object without a prototype is shown where a number or a name belongs, never a TypeError", async () => {
+    const { session } = cluster;
+    const worker = new TensorWorker(session);
+    for (const value of [1n, Symbol("s"), Object.create(null)].map(anything)) {
+      await refuses(() => tensor.pull(undefined, { clocksAhead: value }), /clocksAhead of tensor: a whole number from 0 on, not /);
+      await refuses(() => session.saveParameter("tensor", value), /has a name, not /);
+      await refuses(() => session.loadParameter("tensor", value), /has a name, not /);
+      await refuses(() => session.units(value, anything({ epochs: 1 })), /the options of units .* have no "epochs"/);
+      await refuses(() => worker.waitData(value), /there is no query .* of data/);
+    }
+  });
+
   test("an option of a rendezvous or a close that does not exist is named, with the nearest that does", async () => {
     const { session } = cluster;
     await refuses(() => session.rendezvous.meet("end", anything({ generation: 0, valeu: "7" })), /no "valeu"; .* did you mean value\?/);

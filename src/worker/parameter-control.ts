@@ -142,12 +142,12 @@ export class ParameterControl implements PushCheck {
   readAhead(options: ReadOptions): ParameterCall {
     this.checkCall(options, READ_NAMES);
     const { clocksAhead = 0, ...call } = options;
-    const clock = this.clock + clocksAhead;
     const { name } = this.#options.spec;
-    if (Number.isSafeInteger(clocksAhead) && clocksAhead >= 0 && clock <= CLOCK_MAX) return { ...call, clock };
-    if (clock > CLOCK_MAX)
-      throw new WeighbridgeError("OUT_OF_RANGE", `clocksAhead of ${name}: clock ${clock} is above ${CLOCK_MAX}, the highest there is`);
-    throw new WeighbridgeError("BAD_ARGUMENT", `clocksAhead of ${name}: a whole number from 0 on, not ${showValue(clocksAhead)}`);
+    if (!(Number.isSafeInteger(clocksAhead) && clocksAhead >= 0))
+      throw new WeighbridgeError("BAD_ARGUMENT", `clocksAhead of ${name}: a whole number from 0 on, not ${showValue(clocksAhead)}`);
+    const clock = this.clock + clocksAhead;
+    if (clock <= CLOCK_MAX) return { ...call, clock };
+    throw new WeighbridgeError("OUT_OF_RANGE", `clocksAhead of ${name}: clock ${clock} is above ${CLOCK_MAX}, the highest there is`);
   }
 
   /**

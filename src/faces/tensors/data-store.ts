@@ -74,7 +74,7 @@ export class DataStore {
   async wait(query: number, wait: WaitOptions): Promise<void> {
     checkWaitOptions(wait);
     if (!(Number.isInteger(query) && query >= 1 && query < this.#next)) {
-      throw new WeighbridgeError("BAD_ARGUMENT", `there is no query ${query} of data`);
+      throw new WeighbridgeError("BAD_ARGUMENT", `there is no query ${showValue(query)} of data`);
     }
     const failure = await this.#session.wait(this.#queries.get(query) ?? NO_FAILURE, `query ${query} of data`, wait);
     this.#queries.delete(query);
