@@ -10,9 +10,9 @@ import type { ErrorCode } from "../base/errors.ts";
 import { Random } from "../base/random.ts";
 import type { RowSpans } from "../kernel/row-element.ts";
 import { EmbeddedCluster } from "../node/embedded-cluster.ts";
-import { psRowType, type RowsInHand } from "../store/row-types/ps-row-type.ts";
+import { psRowType, type RowsInHand, type SavedColumns } from "../store/row-types/ps-row-type.ts";
 import type { OptimizerSpec } from "../store/updaters/optimizer-spec.ts";
-import { type PsUpdaterOptions, psUpdater, type UpdaterStep } from "../store/updaters/ps-updater.ts";
+import { type PsUpdaterOptions, psUpdater, type UpdaterColumn, type UpdaterStep } from "../store/updaters/ps-updater.ts";
 import { throwsCode } from "../testing/throws-code.ts";
 import type { EmbeddingOptions, RowTypeOption } from "./parameter-options.ts";
 import type { Session } from "./session.ts";
@@ -117,6 +117,59 @@ test("an updater of a user's own updates rows of tables and tensors, with its se
   await tensor.pushRows([299, 0], new Float32Array(2000).fill(1));
   const values = await tensor.pull();
   assert.deepEqual([values[0], values[1000], values[299_999]], [1, 0.75, 1]);
+});
+
+/** Adds the gradient to a column, and the column to the row. */
+const running = {
+  name: "running",
+  version: 1,
+  deterministic: true,
+  elements: ["i64", "i32"],
+  columns: () => ({ sum: { elements: 1, start: 3 } }),
+  update: ({ elements, starts, columns, count }, gradients) => {
+    const values = elements as BigInt64Array;
+    for (let i = 0; i < count; i++) {
+      const sum = columns.sum![i]!;
+      values[sum]! += gradients.elements[gradients.starts[i]!] as bigint;
+      values[starts[i]!]! += values[sum]!;
+    }
+  },
+} as const satisfies PsUpdaterOptions<Record<never, never>, "i64" | "i32">;
+
+test("columns of i64 rows begin with their start, also those that a later version adds to a checkpoint", async (t) => {
+  const directory = mkdtempSync(join(tmpdir(), "weighbridge-starts-"));
+  t.after(() => rmSync(directory, { recursive: true }));
+  const options = { dim: 1, rowType: "i64" } as const;
+  {
+    const updater = psUpdater(running);
+    await using cluster = await EmbeddedCluster.start({ servers: 2, plugIns: [updater], checkpointDir: directory });
+    const table = await cluster.session.embedding("table", { ...options, optimizer: updater });
+    await table.push([1, 2n ** 63n], BigInt64Array.of(2n, -4n));
+    await table.push([1], BigInt64Array.of(1n));
+    assert.deepEqual(await table.pull([1, 2n ** 63n]), BigInt64Array.of(11n, -1n));
+    await cluster.session.checkpoint();
+  }
+  const columns = (): Record<string, UpdaterColumn> => ({ ...running.columns(), none: { elements: 2 }, five: { elements: 1, start: 5 } });
+  const added: bigint[] = [];
+  const load = ({ count, columns: saved }: SavedColumns): void => {
+    for (let i = 0; i < count; i++) added.push(...(saved.none as BigInt64Array).subarray(2 * i, 2 * i + 2), saved.five![i] as bigint);
+  };
+  const next = psUpdater({ ...running, version: 2, columns, load });
+  await using cluster = await EmbeddedCluster.start({ servers: 1, plugIns: [next], restore: directory });
+  const table = await cluster.session.embedding("table", { ...options, optimizer: next });
+  await table.push([1, 2n ** 63n], BigInt64Array.of(1n, 1n));
+  assert.deepEqual(await table.pull([1, 2n ** 63n]), BigInt64Array.of(18n, -1n));
+  assert.deepEqual(added, [0n, 0n, 5n, 0n, 0n, 5n]);
+});
+
+test("a column of integers that would begin with a fraction is refused when the parameter is made", async () => {
+  const half = psUpdater({ ...running, columns: () => ({ sum: { elements: 1, start: 0.5 } }) });
+  await using cluster = await EmbeddedCluster.start({ plugIns: [half] });
+  for (const rowType of ["i32", "i64"] as const)
+    await assert.rejects(
+      cluster.session.embedding("table", { dim: 1, rowType, optimizer: half }),
+      throwsCode("BAD_ARGUMENT", /updater "running" of this program: a column "sum" of 1 elements that begin with 0\.5/),
+    );
 });
 
 test("updates of a clock are joined, scaled and applied once by an updater of a user's own, in rows of every type", async () => {

@@ -38,6 +38,12 @@ export function elementsAt<E extends RowElement>(element: E, buffer: ArrayBuffer
   return new View(buffer, byteOffset, count);
 }
 
+/** Sets elements from `from` up to `to`, or all, to a number that fits them; a whole one for integers. */
+export function fillElements(elements: RowArray, value: number, from?: number, to?: number): void {
+  if (elements instanceof BigInt64Array) elements.fill(BigInt(value), from, to);
+  else elements.fill(value, from, to);
+}
+
 /** The same bytes as 32-bit words: how rows of every type are moved. */
 export function wordsOf({ buffer, byteOffset, byteLength }: RowArray): Float32Array {
   return new Float32Array(buffer, byteOffset, byteLength / WORD_BYTES);

@@ -10,7 +10,7 @@
 import { reasonOf, showValue, WeighbridgeError } from "../base/errors.ts";
 import { didYouMean } from "../base/nearest-name.ts";
 import { copyRows } from "../kernel/element-loops.ts";
-import { ROW_ELEMENTS, type RowArray } from "../kernel/row-element.ts";
+import { ROW_ELEMENTS, type RowArray, type RowElement } from "../kernel/row-element.ts";
 import type { ParameterSpec, TableSpec } from "./parameter-spec.ts";
 import type { PlugInIdentity } from "./plug-in-identity.ts";
 import type { PsRowType, SavedColumns } from "./row-types/ps-row-type.ts";
@@ -118,7 +118,7 @@ export class PlugIns {
     );
     return {
       updater,
-      columns: columnsOf(updater, widthOf(spec), what),
+      columns: columnsOf(updater, spec, what),
       settings: settings as UpdaterSettings,
       what,
       isOurs: rowType === undefined,
@@ -217,11 +217,11 @@ export class PlugIns {
     const found = this.#findUpdater(spec);
     const { plugIn: updater } = found;
     const what = nameOf("updater", found);
-    const element = spec.kind === "table" ? elementOf(spec) : "f32";
+    const element = updatedElement(spec);
     if (!updater.elements.includes(element))
       throw new WeighbridgeError("BAD_ARGUMENT", `${spec.name}: ${what} is for rows of ${updater.elements.join(", ")}, not of ${element}`);
     const settings = settingsOf(updater, spec.optimizer.settings ?? {}, `${spec.name}: ${what}`);
-    return { updater, columns: columnsOf(updater, widthOf(spec), what), settings, what, isOurs: false };
+    return { updater, columns: columnsOf(updater, spec, what), settings, what, isOurs: false };
   }
 
   #find<P extends PlugInIdentity>(among: ReadonlyMap<string, Loaded<P>>, kind: string, { name, version }: Wanted): Loaded<P> {
@@ -264,6 +264,11 @@ function updaterOfRowType(rowType: PsRowType, optimizer: string): PsUpdater {
   });
 }
 
+/** What rows are made of as an updater sees them. */
+function updatedElement(spec: ParameterSpec): RowElement {
+  return spec.kind === "table" ? elementOf(spec) : "f32";
+}
+
 /** Elements of a row as an updater sees it. */
 function widthOf(spec: ParameterSpec): number {
   if (spec.kind === "table") return rowElements(spec);
@@ -272,11 +277,13 @@ function widthOf(spec: ParameterSpec): number {
 }
 
 /** Throws HANDLER_FAILED, BAD_ARGUMENT. */
-function columnsOf(updater: PsUpdater, width: number, what: string): readonly PlacedColumn[] {
+function columnsOf(updater: PsUpdater, spec: ParameterSpec, what: string): readonly PlacedColumn[] {
+  const { isFloat } = ROW_ELEMENTS[updatedElement(spec)];
   let offset = 0;
-  return Object.entries(guarded(what, () => updater.columns(width))).map(([name, { elements, start = 0 }]) => {
-    const isGood = isColumnName(name) && !RESERVED_COLUMNS.includes(name);
-    if (!isGood || !(Number.isSafeInteger(elements) && elements >= 1 && elements <= COLUMN_ELEMENTS_MAX) || !Number.isFinite(start))
+  return Object.entries(guarded(what, () => updater.columns(widthOf(spec)))).map(([name, { elements, start = 0 }]) => {
+    const isNamed = isColumnName(name) && !RESERVED_COLUMNS.includes(name);
+    const isStart = isFloat ? Number.isFinite(start) : Number.isSafeInteger(start);
+    if (!isNamed || !(Number.isSafeInteger(elements) && elements >= 1 && elements <= COLUMN_ELEMENTS_MAX) || !isStart)
       throw new WeighbridgeError(
         "BAD_ARGUMENT",
         `${what}: a column ${quote(name)} of ${showValue(elements)} elements that begin with ${showValue(start)}`,

@@ -11,6 +11,7 @@
 //       version did not have begin as those of new rows do.
 
 import { WeighbridgeError } from "../../base/errors.ts";
+import { fillElements, type RowArray } from "../../kernel/row-element.ts";
 import type { SavedColumns } from "../../store/row-types/ps-row-type.ts";
 import { isOfWorker, isSaved, ROW_STEPS_COLUMN, STEP_COLUMN, slotSpans, storedColumns } from "../../store/snapshot/describe-parameter.ts";
 import {
@@ -146,7 +147,7 @@ function loadColumns(
   const saved = columnsInHand(host.arena, spec, staged, count);
   for (const { name } of added) {
     const start = host.plugIns.columnsOf(spec).find((column) => column.name === name)?.start ?? 0;
-    (saved.columns[name] as Float64Array).fill(start);
+    fillElements(saved.columns[name] as RowArray, start);
   }
   load(saved);
 }

@@ -12,7 +12,7 @@
 
 import { type ErrorCode, isWeighbridgeError, reasonOf, WeighbridgeError } from "../../base/errors.ts";
 import type { Arena } from "../../kernel/arena.ts";
-import { elementsAt, ROW_ELEMENTS, type RowArray, type RowElement, WORD_BYTES } from "../../kernel/row-element.ts";
+import { elementsAt, fillElements, ROW_ELEMENTS, type RowArray, type RowElement, WORD_BYTES } from "../../kernel/row-element.ts";
 import type { RowsInHand } from "../row-types/ps-row-type.ts";
 import { LearningRate } from "./learning-rate.ts";
 import type { ResolvedOptimizer } from "./optimizer-spec.ts";
@@ -183,12 +183,11 @@ export class PlugInUpdater implements ParameterUpdater {
 
   startRows(rows: number, rowCount: number): void {
     const { arena, width } = this.#options;
-    const elements = this.#elements as Float64Array;
     for (const { elements: columnWidth, start, offset } of this.#columns) {
       if (start === 0) continue;
       for (let i = 0; i < rowCount; i++) {
         const from = (arena.words[(rows >>> 2) + i] as number) / this.#elementBytes + width + offset;
-        elements.fill(start, from, from + columnWidth);
+        fillElements(this.#elements, start, from, from + columnWidth);
       }
     }
   }
@@ -244,10 +243,9 @@ export class PlugInUpdater implements ParameterUpdater {
   }
 
   startBlock(_values: number, slots: number, rowCount: number): void {
-    const elements = this.#elements as Float64Array;
     for (const { elements: columnWidth, start, offset } of this.#columns) {
       const from = slots / this.#elementBytes + offset * rowCount;
-      elements.fill(start, from, from + columnWidth * rowCount);
+      fillElements(this.#elements, start, from, from + columnWidth * rowCount);
     }
   }
 
