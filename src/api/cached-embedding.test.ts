@@ -25,6 +25,24 @@ test("operations of one worker that are not awaited run in the order of their ca
   await Promise.all(updates);
 });
 
+test("updates that wait for their turn while clocks end are pushed, and a BSP push of the same worker counts", async () => {
+  await using cluster = await EmbeddedCluster.start({ servers: 2 });
+  const { session } = cluster;
+  const stage = await stageOf(session, { rows: 8, pushBound: 0 });
+  const tensor = await session.tensor("bsp", { shape: [1], consistency: "bsp" });
+  const keys = Array.from({ length: 20 }, (_, i) => i);
+  const calls: Promise<void>[] = [];
+  for (let i = 0; i < 6; i++) {
+    calls.push(stage.cache.update(keys, rowsOf(keys, 1)), tensor.push(Float32Array.of(1)));
+    session.clock();
+  }
+  calls.push(tensor.push(Float32Array.of(100)));
+  await Promise.all(calls);
+  session.clock();
+  assert.deepEqual(await tensor.pull(), Float32Array.of(106));
+  assert.deepEqual(await stage.cache.lookup(keys), rowsOf(keys, 6));
+});
+
 test("with a push bound of 2 own updates show at once and are pushed three at a time", async () => {
   await using cluster = await EmbeddedCluster.start();
   const stage = await stageOf(cluster.session, { pushBound: 2, pullBound: 2 }, { init: { type: "constant", value: 7 } });

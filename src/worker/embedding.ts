@@ -139,7 +139,9 @@ export class Embedding<E extends RowElement = "f32"> extends Parameter {
     if (takesValues(optimizer))
       throw new WeighbridgeError("UNSUPPORTED", `${this.name}: a cache pushes sums of updates, which "${optimizer.type}" cannot take`);
     const { functions, handle } = this;
-    const cache = new BoundedCache({ functions, handle, planner: this.#planner, spec: this.#spec, cache: options });
+    const { workerClock } = this.control;
+    const clock = (): number => workerClock.value;
+    const cache = new BoundedCache({ functions, handle, planner: this.#planner, spec: this.#spec, cache: options, clock });
     const { caches } = this.#open;
     const cached: CachedEmbedding = new CachedEmbedding(this, cache, this.control, () => caches.delete(cached));
     caches.add(cached);

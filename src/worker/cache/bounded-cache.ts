@@ -18,6 +18,8 @@
 //   BoundedCache.H4. Operations of one cache run one after the other, in the order of their calls.
 //   BoundedCache.H5. A version counts at the server that gave it: when the placement changes, every copy is read anew
 //       before it counts as fresh.
+//   BoundedCache.H6. An exchange carries the worker's clock as it is when it leaves: an operation that waits for its
+//       turn (H4) may outlast the clock at which it was called, and servers refuse updates of an earlier one.
 
 import { showValue, WeighbridgeError } from "../../base/errors.ts";
 import { didYouMean } from "../../base/nearest-name.ts";
@@ -33,7 +35,7 @@ import { CacheOperation } from "./cache-operation.ts";
 import { CacheState } from "./cache-state.ts";
 import type { CacheStatistics } from "./cache-statistics.ts";
 import { POLICY_NAMES, type PolicyName } from "./eviction-order.ts";
-import { RowExchange } from "./row-exchange.ts";
+import { type ExchangeCall, RowExchange } from "./row-exchange.ts";
 
 const WORD_MAX = 0xffff_ffff;
 const ROWS_MAX = 2 ** 26;
@@ -56,6 +58,8 @@ export type BoundedCacheOptions = {
   /** Of the table, whose rows are f32. */
   readonly spec: TableSpec;
   readonly cache: CacheOptions;
+  /** The worker's. */
+  readonly clock: () => number;
 };
 
 /** A push to a cache, which looks for what is not finite itself. */
@@ -115,14 +119,14 @@ export class BoundedCache {
 
   /** Pushes all pending updates. */
   async flush(call: ParameterCall): Promise<void> {
-    await this.#operate(call, async (operation) => await operation.pushAll(call));
+    await this.#operate(call, async (operation) => await operation.pushAll(this.#now(call)));
   }
 
   /** On: pushes what is pending; reads and updates then go to the servers. Off: the cache serves again. */
   async bypass(on: boolean, call: ParameterCall): Promise<void> {
     await this.#operate(call, async (operation) => {
       this.#isBypassed = on;
-      if (on) await operation.pushAll(call);
+      if (on) await operation.pushAll(this.#now(call));
     });
   }
 
@@ -130,7 +134,7 @@ export class BoundedCache {
   async close(call: ParameterCall): Promise<void> {
     if (this.#isClosed) return;
     const run = async (operation: CacheOperation): Promise<void> => {
-      await operation.pushAll(call);
+      await operation.pushAll(this.#now(call));
       this.#isClosed = true;
       this.#state.close();
     };
@@ -149,11 +153,16 @@ export class BoundedCache {
       this.#checkGiven(given, false);
       if (push && pushKeys) operation.update(pushKeys, push.gradients, call.admit);
       if (pullKeys) operation.pull(pullKeys);
-      await operation.exchange(call);
+      await operation.exchange(this.#now(call));
       if (pull === undefined) return;
       this.#checkGiven(given.slice(2), push !== undefined);
       operation.deliver(pull.into);
     });
+  }
+
+  /** How an exchange is sent: at the clock at which it leaves, which its caller may have passed since (H6). */
+  #now({ priority }: ParameterCall): ExchangeCall {
+    return { clock: this.#options.clock(), priority };
   }
 
   /** Throws BUFFER_DETACHED. */
@@ -192,7 +201,7 @@ export class BoundedCache {
       this.#forgetOldOwners();
       const operation = new CacheOperation(this.#state, this.#exchange, { pushBound: this.#pushBound, isBypassed: this.#isBypassed });
       try {
-        await operation.settle(wait.clock);
+        await operation.settle(this.#options.clock());
         await run(operation);
       } finally {
         operation.release();
