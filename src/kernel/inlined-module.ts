@@ -35,7 +35,7 @@ export class InlinedModule {
   }
 
   /** The exports of a new instance on this memory. */
-  instantiate(memory: KernelMemory): WebAssembly.Exports {
+  instantiate(memory: KernelMemory): Readonly<Record<string, unknown>> {
     return new WebAssembly.Instance(this.#compiledFor(memory), { env: { memory: memory as WebAssembly.Memory } }).exports;
   }
 
@@ -58,8 +58,8 @@ export class InlinedModule {
 }
 
 /**
- * The part of WebAssembly.Memory that others need. Declarations use this type because that name comes with the
- * browser's types, which a project for Node lacks.
+ * The part of WebAssembly.Memory that others need. Declarations use this type, as they use no other of WebAssembly's
+ * types: those come with the browser's types, which a project for Node lacks.
  */
 export type KernelMemory = {
   readonly buffer: ArrayBuffer;
