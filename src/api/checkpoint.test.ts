@@ -5,12 +5,12 @@ import { test } from "node:test";
 import { isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
 import { checkpointSave } from "../contracts/checkpoints.ts";
 import type { Contract } from "../contracts/contract.ts";
-import { type CheckpointServers, restoreCheckpoint, takeCheckpoint } from "./checkpoint.ts";
+import { restoreCheckpoint, type ServerCalls, takeCheckpoint } from "./checkpoint.ts";
 
 const createdAt = "2026-01-02T03:04:05.678Z";
 
 /** Two servers without parameters, of ranks that are not neighbours, which make cuts in these epochs, one pair after the other; then the clock is over. */
-class Servers implements CheckpointServers {
+class Servers implements ServerCalls {
   readonly servers = [2, 5];
   readonly asked: string[] = [];
   /** What the first server was given to write. */
@@ -21,7 +21,7 @@ class Servers implements CheckpointServers {
     this.#epochs = [...epochs];
   }
 
-  call: CheckpointServers["call"] = (async (server: number, { name }: Contract, request: { readonly manifest?: unknown }) => {
+  call: ServerCalls["call"] = (async (server: number, { name }: Contract, request: { readonly manifest?: unknown }) => {
     this.asked.push(`${name.replace("wb/checkpoint/", "")} ${server}`);
     if (name === checkpointSave.cut.name) return this.#cut(server);
     if (name === checkpointSave.begin.name) return { pending: "step-3", step: 3 };
@@ -30,7 +30,7 @@ class Servers implements CheckpointServers {
       return { record: { rank: server, files: [], vectorClock: [], state: {} }, parameters: [], workers: [] };
     if (name === checkpointSave.commit.name) this.manifest = request.manifest;
     return name === checkpointSave.commit.name ? { path: "step-3", warning: undefined } : {};
-  }) as CheckpointServers["call"];
+  }) as ServerCalls["call"];
 
   #cut(server: number): { readonly names: readonly string[]; readonly run: string; readonly epoch: number } {
     const at = this.servers.indexOf(server);
@@ -72,7 +72,7 @@ test("servers may have any ranks: all are asked, the first one commits, and the 
 });
 
 test("without servers there is no checkpoint: NO_ROUTE", async () => {
-  const none: CheckpointServers = { servers: [], call: () => assert.fail("nobody is asked") };
+  const none: ServerCalls = { servers: [], call: () => assert.fail("nobody is asked") };
   await assert.rejects(takeCheckpoint(none, { createdAt }), (error) => isWeighbridgeError(error, "NO_ROUTE"));
   await assert.rejects(restoreCheckpoint(none), (error) => isWeighbridgeError(error, "NO_ROUTE"));
 });

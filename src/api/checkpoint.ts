@@ -30,7 +30,7 @@ import type { Fields, FieldValues } from "../wire/function-schema.ts";
 import { type JsonObject, jsonObject } from "../wire/json-value.ts";
 
 /** The way to the servers' checkpoint services. */
-export type CheckpointServers = {
+export type ServerCalls = {
   /** The ranks of all servers, ascending. The first one makes and commits the directory of a checkpoint. */
   readonly servers: readonly number[];
   /** Rejects with what the server threw. */
@@ -122,7 +122,7 @@ type TakeOptions = CheckpointOptions &
  * ARENA_FULL, UNSUPPORTED without a place for it; and WRONG_EPOCH, retryable, when the placement changed between the
  * cuts of two servers, and the clock is over (C6).
  */
-export async function takeCheckpoint(servers: CheckpointServers, options: TakeOptions): Promise<TakenCheckpoint> {
+export async function takeCheckpoint(servers: ServerCalls, options: TakeOptions): Promise<TakenCheckpoint> {
   let moved: WeighbridgeError | undefined;
   committerOf(servers);
   for (let left = CUTS_MAX - 1; ; left--) {
@@ -139,7 +139,7 @@ export async function takeCheckpoint(servers: CheckpointServers, options: TakeOp
   }
 }
 
-async function takeOnce(servers: CheckpointServers, options: TakeOptions): Promise<TakenCheckpoint> {
+async function takeOnce(servers: ServerCalls, options: TakeOptions): Promise<TakenCheckpoint> {
   if (options.clock !== undefined) return await takeAt(servers, options.clock, options);
   const { ownClock = () => Infinity } = options;
   for (let ahead = 0; ; ahead = 2 * ahead + 1) {
@@ -155,7 +155,7 @@ async function takeOnce(servers: CheckpointServers, options: TakeOptions): Promi
   }
 }
 
-async function takeAt(servers: CheckpointServers, clock: number, options: TakeOptions): Promise<TakenCheckpoint> {
+async function takeAt(servers: ServerCalls, clock: number, options: TakeOptions): Promise<TakenCheckpoint> {
   const { step: wanted, job = JOB_DEFAULT, note, keep, onCut, createdAt, parameter, directory } = options;
   const id = `${createdAt}@${clock}`;
   let pending: string | undefined;
@@ -186,7 +186,7 @@ async function takeAt(servers: CheckpointServers, clock: number, options: TakeOp
 }
 
 /** Throws CHECKPOINT_MISSING, _TORN, _FOREIGN, _IO; BAD_ARGUMENT if there are parameters or later clocks. */
-export async function restoreCheckpoint(servers: CheckpointServers, step?: number): Promise<RestoredCheckpoint> {
+export async function restoreCheckpoint(servers: ServerCalls, step?: number): Promise<RestoredCheckpoint> {
   try {
     // One server says which is the newest, so that all take the same.
     const { isActive, ...loaded } = await servers.call(committerOf(servers), contracts.checkpointLoad, { step });
@@ -200,7 +200,7 @@ export async function restoreCheckpoint(servers: CheckpointServers, step?: numbe
 }
 
 /** Loads a saved parameter. Throws as `restoreCheckpoint`, and UNKNOWN_PARAMETER, UNSUPPORTED, nothing changed. */
-export async function loadParameter(servers: CheckpointServers, { parameter: name, directory }: SaveOptions): Promise<void> {
+export async function loadParameter(servers: ServerCalls, { parameter: name, directory }: SaveOptions): Promise<void> {
   const [committer, ...others] = [committerOf(servers), ...servers.servers.slice(1)];
   try {
     const { step } = await servers.call(committer, contracts.parameterStage, { name, directory, step: undefined });
@@ -212,7 +212,7 @@ export async function loadParameter(servers: CheckpointServers, { parameter: nam
   }
 }
 
-async function abandon(servers: CheckpointServers, what: contracts.Abandon): Promise<void> {
+async function abandon(servers: ServerCalls, what: contracts.Abandon): Promise<void> {
   // The servers first, then the one that removes the directory. Whoever cannot be asked gives up by itself (V1 of
   // checkpoint-service.ts).
   const [committer, ...others] = [committerOf(servers), ...servers.servers.slice(1)];
@@ -222,7 +222,7 @@ async function abandon(servers: CheckpointServers, what: contracts.Abandon): Pro
 
 /** Waits for all, also when one fails, and throws the first failure, naming the server. */
 async function askAll<Q extends Fields, R extends Fields>(
-  servers: CheckpointServers,
+  servers: ServerCalls,
   fn: Contract<Q, R>,
   request: FieldValues<Q>,
 ): Promise<FieldValues<R>[]> {
@@ -230,7 +230,7 @@ async function askAll<Q extends Fields, R extends Fields>(
 }
 
 async function askEach<Q extends Fields, R extends Fields>(
-  servers: CheckpointServers,
+  servers: ServerCalls,
   ranks: readonly number[],
   fn: Contract<Q, R>,
   request: FieldValues<Q>,
@@ -248,7 +248,7 @@ async function askEach<Q extends Fields, R extends Fields>(
 }
 
 /** Throws NO_ROUTE. */
-function committerOf({ servers: [first] }: CheckpointServers): number {
+function committerOf({ servers: [first] }: ServerCalls): number {
   if (first !== undefined) return first;
   throw new WeighbridgeError("NO_ROUTE", "there are no servers to take or restore a checkpoint", { retryable: true });
 }
@@ -257,7 +257,7 @@ function committerOf({ servers: [first] }: CheckpointServers): number {
  * Looks after parameters that some servers had at the cut and others had not. Those that are being made or cleared are
  * soon alike everywhere; throws UNKNOWN_PARAMETER for one that a server still does not have.
  */
-async function requireNoneLost(servers: CheckpointServers, others: ReadonlySet<string>): Promise<void> {
+async function requireNoneLost(servers: ServerCalls, others: ReadonlySet<string>): Promise<void> {
   let suspects = others;
   for (let look = 1; ; look++) {
     const surveys = await askAll(servers, save.survey, {});
@@ -272,7 +272,7 @@ async function requireNoneLost(servers: CheckpointServers, others: ReadonlySet<s
  * Of a parameter that is cleared and made anew some servers may save the old one and others the new one. Throws
  * UNKNOWN_PARAMETER, retryable, then.
  */
-async function requireOneOfEach(servers: CheckpointServers, parameters: readonly string[]): Promise<void> {
+async function requireOneOfEach(servers: ServerCalls, parameters: readonly string[]): Promise<void> {
   for (let look = 1; ; look++) {
     const gone = (await askAll(servers, save.survey, {})).map(({ gone: names }) => names ?? []);
     const mixed = parameters.find((name) => gone.some((names) => names.includes(name) !== gone[0]?.includes(name)));
@@ -290,7 +290,7 @@ function requireOnePlacement(cuts: readonly contracts.Frozen[], clock: number): 
 }
 
 function lostAmong(
-  { servers }: CheckpointServers,
+  { servers }: ServerCalls,
   surveys: readonly contracts.Survey[],
   others: ReadonlySet<string>,
 ): WeighbridgeError | undefined {

@@ -10,7 +10,7 @@
 
 import { showValue, WeighbridgeError } from "../base/errors.ts";
 import { hashText } from "../keys/mix.ts";
-import { type CheckpointServers, loadParameter, takeCheckpoint } from "./checkpoint.ts";
+import { loadParameter, type ServerCalls, takeCheckpoint } from "./checkpoint.ts";
 
 /** Longer names are cut, and told apart by what the whole name hashes to: no two parameters of a server share that. */
 const FILE_NAME_LENGTH_MAX = 80;
@@ -30,7 +30,7 @@ export class ParameterFiles {
   }
 
   /** For a worker at clock `ownClock()`. Throws BAD_ARGUMENT for a bad directory, and what `takeCheckpoint` throws. */
-  async save(servers: CheckpointServers, parameter: string, directory: string, ownClock: () => number): Promise<void> {
+  async save(servers: ServerCalls, parameter: string, directory: string, ownClock: () => number): Promise<void> {
     const place = `${checked(directory)}/${fileNameOf(parameter)}`;
     const createdAt = new Date().toISOString();
     this.#saveCount++;
@@ -42,7 +42,7 @@ export class ParameterFiles {
   }
 
   /** Throws BAD_ARGUMENT as `save`, and what `loadParameter` throws. */
-  async load(servers: CheckpointServers, parameter: string, directory: string): Promise<void> {
+  async load(servers: ServerCalls, parameter: string, directory: string): Promise<void> {
     const place = `${checked(directory)}/${fileNameOf(parameter)}`;
     await this.#inTurn(() => loadParameter(servers, { parameter, directory: place }));
   }

@@ -38,11 +38,11 @@ import type { WorkerMesh } from "../worker/worker-mesh.ts";
 import type { WorkerServices } from "../worker/worker-services.ts";
 import {
   type CheckpointOptions,
-  type CheckpointServers,
   checkCheckpointOptions,
   checkStep,
   type RestoredCheckpoint,
   restoreCheckpoint,
+  type ServerCalls,
   type TakenCheckpoint,
   takeCheckpoint,
 } from "./checkpoint.ts";
@@ -275,7 +275,7 @@ export class Session {
     }
     if (this.#saving !== undefined || this.#files.isSaving) throw isSavingAlready();
     const createdAt = new Date().toISOString();
-    const taken = takeCheckpoint(this.#checkpointServers(wait), { ...options, clock, createdAt });
+    const taken = takeCheckpoint(this.#serverCalls(wait), { ...options, clock, createdAt });
     this.#saving = { clock, ended: taken.catch(() => {}) }; // its caller is told
     try {
       return await taken;
@@ -292,7 +292,7 @@ export class Session {
   async saveParameter(name: string, directory: string, wait: WaitOptions = {}): Promise<void> {
     checkWaitOptions(wait);
     if (this.#saving !== undefined) throw isSavingAlready(); // the servers would give that one up for this
-    await this.#files.save(this.#checkpointServers(wait, PARAMETER_SAVE), name, directory, () => this.clocks);
+    await this.#files.save(this.#serverCalls(wait, PARAMETER_SAVE), name, directory, () => this.clocks);
   }
 
   /**
@@ -302,7 +302,7 @@ export class Session {
    */
   async loadParameter(name: string, directory: string, wait: WaitOptions = {}): Promise<void> {
     checkWaitOptions(wait);
-    await this.#files.load(this.#checkpointServers(wait), name, directory);
+    await this.#files.load(this.#serverCalls(wait), name, directory);
   }
 
   /**
@@ -315,7 +315,7 @@ export class Session {
     checkOptions(options, ["step"], "the options of a restore");
     const { step } = options;
     checkStep("step", step);
-    const restored = await restoreCheckpoint(this.#checkpointServers(wait), step);
+    const restored = await restoreCheckpoint(this.#serverCalls(wait), step);
     this.#clock.raise(restored.clock);
     return restored;
   }
@@ -410,7 +410,7 @@ export class Session {
     }
   }
 
-  #checkpointServers(wait: WaitOptions, countedAs?: string): CheckpointServers {
+  #serverCalls(wait: WaitOptions, countedAs?: string): ServerCalls {
     return {
       servers: serverRanks(this.#node.roster),
       call: (server, fn, request) =>

@@ -2,7 +2,7 @@
 // relays calls to the servers.
 
 import type { Command } from "commander";
-import type { CheckpointServers } from "../api/checkpoint.ts";
+import type { ServerCalls } from "../api/checkpoint.ts";
 import type { Clock } from "../base/clock.ts";
 import { Deferred } from "../base/deferred.ts";
 import { isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
@@ -41,7 +41,7 @@ const STAND_INS = { role: "worker", serverCount: 1, workerCount: 1, rank: 0, thr
 /**
  * Runs `use` with calls that the scheduler relays to the servers. Throws SCHEDULER_UNREACHABLE, and what `use` throws.
  */
-export async function withServers<T>(request: ClusterRequest, use: (servers: CheckpointServers) => Promise<T>): Promise<T> {
+export async function withServers<T>(request: ClusterRequest, use: (servers: ServerCalls) => Promise<T>): Promise<T> {
   const { address, findMs, deadlineMs, transport, clock } = request;
   const status = await askStatus({ address, deadlineMs: findMs, transport, clock });
   const peer = new Peer({ transport, clock, log: SILENT_LOG, readBuffers: new PlainReadBuffers(), connectDeadlineMs: findMs });
