@@ -213,8 +213,8 @@ export async function loadParameter(servers: ServerCalls, { parameter: name, dir
 }
 
 async function abandon(servers: ServerCalls, what: contracts.Abandon): Promise<void> {
-  // The servers first, then the one that removes the directory. Whoever cannot be asked gives up by itself (V1 of
-  // checkpoint-service.ts).
+  // The servers first, then the one that removes the directory. A server that cannot be reached gives up by itself
+  // (CheckpointService.V1).
   const [committer, ...others] = [committerOf(servers), ...servers.servers.slice(1)];
   await Promise.allSettled(others.map((server) => servers.call(server, save.abandon, what)));
   await servers.call(committer, save.abandon, what).catch(() => {}); // as above

@@ -25,7 +25,7 @@ export type ConsistencyMode = {
   readonly staleness: number;
 };
 
-export type ConsistencyPhase = ConsistencyMode & {
+type ConsistencyPhase = ConsistencyMode & {
   /** Its first clock. */
   readonly from: number;
 };

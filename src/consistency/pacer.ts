@@ -14,7 +14,7 @@ import { checkStaleness, StalenessController } from "./staleness-controller.ts";
 import { type SyncUpdate, UpdateRounds, type UpdateStamp } from "./update-rounds.ts";
 import type { WorkerIncarnation } from "./worker-incarnations.ts";
 
-export type PacerOptions = {
+type PacerOptions = {
   readonly clock: Clock;
   /** As the staleness controller's. */
   readonly expectedCount?: number;

@@ -38,7 +38,7 @@ export type Parking = {
 /** How many clocks a read may be behind: at any clock, or by the reader's. */
 export type Bound = number | ((clock: number) => number);
 
-export type ParkingLotOptions = {
+type ParkingLotOptions = {
   readonly clock: Clock;
   readonly readsMax: number;
   readonly bytesMax: number;

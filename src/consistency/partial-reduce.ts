@@ -1,7 +1,7 @@
 // partial-reduce — Hetu's kPReduceGetPartner: a worker that is ready for a reduction gets as partners those that are
 // ready, too. Hetu blocks a server thread for each waiting worker; here they wait parked. Pure; it reduces nothing.
 //
-//   join ──► group (the patience of its first runs) ──► `want` have joined, or the patience ends: all get the same ranks
+//   join ──► group (the patience of its first runs) ──► `want` have joined, or it ends: all get the same ranks
 //
 // Invariants (spec/consistency.md):
 //   PartialReduce.Q1. A group closes exactly when its `want`-th rank joins, with `want` ranks, or when the patience of
@@ -28,7 +28,7 @@ export type PartnerWaiter = {
   failed(error: WeighbridgeError): void;
 };
 
-export type PartnerRequest = WorkerIncarnation & {
+type PartnerRequest = WorkerIncarnation & {
   readonly key: bigint;
   /** How many ranks a group has, the caller included. */
   readonly want: number;

@@ -29,15 +29,15 @@ const GROUPS_MAX = 4096;
 const SYNCS_PER_MEMBER_MAX = 4;
 const SIZE_MAX = 65_536;
 
-export type SspGroupsOptions = {
+type SspGroupsOptions = {
   readonly clock: Clock;
   /** How many workers are alive, members or not: what a forming group can hope for. */
   readonly aliveCount: () => number;
 };
 
-export type SspInit = WorkerIncarnation & { readonly group: bigint; readonly size: number; readonly tolerance: number };
+type SspInit = WorkerIncarnation & { readonly group: bigint; readonly size: number; readonly tolerance: number };
 
-export type SspSync = WorkerIncarnation & {
+type SspSync = WorkerIncarnation & {
   readonly group: bigint;
   readonly version: number;
   readonly deadlineMs: number;

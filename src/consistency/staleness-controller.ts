@@ -27,7 +27,7 @@ import { nameOf } from "../wire/node-id.ts";
 import { type MemberClock, MemberClocks } from "./update-rounds.ts";
 import type { WorkerIncarnation } from "./worker-incarnations.ts";
 
-export type StalenessControllerOptions = {
+type StalenessControllerOptions = {
   /** The set forms when so many workers have joined or are gone: an early worker cannot run away from later ones. */
   readonly expectedCount?: number;
 };

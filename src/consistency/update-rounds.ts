@@ -45,12 +45,12 @@ export interface SyncUpdate<H> {
   free(): void;
 }
 
-export type Contribution<H> = WorkerIncarnation & { readonly handle: H };
+type Contribution<H> = WorkerIncarnation & { readonly handle: H };
 
 /** A complete round, its contributions in the order in which they are to be added. */
 export type CompleteRound<H> = { readonly parameter: number; readonly clock: number; readonly contributions: readonly Contribution<H>[] };
 
-export type UpdateRoundsOptions = {
+type UpdateRoundsOptions = {
   readonly contributionsMax: number;
   readonly bytesMax: number;
   /** Whose minimum completes rounds. */
@@ -146,7 +146,7 @@ export class MemberClocks {
 type Paced = { readonly phases: ConsistencyPhases };
 
 /** The worker that ends a clock, and the server's state that depends on it. */
-export type ClockCaller = {
+type ClockCaller = {
   readonly holder: WorkerIncarnation;
   readonly parameters: {
     readonly pacer: {

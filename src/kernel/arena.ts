@@ -39,10 +39,10 @@ const MOVED_SHARE_MAX = 1 / 2;
 /** Of the reserve: what rows that are restored may take beyond those that were saved, whose index was another. */
 const OVERDRAWN_SHARE_MAX = 1 / 4;
 
-export type ArenaOptions = {
+type ArenaOptions = {
   /** The size of the memory in bytes, rounded up to whole 64 KiB pages; up to 4 GiB, which is the default. */
   readonly bytesMax?: number | undefined;
-  /** False asks for memory that cannot be shared with other threads. Defaults to true where the engine can. */
+  /** False: memory that cannot be shared with other threads. Defaults to true where the engine can. */
   readonly shared?: boolean | undefined;
   /** Keeps a reserve for work (Arena.A4): for servers. Defaults to false. */
   readonly reserve?: boolean | undefined;
@@ -61,7 +61,7 @@ export class Arena {
   readonly floats: Float32Array<ArrayBufferLike>;
   /** The kernel module on this memory. For SimdKernels alone. */
   readonly module: SimdExports;
-  /** The size that was asked for, or less where the engine gives less; work may go beyond it (Arena.A5). */
+  /** The requested size, or less if the engine has less; work may go beyond it (Arena.A5). */
   readonly bytesMax: number;
   /** The size of the reserve (Arena.A4); 0 when there is none. */
   readonly reserveBytes: number;
@@ -73,7 +73,7 @@ export class Arena {
   /** Room beyond `bytesMax` (Arena.A5). */
   readonly #beyondBytes: number;
 
-  /** Throws BAD_ARGUMENT for an impossible size; takes less memory than asked for when the engine cannot give more. */
+  /** Throws BAD_ARGUMENT for an impossible size. Has less memory if the engine cannot provide as much. */
   constructor(options: ArenaOptions = {}) {
     const { bytesMax = ARENA_BYTES_DEFAULT, shared = true, reserve = false, beyondBytesMax = Infinity } = options;
     const pageCount = Math.ceil(bytesMax / PAGE_BYTES);

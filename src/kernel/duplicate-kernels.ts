@@ -63,7 +63,7 @@ export function joinDuplicates(kernels: DuplicateKernels, merge: MergeNumber | R
   return joined >>> 0;
 }
 
-export type DuplicateRows = {
+type DuplicateRows = {
   readonly rows: number;
   readonly keyCount: number;
   readonly width: number;

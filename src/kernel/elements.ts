@@ -17,7 +17,7 @@ export type ElementArray =
   | BigInt64Array
   | BigUint64Array;
 
-export type ElementArrayConstructor = {
+type ElementArrayConstructor = {
   readonly BYTES_PER_ELEMENT: number;
   readonly name: string;
   new (buffer: ArrayBufferLike, byteOffset: number, length: number): ElementArray;

@@ -11,7 +11,7 @@ import { assert } from "../base/assert.ts";
 const FLAG_SHARED = 3;
 const FLAG_PLAIN = 1;
 
-export type InlinedModuleSource = {
+type InlinedModuleSource = {
   /** WebAssembly in base64, built for shared memory that it imports as env.memory. */
   readonly base64: string;
   /** Where the flag byte of the imported memory lies: 3 for shared memory, 1 for plain memory. */

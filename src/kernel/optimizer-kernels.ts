@@ -2,7 +2,7 @@
 // meaning of a spec (store/updaters). SimdOptimizerKernels runs, PlainOptimizerKernels is the reference.
 //
 //   table row   [ key u64 | values | slot 0 | slot 1 | … | words u32 ]   each slot as wide as the values
-//   block       [ values of all rows ]   [ slot 0 of all rows | … ]      slot k begins k × slotStride bytes after `slots`
+//   block       [ values of all rows ]   [ slot 0 of all rows | … ]    slot k begins k × slotStride bytes after `slots`
 //               [ steps u32 of all rows ]                                Adam with steps per row: hyper.rowSteps
 //
 // Row-wise AdaGrad has a slot of one float per row: after the values in a table, at slots + 4r for row r of a block.

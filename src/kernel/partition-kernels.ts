@@ -36,7 +36,7 @@ export interface PartitionKernels {
   scatterByIndex(rows: number, indexes: number, rowCount: number, width: number, out: number): void;
 }
 
-export type PartitionSize = { readonly keyCount: number; readonly ownerCount: number };
+type PartitionSize = { readonly keyCount: number; readonly ownerCount: number };
 
 /** How many bytes of scratch `partitionKeys` wants. */
 export function partitionScratchBytes({ keyCount, ownerCount }: PartitionSize): number {

@@ -8,7 +8,7 @@ import { copyRows, takeGreater, takeLesser } from "./element-loops.ts";
 import { OPTIMIZER } from "./optimizer-kernels.ts";
 import { elementsAt, ROW_ELEMENTS, type RowElement, type RowSpans } from "./row-element.ts";
 
-export type RowJoinOptions = {
+type RowJoinOptions = {
   readonly arena: Arena;
   readonly element: RowElement;
   /** Elements of a row. */

@@ -2,7 +2,7 @@
 // initializers, optimizers and checkpoints share them. Terms as in kernels.ts; PlainRowKernels is the reference.
 //
 //   list       u32 for each row: the address of its payload, ROW_KEY_BYTES after its u64 key; 0 for a key without a row
-//   column     `byteCount` bytes at `offset` (a multiple of 4) after that address, in every row; keys: at -ROW_KEY_BYTES
+//   column     `byteCount` bytes at `offset` (a multiple of 4) after that address, for each row; keys: -ROW_KEY_BYTES
 //
 // Invariants:
 //   RowKernels.R1. Callers of `locateValues` have made sure of the room. `insertValues` removes what it inserted if the

@@ -23,7 +23,7 @@ export type PlacementOptions = {
  * Takes the ranks of all servers, ascending. Returns a function that maps each part, called in order, to an index of
  * that list.
  */
-export type PlacementPolicy = (servers: readonly number[]) => (part: number) => number;
+type PlacementPolicy = (servers: readonly number[]) => (part: number) => number;
 
 export class Placement {
   readonly epoch: number;

@@ -1,7 +1,8 @@
-// arena-watch — warns while a server's memory for parameters fills up, before new rows and parameters are refused. Not the refusal (Arena.A4).
+// arena-watch — warns while a server's memory for parameters fills up, before new rows and parameters are refused
+// (Arena.A4).
 //
 // Invariants:
-//   ArenaWatch.W1. Each level is told once when it is passed, and again only after the use fell well below it.
+//   ArenaWatch.W1. Each level is logged once when it is passed, and again only after the use fell well below it.
 
 import type { Log } from "../base/log.ts";
 import type { Arena } from "../kernel/arena.ts";
@@ -14,9 +15,9 @@ export class ArenaWatch {
   readonly #arena: Arena;
   readonly #log: Log;
   readonly #bounds: readonly number[];
-  /** How many levels were told of. */
-  #told = 0;
-  /** Between these uses there is nothing to tell. Nobody else writes them. */
+  /** How many levels were logged. */
+  #logged = 0;
+  /** Between these uses there is nothing to log. Nobody else writes them. */
   low = 0;
   high = 0;
 
@@ -27,18 +28,19 @@ export class ArenaWatch {
     this.#aim();
   }
 
-  /** The arena's use, after whatever may have taken memory, is `high` or above, or below `low`. */
+  /** The arena's use is `high` or above, or below `low`. */
   passed(used: number): void {
     const reached = this.#bounds.filter((bound) => used >= bound).length;
-    if (reached > this.#told) this.#warn(used);
+    if (reached > this.#logged) this.#warn(used);
     const left = LEFT_BELOW * this.#arena.stateBytesMax;
-    this.#told = Math.max(reached, this.#bounds.filter((bound, level) => level < this.#told && used >= bound - left).length); // ArenaWatch.W1
+    // ArenaWatch.W1
+    this.#logged = Math.max(reached, this.#bounds.filter((bound, level) => level < this.#logged && used >= bound - left).length);
     this.#aim();
   }
 
   #aim(): void {
-    this.high = this.#bounds[this.#told] ?? Number.POSITIVE_INFINITY;
-    this.low = this.#told === 0 ? 0 : (this.#bounds[this.#told - 1] ?? 0) - LEFT_BELOW * this.#arena.stateBytesMax;
+    this.high = this.#bounds[this.#logged] ?? Number.POSITIVE_INFINITY;
+    this.low = this.#logged === 0 ? 0 : (this.#bounds[this.#logged - 1] ?? 0) - LEFT_BELOW * this.#arena.stateBytesMax;
   }
 
   #warn(used: number): void {

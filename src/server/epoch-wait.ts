@@ -1,9 +1,10 @@
-// epoch-wait — requests that were cut by a newer placement than this server has heard of. Their links are not read meanwhile, the scheduler is asked, and when the
-// placement is there they are handled in the order in which they came.
+// epoch-wait — keeps requests that were cut by a newer placement than this server has. It pauses their links, requests
+// the placement from the scheduler, and then handles them in the order of their arrival.
 //
 // Invariants:
-//   EpochWait.W1. Requests of a channel are handled in the order in which they came: while one waits, those behind it wait too.
-//   EpochWait.W2. Nobody waits for ever: an epoch that the scheduler does not know within WAIT_MS is refused with WRONG_EPOCH.
+//   EpochWait.W1. Requests of a channel are handled in the order of their arrival: those behind a waiting one wait,
+//       too.
+//   EpochWait.W2. No request waits for ever: an epoch that the scheduler does not know within WAIT_MS gets WRONG_EPOCH.
 
 import type { Clock } from "../base/clock.ts";
 import { Deferred } from "../base/deferred.ts";
@@ -12,14 +13,14 @@ import type { Channel } from "../peer/channel.ts";
 import { FrameHeader } from "../wire/frame.ts";
 import type { Ownership } from "./ownership.ts";
 
-/** How long a scheduler that was restarted may take to hear of the newest placement from a node that knows it. */
+/** How long a restarted scheduler may take to learn the newest placement from a node that knows it. */
 const WAIT_MS = 10_000;
 const ASK_AGAIN_MS = 200;
 
-/** Takes a request that has waited. */
+/** Handles a request that has waited. */
 type Gate = {
   pass(channel: Channel, header: FrameHeader, bytes: Uint8Array, at: number, isFresh: boolean): void;
-  /** Instead of it: the request is refused. */
+  /** Refuses the request instead. */
   abandon(channel: Channel, header: FrameHeader): void;
 };
 
@@ -35,14 +36,14 @@ type Waiting = {
 type Queue = { readonly requests: Waiting[]; readonly isOver: Deferred<void> };
 
 export class EpochWait {
-  /** Asks the scheduler for its placement; settles when it has answered, or cannot. */
-  ask: () => Promise<void> = async () => {};
+  /** Requests the placement from the scheduler; settles with its answer, or if there is none. */
+  requestPlacement: () => Promise<void> = async () => {};
   readonly #ownership: Ownership;
   readonly #clock: Clock;
   readonly #queues = new Map<Channel, Queue>();
   /** The channels whose requests wait. */
   readonly channels: ReadonlyMap<Channel, unknown> = this.#queues;
-  #isAsking = false;
+  #isRequesting = false;
   #closed = false;
 
   constructor(ownership: Ownership, clock: Clock) {
@@ -51,7 +52,7 @@ export class EpochWait {
     ownership.onChange(() => this.#handleAll());
   }
 
-  /** Keeps a request until its placement is there. Nothing more of its link is read until then. */
+  /** Keeps a request until its placement is there, and pauses its link. */
   add(gate: Gate, channel: Channel, header: FrameHeader, bytes: Uint8Array, at: number, isFresh: boolean): void {
     let queue = this.#queues.get(channel);
     if (queue === undefined) {
@@ -64,7 +65,7 @@ export class EpochWait {
     queue.requests.push({ gate, header: kept, payload, isFresh, conversation: channel.conversation });
     channel.park(header.request);
     channel.holdInput(queue.isOver.promise);
-    if (!this.#isAsking) void this.#askUntilTold();
+    if (!this.#isRequesting) void this.#requestUntilKnown();
   }
 
   close(): void {
@@ -73,11 +74,11 @@ export class EpochWait {
     this.#queues.clear();
   }
 
-  async #askUntilTold(): Promise<void> {
-    this.#isAsking = true;
+  async #requestUntilKnown(): Promise<void> {
+    this.#isRequesting = true;
     const untilMs = this.#clock.nowMs() + WAIT_MS;
     for (;;) {
-      await this.ask().catch(() => {}); // a scheduler that cannot be asked: the requests are refused in time
+      await this.requestPlacement().catch(() => {}); // without a scheduler the requests are refused in time
       if (this.#closed || this.#queues.size === 0) break;
       if (this.#clock.nowMs() >= untilMs) {
         this.#handleAll(true); // EpochWait.W2
@@ -85,8 +86,8 @@ export class EpochWait {
       }
       await new Promise<void>((resume) => this.#clock.after(ASK_AGAIN_MS, resume));
     }
-    this.#isAsking = false;
-    if (this.#queues.size > 0) void this.#askUntilTold(); // they came after the last answer
+    this.#isRequesting = false;
+    if (this.#queues.size > 0) void this.#requestUntilKnown(); // they came after the last answer
   }
 
   /** Handles what need not wait any more; with `isLate` everything, which refuses what is still too new. */
@@ -102,7 +103,7 @@ export class EpochWait {
   }
 
   #handle(channel: Channel, { gate, header, payload, isFresh, conversation }: Waiting, isLate: boolean): void {
-    if (channel.conversation !== conversation || channel.ended !== undefined) return; // who asked is gone
+    if (channel.conversation !== conversation || channel.ended !== undefined) return; // its caller is gone
     channel.unpark(header.request);
     try {
       if (isLate && header.epoch > this.#ownership.epoch) {

@@ -1,4 +1,5 @@
-// Goal: a server knows exactly what is its own, whatever the policy and the ranks are, and says of everything else whose it is.
+// Goal: a server knows exactly what is its own, whatever the policy and the ranks are, and says of everything else
+// whose it is.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

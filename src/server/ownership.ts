@@ -1,14 +1,18 @@
-// ownership — what of each parameter is this server's own, by the newest placement that the scheduler told it of, and the errors for what is not. The only place
-// on a server that knows the placement. Which requests are looked at, and when, is the business of request-gate.ts and of the function host.
+// ownership — what this server owns of each parameter, by the newest placement that it knows, and the errors for the
+// rest. Nothing else on a server knows the placement. request-gate.ts and the function host decide which requests to
+// check.
 //
 //   part     4,096 parts of mixed keys: rows of tables by their key, blocks of tensors by parameter and block
 //   range    kv has raw keys: of n servers the one at index i of the ranks, ascending, owns the i-th of n even ranges
 //
 // Invariants:
-//   Ownership.O1. The epoch only rises. It is 0 before any placement was told: then nothing is checked, and nothing is owned.
-//   Ownership.O2. Parts are a set: nothing here takes them, or ranks, for consecutive.
-//   Ownership.O3. WRONG_EPOCH carries the placement, so that who is refused needs nobody else; WRONG_OWNER is never worth a retry.
-//   Ownership.O4. A server that has prepared for a change of the servers holds nothing that an application cut itself until the change is over.
+//   Ownership.O1. The epoch only rises. It is 0 before the first placement: then nothing is checked, and nothing is
+//       owned.
+//   Ownership.O2. Parts are a set: neither they nor ranks are consecutive.
+//   Ownership.O3. WRONG_EPOCH carries the placement, so that a refused caller can retry at once; WRONG_OWNER is not
+//       retryable.
+//   Ownership.O4. A server that has prepared for a change of the servers accepts no state that an application assigned
+//       to it itself until the change is over.
 
 import { WeighbridgeError } from "../base/errors.ts";
 import type { Arena } from "../kernel/arena.ts";
@@ -21,8 +25,8 @@ import type { PlacementView } from "../wire/roster.ts";
 
 const TWO_32 = 2n ** 32n;
 
-/** As the halves of keys; without an end it reaches to the last key there is. */
-export type OwnedRange = {
+/** As the halves of keys; without an end it reaches to the last key. */
+type OwnedRange = {
   readonly firstLow: number;
   readonly firstHigh: number;
   readonly endLow: number;
@@ -34,7 +38,8 @@ export class Ownership {
   /** Of the placement; 0 while there is none (Ownership.O1). Nobody else writes it. */
   epoch = 0;
   /**
-   * Where the probe of a table finds which parts are owned: a byte for each; 0 where all are, or nobody asks (store/table-requests.ts). Nobody else writes it.
+   * The address of a byte for each part, 1 if owned, for the lookup in tables; 0 if all are, or before the first
+   * placement (store/table-requests.ts). Nobody else writes it.
    */
   owned = 0;
   readonly #arena: Arena;
@@ -42,15 +47,15 @@ export class Ownership {
   #rank = 0;
   #view: PlacementView | undefined;
   #placement: Placement | undefined;
-  /** One byte for each part, in the arena: 1 if it is ours. 0: there is no room made for it yet. */
+  /** One byte for each part, in the arena: 1 if it is ours. 0: not allocated yet. */
   #ownedParts = 0;
   #ownsAll = false;
   #lossEpoch = 0;
   readonly #range = { firstLow: 0, firstHigh: 0, endLow: 0, endHigh: 0, hasEnd: false };
-  /** Of the raw keys: the halves of the first one that is ours, and of the first one behind it that is not. */
+  /** Of the raw keys: the halves of the first one that is ours, and of the first one after the range. */
   readonly range: OwnedRange = this.#range;
   #hasAppCut = false;
-  /** Whether this server is prepared for a placement with other servers. The checkpoint service, which prepares it, writes it. */
+  /** Whether this server is prepared for a placement with other servers. The checkpoint service writes it. */
   areServersChanging = false;
   #listeners: (() => void)[] = [];
 
@@ -72,12 +77,12 @@ export class Ownership {
     return this.#view;
   }
 
-  /** The newest epoch in which a part left this server: what was asked of it before may be about that one. */
+  /** The newest epoch in which a part left this server: earlier requests may be about that part. */
   get lossEpoch(): number {
     return this.#lossEpoch;
   }
 
-  /** Whether an application chose this server for a request itself: then its state follows no placement. */
+  /** Whether an application chose this server for a request itself: then its state does not follow the placement. */
   get hasAppCut(): boolean {
     return this.#hasAppCut;
   }
@@ -87,8 +92,8 @@ export class Ownership {
   }
 
   /**
-   * For a request whose application chose this server itself. Throws QUEUE_FULL for the first one while a change of the servers is
-   * prepared: what it brings could not follow the change, and the scheduler has been told that there is none (Ownership.O4).
+   * For a request whose application chose this server itself. Throws QUEUE_FULL for the first one while a change of the
+   * servers is prepared: its state could not move, and the scheduler counts on there being none (Ownership.O4).
    */
   admitAppCut(): void {
     if (this.#hasAppCut) return;
@@ -100,7 +105,7 @@ export class Ownership {
     this.#hasAppCut = true;
   }
 
-  /** Takes the placement if it is newer, as the server of this rank. Throws ARENA_FULL. */
+  /** Adopts the placement if it is newer, as the server of this rank. Throws ARENA_FULL. */
   adopt(view: PlacementView, rank: number): void {
     if (view.epoch <= this.epoch) return; // Ownership.O1
     const placement = placementOf(view);
@@ -156,7 +161,7 @@ export class Ownership {
     return false;
   }
 
-  /** Whether a placement, as a checkpoint has it, gives each server the same parts as this one; its epoch may differ. */
+  /** Whether the placement of a checkpoint assigns all parts as this one does; its epoch may differ. */
   isSameAs(other: unknown): boolean {
     if (this.#view === undefined || typeof other !== "object" || other === null) return false;
     const wordsOf = ({ policy, servers, moved = [] }: Partial<PlacementView>): string => JSON.stringify([policy, servers, moved]);
@@ -168,12 +173,12 @@ export class Ownership {
     if (epoch === 0 && this.epoch !== 0) throw this.wrongEpoch(0);
   }
 
-  /** For a kv request that was kept a while. Throws WRONG_EPOCH when the placement has changed meanwhile. */
+  /** For a kv request that was kept. Throws WRONG_EPOCH if the placement has changed meanwhile. */
   checkKept(epoch: number, flags: number): void {
     if ((flags & APP_CUT) === 0 && epoch !== this.epoch) throw this.wrongEpoch(epoch);
   }
 
-  /** The error for an answer that had to wait while a part, perhaps the one that it is about, went to another server. */
+  /** The error for an answer that waited while a part, perhaps its own, went to another server. */
   lateError({ name, isUpdate }: { readonly name: string; readonly isUpdate: boolean }, epoch: number): WeighbridgeError | undefined {
     if (epoch >= this.#lossEpoch) return undefined;
     if (!isUpdate) return this.wrongEpoch(epoch);
@@ -201,7 +206,7 @@ export class Ownership {
     return new WeighbridgeError("WRONG_OWNER", `${message} in epoch ${this.epoch}`);
   }
 
-  /** The error for a request that was cut by another placement than this server has (Ownership.O3). */
+  /** The error for a request that was cut by another placement (Ownership.O3). */
   wrongEpoch(epoch: number): WeighbridgeError {
     const cut = epoch === 0 ? "by no placement" : `by the placement of epoch ${epoch}`;
     const message = `the request was cut ${cut}, and server ${this.#rank} has that of epoch ${this.epoch}; nothing of it was applied`;
@@ -212,7 +217,7 @@ export class Ownership {
     const index = servers.indexOf(this.#rank);
     const ranges = evenRanges(servers.length);
     const { begin } = ranges[Math.max(0, index)]!;
-    const end = index < 0 ? begin : ranges[index + 1]?.begin; // a server that takes no part owns nothing
+    const end = index < 0 ? begin : ranges[index + 1]?.begin; // a server outside of the placement owns nothing
     this.#range.firstLow = Number(begin % TWO_32);
     this.#range.firstHigh = Number(begin / TWO_32);
     this.#range.hasEnd = end !== undefined;

@@ -1,4 +1,5 @@
-// Goal: a server applies what was cut by its own placement and is its own, once, and refuses everything else whole, with what the caller needs to cut it again.
+// Goal: a server applies what was cut by its own placement and is its own, once, and refuses everything else whole,
+// with what the caller needs to cut it again.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -173,7 +174,7 @@ for (const policy of POLICIES) {
 test("a request of a newer epoch waits until the placement is there, those behind it wait too, and their order stays (EpochWait.W1, RequestGate.G2)", async () => {
   const stage = new GateStage();
   let askCount = 0;
-  stage.server.epochWait.ask = async () => void askCount++;
+  stage.server.epochWait.requestPlacement = async () => void askCount++;
   assert.deepEqual(await stage.kv([1n], { epoch: 2, stamp: 1 }), []);
   assert.equal(stage.asker.link.isPaused, true, "nothing more of the link is read");
   assert.deepEqual(await stage.kv([2n], { epoch: 1, stamp: 2 }), []);

@@ -1,18 +1,20 @@
-// request-gate — what every request passes before its handler: the vector clock (was it applied before?), then the epoch (was it cut by the placement that this
-// server has?), then, for kv, the owner of its keys. Functions check their keys and blocks themselves, once they are decoded (function-host.ts).
+// request-gate — the checks of every request before its handler: the vector clock (was it applied before?), the epoch
+// (was it cut by this server's placement?), and, for kv, the owner of its keys. Functions check their decoded keys and
+// blocks themselves (function-host.ts).
 //
-//   applied before        answered again, whatever its epoch
-//   an update, stamp 0    refused whole with BAD_REQUEST (of functions: function-host.ts)
-//   cut by the application (APP_CUT)   served by the server that it names; nothing is checked
-//   epoch 0               a function whose target is a node; kv is refused
-//   older epoch           refused whole with WRONG_EPOCH, which carries the placement
-//   newer epoch           waits until the placement is there (epoch-wait.ts)
-//   another's keys        refused whole with WRONG_OWNER
+//   applied before                   answered again, whatever its epoch
+//   an update with stamp 0           refused whole with BAD_REQUEST (functions: function-host.ts)
+//   cut by the application (APP_CUT) served; nothing is checked
+//   epoch 0                          a function whose target is a node; kv is refused
+//   older epoch                      refused whole with WRONG_EPOCH, which carries the placement
+//   newer epoch                      waits for the placement (epoch-wait.ts)
+//   keys of another server           refused whole with WRONG_OWNER
 //
 // Invariants:
-//   RequestGate.G1. What is refused here was not applied, and its stamp not counted: the caller may cut it again.
-//   RequestGate.G3. Of a request of several frames nothing is kept once one of them was refused for its epoch.
-//   RequestGate.G2. Of a run of frames that arrive in order none is handled before one that came earlier on its channel.
+//   RequestGate.G1. A request that is refused here was not applied, and its stamp not counted: the caller may cut it
+//       again.
+//   RequestGate.G2. Frames of a channel are handled in the order of their arrival.
+//   RequestGate.G3. Nothing is kept of a request of several frames once one of them was refused for its epoch.
 
 import type { ClockEntry, VectorClock } from "../consistency/vector-clock.ts";
 import { KV_CONTRACTS } from "../contracts/kv.ts";
@@ -30,7 +32,7 @@ import type { Ownership } from "./ownership.ts";
 const KEY_WORDS = KEY_BYTES / 4;
 
 /** What all requests of a server pass. */
-export type GateState = {
+type GateState = {
   readonly arena: Arena;
   readonly clock: VectorClock;
   readonly watch: ArenaWatch;
@@ -40,21 +42,21 @@ export type GateState = {
 
 export class RequestGate implements FunctionHandler {
   readonly #inner: FunctionHandler;
-  /** Applications by their numbers, which need not be looked for behind `#inner`. */
+  /** Applications by their numbers: a shortcut around `#inner`. */
   readonly #served: ReadonlyMap<number, FunctionHandler> | undefined;
   readonly #arena: Arena;
   readonly #clock: VectorClock;
   readonly #watch: ArenaWatch;
   readonly #ownership: Ownership;
   readonly #epochWait: EpochWait;
-  /** The worker whose update came last, and what is applied of its incarnation. */
+  /** The worker of the last update, and what is applied of its incarnation. */
   #worker = -1;
   #applied: ClockEntry = { incarnation: 0, stamp: 0 };
-  /** The buffer that a request was last read from, as words: making them for each request would cost more than the check. */
+  /** The last buffer that a request was read from, as words: a view for each request would cost more than the check. */
   #buffer: Uint8Array | undefined;
   #words: Uint32Array = new Uint32Array(0);
 
-  /** `served`: of kv, the applications that are ready. */
+  /** `served`: the kv applications that are ready. */
   constructor(
     inner: FunctionHandler,
     { arena, clock, watch, ownership, epochWait }: GateState,
@@ -71,7 +73,7 @@ export class RequestGate implements FunctionHandler {
 
   destination(channel: Channel, header: FrameHeader): Uint8Array | undefined {
     if (header.payloadBytes <= INLINE_BYTES_MAX) return undefined; // small ones stay in the arena
-    if (header.epoch !== 0 && header.epoch !== this.#ownership.epoch) return undefined; // it may have to be refused, or wait
+    if (header.epoch !== 0 && header.epoch !== this.#ownership.epoch) return undefined; // it may be refused, or wait
     return this.#inner.destination?.(channel, header);
   }
 
@@ -97,7 +99,7 @@ export class RequestGate implements FunctionHandler {
     if (used >= this.#watch.high || used < this.#watch.low) this.#watch.passed(used);
   }
 
-  /** As the vector clock's, for the incarnation that was heard last without a look for it (VectorClock.V1). */
+  /** As the vector clock's, without a lookup for the last incarnation (VectorClock.V1). */
   #advance(channel: Channel, stamp: number): boolean {
     let applied = this.#applied;
     if (channel.id !== this.#worker || channel.incarnation !== applied.incarnation) {
@@ -123,7 +125,7 @@ export class RequestGate implements FunctionHandler {
     else if (ownership.epoch !== 0 && keyCount > 0 && keyCount * KEY_BYTES <= header.payloadBytes) {
       if (bytes !== this.#buffer) this.#lookAt(bytes);
       checkRange(ownership, this.#words, at >> 2, keyCount);
-    } // else the application refuses what makes no sense
+    } // else the application refuses invalid requests
   }
 
   /** Of another epoch only what was applied before goes on (RequestGate.G1). */

@@ -1,4 +1,4 @@
-// served-function — a contract and what this server does about it: its handlers know the server's state.
+// served-function — a contract and this server's handler of it.
 
 import { isWeighbridgeError, reasonOf, WeighbridgeError } from "../base/errors.ts";
 import type { Contract } from "../contracts/contract.ts";
@@ -17,8 +17,8 @@ export function serve<Q extends Fields, R extends Fields>(
 }
 
 /**
- * What an update that counts already is to answer. Whatever keeps that from being read is ANSWER_LOST: told anything
- * else, its sender would take the update for one that was refused, and apply it twice.
+ * The answer of an update that counts already. Any failure to read it is ANSWER_LOST: after another error the sender
+ * would take the update for a refused one, and apply it twice.
  */
 export function answerOfApplied<T>(read: () => T | Promise<T>): T | Promise<T> {
   try {

@@ -1,5 +1,5 @@
-// server-context — what a handler of ours knows beside its request: who asks, and all of the state of the server it runs on. One for each incarnation of a
-// worker. Users' own handlers see less of it (contracts/function-context.ts).
+// server-context — what our handlers know beside their request: the caller, and the whole state of the server. One for
+// each incarnation of a worker. Users' handlers see less of it (contracts/function-context.ts).
 
 import type { WorkerIncarnation } from "../consistency/worker-incarnations.ts";
 import type { FunctionContext, TableRow, TensorBlock } from "../contracts/function-context.ts";
@@ -31,7 +31,7 @@ export class ServerContext implements FunctionState, FunctionContext {
   readonly checkpoints: CheckpointService;
   readonly ownership: Ownership;
   readonly workers: WorkerCalls;
-  /** The worker that asks, as clocks count it. */
+  /** The calling worker, as clocks count it. */
   readonly holder: WorkerIncarnation;
   /** Its rank. */
   readonly worker: number;

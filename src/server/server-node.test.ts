@@ -1,4 +1,5 @@
-// server-node — Goal: a server shares what it has among the workers that there are, not among those it was told of in the beginning.
+// server-node — Goal: a server shares what it has among the workers that there are, not among those it was told of in
+// the beginning.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -1,4 +1,4 @@
-// server-node — a server of the cluster: its arena, its engine, and the checkpoint that it begins with before anybody can ask it for anything.
+// server-node — a server of the cluster: its arena, its engine, and the checkpoint that it restores before it serves.
 
 import { CatalogueCalls } from "../cluster/catalogue-calls.ts";
 import { MemberNode } from "../cluster/member-node.ts";
@@ -17,22 +17,22 @@ import { rankOf, roleOf } from "../wire/node-id.ts";
 import type { RosterView } from "../wire/roster.ts";
 import { ArenaReadBuffers, Server, serverLimits } from "./server.ts";
 
-/** Of a server that is told no size: a GiB of addresses stays for updates and checkpoints of a full one (Arena.A5). */
+/** The default size: a GiB of addresses stays for updates and checkpoints of a full server (Arena.A5). */
 const ARENA_BYTES = 3 * 2 ** 30;
 
 export type ServerNodeOptions = MemberOptions & {
   readonly arenaBytesMax?: number | undefined;
-  /** Called once, with the memory that they lie in, when the first parameter or the first sums are made. Must not throw. */
+  /** Called once, with their memory, when the first parameter or the first sums are made. Must not throw. */
   readonly onState?: ((arena: Arena) => void) | undefined;
   /** PS functions of the user's own, beside the built-in ones. */
   readonly functions?: readonly PsFunction[];
   /** Modules with row types and updaters of the user's own. */
   readonly plugIns?: readonly PlugInModule[] | undefined;
-  /** For parameters whose links ask for it; left out, those cannot be made. */
+  /** For parameters whose links need it. Without it they cannot be made. */
   readonly compression?: GeneralCompression | undefined;
-  /** Where checkpoints are; left out, none can be taken. */
+  /** The files of checkpoints. Without them none can be taken. */
   readonly checkpointFiles?: SnapshotFiles | undefined;
-  /** What the server begins with. */
+  /** The checkpoint that the server restores first. */
   readonly restoreFrom?: (() => Promise<SnapshotSource>) | undefined;
 };
 
@@ -40,7 +40,7 @@ export class ServerNode extends MemberNode {
   readonly server: Server;
   readonly #restoreFrom: (() => Promise<SnapshotSource>) | undefined;
   readonly #limits: Partial<ChannelLimits>;
-  /** How many workers share what links may take of the arena. */
+  /** How many workers share the links' part of the arena. */
   #sharerCount: number;
 
   constructor(options: ServerNodeOptions) {
@@ -62,7 +62,8 @@ export class ServerNode extends MemberNode {
   }
 
   protected override async prepare(): Promise<void> {
-    await (await this.#restoreFrom?.())?.close(); // Only to see that it can be opened: which one is the newest may change until this node has its rank.
+    // Only to check that it opens: which one is the newest may change until this node has its rank.
+    await (await this.#restoreFrom?.())?.close();
   }
 
   protected registering(membership: Membership): void {
@@ -78,7 +79,8 @@ export class ServerNode extends MemberNode {
       if (sumsIncarnation < incarnation && sumsIncarnation > 0) checkpoints.noteLostSums({ node, incarnation, sumsIncarnation });
     });
     membership.onPlacement((placement) => ownership.adopt(placement, rankOf(membership.node)));
-    ownership.onChange(() => ownership.placement && membership.adoptPlacement(ownership.placement)); // also one that the scheduler has not told
+    // Also one that did not come from the scheduler.
+    ownership.onChange(() => ownership.placement && membership.adoptPlacement(ownership.placement));
     this.peer.serve(
       serveJson(PREPARE, (channel, request) => {
         checkSender(channel, "PREPARE");
@@ -86,7 +88,7 @@ export class ServerNode extends MemberNode {
         return {};
       }),
     );
-    epochWait.ask = () => membership.askPlacement();
+    epochWait.requestPlacement = () => membership.askPlacement();
     if (this.#restoreFrom !== undefined) parameters.isRestoring = true;
   }
 
@@ -94,8 +96,8 @@ export class ServerNode extends MemberNode {
     const { checkpoints } = this.server;
     checkpoints.joined(membership.job, new CatalogueCalls({ membership, clock: this.clock }));
     if (this.#restoreFrom === undefined) return;
-    const { path, step, clock, parameters } = await checkpoints.load(this.#restoreFrom, { owner: "the start" });
-    await checkpoints.activate(step);
+    const { path, step, clock, parameters } = await checkpoints.loads.load(this.#restoreFrom, { owner: "the start" });
+    await checkpoints.loads.activate(step);
     this.log.info("restored a checkpoint", { path, clock, parameters: parameters.length });
   }
 

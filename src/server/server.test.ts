@@ -1,5 +1,5 @@
-// server — Goal: whatever comes twice, late or in pieces, a handler runs as often as it may, every call gets its own answer, and no
-// memory is kept longer than the answer needs it.
+// server — Goal: whatever comes twice, late or in pieces, a handler runs as often as it may, every call gets its own
+// answer, and no memory is kept longer than the answer needs it.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -1,14 +1,13 @@
-// worker-calls — the functions of workers, as the handlers of a server call them: over the connections that the workers
-// have opened, which a worker behind a router keeps open too. The call and its bounds are the node's
-// (ClusterNode.N3, N4); what a function of a worker promises is in contracts/worker-function.ts.
+// worker-calls — how the handlers of a server call functions of workers: over the connections that the workers have
+// opened, which also works for a worker behind a router. The node makes and bounds the calls (ClusterNode.N3, N4);
+// contracts/worker-function.ts has what a function of a worker promises.
 //
 // Invariants:
-//   WorkerCalls.C1. A call that names an incarnation reaches that one or fails with NODE_DEAD: what a worker asked for
-//       dies with it. Who keeps lists of workers to tell keeps incarnations with them.
-//   WorkerCalls.C2. What a server keeps for a worker that does not answer is bounded; from then on calls are refused
-//       with QUEUE_FULL, before anything is kept. So a push to many workers does not wait for the slowest: whoever
-//       pushes what changes (rows, deltas) keeps what a slow worker has missed as a mark, and sends the newest when
-//       `whenRoom` says so.
+//   WorkerCalls.C1. A call that names an incarnation reaches that one or fails with NODE_DEAD: the requests of a worker
+//       die with it. Handlers that keep lists of workers keep their incarnations, too.
+//   WorkerCalls.C2. What a server keeps for a worker that does not answer is bounded; beyond that calls are refused
+//       with QUEUE_FULL, before anything is kept. So a push to many workers does not wait for the slowest: its handler
+//       marks what a slow worker has missed (rows, deltas), and sends the newest after `whenRoom`.
 
 import { assert } from "../base/assert.ts";
 import type { WaitOptions } from "../base/deferred.ts";
@@ -25,7 +24,7 @@ import { idOf } from "../wire/node-id.ts";
 const CALL_OPTIONS: readonly string[] = ["incarnation", "priority", ...WAIT_NAMES];
 
 export class WorkerCalls implements FunctionWorkerCalls {
-  /** The node of this server, which knows the workers; undefined before there is one. */
+  /** The node of this server, which knows the workers; undefined before it has started. */
   node: Pick<ClusterNode, "roster" | "call" | "whenRoom"> | undefined;
 
   get ranks(): readonly number[] {
@@ -65,7 +64,7 @@ export class WorkerCalls implements FunctionWorkerCalls {
   /** WorkerCalls.C1 */
   #checkIncarnation(worker: number, incarnation: number): void {
     const entry = this.#node.roster.nodes.find(({ role, rank }) => role === "worker" && rank === worker);
-    if (entry === undefined || entry.incarnation === incarnation) return; // what does not exist is refused by the call
+    if (entry === undefined || entry.incarnation === incarnation) return; // the call refuses an unknown worker
     const message = `worker ${worker} has incarnation ${entry.incarnation}: ${incarnation} is gone`;
     throw new WeighbridgeError("NODE_DEAD", message);
   }

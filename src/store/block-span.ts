@@ -1,7 +1,8 @@
 // block-span — memory of a tensor's block in the arena, counted by its users: values, slots or steps.
 
 import { assert } from "../base/assert.ts";
-import type { Arena } from "../kernel/arena.ts";
+import { type Arena, arenaFull } from "../kernel/arena.ts";
+import type { Kernels } from "../kernel/kernels.ts";
 import type { PulledBlock } from "./pulled-block.ts";
 
 /** A block's values, unchanged until `release`. */
@@ -69,6 +70,25 @@ export class Span {
   retire(): void {
     this.isRetired = true;
     if (this.holdCount === 0) this.#arena.releaseState(this.address, this.byteCount);
+  }
+
+  /** A copy of this held span, or the span itself if its holder gave it up (TensorStore.T1). Throws ARENA_FULL. */
+  copied(kernels: Kernels): Span {
+    const target = this.roomForNext();
+    if (target === this.address) return this;
+    kernels.copy(target, this.address, this.byteCount);
+    const copy = new Span(this.#arena, target, this.byteCount);
+    this.retire();
+    return copy;
+  }
+
+  /** Where the successor of a held span goes: a fresh span, or this one if its holder gave it up. Throws ARENA_FULL. */
+  roomForNext(): number {
+    const target = this.#arena.tryMove(this.byteCount);
+    if (target !== 0) return target;
+    if (!this.#arena.onFull("move", this.byteCount))
+      throw arenaFull(this.#arena, `${this.byteCount} bytes beside values that are being sent`, { retryable: true });
+    return this.holdCount > 0 ? this.roomForNext() : this.address;
   }
 }
 

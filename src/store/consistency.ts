@@ -16,7 +16,7 @@ export type Consistency =
   | { readonly ssp: number }
   | { readonly delay: number };
 
-export type EngineConsistency = {
+type EngineConsistency = {
   readonly updates: "async" | "sync";
   readonly reduce: "sum" | "mean";
   readonly staleness: number | undefined;

@@ -18,7 +18,7 @@ import type { RowImages } from "./table-requests.ts";
 
 const WORD_BYTES = 4;
 
-export type PulledRowsOptions = {
+type PulledRowsOptions = {
   readonly arena: Arena;
   readonly kernels: Kernels;
   readonly rowKernels: RowKernels;

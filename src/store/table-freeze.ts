@@ -28,7 +28,7 @@ const WORD_BYTES = 4;
 const PRESENT = 1;
 const ABSENT = 2;
 
-export type TableFreezeOptions = {
+type TableFreezeOptions = {
   readonly arena: Arena;
   readonly kernels: Kernels;
   readonly rowKernels: RowKernels;

@@ -13,7 +13,7 @@ import type { RowImages } from "./table-requests.ts";
 const KEY_BYTES = 8;
 const WORD_BYTES = 4;
 
-export type TablePartsOptions = {
+type TablePartsOptions = {
   readonly arena: Arena;
   readonly kernels: Kernels;
   readonly rowKernels: RowKernels;

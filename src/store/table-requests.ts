@@ -48,7 +48,7 @@ export type TableRestore = {
 };
 
 /** Part of every row, counted from its values. */
-export type RowColumn = { readonly offset: number; readonly byteCount: number };
+type RowColumn = { readonly offset: number; readonly byteCount: number };
 
 export type RowColumns = {
   readonly key: RowColumn;

@@ -17,58 +17,20 @@
 //   TableStore.T5. Versions compare only within a generation: a restore or a removal begins a new one.
 
 import { AssertionError, assert } from "../base/assert.ts";
-import { WeighbridgeError } from "../base/errors.ts";
-import { type Arena, arenaFull, stateFull } from "../kernel/arena.ts";
-import { type Kernels, ROW_KEY_BYTES } from "../kernel/kernels.ts";
-import { FOREIGN_COUNT, NO_ROOM_COUNT, type RowKernels } from "../kernel/row-kernels.ts";
-import { type PulledImages, PulledRows } from "./pulled-rows.ts";
-import { columnsOf, RowTable } from "./row-table.ts";
-import type { TableFreeze, TakenColumn } from "./table-freeze.ts";
-import type { TableParts } from "./table-parts.ts";
-import type { KeyList, RowColumns, RowImages, TablePull, TableRestore, TableSync, TableUpdate } from "./table-requests.ts";
-import type { RowInitializer, RowUpdater } from "./updaters/parameter-updater.ts";
+import { arenaFull, stateFull } from "../kernel/arena.ts";
+import { ROW_KEY_BYTES } from "../kernel/kernels.ts";
+import { FOREIGN_COUNT, NO_ROOM_COUNT } from "../kernel/row-kernels.ts";
+import type { KeyList, TablePull, TableSync, TableUpdate } from "./table-requests.ts";
+import { TableState, type TableStateOptions } from "./table-state.ts";
+import type { RowInitializer } from "./updaters/parameter-updater.ts";
 import { type Trial, triedRow } from "./updaters/trial.ts";
 
 const KEY_BYTES = 8;
-const FLOAT_BYTES = 4;
 const WORD_BYTES = 4;
 const WORD_MAX = 0xffff_ffff;
 
-/** The widest row. */
-const VALUE_BYTES_MAX = 512 * 1024;
-
-export type TableStoreOptions = {
-  readonly arena: Arena;
-  readonly kernels: Kernels;
-  readonly rowKernels: RowKernels;
-  /** Elements of a row and bytes of each, by default those of f32. A row is whole words. */
-  readonly width: number;
-  readonly elementBytes?: number | undefined;
-  readonly updater: RowUpdater;
-  readonly initializer: RowInitializer;
-  /** Whether rows count their updates, for caches that tolerate some. Defaults to false. */
-  readonly versions?: boolean | undefined;
-  /** Keys the hash of the table (a u64). Random when left out. */
-  readonly secret?: bigint | undefined;
-};
-
-export class TableStore {
-  readonly width: number;
-  /** Where the parts of a row lie, counted from its values: for checkpoints. */
-  readonly columns: RowColumns;
-  /** Its rows part by part. */
-  readonly parts: TableParts;
-  readonly #arena: Arena;
-  readonly #kernels: Kernels;
-  readonly #rowKernels: RowKernels;
-  readonly #updater: RowUpdater;
+export class TableStore extends TableState {
   readonly #initializer: RowInitializer;
-  readonly #rows: RowTable;
-  /** Its address, for the kernels. */
-  readonly #table: number;
-  /** What workers pulled last, for an optimizer that compares with it. */
-  readonly #pulled: PulledRows | undefined;
-  readonly #valueBytes: number;
   readonly #chunkRows: number;
   /** Two lists of chunkRows rows, as many keys, and as many spare rows for missing ones. */
   readonly #scratch: number;
@@ -77,57 +39,23 @@ export class TableStore {
   readonly #freshKeys: number;
   readonly #spares: number;
   readonly #spareBytes: number;
-  #generation: number = randomWord();
-  #closed = false;
 
   /** Throws BAD_ARGUMENT for an impossible width, ARENA_FULL. */
-  constructor(options: TableStoreOptions) {
-    const { arena, kernels, width, elementBytes = FLOAT_BYTES, updater, versions = false } = options;
-    const widthMax = VALUE_BYTES_MAX / elementBytes;
-    if (!(Number.isInteger(width) && width >= 1 && width <= widthMax)) {
-      throw new WeighbridgeError("BAD_ARGUMENT", `rows of a table are 1 to ${widthMax} elements wide, not ${width}`);
-    }
-    this.width = width;
-    this.#arena = arena;
-    this.#kernels = kernels;
-    this.#rowKernels = options.rowKernels;
-    this.#updater = updater;
+  constructor(options: TableStateOptions & { readonly initializer: RowInitializer }) {
+    super(options);
     this.#initializer = options.initializer;
-    this.#valueBytes = width * elementBytes;
-    assert(this.#valueBytes % WORD_BYTES === 0, `rows of ${width} elements of ${elementBytes} bytes are no whole words`);
-    this.columns = columnsOf(this.#valueBytes, updater.rowExtraBytes(), versions);
-    const { rowKernels, secret } = options;
-    this.#rows = new RowTable({ arena, kernels, rowKernels }, { payloadBytes: this.columns.payload.byteCount, secret });
-    this.#table = this.#rows.address;
-    this.#chunkRows = this.#rows.chunkRows;
-    this.#spareBytes = Math.ceil((ROW_KEY_BYTES + this.#valueBytes) / KEY_BYTES) * KEY_BYTES;
+    this.#chunkRows = this.rows.chunkRows;
+    this.#spareBytes = Math.ceil((ROW_KEY_BYTES + this.valueBytes) / KEY_BYTES) * KEY_BYTES;
     this.#scratchBytes = this.#chunkRows * (2 * WORD_BYTES + KEY_BYTES + this.#spareBytes);
     try {
-      this.#scratch = arena.allocateState(this.#scratchBytes);
+      this.#scratch = this.arena.allocateState(this.#scratchBytes);
     } catch (thrown) {
-      this.#rows.close();
+      super.close();
       throw thrown;
     }
     this.#fresh = this.#scratch + this.#chunkRows * WORD_BYTES;
     this.#freshKeys = this.#fresh + this.#chunkRows * WORD_BYTES;
     this.#spares = this.#freshKeys + this.#chunkRows * KEY_BYTES;
-    const pulled = { arena, kernels, rowKernels, valueBytes: this.#valueBytes, secret: randomSecret };
-    this.#pulled = updater.notesPulls ? new PulledRows(pulled) : undefined;
-    this.parts = this.#rows.parts;
-  }
-
-  get rowCount(): number {
-    return this.#rows.rowCount;
-  }
-
-  /** A random u32, never 0: versions of another generation are worthless (TableStore.T5). */
-  get generation(): number {
-    return this.#generation;
-  }
-
-  /** Arena bytes of rows, slots and index, and of what workers pulled. */
-  get usedBytes(): number {
-    return this.#rows.usedBytes + (this.#pulled?.usedBytes ?? 0);
   }
 
   /**
@@ -137,17 +65,17 @@ export class TableStore {
   update(update: TableUpdate): boolean {
     const { keys, keyCount } = update;
     this.#checkFurther(update);
-    this.#rows.frozen?.preserve(keys, keyCount);
-    const missing = this.#updater.isTried ? this.#missing(update) : [];
+    this.rows.frozen?.preserve(keys, keyCount);
+    const missing = this.updater.isTried ? this.#missing(update) : [];
     this.#makeRoom(update);
-    if (!this.#updater.isTried) {
+    if (!this.updater.isTried) {
       this.#apply(update);
       return true;
     }
-    return this.#updater.attempt(
+    return this.updater.attempt(
       (trial) => this.#apply(update, trial),
       () => {
-        for (const key of missing) this.#kernels.removeRows(this.#table, key, 1);
+        for (const key of missing) this.kernels.removeRows(this.table, key, 1);
       },
     );
   }
@@ -160,7 +88,7 @@ export class TableStore {
       const chunk = { keys: keys + from * KEY_BYTES, keyCount: count, owners };
       if (this.#find(chunk, WORD_BYTES) === 0) continue;
       for (let i = 0; i < count; i++) {
-        if (this.#arena.words[(this.#scratch >>> 2) + i] === 0) missing.push(keys + (from + i) * KEY_BYTES);
+        if (this.arena.words[(this.#scratch >>> 2) + i] === 0) missing.push(keys + (from + i) * KEY_BYTES);
       }
     }
     return missing;
@@ -171,22 +99,22 @@ export class TableStore {
     for (let from = 0; from < keyCount; from += this.#chunkRows) {
       const count = Math.min(this.#chunkRows, keyCount - from);
       this.#locate({ keys: keys + from * KEY_BYTES, keyCount: count, owners });
-      if (trial !== undefined) this.#save(trial, count, gradients + from * this.#valueBytes);
-      this.#updateRows(keys + from * KEY_BYTES, count, gradients + from * this.#valueBytes);
+      if (trial !== undefined) this.#save(trial, count, gradients + from * this.valueBytes);
+      this.#updateRows(keys + from * KEY_BYTES, count, gradients + from * this.valueBytes);
       if (version === undefined) continue;
-      this.#rowKernels.addWords(this.#scratch, count, version.offset, updateCounts === 0 ? 0 : updateCounts + from * WORD_BYTES);
+      this.rowKernels.addWords(this.#scratch, count, version.offset, updateCounts === 0 ? 0 : updateCounts + from * WORD_BYTES);
     }
   }
 
   /** Updates the rows of `keys`, which the scratch lists. */
   #updateRows(keys: number, count: number, gradients: number): void {
-    const { comparedRank } = this.#updater;
+    const { comparedRank } = this.updater;
     const pulled = this.#fresh;
-    if (this.#pulled === undefined || comparedRank === undefined) this.#updater.updateRows(this.#scratch, count, gradients);
+    if (this.pulled === undefined || comparedRank === undefined) this.updater.updateRows(this.#scratch, count, gradients);
     else {
-      const isKnown = this.#pulled.find(comparedRank, { keys, keyCount: count, out: pulled });
-      if (!isKnown) this.#kernels.zero(pulled, count * WORD_BYTES);
-      this.#updater.updatePulledRows(this.#scratch, pulled, count, gradients, this.#pulled.isLossy(comparedRank));
+      const isKnown = this.pulled.find(comparedRank, { keys, keyCount: count, out: pulled });
+      if (!isKnown) this.kernels.zero(pulled, count * WORD_BYTES);
+      this.updater.updatePulledRows(this.#scratch, pulled, count, gradients, this.pulled.isLossy(comparedRank));
     }
   }
 
@@ -195,9 +123,9 @@ export class TableStore {
     const rows = this.#scratch >>> 2;
     const { byteCount } = this.columns.payload;
     for (let i = 0; i < count; i++) {
-      const row = this.#arena.words[rows + i] as number;
-      const at = { row, width: this.width, rowBytes: byteCount, gradient: gradients + i * this.#valueBytes };
-      trial.save(triedRow(this.#updater.layout, at));
+      const row = this.arena.words[rows + i] as number;
+      const at = { row, width: this.width, rowBytes: byteCount, gradient: gradients + i * this.valueBytes };
+      trial.save(triedRow(this.updater.layout, at));
     }
   }
 
@@ -205,40 +133,25 @@ export class TableStore {
    * A worker pulls these rows now: some optimizers compare with them. A key without a row counts as its first values.
    */
   notePull({ keys, keyCount, owners }: KeyList, reader: { readonly worker: number }): void {
-    if (this.#pulled === undefined) return;
+    if (this.pulled === undefined) return;
     this.#checkFurther({ keys, keyCount, owners });
-    const { words } = this.#arena;
+    const { words } = this.arena;
     const list = this.#scratch >>> 2;
     for (let from = 0; from < keyCount; from += this.#chunkRows) {
       const count = Math.min(this.#chunkRows, keyCount - from);
-      this.#find({ keys: keys + from * KEY_BYTES, keyCount: count, owners }, this.#valueBytes);
+      this.#find({ keys: keys + from * KEY_BYTES, keyCount: count, owners }, this.valueBytes);
       let found = 0;
       for (let i = 0; i < count; i++) if (words[list + i] !== 0) words[list + found++] = words[list + i] as number;
-      this.#rowKernels.readRows(this.#scratch, found, -ROW_KEY_BYTES, KEY_BYTES, this.#freshKeys);
-      this.#pulled.note(reader.worker, { keys: this.#freshKeys, keyCount: found, rows: this.#scratch });
+      this.rowKernels.readRows(this.#scratch, found, -ROW_KEY_BYTES, KEY_BYTES, this.#freshKeys);
+      this.pulled.note(reader.worker, { keys: this.#freshKeys, keyCount: found, rows: this.#scratch });
     }
-  }
-
-  /** The worker's pulls are of no use any more. */
-  forgetPulls(workerRank: number): void {
-    this.#pulled?.forget(workerRank);
-  }
-
-  /** What workers pulled of a part, for `loadPulled`. Throws ARENA_FULL. */
-  savePulled(part: number): Iterable<PulledImages> {
-    return this.#pulled?.savePart(part) ?? [];
-  }
-
-  /** Throws ARENA_FULL. */
-  loadPulled(pulled: PulledImages): void {
-    this.#pulled?.load(pulled);
   }
 
   /** Makes missing rows, with their first values. Throws ARENA_FULL, none made. */
   touch(list: KeyList): void {
     const { keys, keyCount, owners } = list;
     this.#checkFurther(list);
-    this.#rows.frozen?.preserve(keys, keyCount);
+    this.rows.frozen?.preserve(keys, keyCount);
     this.#makeRoom(list);
     for (let from = 0; from < keyCount; from += this.#chunkRows) {
       this.#locate({ keys: keys + from * KEY_BYTES, keyCount: Math.min(this.#chunkRows, keyCount - from), owners });
@@ -247,9 +160,9 @@ export class TableStore {
 
   /** Whether so many new rows certainly do not fit. */
   #isTooMany(newCount: number): boolean {
-    const room = this.#arena.stateBytesMax + this.#arena.overdraftBytes - this.#arena.stateUsedBytes;
+    const room = this.arena.stateBytesMax + this.arena.overdraftBytes - this.arena.stateUsedBytes;
     const rowBytes = ROW_KEY_BYTES + this.columns.payload.byteCount;
-    return newCount * rowBytes > room && (newCount - this.#rowKernels.spareRows(this.#table)) * rowBytes > room;
+    return newCount * rowBytes > room && (newCount - this.rowKernels.spareRows(this.table)) * rowBytes > room;
   }
 
   /** How many of the keys have no row. */
@@ -273,12 +186,12 @@ export class TableStore {
     for (let from = 0; from < keyCount; from += this.#chunkRows) {
       const count = Math.min(this.#chunkRows, keyCount - from);
       const chunk = keys + from * KEY_BYTES;
-      const missing = this.#find({ keys: chunk, keyCount: count, owners }, this.#valueBytes);
+      const missing = this.#find({ keys: chunk, keyCount: count, owners }, this.valueBytes);
       if (versionsOut !== undefined && version !== undefined) {
-        this.#rowKernels.readRows(this.#scratch, count, version.offset, WORD_BYTES, versionsOut + from * WORD_BYTES);
+        this.rowKernels.readRows(this.#scratch, count, version.offset, WORD_BYTES, versionsOut + from * WORD_BYTES);
       }
       if (missing > 0) this.#standIn(count, chunk, 0);
-      this.#rowKernels.readRows(this.#scratch, count, 0, this.#valueBytes, out + from * this.#valueBytes);
+      this.rowKernels.readRows(this.#scratch, count, 0, this.valueBytes, out + from * this.valueBytes);
     }
   }
 
@@ -297,46 +210,12 @@ export class TableStore {
       this.#find({ keys: keys + from * KEY_BYTES, keyCount: count }, WORD_BYTES);
       const [indexes, versions] = [indexesOut + total * WORD_BYTES, versionsOut + total * WORD_BYTES];
       const theirs = known + from * WORD_BYTES;
-      const stale = this.#rowKernels.staleRows(this.#scratch, count, version.offset, theirs, bound, from, indexes, versions);
+      const stale = this.rowKernels.staleRows(this.#scratch, count, version.offset, theirs, bound, from, indexes, versions);
       this.#standIn(stale, keys, indexes);
-      this.#rowKernels.readRows(this.#scratch, stale, 0, this.#valueBytes, rowsOut + total * this.#valueBytes);
+      this.rowKernels.readRows(this.#scratch, stale, 0, this.valueBytes, rowsOut + total * this.valueBytes);
       total += stale;
     }
     return total;
-  }
-
-  /** Removes the rows of these keys; returns how many. Their next update makes them anew (TableStore.T3). */
-  remove(keys: number, keyCount: number): number {
-    this.#generation = randomWord(); // TableStore.T5
-    this.#rows.frozen?.preserve(keys, keyCount);
-    this.#pulled?.remove(keys, keyCount);
-    return this.#kernels.removeRows(this.#table, keys, keyCount);
-  }
-
-  /** As Kernels.listRows, with the addresses of the rows' values. */
-  list(cursor: number, rowsOut: number): number {
-    return this.parts.rowsOfPart("all", cursor, rowsOut);
-  }
-
-  /** As RowTable.dropPart. */
-  dropPart(part: number): number {
-    const rowCount = this.#rows.dropPart(part);
-    this.#pulled?.dropPart(part);
-    if (rowCount > 0) this.#generation = randomWord(); // TableStore.T5
-    return rowCount;
-  }
-
-  /** Replaces rows by saved ones; idempotent. Throws ARENA_FULL, nothing changed. */
-  loadRows(images: RowImages): void {
-    this.#rows.loadRows(images);
-    this.#generation = randomWord(); // TableStore.T5
-  }
-
-  /** Copies a column of listed rows to `out`, one after the other. */
-  readColumn(rows: number, rowCount: number, column: keyof RowColumns, out: number): void {
-    const at = this.columns[column];
-    assert(at !== undefined, `this table has no ${column}`);
-    this.#rowKernels.readRows(rows, rowCount, at.offset, at.byteCount, out);
   }
 
   /**
@@ -350,59 +229,15 @@ export class TableStore {
       const chunk = keys + from * KEY_BYTES;
       const missing = this.#find({ keys: chunk, keyCount: count }, byteCount);
       const target = out + from * byteCount;
-      if (missing === 0) this.#rowKernels.readRows(this.#scratch, count, 0, byteCount, target);
+      if (missing === 0) this.rowKernels.readRows(this.#scratch, count, 0, byteCount, target);
       else this.#readWithNew(chunk, { count, missing }, target);
     }
   }
 
-  /** Gives each key a row with exactly this payload, as `readColumn` wrote it. Throws ARENA_FULL (TableStore.T1). */
-  restore({ keys, keyCount, payloads }: TableRestore): void {
-    this.restoreColumns(keys, keyCount, [{ ...this.columns.payload, address: payloads }]);
-  }
-
-  /** As RowTable.expect. */
-  expect(byPart: Float64Array): void {
-    this.#rows.expect(byPart);
-  }
-
-  /** All expected rows are there. */
-  settle(): void {
-    this.#rows.settle();
-  }
-
-  /** As `restoreColumns`, for rows of a checkpoint (`expect`). */
-  restoreSaved(keys: number, keyCount: number, columns: readonly TakenColumn[]): void {
-    this.#arena.overdraw(() => this.restoreColumns(keys, keyCount, columns));
-  }
-
-  /** As `restore`, by columns, which make up the whole payload. */
-  restoreColumns(keys: number, keyCount: number, columns: readonly TakenColumn[]): void {
-    this.#rows.restore(keys, keyCount, columns);
-    this.#generation = randomWord(); // TableStore.T5
-  }
-
-  /** Restored values and slots have magnitudes up to this. */
-  noteMagnitude(magnitude: number): void {
-    this.#updater.noteMagnitude(magnitude);
-  }
-
-  /** Whether updates set rows aside now, which needs memory. */
-  get isFrozen(): boolean {
-    return this.#rows.frozen !== undefined;
-  }
-
-  /** As RowTable.freeze. */
-  freeze(): TableFreeze {
-    return this.#rows.freeze();
-  }
-
-  /** Releases all memory. */
-  close(): void {
-    if (this.#closed) return;
-    this.#closed = true;
-    this.#rows.close();
-    this.#pulled?.close();
-    this.#arena.release(this.#scratch, this.#scratchBytes);
+  override close(): void {
+    if (this.isClosed) return;
+    super.close();
+    this.arena.release(this.#scratch, this.#scratchBytes);
   }
 
   /**
@@ -410,41 +245,41 @@ export class TableStore {
    */
   #makeRoom(made: KeyList): void {
     const { keys, keyCount, owners } = made;
-    if (keyCount === 0 || this.#rowKernels.hasCertainRoom(this.#table, keyCount)) return;
+    if (keyCount === 0 || this.rowKernels.hasCertainRoom(this.table, keyCount)) return;
     // nothing is begun that cannot end
     const isTooMany = this.#isTooMany(keyCount) && this.#isTooMany(this.#missingCount(made));
-    const list = isTooMany ? -1 : this.#arena.tryAllocate(keyCount * WORD_BYTES);
-    const fresh = list <= 0 ? NO_ROOM_COUNT : this.#rowKernels.insertValues(this.#table, keys, keyCount, list, owners?.owned ?? 0);
+    const list = isTooMany ? -1 : this.arena.tryAllocate(keyCount * WORD_BYTES);
+    const fresh = list <= 0 ? NO_ROOM_COUNT : this.rowKernels.insertValues(this.table, keys, keyCount, list, owners?.owned ?? 0);
     if (fresh > 0) this.#start(list, fresh);
-    if (list > 0) this.#arena.release(list, keyCount * WORD_BYTES);
+    if (list > 0) this.arena.release(list, keyCount * WORD_BYTES);
     if (fresh === FOREIGN_COUNT) throw this.#foreignKey(made);
     if (fresh !== NO_ROOM_COUNT) return;
-    if (this.#arena.onFull(list === 0 ? "work" : "state", keyCount * WORD_BYTES)) {
+    if (this.arena.onFull(list === 0 ? "work" : "state", keyCount * WORD_BYTES)) {
       this.#makeRoom(made);
       return;
     }
-    if (list === 0) throw arenaFull(this.#arena, `a list of ${keyCount} rows`);
-    throw stateFull(this.#arena, `new rows among ${keyCount} keys of a table of ${this.rowCount} rows`);
+    if (list === 0) throw arenaFull(this.arena, `a list of ${keyCount} rows`);
+    throw stateFull(this.arena, `new rows among ${keyCount} keys of a table of ${this.rowCount} rows`);
   }
 
   /** Reads the payloads of a chunk that the scratch lists; spare rows, started as new ones, replace missing rows. */
   #readWithNew(keys: number, { count, missing }: { readonly count: number; readonly missing: number }, out: number): void {
     const { byteCount } = this.columns.payload;
     const rowBytes = Math.ceil((ROW_KEY_BYTES + byteCount) / KEY_BYTES) * KEY_BYTES;
-    const rows = this.#arena.allocate(missing * rowBytes);
-    this.#kernels.zero(rows, missing * rowBytes);
-    const used = this.#rowKernels.standIn(this.#scratch, count, keys, 0, rows, rowBytes, this.#fresh);
+    const rows = this.arena.allocate(missing * rowBytes);
+    this.kernels.zero(rows, missing * rowBytes);
+    const used = this.rowKernels.standIn(this.#scratch, count, keys, 0, rows, rowBytes, this.#fresh);
     assert(used === missing, `${used} rows stand in for ${missing}`);
     this.#start(this.#fresh, used);
-    this.#rowKernels.readRows(this.#scratch, count, 0, byteCount, out);
-    this.#arena.release(rows, missing * rowBytes);
+    this.rowKernels.readRows(this.#scratch, count, 0, byteCount, out);
+    this.arena.release(rows, missing * rowBytes);
   }
 
   /** Lists the rows of one chunk of keys in the scratch, new ones started. */
   #locate(list: KeyList): void {
     const { keys, keyCount, owners } = list;
     const { byteCount } = this.columns.payload;
-    const fresh = this.#rowKernels.locateValues(this.#table, keys, keyCount, byteCount, this.#scratch, this.#fresh, owners?.owned ?? 0);
+    const fresh = this.rowKernels.locateValues(this.table, keys, keyCount, byteCount, this.#scratch, this.#fresh, owners?.owned ?? 0);
     if (fresh === FOREIGN_COUNT) throw this.#foreignKey(list);
     if (fresh > 0) this.#start(this.#fresh, fresh);
   }
@@ -454,7 +289,7 @@ export class TableStore {
    */
   #find(list: KeyList, touchBytes: number): number {
     const { keys, keyCount, owners } = list;
-    const missing = this.#rowKernels.findValues(this.#table, keys, keyCount, touchBytes, this.#scratch, owners?.owned ?? 0);
+    const missing = this.rowKernels.findValues(this.table, keys, keyCount, touchBytes, this.#scratch, owners?.owned ?? 0);
     if (missing === FOREIGN_COUNT) throw this.#foreignKey(list);
     return missing;
   }
@@ -472,34 +307,26 @@ export class TableStore {
   }
 
   #keysAt(keys: number, keyCount: number): BigUint64Array {
-    return new BigUint64Array(this.#arena.memory.buffer, keys, keyCount);
+    return new BigUint64Array(this.arena.memory.buffer, keys, keyCount);
   }
 
   #start(rows: number, rowCount: number): void {
     for (let from = 0; from < rowCount; from += this.#chunkRows) {
       this.#initialize(rows + from * WORD_BYTES, Math.min(this.#chunkRows, rowCount - from));
     }
-    this.#updater.startRows(rows, rowCount);
+    this.updater.startRows(rows, rowCount);
   }
 
   /** Gives at most chunkRows rows their first values. */
   #initialize(rows: number, rowCount: number): void {
-    this.#rowKernels.readRows(rows, rowCount, -ROW_KEY_BYTES, KEY_BYTES, this.#freshKeys);
+    this.rowKernels.readRows(rows, rowCount, -ROW_KEY_BYTES, KEY_BYTES, this.#freshKeys);
     const { kernels, recipe } = this.#initializer;
     kernels.initializeRows(recipe, rows, this.#freshKeys, rowCount, this.width);
   }
 
   /** Replaces keys without a row in the scratch's list by spare rows with initial values (TableStore.T2). */
   #standIn(rowCount: number, keys: number, indexes: number): void {
-    const count = this.#rowKernels.standIn(this.#scratch, rowCount, keys, indexes, this.#spares, this.#spareBytes, this.#fresh);
+    const count = this.rowKernels.standIn(this.#scratch, rowCount, keys, indexes, this.#spares, this.#spareBytes, this.#fresh);
     if (count > 0) this.#initialize(this.#fresh, count);
   }
-}
-
-function randomWord(): number {
-  return crypto.getRandomValues(new Uint32Array(1))[0]! || 1;
-}
-
-function randomSecret(): bigint {
-  return crypto.getRandomValues(new BigUint64Array(1))[0]!;
 }

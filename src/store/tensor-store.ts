@@ -18,26 +18,10 @@
 //   TensorStore.T7. A block of this server has its memory from the creation of the tensor (block-rooms.ts). Only an
 //       update of values that are being sent may lack memory; the caller retries.
 
-import { AssertionError, assert } from "../base/assert.ts";
-import { isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
-import { type Arena, arenaFull } from "../kernel/arena.ts";
-import type { Kernels } from "../kernel/kernels.ts";
-import { type BlockRoom, BlockRooms } from "./block-rooms.ts";
-import {
-  type Block,
-  type BlockImage,
-  type BlockSnapshot,
-  type OpenBlock,
-  type RowMarks,
-  runsOf,
-  Span,
-  type ValuesHold,
-} from "./block-span.ts";
-import type { Initializer } from "./initializers/initializer.ts";
-import { PartBlocks } from "./part-blocks.ts";
-import { PulledBlock } from "./pulled-block.ts";
-import type { TensorShape } from "./tensor-shape.ts";
-import type { ParameterUpdater } from "./updaters/parameter-updater.ts";
+import { AssertionError } from "../base/assert.ts";
+import { isWeighbridgeError } from "../base/errors.ts";
+import { type Block, type BlockSnapshot, type RowMarks, runsOf, Span, type ValuesHold } from "./block-span.ts";
+import { TensorBlocks } from "./tensor-blocks.ts";
 import { type Trial, triedRun } from "./updaters/trial.ts";
 import type { UpdateStep } from "./updaters/updater.ts";
 
@@ -53,67 +37,10 @@ export type BlockUpdate = Omit<UpdateStep, "step" | "rowSteps"> & {
 
 type BlockStep = Pick<UpdateStep, "step" | "rowSteps">;
 
-export type TensorStoreOptions = {
-  readonly arena: Arena;
-  readonly kernels: Kernels;
-  readonly shape: TensorShape;
-  /** Its rows are the tensor's; of a tensor without rows, single elements. */
-  readonly updater: ParameterUpdater;
-  readonly initializer: Initializer;
-  /** The part of a block (keys/part.ts). */
-  readonly partOf: (block: number) => number;
-};
-
-export class TensorStore {
-  readonly shape: TensorShape;
-  /** The blocks that are here, by index; read-only. */
-  readonly blocks: ReadonlyMap<number, Block>;
-  readonly #arena: Arena;
-  readonly #kernels: Kernels;
-  readonly #updater: ParameterUpdater;
-  readonly #initializer: Initializer;
-  readonly #blocks: PartBlocks;
-  readonly #rooms: BlockRooms;
-
-  constructor({ arena, kernels, shape, updater, initializer, partOf }: TensorStoreOptions) {
-    this.shape = shape;
-    this.#arena = arena;
-    this.#kernels = kernels;
-    this.#updater = updater;
-    this.#initializer = initializer;
-    this.#blocks = new PartBlocks(partOf);
-    this.blocks = this.#blocks.blocks;
-    this.#rooms = new BlockRooms(arena, shape, updater);
-  }
-
-  /**
-   * Reserves memory for the blocks that `owns` names, and none for others (TensorStore.T7). Throws ARENA_FULL, naming
-   * `what`.
-   */
-  reserve(owns: (block: number) => boolean, what: string): void {
-    this.#rooms.reserve((block) => owns(block) && this.blocks.get(block) === undefined, what);
-  }
-
-  /** The blocks that are here, ascending. */
-  get blockIndexes(): readonly number[] {
-    return this.#blocks.indexes;
-  }
-
-  get usedBytes(): number {
-    let bytes = this.#rooms.reservedBytes;
-    for (const { span, slots, rowSteps, stepsRoom, pulled } of this.blocks.values())
-      bytes += span.byteCount + (slots?.byteCount ?? 0) + ((rowSteps ?? stepsRoom)?.byteCount ?? 0) + pulled.usedBytes;
-    return bytes;
-  }
-
-  /** Updates that were applied to a block. */
-  stepOf(index: number): number {
-    return this.blocks.get(index)?.step ?? 0;
-  }
-
+export class TensorStore extends TensorBlocks {
   /** Holds a block's values; initial ones if there is no room for the block. Throws OUT_OF_RANGE or ARENA_FULL. */
   hold(index: number): ValuesHold {
-    const span = (this.blocks.get(index) ?? this.#blockIfRoom(index))?.span;
+    const span = (this.blocks.get(index) ?? this.blockIfRoom(index))?.span;
     return span === undefined ? this.initialBlock(index) : this.#hold(span);
   }
 
@@ -139,76 +66,6 @@ export class TensorStore {
     };
   }
 
-  /** A block before its first use (TensorStore.T4), whether or not it is here. Throws ARENA_FULL. */
-  initialBlock(index: number): BlockSnapshot {
-    const { span, slots } = this.#makeBlock(index, this.#rooms.takeWork(index));
-    this.#initialise(index, span, slots);
-    const release = (): void => {
-      span.retire();
-      slots?.retire();
-    };
-    return { values: span.floats, slots: slots?.floats ?? new Float32Array(0), step: 0, rowSteps: undefined, isReplaced: false, release };
-  }
-
-  /** Makes a block, whose values, slots and, if `countsRows`, row steps the caller then writes. Throws ARENA_FULL. */
-  openBlock(index: number, step: number, countsRows = false): OpenBlock {
-    assert(this.blocks.get(index) === undefined, `block ${index} is there already`);
-    const block = this.#makeBlock(index, this.#rooms.take(index));
-    block.step = step;
-    block.isStarted = true;
-    this.#blocks.put(index, block);
-    if (countsRows) this.#countRows(block);
-    const { span, slots, rowSteps } = block;
-    return { values: span.floats, slots: slots?.floats ?? new Float32Array(0), rowSteps: rowSteps?.words ?? new Uint32Array(0) };
-  }
-
-  /** The blocks of a part that are here, ascending. */
-  blocksOfPart(part: number): readonly number[] {
-    return this.#blocks.indexesOf(part);
-  }
-
-  countOfPart(part: number): number {
-    return this.#blocks.indexesOf(part).length;
-  }
-
-  /** Copies the blocks of a part, for `loadBlock`. */
-  *savePart(part: number): Iterable<BlockImage> {
-    for (const index of this.blocksOfPart(part)) {
-      const { span, slots, step, rowSteps, isStarted, pulled } = this.block(index);
-      const copies = { values: new Float32Array(span.floats), slots: new Float32Array(slots?.floats ?? []) };
-      yield { index, ...copies, step, rowSteps: rowSteps && new Uint32Array(rowSteps.words), isStarted, pulled: pulled.save() };
-    }
-  }
-
-  /** Replaces a block by a saved one; idempotent. Throws ARENA_FULL, nothing changed. */
-  loadBlock({ index, values, slots, step, rowSteps, isStarted, pulled }: BlockImage): void {
-    const block = this.#makeBlock(index, this.#rooms.take(index));
-    assert(values.length === block.span.floats.length, "a block is one of a tensor of this shape");
-    assert(slots.length === (block.slots?.floats.length ?? 0), "a block has the slots of this optimizer");
-    block.span.floats.set(values);
-    block.slots?.floats.set(slots);
-    if (rowSteps !== undefined) {
-      this.#countRows(block);
-      block.rowSteps?.words.set(rowSteps);
-    }
-    block.step = step;
-    block.isStarted = isStarted;
-    block.pulled.load(pulled, this.#seenOf(block));
-    this.#blocks.put(index, block);
-  }
-
-  /** Removes the blocks of a part; returns how many. Held memory goes with its last hold (TensorStore.T2). */
-  dropPart(part: number): number {
-    const indexes = this.blocksOfPart(part);
-    for (const index of indexes) this.#blocks.drop(index);
-    return indexes.length;
-  }
-
-  /** Restored values and slots have magnitudes up to this. */
-  noteMagnitude(magnitude: number): void {
-    this.#updater.noteMagnitude(magnitude);
-  }
-
   /**
    * Sets the first values of a block, from an address, for the optimizer as well. False, and nothing changed, if the
    * block was started or updated before (TensorStore.T5). Throws OUT_OF_RANGE or ARENA_FULL.
@@ -219,27 +76,25 @@ export class TensorStore {
     this.#ownSlots(block);
     this.#own(block);
     const { span, slots, rowCount } = block;
-    this.#kernels.copy(span.address, values, span.byteCount);
-    if (slots !== undefined) this.#updater.startBlock(span.address, slots.address, rowCount);
+    this.kernels.copy(span.address, values, span.byteCount);
+    if (slots !== undefined) this.updater.startBlock(span.address, slots.address, rowCount);
     block.pulled.forgetAll();
     block.isStarted = true;
     return true;
   }
 
-  /**
-   * Applies one gradient, as long as the block. Throws OUT_OF_RANGE, ARENA_FULL (TensorStore.T3) or NOT_FINITE (T6).
-   */
+  /** Applies one gradient, as long as the block. Throws OUT_OF_RANGE, ARENA_FULL (TensorStore.T3) or NOT_FINITE. */
   update(index: number, push: BlockUpdate): void {
     const block = this.block(index);
     this.#ownSlots(block);
     const { span } = block;
     // TensorStore.T1
-    const target = span.holdCount > 0 ? this.#roomFor(span) : this.#arena.tryMoveBack(span.address, span.byteCount) || span.address;
+    const target = span.holdCount > 0 ? span.roomForNext() : this.arena.tryMoveBack(span.address, span.byteCount) || span.address;
     let isApplied = false;
     try {
       isApplied = this.#apply(block, push, target);
     } finally {
-      if (!isApplied && target !== span.address) this.#arena.release(target, span.byteCount); // TensorStore.T6
+      if (!isApplied && target !== span.address) this.arena.release(target, span.byteCount); // TensorStore.T6
     }
     if (isApplied && target !== span.address) this.#replace(block, target);
   }
@@ -247,12 +102,7 @@ export class TensorStore {
   /** Makes the block, with row steps if `byRows`. Throws OUT_OF_RANGE; ARENA_FULL for a block of another server. */
   touch(index: number, byRows = false): void {
     const block = this.block(index);
-    if (byRows && this.#updater.countsRows) this.#countRows(block);
-  }
-
-  /** As `touch`, for reads: without room for the block there is none, and `hold` returns its initial values. */
-  touchIfRoom(index: number): void {
-    this.#blockIfRoom(index);
+    if (byRows && this.updater.countsRows) this.countRows(block);
   }
 
   /**
@@ -265,14 +115,14 @@ export class TensorStore {
     this.#ownSlots(block);
     const { span } = block;
     const target = this.#targetOf(span, push.gradients);
-    const isApplied = this.#updater.inRound(() => {
+    const isApplied = this.updater.inRound(() => {
       if (named === undefined) return this.#apply(block, push, target);
       this.touch(index, true); // allocates nothing: pushes by rows, which made `named`, have made room
       return this.#applyNamed(block, push, target, named);
     });
     const [moved, spare] = isApplied === true ? [target, span.address] : [span.address, target];
-    if (spare !== span.address && spare !== push.gradients) this.#arena.release(spare, span.byteCount);
-    if (moved !== push.gradients) this.#arena.release(push.gradients, span.byteCount);
+    if (spare !== span.address && spare !== push.gradients) this.arena.release(spare, span.byteCount);
+    if (moved !== push.gradients) this.arena.release(push.gradients, span.byteCount);
     if (moved !== span.address) this.#replace(block, moved);
   }
 
@@ -282,39 +132,28 @@ export class TensorStore {
     const block = this.block(index);
     this.#ownSlots(block);
     this.#own(block);
-    this.#updater.begin({ ...push, ...this.#stepOf(block, push.pushCount, false) });
+    this.updater.begin({ ...push, ...this.#stepOf(block, push.pushCount, false) });
     const { span, slots, rowCount } = block;
     const [values, slotsAt] = [span.address, slots?.address ?? 0];
     const whole = { values, slots: slotsAt, rowCount, pulled: this.#compared(block) };
-    const apply = (): void => this.#updater.updateBlockRows(whole, rows, listed, push.gradients);
+    const apply = (): void => this.updater.updateBlockRows(whole, rows, listed, push.gradients);
     const isApplied = this.#attempt(apply, (trial) => {
-      const rowBytes = this.#updater.width * FLOAT_BYTES;
+      const rowBytes = this.updater.width * FLOAT_BYTES;
       const target = { target: values, slots: slotsAt, rowCount };
       for (let i = 0; i < listed; i++) {
-        const from = this.#arena.words[(rows >>> 2) + i] as number;
-        trial.save(triedRun(this.#updater, target, { from, to: from + 1, gradient: push.gradients + i * rowBytes }));
+        const from = this.arena.words[(rows >>> 2) + i] as number;
+        trial.save(triedRun(this.updater, target, { from, to: from + 1, gradient: push.gradients + i * rowBytes }));
       }
     });
-    if (isApplied) this.#count(block, !this.#updater.countsRows && !this.#updater.countsPushes);
+    if (isApplied) this.#count(block, !this.updater.countsRows && !this.updater.countsPushes);
   }
 
   /** A worker pulls this block, or some of its rows: some optimizers compare with them. */
   notePull(index: number, reader: { readonly worker: number }, rows?: Uint32Array): void {
-    if (!this.#updater.notesPulls) return;
-    const block = this.#blockIfRoom(index);
+    if (!this.updater.notesPulls) return;
+    const block = this.blockIfRoom(index);
     if (block === undefined) return; // it begins with the values that are read
-    block.pulled.note(reader.worker, this.#seenOf(block), rows && { indexes: rows, width: this.#updater.width });
-  }
-
-  /** The worker's pulls are of no use any more. */
-  forgetPulls(workerRank: number): void {
-    for (const { pulled } of this.blocks.values()) pulled.forget(workerRank);
-  }
-
-  /** Releases everything; held memory goes with its last hold. */
-  close(): void {
-    this.#blocks.dropAll();
-    this.#rooms.releaseAll();
+    block.pulled.note(reader.worker, this.seenOf(block), rows && { indexes: rows, width: this.updater.width });
   }
 
   /** TensorStore.T2 */
@@ -322,7 +161,7 @@ export class TensorStore {
     span.holdCount++;
     let isHeld = true;
     return {
-      values: this.#arena.floats.subarray(span.address >>> 2, (span.address + span.byteCount) >>> 2),
+      values: this.arena.floats.subarray(span.address >>> 2, (span.address + span.byteCount) >>> 2),
       release: () => {
         if (!isHeld) throw new AssertionError("a block was released twice");
         isHeld = false;
@@ -334,94 +173,67 @@ export class TensorStore {
 
   /** Makes sure that nobody holds the block's values. */
   #own(block: Block): void {
-    const { span } = block;
-    if (span.holdCount === 0) return;
-    const target = this.#roomFor(span);
-    if (target === span.address) return;
-    this.#kernels.copy(target, span.address, span.byteCount); // TensorStore.T1
-    this.#replace(block, target);
+    if (block.span.holdCount > 0) block.span = block.span.copied(this.kernels);
   }
 
   /** Makes sure that nobody holds the block's slots. */
   #ownSlots(block: Block): void {
     const { slots, rowSteps } = block;
-    if (slots !== undefined && slots.holdCount > 0) block.slots = this.#copied(slots);
-    if (rowSteps !== undefined && rowSteps.holdCount > 0) block.rowSteps = this.#copied(rowSteps);
-  }
-
-  /** A copy of a held span, or the span itself if its holder gave it up. */
-  #copied(span: Span): Span {
-    const target = this.#roomFor(span);
-    if (target === span.address) return span;
-    this.#kernels.copy(target, span.address, span.byteCount); // TensorStore.T1
-    const copy = new Span(this.#arena, target, span.byteCount);
-    span.retire();
-    return copy;
+    if (slots !== undefined && slots.holdCount > 0) block.slots = slots.copied(this.kernels);
+    if (rowSteps !== undefined && rowSteps.holdCount > 0) block.rowSteps = rowSteps.copied(this.kernels);
   }
 
   /** Where the next values of a block go while the old may be held: the same span, a fresh one, or the gradient's. */
   #targetOf(span: Span, gradients: number): number {
-    if (span.holdCount === 0) return this.#arena.tryMoveBack(span.address, span.byteCount) || span.address;
+    if (span.holdCount === 0) return this.arena.tryMoveBack(span.address, span.byteCount) || span.address;
     // TensorStore.T1; state does not stay in the reserve
-    return (this.#arena.isInReserve(gradients) && this.#arena.tryAllocateState(span.byteCount)) || gradients;
-  }
-
-  /**
-   * Where the successor of a held span goes: a fresh span, or the span itself if its holder gave it up to make room.
-   */
-  #roomFor(span: Span): number {
-    const target = this.#arena.tryMove(span.byteCount);
-    if (target !== 0) return target;
-    if (!this.#arena.onFull("move", span.byteCount))
-      // TensorStore.T3
-      throw arenaFull(this.#arena, `${span.byteCount} bytes beside values that are being sent`, { retryable: true });
-    return span.holdCount > 0 ? this.#roomFor(span) : span.address;
+    return (this.arena.isInReserve(gradients) && this.arena.tryAllocateState(span.byteCount)) || gradients;
   }
 
   /** Whether the update counts (TensorStore.T6). */
   #apply(block: Block, push: BlockUpdate, target: number): boolean {
     const { span, slots, rowCount } = block;
-    this.#updater.begin({ ...push, ...this.#stepOf(block, push.pushCount, true) });
+    this.updater.begin({ ...push, ...this.#stepOf(block, push.pushCount, true) });
     const whole = { target, source: span.address, slots: slots?.address ?? 0, rowCount, pulled: this.#compared(block) };
     const isApplied = this.#attempt(
-      () => this.#updater.updateBlock(whole, push.gradients),
-      (trial) => trial.save(triedRun(this.#updater, whole, { from: 0, to: rowCount, gradient: push.gradients })),
+      () => this.updater.updateBlock(whole, push.gradients),
+      (trial) => trial.save(triedRun(this.updater, whole, { from: 0, to: rowCount, gradient: push.gradients })),
     );
-    if (isApplied) this.#count(block, !this.#updater.countsPushes);
+    if (isApplied) this.#count(block, !this.updater.countsPushes);
     return isApplied;
   }
 
   /** Run by run; copies what lies between if the values move. */
   #applyNamed(block: Block, push: BlockUpdate, target: number, named: RowMarks): boolean {
     const { span, slots, rowCount } = block;
-    const rowBytes = this.#updater.width * FLOAT_BYTES;
+    const rowBytes = this.updater.width * FLOAT_BYTES;
     const whole = { target, source: span.address, slots: slots?.address ?? 0, rowCount };
-    this.#updater.begin({ ...push, ...this.#stepOf(block, push.pushCount, false) });
+    this.updater.begin({ ...push, ...this.#stepOf(block, push.pushCount, false) });
     const isApplied = this.#attempt(
       () => {
-        for (const run of runsOf(named, 1)) this.#updater.updateBlockRun(whole, run, push.gradients);
+        for (const run of runsOf(named, 1)) this.updater.updateBlockRun(whole, run, push.gradients);
       },
       (trial) => {
         for (const run of runsOf(named, 1))
-          trial.save(triedRun(this.#updater, whole, { ...run, gradient: push.gradients + run.from * rowBytes }));
+          trial.save(triedRun(this.updater, whole, { ...run, gradient: push.gradients + run.from * rowBytes }));
       },
     );
     if (!isApplied) return false;
-    this.#count(block, !this.#updater.countsRows && !this.#updater.countsPushes);
+    this.#count(block, !this.updater.countsRows && !this.updater.countsPushes);
     if (target === span.address) return true;
     for (const { from, to } of runsOf(named, 0)) {
-      this.#kernels.copy(target + from * rowBytes, span.address + from * rowBytes, (to - from) * rowBytes);
+      this.kernels.copy(target + from * rowBytes, span.address + from * rowBytes, (to - from) * rowBytes);
     }
     return true;
   }
 
   /** Applies an update; undoes a tried one whose outcome is not finite (TensorStore.T6). */
   #attempt(apply: () => void, save: (trial: Trial) => void): boolean {
-    if (!this.#updater.isTried) {
+    if (!this.updater.isTried) {
       apply();
       return true;
     }
-    return this.#updater.attempt((trial) => {
+    return this.updater.attempt((trial) => {
       if (trial !== undefined) save(trial);
       apply();
     });
@@ -429,13 +241,8 @@ export class TensorStore {
 
   /** The address of what the pushing worker pulled, for an optimizer that compares with it. */
   #compared({ pulled, span }: Block): number | undefined {
-    const { comparedRank } = this.#updater;
+    const { comparedRank } = this.updater;
     return comparedRank === undefined ? undefined : pulled.find(comparedRank, span.address);
-  }
-
-  #seenOf({ span, slots, rowCount }: Block): { readonly values: number; readonly began: number; readonly byteCount: number } {
-    const began = (slots?.address ?? 0) + this.#updater.slotStride(rowCount); // the slot behind the optimizer's own
-    return { values: span.address, began, byteCount: span.byteCount };
   }
 
   /**
@@ -447,7 +254,7 @@ export class TensorStore {
    *   others        the block counts, unused
    */
   #stepOf({ step, rowSteps }: Block, pushCount: number, ofAll: boolean): BlockStep {
-    const { countsRows, countsPushes } = this.#updater;
+    const { countsRows, countsPushes } = this.updater;
     if (countsRows && !ofAll && rowSteps === undefined) throw new AssertionError("rows were made ready to count");
     if (countsRows && rowSteps !== undefined)
       return { step: ofAll ? step + 1 : step, rowSteps: { address: rowSteps.address, counts: !ofAll } };
@@ -459,69 +266,24 @@ export class TensorStore {
     block.isStarted = true;
   }
 
-  /** From now on rows count by themselves. */
-  #countRows(block: Block): void {
-    this.#updater.countRows();
-    const { stepsRoom } = block;
-    if (block.rowSteps !== undefined) return;
-    assert(stepsRoom !== undefined, "a block of state has room for the steps of its rows"); // TensorStore.T7
-    this.#kernels.zero(stepsRoom.address, stepsRoom.byteCount);
-    block.rowSteps = stepsRoom;
-    block.stepsRoom = undefined;
-  }
-
   #replace(block: Block, address: number): void {
     const { span } = block;
-    block.span = new Span(this.#arena, address, span.byteCount);
+    block.span = new Span(this.arena, address, span.byteCount);
     span.retire();
   }
 
   /** Made if it is not here. Throws OUT_OF_RANGE, ARENA_FULL. */
   block(index: number): Block {
-    const known = this.blocks.get(index);
-    if (known !== undefined) return known;
-    if (index >= this.shape.blockCount) {
-      throw new WeighbridgeError("OUT_OF_RANGE", `the tensor has ${this.shape.blockCount} blocks; there is no block ${index}`);
-    }
-    const block = this.#makeBlock(index, this.#rooms.take(index));
-    this.#initialise(index, block.span, block.slots);
-    this.#blocks.put(index, block);
-    return block;
+    return this.blocks.get(index) ?? this.makeBlock(index);
   }
 
-  /** As `block`, but undefined if it is not here and there is no room for it. */
-  #blockIfRoom(index: number): Block | undefined {
+  /** As `block`, for reads: undefined if it is not here and there is no room for it. */
+  blockIfRoom(index: number): Block | undefined {
     try {
       return this.block(index);
     } catch (thrown) {
       if (isWeighbridgeError(thrown, "ARENA_FULL")) return undefined;
       throw thrown;
     }
-  }
-
-  /** A block with arbitrary values. */
-  #makeBlock(index: number, { values, slots, steps }: BlockRoom): Block {
-    const bytes = this.#rooms.bytesOf(index);
-    const spanOf = (address: number, byteCount: number): Span | undefined =>
-      address === 0 ? undefined : new Span(this.#arena, address, byteCount);
-    return {
-      span: new Span(this.#arena, values, bytes.values),
-      slots: spanOf(slots, bytes.slots),
-      rowSteps: undefined,
-      stepsRoom: spanOf(steps, bytes.steps),
-      pulled: new PulledBlock(this.#arena, this.#kernels),
-      floatCount: bytes.values / FLOAT_BYTES,
-      rowCount: this.shape.floatsOf(index) / this.#updater.width,
-      ownedEpoch: -1,
-      step: 0,
-      isStarted: false,
-    };
-  }
-
-  /** TensorStore.T4 */
-  #initialise(index: number, span: Span, slots: Span | undefined): void {
-    const floatCount = this.shape.floatsOf(index);
-    this.#initializer.fill(span.address, floatCount, this.shape.firstFloat(index));
-    if (slots !== undefined) this.#updater.startBlock(span.address, slots.address, floatCount / this.#updater.width);
   }
 }

@@ -1,5 +1,5 @@
-// Goal: a save holds a server up for as long as its owner goes on with it and no longer (CheckpointService.V1), what was activated stays (CheckpointService.V3), and directories are
-// made one after the other (CheckpointService.V4).
+// Goal: a save holds a server up for as long as its owner goes on with it and no longer (CheckpointService.V1), what
+// was activated stays (CheckpointLoads.L1), and directories are made one after the other (CheckpointService.V4).
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -95,7 +95,8 @@ test("a save that is being written is given up neither for its time nor for anot
   one.written.resolve([]);
   assert.deepEqual((await report).parameters, []);
   await one.service.cut({ id: "b", clock: 0, isWhole: true }, "owner");
-  await one.service.cut({ id: "c", clock: 0, isWhole: true }, "owner"); // frozen, not written: its owner may think better of it
+  // frozen, not written: its owner may think better of it
+  await one.service.cut({ id: "c", clock: 0, isWhole: true }, "owner");
 });
 
 test("two cuts at once, one that waits for its clock and another's: the second is QUEUE_FULL and retryable, the first goes on (CheckpointService.V5)", async () => {
@@ -130,22 +131,22 @@ test("a directory whose owner died while it was made is gone before the next one
   assert.equal(one.asked.at(-1), "abandon step-2");
 });
 
-test("what was loaded is forgotten when its last owner discards it, unless it was activated (CheckpointService.V3)", async () => {
+test("what was loaded is forgotten when its last owner discards it, unless it was activated (CheckpointLoads.L1)", async () => {
   const one = new Stage();
-  await one.service.loadStep(undefined, "first");
-  await one.service.loadStep(1, "second");
-  await one.service.discard("first");
-  await one.service.loadStep(1, "third");
+  await one.service.loads.loadStep(undefined, "first");
+  await one.service.loads.loadStep(1, "second");
+  await one.service.loads.discard("first");
+  await one.service.loads.loadStep(1, "third");
   assert.equal(one.openCount, 1, "the second wants it");
-  await one.service.discard("second");
-  await one.service.discard("third");
+  await one.service.loads.discard("second");
+  await one.service.loads.discard("third");
   assert.equal(one.stage.parameters.isRestoring, false);
-  await one.service.loadStep(1, "first");
+  await one.service.loads.loadStep(1, "first");
   assert.equal(one.openCount, 2);
-  await one.service.activate(1);
-  await one.service.discard("first");
-  await one.service.activate(1);
-  await one.service.loadStep(1, "second");
+  await one.service.loads.activate(1);
+  await one.service.loads.discard("first");
+  await one.service.loads.activate(1);
+  await one.service.loads.loadStep(1, "second");
   assert.equal(one.openCount, 2, "it is everybody's");
 });
 
@@ -154,12 +155,12 @@ const PREPARE = { epoch: 2, holdMs: 1000 };
 test("a server that loads a checkpoint is not prepared for another placement until it was activated, or is given up (CheckpointService.V7)", async () => {
   for (const end of ["activate", "discard"] as const) {
     const { service } = new Stage();
-    await service.loadStep(1, "first");
+    await service.loads.loadStep(1, "first");
     assert.throws(
       () => service.prepare(PREPARE),
       (error) => isWeighbridgeError(error, "QUEUE_FULL") && error.retryable,
     );
-    await (end === "activate" ? service.activate(1) : service.discard("first"));
+    await (end === "activate" ? service.loads.activate(1) : service.loads.discard("first"));
     service.prepare(PREPARE);
   }
 });
@@ -169,7 +170,7 @@ test("a server that is prepared for another placement begins no load before it h
     const { service, stage } = new Stage();
     service.prepare(PREPARE);
     let isLoaded = false;
-    const loaded = service.loadStep(1, "first").then(() => {
+    const loaded = service.loads.loadStep(1, "first").then(() => {
       isLoaded = true;
     });
     await stage.clock.advance(999);

@@ -1,11 +1,13 @@
-// cut-pressure — slows pushes down while a server that is full is being saved. What changes during a cut is kept twice until it is written, in the
-// arena's reserve alone when there is no other room; pushes that are faster than the disk would use it up, and the checkpoint would be given up.
-// A push is applied and answered at once, as ever. Only what its link brings next waits.
+// cut-pressure — slows pushes down while a full server is being saved. Rows that change during a cut exist twice until
+// they are written, in the arena's reserve if there is no other room; pushes that are faster than the disk would use it
+// up, and the checkpoint would be given up. A push is applied and answered at once; only the next frames of its link
+// wait.
 //
 // Invariants:
-//   CutPressure.P1. A link waits for the end of the cut, but not long at a time: others must hear that this node lives. The link of who takes the checkpoint waits a
-//       moment for each update until the checkpoint is being written: the request for that is behind some of them.
-//   CutPressure.P2. Nothing waits while there is room outside the reserve for what a cut keeps.
+//   CutPressure.P1. A link waits for the end of the cut, but not for long: this node must be seen alive. The link of
+//       the worker that takes the checkpoint waits a moment for each update until the checkpoint is being written: its
+//       next request is behind some of them.
+//   CutPressure.P2. Nothing waits while there is room outside of the reserve for what a cut keeps.
 
 import type { Clock } from "../../base/clock.ts";
 import { Deferred } from "../../base/deferred.ts";
@@ -15,19 +17,19 @@ import type { UpdatePressure } from "../../peer/function-host.ts";
 
 const WAIT_MS = 2000;
 const OWNER_WAIT_MS = 20;
-/** From this share of the reserve on pushes are slowed down. */
+/** From this share of the reserve on pushes slow down. */
 const PRESSED_SHARE = 1 / 8;
 
 /** A cut that is open. */
 type OpenCut = {
-  /** Bytes that it keeps twice. */
+  /** Bytes that exist twice. */
   readonly keptBytes: () => number;
   /** Whether its next request comes from this worker. */
   readonly isAwaitedOf: (holder: WorkerIncarnation) => boolean;
 };
 
 export class CutPressure implements UpdatePressure<{ readonly holder: WorkerIncarnation }> {
-  /** Whether a cut is open; nobody has to ask otherwise. Nobody else writes it. */
+  /** Whether a cut is open. Nobody else writes it. */
   isOn = false;
   readonly #arena: Arena;
   readonly #clock: Clock;
@@ -44,13 +46,14 @@ export class CutPressure implements UpdatePressure<{ readonly holder: WorkerInca
     this.isOn = true;
   }
 
-  /** What a link waits for that brought an update of this worker; undefined when it need not (CutPressure.P2). Never rejects. */
+  /** What a link with an update of this worker waits for; undefined if nothing (CutPressure.P2). Never rejects. */
   on({ holder }: { readonly holder: WorkerIncarnation }): Promise<void> | undefined {
     const { reserveBytes, stateBytesMax, stateUsedBytes } = this.#arena;
     const cut = this.#cut;
     if (cut === undefined || cut.keptBytes() < reserveBytes * PRESSED_SHARE || stateBytesMax - stateUsedBytes > reserveBytes)
       return undefined;
-    if (cut.isAwaitedOf(holder)) return new Promise((resolve) => void this.#clock.after(OWNER_WAIT_MS, resolve)); // CutPressure.P1
+    // CutPressure.P1
+    if (cut.isAwaitedOf(holder)) return new Promise((resolve) => void this.#clock.after(OWNER_WAIT_MS, resolve));
     if (this.#relief !== undefined) return this.#relief.promise;
     const relief = new Deferred<void>();
     this.#relief = relief;

@@ -1,5 +1,6 @@
-// expected-rows — what a checkpoint has for this server, before any of it is read: the rows of its tables and the keys of sums by part, and the memory that all of it takes. Exact where the
-// placement is that of the checkpoint; otherwise what is spread evenly over the parts of a chunk.
+// expected-rows — what a checkpoint has for this server, before any of it is read: the rows of its tables and the keys
+// of sums by part, and the memory for all of it. Exact if the placement is that of the checkpoint; otherwise it assumes
+// that a chunk is spread evenly over its parts.
 
 import { isWeighbridgeError, WeighbridgeError } from "../../base/errors.ts";
 import { type Arena, arenaBytesFor } from "../../kernel/arena.ts";
@@ -12,13 +13,13 @@ import type { Chunk } from "../../store/snapshot/shard-header.ts";
 import type { SnapshotSource } from "../../store/snapshot/snapshot-files.ts";
 import type { Ownership } from "../ownership.ts";
 
-/** Of a row in the index of a table, about. */
+/** Of a row in the index of a table, approximately. */
 const INDEX_BYTES_PER_ROW = 8;
-/** What a table or tensor takes beside its rows, at most about. */
+/** An approximate bound of what a table or tensor takes beside its rows. */
 const PARAMETER_BYTES = 2 ** 18;
 const ARENA_BYTES_MAX = 2 ** 32;
 
-/** The servers that had what this one has: itself if it had the same parts, and otherwise any of them. */
+/** The servers that had what this one has: itself if it had the same parts, otherwise all. */
 export function sourcesOf({ servers }: CheckpointManifest, ownership: Ownership): readonly ServerRecord[] {
   const own = servers.find(({ rank }) => rank === ownership.rank);
   return own !== undefined && ownership.isSameAs(own.state.placement) ? [own] : servers;
@@ -53,10 +54,10 @@ export function expectedSums(source: SnapshotSource, record: ParameterRecord, ow
   return byPart;
 }
 
-/** Which part of the raw keys in a file is this server's now, from 0 to 1, if they are spread evenly. */
+/** By file: the share of its raw keys that is this server's now, from 0 to 1, if they are spread evenly. */
 type Shares = ReadonlyMap<Chunk["file"], number>;
 
-/** Undefined for sums that go by their parts: data. */
+/** Undefined for sums that are placed by parts: data. */
 export function sharesOf({ manifest, path }: SnapshotSource, record: ParameterRecord, ownership: Ownership): Shares | undefined {
   if (sumsOf(record, path).owner === "data") return undefined;
   const { servers } = manifest;
@@ -70,16 +71,16 @@ export function sharesOf({ manifest, path }: SnapshotSource, record: ParameterRe
   );
 }
 
-/** The raw keys of a server in a placement; all of them where it is not known. */
+/** The raw keys of a server in a placement; all if it is unknown. */
 function rangeOf(placement: unknown, rank: number): Range {
   const { servers } = (placement ?? {}) as { readonly servers?: unknown };
   const [all] = evenRanges(1) as [Range];
   if (!Array.isArray(servers)) return all;
   const index = servers.indexOf(rank);
-  return evenRanges(servers.length)[index] ?? { begin: 0n, end: 0n }; // a server that takes no part owns nothing
+  return evenRanges(servers.length)[index] ?? { begin: 0n, end: 0n }; // a server outside of the placement owns nothing
 }
 
-/** Which part of the other range is in the first one. */
+/** The share of the other range that lies in the first. */
 function overlap(own: Range, other: Range): number {
   let { begin, end } = own;
   if (other.begin > begin) begin = other.begin;

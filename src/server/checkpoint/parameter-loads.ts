@@ -1,9 +1,11 @@
-// parameter-loads — ParameterLoads brings one parameter back to where it was saved, while the others go on (Hetu: ParamLoad): what this server owns of it is
-// read beside the one there is, and takes its place when every server has its own. Not a restore of the whole job (checkpoint-service.ts, load).
+// parameter-loads — restores one parameter while the others go on (Hetu: ParamLoad): reads this server's part of it
+// beside the present one, and replaces that when every server is ready. Not a restore of the whole job
+// (checkpoint-loads.ts).
 //
 // Invariants:
-//   ParameterLoads.L1. Nobody sees what is staged before it replaces the other, in one step. What fails on the way leaves the parameter as it was.
-//   ParameterLoads.L2. What its owner does not want any more, or cannot, gives its memory back.
+//   ParameterLoads.L1. Nobody sees a staged parameter before it replaces the other, in one step. A failure leaves the
+//       parameter as it was.
+//   ParameterLoads.L2. A staged parameter that its owner discards, or cannot use, releases its memory.
 //   ParameterLoads.L3. Only the parameter that was saved is replaced: the same name, shape, optimizer and columns.
 
 import { WeighbridgeError } from "../../base/errors.ts";
@@ -34,15 +36,16 @@ export class ParameterLoads {
   }
 
   /**
-   * Reads this server's share of the parameter from what `open` opens. Throws UNKNOWN_PARAMETER, UNSUPPORTED for one that is bound by clocks, QUEUE_FULL
-   * while its owner stages another, CHECKPOINT_MISSING, _TORN, _FOREIGN (ParameterLoads.L3) or _IO, ARENA_FULL.
+   * Reads this server's share of the parameter from what `open` opens. Throws UNKNOWN_PARAMETER, UNSUPPORTED for a
+   * parameter bound by clocks, QUEUE_FULL while its owner stages another, CHECKPOINT_MISSING, _TORN, _FOREIGN
+   * (ParameterLoads.L3) or _IO, ARENA_FULL.
    */
   async stage(open: () => Promise<SnapshotSource>, { name }: Stage, owner: string, ownership: Ownership): Promise<Step> {
     this.#find(name);
     const known = this.#loadings.get(owner);
     if (known !== undefined && known.staged === undefined)
       throw new WeighbridgeError("QUEUE_FULL", `${owner} is loading a parameter; it loads one at a time`, { retryable: true });
-    this.unstage(owner); // one of its own that it forgot
+    this.unstage(owner); // its owner may have left one
     const loading: Loading = { staged: undefined };
     this.#loadings.set(owner, loading);
     try {
@@ -57,7 +60,10 @@ export class ParameterLoads {
     throw new WeighbridgeError("ABORTED", `the loading of ${name} was given up`);
   }
 
-  /** ParameterLoads.L1. Throws BAD_REQUEST when its owner has not staged this one, UNKNOWN_PARAMETER when the one to be replaced is gone. */
+  /**
+   * ParameterLoads.L1. Throws BAD_REQUEST if its owner has not staged this step, UNKNOWN_PARAMETER if the other is
+   * gone.
+   */
   replace(step: number, owner: string): Record<never, never> {
     const staged = this.#loadings.get(owner)?.staged;
     if (staged?.step !== step) throw new WeighbridgeError("BAD_REQUEST", `nothing of step ${step} is staged here for ${owner}`);
@@ -93,11 +99,13 @@ export class ParameterLoads {
     const { host } = this.#parameters;
     const [saved] = manifest.parameters;
     const isLoaded = saved?.name === name && host.plugIns.loaderOf(spec, saved, path) !== undefined;
-    requireSameModel(path, manifest.parameters, [host.plugIns.describe(spec)], new Set(isLoaded ? [name] : [])); // ParameterLoads.L3
+    // ParameterLoads.L3
+    requireSameModel(path, manifest.parameters, [host.plugIns.describe(spec)], new Set(isLoaded ? [name] : []));
     const parameter = this.#parameters.beside(spec);
     try {
       for (const record of manifest.parameters) {
-        parameter.resume({ ...trainingOf(record, manifest, ownership, path), ...pace.training }); // its consistency stays
+        // its consistency stays
+        parameter.resume({ ...trainingOf(record, manifest, ownership, path), ...pace.training });
         await restoreParameter(parameter, { source, record, host, ownership, number: this.#parameters.numberOf(name) });
       }
     } catch (thrown) {

@@ -1,4 +1,5 @@
-// Goal: what optimizers count and remember goes through a checkpoint as it is, and checkpoints from before are read as they were meant.
+// Goal: what optimizers count and remember goes through a checkpoint as it is, and checkpoints from before are read as
+// they were meant.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -110,7 +111,7 @@ test("a block's count of steps beyond 2^32 is saved whole", async () => {
   const tensor = stage.parameters.tensorOf("w");
   tensor.store.openBlock(0, 2 ** 33 + 5);
   const { stage: again } = await load(TENSOR, await save(stage));
-  assert.equal(again.parameters.tensorOf("w").store.stepOf(0), 2 ** 33 + 5);
+  assert.equal(again.parameters.tensorOf("w").store.block(0).step, 2 ** 33 + 5);
 });
 
 test("a checkpoint from before, with a u32 step and no steps of rows, is read as it was meant: its rows have the steps of their block", async () => {
@@ -127,7 +128,7 @@ test("a checkpoint from before, with a u32 step and no steps of rows, is read as
   saved.chunks[0]!.columns.set("step", new Uint8Array(Uint32Array.of(2).buffer));
   saved.chunks[0]!.columns.delete("rowSteps");
   const { stage: again } = await load(TENSOR, { ...saved, record: old });
-  assert.equal(again.parameters.tensorOf("w").store.stepOf(0), 2);
+  assert.equal(again.parameters.tensorOf("w").store.block(0).step, 2);
   for (const one of [stage, again]) await pushedRows(one, w, [1]);
   assert.deepEqual(await valuesOf(again, w), await valuesOf(stage, w));
 });

@@ -1,14 +1,15 @@
-// parameter-restore — fills a parameter that was just made with what a checkpoint has of it, as far as this server owns it: whoever wrote it, and
-// however many they were.
+// parameter-restore — fills a new parameter with the part of a checkpoint that this server owns, whichever and however
+// many servers wrote it.
 //
 // Invariants:
-//   ParameterRestore.R1. Of a tensor exactly the blocks, of a table exactly the rows are read that this server owns now.
+//   ParameterRestore.R1. It reads exactly the blocks of a tensor, or the rows of a table, that this server owns now.
 //   ParameterRestore.R2. What does not fit (other blocks, other columns) is an error before any of it is used.
-//   ParameterRestore.R3. What is not saved begins with the values: of DC-ASGD, what workers count as having pulled. What earlier checkpoints have of it is not read.
-//   ParameterRestore.R4. Steps of a tensor's blocks are read in 64 bits, and in 32, which is how they were written before. Where its rows have no steps of their own in the
-//       checkpoint, all have their block's: that was the rule when it was written.
-//   ParameterRestore.R5. What another version of a plug-in wrote that plug-in makes its own before it is used; columns which that
-//       version did not have begin as those of new rows do.
+//   ParameterRestore.R3. What is not saved begins with the values: for DC-ASGD, what workers count as having pulled.
+//       Earlier checkpoints have it; it is not read.
+//   ParameterRestore.R4. Steps of a tensor's blocks are read in 64 bits, and in 32, as earlier versions wrote them.
+//       Rows without steps of their own in the checkpoint have their block's: that was the rule of earlier versions.
+//   ParameterRestore.R5. A plug-in converts what another version of it wrote before it is used; columns that the other
+//       version lacked begin as those of new rows.
 
 import { WeighbridgeError } from "../../base/errors.ts";
 import { fillElements, type RowArray } from "../../kernel/row-element.ts";
@@ -39,7 +40,7 @@ export type Restoring = {
   readonly record: ParameterRecord;
   readonly host: ParameterHost;
   readonly ownership: Ownership;
-  /** The parameter's: which blocks of a tensor are this server's goes by it. */
+  /** The parameter's number, which decides the owners of its blocks. */
   readonly number: number;
 };
 
@@ -57,7 +58,8 @@ async function restoreTensor({ spec, store }: TensorParameter, { source, record,
   const countsRows = saved.has(ROW_STEPS_COLUMN) && storedColumns(spec).some(({ name }) => name === ROW_STEPS_COLUMN);
   for (const chunk of source.chunks(spec.name)) {
     const block = (chunk.key.from * record.width) / shape.blockFloats;
-    if (!Number.isInteger(block) || chunk.rowCount * record.width !== shape.floatsOf(block)) throw otherBlocks(source, chunk); // ParameterRestore.R2
+    // ParameterRestore.R2
+    if (!Number.isInteger(block) || chunk.rowCount * record.width !== shape.floatsOf(block)) throw otherBlocks(source, chunk);
     if (!ownership.ownsBlock(number, block)) continue; // ParameterRestore.R1
     const opened = store.openBlock(block, await readStep(source, chunk, record), countsRows);
     await source.readColumn(chunk, VALUES_COLUMN, bytesOf(opened.values));
@@ -97,7 +99,7 @@ async function restoreTable(table: TableParameter, restoring: Restoring): Promis
   table.store.settle();
 }
 
-/** Brings a batch into the arena, without the rows of others, and from there into the table. */
+/** Copies a batch into the arena, without rows of other servers, and then into the table. */
 function restoreRows(table: TableParameter, { rowCount, columns }: SourceBatch, { source, host, record, ownership }: Restoring): void {
   if (rowCount === 0) return;
   const { store, spec } = table;
@@ -105,14 +107,16 @@ function restoreRows(table: TableParameter, { rowCount, columns }: SourceBatch, 
   const keys = columns.get(KEYS_COLUMN) ?? new Uint8Array(0);
   const own = ownRows(new Uint32Array(keys.buffer, keys.byteOffset, rowCount * 2), ownership);
   if (own.length === 0) return;
-  const isLeftOut = (name: string): boolean => spec.optimizer.type === "dcAsgd" && isOfWorker(name); // ParameterRestore.R3
+  // ParameterRestore.R3
+  const isLeftOut = (name: string): boolean => spec.optimizer.type === "dcAsgd" && isOfWorker(name);
   const kept = record.columns.filter(({ name }) => !isLeftOut(name));
   const stored = storedColumns(spec, host.plugIns.columnsOf(spec));
   const added = stored.filter(({ name }) => isSaved(name) && !kept.some((column) => column.name === name));
   const rowBytes = [...record.columns, ...added].reduce((sum, column) => sum + columnBytesPerRow(column), 0);
   const widest = Math.max(...record.columns.map(columnBytesPerRow));
   const spans = [rowCount * rowBytes, rowCount * widest, rowCount * WORD_BYTES];
-  const [stage = 0, foreign = 0, list = 0] = spans.map((bytes) => arena.tryAllocateBeyond(bytes) || arena.allocate(bytes)); // no holes among the rows
+  // No holes among the rows.
+  const [stage = 0, foreign = 0, list = 0] = spans.map((bytes) => arena.tryAllocateBeyond(bytes) || arena.allocate(bytes));
   const staged = stagedColumns([...kept, ...added], stage, rowCount);
   arena.words.set(own, list >>> 2);
   for (const column of staged.slice(0, kept.length)) {

@@ -1,13 +1,17 @@
-// parameter-snapshot — one parameter as it was at the cut, until it is written: blocks of a tensor are held, a table is frozen. Making one takes no
-// longer than naming the blocks; nothing is copied but what changes before it was written (TensorStore.T1, TableFreeze.F2).
+// parameter-snapshot — one parameter as it was at the cut, until it is written: blocks of a tensor are held, a table is
+// frozen. Making one takes as long as naming the blocks; only what changes before it is written is copied
+// (TensorStore.T1, TableFreeze.F2).
 //
 // Invariants:
-//   ParameterSnapshot.S1. What is written is the state at the moment of making: values, slots, steps, versions (D3 of spec/consistency.md).
-//   ParameterSnapshot.S2. Blocks that nobody had touched are written with their initial values: a checkpoint has every row of a tensor.
-//   ParameterSnapshot.S3. `close` gives everything back at once, also in the middle of a write; what was being written then is of no use.
-//   ParameterSnapshot.S4. A parameter that is cleared or replaced after the cut is written as it was: its memory is kept until `close`.
-//   ParameterSnapshot.S5. A chunk of a table says which parts its rows are of, from the first to the last. A table is walked in the order
-//       of parts, so chunks of a large one have few each, and a server that restores reads those that it owns parts of.
+//   ParameterSnapshot.S1. It writes the state at the moment of its making: values, slots, steps, versions (D3).
+//   ParameterSnapshot.S2. Untouched blocks are written with their initial values: a checkpoint has every row of a
+//       tensor.
+//   ParameterSnapshot.S3. `close` releases everything at once, also during a write, which is then of no use.
+//   ParameterSnapshot.S4. A parameter that is cleared or replaced after the cut is written as it was: it keeps its
+//       memory until `close`.
+//   ParameterSnapshot.S5. A chunk of a table names the parts of its rows, from the first to the last. The table is
+//       walked in the order of parts, so each chunk of a large one has few, and a restoring server reads only those it
+//       needs.
 
 import { assert } from "../../base/assert.ts";
 import type { WeighbridgeError } from "../../base/errors.ts";
@@ -37,7 +41,7 @@ import type { TensorParameter } from "../parameters/tensor-parameter.ts";
 
 /** Chunks that are written side by side. */
 export const LANES = 2;
-/** How much of a table is copied in one turn of the event loop; of a small arena's reserve no more than a share. */
+/** How much of a table is copied in one turn of the event loop, at most a share of the reserve of a small arena. */
 export const STAGE_BYTES: number = 1 << 20;
 const STAGE_SHARE = 1 / 32;
 
@@ -45,7 +49,7 @@ export interface ParameterSnapshot {
   /** `rowCount` is the table's on this server, once it is written. */
   readonly record: ParameterRecord;
   write(sink: ShardSink): Promise<void>;
-  /** Arena bytes of what it keeps twice: rows that were set aside, values that were replaced. */
+  /** Arena bytes that exist twice: rows set aside, values replaced. */
   readonly keptBytes: number;
   /** Later steps of a write fail with it. */
   lose(error: WeighbridgeError): void;
@@ -70,7 +74,7 @@ function tableSnapshot(record: ParameterRecord, { host, spec, store }: TablePara
   const { arena, plugIns } = host;
   const save = plugIns.saverOf(spec);
   return new TableSnapshot({
-    ...{ record, arena, stored: storedColumns(spec, plugIns.columnsOf(spec)), freeze: store.freeze() }, // ParameterSnapshot.S1
+    ...{ record, arena, stored: storedColumns(spec, plugIns.columnsOf(spec)), freeze: store.freeze() },
     save: save && ((columns, count) => save(columnsInHand(arena, spec, columns, count))),
   });
 }
@@ -114,7 +118,7 @@ function scheduleOf({ training }: TableParameter | TensorParameter): ParameterRe
   return { kind: type, ...(settings as object) };
 }
 
-/** That of the last phase, once there was a change. */
+/** The consistency of the last phase, once there was a change. */
 function changedConsistency({ training }: TableParameter | TensorParameter): ParameterRecord["consistency"] | undefined {
   const last = training.consistency?.phases.at(-1);
   return last && { kind: last.updates, reduce: last.reduce, staleness: encodeStaleness(last.staleness) };
@@ -135,7 +139,8 @@ class TensorSnapshot implements ParameterSnapshot {
     const { store } = tensor;
     this.#owned = Array.from({ length: store.shape.blockCount }, (_, block) => block).filter((block) => ownership.ownsBlock(number, block));
     const here = new Set(store.blockIndexes);
-    for (const block of this.#owned) if (here.has(block)) this.#held.set(block, store.holdBlock(block)); // ParameterSnapshot.S1
+    // ParameterSnapshot.S1
+    for (const block of this.#owned) if (here.has(block)) this.#held.set(block, store.holdBlock(block));
   }
 
   get keptBytes(): number {
@@ -187,7 +192,7 @@ class TensorSnapshot implements ParameterSnapshot {
     this.#release(block);
   }
 
-  /** The columns as they are written: a plug-in that changes them gets copies, for what is held does not change. */
+  /** The columns as they are written: a plug-in that changes them gets copies, since held memory does not change. */
   #savedColumns(columns: readonly NamedFloats[], count: number): readonly NamedFloats[] {
     const save = this.#tensor.host.plugIns.saverOf(this.#tensor.spec);
     if (save === undefined) return columns;
@@ -218,7 +223,7 @@ export class TableSnapshot implements ParameterSnapshot {
     readonly arena: Arena;
     readonly stored: readonly ColumnRecord[];
     readonly freeze: TableFreeze;
-    /** What plug-ins make of rows on their way, where they do. */
+    /** Plug-ins may change rows before they are written. */
     readonly save?: ((columns: readonly StagedColumn[], count: number) => void) | undefined;
   }) {
     this.#record = options.record;
@@ -316,8 +321,8 @@ export function columnsInHand(arena: Arena, spec: TableSpec, columns: readonly S
 export type StagedColumn = TakenColumn & { readonly name: string };
 
 /**
- * Where the columns of a table's rows lie in a row (counted from its values), and in a span of `rowsMax` rows, one column
- * after the other; those that are not saved take no room there.
+ * Where the columns of a table's rows lie in a row, counted from its values, and in a span of `rowsMax` rows, column
+ * after column; those that are not saved take no room there.
  */
 export function stagedColumns(columns: readonly ColumnRecord[], span: number, rowsMax: number): readonly StagedColumn[] {
   let [offset, address] = [0, span];
@@ -331,7 +336,7 @@ export function stagedColumns(columns: readonly ColumnRecord[], span: number, ro
   });
 }
 
-/** Waits for all, also when one fails: what they use is in use until then. */
+/** Waits for all, also if one fails: their memory is in use until then. */
 export async function allOrFirstError(promises: readonly Promise<unknown>[]): Promise<void> {
   for (const outcome of await Promise.allSettled(promises)) if (outcome.status === "rejected") throw outcome.reason;
 }

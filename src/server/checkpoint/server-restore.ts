@@ -1,13 +1,15 @@
-// server-restore — fills a server without parameters from a checkpoint, whichever servers wrote it. spec/consistency.md, D4, D5 and D6.
+// server-restore — fills a server without parameters from a checkpoint, whichever servers wrote it
+// (spec/consistency.md, D4, D5 and D6).
 //
-//   values, slots, steps, versions   of what this server owns now, from whoever owned it then
+//   values, slots, steps, versions   of what this server owns now, whoever owned it then
 //   sums                             the same (sums-restore.ts)
 //   learning rate, schedule, bound   as they were at the cut
-//   push counts of tables            this server's own when there are as many servers as then, otherwise the highest: a push that names rows of
-//                                    several servers counts on each, so no server knows a truer number of all pushes
-//   clocks                           the cut's: workers join there
-//   vector clocks                    within the run that wrote it, and in no other: lives of workers count from 1 in every run. This server's own
-//                                    when there are as many servers as then, otherwise the highest of each worker: never twice comes before all else
+//   push counts of tables            this server's own if there are as many servers as then, otherwise the highest: a
+//                                    push that names rows of several servers counts on each
+//   clocks                           those of the cut: workers join there
+//   vector clocks                    only within the run that wrote it, since incarnations count from 1 in every run.
+//                                    This server's own if there are as many servers as then, otherwise the highest of
+//                                    each worker: no update may count twice
 
 import { WeighbridgeError } from "../../base/errors.ts";
 import type { VectorClock } from "../../consistency/vector-clock.ts";
@@ -25,26 +27,27 @@ import { explainedRoom, isAppCut, sourcesOf } from "./expected-rows.ts";
 import { restoreParameter } from "./parameter-restore.ts";
 import { restoreSums } from "./sums-restore.ts";
 
-export type ServerRestoreOptions = {
+type ServerRestoreOptions = {
   readonly source: SnapshotSource;
   readonly parameters: Parameters;
   readonly vectorClock: VectorClock;
   readonly ownership: Ownership;
-  /** Which run of the job this is: lives of workers mean something within one run only. */
+  /** The run of the job: incarnations of workers are comparable within one run only. */
   readonly run: string;
   readonly catalogue: RestoreCatalogue;
 };
 
-/** The scheduler's catalogue, as a server asks it: names get their numbers before anything is read, and are made when what was read is to be seen. */
+/** The scheduler's catalogue: it numbers names before a read, and creates them when the parameters become visible. */
 export type RestoreCatalogue = {
   reserve(names: readonly string[], what: string): Promise<readonly ParameterNumber[]>;
   open(specs: readonly string[], what: string): Promise<readonly ParameterNumber[]>;
 };
 
 /**
- * Loads the parameters, which nobody may use until the function it returns was called: that makes them in the catalogue, and begins at the checkpoint's clocks;
- * it rejects with SPEC_MISMATCH where somebody made one of them meanwhile, and described it differently. Throws CHECKPOINT_TORN, _FOREIGN or _IO, ARENA_FULL,
- * SCHEDULER_UNREACHABLE, and leaves no parameter behind then.
+ * Loads the parameters, which nobody may use until the returned function has created them in the catalogue; it also
+ * sets the checkpoint's clocks, and rejects with SPEC_MISMATCH if somebody created one of them with another spec
+ * meanwhile. Throws CHECKPOINT_TORN, _FOREIGN or _IO, ARENA_FULL, SCHEDULER_UNREACHABLE, and then leaves no parameter
+ * behind.
  */
 export async function restoreServer({
   source,
@@ -66,7 +69,8 @@ export async function restoreServer({
   const names = specs.map(({ name }) => name);
   const numbers = await catalogue.reserve(names, `number the parameters of ${path}`);
   try {
-    const made = specs.map((spec, i) => parameters.add(spec, numbers[i]!)); // tensors take their room first: rows of tables may lie elsewhere
+    // Tensors reserve their room first: rows of tables may lie elsewhere.
+    const made = specs.map((spec, i) => parameters.add(spec, numbers[i]!));
     for (const [i, record] of records.entries()) {
       made[i]!.resume(states[i]!);
       await restoreParameter(made[i]!, { source, record, host, ownership, number: numbers[i]!.number });
@@ -101,7 +105,7 @@ function requireSameServers({ servers }: CheckpointManifest, { serverCount }: Ow
   throw new WeighbridgeError("UNSUPPORTED", `${path} is of ${servers.length} servers and cannot be restored on ${serverCount}: ${why}`);
 }
 
-/** What training had made of a parameter. Throws CHECKPOINT_FOREIGN. */
+/** The training state of a parameter. Throws CHECKPOINT_FOREIGN. */
 export function trainingOf(record: ParameterRecord, manifest: CheckpointManifest, ownership: Ownership, path: string): TrainingState {
   const common = decodeTraining(record.state, record.name, path);
   const steps = sourcesOf(manifest, ownership).map(

@@ -1,5 +1,6 @@
-// server-snapshot — what one server contributes to a checkpoint: everything at the cut, until it is written. `freeze` is the cut: it is called at
-// one moment, between two requests, and takes as long as naming the blocks. With the vector clock it keeps what is in (spec/consistency.md, D2).
+// server-snapshot — one server's contribution to a checkpoint: everything at the cut, until it is written. `freeze` is
+// the cut: it runs between two requests, and takes as long as naming the blocks. The vector clock says which updates
+// are in it (spec/consistency.md, D2).
 
 import { reasonOf, WeighbridgeError } from "../../base/errors.ts";
 import type { VectorClock } from "../../consistency/vector-clock.ts";
@@ -13,7 +14,7 @@ import type { Parameter, Parameters } from "../parameters/parameters.ts";
 import { type ParameterSnapshot, snapshotOf } from "./parameter-snapshot.ts";
 import { snapshotsOfSums } from "./sums-snapshot.ts";
 
-export type ServerSnapshotOptions = {
+type ServerSnapshotOptions = {
   readonly parameters: Parameters;
   readonly vectorClock: VectorClock;
   readonly ownership: Ownership;
@@ -45,7 +46,7 @@ export class ServerSnapshot {
         const { name } = spec;
         if (failure !== undefined) {
           if (withSums) throw failure;
-          this.#failed.set(name, failure); // another one may be saved alone
+          this.#failed.set(name, failure); // others may still be saved
           continue;
         }
         this.#parts.push(snapshotOf(name, parameters, ownership));
@@ -61,7 +62,7 @@ export class ServerSnapshot {
     this.#state = { ...placementState(ownership), training };
   }
 
-  /** The parameters as they were, in the order in which they were made, and behind them the sums. */
+  /** The parameters as they were, in the order of their creation, then the sums. */
   get records(): ServerReport["parameters"] {
     return this.#all.map(({ record }) => record);
   }
@@ -81,21 +82,22 @@ export class ServerSnapshot {
     return [...this.#frozen].filter(([name, frozen]) => parameters.find(name) !== frozen).map(([name]) => name);
   }
 
-  /** Arena bytes of what it keeps twice. */
+  /** Arena bytes that exist twice. */
   get keptBytes(): number {
     return this.#all.reduce((sum, part) => sum + part.keptBytes, 0);
   }
 
-  /** Whether memory of this use, so many bytes, is there when this snapshot is given up. */
+  /** Whether giving up this snapshot would make room for so many bytes of this use. */
   blocks(use: MemoryUse, byteCount: number): boolean {
     const { parameters } = this.#options;
     const { arena } = parameters.host;
     if (parameters.keepsCleared) return true; // as much as was cleared
     if (use === "move" || arena.reserveBytes === 0) return true;
-    return use === "work" ? this.keptBytes >= byteCount : this.keptBytes > arena.reserveBytes / 2 + arena.movedBytes; // what lies in the reserve is not for state
+    // What lies in the reserve is not for state.
+    return use === "work" ? this.keptBytes >= byteCount : this.keptBytes > arena.reserveBytes / 2 + arena.movedBytes;
   }
 
-  /** Gives back what others than these parameters hold: they are not to be written. Throws HANDLER_FAILED (HostedParameter.H4). */
+  /** Releases all but these parameters, which alone are written. Throws HANDLER_FAILED (HostedParameter.H4). */
   choose(names: readonly string[]): void {
     for (const name of names) {
       const failure = this.#failed.get(name);
@@ -106,7 +108,7 @@ export class ServerSnapshot {
     this.#parts = this.#parts.filter(({ record }) => chosen.has(record.name));
   }
 
-  /** Everything is given back at the end, whatever it is. */
+  /** Releases everything at the end, also after a failure. */
   async write(sink: ShardSink): Promise<ServerReport> {
     try {
       for (const part of this.#all) await part.write(sink);
@@ -122,7 +124,7 @@ export class ServerSnapshot {
     }
   }
 
-  /** The rest is not to be written: gives back what is held, at once. */
+  /** Writes no more: releases what is held, at once. */
   lose(error: WeighbridgeError): void {
     for (const part of this.#all) part.lose(error);
   }
@@ -132,7 +134,7 @@ export class ServerSnapshot {
   }
 }
 
-/** What a restore has to know of who owned what. */
+/** What a restore has to know of the owners. */
 function placementState({ placement, hasAppCut }: Ownership): JsonObject {
   const appCut: JsonObject = hasAppCut ? { appCut: true } : {};
   if (placement === undefined) return appCut;

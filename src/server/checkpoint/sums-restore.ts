@@ -1,5 +1,6 @@
-// sums-restore — fills the sums of a server that has none from a checkpoint, whichever servers wrote it: those of the kv face by the range of raw keys that the
-// server owns now, data of `pushData` by its parts. Where an application chose the servers of its requests itself each server takes what it had.
+// sums-restore — fills the sums of a server that has none from a checkpoint, whichever servers wrote it: those of the
+// kv face by the range of raw keys that the server owns now, data of `pushData` by its parts. If an application chose
+// the servers of its requests itself, each server gets what it had.
 
 import { type SumsOfWidth, sumsOf } from "../../store/snapshot/describe-sums.ts";
 import { KEYS_COLUMN, type ParameterRecord, VALUES_COLUMN } from "../../store/snapshot/parameter-record.ts";
@@ -12,7 +13,7 @@ import { expectedSums, isAppCut, sharesOf } from "./expected-rows.ts";
 
 type Saved = { readonly record: ParameterRecord; readonly sums: SumsOfWidth };
 
-/** Nobody may ask for sums meanwhile. Throws CHECKPOINT_TORN, _FOREIGN or _IO, ARENA_FULL; the sums are of no use then. */
+/** Nobody may use sums meanwhile. Throws CHECKPOINT_TORN, _FOREIGN or _IO, ARENA_FULL; the sums are then of no use. */
 export async function restoreSums(sums: ServerSums, source: SnapshotSource, ownership: Ownership): Promise<void> {
   const byOwner = new Map<SumOwner, Saved[]>();
   for (const record of source.manifest.parameters) {
@@ -48,7 +49,7 @@ function ownerTest(owner: SumOwner, { manifest }: SnapshotSource, ownership: Own
   return isAppCut(manifest) ? () => true : (low, high) => ownership.ownsRawKey(low, high);
 }
 
-/** Puts those of a batch into the store that are this server's, moved to its front. */
+/** Puts those of a batch that this server owns into the store, after moving them to its front. */
 function put(
   store: SumStore,
   { rowCount, columns }: SourceBatch,

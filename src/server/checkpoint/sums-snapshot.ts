@@ -1,5 +1,5 @@
-// sums-snapshot — the sums of a server as they were at the cut, until they are written: tables are frozen as those of parameters are, blocks of large values
-// held as sockets hold them (SumStore.V5).
+// sums-snapshot — the sums of a server as they were at the cut, until they are written: tables are frozen like those of
+// parameters, blocks of large values are held as by sockets (SumStore.V5).
 
 import type { WeighbridgeError } from "../../base/errors.ts";
 import type { Arena } from "../../kernel/arena.ts";
@@ -8,7 +8,8 @@ import { describeSums } from "../../store/snapshot/describe-sums.ts";
 import { KEYS_COLUMN, type ParameterRecord, VALUES_COLUMN } from "../../store/snapshot/parameter-record.ts";
 import type { ShardSink } from "../../store/snapshot/snapshot-files.ts";
 import { BLOCK_BYTES, type BlockHold, blockBytesOf } from "../../store/sums/large-value.ts";
-import type { SumStore, ValueSnapshot } from "../../store/sums/sum-store.ts";
+import type { ValueSnapshot } from "../../store/sums/sum-state.ts";
+import type { SumStore } from "../../store/sums/sum-store.ts";
 import type { ServerSums } from "../parameters/server-sums.ts";
 import { allOrFirstError, LANES, type ParameterSnapshot, STAGE_BYTES, TableSnapshot } from "./parameter-snapshot.ts";
 

@@ -1,4 +1,5 @@
-// built-in-functions — Goal: no function that is about rows or blocks works on what another server owns, whichever of its fields names it.
+// built-in-functions — Goal: no function that is about rows or blocks works on what another server owns, whichever of
+// its fields names it.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

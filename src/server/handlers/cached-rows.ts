@@ -1,4 +1,4 @@
-// cached-rows — serves what a cache of rows with bounded staleness asks of a table with versions (contracts/cached-rows.ts).
+// cached-rows — serves caches of rows with bounded staleness, from a table with versions (contracts/cached-rows.ts).
 
 import { cachePush, cachePushSync, cacheSync, type FreshRows, type RowsSync } from "../../contracts/cached-rows.ts";
 import type { ServedCall } from "../../peer/function-host.ts";
@@ -28,7 +28,7 @@ export const CACHED_ROW_HANDLERS: readonly ServedFunction[] = [
   }),
 ];
 
-/** What a cache lacks; `push` comes before it, and is not done if that cannot be read. */
+/** The rows that a cache lacks. `push` comes first, and is not applied if they cannot be read. */
 function readFreshRows(
   { parameters, ownership, worker }: ServerContext,
   { parameter, clock, generation, bound, keptCount, keys, versions }: RowsSync & { readonly parameter: number },

@@ -1,8 +1,9 @@
-// checkpoints — the functions of a server's checkpoint service (contracts/checkpoints.ts), for workers and, through the scheduler, for those who are no nodes
-// (contracts/checkpoints.ts).
+// checkpoints — the functions of a server's checkpoint service (contracts/checkpoints.ts), for workers and, relayed by
+// the scheduler, for callers that are not nodes.
 //
 // Invariants:
-//   CheckpointHandlers.K1. Whoever asks is an owner of its own. One that is gone owns nothing any more: the roster says so of a worker, the scheduler of others.
+//   CheckpointHandlers.K1. Each caller is an owner of its own. One that is gone owns nothing: the roster reports
+//       workers, the scheduler other callers.
 
 import { WeighbridgeError } from "../../base/errors.ts";
 import { joinBytes } from "../../base/join-bytes.ts";
@@ -33,12 +34,12 @@ const OPERATIONS: readonly Operation[] = [
   operation(write, async (service, request, owner) => (await service.write(request, owner)) as unknown as checkpoints.Report),
   operation(commit, (service, request, owner) => service.commit(request, owner)),
   operation(abandon, (service, request, owner) => service.abandon(request, owner)),
-  operation(checkpoints.checkpointLoad, (service, { step }, owner) => service.loadStep(step, owner)),
-  operation(checkpoints.checkpointActivate, (service, { step }) => service.activate(step)),
-  operation(checkpoints.checkpointDiscard, (service, _, owner) => service.discard(owner)),
+  operation(checkpoints.checkpointLoad, (service, { step }, owner) => service.loads.loadStep(step, owner)),
+  operation(checkpoints.checkpointActivate, (service, { step }) => service.loads.activate(step)),
+  operation(checkpoints.checkpointDiscard, (service, _, owner) => service.loads.discard(owner)),
   operation(checkpoints.parameterStage, (service, request, owner) => service.stage(request, owner)),
-  operation(checkpoints.parameterReplace, (service, { step }, owner) => service.replace(step, owner)),
-  operation(checkpoints.parameterUnstage, (service, _, owner) => service.unstage(owner)),
+  operation(checkpoints.parameterReplace, (service, { step }, owner) => service.parameterLoads.replace(step, owner)),
+  operation(checkpoints.parameterUnstage, (service, _, owner) => service.parameterLoads.unstage(owner)),
 ];
 
 export const CHECKPOINT_HANDLERS: readonly ServedFunction[] = [
@@ -62,7 +63,10 @@ export const CHECKPOINT_HANDLERS: readonly ServedFunction[] = [
   }),
 ];
 
-/** Throws UNKNOWN_FUNCTION for what is not open to those who are no nodes, SPEC_MISMATCH when they mean another one. */
+/**
+ * Throws UNKNOWN_FUNCTION for a function that is not open to callers that are not nodes, SPEC_MISMATCH for another
+ * signature.
+ */
 function relayedOperation(name: string, signature: number): Operation {
   const found = OPERATIONS.find(({ fn }) => fn.name === name);
   if (found === undefined) throw new WeighbridgeError("UNKNOWN_FUNCTION", `${name} cannot be called through the scheduler`);
@@ -81,7 +85,7 @@ function relayedName(asker: string): string {
   return `the command line (${asker})`;
 }
 
-/** Who asks, as the service tells askers apart. */
+/** The caller's name, which the service uses to distinguish owners. */
 export function ownerName({ worker, incarnation }: WorkerIncarnation): string {
   return `${nameOf(worker)} (incarnation ${incarnation})`;
 }

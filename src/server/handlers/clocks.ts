@@ -8,7 +8,8 @@ export const CLOCK_HANDLERS: readonly ServedFunction[] = [
   serve(clockJoin, {
     handler: ({ parameters, holder }, numbers) => {
       checkColumns(numbers.parameters.length, numbers.numbers.length);
-      const known = { parameters: numbers.parameters.slice(), numbers: numbers.numbers.slice() }; // the frame is gone when a restore is over
+      // Copies: the frame is gone when a restore is over.
+      const known = { parameters: numbers.parameters.slice(), numbers: numbers.numbers.slice() };
       const { pacer } = parameters;
       const join = (): { readonly clock: number; readonly lost: Uint32Array } => {
         const clock = pacer.join(holder, known);

@@ -1,4 +1,5 @@
-// Goal: data that workers leave for each other is bounded with everything else on a server, and a push that is refused leaves no trace.
+// Goal: data that workers leave for each other is bounded with everything else on a server, and a push that is refused
+// leaves no trace.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

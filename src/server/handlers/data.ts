@@ -1,8 +1,8 @@
-// data — serves arrays of any length by index, beside the parameters (contracts/data.ts). They are sums as those of the kv face are (parameters/server-sums.ts); an
-// index is a key like those of tables: its array belongs to that part, and moves with it.
+// data — serves arrays of any length by index, beside the parameters (contracts/data.ts). They are sums, like those of
+// the kv face (parameters/server-sums.ts). An index is a key like those of tables: its array moves with its part.
 //
 // Invariants:
-//   DataHandlers.A1. A push that is refused has stored and added nothing. An index that it names twice gets both.
+//   DataHandlers.A1. A push that is refused has changed nothing. An index that it names twice gets both arrays.
 
 import { WeighbridgeError } from "../../base/errors.ts";
 import { dataPull, dataPush } from "../../contracts/data.ts";

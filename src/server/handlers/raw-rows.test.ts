@@ -1,5 +1,5 @@
-// raw-rows-functions — Goal: a raw row that is read is what the next update would find, one that is written is what the next read finds, slots and step counts and
-// all; and who was replaced writes nothing.
+// raw-rows-functions — Goal: a raw row that is read is what the next update would find, one that is written is what the
+// next read finds, slots and step counts and all; and who was replaced writes nothing.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

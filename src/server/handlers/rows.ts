@@ -1,10 +1,8 @@
-// rows — serves pushes and pulls of rows of a table. How keys and values travel is the table's business: it gives them as
-// they are meant.
+// rows — serves pushes and pulls of rows of a table. The table decodes and encodes keys and values.
 //
 // Invariants:
-//   RowHandlers.R1. Keys that are not known, rows that do not exist and memory that is not there are found out before the
-//       push of a push and pull.
-//   RowHandlers.R2. What is found out later, or when a push and pull is answered again, is ANSWER_LOST.
+//   RowHandlers.R1. Before a push and pull pushes, it checks that keys are known, rows exist and there is memory.
+//   RowHandlers.R2. A failure after that, or when a push and pull is answered again, is ANSWER_LOST.
 
 import { rowsPull, rowsPush, rowsPushPull } from "../../contracts/rows.ts";
 import type { ServedCall } from "../../peer/function-host.ts";
@@ -32,7 +30,7 @@ export const ROW_HANDLERS: readonly ServedFunction[] = [
       const table = parameters.tables.get(parameter) ?? parameters.table(parameter);
       const list = table.keysIn(keys, holder, call);
       if (!table.isFresh(clock)) return readRows(context, table, { clock, keys: list }, call);
-      // Who owns them is found out with them.
+      // The owners are checked with the lookup.
       return table.pull(list, { out: table.roomFor(list, call), reader: context, owners: ownership });
     },
   }),
@@ -58,8 +56,7 @@ export const ROW_HANDLERS: readonly ServedFunction[] = [
 ];
 
 /**
- * Rows of a table, now or as soon as the reader's clock allows it; `push` comes before them, and is not done if they
- * cannot be read (RowHandlers.R1).
+ * Rows of a table, once the reader's clock allows it. `push` comes first, and is not applied if they cannot be read.
  */
 function readRows(
   context: ServerContext,

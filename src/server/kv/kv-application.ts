@@ -1,6 +1,6 @@
-// kv-application — an application of the kv face on a server: serves pushes and pulls of its keys, by a handle of the user's own, or by the server's sums for it
-// (ps-lite: KVServerDefaultHandle<Val>), frame by frame where they lie (store-handle.ts). The sums are the server's, not the application's: what a checkpoint
-// has of them is there before the application is made.
+// kv-application — an application of the kv face on a server: serves pushes and pulls of its keys, by a user's handle
+// or by the server's sums for it (ps-lite: KVServerDefaultHandle<Val>), frame by frame in the arena (store-handle.ts).
+// The server owns the sums: those of a checkpoint are there before the application is made.
 
 import type { Arena } from "../../kernel/arena.ts";
 import type { AppRegistry } from "../../peer/app-registry.ts";
@@ -11,10 +11,10 @@ import type { ServerSums } from "../parameters/server-sums.ts";
 import { StoreHandle } from "./store-handle.ts";
 import { answerWhole, type PartialRequest, type WholeRequest, WholeRequests } from "./whole-requests.ts";
 
-export type KvApplicationOptions = {
+type KvApplicationOptions = {
   readonly arena: Arena;
   readonly apps: AppRegistry;
-  /** Pushes of all applications that are served whole, and have not come whole. */
+  /** Incomplete requests of all applications that are served whole. */
   readonly unfinishedRequests: PartialRequests<PartialRequest>;
   readonly parameters: { readonly sums: ServerSums };
   readonly checkpoints: { readonly pressure: CutPressure };
@@ -26,7 +26,7 @@ export class KvApplication {
   readonly #unfinished: PartialRequests<PartialRequest>;
   readonly #sums: StoreHandle;
 
-  /** Sums what is pushed from the start. Throws BAD_ARGUMENT when the application exists already. */
+  /** Sums pushes from the start. Throws BAD_ARGUMENT if the application exists already. */
   constructor({ arena, apps, unfinishedRequests, parameters, checkpoints }: KvApplicationOptions, appId: number) {
     this.#appId = appId;
     this.#apps = apps;
@@ -40,7 +40,7 @@ export class KvApplication {
     this.#apps.replace(this.#appId, serve === undefined ? this.#sums : new WholeRequests(this.#unfinished, serve));
   }
 
-  /** Answers a request that `serve` was given. The arrays must not change any more. */
+  /** Answers a request that `serve` got. The arrays must not change any more. */
   answer(request: WholeRequest, values: Values | undefined, lens: Int32Array | undefined): void {
     answerWhole(request, values, lens);
   }

@@ -1,4 +1,5 @@
-// Goal: the default handle sums and reads where frames lie, refuses what makes no sense with nothing changed, and gives all memory back.
+// Goal: the default handle sums and reads where frames lie, refuses what makes no sense with nothing changed, and gives
+// all memory back.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

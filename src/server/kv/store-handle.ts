@@ -1,9 +1,11 @@
-// store-handle — KV_PUSH, KV_PULL and KV_PUSH_PULL on a SumStore: pushes are summed, pulls read. What ps-lite's default handle does for
-// one value per key, for any number of them, of any type. Works where the frame lies in the arena, frame by frame; never waits.
+// store-handle — KV_PUSH, KV_PULL and KV_PUSH_PULL on a SumStore: sums pushes, and reads. Like ps-lite's default
+// handle, but for any number of values per key, of any type. Works on the frame in the arena, frame by frame; never
+// waits.
 //
 // Invariants:
-//   StoreHandle.H1. A request that makes no sense changes nothing, and its asker is told why.
-//   StoreHandle.H2. The bytes of an answer do not change while they leave: small ones are copied, gathered ones are the answer's own, blocks are held.
+//   StoreHandle.H1. An invalid request changes nothing, and its failure says why.
+//   StoreHandle.H2. The bytes of an answer do not change while they leave: small ones are copied, others are the
+//       answer's own, blocks are held.
 
 import { isWeighbridgeError, WeighbridgeError } from "../../base/errors.ts";
 import type { WorkerIncarnation } from "../../consistency/worker-incarnations.ts";
@@ -20,7 +22,7 @@ import type { SumStore } from "../../store/sums/sum-store.ts";
 import { APP_CUT, BLOCK_BYTES, type FrameHeader, PAYLOAD_BYTES_MAX } from "../../wire/frame.ts";
 import { checkKvFrame, DTYPE_MASK, DTYPE_SHIFT, doNotAddUp, KvFlag, LARGE_VALUE_BYTES, LEN_BYTES } from "../../wire/kv-message.ts";
 
-/** What a frame of values of one width may say beside its type: nothing that there is anything to do about. */
+/** The flags of a frame with values of one width that need no work, beside its type. */
 const PLAIN_FLAGS = KvFlag.FIRST | KvFlag.LAST | APP_CUT | DTYPE_MASK;
 const ZEROS = new Uint8Array(BLOCK_BYTES);
 
@@ -30,11 +32,11 @@ type UpdateSource = { readonly holder: WorkerIncarnation };
 export class StoreHandle implements FunctionHandler {
   readonly #arena: Arena;
   readonly #store: SumStore;
-  /** Where small answers are put together. */
+  /** Where small answers are made. */
   readonly #scratch: number;
   /** The read buffer that was last found to lie in the arena. */
   #readBuffer: Uint8Array | undefined;
-  /** What links wait for that bring pushes while a checkpoint is being saved. */
+  /** What links with pushes wait for while a checkpoint is being saved. */
   readonly #pressure: UpdatePressure<UpdateSource> | undefined;
 
   /** Throws ARENA_FULL. */
@@ -63,14 +65,14 @@ export class StoreHandle implements FunctionHandler {
     }
   }
 
-  /** Asking a view for its buffer costs more than a small request; a link reads into the same one again and again. */
+  /** Reading a view's buffer costs more than a small request; a link reads into the same one again and again. */
   #isInArena(bytes: Uint8Array): boolean {
     if (bytes.buffer !== this.#arena.bytes.buffer) return false;
     this.#readBuffer = bytes;
     return true;
   }
 
-  /** Frees the state. */
+  /** Releases the memory. */
   close(): void {
     this.#store.close();
     this.#arena.release(this.#scratch, INLINE_BYTES_MAX);
@@ -93,7 +95,7 @@ export class StoreHandle implements FunctionHandler {
     else this.#pullRows(channel, header, keys);
   }
 
-  /** The push counts, whatever becomes of its answer: nobody must repeat it for want of that. */
+  /** The push counts even if its answer fails: the worker must not repeat it. */
   #pullAfterPush(channel: Channel, header: FrameHeader, keys: number): void {
     try {
       this.#pull(channel, header, keys);
@@ -125,7 +127,7 @@ export class StoreHandle implements FunctionHandler {
     }
   }
 
-  /** The lens of a frame: where they lie, or, behind an odd number of narrow integers, as whole words elsewhere. */
+  /** The lens of a frame: where they lie, or, behind an odd number of narrow integers, copied as whole words. */
   #withLens(header: FrameHeader, keys: number, use: (lens: number) => void): void {
     const { arg0: keyCount } = header;
     const at = keys + keyCount * KEY_BYTES + valueBytesOf(header);
@@ -156,18 +158,19 @@ export class StoreHandle implements FunctionHandler {
     const { arg0: keyCount } = header;
     const byteCount = valueBytesOf(header);
     this.#withLens(header, keys, (lens) => {
-      checkLengths(this.#arena, lens, keyCount, byteCount / this.#store.elementBytes); // no push has looked at them when the request came again
+      // If the request came again, no push has checked them.
+      checkLengths(this.#arena, lens, keyCount, byteCount / this.#store.elementBytes);
       if (byteCount === 0) channel.acknowledge(header);
       else this.#answerFresh(channel, header, byteCount, (out) => this.#store.pullVariable({ keys, keyCount, lens, out }));
     });
   }
 
-  /** Answers with so many bytes that `gather` puts together for it. */
-  #answerFresh(channel: Channel, header: FrameHeader, byteCount: number, gather: (out: number) => void): void {
+  /** Answers with so many bytes that `write` writes. */
+  #answerFresh(channel: Channel, header: FrameHeader, byteCount: number, write: (out: number) => void): void {
     const address = this.#arena.allocate(byteCount);
     const hold = new SharedSpan(this.#arena, { address, byteCount });
     try {
-      gather(address);
+      write(address);
     } catch (thrown) {
       hold.release();
       throw thrown;
@@ -218,7 +221,7 @@ function valueBytesOf({ arg0: keyCount, payloadBytes }: FrameHeader): number {
   return payloadBytes - keyCount * (KEY_BYTES + LEN_BYTES);
 }
 
-/** Gives keys that nobody pushed a length: that of the first key somebody did, or `width`. Returns how many values that makes. */
+/** Gives unknown keys a length: that of the first known key, or `width`. Returns the number of values. */
 function lengthenUnknown(words: Uint32Array, from: number, keyCount: number, width: number): number {
   const end = from + keyCount;
   let length = width;
@@ -251,7 +254,9 @@ function checkFrame(header: FrameHeader, elementBytes: number): void {
     throw doNotAddUp(`${answerBytes} bytes of values in one frame; they must be cut at ${PAYLOAD_BYTES_MAX}`);
 }
 
-/** Whether it is one of most frames, values of one small width whose lengths add up: there `checkKvFrame` has nothing to find. */
+/**
+ * Whether it has values of one small width whose lengths add up, like most frames: `checkKvFrame` would find nothing.
+ */
 function isPlain(header: FrameHeader, elementBytes: number, sends: boolean): boolean {
   const { arg0: keyCount, arg1: width, arg2: offset, flags, payloadBytes } = header;
   const valueBytes = width * elementBytes;

@@ -1,4 +1,5 @@
-// Goal: the frames of a request become one request again, or none: never a part of it, never with a hole, never without an answer.
+// Goal: the frames of a request become one request again, or none: never a part of it, never with a hole, never without
+// an answer.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -1,11 +1,14 @@
-// whole-requests — puts the frames of a kv request together again for a handle that wants all of it at once, and cuts its answer.
+// whole-requests — assembles the frames of a kv request for a handle that wants all of it at once, and cuts its answer.
 //
 // Invariants:
-//   WholeRequests.Q1. `serve` is called once per request, after its last frame, with arrays that are the handle's to keep.
-//   WholeRequests.Q2. Frames of one request come in order (the channel sees to that); those of different requests may interleave.
-//   WholeRequests.Q3. What is put together is bounded, per node and per worker, and goes when its worker is gone (partial-requests.ts); beyond it requests are refused.
-//   WholeRequests.Q4. A request is served whole or not at all: once a frame was refused, here or before it came here, the rest is refused too.
-//   WholeRequests.Q5. What is served makes sense: keys ascend, and there are as many values as widths or lens say.
+//   WholeRequests.Q1. `serve` is called once per request, after its last frame, with arrays that the handle owns.
+//   WholeRequests.Q2. Frames of one request come in order (the channel's duty); those of different requests may
+//       interleave.
+//   WholeRequests.Q3. Incomplete requests are bounded, per node and per worker, and go with their worker
+//       (partial-requests.ts); beyond the bound requests are refused.
+//   WholeRequests.Q4. A request is served whole or not at all: after a refused frame, here or earlier, the rest is
+//       refused.
+//   WholeRequests.Q5. Served requests are valid: keys ascend, and there are as many values as widths or lens say.
 
 import { WeighbridgeError } from "../../base/errors.ts";
 import { joinBytes } from "../../base/join-bytes.ts";
@@ -26,12 +29,12 @@ export type WholeRequest = {
   readonly isPull: boolean;
   readonly timestamp: number;
   readonly keys: BigUint64Array;
-  /** Empty for a pull, but of the type that is asked for. */
+  /** Empty for a pull, but of the requested type. */
   readonly values: Values;
   /** Values per key, when they differ. */
   readonly lens: Int32Array | undefined;
   readonly wantsLens: boolean;
-  /** Values per key that a pull expects, with lens those of a key that nobody knows; 0 when it does not say. */
+  /** Values per key that a pull expects, with lens those of an unknown key; 0 if the request does not name it. */
   readonly width: number;
 };
 
@@ -46,12 +49,12 @@ export type PartialRequest = {
 };
 
 const OWN_BUFFER_BYTES = 4096;
-/** What keeping a frame costs at most, beside its payload. */
+/** An upper bound of the cost of a kept frame beside its payload. */
 const FRAME_COST_BYTES = 2048;
 
 export class WholeRequests implements FunctionHandler {
   readonly #serve: (request: WholeRequest) => void;
-  /** Requests of several frames whose last one has not come; of all handles of a node, by handle, application, customer and timestamp. */
+  /** Incomplete requests of all handles of a node, by handle, application, customer and timestamp. */
   readonly #unfinished: PartialRequests<PartialRequest>;
   readonly #owner: number;
 
@@ -89,7 +92,10 @@ export class WholeRequests implements FunctionHandler {
     return `${this.#owner}/${app}/${customer}/${timestamp}`;
   }
 
-  /** Adds a frame to what came before it of its request; returns that with its last one. Throws, and forgets the request, when it does not belong there (WholeRequests.Q4). */
+  /**
+   * Adds a frame to its request; returns the request with its last one. Throws, and drops the request
+   * (WholeRequests.Q4).
+   */
   #take(channel: Channel, header: FrameHeader, payload: Uint8Array): PartialRequest | undefined {
     const isFirst = (header.flags & KvFlag.FIRST) !== 0;
     const isLast = (header.flags & KvFlag.LAST) !== 0;
@@ -135,8 +141,8 @@ function addFrame(partial: PartialRequest, header: FrameHeader, payload: Uint8Ar
 }
 
 /**
- * The answer to a whole request: values, then lens if they were asked for, in frames of a block. The arrays are the answer's now.
- * Throws BAD_ARGUMENT or VALUE_LENGTH, nothing answered, when they do not fit the request.
+ * Answers a whole request: values, then lens if requested, in frames of a block. The answer owns the arrays. Throws
+ * BAD_ARGUMENT or VALUE_LENGTH, nothing answered, if they do not fit the request.
  */
 export function answerWhole(request: WholeRequest, values: Values | undefined, lens: Int32Array | undefined): void {
   const { channel, label } = request;
@@ -151,10 +157,10 @@ export function answerWhole(request: WholeRequest, values: Values | undefined, l
 }
 
 function checkAnswer(request: WholeRequest, values: Values | undefined, lens: Int32Array | undefined): void {
-  const given = values?.constructor.name ?? "nothing";
-  const asked = request.values.constructor.name;
+  const actual = values?.constructor.name ?? "nothing";
+  const requested = request.values.constructor.name;
   if (values === undefined || elementTypeOf(values) !== elementTypeOf(request.values))
-    throw new WeighbridgeError("BAD_ARGUMENT", `a pull of ${asked} values is answered with ${asked}, not with ${given}`);
+    throw new WeighbridgeError("BAD_ARGUMENT", `a pull of ${requested} values is answered with ${requested}, not with ${actual}`);
   const problem = lens === undefined ? undefined : problemWithLens(lens, request.keys.length, values.length);
   if (problem !== undefined) throw new WeighbridgeError("VALUE_LENGTH", problem);
 }
@@ -203,7 +209,7 @@ function checkWhole(keys: BigUint64Array, values: Values, lens: Int32Array | und
   }
 }
 
-/** One array of all parts, aligned to `align` bytes; a single aligned part is taken as it is. */
+/** One array of all parts, aligned to `align` bytes; a single aligned part as it is. */
 function joined(parts: readonly Uint8Array[], align: number): Uint8Array {
   const [first] = parts;
   if (first !== undefined && parts.length === 1 && first.byteOffset % align === 0) return first;

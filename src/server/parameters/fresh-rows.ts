@@ -1,11 +1,12 @@
-// fresh-rows — what a cache of rows lacks, read from a table that counts versions: of the rows it has those that are too far behind, and all rows it
-// has not. Not whether the table may be cached, nor the keys' bounds: the table looks at those first (table-parameter).
+// fresh-rows — the rows that a cache lacks, read from a table that counts versions: those it has that are too far
+// behind, and those it has not. The table checks first whether it may be cached, and the keys' bounds
+// (table-parameter).
 //
 //   keys      known │ to keep │ only to read          as the cache sends them
 //   answer    indexes u32 │ versions u32 │ rows       one piece of the arena, room for all keys
 //
 // Invariants:
-//   FreshRows.F1. Memory is taken before anything is read or pushed: reading cannot fail.
+//   FreshRows.F1. Memory is allocated before anything is read or pushed: reading cannot fail.
 
 import { WeighbridgeError } from "../../base/errors.ts";
 import type { FreshRows, RowsSync } from "../../contracts/cached-rows.ts";
@@ -26,8 +27,8 @@ export type FreshRoom = { readonly indexesOut: number; readonly versionsOut: num
 export function freshRoom(arena: Arena, { name, width }: TableSpec, { keys, versions, keptCount }: RowsSync, holder: Holder): FreshRoom {
   const { length: keyCount } = keys;
   if (versions.length + keptCount > keyCount) {
-    const asked = `${versions.length} known and ${keptCount} kept rows`;
-    throw new WeighbridgeError("BAD_REQUEST", `${asked} among ${keyCount} keys of ${name}`);
+    const requested = `${versions.length} known and ${keptCount} kept rows`;
+    throw new WeighbridgeError("BAD_REQUEST", `${requested} among ${keyCount} keys of ${name}`);
   }
   const indexesOut = roomFor(arena, keyCount * (2 * INDEX_BYTES + width * FLOAT_BYTES), holder);
   const versionsOut = indexesOut + keyCount * INDEX_BYTES;

@@ -1,13 +1,13 @@
-// hosted-parameter — what a tensor and a table have in common on a server: their consistency, their optimizer and its settings, the count of pushes,
-// and how they end. Not what they hold, nor what pushes and pulls do: tensor-parameter.ts, table-parameter.ts.
+// hosted-parameter — what a tensor and a table share on a server: consistency, optimizer and settings, the count of
+// pushes, and how they end. Not their contents, pushes and pulls: tensor-parameter.ts, table-parameter.ts.
 //
 // Invariants:
-//   HostedParameter.H1. lazyAdam: a push is one step of the whole parameter, wherever its rows lie; so is a clock with sync updates
-//       (spec/consistency.md, N3, N4). For other optimizers nothing is counted: their count is 0 on every server.
-//   HostedParameter.H2. Pushes are counted as soon as somebody asks for it: lazyAdam, or a mean over the workers that pushed.
+//   HostedParameter.H1. lazyAdam: a push is one step of the whole parameter, wherever its rows lie; so is a clock with
+//       sync updates (spec/consistency.md, N3, N4). For other optimizers nothing is counted: their count is 0.
+//   HostedParameter.H2. Pushes are counted as soon as lazyAdam, or a mean over the workers that pushed, needs it.
 //   HostedParameter.H3. A push that is refused or skipped here is no step here (N3).
-//   HostedParameter.H4. Once an updater has failed in a round, nothing is pushed to the parameter here, read of it or
-//       saved of it any more: all of that throws HANDLER_FAILED until the parameter is cleared, loaded or restored.
+//   HostedParameter.H4. Once an updater has failed in a round, pushes, reads and saves of the parameter throw
+//       HANDLER_FAILED here until it is cleared, loaded or restored.
 
 import { WeighbridgeError } from "../../base/errors.ts";
 import type { ConsistencyChange, ConsistencyPhases } from "../../consistency/consistency-phases.ts";
@@ -43,11 +43,14 @@ export abstract class HostedParameter<S extends ParameterSpec> {
   protected readonly initializer: Initializer;
   /** Its number on the wire. */
   readonly number: number;
-  /** How values and keys travel; undefined where they do as they are. */
+  /** How values and keys travel; undefined: as they are. */
   readonly link: ParameterLink | undefined;
   /** HostedParameter.H1 */
   readonly countsSteps: boolean;
-  /** The pushes to the whole parameter that are known of here, and the clocks at which anybody made a sync push to it (HostedParameter.H1). Raised here and by pushes. */
+  /**
+   * The known pushes to the whole parameter, and the clocks with a sync push to it (HostedParameter.H1). Pushes raise
+   * it, too.
+   */
   step = 0;
   readonly #id: number;
   /** The last clock that was counted as a step. */
@@ -56,8 +59,8 @@ export abstract class HostedParameter<S extends ParameterSpec> {
   #failure: WeighbridgeError | undefined;
 
   /**
-   * `width`: elements of a row, as the optimizer sees it. Throws UNSUPPORTED, ARENA_FULL, and what its plug-ins are
-   * refused for (PlugIns.L2).
+   * `width`: elements of a row for the optimizer. Throws UNSUPPORTED, ARENA_FULL, and the refusals of plug-ins
+   * (PlugIns.L2).
    */
   constructor(host: ParameterHost, { id, number }: ParameterIds, spec: S, width: number) {
     this.spec = spec;
@@ -89,7 +92,7 @@ export abstract class HostedParameter<S extends ParameterSpec> {
     return mergeOf(this.spec.optimizer);
   }
 
-  /** A worker made so many more pushes at this clock than were known here. Whether they wait for those of others. */
+  /** A worker made so many more pushes at this clock than were known here. Returns whether they wait for others. */
   notePushes(clock: number, count: number): boolean {
     this.phases.take(clock);
     const waits = this.phases.at(clock).updates === "sync";
@@ -98,8 +101,9 @@ export abstract class HostedParameter<S extends ParameterSpec> {
   }
 
   /**
-   * Takes in a frame of a push to a parameter that counts steps: a push is one here unless it is refused or skipped
-   * (HostedParameter.H1, HostedParameter.H3). Throws what `take` throws, and STALE_UPDATE, NOT_JOINED, NODE_DEAD or FENCED for who may not push now.
+   * Handles a frame of a push to a parameter that counts steps: a push is one here unless it is refused or skipped
+   * (HostedParameter.H1, H3). Throws what `take` throws, and STALE_UPDATE, NOT_JOINED, NODE_DEAD or FENCED if the
+   * worker may not push now.
    */
   counted({ holder, clock, pushNumber }: NumberedPush, take: () => void): void {
     const { pushes } = this.host.pacer;
@@ -139,8 +143,8 @@ export abstract class HostedParameter<S extends ParameterSpec> {
   }
 
   /**
-   * The values that a request carries: where they lie, or decoded in memory that `holder` holds. `shapeOf` is asked
-   * for those that are encoded. Throws BAD_REQUEST, ARENA_FULL.
+   * The values of a request: where they lie, or decoded in memory that `holder` holds. Calls `shapeOf` for encoded
+   * ones. Throws BAD_REQUEST, ARENA_FULL.
    */
   protected valuesIn(payload: ArrayBufferView, shapeOf: () => ValueShape, holder: Holder): Float32Array {
     if (this.link !== undefined) return this.link.decoded(payload, shapeOf(), holder);
@@ -152,7 +156,7 @@ export abstract class HostedParameter<S extends ParameterSpec> {
     return this.pace.when(reading, read);
   }
 
-  /** What was pushed here and not finite. */
+  /** Counts of pushes that were not finite. */
   get nonFinite(): Readonly<NonFiniteCounts> {
     return this.updater.counts;
   }
@@ -164,7 +168,7 @@ export abstract class HostedParameter<S extends ParameterSpec> {
     if (staleness !== undefined) this.pace.changeStaleness(staleness);
   }
 
-  /** Another consistency, from the clock on that is returned. Throws QUEUE_FULL, BAD_ARGUMENT. */
+  /** Changes the consistency; returns the clock at which that begins. Throws QUEUE_FULL, BAD_ARGUMENT. */
   change(change: ConsistencyChange): number {
     checkChange(this.spec, change.mode);
     const from = this.pace.change(change);
@@ -178,12 +182,12 @@ export abstract class HostedParameter<S extends ParameterSpec> {
     return { learningRate, schedule, ...this.pace.training, step: this.step };
   }
 
-  /** Whether it is from a checkpoint, or from what was saved of it alone. */
+  /** Whether it is from a checkpoint, or was loaded alone. */
   get isRestored(): boolean {
     return this.#isRestored;
   }
 
-  /** Takes it up again where a checkpoint left it. */
+  /** Continues from a checkpoint. */
   resume({ learningRate, schedule, staleness, consistency, step }: TrainingState): void {
     this.#isRestored = true;
     this.step = step;
@@ -197,7 +201,7 @@ export abstract class HostedParameter<S extends ParameterSpec> {
     this.free();
   }
 
-  /** Nobody asks for it any more: reads that wait fail, and rounds that are open are dropped. */
+  /** The parameter ends: parked reads fail, and open rounds are dropped. */
   endRounds(): void {
     const error = new WeighbridgeError("UNKNOWN_PARAMETER", `${this.spec.name} was cleared`);
     this.host.pacer.forget(this.#id, error);
@@ -206,20 +210,20 @@ export abstract class HostedParameter<S extends ParameterSpec> {
 
   protected abstract forgetRounds(error: WeighbridgeError): void;
 
-  /** Gives its memory back, after `endRounds`. */
+  /** Releases its memory, after `endRounds`. */
   free(): void {
     this.store.close();
     this.freeOptimizer();
   }
 
-  /** What there is without a store. */
+  /** Releases all but the store. */
   protected freeOptimizer(): void {
     this.updater.close();
     this.initializer.close();
     this.link?.close();
   }
 
-  /** HostedParameter.H4. Reads that are parked fail with it, too. */
+  /** HostedParameter.H4. Parked reads fail with it, too. */
   #fail(cause: WeighbridgeError): void {
     const { host, spec } = this;
     const why = `a round of ${JSON.stringify(spec.name)} failed on ${host.name}, and the parameter is not used before it is restored`;
@@ -235,14 +239,14 @@ export abstract class HostedParameter<S extends ParameterSpec> {
   }
 }
 
-export type DecodedSettings = {
+type DecodedSettings = {
   readonly learningRate: number | undefined;
   readonly schedule: ResolvedSchedule | undefined;
   /** Undefined: as it is. Infinity: any number of clocks. */
   readonly staleness: number | undefined;
 };
 
-/** Throws BAD_REQUEST, or BAD_ARGUMENT for a schedule that cannot be. */
+/** Throws BAD_REQUEST, or BAD_ARGUMENT for an invalid schedule. */
 export function decodeSettings(json: string): DecodedSettings {
   let value: Readonly<Record<string, unknown>>;
   try {

@@ -37,28 +37,27 @@ export type ParameterHostOptions = {
   readonly arena: Arena;
   readonly kernels: Kernels;
   readonly clock: Clock;
-  /** Whom clocks wait for in the beginning; there may be more later. */
+  /** The workers that clocks wait for at first; there may be more later. */
   readonly workerCount: number;
-  /** Keys the tables' hashes: whoever knows it could choose keys that all fall in one place. */
+  /** Keys the hashes of tables: an attacker who knew it could choose keys that collide. */
   readonly secret: bigint;
-  /** For links that ask for it. */
+  /** For links that need it. */
   readonly compression?: GeneralCompression | undefined;
-  /** Which blocks have room from the start (TensorStore.T7). Left out: none. */
+  /** Which blocks have memory from the start (TensorStore.T7). Default: none. */
   readonly ownership?: Pick<Ownership, "ownsBlock" | "onChange" | "rank"> | undefined;
-  /** Row types and updaters of users. Left out: none. */
+  /** Row types and updaters of users. Default: none. */
   readonly plugIns?: PlugIns | undefined;
-  /** Silent when left out. */
+  /** Default: silent. */
   readonly log?: Log | undefined;
 };
 
 /**
- * What a parameter is called by: `number` on the wire, `id` in the pacer, where one that is loaded beside another is
- * not mistaken for it.
+ * A parameter's names: `number` on the wire, `id` in the pacer, where one that is loaded beside another has its own.
  */
 export type ParameterIds = { readonly id: number; readonly number: number };
 
 /** What the host and its pacer report, by the numbers of parameters. */
-export type ParameterEvents = PushCounter & { failed(parameter: number): void };
+type ParameterEvents = PushCounter & { failed(parameter: number): void };
 
 export class ParameterHost {
   readonly arena: Arena;
@@ -104,7 +103,7 @@ export class ParameterHost {
     this.secret = secret;
   }
 
-  /** As errors name this server. */
+  /** This server's name in errors. */
   get name(): string {
     return `server ${this.#ownership?.rank ?? 0}`;
   }
@@ -114,7 +113,7 @@ export class ParameterHost {
     this.#events.failed(parameter);
   }
 
-  /** Whether a block of the parameter of this number is the server's. */
+  /** Whether this server owns a block of the parameter of this number. */
   ownsBlock(parameter: number, block: number): boolean {
     return this.#ownership?.ownsBlock(parameter, block) ?? false;
   }
@@ -152,16 +151,14 @@ export class ParameterHost {
     return new TableStore({ arena, kernels, rowKernels, width, elementBytes, updater, initializer: starts, versions });
   }
 
-  /**
-   * How several updates for a row are made one; undefined for gradients of f32, which add up. Throws UNKNOWN_PLUG_IN.
-   */
+  /** How several updates for a row become one; undefined for gradients of f32, which add up. Throws UNKNOWN_PLUG_IN. */
   joinOf(spec: ParameterSpec): MergeNumber | RowJoin | undefined {
     if (spec.kind === "tensor" || spec.rowType === undefined) return mergeOf(spec.optimizer);
     const rowType = this.plugIns.rowTypeOf(spec)?.plugIn ?? OWN_ROW_TYPES[elementOf(spec)];
     return rowJoin({ arena: this.arena, element: elementOf(spec), width: rowElements(spec), merge: mergeOf(spec.optimizer), rowType });
   }
 
-  /** Memory was taken for new rows: touches some more, between two turns, so that the next ones do not wait for the system's pages. */
+  /** Tables have grown: touches more memory between two turns, so that new rows do not wait for the system's pages. */
   noteGrowth(): void {
     if (this.#isTouching) return;
     this.#isTouching = true;
@@ -175,7 +172,7 @@ export class ParameterHost {
 /** Holds memory until the answer that lies there has left. */
 export type Holder = { hold(held: { release(): void; readonly isFresh?: boolean }): void };
 
-/** The address of so many bytes for an answer to be made in, which `holder` holds. Throws ARENA_FULL. */
+/** The address of so many bytes for an answer, which `holder` holds. Throws ARENA_FULL. */
 export function roomFor(arena: Arena, byteCount: number, holder: Holder): number {
   const rounded = Math.max(1, byteCount);
   const address = arena.allocate(rounded);
@@ -183,13 +180,13 @@ export function roomFor(arena: Arena, byteCount: number, holder: Holder): number
   return address;
 }
 
-/** Where what carries so many floats begins behind them: at a multiple of 8. */
+/** The offset of the encoded form behind so many floats: a multiple of 8. */
 export function codedOffset(floatCount: number): number {
   return Math.ceil(floatCount / 2) * 8;
 }
 
 /**
- * What a worker multiplies a gradient with could make it NaN where its elements are not; values are not multiplied at all. Throws NOT_FINITE,
+ * A worker's scale could turn finite elements into NaN; updates that are values have none. Throws NOT_FINITE,
  * BAD_REQUEST.
  */
 export function checkScale(scale: number, spec: ParameterSpec): void {
@@ -234,7 +231,7 @@ export function keepBytes(arena: Arena, arrays: readonly ArrayBufferView[]): { r
   return { addresses, release: () => arena.release(first, byteCount) };
 }
 
-/** The greatest magnitude of what an array is as floats; Infinity where one is not finite. */
+/** The greatest magnitude of the array as floats; Infinity if one is not finite. */
 export function greatestIn({ buffer, byteOffset, byteLength }: ArrayBufferView): number {
   let greatest = 0;
   for (const value of new Float32Array(buffer, byteOffset, byteLength / 4)) {

@@ -1,5 +1,6 @@
-// parameter-link — how the values and keys of one parameter come to a server and leave it, when they do not travel as they are. Requests are
-// decoded into memory of the arena that lives as long as their handling, answers encoded into memory that is held until they have left.
+// parameter-link — decodes the values and keys of one parameter's requests, and encodes its answers, if they do not
+// travel as they are. Decoded requests live in the arena as long as their handling, encoded answers until they have
+// left.
 
 import type { WorkerIncarnation } from "../../consistency/worker-incarnations.ts";
 import { LISTED_KEYS_MAX, NAMED_LISTS_MAX } from "../../contracts/rows.ts";
@@ -18,10 +19,10 @@ import { type Holder, roomFor } from "./parameter-host.ts";
 const FLOAT_BYTES = 4;
 
 /** What the links of a server's parameters share. */
-export type LinkHost = {
+type LinkHost = {
   readonly codecs: CodecContext;
   readonly keyLists: WorkerKeyLists;
-  /** What this server can compress with, if it can. */
+  /** How this server compresses, if it can. */
   readonly compression: GeneralCompression | undefined;
 };
 
@@ -57,14 +58,13 @@ export class ParameterLink {
     return this.#pull.isPlain;
   }
 
-  /** How many bytes an answer with values of this shape takes beside the values themselves. */
+  /** The bytes of an answer with values of this shape beside the values themselves. */
   roomBytes(shape: ValueShape): number {
     return this.#pull.isPlain ? 0 : this.#pull.encodeBound(shape);
   }
 
   /**
-   * What carries these values: they themselves, or what is written at `room`. Throws BAD_ARGUMENT for values that the
-   * link cannot carry.
+   * These values, or their encoded form, written at `room`. Throws BAD_ARGUMENT for values that the link cannot carry.
    */
   encoded(values: Float32Array, shape: ValueShape, room: number): ArrayBufferView {
     if (this.#pull.isPlain) return values;
@@ -94,8 +94,8 @@ export class ParameterLink {
 type Conversation = { readonly incarnation: number; readonly lists: ReceivedKeyLists; readonly receiver: KeyReceiver };
 
 /**
- * The key lists that each worker told this server to remember: a name counts within one conversation
- * (wire/codecs/key-cache.ts). A new incarnation has told nothing yet; one that is gone takes no memory.
+ * The key lists that each worker has registered with this server: a name counts within one conversation
+ * (wire/codecs/key-cache.ts). A new incarnation has none yet; one that is gone takes no memory.
  */
 export class WorkerKeyLists {
   readonly #context: CodecContext;

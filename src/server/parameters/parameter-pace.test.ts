@@ -1,5 +1,5 @@
-// parameter-pace — Goal: when a parameter's consistency changes, every update follows that of its clock, once, tensors and tables alike; and reads wait no longer
-// than the bound of theirs asks.
+// parameter-pace — Goal: when a parameter's consistency changes, every update follows that of its clock, once, tensors
+// and tables alike; and reads wait no longer than the bound of theirs asks.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

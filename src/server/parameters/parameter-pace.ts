@@ -1,9 +1,9 @@
-// parameter-pace — how one parameter keeps pace with the clocks on a server: which reads may be answered now, which wait for the slowest worker, and what a
-// change of its consistency means for them. Who waits is the pacer's; this knows the parameter's own consistency, clock by clock
-// (consistency/consistency-phases).
+// parameter-pace — how one parameter keeps pace with the clocks on a server: which reads it answers now, which wait for
+// the slowest worker, and how a change of its consistency affects them. The pacer parks reads; this has the parameter's
+// consistency at each clock (consistency/consistency-phases).
 //
 // Invariants (spec/consistency.md):
-//   ParameterPace.M3. When the consistency changes, reads that wait are judged anew at once.
+//   ParameterPace.M3. When the consistency changes, parked reads are re-evaluated at once.
 
 import type { Clock } from "../../base/clock.ts";
 import { Deferred } from "../../base/deferred.ts";
@@ -27,11 +27,11 @@ export type Reading = {
   readonly holder: WorkerIncarnation;
   /** The reader's clock. */
   readonly clock: number;
-  /** What it keeps while it waits. */
+  /** The memory that it holds while it waits. */
   readonly bytes: number;
 };
 
-/** As specs have it: a staleness that is left out is any number of clocks. */
+/** As in specs: no staleness is any number of clocks. */
 type SpecifiedConsistency = Omit<ConsistencyMode, "staleness"> & { readonly staleness: number | undefined };
 
 export class ParameterPace {
@@ -45,25 +45,27 @@ export class ParameterPace {
     this.phases = new ConsistencyPhases({ updates, reduce, staleness });
   }
 
-  /** Another bound, from now on at every clock, for those who wait as well. Throws BAD_ARGUMENT. */
+  /** Changes the bound at every clock, also for parked reads. Throws BAD_ARGUMENT. */
   changeStaleness(staleness: number): void {
     checkStaleness(staleness);
     this.phases.setStaleness(staleness);
     this.#judgeAnew();
   }
 
-  /** The highest clock of an update that was taken or of a worker, and the last change: who makes the next one is told. */
+  /**
+   * The highest clock of an accepted update or of a worker, and the last change, for the worker that makes the next.
+   */
   get survey(): { readonly clock: number; readonly turn: number } {
     return { clock: Math.max(this.phases.clockTop, this.#pacer.clockMax), turn: this.phases.history.turn };
   }
 
-  /** What a checkpoint keeps: the bound that holds in the end; the phases only once there was a change. */
+  /** What a checkpoint keeps: the last bound; the phases only once there was a change. */
   get training(): { readonly staleness: number; readonly consistency: ConsistencyHistory | undefined } {
     const { last, history } = this.phases;
     return { staleness: last.staleness, consistency: history.turn === 0 ? undefined : history };
   }
 
-  /** Whether all clocks that are still to come have this consistency, in each of the fields that are given. */
+  /** Whether all future clocks have this consistency, in each of these fields. */
   isOnly(fields: Partial<ConsistencyMode>): boolean {
     this.phases.forgetBefore(this.#pacer.clockMin);
     return this.phases.history.phases.every((phase) =>
@@ -79,7 +81,7 @@ export class ParameterPace {
     return from;
   }
 
-  /** Goes on where a checkpoint left off. Throws BAD_REQUEST. */
+  /** Continues from a checkpoint. Throws BAD_REQUEST. */
   resume(history: ConsistencyHistory): void {
     this.phases.resume(history);
   }
@@ -89,8 +91,8 @@ export class ParameterPace {
   }
 
   /**
-   * Reads now, or at the very moment when the slowest worker has come far enough: a later frame may clear the parameter before a promise's
-   * callbacks run. Throws QUEUE_FULL; rejects with DEADLINE.
+   * Reads now, or in the very turn in which the slowest worker has come far enough: a later frame may clear the
+   * parameter before a promise's callbacks run. Throws QUEUE_FULL; rejects with DEADLINE.
    */
   when<T>({ holder, clock, bytes }: Reading, read: () => T): T | Promise<T> {
     if (this.admits(clock)) return read();

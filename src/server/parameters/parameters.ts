@@ -1,16 +1,16 @@
-// parameters — the parameters of a server, by the numbers that the scheduler's catalogue gave their names
+// parameters — the parameters of a server, by the numbers that the scheduler's catalogue assigned
 // (scheduler/catalogue.ts).
 //
 // Invariants:
-//   Parameters.P1. A name has one spec: whoever describes it differently is told in what, and changes nothing.
-//   Parameters.P2. A name has one number, and a number one name. A request that says otherwise is refused: it was numbered
-//       by another scheduler.
-//   Parameters.P3. While a checkpoint is being restored nobody finds, makes or clears a parameter, or asks for sums: who asks is told to ask
-//       again. A worker that joins waits: at which clock it stands here, the checkpoint says.
-//   Parameters.P4. A parameter that is being saved keeps its memory until that is over, also when it is cleared or replaced
-//       meanwhile. Nobody finds it from then on, and its name is free.
-//   Parameters.P5. An edition of a name that was cleared is not made again. A later edition takes the place of an earlier
-//       one: its clear did not reach this server.
+//   Parameters.P1. A name has one spec: another description is refused with the differences, and changes nothing.
+//   Parameters.P2. A name has one number, and a number one name. Other requests are refused: another scheduler numbered
+//       them.
+//   Parameters.P3. While a checkpoint is being restored, requests that find, make or clear a parameter, or use sums,
+//       get a retryable QUEUE_FULL. A worker that joins waits: the checkpoint decides its clock.
+//   Parameters.P4. A parameter that is being saved keeps its memory until that is over, also if it is cleared or
+//       replaced meanwhile. Nobody finds it from then on, and its name is free.
+//   Parameters.P5. A cleared edition of a name is not made again. A later edition replaces an earlier one, whose clear
+//       did not reach this server.
 
 import { Deferred } from "../../base/deferred.ts";
 import { isWeighbridgeError, WeighbridgeError } from "../../base/errors.ts";
@@ -29,16 +29,18 @@ export type Parameter = TensorParameter | TableParameter;
 /** A name that is or was a parameter here: its edition, or, once that was cleared, the next. */
 type Named = { readonly name: string; readonly edition: number };
 
-/** What errors name, not more: parameters may come and go without end. */
+/** Only for errors: parameters may come and go without end. */
 const CLEARED_NAMES_MAX = 1024;
 
 export class Parameters {
-  /** Those that requests find (Parameters.P3), by number: what handlers look into, and ask `table` or `tensor` why where there is none. */
+  /**
+   * Visible parameters (Parameters.P3), by number. Handlers that find none here call `table` or `tensor` for the error.
+   */
   readonly tables: ReadonlyMap<number, TableParameter>;
   readonly tensors: ReadonlyMap<number, TensorParameter>;
   /** Called before a parameter is made. Must not throw. */
   onState: () => void = () => {};
-  /** What workers add up beside the parameters. */
+  /** Sums that workers keep beside the parameters. */
   readonly sums: ServerSums;
   readonly #tables = new Map<number, TableParameter>();
   readonly #tensors = new Map<number, TensorParameter>();
@@ -47,11 +49,11 @@ export class Parameters {
   readonly pacer: ServerPacer;
   readonly #named = new Map<number, Named>();
   readonly #numbers = new Map<string, number>();
-  /** The numbers of parameters that are no more, the oldest first. */
+  /** The numbers of cleared parameters, the oldest first. */
   readonly #cleared = new Set<number>();
   #highest = 0;
   readonly #byNumber = new Map<number, Parameter>();
-  /** Parameters.P4: how many save a parameter, and whether it was cleared. */
+  /** Parameters.P4: how many saves use a parameter, and whether it was cleared. */
   readonly #kept = new Map<Parameter, { count: number; isCleared: boolean }>();
   #restoring: Deferred<void> | undefined;
 
@@ -68,7 +70,7 @@ export class Parameters {
     options.ownership?.onChange(() => this.#reserveBlocks());
   }
 
-  /** The placement has changed. Blocks that came without room for those nobody has touched yet are made at their first update, or refused then. */
+  /** The placement has changed. Blocks without memory are allocated at their first update, or refused then. */
   #reserveBlocks(): void {
     for (const parameter of this.#byNumber.values()) {
       if (!(parameter instanceof TensorParameter)) continue;
@@ -97,7 +99,7 @@ export class Parameters {
     this.sums.isRestoring = is;
   }
 
-  /** To those who look into `tables` and `tensors`. */
+  /** Makes it visible in `tables` and `tensors`. */
   #show(number: number, parameter: Parameter): void {
     if (this.isRestoring || parameter.failure !== undefined) this.#hide(number);
     else if (parameter instanceof TableParameter) this.#tables.set(number, parameter);
@@ -109,7 +111,7 @@ export class Parameters {
     this.#tensors.delete(number);
   }
 
-  /** Resolves when nothing is being restored any more; undefined when nothing is. */
+  /** Resolves when the restore is over; undefined if there is none. */
   whenRestored(): Promise<void> | undefined {
     return this.#restoring?.promise;
   }
@@ -120,12 +122,12 @@ export class Parameters {
     return [...this.#byNumber.values()].map(({ spec }) => spec);
   }
 
-  /** The highest number that this server has heard of. */
+  /** The highest number that this server knows. */
   get highest(): number {
     return this.#highest;
   }
 
-  /** What this server knows of the catalogue. What is being restored is nobody's yet. */
+  /** What this server knows of the catalogue, without parameters that are being restored. */
   *entries(): Iterable<CatalogueEntry> {
     for (const [number, { name, edition }] of this.#named) {
       const spec = this.isRestoring ? undefined : this.#byNumber.get(number)?.spec;
@@ -134,9 +136,9 @@ export class Parameters {
   }
 
   /**
-   * Makes the parameter that a spec in JSON describes, unless it is there. Throws BAD_REQUEST, SPEC_MISMATCH (Parameters.P1,
-   * Parameters.P2), UNKNOWN_PARAMETER for an edition that was cleared (Parameters.P5), UNKNOWN_PLUG_IN and what
-   * else its plug-ins are refused for (PlugIns.L2), ARENA_FULL.
+   * Makes the parameter of a spec in JSON, unless it exists. Throws BAD_REQUEST, SPEC_MISMATCH (Parameters.P1, P2),
+   * UNKNOWN_PARAMETER for a cleared edition (Parameters.P5), UNKNOWN_PLUG_IN and other refusals of plug-ins
+   * (PlugIns.L2), ARENA_FULL.
    */
   create(json: string, numbered: ParameterNumber): void {
     this.#checkOpen();
@@ -147,7 +149,8 @@ export class Parameters {
     const named = this.#named.get(number);
     if (named !== undefined && edition < named.edition)
       throw new WeighbridgeError("UNKNOWN_PARAMETER", `${spec.name} was cleared on this server while it was opened`, { retryable: true });
-    if (named !== undefined && edition > named.edition && this.#byNumber.has(number)) this.clear(number, named.edition); // Parameters.P5
+    // Parameters.P5
+    if (named !== undefined && edition > named.edition && this.#byNumber.has(number)) this.clear(number, named.edition);
     const known = this.#byNumber.get(number);
     if (known === undefined) {
       this.add(spec, numbered);
@@ -161,7 +164,7 @@ export class Parameters {
     );
   }
 
-  /** The users' plug-ins that a parameter of this spec is made with, whether or not it is still there. Throws as `create` for one that cannot be. */
+  /** The users' plug-ins of a parameter of this spec, whether or not it still exists. Throws as `create`. */
   plugInsOf(json: string): readonly LoadedPlugIn[] {
     return this.host.plugIns.loadedFor(decodeParameterSpec(json));
   }
@@ -193,16 +196,17 @@ export class Parameters {
   }
 
   /**
-   * Makes a parameter that nobody finds, to `replace` the one of its name, or to be closed. Throws UNKNOWN_PARAMETER,
+   * Makes an invisible parameter, to `replace` the one of its name, or to be closed. Throws UNKNOWN_PARAMETER,
    * ARENA_FULL.
    */
   beside(spec: ParameterSpec): Parameter {
-    return this.#make({ id: this.host.nextUnit(), number: this.numberOf(spec.name) }, spec); // the pace of the other's reads is none of its business
+    // With its own id: its pace does not concern the other's reads.
+    return this.#make({ id: this.host.nextUnit(), number: this.numberOf(spec.name) }, spec);
   }
 
   /**
-   * Puts one that was made beside in the place of the one of its name. Throws UNKNOWN_PARAMETER, or SPEC_MISMATCH
-   * when that was made anew (Parameters.P1).
+   * Replaces the parameter of its name. Throws UNKNOWN_PARAMETER, or SPEC_MISMATCH if that was made anew
+   * (Parameters.P1).
    */
   replace(made: Parameter): void {
     const { name } = made.spec;
@@ -220,7 +224,7 @@ export class Parameters {
     return spec.kind === "tensor" ? new TensorParameter(this.host, ids, spec) : new TableParameter(this.host, ids, spec);
   }
 
-  /** To push to it or read of it. Throws UNKNOWN_PARAMETER, UNSUPPORTED for a table, HANDLER_FAILED (HostedParameter.H4). */
+  /** For pushes and reads. Throws UNKNOWN_PARAMETER, UNSUPPORTED for a table, HANDLER_FAILED (HostedParameter.H4). */
   tensor(number: number): TensorParameter {
     const parameter = this.#healthy(number);
     if (parameter instanceof TensorParameter) return parameter;
@@ -240,18 +244,18 @@ export class Parameters {
     throw parameter.failure;
   }
 
-  /** The parameter of this name; undefined when there is none. */
+  /** The parameter of this name; undefined if there is none. */
   find(name: string): Parameter | undefined {
     return this.#byNumber.get(this.#numbers.get(name) ?? 0);
   }
 
-  /** `name` is what the caller says, where its request tells it. Throws UNKNOWN_PARAMETER. */
+  /** `name` is from the request, if it has one. Throws UNKNOWN_PARAMETER. */
   get(number: number, name?: string): Parameter {
     this.#checkOpen();
     const parameter = this.#byNumber.get(number);
     if (parameter !== undefined) return parameter;
-    const told = name ?? this.#named.get(number)?.name;
-    const what = told === undefined ? `of number ${number}` : JSON.stringify(told);
+    const known = name ?? this.#named.get(number)?.name;
+    const what = known === undefined ? `of number ${number}` : JSON.stringify(known);
     const why = this.#cleared.has(number) ? "it was cleared" : "the server was restarted, or has never had it";
     throw new WeighbridgeError("UNKNOWN_PARAMETER", `this server has no parameter ${what}: ${why}`);
   }
@@ -279,12 +283,14 @@ export class Parameters {
     this.forgetPulls(worker);
   }
 
-  /** What the worker has pulled is of no use: it died, left or began anew. */
+  /** The worker died, left or began anew: its pulls are of no use. */
   forgetPulls(worker: number): void {
     for (const { store } of this.all) store.forgetPulls(rankOf(worker));
   }
 
-  /** Clears this edition, or an earlier one; false: a later one is there, and stays (Parameters.P5). Throws UNKNOWN_PARAMETER. */
+  /**
+   * Clears this edition, or an earlier one; false if there is a later one (Parameters.P5). Throws UNKNOWN_PARAMETER.
+   */
   clear(number: number, edition: number): boolean {
     const { name } = this.get(number).spec;
     if ((this.#named.get(number)?.edition ?? 0) > edition) return false;
@@ -304,7 +310,7 @@ export class Parameters {
     else kept.isCleared = true;
   }
 
-  /** Keeps its memory until the function that is returned is called, once (Parameters.P4). */
+  /** Keeps its memory until the returned function is called, once (Parameters.P4). */
   keep(parameter: Parameter): () => void {
     const kept = this.#kept.get(parameter) ?? { count: 0, isCleared: false };
     this.#kept.set(parameter, kept);
@@ -316,7 +322,7 @@ export class Parameters {
     };
   }
 
-  /** Whether memory is kept that is of no other use any more (Parameters.P4). */
+  /** Whether memory of cleared parameters is kept (Parameters.P4). */
   get keepsCleared(): boolean {
     for (const { isCleared } of this.#kept.values()) if (isCleared) return true;
     return false;
@@ -351,7 +357,7 @@ export class Parameters {
   /** Parameters.P3 */
   #checkOpen(): void {
     if (!this.isRestoring) return;
-    throw new WeighbridgeError("QUEUE_FULL", "this server is restoring a checkpoint: ask again", { retryable: true });
+    throw new WeighbridgeError("QUEUE_FULL", "this server is restoring a checkpoint: try again", { retryable: true });
   }
 
   close(): void {

@@ -157,7 +157,8 @@ test("what a worker pushed twice to a row at a clock is added up first, also on 
   };
   for (const subject of [stays, source]) {
     await push(subject, 0, 1);
-    for (let i = 0; i < 2; i++) await push(subject, 1, 2 ** -24); // one of them is lost when it is added to 1, both together are not
+    // one of them is lost when it is added to 1, both together are not
+    for (let i = 0; i < 2; i++) await push(subject, 1, 2 ** -24);
   }
   target.state.loadPart(source.state.savePart(partOfKey(keys[0] as bigint)));
   const read = async ({ stage, table }: Subject): Promise<number[]> => {

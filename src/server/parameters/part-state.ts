@@ -1,16 +1,15 @@
-// part-state — the state of one part over all parameters of a server, and of the data beside them: saved, loaded, dropped and counted, without a
-// look at the other parts. What moving a part between servers, filling a copy of it and saving it stand on. Not a
-// protocol: whoever moves a part sees to it that nobody pushes to it meanwhile, or sends what changed again.
+// part-state — the state of one part over all parameters of a server, and of its data: saved, loaded, dropped and
+// counted without reading other parts. Moving, copying and saving parts use it. Not a protocol: its callers stop pushes
+// to the part meanwhile, or send changes again.
 //
-// Not part of it, because it is the server's and not a part's: clocks of workers, numbers of pushes (and with them
-// lazyAdam's steps), learning rates, consistency. Servers learn those from workers and by the parameters' own
-// functions.
+// Clocks of workers, numbers of pushes (with lazyAdam's steps), learning rates and consistency belong to the server,
+// not to a part: servers learn them from workers and through the functions of parameters.
 //
 // Invariants:
-//   PartState.P1. What is loaded is what was saved, bit for bit, with the optimizer's slots, step counts and versions;
-//       to load a page twice is as to load it once.
-//   PartState.P2. Open rounds lie in their part: what a worker pushed at a clock that is not over moves with the rows
-//       or the block that it is for, and counts once.
+//   PartState.P1. A loaded part equals the saved one, bit for bit, with the optimizer's slots, step counts and
+//       versions. Loading a page is idempotent.
+//   PartState.P2. Open rounds belong to their part: what a worker pushed at a clock that is not over moves with its
+//       rows or its block, and counts once.
 //   PartState.P3. A page that finds no room is refused, and may be loaded again; rows and blocks are as they were.
 
 import { WeighbridgeError } from "../../base/errors.ts";
@@ -31,10 +30,10 @@ export class PartState {
     this.#parameters = parameters;
   }
 
-  /** All that is here of a part, page by page. What changes between two pages may be missed. Throws ARENA_FULL, HANDLER_FAILED. */
+  /** All of a part, page by page. May miss changes between two pages. Throws ARENA_FULL, HANDLER_FAILED. */
   *savePart(part: number): Iterable<PartPage> {
     for (const parameter of this.#parameters.all) {
-      if (parameter.failure !== undefined) throw parameter.failure; // it would look whole elsewhere
+      if (parameter.failure !== undefined) throw parameter.failure; // it would look intact elsewhere
       const { name } = parameter.spec;
       for (const page of parameter.savePart(part)) yield { parameter: name, ...page };
     }
@@ -42,8 +41,8 @@ export class PartState {
   }
 
   /**
-   * Puts pages in the place of what is here (PartState.P1). Throws UNKNOWN_PARAMETER, ARENA_FULL, STALE_UPDATE for a round that
-   * is over here.
+   * Replaces the present state (PartState.P1). Throws UNKNOWN_PARAMETER, ARENA_FULL, STALE_UPDATE for a round that is
+   * over here.
    */
   loadPart(pages: Iterable<PartPage>): void {
     for (const page of pages) {
@@ -63,7 +62,7 @@ export class PartState {
     }
   }
 
-  /** Removes what is here of a part, open rounds too; returns how many rows, blocks and arrays of data there were. */
+  /** Removes a part, open rounds too; returns the number of rows, blocks and arrays of data. */
   dropPart(part: number): number {
     const { all, sums } = this.#parameters;
     return all.reduce((count, parameter) => count + parameter.dropPart(part), sums.of("data").dropPart(part));
@@ -91,7 +90,7 @@ export type OpenBlockPage = PushedAt & { readonly kind: "openBlock"; readonly bl
 export type TensorPage = { readonly kind: "block"; readonly image: BlockImage } | OpenBlockPage;
 
 /** A page of one parameter, by its name. */
-export type ParameterPage = { readonly parameter: string } & (TablePage | TensorPage);
+type ParameterPage = { readonly parameter: string } & (TablePage | TensorPage);
 /** Data beside the parameters. */
-export type DataPage = { readonly kind: "data"; readonly images: SumImages };
-export type PartPage = ParameterPage | DataPage;
+type DataPage = { readonly kind: "data"; readonly images: SumImages };
+type PartPage = ParameterPage | DataPage;

@@ -1,5 +1,5 @@
-// pulled-values — Goal: DC-ASGD compares with what the pushing worker pulled last, for any number of workers, and what is
-// remembered of them comes and goes with them.
+// pulled-values — Goal: DC-ASGD compares with what the pushing worker pulled last, for any number of workers, and what
+// is remembered of them comes and goes with them.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

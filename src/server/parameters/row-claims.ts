@@ -1,8 +1,9 @@
-// row-claims — who may write raw rows of a table: workers that hold rows themselves do so under a claim, and a newer claim makes the older ones void.
-// Not who holds which rows: the workers agree on that among themselves.
+// row-claims — who may write raw rows of a table: workers that hold rows themselves write under a claim, and a newer
+// claim voids the older ones. The workers agree among themselves on who holds which rows.
 //
 // Invariants:
-//   RowClaims.K1. Raw rows of an older claim are refused: whoever computed them was replaced, and must not write over what its heirs have made since.
+//   RowClaims.K1. Raw rows of an older claim are refused: their worker was replaced, and must not overwrite later
+//       results.
 
 import { WeighbridgeError } from "../../base/errors.ts";
 
@@ -24,7 +25,7 @@ export class RowClaims {
     return ++this.#newest;
   }
 
-  /** RowClaims.K1. A claim that this server does not know yet is one of its incarnation before a restart. Throws FENCED. */
+  /** RowClaims.K1. An unknown claim is from this server's incarnation before a restart. Throws FENCED. */
   check(claim: number): void {
     if (claim >= this.#newest) {
       this.#newest = claim;

@@ -1,17 +1,17 @@
-// row-contribution — what workers pushed at one clock to a table with sync updates, until everybody's has come; and the memory in which it is
-// reduced then. Not the decision when that is (consistency/pacer). Gradients of one key add up; of values (assign, min, max) the last, the least or the
-// greatest counts, in the order of the workers' ranks.
+// row-contribution — what workers pushed at one clock to a table with sync updates, until the round is complete, and
+// the memory in which it is reduced. consistency/pacer decides when. Gradients of one key add up; of values (assign,
+// min, max) the last, the least or the greatest counts, in the order of the workers' ranks.
 //
 //   chunk          keys and gradients of one frame
-//   round memory   one span for all chunks of a clock: keys │ gradients │ indexes │ scratch of the duplicates, and one for the store's list
+//   round memory   one span for all chunks of a clock: keys │ gradients │ indexes │ scratch; one for the store's list
 //
 // Invariants:
-//   RowContribution.R1. A round is reduced in memory that was taken when its chunks came, in one piece: applying it cannot fail, however full the arena is.
+//   RowContribution.R1. A round is reduced in memory that was allocated when its chunks came: applying it cannot fail.
 //   RowContribution.R2. A chunk that finds no room changes nothing.
 //   RowContribution.R3. A round's memory goes with its last chunk, applied or dropped.
-//   RowContribution.R4. What a worker pushed to one key in several pushes of a clock is joined first, in the order of the pushes, and
-//       then with what others pushed (U3). It is joined now and then while more comes, so that pushing to the same rows
-//       again and again takes the memory of a few pushes; when that was leaves no trace in the bits.
+//   RowContribution.R4. Pushes of a worker to one key at one clock are joined first, in their order, and then with
+//       those of others (U3). Joining happens now and then, so that repeated pushes to the same rows take the memory of
+//       a few; its timing does not change the bits.
 
 import { assert } from "../../base/assert.ts";
 import type { ConsistencyPhases } from "../../consistency/consistency-phases.ts";
@@ -25,7 +25,9 @@ import type { ServerUpdate } from "./parameter-pace.ts";
 const FLOAT_BYTES = 4;
 const KEY_BYTES = 8;
 const INDEX_BYTES = 4;
-/** Repeated pushes are joined once there are so many keys more than twice as many as were left the last time (RowContribution.R4). */
+/**
+ * Repeated pushes are joined once there are so many keys more than twice those left the last time (RowContribution.R4).
+ */
 const JOINED_KEYS_MIN = 4096;
 
 /** All gradients of one clock, summed by key. */
@@ -33,24 +35,24 @@ export type RowsRound = {
   readonly gradients: number;
   readonly gradientScale: number;
   readonly clock: number;
-  /** At least what any element of the gradients is. */
+  /** An upper bound of the gradients' elements. */
   readonly magnitude: number;
 };
 
-/** How rows were pushed; `pushNumber` tells the pushes of a worker apart, undefined is none of them. */
+/** How rows were pushed; `pushNumber` identifies a push of a worker, undefined: unknown. */
 type PushedRows = { readonly scale: number; readonly magnitude: number; readonly pushNumber?: number | undefined };
 
-/** What gathered rows are applied to. */
+/** What rounds of rows are applied to. */
 export type RoundTarget = {
-  /** Of a row: 32-bit words. */
+  /** 32-bit words of a row. */
   readonly words: number;
-  /** How several updates for one row are made one; undefined for gradients of f32, which add up. */
+  /** How several updates for one row become one; undefined for gradients of f32, which add up. */
   readonly join: MergeNumber | RowJoin | undefined;
   readonly phases: ConsistencyPhases;
   /** How many workers pushed to the table at this clock, wherever their rows lie. */
   pusherCount(clock: number): number;
   applyRound(keys: number, keyCount: number, round: RowsRound): void;
-  /** Runs what nobody can be told of (ParameterUpdater). */
+  /** Runs an update that no caller waits for (ParameterUpdater). */
   inRound<T>(act: () => T): T | undefined;
 };
 
@@ -91,7 +93,7 @@ class RoundMemory {
   readonly #width: number;
   readonly #emptied: () => void;
   #keyCount = 0;
-  /** For so many keys there is room. */
+  /** The number of keys that fit. */
   #capacity = 0;
   #address = 0;
   #list = 0;
@@ -117,7 +119,7 @@ class RoundMemory {
     if (this.#keyCount === 0) this.#releaseAll();
   }
 
-  /** Where the parts of the work lie, for so many keys, all that came. */
+  /** The addresses of the spans, for so many keys. */
   layout(keyCount: number): { readonly keys: number; readonly gradients: number; readonly indexes: number; readonly scratch: number } {
     assert(keyCount <= this.#capacity, "R1");
     const keys = this.#address;
@@ -126,7 +128,7 @@ class RoundMemory {
     return { keys, gradients, indexes, scratch: indexes + keyCount * INDEX_BYTES };
   }
 
-  /** Gives back the room for the store's own list, which it takes right after this. */
+  /** Releases the memory of the store's own list, which the store allocates next. */
   releaseList(): void {
     if (this.#list !== 0) this.#arena.release(this.#list, this.#capacity * INDEX_BYTES);
     this.#list = 0;
@@ -136,7 +138,7 @@ class RoundMemory {
     return keyCount * (KEY_BYTES + this.#width * FLOAT_BYTES + INDEX_BYTES) + duplicateScratchBytes(keyCount);
   }
 
-  /** Twice as much as there is, or just what is needed when that does not fit. What was there before fits again. */
+  /** Twice the capacity, or just what is needed if that does not fit. What fitted before fits again. */
   #resize(needed: number): void {
     const before = this.#capacity;
     this.#releaseSpans();
@@ -185,7 +187,7 @@ export class RowContribution implements ServerUpdate {
   readonly #memories: RoundMemories;
   readonly #clock: number;
   readonly #chunks: Chunk[] = [];
-  /** At least what any element is; of a key that came twice, the sum of both. */
+  /** An upper bound of the elements; for a repeated key, the sum of both. */
   #magnitude = 0;
   #pushNumber: number | undefined;
   /** Whether it has rows of several pushes, which may name the same keys (RowContribution.R4). */
@@ -203,7 +205,7 @@ export class RowContribution implements ServerUpdate {
     this.#clock = clock;
   }
 
-  /** Keeps a copy of these rows, times `scale`, whose magnitudes are up to this. Throws ARENA_FULL (RowContribution.R2). */
+  /** Keeps a copy of these rows, times `scale`, with magnitudes up to this. Throws ARENA_FULL (RowContribution.R2). */
   add(keys: BigUint64Array, gradients: Float32Array, { scale, magnitude, pushNumber }: PushedRows): void {
     const { arena, kernels } = this.#host;
     const keyCount = keys.length;
@@ -225,19 +227,19 @@ export class RowContribution implements ServerUpdate {
       kernels.axpy(chunk.gradients, gradients.byteOffset, scale, gradients.length);
     }
     const isOther = this.#chunks.length > 0 && pushNumber !== this.#pushNumber;
-    if (isOther || pushNumber === undefined) this.#isRepeated = true; // what another server gathered may be of several pushes
+    if (isOther || pushNumber === undefined) this.#isRepeated = true; // another server's rows may be of several pushes
     this.#pushNumber = pushNumber;
     this.#chunks.push(chunk);
     this.#magnitude += magnitude * Math.abs(scale);
   }
 
-  /** Joins what came in several pushes, once that is worth it (RowContribution.R4); returns how many bytes less there are. */
+  /** Joins repeated pushes, if that is worth it (RowContribution.R4). Returns the number of bytes saved. */
   joinRepeated(): number {
     if (!this.#isRepeated || this.keyCount < 2 * this.#joinedCount + JOINED_KEYS_MIN) return 0;
     return this.#chunkBytes(this.#join());
   }
 
-  /** Makes one row of those of one key, in the memory that they have; returns how many rows less there are. */
+  /** Makes one row of those of one key, in their memory. Returns the number of rows saved. */
   #join(): number {
     const { arena, kernels } = this.#host;
     const { keyCount } = this;
@@ -260,36 +262,39 @@ export class RowContribution implements ServerUpdate {
     return keyCount - uniqueCount;
   }
 
-  /** Puts all rows together in the order of the contributions, makes one of those of one key in that order, and applies them. */
+  /**
+   * Collects all rows in the order of the contributions, makes one of those of one key, in that order, and applies
+   * them.
+   */
   applyRound({ contributions }: CompleteRound<ServerUpdate>): void {
-    const gathered = contributions.map(({ handle }) => handle).filter((handle) => handle instanceof RowContribution);
-    this.#target.inRound(() => this.#applyAll(gathered, contributions.length));
-    for (const one of gathered) one.free();
+    const handles = contributions.map(({ handle }) => handle).filter((handle) => handle instanceof RowContribution);
+    this.#target.inRound(() => this.#applyAll(handles, contributions.length));
+    for (const one of handles) one.free();
   }
 
-  #applyAll(gathered: readonly RowContribution[], contributionCount: number): void {
-    if (gathered.length > 1) for (const one of gathered) if (one.#isRepeated) one.#join(); // RowContribution.R4
+  #applyAll(handles: readonly RowContribution[], contributionCount: number): void {
+    if (handles.length > 1) for (const one of handles) if (one.#isRepeated) one.#join(); // RowContribution.R4
     const gradientScale =
       this.#target.phases.at(this.#clock).reduce === "mean" ? 1 / Math.max(contributionCount, this.#target.pusherCount(this.#clock)) : 1;
-    const memory = gathered.map((one) => one.#memory).find((known) => known !== undefined);
+    const memory = handles.map((one) => one.#memory).find((known) => known !== undefined);
     if (memory === undefined) return; // all its parts were dropped
-    const { keys, gradients, uniqueCount } = this.#reduce(memory, gathered);
+    const { keys, gradients, uniqueCount } = this.#reduce(memory, handles);
     memory.releaseList();
-    const magnitude = gathered.reduce((sum, one) => sum + one.#magnitude, 0);
+    const magnitude = handles.reduce((sum, one) => sum + one.#magnitude, 0);
     this.#target.applyRound(keys, uniqueCount, { gradients, gradientScale, clock: this.#clock, magnitude });
   }
 
-  /** Puts rows together in the round's memory, in this order, and makes one of those of one key. */
+  /** Collects rows in the round's memory, in this order, and makes one of those of one key. */
   #reduce(
     memory: RoundMemory,
-    gathered: readonly RowContribution[],
+    handles: readonly RowContribution[],
   ): { readonly keys: number; readonly gradients: number; readonly uniqueCount: number } {
     const { kernels, duplicates, secret } = this.#host;
     const { join, words: width } = this.#target;
-    const keyCount = gathered.reduce((count, { keyCount: more }) => count + more, 0);
+    const keyCount = handles.reduce((count, { keyCount: more }) => count + more, 0);
     const { keys, gradients, indexes, scratch } = memory.layout(keyCount);
     let at = 0;
-    for (const { keys: from, gradients: rows, keyCount: count } of gathered.flatMap((one) => one.#chunks)) {
+    for (const { keys: from, gradients: rows, keyCount: count } of handles.flatMap((one) => one.#chunks)) {
       kernels.copy(keys + at * KEY_BYTES, from, count * KEY_BYTES);
       kernels.copy(gradients + at * width * FLOAT_BYTES, rows, count * width * FLOAT_BYTES);
       at += count;
@@ -302,7 +307,7 @@ export class RowContribution implements ServerUpdate {
     return { keys, gradients, uniqueCount };
   }
 
-  /** What it has of a part, copied; undefined where that is nothing. */
+  /** A copy of its rows of a part; undefined if it has none. */
   savePart(part: number): RowContributionImage | undefined {
     const { words: width } = this.#target;
     const { words, floats } = this.#host.arena;
@@ -320,7 +325,7 @@ export class RowContribution implements ServerUpdate {
     return { keys, gradients, magnitude: this.#magnitude };
   }
 
-  /** Leaves out what it has of a part; returns how many bytes that was. */
+  /** Drops its rows of a part; returns the number of bytes. */
   dropPart(part: number): number {
     const { words: width } = this.#target;
     const { words, floats } = this.#host.arena;
@@ -344,7 +349,7 @@ export class RowContribution implements ServerUpdate {
     return this.#chunkBytes(droppedCount);
   }
 
-  /** Where the rows of a part stand in a chunk. */
+  /** The indexes of the rows of a part in a chunk. */
   #rowsOf({ keys, keyCount }: Chunk, part: number): number[] {
     const { words } = this.#host.arena;
     const rows: number[] = [];

@@ -1,5 +1,5 @@
-// row-encode — what a pull carries of rows whose type encodes them (store/row-types/ps-row-type.ts): they are read into
-// memory of the work, and encoded from there.
+// row-encode — encodes pulled rows whose type has an encoder (store/row-types/ps-row-type.ts): reads them into scratch
+// memory, and encodes them from there.
 
 import { isWeighbridgeError, reasonOf, WeighbridgeError } from "../../base/errors.ts";
 import { elementsAt, ROW_ELEMENTS, type RowSpans } from "../../kernel/row-element.ts";
@@ -7,9 +7,7 @@ import type { TableSpec } from "../../store/parameter-spec.ts";
 import { elementOf, rowElements } from "../../store/row-types/row-type-spec.ts";
 import type { ParameterHost } from "./parameter-host.ts";
 
-/**
- * Has `read` write rows somewhere, and writes what a pull carries of them at `out`. Throws HANDLER_FAILED, ARENA_FULL.
- */
+/** Calls `read` to write rows, and writes their encoded form at `out`. Throws HANDLER_FAILED, ARENA_FULL. */
 export type RowEncode = (out: number, rowCount: number, read: (rows: number) => void) => void;
 
 /** Undefined for rows that are pulled as they are. */

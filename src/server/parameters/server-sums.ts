@@ -1,5 +1,6 @@
-// server-sums — the sums of a server: one store for each application of the kv face, and one for the data that workers leave for each other (Hetu: PushData).
-// They are the server's state as parameters are: saved with them, and restored before anybody asks for them.
+// server-sums — the sums of a server: one store for each application of the kv face, and one for the data that workers
+// leave for each other (Hetu: PushData). They are server state like parameters: saved with them, and restored before
+// use.
 
 import { simdElementKernels } from "../../kernel/row-kernels.ts";
 import type { RowTableHost } from "../../store/row-table.ts";
@@ -21,7 +22,7 @@ export class ServerSums {
     return this.#stores;
   }
 
-  /** Those of an owner; made when it is first asked for. Throws ARENA_FULL. */
+  /** The sums of an owner, made at first use. Throws ARENA_FULL. */
   of(owner: SumOwner): SumStore {
     let store = this.#stores.get(owner);
     if (store === undefined) {
@@ -33,7 +34,7 @@ export class ServerSums {
     return store;
   }
 
-  /** While a checkpoint is being restored nobody adds or reads: who asks is told to ask again. */
+  /** While a checkpoint is being restored, pushes and pulls of sums are refused with a retryable QUEUE_FULL. */
   set isRestoring(is: boolean) {
     this.#isRestoring = is;
     for (const store of this.#stores.values()) {

@@ -1,5 +1,5 @@
-// table-parameter — Goal: pushes to rows count as they should, whatever comes in between: other workers, deaths, a full arena; and what is
-// refused leaves no trace.
+// table-parameter — Goal: pushes to rows count as they should, whatever comes in between: other workers, deaths, a full
+// arena; and what is refused leaves no trace.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -162,7 +162,8 @@ test("what a worker pushed to a row within one clock is added up first, whenever
     await push(stage, t, [7n], [2 ** 24]);
     for (let i = 0; i < 5; i++) {
       await push(stage, t, [7n], [1], { rank: 1 });
-      if (filler > 0) await push(stage, t, keysFrom(1000, filler), new Float32Array(filler), { rank: 1 }); // makes it worth joining
+      // makes it worth joining
+      if (filler > 0) await push(stage, t, keysFrom(1000, filler), new Float32Array(filler), { rank: 1 });
     }
     stage.advance(0, 1);
     stage.advance(1, 1);

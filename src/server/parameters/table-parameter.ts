@@ -1,9 +1,11 @@
-// table-parameter — a table of rows by u64 keys on a server as its functions see it. As tensor-parameter, for rows.
+// table-parameter — a table of rows by u64 keys on a server, as its functions see it. As tensor-parameter, for rows.
 //
 // Invariants:
-//   TableParameter.T1. A push that makes no sense, or is refused for a NaN, changes nothing.
-//   TableParameter.T2. Sync pushes of one clock are put together in the order of the workers' ranks, by key in that order: the same bits in every run.
-//   TableParameter.T3. Applying a round cannot fail: rows were made, and the memory for the work was taken, when its updates came (row-contribution.ts).
+//   TableParameter.T1. A push that is invalid, or refused for a NaN, changes nothing.
+//   TableParameter.T2. Sync pushes of one clock are reduced by key in the order of the workers' ranks: the same bits in
+//       every run.
+//   TableParameter.T3. Applying a round cannot fail: rows were made and memory was allocated when its updates came
+//       (row-contribution.ts).
 //   TableParameter.T4. Raw rows are written under the newest claim only (RowClaims.K1).
 
 import { WeighbridgeError } from "../../base/errors.ts";
@@ -51,22 +53,22 @@ export type RowsPush = {
   readonly holder: WorkerIncarnation;
   readonly clock: number;
   readonly scale: number;
-  /** Of the push among those of its worker to the table; all its frames have it. */
+  /** The number of the push among those of its worker to the table; all its frames have it. */
   readonly pushNumber: number;
-  /** In the arena, as the gradients. */
+  /** In the arena, like the gradients. */
   readonly keys: BigUint64Array;
-  /** Who owns them, where that was not looked at before. */
+  /** The owners of the keys, if they were not checked before. */
   readonly owners?: KeyOwners | undefined;
   readonly gradients: Float32Array;
-  /** How many updates of the worker each gradient sums up, for tables that count versions. One each when left out or empty. */
+  /** How many updates each gradient sums up, for tables that count versions. Default, or if empty: one each. */
   readonly updates?: Uint32Array | undefined;
 };
 
 /** Whole rows, each key once: values, slots and words one after the other, as the bits of floats. */
-export type RawRowsWrite = {
+type RawRowsWrite = {
   readonly holder: WorkerIncarnation;
   readonly clock: number;
-  /** Of the claim under which the rows were computed (TableParameter.T4). */
+  /** The claim under which the rows were computed (TableParameter.T4). */
   readonly claim: number;
   readonly keys: BigUint64Array;
   readonly rows: Float32Array;
@@ -76,13 +78,13 @@ type RowsUpdate = UpdateStep & { readonly gradients: number; readonly updateCoun
 
 export class TableParameter extends HostedParameter<TableSpec> {
   readonly store: TableStore;
-  /** Of a row's values: 32-bit words, as they travel. */
+  /** 32-bit words of a row's values, as they travel. */
   readonly words: number;
-  /** The same of an element. */
+  /** 32-bit words of an element. */
   readonly elementWords: number;
-  /** How several updates for one row are made one; undefined for gradients of f32, which add up. */
+  /** How several updates for one row become one; undefined for gradients of f32, which add up. */
   readonly join: MergeNumber | RowJoin | undefined;
-  /** Copies rows from one span to another as a pull carries them; undefined where that is as they are. */
+  /** Encodes rows for a pull; undefined if they travel as they are. */
   readonly #encode: RowEncode | undefined;
   readonly #rounds: TableRounds;
   readonly #claims: RowClaims;
@@ -103,7 +105,7 @@ export class TableParameter extends HostedParameter<TableSpec> {
     this.#rounds = new TableRounds(this, host);
   }
 
-  /** Throws VALUE_LENGTH, OUT_OF_RANGE, NOT_FINITE, ARENA_FULL, and for who may not push now STALE_UPDATE, NOT_JOINED, FENCED or QUEUE_FULL. */
+  /** Throws VALUE_LENGTH, OUT_OF_RANGE, NOT_FINITE, ARENA_FULL, STALE_UPDATE, NOT_JOINED, FENCED or QUEUE_FULL. */
   push(push: RowsPush): void {
     if (this.countsSteps && push.gradients.length > 0) {
       this.counted(push, () => this.#take(push));
@@ -113,7 +115,7 @@ export class TableParameter extends HostedParameter<TableSpec> {
     this.#take(push);
   }
 
-  /** Gathers a push of a worker that may push now, or applies it. */
+  /** Puts a push of a worker that may push now into its round, or applies it. */
   #take({ holder, clock, scale, pushNumber, keys, gradients, updates, owners }: RowsPush): void {
     this.#check(keys);
     if (updates !== undefined) this.#checkCached();
@@ -133,7 +135,8 @@ export class TableParameter extends HostedParameter<TableSpec> {
     const magnitude = this.updater.admit(gradients.byteOffset, gradients.length);
     if (magnitude === undefined) return;
     if ((phases.constant ?? phases.at(clock)).updates === "sync") {
-      this.#rounds.gather({ holder, clock, keys, owners, gradients, scale, magnitude, pushNumber }); // TableParameter.T3
+      // TableParameter.T3
+      this.#rounds.add({ holder, clock, keys, owners, gradients, scale, magnitude, pushNumber });
       return;
     }
     const at = { gradientScale: scale, scheduleStep: clock, workerRank: rankOf(holder.worker), magnitude };
@@ -142,8 +145,7 @@ export class TableParameter extends HostedParameter<TableSpec> {
   }
 
   /**
-   * The keys that a request names, and the gradients that it has for so many rows: where they lie, or decoded in
-   * memory that `memory` holds. Throws as the link does, BAD_REQUEST.
+   * The keys of a request: where they lie, or decoded in memory that `memory` holds. Throws as the link, BAD_REQUEST.
    */
   keysIn(payload: ArrayBufferView, holder: WorkerIncarnation, memory: Holder): BigUint64Array {
     if (this.link !== undefined) return this.link.keys(payload, holder, this.words, memory);
@@ -156,10 +158,7 @@ export class TableParameter extends HostedParameter<TableSpec> {
     return this.valuesIn(payload, () => ({ rowCount, width: this.words }), holder);
   }
 
-  /**
-   * Room for the rows of these keys, and behind them for what carries them; `holder` holds it. Throws OUT_OF_RANGE,
-   * ARENA_FULL.
-   */
+  /** Room for the rows of these keys and their encoded form, which `holder` holds. Throws OUT_OF_RANGE, ARENA_FULL. */
   roomFor(keys: BigUint64Array, holder: Holder): number {
     this.#check(keys);
     const { arena } = this.host;
@@ -172,10 +171,7 @@ export class TableParameter extends HostedParameter<TableSpec> {
     return address;
   }
 
-  /**
-   * The rows one after the other, for this reader and as the table carries them, in `out`: what `roomFor` gave for
-   * them.
-   */
+  /** The rows in order, encoded for this reader, in `out`, which `roomFor` returned for them. */
   pull(
     keys: BigUint64Array,
     {
@@ -196,12 +192,15 @@ export class TableParameter extends HostedParameter<TableSpec> {
     return { values: this.link.encoded(values, { rowCount: keys.length, width: words }, out + codedOffset(floatCount)) };
   }
 
-  /** What the cache of a worker of this rank lacks, in memory that `holder` holds. Throws UNSUPPORTED, BAD_REQUEST, ARENA_FULL. */
+  /**
+   * The rows that the cache of a worker lacks, in memory that `holder` holds. Throws UNSUPPORTED, BAD_REQUEST,
+   * ARENA_FULL.
+   */
   sync(sync: RowsSync, worker: number, holder: Holder): FreshRows {
     return this.#readFresh(sync, this.#freshRoom(sync, holder), worker);
   }
 
-  /** A push, then a sync, with nothing in between; when it throws, as either does, nothing was pushed. */
+  /** A push, then a sync, with nothing in between. If it throws, as either does, nothing was pushed. */
   pushSync(push: RowsPush, sync: RowsSync, worker: number, holder: Holder): FreshRows {
     const room = this.#freshRoom(sync, holder);
     this.push(push);
@@ -213,7 +212,10 @@ export class TableParameter extends HostedParameter<TableSpec> {
     return this.store.columns.payload.byteCount / FLOAT_BYTES;
   }
 
-  /** Raw rows as they are now, whatever the clocks; of a key without a row, what its first update would find. Held by `holder`. Throws OUT_OF_RANGE, ARENA_FULL. */
+  /**
+   * Raw rows as they are now; for a key without a row, what its first update would find. Throws OUT_OF_RANGE,
+   * ARENA_FULL.
+   */
   readRaw(keys: BigUint64Array, holder: Holder): Float32Array {
     this.#check(keys);
     this.#checkFloats();
@@ -223,7 +225,7 @@ export class TableParameter extends HostedParameter<TableSpec> {
     return arena.floats.subarray(out >>> 2, (out >>> 2) + keys.length * this.rawWidth) as Float32Array;
   }
 
-  /** Puts rows in the place of those that are there. Throws OUT_OF_RANGE, VALUE_LENGTH, ARENA_FULL, FENCED (TableParameter.T4), and as `push` for who may not push now. */
+  /** Overwrites rows. Throws OUT_OF_RANGE, VALUE_LENGTH, ARENA_FULL, FENCED (TableParameter.T4), and as `push`. */
   writeRaw({ holder, clock, claim, keys, rows }: RawRowsWrite): void {
     this.#check(keys);
     this.#checkFloats();
@@ -235,11 +237,15 @@ export class TableParameter extends HostedParameter<TableSpec> {
     this.#claims.check(claim);
     const { rowCount } = this.store;
     this.store.restore({ keys: keys.byteOffset, keyCount: keys.length, payloads: rows.byteOffset });
-    this.store.noteMagnitude(this.host.optimizers.greatestMagnitude(rows.byteOffset, rows.length)); // counts are tiny as floats
+    // Counts are tiny as floats.
+    this.store.noteMagnitude(this.host.optimizers.greatestMagnitude(rows.byteOffset, rows.length));
     if (this.store.rowCount !== rowCount || this.store.isFrozen) this.host.noteGrowth();
   }
 
-  /** From now on only who knows the number that is returned writes raw rows (TableParameter.T4). Throws UNSUPPORTED for a table that is "bsp" no more. */
+  /**
+   * From now on only writers with the returned number write raw rows (TableParameter.T4). Throws UNSUPPORTED unless
+   * "bsp".
+   */
   claim(): number {
     if (this.spec.updates === "async" || this.pace.isOnly({ updates: "sync" })) return this.#claims.next();
     throw new WeighbridgeError(
@@ -248,7 +254,7 @@ export class TableParameter extends HostedParameter<TableSpec> {
     );
   }
 
-  /** Says how many steps were made of which raw rows are the result; the count never goes back. Throws FENCED (TableParameter.T4). */
+  /** Sets how many steps the raw rows result from; the count never goes back. Throws FENCED (TableParameter.T4). */
   noteSteps(claim: number, step: number): void {
     this.#claims.check(claim);
     if (this.countsSteps) this.step = Math.max(this.step, step);
@@ -264,7 +270,7 @@ export class TableParameter extends HostedParameter<TableSpec> {
     return this.clocks.clockMin >= clock - (phases.constant ?? phases.at(clock)).staleness;
   }
 
-  /** All rows that are here. Those that come or go meanwhile may be missed. */
+  /** All rows that are here. May miss those that come or go meanwhile. */
   *rows(): Iterable<TableRow<RowArray>> {
     const { arena } = this.host;
     const [element, width] = [elementOf(this.spec), rowElements(this.spec)];
@@ -290,7 +296,7 @@ export class TableParameter extends HostedParameter<TableSpec> {
     return keepKeys(this.host.arena, keys);
   }
 
-  /** What is here of a part: its rows, and what waits in open rounds for them (part-state.ts). Throws ARENA_FULL. */
+  /** A part: its rows, and their share of open rounds (part-state.ts). Throws ARENA_FULL. */
   *savePart(part: number): Iterable<TablePage> {
     for (const images of this.store.parts.save(part)) yield { kind: "rows", images };
     for (const pulled of this.store.savePulled(part)) yield { kind: "pulledRows", pulled };
@@ -324,8 +330,8 @@ export class TableParameter extends HostedParameter<TableSpec> {
   }
 
   /**
-   * Another consistency, from the clock on that is returned. Throws QUEUE_FULL, and UNSUPPORTED for what caches and raw rows could not be told of: a table that
-   * counts versions stays "asp", one whose rows workers hold themselves "bsp".
+   * Changes the consistency; returns the clock at which that begins. Throws QUEUE_FULL, and UNSUPPORTED where caches
+   * and raw rows would not learn of it: a table that counts versions stays "asp", one whose rows workers hold "bsp".
    */
   override change(change: ConsistencyChange): number {
     if (!this.#claims.isClaimed || change.mode.updates === "sync") return super.change(change);
@@ -338,16 +344,16 @@ export class TableParameter extends HostedParameter<TableSpec> {
     this.#rounds.forget(error);
   }
 
-  /** A round, summed: one step, also where the sum is refused for not being finite. */
+  /** A reduced round: one step, also if the sum is refused for not being finite. */
   applyRound(keys: number, keyCount: number, { gradients, gradientScale, clock, magnitude: bound }: RowsRound): void {
     const magnitude = this.updater.admitSum(gradients, keyCount * this.words, bound);
     this.countRound(clock);
     if (magnitude === undefined) return;
     const at = { step: this.step, gradientScale, scheduleStep: clock, workerRank: undefined, magnitude };
-    this.inRound(() => this.#apply({ keys, keyCount }, { ...at, gradients })); // it is counted; nobody is there to be told
+    this.inRound(() => this.#apply({ keys, keyCount }, { ...at, gradients })); // it is counted; no caller waits
   }
 
-  /** Runs what is done for rounds: what is refused then is left out. */
+  /** Runs the work of a round; refused updates are dropped. */
   inRound<T>(act: () => T): T | undefined {
     return this.updater.inRound(act);
   }

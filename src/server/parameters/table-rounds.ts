@@ -2,13 +2,13 @@
 // their rounds are applied, or move with their part to another server. Not how a round is reduced: row-contribution.ts.
 //
 // A round is one for the whole table: a push names rows of hundreds of parts, and a contribution for each would cost
-// more than the push. A part's share of it is found by the keys of what is gathered, which is bounded (U6), not by the
-// rows of the table.
+// more than the push. A part's share is found by the keys of the round, which is bounded (U6), not by the rows of the
+// table.
 //
 // Invariants:
-//   TableRounds.R1. A round's rows are made when its updates come, or come from another server: applying it cannot
+//   TableRounds.R1. A round's rows are made when its updates arrive, from a worker or a server: applying it cannot
 //       fail.
-//   TableRounds.R2. A part's share of a contribution is in it once, however often it is loaded.
+//   TableRounds.R2. A part's share of a contribution counts once, however often it is loaded.
 
 import type { WeighbridgeError } from "../../base/errors.ts";
 import type { KeyOwners } from "../../store/table-requests.ts";
@@ -17,14 +17,14 @@ import { keepBytes, type ParameterHost } from "./parameter-host.ts";
 import type { OpenRowsPage, PushedAt } from "./part-state.ts";
 import { RoundMemories, type RoundTarget, RowContribution } from "./row-contribution.ts";
 
-/** Gradients for rows in the arena, and at least what any element of them is. */
+/** Gradients for rows in the arena, and an upper bound of their elements. */
 type RoundPush = PushedAt & {
   readonly keys: BigUint64Array;
   readonly owners?: KeyOwners | undefined;
   readonly gradients: Float32Array;
   readonly scale: number;
   readonly magnitude: number;
-  /** Left out for what comes from another server. */
+  /** Undefined if it comes from another server. */
   readonly pushNumber?: number | undefined;
 };
 
@@ -41,8 +41,8 @@ export class TableRounds {
     this.#unit = host.nextUnit();
   }
 
-  /** Throws ARENA_FULL, QUEUE_FULL, and for who may not push now as the pacer does; nothing gathered. */
-  gather(push: RoundPush): void {
+  /** Throws ARENA_FULL, QUEUE_FULL, and as the pacer if the worker may not push now; nothing is kept then. */
+  add(push: RoundPush): void {
     const { pacer } = this.#host;
     const { holder, clock, keys, owners, gradients } = push;
     const stamp = { ...holder, parameter: this.#unit, clock };
@@ -60,7 +60,7 @@ export class TableRounds {
     pacer.rounds.put(stamp, this.#first(push), byteCount);
   }
 
-  /** What waits for rows of a part, copied. */
+  /** Copies a part's share of open rounds. */
   *savePart(part: number): Iterable<OpenRowsPage> {
     for (const { clock, worker, incarnation, handle } of this.#host.pacer.rounds.openOf(this.#unit)) {
       const image = handle instanceof RowContribution ? handle.savePart(part) : undefined;
@@ -82,7 +82,7 @@ export class TableRounds {
     }
   }
 
-  /** What was gathered for rows of a part counts here no more. */
+  /** Drops a part's share of open rounds. */
   dropPart(part: number): void {
     const { pacer } = this.#host;
     for (const { clock, worker, incarnation, handle } of pacer.rounds.openOf(this.#unit)) {
@@ -91,7 +91,7 @@ export class TableRounds {
     }
   }
 
-  /** The table is no more. */
+  /** The table is removed. */
   forget(error: WeighbridgeError): void {
     this.#host.pacer.forget(this.#unit, error);
   }

@@ -1,5 +1,5 @@
-// tensor-parameter — Goal: pushes to a tensor count as they should, whatever comes in between: other workers, deaths, a full arena; and what
-// is refused leaves no trace.
+// tensor-parameter — Goal: pushes to a tensor count as they should, whatever comes in between: other workers, deaths, a
+// full arena; and what is refused leaves no trace.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -84,7 +84,7 @@ test("a push that names no rows is for the whole block: gradients for none are r
   const request = { parameter: w, block: 0, clock: 0, pushNumber: 1, scale: 1, ...nothing };
   await assert.rejects(stage.call(0, tensorPushPull, request), throwsCode("VALUE_LENGTH"));
   assert.deepEqual(await pull(stage, w), [0, 0, 0, 0]);
-  assert.equal(stage.parameters.tensor(w).store.stepOf(0), 0);
+  assert.equal(stage.parameters.tensor(w).store.block(0).step, 0);
 });
 
 test("sync pushes wait for everybody and are added in rank order, whatever the order of arrival (TensorPushes.T2)", async () => {

@@ -1,5 +1,5 @@
-// tensor-parameter — a dense tensor on a server as its functions see it: its blocks as they begin, are read, and move with their parts. What pushes do is in
-// tensor-requests.ts.
+// tensor-parameter — a dense tensor on a server as its functions see it: how its blocks start, are read, and move with
+// their parts. tensor-requests.ts has the pushes.
 
 import { WeighbridgeError } from "../../base/errors.ts";
 import type { TensorBlock } from "../../contracts/function-context.ts";
@@ -42,15 +42,17 @@ export class TensorParameter extends HostedParameter<TensorSpec> {
     }
   }
 
-  /** Takes room for the blocks that are this server's now, and keeps none for others (TensorStore.T7). Throws ARENA_FULL, nothing taken. */
+  /**
+   * Reserves memory for the blocks that this server owns now, and none for others (TensorStore.T7). Throws ARENA_FULL.
+   */
   reserve(): void {
     const { name, shape } = this.spec;
     this.store.reserve((block) => this.host.ownsBlock(this.number, block), `${JSON.stringify(name)} of shape [${shape.join(", ")}]`);
   }
 
   /**
-   * Gives a block the values that it begins with, unless they were given before or somebody has pushed to it: whether it took them. Throws
-   * OUT_OF_RANGE, VALUE_LENGTH, NOT_FINITE, ARENA_FULL.
+   * Sets the first values of a block. False if they were set before, or somebody has pushed to it. Throws OUT_OF_RANGE,
+   * VALUE_LENGTH, NOT_FINITE, ARENA_FULL.
    */
   start(block: number, values: Float32Array): boolean {
     this.checkLength(block, values.length);
@@ -66,30 +68,27 @@ export class TensorParameter extends HostedParameter<TensorSpec> {
   }
 
   /**
-   * The gradients that a request has for a block, or some of its rows: where they lie, or decoded in memory that
-   * `holder` holds. Throws BAD_REQUEST, OUT_OF_RANGE, ARENA_FULL.
+   * The gradients of a request for a block, or some of its rows: where they lie, or decoded in memory that `holder`
+   * holds. Throws BAD_REQUEST, OUT_OF_RANGE, ARENA_FULL.
    */
   gradientsIn(payload: ArrayBufferView, block: number, rows: Uint32Array, holder: Holder): Float32Array {
     return this.valuesIn(payload, () => (rows.length === 0 ? this.blockShape(block) : this.rowsShape(block, rows)), holder);
   }
 
   /**
-   * Room for a block or these rows of it as they are answered, held by `holder`. Throws OUT_OF_RANGE, UNSUPPORTED,
+   * Room for the answer with a block or these rows of it, held by `holder`. Throws OUT_OF_RANGE, UNSUPPORTED,
    * ARENA_FULL.
    */
   roomFor(block: number, rows: Uint32Array, holder: Holder): number {
     const { arena } = this.host;
     if (rows.length === 0) return roomFor(arena, this.link?.roomBytes(this.blockShape(block)) ?? 0, holder);
     this.checkRows(block, rows);
-    this.store.touchIfRoom(block);
+    this.store.blockIfRoom(block);
     const codedBytes = this.link?.roomBytes(this.rowsShape(block, rows)) ?? 0;
     return roomFor(arena, codedOffset(rows.length * this.store.shape.width) + codedBytes, holder);
   }
 
-  /**
-   * The rows one after the other, for this reader and as the tensor carries them, in `out`: what `roomFor` gave for
-   * them.
-   */
+  /** The rows in order, encoded for this reader, in `out`, which `roomFor` returned for them. */
   pullRows(
     block: number,
     rows: Uint32Array,
@@ -107,7 +106,7 @@ export class TensorParameter extends HostedParameter<TensorSpec> {
     return { values: this.link.encoded(values, this.rowsShape(block, rows), out + codedOffset(floatCount)) };
   }
 
-  /** The shape in which the values of a block are encoded. Throws OUT_OF_RANGE. */
+  /** The shape in which a block's values are encoded. Throws OUT_OF_RANGE. */
   blockShape(block: number): ValueShape {
     this.#checkBlock(block);
     const { shape } = this.store;
@@ -125,7 +124,7 @@ export class TensorParameter extends HostedParameter<TensorSpec> {
     );
   }
 
-  /** All blocks that are here, and those that `owns` says are this server's and nobody has touched: they have their initial values. Throws ARENA_FULL. */
+  /** All blocks that are here, and untouched ones that `owns` names, with their initial values. Throws ARENA_FULL. */
   *blocks(owns: (block: number) => boolean): Iterable<TensorBlock> {
     const { store } = this;
     const here = new Set(store.blockIndexes);
@@ -143,7 +142,7 @@ export class TensorParameter extends HostedParameter<TensorSpec> {
     return keepRows(this.host.arena, rows);
   }
 
-  /** What is here of a part: its blocks, and what waits in open rounds for them (part-state.ts). */
+  /** A part: its blocks, and their open rounds (part-state.ts). */
   *savePart(part: number): Iterable<TensorPage> {
     for (const image of this.store.savePart(part)) yield { kind: "block", image };
     yield* this.pushes.save(this.store.blocksOfPart(part));
@@ -163,7 +162,7 @@ export class TensorParameter extends HostedParameter<TensorSpec> {
     for (const floats of [image.values, image.slots]) this.store.noteMagnitude(greatestIn(floats));
   }
 
-  /** Removes what is here of a part; returns how many blocks there were. */
+  /** Removes a part; returns the number of blocks. */
   dropPart(part: number): number {
     for (const block of this.store.blocksOfPart(part)) this.pushes.drop(block);
     return this.store.dropPart(part);

@@ -1,39 +1,38 @@
-// tensor-requests — what requests about the blocks of a tensor, and about rows in them, do on a server: their handlers, and
-// the pushes behind them. A push is one update now, or with sync updates waits in a round until everybody's has come, is
-// applied with the others as one update, or moves with the block's part to another server. Not the decision when a round
-// is over (consistency/update-rounds), nor what the optimizer makes of it, nor how values travel: the tensor gives them
-// as they are meant (tensor-parameter.ts). A list of rows that is empty means the whole block.
+// tensor-requests — the handlers of requests about the blocks of a tensor, and rows in them, and the pushes behind
+// them. A push is applied at once, or, with sync updates, waits in a round, is applied with the others as one update,
+// or moves with the block's part to another server. consistency/update-rounds decides when a round is over; the tensor
+// decodes and encodes values (tensor-parameter.ts). An empty list of rows means the whole block.
 //
-// Gradients add up. Updates that are values (assign, min, max) do not: of what is pushed to one row the last, the least
-// or the greatest counts, in the order of the pushes and then of the workers' ranks. That is what the optimizer itself
-// does to a row, so its kernel does it here.
+// Gradients add up. Of updates that are values (assign, min, max) to one row the last, the least or the greatest
+// counts, in the order of the pushes and then of the workers' ranks. The optimizer does the same to a row, so its
+// kernel does it here.
 //
 // Invariants:
-//   TensorHandlers.R1. Rows that do not exist and memory that is not there are found out before the push of a push and
-//       pull.
-//   TensorHandlers.R2. What is found out later, or when a push and pull is answered again, is ANSWER_LOST.
-//   TensorPushes.T1. A push that makes no sense, or is refused for a NaN, changes nothing.
-//   TensorPushes.T2. Sync pushes of one clock are put together in the order of the workers' ranks, whatever the order of arrival: the same bits in every run.
-//   TensorPushes.T3. Applying a round cannot fail: what it needs was taken when its updates came, or came from another server.
-//   TensorPushes.T4. Rows that nobody has named stay as they are, whatever the optimizer does to the others; also in a round to which all pushed rows. Such a
-//       row is 0 in the sum, and is not looked at where values are put together.
-//   TensorPushes.T5. A contribution to a block is in its round once, however often it is loaded.
-//   TensorPushes.T6. `magnitude` is at least what any element of a contribution is.
+//   TensorHandlers.R1. Before a push and pull pushes, it checks that rows exist and there is memory.
+//   TensorHandlers.R2. A failure after that, or when a push and pull is answered again, is ANSWER_LOST.
+//   TensorPushes.T1. A push that is invalid, or refused for a NaN, changes nothing.
+//   TensorPushes.T2. Sync pushes of one clock are reduced in the order of the workers' ranks, not of arrival: the same
+//       bits in every run.
+//   TensorPushes.T3. Applying a round cannot fail: its memory was allocated when its updates came, or with those of
+//       another server.
+//   TensorPushes.T4. Rows that nobody has named stay as they are, whatever the optimizer does to the others, also in a
+//       round of pushes by rows. Such a row is 0 in the sum, and is skipped where values are merged.
+//   TensorPushes.T5. A contribution to a block counts once in its round, however often it is loaded.
+//   TensorPushes.T6. `magnitude` is an upper bound of the elements of a contribution.
 
-import { assert } from "../../base/assert.ts";
 import type { WeighbridgeError } from "../../base/errors.ts";
 import type { ConsistencyPhases } from "../../consistency/consistency-phases.ts";
 import type { CompleteRound } from "../../consistency/update-rounds.ts";
 import type { WorkerIncarnation } from "../../consistency/worker-incarnations.ts";
 import { tensorPull, tensorPush, tensorPushPull, tensorStart } from "../../contracts/tensors.ts";
-import type { MergeNumber } from "../../kernel/duplicate-kernels.ts";
 import type { ServedCall } from "../../peer/function-host.ts";
-import { type RowMarks, runsOf } from "../../store/block-span.ts";
+import type { RowMarks } from "../../store/block-span.ts";
 import type { BlockUpdate, TensorStore } from "../../store/tensor-store.ts";
 import type { ParameterUpdater } from "../../store/updaters/parameter-updater.ts";
 import { rankOf } from "../../wire/node-id.ts";
 import { answerOfApplied, type ServedFunction, serve } from "../served-function.ts";
 import type { ServerContext } from "../server-context.ts";
+import { joinedMarks, mergeBlock, type PushedBlock } from "./block-merge.ts";
 import { checkScale, type ParameterHost } from "./parameter-host.ts";
 import type { ServerUpdate } from "./parameter-pace.ts";
 import type { OpenBlockPage, PushedAt } from "./part-state.ts";
@@ -78,10 +77,7 @@ export const TENSOR_HANDLERS: readonly ServedFunction[] = [
   }),
 ];
 
-/**
- * The tensor that a request about one of its blocks is for. Throws UNKNOWN_PARAMETER, UNSUPPORTED, and WRONG_OWNER
- * unless the block is this server's.
- */
+/** The tensor of a request about one of its blocks. Throws UNKNOWN_PARAMETER, UNSUPPORTED, and WRONG_OWNER. */
 function tensorOf({ parameters, ownership }: ServerContext, parameter: number, block: number): TensorParameter {
   const tensor = parameters.tensors.get(parameter) ?? parameters.tensor(parameter);
   const known = tensor.store.blocks.get(block);
@@ -97,8 +93,8 @@ function isFresh({ clocks, phases }: TensorParameter, clock: number): boolean {
 }
 
 /**
- * A block or rows of it, now or as soon as the reader's clock allows it; `push` comes before that, and is not done if
- * they cannot be read (TensorHandlers.R1).
+ * A block or rows of it, once the reader's clock allows it. `push` comes first, and is not applied if they cannot be
+ * read.
  */
 function read(
   context: ServerContext,
@@ -130,7 +126,7 @@ function keptRows(tensor: TensorParameter, rows: Uint32Array, call: ServedCall):
   return kept.list;
 }
 
-/** A whole block, which is held until it has left, or what carries it, in `out`. */
+/** A whole block, held until it has left, or its encoded form, in `out`. */
 function readBlock(tensor: TensorParameter, block: number, out: number, context: ServerContext, call: ServedCall): Values {
   tensor.store.notePull(block, context);
   const held = tensor.store.hold(block);
@@ -147,23 +143,20 @@ function readBlock(tensor: TensorParameter, block: number, out: number, context:
 }
 
 /** Gradients for one block, or for some of its rows. */
-export type BlockPush = {
+type BlockPush = {
   readonly holder: WorkerIncarnation;
   readonly clock: number;
-  /** Of the push among those of its worker to the tensor; all its frames have it. */
+  /** The number of the push among those of its worker to the tensor; all its frames have it. */
   readonly pushNumber: number;
   readonly block: number;
-  /** Those of the block that the gradients are for, each once; none: all. */
+  /** The rows of the block that the gradients are for, each once; empty: all. */
   readonly rows: Uint32Array;
-  /** In the arena, as the rows. */
+  /** In the arena, like the rows. */
   readonly gradients: Float32Array;
   readonly scale: number;
 };
 
-/** A block's gradient or values in the arena, and which of its rows a push names; left out: all. */
-export type PushedBlock = { readonly address: number; readonly magnitude: number; readonly named: RowMarks | undefined };
-
-/** What a worker pushed at one clock to a block; `named` as of a PushedBlock. */
+/** What a worker pushed at one clock to a block. */
 export type BlockContributionImage = { readonly gradients: Float32Array; readonly magnitude: number; readonly named: RowMarks | undefined };
 
 type BlockContributionOptions = {
@@ -180,7 +173,7 @@ export class TensorPushes {
   readonly #phases: ConsistencyPhases;
   readonly #updater: ParameterUpdater;
   readonly #store: TensorStore;
-  /** By block: its number among all that is reduced as one. */
+  /** By block: its number in the pacer. */
   readonly #units = new Map<number, number>();
 
   constructor(tensor: TensorParameter) {
@@ -191,7 +184,7 @@ export class TensorPushes {
     this.#store = tensor.store;
   }
 
-  /** Throws OUT_OF_RANGE, VALUE_LENGTH, NOT_FINITE, ARENA_FULL, and for who may not push now STALE_UPDATE, NOT_JOINED, FENCED or QUEUE_FULL. */
+  /** Throws OUT_OF_RANGE, VALUE_LENGTH, NOT_FINITE, ARENA_FULL, STALE_UPDATE, NOT_JOINED, FENCED or QUEUE_FULL. */
   push(push: BlockPush): void {
     if (this.#tensor.countsSteps) {
       this.#tensor.counted(push, () => this.#take(push));
@@ -206,7 +199,7 @@ export class TensorPushes {
     return this.#units.has(block);
   }
 
-  /** Gathers a push of a worker that may push now, or applies it. */
+  /** Puts a push of a worker that may push now into its round, or applies it. */
   #take(push: BlockPush): void {
     const { block, clock, rows, gradients } = push;
     if (rows.length > 0) {
@@ -216,7 +209,7 @@ export class TensorPushes {
     if (gradients.length !== this.#store.blocks.get(block)?.floatCount) this.#tensor.checkLength(block, gradients.length);
     const magnitude = this.#admit(push);
     if (magnitude === undefined) return;
-    if (this.#waits(clock)) this.#gather(push, { address: gradients.byteOffset, magnitude, named: undefined });
+    if (this.#waits(clock)) this.#enterRound(push, { address: gradients.byteOffset, magnitude, named: undefined });
     else this.#store.update(block, this.#updateOf(push, magnitude));
   }
 
@@ -233,19 +226,22 @@ export class TensorPushes {
     }
     const { arena, kernels, indexes } = this.#host;
     const byteCount = this.#store.shape.floatsOf(block) * FLOAT_BYTES;
-    const whole = arena.tryAllocateBeyond(byteCount) || arena.allocate(byteCount); // a sparse gradient joins the round of its block as one that is 0 elsewhere
+    // A sparse gradient joins the round of its block as one that is 0 elsewhere.
+    const whole = arena.tryAllocateBeyond(byteCount) || arena.allocate(byteCount);
     try {
       kernels.zero(whole, byteCount);
       indexes.scatterByIndex(gradients.byteOffset, rows.byteOffset, rows.length, width, whole);
       const named = new Uint8Array(byteCount / FLOAT_BYTES / width);
       for (const row of rows) named[row] = 1;
-      this.#gather(push, { address: whole, magnitude, named });
+      this.#enterRound(push, { address: whole, magnitude, named });
     } finally {
       arena.release(whole, byteCount);
     }
   }
 
-  /** How large the elements of a push are at most; undefined where the optimizer skips it. Throws NOT_FINITE (TensorPushes.T1). */
+  /**
+   * An upper bound of the elements of a push; undefined if the optimizer skips it. Throws NOT_FINITE (TensorPushes.T1).
+   */
   #admit({ clock, gradients, scale }: BlockPush): number | undefined {
     const phases = this.#phases;
     if (scale !== 1) checkScale(scale, this.#tensor.spec);
@@ -253,14 +249,14 @@ export class TensorPushes {
     return this.#updater.admit(gradients.byteOffset, gradients.length);
   }
 
-  /** Whether what is pushed at this clock waits for what other workers push. */
+  /** Whether pushes at this clock wait for those of other workers. */
   #waits(clock: number): boolean {
     const phases = this.#phases;
     return (phases.constant ?? phases.at(clock)).updates === "sync";
   }
 
-  /** Throws ARENA_FULL, QUEUE_FULL, and for who may not push now as the pacer does; nothing gathered. */
-  #gather({ holder, clock, block, scale }: PushedAt & { readonly block: number; readonly scale: number }, pushed: PushedBlock): void {
+  /** Throws ARENA_FULL, QUEUE_FULL, and as the pacer if the worker may not push now; nothing is kept then. */
+  #enterRound({ holder, clock, block, scale }: PushedAt & { readonly block: number; readonly scale: number }, pushed: PushedBlock): void {
     const { pacer, arena, kernels } = this.#host;
     const store = this.#store;
     const stamp = { ...holder, parameter: this.#unitOf(block), clock };
@@ -283,7 +279,7 @@ export class TensorPushes {
     pacer.rounds.put(stamp, this.#first(block, clock, first), byteCount);
   }
 
-  /** What waits for these blocks, copied. */
+  /** Copies the open rounds of these blocks. */
   *save(blocks: Iterable<number>): Iterable<OpenBlockPage> {
     for (const block of blocks) {
       const unit = this.#units.get(block);
@@ -313,19 +309,19 @@ export class TensorPushes {
     }
   }
 
-  /** What was gathered for a block counts here no more. */
+  /** Drops the open rounds of a block. */
   drop(block: number): void {
     const unit = this.#units.get(block);
     if (unit !== undefined) this.#host.pacer.dropRounds(unit);
     this.#units.delete(block);
   }
 
-  /** The tensor is no more. */
+  /** The tensor is removed. */
   forget(error: WeighbridgeError): void {
     for (const unit of this.#units.values()) this.#host.pacer.forget(unit, error);
   }
 
-  /** A round: one step, with a gradient whose memory is given away. A sum that is not finite is none. */
+  /** A round: one step, which takes over the gradient's memory. A sum that is not finite is dropped. */
   applyRound(index: number, update: Omit<BlockUpdate, "pushCount">, named: RowMarks | undefined): void {
     const { floatCount } = this.#store.block(index);
     const { gradients, magnitude: bound = Infinity, scheduleStep } = update;
@@ -355,40 +351,40 @@ export class TensorPushes {
   }
 }
 
-/** What one worker pushed at one clock to a block, until everybody's has come. */
+/** What one worker pushed at one clock to a block, until its round is complete. */
 class BlockContribution implements ServerUpdate {
   readonly address: number;
   readonly #tensor: TensorParameter;
   readonly #host: ParameterHost;
-  readonly #place: BlockContributionOptions;
+  readonly #options: BlockContributionOptions;
   /** TensorPushes.T4. Undefined once all rows are named. */
   #named: RowMarks | undefined;
   /** TensorPushes.T6 */
   #magnitude: number;
 
-  /** The memory of its first push is its own from here on. */
-  constructor(tensor: TensorParameter, host: ParameterHost, place: BlockContributionOptions) {
+  /** Takes over the memory of its first push. */
+  constructor(tensor: TensorParameter, host: ParameterHost, options: BlockContributionOptions) {
     this.#tensor = tensor;
     this.#host = host;
-    this.#place = place;
-    this.address = place.first.address;
-    this.#named = place.first.named;
-    this.#magnitude = place.first.magnitude;
+    this.#options = options;
+    this.address = options.first.address;
+    this.#named = options.first.named;
+    this.#magnitude = options.first.magnitude;
   }
 
-  /** Another push of the same clock, times `scale`. */
+  /** Adds another push of the same clock, times `scale`. */
   join(pushed: PushedBlock, scale = 1): void {
     const { merge } = this.#tensor;
     if (merge === undefined) this.#host.kernels.axpy(this.address, pushed.address, scale, this.#floatCount);
-    else this.#merge(merge, pushed);
+    else mergeBlock(this.#host, merge, { ...this.#options, address: this.address, named: this.#named }, pushed);
     this.#magnitude =
       merge === undefined ? this.#magnitude + pushed.magnitude * Math.abs(scale) : Math.max(this.#magnitude, pushed.magnitude);
-    this.#name(pushed.named);
+    this.#named = joinedMarks(this.#named, pushed.named);
   }
 
   /** In the order of the contributions (TensorPushes.T2). */
   applyRound({ contributions }: CompleteRound<ServerUpdate>): void {
-    const { block, clock } = this.#place;
+    const { block, clock } = this.#options;
     for (const { handle } of contributions) {
       if (handle === this || !(handle instanceof BlockContribution)) continue;
       this.join({ address: handle.address, magnitude: handle.#magnitude, named: handle.#named });
@@ -401,7 +397,7 @@ class BlockContribution implements ServerUpdate {
     this.#tensor.pushes.applyRound(block, update, this.#named);
   }
 
-  /** What it has, copied. */
+  /** A copy. */
   save(): BlockContributionImage {
     const from = this.address >>> 2;
     const gradients = new Float32Array(this.#host.arena.floats.subarray(from, from + this.#floatCount));
@@ -413,31 +409,6 @@ class BlockContribution implements ServerUpdate {
   }
 
   get #floatCount(): number {
-    return this.#place.rowCount * this.#place.width;
-  }
-
-  /** Rows that both name are put together, those that only the other names are taken over. */
-  #merge(merge: MergeNumber, { address, named }: PushedBlock): void {
-    const { rowCount, width } = this.#place;
-    const { kernels, optimizers } = this.#host;
-    const put = (from: number, to: number, isKnown: boolean): void => {
-      const offset = from * width * FLOAT_BYTES;
-      const [target, source] = [this.address + offset, address + offset];
-      if (isKnown) optimizers.updateBlock(merge, target, target, 0, 0, source, to - from, width, 0);
-      else kernels.copy(target, source, (to - from) * width * FLOAT_BYTES);
-    };
-    const runs = named === undefined ? [{ from: 0, to: rowCount }] : runsOf(named, 1);
-    for (const { from, to } of runs) {
-      const own = this.#named;
-      if (own === undefined) put(from, to, true);
-      else for (let row = from; row < to; row++) put(row, row + 1, own[row] === 1);
-    }
-  }
-
-  #name(named: RowMarks | undefined): void {
-    if (named === undefined) this.#named = undefined;
-    if (this.#named === undefined || named === undefined) return;
-    assert(this.#named.length === named.length, "marks are of one block");
-    for (const { from, to } of runsOf(named, 1)) this.#named.fill(1, from, to);
+    return this.#options.rowCount * this.#options.width;
   }
 }

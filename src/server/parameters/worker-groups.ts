@@ -1,4 +1,5 @@
-// worker-groups — the groups of workers that a server keeps beside its parameters, and who of their members is there.
+// worker-groups — the groups of workers that a server keeps beside its parameters, and which of their members are
+// alive.
 
 import type { Clock } from "../../base/clock.ts";
 import { PartialReduce } from "../../consistency/partial-reduce.ts";
@@ -10,16 +11,16 @@ export class WorkerGroups {
   readonly partialReduce: PartialReduce;
   /** Workers that are gone, by node id, with the incarnation that is over. */
   readonly #gone = new Map<number, number>();
-  /** Workers that the roster has told of. */
+  /** Workers that the roster has listed. */
   readonly #known = new Set<number>();
 
-  /** `workerCount`: how many there are in the beginning. */
+  /** `workerCount`: how many there are at first. */
   constructor(clock: Clock, workerCount: number) {
     this.ssp = new SspGroups({ clock, aliveCount: () => Math.max(workerCount, this.#known.size) - this.#gone.size });
     this.partialReduce = new PartialReduce(clock);
   }
 
-  /** What the roster says of a worker. */
+  /** The roster's entry of a worker. */
   follow(holder: WorkerIncarnation, isAlive: boolean): void {
     this.#known.add(holder.worker);
     const wasGone = this.#gone.get(holder.worker);

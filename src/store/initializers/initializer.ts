@@ -17,7 +17,7 @@ const INDEX_OFFSET = RECIPE_BYTES;
 const SPAN_BYTES = RECIPE_BYTES + 8;
 const UNIFORM_STEPS = 2 ** 24;
 
-export type InitializerTarget = {
+type InitializerTarget = {
   /** The parameter's name. */
   readonly name: string;
   /** Of a tensor; [dim] for a table. */

@@ -26,7 +26,7 @@ const MANIFEST_FORMAT = "weighbridge-checkpoint";
 const MANIFEST_VERSION = 1;
 
 /** The CRC-32 of zlib and PNG; `previous` continues one. Injected: Node's is far faster than ours. */
-export type Crc32 = (bytes: Uint8Array, previous?: number) => number;
+type Crc32 = (bytes: Uint8Array, previous?: number) => number;
 
 export type ShardFileRecord = {
   /** Its name in the checkpoint's directory. */
@@ -48,7 +48,7 @@ export type ServerRecord = {
   readonly state: JsonObject;
 };
 
-export type WorkerRecord = { readonly rank: number; readonly clock: number };
+type WorkerRecord = { readonly rank: number; readonly clock: number };
 
 export type CheckpointManifest = {
   readonly job: string;
@@ -122,7 +122,7 @@ export function encodeManifest(manifest: CheckpointManifest, crc32: Crc32): Uint
   return encoder.encode(`${body}${checksumText(crc32(encoder.encode(body)))}"\n}\n`);
 }
 
-export type ManifestSource = {
+type ManifestSource = {
   /** For messages. */
   readonly file: string;
   readonly crc32: Crc32;

@@ -141,7 +141,7 @@ export function storedColumns(spec: ParameterSpec, own: readonly OwnColumn[] = [
 }
 
 /** A slot of all rows of a tensor's block: which floats of its slots it is. */
-export type SlotSpan = { readonly name: string; readonly from: number; readonly to: number };
+type SlotSpan = { readonly name: string; readonly from: number; readonly to: number };
 
 /** The slots of a block of so many rows, in their order. */
 export function slotSpans(spec: ParameterSpec, own: readonly OwnColumn[], rowCount: number): readonly SlotSpan[] {

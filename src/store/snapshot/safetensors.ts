@@ -42,7 +42,7 @@ export const DTYPE_BYTES = {
   I64: 8,
   F64: 8,
 } as const;
-export type Dtype = keyof typeof DTYPE_BYTES;
+type Dtype = keyof typeof DTYPE_BYTES;
 
 export type TensorShape = { readonly name: string; readonly dtype: Dtype; readonly shape: readonly number[] };
 
@@ -99,7 +99,7 @@ export function entryJson({ name, dtype, shape, dataFrom, dataTo }: TensorEntry)
   return `${JSON.stringify(name)}:{"dtype":"${dtype}","shape":[${shape.join(",")}],"data_offsets":[${dataFrom},${dataTo}]}`;
 }
 
-export type EncodeOptions = {
+type EncodeOptions = {
   readonly metadata?: Readonly<Record<string, string>>;
   /** Pads with spaces to so many bytes, the length field included: those reserved for the header. A multiple of 8. */
   readonly reservedBytes?: number;

@@ -3,14 +3,14 @@
 // safetensors tensor:
 //
 //   <parameter>/rows/<from>:<to>/<column>                 of a tensor: the rows from `from` to before `to`
-//   <parameter>/parts/<from>:<to>/<ordinal>/<column>      of a table: rows with keys in parts `from` to before `to`; the
+//   <parameter>/parts/<from>:<to>/<ordinal>/<column>      of a table: rows of parts `from` to before `to`; the
 //                                                         ordinal separates chunks of the same parts in one file
 //
 //   SectionName.N1. A name means one section: it is read from its end, so parameters may have any name, even with
 //       slashes.
 
-export type RowsKey = { readonly kind: "rows"; readonly parameter: string; readonly from: number; readonly to: number };
-export type PartsKey = {
+type RowsKey = { readonly kind: "rows"; readonly parameter: string; readonly from: number; readonly to: number };
+type PartsKey = {
   readonly kind: "parts";
   readonly parameter: string;
   readonly from: number;

@@ -59,7 +59,7 @@ export function chunkEntries(key: ChunkKey, { columns }: ParameterRecord, rowCou
   return columns.map((column) => ({ name: sectionName(key, column.name), dtype: column.dtype, shape: columnShapeIn(column, rowCount) }));
 }
 
-export type ShardSource = HeaderSource & {
+type ShardSource = HeaderSource & {
   /** The file's name in its directory, which `file` may say with more. */
   readonly name: string;
   readonly owner: ShardOwner;

@@ -8,7 +8,7 @@ import type { ParameterRecord } from "./parameter-record.ts";
 import type { Chunk, ShardOwner } from "./shard-header.ts";
 
 /** A chunk that is being written: each column is appended to until it is full. */
-export type ChunkSink = {
+type ChunkSink = {
   /** The bytes are read until the promise is fulfilled, and must not change before. */
   write(column: string, bytes: Uint8Array): Promise<void>;
 };

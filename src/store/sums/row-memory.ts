@@ -17,7 +17,7 @@ export const LISTED_KEYS_MIN = 64;
 const KEY_WORDS = 2;
 const ROW_BYTES = 4;
 
-export type ListedPull = {
+type ListedPull = {
   readonly table: number;
   readonly payloadBytes: number;
   readonly keys: number;

@@ -10,7 +10,7 @@ import { ElementType, elementBytesOf } from "../../kernel/elements.ts";
 import { PART_COUNT, partOf } from "../../keys/part.ts";
 import { simdSumHost } from "../../testing/store-stage.ts";
 import type { SumImages } from "./sum-requests.ts";
-import type { FrozenSums } from "./sum-store.ts";
+import type { FrozenSums } from "./sum-state.ts";
 import { SumStore } from "./sum-store.ts";
 
 const MIB = 2 ** 20;

@@ -11,69 +11,22 @@
 //       (RowTable), blocks are held.
 
 import { isWeighbridgeError, WeighbridgeError } from "../../base/errors.ts";
-import { ElementType, elementArrayOf, elementBytesOf, isElementType } from "../../kernel/elements.ts";
-import { DONE, type Kernels, ROW_KEY_BYTES } from "../../kernel/kernels.ts";
+import { ElementType, elementArrayOf, isElementType } from "../../kernel/elements.ts";
+import { DONE, ROW_KEY_BYTES } from "../../kernel/kernels.ts";
 import { KEY_BYTES } from "../../keys/key-range.ts";
 import type { RowTable } from "../row-table.ts";
-import type { TableFreeze } from "../table-freeze.ts";
 import { BLOCK_BYTES, type BlockHold, blockBytesOf, type LargeValue } from "./large-value.ts";
-import { LISTED_KEYS_MIN, RowMemory } from "./row-memory.ts";
+import { LISTED_KEYS_MIN } from "./row-memory.ts";
 import { checkLengths, keyAt, runEnd, type SumBatch, widthAt, withoutZeroLengths } from "./sum-batch.ts";
-import type { ExpectedSums, Pull, PullVariable, Push, PushBlock, PushVariable, SumHost, SumImages } from "./sum-requests.ts";
-import { noRoomFor, SumTables } from "./sum-tables.ts";
+import type { Pull, PullVariable, Push, PushBlock, PushVariable } from "./sum-requests.ts";
+import { CLOSED, SumState } from "./sum-state.ts";
+import { noRoomFor } from "./sum-tables.ts";
 
 /** Rows that are listed together. */
 const LIST_ROWS = 1024;
 const LIST_BYTES = LIST_ROWS * 4;
-/** No type: callers must call `use` first. */
-const CLOSED = -1;
 
-export type SumStoreOptions = SumHost & {
-  /** F32 when left out. */
-  readonly type?: ElementType | undefined;
-  /** Keys the hash of the tables (a u64). Random when left out. */
-  readonly secret?: bigint | undefined;
-};
-
-/** A large value at one moment: its blocks, undefined where it had none and so zeros. */
-export type ValueSnapshot = { readonly key: bigint; readonly byteCount: number; readonly blocks: readonly (BlockHold | undefined)[] };
-
-/** All values of one width at one moment (SumStore.V5): rows of a table, to close, or large values, to release. */
-export type FrozenSums = { readonly type: ElementType; readonly width: number } & (
-  | { readonly rows: TableFreeze }
-  | { readonly values: readonly ValueSnapshot[] }
-);
-
-export class SumStore {
-  /** The type of its values; that of the last request while it is empty, -1 while it is being restored. Read-only. */
-  type: number;
-  /** Bytes of one element. Nobody else writes it. */
-  elementBytes: number;
-  readonly #host: SumHost;
-  readonly #kernels: Kernels;
-  readonly #rows: RowMemory;
-  readonly #secret: bigint;
-  #tables: SumTables;
-
-  constructor({ type = ElementType.F32, secret = crypto.getRandomValues(new BigUint64Array(1))[0]!, ...host }: SumStoreOptions) {
-    this.#host = host;
-    this.#kernels = host.kernels;
-    this.#secret = secret;
-    this.#rows = new RowMemory(host.arena, host.kernels);
-    this.type = type;
-    this.elementBytes = elementBytesOf(type);
-    this.#tables = this.#newTables(type);
-  }
-
-  get keyCount(): number {
-    return this.#tables.keyCount;
-  }
-
-  /** Arena bytes of all keys, values and indexes. */
-  get usedBytes(): number {
-    return this.#tables.usedBytes + this.#rows.usedBytes;
-  }
-
+export class SumStore extends SumState {
   /**
    * Requests have this type from here on. Throws UNSUPPORTED if the store has another (SumStore.V4), BAD_REQUEST,
    * QUEUE_FULL during a restore.
@@ -83,8 +36,8 @@ export class SumStore {
       throw new WeighbridgeError("QUEUE_FULL", "this server is restoring a checkpoint: try again", { retryable: true });
     if (!isElementType(type)) throw new WeighbridgeError("BAD_REQUEST", `there is no value type ${type}`);
     if (type === this.type) return;
-    if (this.keyCount > 0) throw otherType(this.#tables.type, type);
-    this.#adopt(type);
+    if (this.keyCount > 0) throw otherType(this.tables.type, type);
+    this.adopt(type);
     this.type = type;
   }
 
@@ -94,8 +47,8 @@ export class SumStore {
   push(push: Push): void {
     const { keys, keyCount, width, values } = push;
     this.requireAscending(keys, keyCount);
-    const { fast } = this.#tables;
-    if (width === fast.width && this.#kernels.addRows(fast.table, keys, keyCount, values) === DONE) return;
+    const { fast } = this.tables;
+    if (width === fast.width && this.kernels.addRows(fast.table, keys, keyCount, values) === DONE) return;
     if (!(width >= 1)) throw new WeighbridgeError("BAD_REQUEST", `values are at least 1 element wide, not ${width}`);
     this.#pushBatch({ keys, keyCount, lens: 0, width, values });
   }
@@ -103,7 +56,7 @@ export class SumStore {
   /** As `push`, with a width for each key. Also throws BAD_REQUEST for wrong lengths. */
   pushVariable(push: PushVariable): void {
     const { keys, keyCount, lens, values, valueCount, makesEmpty = false } = push;
-    const { arena } = this.#host;
+    const { arena } = this.host;
     const zeroCount = checkLengths(arena, lens, keyCount, valueCount);
     this.requireAscending(keys, keyCount);
     const batch = { keys, keyCount, lens, width: 0, values };
@@ -123,8 +76,8 @@ export class SumStore {
       throw new WeighbridgeError("BAD_REQUEST", `block ${blockIndex} of ${width} values has ${countDue} of them, not ${elementCount}`);
     }
     this.#withRoom(BLOCK_BYTES, () => {
-      const value = this.#tables.large(key, width) ?? this.#tables.createLarge(key, width, blockIndex);
-      if (!value.reserve(blockIndex)) throw noRoomFor(this.#host.arena, 1);
+      const value = this.tables.large(key, width) ?? this.tables.createLarge(key, width, blockIndex);
+      if (!value.reserve(blockIndex)) throw noRoomFor(this.host.arena, 1);
       value.add(blockIndex, values);
     });
   }
@@ -133,26 +86,26 @@ export class SumStore {
   pull(pull: Pull): void {
     const { keys, keyCount, width, out } = pull;
     if (keyCount >= LISTED_KEYS_MIN && this.#pullListed(pull)) return;
-    const { fast } = this.#tables;
-    if (width === fast.width) this.#kernels.gatherRows(fast.table, keys, keyCount, out);
+    const { fast } = this.tables;
+    if (width === fast.width) this.kernels.gatherRows(fast.table, keys, keyCount, out);
     else this.#pullRun(keys, keyCount, width, out);
   }
 
   /** lensOut[i] (i32) = the width of key i, 0 when it is unknown. Returns their sum. */
   lengths(keys: number, keyCount: number, lensOut: number): number {
-    return this.#tables.lengths(keys, keyCount, lensOut);
+    return this.tables.lengths(keys, keyCount, lensOut);
   }
 
   /** The width of the key at this address; undefined when it is unknown. */
   widthOf(key: number): number | undefined {
-    return this.#tables.widthOf(key);
+    return this.tables.widthOf(key);
   }
 
   /**
    * Writes the values one after the other, each as long as `lens` says. Returns the element count. Throws VALUE_LENGTH.
    */
   pullVariable(pull: PullVariable): number {
-    const { arena } = this.#host;
+    const { arena } = this.host;
     const batch = { ...pull, width: 0, values: pull.out };
     let out = pull.out;
     for (let from = 0, end = 0; from < pull.keyCount; from = end) {
@@ -167,9 +120,9 @@ export class SumStore {
   /** Throws KEYS_NOT_ASCENDING. Pushes call it; a pull serves any order. */
   requireAscending(keys: number, keyCount: number): void {
     if (keyCount <= 1) return;
-    const index = this.#kernels.checkAscending(keys, keyCount);
+    const index = this.kernels.checkAscending(keys, keyCount);
     if (index < 0) return;
-    const { arena } = this.#host;
+    const { arena } = this.host;
     const [before, key] = [keyAt(arena, keys, index - 1), keyAt(arena, keys, index)];
     throw new WeighbridgeError(
       "KEYS_NOT_ASCENDING",
@@ -183,145 +136,27 @@ export class SumStore {
    */
   holdBlock(key: number, width: number, blockIndex: number): BlockHold | undefined {
     this.#requireBlock(width, blockIndex);
-    return this.#tables.large(key, width)?.hold(blockIndex);
-  }
-
-  /** Everything as it is now, by width (SumStore.V5). Throws ARENA_FULL, nothing held. */
-  freeze(): readonly FrozenSums[] {
-    const { type } = this.#tables;
-    const frozen: FrozenSums[] = [];
-    try {
-      for (const [width, table] of this.#tables.narrow) if (table.rowCount > 0) frozen.push({ type, width, rows: table.freeze() });
-    } catch (thrown) {
-      for (const sums of frozen) if ("rows" in sums) sums.rows.close();
-      throw thrown;
-    } finally {
-      this.#tables.lookForFast();
-    }
-    const byWidth = new Map<number, ValueSnapshot[]>();
-    for (const value of this.#tables.largeValues?.all ?? []) {
-      const values = byWidth.get(value.width) ?? [];
-      byWidth.set(value.width, values);
-      const blocks = Array.from({ length: value.blockCount }, (_, block) => value.hold(block));
-      values.push({ key: value.key, byteCount: value.byteCount, blocks });
-    }
-    for (const [width, values] of byWidth) frozen.push({ type, width, values });
-    return frozen;
-  }
-
-  /** Bytes of large values that exist twice: they were replaced while held. */
-  get retiredBytes(): number {
-    return this.#tables.largeValues?.retiredBytes ?? 0;
-  }
-
-  /** Refuses requests until `resume`: a checkpoint is being restored. */
-  suspend(): void {
-    this.type = CLOSED;
-  }
-
-  resume(): void {
-    this.type = this.#tables.type;
-  }
-
-  /** So many keys of this type are about to be restored, until `settle`. Throws ARENA_FULL. */
-  expect(type: ElementType, expected: readonly ExpectedSums[]): void {
-    this.#adopt(type);
-    this.#tables.expect(expected);
-  }
-
-  /** All expected keys are there. */
-  settle(): void {
-    this.#tables.settle();
-  }
-
-  /** As `put`, for a checkpoint: rows may use memory reserved for work (Arena.A4). */
-  putSaved(images: SumImages): void {
-    if (this.#tables.isLarge(images.width)) this.put(images);
-    else this.#host.arena.overdraw(() => this.put(images));
-  }
-
-  /** Replaces sums; idempotent. Throws VALUE_LENGTH; ARENA_FULL, nothing changed, though perhaps some large ones. */
-  put({ keys, payloads, width }: SumImages): void {
-    if (keys.length === 0) return;
-    const { arena } = this.#host;
-    const isLarge = this.#tables.isLarge(width);
-    const stride = payloads.length / keys.length;
-    const byteCount = keys.byteLength + (isLarge ? 0 : payloads.length);
-    const at = arena.tryAllocateBeyond(byteCount) || arena.allocate(byteCount); // no holes among the rows
-    try {
-      arena.bytes.set(new Uint8Array(keys.buffer, keys.byteOffset, keys.byteLength), at);
-      if (isLarge) {
-        for (let i = 0; i < keys.length; i++)
-          this.#tables.putLarge(at + i * KEY_BYTES, width, payloads.subarray(i * stride, (i + 1) * stride));
-        return;
-      }
-      arena.bytes.set(payloads, at + keys.byteLength);
-      this.#tables.tableOf(width)?.frozen?.preserve(at, keys.length);
-      this.#tables.prepare({ keys: at, keyCount: keys.length, lens: 0, width, values: 0 });
-      const column = { offset: 0, byteCount: stride, address: at + keys.byteLength };
-      this.#tables.tableOf(width)?.restore(at, keys.length, [column]);
-    } finally {
-      arena.release(at, byteCount);
-    }
-  }
-
-  /** The sums of a part, page by page, copied, for `put`. Throws ARENA_FULL. */
-  *savePart(part: number): Iterable<SumImages> {
-    for (const [width, table] of this.#tables.narrow) for (const images of table.parts.save(part)) yield { width, ...images };
-    for (const value of this.#tables.largeValues?.ofPart(part) ?? [])
-      yield { width: value.width, keys: BigUint64Array.of(value.key), payloads: value.bytes() };
-  }
-
-  /** How many keys a part has. */
-  countPart(part: number): number {
-    return this.#tables.countPart(part);
-  }
-
-  /** Removes the keys of a part; returns how many there were. Throws ARENA_FULL. */
-  dropPart(part: number): number {
-    return this.#tables.dropPart(part);
-  }
-
-  /** Removes everything; held blocks stay readable until their release. */
-  clear(): void {
-    this.#adopt(this.#tables.type);
-  }
-
-  /** Releases everything; held blocks stay readable until their release. The store is of no use afterwards. */
-  close(): void {
-    this.#rows.forget();
-    this.#tables.close();
-  }
-
-  #newTables(type: ElementType): SumTables {
-    return new SumTables({ host: this.#host, type, secret: this.#secret, removing: () => this.#rows.forget() });
-  }
-
-  #adopt(type: ElementType): void {
-    this.#rows.forget();
-    this.#tables.close();
-    this.#tables = this.#newTables(type);
-    this.elementBytes = this.#tables.elementBytes;
+    return this.tables.large(key, width)?.hold(blockIndex);
   }
 
   /** All but the hot path: several or new widths, other types, large values, and while a checkpoint is being saved. */
   #pushBatch(batch: SumBatch): void {
-    const { arena, kernels } = this.#host;
+    const { arena, kernels } = this.host;
     if (batch.keyCount === 0) return;
-    this.#tables.lookForFast();
-    const isUniform = batch.width > 0 && this.#tables.type === ElementType.F32;
-    const table = isUniform ? this.#tables.tableOf(batch.width) : undefined;
+    this.tables.lookForFast();
+    const isUniform = batch.width > 0 && this.tables.type === ElementType.F32;
+    const table = isUniform ? this.tables.tableOf(batch.width) : undefined;
     if (table !== undefined && table.frozen === undefined) {
       if (kernels.addKnownRows(table.address, batch.keys, batch.keyCount, batch.values) === DONE) return;
     }
     for (let from = 0, end = 0; from < batch.keyCount; from = end) {
       end = runEnd(arena, batch, from);
       // SumStore.V5
-      this.#tables.tableOf(widthAt(arena, batch, from))?.frozen?.preserve(batch.keys + from * KEY_BYTES, end - from);
+      this.tables.tableOf(widthAt(arena, batch, from))?.frozen?.preserve(batch.keys + from * KEY_BYTES, end - from);
     }
     const list = arena.allocate(LIST_BYTES);
     try {
-      this.#withRoom(batch.keyCount * KEY_BYTES, () => this.#tables.prepare(batch));
+      this.#withRoom(batch.keyCount * KEY_BYTES, () => this.tables.prepare(batch));
       this.#apply(batch, list);
     } finally {
       arena.release(list, LIST_BYTES);
@@ -336,24 +171,24 @@ export class SumStore {
         return;
       } catch (thrown) {
         const use = this.retiredBytes > 0 ? "move" : "state";
-        if (!isWeighbridgeError(thrown, "ARENA_FULL") || !this.#host.arena.onFull(use, byteCount)) throw thrown;
+        if (!isWeighbridgeError(thrown, "ARENA_FULL") || !this.host.arena.onFull(use, byteCount)) throw thrown;
       }
     }
   }
 
   /** Adds the values; all keys and blocks are there. `list` has room for LIST_ROWS rows. */
   #apply(batch: SumBatch, list: number): void {
-    const { arena } = this.#host;
+    const { arena } = this.host;
     let { values } = batch;
     for (let from = 0, end = 0; from < batch.keyCount; from = end) {
       end = runEnd(arena, batch, from);
       const width = widthAt(arena, batch, from);
       const valueBytes = width * this.elementBytes;
-      const table = this.#tables.tableOf(width);
+      const table = this.tables.tableOf(width);
       if (table !== undefined) this.#addRows(table, { keys: batch.keys + from * KEY_BYTES, keyCount: end - from, width, values }, list);
       else {
         for (let i = from; i < end; i++) {
-          const value = this.#tables.large(batch.keys + i * KEY_BYTES, width)!;
+          const value = this.tables.large(batch.keys + i * KEY_BYTES, width)!;
           addWhole(value, values + (i - from) * valueBytes);
         }
       }
@@ -363,8 +198,8 @@ export class SumStore {
 
   /** All keys have rows. */
   #addRows({ address }: RowTable, { keys, keyCount, width, values }: Push, list: number): void {
-    const { kernels, elements } = this.#host;
-    const { type, elementBytes } = this.#tables;
+    const { kernels, elements } = this.host;
+    const { type, elementBytes } = this.tables;
     if (type === ElementType.F32 && width > 0) {
       kernels.addRows(address, keys, keyCount, values);
       return;
@@ -378,23 +213,23 @@ export class SumStore {
 
   /** A list that was pulled before: its rows are known. */
   #pullListed({ keys, keyCount, width, out }: Pull): boolean {
-    const table = this.#tables.isPacked(width) ? this.#tables.tableOf(width) : undefined;
-    return table !== undefined && this.#rows.pull({ table: table.address, payloadBytes: width * this.elementBytes, keys, keyCount, out });
+    const table = this.tables.isPacked(width) ? this.tables.tableOf(width) : undefined;
+    return table !== undefined && this.rows.pull({ table: table.address, payloadBytes: width * this.elementBytes, keys, keyCount, out });
   }
 
   #pullRun(keys: number, keyCount: number, width: number, out: number): void {
-    const table = this.#tables.tableOf(width);
+    const table = this.tables.tableOf(width);
     let missing = keyCount;
     if (table !== undefined) missing = this.#gather(table, { keys, keyCount, width, out });
-    else if (this.#tables.isLarge(width) && this.#tables.largeValues !== undefined) missing = this.#pullLarge(keys, keyCount, width, out);
-    else this.#host.kernels.zero(out, keyCount * width * this.elementBytes);
-    if (missing !== 0) this.#tables.requireWidth(keys, keyCount, width);
+    else if (this.tables.isLarge(width) && this.tables.largeValues !== undefined) missing = this.#pullLarge(keys, keyCount, width, out);
+    else this.host.kernels.zero(out, keyCount * width * this.elementBytes);
+    if (missing !== 0) this.tables.requireWidth(keys, keyCount, width);
   }
 
   /** Returns how many of the keys have no row: they read as zeros. */
   #gather({ address }: RowTable, { keys, keyCount, width, out }: Pull): number {
-    const { arena, kernels, rowKernels } = this.#host;
-    if (this.#tables.isPacked(width)) return kernels.gatherRows(address, keys, keyCount, out);
+    const { arena, kernels, rowKernels } = this.host;
+    if (this.tables.isPacked(width)) return kernels.gatherRows(address, keys, keyCount, out);
     const valueBytes = width * this.elementBytes;
     const list = arena.allocate(LIST_BYTES);
     let missing = 0;
@@ -411,10 +246,10 @@ export class SumStore {
     const valueBytes = width * this.elementBytes;
     let missing = 0;
     for (let i = 0; i < keyCount; i++) {
-      const value = this.#tables.large(keys + i * KEY_BYTES, width);
+      const value = this.tables.large(keys + i * KEY_BYTES, width);
       if (value !== undefined) value.copyTo(out + i * valueBytes);
       else {
-        this.#host.kernels.zero(out + i * valueBytes, valueBytes);
+        this.host.kernels.zero(out + i * valueBytes, valueBytes);
         missing++;
       }
     }
@@ -423,7 +258,7 @@ export class SumStore {
 
   #requireBlock(width: number, blockIndex: number): void {
     const blockCount = Math.ceil((width * this.elementBytes) / BLOCK_BYTES);
-    if (this.#tables.isLarge(width) && Number.isInteger(blockIndex) && blockIndex >= 0 && blockIndex < blockCount) return;
+    if (this.tables.isLarge(width) && Number.isInteger(blockIndex) && blockIndex >= 0 && blockIndex < blockCount) return;
     throw new WeighbridgeError("BAD_REQUEST", `a value of ${width} elements has no block ${blockIndex}`);
   }
 }

@@ -1,7 +1,7 @@
 // sum-tables — where the values of a SumStore lie: the width of each key, and the table of that width. It makes keys,
 // in whole batches; the store adds to their values.
 //
-//   row        [ key u64 | elements × width | padding to whole words ]     narrow values, under 16 KiB: a table per width
+//   row        [ key u64 | elements × width | padding to whole words ]   narrow values, under 16 KiB: a table per width
 //   widths     [ key u64 | width + 1 as u32 ]; 0 while its push is not certain
 //
 // Wider values are LargeValues. While all keys have one narrow width, its table is all there is. From the second width
@@ -30,7 +30,7 @@ export const LARGE_BYTES_MIN: number = 16 * 1024;
 const NO_WIDTH = -1;
 const WORD_BYTES = 4;
 
-export type SumTablesOptions = {
+type SumTablesOptions = {
   readonly host: SumHost;
   readonly type: ElementType;
   /** Keys the hash of the tables (a u64). */

@@ -114,7 +114,7 @@ type DcAsgdSettings = {
 };
 
 /** An updater that the servers have loaded (docs/guides/your-own-updater.md). What `with()` of one gives is such. */
-export type CustomOptimizer = Guarded & {
+type CustomOptimizer = Guarded & {
   readonly type: "custom";
   /** Its name. */
   readonly updater: string;
@@ -321,7 +321,7 @@ function checkClip(path: string, value: unknown): number | null {
 }
 
 /** The kernels that check, the policy, and the counts. */
-export type NonFiniteLook = {
+type NonFiniteLook = {
   readonly arena: Arena;
   readonly kernels: OptimizerKernels;
   readonly policy: ResolvedOptimizer["nonFinite"];

@@ -43,7 +43,7 @@ const momentum = psUpdater({
   },
 });
 
-/** Of f64 rows. Its column begins with the accumulator that its settings say: `columns` is asked with them. */
+/** Of f64 rows. Its column begins with the accumulator of its settings. */
 function adagrad(initialAccumulator: number): PsUpdater {
   return psUpdater({
     ...{ ...ours, name: "adagrad", elements: ["f64"], settings: { epsilon: 1e-10, initialAccumulator, weightDecay: 0 } },

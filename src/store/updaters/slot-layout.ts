@@ -6,7 +6,7 @@
 import type { ResolvedOptimizer } from "./optimizer-spec.ts";
 
 /** What a slot holds before the first update: the same number everywhere, or a copy of the initial values. */
-export type SlotStart = number | "values";
+type SlotStart = number | "values";
 
 export type SlotLayout = {
   /** The slots' first contents, one for each slot. */

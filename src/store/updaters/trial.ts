@@ -13,7 +13,7 @@ import type { SlotLayout } from "./slot-layout.ts";
 const FLOAT_BYTES = 4;
 
 /** Rows that lie side by side, and are about to be updated. Indexes of floats, not addresses. */
-export type TriedRows = {
+type TriedRows = {
   /** Where the new values are written. */
   readonly values: number;
   readonly floatCount: number;
