@@ -1,15 +1,15 @@
-// parameter-group — the weights of a model of another framework, as tensors on the servers: opened together, and one
-// step of training for all of them. Knows arrays of floats and names; which framework they come from, the folders
-// beside it know.
+// parameter-group — the weights of another framework's model, as tensors on the servers: opened together, and trained
+// in one step for all of them. It knows arrays of floats and names; the folders beside it know the framework.
 //
 //   step:  push of every gradient ──► clock ──► pull of every weight, the first one first
 //          all under way at once, in this order on every link
 //
 // Invariants:
-//   G1. The weights begin with what the first worker brought; what was trained or restored is kept, whoever comes
-//       later.
-//   G2. A step that is refused for its gradients (names, lengths, NaN) has pushed nothing and has not ended the clock.
-//   G3. Weights that were pulled are in new arrays, which belong to the caller.
+//   ParameterGroup.G1. The weights begin with the first worker's values; trained or restored values are kept, whichever
+//       worker joins later.
+//   ParameterGroup.G2. A step that is refused for its gradients (names, lengths, NaN) has pushed nothing and has not
+//       ended the clock.
+//   ParameterGroup.G3. Weights that were pulled are in new arrays, which belong to the caller.
 
 import type { Session } from "../api/session.ts";
 import type { WaitOptions } from "../base/deferred.ts";
@@ -22,18 +22,18 @@ import { allEnded } from "../worker/function-client.ts";
 import type { Tensor } from "../worker/tensor.ts";
 
 export type GroupOptions = {
-  /** What the servers do with a gradient. */
+  /** The servers' optimizer. */
   readonly optimizer: OptimizerSpec;
   /** Defaults to BSP with the mean over workers: losses of frameworks are means over a worker's own batch. */
   readonly consistency?: Consistency;
-  /** Goes before the names of the weights: two models of one job need two of them. Defaults to nothing. */
+  /** Precedes the names of the weights: two models of one job need two prefixes. Empty by default. */
   readonly prefix?: string;
   /**
    * Whether a step ends the worker's clock. Defaults to true; with false, call `session.clock()` where your iteration
    * ends.
    */
   readonly endsClock?: boolean;
-  /** What links carry instead of values as they are. */
+  /** How links encode values. */
   readonly link?: Partial<LinkEncoding>;
 };
 
@@ -42,7 +42,7 @@ const GROUP_OPTIONS: readonly string[] = ["optimizer", "consistency", "prefix", 
 /** A weight as a framework has it. */
 export type Weight = { readonly name: string; readonly shape: readonly number[]; readonly values: Float32Array };
 
-/** One that nobody else has, in memory of its own. */
+/** An array that nobody else has, in memory of its own. */
 export type OwnArray = Float32Array<ArrayBuffer>;
 
 const MEAN_OVER_WORKERS: Consistency = { bsp: true, reduce: "mean" };
@@ -64,7 +64,7 @@ export class ParameterGroup {
   }
 
   /**
-   * Makes the tensors that are not there yet, and offers them these values to begin with (G1). Throws BAD_ARGUMENT,
+   * Creates the tensors that do not exist yet, and offers them these first values (G1). Throws BAD_ARGUMENT,
    * SPEC_MISMATCH, NOT_FINITE.
    */
   static async open(session: Session, weights: readonly Weight[], options: GroupOptions, wait: WaitOptions = {}): Promise<ParameterGroup> {
@@ -100,8 +100,8 @@ export class ParameterGroup {
   }
 
   /**
-   * A push, the end of the clock, and a pull of what the next one begins with. Rejects when all of its calls have ended
-   * and one of them failed.
+   * Pushes, ends the clock, and pulls what the next step begins with. Rejects when all of its calls have ended and one
+   * of them failed.
    */
   async step(gradients: readonly (Float32Array | undefined)[], wait: WaitOptions = {}): Promise<OwnArray[]> {
     checkWaitOptions(wait);
@@ -146,10 +146,7 @@ export class ParameterGroup {
   }
 }
 
-/**
- * Throws BAD_ARGUMENT for options that do not exist, or without an optimizer, before anything of the framework is
- * touched.
- */
+/** Throws BAD_ARGUMENT for options that do not exist, or without an optimizer, before it touches the framework. */
 export function checkGroupOptions(options: GroupOptions, more: readonly string[], what: string): void {
   checkOptions(options, [...GROUP_OPTIONS, ...more], what);
   resolveOptimizer(options.optimizer);
@@ -162,7 +159,7 @@ function checkNames(names: readonly string[]): void {
 }
 
 function firstNotFinite(values: Float32Array): number {
-  let total = 0; // a NaN or an infinity stays in it to the end; that of finite float32 cannot leave float64
+  let total = 0; // a NaN or an infinity stays in it to the end; a sum of finite float32 cannot overflow float64
   for (let i = 0; i < values.length; i++) total += values[i] as number;
   return Number.isFinite(total) ? -1 : values.findIndex((value) => !Number.isFinite(value));
 }

@@ -1,12 +1,13 @@
-// batches — which samples a worker takes in which step. Pure: seed, epoch, step and rank decide, so that a run can be
-// repeated, resumed at any step, or cut among other workers.
+// batches — decides which samples a worker uses in which step. Pure: seed, epoch, step and rank decide, so that a run
+// can be repeated, resumed at any step, or divided among other workers.
 //
 // An epoch is a permutation of all samples, cut into global batches of `batchSize` (the last may be smaller); each of
-// `shardCount` workers takes its contiguous part of every global batch.
+// `shardCount` workers gets its contiguous part of every global batch.
 //
 // Invariants:
-//   B1. In an epoch the shards together visit every sample exactly once.
-//   B2. The samples of a global batch do not depend on the number of shards: n workers do the steps of one, together.
+//   Batches.B1. In an epoch the shards together visit every sample exactly once.
+//   Batches.B2. The samples of a global batch do not depend on the number of shards: n workers together do the steps of
+//       one.
 
 import { WeighbridgeError } from "../base/errors.ts";
 import { Random } from "../base/random.ts";
@@ -23,7 +24,7 @@ export type BatchesOptions = {
   readonly shardCount?: number;
 };
 
-/** Spreads epochs over the generator's seeds; odd, so that no two of 2^32 epochs meet. */
+/** Spreads epochs over the generator's seeds; odd, so that no two of 2^32 epochs have the same seed. */
 const EPOCH_STRIDE = 0x9e37_79b1;
 
 export class Batches {
@@ -41,7 +42,7 @@ export class Batches {
     checkCount("seed", options.seed, 0);
     checkCount("shardCount", shardCount);
     if (checkCount("shard", shard, 0) >= shardCount) {
-      throw new WeighbridgeError("BAD_ARGUMENT", `shard ${shard} is none of ${shardCount}: they count from 0`);
+      throw new WeighbridgeError("BAD_ARGUMENT", `shard ${shard} is not one of ${shardCount}: they count from 0`);
     }
     if (batchSize < shardCount) {
       throw new WeighbridgeError("BAD_ARGUMENT", `a batch of ${batchSize} leaves some of ${shardCount} shards without a sample`);
@@ -51,15 +52,15 @@ export class Batches {
     this.#order = new Uint32Array(sampleCount);
   }
 
-  /** How many samples the global batch of a step has: `batchSize`, or what is left for the last. */
+  /** How many samples the global batch of a step has: `batchSize`, or the rest for the last. */
   globalSize(step: number): number {
     const { sampleCount, batchSize } = this.#options;
     return Math.min(batchSize, sampleCount - this.#checkStep(step) * batchSize);
   }
 
   /**
-   * This shard's samples of a step, by index: a view, valid until another epoch is asked for. Empty where a last batch
-   * has too few.
+   * This shard's samples of a step, by index: a view, valid until another epoch is requested. Empty if a last batch has
+   * too few.
    */
   at(epoch: number, step: number): Uint32Array {
     const { batchSize, shard, shardCount } = this.#options;

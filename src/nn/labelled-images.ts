@@ -1,5 +1,4 @@
-// labelled-images — a data set of grey images with a class each, as bytes, and how a batch of it becomes a network's
-// input.
+// labelled-images — a data set of grey images with a class each, as bytes; reads a batch of it into a network's input.
 
 import { WeighbridgeError } from "../base/errors.ts";
 import { checkOptions } from "../base/known-options.ts";

@@ -1,11 +1,11 @@
-// layer-kernels — what the layers ask of the nn module (kernels/nn/*.as.ts), and the module itself on an arena. The
-// sources say what each kernel does; PlainLayerKernels is the reference.
+// layer-kernels — the kernels that layers use of the nn module (kernels/nn/*.as.ts), and the module itself on an arena.
+// The sources say what each kernel does; PlainLayerKernels is the reference.
 //
 // Invariants:
-//   K1. The module has no state and no data: it may lie on an arena beside the kernel module and beside other instances
-//       of itself.
-//   K2. Without fusing, every kernel equals the reference bit for bit. With it, `multiply` and `multiplyTransposed`
-//       round once where the reference rounds twice; all others are still equal.
+//   LayerKernels.K1. The module has no state and no data: it may share an arena with the kernel module and with other
+//       instances of itself.
+//   LayerKernels.K2. Without fusing, every kernel equals the reference bit for bit. With it, `multiply` and
+//       `multiplyTransposed` round once where the reference rounds twice; all others are still equal.
 
 import type { Arena } from "../kernel/arena.ts";
 import { InlinedModule } from "../kernel/inlined-module.ts";
@@ -19,9 +19,7 @@ export function productScratchBytes(depth: number): number {
   return 128 + 32 * depth;
 }
 
-/**
- * Addresses in bytes, counts in floats. Numbers side by side, against the house rule: this is the WebAssembly boundary.
- */
+/** Addresses in bytes, counts in floats. Adjacent numbers, against the house rule: this is the WebAssembly boundary. */
 export interface LayerKernels {
   /**
    * C[m × n] = A[m × k] · B[k × n]; flags say whether A is stored as [k × m], and whether the product is added to C.
@@ -88,7 +86,7 @@ export function canFuse(): boolean {
   return FUSED.isValid;
 }
 
-/** The module on this arena's memory: the fused build where the engine has relaxed SIMD, unless told otherwise. */
+/** The module on this arena's memory: by default the fused build if the engine has relaxed SIMD. */
 export function openLayerKernels(arena: Arena, isFused: boolean = canFuse()): LayerKernels {
   return (isFused ? FUSED : PLAIN).instantiate(arena.memory) as unknown as LayerKernels;
 }

@@ -1,6 +1,6 @@
 // parameter — what a network learns: a name, a shape, first values, and two spans, values and gradient, that can be
-// pushed and pulled as they lie. First values are drawn as a server draws them: a network that is initialized here has
-// the bits of one that was initialized there.
+// pushed and pulled without a copy. First values are drawn as a server draws them: a network that is initialized here
+// has the same bits as one that was initialized there.
 
 import { SimdInitializerKernels } from "../kernel/initializer-kernels.ts";
 import { Initializer } from "../store/initializers/initializer.ts";
@@ -18,13 +18,13 @@ export type Parameter = {
   readonly values: Float32Array;
   readonly gradientAddress: number;
   readonly gradient: Float32Array;
-  /** Set while the parameter lives on servers (training/set-param-ps.ts); left out, it lives here. */
-  serverPlace?: ServerTarget | undefined;
+  /** Set while the parameter lives on servers (training/set-param-ps.ts); if left out, it lives here. */
+  serverTarget?: ServerTarget | undefined;
 };
 
-/** How a parameter lives on servers. */
+/** Options of a parameter that lives on servers. */
 export type ServerTarget = {
-  /** Servers alone make the first values; otherwise they are also made here, with the same bits. */
+  /** Only servers create the first values; otherwise they are also created here, with the same bits. */
   readonly initInServer: boolean;
 };
 
@@ -44,7 +44,7 @@ export function createParameter(workspace: Workspace, { name, shape, initializer
   };
 }
 
-/** First values of all parameters; equal seeds, names and shapes give equal values. */
+/** Draws the first values of all parameters; equal seeds, names and shapes lead to equal values. */
 export function initializeParameters(workspace: Workspace, parameters: readonly Parameter[], seed: number): void {
   const kernels = new SimdInitializerKernels(workspace.arena);
   for (const { name, shape, initializer, address, values } of parameters) {

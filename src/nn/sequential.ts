@@ -1,5 +1,5 @@
-// sequential — layers one after the other: shapes are found from the first to the last, gradients flow from the last to
-// the first.
+// sequential — layers one after the other: shapes are derived from the first to the last, gradients flow from the last
+// to the first.
 
 import { WeighbridgeError } from "../base/errors.ts";
 import { checkOptions } from "../base/known-options.ts";
@@ -13,11 +13,11 @@ export type SequentialOptions = {
   /** The most samples that a batch may have. */
   readonly sampleCountMax: number;
   readonly layers: readonly LayerPlan[];
-  /** True where something that learns lies before the network, such as an embedding. */
+  /** True if something that learns precedes the network, such as an embedding. */
   readonly needsInputGradient?: boolean;
 };
 
-/** Told during `backward` about each parameter whose gradient is final: last layers first. */
+/** Called during `backward` for each parameter whose gradient is final: last layers first. */
 export type OnGradient = (layerIndex: number, parameter: Parameter) => void;
 
 const FORWARD_OPTIONS: readonly string[] = ["isTraining", "input"];
@@ -25,15 +25,15 @@ const FORWARD_OPTIONS: readonly string[] = ["isTraining", "input"];
 export class Sequential {
   readonly workspace: Workspace;
   readonly sampleCountMax: number;
-  /** It takes values, and no ids. */
+  /** It has values as input, and no ids. */
   readonly idsPerSample = 0;
-  /** A place for the batch: set `sampleCount`, write `values`. */
+  /** The input batch: set `sampleCount`, write `values`. */
   readonly input: Activations;
   readonly layers: readonly Layer[];
   /** Of all layers, first layers first. */
   readonly parameters: readonly Parameter[];
   readonly statistics: readonly Statistic[];
-  /** What each layer gave last. */
+  /** The last output of each layer. */
   readonly #outputs: Activations[] = [];
 
   /**
@@ -62,7 +62,7 @@ export class Sequential {
     this.statistics = layers.flatMap(({ statistics }) => statistics);
   }
 
-  /** The same layers, for who runs them one by one and does something in between. */
+  /** The same layers, for code that runs them one by one and does something in between. */
   get stages(): readonly Layer[] {
     return this.layers;
   }
@@ -71,7 +71,7 @@ export class Sequential {
     return this.layers.at(-1)!.outputShape;
   }
 
-  /** What the last layer gives for a batch, `input` by default. */
+  /** The output of the last layer for a batch, `input` by default. */
   forward(options: { readonly isTraining: boolean; readonly input?: Activations }): Activations {
     checkOptions(options, FORWARD_OPTIONS, "the options of a forward pass");
     let activations = options.input ?? this.input;
@@ -82,7 +82,7 @@ export class Sequential {
     return activations;
   }
 
-  /** Sets the gradients of all parameters; returns that of the input where the network was built for it. */
+  /** Sets the gradients of all parameters; returns that of the input if the network was built for it. */
   backward(outputGradient: Activations, onGradient?: OnGradient): Activations | undefined {
     let gradient: Activations | undefined = outputGradient;
     for (let i = this.layers.length - 1; i >= 0 && gradient !== undefined; i--) {

@@ -1,6 +1,5 @@
-// workspace — the memory that a network works in: an arena, the layers' kernels on it, and the spans that its layers
-// took. Not a pool: everything is taken while a network is built and given back at once, so that a step allocates
-// nothing.
+// workspace — the memory of a network: an arena, the layers' kernels on it, and the spans that its layers allocated.
+// Not a pool: everything is allocated while a network is built and released at once, so that a step allocates nothing.
 
 import { checkOptions } from "../base/known-options.ts";
 import { Arena } from "../kernel/arena.ts";
@@ -28,7 +27,7 @@ export class Workspace {
   readonly kernels: LayerKernels;
   /** Sums, copies and zeros of spans. */
   readonly vectors: Pick<Kernels, "add" | "sum" | "axpy" | "copy" | "zero">;
-  /** For initializers; made when the first normal number is drawn, and kept for the arena's incarnation. */
+  /** For initializers; created with the first normal number, and kept as long as the arena. */
   readonly quantiles: QuantileTable;
   readonly #spans: { readonly address: number; readonly byteCount: number }[] = [];
   #scratch = 0;
@@ -54,25 +53,25 @@ export class Workspace {
     return { address, values: new Float64Array(this.arena.memory.buffer, address, count) };
   }
 
-  /** For ids, labels and places, which kernels read as 32-bit words. */
+  /** For ids, labels and indices, which kernels read as 32-bit words. */
   words(count: number): { readonly address: number; readonly values: Int32Array } {
     const address = this.#take(count * FLOAT_BYTES);
     return { address, values: new Int32Array(this.arena.memory.buffer, address, count) };
   }
 
-  /** Makes sure that `scratch` has at least so many bytes; for layers being built. */
+  /** Makes sure that `scratch` has at least this many bytes; for layers that are being built. */
   reserveScratch(byteCount: number): void {
     if (byteCount <= this.#scratchBytes) return;
-    this.#scratch = this.#take(byteCount); // what it was stays taken until close: it is small, and nothing is built twice
+    this.#scratch = this.#take(byteCount); // the old one stays allocated until `close`: it is small, and a network is built once
     this.#scratchBytes = byteCount;
   }
 
-  /** The address of bytes that belong to whichever kernel runs. */
+  /** The address of bytes that belong to the running kernel. */
   get scratch(): number {
     return this.#scratch;
   }
 
-  /** Gives all spans back; every view of them is invalid from now on. */
+  /** Releases all spans; every view of them is invalid from now on. */
   close(): void {
     for (const { address, byteCount } of this.#spans.splice(0)) this.arena.release(address, byteCount);
     this.#scratch = 0;

@@ -89,7 +89,7 @@ function isAllOurs(roles: Roles): boolean {
 
 // With all of theirs nothing of ours runs: it shows that the program is one. Such a cluster fails now and then by
 // itself: ps-lite's scheduler tells workers before servers that the start is over, and a server that is asked before it
-// has made its application ends (barrier-releases.ts, X1).
+// has made its application ends (BarrierReleases.X1).
 for (const roles of ALL_ROLES) {
   for (const count of [1, 2]) {
     test(`sums are right with ${titleOf(roles)}, ${count} × ${count}`, { skip: isAllOurs(roles) ? false : skip }, async () => {

@@ -1,18 +1,18 @@
-// array-tree — pytrees as jax-js has them: arrays in lists and plain objects, however deep. Takes the arrays out, names
-// them by their way from the root ("layers/0/kernel"; a single array is "value"), and puts others in their places.
-// Nothing here gives an array away.
+// array-tree — pytrees as jax-js has them: arrays in lists and plain objects, however deep. Extracts the arrays, names
+// them by their path from the root ("layers/0/kernel"; a single array is "value"), and builds the tree from others. It
+// never consumes an array.
 
 import { WeighbridgeError } from "../../base/errors.ts";
 
-/** What this adapter asks of an array of jax-js, by shape alone. */
+/** What this adapter needs of an array of jax-js, by shape alone. */
 export interface JaxArray {
   readonly shape: readonly number[];
   readonly dtype: string;
-  /** Its values, copied; gives the array away, as everything in jax-js does. */
+  /** A copy of its values; consumes the array, as everything in jax-js does. */
   data(): Promise<unknown>;
 }
 
-/** Lists and objects of a tree, with the number of each array in its place. */
+/** Lists and objects of a tree, with the index of each array in place of it. */
 export type TreeStructure = number | readonly TreeStructure[] | { readonly [field: string]: TreeStructure };
 
 export type FlatTree = {

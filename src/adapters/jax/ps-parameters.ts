@@ -2,13 +2,14 @@
 // Functions of jax-js stay as they are:
 //
 //   let weights = await parameters.pull();
-//   const gradients = grad(loss)(weights, batch);          weights go in, as a tree
-//   weights = await parameters.step(gradients);            gradients go to the servers, new weights come back
+//   const gradients = grad(loss)(weights, batch);          weights are passed in, as a tree
+//   weights = await parameters.step(gradients);            pushes gradients, pulls new weights
 //
 // Invariants:
-//   P1. Trees that are given are given away, as jax-js's own functions do with arrays: `tree.ref(x)` keeps one. A tree
-//       that is refused for its names, shapes or types stays the caller's.
-//   P2. Trees that are returned have the structure of the one it was created with, new arrays, and one reference each.
+//   PsParameters.P1. Trees that are passed in are consumed, as jax-js's own functions consume arrays: `tree.ref(x)`
+//       keeps one. A tree that is refused for its names, shapes or types stays the caller's.
+//   PsParameters.P2. Trees that are returned have the structure of the one it was created with, new arrays, and one
+//       reference each.
 
 import type { Session } from "../../api/session.ts";
 import type { WaitOptions } from "../../base/deferred.ts";
@@ -17,7 +18,7 @@ import { checkWaitOptions } from "../../base/known-options.ts";
 import { checkGroupOptions, type GroupOptions, type OwnArray, ParameterGroup } from "../parameter-group.ts";
 import { buildTree, type FlatTree, flattenTree, type JaxArray, type TreeStructure } from "./array-tree.ts";
 
-/** What this adapter asks of the module `@jax-js/jax`. */
+/** What this adapter needs of the module `@jax-js/jax`. */
 export interface JaxModule {
   readonly numpy: { array(values: OwnArray, options: { shape: number[] }): JaxArray };
 }
@@ -25,7 +26,7 @@ export interface JaxModule {
 export type PsParametersOptions = GroupOptions;
 
 export class PsParameters<T> {
-  /** Of the arrays, by their way from the root: "layers/0/kernel". */
+  /** Of the arrays, by their path from the root: "layers/0/kernel". */
   readonly names: readonly string[];
   readonly #jax: JaxModule;
   readonly #group: ParameterGroup;
@@ -41,8 +42,9 @@ export class PsParameters<T> {
   }
 
   /**
-   * Puts the arrays of a tree on the servers, or takes over what is there: `pull` tells. `jax` is the module that made
-   * them. Throws BAD_ARGUMENT, UNSUPPORTED (an array that is not float32), SPEC_MISMATCH.
+   * Puts the arrays of a tree on the servers, unless the servers have values already: `pull` returns what they have.
+   * `jax` is the module that made the arrays. Throws BAD_ARGUMENT, UNSUPPORTED (an array that is not float32),
+   * SPEC_MISMATCH.
    */
   static async create<T>(
     jax: JaxModule,
@@ -55,7 +57,7 @@ export class PsParameters<T> {
     checkWaitOptions(wait); // P1
     const flat = flattenTree(tree);
     checkFloat32(flat);
-    const shapes = flat.arrays.map(({ shape }) => [...shape]); // An array that was given away has none.
+    const shapes = flat.arrays.map(({ shape }) => [...shape]); // A consumed array has none.
     const values = await floatsOf(flat.arrays);
     const weights = flat.names.map((name, i) => ({ name, shape: shapes[i] as number[], values: values[i] as Float32Array }));
     const group = await ParameterGroup.open(session, weights, options, wait);
@@ -68,8 +70,8 @@ export class PsParameters<T> {
   }
 
   /**
-   * Hands gradients to the servers' optimizer (P1). Ends no clock. Throws BAD_ARGUMENT for a tree of another structure,
-   * NOT_FINITE.
+   * Pushes gradients to the servers' optimizer (P1). Ends no clock. Throws BAD_ARGUMENT for a tree of another
+   * structure, NOT_FINITE.
    */
   async push(gradients: T, wait: WaitOptions = {}): Promise<void> {
     checkWaitOptions(wait); // P1
@@ -77,8 +79,8 @@ export class PsParameters<T> {
   }
 
   /**
-   * One step: gradients pushed (P1), the clock ended, and the weights that the next one begins with (P2). Throws as
-   * `push`.
+   * One step: pushes gradients (P1), ends the clock, and returns the weights that the next step begins with (P2).
+   * Throws as `push`.
    */
   async step(gradients: T, wait: WaitOptions = {}): Promise<T> {
     checkWaitOptions(wait); // P1
@@ -113,7 +115,7 @@ function checkFloat32({ names, arrays }: FlatTree): void {
   }
 }
 
-/** Gives the arrays away (P1). */
+/** Consumes the arrays (P1). */
 async function floatsOf(arrays: readonly JaxArray[]): Promise<Float32Array[]> {
   return await Promise.all(arrays.map(async (array) => (await array.data()) as Float32Array));
 }

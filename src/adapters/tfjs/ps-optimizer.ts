@@ -1,11 +1,11 @@
 // ps-optimizer — an optimizer of TensorFlow.js whose work is done by the parameter servers: it pushes gradients when
-// they are computed and brings back weights. A real tf.Optimizer: for `model.compile`, `minimize` and all else that
-// takes one.
+// they are computed and pulls weights. A real tf.Optimizer: for `model.compile`, `minimize` and everything else that
+// accepts one.
 //
 // TensorFlow.js applies gradients in one synchronous call, and servers are a network away. So a step has two parts:
-// `minimize` (which fit() calls) hands the gradients over and returns; `ready` resolves when the weights that the
-// servers made of them are in the variables. Between the two, variables are as they were. Whoever begins a step in
-// between is told by a BAD_ARGUMENT, never served stale weights.
+// `minimize` (which fit() calls) passes the gradients on and returns; `ready` resolves when the resulting weights are
+// in the variables. Between the two, variables do not change. A step that begins in between throws BAD_ARGUMENT; it
+// never uses stale weights.
 
 import type { Session } from "../../api/session.ts";
 import type { WaitOptions } from "../../base/deferred.ts";
@@ -21,9 +21,7 @@ export type PsOptimizerOptions = GroupOptions & {
    * this moment.
    */
   readonly variables?: readonly (TfVariable | TfLayerVariable)[];
-  /**
-   * What a variable is called on the servers. Defaults to its own name, which counts up with the models of a process.
-   */
+  /** The name of a variable on the servers. Defaults to its own name, which counts up with the models of a process. */
   readonly nameOf?: (variable: TfVariable, index: number) => string;
 };
 
@@ -32,20 +30,20 @@ export interface PsOptimizer {
   /** One whole step: gradients of `loss` pushed, weights back in the variables. Resolves with the loss before it. */
   step(loss: () => TfTensor, wait?: WaitOptions): Promise<number>;
   /**
-   * Resolves when the weights after the last step are in the variables; rejects with what that step failed with. The
-   * step goes on if the wait ends early.
+   * Resolves when the weights after the last step are in the variables; rejects with the failure of that step. The step
+   * goes on if the wait ends early.
    */
   ready(wait?: WaitOptions): Promise<void>;
-  /** Brings the variables up to date without a step; after a step that failed, this is how to go on. */
+  /** Pulls the current weights without a step; after a failed step, call it to continue. */
   pull(wait?: WaitOptions): Promise<void>;
   /** For fit() and fitDataset(): waits for the weights after every batch. */
   readonly callbacks: { onBatchEnd(): Promise<void> };
 }
 
 /**
- * Puts the variables on the servers, or takes over what is there, and resolves when they have the servers' values. `tf`
- * is the module `@tensorflow/tfjs-core` (or `@tensorflow/tfjs`, …) that made them. Throws BAD_ARGUMENT, UNSUPPORTED (a
- * variable that is not float32), SPEC_MISMATCH.
+ * Puts the variables on the servers, unless the servers have values already, and resolves when the variables have the
+ * servers' values. `tf` is the module `@tensorflow/tfjs-core` (or `@tensorflow/tfjs`, …) that made them. Throws
+ * BAD_ARGUMENT, UNSUPPORTED (a variable that is not float32), SPEC_MISMATCH.
  */
 export async function psOptimizer<O extends object>(
   tf: TfModule<O>,
@@ -104,7 +102,7 @@ function optimizerClass(Base: new () => TfOptimizer) {
       return this.#steps.pull(wait);
     }
 
-    /** Refuses before it computes what could not be applied. */
+    /** Throws before it computes gradients that could not be applied. */
     override computeGradients(loss: () => TfTensor, variables?: readonly TfVariable[]): unknown {
       this.#steps.checkIdle();
       return super.computeGradients(loss, variables);

@@ -1,6 +1,6 @@
-// tf-module — what this adapter asks of TensorFlow.js, by shape alone: `@tensorflow/tfjs-core` and all packages that
-// pass it on have it. The module is handed in by the user, so that there is one of it in the process, and no dependency
-// here.
+// tf-module — what this adapter needs of TensorFlow.js, by shape alone: `@tensorflow/tfjs-core` and all packages that
+// re-export it have it. The user passes the module in, so that the process has one of it, and this package no
+// dependency.
 
 export interface TfTensor {
   readonly shape: readonly number[];
@@ -21,12 +21,12 @@ export interface TfLayerVariable {
   read(): TfTensor;
 }
 
-/** Gradients as TensorFlow.js passes them on. A weight that the loss does not depend on has null. */
+/** Gradients as TensorFlow.js passes them. A weight that the loss does not depend on has null. */
 export type TfGradients =
   | Readonly<Record<string, TfTensor | null>>
   | readonly { readonly name: string; readonly tensor: TfTensor | null }[];
 
-/** What tf.Optimizer does for those who extend it. */
+/** What tf.Optimizer does for classes that extend it. */
 export interface TfOptimizer {
   minimize(loss: () => TfTensor, returnCost?: boolean, variables?: readonly TfVariable[]): TfTensor | null;
   computeGradients(loss: () => TfTensor, variables?: readonly TfVariable[]): unknown;

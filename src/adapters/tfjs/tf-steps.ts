@@ -1,14 +1,14 @@
-// tf-steps — one step after the other for variables of TensorFlow.js: takes gradients at once, as its optimizers must,
-// and brings the weights when they are there. Not an optimizer itself: ps-optimizer.ts makes one of it.
+// tf-steps — one step after the other for variables of TensorFlow.js: accepts gradients synchronously, as its
+// optimizers must, and assigns the weights when they arrive. ps-optimizer.ts makes an optimizer of it.
 //
-//   idle ── begin(gradients) ──► flying ── weights assigned ──► idle
+//   idle ── begin(gradients) ──► pending ── weights assigned ──► idle
 //                                   └── a call failed ──► broken ── pull() ──► idle
 //
 // Invariants:
-//   F1. At most one step is flying. Variables change when it lands, all of them in one turn of the event loop, and at
-//       no other moment.
-//   F2. A step that failed has changed no variable; until `pull` has brought them up to date, every use says so.
-//   F3. Nothing of TensorFlow.js's memory is kept beyond a step.
+//   TfSteps.F1. At most one step is pending. Variables change when it completes, all of them in one turn of the event
+//       loop, and at no other moment.
+//   TfSteps.F2. A failed step has changed no variable; until `pull` has updated them, every use throws its failure.
+//   TfSteps.F3. Nothing of TensorFlow.js's memory is kept beyond a step.
 
 import type { Session } from "../../api/session.ts";
 import type { WaitOptions } from "../../base/deferred.ts";
@@ -40,13 +40,13 @@ export class TfSteps {
     this.variables = variables;
   }
 
-  /** Throws BAD_ARGUMENT while a step is flying, and what a step that failed failed with (F1, F2). */
+  /** Throws BAD_ARGUMENT while a step is pending, and the failure of the last step (F1, F2). */
   checkIdle(): void {
     if (this.#failure !== undefined) throw this.#failure.thrown;
     if (this.#flight === undefined) return;
     throw new WeighbridgeError(
       "BAD_ARGUMENT",
-      "the weights after the last step are still on their way: await ready() before the next one, or give fit() the optimizer's callbacks",
+      "the weights after the last step are still on their way: await ready() before the next one, or pass the optimizer's callbacks to fit()",
     );
   }
 
@@ -63,8 +63,7 @@ export class TfSteps {
   }
 
   /**
-   * Resolves when no step is flying and the variables are as the last one left them; rejects with what it failed with
-   * (F2).
+   * Resolves when no step is pending and the variables are as the last one left them; rejects with its failure (F2).
    */
   async ready(wait: WaitOptions = {}): Promise<void> {
     checkWaitOptions(wait);
@@ -72,7 +71,7 @@ export class TfSteps {
     if (this.#failure !== undefined) throw this.#failure.thrown;
   }
 
-  /** Brings the variables up to date, behind a step that is flying. */
+  /** Updates the variables, after a pending step. */
   async pull(wait: WaitOptions = {}): Promise<void> {
     checkWaitOptions(wait);
     while (this.#flight !== undefined) await this.#session.wait(this.#flight, "the weights after a step", wait);
@@ -109,7 +108,7 @@ export class TfSteps {
     }
   }
 
-  /** By variable, null where there is none. */
+  /** By variable; null if there is none. */
   #inOrder(gradients: TfGradients): (TfTensor | null)[] {
     const entries = isList(gradients) ? gradients.map(({ name, tensor }) => [name, tensor] as const) : Object.entries(gradients);
     const byName = new Map(entries);

@@ -33,7 +33,8 @@ export type KVMeta = {
 
 /**
  * Handles one whole request: all keys of it that this server owns. The handle may keep the arrays. It must call
- * `server.response(meta, …)` once, now or later; what it throws before that goes back to the worker as HANDLER_FAILED.
+ * `server.response(meta, …)` once, now or later; an error that it throws before that is returned to the worker as
+ * HANDLER_FAILED.
  */
 export type KVRequestHandle = (meta: KVMeta, pairs: KVPairs, server: KVServer) => void | Promise<void>;
 
@@ -58,7 +59,7 @@ export class KVServer {
     this.#application = server.openKv(appId);
   }
 
-  /** Serves requests with `handle` from now on; `undefined` goes back to summing. */
+  /** Serves requests with `handle` from now on; `undefined` returns to summing. */
   setRequestHandle(handle: KVRequestHandle | undefined): void {
     this.#application.serveWhole(handle === undefined ? undefined : (request) => this.#serve(handle, request));
   }

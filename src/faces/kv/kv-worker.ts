@@ -1,15 +1,19 @@
 // kv-worker — pushes and pulls of one customer of an application on a worker (ps-lite: KVWorker). A call returns a
-// timestamp at once; the caller waits for that, or gets a callback.
+// timestamp at once; the caller waits for it, or passes a callback.
 //
-// Arrays belong to a call until it ends: they are sent from, and received into, without a copy. If the memory of one is
-// transferred away or shrinks before that, the call fails with BUFFER_DETACHED; its push may have been applied in part.
+// Arrays belong to a call until it ends: it sends from them, and receives into them, without a copy. If the memory of
+// one is transferred or shrinks before that, the call fails with BUFFER_DETACHED; its push may have been applied in
+// part.
 //
 // Invariants:
-//   U1. Arguments are checked before anything is sent: BAD_ARGUMENT or KEYS_NOT_ASCENDING means that nothing was.
-//   U2. Requests of equal priority reach each server in order; a pull sees every earlier push of this worker to its keys.
-//   U3. A callback runs once, after the arrays are filled; `wait` ends no earlier.
-//   U4. A request leaves only for incarnations of servers that this KVWorker knows: the first one to a restarted server
-//       fails with NODE_DEAD (Router.R6). What was pushed to the incarnation before is lost, and would read as zeros.
+//   KVWorker.U1. Arguments are checked before anything is sent: BAD_ARGUMENT or KEYS_NOT_ASCENDING means that nothing
+//       was.
+//   KVWorker.U2. Requests of equal priority reach each server in order; a pull sees every earlier push of this worker
+//       to its keys.
+//   KVWorker.U3. A callback runs once, after the arrays are filled; `wait` ends no earlier.
+//   KVWorker.U4. A request leaves only for incarnations of servers that this KVWorker knows: the first one to a
+//       restarted server fails with NODE_DEAD (Router.R6). What was pushed to the earlier incarnation is lost, and
+//       would read as zeros.
 
 import { Deferred, type WaitOptions } from "../../base/deferred.ts";
 import { reasonOf, WeighbridgeError } from "../../base/errors.ts";
@@ -43,7 +47,7 @@ export type KVPushOptions = KVOptions & {
 };
 
 export type KVPullOptions = KVOptions & {
-  /** Is filled with the number of values of each key; `vals` must then have room for all of them together. */
+  /** Filled with the number of values of each key; `vals` must then have room for all of them together. */
   readonly lens?: Int32Array;
 };
 
@@ -82,7 +86,7 @@ export class KVWorker implements KvOwner {
     this.incarnations = Array.from({ length: office.numServers }, (_, rank) => router.incarnationOf(rank));
   }
 
-  /** Adds `vals` to `keys`, or does with them whatever the server's handle does. */
+  /** Adds `vals` to `keys`, or passes them to the server's handle. */
   push(keys: BigUint64Array, vals: Values, options: KVPushOptions = NO_OPTIONS): number {
     return this.#submit(kvPush.id, keys, vals, undefined, options);
   }
@@ -150,7 +154,7 @@ export class KVWorker implements KvOwner {
     const problem = lens === undefined ? undefined : problemWithLens(lens, keys.length, values.length);
     if (problem !== undefined) throw bad(problem);
     if (sent !== undefined && received !== undefined && (received.length !== sent.length || elementTypeOf(received) !== dtype))
-      throw bad(`pushPull sends ${sent.length} values and has room for ${received.length}; both must be alike`);
+      throw bad(`pushPull sends ${sent.length} values and has room for ${received.length}; both must be equal`);
     return this.#send(functionId, { keys, sent, received, lens, dtype, width, elementBytes: values.BYTES_PER_ELEMENT }, options);
   }
 

@@ -1,4 +1,4 @@
-// postoffice — a node in ps-lite's words: who am I, who is there, are we all here (ps-lite: Postoffice, Start, Finalize).
+// postoffice — a node in ps-lite's words: its rank, the other nodes, barriers (ps-lite: Postoffice, Start, Finalize).
 // The node itself belongs to worker, server or scheduler. No singleton: several nodes can live in one process.
 
 import type { Clock } from "../../base/clock.ts";
@@ -37,10 +37,10 @@ export class Postoffice {
   readonly isScheduler: boolean;
   readonly isServer: boolean;
   readonly isWorker: boolean;
-  /** Those that serve requests of this face, on workers each with its customers. */
+  /** The applications that serve requests of this face, on workers each with its customers. */
   readonly applications: AppRegistry;
 
-  /** For a node that has not started: requests to its applications may come at once. */
+  /** For a node that has not started: requests to its applications may arrive at once. */
   constructor(node: OfficeNode) {
     this.node = node;
     this.role = node.role;
@@ -81,7 +81,7 @@ export class Postoffice {
     return this.node.rank;
   }
 
-  /** True if this node replaced one that died; on a scheduler, if the job was running before it came. */
+  /** True if this node replaced one that died; on a scheduler, if the job was running before it started. */
   get isRecovery(): boolean {
     return this.node.isRecovery;
   }
@@ -100,17 +100,23 @@ export class Postoffice {
     return evenRanges(this.roster.placement?.servers.length ?? this.numServers);
   }
 
-  /** The nodes of a group (1 to 7) that have not left: workers, servers, then the scheduler; a node id gives itself. */
+  /**
+   * The nodes of a group (1 to 7) that have not left: workers, servers, then the scheduler; a node id stands for
+   * itself.
+   */
   nodeIds(groupOrNode: number): readonly number[] {
     return groupOrNode > GROUP_MAX ? [groupOrNode] : groupMembers(this.roster, groupOrNode);
   }
 
-  /** The nodes that the scheduler has declared dead and nobody has replaced. */
+  /** The nodes that the scheduler has declared dead and that were not restarted. */
   deadNodes(): readonly number[] {
     return deadNodes(this.roster);
   }
 
-  /** Waits until every member of the group is at this customer's barrier. Rejects with NODE_DEAD if one dies meanwhile. */
+  /**
+   * Waits until every member of the group has entered this customer's barrier. Rejects with NODE_DEAD if one dies
+   * meanwhile.
+   */
   async barrier(customerId: number, group: number, wait?: WaitOptions): Promise<void> {
     await this.node.barrier(group, customerId, wait);
   }
@@ -125,7 +131,7 @@ export class Postoffice {
     await this.node.finalize(options);
   }
 
-  /** Reports that this node leaves: calls to it fail from then on. For a process that ends after it; never throws. */
+  /** Reports that this node leaves: calls to it fail from then on. For a process that ends afterwards; never throws. */
   async leave(): Promise<void> {
     await this.node.leave();
   }

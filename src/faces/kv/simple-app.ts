@@ -2,8 +2,8 @@
 // them and waits for their responses (ps-lite: SimpleApp, Customer). KVWorker and KVServer have one each.
 //
 // Invariants:
-//   M1. A request to a group of this node is served here too, by this application's own handle, over no link, and after
-//       `request` has returned.
+//   SimpleApp.M1. A request to a group of this node is also served here, by this application's own handle, without a
+//       link, after `request` has returned.
 
 import { Deferred, type WaitOptions } from "../../base/deferred.ts";
 import { isWeighbridgeError, reasonOf, WeighbridgeError } from "../../base/errors.ts";
@@ -53,7 +53,7 @@ export class Customer {
     return timestamp;
   }
 
-  /** Counts a response, or a failure in its stead. When all have come, the request ends with the first failure. */
+  /** Counts a response, or a failure instead of one. When all have arrived, the request ends with the first failure. */
   addResponse(timestamp: number, failure?: WeighbridgeError): void {
     const request = this.#counted.get(timestamp);
     if (request === undefined) return;
@@ -153,22 +153,26 @@ export class SimpleApp {
     return timestamp;
   }
 
-  /** Answers a request that the request handle was given; once. */
+  /** Answers a request that the request handle received; once. */
   response(request: SimpleData, body: Uint8Array | string = NOTHING): void {
     const answered = this.#unanswered.get(request);
-    if (answered === undefined) throw new WeighbridgeError("BAD_ARGUMENT", "this request was answered already, or is none of this app's");
+    if (answered === undefined)
+      throw new WeighbridgeError("BAD_ARGUMENT", "this request was answered already, or is not one of this app's");
     const bytes = bytesOf(body);
     checkBody(bytes);
     answered.resolve(bytes);
     this.#unanswered.delete(request);
   }
 
-  /** Answers requests, now or later; what it throws goes back to the sender. Without one, answers are empty. */
+  /**
+   * Sets the handle that answers requests, now or later; its errors are returned to the sender. Without one, answers
+   * are empty.
+   */
   setRequestHandle(handle: SimpleHandle): void {
     this.#requestHandle = handle;
   }
 
-  /** Sees responses, before the wait for them ends. */
+  /** Sets a handle that sees responses, before the wait for them ends. */
   setResponseHandle(handle: SimpleHandle): void {
     this.#responseHandle = handle;
   }

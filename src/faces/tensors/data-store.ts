@@ -1,4 +1,5 @@
-// data-store — Hetu's PushData, PullData and WaitData: arrays of any length by index, spread over the servers by index.
+// data-store — Hetu's PushData, PullData and WaitData: arrays of any length by index, distributed over the servers by
+// index.
 
 import type { Session } from "../../api/session.ts";
 import type { WaitOptions } from "../../base/deferred.ts";
@@ -85,14 +86,14 @@ export class DataStore {
     const query = this.#next++;
     const done = calls.then(
       () => void this.#queries.delete(query),
-      (thrown: unknown) => ({ thrown }), // kept until somebody waits
+      (thrown: unknown) => ({ thrown }), // kept until a caller waits
     );
     this.#queries.set(query, done);
     return query;
   }
 }
 
-/** Copies arrays that came one after the other to their starts in `into`. */
+/** Copies arrays, which arrived one after the other, to their starts in `into`. */
 function fill(into: Float32Array, starts: Float64Array, positions: readonly number[], values: Float32Array): void {
   let at = 0;
   for (const i of positions) {

@@ -1,8 +1,8 @@
-// function-names — which of our functions are which of Hetu's, so that loads are reported under its names.
+// function-names — maps our functions to Hetu's, so that loads are reported under its names.
 
 import type { FunctionLoad } from "../../worker/router/function-request.ts";
 
-/** What bytes of a call that joins an SSP group are counted as. */
+/** The name under which the bytes of a call that joins an SSP group are counted. */
 export const SSP_INIT = "wb/ssp/init";
 
 /** Ours to Hetu's. A function that Hetu lacks keeps its own name. */

@@ -1,5 +1,5 @@
-// The door `weighbridge/tensors`: Hetu's parameter server by its own names. `workerInit` and its kin are in
-// `weighbridge/node`.
+// The door `weighbridge/tensors`: Hetu's parameter server by its own names. `workerInit` and the other init functions
+// are in `weighbridge/node`.
 
 export type { Session } from "../../api/session.ts";
 export type { WaitOptions } from "../../base/deferred.ts";

@@ -27,8 +27,8 @@ export class NamedTensor {
   }
 
   /**
-   * Keeps a call until it ends, and its failure until the next `allEnded`. Whoever awaits the call itself gets the
-   * failure too.
+   * Keeps a call until it ends, and its failure until the next `allEnded`. A caller that awaits the call itself gets
+   * the failure too.
    */
   track<T>(call: Promise<T>): Promise<T> {
     const ended = call
@@ -40,7 +40,7 @@ export class NamedTensor {
     return call;
   }
 
-  /** Ends when every call so far has; rejects with the first failure since the last time, once. */
+  /** Resolves when every call so far has ended; rejects with the first failure since the last time, once. */
   async allEnded(): Promise<void> {
     await Promise.all(this.#open);
     const failure = this.#failure;

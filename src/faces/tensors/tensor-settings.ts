@@ -1,4 +1,4 @@
-// tensor-settings — Hetu's numbers for what a tensor is, how it begins and which optimizer it has, and what they mean
+// tensor-settings — Hetu's numbers for the kind of a tensor, its first values and its optimizer, and what they mean
 // here.
 //
 //   ParamType   0 kParam: dense, one dimension   1 kParam2D: rows × width
@@ -23,7 +23,7 @@ export type InitType = (typeof InitType)[keyof typeof InitType];
 export const OptType = { SGD: 0, Momentum: 1, Nesterov: 2, AdaGrad: 3, Adam: 4, None: 5 } as const;
 export type OptType = (typeof OptType)[keyof typeof OptType];
 
-/** What InitTensor takes beside the name. */
+/** The arguments of InitTensor beside the name. */
 export type TensorSettings = {
   /** Defaults to kParam. */
   readonly paramType?: ParamType;

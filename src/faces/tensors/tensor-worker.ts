@@ -3,9 +3,9 @@
 // at once and return a promise; `wait(name)` waits for all of them together.
 //
 // Invariants:
-//   F1. Calls of a name that was not initialised here fail with UNKNOWN_PARAMETER, and nothing is sent.
-//   F2. The failure of a call reaches whoever awaits it, and the next `wait` of its name; it is never an unhandled
-//       rejection.
+//   TensorWorker.F1. Calls of a name that was not initialised here fail with UNKNOWN_PARAMETER, and nothing is sent.
+//   TensorWorker.F2. The failure of a call reaches the caller that awaits it, and the next `wait` of its name; it is
+//       never an unhandled rejection.
 
 import type { FunctionTarget } from "../../api/function-target.ts";
 import type { Session } from "../../api/session.ts";
@@ -37,7 +37,7 @@ export class TensorWorker {
     this.#data = new DataStore(session);
   }
 
-  /** The session under it, for everything that Hetu does not have. */
+  /** The session under it, for what Hetu does not have. */
   get session(): Session {
     return this.#session;
   }
@@ -51,12 +51,12 @@ export class TensorWorker {
     return this.#session.workerCount;
   }
 
-  /** Waits until every worker is at this barrier. */
+  /** Waits until every worker has entered this barrier. */
   async barrierWorker(wait: WaitOptions = {}): Promise<void> {
     await this.#session.barrier(wait);
   }
 
-  /** Leaves together with everybody else. */
+  /** Leaves together with all nodes. */
   async finish(options: { readonly barrier?: boolean } & WaitOptions = {}): Promise<void> {
     await this.#session.close(options);
   }
@@ -86,7 +86,7 @@ export class TensorWorker {
     return this.#begin(name, ({ calls }) => calls.pull(into, options));
   }
 
-  /** A push, and in `into` the tensor right after it. */
+  /** Pushes, and fills `into` with the tensor right after the push. */
   ddPushPull(name: TensorName, values: Float32Array, into: Float32Array, options: CallOptions = {}): Promise<void> {
     return this.#begin(name, ({ calls }) => calls.pushPull(values, into, options));
   }
@@ -101,12 +101,12 @@ export class TensorWorker {
     return this.#begin(name, ({ calls }) => calls.pullRows(rows, into, options));
   }
 
-  /** A sparse push, and in `into` the whole tensor right after it. */
+  /** Pushes rows, and fills `into` with the whole tensor right after the push. */
   sdPushPull(name: TensorName, rows: RowNames, values: Float32Array, into: Float32Array, options: CallOptions = {}): Promise<void> {
     return this.#begin(name, ({ calls }) => calls.pushRowsPull(rows, values, into, options));
   }
 
-  /** A sparse push, and in `into` rows of the tensor right after it, or none. */
+  /** Pushes rows, and fills `into` with rows of the tensor right after the push, or with none. */
   ssPushPull(
     name: TensorName,
     pushRows: RowNames,
@@ -128,7 +128,7 @@ export class TensorWorker {
     throw new WeighbridgeError("UNSUPPORTED", `${key} is no kCacheTable; only those are cached`);
   }
 
-  /** Ends when all calls of this name so far have. Rejects with the first that failed since the last wait. */
+  /** Resolves when all calls of this name so far have ended. Rejects with the first that failed since the last wait. */
   async wait(name: TensorName, wait: WaitOptions = {}): Promise<void> {
     const tensor = this.#find(name);
     checkWaitOptions(wait); // before a failure is reported, which happens once
@@ -140,7 +140,7 @@ export class TensorWorker {
     this.#tensors.delete(this.#find(name).name);
   }
 
-  /** Removes the tensor from the servers, for everybody, and forgets it here. */
+  /** Removes the tensor from the servers, for all workers, and forgets it here. */
   async clearOnServer(name: TensorName, wait: WaitOptions = {}): Promise<void> {
     const tensor = this.#find(name);
     await tensor.calls.clear(wait);
@@ -148,7 +148,7 @@ export class TensorWorker {
   }
 
   /**
-   * The servers write the tensor, optimizer state included, to `directory` below their checkpoint directory, and
+   * Makes the servers write the tensor, optimizer state included, to `directory` below their checkpoint directory, and
    * replace what was there. Throws UNSUPPORTED if they were started without a checkpoint directory, BAD_ARGUMENT for a
    * path that leads out of it.
    */
@@ -157,8 +157,8 @@ export class TensorWorker {
   }
 
   /**
-   * The servers read what `save` wrote, however many they were then. Throws CHECKPOINT_MISSING, _TORN, _FOREIGN or _IO,
-   * and changes nothing.
+   * Makes the servers read what `save` wrote, however many servers there were then. Throws CHECKPOINT_MISSING, _TORN,
+   * _FOREIGN or _IO, and changes nothing.
    */
   load(name: TensorName, directory: string, wait: WaitOptions = {}): Promise<void> {
     return this.#begin(name, async (tensor) => await this.#session.loadParameter(tensor.name, directory, wait));
@@ -177,7 +177,7 @@ export class TensorWorker {
     return this.#data.pull(indexes, into, lengths, options);
   }
 
-  /** Ends when that `pushData` or `pullData` has; rejects if it failed. */
+  /** Resolves when that `pushData` or `pullData` has ended; rejects if it failed. */
   async waitData(query: number, wait: WaitOptions = {}): Promise<void> {
     await this.#data.wait(query, wait);
   }
@@ -202,7 +202,7 @@ export class TensorWorker {
   }
 
   /**
-   * Ends when no worker of the group is further behind `version` than its tolerance. Waits at the server, without
+   * Resolves when no worker of the group is further behind `version` than its tolerance. Waits at the server, without
    * polling.
    */
   async sspSync(key: number | bigint, version: number, wait: WaitOptions = {}): Promise<void> {

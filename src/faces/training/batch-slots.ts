@@ -1,4 +1,4 @@
-// batch-slots — which slot each id of a batch has, for sources that bring exactly the rows of a batch: its distinct
+// batch-slots — assigns a slot to each id of a batch, for sources that fetch exactly the rows of a batch: its distinct
 // ids, ascending, one slot each.
 
 import { ascendingIndex } from "../../base/ascending-index.ts";

@@ -55,7 +55,7 @@ test("compares the ids of a sample", () => {
 });
 
 test("refuses arrays whose lengths do not fit each other, and data sets without samples", () => {
-  refuses(() => new ArrayDataset({ labels: [0, 1], values: values(1) }), /has 6 values, but its labels ask for 12/);
+  refuses(() => new ArrayDataset({ labels: [0, 1], values: values(1) }), /has 6 values, but its labels require 12/);
   refuses(() => new ArrayDataset({ labels: [0, 1], ids: { idsPerSample: 2, list: [1] } }), /has 1 ids/);
   refuses(() => fits(new ArrayDataset({ labels: [], values: values(0) })), /at least one sample/);
   const images = new LabelledImages({ shape: [2, 3], pixels: new Uint8Array(6), labels: Uint8Array.of(1), classCount: 3 });

@@ -1,5 +1,5 @@
-// dataset — samples that a network can be trained on, read by index: values, ids, or both, and a label each. What does
-// not fit a network is found out before the first step.
+// dataset — samples to train a network on, read by index: values, ids, or both, and a label each. A data set that does
+// not fit a network is refused before the first step.
 
 import { showValue, WeighbridgeError } from "../../base/errors.ts";
 import { checkOptions } from "../../base/known-options.ts";
@@ -9,9 +9,9 @@ import type { Loss, Network } from "./network.ts";
 
 export interface Dataset {
   readonly sampleCount: number;
-  /** Lengths of a sample's values; left out when samples have none. */
+  /** Lengths of a sample's values; left out if samples have none. */
   readonly shape?: Shape | undefined;
-  /** Ids of a sample; left out when samples have none. */
+  /** Ids of a sample; left out if samples have none. */
   readonly idsPerSample?: number | undefined;
   /** Writes the values of these samples; `into.sampleCount` is set already. */
   readonly readValues?: ((indexes: Uint32Array, into: Activations) => void) | undefined;
@@ -22,7 +22,7 @@ export interface Dataset {
 
 const LABELS_AT_ONCE = 8192;
 
-/** Throws BAD_ARGUMENT unless this network and this loss can take every sample. */
+/** Throws BAD_ARGUMENT unless this network and this loss accept every sample. */
 export function checkDataset(dataset: Dataset, network: Network, loss: Loss): void {
   if (typeof dataset?.readLabels !== "function") {
     throw new WeighbridgeError("BAD_ARGUMENT", `a Model takes a data set, such as an ArrayDataset, not ${showValue(dataset)}`);
@@ -102,7 +102,7 @@ export class ArrayDataset implements Dataset {
   readonly readIds: Dataset["readIds"];
   readonly #labels: ArrayLike<number>;
 
-  /** Throws BAD_ARGUMENT when lengths do not fit each other. */
+  /** Throws BAD_ARGUMENT if lengths do not fit each other. */
   constructor(options: ArrayDatasetOptions) {
     checkOptions(options, ["labels", "values", "ids"], "the options of an ArrayDataset");
     const { labels, values, ids } = options;
@@ -141,5 +141,5 @@ function checkedCount(wanted: number, there: number): number {
 
 function checkLength(what: string, actual: number, expected: number): void {
   if (actual === expected) return;
-  throw new WeighbridgeError("BAD_ARGUMENT", `the data set has ${actual} ${what}, but its labels ask for ${expected}`);
+  throw new WeighbridgeError("BAD_ARGUMENT", `the data set has ${actual} ${what}, but its labels require ${expected}`);
 }

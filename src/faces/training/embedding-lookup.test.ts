@@ -25,7 +25,7 @@ function refuses(options: object, message: RegExp): void {
 
 test("refuses what cannot be meant", () => {
   refuses({ vocabCacheSize: 10 }, /vocabCacheSize is for target "DEVICE"/);
-  refuses({ vocabCacheSize: 10, target: "DEVICE", sparse: false }, /rows are cached of sparse lookups alone/);
+  refuses({ vocabCacheSize: 10, target: "DEVICE", sparse: false }, /only rows of sparse lookups are cached/);
   refuses({ target: "GPU" }, /target is "CPU" or "DEVICE"/);
   refuses({ vocabSize: 0 }, /vocabSize/);
   refuses({ vocabCacheSize: -1, target: "DEVICE" }, /vocabCacheSize/);

@@ -1,11 +1,11 @@
-// embedding-lookup — a table of vectors that ids choose from (MindSpore: nn.EmbeddingLookup), as the first stage of a
-// network. A sparse one works on a RowSource that is attached to it: rows in this process, on servers, or in a cache.
-// One that is not sparse holds its whole table as a parameter like any other.
+// embedding-lookup — a table of vectors chosen by ids (MindSpore: nn.EmbeddingLookup), as the first stage of a network.
+// A sparse one works on a RowSource that is attached to it: rows in this process, on servers, or in a cache. One that
+// is not sparse holds its whole table as a parameter like any other.
 //
 // Invariants:
-//   E1. An id outside the table, below 0 or past its end, reads as zeros and learns nothing; so do NaN and infinities.
-//       A fraction is refused.
-//   E2. What cannot be meant is refused when the lookup is made.
+//   EmbeddingLookup.E1. An id outside the table, below 0 or past its end, reads as zeros and learns nothing; so do NaN
+//       and infinities. A fraction is refused.
+//   EmbeddingLookup.E2. Options that contradict each other are refused when the lookup is created.
 
 import { assert } from "../../base/assert.ts";
 import type { WaitOptions } from "../../base/deferred.ts";
@@ -31,15 +31,15 @@ export type EmbeddingLookupOptions = {
   readonly width: number;
   readonly idsPerSample: number;
   readonly sampleCountMax: number;
-  /** Which of a sample's ids are this lookup's: `idsPerSample` from this one on. Defaults to 0. */
+  /** The first of a sample's ids that belongs to this lookup, which reads `idsPerSample` of them. Defaults to 0. */
   readonly idsFrom?: number;
-  /** What becomes of a sample's rows: all side by side, as by default, or their sum. */
+  /** How a sample's rows are combined: all side by side, the default, or their sum. */
   readonly combine?: "concat" | "sum";
-  /** Where rows are looked up: at the servers' side, or in this worker's memory. "CPU" by default, as in MindSpore. */
+  /** Where rows are looked up: on the servers, or in this worker's memory. "CPU" by default, as in MindSpore. */
   readonly target?: "CPU" | "DEVICE";
   /** True, the default: a step reads and updates only the rows of its batch. False: the whole table. */
   readonly sparse?: boolean;
-  /** How many rows this worker keeps in its memory; 0, as by default: none. For target "DEVICE". */
+  /** How many rows this worker caches in its memory; 0, the default: none. For target "DEVICE". */
   readonly vocabCacheSize?: number;
   /** normal with a standard deviation of 0.01 by default. */
   readonly initializer?: InitializerSpec;
@@ -68,8 +68,8 @@ export class EmbeddingLookup implements Stage {
   readonly parameters: readonly Parameter[];
   readonly statistics: readonly [] = [];
   readonly output: Activations;
-  /** Set while the rows live on servers (set-param-ps.ts). Of a table that is not sparse, its parameter says it. */
-  serverPlace: ServerTarget | undefined;
+  /** Set while the rows live on servers (set-param-ps.ts). A table that is not sparse has it on its parameter. */
+  serverTarget: ServerTarget | undefined;
   readonly #dense: Embedding | undefined;
   readonly #rows: SlotEmbedding | undefined;
   readonly #ids: Float64Array;
@@ -104,7 +104,7 @@ export class EmbeddingLookup implements Stage {
     return this.#source;
   }
 
-  /** From now on rows come from here; of a sparse lookup alone. */
+  /** Sets the source of the rows, for a sparse lookup only. */
   attach(source: RowSource): void {
     assert(this.#rows !== undefined && source.width === this.options.width, `${this.name} takes a source of its own width`);
     this.#source = source;
@@ -114,12 +114,12 @@ export class EmbeddingLookup implements Stage {
     this.#source = undefined;
   }
 
-  /** Which ids the batch after the one in hand has: a hint. */
+  /** Names the ids of the next batch: a hint. */
   prefetch(batch: IdBatch): void {
     this.#source?.prefetch(this.#pick(batch, new Float64Array(this.#ids.length)));
   }
 
-  /** Resolves when the rows of a batch are there. Throws BAD_ARGUMENT for an id that is no whole number (E1). */
+  /** Resolves when the rows of a batch have arrived. Throws BAD_ARGUMENT for an id that is no whole number (E1). */
   async acquire(batch: IdBatch, wait: WaitOptions = {}): Promise<void> {
     checkWaitOptions(wait);
     this.#acquired = this.#pick(batch, this.#ids);
@@ -140,14 +140,14 @@ export class EmbeddingLookup implements Stage {
     return undefined;
   }
 
-  /** Hands the gradients of the last `backward` to the source; they are its until the promise settles. */
+  /** Passes the gradients of the last `backward` to the source, which owns them until the promise settles. */
   async push(wait: WaitOptions = {}): Promise<void> {
     checkWaitOptions(wait);
     if (this.#rows === undefined || this.#source === undefined) return;
     await this.#source.push(this.#rows.touchedSlots, this.#rows.gradients, wait);
   }
 
-  /** After a `acquire` of no samples: takes part in the step all the same. */
+  /** After an `acquire` of no samples: takes part in the step all the same. */
   async pushNothing(wait: WaitOptions = {}): Promise<void> {
     checkWaitOptions(wait);
     await this.#source?.push(new Int32Array(0), new Float32Array(0), wait);
@@ -187,9 +187,8 @@ function resolve(given: EmbeddingLookupOptions): Required<EmbeddingLookupOptions
     throw bad(name, `combine is "concat" or "sum", not ${showValue(combine)}${didYouMean(combine, ["concat", "sum"])}`);
   if (target !== "CPU" && target !== "DEVICE")
     throw bad(name, `target is "CPU" or "DEVICE", not ${showValue(target)}${didYouMean(target, ["CPU", "DEVICE"])}`);
-  if (!sparse && vocabCacheSize > 0)
-    throw bad(name, "rows are cached of sparse lookups alone: sparse is false and vocabCacheSize is not 0");
-  if (target === "CPU" && vocabCacheSize > 0) throw bad(name, 'vocabCacheSize is for target "DEVICE": with "CPU" no rows are kept here');
+  if (!sparse && vocabCacheSize > 0) throw bad(name, "only rows of sparse lookups are cached: sparse is false and vocabCacheSize is not 0");
+  if (target === "CPU" && vocabCacheSize > 0) throw bad(name, 'vocabCacheSize is for target "DEVICE": with "CPU" no rows are cached here');
   return {
     ...options,
     idsFrom,

@@ -1,6 +1,6 @@
 // epoch-end — how workers end an epoch together. They meet at a rendezvous of the training's name whose generation is
-// the epoch, each with its clock. Then `alignClocks` brings all clocks to the highest one: a worker without data may
-// have ended more or fewer of them, and the rounds of the next epoch must be of one batch again. Workers that make
+// the epoch, each with its clock. Then `alignClocks` raises all clocks to the highest one: a worker without data may
+// have ended more or fewer of them, and each round of the next epoch must again be of one batch. Workers that make
 // every step together use `leaveEpoch`, also when one of them dies while they agree that the epoch is over: then some
 // know it and some do not. Those that know wait for the others at the rendezvous, and regroup with them when the group
 // breaks.
@@ -21,12 +21,12 @@ import type { Session } from "../../api/session.ts";
 import type { WaitOptions } from "../../base/deferred.ts";
 import type { Rendezvous } from "../../worker/rendezvous-client.ts";
 
-/** How long a worker waits at a rendezvous before it looks whether another one has died. */
+/** How long a worker waits at a rendezvous before it checks whether another one has died. */
 const LOOK_MS = 100;
 
 export type EpochEnd = {
   readonly rendezvous: Pick<Rendezvous, "isHeld">;
-  /** A member is gone: the workers cannot go on before they regroup. */
+  /** A member is gone: the workers cannot continue before they regroup. */
   readonly isBroken: () => boolean;
   readonly regroup: (signal: AbortSignal) => Promise<void>;
 };
@@ -58,7 +58,7 @@ export async function leaveEpoch({ rendezvous, isBroken, regroup }: EpochEnd): P
 /** The rendezvous of one epoch of one training. */
 export type EpochName = { readonly name: string; readonly epoch: number };
 
-/** This worker comes with its clock, which does not move while it waits. */
+/** Joins with this worker's clock, which does not change while it waits. */
 export function epochRendezvous(session: Session, { name, epoch }: EpochName, wait: WaitOptions): Rendezvous {
   const options = { generation: epoch, value: String(session.clocks) };
   return session.rendezvous.open(`${name}.epoch`, options, wait, `the end of epoch ${epoch + 1} of "${name}"`);

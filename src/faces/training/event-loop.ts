@@ -14,7 +14,7 @@ export async function nextTurn(): Promise<void> {
   });
 }
 
-/** The same between two pieces of something that may be ended. Throws ABORTED, with `where`, when that has happened. */
+/** The same between two pieces of work that may be aborted. Throws ABORTED, with `where`, once it is. */
 export async function nextTurnOf(where: string, signal: AbortSignal | undefined): Promise<void> {
   await nextTurn();
   if (signal?.aborted === true) throw new WeighbridgeError("ABORTED", `aborted ${where}`, { cause: signal.reason });
@@ -56,7 +56,7 @@ export class WaitMeter {
     return (this.#now() - this.#startedAt) / 1000;
   }
 
-  /** Of the time since the start, from 0 to 1. */
+  /** The share of the time since the start, from 0 to 1. */
   get share(): number {
     const total = this.#now() - this.#startedAt;
     return total > 0 ? Math.min(1, this.#waitedMs / total) : 0;

@@ -1,6 +1,6 @@
-// local-route — a parameter that lives in this process alone (ParameterRoute): its optimizer runs here, before the next
-// use. LocalUpdater is the servers' code on the parameter's own spans, so that the same gradients lead to the same bits
-// here and there.
+// local-route — the route of a parameter that lives in this process alone (ParameterRoute): its optimizer runs here,
+// before the next use. LocalUpdater is the servers' code on the parameter's own spans, so that the same gradients lead
+// to the same bits here and there.
 
 import type { Arena } from "../../kernel/arena.ts";
 import { SimdOptimizerKernels } from "../../kernel/optimizer-kernels.ts";
@@ -40,7 +40,7 @@ export class LocalRoute implements ParameterRoute {
   }
 
   repeat(): void {
-    // Every gradient that was pushed is here.
+    // Every pushed gradient is here.
   }
 
   settle(): undefined {
@@ -60,10 +60,10 @@ export class LocalUpdater {
   readonly #parameter: Parameter;
   readonly #updater: Updater;
   readonly #rowCount: number;
-  /** Slot after slot; of no floats where the optimizer has none. */
+  /** Slot after slot; empty if the optimizer has none. */
   readonly slots: Float32Array;
   readonly #slotsAt: number;
-  /** Updates that were applied. */
+  /** Updates applied so far. */
   step = 0;
 
   /** The parameter has its first values already. Throws ARENA_FULL. */

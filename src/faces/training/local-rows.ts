@@ -1,4 +1,4 @@
-// local-rows — a RowSource whose table lies in this process: the same store, initializer and updater as on a server, so
+// local-rows — a RowSource whose table is in this process: the same store, initializer and updater as on a server, so
 // that the same gradients lead to the same bits. For training alone.
 
 import { assert } from "../../base/assert.ts";
@@ -17,7 +17,7 @@ import { Updater } from "../../store/updaters/updater.ts";
 import { BatchSlots } from "./batch-slots.ts";
 import { RowCounts, type RowSource, type RowSourceStatistics } from "./row-source.ts";
 
-/** What a table is, wherever it lies. */
+/** The description of a table, wherever it is. */
 export type RowTable = {
   /** Of the parameter, on the servers too. */
   readonly name: string;
@@ -34,7 +34,7 @@ const KEY_BYTES = 8;
 const FLOAT_BYTES = 4;
 const WORD_BYTES = 4;
 
-/** Rows with their slots, as they lie. */
+/** Rows with their slots, as they are stored. */
 export type SavedRows = { readonly keys: BigUint64Array; readonly rows: Float32Array; readonly rowFloats: number; readonly step: number };
 
 export class LocalRows implements RowSource {

@@ -11,7 +11,7 @@ export interface Metric {
   readonly value: number;
 }
 
-/** The share of samples whose greatest output is their class's; with one output, a logit, whose sign is right. */
+/** The share of samples whose greatest output is that of their class; with one output, a logit, whose sign is right. */
 export class Accuracy implements Metric {
   #rightCount = 0;
   #count = 0;
@@ -36,7 +36,8 @@ export class Accuracy implements Metric {
 }
 
 /**
- * How often samples of each class were taken for each: `counts[label · classCount + found]`. Its value is the accuracy.
+ * How often samples of each class were classified as each: `counts[label · classCount + found]`. Its value is the
+ * accuracy.
  */
 export class Confusion implements Metric {
   readonly classCount: number;
@@ -82,7 +83,7 @@ export class AreaUnderCurve implements Metric {
     }
   }
 
-  /** By ranks; equal scores share theirs. */
+  /** By ranks; equal scores share one. */
   get value(): number {
     const [scores, labels] = [this.#scores, this.#labels];
     const order = Uint32Array.from(scores, (_, i) => i).sort((a, b) => scores[a]! - scores[b]!);

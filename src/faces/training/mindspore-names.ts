@@ -1,9 +1,11 @@
-// mindspore-names — options as MindSpore spells them (init_in_server, vocab_size), for the functions that have its keyword
-// arguments. Throws BAD_ARGUMENT for both spellings of one option.
+// mindspore-names — options as MindSpore spells them (init_in_server, vocab_size), for the functions that have its
+// keyword arguments. Throws BAD_ARGUMENT for both spellings of one option.
 
 import { WeighbridgeError } from "../../base/errors.ts";
 
-/** `vocab_size` becomes `vocabSize`; `renamed` has names that differ here. Returns what is no object as it is. */
+/**
+ * `vocab_size` becomes `vocabSize`; `renamed` has names that differ here. Returns a value that is no object unchanged.
+ */
 export function inOurNames(options: unknown, what: string, renamed: Readonly<Record<string, string>> = {}): unknown {
   if (typeof options !== "object" || options === null) return options;
   const named: Record<string, unknown> = {};

@@ -1,5 +1,5 @@
-// model-file — what a training keeps in this process, as the bytes of a safetensors file: values, and what it takes to
-// go on (the optimizer's slots and step counts, running means). What lives on servers is in their checkpoints, not
+// model-file — what a training keeps in this process, as the bytes of a safetensors file: values, and what it needs to
+// continue (the optimizer's slots and step counts, running means). Parameters on servers are in their checkpoints, not
 // here.
 //
 //   <parameter>              its values in its own shape
@@ -26,7 +26,7 @@ type Part = TensorShape & { readonly values: Float32Array | BigUint64Array };
 
 const STEP = "step:";
 
-/** Undefined when nothing of the network lives here. */
+/** Undefined if nothing of the network lives here. */
 export function encodeModel(network: Network, open: OpenNetwork): Uint8Array | undefined {
   const metadata: Record<string, string> = { format: "pt", clocks: String(open.clocks) };
   for (const { parameter, updater } of open.routes.values()) {
@@ -69,7 +69,7 @@ export function decodeModel(bytes: Uint8Array, file: string, network: Network, o
 
 type SavedModel = { readonly bytes: Uint8Array; readonly file: string; readonly header: SafetensorsHeader };
 
-/** The bytes of a part, in a buffer of their own. A length below 0 is any. */
+/** The bytes of a part, in a buffer of their own. A length below 0 accepts any. */
 function dataOf({ bytes, file, header }: SavedModel, { name, dtype, shape }: TensorShape): ArrayBuffer {
   const entry = header.entries.find((candidate) => candidate.name === name);
   const isSame = entry?.shape.length === shape.length && entry.shape.every((length, i) => shape[i]! < 0 || length === shape[i]);

@@ -1,10 +1,10 @@
-// model — a network, its loss and its optimizer, and what is done with them: train, evaluate, predict (MindSpore:
-// Model). With a session the parameters that setParamPs has marked live on servers and all workers train together;
-// without one everything lives in this process.
+// model — a network with its loss and optimizer, and its operations: train, evaluate, predict (MindSpore: Model). With
+// a session the parameters that setParamPs has marked live on servers and all workers train together; without one
+// everything lives in this process.
 //
 // Invariants:
-//   M1. Options, shapes and labels are checked before the first step.
-//   M2. One thing at a time: a second call while one is under way is refused.
+//   Model.M1. Options, shapes and labels are checked before the first step.
+//   Model.M2. One operation at a time: a second call while one is under way is refused.
 
 import type { Session } from "../../api/session.ts";
 import type { WaitOptions } from "../../base/deferred.ts";
@@ -40,7 +40,7 @@ export type ModelOptions = {
   readonly log?: Log;
 };
 
-/** Where a model's parameters live, and how they are waited for. */
+/** Where a model's parameters live, and how long to wait for them. */
 export type OpenOptions = {
   /** Left out: everything lives in this process. */
   readonly session?: Session | undefined;
@@ -63,9 +63,9 @@ export type TrainOptions = OpenOptions & {
   readonly callbacks?: readonly TrainingCallback[];
   /** Names the units of its epochs; "training" by default. A second training needs another name or later epochs. */
   readonly name?: string;
-  /** The first epoch, from 0: to go on with a training that was interrupted. */
+  /** The first epoch, from 0: to resume a training. */
   readonly firstEpoch?: number;
-  /** The first step of that epoch, from 0; those before it were done before. */
+  /** The first step of that epoch, from 0; those before it are done. */
   readonly firstStep?: number;
 };
 
@@ -91,7 +91,7 @@ export class Model {
   readonly #options: Required<Omit<ModelOptions, "log">> & { readonly log: Log | undefined };
   readonly #meter = new WaitMeter();
   #opened: OpenNetwork | undefined;
-  /** As JSON: how it is open. */
+  /** As JSON: the consistency it was opened with. */
   #consistency = "";
   #isBusy = false;
 
@@ -145,7 +145,7 @@ export class Model {
     for (const metric of Object.values(metrics)) metric.clear();
     await this.#predict(dataset, options, (outputs, labels, notFinite) => {
       const value = loss.compute(outputs, labels, 1);
-      if (!Number.isFinite(value)) throw notFinite(`the loss is ${value}`); // a class that is the greatest of no numbers is no answer
+      if (!Number.isFinite(value)) throw notFinite(`the loss is ${value}`); // the greatest of outputs that are NaN is no answer
       lossSum += value;
       for (const metric of Object.values(metrics)) metric.update(outputs, labels);
     });
@@ -199,7 +199,7 @@ export class Model {
       await runner.settle();
       await open.reading(async () => {
         for (let from = 0; from < dataset.sampleCount; from += this.network.sampleCountMax) {
-          await nextTurnOf(`before sample ${from}`, options.signal); // parameters that are here are not waited for
+          await nextTurnOf(`before sample ${from}`, options.signal); // parameters that are here need no wait
           const { labels, ids } = this.#readFrom(dataset, from);
           const outputs = await runner.predict(ids);
           use(outputs, labels, (what) => runner.notFinite(what, `samples ${from} to ${from + labels.length - 1}`));
@@ -225,7 +225,7 @@ export class Model {
 
   /** M2 */
   async #alone<T>(run: () => Promise<T>): Promise<T> {
-    if (this.#isBusy) throw new WeighbridgeError("BAD_ARGUMENT", "a model does one thing at a time, and this one is busy");
+    if (this.#isBusy) throw new WeighbridgeError("BAD_ARGUMENT", "a model runs one operation at a time, and this one is busy");
     this.#isBusy = true;
     try {
       return await run();
@@ -234,7 +234,7 @@ export class Model {
     }
   }
 
-  /** Opens the network, unless it is open in just this way. */
+  /** Opens the network, unless it is open in this way already. */
   async #open(options: OpenOptions): Promise<OpenNetwork> {
     const { session, consistency = "bsp", patienceMs = PATIENCE_MS } = options;
     engineConsistency(consistency);
@@ -256,7 +256,7 @@ export class Model {
     return open;
   }
 
-  /** As it is open, unless the options differ. */
+  /** Uses the open network, unless the options differ. */
   async #openAgain(options: OpenOptions): Promise<OpenNetwork> {
     checkOptions(options, OPEN_OPTIONS, "the options of a model");
     const opened = this.#opened;

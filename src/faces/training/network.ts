@@ -1,13 +1,13 @@
-// network — what a Model trains: stages one after the other, each of which needs its own parameters and nobody else's,
-// so that a step waits for the values of one stage while those of the others still travel. A Sequential is a network;
-// networks of ids are in networks/.
+// network — what a Model trains: stages one after the other, each of which needs only its own parameters, so that a
+// step waits for the values of one stage while those of the others still travel. A Sequential is a network; networks of
+// ids are in networks/.
 //
-// Invariants (of whoever runs the stages):
-//   N1. `forward` goes through the stages in their order, each with what the one before gave; `backward` the other way
-//       round.
-//   N2. L1 to L4 of nn/layer.ts hold for every stage.
-//   N3. A stage with a lookup runs after the lookup has taken the batch's rows, and gives their gradients before the
-//       next batch's are taken.
+// Invariants (for the code that runs the stages):
+//   Network.N1. `forward` runs the stages in order, each on the output of the one before; `backward` runs them in
+//       reverse.
+//   Network.N2. Layer.L1 to L4 hold for every stage.
+//   Network.N3. A stage with a lookup runs after the lookup has acquired the batch's rows, and pushes their gradients
+//       before it acquires the next batch's.
 
 import { showValue, WeighbridgeError } from "../../base/errors.ts";
 import type { Activations } from "../../nn/activations.ts";
@@ -20,11 +20,11 @@ export interface Stage {
   readonly name: string;
   readonly parameters: readonly Parameter[];
   readonly statistics: readonly Statistic[];
-  /** Whose rows the stage reads, if any. */
+  /** The lookup whose rows the stage reads, if any. */
   readonly lookup?: EmbeddingLookup | undefined;
-  /** `input` is what the stage before gave; of the first stage, the network's. */
+  /** `input` is the output of the stage before; for the first stage, the network's input. */
   forward(input: Activations | undefined, isTraining: boolean): Activations;
-  /** The gradient of the input, where somebody needs it. */
+  /** The gradient of the input, if it is needed. */
   backward(outputGradient: Activations, ready: GradientReady): Activations | undefined;
 }
 
@@ -32,16 +32,16 @@ export interface Network {
   readonly workspace: Workspace;
   /** The most samples that a unit may have. */
   readonly sampleCountMax: number;
-  /** Where a batch's values go; undefined for a network that takes ids alone. */
+  /** Where a batch's values go; undefined for a network of ids only. */
   readonly input: Activations | undefined;
-  /** How many ids a sample has; 0 for a network that takes values alone. */
+  /** How many ids a sample has; 0 for a network of values only. */
   readonly idsPerSample: number;
   readonly stages: readonly Stage[];
 }
 
-/** What says how wrong outputs are: nn's losses. */
+/** Measures how wrong outputs are: nn's losses. */
 export interface Loss {
-  /** Of the outputs; valid until the next `compute`, and backward's to overwrite. */
+  /** Of the outputs; valid until the next `compute`; backward may overwrite it. */
   readonly gradient: Activations;
   /** What a label may be, in words and as a check. */
   readonly expectedLabel: string;
@@ -50,14 +50,14 @@ export interface Loss {
   compute(outputs: Activations, labels: ArrayLike<number>, divisor: number): number;
 }
 
-/** Throws BAD_ARGUMENT for what is no network. */
+/** Throws BAD_ARGUMENT unless it is a network. */
 export function checkNetwork(network: unknown): void {
   const { stages, workspace } = (network ?? {}) as Partial<Network>;
   if (Array.isArray(stages) && workspace !== undefined) return;
   throw new WeighbridgeError("BAD_ARGUMENT", `a Model trains a network, such as a Sequential, not ${showValue(network)}`);
 }
 
-/** Throws BAD_ARGUMENT for what is no loss. */
+/** Throws BAD_ARGUMENT unless it is a loss. */
 export function checkLoss(loss: unknown): void {
   const { gradient, compute, acceptsLabel } = (loss ?? {}) as Partial<Loss>;
   if (gradient !== undefined && typeof compute === "function" && typeof acceptsLabel === "function") return;

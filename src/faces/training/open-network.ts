@@ -1,5 +1,5 @@
-// open-network — a network whose parameters have their routes and whose lookups have their rows: what a Model trains
-// with, from the first step until it is closed. Where a parameter lives is decided here, once (docs/decisions/0014).
+// open-network — a network whose parameters have their routes and whose lookups have their rows: a Model trains with it
+// from the first step until it is closed. It decides, once, where a parameter lives (docs/decisions/0014).
 
 import type { Session } from "../../api/session.ts";
 import { assert } from "../../base/assert.ts";
@@ -49,12 +49,12 @@ export class OpenNetwork {
   readonly #lookups: EmbeddingLookup[] = [];
   readonly #options: OpenNetworkOptions;
   readonly #retry: Retry | undefined;
-  /** Of lookups whose rows are cached: the way past the cache. */
+  /** The uncached sources of lookups whose rows are cached. */
   readonly #direct = new Map<EmbeddingLookup, RowSource>();
   #group: TrainingGroup | undefined;
   #members: RowMembers | undefined;
   #clocks = 0;
-  /** Of whoever uses it now. */
+  /** Of the current call. */
   patience: Patience;
 
   private constructor(options: OpenNetworkOptions, patience: Patience, routes: ReadonlyMap<Parameter, ParameterRoute>) {
@@ -97,7 +97,7 @@ export class OpenNetwork {
     return this.session?.clocks ?? this.#clocks;
   }
 
-  /** How often something was tried again after a failure. */
+  /** How often something was retried after a failure. */
   get retryCount(): number {
     return this.#retry?.retryCount ?? 0;
   }
@@ -114,8 +114,8 @@ export class OpenNetwork {
   }
 
   /**
-   * A member is gone, or one more came: goes on with all live members, and with the same values; an unfinished step is
-   * dropped. `signal` ends the wait for the others with ABORTED; until the next call this worker is in no group.
+   * A member is gone, or one more joined: continues with all live members, and with the same values; an unfinished step
+   * is dropped. `signal` ends the wait for the others with ABORTED; until the next call this worker is in no group.
    */
   async regroup(signal?: AbortSignal): Promise<void> {
     const [group, session] = [this.#group, this.session];
@@ -131,7 +131,7 @@ export class OpenNetwork {
         for (const { source } of this.#lookups) if (source instanceof TieredRows) await source.reform(this.patience.wait);
         isDone = true;
       } catch (thrown) {
-        if (!group.mayRecover(thrown) || signal?.aborted === true || performance.now() > until) throw thrown; // otherwise one more is gone
+        if (!group.mayRecover(thrown) || signal?.aborted === true || performance.now() > until) throw thrown; // otherwise one more member is gone
         await pause(REGROUP_PAUSE_MS);
       }
     }
@@ -154,7 +154,7 @@ export class OpenNetwork {
     else await this.#retry.through(attempt, { patienceMs: this.patience.patienceMs, isHopeless: () => this.#group?.isBroken === true });
   }
 
-  /** Runs what only reads rows, past the caches, which would need all workers: it sees what was flushed. */
+  /** Runs code that only reads rows, without the caches, which would need all workers: it sees what was flushed. */
   async reading<T>(run: () => Promise<T>): Promise<T> {
     const sources = this.#lookups.map(({ source }) => source!);
     try {
@@ -188,9 +188,9 @@ export class OpenNetwork {
     const { session, network } = this.#options;
     if (session === undefined || session.workerCount === 1) return;
     const isCached = lookupsOf(network).some(({ options }) => options.vocabCacheSize > 0);
-    if (!isCached && parametersOf(network).every(({ serverPlace }) => serverPlace !== undefined)) return;
+    if (!isCached && parametersOf(network).every(({ serverTarget }) => serverTarget !== undefined)) return;
     const { wait } = this.patience;
-    await session.leaveClocks(wait); // the others may be in a step, and let this worker in after it: they cannot end it while they wait for its clock
+    await session.leaveClocks(wait); // the others may be in a step, and admit this worker after it: they cannot end it while they wait for its clock
     const collective = await session.collective(wait);
     await session.rejoin(wait);
     this.#members = new RowMembers(session.rank, collective);
@@ -200,19 +200,19 @@ export class OpenNetwork {
   async #routeFor(parameter: Parameter, priority: number): Promise<ParameterRoute> {
     const { session, network, consistency } = this.#options;
     const wait = (): WaitOptions => this.patience.wait;
-    const { name, shape, serverPlace } = parameter;
+    const { name, shape, serverTarget } = parameter;
     const optimizer = this.#options.optimizerOf(name);
-    if (session === undefined || (serverPlace === undefined && session.workerCount === 1)) {
+    if (session === undefined || (serverTarget === undefined && session.workerCount === 1)) {
       const updater = new LocalUpdater(network.workspace, parameter, resolveOptimizer(optimizer));
       return new LocalRoute(parameter, updater, () => this.clocks);
     }
-    if (serverPlace === undefined) {
+    if (serverTarget === undefined) {
       const updater = new LocalUpdater(network.workspace, parameter, resolveOptimizer(optimizer));
       return new ReducedRoute({ parameter, updater, collective: this.#group!.collective, wait });
     }
     const init = this.#seeded(parameter.initializer);
     const tensor = await session.tensor(name, { shape, init, optimizer, consistency }, wait());
-    if (!serverPlace.initInServer) await tensor.start(parameter.values, wait()); // the first worker's values, unless there are some already
+    if (!serverTarget.initInServer) await tensor.start(parameter.values, wait()); // the first worker's values, unless the servers have some already
     return new ServerRoute({ parameter, tensor, priority, wait });
   }
 
@@ -223,10 +223,10 @@ export class OpenNetwork {
     const optimizer = this.#options.optimizerOf(name);
     const init = this.#seeded(initializer);
     const table: RowTable = { name, vocabSize, width, idCountMax: idsPerSample * sampleCountMax, initializer: init, optimizer };
-    if (session === undefined || (lookup.serverPlace === undefined && session.workerCount === 1)) {
+    if (session === undefined || (lookup.serverTarget === undefined && session.workerCount === 1)) {
       return new LocalRows(network.workspace, table, () => this.clocks);
     }
-    if (lookup.serverPlace === undefined) {
+    if (lookup.serverTarget === undefined) {
       const text = `${lookup.name} is sparse, and ${session.workerCount} workers share it: setParamPs(lookup), or sparse: false`;
       throw new WeighbridgeError("BAD_ARGUMENT", text);
     }

@@ -1,6 +1,6 @@
-// reduced-route — a parameter that every worker has (ParameterRoute): gradients are summed among the workers, and each
-// of them applies the same optimizer to the same sum, so that all have the same bits. Every worker pushes or skips
-// the same routes in the same order.
+// reduced-route — the route of a parameter that every worker has (ParameterRoute): gradients are summed among the
+// workers, and each of them applies the same optimizer to the same sum, so that all have the same bits. Every worker
+// pushes or skips the same routes in the same order.
 
 import type { WaitOptions } from "../../base/deferred.ts";
 import type { Parameter } from "../../nn/parameter.ts";
@@ -31,15 +31,15 @@ export class ReducedRoute implements ParameterRoute {
     this.#wait = options.wait;
   }
 
-  /** After a failure: what was under way is over, and its gradient is void. */
+  /** After a failure: what was under way is over, and its gradient is dropped. */
   async open(): Promise<void> {
-    await this.#sum?.catch(() => {}); // whoever gave it was told
+    await this.#sum?.catch(() => {}); // the caller of `settle` got the failure
     this.#sum = undefined;
   }
 
   push(): void {
     this.#sum = this.#collective.allReduce(this.parameter.gradient, this.#wait());
-    this.#sum.catch(() => {}); // whoever waits for `settle` is told
+    this.#sum.catch(() => {}); // `settle` reports it
   }
 
   skip(): void {
@@ -48,10 +48,10 @@ export class ReducedRoute implements ParameterRoute {
   }
 
   repeat(): void {
-    // It concerns the servers.
+    // Only servers need it.
   }
 
-  /** Resolves when the sum is there, which `settle` applies. */
+  /** Resolves when the sum has arrived, which `settle` applies. */
   async summed(): Promise<void> {
     await this.#sum;
   }
@@ -69,6 +69,6 @@ export class ReducedRoute implements ParameterRoute {
     await sum;
     if (this.#sum !== sum) return;
     this.#sum = undefined;
-    this.updater.apply(this.updater.step); // a schedule stands where all workers agree: at the updates of this parameter
+    this.updater.apply(this.updater.step); // a schedule follows the updates of this parameter, on which all workers agree
   }
 }

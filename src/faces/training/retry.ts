@@ -1,5 +1,5 @@
-// retry — which failures of a call are transient, and how long the call is retried: a server that comes back from its
-// checkpoint, a worker that was declared dead and lives.
+// retry — decides which failures of a call are transient, and how long the call is retried: a server that is restored
+// from its checkpoint, a live worker that was declared dead.
 
 import type { Session } from "../../api/session.ts";
 import { type ErrorCode, isWeighbridgeError, type WeighbridgeError } from "../../base/errors.ts";
@@ -19,14 +19,14 @@ export class Retry {
     this.#now = now;
   }
 
-  /** How often something was tried again. */
+  /** How often something was retried. */
   get retryCount(): number {
     return this.#retryCount;
   }
 
   /**
    * Calls `attempt` until it succeeds. Between two attempts this worker rejoins the clock set. Rejects with the first
-   * failure that is not transient, and with the last one when the patience is over, or there is no hope.
+   * failure that is not transient, and with the last one when the patience is over or a retry cannot help.
    */
   async through(
     attempt: (isFirst: boolean) => Promise<void>,

@@ -1,10 +1,11 @@
 // row-applier — applies the optimizer to rows that this worker holds, as the servers would: gradients of one clock are
-// put together by rank, those of one row summed, and each row takes one step. By the servers' own updater and kernels,
-// so to the same bits (server/parameters/row-contribution).
+// ordered by rank, those of one row are summed, and each row makes one step. It uses the servers' own updater and
+// kernels, so the bits are the same (server/parameters/row-contribution).
 //
 // Invariants:
-//   P1. A row is summed in the order of ranks; steps and the mean are those of the whole table, as servers count them.
-//   P2. Memory is allocated before a row changes: a step that finds none changes nothing here.
+//   RowApplier.P1. A row is summed in the order of ranks; steps and the mean are those of the whole table, as servers
+//       count them.
+//   RowApplier.P2. Memory is allocated before a row changes: a step for which there is none changes nothing.
 
 import { SimdOptimizerKernels } from "../../kernel/optimizer-kernels.ts";
 import { greatestDrawn } from "../../store/initializers/initializer-draw.ts";
@@ -30,7 +31,7 @@ type UpdatedRows = {
   readonly clock: number;
   /** How many members pushed gradients for any row of the table. */
   readonly pusherCount: number;
-  /** At least what any element of the gradients is. */
+  /** No element of the gradients is larger than this. */
   readonly magnitude: number;
 };
 

@@ -1,10 +1,10 @@
-// row-members — the workers that share the rows of cached tables, as the sources of one worker see them: who owns which
-// row, and in which order this worker talks to the others. One object for all cached tables of a worker, as they share
-// one Collective.
+// row-members — the workers that share the rows of cached tables, as the sources of one worker see them: which worker
+// owns which row, and in which order this worker talks to the others. One object for all cached tables of a worker,
+// because they share one Collective.
 //
-// Every worker has to call the operations of a Collective in the same order. So a source begins them at two kinds of
-// moments alone: at once when it is called (`prefetch`, `push`), or in its turn among the sources that acquire
-// (`inTurn`), in the order of the calls.
+// Every worker has to call the operations of a Collective in the same order. So a source begins them only at once when
+// it is called (`prefetch`, `push`), or in its turn among the sources that acquire (`inTurn`), in the order of the
+// calls.
 //
 // Invariants:
 //   RowMembers.O1. A row belongs to one worker: part of its key modulo the number of members.
@@ -46,7 +46,7 @@ export class RowMembers {
     return this.#collective?.generation ?? 0;
   }
 
-  /** This worker's index among the ranks. Throws FENCED if it is no member any more. */
+  /** This worker's index among the ranks. Throws FENCED if it is no longer a member. */
   get position(): number {
     const position = this.ranks.indexOf(this.rank);
     if (position >= 0) return position;
@@ -58,7 +58,7 @@ export class RowMembers {
     return RowPlanner.among(arena, this.ranks, secret);
   }
 
-  /** As the Collective's; alone, what was sent comes back. */
+  /** The Collective's exchange; without one, returns what was sent. */
   async exchange(outgoing: readonly Uint8Array[]): Promise<readonly Uint8Array[]> {
     if (this.#collective === undefined) return outgoing;
     return await this.#collective.exchange(outgoing);
@@ -78,7 +78,7 @@ const assignmentShape: Check<Assignment> = object({ claims: list(count), trainin
 /**
  * The workers agree that they own the rows of a table from now on. Every member calls it, after it has written back its
  * rows; then the lowest rank claims the table on the servers, and sends the claim to the others. Rows of an earlier
- * claim cannot be written any more. If a member comes with a failure, or the claim fails, it rejects for all members.
+ * claim can no longer be written. If a member reports a failure, or the claim fails, it rejects for all members.
  */
 export async function assignRows(members: RowMembers, raw: RawRows, failure?: unknown): Promise<readonly TrainingState[]> {
   const share = async (body: object | WeighbridgeError): Promise<unknown[]> =>

@@ -1,5 +1,5 @@
-// row-messages — the messages that workers with cached rows send each other, and their bytes. When they send which:
-// tiered-rows.ts.
+// row-messages — the messages between workers with cached rows, and their bytes. tiered-rows.ts decides when they are
+// sent.
 //
 //   all         u32 kind │ u32 × 3, by kind │ the rest                                  little-endian, 4-byte aligned
 //   ASK         1 if the sender knows its batch, else 0 │ keyCount │ 0

@@ -1,5 +1,5 @@
-// row-request — one batch on its way through the workers: this worker requests the batch's rows of their owners, learns
-// which of its own rows the others request, and brings those into its tiers. tiered-rows.ts does the rest.
+// row-request — one batch on its way through the workers: this worker requests the batch's rows from their owners,
+// learns which of its own rows the others request, and moves those into its tiers. tiered-rows.ts does the rest.
 //
 //   RowRequest: keys to the owners ─► answers: what members request here ─► admit: rows are in the tiers ─► release
 //   BatchRows:  ids ─► those with rows ─► distinct, by owner: row 0, 1, 2 … ─► a slot for each row ─► one for each id
@@ -22,23 +22,23 @@ export type RowRequestOptions = {
   readonly members: RowMembers;
   /** By owner, as the members have them. */
   readonly planner: RowPlanner;
-  /** Left out: this worker does not know yet what it wants. */
+  /** Left out: this worker does not know its next batch yet. */
   readonly ids: ArrayLike<number> | undefined;
   readonly rowCountMax: number;
-  /** What fails is made up for when the batch is taken. */
+  /** A failure is made up for when the batch is acquired. */
   readonly isHint: boolean;
 };
 
 export class RowRequest {
-  /** Left out where this worker did not know what comes next, or where there was no memory for a plan. */
+  /** Undefined if this worker did not know its next batch, or had no memory for a plan. */
   readonly requested: BatchRows | undefined;
   readonly failure: unknown;
-  /** What each member wants of this one, by position. */
+  /** What each member requests from this one, by position. */
   readonly answers: Promise<readonly messages.KeyRequest[]>;
   #served: ServedRows | undefined;
   #isAdmitted = false;
 
-  /** Tells the owners at once. Throws nothing: what fails is told when rows are sent. */
+  /** Sends the requests to the owners at once. Throws nothing: a failure is reported when rows are sent. */
   constructor({ members, planner, ids, rowCountMax, isHint }: RowRequestOptions) {
     try {
       this.requested = ids === undefined ? undefined : new BatchRows(planner, ids, rowCountMax);
@@ -48,15 +48,15 @@ export class RowRequest {
     const isKnown = this.requested !== undefined || this.failure !== undefined;
     const outgoing = members.ranks.map((_, i) => messages.encodeKeyRequest({ isKnown, keys: this.#keysOf(i) }));
     this.answers = members.exchange(outgoing).then((incoming) => incoming.map(messages.decodeKeyRequest));
-    this.answers.catch(() => {}); // whoever takes the batch is told
+    this.answers.catch(() => {}); // `acquire` reports it
   }
 
-  /** The rows that this worker owns and somebody uses; undefined before `admit`. */
+  /** The rows that this worker owns and any worker uses; undefined before `admit`. */
   get served(): ServedRows | undefined {
     return this.#served;
   }
 
-  /** Brings the rows that are requested for here into the tiers, once. */
+  /** Moves the rows that are requested here into the tiers, once. */
   async admit(requests: readonly messages.KeyRequest[], planner: RowPlanner, tiers: RowTiers): Promise<ServedRows> {
     this.#served ??= new ServedRows(
       planner,
@@ -90,9 +90,9 @@ export class BatchRows {
   /** Ids that name rows, repeated ones included. */
   readonly namedCount: number;
   readonly rowCount: number;
-  /** One for each member, some perhaps empty. */
+  /** One for each member, possibly empty. */
   readonly parts: readonly BatchRowsPart[];
-  /** The slot of each row; to be set when they have come. */
+  /** The slot of each row; set when they have arrived. */
   readonly rowSlots: Int32Array;
   readonly #arena: Arena;
   readonly #plan: RowPlan | undefined;
@@ -124,7 +124,7 @@ export class BatchRows {
     return true;
   }
 
-  /** Where the keys of the rows lie in the arena, until `release`. */
+  /** Where the keys of the rows are in the arena, until `release`. */
   get keysAddress(): number {
     return this.#plan?.keysAddress ?? 0;
   }
@@ -152,7 +152,7 @@ export class BatchRows {
     return slots;
   }
 
-  /** Gives the plan's memory back: of the keys only the slots remain. */
+  /** Releases the plan's memory: of the keys only the slots remain. */
   release(): void {
     this.#plan?.release();
   }
@@ -177,7 +177,7 @@ const KEY_BYTES = 8;
 
 export class ServedRows {
   readonly #arena: Arena;
-  /** Of the keys requested for, one member after the other. */
+  /** Of the requested keys, one member after the other. */
   readonly #address: number;
   readonly #byteCount: number;
   /** Where each member's keys begin, and where the last one's end. */
@@ -187,7 +187,7 @@ export class ServedRows {
   readonly keys: number;
   readonly keyCount: number;
 
-  /** `asked` has the halves of the keys of each member. Throws ARENA_FULL. */
+  /** `requested` has the halves of the keys of each member. Throws ARENA_FULL. */
   constructor(planner: RowPlanner, requested: readonly Uint32Array[]) {
     const { arena } = planner;
     this.#arena = arena;
@@ -204,22 +204,22 @@ export class ServedRows {
     this.keyCount = this.#plan?.rowCount ?? total;
   }
 
-  /** What the member at this position requested for. */
+  /** The keys that the member at this position requested. */
   keysOf(position: number): { readonly address: number; readonly keyCount: number } {
     const from = this.#starts[position] as number;
     return { address: this.#address + from * KEY_BYTES, keyCount: (this.#starts[position + 1] as number) - from };
   }
 
-  /** Copies the keys at these positions of what a member requested for. Throws BAD_REQUEST. */
+  /** Copies the keys at these positions of a member's request. Throws BAD_REQUEST. */
   copyKeys(position: number, positions: Uint32Array, out: number): void {
     const { address, keyCount } = this.keysOf(position);
     const { words } = this.#arena;
     for (let i = 0; i < positions.length; i++) {
-      const place = positions[i] as number;
-      if (place >= keyCount)
-        throw new WeighbridgeError("BAD_REQUEST", `a worker gives a gradient for row ${place} of the ${keyCount} it requested for`);
-      words[(out >>> 2) + 2 * i] = words[(address >>> 2) + 2 * place] as number;
-      words[(out >>> 2) + 2 * i + 1] = words[(address >>> 2) + 2 * place + 1] as number;
+      const index = positions[i] as number;
+      if (index >= keyCount)
+        throw new WeighbridgeError("BAD_REQUEST", `a worker sent a gradient for row ${index} of the ${keyCount} it requested`);
+      words[(out >>> 2) + 2 * i] = words[(address >>> 2) + 2 * index] as number;
+      words[(out >>> 2) + 2 * i + 1] = words[(address >>> 2) + 2 * index + 1] as number;
     }
   }
 

@@ -1,5 +1,5 @@
 // row-source — where an embedding's rows come from and where their gradients go. The layer computes on slots of one
-// span; the source decides which row lies in which slot, for how long, and who applies the optimizer.
+// span; the source decides which row is in which slot, for how long, and where the optimizer runs.
 //
 //   prefetch(next batch) ─► … ─► acquire(batch) ─► forward, backward at `slots` ─► push(gradients) ─► … ─► flush
 //
@@ -14,9 +14,9 @@ import type { WaitOptions } from "../../base/deferred.ts";
 /** The slot of an id that names no row. */
 export const NO_SLOT = -1;
 
-/** What a source was asked for, counted since it was opened. */
+/** What a source has served since it was opened. */
 export type RowSourceStatistics = {
-  /** Ids that were taken, and distinct ones of each batch, summed over batches. */
+  /** Ids of all batches, and the distinct ones of each batch, summed over batches. */
   readonly idCount: number;
   readonly uniqueCount: number;
   /** Where the distinct ids were found. */
@@ -37,10 +37,10 @@ export interface RowSource {
   readonly slotCount: number;
   /** A hint: the ids of the next batch, so that its rows can travel while the current one computes. */
   prefetch(ids: ArrayLike<number>): void;
-  /** Resolves with the slots of these ids, in order, once their rows are there. Valid until the next `acquire`. */
+  /** Resolves with the slots of these ids, in order, once their rows have arrived. Valid until the next `acquire`. */
   acquire(ids: ArrayLike<number>, wait?: WaitOptions): Promise<Int32Array>;
   /**
-   * Gradients of the last `acquire`: of each distinct slot in `slots` (ascending) the `width` floats at the same place
+   * Gradients of the last `acquire`: for each distinct slot in `slots` (ascending) the `width` floats at the same index
    * of `gradients`. Copied before this returns, unless the promise is awaited before they are touched.
    */
   push(slots: Int32Array, gradients: Float32Array, wait?: WaitOptions): Promise<void>;
@@ -54,7 +54,7 @@ export class RowCounts {
   #uniqueCount = 0;
   readonly #isRemote: boolean;
 
-  /** Whether rows come from servers, or lie in this process. */
+  /** Whether rows come from servers, or are in this process. */
   constructor(options: { readonly isRemote: boolean }) {
     this.#isRemote = options.isRemote;
   }

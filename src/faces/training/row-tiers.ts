@@ -1,12 +1,12 @@
-// row-tiers — the rows of a table that one worker holds, in two RowCaches. All of them lie in its memory with their
+// row-tiers — the rows of a table that one worker holds, in two RowCaches. All of them are in its memory with their
 // optimizer's slots, in the pool; those on the device also have a slot in the span that the layer reads, which is a
-// cache of the pool's rows: there a row's key is its slot in the pool. So nothing is copied when a row changes between
-// device and host but the values that the layer reads. A row that finds no slot in the pool lies loose for a step;
-// rows that expire in the pool leave for the servers.
+// cache of the pool's rows: its keys are slots of the pool. So nothing is copied when a row moves between device and
+// host but the values that the layer reads. A row that finds no slot in the pool is loose for a step; rows that expire
+// in the pool leave for the servers.
 //
 //   admit        write back what expires ─► host to device ─► servers to device        while the step before computes
-//   settle       rows without a slot, because the step before held it, get one now; the others are read beside the device
-//   locate       where the rows of admitted keys lie at this moment
+//   settle       rows whose slot the step before still held get one now; the others are read beside the device
+//   locate       where the rows of admitted keys are at this moment
 //
 // Invariants:
 //   RowTiers.M1. A row is in the pool, loose, leaving, or not here: then the servers have it as it is.
@@ -29,7 +29,7 @@ import { NO_SLOT } from "./row-source.ts";
 const KEY_BYTES = 8;
 const WORD_BYTES = 4;
 const FLOAT_BYTES = 4;
-/** So much is copied and sent at a time when all dirty rows are written. */
+/** How much is copied and sent at a time when all dirty rows are written. */
 const FLUSH_BYTES = 4 * 2 ** 20;
 
 export type TierKernels = { readonly arena: Arena; readonly kernels: Kernels; readonly rowKernels: RowKernels };
@@ -47,7 +47,7 @@ export type RowTiersOptions = {
 
 export type TierCounts = { deviceHits: number; hostHits: number; serverReads: number; swappedOut: number; writtenBack: number };
 
-/** A row that lies by itself. */
+/** A row in memory of its own. */
 type LooseRow = { readonly address: number; isDirty: boolean; usedAt: number };
 type DirtyRow = { readonly low: number; readonly high: number; readonly address: number; readonly clean: () => void };
 
@@ -60,12 +60,12 @@ export class RowTiers {
   readonly #spans: ArenaSpans;
   readonly #pool: RowCache;
   readonly #device: RowCache;
-  /** The device slot of each slot of the pool, as the device's index has it: asked for too often for a search. */
+  /** The device slot of each slot of the pool, as the device's index has it: read too often for a search. */
   readonly #shown: Int32Array;
   /** By key: those of cached tables are ids, which are below 2^53. */
   readonly #loose = new Map<number, LooseRow>();
   readonly #leaving: WriteBack;
-  /** The stamp of the step in hand; Infinity when there is none. */
+  /** The stamp of the current step; Infinity if there is none. */
   #inHand = Infinity;
 
   /** Throws ARENA_FULL. */
@@ -94,8 +94,8 @@ export class RowTiers {
   }
 
   /**
-   * Brings the rows of these keys here, each named once, while the step in hand goes on (M2). The keys lie still until
-   * it has ended. Rejects as M5 says.
+   * Moves the rows of these keys here, each named once, while the current step goes on (M2). The keys must not change
+   * until it has ended. Rejects as M5 says.
    */
   async admit(keys: number, keyCount: number): Promise<void> {
     await this.#leaving.settled(); // M1
@@ -123,8 +123,8 @@ export class RowTiers {
   }
 
   /**
-   * The step before is over, and that of these keys, which were admitted last, is in hand. Resolves with how many of
-   * its rows are not on the device, as the step alone fills it. Rejects as M5 says.
+   * The step before is over, and that of these keys, which were admitted last, is the current one. Resolves with how
+   * many of its rows are not on the device, because the step alone fills it. Rejects as M5 says.
    */
   async settle(keys: number, keyCount: number): Promise<number> {
     this.#inHand = this.#pool.stamp;
@@ -144,7 +144,7 @@ export class RowTiers {
     return outside;
   }
 
-  /** No step is in hand any more. */
+  /** There is no current step any more. */
   release(): void {
     this.#inHand = Infinity;
   }
@@ -160,7 +160,7 @@ export class RowTiers {
     spans.release();
   }
 
-  /** Writes where the rows of keys lie (u32 each) that the step in hand has. */
+  /** Writes where the rows of keys of the current step are (u32 each). */
   locate(keys: number, keyCount: number, out: number): void {
     const slots = new Int32Array(this.#tools.arena.memory.buffer, out, keyCount);
     this.#pool.findAll(keys, slots);
@@ -170,13 +170,13 @@ export class RowTiers {
     }
   }
 
-  /** The device slot of a row that lies at an address; NO_SLOT if it has none. */
+  /** The device slot of the row at an address; NO_SLOT if it has none. */
   deviceSlotAt(address: number): number {
     const slot = this.#pool.slotAt(address);
     return slot === NO_SLOT ? NO_SLOT : (this.#shown[slot] as number);
   }
 
-  /** The rows of these keys, which lie where `rows` says (u32 each), are not what the servers have. */
+  /** The rows of these keys, at the addresses in `rows` (u32 each), differ from those of the servers. */
   changed(keys: number, keyCount: number, rows: number): void {
     const { words } = this.#tools.arena;
     for (let i = 0; i < keyCount; i++) {
@@ -189,7 +189,7 @@ export class RowTiers {
     }
   }
 
-  /** Writes the loose rows that changed: they do not stay here when their step is over. */
+  /** Writes the loose rows that changed: they are dropped when their step is over. */
   async writeLoose(): Promise<void> {
     const dirty = [...this.#loose].filter(([, { isDirty }]) => isDirty);
     await this.#write(
@@ -219,7 +219,7 @@ export class RowTiers {
     );
   }
 
-  /** The servers may not have what they acknowledged: all rows count as changed. */
+  /** The servers may have lost what they acknowledged: all rows count as changed. */
   distrust(): void {
     this.#pool.dirty.fill(1);
   }
@@ -239,7 +239,7 @@ export class RowTiers {
     this.#spans.release();
   }
 
-  /** Rows whose last use was before this may go. */
+  /** Rows whose last use was before this may be evicted. */
   get #limit(): number {
     return Math.min(this.#inHand, this.#pool.stamp);
   }
@@ -274,7 +274,7 @@ export class RowTiers {
     return true;
   }
 
-  /** Does what may make up to so many rows leave for the servers, and sends them off. Only when all is settled. */
+  /** Runs `move`, which may evict up to this many rows, and sends them to the servers. Only when all is settled. */
   #expiring<T>(countMax: number, move: () => T): T {
     this.#leaving.open(countMax);
     try {
@@ -284,7 +284,9 @@ export class RowTiers {
     }
   }
 
-  /** Reserves a slot of the pool: a free one, or that of the oldest row, which leaves. NO_SLOT if all are needed. */
+  /**
+   * Reserves a slot of the pool: a free one, or that of the oldest row, which is evicted. NO_SLOT if all are needed.
+   */
   #vacate(): number {
     const pool = this.#pool;
     const free = pool.takeFree();
@@ -313,7 +315,7 @@ export class RowTiers {
     return isShown;
   }
 
-  /** Reads rows from the servers into reserved slots; those without one lie loose. */
+  /** Reads rows from the servers into reserved slots; those without one are loose. */
   async #fetch(keys: readonly number[], slots: readonly number[]): Promise<void> {
     const { arena, kernels } = this.#tools;
     const { buffer } = arena.memory;
@@ -325,15 +327,17 @@ export class RowTiers {
       const [list, rows] = [spans.take(count * KEY_BYTES), spans.take(count * this.#rowBytes)];
       for (let i = 0; i < count; i++) kernels.copy(list + i * KEY_BYTES, keys[i] as number, KEY_BYTES);
       await this.#raw.read(new BigUint64Array(buffer, list, count), new Float32Array(buffer, rows, count * this.#raw.rowFloats));
-      for (; placed < count; placed++) this.#place(slots[placed] as number, list + placed * KEY_BYTES, rows + placed * this.#rowBytes);
+      for (; placed < count; placed++) this.#store(slots[placed] as number, list + placed * KEY_BYTES, rows + placed * this.#rowBytes);
     } finally {
       for (const slot of slots.slice(placed)) if (slot !== NO_SLOT) this.#pool.giveBack(slot);
       spans.release();
     }
   }
 
-  /** Puts a copy of a row that came into its reserved slot, or by itself if there is none. Throws ARENA_FULL. */
-  #place(slot: number, key: number, row: number): void {
+  /**
+   * Copies a row that arrived into its reserved slot, or into memory of its own if there is none. Throws ARENA_FULL.
+   */
+  #store(slot: number, key: number, row: number): void {
     if (slot !== NO_SLOT) {
       this.#fill(slot, key, row);
       return;
@@ -344,7 +348,7 @@ export class RowTiers {
     this.#loose.set(this.#keyAt(key), { address, isDirty: false, usedAt: this.#pool.stamp });
   }
 
-  /** Puts a copy of a row into a reserved slot, and shows it if possible; returns whether. */
+  /** Copies a row into a reserved slot, and shows it on the device if possible; returns whether. */
   #fill(slot: number, key: number, row: number): boolean {
     const { arena, kernels } = this.#tools;
     kernels.copy(this.#pool.addressOf(slot), row, this.#rowBytes);

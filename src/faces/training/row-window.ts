@@ -1,9 +1,9 @@
-// row-window — the span of slots that the layer reads: first those of the device's rows, which lie there as long as
+// row-window — the span of slots that the layer reads: first those of the device's rows, which stay there as long as
 // they are cached, then as many as a batch may have ids, for rows that are there for one step: those of other owners,
 // and those that found no slot on the device.
 //
 // Invariants:
-//   W1. `slotsOf` gives each row of a batch a slot of its own; the slot of a device row is the device's.
+//   RowWindow.W1. `slotsOf` assigns each row of a batch a slot of its own; the slot of a device row is the device's.
 
 import { WeighbridgeError } from "../../base/errors.ts";
 import { ArenaSpans } from "../../worker/arena-spans.ts";
@@ -21,7 +21,7 @@ export class RowWindow {
   readonly slotCount: number;
   readonly #tools: TierKernels;
   readonly #options: RowWindowOptions;
-  /** Of the batch that was placed last. */
+  /** Of the batch that was assigned last. */
   readonly #rowOfSlot: Int32Array;
 
   /** Throws ARENA_FULL. */
@@ -34,38 +34,38 @@ export class RowWindow {
   }
 
   /**
-   * Gives the rows of a batch their slots (W1). `position` is this worker's; the rows of other owners are in
-   * `incoming`. Throws BAD_REQUEST, ARENA_FULL.
+   * Assigns slots to the rows of a batch (W1). `position` is this worker's; the rows of other owners are in `incoming`.
+   * Throws BAD_REQUEST, ARENA_FULL.
    */
-  place(
-    asked: BatchRows,
+  assign(
+    requested: BatchRows,
     own: { readonly served: ServedRows; readonly position: number; readonly tiers: RowTiers },
     incoming: readonly Float32Array[],
   ): void {
     const { width, name, deviceRows } = this.#options;
     let guest = deviceRows;
-    for (const [position, { from, to }] of asked.parts.entries()) {
+    for (const [position, { from, to }] of requested.parts.entries()) {
       if (position === own.position) {
-        guest = this.#placeOwn(asked, own, guest);
+        guest = this.#assignOwn(requested, own, guest);
         continue;
       }
       const rows = incoming[position] as Float32Array;
       if (rows.length !== (to - from) * width)
         throw new WeighbridgeError("BAD_REQUEST", `${rows.length} floats came for ${to - from} rows of ${name} from their owner`);
       this.#tools.arena.floats.set(rows, (this.address >>> 2) + guest * width);
-      for (let row = from; row < to; row++) asked.rowSlots[row] = guest++;
+      for (let row = from; row < to; row++) requested.rowSlots[row] = guest++;
     }
-    for (let row = 0; row < asked.rowCount; row++) this.#rowOfSlot[asked.rowSlots[row] as number] = row;
+    for (let row = 0; row < requested.rowCount; row++) this.#rowOfSlot[requested.rowSlots[row] as number] = row;
   }
 
-  /** The row of each slot. Throws BAD_ARGUMENT unless the slots are of the batch that was placed last, and ascend. */
-  rowsOf(asked: BatchRows, slots: Int32Array): Int32Array {
+  /** The row of each slot. Throws BAD_ARGUMENT unless the slots are of the batch that was assigned last, and ascend. */
+  rowsOf(requested: BatchRows, slots: Int32Array): Int32Array {
     return slots.map((slot, i) => {
       const row = this.#rowOfSlot[slot] ?? -1;
-      if (asked.rowSlots[row] === slot && (i === 0 || slot > (slots[i - 1] as number))) return row;
+      if (requested.rowSlots[row] === slot && (i === 0 || slot > (slots[i - 1] as number))) return row;
       throw new WeighbridgeError(
         "BAD_ARGUMENT",
-        `${this.#options.name}: slot ${slot} at ${i} is not of the batch that was taken, or does not ascend`,
+        `${this.#options.name}: slot ${slot} at ${i} is not of the acquired batch, or does not ascend`,
       );
     });
   }
@@ -79,15 +79,15 @@ export class RowWindow {
   }
 
   /** Returns the next slot for a guest. */
-  #placeOwn(
-    asked: BatchRows,
+  #assignOwn(
+    requested: BatchRows,
     { served, position, tiers }: { readonly served: ServedRows; readonly position: number; readonly tiers: RowTiers },
     firstGuest: number,
   ): number {
     const { arena, kernels } = this.#tools;
     const { address, keyCount } = served.keysOf(position);
     const valueBytes = this.#options.width * FLOAT_BYTES;
-    const from = asked.parts[position]?.from ?? 0;
+    const from = requested.parts[position]?.from ?? 0;
     let guest = firstGuest;
     if (keyCount === 0) return guest;
     const spans = new ArenaSpans(arena);
@@ -97,7 +97,7 @@ export class RowWindow {
       const row = arena.words[(list >>> 2) + i] as number;
       const slot = tiers.deviceSlotAt(row);
       if (slot === NO_SLOT) kernels.copy(this.address + guest * valueBytes, row, valueBytes);
-      asked.rowSlots[from + i] = slot === NO_SLOT ? guest++ : slot;
+      requested.rowSlots[from + i] = slot === NO_SLOT ? guest++ : slot;
     }
     spans.release();
     return guest;

@@ -1,5 +1,5 @@
-// server-route — a parameter that lives on servers (ParameterRoute): its gradient is pushed when it is final; the pull
-// of the next clock follows at once, waits at the servers, and lands in the parameter's values.
+// server-route — the route of a parameter that lives on servers (ParameterRoute): its gradient is pushed when it is
+// final; the pull of the next clock follows at once, waits at the servers, and lands in the parameter's values.
 
 import type { WaitOptions } from "../../base/deferred.ts";
 import type { Parameter } from "../../nn/parameter.ts";
@@ -35,8 +35,8 @@ export class ServerRoute implements ParameterRoute {
   }
 
   async open(): Promise<void> {
-    await this.#push.catch(() => {}); // whoever gave it was told; until its end it reads the gradient, which is the next step's from now on (R2)
-    await this.#pull?.catch(() => {}); // what it landed is pulled again
+    await this.#push.catch(() => {}); // `acknowledged` reported it; until its end it reads the gradient, which the next step owns from now on (R2)
+    await this.#pull?.catch(() => {}); // its values are pulled again
     this.#pull = undefined;
     await this.#startPull(0);
   }
@@ -67,14 +67,14 @@ export class ServerRoute implements ParameterRoute {
   #startPush(): void {
     const { tensor, priority, wait } = this.#options;
     this.#push = tensor.push(this.parameter.gradient, { ...wait(), priority });
-    this.#push.catch(() => {}); // whoever waits for `acknowledged` is told
+    this.#push.catch(() => {}); // `acknowledged` reports it
   }
 
-  /** A pull behind all that was pushed. */
+  /** Pulls after all that was pushed. */
   #follow(clocksAhead: number): void {
     const before = this.#pull;
     this.#pull = before === undefined ? this.#startPull(clocksAhead) : before.then(noop, noop).then(() => this.#startPull(clocksAhead));
-    this.#pull.catch(() => {}); // whoever waits for `settle` is told
+    this.#pull.catch(() => {}); // `settle` reports it
   }
 
   async #startPull(clocksAhead: number): Promise<void> {

@@ -1,12 +1,12 @@
-// server-rows — a RowSource on an embedding of the servers: exactly the rows of a batch are pulled into slots, and
-// their gradients pushed. Nothing stays here between batches but the span.
+// server-rows — a RowSource on an embedding of the servers: pulls exactly the rows of a batch into slots, and pushes
+// their gradients. Between batches it keeps nothing but the span.
 //
-//   acquire: pull, or wait for the early pull ─► compute ─► push, and behind it the early pull of the next batch
+//   acquire: pull, or wait for the early pull ─► compute ─► push, and after it the early pull of the next batch
 //
 // Invariants:
-//   S1. The early pull leaves behind the push of the batch before, so that RowSource.R2 holds under every consistency;
-//       the servers hold it back until the bound allows it.
-//   S2. One pull at a time lands in the span, and none between `acquire` and `push`.
+//   ServerRows.S1. The early pull leaves after the push of the batch before, so that RowSource.R2 holds under every
+//       consistency; the servers hold it back until the bound allows it.
+//   ServerRows.S2. One pull at a time lands in the span, and none between `acquire` and `push`.
 
 import type { WaitOptions } from "../../base/deferred.ts";
 import type { FloatSpan, Workspace } from "../../nn/workspace.ts";
@@ -69,7 +69,7 @@ export class ServerRows implements RowSource {
     try {
       await early;
     } catch (thrown) {
-      if (isEarly) throw thrown; // of another batch it does not matter: that one is pulled again when it is taken
+      if (isEarly) throw thrown; // a failed pull of another batch does not matter: it is pulled again when it is acquired
     }
     if (isEarly) [this.#current, this.#next] = [this.#next, this.#current];
     else {
@@ -88,7 +88,7 @@ export class ServerRows implements RowSource {
     if (this.#isNextKnown) {
       this.#isNextKnown = false;
       this.#early = this.#pull(this.#next, 1, wait); // S1
-      this.#early.catch(() => {}); // whoever takes the batch is told
+      this.#early.catch(() => {}); // `acquire` reports it
     }
     await push.finally(() => this.#pushes.delete(push));
   }

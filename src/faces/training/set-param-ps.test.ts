@@ -22,8 +22,8 @@ function built({ sparse = true }: { readonly sparse?: boolean } = {}): Embedding
 
 /** The names of what lives on servers. */
 function marked(network: EmbeddingNetwork): string[] {
-  const names = parametersOf(network).flatMap(({ name, serverPlace }) => (serverPlace === undefined ? [] : [name]));
-  return network.lookup.serverPlace === undefined ? names : [network.lookup.tableName, ...names];
+  const names = parametersOf(network).flatMap(({ name, serverTarget }) => (serverTarget === undefined ? [] : [name]));
+  return network.lookup.serverTarget === undefined ? names : [network.lookup.tableName, ...names];
 }
 
 test("marks all of a network, one layer, one parameter, and a table with and without sparse rows", () => {
@@ -35,7 +35,7 @@ test("marks all of a network, one layer, one parameter, and a table with and wit
   assert.deepEqual(marked(layer), ["hidden.weight", "hidden.bias"]);
   setParamPs(parametersOf(parameter).find(({ name }) => name === "head.bias")!, { initInServer: true });
   assert.deepEqual(marked(parameter), ["head.bias"]);
-  assert.deepEqual(parametersOf(parameter).at(-1)!.serverPlace, { initInServer: true });
+  assert.deepEqual(parametersOf(parameter).at(-1)!.serverTarget, { initInServer: true });
   setParamPs(table.lookup);
   assert.deepEqual(marked(table), ["table.weight"]);
   setParamPs(dense.lookup);
@@ -76,7 +76,7 @@ test("the first layer's values are asked for with the highest priority, which th
 test("takes init_in_server as MindSpore spells it, and refuses other options with the nearest known name", () => {
   const network = built();
   setParamPs(network, { init_in_server: true });
-  assert.deepEqual(network.lookup.serverPlace, { initInServer: true });
+  assert.deepEqual(network.lookup.serverTarget, { initInServer: true });
   for (const [options, message] of [
     [{ initinserver: true }, /setParamPs have no "initinserver".*did you mean initInServer\?/],
     [{ init_on_server: true }, /have no "initOnServer".*did you mean initInServer\?/],

@@ -1,6 +1,5 @@
-// set-param-ps — says which parameters live on servers (MindSpore: Cell.set_param_ps, Parameter.set_param_ps). It only
-// marks them: a Model reads the marks when it begins to train with a session, and they mean nothing to a model that is
-// trained alone.
+// set-param-ps — marks the parameters that live on servers (MindSpore: Cell.set_param_ps, Parameter.set_param_ps). A
+// Model reads the marks when it begins to train with a session; a model that is trained alone ignores them.
 
 import { WeighbridgeError } from "../../base/errors.ts";
 import { checkOptions } from "../../base/known-options.ts";
@@ -26,17 +25,17 @@ export function setParamPs(target: Pick<Network, "stages"> | Stage | Parameter, 
   mark(target, { initInServer });
 }
 
-function mark(target: Pick<Network, "stages"> | Stage | Parameter, place: ServerTarget): void {
+function mark(target: Pick<Network, "stages"> | Stage | Parameter, serverTarget: ServerTarget): void {
   if (typeof target !== "object" || target === null) {
     throw new WeighbridgeError("BAD_ARGUMENT", `setParamPs takes a network, a layer or a parameter, not ${String(target)}`);
   }
   if ("stages" in target) {
-    for (const stage of target.stages) mark(stage, place);
+    for (const stage of target.stages) mark(stage, serverTarget);
   } else if ("parameters" in target) {
-    for (const parameter of target.parameters) mark(parameter, place);
+    for (const parameter of target.parameters) mark(parameter, serverTarget);
     const { lookup } = target;
-    if (lookup !== undefined && lookup !== target) mark(lookup, place);
-    if (target instanceof EmbeddingLookup && target.options.sparse) target.serverPlace = place;
-  } else if ("gradient" in target) target.serverPlace = place;
+    if (lookup !== undefined && lookup !== target) mark(lookup, serverTarget);
+    if (target instanceof EmbeddingLookup && target.options.sparse) target.serverTarget = serverTarget;
+  } else if ("gradient" in target) target.serverTarget = serverTarget;
   else throw new WeighbridgeError("BAD_ARGUMENT", "setParamPs takes a network, a layer or a parameter");
 }

@@ -1,15 +1,17 @@
-// step-runner — computes one unit: forward, loss, backward, and hands every gradient to its route. It does not know
+// step-runner — computes one unit: forward, loss, backward, and passes every gradient to its route. It does not know
 // where parameters live.
 //
 //   with overlap   pushes gradients when final, small ones together (pushOrder); waits for values stage by stage
 //   without        pushes gradients after backward, in the same order; waits for everything before the next step
 //
 // Invariants:
-//   S1. With and without overlap the same numbers are computed from the same values: under BSP the bits are the same.
-//   S2. No gradient of a unit whose loss is not finite is pushed.
-//   S3. Gradients stay as they are until they are acknowledged: the next backward begins after `acknowledge`.
-//   S4. A step of values that workers share is applied whole or not at all, once all its sums are there: if a member
-//       dies in between, every worker has the values of before the step, or of after it.
+//   StepRunner.S1. With and without overlap the same numbers are computed from the same values: under BSP the bits are
+//       the same.
+//   StepRunner.S2. No gradient of a unit whose loss is not finite is pushed.
+//   StepRunner.S3. Gradients stay as they are until they are acknowledged: the next backward begins after
+//       `acknowledge`.
+//   StepRunner.S4. A step of values that workers share is applied whole or not at all, once all its sums have arrived:
+//       if a member dies in between, every worker has the values from before the step, or from after it.
 
 import { WeighbridgeError } from "../../base/errors.ts";
 import type { Activations } from "../../nn/activations.ts";
@@ -22,7 +24,7 @@ import type { OpenNetwork } from "./open-network.ts";
 import type { ParameterRoute } from "./parameter-route.ts";
 import type { UnitSamples } from "./unit-feed.ts";
 
-/** Values of fewer bytes have room in the links while this worker computes, and are read when they are waited for. */
+/** Values of fewer bytes fit the links while this worker computes, and are read when it waits for them. */
 const COMING_BYTES_MIN = 1024 * 1024;
 
 export type StepRunnerOptions = {
@@ -34,9 +36,9 @@ export type StepRunnerOptions = {
 };
 
 export type StepInput = UnitSamples & {
-  /** Of the unit; undefined for networks that take none. */
+  /** Of the unit; undefined for networks without ids. */
   readonly ids: IdBatch | undefined;
-  /** Of the unit after this one, where its rows may be fetched early. */
+  /** Of the unit after this one, if its rows may be fetched early. */
   readonly nextIds?: IdBatch | undefined;
   /** "epoch 1, step 3": for errors. */
   readonly where: string;
@@ -96,7 +98,7 @@ export class StepRunner {
     await this.#reduce();
   }
 
-  /** Resolves when all that was given is where it is applied (S3). */
+  /** Resolves when all gradients are acknowledged (S3). */
   async acknowledge(): Promise<void> {
     if (!this.#hasGiven) return;
     const { meter, open } = this.#options;
@@ -122,7 +124,7 @@ export class StepRunner {
   }
 
   /**
-   * Resolves when all values are those of this worker's clock, however many of them it has ended since its last step.
+   * Resolves when all values are those of this worker's clock, however many clocks it has ended since its last step.
    */
   async refresh(): Promise<void> {
     const { meter, open } = this.#options;
@@ -135,7 +137,7 @@ export class StepRunner {
     return await this.#forward(ids, false);
   }
 
-  /** The error of a batch that led to `what`, with the first parameter or output that is no number. */
+  /** The error of a batch that led to `what`, with the first parameter or output that is not finite. */
   notFinite(what: string, where: string, cause?: unknown): WeighbridgeError {
     const culprit = findNotFinite(this.#options.network.stages, this.#outputs) ?? "no parameter and no output of a layer";
     return new WeighbridgeError("NOT_FINITE", `${where}: ${what}; not finite: ${culprit}`, { cause });
@@ -168,7 +170,7 @@ export class StepRunner {
     return byteCount;
   }
 
-  /** Begins to take the rows of all lookups. Each is awaited at its stage. */
+  /** Begins to acquire the rows of all lookups. Each is awaited at its stage. */
   #acquire(ids: IdBatch): ReadonlyMap<EmbeddingLookup, Promise<void>> {
     const { open } = this.#options;
     const { wait } = open.patience;
@@ -206,7 +208,7 @@ export class StepRunner {
   }
 
   #pushRows(lookup: EmbeddingLookup): void {
-    this.#pushes.push(tolerated(lookup.push(this.#options.open.patience.wait))); // `acknowledge` tells
+    this.#pushes.push(tolerated(lookup.push(this.#options.open.patience.wait))); // `acknowledge` reports it
   }
 
   #pushAgain(): void {
@@ -225,13 +227,13 @@ export class StepRunner {
   }
 }
 
-/** A promise whose rejection is told to whoever waits for it later, and is nobody's fault until then. */
+/** A promise whose rejection is reported to a later waiter, and is not unhandled until then. */
 function tolerated(promise: Promise<void>): Promise<void> {
-  promise.catch(() => {}); // as said
+  promise.catch(() => {}); // a later waiter gets it
   return promise;
 }
 
-/** Waits for all, also when one fails: afterwards nothing reads the gradients any more. */
+/** Waits for all, also if one fails: afterwards nothing reads the gradients any more. */
 async function allEnded(promises: readonly Promise<void>[]): Promise<void> {
   for (const outcome of await Promise.allSettled(promises)) if (outcome.status === "rejected") throw outcome.reason;
 }
@@ -240,7 +242,7 @@ async function allEnded(promises: readonly Promise<void>[]): Promise<void> {
 export const PUSH_BYTES_MIN: number = 128 * 1024;
 const FLOAT_BYTES = 4;
 
-/** A gradient: of a parameter, or of the rows that a lookup has taken. */
+/** A gradient: of a parameter, or of the rows that a lookup has acquired. */
 export type GradientSource = { readonly parameter: Parameter } | { readonly lookup: EmbeddingLookup };
 
 /** For each stage, in order, the gradients to push when its backward has returned, the last stage first. */
@@ -269,7 +271,8 @@ function sourcesOf({ lookup, parameters }: Pick<Stage, "parameters" | "lookup">)
 }
 
 /**
- * Of a lookup at most: that of a batch of distinct ids. One whose table is a parameter pushes that, and nothing itself.
+ * The most that a lookup pushes: the gradients of a batch of distinct ids. A lookup whose table is a parameter pushes
+ * only that.
  */
 function bytesOf(source: GradientSource): number {
   if ("parameter" in source) return source.parameter.gradient.byteLength;

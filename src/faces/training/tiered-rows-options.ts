@@ -1,4 +1,4 @@
-// tiered-rows-options — what a cache of rows is opened with, what is left out, and what is refused.
+// tiered-rows-options — the options of a cache of rows, their defaults, and their checks.
 
 import { WeighbridgeError } from "../../base/errors.ts";
 import type { Log } from "../../base/log.ts";
@@ -21,9 +21,11 @@ export type TieredRowsOptions = {
   readonly hostRows?: number | undefined;
   /** The most ids that one batch of this worker has. */
   readonly idCountMax: number;
-  /** Those who share the rows; this worker alone when left out. */
+  /** The workers that share the rows; this worker alone if left out. */
   readonly members?: RowMembers | undefined;
-  /** Changed rows are written back after so many steps (see tiered-rows.ts); Infinity: at `flush`. Defaults to 1000. */
+  /**
+   * Changed rows are written back after this many steps (see tiered-rows.ts); Infinity: at `flush`. Defaults to 1000.
+   */
   readonly flushEverySteps?: number | undefined;
   readonly log?: Log | undefined;
 };

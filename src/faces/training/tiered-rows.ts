@@ -1,9 +1,9 @@
 // tiered-rows — a RowSource whose rows live with the workers while they train (MindSpore's vocabCacheSize): in the
 // device's span that the layer reads, behind it in host memory, behind that on the servers. Each row belongs to one
-// worker, which applies the optimizer to it; the servers get rows back when they expire, at every flush and at the end.
-// row-tiers.ts knows which row lies where, row-members.ts its owner.
+// worker, which applies the optimizer to it; rows return to the servers when they expire, at every flush and at the
+// end. row-tiers.ts knows where a row is, row-members.ts its owner.
 //
-//   prefetch   ids to the owners ─► owners bring the rows that are missing, while the batch before computes
+//   prefetch   ids to the owners ─► owners fetch missing rows, while the batch before computes
 //   acquire    ids to the owners, unless prefetched ─► rows from the owners ─► slots
 //   push       gradients to the owners ─► summed by rank, one step of the optimizer for each row
 //
@@ -12,8 +12,8 @@
 //
 // What may be lost: the servers have the rows as of the last flush, or later. If a worker dies, the steps since its
 // last flush are lost for the rows that it owned and had not written back: at most `flushEverySteps`, none after a
-// checkpoint before which all workers flushed. In the step in which it died, some owners may have got the gradients and
-// others not. Rows that a server does not accept stay here and are written again.
+// checkpoint before which all workers flushed. In the step in which it died, only some owners may have got the
+// gradients. Rows that a server does not accept stay here and are written again.
 //
 // Invariants:
 //   TieredRows.C1. As RowSource.R1 to R4. Steps change the tiers in the order of the calls, one after the other.
@@ -61,10 +61,10 @@ export class TieredRows implements RowSource {
   #planner: RowPlanner;
   #generation: number;
   readonly #counts = { idCount: 0, uniqueCount: 0, directBatches: 0 };
-  /** A batch that the owners were told, or are being told. */
+  /** A batch whose request has been sent to the owners, or is being sent. */
   #next: RowRequest | undefined;
   #acquired: Acquired | undefined;
-  /** Ends when what changes rows so far has (C1). */
+  /** Ends when all changes of rows so far have (C1). */
   #last: Promise<unknown> = Promise.resolve();
   /** Ends when everything pushed so far was applied or has failed. */
   #applying: Promise<unknown> = Promise.resolve();
@@ -168,9 +168,8 @@ export class TieredRows implements RowSource {
   }
 
   /**
-   * The Collective of the members has formed its next generation: everybody writes back what it holds, and rows are
-   * dealt out anew. Every member calls it; who has joined opens its source meanwhile. A batch that was acquired is
-   * void.
+   * The Collective of the members has formed its next generation: every member writes back what it holds, and rows are
+   * assigned anew. Every member calls it; a new one opens its source meanwhile. An acquired batch becomes void.
    */
   async reform(wait: WaitOptions = {}): Promise<void> {
     this.#checkOpen();
@@ -193,7 +192,7 @@ export class TieredRows implements RowSource {
     await this.#raw.wait(reformed, wait);
   }
 
-  /** Writes everything back. When that fails the source is as it was, and may be closed again. */
+  /** Writes everything back. If that fails the source is unchanged, and may be closed again. */
   async close(): Promise<void> {
     if (this.#isClosed) return;
     await this.#applying;
@@ -217,7 +216,7 @@ export class TieredRows implements RowSource {
 
   #checkGeneration(): void {
     if (this.#generation === this.#members.generation) return;
-    const text = `${this.#raw.spec.name}: the workers have formed generation ${this.#members.generation}; rows are dealt out anew by reform()`;
+    const text = `${this.#raw.spec.name}: the workers have formed generation ${this.#members.generation}; reform() assigns their rows anew`;
     throw new WeighbridgeError("ABORTED", text);
   }
 
@@ -227,14 +226,14 @@ export class TieredRows implements RowSource {
     this.#window.close();
   }
 
-  /** C1. It goes on when its caller waits no longer. */
+  /** C1. It goes on if its caller stops waiting. */
   async #inOrder<T>(run: () => Promise<T>): Promise<T> {
     const turn = this.#last.then(run);
-    this.#last = turn.catch(() => {}); // its caller hears of it
+    this.#last = turn.catch(() => {}); // its caller gets the failure
     return await turn;
   }
 
-  /** Tells the owners what this worker wants, at once (C2); `ids` left out: it does not know yet. */
+  /** Sends this worker's request to the owners, at once (C2); `ids` left out: it does not know its next batch yet. */
   #request(ids: ArrayLike<number> | undefined, isHint = false): RowRequest {
     return new RowRequest({ members: this.#members, planner: this.#planner, ids, rowCountMax: this.#rowCountMax, isHint });
   }
@@ -275,9 +274,9 @@ export class TieredRows implements RowSource {
     const outgoing = await this.#rowMessages(next, requests, isRight);
     const incoming = (await this.#members.exchange(outgoing)).map((bytes) => messages.decodeRows(bytes, this.width));
     if (incoming.includes("again")) return undefined;
-    assert(requested !== undefined && next.served !== undefined, "rows came that nobody requested");
+    assert(requested !== undefined && next.served !== undefined, "rows arrived that nobody requested");
     const own = { served: next.served, position: this.#members.position, tiers: this.#tiers };
-    this.#window.place(requested, own, incoming as Float32Array[]);
+    this.#window.assign(requested, own, incoming as Float32Array[]);
     const slots = requested.idSlots(this.#rowCountMax);
     this.#acquired = { requested, served: next.served, isPushed: false };
     this.#counts.idCount += requested.namedCount;
@@ -318,7 +317,7 @@ export class TieredRows implements RowSource {
     );
   }
 
-  /** The gradients under the optimizer's policy for NaN and infinities; none, and a failure, if it refuses them. */
+  /** Applies the optimizer's policy for NaN and infinities; returns no gradients, and a failure, if it refuses them. */
   #admitted(
     rows: Int32Array,
     gradients: Float32Array,
@@ -340,7 +339,7 @@ export class TieredRows implements RowSource {
     }
   }
 
-  /** Sends gradients to their owners, at once (C2); resolves with what all members gave for this worker's rows. */
+  /** Sends gradients to their owners, at once (C2); resolves with what all members sent for this worker's rows. */
   async #gather(requested: BatchRows, outgoing: OutgoingGradients): Promise<readonly messages.Gradients[]> {
     if (this.#members.isAlone) return [ownGradients(outgoing)];
     this.#next ??= this.#request(undefined); // those that prefetched have requested before they push

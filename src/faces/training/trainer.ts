@@ -2,9 +2,9 @@
 // the callbacks. Parameters live where open-network.ts puts them.
 //
 // Invariants:
-//   T1. A unit is reported as done after its updates are acknowledged.
-//   T2. An epoch ends when the units of all workers are done; then the values here include all its updates.
-//   T3. Workers that make every step together leave an epoch together (epoch-end.ts), even if one of them dies.
+//   Trainer.T1. A unit is reported as done after its updates are acknowledged.
+//   Trainer.T2. An epoch ends when the units of all workers are done; then the values here include all its updates.
+//   Trainer.T3. Workers that make every step together leave an epoch together (epoch-end.ts), even if one of them dies.
 
 import type { WaitOptions } from "../../base/deferred.ts";
 import { WeighbridgeError } from "../../base/errors.ts";
@@ -40,7 +40,7 @@ export type TrainerOptions = {
   readonly wait: WaitOptions;
 };
 
-/** What a training came to. */
+/** The result of a training. */
 export type TrainingResult = {
   readonly epochCount: number;
   /** Of this worker. */
@@ -50,9 +50,9 @@ export type TrainingResult = {
   readonly waitShare: number;
   /** The mean over this worker's samples of the last epoch. */
   readonly loss: number;
-  /** Units that had been begun by a worker that died, and those that this worker computed again for it. */
+  /** Units that a dead worker had begun, and those that this worker computed again for it. */
   readonly repeatedCount: number;
-  /** How often something was tried again after a failure that passed. */
+  /** How often something was retried after a transient failure. */
   readonly retryCount: number;
 };
 
@@ -119,14 +119,14 @@ export class Trainer {
     }
   }
 
-  /** The servers alone hold the workers together, if anything does. */
+  /** Only the servers synchronise the workers, if anything does. */
   async #stepsAlone(epoch: number, progress: Progress): Promise<void> {
     const { overlaps, runner, open } = this.#options;
     let isBehind = false;
     for (let unit = await this.#nextUnit(); unit !== "over"; unit = await this.#nextUnit()) {
       if (isBehind || unit === "idle") await this.#acknowledge();
       if (unit === "idle") {
-        open.endClock(); // the others may wait for it; this worker waits for nobody, as they may be done
+        open.endClock(); // the others may wait for it; this worker does not wait, because they may be done
         isBehind = true;
         continue;
       }
@@ -155,14 +155,14 @@ export class Trainer {
           isBegun = true;
           await this.#step(epoch, unit, progress, allHaveNext ? next : undefined);
         }
-        await this.#acknowledge(); // a step of all workers is whole, or is made again
+        await this.#acknowledge(); // a step of all workers is complete, or is repeated
         unit = await this.#nextUnit();
       } catch (thrown) {
         if (!group.isBroken) throw thrown;
         if (isBegun) this.#redoneCount++;
         this.#unacknowledged = undefined;
         await open.regroup();
-        await runner.drop(); // and the unit once more
+        await runner.drop(); // the unit is computed again
       }
     }
   }
@@ -190,7 +190,7 @@ export class Trainer {
     }
     const ids = takesIds ? reader.readIds(epoch, unit) : undefined;
     const samples = reader.read(epoch, unit);
-    await this.#acknowledge(); // of the unit before: it had the time in which these were read
+    await this.#acknowledge(); // of the unit before: it had time while these were read
     const where = `epoch ${epoch + 1}, step ${unit.batch + 1}`;
     const loss = await runner.run({ ...samples, ids, nextIds, where });
     open.endClock();
@@ -214,12 +214,12 @@ export class Trainer {
     open.endClock();
   }
 
-  /** The unit after the one in hand, for networks whose rows can be fetched early. */
+  /** The unit after the current one, for networks whose rows can be fetched early. */
   async #lookAhead(): Promise<Unit | undefined> {
     const { network, wait } = this.#options;
     if (network.idsPerSample === 0 || this.#feed === undefined || this.#ahead !== undefined) return this.#ahead;
     const ahead = await this.#feed.next(wait);
-    if (typeof ahead === "string") return undefined; // it is asked again when this unit is done
+    if (typeof ahead === "string") return undefined; // `next` is called again when this unit is done
     this.#ahead = ahead;
     return ahead;
   }

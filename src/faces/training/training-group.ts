@@ -1,15 +1,15 @@
 // training-group — the workers that train the same values together (the hybrid mode): what they agree on before each
-// step, and how they go on when one of them dies or one more comes.
+// step, and how they continue when a member dies or joins.
 //
 //   agree ──► the same step at every worker ──► agree …          a member is gone: regroup ──► agree …
 //
 // Invariants:
-//   W1. A step is made by all members or by none: those without samples take part with zeros.
-//   W2. After `join` all members have the values, slots and step counts of the member with the most steps (among equals
-//       the lowest rank), so that no step that a member has reported as done is lost.
-//   W3. Operations of the Collective begin in the same order at every member.
-//   W4. After `compare` all members have the highest clock of any: servers hold reads back while a member that waits
-//       for the reader is behind.
+//   TrainingGroup.W1. A step is made by all members or by none: those without samples take part with zeros.
+//   TrainingGroup.W2. After `join` all members have the values, slots and step counts of the member with the most steps
+//       (among equals the lowest rank), so that no step that a member has reported as done is lost.
+//   TrainingGroup.W3. Operations of the Collective begin in the same order at every member.
+//   TrainingGroup.W4. After `compare` all members have the highest clock of any: servers hold reads back while a member
+//       that waits for the reader is behind.
 
 import { assert } from "../../base/assert.ts";
 import type { WaitOptions } from "../../base/deferred.ts";
@@ -25,19 +25,19 @@ export type StepOffer = { readonly hasUnit: boolean; readonly isOver: boolean; r
 export type StepAgreement = {
   /** At least one has a unit: all make a step. */
   readonly isStep: boolean;
-  /** None has any left. */
+  /** None has a unit left. */
   readonly isOver: boolean;
   /** All of them know their unit after this one. */
   readonly allHaveNext: boolean;
 };
 
-/** What is needed of a worker's Collective. */
+/** The part of a worker's Collective that a group uses. */
 export type GroupCollective = Pick<
   Collective,
   "members" | "newcomers" | "failure" | "isClosed" | "allReduce" | "exchange" | "broadcast" | "reform"
 >;
 
-/** What is needed of a session. */
+/** The part of a session that a group uses. */
 export type Clocked = { readonly clocks: number; clock(): number };
 
 const ATTEMPTS_MAX = 16;
@@ -48,13 +48,13 @@ const OWN_END: ReadonlySet<ErrorCode> = new Set(["CLOSED", "FENCED", "SCHEDULER_
 
 export class TrainingGroup {
   readonly collective: GroupCollective;
-  /** That this worker trains, from 0. */
+  /** The epoch that this worker trains, from 0. */
   epoch = 0;
   readonly #wait: () => WaitOptions;
   /** The member whose values all have after `join`. */
   #leader: Standing | undefined;
   #epochFound: number | undefined;
-  /** Has made steps, or has the values of a member that had. */
+  /** This worker has made steps, or has the values of a member that had. */
   #isVeteran = false;
 
   constructor(collective: GroupCollective, wait: () => WaitOptions) {
@@ -62,18 +62,18 @@ export class TrainingGroup {
     this.#wait = wait;
   }
 
-  /** A member is gone: nothing goes on until `regroup`. */
+  /** A member is gone: nothing continues until `regroup`. */
   get isBroken(): boolean {
     return this.collective.failure !== undefined && !this.collective.isClosed;
   }
 
-  /** Whether this failure is a member's end, and not this worker's own. */
+  /** Whether this failure is another member's end, and not this worker's own. */
   mayRecover(thrown: unknown): boolean {
     const isOwn = isWeighbridgeError(thrown) && OWN_END.has(thrown.code);
     return this.isBroken && !isOwn;
   }
 
-  /** W1. Also finds out that somebody waits to join. */
+  /** W1. Also detects a worker that waits to join. */
   async agree({ hasUnit, isOver, hasNext }: StepOffer): Promise<StepAgreement & { readonly mustRegroup: boolean }> {
     const isAwaited = this.collective.newcomers.length > 0;
     const votes = Float32Array.of(Number(hasUnit), Number(isOver), Number(hasNext), Number(isAwaited));
@@ -133,7 +133,7 @@ export class TrainingGroup {
   }
 }
 
-/** Where a member stands. */
+/** A member's progress. */
 type Standing = {
   readonly rank: number;
   readonly isVeteran: boolean;

@@ -1,7 +1,7 @@
 // unit-feed — the units of an epoch that this worker does, one after the other (docs/decisions/0014), and their
-// samples. With a session the scheduler lends units (worker/unit-feed.ts); without one there is one part, and its
-// batches come in order. An epoch that was interrupted resumes at a batch. UnitReader brings the samples of a unit to a
-// network's input; it can read the ids of the next unit meanwhile.
+// samples. With a session the scheduler assigns units (worker/unit-feed.ts); without one there is one part, and its
+// batches come in order. A resumed epoch begins at a batch. UnitReader reads the samples of a unit into a network's
+// input; it can read the ids of the next unit meanwhile.
 
 import type { Session } from "../../api/session.ts";
 import type { WaitOptions } from "../../base/deferred.ts";
@@ -15,24 +15,24 @@ import type { Network } from "./network.ts";
 /** Part `part` of global batch `batch`. */
 export type Unit = { readonly unit: number; readonly batch: number; readonly part: number };
 
-/** Of a session, the units that the scheduler lends. */
+/** With a session, the units that the scheduler assigns. */
 export type FeedOptions = {
   readonly name: string;
   readonly epoch: number;
   readonly batchCount: number;
   readonly partCount: number;
-  /** Whether each worker has its own part of every batch, or whoever is ready takes the next unit. */
+  /** "even": each worker has its own part of every batch; "free": a worker that is ready gets the next unit. */
   readonly assignment: "even" | "free";
 };
 
 export interface UnitFeed {
   /** "idle": nothing for this worker now, but the epoch is not over. */
   next(wait?: WaitOptions): Promise<Unit | "idle" | "over">;
-  /** Whether `next` returns at once. If not it asks the scheduler; report what is done before that. */
+  /** Whether `next` returns at once. If not it calls the scheduler; report what is done before that. */
   readonly isStocked: boolean;
   /** Its updates are acknowledged. */
   done(unit: number): void;
-  /** Units that had been begun by a worker that died. */
+  /** Units that a dead worker had begun. */
   readonly repeatedCount: number;
   close(): void | Promise<void>;
 }
@@ -78,11 +78,11 @@ class WholeFeed implements UnitFeed {
   }
 
   done(): void {
-    // Nobody else would do it.
+    // There is no other worker to report it to.
   }
 
   close(): void {
-    // Nothing is held.
+    // There is nothing to release.
   }
 }
 
@@ -171,7 +171,7 @@ export class UnitReader {
     this.#labels = new Float32Array(unitSize);
   }
 
-  /** How many samples of the epoch a unit has: none, where a last batch has too few. */
+  /** How many samples of the epoch a unit has: none, if a last batch has too few. */
   sizeOf(epoch: number, { batch, part }: Unit): number {
     return this.#parts[part]!.at(epoch, batch).length;
   }

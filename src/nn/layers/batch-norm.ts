@@ -1,5 +1,5 @@
-// batch-norm — every channel is shifted and scaled to mean 0 and variance 1 over the batch, then by what is learned: y
-// = γ (x - μ)/σ + β. Samples are [channels, …]. When not training, the running mean and variance stand for the batch's.
+// batch-norm — shifts and scales every channel to mean 0 and variance 1 over the batch, then by learned factors: y = γ
+// (x - μ)/σ + β. Samples are [channels, …]. When not training, the running mean and variance replace the batch's.
 //
 // With a = γ/σ it is y = a·x + (β - a·μ), and for n numbers per channel, Σ over them and x̂ = (x - μ)/σ:
 //   ∂β = Σ dy     ∂γ = Σ dy·x̂     dx = a·dy - (a/n)·(∂β + x̂·∂γ), which is linear in dy and x for each channel.
@@ -13,7 +13,7 @@ import type { FloatSpan } from "../workspace.ts";
 
 export type BatchNormOptions = {
   readonly name?: string;
-  /** What the running mean and variance keep of themselves in each step; 0.9 by default. */
+  /** The share of the running mean and variance that is kept in each step; 0.9 by default. */
   readonly momentum?: number;
   /** Added to the variance; 1e-5 by default. */
   readonly epsilon?: number;
@@ -46,7 +46,7 @@ class BatchNorm implements Layer {
   readonly #factors: FloatSpan;
   readonly #otherFactors: FloatSpan;
   readonly #shifts: FloatSpan;
-  /** Of the batch in hand. */
+  /** Of the current batch. */
   readonly #means: Float64Array;
   readonly #inverseDeviations: Float64Array;
   #input: Activations | undefined;

@@ -1,5 +1,6 @@
-// convolution — square kernels, stride 1, zeros around the image; optionally with a ReLU behind it. Sample by sample:
-// the unfolded image stays in the cache, and is cheaper to make again on the way back than to keep for a whole batch.
+// convolution — square kernels, stride 1, zeros around the image; optionally followed by a ReLU. Sample by sample: the
+// unfolded image stays in the cache, and is cheaper to compute again in the backward pass than to keep for a whole
+// batch.
 
 import { WeighbridgeError } from "../../base/errors.ts";
 import { checkOptions } from "../../base/known-options.ts";
@@ -58,7 +59,7 @@ class Convolution implements Layer {
   readonly #bias: Parameter;
   readonly #output: Activations;
   readonly #inputGradient: Activations | undefined;
-  /** One image with its frame, and one unfolded: for the sample in hand. */
+  /** One image with its frame, and one unfolded: for the current sample. */
   readonly #framed: FloatSpan;
   readonly #columns: FloatSpan;
   #input: Activations | undefined;

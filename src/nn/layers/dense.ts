@@ -1,4 +1,4 @@
-// dense — y = x · Wᵀ + b, optionally with a ReLU behind it. Samples of any shape are taken as one row of numbers.
+// dense — y = x · Wᵀ + b, optionally followed by a ReLU. Samples of any shape are read as one row of numbers.
 
 import { checkOptions } from "../../base/known-options.ts";
 import type { InitializerSpec } from "../../store/initializers/initializer-spec.ts";

@@ -1,5 +1,5 @@
-// dot-of-halves — the dot product of the two halves of a sample, such as a user's and an item's row: one number. Stands
-// behind an Embedding of two ids per sample, side by side.
+// dot-of-halves — the dot product of the two halves of a sample, such as a user's and an item's row: one number.
+// Follows an Embedding of two ids per sample, side by side.
 
 import { WeighbridgeError } from "../../base/errors.ts";
 import { checkOptions } from "../../base/known-options.ts";

@@ -1,12 +1,12 @@
 // embedding — rows of a table, chosen by ids: their sum for each sample (a bag), or all of them side by side. Not a
-// Layer, as it takes ids; it stands before a Sequential, or alone where a model is linear. The table may be a whole
-// vocabulary, or the rows of one batch that were pulled from the servers, with ids rewritten to their places.
+// Layer, because its input is ids; it precedes a Sequential, or is used alone in a linear model. The table may be a
+// whole vocabulary, or the rows of one batch that were pulled from the servers, with ids rewritten to their indices.
 //
 // Invariants:
-//   E1. The gradient is 0 in every row that `touchedRows` does not name, so that a step costs what its ids cost, not
-//       what the table costs.
-//   E2. An id without a row is refused before anything is computed, or, where the embedding was told so, stands for a
-//       row of zeros. One that is no whole number is refused.
+//   Embedding.E1. The gradient is 0 in every row that `touchedRows` does not name, so that a step costs what its ids
+//       cost, not what the table costs.
+//   Embedding.E2. An id without a row is refused before anything is computed, or, with `outOfRange: "zero"`, stands for
+//       a row of zeros. An id that is no whole number is refused.
 
 import { WeighbridgeError } from "../../base/errors.ts";
 import type { InitializerSpec } from "../../store/initializers/initializer-spec.ts";
@@ -21,16 +21,16 @@ export type EmbeddingOptions = {
   readonly width: number;
   readonly idsPerSample: number;
   readonly sampleCountMax: number;
-  /** "sum" gives samples of [width], "concat" of [idsPerSample · width]. */
+  /** "sum" makes samples of [width], "concat" of [idsPerSample · width]. */
   readonly combine: "sum" | "concat";
-  /** What an id without a row is (E2); "refuse" by default. */
+  /** How an id without a row is treated (E2); "refuse" by default. */
   readonly outOfRange?: "refuse" | "zero";
   readonly initializer?: InitializerSpec;
 };
 
 const NO_ROW = -1;
 
-/** An id that lies between two rows. NaN and infinities lie outside of any table, which is another matter. */
+/** An id between two rows. NaN and infinities are outside of any table, which is another matter. */
 export function isFraction(id: number): boolean {
   return !Number.isInteger(id) && Number.isFinite(id);
 }
@@ -95,12 +95,12 @@ export class Embedding {
     ready(this.weight);
   }
 
-  /** The rows that the last `backward` gave a gradient, ascending, each once. A view, valid until the next. */
+  /** The rows for which the last `backward` computed a gradient, ascending, each once. A view, valid until the next. */
   get touchedRows(): Int32Array {
     return this.#touched.subarray(0, this.#touchedCount);
   }
 
-  /** As 32-bit words; what names no row is NO_ROW, and not what is left of it in 32 bits. */
+  /** As 32-bit words; an id without a row is NO_ROW, and not its lower 32 bits. */
   #setIds(ids: ArrayLike<number>): void {
     const { rowCount } = this.#options;
     const words = this.#ids.values;

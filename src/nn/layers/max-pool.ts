@@ -1,5 +1,5 @@
-// max-pool — the greatest of each size × size square of every channel; squares do not overlap, and what fills none is
-// left out.
+// max-pool — the greatest value of each size × size square of every channel; squares do not overlap, and rests that
+// fill none are left out.
 
 import { WeighbridgeError } from "../../base/errors.ts";
 import { checkOptions } from "../../base/known-options.ts";

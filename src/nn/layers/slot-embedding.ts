@@ -1,11 +1,11 @@
-// slot-embedding — an embedding on rows that lie in a span of somebody else's, wherever they came from: places in the
-// span (slots) stand for ids. It is what layers/embedding.ts does, without a table of its own: its gradient has a row
-// for each slot of the batch, and no others.
+// slot-embedding — an embedding on rows in another owner's span: slots of the span replace ids. It does what
+// layers/embedding.ts does, without a table of its own: its gradient has a row for each slot of the batch, and no
+// others.
 //
 // Invariants:
-//   S1. A slot below 0 stands for a row of zeros, and gets no gradient.
-//   S2. Gradients lie in the order of `touchedSlots`, which ascend, each once. Equal slots are added in the order of
-//       the batch.
+//   SlotEmbedding.S1. A slot below 0 stands for a row of zeros, and gets no gradient.
+//   SlotEmbedding.S2. Gradients are in the order of `touchedSlots`, which ascend, each once. Equal slots are added in
+//       the order of the batch.
 
 import { ascendingIndex } from "../../base/ascending-index.ts";
 import { WeighbridgeError } from "../../base/errors.ts";
@@ -18,11 +18,11 @@ export type SlotEmbeddingOptions = {
   readonly width: number;
   readonly idsPerSample: number;
   readonly sampleCountMax: number;
-  /** "sum" gives samples of [width], "concat" of [idsPerSample · width]. */
+  /** "sum" makes samples of [width], "concat" of [idsPerSample · width]. */
   readonly combine: "sum" | "concat";
 };
 
-/** Where rows lie: slot i at i · width floats from `address`. */
+/** Where rows are: slot i at i · width floats from `address`. */
 export type RowPlace = { readonly address: number; readonly slotCount: number };
 
 export class SlotEmbedding {
@@ -30,7 +30,7 @@ export class SlotEmbedding {
   readonly #workspace: Workspace;
   readonly #options: SlotEmbeddingOptions;
   readonly #slots: { readonly address: number; readonly values: Int32Array };
-  /** For each id of the batch: the place of its slot among the touched ones. */
+  /** For each id of the batch: the index of its slot among the touched ones. */
   readonly #places: { readonly address: number; readonly values: Int32Array };
   readonly #touched: Int32Array;
   readonly #gradients: FloatSpan;
@@ -77,7 +77,7 @@ export class SlotEmbedding {
     kernels.addToRows(outputGradient.address, width, this.#places.address, bagCount, bagSize, this.#touchedCount, address);
   }
 
-  /** The slots that the last `backward` gave a gradient. A view, valid until the next. */
+  /** The slots for which the last `backward` computed a gradient. A view, valid until the next. */
   get touchedSlots(): Int32Array {
     return this.#touched.subarray(0, this.#touchedCount);
   }

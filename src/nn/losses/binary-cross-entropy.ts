@@ -8,7 +8,7 @@ import { checkCount } from "../layer.ts";
 import type { Workspace } from "../workspace.ts";
 
 export class BinaryCrossEntropy {
-  /** Of the logits; valid until the next `compute`, and its backward's to overwrite. */
+  /** Of the logits; valid until the next `compute`; its backward may overwrite it. */
   readonly gradient: Activations;
   readonly #workspace: Workspace;
   /** Of the last `compute`. */

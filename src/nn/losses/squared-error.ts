@@ -7,7 +7,7 @@ import { checkCount } from "../layer.ts";
 import type { Workspace } from "../workspace.ts";
 
 export class SquaredError {
-  /** Of the outputs; valid until the next `compute`, and its backward's to overwrite. */
+  /** Of the outputs; valid until the next `compute`; its backward may overwrite it. */
   readonly gradient: Activations;
 
   /** For samples of one number. */

@@ -1,6 +1,6 @@
 // lenet — LeNet-5 for digits of 28 × 28: two convolutions with pools, three dense layers; 61,706 parameters, named as
-// in MindSpore's example. The ReLU of a convolution stands behind its pool: the greatest of a square is the same before
-// and after, and there is a quarter to do.
+// in MindSpore's example. The ReLU of a convolution follows its pool: the result is the same, for a quarter of the
+// work.
 
 import { checkOptions } from "../../base/known-options.ts";
 import type { LayerPlan } from "../layer.ts";

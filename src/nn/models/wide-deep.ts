@@ -1,6 +1,6 @@
 // wide-deep — Wide & Deep: a linear model of the features' ids beside a small network on their embeddings; the sum of
 // both is the logit. With no hidden layers and no deep table it is logistic regression, for which an Embedding of width
-// 1 alone suffices.
+// 1 suffices.
 
 import { Activations } from "../activations.ts";
 import type { GradientReady } from "../layer.ts";
@@ -11,7 +11,7 @@ import { Sequential } from "../sequential.ts";
 import type { Workspace } from "../workspace.ts";
 
 export type WideDeepOptions = {
-  /** Features that there are, or rows that were pulled for a batch. */
+  /** The number of features, or of rows that were pulled for a batch. */
   readonly rowCount: number;
   readonly idsPerSample: number;
   /** Of a deep embedding's row. */

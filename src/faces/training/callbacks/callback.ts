@@ -1,5 +1,5 @@
-// callback — what is told while a Model trains, and to whom. Callbacks are called in their order, and awaited: what
-// they do delays the training.
+// callback — the events of a training Model, and their listeners. Callbacks are called in order and awaited: they delay
+// the training.
 
 import { WeighbridgeError } from "../../../base/errors.ts";
 
@@ -13,8 +13,8 @@ export type StepEvent = {
   /** Global batches of an epoch: about as many steps as this worker has in it. */
   readonly stepCount: number;
   /**
-   * How far this worker is in the epoch: the furthest global batch that it has had a part of, from 1 to `stepCount`, in
-   * whichever run. Never goes back; it stays where it is while a part is made up for that somebody else has left.
+   * How far this worker is in the epoch: the furthest global batch that it has had a part of, from 1 to `stepCount`,
+   * over all runs. Never decreases; it does not change while this worker does parts of a dead one.
    */
   readonly globalStep: number;
   /** The mean of this worker's samples. */
@@ -30,24 +30,24 @@ export type EpochEvent = Omit<StepEvent, "loss"> & {
   /** The mean over this worker's samples of the epoch. */
   readonly loss: number;
   readonly seconds: number;
-  /** Units of this epoch that a worker had begun which died. */
+  /** Units of this epoch that a dead worker had begun. */
   readonly repeatedCount: number;
 };
 
-/** What a callback may ask of the training that it hears of. */
+/** What a callback may use of its training. */
 export interface TrainingView {
   /** This worker's number; 0 alone. */
   readonly rank: number;
   /** Whether parameters live on servers. */
   readonly isDistributed: boolean;
-  /** Whether workers keep rows that the servers have whole at the end of an epoch alone. */
+  /** Whether workers cache rows, which the servers have complete only at the end of an epoch. */
   readonly keepsRows: boolean;
-  /** Saves what lives on servers, as session.checkpoint does. Only where it is distributed. */
+  /** Saves the parameters on servers, as session.checkpoint does. Only if the training is distributed. */
   checkpoint(options: {
     readonly job: string;
     readonly keep: number | undefined;
   }): Promise<{ readonly path: string; readonly step: number }>;
-  /** A safetensors file of what lives in this process, with every update so far; undefined if nothing does. */
+  /** A safetensors file of the parameters in this process, with every update so far; undefined if there are none. */
   encode(): Promise<Uint8Array | undefined>;
 }
 
@@ -55,7 +55,7 @@ export interface TrainingCallback {
   begin?(view: TrainingView): void | Promise<void>;
   stepEnd?(event: StepEvent, view: TrainingView): void | Promise<void>;
   epochEnd?(event: EpochEvent, view: TrainingView): void | Promise<void>;
-  /** After the last epoch, also when it ended with an error, which is given then. */
+  /** Called after the last epoch, also if the training failed, then with the error. */
   end?(view: TrainingView, error?: unknown): void | Promise<void>;
 }
 
@@ -75,7 +75,7 @@ export class LossMonitor implements TrainingCallback {
     this.#print = print;
   }
 
-  /** Of each global step one line at most: a part that is made up for after a death is none of its own. */
+  /** At most one line per global step: a part that is done for a dead worker has none. */
   stepEnd({ epoch, globalStep, loss }: StepEvent): void {
     if (epoch === this.#last.epoch && globalStep === this.#last.globalStep) return;
     this.#last = { epoch, globalStep };

@@ -1,21 +1,20 @@
-// model-checkpoint — saves a model while it trains (MindSpore: ModelCheckpoint). What lives on servers is saved by
-// them, as a checkpoint of the cluster; what lives in this process goes into a safetensors file. Both, where a model is
-// in both.
+// model-checkpoint — saves a model while it trains (MindSpore: ModelCheckpoint). Servers save their parameters as a
+// checkpoint of the cluster; parameters in this process go into a safetensors file. A model that has both gets both.
 //
 // Invariants:
-//   C1. Worker 0 saves, and no other.
-//   C2. One save at a time: a step that is due while the one before is under way is passed over.
-//   C3. After an error nothing is saved: the last good checkpoint stays the newest.
-//   C4. A save by the servers that fails is told at once and ends nothing: the next one that is due is tried. The last
-//       one has to succeed.
-//   C5. Rows that workers keep are saved at the end of an epoch alone, when the servers have them, and nobody goes on
-//       before that is done.
+//   ModelCheckpoint.C1. Only worker 0 saves.
+//   ModelCheckpoint.C2. One save at a time: a step that is due during a save is skipped.
+//   ModelCheckpoint.C3. After an error nothing is saved: the last good checkpoint stays the newest.
+//   ModelCheckpoint.C4. A failed save by the servers is reported at once and ends nothing: the next one that is due is
+//       tried. The last one has to succeed.
+//   ModelCheckpoint.C5. Rows that workers cache are saved only at the end of an epoch, when the servers have them, and
+//       no worker continues before the save is done.
 
 import { isWeighbridgeError, reasonOf, WeighbridgeError } from "../../../base/errors.ts";
 import { checkOptions } from "../../../base/known-options.ts";
 import type { EpochEvent, StepEvent, TrainingCallback, TrainingView } from "./callback.ts";
 
-/** Where files of models are kept. */
+/** A store for files of models. */
 export interface ModelFiles {
   /** Whole or not at all; replaces a file of that name. Returns its path. */
   write(name: string, bytes: Uint8Array): Promise<string>;
@@ -23,16 +22,16 @@ export interface ModelFiles {
 }
 
 export type ModelCheckpointOptions = {
-  /** Of file names, and the job's name on servers. "CKP" by default, as in MindSpore. */
+  /** The prefix of file names, and the job's name on servers. "CKP" by default, as in MindSpore. */
   readonly prefix?: string;
-  /** Every so many steps; left out: at the end of every epoch. */
+  /** Save every this many steps; if left out, at the end of every epoch. */
   readonly everySteps?: number | undefined;
   /** How many are kept; 5 by default. */
   readonly keepMax?: number;
   readonly files: ModelFiles;
-  /** Told of every checkpoint that was saved. */
+  /** Called for every saved checkpoint. */
   readonly onSaved?: ((path: string) => void) | undefined;
-  /** Told of a save by the servers that failed, where another one will be tried; a line on the console by default. */
+  /** Called for a failed save by the servers, if another one will be tried; prints a line to the console by default. */
   readonly onFailed?: ((error: unknown) => void) | undefined;
 };
 
@@ -65,7 +64,7 @@ export class ModelCheckpoint implements TrainingCallback {
   begin({ keepsRows }: TrainingView): void {
     const { everySteps } = this.#options;
     if (!keepsRows || everySteps === undefined) return;
-    const text = "leave everySteps out: the servers have the rows that workers keep (vocabCacheSize) at the end of an epoch alone";
+    const text = "leave everySteps out: the servers have the rows that workers cache (vocabCacheSize) only at the end of an epoch";
     throw new WeighbridgeError("BAD_ARGUMENT", `a ModelCheckpoint every ${everySteps} steps of a network with cached rows: ${text}`);
   }
 
@@ -78,12 +77,12 @@ export class ModelCheckpoint implements TrainingCallback {
 
   async epochEnd(_event: EpochEvent, view: TrainingView): Promise<void> {
     if (this.#options.everySteps !== undefined) return;
-    await this.#saving; // the end of an epoch is not passed over
+    await this.#saving; // the end of an epoch is not skipped
     await this.#save(view);
     if (view.keepsRows) await this.#saving; // C5
   }
 
-  /** Waits for what is under way, and saves what was learned since. Throws what went wrong with that (C4). */
+  /** Waits for a save under way, and saves what was learned since. Throws its error (C4). */
   async end(view: TrainingView, error?: unknown): Promise<void> {
     await this.#saving;
     if (error !== undefined || view.rank !== 0 || this.#savedStep === this.#stepCount) return; // C1, C3
@@ -91,7 +90,7 @@ export class ModelCheckpoint implements TrainingCallback {
     await saving;
   }
 
-  /** Where servers save, training goes on while they write. */
+  /** If servers save, training goes on while they write. */
   async #save(view: TrainingView): Promise<void> {
     if (view.rank !== 0 || this.#saving !== undefined) return; // C1, C2
     const { saving } = await this.#begin(view);
@@ -101,7 +100,7 @@ export class ModelCheckpoint implements TrainingCallback {
     });
   }
 
-  /** Resolves when training may go on: what is saved is that of this step. */
+  /** Resolves when training may go on: the checkpoint is of this step. */
   async #begin(view: TrainingView): Promise<{ readonly saving: Promise<void> }> {
     const step = this.#stepCount;
     const name = `${this.#options.prefix}-${this.#where}.safetensors`;
@@ -121,14 +120,14 @@ export class ModelCheckpoint implements TrainingCallback {
     while (this.#names.length > keepMax) await files.remove(this.#names.shift()!);
   }
 
-  /** Asks for the cut at once: at this step's clock. */
+  /** Requests the cut at once: at this step's clock. */
   async #byServers(view: TrainingView): Promise<void> {
     const { prefix, keepMax, onSaved } = this.#options;
     try {
       const { path } = await view.checkpoint({ job: prefix, keep: keepMax });
       onSaved?.(path);
     } catch (thrown) {
-      if (!isWeighbridgeError(thrown, "QUEUE_FULL")) throw thrown; // somebody else takes one just now
+      if (!isWeighbridgeError(thrown, "QUEUE_FULL")) throw thrown; // another one is being taken
     }
   }
 }

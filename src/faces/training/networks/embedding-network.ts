@@ -1,4 +1,4 @@
-// embedding-network — layers on the rows that ids choose: one EmbeddingLookup, and any layers behind it. Without layers
+// embedding-network — layers on the rows that ids choose: one EmbeddingLookup, followed by any layers. Without layers
 // it is a linear model of the ids (logistic regression: width 1, the sum); with dotOfHalves it is matrix factorisation.
 
 import { checkOptions } from "../../../base/known-options.ts";

@@ -57,7 +57,7 @@ export class WideDeepNetwork implements Network {
   }
 }
 
-/** Adds the wide part to what the tower gives. */
+/** Adds the wide part to the output of the tower. */
 class WideStage implements Stage {
   readonly name = "wide";
   readonly statistics: readonly [] = [];
