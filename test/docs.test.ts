@@ -166,11 +166,11 @@ test("a guide says of learning rates, for each kind of optimizer, what SSP and A
   for (const optimizer of ["sgd", "momentum", "adam"])
     assert.match(section, new RegExp(`^- \\*\\*${optimizer}\\*\\*.*rate`, "m"), optimizer);
   assert.match(section, /^\| optimizer .*"bsp".*ssp.*"asp"/m, "what was measured");
-  assert.match(read("docs/guides/consistency.md"), /SSP and ASP ask for other learning rates .*#learning-rates-under-ssp-and-asp/);
+  assert.match(read("docs/guides/consistency.md"), /SSP and ASP need other learning rates .*#learning-rates-under-ssp-and-asp/);
 });
 
 test("the guide to vocabCacheSize says when it costs more than it brings, and how to see that", () => {
-  const section = sectionOf("docs/guides/embedding-cache.md", "When it costs more than it brings");
+  const section = sectionOf("docs/guides/embedding-cache.md", "When it costs more than it saves");
   for (const one of [/Narrow rows/, /smaller than a batch/, /deviceHits \+ hostHits/]) assert.match(section, one);
 });
 
