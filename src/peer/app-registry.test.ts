@@ -109,6 +109,37 @@ test("only so many requests and bytes wait; who is refused for room loses what i
   }
 });
 
+test("what a node asked before it was restarted is not handed over, and the next incarnation gets the answer to its own request (AppRegistry.A5)", async () => {
+  const { caller, directory } = stage();
+  const seen: string[] = [];
+  caller.receive({ app: 1, text: "old" });
+  caller.restart();
+  caller.receive({ app: 1, text: "new" }); // has the number of the old one
+  directory.add(1, recorder(seen));
+  await caller.clock.run();
+  assert.deepEqual(seen, ["app new"]);
+  assert.deepEqual(caller.answers(), ["REPLY 1"]);
+});
+
+test("what a node asked before it was restarted is refused to nobody, in time and for lack of room (AppRegistry.A5)", async () => {
+  const { caller, directory } = stage({ waitMs: 1000, waitingMax: 2 });
+  const seen: string[] = [];
+  caller.receive({ app: 1, text: "old" });
+  await caller.clock.advance(900);
+  caller.restart();
+  caller.receive({ app: 1, text: "new" });
+  await caller.clock.advance(100);
+  assert.deepEqual(caller.answers(), [], "the time of the old one is over");
+  caller.restart();
+  caller.receive({ app: 1, text: "newer" });
+  caller.receive({ app: 1, text: "one too many" });
+  await caller.clock.advance(0);
+  assert.deepEqual(caller.answers(), ["FAILURE 1 UNKNOWN_APP", "FAILURE 2 UNKNOWN_APP"]);
+  directory.add(1, recorder(seen));
+  await caller.clock.run();
+  assert.deepEqual(seen, []);
+});
+
 test("what an application throws at a request that waited goes back to its caller, and the next one is handed over", async () => {
   const { caller, directory } = stage();
   caller.receive({ app: 1, text: "bad" });

@@ -9,6 +9,8 @@
 //       request of several frames never arrives with a hole.
 //   AppRegistry.A4. A request that waited is checked again before it is handed over: the placement may have changed
 //       meanwhile.
+//   AppRegistry.A5. A request that waited belongs to the conversation in which it came. In the next one its number is
+//       that of another request, so it is dropped: it is neither handed over nor answered.
 
 import type { CancelTimer, Clock } from "../base/clock.ts";
 import { WeighbridgeError } from "../base/errors.ts";
@@ -22,6 +24,7 @@ import { servedFunction } from "./served-function.ts";
 
 type Waiting = {
   readonly channel: Channel;
+  readonly conversation: number;
   readonly header: FrameHeader;
   readonly payload: Uint8Array;
   readonly fresh: boolean;
@@ -98,6 +101,7 @@ export class AppRegistry implements FunctionHandler {
     for (const entry of waiting) {
       const { channel, header, payload, fresh } = entry;
       this.#uncount(entry);
+      if (!isOpen(entry)) continue; // AppRegistry.A5
       channel.unpark(header.request);
       try {
         if (fresh) this.#checkAgain(header); // AppRegistry.A4
@@ -119,7 +123,8 @@ export class AppRegistry implements FunctionHandler {
     if (handler !== undefined) handler.handle(channel, header, bytes, at, fresh);
     else {
       const payload = bytes.slice(at, at + header.payloadBytes);
-      this.#wait(key, { channel, header: copyOf(header), payload, fresh, cancelTimer: () => {} });
+      const { conversation } = channel;
+      this.#wait(key, { channel, conversation, header: copyOf(header), payload, fresh, cancelTimer: () => {} });
     }
   }
 
@@ -161,7 +166,7 @@ export class AppRegistry implements FunctionHandler {
     else this.#waiting.delete(key);
     for (const waiting of list.filter(isRefused)) {
       this.#uncount(waiting);
-      waiting.channel.fail(labelOf(waiting.header), error);
+      if (isOpen(waiting)) waiting.channel.fail(labelOf(waiting.header), error);
     }
   }
 
@@ -178,6 +183,11 @@ export class AppRegistry implements FunctionHandler {
   #unknown(app: number, why: string): WeighbridgeError {
     return new WeighbridgeError("UNKNOWN_APP", `this node has no application ${app}, ${why}`, { retryable: true });
   }
+}
+
+/** Whether the node that asked still waits for the answer (AppRegistry.A5). */
+function isOpen({ channel, conversation }: Waiting): boolean {
+  return channel.conversation === conversation;
 }
 
 function copyOf(header: FrameHeader): FrameHeader {

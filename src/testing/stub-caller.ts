@@ -1,6 +1,7 @@
 // stub-caller — a channel whose other end is the test, for unit tests of functions: the test passes requests as frames
 // and reads the answers.
 
+import { WeighbridgeError } from "../base/errors.ts";
 import { SILENT_LOG } from "../base/log.ts";
 import { Channel, type FunctionHandler } from "../peer/channel.ts";
 import { CHANNEL_LIMITS, PeerMetrics } from "../peer/channel-host.ts";
@@ -28,7 +29,7 @@ export type StubRequest = {
 
 export class StubCaller {
   readonly clock: SimClock;
-  readonly link: StubLink = new StubLink();
+  link: StubLink = new StubLink();
   readonly channel: Channel;
   readonly #handlers: FunctionHandler[] = [];
   #defaultFunction = 0;
@@ -84,6 +85,15 @@ export class StubCaller {
   async request(options: StubRequest): Promise<void> {
     this.receive(options);
     await this.clock.advance(0);
+  }
+
+  /** The worker was restarted: its next incarnation comes over a new link and numbers its requests from 1 again. */
+  restart(): void {
+    const { incarnation, name } = this.channel;
+    this.channel.renew(incarnation + 1, new WeighbridgeError("NODE_DEAD", `${name} was restarted`));
+    this.link = new StubLink();
+    this.channel.attach(this.link);
+    this.#nextRequest = 1;
   }
 
   /** The answers since the last look. */

@@ -303,6 +303,23 @@ test("requests that come before the app wait for it; on a worker, for the right 
   await assert.rejects(cluster.run(asking.wait(nobody)), hasCode("UNKNOWN_APP", /application 3/));
 });
 
+test("a server that was restarted gets the answer to its own first request, not to the one that waited before it", async () => {
+  const cluster = new SimCluster({ seed: 1, serverCount: 1, workerCount: 1 });
+  await cluster.start();
+  const [server, worker] = [idOf("server", 0), idOf("worker", 0)];
+  new SimpleApp(cluster.server(0), APP).request(1, "old", worker);
+  await cluster.clock.advance(300);
+  cluster.kill(server);
+  const restarted = new SimpleApp(await cluster.run(cluster.startNode(server)), APP);
+  const answers: string[] = [];
+  restarted.setResponseHandle((data) => void answers.push(text(data)));
+  const timestamp = restarted.request(1, "new", worker);
+  await cluster.clock.advance(300);
+  new SimpleApp(cluster.worker(0), APP).setRequestHandle((data, own) => own.response(data, `answer to ${text(data)}`));
+  await cluster.run(restarted.wait(timestamp));
+  assert.deepEqual(answers, ["answer to new"]);
+});
+
 test("KVServers and KVWorkers are SimpleApps too, both ways", async () => {
   const cluster = await MemoryCluster.start();
   const server = new KVServer(cluster.server(), 2);

@@ -4,6 +4,8 @@
 // Invariants:
 //   EarlyParts.E1. Of one sender at most PARTS_OPEN_MAX parts of an operation are kept, of operations not far ahead,
 //       and of one generation that is to come.
+//   EarlyParts.E2. A part belongs to the conversation in which it came. In the next one its number is that of another
+//       request, so the part is dropped: it is neither taken nor answered.
 
 import { WeighbridgeError } from "../../base/errors.ts";
 import { labelOf } from "../../peer/answer.ts";
@@ -14,6 +16,7 @@ import type { PartLabel } from "./operation.ts";
 
 export type EarlyPart = {
   readonly channel: Channel;
+  readonly conversation: number;
   readonly request: RequestLabel;
   readonly label: PartLabel;
   readonly payload: Uint8Array;
@@ -29,6 +32,8 @@ export class EarlyParts {
   /** Keeps a copy. `next`: the first operation not called here. Throws BAD_REQUEST for what cannot be needed (E1). */
   hold(channel: Channel, header: FrameHeader, label: PartLabel, payload: Uint8Array, next: number): void {
     const { generation, sequence } = label;
+    const { conversation } = channel;
+    this.#takeOut((part) => part.channel === channel && part.conversation !== conversation);
     const own = this.#parts.filter((part) => part.channel === channel);
     if (own.some((part) => part.label.generation < generation)) this.#refuseBefore(channel, generation);
     const isFar = sequence >= next + 2 * OPERATIONS_OPEN_MAX; // it cannot have gone on further without us
@@ -38,7 +43,7 @@ export class EarlyParts {
       throw new WeighbridgeError("BAD_REQUEST", message);
     }
     channel.park(header.request);
-    this.#parts.push({ channel, request: labelOf(header), label, payload: payload.slice() });
+    this.#parts.push({ channel, conversation, request: labelOf(header), label, payload: payload.slice() });
   }
 
   /** Takes out what came for this operation, in the order of each sender. */
@@ -61,9 +66,10 @@ export class EarlyParts {
     for (const { request } of older) channel.fail(request, error);
   }
 
+  /** Removes these parts, and returns those whose senders still wait for an answer. */
   #takeOut(isWanted: (part: EarlyPart) => boolean): EarlyPart[] {
     const taken = this.#parts.filter(isWanted);
     if (taken.length > 0) this.#parts = this.#parts.filter((part) => !isWanted(part));
-    return taken;
+    return taken.filter(({ channel, conversation }) => channel.conversation === conversation); // EarlyParts.E2
   }
 }
