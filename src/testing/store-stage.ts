@@ -11,7 +11,7 @@ import type { RowUpdater } from "../store/updaters/parameter-updater.ts";
 
 export const NEVER_TRIED: Omit<RowUpdater, "rowExtraBytes" | "startRows" | "updateRows"> = {
   isTried: false,
-  layout: { starts: [], slotFloats: 0, wordsPerRow: 0 },
+  layout: { slots: [], slotFloats: 0, wordsPerRow: 0 },
   attempt: () => true,
   notesPulls: false,
   comparedRank: undefined,

@@ -205,6 +205,6 @@ export class RawRows {
   }
 }
 
-function extraFloats({ starts, slotFloats, wordsPerRow }: SlotLayout): number {
-  return starts.length * slotFloats + wordsPerRow;
+function extraFloats({ slots, slotFloats, wordsPerRow }: SlotLayout): number {
+  return slots.length * slotFloats + wordsPerRow;
 }

@@ -9,8 +9,7 @@ import { decodeParameterSpec, type ParameterSpec } from "../parameter-spec.ts";
 import { elementOf, rowElements } from "../row-types/row-type-spec.ts";
 import { TensorShape } from "../tensor-shape.ts";
 import { CONSTANT_SCHEDULE } from "../updaters/learning-rate-schedule.ts";
-import type { ResolvedOptimizer } from "../updaters/optimizer-spec.ts";
-import { slotLayoutOf } from "../updaters/slot-layout.ts";
+import { PULLED_SLOT, slotLayoutOf } from "../updaters/slot-layout.ts";
 import { type ColumnRecord, KEYS_COLUMN, type ParameterRecord, VALUES_COLUMN } from "./parameter-record.ts";
 
 /** Updates that all rows of a block of a tensor have had. */
@@ -20,33 +19,12 @@ export const ROW_STEPS_COLUMN = "rowSteps";
 /** Updates that a row of a table has had, as caches count them. */
 const VERSION_COLUMN = "version";
 
-/**
- * DC-ASGD: what a worker without a pull counts as having seen. Not saved: after a restore it is the restored values.
- */
-const PULLED = "pulled";
 /** Columns of earlier checkpoints, followed by a worker's rank: what that worker had pulled last, or its last push. */
-const OF_WORKERS: readonly string[] = [PULLED, "backup"];
-const SLOT_NAMES: Readonly<Record<string, readonly string[]>> = {
-  momentum: ["velocity"],
-  nesterov: ["velocity"],
-  adagrad: ["squares"],
-  rowWiseAdagrad: ["squares"],
-  adam: ["moment1", "moment2"],
-  adamW: ["moment1", "moment2"],
-  lazyAdam: ["moment1", "moment2"],
-  rmsprop: ["meanSquare", "velocity"],
-  ftrl: ["z", "n"],
-  dcAsgd: ["meanSquare", PULLED],
-};
+const OF_WORKERS: readonly string[] = [PULLED_SLOT, "backup"];
 
-/** The names of an optimizer's slots, in their order; `isSaved` says which of them checkpoints have. */
-function slotColumns({ type }: ResolvedOptimizer, slotCount: number): readonly string[] {
-  return (SLOT_NAMES[type] ?? []).slice(0, slotCount);
-}
-
-/** Whether checkpoints have this column. */
+/** Whether checkpoints have this column. What workers have pulled they lack: a restore starts it with the values. */
 export function isSaved(column: string): boolean {
-  return column !== PULLED;
+  return column !== PULLED_SLOT;
 }
 
 /** Whether it is a column of DC-ASGD that earlier checkpoints have for each worker: those are not read. */
@@ -127,7 +105,7 @@ export function storedColumns(spec: ParameterSpec, own: readonly OwnColumn[] = [
   const layout = slotLayoutOf(optimizer, { kind, width });
   const floats = (column: string, count: number): ColumnRecord => ({ name: column, dtype: "F32", width: count, per: "row" });
   const word = (column: string, per: "row" | "chunk"): ColumnRecord => ({ name: column, dtype: "U32", width: 1, per });
-  const slots = slotColumns(optimizer, layout.starts.length).map((slot) => floats(slot, layout.slotFloats));
+  const slots = layout.slots.map((slot) => floats(slot.name, layout.slotFloats));
   const columns: ColumnRecord[] = [floats(VALUES_COLUMN, width), ...slots, ...ownColumns];
   if (spec.kind === "tensor") {
     columns.push({ ...word(STEP_COLUMN, "chunk"), dtype: "U64" });
@@ -146,7 +124,7 @@ type SlotSpan = { readonly name: string; readonly from: number; readonly to: num
 /** The slots of a block of so many rows, in their order. */
 export function slotSpans(spec: ParameterSpec, own: readonly OwnColumn[], rowCount: number): readonly SlotSpan[] {
   const layout = slotLayoutOf(spec.optimizer, { kind: spec.kind, width: recordedWidth(spec) });
-  const kernels = slotColumns(spec.optimizer, layout.starts.length).map((name) => ({ name, elements: layout.slotFloats }));
+  const kernels = layout.slots.map(({ name }) => ({ name, elements: layout.slotFloats }));
   let to = 0;
   return [...kernels, ...own].map(({ name, elements }) => {
     const from = to;

@@ -45,7 +45,7 @@ export type PlugInUpdaterOptions = {
 };
 
 const LIST_FIRST = 1024;
-const NO_LAYOUT: SlotLayout = { starts: [], slotFloats: 0, wordsPerRow: 0 };
+const NO_LAYOUT: SlotLayout = { slots: [], slotFloats: 0, wordsPerRow: 0 };
 
 /** The outcome of an update is not finite. */
 class NotFiniteOutcome extends Error {}

@@ -106,7 +106,7 @@ function slotSpans({ slots, slotStride, slotCount }: TriedRows): number[] {
 
 /** A table row as a trial saves it, `rowBytes` from its first value on. All are addresses. */
 export function triedRow(
-  { starts, slotFloats }: SlotLayout,
+  { slots: { length: slotCount }, slotFloats }: SlotLayout,
   {
     row,
     width,
@@ -115,9 +115,9 @@ export function triedRow(
   }: { readonly row: number; readonly width: number; readonly rowBytes: number; readonly gradient: number },
 ): TriedRows {
   const [values, slots] = [row / FLOAT_BYTES, row / FLOAT_BYTES + width];
-  const words = slots + starts.length * slotFloats;
+  const words = slots + slotCount * slotFloats;
   return {
-    ...{ values, floatCount: width, slots, slotStride: slotFloats, slotCount: starts.length, slotFloats },
+    ...{ values, floatCount: width, slots, slotStride: slotFloats, slotCount, slotFloats },
     ...{ gradient: gradient / FLOAT_BYTES, words, wordCount: values + rowBytes / FLOAT_BYTES - words },
   };
 }
@@ -128,13 +128,13 @@ export function triedRun(
   block: { readonly target: number; readonly slots: number; readonly rowCount: number },
   { from, to, gradient }: { readonly from: number; readonly to: number; readonly gradient: number },
 ): TriedRows {
-  const { starts, slotFloats } = layout;
+  const { slots, slotFloats } = layout;
   return {
     values: block.target / FLOAT_BYTES + from * width,
     floatCount: (to - from) * width,
     slots: block.slots / FLOAT_BYTES + from * slotFloats,
     slotStride: block.rowCount * slotFloats,
-    slotCount: starts.length,
+    slotCount: slots.length,
     slotFloats: (to - from) * slotFloats,
     gradient: gradient / FLOAT_BYTES,
     words: rowSteps / FLOAT_BYTES + from,

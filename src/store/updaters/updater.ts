@@ -303,18 +303,18 @@ export class Updater implements ParameterUpdater {
 
   /** Bytes of all slots of a block; may be 0. */
   blockSlotBytes(rowCount: number): number {
-    return this.layout.starts.length * this.slotStride(rowCount);
+    return this.layout.slots.length * this.slotStride(rowCount);
   }
 
   /** Bytes of a table row behind its values: slots and words. */
   rowExtraBytes(): number {
-    return (this.layout.starts.length * this.layout.slotFloats + this.layout.wordsPerRow) * FLOAT_BYTES;
+    return (this.layout.slots.length * this.layout.slotFloats + this.layout.wordsPerRow) * FLOAT_BYTES;
   }
 
   /** Sets the slots of new table rows, whose values are set already and whose slots and words are zero. */
   startRows(rows: number, rowCount: number): void {
-    const { starts, slotFloats } = this.layout;
-    for (const [k, start] of starts.entries()) {
+    const { slots, slotFloats } = this.layout;
+    for (const [k, { start }] of slots.entries()) {
       const offset = (this.width + k * slotFloats) * FLOAT_BYTES;
       if (start === "values") this.#kernels.repeatRows(rows, rowCount, offset, slotFloats);
       else if (start !== 0) this.#kernels.fillRows(rows, rowCount, offset, slotFloats, start);
@@ -324,7 +324,7 @@ export class Updater implements ParameterUpdater {
   /** Sets the slots of a new block, whose values are set already. */
   startBlock(values: number, slots: number, rowCount: number): void {
     const stride = this.slotStride(rowCount);
-    for (const [k, start] of this.layout.starts.entries()) {
+    for (const [k, { start }] of this.layout.slots.entries()) {
       if (start === "values") this.#arena.module.copy(slots + k * stride, values, stride);
       else this.#kernels.fillFloats(slots + k * stride, stride / FLOAT_BYTES, start);
     }
