@@ -6,6 +6,7 @@ import { test } from "node:test";
 import { isWeighbridgeError } from "../../src/base/errors.ts";
 import { EmbeddedCluster } from "../../src/node/embedded-cluster.ts";
 import type { NonFinitePolicy, OptimizerSpec } from "../../src/store/updaters/optimizer-spec.ts";
+import { SQUARING_TYPES } from "../../src/testing/optimizer-types.ts";
 
 const f = Math.fround;
 const isNotFinite = (error: unknown): boolean => isWeighbridgeError(error, "NOT_FINITE");
@@ -56,10 +57,7 @@ test("a gradient of 2e19, whose square is infinite, moves adam, adamW, lazyAdam 
   }
 });
 
-const SQUARING: readonly OptimizerSpec[] = [
-  ...(["adam", "adamW", "lazyAdam", "rmsprop", "dcAsgd", "ftrl", "adagrad", "rowWiseAdagrad"] as const).map((type) => ({ type })),
-  { type: "rmsprop", momentum: 0.5 },
-];
+const SQUARING: readonly OptimizerSpec[] = [...SQUARING_TYPES.map((type) => ({ type })), { type: "rmsprop", momentum: 0.5 }];
 
 for (const nonFinite of ["refuse", "skip", "zero"] as const satisfies readonly NonFinitePolicy[]) {
   test(`a gradient that an optimizer cannot square in float32 leaves nothing behind and is counted: ${nonFinite}`, async () => {

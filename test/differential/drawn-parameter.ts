@@ -7,6 +7,7 @@ import type { Consistency } from "../../src/store/consistency.ts";
 import type { InitializerSpec } from "../../src/store/initializers/initializer-spec.ts";
 import type { ScheduleSpec } from "../../src/store/updaters/learning-rate-schedule.ts";
 import type { OptimizerSpec } from "../../src/store/updaters/optimizer-spec.ts";
+import { OPTIMIZER_TYPES } from "../../src/testing/optimizer-types.ts";
 import type { LinkEncoding, ValueCodecChoice } from "../../src/wire/codecs/link-encoding.ts";
 import type { CacheOptions } from "../../src/worker/cache/bounded-cache.ts";
 
@@ -44,10 +45,6 @@ const NAMES = [
   "%2e",
   "line\nbreak",
   "toString",
-] as const;
-const TYPES = [
-  ...["sum", "assign", "min", "max", "sgd", "momentum", "nesterov", "adagrad", "rowWiseAdagrad"],
-  ...["adam", "lazyAdam", "adamW", "rmsprop", "ftrl", "dcAsgd"],
 ] as const;
 const SHAPES: readonly (readonly number[])[] = [[1], [7], [64], [5, 3], [9, 16], [4, 2, 3], [130, 1]];
 /** Of several blocks: with many rows, and with one row each. */
@@ -120,7 +117,7 @@ function drawSum(random: Random): OptimizerSpec {
 
 function drawOptimizer(random: Random, link: Partial<LinkEncoding> | undefined): OptimizerSpec {
   const isRounded = link?.push === "int8" || link?.push === "int8-centred"; // an error in a gradient stays as small in these
-  const type = isRounded ? pick(random, ["sum", "sgd", "assign", "min", "max"] as const) : pick(random, TYPES);
+  const type = isRounded ? pick(random, ["sum", "sgd", "assign", "min", "max"] as const) : pick(random, OPTIMIZER_TYPES);
   const nonFinite = pick(random, ["refuse", "skip", "zero"] as const);
   if (type === "assign" || type === "min" || type === "max") return { type, nonFinite };
   const clips = {
@@ -137,7 +134,7 @@ function drawOptimizer(random: Random, link: Partial<LinkEncoding> | undefined):
   if (type === "sgd" || type === "momentum" || type === "nesterov") return { type, ...clips, ...scheduled, ...decay };
   if (type === "rmsprop") return { type, ...clips, ...scheduled, ...decay, epsilon, momentum: pick(random, [0, 0.5]) };
   if (type === "dcAsgd") return { type, ...clips, ...scheduled, ...decay, epsilon, lambda: 0.5 };
-  return { type: type as "adam", ...clips, ...scheduled, ...decay, epsilon };
+  return { type, ...clips, ...scheduled, ...decay, epsilon };
 }
 
 export function drawSchedule(random: Random): ScheduleSpec {

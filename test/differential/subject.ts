@@ -11,6 +11,7 @@ import { TensorShape } from "../../src/store/tensor-shape.ts";
 import { clipScale } from "../../src/store/updaters/gradient-norm.ts";
 import { resolveSchedule } from "../../src/store/updaters/learning-rate-schedule.ts";
 import { type ResolvedOptimizer, resolveOptimizer } from "../../src/store/updaters/optimizer-spec.ts";
+import { SQUARING_TYPES } from "../../src/testing/optimizer-types.ts";
 import { throwsCode } from "../../src/testing/throws-code.ts";
 import type { CachedEmbedding } from "../../src/worker/cache/cached-embedding.ts";
 import type { Embedding } from "../../src/worker/embedding.ts";
@@ -369,7 +370,7 @@ export class Subject {
   #overflows(rank: number): boolean {
     const { optimizer, options } = this.#drawn;
     const { clocks } = this.#stage.sessions[rank] as Session;
-    const isSquared = ["adam", "adamW", "adagrad", "rowWiseAdagrad", "rmsprop", "ftrl", "dcAsgd"].includes(optimizer.type);
+    const isSquared = optimizer.type !== "lazyAdam" && (SQUARING_TYPES as readonly string[]).includes(optimizer.type);
     const isClipped = ("clipNorm" in optimizer && optimizer.clipNorm) || ("clipValue" in optimizer && optimizer.clipValue);
     return isSquared && !isClipped && options.link === undefined && this.#plain.modeAt(clocks).updates === "async";
   }

@@ -8,6 +8,7 @@ import { Random } from "../../src/base/random.ts";
 import { KVServer } from "../../src/faces/kv/kv-server.ts";
 import { KVWorker } from "../../src/faces/kv/kv-worker.ts";
 import { type Changes, keepChanging } from "../../src/testing/change-placement.ts";
+import { GRADIENT_TYPES } from "../../src/testing/optimizer-types.ts";
 import { SimCluster } from "../../src/testing/sim-cluster.ts";
 
 export const SERVERS = 3;
@@ -110,25 +111,11 @@ export async function runPace(seed: number): Promise<number> {
   return (await runAll(seed, true, keepPace)).changes.count;
 }
 
-const OPTIMIZERS = [
-  "sum",
-  "sgd",
-  "momentum",
-  "nesterov",
-  "adagrad",
-  "rowWiseAdagrad",
-  "adam",
-  "adamW",
-  "lazyAdam",
-  "rmsprop",
-  "ftrl",
-] as const;
-
 /** Steps whose gradients depend on what was read. Pushes are not waited for before the clock ends. Returns all that was read. */
 async function train(cluster: SimCluster, rank: number): Promise<readonly Float32Array[]> {
   const session = await Session.open(cluster.worker(rank).node);
   const tables = await Promise.all(
-    OPTIMIZERS.map((type, i) =>
+    GRADIENT_TYPES.map((type, i) =>
       session.embedding(type, { dim: 2, optimizer: { type }, consistency: { bsp: true, reduce: i % 2 === 0 ? "sum" : "mean" } }),
     ),
   );
@@ -170,8 +157,8 @@ export async function runBits(seed: number, expected: readonly (readonly Float32
   const { outcomes, changes } = await runAll(seed, true, train);
   for (const [rank, reads] of outcomes.entries())
     for (const [i, values] of reads.entries()) {
-      const name = [...OPTIMIZERS, "dense adam", "dense momentum"][i % (OPTIMIZERS.length + 2)];
-      assert.deepEqual(values, expected[rank]?.[i], `worker ${rank}: ${name} at clock ${Math.floor(i / (OPTIMIZERS.length + 2))}`);
+      const name = [...GRADIENT_TYPES, "dense adam", "dense momentum"][i % (GRADIENT_TYPES.length + 2)];
+      assert.deepEqual(values, expected[rank]?.[i], `worker ${rank}: ${name} at clock ${Math.floor(i / (GRADIENT_TYPES.length + 2))}`);
     }
   return changes.count;
 }

@@ -10,13 +10,10 @@ import { rowsPull, rowsPush } from "../../contracts/rows.ts";
 import { tensorPull, tensorPush } from "../../contracts/tensors.ts";
 import { PART_COUNT, partOf } from "../../keys/part.ts";
 import type { OptimizerSpec } from "../../store/updaters/optimizer-spec.ts";
+import { OPTIMIZER_TYPES } from "../../testing/optimizer-types.ts";
 import { ALL_ROWS, floatsOf, ParameterStage, type StageSpec } from "../../testing/parameter-stage.ts";
 import { PartState } from "./part-state.ts";
 
-const OPTIMIZERS: readonly OptimizerSpec["type"][] = [
-  ...(["sum", "assign", "min", "max", "sgd", "momentum", "nesterov", "adagrad", "rowWiseAdagrad"] as const),
-  ...(["adam", "lazyAdam", "adamW", "rmsprop", "ftrl", "dcAsgd"] as const),
-];
 const WIDTH = 3;
 const ROWS_PER_BLOCK = Math.floor(2 ** 17 / WIDTH);
 /** The second block is short. */
@@ -102,7 +99,7 @@ function moveAll(from: Subject, to: Subject): void {
   assert.deepEqual(from.stage.parameters.tensor(from.tensor).store.blockIndexes, []);
 }
 
-for (const type of OPTIMIZERS) {
+for (const type of OPTIMIZER_TYPES) {
   test(`${type}: a part that moved goes on with the same bits, async`, async () => {
     const optimizer = { type } as OptimizerSpec;
     const [stays, source, target] = [new Subject(optimizer), new Subject(optimizer), new Subject(optimizer)];
