@@ -58,7 +58,7 @@ function saveCommand(invocation: Invocation): Command {
       process.stderr.write(`weighbridge: ${taken.warning}\n`);
       invocation.exitCode = 1;
     });
-  return addClusterFlags(command);
+  return addClusterFlags(command, "requestTimeoutMs");
 }
 
 const RESTORE_HELP = `
@@ -89,7 +89,7 @@ function restoreCommand(_invocation: Invocation): Command {
       const added = sums.length === 0 ? "" : `, ${countText(sums.length, "table")} of sums`;
       process.stdout.write(`${path}: clock ${clock}, ${countText(parameters.length, "parameter")}${added}\n`);
     });
-  return addClusterFlags(command);
+  return addClusterFlags(command, "requestTimeoutMs");
 }
 
 const INSPECT_HELP = `

@@ -61,10 +61,12 @@ export async function withServers<T>(request: ClusterRequest, use: (servers: Ser
   }
 }
 
-export function addClusterFlags(command: Command): Command {
-  return addConfigFlags(command, {
-    only: ["schedulerHost", "schedulerPort", "transport", "socketDir", "requestTimeoutMs", "config", "section"],
-  });
+/** Where the scheduler is, and from which file: keys of the configuration that every command needs for a cluster. */
+const CLUSTER_KEYS = ["schedulerHost", "schedulerPort", "transport", "van", "socketDir", "config", "section"];
+
+/** `more`: other keys that the command uses. */
+export function addClusterFlags(command: Command, ...more: readonly string[]): Command {
+  return addConfigFlags(command, { only: [...CLUSTER_KEYS, ...more] });
 }
 
 export function clusterRequest(flags: Flags): ClusterRequest {

@@ -3,8 +3,8 @@
 import { Command } from "commander";
 import type { StatusEntry, StatusReply, WaitingEntry } from "../wire/control.ts";
 import { nameOf, SCHEDULER_ID } from "../wire/node-id.ts";
-import { askStatus, clusterRequest } from "./cluster-client.ts";
-import { addConfigFlags, type Flags, helpText, type Invocation } from "./command-parts.ts";
+import { addClusterFlags, askStatus, clusterRequest } from "./cluster-client.ts";
+import { type Flags, helpText, type Invocation } from "./command-parts.ts";
 import { foldLine, type TextRow, textTable } from "./terminal-text.ts";
 
 const HELP = `
@@ -34,7 +34,7 @@ export function statusCommand(invocation: Invocation): Command {
       for (const problem of problems) process.stderr.write(`weighbridge: ${problem}\n`);
       if (problems.length > 0) invocation.exitCode = 1;
     });
-  return addConfigFlags(command, { only: ["schedulerHost", "schedulerPort", "transport", "van", "socketDir", "config", "section"] });
+  return addClusterFlags(command);
 }
 
 const HEAD: TextRow = ["node", "role", "rank", "address", "state", "inc.", "heartbeat", "label"];
