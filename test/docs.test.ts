@@ -6,6 +6,7 @@ import { existsSync, globSync, readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { test } from "node:test";
 import packageJson from "weighbridge/package.json" with { type: "json" };
+import { COMMAND_NAMES } from "../src/cli/main.ts";
 import { describeKeys } from "../src/node/config/describe-keys.ts";
 
 const root = join(import.meta.dirname, "..");
@@ -87,6 +88,16 @@ test("ARCHITECTURE says where an optimizer, a row type, a function, a face, a tr
     );
     assert.ok(found, `ARCHITECTURE.md: there is no ${path}`);
   }
+});
+
+test("the table of commands in README has every command, and no other", () => {
+  const cells = [...read("README.md").matchAll(/^\| (`weighbridge .*?) +\|/gm)].map(([, cell = ""]) => cell);
+  const words = cells.flatMap((cell) => [...cell.matchAll(/`(?:weighbridge )?([\w-]+)/g)].map(([, word]) => word));
+  const missing = COMMAND_NAMES.filter((name) => !words.includes(name));
+  assert.deepEqual(missing, [], "README does not name them");
+  const named = cells.map((cell) => /^`weighbridge ([\w-]+)/.exec(cell)?.[1] ?? cell);
+  const unknown = named.filter((name) => !COMMAND_NAMES.includes(name));
+  assert.deepEqual(unknown, [], "there are no such commands");
 });
 
 test("what README says of ps-lite is what the page of results says", () => {

@@ -26,6 +26,8 @@ const COMMANDS: Readonly<Record<string, () => Promise<(invocation: Invocation) =
   bench: async () => (await import("./bench.ts")).benchCommand,
 };
 
+export const COMMAND_NAMES: readonly string[] = Object.keys(COMMANDS);
+
 const MORE_HELP = `
 Exit codes: 0 done; 1 failed, and the last line says why; 2 the command line or the configuration is not valid;
 130 Ctrl-C, and 128 + n for any signal n; 141 (SIGPIPE) when nobody reads the output any more.

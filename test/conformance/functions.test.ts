@@ -34,11 +34,20 @@ const ELEMENT_BYTES: Readonly<Record<string, number>> = {
 };
 const read = (path: string): string => readFileSync(join(root, "spec", path), "utf8");
 
+function vectorOf(name: string): FunctionVector {
+  const path = `vectors/functions/${vectorFileName(name)}`;
+  try {
+    return JSON.parse(read(path)) as FunctionVector;
+  } catch (cause) {
+    throw new Error(`spec/${path} cannot be read: ${FIX}`, { cause });
+  }
+}
+
 /** Every function by name, with what lies in spec/vectors/functions. */
 const byName = DOCUMENTED.flatMap((fn) => {
   const { name, contract, example } = fn;
   if (contract === undefined || example === undefined) return [];
-  return [{ fn, contract, example, file: JSON.parse(read(`vectors/functions/${vectorFileName(name)}`)) as FunctionVector }];
+  return [{ fn, contract, example, file: vectorOf(name) }];
 });
 
 /** The names of all contracts that the room exports, those of families too. */

@@ -2,11 +2,13 @@
 
 import assert from "node:assert/strict";
 import test from "node:test";
+import { COMMAND_NAMES } from "../../src/cli/main.ts";
 import { TASKS } from "../../src/cli/train/train-plan.ts";
 import { Processes } from "./processes.ts";
 
-const COMMANDS = ["launch", "scheduler", "server", "worker", "status", "checkpoint", "train"];
-const CHECKPOINT_COMMANDS = ["inspect", "verify", "export"].map((command) => ["checkpoint", command]);
+/** The bench explains itself. */
+const COMMANDS = COMMAND_NAMES.filter((name) => name !== "bench");
+const CHECKPOINT_COMMANDS = ["save", "restore", "inspect", "verify", "export"].map((command) => ["checkpoint", command]);
 
 test("--help explains the command, with an example", async () => {
   await using processes = new Processes();
