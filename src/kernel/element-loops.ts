@@ -1,9 +1,9 @@
 // element-loops — adds, copies, minimizes and maximizes rows of any element type, element by element, in plain
 // TypeScript: f32 has kernels.
 
-import { type RowSpans, WORD_BYTES } from "./row-element.ts";
+import { type RowElement, type RowSpans, WORD_BYTES } from "./row-element.ts";
 
-type NumberElement = "f32" | "f64" | "i32";
+type NumberElement = Exclude<RowElement, "i64">;
 
 /** Calls `pair` with the index of each element of the rows and of the update for it. */
 export function eachPair({ starts, count, width }: RowSpans, pushed: RowSpans, pair: (at: number, from: number) => void): void {

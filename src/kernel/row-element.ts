@@ -1,5 +1,10 @@
 // row-element — the types of number that rows of a table are made of, and how each lies in memory. Tensors are of f32.
+//
+// Invariants:
+//   RowElement.E1. An element is a whole number of 32-bit words: rows of every type are moved as words.
+//   RowElement.E2. An element that is a float is f32 or f64. Initializers draw f32, which rows of f64 widen in place.
 
+import { assert } from "../base/assert.ts";
 import { ElementType, elementBytesOf } from "./elements.ts";
 
 /** By their names: which array holds them. */
@@ -9,11 +14,14 @@ export type RowArray<E extends RowElement = RowElement> = RowArrays[E];
 
 type ArrayType<A> = { new (buffer: ArrayBufferLike, byteOffset?: number, length?: number): A; readonly name: string };
 
+/** RowElement.E2 */
+type FloatElement = "f32" | "f64";
+
 type ElementFacts<E extends RowElement> = {
   readonly bytes: number;
   /** Its name in a checkpoint. */
-  readonly dtype: "F32" | "F64" | "I32" | "I64";
-  readonly isFloat: boolean;
+  readonly dtype: Uppercase<E>;
+  readonly isFloat: E extends FloatElement ? true : false;
   readonly Array: ArrayType<RowArray<E>>;
 };
 
@@ -24,9 +32,13 @@ export const ROW_ELEMENTS: { readonly [E in RowElement]: ElementFacts<E> } = {
   i64: { bytes: elementBytesOf(ElementType.I64), dtype: "I64", isFloat: false, Array: BigInt64Array },
 };
 
-export const ELEMENT_NAMES: readonly RowElement[] = ["f32", "f64", "i32", "i64"];
+export const ELEMENT_NAMES: readonly RowElement[] = Object.keys(ROW_ELEMENTS) as RowElement[];
+
+/** As a message names them: f32, f64, i32 and i64. */
+export const ELEMENT_LIST: string = ELEMENT_NAMES.join(", ").replace(/, (\w+)$/, " and $1");
 
 export const WORD_BYTES = 4;
+for (const name of ELEMENT_NAMES) assert(ROW_ELEMENTS[name].bytes % WORD_BYTES === 0, `${name} is whole words`); // RowElement.E1
 
 export function isRowElement(value: unknown): value is RowElement {
   return typeof value === "string" && Object.hasOwn(ROW_ELEMENTS, value);

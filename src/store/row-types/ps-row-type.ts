@@ -13,7 +13,7 @@
 //       else decides it.
 
 import { showValue, WeighbridgeError } from "../../base/errors.ts";
-import { isRowElement, type RowArray, type RowElement, type RowSpans } from "../../kernel/row-element.ts";
+import { ELEMENT_LIST, ELEMENT_NAMES, isRowElement, type RowArray, type RowElement, type RowSpans } from "../../kernel/row-element.ts";
 import { checkMembers, checkPlugIn, type PlugInIdentity } from "../plug-in-identity.ts";
 
 export type PsRowTypeOptions<E extends RowElement> = {
@@ -56,7 +56,7 @@ export type PsRowType<E extends RowElement = RowElement> = PlugInIdentity & {
   load?(saved: SavedColumns<E>, version: number): void;
 };
 
-const OURS = /^((sparse|sorted|multiplicative)\.)?(f32|f64|i32|i64)$/; // row-starts.ts, table-row-types.ts
+const OURS = new RegExp(`^((sparse|sorted|multiplicative)\\.)?(${ELEMENT_NAMES.join("|")})$`); // row-starts.ts, table-row-types.ts
 const MEMBERS = ["elements", "make", "add", "apply", "encode", "decode", "save", "load"] as const;
 const OPTION_NAMES = ["name", "version", "deterministic", "element", ...MEMBERS] as const;
 
@@ -67,7 +67,7 @@ export function psRowType<const E extends RowElement>(options: PsRowTypeOptions<
   checkMembers(name, options, MEMBERS, ["add"]);
   if (OURS.test(name)) throw new WeighbridgeError("BAD_ARGUMENT", `a row type of one's own is not called ${name}: that is one of ours`);
   if (!isRowElement(element))
-    throw new WeighbridgeError("BAD_ARGUMENT", `${name}: element is one of f32, f64, i32 and i64, not ${showValue(element)}`);
+    throw new WeighbridgeError("BAD_ARGUMENT", `${name}: element is one of ${ELEMENT_LIST}, not ${showValue(element)}`);
   return { ...rest, kind: "rowType", name, element, elements, apply };
 }
 

@@ -10,7 +10,7 @@ import type { PsRowType } from "./ps-row-type.ts";
 
 /** A user's own, by what it says of itself for the table's dim. */
 export type OwnRowType = { readonly name: string; readonly version: number; readonly element: RowElement; readonly elements: number };
-export type RowTypeSpec = Exclude<RowElement, "f32"> | OwnRowType;
+export type RowTypeSpec = PlainElement | OwnRowType;
 
 /** What has rows of some type: the spec of a table. */
 type Rows = { readonly width: number; readonly rowType?: RowTypeSpec | undefined };
@@ -60,7 +60,7 @@ const ownFields = object({ name: shortText(NAME_LENGTH_MAX), version: count, ele
 /** Of a spec that came over the wire; f32 is as good as nothing. Throws BAD_REQUEST. */
 export const rowTypeShape: Check<RowTypeSpec | undefined> = (value, path) => {
   if (value === undefined || value === null || value === "f32") return undefined;
-  return typeof value === "object" ? ownFields(value, path) : (oneOf(...ELEMENT_NAMES)(value, path) as Exclude<RowElement, "f32">);
+  return typeof value === "object" ? ownFields(value, path) : (oneOf(...ELEMENT_NAMES)(value, path) as PlainElement);
 };
 
 export function elementOf({ rowType }: Pick<Rows, "rowType">): RowElement {
@@ -83,14 +83,20 @@ export function rowTypeName({ rowType }: Pick<Rows, "rowType">): string {
   return rowType === undefined ? "f32" : typeof rowType === "string" ? rowType : rowType.name;
 }
 
-/** Which of our optimizers a table of such rows can have, beside those of users. */
-function optimizersOf({ rowType }: Pick<Rows, "rowType">): readonly string[] | undefined {
-  if (rowType === undefined) return undefined;
-  if (typeof rowType === "object") return ["sum", "assign"];
-  return rowType === "f64" ? [...VALUE_OPTIMIZERS, "sgd", "momentum", "adagrad"] : VALUE_OPTIMIZERS;
-}
+/** Elements of rows that no kernels update. */
+type PlainElement = Exclude<RowElement, "f32">;
+const PLAIN_ELEMENTS = ELEMENT_NAMES.filter((element) => element !== "f32");
 
-const VALUE_OPTIMIZERS: readonly string[] = ["sum", "assign", "min", "max"];
+/** For which of those there are optimizers beside the row types' own, sum and assign (plain-updaters.ts). */
+export const PLAIN_OPTIMIZERS: Readonly<
+  Record<"min" | "max", readonly PlainElement[]> & Record<"sgd" | "momentum" | "adagrad", readonly "f64"[]>
+> = { min: PLAIN_ELEMENTS, max: PLAIN_ELEMENTS, sgd: ["f64"], momentum: ["f64"], adagrad: ["f64"] };
+
+/** Which of our optimizers a table of such rows can have, beside those of users. */
+function optimizersOf(rowType: RowTypeSpec): readonly string[] {
+  const plain = Object.entries<readonly RowTypeSpec[]>(PLAIN_OPTIMIZERS).filter(([, elements]) => elements.includes(rowType));
+  return ["sum", "assign", ...plain.map(([type]) => type)];
+}
 
 type CheckedTable = Rows & {
   readonly name: string;
@@ -115,7 +121,7 @@ export function checkRowType(table: CheckedTable): void {
   if (![link?.push ?? "f32", link?.pull ?? "f32"].every((codec) => codec === "f32" || codec === "packed"))
     throw refuse(`a link encodes f32, and these are ${rows}: they are pushed and pulled as they are, or "packed"`);
   if (versions) throw refuse(`versions are for caches, which hold rows of f32, and these are ${rows}`);
-  const known = optimizersOf(table) ?? [];
+  const known = optimizersOf(rowType);
   if (optimizer.type !== "custom" && !known.includes(optimizer.type)) {
     const others = "or an updater of your own";
     throw refuse(

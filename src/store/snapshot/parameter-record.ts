@@ -9,6 +9,7 @@
 //       table its element type, for sums any type. Only tables and sums have `keys`, U64, one per row.
 //   ParameterRecord.P2. Column names are unique within a parameter.
 
+import { ELEMENT_NAMES, ROW_ELEMENTS } from "../../kernel/row-element.ts";
 import { type Check, count, list, object, oneOf, text } from "../../wire/json-body.ts";
 import { type Described, described, type JsonObject, jsonObject } from "../../wire/json-value.ts";
 import { DTYPE_BYTES, elementCount } from "./safetensors.ts";
@@ -21,7 +22,7 @@ const COLUMN_DTYPES = ["F32", "F64", "I8", "U8", "I16", "U16", "I32", "U32", "I6
 export type ColumnDtype = (typeof COLUMN_DTYPES)[number];
 
 /** What rows of tables are made of. */
-const ROW_DTYPES: readonly ColumnDtype[] = ["F32", "F64", "I32", "I64"];
+const ROW_DTYPES: readonly ColumnDtype[] = ELEMENT_NAMES.map((element) => ROW_ELEMENTS[element].dtype);
 
 export type ColumnRecord = {
   readonly name: string;

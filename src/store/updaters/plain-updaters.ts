@@ -1,22 +1,17 @@
 // plain-updaters — our own updaters of rows that are not f32, in plain TypeScript behind the same interface as users'
 // (ps-updater.ts). Those of f32 are kernels; `sum` and `assign` are the row type's (ps-row-type.ts).
-//
-//   min, max                   f64, i32, i64
-//   sgd, momentum, adagrad     f64: as the kernels compute them, in f64
+// PLAIN_OPTIMIZERS says which elements each is for; sgd, momentum and adagrad compute as the kernels do, in f64.
 
 import { WeighbridgeError } from "../../base/errors.ts";
 import { eachPair, takeGreater, takeLesser } from "../../kernel/element-loops.ts";
 import type { RowElement, RowSpans } from "../../kernel/row-element.ts";
+import { PLAIN_OPTIMIZERS } from "../row-types/row-type-spec.ts";
 import { type PsUpdater, psUpdater } from "./ps-updater.ts";
 
-/** All but f32. */
-type PlainElement = "f64" | "i32" | "i64";
-
-const ALL: readonly PlainElement[] = ["f64", "i32", "i64"];
 const ours = { version: 1, deterministic: true } as const;
 
 const sgd = psUpdater({
-  ...{ ...ours, name: "sgd", elements: ["f64"], settings: { weightDecay: 0 } },
+  ...{ ...ours, name: "sgd", elements: PLAIN_OPTIMIZERS.sgd, settings: { weightDecay: 0 } },
   update: (rows, gradients, { learningRate, settings: { weightDecay } }) => {
     const { elements } = rows;
     eachPair(rows, gradients, (at, from) => {
@@ -27,7 +22,7 @@ const sgd = psUpdater({
 });
 
 const momentum = psUpdater({
-  ...{ ...ours, name: "momentum", elements: ["f64"], settings: { momentum: 0.9, weightDecay: 0 } },
+  ...{ ...ours, name: "momentum", elements: PLAIN_OPTIMIZERS.momentum, settings: { momentum: 0.9, weightDecay: 0 } },
   columns: (width) => ({ velocity: { elements: width } }),
   update: (rows, gradients, { learningRate, settings }) => {
     const { elements, starts, columns } = rows;
@@ -46,7 +41,7 @@ const momentum = psUpdater({
 /** Of f64 rows. Its column begins with the accumulator of its settings. */
 function adagrad(initialAccumulator: number): PsUpdater {
   return psUpdater({
-    ...{ ...ours, name: "adagrad", elements: ["f64"], settings: { epsilon: 1e-10, initialAccumulator, weightDecay: 0 } },
+    ...{ ...ours, name: "adagrad", elements: PLAIN_OPTIMIZERS.adagrad, settings: { epsilon: 1e-10, initialAccumulator, weightDecay: 0 } },
     columns: (width) => ({ squares: { elements: width, start: initialAccumulator } }),
     update: (rows, gradients, { learningRate, settings: { epsilon, weightDecay } }) => {
       const { elements, starts, columns } = rows;
@@ -63,14 +58,17 @@ function adagrad(initialAccumulator: number): PsUpdater {
   });
 }
 
-const plain = (name: string, update: (rows: RowSpans, pushed: RowSpans) => void): PsUpdater =>
-  psUpdater({ ...ours, name, elements: ALL, update });
+const plain = (name: "min" | "max", update: (rows: RowSpans, pushed: RowSpans) => void): PsUpdater =>
+  psUpdater({ ...ours, name, elements: PLAIN_OPTIMIZERS[name], update });
+const min = plain("min", takeLesser);
+const max = plain("max", takeGreater);
 
-const PLAIN: Readonly<Record<string, PsUpdater>> = {
-  min: plain("min", takeLesser),
-  max: plain("max", takeGreater),
-  sgd: sgd,
-  momentum: momentum,
+const PLAIN: Readonly<Record<keyof typeof PLAIN_OPTIMIZERS, (initialAccumulator: number) => PsUpdater>> = {
+  min: () => min,
+  max: () => max,
+  sgd: () => sgd,
+  momentum: () => momentum,
+  adagrad,
 };
 
 /** Our own updater of this type for rows of other elements than f32. Throws BAD_ARGUMENT where there is none. */
@@ -78,7 +76,7 @@ export function plainUpdater(
   { type, initialAccumulator = 0 }: { readonly type: string; readonly initialAccumulator?: number },
   element: RowElement,
 ): PsUpdater {
-  const found = type === "adagrad" ? adagrad(initialAccumulator) : PLAIN[type];
+  const found = Object.hasOwn(PLAIN, type) ? PLAIN[type as keyof typeof PLAIN](initialAccumulator) : undefined;
   if (found?.elements.includes(element)) return found;
   throw new WeighbridgeError("BAD_ARGUMENT", `optimizer ${type} is not for rows of ${element}`);
 }

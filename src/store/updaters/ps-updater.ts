@@ -27,7 +27,7 @@
 //       rows.
 
 import { showValue, WeighbridgeError } from "../../base/errors.ts";
-import { isRowElement, type RowElement, type RowSpans } from "../../kernel/row-element.ts";
+import { ELEMENT_LIST, isRowElement, type RowElement, type RowSpans } from "../../kernel/row-element.ts";
 import { checkMembers, checkPlugIn, type PlugInIdentity } from "../plug-in-identity.ts";
 import type { RowsInHand, SavedColumns } from "../row-types/ps-row-type.ts";
 
@@ -102,7 +102,7 @@ export function psUpdater<const E extends RowElement = "f32", S extends UpdaterS
   const { name, version, deterministic, elements = ["f32"], settings = {}, columns = () => ({}), update, save, load } = options;
   checkMembers(name, options, ["columns", "update", "save", "load"], ["update"]);
   if (!(Array.isArray(elements) && elements.length > 0 && elements.every(isRowElement)))
-    throw new WeighbridgeError("BAD_ARGUMENT", `${name}: elements are a list of f32, f64, i32 and i64, not ${showValue(elements)}`);
+    throw new WeighbridgeError("BAD_ARGUMENT", `${name}: elements are a list of ${ELEMENT_LIST}, not ${showValue(elements)}`);
   checkSettings(name, settings);
   return {
     ...{

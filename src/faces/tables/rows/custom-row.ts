@@ -7,7 +7,7 @@
 //       as columns.
 
 import { showValue, WeighbridgeError } from "../../../base/errors.ts";
-import { isRowElement, type RowElement } from "../../../kernel/row-element.ts";
+import { ELEMENT_LIST, isRowElement, type RowElement } from "../../../kernel/row-element.ts";
 import { checkMembers, checkPlugIn, type PlugInIdentity } from "../../../store/plug-in-identity.ts";
 import { ColumnUpdates, columnRowType } from "../../../store/row-types/column-updates.ts";
 import { type PsRowType, psRowType, type SavedColumns } from "../../../store/row-types/ps-row-type.ts";
@@ -51,7 +51,7 @@ export function customRow<const E extends RowElement, A extends RowAccessor<E> =
   const { name, version, deterministic, element, apply, zero, save, load } = options;
   checkMembers(name, options, MEMBERS, ["apply"]);
   if (!isRowElement(element))
-    throw new WeighbridgeError("BAD_ARGUMENT", `${name}: element is one of f32, f64, i32 and i64, not ${showValue(element)}`);
+    throw new WeighbridgeError("BAD_ARGUMENT", `${name}: element is one of ${ELEMENT_LIST}, not ${showValue(element)}`);
   const { elements = (capacity) => capacity, columnCount = (capacity) => capacity } = options;
   const none = (element === "i64" ? 0n : 0) as UpdateOf<E>;
   const neutral = options.neutral ?? none;
