@@ -14,7 +14,7 @@ import { ROW_ELEMENTS, type RowArray, type RowElement } from "../kernel/row-elem
 import type { ParameterSpec, TableSpec } from "./parameter-spec.ts";
 import type { PlugInIdentity } from "./plug-in-identity.ts";
 import type { PsRowType, SavedColumns } from "./row-types/ps-row-type.ts";
-import { OWN_ROW_TYPES } from "./row-types/row-starts.ts";
+import { BUILT_IN_ROW_TYPES } from "./row-types/row-starts.ts";
 import { elementOf, elementsOf, rowElements } from "./row-types/row-type-spec.ts";
 import { tableRowTypeOf } from "./row-types/table-row-types.ts";
 import { describeParameter, plugInsOf } from "./snapshot/describe-parameter.ts";
@@ -110,7 +110,7 @@ export class PlugIns {
     if (spec.kind === "tensor" || spec.rowType === undefined) return undefined;
     const rowType = this.rowTypeOf(spec);
     const isOfRowType = optimizer.type === "sum" || optimizer.type === "assign";
-    const { plugIn } = rowType ?? { plugIn: OWN_ROW_TYPES[elementOf(spec)] };
+    const { plugIn } = rowType ?? { plugIn: BUILT_IN_ROW_TYPES[elementOf(spec)] };
     const updater = isOfRowType ? updaterOfRowType(plugIn, optimizer.type) : plainUpdater(optimizer, elementOf(spec));
     const what = rowType === undefined ? `updater ${updater.name}` : nameOf("row type", rowType);
     const settings = Object.fromEntries(

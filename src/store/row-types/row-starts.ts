@@ -50,7 +50,7 @@ function numbers<E extends RowElement>(element: E): PsRowType<E> {
 }
 
 /** Behind the same interface as users' own. Kernels add, join and update rows of f32, and do the same. */
-export const OWN_ROW_TYPES: { readonly [E in RowElement]: PsRowType<E> } = {
+export const BUILT_IN_ROW_TYPES: { readonly [E in RowElement]: PsRowType<E> } = {
   f32: numbers("f32"),
   f64: numbers("f64"),
   i32: numbers("i32"),

@@ -9,8 +9,8 @@ import { isPsRowType } from "../described-plug-in.ts";
 import type { PsRowType } from "./ps-row-type.ts";
 
 /** A user's own, by what it says of itself for the table's dim. */
-export type OwnRowType = { readonly name: string; readonly version: number; readonly element: RowElement; readonly elements: number };
-export type RowTypeSpec = PlainElement | OwnRowType;
+export type UserRowType = { readonly name: string; readonly version: number; readonly element: RowElement; readonly elements: number };
+export type RowTypeSpec = PlainElement | UserRowType;
 
 /** What has rows of some type: the spec of a table. */
 type Rows = { readonly width: number; readonly rowType?: RowTypeSpec | undefined };
@@ -51,7 +51,7 @@ function sizedBy(rowType: PsRowType, dim: number, subject: string): number {
   }
 }
 
-function identityOf({ name, version, element }: PsRowType): Omit<OwnRowType, "elements"> {
+function identityOf({ name, version, element }: PsRowType): Omit<UserRowType, "elements"> {
   return { name, version, element };
 }
 

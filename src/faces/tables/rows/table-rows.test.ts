@@ -6,7 +6,7 @@ import { test } from "node:test";
 import { Random } from "../../../base/random.ts";
 import { ELEMENT_NAMES, elementsAt, ROW_ELEMENTS, type RowArray, type RowElement, type RowSpans } from "../../../kernel/row-element.ts";
 import type { PsRowType } from "../../../store/row-types/ps-row-type.ts";
-import { OWN_ROW_TYPES } from "../../../store/row-types/row-starts.ts";
+import { BUILT_IN_ROW_TYPES } from "../../../store/row-types/row-starts.ts";
 import { COLUMNS_MAX } from "../../../store/row-types/sparse-rows.ts";
 import { TABLE_ROW_TYPES } from "../../../store/row-types/table-row-types.ts";
 import { throwsCode } from "../../../testing/throws-code.ts";
@@ -96,7 +96,7 @@ function newRow(rowType: TableRowType): RowPlace {
 }
 
 function serverHalf({ plugIn, element }: TableRowType): PsRowType {
-  return (plugIn ?? OWN_ROW_TYPES[element]) as unknown as PsRowType;
+  return (plugIn ?? BUILT_IN_ROW_TYPES[element]) as unknown as PsRowType;
 }
 
 function spans({ cells, start, length }: RowPlace): RowSpans {
