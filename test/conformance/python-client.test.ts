@@ -45,6 +45,7 @@ test("a golden vector of which one byte is changed is not read, of whichever kin
     "codecs/keys-delta",
     "codecs/payload-packed",
     "codecs/values-bf16",
+    "codecs/values-packed",
     "functions/rows-push",
     "keys/placements",
     "kv-push",

@@ -19,6 +19,9 @@ def encode_values(codec: Any, x: np.ndarray, residual: np.ndarray | None = None)
     bits, sign = x.view("<u4"), x.view("<u4") >> 31 << 15
     if codec == "f32":
         return x.tobytes()
+    if codec == "packed":
+        packed = pack_words(bits.ravel())
+        return packed if len(packed) < x.nbytes else x.tobytes()  # Z1
     if codec == "fp16":
         with np.errstate(over="ignore"):
             halves = x.astype("<f2").view("<u2")
@@ -45,6 +48,11 @@ def encode_values(codec: Any, x: np.ndarray, residual: np.ndarray | None = None)
 def decode_values(codec: Any, data: bytes, rows: int, width: int) -> np.ndarray:
     if codec == "f32":
         out = np.frombuffer(data, "<f4")
+    elif codec == "packed":
+        if len(data) > 4 * rows * width:
+            raise ValueError("more bytes than the words have")  # Z1
+        words = np.frombuffer(data, "<u4") if len(data) == 4 * rows * width else unpack_words(data, rows * width)
+        out = words.view("<f4")
     elif codec == "fp16":
         h = np.frombuffer(data, "<u2")
         nan = (h.astype("<u4") >> 15 << 31 | 0x7F800000 | (h.astype("<u4") & 1023) << 13).view("<f4")
@@ -130,11 +138,26 @@ def from_raw_zstd(data: bytes) -> bytes:
     return data[at + 3:]
 
 
+def pack_words(words: np.ndarray) -> bytes:
+    """The words that are not 0, behind their mask (sections 1 and 5)."""
+    mask = np.packbits(words != 0, bitorder="little").tobytes()
+    return mask + bytes(-len(mask) % 8) + words[words != 0].tobytes()
+
+
+def unpack_words(data: bytes, count: int) -> np.ndarray:
+    mask_size = (count + 63) // 64 * 8
+    mask = np.unpackbits(np.frombuffer(data[:mask_size], "u1"), bitorder="little") == 1
+    sent = np.frombuffer(data[mask_size:], "<u4")
+    if len(mask) != 8 * mask_size or mask[count:].any() or mask.sum() != len(sent):
+        raise ValueError("the mask is not that of the words")  # Z1
+    words = np.zeros(count, "<u4")
+    words[mask[:count]] = sent
+    return words
+
+
 def encode_payload(method: str, plain: bytes) -> bytes:
     """Section 5."""
-    words = np.frombuffer(plain, "<u4")
-    mask = np.packbits(words != 0, bitorder="little").tobytes()
-    packed = mask + bytes(-len(mask) % 8) + words[words != 0].tobytes()
+    packed = pack_words(np.frombuffer(plain, "<u4"))
     body = {"STORED": lambda: plain, "ZSTD": lambda: raw_zstd(plain), "PACKED": lambda: packed,
             "PACKED_ZSTD": lambda: struct.pack("<II", len(packed), 0) + raw_zstd(packed)}[method]()
     return struct.pack("<II", len(plain), METHODS.index(method)) + body
@@ -146,9 +169,6 @@ def decode_payload(data: bytes) -> tuple[str, bytes]:
     if method in (1, 3):
         body = from_raw_zstd(body[8:] if method == 3 else body)
     if method in (2, 3):
-        words = np.zeros(size // 4, "<u4")
-        mask_size = (len(words) + 63) // 64 * 8
-        words[np.unpackbits(np.frombuffer(body[:mask_size], "u1"), bitorder="little")[:len(words)] == 1] = np.frombuffer(body[mask_size:], "<u4")
-        body = words.tobytes()
+        body = unpack_words(body, size // 4).tobytes()
     assert len(body) == size  # P1
     return METHODS[method], body
