@@ -21,7 +21,7 @@ export type CallOptions = WaitOptions & {
   readonly window?: CallWindow | undefined;
 };
 
-/** Rejects with the handler's error, QUEUE_FULL (nothing sent), DEADLINE, ABORTED (the call goes on), or CLOSED. */
+/** Rejects with the handler's or the channel's error, QUEUE_FULL (nothing sent), DEADLINE or ABORTED (it goes on). */
 export async function callFunction<Q extends Fields, R extends Fields>(
   channel: Channel,
   fn: Contract<Q, R>,

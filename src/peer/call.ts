@@ -77,7 +77,7 @@ export abstract class Call {
     this.epoch = epoch;
   }
 
-  /** Appends the frame. The call sets what of `header` is not set yet: all but kind to epoch. */
+  /** Appends the frame; `header` has kind, function, priority, request, stamp, settled and epoch already. */
   abstract encode(header: FrameHeader, batch: FrameBatch): void;
 
   /** Appends a frame without memory that the receiver refuses, forgetting the request so far (Call.K3). */
