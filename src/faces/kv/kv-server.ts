@@ -33,8 +33,7 @@ export type KVMeta = {
 
 /**
  * Handles one whole request: all keys of it that this server owns. The handle may keep the arrays. It must call
- * `server.response(meta, …)` once, now or later; an error that it throws before that is returned to the worker as
- * HANDLER_FAILED.
+ * `server.response(meta, …)` once, now or later; what it throws before that goes to the worker as HANDLER_FAILED.
  */
 export type KVRequestHandle = (meta: KVMeta, pairs: KVPairs, server: KVServer) => void | Promise<void>;
 

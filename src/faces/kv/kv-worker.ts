@@ -1,19 +1,15 @@
 // kv-worker — pushes and pulls of one customer of an application on a worker (ps-lite: KVWorker). A call returns a
 // timestamp at once; the caller waits for it, or passes a callback.
 //
-// Arrays belong to a call until it ends: it sends from them, and receives into them, without a copy. If the memory of
-// one is transferred or shrinks before that, the call fails with BUFFER_DETACHED; its push may have been applied in
-// part.
+// Arrays belong to a call until it ends: it sends and receives without a copy. If the memory of one is transferred or
+// shrinks before that, the call fails with BUFFER_DETACHED; its push may have been applied in part.
 //
 // Invariants:
-//   KVWorker.U1. Arguments are checked before anything is sent: BAD_ARGUMENT or KEYS_NOT_ASCENDING means that nothing
-//       was.
-//   KVWorker.U2. Requests of equal priority reach each server in order; a pull sees every earlier push of this worker
-//       to its keys.
+//   KVWorker.U1. Arguments are checked first: BAD_ARGUMENT or KEYS_NOT_ASCENDING means that nothing was sent.
+//   KVWorker.U2. Requests of equal priority reach each server in order; a pull sees this worker's earlier pushes.
 //   KVWorker.U3. A callback runs once, after the arrays are filled; `wait` ends no earlier.
 //   KVWorker.U4. A request leaves only for incarnations of servers that this KVWorker knows: the first one to a
-//       restarted server fails with NODE_DEAD (Router.R6). What was pushed to the earlier incarnation is lost, and
-//       would read as zeros.
+//       restarted server, whose values are lost, fails with NODE_DEAD (Router.R6).
 
 import { Deferred, type WaitOptions } from "../../base/deferred.ts";
 import { reasonOf, WeighbridgeError } from "../../base/errors.ts";

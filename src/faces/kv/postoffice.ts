@@ -100,10 +100,7 @@ export class Postoffice {
     return evenRanges(this.roster.placement?.servers.length ?? this.numServers);
   }
 
-  /**
-   * The nodes of a group (1 to 7) that have not left: workers, servers, then the scheduler; a node id stands for
-   * itself.
-   */
+  /** The nodes of a group (1 to 7) that have not left: workers, servers, scheduler; a node id stands for itself. */
   nodeIds(groupOrNode: number): readonly number[] {
     return groupOrNode > GROUP_MAX ? [groupOrNode] : groupMembers(this.roster, groupOrNode);
   }
@@ -113,10 +110,7 @@ export class Postoffice {
     return deadNodes(this.roster);
   }
 
-  /**
-   * Waits until every member of the group has entered this customer's barrier. Rejects with NODE_DEAD if one dies
-   * meanwhile.
-   */
+  /** Waits until every member of the group has entered this customer's barrier. NODE_DEAD if one dies meanwhile. */
   async barrier(customerId: number, group: number, wait?: WaitOptions): Promise<void> {
     await this.node.barrier(group, customerId, wait);
   }

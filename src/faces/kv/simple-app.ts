@@ -157,17 +157,14 @@ export class SimpleApp {
   response(request: SimpleData, body: Uint8Array | string = NOTHING): void {
     const answered = this.#unanswered.get(request);
     if (answered === undefined)
-      throw new WeighbridgeError("BAD_ARGUMENT", "this request was answered already, or is not one of this app's");
+      throw new WeighbridgeError("BAD_ARGUMENT", "this request was answered already, or is no request of this app");
     const bytes = bytesOf(body);
     checkBody(bytes);
     answered.resolve(bytes);
     this.#unanswered.delete(request);
   }
 
-  /**
-   * Sets the handle that answers requests, now or later; its errors are returned to the sender. Without one, answers
-   * are empty.
-   */
+  /** Sets the handle that answers requests, now or later. Its errors go to the sender. Without one, answers are empty. */
   setRequestHandle(handle: SimpleHandle): void {
     this.#requestHandle = handle;
   }
