@@ -50,7 +50,7 @@ export async function withServers<T>(request: ClusterRequest, use: (servers: Ser
     return await use({
       servers: serverRanks(status),
       call: async (server, fn, request) => {
-        const call = { server, asker: "", name: fn.name, signature: fn.signatureHash };
+        const call = { server, caller: "", name: fn.name, signature: fn.signatureHash };
         const { chunks } = fn.request.encode(request);
         const { response } = await callFunction(scheduler, relayCall, { ...call, request: joinBytes(chunks) }, { clock, deadlineMs });
         return fn.response.decode(response, 0, response.length);

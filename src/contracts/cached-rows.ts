@@ -5,7 +5,7 @@
 // Invariants:
 //   CachedRows.C1. A row that the cache does not have costs what a plain pull of it costs, and 4 bytes of version if it
 //       is to be kept; one that it has and that is fresh enough costs its key and version.
-//   CachedRows.C2. Every answer says at which learning rate updates of the asker's clock are applied, so that a cache
+//   CachedRows.C2. Every answer says at which learning rate updates of the caller's clock are applied, so that a cache
 //       applies its own to its copies exactly as the server does.
 
 import type { FieldValues } from "../wire/function-schema.ts";
@@ -40,7 +40,7 @@ const appliedRate = { rate: "f64" } as const;
 const freshRows = {
   /** Of the versions. */
   generation: "u32",
-  /** The learning rate at the asker's clock; 0 for optimizers without one (C2). */
+  /** The learning rate at the caller's clock; 0 for optimizers without one (C2). */
   rate: "f64",
   /** Of the rows that were too far behind: their positions in the list of keys. */
   indexes: "u32[]",

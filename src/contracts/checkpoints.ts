@@ -179,12 +179,12 @@ export const parameterUnstage: Contract<Nothing, Nothing> = contract({
 // back. Both legs are the same function; the scheduler adds the caller, and reports to the servers when its link ends.
 
 /**
- * The name of the function that is called, its signature's hash, and its request as its schema encodes it. `asker` is
+ * The name of the function that is called, its signature's hash, and its request as its schema encodes it. `caller` is
  * the scheduler's to fill in.
  */
-const relayRequest = { server: "u32", asker: "string", name: "string", signature: "u32", request: "u8[]" } as const;
+const relayRequest = { server: "u32", caller: "string", name: "string", signature: "u32", request: "u8[]" } as const;
 const relayResponse = { response: "u8[]" } as const;
-const gone = { asker: "string" } as const;
+const gone = { caller: "string" } as const;
 
 export const relayCall: Contract<typeof relayRequest, typeof relayResponse> = contract({
   name: "wb/relay/call",

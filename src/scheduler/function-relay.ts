@@ -40,7 +40,7 @@ export class FunctionRelay {
           if (server >= serverCount) throw new WeighbridgeError("NO_ROUTE", `there is no server ${server} among ${serverCount} here`);
           const servers = this.#asked.get(channel) ?? new Set();
           this.#asked.set(channel, servers.add(server));
-          return await callFunction(this.#channelTo(server), relayCall, { ...call, asker: `${channel.id}` }, { clock });
+          return await callFunction(this.#channelTo(server), relayCall, { ...call, caller: `${channel.id}` }, { clock });
         },
       }),
     );
@@ -57,8 +57,8 @@ export class FunctionRelay {
     }
   }
 
-  async #tell(server: number, asker: string): Promise<void> {
-    await callFunction(this.#channelTo(server), relayGone, { asker }, { clock: this.#options.clock });
+  async #tell(server: number, caller: string): Promise<void> {
+    await callFunction(this.#channelTo(server), relayGone, { caller }, { clock: this.#options.clock });
   }
 
   /** Nobody answers on the channel of a server that is gone. Throws NODE_DEAD, NO_ROUTE. */

@@ -432,7 +432,7 @@ async function functionVectors(): Promise<GoldenVector[]> {
     frames: await functionFrames(toldFunction, { keys: BigUint64Array.from(KEYS), values: Float32Array.from(VALUES) }, "server"),
   };
   const { survey } = checkpointSave;
-  const surveyed = { server: 0, asker: "", name: survey.name, signature: survey.signatureHash, request: new Uint8Array(0) };
+  const surveyed = { server: 0, caller: "", name: survey.name, signature: survey.signatureHash, request: new Uint8Array(0) };
   const relayed = {
     name: "relay-call",
     about: "the command line calls wb/checkpoint/survey of server 0, through the scheduler",

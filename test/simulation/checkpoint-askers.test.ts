@@ -337,7 +337,7 @@ test("who is no node calls the functions of checkpoints through the scheduler, a
       await assert.rejects(servers.call(0, { ...survey, signatureHash: 7 }, {}), throwsCode("SPEC_MISMATCH", /wb\/checkpoint\/survey/));
     }),
   );
-  const relayed = { server: 0, asker: "9", name: survey.name, signature: survey.signatureHash, request: new Uint8Array(0) };
+  const relayed = { server: 0, caller: "9", name: survey.name, signature: survey.signatureHash, request: new Uint8Array(0) };
   await stage.run(
     assert.rejects(
       stage.session(0).call(relayCall, { server: 0 }, relayed),

@@ -47,17 +47,17 @@ export const CHECKPOINT_HANDLERS: readonly ServedFunction[] = [
     serve(fn, { handler: ({ checkpoints: service, holder }, request) => run(service, request, ownerName(holder)) }),
   ),
   serve(relayCall, {
-    handler: async ({ checkpoints: service, holder }, { asker, name, signature, request }) => {
+    handler: async ({ checkpoints: service, holder }, { caller, name, signature, request }) => {
       requireScheduler(holder, relayCall.name);
       const { fn, run } = relayedOperation(name, signature);
       const values = fn.request.decode(request, 0, request.length);
-      return { response: joinBytes(fn.response.encode(await run(service, values, relayedName(asker))).chunks) };
+      return { response: joinBytes(fn.response.encode(await run(service, values, relayedName(caller))).chunks) };
     },
   }),
   serve(relayGone, {
-    handler: ({ checkpoints: service, holder }, { asker }) => {
+    handler: ({ checkpoints: service, holder }, { caller }) => {
       requireScheduler(holder, relayGone.name);
-      service.forget(relayedName(asker)); // CheckpointHandlers.K1
+      service.forget(relayedName(caller)); // CheckpointHandlers.K1
       return {};
     },
   }),
@@ -81,8 +81,8 @@ function requireScheduler({ worker }: WorkerIncarnation, name: string): void {
   if (worker !== SCHEDULER_ID) throw new WeighbridgeError("BAD_REQUEST", `${name} comes from the scheduler, not from ${nameOf(worker)}`);
 }
 
-function relayedName(asker: string): string {
-  return `the command line (${asker})`;
+function relayedName(caller: string): string {
+  return `the command line (${caller})`;
 }
 
 /** The caller's name, which the service uses to distinguish owners. */

@@ -26,7 +26,7 @@ const syncWords = {
 };
 const freshWords = {
   generation: "the generation of the versions: a restore or the removal of rows begins a new one",
-  rate: "the learning rate at the asker's clock; 0 for optimizers without one",
+  rate: "the learning rate at the caller's clock; 0 for optimizers without one",
   indexes: "of the rows that were too far behind: their positions in `keys`, ascending",
   versions: "of the rows that were too far behind, then of those to keep; the number of their updates, modulo 2^32",
   rows: "the rows that were too far behind, then all that the cache did not have, in the order of `keys`",

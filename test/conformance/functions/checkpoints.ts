@@ -157,7 +157,7 @@ export const RELAY: FunctionFamily = {
       about: "The scheduler calls a function of a server, and answers what that answers. Servers serve it too, for the scheduler alone.",
       request: {
         server: "the rank of the server",
-        asker: 'a name for the caller, which the scheduler fills in; "" to the scheduler',
+        caller: 'a name for the caller, which the scheduler fills in; "" to the scheduler',
         name: "of the function",
         signature: "hash of the function's signature",
         request: "of the function, as its schema encodes it",
@@ -167,7 +167,7 @@ export const RELAY: FunctionFamily = {
       example: {
         request: {
           server: 0,
-          asker: "",
+          caller: "",
           name: "wb/checkpoint/survey",
           signature: checkpoints.checkpointSave.survey.signatureHash,
           request: new Uint8Array(0),
@@ -177,10 +177,10 @@ export const RELAY: FunctionFamily = {
     }),
     documented(relayGone, {
       about: "From the scheduler: the caller of this name is gone, and the server gives up what it has not finished.",
-      request: { asker: "the name that `wb/relay/call` told" },
+      request: { caller: "the name that `wb/relay/call` told" },
       response: {},
       errors: ["BAD_REQUEST"],
-      example: { request: { asker: "-3" }, response: {} },
+      example: { request: { caller: "-3" }, response: {} },
     }),
   ],
 };

@@ -71,7 +71,7 @@ export const GROUPS: FunctionFamily = {
     documented(partialReducePartners, {
       about: "Answered when so many workers have come, or when the patience of the first one ends.",
       request: { group: GROUP, want: "how many members are wanted", patienceMs: "how long the first one waits" },
-      response: { ranks: "those who met, ascending, the asker among them" },
+      response: { ranks: "those who met, ascending, the caller among them" },
       errors: ["BAD_ARGUMENT", "ABORTED", "NODE_DEAD", "FENCED", "QUEUE_FULL"],
       example: { request: { group: 6n, want: 2, patienceMs: 50 }, response: { ranks: Uint32Array.of(0, 1) } },
     }),
