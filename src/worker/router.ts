@@ -154,7 +154,7 @@ export class Router extends ServerDirectory {
   }
 
   /** Whether a handle does not know the incarnation of a server that calls go to now (ParameterHandle.L1). */
-  isStranger(subject: ParameterHandle | undefined, rank: number): boolean {
+  isUnknownIncarnation(subject: ParameterHandle | undefined, rank: number): boolean {
     return subject !== undefined && subject.incarnations[rank] !== (this.channels[rank]?.incarnation ?? 0);
   }
 
@@ -162,7 +162,7 @@ export class Router extends ServerDirectory {
     if (this.#queue.last !== undefined || this.held !== undefined) return false;
     for (let i = 0; i < requests.length; i++) {
       const { epoch, subject, server, fn } = requests[i] as RoutedRequest;
-      if (!this.isCurrent(epoch) || this.isStranger(subject, server)) return false;
+      if (!this.isCurrent(epoch) || this.isUnknownIncarnation(subject, server)) return false;
       if (fn.followsUpdates && this.clockMessages.hold !== undefined) return false;
     }
     return true;
@@ -365,7 +365,8 @@ export class RoutedRequest implements FunctionCallOptions<Fields, Fields> {
     this.scope = scope;
     this.into = into === undefined ? undefined : new Uint8Array(into.buffer, into.byteOffset, into.byteLength);
     this.passing = passing;
-    this.answered = answered === undefined ? undefined : (response) => this.router.isStranger(subject, this.server) || answered(response);
+    this.answered =
+      answered === undefined ? undefined : (response) => this.router.isUnknownIncarnation(subject, this.server) || answered(response);
     this.cut();
   }
 
@@ -401,7 +402,7 @@ export class RoutedRequest implements FunctionCallOptions<Fields, Fields> {
   ended(byteCount: number): void {
     const { router } = this;
     if (router.loads !== undefined) this.#count(0, byteCount);
-    if (router.isStranger(this.subject, this.server)) this.owner.crossed(this);
+    if (router.isUnknownIncarnation(this.subject, this.server)) this.owner.crossed(this);
     if (this.isCounted) router.updateEnded();
     this.end();
   }

@@ -13,8 +13,8 @@ export const GROUP_HANDLERS: readonly ServedFunction[] = [
       if (size > 0) return { version: groups.ssp.init({ ...holder, group, size, tolerance }) };
       const passed = new Deferred<void>();
       const waiter = { admitted: () => passed.resolve(), failed: passed.reject.bind(passed) };
-      const ticket = groups.ssp.sync({ ...holder, group, version, deadlineMs: WAIT_MS_MAX, waiter });
-      return ticket === undefined ? { version } : passed.promise.then(() => ({ version }));
+      const waitId = groups.ssp.sync({ ...holder, group, version, deadlineMs: WAIT_MS_MAX, waiter });
+      return waitId === undefined ? { version } : passed.promise.then(() => ({ version }));
     },
   }),
   serve(partialReducePartners, {

@@ -90,6 +90,6 @@ export class RequestQueue {
 
   /** The first server that these are for and whose incarnation the handle does not know; -1 for none. */
   #strangerAmong(requests: readonly RoutedRequest[]): number {
-    return requests.find(({ subject, server }) => this.#router.isStranger(subject, server))?.server ?? -1;
+    return requests.find(({ subject, server }) => this.#router.isUnknownIncarnation(subject, server))?.server ?? -1;
   }
 }
