@@ -11,7 +11,7 @@ import { nameOf } from "../wire/node-id.ts";
 import { type Bound, type ParkedReadId, type Parking, ParkingLot } from "./parking-lot.ts";
 import { NO_PUSHES, type PushCounter, PushCounts, type PushReport } from "./push-counts.ts";
 import { checkStaleness, StalenessController } from "./staleness-controller.ts";
-import { type SyncUpdate, UpdateRounds, type UpdateStamp } from "./update-rounds.ts";
+import { type RoundKey, type SyncUpdate, UpdateRounds } from "./update-rounds.ts";
 import type { WorkerIncarnation } from "./worker-incarnations.ts";
 
 type PacerOptions = {
@@ -137,11 +137,11 @@ export class Pacer<H extends SyncUpdate<H>> {
    * Keeps the contribution that another server held, and drops that of the same incarnation and clock here. Throws
    * STALE_UPDATE, QUEUE_FULL.
    */
-  adopt(stamp: UpdateStamp, handle: H, bytes: number): void {
-    this.rounds.checkRoom(stamp, bytes);
-    const replaced = this.rounds.remove(stamp);
+  adopt(roundKey: RoundKey, handle: H, bytes: number): void {
+    this.rounds.checkRoom(roundKey, bytes);
+    const replaced = this.rounds.remove(roundKey);
     if (replaced !== undefined) replaced.free();
-    this.rounds.put(stamp, handle, bytes);
+    this.rounds.put(roundKey, handle, bytes);
   }
 
   /** Drops the open rounds of a parameter. */

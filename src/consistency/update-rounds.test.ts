@@ -9,9 +9,9 @@ import { SimClock } from "../testing/sim-clock.ts";
 import { ParkingLot } from "./parking-lot.ts";
 import { PushCounts } from "./push-counts.ts";
 import { StalenessController } from "./staleness-controller.ts";
-import { type CompleteRound, type SyncUpdate, UpdateRounds, type UpdateStamp } from "./update-rounds.ts";
+import { type CompleteRound, type RoundKey, type SyncUpdate, UpdateRounds } from "./update-rounds.ts";
 
-const stamp = ({ worker = 9, incarnation = 1, parameter = 0, clock = 0 } = {}): UpdateStamp => ({ worker, incarnation, parameter, clock });
+const stamp = ({ worker = 9, incarnation = 1, parameter = 0, clock = 0 } = {}): RoundKey => ({ worker, incarnation, parameter, clock });
 type Named = SyncUpdate<Named> & { readonly name: string };
 const named = (name: string): Named => ({ name, applyRound: () => {}, free: () => {} });
 const nameOf = ({ name }: Named): string => name;
@@ -46,7 +46,7 @@ test("contributions are in the order of workers and lives, rounds in that of clo
   for (let run = 0; run < 50; run++) {
     const gathered = rounds();
     for (const left = [...all]; left.length > 0; ) {
-      const [next] = left.splice(random.below(left.length), 1) as [UpdateStamp];
+      const [next] = left.splice(random.below(left.length), 1) as [RoundKey];
       gathered.put(next, named(`${next.worker}.${next.incarnation}`), 1);
     }
     assert.deepEqual(texts(gathered.complete(9)), [`2/0: ${inOrder}`, `2/7: ${inOrder}`, `3/0: ${inOrder}`, `3/7: ${inOrder}`]);

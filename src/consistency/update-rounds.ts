@@ -34,8 +34,8 @@ import type { ParkingLot } from "./parking-lot.ts";
 import { NO_PUSHES, type PushCounts, type PushReport } from "./push-counts.ts";
 import { type WorkerIncarnation, WorkerIncarnations } from "./worker-incarnations.ts";
 
-/** Which update. `parameter` is the caller's number of what is reduced as one: a block, or a table. */
-export type UpdateStamp = WorkerIncarnation & { readonly parameter: number; readonly clock: number };
+/** Which contribution to which round. `parameter` is the caller's number of what is reduced as one: a block, or a table. */
+export type RoundKey = WorkerIncarnation & { readonly parameter: number; readonly clock: number };
 
 /** What one worker pushed at one clock to one parameter or block. Neither method may throw. */
 export interface SyncUpdate<H> {
@@ -221,33 +221,33 @@ export class UpdateRounds<H extends SyncUpdate<H>> {
   /**
    * What this incarnation has pushed at this clock, to add to (UpdateRounds.U3); undefined: `put`. Throws STALE_UPDATE.
    */
-  find(stamp: UpdateStamp): H | undefined {
-    return this.#find(stamp)?.handle;
+  find(roundKey: RoundKey): H | undefined {
+    return this.#find(roundKey)?.handle;
   }
 
   /** A contribution is about to grow by so many bytes. Throws QUEUE_FULL (UpdateRounds.U6) or STALE_UPDATE. */
-  grow(stamp: UpdateStamp, bytes: number): void {
-    const kept = this.#find(stamp);
+  grow(roundKey: RoundKey, bytes: number): void {
+    const kept = this.#find(roundKey);
     if (kept === undefined) throw new AssertionError("a first contribution is put");
-    if (stamp.clock !== this.#clockMin && this.openBytes + bytes > this.#options.bytesMax) throw this.#full(stamp);
+    if (roundKey.clock !== this.#clockMin && this.openBytes + bytes > this.#options.bytesMax) throw this.#full(roundKey);
     kept.bytes += bytes;
     this.openBytes += bytes;
   }
 
   /** Throws QUEUE_FULL or STALE_UPDATE if `put` of a first contribution of so many bytes would. */
-  checkRoom(stamp: UpdateStamp, bytes: number): void {
-    this.#checkOpen(stamp);
-    if (stamp.clock === this.#clockMin) return; // UpdateRounds.U6
+  checkRoom(roundKey: RoundKey, bytes: number): void {
+    this.#checkOpen(roundKey);
+    if (roundKey.clock === this.#clockMin) return; // UpdateRounds.U6
     const { contributionsMax, bytesMax } = this.#options;
     if (this.contributionCount < contributionsMax && this.openBytes + bytes <= bytesMax) return;
-    throw this.#full(stamp);
+    throw this.#full(roundKey);
   }
 
   /** Keeps the handle until its round is complete or its incarnation has died. Throws as `checkRoom`. */
-  put(stamp: UpdateStamp, handle: H, bytes: number): void {
-    this.checkRoom(stamp, bytes);
-    if (this.find(stamp) !== undefined) throw new AssertionError("one incarnation has one contribution to a round (UpdateRounds.U3)");
-    const { worker, incarnation, parameter, clock } = stamp;
+  put(roundKey: RoundKey, handle: H, bytes: number): void {
+    this.checkRoom(roundKey, bytes);
+    if (this.find(roundKey) !== undefined) throw new AssertionError("one incarnation has one contribution to a round (UpdateRounds.U3)");
+    const { worker, incarnation, parameter, clock } = roundKey;
     const rounds = this.#open.get(clock) ?? new Map<number, Kept<H>[]>();
     const contributions = rounds.get(parameter) ?? [];
     contributions.push({ worker, incarnation, handle, bytes });
@@ -358,15 +358,15 @@ export class UpdateRounds<H extends SyncUpdate<H>> {
   }
 
   /** The contribution of this incarnation at this clock has lost so many bytes. */
-  shrink(stamp: UpdateStamp, bytes: number): void {
-    const kept = this.#find(stamp);
+  shrink(roundKey: RoundKey, bytes: number): void {
+    const kept = this.#find(roundKey);
     if (kept === undefined || kept.bytes < bytes) throw new AssertionError("what is gone was there");
     kept.bytes -= bytes;
     this.openBytes -= bytes;
   }
 
   /** Removes what this incarnation has pushed at this clock. Returns the handle, for the caller to free. */
-  remove({ parameter, clock, worker, incarnation }: UpdateStamp): H | undefined {
+  remove({ parameter, clock, worker, incarnation }: RoundKey): H | undefined {
     const isIt = (kept: Kept<H>, at: { clock: number; parameter: number }): boolean =>
       at.clock === clock && at.parameter === parameter && kept.worker === worker && kept.incarnation === incarnation;
     return this.#removeIf(isIt)[0];
@@ -396,18 +396,18 @@ export class UpdateRounds<H extends SyncUpdate<H>> {
     return gone;
   }
 
-  #find(stamp: UpdateStamp): Kept<H> | undefined {
-    this.#checkOpen(stamp);
+  #find(roundKey: RoundKey): Kept<H> | undefined {
+    this.#checkOpen(roundKey);
     return this.#open
-      .get(stamp.clock)
-      ?.get(stamp.parameter)
-      ?.find((kept) => kept.worker === stamp.worker && kept.incarnation === stamp.incarnation);
+      .get(roundKey.clock)
+      ?.get(roundKey.parameter)
+      ?.find((kept) => kept.worker === roundKey.worker && kept.incarnation === roundKey.incarnation);
   }
 
-  #full(stamp: UpdateStamp): WeighbridgeError {
+  #full(roundKey: RoundKey): WeighbridgeError {
     return new WeighbridgeError(
       "QUEUE_FULL",
-      `${nameOf(stamp.worker)} is at clock ${stamp.clock}, the slowest at ${this.#clockMin}: ${this.contributionCount} updates with ` +
+      `${nameOf(roundKey.worker)} is at clock ${roundKey.clock}, the slowest at ${this.#clockMin}: ${this.contributionCount} updates with ` +
         `${this.openBytes} bytes are open already`,
       { retryable: true },
     );
@@ -418,7 +418,7 @@ export class UpdateRounds<H extends SyncUpdate<H>> {
     this.openBytes -= bytes;
   }
 
-  #checkOpen({ worker, parameter, clock }: UpdateStamp): void {
+  #checkOpen({ worker, parameter, clock }: RoundKey): void {
     if (clock >= this.#clockMin) return;
     throw new WeighbridgeError(
       "STALE_UPDATE",

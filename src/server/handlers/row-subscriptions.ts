@@ -60,7 +60,7 @@ export class RowSubscriptions {
     let subscriber = subscribed.subscribers.get(context.worker);
     if (subscriber === undefined || subscriber.context.incarnation !== context.incarnation) {
       const { clockMin } = context.parameters.pacer;
-      subscriber = { context, keys: new Map(), unit: table.host.nextUnit(), sentChanges: subscribed.changeCount, sentClock: clockMin };
+      subscriber = { context, keys: new Map(), unit: table.host.nextPacerId(), sentChanges: subscribed.changeCount, sentClock: clockMin };
       subscribed.subscribers.set(context.worker, subscriber);
       void this.#serve(table, subscribed, subscriber);
     }

@@ -14,7 +14,7 @@ import type { Arena } from "../../kernel/arena.ts";
 import { VERSION_NONE } from "../../kernel/row-kernels.ts";
 import type { TableSpec } from "../../store/parameter-spec.ts";
 import type { TableStore } from "../../store/table-store.ts";
-import { type Holder, roomFor } from "./parameter-host.ts";
+import { type CallMemory, roomFor } from "./parameter-host.ts";
 
 const FLOAT_BYTES = 4;
 const KEY_BYTES = 8;
@@ -23,14 +23,19 @@ const INDEX_BYTES = 4;
 /** Where an answer is written. */
 export type FreshRoom = { readonly indexesOut: number; readonly versionsOut: number; readonly rowsOut: number };
 
-/** The memory that an answer needs at most; `holder` holds it (FreshRows.F1). Throws BAD_REQUEST, ARENA_FULL. */
-export function freshRoom(arena: Arena, { name, width }: TableSpec, { keys, versions, keptCount }: RowsSync, holder: Holder): FreshRoom {
+/** The memory that an answer needs at most; `memory` holds it (FreshRows.F1). Throws BAD_REQUEST, ARENA_FULL. */
+export function freshRoom(
+  arena: Arena,
+  { name, width }: TableSpec,
+  { keys, versions, keptCount }: RowsSync,
+  memory: CallMemory,
+): FreshRoom {
   const { length: keyCount } = keys;
   if (versions.length + keptCount > keyCount) {
     const requested = `${versions.length} known and ${keptCount} kept rows`;
     throw new WeighbridgeError("BAD_REQUEST", `${requested} among ${keyCount} keys of ${name}`);
   }
-  const indexesOut = roomFor(arena, keyCount * (2 * INDEX_BYTES + width * FLOAT_BYTES), holder);
+  const indexesOut = roomFor(arena, keyCount * (2 * INDEX_BYTES + width * FLOAT_BYTES), memory);
   const versionsOut = indexesOut + keyCount * INDEX_BYTES;
   return { indexesOut, versionsOut, rowsOut: versionsOut + keyCount * INDEX_BYTES };
 }

@@ -24,7 +24,7 @@ import type { ParameterUpdater } from "../../store/updaters/parameter-updater.ts
 import type { NonFiniteCounts } from "../../store/updaters/updater.ts";
 import type { ValueShape } from "../../wire/codecs/value-codec.ts";
 import { handlerStack } from "../../wire/failure.ts";
-import type { Holder, ParameterHost, ParameterIds } from "./parameter-host.ts";
+import type { CallMemory, ParameterHost, ParameterIds } from "./parameter-host.ts";
 import { ParameterLink } from "./parameter-link.ts";
 import { ParameterPace, type Reading } from "./parameter-pace.ts";
 
@@ -143,11 +143,11 @@ export abstract class HostedParameter<S extends ParameterSpec> {
   }
 
   /**
-   * The values of a request: where they lie, or decoded in memory that `holder` holds. Calls `shapeOf` for encoded
+   * The values of a request: where they lie, or decoded in memory that `memory` holds. Calls `shapeOf` for encoded
    * ones. Throws BAD_REQUEST, ARENA_FULL.
    */
-  protected valuesIn(payload: ArrayBufferView, shapeOf: () => ValueShape, holder: Holder): Float32Array {
-    if (this.link !== undefined) return this.link.decoded(payload, shapeOf(), holder);
+  protected valuesIn(payload: ArrayBufferView, shapeOf: () => ValueShape, memory: CallMemory): Float32Array {
+    if (this.link !== undefined) return this.link.decoded(payload, shapeOf(), memory);
     if (payload instanceof Float32Array) return payload;
     throw new WeighbridgeError("BAD_REQUEST", `${payload.byteLength} bytes of values came for ${this.spec.name}, which are no whole f32`);
   }

@@ -79,7 +79,7 @@ export class ParameterHost {
   readonly #ownership: ParameterHostOptions["ownership"];
   readonly #events: ParameterEvents;
   #isTouching = false;
-  #units = 0;
+  #pacerIds = 0;
 
   constructor(options: ParameterHostOptions, events: ParameterEvents) {
     const { arena, kernels, clock, workerCount, secret, compression, ownership, plugIns = new PlugIns() } = options;
@@ -118,9 +118,9 @@ export class ParameterHost {
     return this.#ownership?.ownsBlock(parameter, block) ?? false;
   }
 
-  /** A number for something that is reduced as one: below 0, so that it is never a parameter's. */
-  nextUnit(): number {
-    return --this.#units;
+  /** A number in the pacer for what has none of its own: below 0, so that it is never a parameter's. */
+  nextPacerId(): number {
+    return --this.#pacerIds;
   }
 
   /** Throws UNKNOWN_PLUG_IN, BAD_ARGUMENT, HANDLER_FAILED, ARENA_FULL. */
@@ -170,13 +170,13 @@ export class ParameterHost {
 }
 
 /** Holds memory until the answer that lies there has left. */
-export type Holder = { hold(held: { release(): void; readonly isFresh?: boolean }): void };
+export type CallMemory = { hold(held: { release(): void; readonly isFresh?: boolean }): void };
 
-/** The address of so many bytes for an answer, which `holder` holds. Throws ARENA_FULL. */
-export function roomFor(arena: Arena, byteCount: number, holder: Holder): number {
+/** The address of so many bytes for an answer, which `memory` holds. Throws ARENA_FULL. */
+export function roomFor(arena: Arena, byteCount: number, memory: CallMemory): number {
   const rounded = Math.max(1, byteCount);
   const address = arena.allocate(rounded);
-  holder.hold({ release: () => arena.release(address, rounded), isFresh: true });
+  memory.hold({ release: () => arena.release(address, rounded), isFresh: true });
   return address;
 }
 

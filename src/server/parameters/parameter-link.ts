@@ -14,7 +14,7 @@ import { KeyReceiver } from "../../wire/codecs/key-receiver.ts";
 import { compressionOf, type LinkEncoding } from "../../wire/codecs/link-encoding.ts";
 import { PayloadCodec } from "../../wire/codecs/payload-codec.ts";
 import { type CodecContext, floatCountOf, malformed, type ValueShape } from "../../wire/codecs/value-codec.ts";
-import { type Holder, roomFor } from "./parameter-host.ts";
+import { type CallMemory, roomFor } from "./parameter-host.ts";
 
 const FLOAT_BYTES = 4;
 
@@ -45,10 +45,10 @@ export class ParameterLink {
     return link === undefined ? undefined : new ParameterLink(host, link, name);
   }
 
-  /** The values of a push: where they lie, or decoded in memory that `holder` holds. Throws BAD_REQUEST, ARENA_FULL. */
-  decoded(payload: ArrayBufferView, shape: ValueShape, holder: Holder): Float32Array {
+  /** The values of a push: where they lie, or decoded in memory that `memory` holds. Throws BAD_REQUEST, ARENA_FULL. */
+  decoded(payload: ArrayBufferView, shape: ValueShape, memory: CallMemory): Float32Array {
     if (this.#push.isPlain) return this.#push.plain(payload, shape);
-    const target = roomFor(this.#arena, floatCountOf(shape) * FLOAT_BYTES, holder);
+    const target = roomFor(this.#arena, floatCountOf(shape) * FLOAT_BYTES, memory);
     this.#push.decode({ ...shape, source: payload.byteOffset, byteCount: payload.byteLength, target });
     return new Float32Array(this.#arena.memory.buffer, target, floatCountOf(shape));
   }
@@ -76,7 +76,7 @@ export class ParameterLink {
    * The keys of a request, in memory that `memory` holds. Throws BAD_REQUEST, KEYS_NOT_ASCENDING, UNKNOWN_KEY_LIST,
    * ARENA_FULL.
    */
-  keys({ byteOffset, byteLength }: ArrayBufferView, holder: WorkerIncarnation, width: number, memory: Holder): BigUint64Array {
+  keys({ byteOffset, byteLength }: ArrayBufferView, holder: WorkerIncarnation, width: number, memory: CallMemory): BigUint64Array {
     const keyCountMax = Math.min(LISTED_KEYS_MAX, Math.floor(CODEC_COUNT_MAX / width));
     const receiver = this.#host.keyLists.of(holder);
     const { keys, sectionBytes } = receiver.read({ source: byteOffset, byteCount: byteLength, keyCountMax });
@@ -91,7 +91,8 @@ export class ParameterLink {
   }
 }
 
-type Conversation = { readonly incarnation: number; readonly lists: ReceivedKeyLists; readonly receiver: KeyReceiver };
+/** The key lists that one incarnation of a worker told this server to remember. */
+type KnownLists = { readonly incarnation: number; readonly lists: ReceivedKeyLists; readonly receiver: KeyReceiver };
 
 /**
  * The key lists that each worker has registered with this server: a name counts within one conversation
@@ -99,7 +100,7 @@ type Conversation = { readonly incarnation: number; readonly lists: ReceivedKeyL
  */
 export class WorkerKeyLists {
   readonly #context: CodecContext;
-  readonly #workers = new Map<number, Conversation>();
+  readonly #workers = new Map<number, KnownLists>();
 
   constructor(context: CodecContext) {
     this.#context = context;

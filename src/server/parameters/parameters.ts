@@ -201,7 +201,7 @@ export class Parameters {
    */
   beside(spec: ParameterSpec): Parameter {
     // With its own id: its pace does not concern the other's reads.
-    return this.#make({ id: this.host.nextUnit(), number: this.numberOf(spec.name) }, spec);
+    return this.#make({ id: this.host.nextPacerId(), number: this.numberOf(spec.name) }, spec);
   }
 
   /**

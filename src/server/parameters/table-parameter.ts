@@ -28,10 +28,10 @@ import { rankOf } from "../../wire/node-id.ts";
 import { type FreshRoom, freshRoom, readFresh } from "./fresh-rows.ts";
 import { HostedParameter } from "./hosted-parameter.ts";
 import {
+  type CallMemory,
   checkScale,
   codedOffset,
   greatestIn,
-  type Holder,
   type Kept,
   keepKeys,
   type ParameterHost,
@@ -147,19 +147,19 @@ export class TableParameter extends HostedParameter<TableSpec> {
   /**
    * The keys of a request: where they lie, or decoded in memory that `memory` holds. Throws as the link, BAD_REQUEST.
    */
-  keysIn(payload: ArrayBufferView, holder: WorkerIncarnation, memory: Holder): BigUint64Array {
+  keysIn(payload: ArrayBufferView, holder: WorkerIncarnation, memory: CallMemory): BigUint64Array {
     if (this.link !== undefined) return this.link.keys(payload, holder, this.words, memory);
     if (payload instanceof BigUint64Array) return payload;
     throw new WeighbridgeError("BAD_REQUEST", `${payload.byteLength} bytes of keys came for ${this.spec.name}, which are no whole u64`);
   }
 
-  gradientsIn(payload: ArrayBufferView, rowCount: number, holder: Holder): Float32Array {
+  gradientsIn(payload: ArrayBufferView, rowCount: number, memory: CallMemory): Float32Array {
     if (this.link === undefined && payload instanceof Float32Array) return payload;
-    return this.valuesIn(payload, () => ({ rowCount, width: this.words }), holder);
+    return this.valuesIn(payload, () => ({ rowCount, width: this.words }), memory);
   }
 
-  /** Room for the rows of these keys and their encoded form, which `holder` holds. Throws OUT_OF_RANGE, ARENA_FULL. */
-  roomFor(keys: BigUint64Array, holder: Holder): number {
+  /** Room for the rows of these keys and their encoded form, which `memory` holds. Throws OUT_OF_RANGE, ARENA_FULL. */
+  roomFor(keys: BigUint64Array, memory: CallMemory): number {
     this.#check(keys);
     const { arena } = this.host;
     const { words } = this;
@@ -167,7 +167,7 @@ export class TableParameter extends HostedParameter<TableSpec> {
     const codedBytes = this.link?.roomBytes({ rowCount: keys.length, width: words }) ?? 0;
     const byteCount = Math.max(1, codedBytes === 0 ? rowBytes : codedOffset(keys.length * words) + codedBytes);
     const address = arena.allocate(byteCount);
-    holder.hold({ release: () => arena.release(address, byteCount), isFresh: true });
+    memory.hold({ release: () => arena.release(address, byteCount), isFresh: true });
     return address;
   }
 
@@ -193,16 +193,16 @@ export class TableParameter extends HostedParameter<TableSpec> {
   }
 
   /**
-   * The rows that the cache of a worker lacks, in memory that `holder` holds. Throws UNSUPPORTED, BAD_REQUEST,
+   * The rows that the cache of a worker lacks, in memory that `memory` holds. Throws UNSUPPORTED, BAD_REQUEST,
    * ARENA_FULL.
    */
-  sync(sync: RowsSync, worker: number, holder: Holder): FreshRows {
-    return this.#readFresh(sync, this.#freshRoom(sync, holder), worker);
+  sync(sync: RowsSync, worker: number, memory: CallMemory): FreshRows {
+    return this.#readFresh(sync, this.#freshRoom(sync, memory), worker);
   }
 
   /** A push, then a sync, with nothing in between. If it throws, as either does, nothing was pushed. */
-  pushSync(push: RowsPush, sync: RowsSync, worker: number, holder: Holder): FreshRows {
-    const room = this.#freshRoom(sync, holder);
+  pushSync(push: RowsPush, sync: RowsSync, worker: number, memory: CallMemory): FreshRows {
+    const room = this.#freshRoom(sync, memory);
     this.push(push);
     return this.#readFresh(sync, room, worker);
   }
@@ -216,11 +216,11 @@ export class TableParameter extends HostedParameter<TableSpec> {
    * Raw rows as they are now; for a key without a row, what its first update would find. Throws OUT_OF_RANGE,
    * ARENA_FULL.
    */
-  readRaw(keys: BigUint64Array, holder: Holder): Float32Array {
+  readRaw(keys: BigUint64Array, memory: CallMemory): Float32Array {
     this.#check(keys);
     this.#checkFloats();
     const { arena } = this.host;
-    const out = roomFor(arena, keys.length * this.rawWidth * FLOAT_BYTES, holder);
+    const out = roomFor(arena, keys.length * this.rawWidth * FLOAT_BYTES, memory);
     this.store.readPayloads({ keys: keys.byteOffset, keyCount: keys.length, out });
     return arena.floats.subarray(out >>> 2, (out >>> 2) + keys.length * this.rawWidth) as Float32Array;
   }
@@ -366,10 +366,10 @@ export class TableParameter extends HostedParameter<TableSpec> {
     if (this.store.rowCount !== rowCount || this.store.isFrozen) this.host.noteGrowth();
   }
 
-  #freshRoom(sync: RowsSync, holder: Holder): FreshRoom {
+  #freshRoom(sync: RowsSync, memory: CallMemory): FreshRoom {
     this.#check(sync.keys);
     this.#checkCached();
-    return freshRoom(this.host.arena, this.spec, sync, holder);
+    return freshRoom(this.host.arena, this.spec, sync, memory);
   }
 
   #readFresh(sync: RowsSync, room: FreshRoom, worker: number): FreshRows {

@@ -32,37 +32,37 @@ export class TableRounds {
   readonly #target: RoundTarget & { readonly store: TableStore };
   readonly #host: ParameterHost;
   readonly #memories: RoundMemories;
-  readonly #unit: number;
+  readonly #roundId: number;
 
   constructor(target: RoundTarget & { readonly store: TableStore }, host: ParameterHost) {
     this.#target = target;
     this.#host = host;
     this.#memories = new RoundMemories(host.arena, target.words);
-    this.#unit = host.nextUnit();
+    this.#roundId = host.nextPacerId();
   }
 
   /** Throws ARENA_FULL, QUEUE_FULL, and as the pacer if the worker may not push now; nothing is kept then. */
   add(push: RoundPush): void {
     const { pacer } = this.#host;
     const { holder, clock, keys, owners, gradients } = push;
-    const stamp = { ...holder, parameter: this.#unit, clock };
+    const roundKey = { ...holder, parameter: this.#roundId, clock };
     const byteCount = keys.byteLength + gradients.byteLength;
-    const known = pacer.rounds.find(stamp);
-    if (known === undefined) pacer.rounds.checkRoom(stamp, byteCount);
+    const known = pacer.rounds.find(roundKey);
+    if (known === undefined) pacer.rounds.checkRoom(roundKey, byteCount);
     this.#target.store.touch({ keys: keys.byteOffset, keyCount: keys.length, owners }); // TableRounds.R1
     if (known instanceof RowContribution) {
-      pacer.rounds.grow(stamp, byteCount);
+      pacer.rounds.grow(roundKey, byteCount);
       known.add(keys, gradients, push);
       const joinedBytes = known.joinRepeated();
-      if (joinedBytes > 0) pacer.rounds.shrink(stamp, joinedBytes);
+      if (joinedBytes > 0) pacer.rounds.shrink(roundKey, joinedBytes);
       return;
     }
-    pacer.rounds.put(stamp, this.#first(push), byteCount);
+    pacer.rounds.put(roundKey, this.#first(push), byteCount);
   }
 
   /** Copies a part's share of open rounds. */
   *savePart(part: number): Iterable<OpenRowsPage> {
-    for (const { clock, worker, incarnation, handle } of this.#host.pacer.rounds.openOf(this.#unit)) {
+    for (const { clock, worker, incarnation, handle } of this.#host.pacer.rounds.openOf(this.#roundId)) {
       const image = handle instanceof RowContribution ? handle.savePart(part) : undefined;
       if (image !== undefined) yield { kind: "openRows", part, holder: { worker, incarnation }, clock, image };
     }
@@ -85,31 +85,31 @@ export class TableRounds {
   /** Drops a part's share of open rounds. */
   dropPart(part: number): void {
     const { pacer } = this.#host;
-    for (const { clock, worker, incarnation, handle } of pacer.rounds.openOf(this.#unit)) {
+    for (const { clock, worker, incarnation, handle } of pacer.rounds.openOf(this.#roundId)) {
       const bytes = handle instanceof RowContribution ? handle.dropPart(part) : 0;
-      if (bytes > 0) pacer.rounds.shrink({ worker, incarnation, parameter: this.#unit, clock }, bytes);
+      if (bytes > 0) pacer.rounds.shrink({ worker, incarnation, parameter: this.#roundId, clock }, bytes);
     }
   }
 
   /** The table is removed. */
   forget(error: WeighbridgeError): void {
-    this.#host.pacer.forget(this.#unit, error);
+    this.#host.pacer.forget(this.#roundId, error);
   }
 
   #adopt(push: RoundPush, part: number): void {
     const { pacer } = this.#host;
     const { holder, clock, keys, gradients } = push;
-    const stamp = { ...holder, parameter: this.#unit, clock };
+    const roundKey = { ...holder, parameter: this.#roundId, clock };
     const byteCount = keys.byteLength + gradients.byteLength;
-    const known = pacer.rounds.find(stamp);
+    const known = pacer.rounds.find(roundKey);
     this.#target.store.touch({ keys: keys.byteOffset, keyCount: keys.length }); // TableRounds.R1
     if (!(known instanceof RowContribution)) {
-      pacer.adopt(stamp, this.#first(push), byteCount);
+      pacer.adopt(roundKey, this.#first(push), byteCount);
       return;
     }
     const droppedBytes = known.dropPart(part);
-    if (droppedBytes > 0) pacer.rounds.shrink(stamp, droppedBytes);
-    pacer.rounds.grow(stamp, byteCount);
+    if (droppedBytes > 0) pacer.rounds.shrink(roundKey, droppedBytes);
+    pacer.rounds.grow(roundKey, byteCount);
     known.add(keys, gradients, push);
   }
 

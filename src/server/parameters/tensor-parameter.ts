@@ -10,9 +10,9 @@ import { TensorStore } from "../../store/tensor-store.ts";
 import type { ValueShape } from "../../wire/codecs/value-codec.ts";
 import { HostedParameter } from "./hosted-parameter.ts";
 import {
+  type CallMemory,
   codedOffset,
   greatestIn,
-  type Holder,
   type Kept,
   keepRows,
   type ParameterHost,
@@ -68,24 +68,24 @@ export class TensorParameter extends HostedParameter<TensorSpec> {
   }
 
   /**
-   * The gradients of a request for a block, or some of its rows: where they lie, or decoded in memory that `holder`
+   * The gradients of a request for a block, or some of its rows: where they lie, or decoded in memory that `memory`
    * holds. Throws BAD_REQUEST, OUT_OF_RANGE, ARENA_FULL.
    */
-  gradientsIn(payload: ArrayBufferView, block: number, rows: Uint32Array, holder: Holder): Float32Array {
-    return this.valuesIn(payload, () => (rows.length === 0 ? this.blockShape(block) : this.rowsShape(block, rows)), holder);
+  gradientsIn(payload: ArrayBufferView, block: number, rows: Uint32Array, memory: CallMemory): Float32Array {
+    return this.valuesIn(payload, () => (rows.length === 0 ? this.blockShape(block) : this.rowsShape(block, rows)), memory);
   }
 
   /**
-   * Room for the answer with a block or these rows of it, held by `holder`. Throws OUT_OF_RANGE, UNSUPPORTED,
+   * Room for the answer with a block or these rows of it, held by `memory`. Throws OUT_OF_RANGE, UNSUPPORTED,
    * ARENA_FULL.
    */
-  roomFor(block: number, rows: Uint32Array, holder: Holder): number {
+  roomFor(block: number, rows: Uint32Array, memory: CallMemory): number {
     const { arena } = this.host;
-    if (rows.length === 0) return roomFor(arena, this.link?.roomBytes(this.blockShape(block)) ?? 0, holder);
+    if (rows.length === 0) return roomFor(arena, this.link?.roomBytes(this.blockShape(block)) ?? 0, memory);
     this.checkRows(block, rows);
     this.store.blockIfRoom(block);
     const codedBytes = this.link?.roomBytes(this.rowsShape(block, rows)) ?? 0;
-    return roomFor(arena, codedOffset(rows.length * this.store.shape.width) + codedBytes, holder);
+    return roomFor(arena, codedOffset(rows.length * this.store.shape.width) + codedBytes, memory);
   }
 
   /** The rows in order, encoded for this reader, in `out`, which `roomFor` returned for them. */

@@ -174,7 +174,7 @@ export class TensorPushes {
   readonly #updater: ParameterUpdater;
   readonly #store: TensorStore;
   /** By block: its number in the pacer. */
-  readonly #units = new Map<number, number>();
+  readonly #roundIds = new Map<number, number>();
 
   constructor(tensor: TensorParameter) {
     this.#tensor = tensor;
@@ -196,7 +196,7 @@ export class TensorPushes {
 
   /** Whether anybody has pushed to the block. */
   has(block: number): boolean {
-    return this.#units.has(block);
+    return this.#roundIds.has(block);
   }
 
   /** Puts a push of a worker that may push now into its round, or applies it. */
@@ -259,11 +259,11 @@ export class TensorPushes {
   #enterRound({ holder, clock, block, scale }: PushedAt & { readonly block: number; readonly scale: number }, pushed: PushedBlock): void {
     const { pacer, arena, kernels } = this.#host;
     const store = this.#store;
-    const stamp = { ...holder, parameter: this.#unitOf(block), clock };
+    const roundKey = { ...holder, parameter: this.#roundIdOf(block), clock };
     const floatCount = store.blocks.get(block)?.floatCount ?? store.shape.floatsOf(block);
     const byteCount = floatCount * FLOAT_BYTES;
-    const known = pacer.rounds.find(stamp);
-    if (known === undefined) pacer.rounds.checkRoom(stamp, byteCount);
+    const known = pacer.rounds.find(roundKey);
+    if (known === undefined) pacer.rounds.checkRoom(roundKey, byteCount);
     store.touch(block, pushed.named !== undefined); // TensorPushes.T3
     if (known instanceof BlockContribution) {
       known.join(pushed, scale);
@@ -276,15 +276,15 @@ export class TensorPushes {
       kernels.axpy(address, pushed.address, scale, floatCount);
     }
     const first = { address, magnitude: pushed.magnitude * Math.abs(scale), named: pushed.named };
-    pacer.rounds.put(stamp, this.#first(block, clock, first), byteCount);
+    pacer.rounds.put(roundKey, this.#first(block, clock, first), byteCount);
   }
 
   /** Copies the open rounds of these blocks. */
   *save(blocks: Iterable<number>): Iterable<OpenBlockPage> {
     for (const block of blocks) {
-      const unit = this.#units.get(block);
-      if (unit === undefined) continue;
-      for (const { clock, worker, incarnation, handle } of this.#host.pacer.rounds.openOf(unit)) {
+      const roundId = this.#roundIds.get(block);
+      if (roundId === undefined) continue;
+      for (const { clock, worker, incarnation, handle } of this.#host.pacer.rounds.openOf(roundId)) {
         if (!(handle instanceof BlockContribution)) continue;
         yield { kind: "openBlock", block, holder: { worker, incarnation }, clock, image: handle.save() };
       }
@@ -295,14 +295,14 @@ export class TensorPushes {
   load({ block, holder, clock, image }: OpenBlockPage): void {
     const { arena, pacer } = this.#host;
     const { byteLength } = image.gradients;
-    const stamp = { ...holder, parameter: this.#unitOf(block), clock };
-    pacer.rounds.find(stamp);
+    const roundKey = { ...holder, parameter: this.#roundIdOf(block), clock };
+    pacer.rounds.find(roundKey);
     this.#store.touch(block, image.named !== undefined); // TensorPushes.T3
     const address = arena.tryAllocateBeyond(byteLength) || arena.allocate(byteLength);
     arena.floats.set(image.gradients, address >>> 2);
     const first = { address, magnitude: image.magnitude, named: image.named?.slice() };
     try {
-      pacer.adopt(stamp, this.#first(block, clock, first), byteLength);
+      pacer.adopt(roundKey, this.#first(block, clock, first), byteLength);
     } catch (thrown) {
       arena.release(address, byteLength);
       throw thrown;
@@ -311,14 +311,14 @@ export class TensorPushes {
 
   /** Drops the open rounds of a block. */
   drop(block: number): void {
-    const unit = this.#units.get(block);
-    if (unit !== undefined) this.#host.pacer.dropRounds(unit);
-    this.#units.delete(block);
+    const roundId = this.#roundIds.get(block);
+    if (roundId !== undefined) this.#host.pacer.dropRounds(roundId);
+    this.#roundIds.delete(block);
   }
 
   /** The tensor is removed. */
   forget(error: WeighbridgeError): void {
-    for (const unit of this.#units.values()) this.#host.pacer.forget(unit, error);
+    for (const roundId of this.#roundIds.values()) this.#host.pacer.forget(roundId, error);
   }
 
   /** A round: one step, which takes over the gradient's memory. A sum that is not finite is dropped. */
@@ -342,12 +342,12 @@ export class TensorPushes {
     return new BlockContribution(this.#tensor, this.#host, { block, clock, rowCount, width, first });
   }
 
-  #unitOf(block: number): number {
-    const known = this.#units.get(block);
+  #roundIdOf(block: number): number {
+    const known = this.#roundIds.get(block);
     if (known !== undefined) return known;
-    const unit = this.#host.nextUnit();
-    this.#units.set(block, unit);
-    return unit;
+    const roundId = this.#host.nextPacerId();
+    this.#roundIds.set(block, roundId);
+    return roundId;
   }
 }
 
