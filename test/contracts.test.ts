@@ -4,35 +4,16 @@ import assert from "node:assert/strict";
 import { globSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
-import type { Effect, Target } from "../src/contracts/contract.ts";
 import { BUILT_IN_FUNCTIONS } from "../src/server/handlers/built-in-functions.ts";
 import { SimCluster } from "../src/testing/sim-cluster.ts";
 import { FunctionId } from "../src/wire/function-id.ts";
-
-type Listed = { readonly name: string; readonly target: Target; readonly effect: Effect; readonly id?: number; readonly nameHash?: number };
+import { listedContracts } from "./support/listed-contracts.ts";
 
 const root = join(import.meta.dirname, "..");
 const read = (path: string): string => readFileSync(join(root, path), "utf8");
 
-function isListed(value: unknown): value is Listed {
-  return typeof value === "object" && value !== null && "name" in value && "target" in value && "effect" in value;
-}
-
-/** All contracts that the room exports, those of families too. */
-async function listed(): Promise<Listed[]> {
-  const found = new Set<Listed>();
-  for (const path of globSync("src/contracts/*.ts", { cwd: root }).filter((name) => !name.endsWith(".test.ts"))) {
-    const exports: unknown[] = Object.values((await import(join(root, path))) as object);
-    for (const value of exports) {
-      if (isListed(value)) found.add(value);
-      else if (typeof value === "object" && value !== null) for (const one of Object.values(value)) if (isListed(one)) found.add(one);
-    }
-  }
-  return [...found];
-}
-
 test("every number of the wire but FUNCTION is one contract's, and no two contracts have one name or one hash", async () => {
-  const contracts = await listed();
+  const contracts = await listedContracts();
   const numbers = contracts.map(({ id }) => id).filter((id) => id !== undefined && id !== FunctionId.FUNCTION);
   const expected = Object.values(FunctionId).filter((id) => id !== FunctionId.FUNCTION);
   assert.deepEqual(
@@ -46,7 +27,7 @@ test("every number of the wire but FUNCTION is one contract's, and no two contra
 });
 
 test("a server serves exactly the functions whose contracts say so, and all of them are contracts", async () => {
-  const contracts = await listed();
+  const contracts = await listedContracts();
   const named = contracts.filter(({ id, target }) => id === FunctionId.FUNCTION && !["scheduler", "worker"].includes(target));
   const served = BUILT_IN_FUNCTIONS.map(({ name }) => name);
   for (const { name } of named) assert.ok(served.includes(name), `no server serves ${name}`);
@@ -60,7 +41,7 @@ test("a server serves exactly the functions whose contracts say so, and all of t
 test("what nodes of a running cluster answer to is what contracts list", async () => {
   const cluster = new SimCluster({ seed: 1, serverCount: 1, workerCount: 1 });
   await cluster.start();
-  const numbers = new Set((await listed()).map(({ id }) => id));
+  const numbers = new Set((await listedContracts()).map(({ id }) => id));
   for (const { node } of [cluster.worker(0), cluster.server(0), cluster.scheduler]) {
     for (let id = 0; id < 1024; id++) if (node.peer.handlers[id] !== undefined) assert.ok(numbers.has(id), `${id} is served`);
   }

@@ -174,31 +174,3 @@ export const parameterUnstage: Contract<Nothing, Nothing> = contract({
   request: nothing,
   response: nothing,
 });
-
-// The command line is no node: it calls these functions through the scheduler, which passes the call on and the answer
-// back. Both legs are the same function; the scheduler adds the caller, and reports to the servers when its link ends.
-
-/**
- * The name of the function that is called, its signature's hash, and its request as its schema encodes it. `caller` is
- * the scheduler's to fill in.
- */
-const relayRequest = { server: "u32", caller: "string", name: "string", signature: "u32", request: "u8[]" } as const;
-const relayResponse = { response: "u8[]" } as const;
-const gone = { caller: "string" } as const;
-
-export const relayCall: Contract<typeof relayRequest, typeof relayResponse> = contract({
-  name: "wb/relay/call",
-  target: "scheduler",
-  effect: "idempotent",
-  request: relayRequest,
-  response: relayResponse,
-});
-
-/** From the scheduler: whoever had this name asks for nothing any more. */
-export const relayGone: Contract<typeof gone, Nothing> = contract({
-  name: "wb/relay/gone",
-  target: "server",
-  effect: "idempotent",
-  request: gone,
-  response: nothing,
-});

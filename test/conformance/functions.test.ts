@@ -1,7 +1,7 @@
 // Goal: spec/functions.md and spec/vectors/functions say of every built-in function what its contract and its handler do.
 
 import assert from "node:assert/strict";
-import { globSync, readdirSync, readFileSync } from "node:fs";
+import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import type { Contract } from "../../src/contracts/contract.ts";
@@ -11,6 +11,7 @@ import { SimClock } from "../../src/testing/sim-clock.ts";
 import { throwsCode } from "../../src/testing/throws-code.ts";
 import { FunctionId } from "../../src/wire/function-id.ts";
 import type { Fields, FunctionSchema } from "../../src/wire/function-schema.ts";
+import { listedContracts } from "../support/listed-contracts.ts";
 import { DOCUMENTED, FAMILIES } from "./functions/all.ts";
 import { functionsPage } from "./functions/page.ts";
 import { isJsonBody, schemaFields } from "./functions/schema-text.ts";
@@ -50,21 +51,6 @@ const byName = DOCUMENTED.flatMap((fn) => {
   return [{ fn, contract, example, file: vectorOf(name) }];
 });
 
-/** The names of all contracts that the room exports, those of families too. */
-async function contractNames(): Promise<string[]> {
-  const names = new Set<string>();
-  const note = (value: unknown): boolean => {
-    const isOne = typeof value === "object" && value !== null && "name" in value && "target" in value && "effect" in value;
-    if (isOne) names.add(String(value.name));
-    return isOne;
-  };
-  for (const path of globSync("src/contracts/*.ts", { cwd: root }).filter((file) => !file.endsWith(".test.ts"))) {
-    const exported: unknown[] = Object.values((await import(join(root, path))) as object);
-    for (const value of exported) if (!note(value) && typeof value === "object" && value !== null) Object.values(value).forEach(note);
-  }
-  return [...names].sort();
-}
-
 test("spec/functions.md is what the contracts and the words beside them give", () => {
   const page = functionsPage(FAMILIES, (name) => JSON.parse(read(`vectors/${name}.json`)));
   assert.ok(page === read("functions.md"), `spec/functions.md is not what the contracts give: ${FIX}`);
@@ -72,7 +58,7 @@ test("spec/functions.md is what the contracts and the words beside them give", (
 
 test("every contract is on the page, once, and nothing else is", async () => {
   const names = DOCUMENTED.map(({ name }) => name);
-  assert.deepEqual([...names].sort(), await contractNames());
+  assert.deepEqual([...names].sort(), (await listedContracts()).map(({ name }) => name).sort());
   for (const name of names) assert.equal(read("functions.md").split(`\n### ${name}\n`).length, 2, name);
 });
 

@@ -14,7 +14,7 @@ import { WeighbridgeError } from "../../src/base/errors.ts";
 import { joinBytes } from "../../src/base/join-bytes.ts";
 import { SILENT_LOG } from "../../src/base/log.ts";
 import { VectorClock } from "../../src/consistency/vector-clock.ts";
-import { checkpointSave, relayCall } from "../../src/contracts/checkpoints.ts";
+import { checkpointSave } from "../../src/contracts/checkpoints.ts";
 import { collectivePart } from "../../src/contracts/collective.ts";
 import type { JsonContract } from "../../src/contracts/contract.ts";
 import {
@@ -33,6 +33,7 @@ import {
 } from "../../src/contracts/control.ts";
 import { KV_CONTRACTS, simpleRequest } from "../../src/contracts/kv.ts";
 import { type PsFunction, psFunction } from "../../src/contracts/ps-function.ts";
+import { relayCall } from "../../src/contracts/relay.ts";
 import { tensorPull } from "../../src/contracts/tensors.ts";
 import { type WorkerFunction, workerFunction } from "../../src/contracts/worker-function.ts";
 import { Arena } from "../../src/kernel/arena.ts";

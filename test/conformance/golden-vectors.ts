@@ -3,7 +3,7 @@
 
 import { WeighbridgeError } from "../../src/base/errors.ts";
 import { joinBytes } from "../../src/base/join-bytes.ts";
-import { checkpointSave, relayCall } from "../../src/contracts/checkpoints.ts";
+import { checkpointSave } from "../../src/contracts/checkpoints.ts";
 import type { Contract, JsonContract } from "../../src/contracts/contract.ts";
 import {
   ABORT,
@@ -20,6 +20,7 @@ import {
   UNITS,
 } from "../../src/contracts/control.ts";
 import { simpleRequest } from "../../src/contracts/kv.ts";
+import { relayCall } from "../../src/contracts/relay.ts";
 import { tensorPull } from "../../src/contracts/tensors.ts";
 import { assignmentMessage, encodeKeyRequest, gradientsMessage, rowsMessage } from "../../src/faces/training/row-messages.ts";
 import { elementTypeOf } from "../../src/kernel/elements.ts";

@@ -1,7 +1,7 @@
-// checkpoints — what spec/functions.md says of src/contracts/checkpoints.ts and src/contracts/checkpoints.ts.
+// checkpoints — what spec/functions.md says of src/contracts/checkpoints.ts and src/contracts/relay.ts.
 
 import * as checkpoints from "../../../src/contracts/checkpoints.ts";
-import { relayCall, relayGone } from "../../../src/contracts/checkpoints.ts";
+import { relayCall, relayGone } from "../../../src/contracts/relay.ts";
 import { FILE_ERRORS } from "./common-words.ts";
 import { type DocumentedFunction, documented, type FunctionFamily } from "./documented.ts";
 
