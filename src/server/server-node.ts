@@ -84,7 +84,7 @@ export class ServerNode extends MemberNode {
     this.peer.serve(
       serveJson(PREPARE, (channel, request) => {
         checkSender(channel, "PREPARE");
-        this.server.checkpoints.prepare(request);
+        this.server.prepare(request);
         return {};
       }),
     );

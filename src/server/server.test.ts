@@ -21,6 +21,7 @@ import { CheckpointService } from "./checkpoint/checkpoint-service.ts";
 import { Ownership } from "./ownership.ts";
 import { Parameters } from "./parameters/parameters.ts";
 import { WorkerGroups } from "./parameters/worker-groups.ts";
+import { PlacementPrepare } from "./placement-prepare.ts";
 import { serve } from "./served-function.ts";
 import { type ServerFunctions, serverFunctions } from "./server.ts";
 import { WorkerCalls } from "./worker-calls.ts";
@@ -42,6 +43,7 @@ class Stage {
       parameters,
       vectorClock: new VectorClock(),
       ownership,
+      placement: new PlacementPrepare(ownership, clock),
       files: undefined,
       log: SILENT_LOG,
       clock,

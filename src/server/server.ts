@@ -19,18 +19,19 @@ import type { RequestMemory, RequestRoom } from "../peer/request-assembly.ts";
 import { type PlugInModule, PlugIns } from "../store/plug-ins.ts";
 import type { SnapshotFiles } from "../store/snapshot/snapshot-files.ts";
 import type { GeneralCompression } from "../wire/codecs/general-compression.ts";
+import type { PrepareRequest } from "../wire/control.ts";
 import { READ_BUFFER_BYTES } from "../wire/frame-reader.ts";
 import type { RosterView } from "../wire/roster.ts";
 import { ArenaWatch } from "./arena-watch.ts";
-import { CheckpointService } from "./checkpoint/checkpoint-service.ts";
+import { CheckpointService, ownerName } from "./checkpoint/checkpoint-service.ts";
 import { EpochWait } from "./epoch-wait.ts";
 import { BUILT_IN_FUNCTIONS } from "./handlers/built-in-functions.ts";
-import { ownerName } from "./handlers/checkpoints.ts";
 import { KvApplication } from "./kv/kv-application.ts";
 import type { PartialRequest } from "./kv/whole-requests.ts";
 import { Ownership } from "./ownership.ts";
 import { Parameters } from "./parameters/parameters.ts";
 import { WorkerGroups } from "./parameters/worker-groups.ts";
+import { PlacementPrepare } from "./placement-prepare.ts";
 import { RequestGate } from "./request-gate.ts";
 import { type FunctionState, ServerContext } from "./server-context.ts";
 import { WorkerCalls } from "./worker-calls.ts";
@@ -75,6 +76,7 @@ export class Server {
   /** The functions of workers, for handlers. */
   readonly workers: WorkerCalls = new WorkerCalls();
   readonly #watch: ArenaWatch;
+  readonly #placement: PlacementPrepare;
   /** The incarnation of each worker that the roster told last. */
   readonly #incarnations = new Map<number, number>();
 
@@ -93,7 +95,9 @@ export class Server {
     const plugIns = new PlugIns(options.plugIns);
     this.parameters = new Parameters({ arena, kernels, clock, workerCount, secret, compression, ownership, plugIns, log });
     this.groups = new WorkerGroups(clock, workerCount);
-    this.checkpoints = new CheckpointService({ parameters: this.parameters, vectorClock: this.clock, ownership, files, log, clock });
+    this.#placement = new PlacementPrepare(ownership, clock);
+    const saved = { parameters: this.parameters, vectorClock: this.clock, ownership, placement: this.#placement, files };
+    this.checkpoints = new CheckpointService({ ...saved, log, clock });
     const { parameters, groups, checkpoints, workers } = this;
     this.functions = serverFunctions({ arena, kernels, parameters, groups, checkpoints, ownership, workers }, clock);
     for (const fn of [...BUILT_IN_FUNCTIONS, ...functions]) this.functions.add(fn);
@@ -133,10 +137,16 @@ export class Server {
     }
   }
 
+  /** The scheduler prepares this server for another placement. Throws as PlacementPrepare.take. */
+  prepare(request: PrepareRequest): void {
+    this.#placement.take(request, this.checkpoints);
+  }
+
   close(): void {
     this.epochWait.close();
     this.apps.close();
     this.unfinishedRequests.close();
+    this.#placement.close();
     this.checkpoints.close();
     this.parameters.close();
     this.groups.close();

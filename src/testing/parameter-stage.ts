@@ -14,6 +14,7 @@ import { BUILT_IN_FUNCTIONS } from "../server/handlers/built-in-functions.ts";
 import { Ownership } from "../server/ownership.ts";
 import { Parameters } from "../server/parameters/parameters.ts";
 import { WorkerGroups } from "../server/parameters/worker-groups.ts";
+import { PlacementPrepare } from "../server/placement-prepare.ts";
 import type { ServedFunction } from "../server/served-function.ts";
 import { ServerContext } from "../server/server-context.ts";
 import { WorkerCalls } from "../server/worker-calls.ts";
@@ -78,6 +79,7 @@ export class ParameterStage {
       parameters: this.parameters,
       vectorClock: new VectorClock(),
       ownership: this.ownership,
+      placement: new PlacementPrepare(this.ownership, clock),
       files,
       log: SILENT_LOG,
       clock: this.clock,

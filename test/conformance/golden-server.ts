@@ -48,6 +48,7 @@ import { answerWhole, type WholeRequest, WholeRequests } from "../../src/server/
 import { Ownership } from "../../src/server/ownership.ts";
 import { Parameters } from "../../src/server/parameters/parameters.ts";
 import { WorkerGroups } from "../../src/server/parameters/worker-groups.ts";
+import { PlacementPrepare } from "../../src/server/placement-prepare.ts";
 import { serve as serveFunction } from "../../src/server/served-function.ts";
 import { ArenaReadBuffers, serverFunctions } from "../../src/server/server.ts";
 import { WorkerCalls } from "../../src/server/worker-calls.ts";
@@ -189,6 +190,7 @@ export function goldenServer(): RecordedExchange {
     parameters,
     vectorClock: new VectorClock(),
     ownership,
+    placement: new PlacementPrepare(ownership, clock),
     files: undefined,
     log: SILENT_LOG,
     clock,

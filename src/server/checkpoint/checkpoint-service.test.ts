@@ -13,6 +13,7 @@ import type { ShardFileRecord } from "../../store/snapshot/checkpoint-manifest.t
 import type { SnapshotFiles, SnapshotSource } from "../../store/snapshot/snapshot-files.ts";
 import { ParameterStage } from "../../testing/parameter-stage.ts";
 import { LocalCatalogue } from "../../testing/test-catalogues.ts";
+import { PlacementPrepare } from "../placement-prepare.ts";
 import { CheckpointService } from "./checkpoint-service.ts";
 
 const IDLE_MS = 60_000;
@@ -42,6 +43,7 @@ const source: SnapshotSource = {
 class Stage {
   readonly stage = new ParameterStage();
   readonly service: CheckpointService;
+  readonly placement: PlacementPrepare;
   /** Shards end when the test says so. */
   readonly written = new Deferred<readonly ShardFileRecord[]>();
   openCount = 0;
@@ -71,7 +73,9 @@ class Stage {
       },
     };
     const { clock, parameters, ownership } = this.stage;
-    this.service = new CheckpointService({ parameters, vectorClock: new VectorClock(), ownership, files, log: SILENT_LOG, clock });
+    this.placement = new PlacementPrepare(ownership, clock);
+    const placed = { ownership, placement: this.placement };
+    this.service = new CheckpointService({ parameters, vectorClock: new VectorClock(), ...placed, files, log: SILENT_LOG, clock });
     this.service.joined("run", new LocalCatalogue());
   }
 }
@@ -154,21 +158,21 @@ const PREPARE = { epoch: 2, holdMs: 1000 };
 
 test("a server that loads a checkpoint is not prepared for another placement until it was activated, or is given up (CheckpointService.V7)", async () => {
   for (const end of ["activate", "discard"] as const) {
-    const { service } = new Stage();
+    const { service, placement } = new Stage();
     await service.loads.loadStep(1, "first");
     assert.throws(
-      () => service.prepare(PREPARE),
+      () => placement.take(PREPARE, service),
       (error) => isWeighbridgeError(error, "QUEUE_FULL") && error.retryable,
     );
     await (end === "activate" ? service.loads.activate(1) : service.loads.discard("first"));
-    service.prepare(PREPARE);
+    placement.take(PREPARE, service);
   }
 });
 
 test("a server that is prepared for another placement begins no load before it has that, hears that it does not come, or has waited long enough (CheckpointService.V7)", async () => {
   for (const end of ["adopted", "abandoned", "late"] as const) {
-    const { service, stage } = new Stage();
-    service.prepare(PREPARE);
+    const { service, placement, stage } = new Stage();
+    placement.take(PREPARE, service);
     let isLoaded = false;
     const loaded = service.loads.loadStep(1, "first").then(() => {
       isLoaded = true;
@@ -176,23 +180,23 @@ test("a server that is prepared for another placement begins no load before it h
     await stage.clock.advance(999);
     assert.equal(isLoaded, false, end);
     if (end === "adopted") stage.ownership.adopt({ epoch: 2, policy: "ring", servers: [0] }, 0);
-    else if (end === "abandoned") service.prepare({ epoch: 2, holdMs: 0 });
+    else if (end === "abandoned") placement.take({ epoch: 2, holdMs: 0 }, service);
     else await stage.clock.advance(1);
     await loaded;
   }
 });
 
-test("a server that serves what an application cut itself is prepared for other parts, and not for other servers: UNSUPPORTED says why (CheckpointService.V9)", () => {
-  const { service, stage } = new Stage();
+test("a server that serves what an application cut itself is prepared for other parts, and not for other servers: UNSUPPORTED says why (PlacementPrepare.P2)", () => {
+  const { service, placement, stage } = new Stage();
   const others = { ...PREPARE, servers: [0, 1] };
-  service.prepare(others);
+  placement.take(others, service);
   stage.ownership.noteAppCut();
-  service.prepare(PREPARE);
+  placement.take(PREPARE, service);
   assert.throws(
-    () => service.prepare(others),
+    () => placement.take(others, service),
     (error) => isWeighbridgeError(error, "UNSUPPORTED") && !error.retryable && /setSlicer/.test(error.message),
   );
-  service.prepare({ ...others, holdMs: 0 });
+  placement.take({ ...others, holdMs: 0 }, service);
 });
 
 test("a cut says of which placement it is (CheckpointService.V8)", async () => {

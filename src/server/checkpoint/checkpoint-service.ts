@@ -16,8 +16,6 @@
 //       one that is prepared begins no load until the change is over.
 //   CheckpointService.V8. A cut is of one placement: a part that leaves or comes later is written as it was, or not at
 //       all. The worker that takes the checkpoint checks that all servers cut in the same epoch.
-//   CheckpointService.V9. State that an application assigned to servers itself does not move: a server that has any
-//       refuses placements with other servers.
 //   CheckpointService.V10. A server whose rank held sums in an earlier incarnation, and that was not restored, has lost
 //       them: it takes part in no checkpoint of the job.
 
@@ -26,17 +24,15 @@ import type { CancelTimer, Clock } from "../../base/clock.ts";
 import { Deferred } from "../../base/deferred.ts";
 import { isWeighbridgeError, reasonOf, WeighbridgeError } from "../../base/errors.ts";
 import type { Log } from "../../base/log.ts";
-import { PlacementHold } from "../../cluster/placement-hold.ts";
 import type { VectorClock } from "../../consistency/vector-clock.ts";
 import type { WorkerIncarnation } from "../../consistency/worker-incarnations.ts";
 import type * as contracts from "../../contracts/checkpoints.ts";
 import type { CheckpointManifest } from "../../store/snapshot/checkpoint-manifest.ts";
 import type { ServerReport, SnapshotFiles } from "../../store/snapshot/snapshot-files.ts";
-import type { PrepareRequest } from "../../wire/control.ts";
 import { nameOf } from "../../wire/node-id.ts";
-import { ownerName } from "../handlers/checkpoints.ts";
 import type { Ownership } from "../ownership.ts";
 import type { Parameters } from "../parameters/parameters.ts";
+import type { PlacementPrepare } from "../placement-prepare.ts";
 import { CheckpointLoads } from "./checkpoint-loads.ts";
 import { CutPressure } from "./cut-pressure.ts";
 import { ParameterLoads } from "./parameter-loads.ts";
@@ -47,6 +43,8 @@ type CheckpointServiceOptions = {
   readonly parameters: Parameters;
   readonly vectorClock: VectorClock;
   readonly ownership: Ownership;
+  /** Holds loads back while the placement is about to change (CheckpointService.V7). */
+  readonly placement: Pick<PlacementPrepare, "released">;
   /** Undefined if the server has no directory for checkpoints. */
   readonly files: SnapshotFiles | undefined;
   readonly log: Log;
@@ -88,8 +86,6 @@ export class CheckpointService {
   #directories: Promise<unknown> = Promise.resolve();
   /** CheckpointService.V10 */
   #lostSums: WeighbridgeError | undefined;
-  /** CheckpointService.V7; undefined while no placement is announced. */
-  #hold: PlacementHold | undefined;
 
   constructor(options: CheckpointServiceOptions) {
     this.#options = options;
@@ -99,9 +95,6 @@ export class CheckpointService {
     });
     this.parameterLoads = new ParameterLoads(options.parameters);
     this.pressure = new CutPressure(options.parameters.host.arena, options.clock);
-    options.ownership.onChange(() => {
-      if (this.#hold !== undefined && options.ownership.epoch >= this.#hold.epoch) this.#hold.end();
-    });
     options.parameters.host.arena.onFull = (use, byteCount) => {
       if (this.#saving?.snapshot.blocks(use, byteCount) !== true) return false;
       return this.#lose(new WeighbridgeError("ARENA_FULL", "the checkpoint was given up: pushes needed the memory", { retryable: true }));
@@ -126,30 +119,9 @@ export class CheckpointService {
     this.#lostSums ??= new WeighbridgeError("UNKNOWN_PARAMETER", message);
   }
 
-  /**
-   * The placement is about to change, or does not. Throws QUEUE_FULL during a load (CheckpointService.V7), UNSUPPORTED
-   * (V9).
-   */
-  prepare(request: PrepareRequest): void {
-    const { ownership, parameters, clock } = this.#options;
-    const { epoch, holdMs, servers } = request;
-    if (epoch <= ownership.epoch) return;
-    if (holdMs === 0) {
-      if (this.#hold?.epoch === epoch) this.#hold.end();
-      return;
-    }
-    if (parameters.isRestoring || this.loads.isPending || this.parameterLoads.isBusy)
-      throw new WeighbridgeError("QUEUE_FULL", `server ${ownership.rank} is loading what was saved`, { retryable: true });
-    if (servers !== undefined && ownership.hasAppCut) {
-      const why = "an application of this job chose the servers of its requests itself (setSlicer, or a C++ worker)";
-      throw new WeighbridgeError("UNSUPPORTED", `server ${ownership.rank} cannot go along with a change of the servers: ${why}`);
-    }
-    this.#hold ??= new PlacementHold(clock, () => {
-      this.#hold = undefined;
-      ownership.areServersChanging = false;
-    });
-    this.#hold.renew(request);
-    ownership.areServersChanging = servers !== undefined; // Ownership.O4
+  /** Whether a load is going on that is not shown to everybody yet (CheckpointService.V7). */
+  get isLoading(): boolean {
+    return this.#options.parameters.isRestoring || this.loads.isPending || this.parameterLoads.isBusy;
   }
 
   /** This owner makes no further requests (CheckpointService.V1). */
@@ -162,7 +134,6 @@ export class CheckpointService {
   }
 
   close(): void {
-    this.#hold?.end();
     this.#lose(new WeighbridgeError("CLOSED", "the server is closing"));
   }
 
@@ -318,7 +289,7 @@ export class CheckpointService {
 
   async stage(request: contracts.Stage, owner: string): Promise<contracts.Step> {
     const { step, directory } = request;
-    await this.#hold?.released; // CheckpointService.V7
+    await this.#options.placement.released; // CheckpointService.V7
     return await this.parameterLoads.stage(async () => this.#files.open(step, directory), request, owner, this.#options.ownership);
   }
 
@@ -333,7 +304,7 @@ export class CheckpointService {
     const run = this.#knownRun;
     const catalogue = this.#catalogue;
     assert(catalogue !== undefined, "it comes with the run");
-    await this.#hold?.released;
+    await this.#options.placement.released;
     return { run, catalogue };
   }
 
@@ -341,6 +312,11 @@ export class CheckpointService {
     if (this.#run !== undefined) return this.#run;
     throw new WeighbridgeError("QUEUE_FULL", "this server has no rank yet", { retryable: true });
   }
+}
+
+/** The name of a worker that takes a checkpoint, which distinguishes owners. */
+export function ownerName({ worker, incarnation }: WorkerIncarnation): string {
+  return `${nameOf(worker)} (incarnation ${incarnation})`;
 }
 
 function busy(owner: string): WeighbridgeError {

@@ -13,7 +13,7 @@ import type { Contract } from "../../contracts/contract.ts";
 import { relayCall, relayGone } from "../../contracts/relay.ts";
 import type { Fields, FieldValues } from "../../wire/function-schema.ts";
 import { nameOf, SCHEDULER_ID } from "../../wire/node-id.ts";
-import type { CheckpointService } from "../checkpoint/checkpoint-service.ts";
+import { type CheckpointService, ownerName } from "../checkpoint/checkpoint-service.ts";
 import { type ServedFunction, serve } from "../served-function.ts";
 
 /** A function of the service, whoever calls it. */
@@ -83,9 +83,4 @@ function requireScheduler({ worker }: WorkerIncarnation, name: string): void {
 
 function relayedName(caller: string): string {
   return `the command line (${caller})`;
-}
-
-/** The caller's name, which the service uses to distinguish owners. */
-export function ownerName({ worker, incarnation }: WorkerIncarnation): string {
-  return `${nameOf(worker)} (incarnation ${incarnation})`;
 }
