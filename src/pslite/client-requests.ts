@@ -16,6 +16,7 @@ import { KEY_BYTES } from "../keys/key-range.ts";
 import { decodeFailure, type Failure } from "../wire/failure.ts";
 import { type FrameHeader, Kind } from "../wire/frame.ts";
 import { FunctionFlag, FunctionId } from "../wire/function-id.ts";
+import { KvAssembly } from "../wire/kv-assembly.ts";
 import { dtypeOfFlags, KvFlag, LEN_BYTES } from "../wire/kv-message.ts";
 import { bodyParts, bodyTooLong } from "../wire/simple-frame.ts";
 import type { Conversation } from "./conversation.ts";
@@ -28,12 +29,7 @@ import type { PartSink } from "./wire/zmtp-reader.ts";
 
 /** The frames of a request so far. */
 type PartialBody = { readonly open: OpenRequest; readonly parts: Uint8Array[] };
-type PartialRequest = {
-  readonly open: OpenRequest;
-  readonly keys: Uint8Array[];
-  readonly values: Uint8Array[];
-  readonly lens: Uint8Array[];
-};
+type PartialRequest = { readonly open: OpenRequest; readonly assembly: KvAssembly };
 
 /** Timestamps of SimpleApp requests begin here, so that their signatures differ from those of pushes and pulls. */
 const SIMPLE_TIMESTAMP = 2 ** 29;
@@ -204,13 +200,13 @@ export class ClientRequests {
 
   #collect(frame: OutgoingFrame): void {
     const { header } = frame;
-    const { arg0: keyCount, arg1: width, arg2: offset, flags } = header;
+    const { arg0: keyCount, arg2: offset, flags } = header;
     const name = requestName(header);
     let partial = this.#partial.get(name);
     if ((flags & KvFlag.FIRST) !== 0) {
       const open = this.#openRequest(header, customerKey(header.app, header.customer), this.#timestampOf(header));
       open.requests.length = 0;
-      partial = { open, keys: [], values: [], lens: [] };
+      partial = { open, assembly: new KvAssembly() };
       this.#partial.set(name, partial);
     }
     if (partial === undefined) {
@@ -219,22 +215,14 @@ export class ClientRequests {
     }
     const { open } = partial;
     open.requests.push(header.request);
-    const keyBytes = keyCount * KEY_BYTES;
-    const lensBytes = (flags & KvFlag.LENS) === 0 ? 0 : keyCount * LEN_BYTES;
-    const valueEnd = header.payloadBytes - lensBytes;
-    if (offset === 0) {
-      open.keyCount += keyCount;
-      keepRange(partial.keys, frame, 0, keyBytes);
-      if (lensBytes > 0) keepRange(partial.lens, frame, valueEnd, header.payloadBytes);
-      else if ((flags & KvFlag.VARIABLE) !== 0) partial.lens.push(new Uint8Array(Int32Array.of(width).buffer));
-    }
-    keepRange(partial.values, frame, keyBytes, valueEnd);
+    if (offset === 0) open.keyCount += keyCount;
+    partial.assembly.add(header, (list, from, to) => keepRange(list, frame, from, to));
     if ((flags & KvFlag.LAST) === 0) return;
     this.#partial.delete(name);
     this.#sendCollected(header, partial);
   }
 
-  #sendCollected(header: FrameHeader, { open, keys, values, lens }: PartialRequest): void {
+  #sendCollected(header: FrameHeader, { open, assembly: { keys, values, lens } }: PartialRequest): void {
     const { outgoing } = this.#conversation;
     if (outgoing === undefined) {
       this.#fail(open, this.#lostError());

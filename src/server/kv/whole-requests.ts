@@ -20,6 +20,7 @@ import { Answer, answerFrames, labelOf } from "../../peer/answer.ts";
 import type { Channel, FunctionHandler } from "../../peer/channel.ts";
 import type { PartialRequests } from "../../peer/partial-requests.ts";
 import type { FrameHeader, RequestLabel } from "../../wire/frame.ts";
+import { KvAssembly } from "../../wire/kv-assembly.ts";
 import { checkKvFrame, dtypeOfFlags, KvFlag, LEN_BYTES, problemWithLens, type Values } from "../../wire/kv-message.ts";
 
 export type WholeRequest = {
@@ -42,9 +43,7 @@ export type WholeRequest = {
 export type PartialRequest = {
   readonly functionId: number;
   readonly dtype: number;
-  readonly keys: Uint8Array[];
-  readonly values: Uint8Array[];
-  readonly lens: Uint8Array[];
+  readonly assembly: KvAssembly;
   byteCount: number;
 };
 
@@ -114,29 +113,19 @@ function newPartial({ functionId, flags }: FrameHeader): PartialRequest {
   return {
     functionId,
     dtype: dtypeOfFlags(flags),
-    keys: [],
-    values: [],
-    lens: [],
+    assembly: new KvAssembly(),
     byteCount: 0,
   };
 }
 
 function addFrame(partial: PartialRequest, header: FrameHeader, payload: Uint8Array): PartialRequest {
-  const { arg0: keyCount, arg1: width, arg2: offset, flags, functionId } = header;
+  const { flags, functionId } = header;
   const element = elementArrayOf(dtypeOfFlags(flags));
   if (element === undefined) throw bad(`there is no value type ${dtypeOfFlags(flags)}`);
   if (partial.dtype !== dtypeOfFlags(flags) || partial.functionId !== functionId) throw bad("two requests under one number");
   checkKvFrame(header, element.BYTES_PER_ELEMENT, functionId !== kvPull.id);
-  const keyBytes = keyCount * KEY_BYTES;
-  const lensBytes = (flags & KvFlag.LENS) === 0 ? 0 : keyCount * LEN_BYTES;
-  const valueBytes = payload.length - keyBytes - lensBytes;
   partial.byteCount += payload.length + FRAME_COST_BYTES;
-  if (offset === 0) {
-    partial.keys.push(payload.subarray(0, keyBytes));
-    if (lensBytes > 0) partial.lens.push(payload.subarray(keyBytes + valueBytes));
-    else if ((flags & KvFlag.VARIABLE) !== 0) partial.lens.push(new Uint8Array(Int32Array.of(width).buffer));
-  }
-  if (valueBytes > 0) partial.values.push(payload.subarray(keyBytes, keyBytes + valueBytes));
+  partial.assembly.add(header, (list, from, to) => list.push(payload.subarray(from, to)));
   return partial;
 }
 
@@ -174,12 +163,13 @@ function uniformLens(keyCount: number, valueCount: number): Int32Array {
 
 function wholeOf(channel: Channel, header: FrameHeader, partial: PartialRequest): WholeRequest {
   const Element = elementArrayOf(partial.dtype) ?? Float32Array;
-  const keyBytes = joined(partial.keys, KEY_BYTES);
-  const valueBytes = joined(partial.values, Element.BYTES_PER_ELEMENT);
-  const lensBytes = joined(partial.lens, LEN_BYTES);
+  const { assembly } = partial;
+  const keyBytes = joined(assembly.keys, KEY_BYTES);
+  const valueBytes = joined(assembly.values, Element.BYTES_PER_ELEMENT);
+  const lensBytes = joined(assembly.lens, LEN_BYTES);
   const keys = new BigUint64Array(keyBytes.buffer, keyBytes.byteOffset, keyBytes.length / KEY_BYTES);
   const values = new Element(valueBytes.buffer, valueBytes.byteOffset, valueBytes.length / Element.BYTES_PER_ELEMENT);
-  const hasLens = partial.lens.length > 0;
+  const hasLens = assembly.lens.length > 0;
   const lens = hasLens ? new Int32Array(lensBytes.buffer, lensBytes.byteOffset, lensBytes.length / LEN_BYTES) : undefined;
   const isPush = header.functionId !== kvPull.id;
   checkWhole(keys, values, lens, isPush);
