@@ -70,7 +70,6 @@ export abstract class HostedParameter<S extends ParameterSpec> {
     this.#id = id;
     this.pace = new ParameterPace(host.pacer, id, spec);
     this.phases = this.pace.phases;
-    this.countsSteps = spec.optimizer.type === "lazyAdam";
     this.link = ParameterLink.of(host, spec);
     this.initializer = host.initializer(spec);
     try {
@@ -79,6 +78,7 @@ export abstract class HostedParameter<S extends ParameterSpec> {
       this.initializer.close();
       throw thrown;
     }
+    this.countsSteps = this.updater.countsPushes;
     this.#countPushes();
   }
 
