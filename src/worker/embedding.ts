@@ -30,7 +30,16 @@ import { CachedEmbedding } from "./cache/cached-embedding.ts";
 import { lostArray } from "./caller-array.ts";
 import type { FunctionClient } from "./function-client.ts";
 import { type KeyList, KeyLists } from "./key-lists.ts";
-import { type CallOptions, type OpenParameter, Parameter, type ParameterCall, type ReadOptions } from "./parameter.ts";
+import {
+  type CallOptions,
+  type FrameCall,
+  INTO,
+  type OpenParameter,
+  Parameter,
+  type ParameterCall,
+  type PushFrameCall,
+  type ReadOptions,
+} from "./parameter.ts";
 import type { ParameterHandle } from "./parameter-handle.ts";
 import type { RawRowsOpener } from "./raw-rows.ts";
 import type { AnyRequest, Recut } from "./router/function-request.ts";
@@ -40,7 +49,6 @@ import { admissionOf } from "./tensor.ts";
 
 const KEY_BYTES = 8;
 const FLOAT_BYTES = 4;
-const INTO = "the array to pull into";
 
 /** Some keys, and a row of gradients for each. */
 export type KeysAndGradients<A = Float32Array> = { readonly keys: KeyList; readonly gradients: A };
@@ -61,10 +69,6 @@ export type RowRequests = {
   /** 32-bit words of a row. */
   readonly width: number;
 };
-
-/** How the frames of a call are sent. */
-type FrameCall = { readonly clock: number; readonly priority?: number | undefined };
-type PushFrameCall = FrameCall & { readonly pushNumber: number; readonly scale: number };
 
 /** Rows of `E`, whose array they are pushed and pulled in: Float32Array unless it was made with another rowType. */
 export class Embedding<E extends RowElement = "f32"> extends Parameter {

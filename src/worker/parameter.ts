@@ -31,6 +31,13 @@ export type ParameterCall = WaitOptions & {
   readonly priority?: number | undefined;
 };
 
+/** How the frames of a call are sent. */
+export type FrameCall = { readonly clock: number; readonly priority?: number | undefined };
+export type PushFrameCall = FrameCall & { readonly pushNumber: number; readonly scale: number };
+
+/** What messages call the array of a pull. */
+export const INTO = "the array to pull into";
+
 export type OpenParameter = {
   readonly functions: FunctionClient;
   readonly control: ParameterControl;

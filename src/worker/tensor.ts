@@ -21,7 +21,16 @@ import { BlockRows, type RowGroup, type RowList } from "./block-rows.ts";
 import { CallerArray } from "./caller-array.ts";
 import { noteLost } from "./kept-gradients.ts";
 import { listLength } from "./key-lists.ts";
-import { type CallOptions, type OpenParameter, Parameter, type ParameterCall, type ReadOptions } from "./parameter.ts";
+import {
+  type CallOptions,
+  type FrameCall,
+  INTO,
+  type OpenParameter,
+  Parameter,
+  type ParameterCall,
+  type PushFrameCall,
+  type ReadOptions,
+} from "./parameter.ts";
 import { type Admission, AS_IT_IS, type PushCheck, WHOLE_CHECK_FLOATS } from "./parameter-control.ts";
 import type { AnyRequest, Recut } from "./router/function-request.ts";
 import { BlockRoute } from "./router/server-directory.ts";
@@ -46,11 +55,7 @@ type Landing = {
   readonly deliver?: ((part: BlockPart, values: Float32Array) => void) | undefined;
 };
 
-type FrameCall = { readonly clock: number; readonly priority?: number | undefined };
-type PushFrameCall = FrameCall & { readonly pushNumber: number; readonly scale: number };
-
 const ALL_ROWS = new Uint32Array(0);
-const INTO = "the array to pull into";
 
 /** Bytes of calls about rows are counted apart from those about whole blocks, as Hetu does. */
 const ROW_LOADS = {
