@@ -127,11 +127,6 @@ export class StalenessController extends MemberClocks {
     this.incarnations.revived(holder);
   }
 
-  /** StalenessController.W2. The reader need not be a member. */
-  admits(clock: number, staleness: number): boolean {
-    return this.clockMin >= clock - staleness;
-  }
-
   /** Throws NOT_JOINED, NODE_DEAD or FENCED if the worker is not a member. */
   checkMember(holder: WorkerIncarnation): void {
     this.memberOf(holder);

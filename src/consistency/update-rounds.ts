@@ -89,6 +89,11 @@ export class MemberClocks {
     return this.memberClocks.get(worker);
   }
 
+  /** StalenessController.W2. The reader need not be a member. */
+  admits(clock: number, staleness: number): boolean {
+    return this.clockMin >= clock - staleness;
+  }
+
   /**
    * The worker has finished all clocks before this one; an earlier one than it has reported changes nothing. Throws
    * NOT_JOINED, NODE_DEAD, FENCED or BAD_REQUEST.

@@ -87,7 +87,7 @@ export class ParameterPace {
   }
 
   admits(clock: number): boolean {
-    return this.#pacer.clockMin >= clock - this.phases.at(clock).staleness;
+    return this.#pacer.clocks.admits(clock, this.phases.at(clock).staleness);
   }
 
   /**

@@ -265,6 +265,7 @@ export class TableParameter extends HostedParameter<TableSpec> {
     return this.updater.rate.at(clock);
   }
 
+  /** Whether a read at this clock may be answered now (StalenessController.W2): a pull compares the fields here. */
   isFresh(clock: number): boolean {
     const { phases } = this;
     return this.clocks.clockMin >= clock - (phases.constant ?? phases.at(clock)).staleness;

@@ -87,9 +87,9 @@ function tensorOf({ parameters, ownership }: ServerContext, parameter: number, b
   return tensor;
 }
 
-/** Whether a read at this clock may be answered now (W2). */
+/** Whether a read at this clock may be answered now (StalenessController.W2). */
 function isFresh({ clocks, phases }: TensorParameter, clock: number): boolean {
-  return clocks.clockMin >= clock - (phases.constant ?? phases.at(clock)).staleness;
+  return clocks.admits(clock, (phases.constant ?? phases.at(clock)).staleness);
 }
 
 /**
