@@ -148,13 +148,6 @@ export class Ownership {
     return this.ownsPart(partOf(low, high));
   }
 
-  /** A raw key, as its u32 halves. */
-  ownsRawKey(low: number, high: number): boolean {
-    const { firstLow, firstHigh, endLow, endHigh, hasEnd } = this.#range;
-    const isBelow = high < firstHigh || (high === firstHigh && low < firstLow);
-    return !isBelow && (!hasEnd || high < endHigh || (high === endHigh && low < endLow));
-  }
-
   /** Whether any of the parts from `from` up to, not including, `to` is this server's. */
   ownsAnyOf({ from, to }: { readonly from: number; readonly to: number }): boolean {
     for (let part = from; part < to; part++) if (this.ownsPart(part)) return true;

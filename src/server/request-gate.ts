@@ -149,11 +149,17 @@ function nameOfKv(functionId: number): string {
 /** Of raw keys, ascending, at word index `at`. Throws WRONG_OWNER unless all are this server's. */
 export function checkRange(ownership: Ownership, words: Uint32Array, at: number, keyCount: number): void {
   const { firstLow, firstHigh, endLow, endHigh, hasEnd } = ownership.range;
-  const isAbove = hasEnd && !isBelow(words, at + (keyCount - 1) * KEY_WORDS, endLow, endHigh);
-  if (isAbove || isBelow(words, at, firstLow, firstHigh)) throw ownership.wrongRange(words, at, keyCount);
+  const last = at + (keyCount - 1) * KEY_WORDS;
+  const isAbove = hasEnd && !isBelow(words[last]!, words[last + 1]!, endLow, endHigh);
+  if (isAbove || isBelow(words[at]!, words[at + 1]!, firstLow, firstHigh)) throw ownership.wrongRange(words, at, keyCount);
 }
 
-function isBelow(words: Uint32Array, at: number, low: number, high: number): boolean {
-  const keyHigh = words[at + 1]!;
-  return keyHigh < high || (keyHigh === high && words[at]! < low);
+/** Whether a raw key, as its u32 halves, is this server's. */
+export function ownsRawKey({ range }: Ownership, low: number, high: number): boolean {
+  const { firstLow, firstHigh, endLow, endHigh, hasEnd } = range;
+  return !isBelow(low, high, firstLow, firstHigh) && (!hasEnd || isBelow(low, high, endLow, endHigh));
+}
+
+function isBelow(keyLow: number, keyHigh: number, low: number, high: number): boolean {
+  return keyHigh < high || (keyHigh === high && keyLow < low);
 }

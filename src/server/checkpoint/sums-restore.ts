@@ -9,6 +9,7 @@ import type { SumOwner } from "../../store/sums/sum-requests.ts";
 import type { SumStore } from "../../store/sums/sum-store.ts";
 import type { Ownership } from "../ownership.ts";
 import type { ServerSums } from "../parameters/server-sums.ts";
+import { ownsRawKey } from "../request-gate.ts";
 import { expectedSums, isAppCut, sharesOf } from "./expected-rows.ts";
 
 type Saved = { readonly record: ParameterRecord; readonly sums: SumsOfWidth };
@@ -46,7 +47,7 @@ type KeyTest = (low: number, high: number) => boolean;
 
 function ownerTest(owner: SumOwner, { manifest }: SnapshotSource, ownership: Ownership): KeyTest {
   if (owner === "data") return (low, high) => ownership.ownsKey(low, high);
-  return isAppCut(manifest) ? () => true : (low, high) => ownership.ownsRawKey(low, high);
+  return isAppCut(manifest) ? () => true : (low, high) => ownsRawKey(ownership, low, high);
 }
 
 /** Puts those of a batch that this server owns into the store, after moving them to its front. */
