@@ -3,6 +3,14 @@
 
 import { Session } from "../../src/api/session.ts";
 import { type DenseRowType, denseRow } from "../../src/faces/tables/rows/dense-row.ts";
+import { multiplicativeRow } from "../../src/faces/tables/rows/multiplicative-row.ts";
+import {
+  type SparseFeatureRowType,
+  type SparseRowType,
+  sortedRow,
+  sparseFeatureRow,
+  sparseRow,
+} from "../../src/faces/tables/rows/sparse-row.ts";
 import type { TableConfig, TableGroupConfig } from "../../src/faces/tables/table-config.ts";
 import { TableGroup } from "../../src/faces/tables/table-group.ts";
 import type { TableThread } from "../../src/faces/tables/table-thread.ts";
@@ -14,8 +22,13 @@ export const INTEGERS: DenseRowType<"i32"> = denseRow("i32");
 export const DOUBLES: DenseRowType<"f64"> = denseRow("f64");
 export const LONGS: DenseRowType<"i64"> = denseRow("i64");
 
+export const SPARSE: SparseRowType<"f64"> = sparseRow("f64");
+export const SORTED: SparseRowType<"i64"> = sortedRow("i64");
+export const FEATURES: SparseFeatureRowType<"i32"> = sparseFeatureRow("i32", { dim: 50 });
+export const PRODUCTS: DenseRowType<"f32"> = multiplicativeRow("f32");
+
 /** By the ids under which they are registered. */
-const ROW_TYPES = [FLOATS, INTEGERS, DOUBLES, LONGS] as const;
+const ROW_TYPES = [FLOATS, INTEGERS, DOUBLES, LONGS, SPARSE, SORTED, FEATURES, PRODUCTS] as const;
 
 /** What tests say of a table; the rest is the usual. */
 export type SimTable = Partial<TableConfig>;

@@ -2,7 +2,7 @@
 // `flush`.
 
 import { elementsAt, ROW_ELEMENTS, type RowArray } from "../../kernel/row-element.ts";
-import type { RowPlace, UpdateOf } from "../../worker/tables/row-updates.ts";
+import { addToBoth, type RowPlace, type RowUpdates, type UpdateOf } from "../../worker/tables/row-updates.ts";
 import type { TableRows } from "../../worker/tables/table-rows.ts";
 import type { RowAccessor } from "./row-accessor.ts";
 import type { AccessorOfRow, TableRowType } from "./table-row-type.ts";
@@ -54,13 +54,19 @@ export class ThreadCache<T extends TableRowType> {
       this.#added.set(rowId, added);
     }
     const copy = this.#copies.get(rowId);
-    if (copy !== undefined) this.#rowType.apply(placeOf(copy) as RowPlace<never>, column, update as never);
-    this.#rowType.add(placeOf(added) as RowPlace<never>, column, update as never);
+    addToBoth(this.#rowType as RowUpdates as RowUpdates<Element<T>>, placeOf(added), copy && placeOf(copy), column, update);
   }
 
+  /**
+   * Throws what the row type throws for the updates of a row, which count for nothing then. Those of the rows behind it
+   * wait for the next call.
+   */
   flush(): void {
-    for (const [rowId, cells] of this.#added) this.#rows.lay(rowId, placeOf(cells));
-    this.#added.clear();
+    for (const [rowId, cells] of this.#added) {
+      this.#added.delete(rowId);
+      this.#copies.delete(rowId);
+      this.#rows.lay(rowId, placeOf(cells));
+    }
     this.#copies.clear();
   }
 

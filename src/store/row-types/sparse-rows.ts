@@ -77,6 +77,12 @@ export class SparseRows<E extends RowElement = RowElement> {
     return i < 0 ? this.#zero : this.value(row, i);
   }
 
+  /** Throws OUT_OF_RANGE where `addTo` of the same would (S3). */
+  checkRoom(row: RowPlace<E>, column: number, update: Value<E>): void {
+    const capacity = this.capacity(row);
+    if (this.count(row) === capacity && update !== this.#zero && this.#find(row, column) < 0) throw rowFull(capacity);
+  }
+
   /** Adds to one column, which wraps around; one that becomes 0 goes. Throws OUT_OF_RANGE (S3). */
   addTo(row: RowPlace<E>, column: number, update: Value<E>): void {
     const found = this.#find(row, column);

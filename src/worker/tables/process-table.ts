@@ -15,11 +15,14 @@
 //   ProcessTable.P4. When no row may go, whoever waits for another one fails with QUEUE_FULL; nothing waits for an
 //       accessor.
 //   ProcessTable.P5. Updates that a server refused because this worker was no member are sent again with the next
-//       clock. Those that failed otherwise fail the next call of the table, which names the reason.
+//       clock. Those that failed otherwise fail the next call of the table, which names the reason; so do those that do
+//       not fit in with what waits to be sent.
 //   ProcessTable.P6. Reads that are asked for in one turn leave together, each row once.
+//   ProcessTable.P7. Whoever reads a row that has no room for what this process has added fails as the row type says:
+//       the row is not kept. An oplog or a book is handed over to its end, whatever of it does not fit.
 
 import { Deferred, type WaitOptions, waitFor } from "../../base/deferred.ts";
-import { isWeighbridgeError, WeighbridgeError } from "../../base/errors.ts";
+import { isWeighbridgeError, reasonOf, WeighbridgeError } from "../../base/errors.ts";
 import type { Random } from "../../base/random.ts";
 import { ROW_ELEMENTS, type RowArray, type RowElement } from "../../kernel/row-element.ts";
 import { VERSION_NONE } from "../../kernel/row-kernels.ts";
@@ -30,7 +33,7 @@ import { cellsOf, type MovingPlace, Oplog, rowMemory } from "./oplog.ts";
 import type { ClockMember } from "./process-clock.ts";
 import { RowLocks } from "./row-locks.ts";
 import type { RowPlace, RowUpdates } from "./row-updates.ts";
-import { SentUpdates, type UpdatedRows } from "./sent-updates.ts";
+import { type RowOrigin, SentUpdates, type UpdatedRows } from "./sent-updates.ts";
 import { type ArrivedRows, halvesOf, rowIdAt, TableExchange } from "./table-exchange.ts";
 import type { HeldRows } from "./table-rows.ts";
 import type { SharedBooks } from "./thread-books.ts";
@@ -156,14 +159,14 @@ export class ProcessTable<E extends RowElement = RowElement> implements HeldRows
     await this.exclusively(() => {
       for (const slot of groups.length === 0 ? [] : this.rows.held())
         if (groups.includes(this.#locks?.groupOf(this.rows.lowOf(slot)) ?? -1)) this.rows.setVersion(slot, VERSION_NONE);
-      books.takeAll(clock, (low, high, updates, stamp) => this.sent.add(high * HALF + low, stamp, updates));
+      books.takeAll(clock, (low, high, updates, stamp) => this.#addWaiting(high * HALF + low, stamp, updates));
       this.#books.delete(books);
     });
   }
 
   /** A closed book of a thread of the system waits to be sent. */
   async takeBook(books: SharedBooks<E>, book: number): Promise<void> {
-    await this.exclusively(() => books.take(book, (low, high, updates, clock) => this.sent.add(high * HALF + low, clock, updates)));
+    await this.exclusively(() => books.take(book, (low, high, updates, clock) => this.#addWaiting(high * HALF + low, clock, updates)));
   }
 
   /**
@@ -205,7 +208,16 @@ export class ProcessTable<E extends RowElement = RowElement> implements HeldRows
 
   /** What a thread added at a clock waits to be sent with it. */
   handOver(oplog: Oplog<E>, clock: number): void {
-    oplog.drain((low, high, updates) => this.sent.add(high * HALF + low, clock, updates));
+    oplog.drain((low, high, updates) => this.#addWaiting(high * HALF + low, clock, updates));
+  }
+
+  /** P5 */
+  #addWaiting(rowId: number, clock: number, updates: RowPlace<E>): void {
+    try {
+      this.sent.add(rowId, clock, updates);
+    } catch (thrown) {
+      this.failure ??= errorOf(`updates of row ${rowId} of ${this.name} do not fit in with those that wait to be sent`, thrown);
+    }
   }
 
   /**
@@ -250,11 +262,10 @@ export class ProcessTable<E extends RowElement = RowElement> implements HeldRows
   /** P5 */
   #updateFailed(rows: UpdatedRows<E>, error: WeighbridgeError): void {
     if (isOutside(error)) {
-      for (const [rowId, cells] of rows) this.sent.add(rowId, this.clockNow(), { cells, start: 0, length: cells.length });
+      for (const [rowId, cells] of rows) this.#addWaiting(rowId, this.clockNow(), { cells, start: 0, length: cells.length });
       return;
     }
-    const message = `updates of ${this.name} were refused: ${error.message}`;
-    this.failure ??= new WeighbridgeError(error.code, message, { cause: error, retryable: error.retryable });
+    this.failure ??= errorOf(`updates of ${this.name} were refused`, error);
   }
 
   /** The clock of this worker; the group sets it. */
@@ -423,12 +434,15 @@ export class ProcessTable<E extends RowElement = RowElement> implements HeldRows
     for (let i = 0; i < rows.keys.length; i++) {
       const [low, high] = [halves[2 * i] as number, halves[2 * i + 1] as number];
       const rowId = rowIdAt(halves, i);
-      const slot = isOld ? VOID : this.#keep(low, high, rows, i);
+      const kept = isOld ? VOID : this.#keep(low, high, rows, i);
+      const slot = typeof kept === "number" ? kept : VOID;
       if (slot >= 0) this.#isSubscribed[slot] = isSubscribed ? 1 : 0;
       for (const read of this.#open.get(rowId) ?? []) {
         if (rows.clock < read.clock - this.options.staleness) continue; // what it asked for is still to come
         if (slot >= 0)
           this.#end(read, (waiting) => waiting.resolve(this.rows.pin(low, high))); // P3
+        else if (typeof kept !== "number")
+          this.#end(read, (waiting) => waiting.reject(kept)); // P7
         else if (slot === NO_SLOT) this.#end(read, (waiting) => waiting.reject(this.#full(rowId)));
         else if (!this.#again(read)) this.#end(read, (waiting) => waiting.reject(this.#unknown(rowId)));
       }
@@ -446,13 +460,12 @@ export class ProcessTable<E extends RowElement = RowElement> implements HeldRows
 
   /**
    * The slot in which a row of those that came stands now; NO_SLOT when none may go for it (P4), VOID when it cannot be
-   * known what it has.
+   * known what it has, and the reason when it has no room for what this process has added (P7).
    */
-  #keep(low: number, high: number, { words, clock, ...origin }: ArrivedRows, index: number): number {
+  #keep(low: number, high: number, { words, clock, ...origin }: ArrivedRows, index: number): number | WeighbridgeError {
     const { rows, place } = this;
     const held = rows.find(low, high);
     if (held !== NO_SLOT && rows.versionOf(held) !== VERSION_NONE && rows.versionOf(held) > clock) return held; // P2
-    const rowId = high * HALF + low;
     let slot = held;
     if (slot === NO_SLOT) slot = rows.takeFree();
     if (slot === NO_SLOT) slot = rows.evict(Infinity);
@@ -461,21 +474,33 @@ export class ProcessTable<E extends RowElement = RowElement> implements HeldRows
     place.start = slot * place.length;
     const target = new Uint32Array(rows.memory.buffer, rows.addressOf(slot), width);
     for (let word = 0; word < width; word++) target[word] = words[index * width + word] as number;
-    const { replays } = this.options;
-    if (replays && !this.sent.layOver(rowId, place, origin)) {
+    const unkept = this.options.replays ? this.#layOpen(low, high, origin) : undefined;
+    if (unkept !== undefined) {
       if (held === NO_SLOT) rows.giveBack(slot);
       else rows.setVersion(slot, VERSION_NONE);
-      return VOID;
-    }
-    for (const books of replays ? this.#books : [])
-      for (const updates of books.spansOf(low, high)) this.options.updates.lay(place, updates);
-    for (const oplog of replays ? this.#oplogs.keys() : []) {
-      const updates = oplog.find(low, high);
-      if (updates !== undefined) this.options.updates.lay(place, updates);
+      return unkept;
     }
     if (held === NO_SLOT) rows.fill(slot, low, high, clock);
     else rows.setVersion(slot, clock);
     return slot;
+  }
+
+  /** Lays what it does not have yet over the row at `place`. Returns why it is not to be kept, as `#keep` does. */
+  #layOpen(low: number, high: number, origin: RowOrigin): typeof VOID | WeighbridgeError | undefined {
+    const { place, sent } = this;
+    const { updates } = this.options;
+    const rowId = high * HALF + low;
+    try {
+      if (!sent.layOver(rowId, place, origin)) return VOID;
+      for (const books of this.#books) for (const span of books.spansOf(low, high)) updates.lay(place, span);
+      for (const oplog of this.#oplogs.keys()) {
+        const span = oplog.find(low, high);
+        if (span !== undefined) updates.lay(place, span);
+      }
+      return undefined;
+    } catch (thrown) {
+      return errorOf(`row ${rowId} of ${this.name} and what this process has added to it do not fit together`, thrown);
+    }
   }
 
   /** Rows that a server pushed; returns those that are not here any more. */
@@ -498,8 +523,9 @@ export class ProcessTable<E extends RowElement = RowElement> implements HeldRows
     for (let i = 0; i < pushed.keys.length; i++) {
       const [low, high] = [halves[2 * i] as number, halves[2 * i + 1] as number];
       const held = this.rows.find(low, high);
-      const slot = held === NO_SLOT || isOld ? VOID : this.#keep(low, high, pushed, i);
-      if (slot !== VOID || (held === NO_SLOT && this.#open.has(rowIdAt(halves, i)))) continue; // one that is on its way is told by its order
+      const kept = held === NO_SLOT || isOld ? VOID : this.#keep(low, high, pushed, i);
+      const isKept = typeof kept === "number" && kept !== VOID; // otherwise who reads it is told (P7)
+      if (isKept || (held === NO_SLOT && this.#open.has(rowIdAt(halves, i)))) continue; // one that is on its way is told by its order
       dropped.push(pushed.keys[i] as bigint);
       if (held !== NO_SLOT) {
         this.rows.setVersion(held, VERSION_NONE);
@@ -557,6 +583,12 @@ export class ProcessTable<E extends RowElement = RowElement> implements HeldRows
 /** Whether a server says that this worker is no member of its clock set: it joins again by itself. */
 function isOutside(error: unknown): boolean {
   return isWeighbridgeError(error, "NOT_JOINED") || isWeighbridgeError(error, "STALE_UPDATE");
+}
+
+/** Says what has failed, with the code of the reason. */
+function errorOf(what: string, reason: unknown): WeighbridgeError {
+  const [code, retryable] = isWeighbridgeError(reason) ? [reason.code, reason.retryable] : (["HANDLER_FAILED", false] as const);
+  return new WeighbridgeError(code, `${what}: ${reasonOf(reason)}`, { cause: reason, retryable });
 }
 
 /** No slot: the row that came counts for nothing. */

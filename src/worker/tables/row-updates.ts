@@ -8,6 +8,7 @@
 //   RowUpdates.U2. `apply` of one update after another does to a row what `lay` does with a span to which `add` gave
 //       the same updates, or `merge` spans that had some of them, up to the rounding of floats.
 //   RowUpdates.U3. What throws changes nothing.
+//   RowUpdates.U4. An update that a thread adds is in its span of updates and in the row that it has, or in neither.
 
 import type { RowArray, RowElement } from "../../kernel/row-element.ts";
 
@@ -30,6 +31,8 @@ export interface RowUpdates<E extends RowElement = RowElement> {
    * Whether column i is element i and updates are added to it: numbers side by side, which the cache adds up itself.
    */
   readonly isDense: boolean;
+  /** Throws where `add` of this update to a span would, for want of room. */
+  checkRoom(updates: RowPlace<E>, column: number, update: UpdateOf<E>): void;
   /** Changes a row by one update. Throws OUT_OF_RANGE where a row has no room for another column (U3). */
   apply(row: RowPlace<E>, column: number, update: UpdateOf<E>): void;
   /** Puts one more update into a span of them (U1). Throws as `apply`. */
@@ -40,4 +43,41 @@ export interface RowUpdates<E extends RowElement = RowElement> {
   lay(row: RowPlace<E>, updates: RowPlace<E>): void;
   /** How much a span of updates would change a row: what leaves first when not all can. From 0 up. */
   importance(row: RowPlace<E>, updates: RowPlace<E>): number;
+}
+
+/** Adds one update to a span and to the row, where there is one (U4). Throws as `apply`. */
+export function addToBoth<E extends RowElement>(
+  type: RowUpdates<E>,
+  span: RowPlace<E>,
+  row: RowPlace<E> | undefined,
+  column: number,
+  update: UpdateOf<E>,
+): void {
+  if (row !== undefined) {
+    type.checkRoom(span, column, update);
+    type.apply(row, column, update);
+  }
+  type.add(span, column, update);
+}
+
+/** Adds a span of updates to a span and to the row, where there is one (U4). Throws as `apply`. */
+export function layOnBoth<E extends RowElement>(
+  type: RowUpdates<E>,
+  span: RowPlace<E>,
+  row: RowPlace<E> | undefined,
+  added: RowPlace<E>,
+): void {
+  if (row === undefined) {
+    type.merge(span, added);
+    return;
+  }
+  const { cells, start, length } = row;
+  const before = cells.slice(start, start + length);
+  try {
+    type.lay(row, added);
+    type.merge(span, added);
+  } catch (thrown) {
+    cells.set(before as never, start);
+    throw thrown;
+  }
 }

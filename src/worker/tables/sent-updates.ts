@@ -60,14 +60,21 @@ export class SentUpdates<E extends RowElement = RowElement> {
 
   /**
    * What waits of the clocks up to this one, by clock or as one sum, without what has cancelled out; it waits no more.
+   * A row that finds no room in the sum is by clock.
    */
   take(clockMax: number, isByClock: boolean): { readonly clock: number; readonly rows: UpdatedRows<E> }[] {
     const clocks = [...this.#waiting.keys()].filter((clock) => clock <= clockMax).sort((a, b) => a - b);
     const last = clocks.at(-1) as number;
     if (!isByClock)
-      for (const clock of clocks.splice(0, clocks.length - 1)) {
-        for (const [rowId, cells] of this.#waiting.get(clock) ?? []) this.add(rowId, last, { cells, start: 0, length: cells.length });
-        this.#waiting.delete(clock);
+      for (const clock of clocks.slice(0, -1)) {
+        const rows = this.#waiting.get(clock) as UpdatedRows<E>;
+        for (const [rowId, cells] of rows)
+          try {
+            this.add(rowId, last, { cells, start: 0, length: cells.length });
+            rows.delete(rowId);
+          } catch {
+            // The sum has no room for it: it leaves on its own, by its clock.
+          }
       }
     return clocks.flatMap((clock) => {
       const rows = this.#waiting.get(clock) as UpdatedRows<E>;

@@ -19,7 +19,7 @@ import { type RowMemory, SharedRows } from "../cache/shared-rows.ts";
 import { cellsOf, type MovingPlace } from "./oplog.ts";
 import type { ClockMember } from "./process-clock.ts";
 import { RowLocks } from "./row-locks.ts";
-import type { RowPlace, RowUpdates, UpdateOf } from "./row-updates.ts";
+import { addToBoth, layOnBoth, type RowPlace, type RowUpdates, type UpdateOf } from "./row-updates.ts";
 import type { HeldRows, TableRows } from "./table-rows.ts";
 import { type BooksMemory, OwnBooks } from "./thread-books.ts";
 
@@ -186,17 +186,11 @@ export class SharedTable<E extends RowElement = RowElement> implements TableRows
   inc(rowId: number, column: number, update: UpdateOf<E>): void {
     const low = rowId >>> 0;
     const high = low === rowId ? 0 : Math.floor(rowId / HALF);
-    this.#change(low, high, (span, row) => {
-      if (row !== undefined) this.#updates.apply(row, column, update);
-      this.#updates.add(span, column, update);
-    });
+    this.#change(low, high, (span, row) => addToBoth(this.#updates, span, row, column, update));
   }
 
   lay(rowId: number, added: RowPlace<E>): void {
-    this.#change(rowId >>> 0, Math.floor(rowId / HALF), (span, row) => {
-      this.#updates.merge(span, added);
-      if (row !== undefined) this.#updates.lay(row, added);
-    });
+    this.#change(rowId >>> 0, Math.floor(rowId / HALF), (span, row) => layOnBoth(this.#updates, span, row, added));
   }
 
   handOver(): void {

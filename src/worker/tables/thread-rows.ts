@@ -15,7 +15,7 @@ import type { RowCache } from "../cache/row-cache.ts";
 import type { Oplog } from "./oplog.ts";
 import type { ClockMember } from "./process-clock.ts";
 import type { ProcessTable } from "./process-table.ts";
-import type { RowPlace, UpdateOf } from "./row-updates.ts";
+import { addToBoth, layOnBoth, type RowPlace, type UpdateOf } from "./row-updates.ts";
 import type { HeldRows, TableRows } from "./table-rows.ts";
 
 const HALF = 2 ** 32;
@@ -109,7 +109,7 @@ export class ThreadRows<E extends RowElement = RowElement> implements TableRows<
       if (slot !== NO_SLOT) this.#hints[slot] = entry;
     }
     if (!this.#isDense) {
-      this.#incOther(entry, slot, column, update);
+      addToBoth(this.table.options.updates, this.oplog.at(entry), this.#rowAt(slot), column, update);
       return;
     }
     const spans = this.#spans;
@@ -121,15 +121,13 @@ export class ThreadRows<E extends RowElement = RowElement> implements TableRows<
     cells[cell] = (cells[cell] as number) + (update as number);
   }
 
-  /** A whole span of updates for a row. */
+  /** A whole span of updates for a row. Throws what the row type throws. */
   lay(rowId: number, span: RowPlace<E>): void {
     const low = rowId >>> 0;
     const high = Math.floor(rowId / HALF);
     const slot = this.#rows.find(low, high);
-    const { updates } = this.table.options;
     const entry = this.#entryOf(low, high);
-    updates.merge(this.oplog.at(entry), span);
-    if (slot !== NO_SLOT) updates.lay(this.#rowAt(slot), span);
+    layOnBoth(this.table.options.updates, this.oplog.at(entry), this.#rowAt(slot), span);
   }
 
   /** What this thread added goes to the updates of its clock. */
@@ -143,13 +141,9 @@ export class ThreadRows<E extends RowElement = RowElement> implements TableRows<
     this.table.closeOplog(this.oplog);
   }
 
-  #incOther(entry: number, slot: number, column: number, update: UpdateOf<E>): void {
-    const { updates } = this.table.options;
-    if (slot !== NO_SLOT) updates.apply(this.#rowAt(slot), column, update);
-    updates.add(this.oplog.at(entry), column, update);
-  }
-
-  #rowAt(slot: number): RowPlace<E> {
+  /** Undefined when the row is not cached. */
+  #rowAt(slot: number): RowPlace<E> | undefined {
+    if (slot === NO_SLOT) return undefined;
     const { place } = this.table;
     place.start = slot * place.length;
     return place;

@@ -69,6 +69,7 @@ export function customRow<const E extends RowElement, A extends RowAccessor<E> =
     isDense: false,
     elements: room,
     columnCount,
+    checkRoom: () => {},
     apply,
     add: (span, column, update) => updates.addTo(span, column, update),
     merge: (span, more) => updates.add(span, more),

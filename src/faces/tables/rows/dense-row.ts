@@ -53,6 +53,7 @@ export function denseRow<E extends RowElement>(element: E): DenseRowType<E> {
     isDense: true,
     elements: (capacity) => capacity,
     columnCount: (capacity) => capacity,
+    checkRoom: () => {},
     apply: addTo,
     add: addTo,
     merge: addAll,

@@ -18,6 +18,7 @@ export function multiplicativeRow<E extends RowElement>(element: E): DenseRowTyp
     isDense: false,
     elements: (capacity) => capacity,
     columnCount: (capacity) => capacity,
+    checkRoom: () => {},
     apply: multiplyColumn,
     add: (span, column, update) => updates.addTo(span, column, update),
     merge: (span, more) => updates.add(span, more),

@@ -135,6 +135,7 @@ function sparseType<E extends RowElement>(
     plugIn,
     isDense: false,
     elements: (capacity) => sparseElements(element, capacity),
+    checkRoom: (span, column, update) => updates.checkRoom(span, column, update as RowArray<E>[number]),
     apply: (row, column, update) => rows.addTo(row, column, update as RowArray<E>[number]),
     add: (span, column, update) => updates.addTo(span, column, update as RowArray<E>[number]),
     merge: (span, more) => updates.add(span, more),
