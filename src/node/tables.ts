@@ -25,7 +25,7 @@ export type { TableStatistics, TableTotals } from "../faces/tables/table-statist
 export type { TableThread } from "../faces/tables/table-thread.ts";
 export { DenseUpdateBatch, UpdateBatch } from "../faces/tables/update-batch.ts";
 export type { RowArray, RowElement } from "../kernel/row-element.ts";
+export type { RowPlace, UpdateOf } from "../store/row-types/column-updates.ts";
 export { type PsRowType, type PsRowTypeOptions, psRowType } from "../store/row-types/ps-row-type.ts";
-export type { RowPlace, UpdateOf } from "../worker/tables/row-updates.ts";
 export { TableGroup } from "./tables-session.ts";
 export { attachTableThread, startTableThread, type ThreadStart } from "./tables-threads.ts";

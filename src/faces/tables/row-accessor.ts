@@ -8,8 +8,8 @@
 
 import { showValue, WeighbridgeError } from "../../base/errors.ts";
 import type { RowElement } from "../../kernel/row-element.ts";
+import type { RowPlace } from "../../store/row-types/column-updates.ts";
 import type { MovingPlace } from "../../worker/tables/oplog.ts";
-import type { RowPlace } from "../../worker/tables/row-updates.ts";
 
 /** What takes an accessor back. */
 export type AccessorOwner = { takeBack(accessor: never): void };

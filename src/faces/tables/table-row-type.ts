@@ -9,8 +9,9 @@
 //       to a span of updates.
 
 import type { RowElement } from "../../kernel/row-element.ts";
+import type { RowPlace } from "../../store/row-types/column-updates.ts";
 import type { PsRowType } from "../../store/row-types/ps-row-type.ts";
-import type { RowPlace, RowUpdates } from "../../worker/tables/row-updates.ts";
+import type { RowUpdates } from "../../worker/tables/row-updates.ts";
 import type { RowAccessor } from "./row-accessor.ts";
 
 export interface TableRowType<E extends RowElement = RowElement, A extends RowAccessor<E> = RowAccessor<E>> extends RowUpdates<E> {

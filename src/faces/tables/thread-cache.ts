@@ -2,7 +2,8 @@
 // `flush`.
 
 import { elementsAt, ROW_ELEMENTS, type RowArray } from "../../kernel/row-element.ts";
-import { addToBoth, type RowPlace, type RowUpdates, type UpdateOf } from "../../worker/tables/row-updates.ts";
+import type { RowPlace, UpdateOf } from "../../store/row-types/column-updates.ts";
+import { addToBoth, type RowUpdates } from "../../worker/tables/row-updates.ts";
 import type { TableRows } from "../../worker/tables/table-rows.ts";
 import type { RowAccessor } from "./row-accessor.ts";
 import type { AccessorOfRow, TableRowType } from "./table-row-type.ts";

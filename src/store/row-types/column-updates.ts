@@ -12,7 +12,7 @@ import type { PsRowType, SavedColumns } from "./ps-row-type.ts";
 /** An update of one column: of i64 a bigint, of all others a number. */
 export type UpdateOf<E extends RowElement> = E extends "i64" ? bigint : number;
 
-/** One row, or an update for one. */
+/** Where a row, or a span of updates for one, lies. The caller reuses it: it holds until the call returns. */
 export type RowPlace<E extends RowElement = RowElement> = {
   /** The memory that it lies in. */
   readonly cells: RowArray<E>;

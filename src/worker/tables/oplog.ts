@@ -7,10 +7,10 @@
 //   Oplog.O2. A span that is not in use is all zeros (RowUpdates.U1).
 
 import { elementsAt, ROW_ELEMENTS, type RowArray, type RowElement } from "../../kernel/row-element.ts";
+import type { RowPlace } from "../../store/row-types/column-updates.ts";
 import { NO_SLOT } from "../cache/eviction-order.ts";
 import { RowCache } from "../cache/row-cache.ts";
 import { type RowMemory, sharedBytes } from "../cache/shared-rows.ts";
-import type { RowPlace } from "./row-updates.ts";
 
 /** A place whose beginning is set before it is handed on. */
 export type MovingPlace<E extends RowElement = RowElement> = RowPlace<E> & { start: number };

@@ -26,13 +26,14 @@ import { isWeighbridgeError, reasonOf, WeighbridgeError } from "../../base/error
 import type { Random } from "../../base/random.ts";
 import { ROW_ELEMENTS, type RowArray, type RowElement } from "../../kernel/row-element.ts";
 import { VERSION_NONE } from "../../kernel/row-kernels.ts";
+import type { RowPlace } from "../../store/row-types/column-updates.ts";
 import { NO_SLOT } from "../cache/eviction-order.ts";
 import { RowCache } from "../cache/row-cache.ts";
 import type { RowRequests } from "../embedding.ts";
 import { cellsOf, type MovingPlace, Oplog, rowMemory } from "./oplog.ts";
 import type { ClockMember } from "./process-clock.ts";
 import { RowLocks } from "./row-locks.ts";
-import type { RowPlace, RowUpdates } from "./row-updates.ts";
+import type { RowUpdates } from "./row-updates.ts";
 import { type RowOrigin, SentUpdates, type UpdatedRows } from "./sent-updates.ts";
 import { type ArrivedRows, halvesOf, rowIdAt, TableExchange } from "./table-exchange.ts";
 import type { HeldRows } from "./table-rows.ts";

@@ -10,20 +10,8 @@
 //   RowUpdates.U3. What throws changes nothing.
 //   RowUpdates.U4. An update that a thread adds is in its span of updates and in the row that it has, or in neither.
 
-import type { RowArray, RowElement } from "../../kernel/row-element.ts";
-
-/** An update of one column: of i64 a bigint, of all others a number. */
-export type UpdateOf<E extends RowElement> = E extends "i64" ? bigint : number;
-
-/** Where a row, or a span of updates for one, lies. The caller reuses it: it holds until the call returns. */
-export type RowPlace<E extends RowElement = RowElement> = {
-  /** The memory of the cache or of the oplog. */
-  readonly cells: RowArray<E>;
-  /** Where in `cells` the span begins. */
-  readonly start: number;
-  /** Elements of the span. */
-  readonly length: number;
-};
+import type { RowElement } from "../../kernel/row-element.ts";
+import type { RowPlace, UpdateOf } from "../../store/row-types/column-updates.ts";
 
 export interface RowUpdates<E extends RowElement = RowElement> {
   readonly element: E;

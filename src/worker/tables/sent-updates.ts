@@ -8,7 +8,8 @@
 //   SentUpdates.S2. What every later row of its server must have is forgotten.
 
 import type { RowArray, RowElement } from "../../kernel/row-element.ts";
-import type { RowPlace, RowUpdates } from "./row-updates.ts";
+import type { RowPlace } from "../../store/row-types/column-updates.ts";
+import type { RowUpdates } from "./row-updates.ts";
 
 /** Spans of updates, by row. */
 export type UpdatedRows<E extends RowElement = RowElement> = Map<number, RowArray<E>>;

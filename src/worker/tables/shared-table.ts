@@ -14,12 +14,13 @@ import { Deferred, type WaitOptions, waitFor } from "../../base/deferred.ts";
 import { type ErrorCode, WeighbridgeError } from "../../base/errors.ts";
 import { elementsAt, ROW_ELEMENTS, type RowElement } from "../../kernel/row-element.ts";
 import { VERSION_NONE } from "../../kernel/row-kernels.ts";
+import type { RowPlace, UpdateOf } from "../../store/row-types/column-updates.ts";
 import { NO_SLOT } from "../cache/eviction-order.ts";
 import { type RowMemory, SharedRows } from "../cache/shared-rows.ts";
 import { cellsOf, type MovingPlace } from "./oplog.ts";
 import type { ClockMember } from "./process-clock.ts";
 import { RowLocks } from "./row-locks.ts";
-import { addToBoth, layOnBoth, type RowPlace, type RowUpdates, type UpdateOf } from "./row-updates.ts";
+import { addToBoth, layOnBoth, type RowUpdates } from "./row-updates.ts";
 import type { HeldRows, TableRows } from "./table-rows.ts";
 import { type BooksMemory, OwnBooks } from "./thread-books.ts";
 

@@ -3,8 +3,8 @@
 
 import type { WaitOptions } from "../../base/deferred.ts";
 import type { RowElement } from "../../kernel/row-element.ts";
+import type { RowPlace, UpdateOf } from "../../store/row-types/column-updates.ts";
 import type { MovingPlace } from "./oplog.ts";
-import type { RowPlace, UpdateOf } from "./row-updates.ts";
 
 /** Where the rows lie that a thread has got hold of, by slot. */
 export interface HeldRows<E extends RowElement = RowElement> {

@@ -11,9 +11,9 @@
 //       two turns of its event loop.
 
 import { ROW_ELEMENTS, type RowElement } from "../../kernel/row-element.ts";
+import type { RowPlace } from "../../store/row-types/column-updates.ts";
 import { type RowMemory, SharedRows } from "../cache/shared-rows.ts";
 import { cellsOf, type MovingPlace, Oplog, rowMemory } from "./oplog.ts";
-import type { RowPlace } from "./row-updates.ts";
 
 const BOOK_COUNT = 4;
 const OPEN = 0;

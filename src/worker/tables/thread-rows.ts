@@ -10,12 +10,13 @@ import { assert } from "../../base/assert.ts";
 import type { WaitOptions } from "../../base/deferred.ts";
 import type { WeighbridgeError } from "../../base/errors.ts";
 import type { RowElement } from "../../kernel/row-element.ts";
+import type { RowPlace, UpdateOf } from "../../store/row-types/column-updates.ts";
 import { NO_SLOT } from "../cache/eviction-order.ts";
 import type { RowCache } from "../cache/row-cache.ts";
 import type { Oplog } from "./oplog.ts";
 import type { ClockMember } from "./process-clock.ts";
 import type { ProcessTable } from "./process-table.ts";
-import { addToBoth, layOnBoth, type RowPlace, type UpdateOf } from "./row-updates.ts";
+import { addToBoth, layOnBoth } from "./row-updates.ts";
 import type { HeldRows, TableRows } from "./table-rows.ts";
 
 const HALF = 2 ** 32;

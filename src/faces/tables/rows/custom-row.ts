@@ -9,9 +9,8 @@
 import { showValue, WeighbridgeError } from "../../../base/errors.ts";
 import { ELEMENT_LIST, isRowElement, type RowElement } from "../../../kernel/row-element.ts";
 import { checkMembers, checkPlugIn, type PlugInIdentity } from "../../../store/plug-in-identity.ts";
-import { ColumnUpdates, columnRowType } from "../../../store/row-types/column-updates.ts";
+import { ColumnUpdates, columnRowType, type RowPlace, type UpdateOf } from "../../../store/row-types/column-updates.ts";
 import { type PsRowType, psRowType, type SavedColumns } from "../../../store/row-types/ps-row-type.ts";
-import type { RowPlace, UpdateOf } from "../../../worker/tables/row-updates.ts";
 import type { RowAccessor } from "../row-accessor.ts";
 import type { TableRowType } from "../table-row-type.ts";
 import { DenseAccessor } from "./dense-row.ts";

@@ -3,7 +3,7 @@
 import { WeighbridgeError } from "../../../base/errors.ts";
 import type { RowArray, RowElement } from "../../../kernel/row-element.ts";
 import { ROW_ELEMENTS } from "../../../kernel/row-element.ts";
-import type { RowPlace, UpdateOf } from "../../../worker/tables/row-updates.ts";
+import type { RowPlace, UpdateOf } from "../../../store/row-types/column-updates.ts";
 import { RowAccessor } from "../row-accessor.ts";
 import type { TableRowType } from "../table-row-type.ts";
 

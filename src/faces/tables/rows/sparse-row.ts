@@ -5,9 +5,10 @@
 import { showValue, WeighbridgeError } from "../../../base/errors.ts";
 import { checkOptions } from "../../../base/known-options.ts";
 import { isRowElement, type RowArray, type RowElement } from "../../../kernel/row-element.ts";
+import type { RowPlace, UpdateOf } from "../../../store/row-types/column-updates.ts";
 import { COLUMNS_MAX, SparseRows, sparseElements } from "../../../store/row-types/sparse-rows.ts";
 import { TABLE_ROW_TYPES } from "../../../store/row-types/table-row-types.ts";
-import type { RowPlace, RowUpdates, UpdateOf } from "../../../worker/tables/row-updates.ts";
+import type { RowUpdates } from "../../../worker/tables/row-updates.ts";
 import { RowAccessor } from "../row-accessor.ts";
 import type { TableRowType } from "../table-row-type.ts";
 
