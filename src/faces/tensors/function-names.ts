@@ -20,6 +20,9 @@ const HETU_NAMES: Readonly<Record<string, string>> = {
   "wb/parameter/create": "ParamInit",
   "wb/parameter/clear": "ParamClear",
   "wb/parameter/save": "ParamSave",
+  "wb/parameter/load/stage": "ParamLoad",
+  "wb/parameter/load/replace": "ParamLoad",
+  "wb/parameter/load/unstage": "ParamLoad",
   "wb/cache/sync": "SyncEmbedding",
   "wb/cache/push": "PushEmbedding",
   "wb/cache/push-sync": "PushSyncEmbedding",
@@ -30,19 +33,11 @@ const HETU_NAMES: Readonly<Record<string, string>> = {
   "wb/data/pull": "PullData",
 };
 
-/** Families of ours that are one function of Hetu's. */
-const HETU_FAMILIES: Readonly<Record<string, string>> = { "wb/parameter/load/": "ParamLoad" };
-
-function hetuName(name: string): string {
-  const family = Object.keys(HETU_FAMILIES).find((prefix) => name.startsWith(prefix));
-  return (family === undefined ? HETU_NAMES[name] : HETU_FAMILIES[family]) ?? name;
-}
-
 /** The loads under Hetu's names; functions that share a name are added up. */
 export function hetuLoads(loads: ReadonlyMap<string, Readonly<FunctionLoad>>): ReadonlyMap<string, Readonly<FunctionLoad>> {
   const named = new Map<string, FunctionLoad>();
   for (const [name, { sentBytes, receivedBytes }] of loads) {
-    const key = hetuName(name);
+    const key = HETU_NAMES[name] ?? name;
     const sum = named.get(key) ?? { sentBytes: 0, receivedBytes: 0 };
     named.set(key, { sentBytes: sum.sentBytes + sentBytes, receivedBytes: sum.receivedBytes + receivedBytes });
   }
