@@ -43,6 +43,7 @@ const BENCHES: Readonly<Record<string, Bench>> = {
   overlap: { launch: ["-s", 1, "-w", 1], args: ["--pairs", 1], figure: /rows, 0 cached: on [\d.]+ steps\/s/ },
   "own-updater": { args: [256], figure: /[\d.]+ M rows\/s/ },
   paired: { args: ["--other", ROOT, "--starts", 1, "--turns", 1, "--ms", 20, "push-4B-w1"], figure: /^push-4B-w1 +[\d.]+ / },
+  "process-tables": { args: ["inc"], figure: /^inc of a cached dense row, one thread +[\d.]+ M\/s/ },
   pslite: { args: ["--rounds", 1, "--warm-up-ms", 10, "push-1MB-w8"], figure: /^push-1MB-w8 +[\d.]+ / },
   "row-cache": { launch: ["-s", 1, "-w", 1], args: ["--seconds", 0.03, "--warm-up-steps", 2], figure: /10\.0 % .*\d M/ },
   tables: { args: ["lists"], figure: /rate \d+ M keys\/s/ },
