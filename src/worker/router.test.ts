@@ -305,7 +305,7 @@ test("PREPARE waits until the worker has joined the clock set, and told its cloc
   await atOnce;
 });
 
-test("clockMessages wait no longer than they were told to, nor for a change that is abandoned or was adopted before (PlacementHold.A2)", async () => {
+test("messages about clocks wait no longer than they were told to, nor for a change that is abandoned or was adopted before (PlacementHold.A2)", async () => {
   const { stage, worker } = started();
   await stage.router.clockMessages.prepare({ epoch: 2, holdMs: 1000 });
   const late = worker.clock(1);
@@ -328,7 +328,7 @@ test("clockMessages wait no longer than they were told to, nor for a change that
   await atOnce;
 });
 
-test("a call that is cut again while a restarted server is options about its parameter ends once, and so does each of its parts", async () => {
+test("a call that is cut again while a restarted server is asked about its parameter ends once, and so does each of its parts", async () => {
   const stage = new RouterStage(3, new SimClock({ settle: setImmediate }));
   const subject = new ParameterHandle({ name: "rows", maker: "embedding", parameter: 1 }, stage.pushes);
   subject.found(0, stage.router.incarnationOf(0));
@@ -481,7 +481,7 @@ test("a push and pull whose answer was lost with its part counts once, and reads
   assert.ok(into.every((value) => value > 0) && values.every((value) => value === 1));
 });
 
-test("a push and pull whose answer is lost, and cannot be options for, fails once, and its call waits for the others (B5)", async () => {
+test("a push and pull whose answer is lost, and cannot be asked for, fails once, and its call waits for the others (B5)", async () => {
   const stage = new RouterStage(2, new SimClock({ settle: setImmediate }));
   const subject = new ParameterHandle({ name: "rows", maker: "embedding", parameter: 1 }, stage.pushes);
   subject.found(0, stage.router.incarnationOf(0));

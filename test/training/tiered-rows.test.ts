@@ -49,7 +49,7 @@ for (const workers of [1, 2, 3]) {
   }
 }
 
-test("nobody prefetch, some do, or they prefetch what does not come: the bits are the same", async () => {
+test("nobody prefetches, some do, or they prefetch what does not come: the bits are the same", async () => {
   const work = { workers: 2, optimizer: { type: "adam" }, steps: 12, vocabCacheSize: 50, hostRows: 50 } as const;
   const { rows } = await plainRun(work);
   const hints: NonNullable<CachedWork["prefetched"]>[] = [
