@@ -1,39 +1,58 @@
-// free-port — finds a TCP port that nobody listens on, at random, below the ports that systems assign themselves: two
-// processes that request one of those at the same moment may get the same, and any outgoing connection may take it
-// before the scheduler listens.
+// free-port — finds a TCP port that nobody listens on, at random, below the ports that systems assign themselves: any
+// outgoing connection may take one of those before the scheduler listens.
+//
+// Invariants:
+//   FreePort.F1. Two processes never draw the same port, however close in time: whoever draws an even port keeps the
+//       odd one behind it until the process ends, and passes over ports whose odd one is kept.
 
 import { randomInt } from "node:crypto";
 import { once } from "node:events";
-import { type AddressInfo, createServer } from "node:net";
+import { type AddressInfo, createServer, type Server } from "node:net";
 
 /** Above well-known ports and below those that Linux, macOS and Windows assign. */
 const PORT_MIN = 20_000;
 const PORT_MAX = 32_000;
 const DRAWS_MAX = 64;
 
-/** A port of this host that was free a moment ago, and that hardly any other process draws. */
+/** A port of this host that was free a moment ago, and that no other process draws while this one lives. */
 export async function freePort(host: string): Promise<number> {
   for (let draw = 0; draw < DRAWS_MAX; draw++) {
-    const port = await tryPort(host, randomInt(PORT_MIN, PORT_MAX));
-    if (port !== undefined) return port;
+    const port = 2 * randomInt(PORT_MIN / 2, PORT_MAX / 2);
+    const reservation = await listen(host, port + 1);
+    if (reservation === undefined) continue;
+    if (await isFree(host, port)) {
+      reservation.unref();
+      return port;
+    }
+    reservation.close();
   }
-  const port = await tryPort(host, 0); // the system's own choice
-  if (port === undefined) throw new Error(`no port of ${host} is free`);
+  const server = await listen(host, 0); // the system's own choice
+  if (server === undefined) throw new Error(`no port of ${host} is free`);
+  const { port } = server.address() as AddressInfo; // It listens on TCP, so it has a port.
+  await closed(server);
   return port;
 }
 
-/** Undefined if it is taken. */
-async function tryPort(host: string, wanted: number): Promise<number | undefined> {
-  const server = createServer();
-  server.listen({ host, port: wanted, exclusive: true });
+async function isFree(host: string, port: number): Promise<boolean> {
+  const server = await listen(host, port);
+  if (server !== undefined) await closed(server);
+  return server !== undefined;
+}
+
+/** A server that talks to nobody; undefined if the port is taken. */
+async function listen(host: string, port: number): Promise<Server | undefined> {
+  const server = createServer((socket) => socket.destroy());
+  server.listen({ host, port, exclusive: true });
   try {
     await once(server, "listening");
   } catch (thrown) {
     if (thrown instanceof Error && "code" in thrown && thrown.code === "EADDRINUSE") return undefined;
     throw thrown;
   }
-  const { port } = server.address() as AddressInfo; // It listens on TCP, so it has a port.
+  return server;
+}
+
+async function closed(server: Server): Promise<void> {
   server.close();
   await once(server, "close");
-  return port;
 }
