@@ -2,8 +2,8 @@
 // outgoing connection may take one of those before the scheduler listens.
 //
 // Invariants:
-//   FreePort.F1. Two processes never draw the same port, however close in time: whoever draws an even port keeps the
-//       odd one behind it until the process ends, and passes over ports whose odd one is kept.
+//   FreePort.F1. Two processes never draw the same port, however close in time: whoever draws an odd port keeps the
+//       even one before it until the process ends, and passes over ports whose even one is kept.
 
 import { randomInt } from "node:crypto";
 import { once } from "node:events";
@@ -17,8 +17,9 @@ const DRAWS_MAX = 64;
 /** A port of this host that was free a moment ago, and that no other process draws while this one lives. */
 export async function freePort(host: string): Promise<number> {
   for (let draw = 0; draw < DRAWS_MAX; draw++) {
-    const port = 2 * randomInt(PORT_MIN / 2, PORT_MAX / 2);
-    const reservation = await listen(host, port + 1);
+    const kept = 2 * randomInt(PORT_MIN / 2, PORT_MAX / 2);
+    const port = kept + 1;
+    const reservation = await listen(host, kept);
     if (reservation === undefined) continue;
     if (await isFree(host, port)) {
       reservation.unref();
