@@ -63,21 +63,38 @@ test("a room imports only the rooms below it", () => {
   }
 });
 
-/** A file and all that importing it by value brings along, dynamic imports counted in unless told otherwise. */
-function closureOf(root: string, { dynamic = true }: { readonly dynamic?: boolean } = {}): Set<string> {
+/** What a file imports by value; dynamic imports counted in unless told otherwise. */
+function valueImportsOf(path: string, { dynamic = true }: { readonly dynamic?: boolean } = {}): string[] {
+  const text = read(path)
+    .replaceAll(/^(?:import|export) type\b[^;]*;/gms, "")
+    .replaceAll(/^import \{(?:\s*type \w+(?: as \w+)?,?)+\s*\} from[^;]*;/gms, "");
+  const targets = text.matchAll(dynamic ? /(?:from|^import|\bimport\() ?"(\.[^"]+)"/gm : /(?:from|^import) "(\.[^"]+)"/gm);
+  return [...targets].map(([, target = ""]) => normalize(join(dirname(path), target)).replaceAll("\\", "/"));
+}
+
+/** A file and all that importing it by value brings along. */
+function closureOf(root: string, options: { readonly dynamic?: boolean } = {}): Set<string> {
   const seen = new Set<string>();
   const open = [root];
   for (let path = open.pop(); path !== undefined; path = open.pop()) {
     if (seen.has(path)) continue;
     seen.add(path);
-    const text = read(path)
-      .replaceAll(/^(?:import|export) type\b[^;]*;/gms, "")
-      .replaceAll(/^import \{(?:\s*type \w+(?: as \w+)?,?)+\s*\} from[^;]*;/gms, "");
-    for (const [, target = ""] of text.matchAll(dynamic ? /(?:from|^import|\bimport\() ?"(\.[^"]+)"/gm : /(?:from|^import) "(\.[^"]+)"/gm))
-      open.push(normalize(join(dirname(path), target)).replaceAll("\\", "/"));
+    open.push(...valueImportsOf(path, options));
   }
   return seen;
 }
+
+test("no file imports itself by value, over whatever others", () => {
+  const done = new Set<string>();
+  const visit = (path: string, way: readonly string[]): void => {
+    assert.ok(!way.includes(path), `${[...way.slice(way.indexOf(path)), path].join(" imports ")}`);
+    if (done.has(path)) return;
+    for (const target of valueImportsOf(path, { dynamic: false })) visit(target, [...way, path]);
+    done.add(path);
+  };
+  for (const path of sources.filter((candidate) => !isTest(candidate))) visit(path, []);
+  assert.ok(done.size > 500);
+});
 
 const isForeignToClients = (path: string): boolean =>
   ["server", "scheduler"].includes(roomOf(path)) || /(pacer|table-store)\.ts$/.test(path);

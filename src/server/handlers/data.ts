@@ -10,7 +10,7 @@ import { ElementType } from "../../kernel/elements.ts";
 import { KEY_BYTES } from "../../keys/key-range.ts";
 import type { SumStore } from "../../store/sums/sum-store.ts";
 import type { Ownership } from "../ownership.ts";
-import { keepBytes } from "../parameters/parameter-host.ts";
+import { keepBytes } from "../parameters/call-memory.ts";
 import type { Parameters } from "../parameters/parameters.ts";
 import { type ServedFunction, serve } from "../served-function.ts";
 

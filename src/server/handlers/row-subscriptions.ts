@@ -14,7 +14,7 @@ import { isWeighbridgeError, type WeighbridgeError } from "../../base/errors.ts"
 import type { WorkerIncarnation } from "../../consistency/worker-incarnations.ts";
 import { tablePushed } from "../../contracts/tables.ts";
 import { BLOCK_BYTES } from "../../wire/frame.ts";
-import { keepKeys } from "../parameters/parameter-host.ts";
+import { keepKeys } from "../parameters/call-memory.ts";
 import type { TableParameter } from "../parameters/table-parameter.ts";
 import type { ServerContext } from "../server-context.ts";
 

@@ -8,7 +8,7 @@
 import { WeighbridgeError } from "../../base/errors.ts";
 import { tableRead, tableUpdate } from "../../contracts/tables.ts";
 import type { ServedCall } from "../../peer/function-host.ts";
-import { keepKeys, roomFor } from "../parameters/parameter-host.ts";
+import { keepKeys, roomFor } from "../parameters/call-memory.ts";
 import type { TableParameter } from "../parameters/table-parameter.ts";
 import { type ServedFunction, serve } from "../served-function.ts";
 import type { ServerContext } from "../server-context.ts";

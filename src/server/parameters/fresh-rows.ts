@@ -14,7 +14,7 @@ import type { Arena } from "../../kernel/arena.ts";
 import { VERSION_NONE } from "../../kernel/row-kernels.ts";
 import type { TableSpec } from "../../store/parameter-spec.ts";
 import type { TableStore } from "../../store/table-store.ts";
-import { type CallMemory, roomFor } from "./parameter-host.ts";
+import { type CallMemory, roomFor } from "./call-memory.ts";
 
 const FLOAT_BYTES = 4;
 const KEY_BYTES = 8;

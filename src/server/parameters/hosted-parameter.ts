@@ -24,7 +24,8 @@ import type { ParameterUpdater } from "../../store/updaters/parameter-updater.ts
 import type { NonFiniteCounts } from "../../store/updaters/updater.ts";
 import type { ValueShape } from "../../wire/codecs/value-codec.ts";
 import { handlerStack } from "../../wire/failure.ts";
-import type { CallMemory, ParameterHost, ParameterIds } from "./parameter-host.ts";
+import type { CallMemory } from "./call-memory.ts";
+import type { ParameterHost, ParameterIds } from "./parameter-host.ts";
 import { ParameterLink } from "./parameter-link.ts";
 import { ParameterPace, type Reading } from "./parameter-pace.ts";
 

@@ -14,7 +14,7 @@ import { KeyReceiver } from "../../wire/codecs/key-receiver.ts";
 import { compressionOf, type LinkEncoding } from "../../wire/codecs/link-encoding.ts";
 import { PayloadCodec } from "../../wire/codecs/payload-codec.ts";
 import { type CodecContext, floatCountOf, malformed, type ValueShape } from "../../wire/codecs/value-codec.ts";
-import { type CallMemory, roomFor } from "./parameter-host.ts";
+import { type CallMemory, roomFor } from "./call-memory.ts";
 
 const FLOAT_BYTES = 4;
 

@@ -25,19 +25,10 @@ import type { TableStore } from "../../store/table-store.ts";
 import { takesValues } from "../../store/updaters/optimizer-spec.ts";
 import type { UpdateStep } from "../../store/updaters/updater.ts";
 import { rankOf } from "../../wire/node-id.ts";
+import { type CallMemory, codedOffset, type Kept, keepKeys, roomFor } from "./call-memory.ts";
 import { type FreshRoom, freshRoom, readFresh } from "./fresh-rows.ts";
 import { HostedParameter } from "./hosted-parameter.ts";
-import {
-  type CallMemory,
-  checkScale,
-  codedOffset,
-  greatestIn,
-  type Kept,
-  keepKeys,
-  type ParameterHost,
-  type ParameterIds,
-  roomFor,
-} from "./parameter-host.ts";
+import { checkScale, greatestIn, type ParameterHost, type ParameterIds } from "./parameter-host.ts";
 import type { TablePage } from "./part-state.ts";
 import { RowClaims } from "./row-claims.ts";
 import type { RowsRound } from "./row-contribution.ts";

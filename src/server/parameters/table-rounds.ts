@@ -13,7 +13,8 @@
 import type { WeighbridgeError } from "../../base/errors.ts";
 import type { KeyOwners } from "../../store/table-requests.ts";
 import type { TableStore } from "../../store/table-store.ts";
-import { keepBytes, type ParameterHost } from "./parameter-host.ts";
+import { keepBytes } from "./call-memory.ts";
+import type { ParameterHost } from "./parameter-host.ts";
 import type { OpenRowsPage, PushedAt } from "./part-state.ts";
 import { RoundMemories, type RoundTarget, RowContribution } from "./row-contribution.ts";
 

@@ -8,17 +8,9 @@ import type { TensorSpec } from "../../store/parameter-spec.ts";
 import { TensorShape } from "../../store/tensor-shape.ts";
 import { TensorStore } from "../../store/tensor-store.ts";
 import type { ValueShape } from "../../wire/codecs/value-codec.ts";
+import { type CallMemory, codedOffset, type Kept, keepRows, roomFor } from "./call-memory.ts";
 import { HostedParameter } from "./hosted-parameter.ts";
-import {
-  type CallMemory,
-  codedOffset,
-  greatestIn,
-  type Kept,
-  keepRows,
-  type ParameterHost,
-  type ParameterIds,
-  roomFor,
-} from "./parameter-host.ts";
+import { greatestIn, type ParameterHost, type ParameterIds } from "./parameter-host.ts";
 import type { TensorPage } from "./part-state.ts";
 import { TensorPushes } from "./tensor-requests.ts";
 
