@@ -1,0 +1,83 @@
+// shared-model — the face after mshadow-ps as users see it: what createSharedModel returns, and what a thread that runs
+// a device of it gets. docs/guides/shared-model.md shows it in use, docs/compatibility.md lists the differences.
+
+import type { WaitOptions } from "../../base/deferred.ts";
+import type { RowElement } from "../../kernel/row-element.ts";
+import type { OptimizerSpec } from "../../store/updaters/optimizer-spec.ts";
+import type { Updater } from "./updater.ts";
+
+/** "local": the devices of this process. "dist": between processes as well. */
+export type SharedModelType = "local" | "dist";
+
+/** What happens to a model when one of its devices ends. */
+export type DeviceLossPolicy =
+  | "fail" // nothing more can be pushed
+  | "continue"; // rounds go on with the devices that are left
+
+export type SharedModelOptions = {
+  /** Where the data lie. Defaults to "cpu". */
+  readonly device?: "cpu" | "cuda";
+  /** The type of every number in the model. Defaults to "f32". */
+  readonly dtype?: RowElement;
+  /** With update_on_server: what the sum of a round does to the weights. A built-in one by its settings, or your own. */
+  readonly updater?: Updater | OptimizerSpec;
+  /** With a built-in updater: what the weights of a key begin with. Defaults to 0. */
+  readonly initialWeight?: number;
+  /** Defaults to "fail". */
+  readonly onDeviceLoss?: DeviceLossPolicy;
+  /** The most memory that the model's data may take, in bytes, up to 4 GiB, which is the default. For "cpu". */
+  readonly memoryBytesMax?: number;
+  /** Records what is computed and synchronised when; `trace()` returns it. Defaults to false. */
+  readonly trace?: boolean;
+};
+
+export type ModelInitOptions = WaitOptions & {
+  /** For the updater's initUpdater. */
+  readonly args?: readonly string[];
+};
+
+export type ModelPushOptions = {
+  /** For "cuda": the stream or event after which the data are ready. */
+  readonly after?: unknown;
+};
+
+/** What a pull callback gets. */
+export type PulledData<Data extends object = object> = {
+  readonly data: Data;
+  readonly key: number;
+  readonly device: number;
+  /** For "cuda": the stream that copied the data. */
+  readonly stream: unknown;
+};
+export type PullCallback<Data extends object = object> = (pulled: PulledData<Data>) => void | Promise<void>;
+
+/** A model in the thread that created it; a thread that runs a device has the same calls for that device. */
+export interface SharedModel<Data extends object = object> {
+  readonly type: SharedModelType;
+  /** The devices of `init` that have not ended, in ascending order of position. */
+  readonly devices: readonly number[];
+  /** Sets an option of mshadow-ps, or one of the updater's. Before `init`. Throws BAD_ARGUMENT. */
+  setParam(name: string, value: string | number | boolean): void;
+  /** Opens the model for these devices, [0] when left out. Once. */
+  init(devices?: readonly number[], options?: ModelInitOptions): Promise<void>;
+  /** Makes a key known, or checks that it is known with this shape. Each device calls it before it pushes or pulls. */
+  initKey(shape: readonly number[], key: number, device: number): Promise<void>;
+  /** A new array in the memory of the model, of zeros: pushes from it and pulls into it copy nothing else. */
+  tensor(shape: readonly number[], device: number): Data;
+  /** Gives such an array back. */
+  free(data: Data): void;
+  /** Returns at once. The data must not change until the device's pull of this round has ended. */
+  push(data: Data, key: number, device: number, priority?: number, options?: ModelPushOptions): void;
+  /** Returns at once. The result of the device's last push is copied to `data`, then the callback runs. */
+  pullReq(data: Data, key: number, device: number, priority?: number, callback?: PullCallback<Data>): void;
+  /** Resolves when the device's last pullReq of the key has ended, with its callback; at once if there is none. */
+  pullWait(key: number, device: number, wait?: WaitOptions): Promise<void>;
+  /** Replaces the weights of a key, between rounds. */
+  setWeight(data: Data, key: number, device: number): Promise<void>;
+  /** Throws SPEC_MISMATCH if `data` are not the weights, or last result, of the key within 1e-5. */
+  checkWeight(data: Data, key: number, device: number): Promise<void>;
+  /** Says that a device has ended: others do not wait for it any longer. */
+  removeDevice(device: number, reason?: unknown): void;
+  close(): Promise<void>;
+  [Symbol.asyncDispose](): Promise<void>;
+}
