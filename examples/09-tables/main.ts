@@ -1,6 +1,7 @@
 // 09-tables — Petuum's hello_ssp: every thread adds 1 to its own column in every clock, and looks how far all others
 // are.
 
+import { env } from "node:process";
 import { denseRow, TableGroup } from "weighbridge/tables";
 
 const THREADS = 2; // of each process
@@ -16,9 +17,10 @@ group.registerRow(0, counts);
 // it.
 const initThread = await group.init({ numTables: 1, numLocalAppThreads: THREADS + 1 });
 const process = Math.floor(initThread / 1000);
+const columns = Number(env.WEIGHBRIDGE_WORKER_COUNT) * THREADS; // one for each thread of all processes
 
-// A row has a column for each thread there may be; the process keeps up to 10 rows.
-await group.createTable(0, { rowType: 0, rowCapacity: 64, staleness: STALENESS, processCacheCapacity: 10, oplogCapacity: 10 });
+// The process keeps up to 10 rows.
+await group.createTable(0, { rowType: 0, rowCapacity: columns, staleness: STALENESS, processCacheCapacity: 10, oplogCapacity: 10 });
 await group.createTableDone(); // on all processes
 
 async function work(index: number): Promise<void> {
@@ -30,7 +32,7 @@ async function work(index: number): Promise<void> {
     using row = await table.get(ROW);
     if (row.get(column) !== clock)
       throw new Error(`column ${column} is ${row.get(column)} at clock ${clock}: my own increments are missing`);
-    for (let other = 0; other < THREADS; other++)
+    for (let other = 0; other < columns; other++)
       if (row.get(other) < clock - STALENESS) throw new Error(`column ${other} is ${row.get(other)} at clock ${clock}`);
     table.inc(ROW, column, 1); // nothing is sent: the sum goes with the clock
     thread.clock(); // never waits

@@ -13,8 +13,8 @@ export type FlagChoice = {
   /** The keys to offer; all when left out. */
   readonly only?: readonly string[];
   readonly except?: readonly string[];
-  /** Defaults of this command that differ from the usual ones, in words. */
-  readonly defaults?: Readonly<Record<string, string>>;
+  /** Defaults of this command that differ from the usual ones. */
+  readonly defaults?: Readonly<Record<string, string | number>>;
 };
 
 export function addConfigFlags(command: Command, { only, except = [], defaults = {} }: FlagChoice = {}): Command {

@@ -23,7 +23,8 @@ import { isReaderGone, outputExitCode, outputText, type StandardOutput } from ".
 
 /** Keys of a single node, which the launcher sets. */
 const NODE_KEYS = ["role", "rank", "port", "advertiseHost", "host", "nodeId"];
-const DEFAULTS = { logLevel: "warn" } as const;
+/** One server holds the parameters of a job that fits one machine; more of them would take cores from the workers. */
+const DEFAULTS = { logLevel: "warn", serverCount: 1 } as const;
 const LOOPBACK = "127.0.0.1";
 const INTERRUPTS: readonly NodeJS.Signals[] = ["SIGINT", "SIGTERM", "SIGHUP"];
 
@@ -38,16 +39,18 @@ The job ends when all processes have ended. When one fails, or on Ctrl-C, the ot
 (it was stopped, or did not answer for --heartbeat-timeout-ms) once all others have ended well.
 
 Examples:
-  $ weighbridge launch -s 2 -w 2 -- script.ts
-  $ weighbridge launch -s 1 -w 4 --worker-only -- train.ts --epochs 3
+  $ weighbridge launch -w 2 script.ts
+  $ weighbridge launch -s 2 -w 4 --worker-only -- train.ts --epochs 3
   $ weighbridge launch -s 8 -w 2 --threads 4 --transport unix --worker-only -- train.ts
   $ weighbridge launch -s 2 -w 2 -- python3 train.py`;
 
 export function launchCommand(invocation: Invocation): Command {
   const command = new Command("launch")
     .summary("start a whole cluster on this machine")
-    .description("Starts one scheduler, and the given numbers of servers and workers, on this machine, each in a process of its own.")
-    .usage("-s <count> -w <count> [options] -- <script> [args...]")
+    .description(
+      "Starts one scheduler, the given number of workers, and one server or as many as given, on this machine, each in a process of its own.",
+    )
+    .usage("-w <count> [-s <count>] [options] -- <script> [args...]")
     .argument("[script]", "what every process runs")
     .argument("[args...]", "its arguments")
     .passThroughOptions()

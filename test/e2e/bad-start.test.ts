@@ -177,12 +177,16 @@ suite("bad start", { concurrency: 2 }, () => {
       ["scheduler", "-w", 1],
       ["server", "-w", 1],
       ["worker", "-w", 1],
-      ["launch", "-w", 1],
+      ["launch", "-s", 1],
     ]);
+    const launched = nodes.pop() as Running;
     await allRefuse(
       nodes,
       /BAD_CONFIG: 1 problem .*\n {2}1\. serverCount \(required\): .*set --server-count, WEIGHBRIDGE_SERVER_COUNT, DMLC_NUM_SERVER/,
     );
+    const missing =
+      /BAD_CONFIG: 1 problem .*\n {2}1\. workerCount \(required\): .*set --worker-count, WEIGHBRIDGE_WORKER_COUNT, DMLC_NUM_WORKER/;
+    await allRefuse([launched], missing);
   });
 });
 

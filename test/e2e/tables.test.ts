@@ -6,9 +6,9 @@ import { freePort } from "../../src/node/launcher/free-port.ts";
 import { Cluster } from "./cluster.ts";
 import { Processes, script } from "./processes.ts";
 
-test("weighbridge launch runs hello_ssp of the examples", async () => {
+test("weighbridge launch runs hello_ssp of the examples, with one server when their number is left out", async () => {
   await using processes = new Processes();
-  const launch = processes.weighbridge(["launch", "-s", 1, "-w", 2, "--", "examples/09-tables/main.ts"]);
+  const launch = processes.weighbridge(["launch", "-w", 2, "examples/09-tables/main.ts"]);
   await launch.succeeds();
   assert.equal(launch.count(/thread \d+: 100 clocks, every column at most 1 behind/), 4, launch.transcript);
 });
