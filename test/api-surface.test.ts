@@ -278,6 +278,7 @@ const SURFACE: Readonly<Record<string, readonly string[]>> = {
     "type TableConfig",
     "type TableGroupConfig",
     "type TableHost",
+    "type TableReport",
     "type TableRowType",
     "type TableStatistics",
     "type TableThread",

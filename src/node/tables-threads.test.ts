@@ -55,6 +55,14 @@ for (const consistencyModel of ["SSP", "SSPPush"] as const)
     await Promise.all(threads.flatMap(({ done, exited }) => [done, exited]));
     const rows = await cluster.session.embedding("tables/0", { dim: 32, rowType: "i32", consistency: { ssp: 1 } });
     for (let row = 0; row < ROWS; row++) assert.deepEqual([...(await rows.pull([row])).subarray(0, 5)], [100, 100, 100, 100, 0]);
+    const counted = [...group.statistics.get(0)!.threads];
+    assert.deepEqual(
+      counted.map(([id, { gets, incs, clocks }]) => ({ id, gets, incs, clocks })),
+      [201, 202, 203, 204].map((id) => ({ id, gets: 100 * ROWS, incs: 100 * ROWS, clocks: 100 })),
+      "the group has the statistics of threads that have ended",
+    );
+    for (const [, { staleness, hits, misses, gets }] of counted)
+      assert.deepEqual([staleness.reduce((sum, count) => sum + count), hits + misses], [gets, gets]);
   });
 
 test("a process has threads of one kind: async tasks or threads of the system", async () => {

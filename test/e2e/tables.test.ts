@@ -1,8 +1,12 @@
 // tables — Goal: tables keep their promises in real processes, over sockets, started by the command line.
 
 import assert from "node:assert/strict";
+import { readFile } from "node:fs/promises";
+import { join } from "node:path";
 import { test } from "node:test";
+import { parse } from "yaml";
 import { freePort } from "../../src/node/launcher/free-port.ts";
+import { temporaryDirectory } from "../support/temporary-directory.ts";
 import { Cluster } from "./cluster.ts";
 import { Processes, script } from "./processes.ts";
 
@@ -37,14 +41,24 @@ test("when a process is killed the others go on within the detection time", asyn
   for (const worker of workers.slice(0, 2)) await worker.says(/^2 threads are done$/);
 });
 
-test("two processes of a host map start their servers themselves, and the first one the scheduler", async () => {
+test("two processes of a host map start their servers themselves, and the first one the scheduler; both write their statistics", async () => {
   await using processes = new Processes();
   const ports = `ports=${await freePort("127.0.0.1")},${await freePort("127.0.0.1")}`;
+  const stats = join(temporaryDirectory("statistics"), "hello");
   const clients = [0, 1].map((client) =>
-    processes.run(process.execPath, [script("tables-hello"), ports, `client=${client}`, "clocks=50"], {}),
+    processes.run(process.execPath, [script("tables-hello"), ports, `client=${client}`, "clocks=50", `stats=${stats}`], {}),
   );
   for (const client of clients) {
     await client.succeeds();
     assert.equal(client.count(/^4 threads are done$/), 1, client.transcript);
+  }
+  for (const rank of [0, 1]) {
+    const text = await readFile(`${stats}.${rank}.yaml`, "utf8");
+    const { "table 0": table } = parse(text) as Record<string, Record<string, number | Record<string, number>>>;
+    assert.ok((table?.bytesPerClock as number) > 0, text);
+    for (const thread of [1, 2, 3, 4]) {
+      const counts = table?.[`thread ${1000 * rank + 200 + thread}`] as Record<string, number>;
+      assert.deepEqual([counts.gets, counts.incs], [51, 50], text);
+    }
   }
 });

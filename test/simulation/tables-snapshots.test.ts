@@ -72,6 +72,8 @@ for (const consistencyModel of ["SSP", "SSPPush"] as const)
           assert.deepEqual([accessor.get(0), accessor.get(1)], [sumBelow(resumeClock), sumBelow(resumeClock)], text);
         }
         await train(again, 12, random);
+        const { sentBytes, receivedBytes, bytesPerClock } = again.groups[0]!.statistics.get(0)!;
+        assert.equal(bytesPerClock, (sentBytes + receivedBytes) / (12 - resumeClock), "of the clocks since it resumed");
         await again.shutDown();
       }
     }

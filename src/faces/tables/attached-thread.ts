@@ -8,13 +8,14 @@ import type { RowUpdates } from "../../worker/tables/row-updates.ts";
 import { SharedTable, type SharedTableMemory, type ThreadReply, type ThreadRequest } from "../../worker/tables/shared-table.ts";
 import type { ThreadPort } from "../../worker/tables/system-thread.ts";
 import type { TableRowType } from "./table-row-type.ts";
+import { TableCounters } from "./table-statistics.ts";
 import { TableThread } from "./table-thread.ts";
 
 /** Plain data that is posted to the thread. */
 export type SharedThread = {
   readonly number: number;
-  /** Of each table also the id of its row type. */
-  readonly tables: readonly (SharedTableMemory & { readonly rowType: number })[];
+  /** Of each table also the id of its row type, and the memory in which the thread counts (TableCounters). */
+  readonly tables: readonly (SharedTableMemory & { readonly rowType: number; readonly counters: SharedArrayBuffer })[];
 };
 
 export type AttachOptions = {
@@ -45,7 +46,8 @@ export async function attachThread({ shared, port, clock, rowTypes }: AttachOpti
         "UNKNOWN_PLUG_IN",
         `${memory.name} has rows of type ${memory.rowType}: give it to the thread as to registerRow()`,
       );
-    return { id: memory.id, rowType, rowCapacity: memory.rowCapacity, rows: new SharedTable(memory, rowType as RowUpdates, member, line) };
+    const rows = new SharedTable(memory, rowType as RowUpdates, member, line);
+    return { id: memory.id, rowType, rowCapacity: memory.rowCapacity, rows, counters: new TableCounters(memory.counters) };
   });
   const started = new Deferred<Extract<ThreadReply, { readonly kind: "start" }>>();
   port.onmessage = ({ data }) => {

@@ -35,6 +35,11 @@ export type TableGroupConfig = {
   /** The snapshot to begin with. Left out or -1: none. */
   readonly resumeClock?: number;
   readonly resumeDir?: string;
+  /**
+   * Where each process writes its statistics when it shuts down, as YAML: this path with its rank, `<statsPath>.0.yaml`.
+   * Left out: nowhere.
+   */
+  readonly statsPath?: string;
   /** SSPAggr: megabits a second that early updates may take. Defaults to 40. */
   readonly bandwidthMbps?: number;
   /** SSPAggr: which rows leave first. Defaults to Random. */
@@ -73,14 +78,14 @@ export type TableConfig = {
   readonly noOplogReplay?: boolean;
 };
 
-type LeftOut = "snapshotDir" | "resumeDir" | "hostMap" | "clientId";
+type LeftOut = "snapshotDir" | "resumeDir" | "hostMap" | "clientId" | "statsPath";
 export type CheckedGroupConfig = Required<Omit<TableGroupConfig, LeftOut>> & Pick<TableGroupConfig, LeftOut>;
 export type CheckedTableConfig = Required<Omit<TableConfig, "processOplogCapacity">>;
 
 const GROUP_FIELDS: readonly (keyof TableGroupConfig)[] = [
   ...(["numTables", "numLocalAppThreads", "consistencyModel", "aggressiveClock", "snapshotClock", "snapshotDir", "resumeClock"] as const),
   ...(["resumeDir", "bandwidthMbps", "updateSortPolicy", "oplogPushUpperBoundKb", "oplogPushStalenessTolerance"] as const),
-  ...(["serverPushRowThreshold", "hostMap", "clientId"] as const),
+  ...(["serverPushRowThreshold", "hostMap", "clientId", "statsPath"] as const),
 ];
 const TABLE_FIELDS: readonly (keyof TableConfig)[] = [
   ...(["staleness", "rowType", "rowCapacity", "processCacheCapacity", "oplogCapacity", "processOplogCapacity"] as const),
@@ -94,7 +99,7 @@ export function checkGroupConfig(config: TableGroupConfig): CheckedGroupConfig {
   const what = "the configuration of a table group";
   checkOptions(config, GROUP_FIELDS, what);
   const { numTables = 1, numLocalAppThreads = 2, consistencyModel = "SSP", aggressiveClock = false } = config;
-  const { snapshotClock = -1, resumeClock = -1, snapshotDir, resumeDir } = config;
+  const { snapshotClock = -1, resumeClock = -1, snapshotDir, resumeDir, statsPath } = config;
   const { bandwidthMbps = 40, updateSortPolicy = "Random", oplogPushUpperBoundKb = 100 } = config;
   const { oplogPushStalenessTolerance = 2, serverPushRowThreshold = 100 } = config;
   const hosts = checkHosts(config);
@@ -103,7 +108,7 @@ export function checkGroupConfig(config: TableGroupConfig): CheckedGroupConfig {
   oneOf({ consistencyModel }, CONSISTENCY_MODELS);
   flag({ aggressiveClock });
   for (const field of [{ snapshotClock }, { resumeClock }]) if (Object.values(field)[0] !== -1) whole(field, 1, 2 ** 32 - 1);
-  for (const field of [{ snapshotDir }, { resumeDir }]) path(field);
+  for (const field of [{ snapshotDir }, { resumeDir }, { statsPath }]) path(field);
   positive({ bandwidthMbps });
   oneOf({ updateSortPolicy }, SORT_POLICIES);
   positive({ oplogPushUpperBoundKb });
@@ -114,6 +119,7 @@ export function checkGroupConfig(config: TableGroupConfig): CheckedGroupConfig {
     ...{ oplogPushUpperBoundKb, oplogPushStalenessTolerance, serverPushRowThreshold, ...hosts },
     ...(snapshotDir === undefined ? {} : { snapshotDir }),
     ...(resumeDir === undefined ? {} : { resumeDir }),
+    ...(statsPath === undefined ? {} : { statsPath }),
   };
 }
 

@@ -35,7 +35,15 @@ import {
   type TableGroupConfig,
 } from "./table-config.ts";
 import type { TableRowType } from "./table-row-type.ts";
-import { type TableTotals, totalsText } from "./table-statistics.ts";
+import {
+  NO_REPORTS,
+  type ReportSink,
+  TableCounters,
+  type TableReport,
+  type TableStatistics,
+  type TableTotals,
+  totalsText,
+} from "./table-statistics.ts";
 import { TableThread, type ThreadGroup } from "./table-thread.ts";
 
 /** A table of the group. */
@@ -70,11 +78,14 @@ export class TableGroup implements ThreadGroup {
   readonly #threads = new Set<TableThread>();
   readonly #systemThreads = new Set<SystemThread>();
   /** Those that have left too: what they did is told. */
-  readonly #registered: TableThread[] = [];
+  readonly #registered: { readonly id: number; readonly statistics: ReadonlyMap<number, TableStatistics> }[] = [];
+  readonly #reports: ReportSink;
   #stage: Stage = "new";
   #config: CheckedGroupConfig = checkGroupConfig({});
   #session: Session | undefined;
   #clock: ProcessClock = new ProcessClock(0);
+  /** Where the clock of this process began: later than 0 if it resumed a snapshot or came late. */
+  #clockStart = 0;
   #hasInitThread = false;
   #initThread: TableThread | undefined;
   #registeredCount = 0;
@@ -82,8 +93,9 @@ export class TableGroup implements ThreadGroup {
   #snapshots: Promise<void> = Promise.resolve();
   #cancelEarly: CancelTimer | undefined;
 
-  constructor(openSession: OpenSession) {
+  constructor(openSession: OpenSession, reports: ReportSink = NO_REPORTS) {
     this.#openSession = openSession;
+    this.#reports = reports;
   }
 
   /** Names a row type. Before `init`. Throws BAD_ARGUMENT. */
@@ -111,7 +123,8 @@ export class TableGroup implements ThreadGroup {
       this.#session = session;
       if (checked.resumeClock !== -1) await session.restore({ step: checked.resumeClock });
       if (checked.consistencyModel !== "SSP") this.#serveRows(session);
-      this.#clock = new ProcessClock(session.clocks);
+      this.#clockStart = session.clocks;
+      this.#clock = new ProcessClock(this.#clockStart);
       this.#hasInitThread = initThreadAccess;
       return this.#threadId(0);
     } catch (thrown) {
@@ -229,9 +242,20 @@ export class TableGroup implements ThreadGroup {
       },
     });
     this.#systemThreads.add(thread);
-    const start = { clock: member.clock, stalenessMax: this.stalenessMax, threadId: this.#threadId(index + 1) };
+    const threadId = this.#threadId(index + 1);
+    const start = { clock: member.clock, stalenessMax: this.stalenessMax, threadId };
     void this.#allRegistered.promise.then(() => thread.post({ kind: "start", ...start }));
-    const shared = thread.memory.map((memory, i) => ({ ...memory, rowType: (tables[i] as GroupTable).rowTypeId }));
+    const shared = thread.memory.map((memory, i) => {
+      const counters = new SharedArrayBuffer(TableCounters.BYTES);
+      return { ...memory, rowType: (tables[i] as GroupTable).rowTypeId, counters };
+    });
+    const counted = shared.map(({ id, counters }) => [id, new TableCounters(counters)] as const);
+    this.#registered.push({
+      id: threadId,
+      get statistics() {
+        return new Map(counted.map(([id, counters]) => [id, counters.statistics]));
+      },
+    });
     return { shared: { number: OWNER + 1 + index, tables: shared }, ended: () => thread.ended() };
   }
 
@@ -349,6 +373,7 @@ export class TableGroup implements ThreadGroup {
       session.clock();
     }
     this.#send(this.#clock.min - 1);
+    this.#report(false);
   }
 
   #send(clockMax: number): void {
@@ -357,7 +382,7 @@ export class TableGroup implements ThreadGroup {
 
   /** By table: what its threads did, and what travelled. Also after `shutDown`. */
   get statistics(): ReadonlyMap<number, TableTotals> {
-    const clocks = Math.max(1, this.#clock.min);
+    const clocks = Math.max(1, this.#clock.min - this.#clockStart);
     return new Map(
       [...this.#tables.values()].map(({ id, table: { exchange } }) => {
         const { sentBytes, receivedBytes } = exchange;
@@ -366,6 +391,17 @@ export class TableGroup implements ThreadGroup {
         return [id, { sentBytes, receivedBytes, bytesPerClock: (sentBytes + receivedBytes) / clocks, threads }] as const;
       }),
     );
+  }
+
+  #report(isLast: boolean): void {
+    if (!this.#reports.isWanted) return;
+    const read = (): TableReport["statistics"] => this.statistics;
+    this.#reports.take({
+      ...{ rank: this.#opened.rank, clock: this.#clock.min, isLast },
+      get statistics() {
+        return read();
+      },
+    });
   }
 
   /** The same in lines for people. */
@@ -392,6 +428,7 @@ export class TableGroup implements ThreadGroup {
     }
     await session.close();
     await this.#snapshots;
+    this.#report(true);
     if (failure !== undefined) throw failure;
   }
 

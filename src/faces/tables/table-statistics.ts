@@ -25,9 +25,29 @@ export type TableTotals = {
   readonly receivedBytes: number;
   /** Both, for each clock that the process ended. */
   readonly bytesPerClock: number;
-  /** By the ids of threads. Of threads of the system their own handles tell. */
+  /** By the ids of threads: all that have registered, also those that have left. */
   readonly threads: ReadonlyMap<number, TableStatistics>;
 };
+
+/** What a group tells whoever watches it, when its process has ended a clock and when it has shut down. */
+export type TableReport = {
+  /** Of the process. */
+  readonly rank: number;
+  /** How many clocks all threads of the process have ended. */
+  readonly clock: number;
+  /** Whether the group has shut down: there are no reports after it. */
+  readonly isLast: boolean;
+  /** By table, as `group.statistics`. Put together when it is read, so that watchers may skip reports at no cost. */
+  readonly statistics: ReadonlyMap<number, TableTotals>;
+};
+
+/** Where reports go. A report is made only if it is wanted. */
+export type ReportSink = {
+  readonly isWanted: boolean;
+  take(report: TableReport): void;
+};
+
+export const NO_REPORTS: ReportSink = { isWanted: false, take: () => {} };
 
 /** Lines for people, as YAML. */
 export function totalsText(totals: ReadonlyMap<number, TableTotals>): string {
@@ -43,15 +63,24 @@ export function totalsText(totals: ReadonlyMap<number, TableTotals>): string {
   return `${lines.join("\n")}\n`;
 }
 
-/** The numbers as they are counted: fields of one array, so that counting allocates nothing. */
+const COUNTS = 5;
+
+/** The numbers as they are counted: fields of arrays, so that counting allocates nothing. */
 export class TableCounters {
   static readonly HITS = 0;
   static readonly MISSES = 1;
   static readonly WAIT_MS = 2;
   static readonly INCS = 3;
   static readonly CLOCKS = 4;
-  readonly counts: Float64Array = new Float64Array(5);
-  readonly staleness: Float64Array = new Float64Array(STALENESS_MAX + 1);
+  static readonly BYTES: number = (COUNTS + STALENESS_MAX + 1) * Float64Array.BYTES_PER_ELEMENT;
+  readonly counts: Float64Array;
+  readonly staleness: Float64Array;
+
+  /** In memory of BYTES, which another thread may read: a thread of the system counts where its process can look. */
+  constructor(memory: ArrayBufferLike = new ArrayBuffer(TableCounters.BYTES)) {
+    this.counts = new Float64Array(memory, 0, COUNTS);
+    this.staleness = new Float64Array(memory, this.counts.byteLength, STALENESS_MAX + 1);
+  }
 
   /** A get at this clock found a row of that version. */
   read(clock: number, version: number): void {

@@ -14,6 +14,8 @@ export type ThreadTable = {
   readonly rowType: TableRowType;
   readonly rowCapacity: number;
   readonly rows: TableRows;
+  /** Where it counts what the thread does; memory of its own if left out. */
+  readonly counters?: TableCounters;
 };
 
 /** What a thread asks of its group. */
@@ -36,8 +38,8 @@ export class TableThread implements TableOwner {
     this.id = id;
     this.member = member;
     this.#group = group;
-    for (const { id: table, rowType, rowCapacity, rows } of tables)
-      this.#tables.set(table, { rows, handle: new Table(table, rowType, rows, this, rowCapacity) });
+    for (const { id: table, rowType, rowCapacity, rows, counters } of tables)
+      this.#tables.set(table, { rows, handle: new Table(table, rowType, rows, this, rowCapacity, counters) });
   }
 
   /** How many clocks this thread has ended. */

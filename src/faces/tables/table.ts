@@ -38,7 +38,7 @@ export class Table<T extends TableRowType = TableRowType> {
   readonly id: number;
   readonly rowType: T;
   readonly rowCapacity: number;
-  readonly counters: TableCounters = new TableCounters();
+  readonly counters: TableCounters;
   readonly #owner: TableOwner;
   readonly #rows: TableRows<T["element"]>;
   readonly #pool: AccessorPool<T["element"], RowAccessor<T["element"]>>;
@@ -49,8 +49,16 @@ export class Table<T extends TableRowType = TableRowType> {
   #prefetches = new Set<Promise<void>>();
 
   /** For the group alone. */
-  constructor(id: number, rowType: T, rows: TableRows<T["element"]>, owner: TableOwner, rowCapacity: number) {
+  constructor(
+    id: number,
+    rowType: T,
+    rows: TableRows<T["element"]>,
+    owner: TableOwner,
+    rowCapacity: number,
+    counters: TableCounters = new TableCounters(),
+  ) {
     this.id = id;
+    this.counters = counters;
     this.rowType = rowType;
     this.rowCapacity = rowCapacity;
     this.#owner = owner;

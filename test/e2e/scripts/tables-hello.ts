@@ -22,7 +22,9 @@ const hostMap = given
   .map((port, id) => ({ id, host: "127.0.0.1", port: Number(port) }));
 const hosts = hostMap === undefined ? {} : { hostMap, clientId: numberOf("client", 0) };
 const consistencyModel = (given.get("model") ?? "SSP") as "SSP";
-const first = await group.init({ numLocalAppThreads: threads + 1, consistencyModel, ...hosts });
+const stats = given.get("stats");
+const statsPath = stats === undefined ? {} : { statsPath: stats };
+const first = await group.init({ numLocalAppThreads: threads + 1, consistencyModel, ...statsPath, ...hosts });
 const rank = Math.floor(first / 1000);
 await group.createTable(0, { rowType: 0, rowCapacity: columns, staleness, processCacheCapacity: 2, oplogCapacity: 2 });
 await group.createTableDone();
