@@ -280,8 +280,10 @@ export class Channel {
         this.#takeRequest(header, bytes, at);
         break;
       case Kind.REPLY:
-      case Kind.FAILURE:
         this.#takeAnswer(header, bytes, at);
+        break;
+      case Kind.FAILURE:
+        this.#takeFailure(header, bytes, at);
         break;
       case Kind.NOTICE:
         this.#takeNotice(header.request);
@@ -293,18 +295,10 @@ export class Channel {
 
   #takeAnswer(header: FrameHeader, bytes: Uint8Array, at: number): void {
     const { request } = header;
-    const call = this.#pending.at(request);
+    const pending = this.#pending;
+    const call = pending.at(request);
     if (call === undefined) {
-      const isRefusal = header.kind === Kind.FAILURE && request === 0; // it dialed us and refuses our hello
-      if (isRefusal) throw fromFailure(decodeFailure(bytes.subarray(at, at + header.payloadBytes)), this.name);
-      this.#host.metrics.orphanAnswers++;
-      if (request >= this.#pending.next || request === 0) throw this.#illegal(`answered request ${request}`);
-      return; // an answer that came before
-    }
-    if (header.kind === Kind.FAILURE) {
-      // a throw leaves the call to the next link
-      const failure = decodeFailure(bytes.subarray(at, at + header.payloadBytes));
-      this.failCall(request, failure);
+      this.#takeOrphan(header, bytes, at);
       return;
     }
     let last: boolean;
@@ -316,7 +310,22 @@ export class Channel {
       call.failed(thrown instanceof WeighbridgeError ? thrown : fromFailure(toFailure(thrown), this.name));
       return;
     }
-    if (last && this.#pending.at(request) === call) this.#settle(request); // else its callback ended the channel
+    if (last && pending.at(request) === call) this.#settle(request); // else its callback ended the channel
+  }
+
+  #takeFailure(header: FrameHeader, bytes: Uint8Array, at: number): void {
+    if (this.#pending.at(header.request) === undefined) this.#takeOrphan(header, bytes, at);
+    // a throw leaves the call to the next link
+    else this.failCall(header.request, decodeFailure(bytes.subarray(at, at + header.payloadBytes)));
+  }
+
+  /** An answer to no call that is open. */
+  #takeOrphan({ kind, request, payloadBytes }: FrameHeader, bytes: Uint8Array, at: number): void {
+    const isRefusal = kind === Kind.FAILURE && request === 0; // it dialed us and refuses our hello
+    if (isRefusal) throw fromFailure(decodeFailure(bytes.subarray(at, at + payloadBytes)), this.name);
+    this.#host.metrics.orphanAnswers++;
+    // otherwise an answer that came before
+    if (request >= this.#pending.next || request === 0) throw this.#illegal(`answered request ${request}`);
   }
 
   #settle(request: number): void {
@@ -336,33 +345,34 @@ export class Channel {
   }
 
   #takeRequest(header: FrameHeader, bytes: Uint8Array, at: number): void {
-    if (header.request - header.settled > REQUESTS_OPEN_MAX || header.request === 0) {
-      throw new WeighbridgeError("BAD_FRAME", `${this.name} sent request ${header.request} with those before ${header.settled} settled`);
-    }
-    const admission = this.#received.admit(header.request, header.settled);
-    if (admission !== "fresh") {
-      const { metrics } = this.#host;
-      if (admission === "gap") {
-        metrics.gaps++;
-        this.#noticeGap();
-        return;
-      }
-      metrics.duplicates++;
-      if (admission === "ignore") return;
-      if (admission === "remembered") {
-        for (const answer of this.#received.remembered(header.request)) this.#writer.push(answer);
-        return;
-      }
-    }
-    const handler = this.#host.handlers[header.functionId];
+    const { request, settled, functionId } = header;
+    if (request - settled > REQUESTS_OPEN_MAX || request === 0) throw this.#tooOld(header);
+    const admission = this.#received.admit(request, settled);
+    if (admission !== "fresh" && !this.#isServedAgain(request, admission)) return;
+    const handler = this.#host.handlers[functionId];
     try {
-      if (handler === undefined) {
-        throw new WeighbridgeError("UNKNOWN_FUNCTION", `there is no function ${header.functionId} on this node`);
-      }
+      if (handler === undefined) throw new WeighbridgeError("UNKNOWN_FUNCTION", `there is no function ${functionId} on this node`);
       handler.handle(this, header, bytes, at, admission === "fresh");
     } catch (thrown) {
       this.fail(labelOf(header), thrown);
     }
+  }
+
+  #tooOld({ request, settled }: FrameHeader): WeighbridgeError {
+    return new WeighbridgeError("BAD_FRAME", `${this.name} sent request ${request} with those before ${settled} settled`);
+  }
+
+  /** Of a request that is not fresh: whether its function answers it anew. */
+  #isServedAgain(request: number, admission: Admission): boolean {
+    const { metrics } = this.#host;
+    if (admission === "gap") {
+      metrics.gaps++;
+      this.#noticeGap();
+      return false;
+    }
+    metrics.duplicates++;
+    if (admission === "remembered") for (const answer of this.#received.remembered(request)) this.#writer.push(answer);
+    return admission === "again";
   }
 
   /** Requests the first missing request again, once per gap; the resend timer covers a lost notice. */

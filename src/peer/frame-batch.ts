@@ -167,13 +167,16 @@ export class EncodedFrames implements FrameBatch {
   /** Writes the header, unless the frame joins a run. */
   begin(header: FrameHeader, inlineBytes: number): number {
     const padded = paddedBytes(inlineBytes);
-    if (this.takesRuns && this.#joinsRun(header, inlineBytes, padded)) {
-      const joined = this.#fill;
-      if (padded !== inlineBytes) this.#clearLast(joined + padded);
-      this.#fill = joined + padded;
-      this.#taken.byteCount += padded;
-      return joined;
-    }
+    if (this.#lastAt === NOWHERE || !this.#joinsRun(header, inlineBytes, padded)) return this.#beginAlone(header, inlineBytes);
+    const at = this.#fill;
+    if (padded !== inlineBytes) this.#clearLast(at + padded);
+    this.#fill = at + padded;
+    this.#taken.byteCount += padded;
+    return at;
+  }
+
+  #beginAlone(header: FrameHeader, inlineBytes: number): number {
+    const padded = paddedBytes(inlineBytes);
     if (HEADER_BYTES + padded > PAGE_BYTES) throw new AssertionError("what is inline fits a page");
     if (this.#fill + HEADER_BYTES + padded > this.#page.bytes.length) this.#turnPage();
     const at = this.#fill;
@@ -195,10 +198,11 @@ export class EncodedFrames implements FrameBatch {
   /** Whether the frame needs no header, because it joins the last one in a run (FrameBatch.B3). */
   #joinsRun(header: FrameHeader, inlineBytes: number, padded: number): boolean {
     const last = this.#last;
-    if (this.#lastAt === NOWHERE || inlineBytes !== header.payloadBytes || !continuesRun(last, header)) return false;
-    if (this.#lastMore === RUN_MORE_MAX || this.#fill + padded > this.#page.bytes.length) return false;
+    const page = this.#page;
+    if (inlineBytes !== header.payloadBytes || !continuesRun(last, header)) return false;
+    if (this.#lastMore === RUN_MORE_MAX || this.#fill + padded > page.bytes.length) return false;
     this.#lastMore++;
-    lengthenRun(this.#page.words, this.#lastAt >> 2);
+    lengthenRun(page.words, this.#lastAt >> 2);
     stepRun(last);
     return true;
   }
