@@ -44,7 +44,7 @@ function firstDescentOfHalves(halves: Int32Array): number {
  * Throws BAD_ARGUMENT if the list is empty or no BigUint64Array, KEYS_NOT_ASCENDING if it is not strictly ascending.
  */
 export function requireKeys(keys: BigUint64Array): void {
-  if (!(keys instanceof BigUint64Array) || keys.length === 0 || firstDescent(keys) >= 0) throw badKeys(keys);
+  if (!(keys instanceof BigUint64Array) || (keys.length !== 1 && (keys.length === 0 || firstDescent(keys) >= 0))) throw badKeys(keys);
 }
 
 /** A function of its own, so that V8 inlines the check. */
@@ -87,7 +87,10 @@ export const sliceByRange: Slicer = (keys, ranges) => {
  * The server that gets all keys, cut at the ranges; -1 if there are several. Makes no list: for requests of a few keys.
  */
 export function soleOwner(keys: BigUint64Array, ranges: readonly Range[]): number {
-  if (ranges.length === 1) return 0;
+  return ranges.length === 1 ? 0 : soleOwnerOfMany(keys, ranges);
+}
+
+function soleOwnerOfMany(keys: BigUint64Array, ranges: readonly Range[]): number {
   const first = keys[0] as bigint;
   let rank = ranges.length - 1;
   while (rank > 0 && first < (ranges[rank] as Range).begin) rank--;

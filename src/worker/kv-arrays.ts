@@ -49,12 +49,18 @@ export type KvArrays = {
 
 export type KvCallback = (error?: WeighbridgeError) => void;
 
+/** Of the caller, as they are: a copy of them would take as long as all checks of a small request. */
 export type KvRequestOptions = {
-  readonly command: number;
-  readonly priority: number;
-  readonly callback: KvCallback | undefined;
-  /** What to do with answers of unknown length, before the request ends; left out for all other requests. */
-  readonly fill?: ((landings: readonly Landing[]) => void) | undefined;
+  /** 0 if left out, as the priority is. */
+  readonly cmd?: number;
+  readonly priority?: number;
+  readonly callback?: KvCallback | undefined;
+};
+
+/** What few requests have. */
+export type KvSpecial = {
   /** The application's own, in the place of the servers' ranges. */
   readonly slicer?: Slicer | undefined;
+  /** What to do with answers of unknown length, before the request ends. */
+  readonly fill?: ((landings: readonly Landing[]) => void) | undefined;
 };

@@ -11,20 +11,23 @@ import { kvPush } from "../contracts/kv.ts";
 import { KEY_BYTES } from "../keys/key-range.ts";
 import { IN_PLACE_BYTES_MAX } from "../peer/call.ts";
 import { type FrameBatch, INLINE_BYTES_MAX, type Page } from "../peer/frame-batch.ts";
-import { APP_CUT, type FrameHeader, offsetBytesOf, totalBytesOf } from "../wire/frame.ts";
-import { DTYPE_SHIFT, KvFlag, LEN_BYTES } from "../wire/kv-message.ts";
+import { type FrameHeader, offsetBytesOf, totalBytesOf } from "../wire/frame.ts";
+import { KvFlag, LEN_BYTES } from "../wire/kv-message.ts";
 import type { KvPart, KvSpan } from "../wire/kv-spans.ts";
 import { KvLanding } from "./kv-landing.ts";
 import type { KvRequest } from "./kv-request.ts";
 
 /** Copies of up to this many bytes are made in a loop; above it, a view and `set` are cheaper. */
 const LOOP_BYTES_MAX = 128;
+const FLOAT_BYTES = 4;
 
 /** Some keys of a request with their values (push), with room for them (pull), or both: all of it, or a span. */
 export type KvFrame = KvSpan & {
   readonly kvRequest: KvRequest;
   /** Of which the span is a run; the frame itself when it is all of it. */
   readonly part: KvPart;
+  /** Of its header: the request's, and whether it is the first and the last frame of its part. */
+  readonly flags: number;
   /** How often it left. */
   readonly sendCount: number;
   /** Of an answer in several frames, or of unknown length. */
@@ -37,15 +40,12 @@ export function byteCountOf({ kvRequest: { sent }, keyFrom, keyTo, valueFrom, va
 }
 
 export function encodeKv(frame: KvFrame, header: FrameHeader, batch: FrameBatch): void {
-  const { lens, fill } = frame.kvRequest;
-  const { pieceOffset } = frame;
+  const { flags, pieceOffset } = frame;
   const keyCount = frame.keyTo - frame.keyFrom;
-  const lensBytes = lens === undefined || pieceOffset >= 0 ? 0 : keyCount * LEN_BYTES;
+  const lensBytes = (flags & KvFlag.LENS) === 0 ? 0 : keyCount * LEN_BYTES;
   const payloadBytes = byteCountOf(frame) + lensBytes;
-  label(header, frame);
-  if (lens !== undefined) header.flags |= lensBytes > 0 ? KvFlag.LENS | KvFlag.VARIABLE : KvFlag.VARIABLE;
-  if (fill !== undefined) header.flags |= KvFlag.WANT_LENS;
-  if (pieceOffset >= 0) header.flags |= KvFlag.PIECE;
+  label(header, frame.kvRequest);
+  header.flags = flags;
   header.payloadBytes = payloadBytes;
   header.arg0 = keyCount;
   header.arg1 = frame.width;
@@ -57,16 +57,13 @@ export function encodeKv(frame: KvFrame, header: FrameHeader, batch: FrameBatch)
 /** A frame without keys: the server refuses it, and the rest of its request. */
 export function encodeWithdrawnKv(frame: KvFrame, header: FrameHeader, batch: FrameBatch): void {
   header.clearRest();
-  label(header, frame);
+  label(header, frame.kvRequest);
+  header.flags = frame.flags & ~(KvFlag.LENS | KvFlag.VARIABLE | KvFlag.WANT_LENS | KvFlag.PIECE);
   batch.begin(header, 0);
 }
 
-/** Whose request it is, whether it is the first and the last frame of its part, and whose choice the server is. */
-function label(header: FrameHeader, frame: KvFrame): void {
-  const { owner, command, dtype, timestamp, slicer } = frame.kvRequest;
-  const isFirst = frame.keyFrom === frame.part.keyFrom && frame.pieceOffset <= 0;
-  const ends = (isFirst ? KvFlag.FIRST : 0) | (frame.isLast ? KvFlag.LAST : 0);
-  header.flags = (dtype << DTYPE_SHIFT) | ends | (slicer === undefined ? 0 : APP_CUT);
+/** Whose request it is. */
+function label(header: FrameHeader, { owner, command, timestamp }: KvRequest): void {
   header.app = owner.app;
   header.customer = owner.customer;
   header.command = command;
@@ -113,29 +110,42 @@ function encodeAttached(frame: KvFrame, header: FrameHeader, batch: FrameBatch, 
 
 /** Where the payload of an answer belongs; see FrameSink. */
 export function kvDestination(frame: KvFrame, header: FrameHeader): Uint8Array | undefined {
-  const { received, isIntact, fill } = frame.kvRequest;
+  const { received, isIntact, special } = frame.kvRequest;
   const total = totalBytesOf(header);
   const offset = offsetBytesOf(header);
   const end = offset + header.payloadBytes;
   if (end > total || !isIntact) return undefined; // `landAnswer` says what is wrong with it
-  if (fill !== undefined) return landingOf(frame).roomFor(total, end)?.subarray(offset, end);
+  if (special?.fill !== undefined) return landingOf(frame).roomFor(total, end)?.subarray(offset, end);
   if (received === undefined || total !== expectedBytes(frame, header) || header.payloadBytes <= IN_PLACE_BYTES_MAX) return undefined;
   return new Uint8Array(received.buffer, received.byteOffset + firstByte(frame, header) + offset, header.payloadBytes);
 }
 
 /** Takes an answer. Returns true when it was the last one; throws when it makes no sense. */
 export function takeAnswer(frame: KvFrame, header: FrameHeader, bytes: Uint8Array, at: number): boolean {
-  const { functionId, fill } = frame.kvRequest;
+  const { functionId, received } = frame.kvRequest;
   if ((header.flags & KvFlag.GATHERED) !== 0) {
     frame.part.isGathered = true;
     return true;
   }
   if (functionId === kvPush.id) return true;
+  if (!(received instanceof Float32Array && isShort(frame, header))) return takeLong(frame, header, bytes, at);
+  const floats = frame.kvRequest.owner.window.over(bytes);
+  for (let to = frame.valueFrom, from = at >> 2; to < frame.valueTo; ) received[to++] = floats[from++] as number;
+  return true;
+}
+
+/** Whether a few floats are all of the answer, and as many as were expected: `takeLong` would find nothing else. */
+function isShort({ valueFrom, valueTo }: KvFrame, { payloadBytes, flags, arg0, arg1, arg2, arg3 }: FrameHeader): boolean {
+  const byteCount = (valueTo - valueFrom) * FLOAT_BYTES;
+  return payloadBytes === byteCount && arg0 === byteCount && (flags | arg1 | arg2 | arg3) === 0 && byteCount <= IN_PLACE_BYTES_MAX;
+}
+
+function takeLong(frame: KvFrame, header: FrameHeader, bytes: Uint8Array, at: number): boolean {
   const total = totalBytesOf(header);
   const offset = offsetBytesOf(header);
   if (offset + header.payloadBytes > total) throw new WeighbridgeError("BAD_FRAME", "an answer reaches beyond its own end");
   if (header.payloadBytes === 0 && total > 0) throw new WeighbridgeError("BAD_FRAME", "a part of an answer is empty");
-  if (fill !== undefined) return takeVariable(frame, header, bytes, at);
+  if (frame.kvRequest.special?.fill !== undefined) return takeVariable(frame, header, bytes, at);
   if (total !== expectedBytes(frame, header)) throw lengthError(frame, header);
   if (header.payloadBytes <= IN_PLACE_BYTES_MAX) copySmall(frame, header, bytes, at);
   return total === header.payloadBytes || landingOf(frame).isLast(header, frame.sendCount);
@@ -147,7 +157,8 @@ function takeVariable(frame: KvFrame, header: FrameHeader, bytes: Uint8Array, at
   landing.take(header, bytes, at);
   if (total > header.payloadBytes && !landing.isLast(header, frame.sendCount)) return false;
   const { keyFrom, keyTo } = answeredOf(frame, header);
-  frame.kvRequest.landings?.push({ keyFrom, keyTo, bytes: landing.whole(total) });
+  frame.kvRequest.landings ??= [];
+  frame.kvRequest.landings.push({ keyFrom, keyTo, bytes: landing.whole(total) });
   return true;
 }
 
@@ -169,15 +180,9 @@ function firstByte(frame: KvFrame, header: FrameHeader): number {
 }
 
 function copySmall(frame: KvFrame, header: FrameHeader, bytes: Uint8Array, at: number): void {
-  const { received, owner } = frame.kvRequest;
+  const { received } = frame.kvRequest;
   const first = firstByte(frame, header) + offsetBytesOf(header);
-  if (received instanceof Float32Array) {
-    const floats = owner.window.over(bytes);
-    const count = header.payloadBytes >> 2;
-    for (let i = 0, to = first >> 2, from = at >> 2; i < count; i++) received[to++] = floats[from++] as number;
-  } else if (received !== undefined) {
-    bytesOf(received, 0, received.length).set(bytes.subarray(at, at + header.payloadBytes), first);
-  }
+  if (received !== undefined) bytesOf(received, 0, received.length).set(bytes.subarray(at, at + header.payloadBytes), first);
 }
 
 function landingOf(frame: KvFrame): KvLanding {

@@ -45,8 +45,7 @@ function made(
     incarnations: [],
     ended: (_: KvRequest, error?: WeighbridgeError): void => void ended.push(error),
   };
-  const options = { command: 0, priority: 0, callback: undefined };
-  const request = new KvRequest(owner, functionId, arrays, fill === undefined ? options : { ...options, fill });
+  const request = new KvRequest(owner, functionId, arrays, {}, fill === undefined ? undefined : { fill });
   const calls = cutPart(request, { keyFrom: 0, keyTo: keys.length, valueFrom: 0, valueTo: outs.length }, 1);
   request.open(calls.length);
   return { calls, outs, ended, request };

@@ -97,9 +97,12 @@ export class KvLanding {
 }
 
 /** What `fill` throws, as the failure of its request. */
-export function fillFailure(fill: (landings: readonly Landing[]) => void, landings: readonly Landing[] = []): WeighbridgeError | undefined {
+export function fillFailure(
+  fill: ((landings: readonly Landing[]) => void) | undefined,
+  landings: readonly Landing[] = [],
+): WeighbridgeError | undefined {
   try {
-    fill(landings);
+    fill?.(landings);
     return undefined;
   } catch (thrown) {
     return thrown instanceof WeighbridgeError ? thrown : new WeighbridgeError("BAD_REQUEST", reasonOf(thrown), { cause: thrown });

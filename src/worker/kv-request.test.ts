@@ -20,7 +20,7 @@ function pushOf(values: Values, keyCount: number, lens?: Int32Array): KvRequest 
   const width = lens === undefined ? values.length / keyCount : 0;
   const elementBytes = values.BYTES_PER_ELEMENT;
   const arrays: KvArrays = { keys, sent: values, received: undefined, lens, dtype: elementTypeOf(values), width, elementBytes };
-  return new KvRequest(OWNER, FunctionId.KV_PUSH, arrays, { command: 0, priority: 0, callback: undefined });
+  return new KvRequest(OWNER, FunctionId.KV_PUSH, arrays, {});
 }
 
 function framesOf(calls: readonly (KvCall | KvRequest)[]): StubFrame[] {

@@ -11,35 +11,39 @@
 
 import type { WeighbridgeError } from "../base/errors.ts";
 import { kvPush } from "../contracts/kv.ts";
-import type { Slicer } from "../keys/key-list.ts";
 import { KEY_BYTES } from "../keys/key-range.ts";
 import type { Call } from "../peer/call.ts";
 import type { FrameBatch } from "../peer/frame-batch.ts";
 import type { TrackedRequest } from "../peer/request-tracker.ts";
-import { BLOCK_BYTES, type FrameHeader } from "../wire/frame.ts";
-import { KvFlag, keysPerFrame, LARGE_VALUE_BYTES, LEN_BYTES, type Values } from "../wire/kv-message.ts";
+import { APP_CUT, BLOCK_BYTES, type FrameHeader } from "../wire/frame.ts";
+import { DTYPE_SHIFT, KvFlag, keysPerFrame, LARGE_VALUE_BYTES, LEN_BYTES, type Values } from "../wire/kv-message.ts";
 import { addPieces, type KvPart, type KvSpan, variableSpans } from "../wire/kv-spans.ts";
-import type { KvArrays, KvCallback, KvFunctionId, KvOwner, KvRequestOptions } from "./kv-arrays.ts";
+import type { KvArrays, KvCallback, KvFunctionId, KvOwner, KvRequestOptions, KvSpecial } from "./kv-arrays.ts";
 import { byteCountOf, encodeKv, encodeWithdrawnKv, type KvFrame, kvDestination, takeAnswer } from "./kv-frame.ts";
 import type { KvLanding, Landing } from "./kv-landing.ts";
 import { type Fate, fateOf, type PartOutcome } from "./part-outcome.ts";
 
 export class KvRequest implements KvArrays, TrackedRequest, Call, KvFrame {
-  readonly owner: KvOwner;
-  readonly functionId: KvFunctionId;
-  readonly keys: BigUint64Array;
-  readonly sent: Values | undefined;
-  readonly received: Values | undefined;
-  readonly lens: Int32Array | undefined;
-  readonly dtype: number;
-  readonly width: number;
-  readonly elementBytes: number;
-  readonly command: number;
-  readonly priority: number;
-  readonly callback: KvCallback | undefined;
-  readonly fill: ((landings: readonly Landing[]) => void) | undefined;
-  readonly landings: Landing[] | undefined;
-  readonly slicer: Slicer | undefined;
+  // Declared: to define what the constructor sets would set it to undefined first, for every small request.
+  declare readonly owner: KvOwner;
+  declare readonly functionId: KvFunctionId;
+  declare readonly keys: BigUint64Array;
+  declare readonly sent: Values | undefined;
+  declare readonly received: Values | undefined;
+  declare readonly lens: Int32Array | undefined;
+  declare readonly dtype: number;
+  declare readonly width: number;
+  declare readonly elementBytes: number;
+  declare readonly command: number;
+  declare readonly priority: number;
+  declare readonly callback: KvCallback | undefined;
+  declare readonly special: KvSpecial | undefined;
+  /** How long the arrays were when the request was made: a transferred or shrunk one is shorter later. */
+  declare readonly keyTo: number;
+  /** Of those that are sent, and of those that are received: where both are, they are as many. */
+  declare readonly valueTo: number;
+  /** What has come of answers of unknown length. */
+  landings: Landing[] | undefined;
   /** Its number at the router. */
   order = 0;
   /** Its number within its customer, given when it is tracked. */
@@ -47,12 +51,6 @@ export class KvRequest implements KvArrays, TrackedRequest, Call, KvFrame {
   isSettled = false;
   error: WeighbridgeError | undefined;
   waiting: PromiseWithResolvers<void> | undefined;
-  /** How long the arrays were when the request was made: a transferred or shrunk one is shorter later. */
-  readonly #keyCount: number;
-  /** Of those that are sent, and of those that are received: where both are, they are as many. */
-  readonly #valueCount: number;
-  /** What is sent or received, if that and the keys are all its arrays. */
-  readonly #values: Values | undefined;
   /** Of an update in several frames, by those that have ended; undefined before the first has. */
   outcomes: PartOutcome[] | undefined;
   #openFrames = 0;
@@ -63,46 +61,38 @@ export class KvRequest implements KvArrays, TrackedRequest, Call, KvFrame {
   stamp = 0;
   sentAtMs = 0;
   sendCount = 0;
-  isGathered: boolean = false;
+  declare isGathered?: boolean;
   landing: KvLanding | undefined;
 
-  constructor(owner: KvOwner, functionId: KvFunctionId, arrays: KvArrays, options: KvRequestOptions) {
+  constructor(owner: KvOwner, functionId: KvFunctionId, arrays: KvArrays, options: KvRequestOptions, special?: KvSpecial) {
+    const { keys, sent, received } = arrays;
+    const { cmd, priority } = options;
+    const values = sent ?? received;
     this.owner = owner;
     this.functionId = functionId;
-    this.keys = arrays.keys;
-    this.sent = arrays.sent;
-    this.received = arrays.received;
+    this.keys = keys;
+    this.sent = sent;
+    this.received = received;
     this.lens = arrays.lens;
     this.dtype = arrays.dtype;
     this.width = arrays.width;
     this.elementBytes = arrays.elementBytes;
-    this.command = options.command;
-    this.priority = options.priority;
+    this.command = cmd === undefined ? 0 : cmd;
+    this.priority = priority === undefined ? 0 : priority;
     this.callback = options.callback;
-    this.fill = options.fill;
-    this.landings = options.fill === undefined ? undefined : [];
-    this.slicer = options.slicer;
-    this.#keyCount = arrays.keys.length;
-    const values = arrays.sent ?? arrays.received;
-    this.#valueCount = values === undefined ? 0 : values.length;
-    const isAll = arrays.lens === undefined && (arrays.sent === undefined || arrays.received === undefined);
-    this.#values = isAll ? values : undefined;
+    this.special = special;
+    this.keyTo = keys.length;
+    this.valueTo = values === undefined ? 0 : values.length;
   }
 
   /** Whether all its arrays are still there. */
   get isIntact(): boolean {
-    const values = this.#values;
-    if (values === undefined) return this.#areIntact();
-    return this.keys.length >= this.#keyCount && values.length >= this.#valueCount;
-  }
-
-  #areIntact(): boolean {
-    const { keys, sent, received, lens } = this;
+    const { keys, sent, received, lens, keyTo, valueTo } = this;
     return (
-      keys.length >= this.#keyCount &&
-      (sent === undefined || sent.length >= this.#valueCount) &&
-      (received === undefined || received.length >= this.#valueCount) &&
-      (lens === undefined || lens.length >= this.#keyCount)
+      keys.length >= keyTo &&
+      (sent === undefined || sent.length >= valueTo) &&
+      (received === undefined || received.length >= valueTo) &&
+      (lens === undefined || lens.length >= keyTo)
     );
   }
 
@@ -117,7 +107,7 @@ export class KvRequest implements KvArrays, TrackedRequest, Call, KvFrame {
 
   /** Whether the application chooses the servers itself. */
   get isAppCut(): boolean {
-    return this.slicer !== undefined;
+    return this.special?.slicer !== undefined;
   }
 
   /** How many frames there are to end. Set before the first one is sent. */
@@ -142,11 +132,12 @@ export class KvRequest implements KvArrays, TrackedRequest, Call, KvFrame {
   }
 
   frameDone(): void {
-    const { owner } = this;
+    const { owner, error } = this;
+    const { router } = owner;
     if (--this.#openFrames > 0) {
-      if (this.#refusedFrames === this.#openFrames) owner.router?.kvAllRefused(this);
-    } else if (owner.router === undefined) owner.ended(this, this.error);
-    else owner.router.kvEnded(this, this.error);
+      if (this.#refusedFrames === this.#openFrames) router?.kvAllRefused(this);
+    } else if (router === undefined) owner.ended(this, error);
+    else router.kvEnded(this, error);
   }
 
   frameFailed(error: WeighbridgeError): void {
@@ -174,16 +165,8 @@ export class KvRequest implements KvArrays, TrackedRequest, Call, KvFrame {
     return 0;
   }
 
-  get keyTo(): number {
-    return this.#keyCount;
-  }
-
   get valueFrom(): number {
     return 0;
-  }
-
-  get valueTo(): number {
-    return this.#valueCount;
   }
 
   get pieceOffset(): number {
@@ -192,6 +175,11 @@ export class KvRequest implements KvArrays, TrackedRequest, Call, KvFrame {
 
   get isLast(): boolean {
     return true;
+  }
+
+  get flags(): number {
+    const flags = flagsOf(this);
+    return flags | KvFlag.FIRST | KvFlag.LAST;
   }
 
   get isCall(): true {
@@ -260,6 +248,7 @@ export class KvCall implements Call, KvFrame {
   readonly width: number;
   readonly pieceOffset: number;
   readonly isLast: boolean;
+  readonly flags: number;
   landing: KvLanding | undefined;
 
   constructor(request: KvRequest, span: KvSpan, epoch: number, part: KvPart) {
@@ -274,6 +263,9 @@ export class KvCall implements Call, KvFrame {
     this.width = span.width;
     this.pieceOffset = span.pieceOffset;
     this.isLast = span.isLast;
+    const isFirst = span.keyFrom === part.keyFrom && span.pieceOffset <= 0;
+    const ends = (isFirst ? KvFlag.FIRST : 0) | (span.isLast ? KvFlag.LAST : 0);
+    this.flags = flagsOf(request) | ends | (span.pieceOffset >= 0 ? KvFlag.PIECE : request.lens === undefined ? 0 : KvFlag.LENS);
   }
 
   get isCall(): true {
@@ -348,10 +340,21 @@ function touches({ kvRequest: mine, part }: KvFrame, waiting: Call): boolean {
   );
 }
 
+/** The flags that all frames of a request have. */
+function flagsOf({ dtype, lens, special }: KvRequest): number {
+  const type = dtype << DTYPE_SHIFT;
+  return lens === undefined && special === undefined ? type : type | specialFlags(lens, special);
+}
+
+function specialFlags(lens: Int32Array | undefined, special: KvSpecial | undefined): number {
+  const lengths = (lens === undefined ? 0 : KvFlag.VARIABLE) | (special?.fill === undefined ? 0 : KvFlag.WANT_LENS);
+  return lengths | (special?.slicer === undefined ? 0 : APP_CUT);
+}
+
 /** Whether one frame carries all of a request: then it need not be cut, where one server owns its keys. */
-export function fitsOneFrame({ keys, lens, width, elementBytes }: KvRequest): boolean {
+export function fitsOneFrame({ keyTo, lens, width, elementBytes }: KvRequest): boolean {
   const valueBytes = width * elementBytes;
-  return lens === undefined && valueBytes < LARGE_VALUE_BYTES && keys.length * (KEY_BYTES + LEN_BYTES + valueBytes) <= BLOCK_BYTES;
+  return lens === undefined && valueBytes < LARGE_VALUE_BYTES && keyTo * (KEY_BYTES + LEN_BYTES + valueBytes) <= BLOCK_BYTES;
 }
 
 /** The calls of this part, in order; the last one is marked. */

@@ -75,9 +75,9 @@ class Worker {
         ...{ app: 0, customer: 0, window: routes.window, incarnations: this.#incarnations, router: routes },
         ended: (_: KvRequest, error?: Error): void => (error === undefined ? resolve() : reject(error)),
       };
-      const slicer = isOwn ? (all: BigUint64Array) => [0, ...this.stage.router.servers.map(() => all.length)] : undefined;
+      const slicer = (all: BigUint64Array): number[] => [0, ...this.stage.router.servers.map(() => all.length)];
       const arrays = { keys, sent, received, lens: undefined, dtype: elementTypeOf(values), width, elementBytes };
-      routes.submit(new KvRequest(owner, functionId, arrays, { command: 0, priority: 0, callback: undefined, slicer }));
+      routes.submit(new KvRequest(owner, functionId, arrays, {}, isOwn ? { slicer } : undefined));
     });
   }
 }

@@ -313,14 +313,8 @@ function kvCalls(functionId: KvFunctionId, input: KvInput, timestamp = 12): KvCa
     elementBytes: values.BYTES_PER_ELEMENT,
   };
   const owner = { app, customer: 2, window: new FloatWindow(), incarnations: [], ended: () => {} };
-  const options = {
-    command: -3,
-    priority,
-    callback: undefined,
-    slicer: isAppCut ? sliceByRange : undefined,
-    ...(wantsLens ? { fill: () => {} } : {}),
-  };
-  const request = new KvRequest(owner, functionId, arrays, options);
+  const special = { slicer: isAppCut ? sliceByRange : undefined, fill: wantsLens ? () => {} : undefined };
+  const request = new KvRequest(owner, functionId, arrays, { cmd: -3, priority }, special);
   request.timestamp = timestamp;
   const calls = cutPart(request, { keyFrom: 0, keyTo: keys.length, valueFrom: 0, valueTo: wantsLens ? 0 : values.length }, epoch);
   request.open(calls.length);

@@ -14,12 +14,13 @@
 import { Deferred, type WaitOptions } from "../../base/deferred.ts";
 import { reasonOf, WeighbridgeError } from "../../base/errors.ts";
 import { checkOptions, checkWaitOptions, WAIT_NAMES } from "../../base/known-options.ts";
+import type { Log } from "../../base/log.ts";
 import { kvPull, kvPush, kvPushPull } from "../../contracts/kv.ts";
 import { ElementType, elementArrayOf, elementTypeOf } from "../../kernel/elements.ts";
 import { requireKeys, type Slicer } from "../../keys/key-list.ts";
 import type { RequestTracker } from "../../peer/request-tracker.ts";
 import { problemWithLens, type Values } from "../../wire/kv-message.ts";
-import type { KvArrays, KvCallback, KvFunctionId, KvOwner } from "../../worker/kv-arrays.ts";
+import type { KvArrays, KvCallback, KvFunctionId, KvOwner, KvSpecial } from "../../worker/kv-arrays.ts";
 import { type FloatWindow, fillCallerArrays, fillFailure, fillFromLandings, type Landing } from "../../worker/kv-landing.ts";
 import { KvRequest } from "../../worker/kv-request.ts";
 import { type KvRoutes, kvRoutesOf } from "../../worker/router/kv-routes.ts";
@@ -63,8 +64,8 @@ export class KVWorker implements KvOwner {
   readonly incarnations: number[];
   readonly router: KvRoutes;
   readonly #tracker: RequestTracker;
-  /** The application's own; undefined: requests are cut at the servers' ranges. */
-  #slicer: Slicer | undefined;
+  /** The application's slicer; undefined: requests are cut at the servers' ranges. */
+  #special: KvSpecial | undefined;
 
   /** Throws BAD_ARGUMENT on a node that is no worker, without servers, and if this app and customer exist already. */
   constructor(office: Postoffice, appId: number, customerId = 0) {
@@ -84,20 +85,22 @@ export class KVWorker implements KvOwner {
 
   /** Adds `vals` to `keys`, or passes them to the server's handle. */
   push(keys: BigUint64Array, vals: Values, options: KVPushOptions = NO_OPTIONS): number {
+    if (options !== NO_OPTIONS) checkRequestOptions(options);
     return this.#submit(kvPush.id, keys, vals, undefined, options);
   }
 
   /** Reads the values of `keys` into `vals`. With `lens`, which is filled too, keys may have different numbers of them. */
   pull(keys: BigUint64Array, vals: Values, options: KVPullOptions = NO_OPTIONS): number {
-    const lens = options?.lens;
+    if (options !== NO_OPTIONS) checkRequestOptions(options);
+    const { lens } = options;
     if (lens === undefined) return this.#submit(kvPull.id, keys, undefined, vals, options);
-    checkRequestOptions(options);
     if (lens.length !== keys.length) throw bad(`${lens.length} lens for ${keys.length} keys`);
     return this.#submitVariable(keys, elementTypeOf(vals), options, fillCallerArrays(vals, lens));
   }
 
   /** Pushes `vals`, then reads the keys into `outs`, in one round trip; no other request comes between on a server. */
   pushPull(keys: BigUint64Array, vals: Values, outs: Values, options: KVPushOptions = NO_OPTIONS): number {
+    if (options !== NO_OPTIONS) checkRequestOptions(options);
     return this.#submit(kvPushPull.id, keys, vals, outs, options);
   }
 
@@ -129,7 +132,7 @@ export class KVWorker implements KvOwner {
 
   /** Cuts requests with `slicer` instead of at the servers' key ranges. */
   setSlicer(slicer: Slicer): void {
-    this.#slicer = slicer;
+    this.#special = { slicer };
   }
 
   #submit(
@@ -139,19 +142,15 @@ export class KVWorker implements KvOwner {
     received: Values | undefined,
     options: KVPushOptions,
   ): number {
-    if (options !== NO_OPTIONS) checkRequestOptions(options);
+    requireKeys(keys);
     const { lens } = options;
     const values = (sent ?? received) as Values;
-    requireKeys(keys);
-    const dtype = values instanceof Float32Array ? ElementType.F32 : elementTypeOf(values);
-    if (dtype < 0) throw badValues(keys, values);
+    const isPlain = values instanceof Float32Array && lens === undefined && (sent === undefined || received === undefined);
+    const dtype = isPlain ? ElementType.F32 : checkedTypeOf({ keys, sent, received, lens });
     const width = lens === undefined ? values.length / keys.length : 0;
-    if (lens === undefined && (width === 0 || !Number.isInteger(width))) throw badValues(keys, values);
-    const problem = lens === undefined ? undefined : problemWithLens(lens, keys.length, values.length);
-    if (problem !== undefined) throw bad(problem);
-    if (sent !== undefined && received !== undefined && (received.length !== sent.length || elementTypeOf(received) !== dtype))
-      throw bad(`pushPull sends ${sent.length} values and has room for ${received.length}; both must be equal`);
-    return this.#send(functionId, { keys, sent, received, lens, dtype, width, elementBytes: values.BYTES_PER_ELEMENT }, options);
+    if (lens === undefined && (width === 0 || !Number.isInteger(width))) throw badWidth(keys, values);
+    const arrays = { keys, sent, received, lens, dtype, width, elementBytes: values.BYTES_PER_ELEMENT };
+    return this.#send(new KvRequest(this, functionId, arrays, options, this.#special));
   }
 
   #submitVariable(keys: BigUint64Array, dtype: number, options: KVOptions, fill: (landings: readonly Landing[]) => void): number {
@@ -159,20 +158,12 @@ export class KVWorker implements KvOwner {
     const elementBytes = elementArrayOf(dtype)?.BYTES_PER_ELEMENT;
     if (elementBytes === undefined) throw bad("values are typed arrays of numbers");
     const arrays: KvArrays = { keys, sent: undefined, received: undefined, lens: undefined, dtype, width: 0, elementBytes };
-    return this.#send(kvPull.id, arrays, options, fill);
+    return this.#send(new KvRequest(this, kvPull.id, arrays, options, { ...this.#special, fill }));
   }
 
-  #send(functionId: KvFunctionId, arrays: KvArrays, options: KVOptions, fill?: (landings: readonly Landing[]) => void): number {
-    const { cmd, priority, callback } = options;
-    // Written out: spreading an object here took as long as all checks of a small request.
-    const requestOptions = {
-      command: checkWord(cmd, "cmd"),
-      priority: checkWord(priority, "priority"),
-      callback,
-      fill,
-      slicer: this.#slicer,
-    };
-    const request = new KvRequest(this, functionId, arrays, requestOptions);
+  #send(request: KvRequest): number {
+    const { command, priority } = request;
+    if ((command | 0) !== command || (priority | 0) !== priority) throw badWord(request);
     request.timestamp = this.#tracker.nextTimestamp;
     this.router.submit(request);
     return this.#tracker.open(request);
@@ -180,22 +171,43 @@ export class KVWorker implements KvOwner {
 
   /** For the requests themselves: one of them has ended. */
   ended(request: KvRequest, error: WeighbridgeError | undefined): void {
-    const { fill, landings, callback, timestamp } = request;
-    const failure = error ?? (fill === undefined ? undefined : fillFailure(fill, landings));
-    this.#tracker.settle(timestamp, request, failure);
+    const failure = request.special === undefined ? error : (error ?? fillFailure(request.special.fill, request.landings));
+    this.#tracker.settle(request.timestamp, request, failure);
+    const { callback } = request;
+    if (callback === undefined) return;
     try {
-      callback?.(failure);
+      callback(failure);
     } catch (thrown) {
-      this.office.log.error("a callback failed", { app: this.app, timestamp, reason: reasonOf(thrown) });
+      logThrown(request, thrown, this.office.log);
     }
   }
 }
 
-// Errors are made in functions of their own: V8 inlines only short ones into the path of a small request.
+// What few requests need is in functions of its own: V8 inlines only short ones into the path of a small request.
 
-function badValues(keys: BigUint64Array, values: Values): WeighbridgeError {
-  if (elementTypeOf(values) < 0) return bad(`values are typed arrays of numbers, not ${Object.prototype.toString.call(values)}`);
+/** The type of all values, if they are not simply floats that are sent or received. */
+function checkedTypeOf({ keys, sent, received, lens }: Pick<KvArrays, "keys" | "sent" | "received" | "lens">): number {
+  const values = (sent ?? received) as Values;
+  const dtype = elementTypeOf(values);
+  if (dtype < 0) throw bad(`values are typed arrays of numbers, not ${Object.prototype.toString.call(values)}`);
+  const problem = lens === undefined ? undefined : problemWithLens(lens, keys.length, values.length);
+  if (problem !== undefined) throw bad(problem);
+  if (sent !== undefined && received !== undefined && (received.length !== sent.length || elementTypeOf(received) !== dtype))
+    throw bad(`pushPull sends ${sent.length} values and has room for ${received.length}; both must be equal`);
+  return dtype;
+}
+
+function badWidth(keys: BigUint64Array, values: Values): WeighbridgeError {
   return bad(`${values.length} values for ${keys.length} keys: not the same number for each`);
+}
+
+function badWord({ command, priority }: KvRequest): WeighbridgeError {
+  const [name, value] = (command | 0) === command ? ["priority", priority] : ["cmd", command];
+  return bad(`${name} is a 32-bit whole number, not ${value}`);
+}
+
+function logThrown({ owner: { app }, timestamp }: KvRequest, thrown: unknown, log: Log): void {
+  log.error("a callback failed", { app, timestamp, reason: reasonOf(thrown) });
 }
 
 /** U1, without a list to search: every request with options passes here. */
@@ -204,11 +216,6 @@ function checkRequestOptions(options: object): void {
   for (const name in options)
     if (name !== "callback" && name !== "lens" && name !== "cmd" && name !== "priority")
       checkOptions(options, KV_OPTIONS, "the options of a request");
-}
-
-function checkWord(value = 0, name: string): number {
-  if ((value | 0) !== value) throw bad(`${name} is a 32-bit whole number, not ${value}`);
-  return value;
 }
 
 function bad(what: string): WeighbridgeError {

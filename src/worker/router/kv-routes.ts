@@ -39,13 +39,15 @@ export class KvRoutes implements KvRouter {
    * QUEUE_FULL and BAD_ARGUMENT (of the slicer), nothing sent.
    */
   submit(request: KvRequest): void {
-    request.order = ++this.#router.order;
-    const isWhole = this.#router.held === undefined && request.slicer === undefined && fitsOneFrame(request);
-    if (!isWhole || !this.#submitWhole(request)) this.#submitParts(request);
+    const router = this.#router;
+    request.order = ++router.order;
+    const isWhole = router.held === undefined && request.special?.slicer === undefined && fitsOneFrame(request);
+    if (!isWhole || !submitWhole(request, router)) this.#submitParts(request);
   }
 
   #submitParts(request: KvRequest): void {
-    const { keys, slicer } = request;
+    const { keys, special } = request;
+    const slicer = special?.slicer;
     if (slicer !== undefined) this.#submitCut(request, this.#ownCuts(slicer, keys));
     else if (this.#router.held === undefined) this.#submitCut(request, sliceByRange(keys, this.#router.ranges));
     else if (this.#waiting.length < WAITING_MAX) this.#waiting.push(request);
@@ -60,21 +62,6 @@ export class KvRoutes implements KvRouter {
     const problem = problemWithCuts(cuts, keys.length, this.#router.ranges.length);
     if (problem === undefined) return cuts;
     throw new WeighbridgeError("BAD_ARGUMENT", `the slicer gave ${problem}`);
-  }
-
-  /** Sends to the one server that owns all its keys, if there is one and the request may leave now. */
-  #submitWhole(request: KvRequest): boolean {
-    const { ranges, servers, channels, gone, epoch } = this.#router;
-    const owner = soleOwner(request.keys, ranges);
-    const rank = owner < 0 ? -1 : (servers[owner] as number);
-    const channel = channels[rank];
-    if (channel === undefined || gone[rank] !== undefined || !channel.admits(1)) return false;
-    if (request.owner.incarnations[rank] !== channel.incarnation) return false;
-    request.epoch = epoch;
-    request.open(1);
-    if (request.sent !== undefined) this.#router.openUpdates++;
-    channel.send(request, true);
-    return true;
   }
 
   #submitCut(request: KvRequest, cuts: Cuts, isForced = false): void {
@@ -114,9 +101,10 @@ export class KvRoutes implements KvRouter {
   }
 
   kvEnded(request: KvRequest, failure: WeighbridgeError | undefined): void {
-    if (request.sent !== undefined) this.#router.openUpdates--;
+    const router = this.#router;
+    if (request.sent !== undefined) router.openUpdates--;
     request.owner.ended(request, failure === undefined ? undefined : partsFailure(failure, request.outcomes ?? []));
-    if (this.#router.held !== undefined) this.#router.sendAgainSoon();
+    if (router.held !== undefined) router.sendAgainSoon();
   }
 
   kvRefused(call: KvCall | KvRequest, error: WeighbridgeError): boolean {
@@ -202,6 +190,21 @@ export class KvRoutes implements KvRouter {
       }
     }
   }
+}
+
+/** Sends to the one server that owns all its keys, if there is one and the request may leave now. */
+function submitWhole(request: KvRequest, router: Router): boolean {
+  const owner = soleOwner(request.keys, router.ranges);
+  if (owner < 0) return false;
+  const rank = router.servers[owner] as number;
+  const channel = router.channels[rank];
+  if (channel === undefined || router.gone[rank] !== undefined || channel.room <= 0) return false;
+  if (request.owner.incarnations[rank] !== channel.incarnation) return false;
+  request.epoch = router.epoch;
+  request.open(1);
+  if (request.sent !== undefined) router.openUpdates++;
+  channel.send(request, true);
+  return true;
 }
 
 /** Router.R6 */
