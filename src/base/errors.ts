@@ -39,6 +39,9 @@ export type ErrorCode =
   | "SCHEDULER_UNREACHABLE" // nobody speaks our protocol at the scheduler's address
   | "SPEC_MISMATCH" // two nodes describe one parameter, function or operation differently
   | "STALE_UPDATE" // an update is stamped with a clock that its worker has passed already
+  | "STATE_CORRUPT" // what a scheduler wrote of its state cannot be read
+  | "STATE_HELD" // another scheduler decides for the job
+  | "STATE_IO" // the disk or the file system refused to read or write a scheduler's state; or etcd did
   | "UNKNOWN_APP" // no app with this id was created on the receiver
   | "UNKNOWN_FUNCTION" // the receiver has no such function
   | "UNKNOWN_PARAMETER" // the server has no parameter of this name

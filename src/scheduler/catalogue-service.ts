@@ -35,7 +35,7 @@ import {
   recallEntry,
   reserveNumbers,
 } from "./catalogue.ts";
-import type { StateJournal } from "./scheduler-state.ts";
+import type { StateJournal } from "./state-journal.ts";
 
 export type CatalogueServiceOptions = {
   readonly journal: StateJournal;

@@ -3,7 +3,7 @@
 
 import { idOf, nameOf, type Role } from "../wire/node-id.ts";
 import type { NodeState, RosterEntry } from "../wire/roster.ts";
-import type { StateJournal } from "./scheduler-state.ts";
+import type { StateJournal } from "./state-journal.ts";
 
 /** How long a closed link may stay closed before its node is dead, when heartbeats do not decide that. */
 const LINK_GRACE_MS = 5000;

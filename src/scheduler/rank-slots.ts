@@ -13,7 +13,7 @@ import type { RegisterRequest } from "../wire/register.ts";
 import type { NodeState, PlacementView, RosterView } from "../wire/roster.ts";
 import { type ClusterCounts, countOf } from "./applicant.ts";
 import { emptyRankSlot, entryOf, publicEntryOf, type RankSlot } from "./rank-slot.ts";
-import type { StateJournal } from "./scheduler-state.ts";
+import type { StateJournal } from "./state-journal.ts";
 
 /** ps-lite's order. */
 const ROLES: readonly Role[] = ["worker", "server"];

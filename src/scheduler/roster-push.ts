@@ -1,5 +1,5 @@
-// roster-push — sends every change of the roster to the nodes. A node that is slow or away has one call open, not one
-// per change: when it answers and is behind, it gets the newest.
+// roster-push — sends every change of the roster to the nodes, once it is durable (Scheduler.D5). A node that is slow or
+// away has one call open, not one per change: when it answers and is behind, it gets the newest.
 
 import type { Clock } from "../base/clock.ts";
 import { ROSTER } from "../contracts/control.ts";
@@ -7,16 +7,26 @@ import { ask } from "../peer/call-function.ts";
 import type { Channel } from "../peer/channel.ts";
 import type { Peer } from "../peer/peer.ts";
 import type { RosterView } from "../wire/roster.ts";
+import type { StateJournal } from "./state-journal.ts";
+
+export type RosterPushOptions = {
+  readonly peer: Peer;
+  readonly clock: Clock;
+  readonly journal: Pick<StateJournal, "told">;
+  readonly view: () => RosterView;
+};
 
 export class RosterPush {
   readonly #peer: Peer;
   readonly #clock: Clock;
+  readonly #journal: Pick<StateJournal, "told">;
   readonly #view: () => RosterView;
   readonly #open = new Set<Channel>();
 
-  constructor({ peer, clock, view }: { readonly peer: Peer; readonly clock: Clock; readonly view: () => RosterView }) {
+  constructor({ peer, clock, journal, view }: RosterPushOptions) {
     this.#peer = peer;
     this.#clock = clock;
+    this.#journal = journal;
     this.#view = view;
   }
 
@@ -31,6 +41,10 @@ export class RosterPush {
 
   #push(channel: Channel, view: RosterView): void {
     this.#open.add(channel);
+    this.#journal.told(() => this.#send(channel, view));
+  }
+
+  #send(channel: Channel, view: RosterView): void {
     ask(channel, ROSTER, view, this.#clock).then(
       () => {
         this.#open.delete(channel);

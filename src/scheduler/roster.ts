@@ -13,6 +13,8 @@
 //       else's slot is reassigned before its holder had `heartbeatTimeoutMs` to resume as well.
 //   Roster.R4. Once everybody has passed the last barrier nobody who leaves is replaced, and a node that still waits
 //       for a slot when all have left is refused: it must not keep the job from ending.
+//   Roster.R5. A state that was found is used when a node of its run resumes. If none does within `returnMs`, or one of
+//       another run does, it is set aside with a message, and the job begins anew. Until then nobody gets a slot.
 
 import { assert } from "../base/assert.ts";
 import { WeighbridgeError } from "../base/errors.ts";
@@ -36,7 +38,7 @@ import { firstPlacement, nextPlacement, type PlacementChange } from "./placement
 import { chooseRank, type RankChoice } from "./rank-choice.ts";
 import { deathAtMs, holderOf, type RankSlot } from "./rank-slot.ts";
 import { RankSlots } from "./rank-slots.ts";
-import type { StateJournal } from "./scheduler-state.ts";
+import type { StateJournal } from "./state-journal.ts";
 
 export type RosterRules = ClusterCounts & {
   /** 0: nodes send no heartbeats. */
@@ -48,6 +50,9 @@ export type RosterRules = ClusterCounts & {
   readonly placement?: PlacementView["policy"] | undefined;
 };
 
+/** For the nodes of a state that was found, where no heartbeats are sent. */
+const RETURN_MS = 5000;
+
 export type Decision<T> =
   | { readonly kind: "admit"; readonly caller: T; readonly node: number; readonly incarnation: number; readonly recovery: boolean }
   | { readonly kind: "refuse"; readonly caller: T; readonly error: WeighbridgeError }
@@ -57,6 +62,10 @@ export type Decision<T> =
   | { readonly kind: "died"; readonly node: number }
   /** Publish to everybody alive. */
   | { readonly kind: "announce" }
+  /** The state of an earlier run is not used, for this reason. */
+  | { readonly kind: "setAside"; readonly job: string; readonly reason: string }
+  /** A node knows more than the state that was found. */
+  | { readonly kind: "outdated"; readonly node: number }
   /** The job cannot go on. */
   | { readonly kind: "fail"; readonly error: WeighbridgeError }
   /** Everybody has left, or is dead and has nobody to come back to. */
@@ -64,8 +73,13 @@ export type Decision<T> =
 
 export class Roster<T> {
   readonly #rules: RosterRules;
-  readonly #deadlineMs: number;
   readonly #journal: StateJournal;
+  /** The id of the job if it begins here. */
+  readonly #jobId: string;
+  #deadlineMs = Infinity;
+  /** While it is not known whether nodes of the state that was found come back: how long that may take (Roster.R5). */
+  #returnUntilMs: number | undefined;
+  #isFound = false;
   #phase: Phase = "forming";
   #failure: WeighbridgeError | undefined;
   #applicants: Applicant<T>[] = [];
@@ -75,12 +89,25 @@ export class Roster<T> {
   #isEnding = false;
 
   /** A view of the journal's state (the job's name, the incarnations), with what the nodes report. */
-  constructor({ rules, journal, nowMs }: { readonly rules: RosterRules; readonly journal: StateJournal; readonly nowMs: number }) {
+  constructor({ rules, journal, jobId }: { readonly rules: RosterRules; readonly journal: StateJournal; readonly jobId: string }) {
     const { heartbeatIntervalMs, heartbeatTimeoutMs } = rules;
     this.#rules = { ...rules, heartbeatTimeoutMs: heartbeatIntervalMs === 0 ? 0 : heartbeatTimeoutMs };
     this.#journal = journal;
+    this.#jobId = jobId;
     this.#slots = new RankSlots(journal);
-    this.#deadlineMs = nowMs + rules.startTimeoutMs;
+  }
+
+  /** The scheduler may decide from now on; `isFound`: the state is that of a job that was running (Roster.R5). */
+  open(nowMs: number, { isFound }: { readonly isFound: boolean }): void {
+    this.#isFound = isFound;
+    this.#deadlineMs = nowMs + this.#rules.startTimeoutMs;
+    if (isFound) this.#returnUntilMs = nowMs + this.returnMs;
+  }
+
+  /** How long the nodes of a state that was found have to come back. */
+  get returnMs(): number {
+    const { heartbeatTimeoutMs, startTimeoutMs } = this.#rules;
+    return Math.min(heartbeatTimeoutMs || RETURN_MS, Math.ceil(startTimeoutMs / 2));
   }
 
   /** True when the job was running before this scheduler came. */
@@ -124,7 +151,7 @@ export class Roster<T> {
   /** When `tick` has to be called, if nothing else happens before. */
   dueMs(nowMs: number): number {
     if (this.#phase === "failed") return Infinity;
-    if (this.#phase === "forming") return this.#deadlineMs;
+    if (this.#phase === "forming") return Math.min(this.#deadlineMs, this.#returnUntilMs ?? Infinity);
     const slots = this.#slots.all();
     const dueTimes = slots.map((slot) => deathAtMs(slot, this.#rules.heartbeatTimeoutMs));
     for (const applicant of this.#applicants) {
@@ -211,6 +238,8 @@ export class Roster<T> {
   }
 
   tick(nowMs: number): Decision<T>[] {
+    if (this.#returnUntilMs !== undefined && nowMs >= this.#returnUntilMs)
+      return [this.#setAside(`none of its nodes came back within ${this.returnMs} ms`), ...this.#form(nowMs)];
     if (this.#phase === "forming" && nowMs >= this.#deadlineMs) {
       return this.fail(incomplete(this.#rules, this.#applicants, this.#rules.startTimeoutMs));
     }
@@ -237,8 +266,14 @@ export class Roster<T> {
 
   #gather(applicant: Applicant<T>, nowMs: number): Decision<T>[] {
     const error = conflict(applicant, this.#rules, this.#applicants);
+    if (error !== undefined) return this.#missOut(applicant.caller, error);
     this.#applicants.push(applicant);
-    if (error !== undefined) return this.fail(error);
+    return this.#form(nowMs);
+  }
+
+  /** Gives everybody a slot once all are there. */
+  #form(nowMs: number): Decision<T>[] {
+    if (this.#returnUntilMs !== undefined) return []; // Roster.R5
     const assignments = assignRanks(this.#applicants, this.#rules);
     if (assignments === undefined) return [];
     this.#applicants = [];
@@ -257,7 +292,8 @@ export class Roster<T> {
 
   /** A node reports that it cannot take part: a cluster that forms fails; a complete one never counted on it. */
   #missOut(caller: T, error: WeighbridgeError): Decision<T>[] {
-    return [...(this.#phase === "forming" ? this.fail(error) : []), { kind: "refuse", caller, error }];
+    const isForming = this.#phase === "forming" && this.#returnUntilMs === undefined; // Roster.R5
+    return [...(isForming ? this.fail(error) : []), { kind: "refuse", caller, error }];
   }
 
   // Newcomers.
@@ -325,7 +361,10 @@ export class Roster<T> {
       // The wrong one is this scheduler: the node waits for one with the right counts.
       const own = error && new WeighbridgeError(error.code, error.message, { retryable: true });
       if (own !== undefined) return [...this.fail(own), { kind: "refuse", caller, error: own }];
-      this.#journal.write({ kind: "job", job: claim.job });
+      if (this.#returnUntilMs !== undefined && claim.job !== this.job)
+        decisions.push(this.#setAside(`${nameOf(claim.node)} ("${request.label}") is of run ${claim.job}`)); // Roster.R5
+      this.#returnUntilMs = undefined;
+      if (claim.job !== this.job) this.#journal.write({ kind: "job", job: claim.job });
       this.#isResumed = true;
       this.#phase = "running";
       this.#slots.establish(this.#rules);
@@ -337,6 +376,7 @@ export class Roster<T> {
     }
     // A scheduler that was there from the start knows better than any node.
     // Roster.R3
+    if (this.#isFound && this.#isBehind(claim)) decisions.push({ kind: "outdated", node: claim.node });
     if (this.#isResumed) for (const node of this.#slots.recall(claim.roster, nowMs)) decisions.push({ kind: "died", node });
     const slot = this.#slots.get(claim.node);
     if (slot === undefined || claim.incarnation < slot.incarnation || isAnother(slot, request, claim)) {
@@ -346,6 +386,22 @@ export class Roster<T> {
     this.#slots.assign(slot, request, incarnation, nowMs);
     decisions.push({ kind: "admit", caller, node, incarnation, recovery: false });
     return this.#conclude(decisions, nowMs);
+  }
+
+  /** Roster.R5 */
+  #setAside(reason: string): Decision<T> {
+    const { job } = this;
+    this.#returnUntilMs = undefined;
+    this.#isFound = false;
+    this.#journal.setAside(this.#jobId);
+    return { kind: "setAside", job, reason };
+  }
+
+  /** Whether a node knows more than the state that was found: what it was told is not there. */
+  #isBehind({ roster: { nodes, placement } }: ResumeClaim): boolean {
+    const { state } = this.#journal;
+    const isNewer = nodes.some(({ node, incarnation }) => incarnation > (state.incarnations.get(node) ?? 0));
+    return isNewer || (placement?.epoch ?? 0) > (state.placement?.epoch ?? 0);
   }
 
   #otherJob({ label }: RegisterRequest, { job, node }: ResumeClaim): WeighbridgeError {

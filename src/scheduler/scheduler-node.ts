@@ -8,6 +8,7 @@ import { PlainReadBuffers } from "../peer/plain-memory.ts";
 import type { StatusReply } from "../wire/control.ts";
 import type { PlacementView, RosterView } from "../wire/roster.ts";
 import { Scheduler } from "./scheduler.ts";
+import type { StateStore } from "./state-store.ts";
 
 export type SchedulerNodeOptions = NodeOptions & {
   readonly heartbeatIntervalMs?: number;
@@ -19,6 +20,8 @@ export type SchedulerNodeOptions = NodeOptions & {
   /** A name for the job, and a number higher than that of any earlier scheduler of it. */
   readonly jobId?: string;
   readonly incarnation?: number;
+  /** Where the scheduler's state outlives its process. */
+  readonly store?: StateStore | undefined;
   /** How servers share the parts, if the job begins here. Defaults to "ring". */
   readonly placement?: PlacementView["policy"] | undefined;
   /** Called with the dead nodes that all others wait for alone; a caller that knows they are gone for good says so. */
@@ -45,6 +48,7 @@ export class SchedulerNode extends ClusterNode {
       placement,
       jobId,
       incarnation,
+      store: options.store,
       onOnlyDead: options.onOnlyDead,
     });
   }

@@ -10,6 +10,7 @@ import { BARRIER, GATHER, RENDEZVOUS, UNITS } from "../contracts/control.ts";
 import { serveJson } from "../peer/call-function.ts";
 import type { Channel } from "../peer/channel.ts";
 import type { Peer } from "../peer/peer.ts";
+import type { ServedFunction } from "../peer/served-function.ts";
 import type { CataloguePage } from "../wire/catalogue.ts";
 import type { GatherReply, GatherRequest } from "../wire/collective-frame.ts";
 import type { BarrierReply, BarrierRequest, Empty, RendezvousReply, RendezvousRequest } from "../wire/control.ts";
@@ -22,7 +23,7 @@ import { DeadNodeWait, type DeadNodeWaitOptions } from "./dead-node-wait.ts";
 import type { PendingRegistration } from "./pending-registrations.ts";
 import { RendezvousService } from "./rendezvous-service.ts";
 import type { Decision, Roster } from "./roster.ts";
-import type { StateJournal } from "./scheduler-state.ts";
+import type { StateJournal } from "./state-journal.ts";
 import { UnitService } from "./unit-service.ts";
 
 export type SchedulerServicesOptions = DeadNodeWaitOptions & {
@@ -69,7 +70,8 @@ export class SchedulerServices {
     this.#serve(catalogueClear, (_, request) => catalogue.clear(request));
     this.#serve(catalogueList, (_, request) => catalogue.list(request));
     this.#serve(catalogueTell, (channel, page) => this.#recallCatalogue(channel, page));
-    this.#options.peer.serve(serveJson(GATHER, (channel, request) => this.#gather(channel, request)));
+    const { peer, journal } = this.#options;
+    peer.serve(serveDurably(journal, GATHER, (channel, request) => this.#gather(channel, request)));
   }
 
   /** The nodes that stand at the last barrier. */
@@ -122,12 +124,12 @@ export class SchedulerServices {
   }
 
   #serve<Q, R>(fn: JsonContract<Q, R>, answer: (channel: Channel, request: Q) => R | Promise<R>): void {
-    const { peer, heard } = this.#options;
+    const { peer, journal, heard } = this.#options;
     const serve = (channel: Channel, request: Q): R | Promise<R> => {
       heard(channel);
       return answer(channel, request);
     };
-    peer.serve(serveJson(fn, serve));
+    peer.serve(serveDurably(journal, fn, serve));
   }
 
   #lend({ id, name }: Channel, request: UnitsRequest): UnitsReply | Promise<UnitsReply> {
@@ -168,4 +170,21 @@ export class SchedulerServices {
   #reviewDead(): void {
     this.#deadWait.review(this.#roster.view(), this.#barriers.leaving);
   }
+}
+
+/** Serves a function whose answers, failures too, leave when what was decided before them is durable (Scheduler.D5). */
+export function serveDurably<Q, R>(
+  journal: StateJournal,
+  fn: JsonContract<Q, R>,
+  serve: (channel: Channel, request: Q) => R | Promise<R>,
+): ServedFunction<Channel> {
+  return serveJson(fn, (channel, request) => {
+    try {
+      return journal.answer(serve(channel, request));
+    } catch (thrown) {
+      const durable = journal.whenDurable();
+      if (durable === undefined) throw thrown;
+      return durable.then(() => Promise.reject(thrown));
+    }
+  });
 }

@@ -2,7 +2,8 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { applyRecord, emptyState, type RecordBody, StateJournal, type StateRecord } from "./scheduler-state.ts";
+import { applyRecord, emptyState, type RecordBody, type StateRecord } from "./scheduler-state.ts";
+import { StateJournal } from "./state-journal.ts";
 
 const START: RecordBody = { kind: "start", job: "mnist", term: 4, serverCount: 2, workerCount: 3 };
 

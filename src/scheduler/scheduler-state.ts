@@ -1,12 +1,15 @@
 // scheduler-state — what a scheduler must not forget: the job, its own term, the incarnations of the ranks, the counts,
-// the placement, the catalogue of parameters. One value that only records change, so that records can be written down
-// before they take effect elsewhere, and read back. Barriers, rendezvous, units, heartbeats and who is alive are not
-// part of it: a restarted scheduler learns them from the nodes.
+// the placement, the catalogue of parameters. One value that only records change: state-journal.ts has them written before
+// anybody is told of them, and a restarted scheduler reads them back. Barriers, rendezvous, units, heartbeats and who is
+// alive are not part of it: a restarted scheduler learns them from the nodes.
 //
 // Invariants:
 //   SchedulerState.S1. The same records, in the same order, give the same state; a record survives JSON unchanged.
-//   SchedulerState.S2. Terms, incarnations, epochs and the catalogue's highest number never fall, whatever records say.
-//   SchedulerState.S3. A record is applied before an answer that follows from it is made.
+//   SchedulerState.S2. Terms never fall; incarnations, epochs and the catalogue's highest number do not either, as long
+//       as the job does not begin anew.
+//   SchedulerState.S3. A record is applied before an answer that follows from it is made, and durable before that answer
+//       leaves (StateJournal.J2).
+//   SchedulerState.S4. `recordsOf` gives records of the same state.
 
 import { WeighbridgeError } from "../base/errors.ts";
 import type { PlacementView } from "../wire/roster.ts";
@@ -38,13 +41,15 @@ export type RecordBody =
   /** The job was running before this scheduler came. */
   | { readonly kind: "job"; readonly job: string }
   | { readonly kind: "term"; readonly term: number }
+  /** The nodes of the state so far did not come back: the job begins anew, under the same name. */
+  | { readonly kind: "anew"; readonly job: string; readonly serverCount: number; readonly workerCount: number }
   /** A rank is held in this incarnation. */
   | { readonly kind: "incarnation"; readonly node: number; readonly incarnation: number }
   /** Requests are cut by this placement from now on. */
   | { readonly kind: "placement"; readonly placement: PlacementView }
   | CatalogueRecord;
 
-const RECORD_VERSION = 1;
+export const RECORD_VERSION = 1;
 export type StateRecord = { readonly version: number } & RecordBody;
 
 export function emptyState(): SchedulerState {
@@ -70,6 +75,10 @@ export function applyRecord(state: SchedulerState, { version, ...record }: State
       return { ...state, job: record.job };
     case "term":
       return { ...state, term: Math.max(state.term, record.term) };
+    case "anew": {
+      const { job, serverCount, workerCount } = record;
+      return { ...emptyState(), job, serverCount, workerCount, term: state.term };
+    }
     case "incarnation": {
       const { node, incarnation } = record;
       const incarnations = new Map(state.incarnations);
@@ -85,21 +94,12 @@ export function applyRecord(state: SchedulerState, { version, ...record }: State
   }
 }
 
-/** Holds the state of a running scheduler. Nothing else changes it. */
-export class StateJournal {
-  /** Sees every record, in order, after it was applied. */
-  onRecord: (record: StateRecord) => void = () => {};
-  #state = emptyState();
-
-  get state(): SchedulerState {
-    return this.#state;
-  }
-
-  write(...records: readonly RecordBody[]): void {
-    for (const body of records) {
-      const record: StateRecord = { version: RECORD_VERSION, ...body };
-      this.#state = applyRecord(this.#state, record);
-      this.onRecord(record);
-    }
-  }
+/** The records that give this state, as few as can be. Those of chains and moves belong here too. */
+export function recordsOf({ job, term, serverCount, workerCount, incarnations, placement, catalogue }: SchedulerState): StateRecord[] {
+  const bodies: RecordBody[] = [{ kind: "start", job, term, serverCount, workerCount }];
+  for (const [node, incarnation] of incarnations) bodies.push({ kind: "incarnation", node, incarnation });
+  if (placement !== undefined) bodies.push({ kind: "placement", placement });
+  if (catalogue.highest > 0) bodies.push({ kind: "highest", number: catalogue.highest });
+  for (const entry of catalogue.entries.values()) bodies.push({ kind: "parameter", ...entry });
+  return bodies.map((body) => ({ version: RECORD_VERSION, ...body }));
 }

@@ -1,6 +1,6 @@
 // scheduler — carries out what the roster and the services decide: answers nodes, publishes changes, sets the one
-// timer. It holds no parameters and decides nothing. While it is away, training goes on; a new one learns the job from
-// the nodes (Roster.R3).
+// timer. It holds no parameters and decides nothing. While it is away, training goes on; a new one reads what it wrote
+// (state-journal.ts), and learns the rest from the nodes (Roster.R3).
 //
 // Invariants:
 //   Scheduler.D1. Before the cluster runs, the peer's hello has the job's name and no run: so nodes of a run that
@@ -12,6 +12,9 @@
 //   Scheduler.D4. A restarted scheduler has a higher incarnation than those that its nodes know, whatever its clock
 //       says. One that has been there since the job began never takes a higher one: if nodes know a newer scheduler, it
 //       was replaced.
+//   Scheduler.D5. What was decided is durable before anybody is told: answers, rosters, the end of the job, and the
+//       term in its hellos (StateJournal.J2). So no two schedulers of a job tell nodes different things of one epoch or
+//       incarnation.
 
 import type { CancelTimer, Clock } from "../base/clock.ts";
 import { Deferred, type WaitOptions, waitFor } from "../base/deferred.ts";
@@ -20,7 +23,6 @@ import type { Log, LogFields } from "../base/log.ts";
 import { BarrierClient } from "../cluster/barrier-client.ts";
 import type { JsonContract } from "../contracts/contract.ts";
 import { HEARTBEAT, LEAVE, PLACEMENT, REGISTER, STATUS } from "../contracts/control.ts";
-import { serveJson } from "../peer/call-function.ts";
 import type { Channel } from "../peer/channel.ts";
 import { checkMember } from "../peer/hello-rules.ts";
 import type { Peer } from "../peer/peer.ts";
@@ -38,8 +40,10 @@ import { type PartsMove, PlacementChanges } from "./placement-changes.ts";
 import type { PlacementChange } from "./placement-epochs.ts";
 import { type Decision, Roster } from "./roster.ts";
 import { RosterPush } from "./roster-push.ts";
-import { SchedulerServices } from "./scheduler-services.ts";
-import { type SchedulerState, StateJournal, type StateRecord } from "./scheduler-state.ts";
+import { SchedulerServices, serveDurably } from "./scheduler-services.ts";
+import type { SchedulerState, StateRecord } from "./scheduler-state.ts";
+import { StateJournal } from "./state-journal.ts";
+import type { StateStore } from "./state-store.ts";
 
 export type SchedulerOptions = {
   /** Ours alone: its id, job and events are set here. */
@@ -62,6 +66,8 @@ export type SchedulerOptions = {
   readonly placement?: PlacementView["policy"] | undefined;
   readonly lingerMs?: number;
   readonly onOnlyDead?: DeadNodeWaitOptions["onOnlyDead"];
+  /** Where the state outlives this process; left out, a scheduler that is restarted learns it from the nodes. */
+  readonly store?: StateStore | undefined;
   /** Sees every record that changes the scheduler's state, in order. */
   readonly onRecord?: (record: StateRecord) => void;
 };
@@ -83,8 +89,8 @@ export class Scheduler {
   readonly #options: SchedulerOptions;
   readonly #peer: Peer;
   readonly #clock: Clock;
-  readonly #startedAtMs: number;
-  readonly #journal = new StateJournal();
+  #startedAtMs = 0;
+  readonly #journal: StateJournal;
   readonly #roster: Roster<PendingRegistration>;
   readonly #services: SchedulerServices;
   readonly #push: RosterPush;
@@ -98,18 +104,21 @@ export class Scheduler {
   #failure: { readonly error: WeighbridgeError; readonly notice: FailureNotice } | undefined;
   #timerAtMs = Infinity;
   #cancelTimer: CancelTimer = () => {};
+  readonly #closing = new AbortController();
   #closed = false;
+  /** The job has ended, well or not: the next one of its name begins anew. */
+  #isOver = false;
 
   constructor(options: SchedulerOptions) {
-    const { peer, clock, jobId: job, incarnation: term, serverCount, workerCount } = options;
-    const journal = this.#journal;
+    const { peer, clock, jobId } = options;
+    const journal = new StateJournal(options.store);
     journal.onRecord = options.onRecord ?? journal.onRecord;
-    journal.write({ kind: "start", job, term, serverCount, workerCount });
+    journal.onLost((error) => this.#lose(error));
+    this.#journal = journal;
     this.#options = options;
     this.#peer = peer;
     this.#clock = clock;
-    this.#startedAtMs = clock.nowMs();
-    this.#roster = new Roster({ rules: options, journal, nowMs: this.#startedAtMs });
+    this.#roster = new Roster({ rules: options, journal, jobId });
     this.#services = new SchedulerServices({
       ...options,
       journal,
@@ -120,7 +129,7 @@ export class Scheduler {
       giveUp: (error) => this.abort(error),
     });
     this.#relay = new FunctionRelay({ ...options, view: () => this.#roster.view() });
-    this.#push = new RosterPush({ peer, clock, view: () => this.#roster.view() });
+    this.#push = new RosterPush({ peer, clock, journal, view: () => this.#roster.view() });
     this.#changes = new PlacementChanges({
       ...{ peer, clock, view: () => this.#roster.view() },
       next: (change) => this.#roster.nextPlacement(change),
@@ -130,9 +139,14 @@ export class Scheduler {
     this.#ownBarriers = new BarrierClient({ clock, isLate: true, enter: (request) => this.#services.enterBarrier(SCHEDULER_ID, request) });
   }
 
-  /** Listens and waits for the nodes. Returns the address with the real port. */
+  /**
+   * Waits until no other scheduler decides for the job, then listens and waits for the nodes. Returns the address with
+   * the real port. Throws as the store does (StateStore.open), and WRONG_JOB for the state of another job.
+   */
   async start(address: Address): Promise<Address> {
     const peer = this.#peer;
+    await this.#takeOver();
+    await this.#journal.whenDurable(); // Scheduler.D5
     peer.id = SCHEDULER_ID;
     peer.job = jobNameOf(this.#journal.state.job); // Scheduler.D1
     peer.incarnation = this.#journal.state.term;
@@ -145,6 +159,23 @@ export class Scheduler {
     const listening = await peer.listen(address);
     this.#arm();
     return listening;
+  }
+
+  /** Begins the job, or goes on with what the store holds of it, in a new term. */
+  async #takeOver(): Promise<void> {
+    const { jobId, incarnation, serverCount, workerCount, log } = this.#options;
+    const journal = this.#journal;
+    const isFound = await journal.open(this.#closing.signal);
+    const { job, term } = journal.state;
+    if (isFound && jobNameOf(job) !== jobNameOf(jobId)) {
+      const message = `the scheduler's state in ${journal.location} is that of job "${jobNameOf(job)}", not of "${jobNameOf(jobId)}"`;
+      throw new WeighbridgeError("WRONG_JOB", `${message}; name that job, or another state directory`);
+    }
+    journal.write({ kind: "start", job: isFound ? job : jobId, term: Math.max(term + 1, incarnation), serverCount, workerCount });
+    this.#startedAtMs = this.#clock.nowMs();
+    this.#roster.open(this.#startedAtMs, { isFound });
+    if (isFound)
+      log.warn("an earlier scheduler's state was found, waiting for its nodes", { state: journal.location, waitMs: this.#roster.returnMs });
   }
 
   /** True when this scheduler took over a job that was running. */
@@ -177,6 +208,8 @@ export class Scheduler {
     return {
       ...{ job: jobNameOf(job), phase, serverCount, workerCount },
       uptimeMs: Math.round(nowMs - this.#startedAtMs),
+      term: this.#peer.incarnation,
+      ...(this.#journal.standbys.length === 0 ? {} : { standbys: this.#journal.standbys }),
       ...(this.#peer.packageVersion === "" ? {} : { packageVersion: this.#peer.packageVersion }),
       nodes: this.#roster.status(nowMs),
       waiting: this.#roster.waiting(),
@@ -236,8 +269,10 @@ export class Scheduler {
     if (this.#closed) return;
     this.#closed = true;
     this.#cancelTimer();
+    this.#closing.abort();
     await this.#failure?.notice.over();
     await drained(this.#clock);
+    await this.#journal.close({ isOver: this.#isOver });
     const error = new WeighbridgeError("CLOSED", "the scheduler was closed");
     this.#changes.close(error);
     this.#services.close(error);
@@ -252,7 +287,7 @@ export class Scheduler {
 
   #serve(): void {
     const serve = <Q, R>(fn: JsonContract<Q, R>, answer: (channel: Channel, request: Q) => R | Promise<R>): void =>
-      this.#peer.serve(serveJson(fn, answer));
+      this.#peer.serve(serveDurably(this.#journal, fn, answer));
     serve(REGISTER, (channel, request) => {
       const caller = this.#registrations.open(channel, request, this.#peer.joinRefusal(channel));
       this.#carryOut(this.#roster.register(request, caller, this.#clock.nowMs()));
@@ -305,7 +340,11 @@ export class Scheduler {
       started: peer.incarnation,
     });
     this.#journal.write({ kind: "term", term: knows + 1 });
-    peer.incarnation = this.#journal.state.term;
+    this.#journal.told(() => {
+      peer.incarnation = this.#journal.state.term;
+    });
+    // Scheduler.D5: the node dials again
+    if (peer.incarnation <= knows) throw new WeighbridgeError("NO_ROUTE", "this scheduler takes a higher term first", { retryable: true });
   }
 
   #linkUp(channel: Channel): void {
@@ -338,7 +377,16 @@ export class Scheduler {
         this.#peer.job = this.#roster.job; // Scheduler.D1
         log.info("the cluster is complete", { job: this.#roster.job, nodes: this.#roster.view().nodes.length });
         this.#announceRoster();
-        this.#ready.resolve();
+        this.#journal.told(this.#ready.resolve);
+        break;
+      case "setAside":
+        log.warn(`the state of an earlier run is set aside: ${decision.reason}`, { state: this.#journal.location, run: decision.job });
+        break;
+      case "outdated":
+        log.warn("the scheduler's state is older than what a node knows, whose knowledge counts", {
+          node: nameOf(decision.node),
+          state: this.#journal.location,
+        });
         break;
       case "admit":
         this.#admit(decision);
@@ -360,6 +408,7 @@ export class Scheduler {
         break;
       case "finish":
         log.info("everybody has left", { dead: this.deadNodes().map(nameOf) });
+        this.#isOver = true;
         drained(this.#clock).then(this.#finished.resolve, this.#finished.reject);
         break;
     }
@@ -396,7 +445,8 @@ export class Scheduler {
     log.error("the job cannot go on", { code: error.code, reason: error.message });
     const notice = new FailureNotice({ clock: this.#clock, serverCount, workerCount, lingerMs });
     this.#failure = { error, notice };
-    notice.send(this.#peer, this.#roster.view(), error);
+    this.#isOver = !error.retryable; // otherwise a scheduler that is started rightly goes on with the job
+    this.#journal.told(() => notice.send(this.#peer, this.#roster.view(), error));
     this.#changes.close(error);
     this.#services.close(error);
     notice.over().then(() => {
@@ -407,9 +457,24 @@ export class Scheduler {
     }, this.#failed.reject);
   }
 
+  /** This scheduler was replaced, or cannot write: it ends without a word (Scheduler.D5), and the job goes on. */
+  #lose(error: WeighbridgeError): void {
+    this.#options.log.error("this scheduler ends, the job goes on", { code: error.code, reason: error.message });
+    this.#cancelTimer();
+    this.#changes.close(error);
+    this.#services.close(error);
+    this.#ready.reject(error);
+    this.#finished.reject(error);
+    for (const listener of [...this.#failedListeners]) listener(error);
+    this.#failed.resolve(error);
+    this.#peer.close().catch(this.#failed.reject);
+  }
+
   #announceRoster(): void {
     const view = this.#roster.view();
-    for (const listener of [...this.#rosterListeners]) listener(view);
+    this.#journal.told(() => {
+      for (const listener of [...this.#rosterListeners]) listener(view);
+    });
   }
 
   /** One timer for whatever the roster has to decide next. It may come early, never late. */

@@ -27,8 +27,16 @@ type NodeOptions = { readonly packageVersion?: string; readonly job?: string } &
 type Joining = { readonly membership: Membership; readonly joined: Promise<void> };
 type Formed = { readonly scheduler: Scheduler; readonly servers: Membership[]; readonly workers: Membership[] };
 
+export type ControlClusterOptions = {
+  readonly serverCount?: number;
+  readonly workerCount?: number;
+  readonly seed?: number;
+  /** See SimClock: how to wait for promises between events. */
+  readonly settle?: () => Promise<void>;
+};
+
 export class ControlCluster {
-  readonly clock: SimClock = new SimClock();
+  readonly clock: SimClock;
   readonly network: SimNetwork;
   readonly serverCount: number;
   readonly workerCount: number;
@@ -37,7 +45,8 @@ export class ControlCluster {
   readonly #readBuffers = new PlainReadBuffers();
   #starts = 0;
 
-  constructor({ serverCount = 2, workerCount = 2, seed = 1 }: { serverCount?: number; workerCount?: number; seed?: number } = {}) {
+  constructor({ serverCount = 2, workerCount = 2, seed = 1, settle }: ControlClusterOptions = {}) {
+    this.clock = new SimClock(settle === undefined ? {} : { settle });
     this.network = new SimNetwork({ clock: this.clock, seed });
     this.serverCount = serverCount;
     this.workerCount = workerCount;

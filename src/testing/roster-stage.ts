@@ -1,7 +1,7 @@
 // roster-stage — a Roster of two servers and two workers at a time that a test sets, whose decisions read as words.
 
 import { type Decision, Roster, type RosterRules } from "../scheduler/roster.ts";
-import { StateJournal } from "../scheduler/scheduler-state.ts";
+import { StateJournal } from "../scheduler/state-journal.ts";
 import type { RegisterRequest, ResumeClaim } from "../wire/register.ts";
 import type { RosterView } from "../wire/roster.ts";
 
@@ -21,7 +21,8 @@ export class RosterStage {
   constructor(rules: Partial<RosterRules> = {}) {
     const journal = new StateJournal();
     journal.write({ kind: "start", job: "job/new", term: 1, serverCount: 2, workerCount: 2 });
-    this.roster = new Roster({ rules: { ...RULES, ...rules }, journal, nowMs: 0 });
+    this.roster = new Roster({ rules: { ...RULES, ...rules }, journal, jobId: "job/new" });
+    this.roster.open(0, { isFound: false });
   }
 
   register(name: string, request: Partial<RegisterRequest> = {}): string[] {

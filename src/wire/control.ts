@@ -60,6 +60,10 @@ export type StatusReply = {
   readonly serverCount: number;
   readonly workerCount: number;
   readonly uptimeMs: number;
+  /** Which start of a scheduler answers: each has a higher one. */
+  readonly term?: number | undefined;
+  /** Schedulers that take over when this one ends, by address. */
+  readonly standbys?: readonly string[] | undefined;
   /** Of the package that the scheduler runs. */
   readonly packageVersion?: string | undefined;
   readonly nodes: readonly StatusEntry[];
@@ -73,6 +77,8 @@ export const statusReplyShape: Check<StatusReply> = object({
   serverCount: count,
   workerCount: count,
   uptimeMs: count,
+  term: optional(count),
+  standbys: optional(list(addressShape)),
   packageVersion: optional(packageVersionShape),
   nodes: list(statusEntryShape),
   waiting: list(waitingEntryShape),

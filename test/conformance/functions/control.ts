@@ -73,6 +73,8 @@ export const CONTROL: FunctionFamily = {
         serverCount: "how many servers the job has",
         workerCount: "how many workers",
         uptimeMs: "of the scheduler",
+        term: "of the scheduler: each start has a higher one",
+        standbys: "addresses of schedulers that take over when this one ends",
         packageVersion: "of the scheduler",
         nodes: "as in a roster, without tokens, with `heartbeatAgeMs?` and `linked`",
         waiting: "nodes without a place: `{role, rank?, address, label, packageVersion?}`",
