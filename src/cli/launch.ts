@@ -23,8 +23,11 @@ import { isReaderGone, outputExitCode, outputText, type StandardOutput } from ".
 
 /** Keys of a single node, which the launcher sets. */
 const NODE_KEYS = ["role", "rank", "port", "advertiseHost", "host", "nodeId"];
-/** One server holds the parameters of a job that fits one machine; more of them would take cores from the workers. */
-const DEFAULTS = { logLevel: "warn", serverCount: 1 } as const;
+/**
+ * One server holds the parameters of a job that fits one machine; more of them would take cores from the workers. A
+ * scheduler that ends, ends the job here: nobody starts another one that could use its state.
+ */
+const DEFAULTS = { logLevel: "warn", serverCount: 1, stateDir: "none" } as const;
 const LOOPBACK = "127.0.0.1";
 const INTERRUPTS: readonly NodeJS.Signals[] = ["SIGINT", "SIGTERM", "SIGHUP"];
 

@@ -181,5 +181,5 @@ export class Processes implements AsyncDisposable {
 /** Nothing of whoever runs the tests may configure the nodes. */
 function cleanEnvironment(): Record<string, string> {
   const { PATH = "", HOME = "", NODE_COMPILE_CACHE = join(tmpdir(), "node-compile-cache") } = process.env;
-  return { PATH, HOME, TMPDIR: tmpdir(), NODE_COMPILE_CACHE };
+  return { PATH, HOME, TMPDIR: tmpdir(), XDG_STATE_HOME: join(tmpdir(), "weighbridge-test-state"), NODE_COMPILE_CACHE };
 }

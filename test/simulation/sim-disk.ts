@@ -4,7 +4,7 @@
 // Invariants:
 //   M1. What was asked by a process that died is done or not, and never answered.
 //   M2. After a power failure a file that was synced is whole, and a directory that was synced has the names it had then. What was not synced
-//       may be there, be as it was before, or, for the bytes of a file, be there up to a point.
+//       may be there, be as it was before, or, for the bytes of a file behind those that were synced, be there up to a point.
 
 import { basename, dirname } from "node:path";
 import type { Clock } from "../../src/base/clock.ts";
@@ -63,8 +63,8 @@ export class SimDisk {
       if ("bytes" in node) {
         const choice = this.#random.below(3);
         if (choice === 0) node.bytes = node.synced.slice();
-        if (choice === 1 && !sameBytes(node.bytes, node.synced))
-          node.bytes = node.bytes.slice(0, this.#random.below(node.bytes.length + 1));
+        const kept = sameCount(node.bytes, node.synced);
+        if (choice === 1) node.bytes = node.bytes.slice(0, kept + this.#random.below(node.bytes.length - kept + 1));
         node.synced = node.bytes.slice();
         return;
       }
@@ -187,6 +187,8 @@ export class SimDisk {
   }
 }
 
-function sameBytes(one: Uint8Array, other: Uint8Array): boolean {
-  return one.byteLength === other.byteLength && one.every((byte, i) => byte === other[i]);
+/** How many bytes at the beginning are the same. */
+function sameCount(one: Uint8Array, other: Uint8Array): number {
+  const difference = one.findIndex((byte, i) => byte !== other[i]);
+  return difference < 0 ? one.byteLength : difference;
 }

@@ -115,7 +115,7 @@ export async function planProcesses({ plan, directory, resumedFrom }: Run, env: 
       ...(resumedFrom === undefined ? {} : { restore: resumedFrom }),
     },
     env: ownEnvironment(env, READ_KEYS),
-    defaults: { schedulerPort: await freePort(LOOPBACK), logLevel: "error" },
+    defaults: { schedulerPort: await freePort(LOOPBACK), logLevel: "error", stateDir: "none" },
     programOf: ({ role }) => programOf(role, plan),
   });
 }

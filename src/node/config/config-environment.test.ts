@@ -50,6 +50,7 @@ const free = record({
   transport: fc.constantFrom("tcp" as const, "unix" as const),
   van: fc.constantFrom("weighbridge" as const, "zmq" as const, "p3" as const),
   socketDir: fc.constant("/run/weighbridge"),
+  stateDir: fc.constantFrom("auto", "none", "/srv/my state"),
   placement: fc.constantFrom("ring" as const, "range" as const),
   startTimeoutMs: durationMs,
   linkTimeoutMs: durationMs,

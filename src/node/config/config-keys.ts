@@ -180,6 +180,12 @@ export const KEYS: { readonly [K in KeyName]: ConfigKey<FlatConfig[K]> } = {
     description: "The folder of the Unix sockets; the same for all nodes of a cluster.",
     fallback: derived("weighbridge-UID in the system's folder for temporary files", () => join(tmpdir(), `weighbridge-${userId()}`)),
   },
+  stateDir: {
+    kind: value.label(PATH_CHARS_MAX, "directory"),
+    description:
+      "Where a scheduler writes what it decides, so that one that is started again goes on with the job: a directory, auto for the user's own (XDG_STATE_HOME, or ~/.local/state), or none. A job that ends leaves nothing there.",
+    fallback: constant("auto"),
+  },
   placement: {
     kind: value.oneOf(["ring", "range"], "policy"),
     description:

@@ -54,6 +54,7 @@ test("fills in every default when only the required keys are given", () => {
     rank: undefined,
     transport: "tcp",
     van: "weighbridge",
+    stateDir: "auto",
     placement: "ring",
     threads: 1,
     heartbeatIntervalMs: 1000,

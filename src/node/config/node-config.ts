@@ -40,6 +40,8 @@ export type NodeConfig = {
   /** Whose protocol the nodes speak: our own, or ps-lite's. */
   readonly van: VanName;
   readonly socketDir: string;
+  /** Where a scheduler keeps its state: a directory, "auto" or "none". */
+  readonly stateDir: string;
   /** How a scheduler distributes parts over servers. */
   readonly placement: PlacementName;
   /** Server nodes in this process. */

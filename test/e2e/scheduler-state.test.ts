@@ -1,0 +1,65 @@
+// scheduler-state — Goal: a scheduler that is killed and started again goes on with the job as it wrote it down, and a job that ends
+// leaves nothing behind.
+
+import assert from "node:assert/strict";
+import { mkdtempSync, readdirSync, readFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { suite, test } from "node:test";
+import { readLines } from "../../src/node/state/record-lines.ts";
+import { applyRecord, emptyState, type SchedulerState } from "../../src/scheduler/scheduler-state.ts";
+import { Cluster } from "./cluster.ts";
+import { until } from "./processes.ts";
+
+function stateIn(directory: string): SchedulerState {
+  const path = join(directory, "records");
+  return readLines(readFileSync(path, "utf8"), path).records.reduce(applyRecord, emptyState());
+}
+
+suite("scheduler-state", { concurrency: 2 }, () => {
+  test("a killed scheduler that is started again: the job goes on with its run, incarnations, placement and catalogue, and leaves nothing at its end", async () => {
+    const root = mkdtempSync(join(tmpdir(), "weighbridge-state-"));
+    await using cluster = await Cluster.create({ servers: 2, workers: 2, flags: ["--job", "durable", "--state-dir", root] });
+    const directory = join(root, `durable@${cluster.port}`);
+    const killed = cluster.scheduler();
+    const servers = [cluster.server(0), cluster.server(1)];
+    const workers = [cluster.worker(0, "reader"), cluster.worker(1, "reader", "--remake")];
+    for (const worker of workers) await worker.says(/^reads 1 to 1$/);
+    const before = stateIn(directory);
+    assert.deepEqual([before.placement?.epoch, before.incarnations.size, [...before.catalogue.entries.keys()]], [1, 4, ["e"]]);
+    await killed.kill();
+    const scheduler = cluster.scheduler();
+    await scheduler.says(/^the cluster is complete/);
+    const after = stateIn(directory);
+    assert.ok(after.term > before.term);
+    assert.deepEqual({ ...after, term: before.term }, before);
+
+    const second = cluster.scheduler(); // as by mistake
+    await second.fails(/STATE_HELD|uses the state in|PORT_IN_USE/);
+
+    for (const worker of workers) worker.endInput();
+    for (const worker of workers) await worker.says(/^made again: reads 1 to 1$/);
+    for (const node of [...workers, ...servers, scheduler]) await node.succeeds();
+    for (const worker of workers) assert.equal(worker.count(/failed/), 0);
+    assert.deepEqual(readdirSync(root), []);
+  });
+
+  test("a job that is killed as a whole leaves a state that the next one sets aside and says so", async () => {
+    const root = mkdtempSync(join(tmpdir(), "weighbridge-state-"));
+    const flags = ["--job", "durable", "--state-dir", root, "--heartbeat-timeout-ms", 500];
+    await using cluster = await Cluster.create({ servers: 1, workers: 1, flags });
+    const directory = join(root, `durable@${cluster.port}`);
+    const first = [cluster.scheduler(), cluster.server(0), cluster.worker(0, "pusher")];
+    await first[2]?.says(/^push works$/);
+    await Promise.all(first.map((node) => node.kill()));
+    const run = stateIn(directory).job;
+    const [scheduler, server, worker] = [cluster.scheduler(), cluster.server(0), cluster.worker(0, "pusher")];
+    await worker.says(/^push works$/);
+    await until(() => /set aside: none of its nodes came back within 500 ms/.test(scheduler.stderr), "the message");
+    assert.notEqual(stateIn(directory).job, run);
+    assert.deepEqual(readdirSync(directory).sort(), ["lock", "records", "records.aside"]);
+    worker.endInput();
+    for (const node of [worker, server, scheduler]) await node.succeeds();
+    assert.deepEqual(readdirSync(directory), ["records.aside"]);
+  });
+});
