@@ -131,7 +131,16 @@ suite("bad arguments", () => {
     await refuses(() => tensor.configure({ learningRate: anything(1n) }), /learningRate.*not 1n/);
     await refuses(() => tensor.configure({ staleness: NaN }), /staleness.*not NaN/);
     await refuses(() => tensor.configure({ staleness: anything("2") }), /staleness.*not "2"/);
-    for (const wrong of [null, "ssp", 3, { ssp: -1 }, { bsp: true }, { delay: "2" }, { ssp: 1n }])
+    for (const wrong of [
+      null,
+      "ssp",
+      3,
+      { ssp: -1 },
+      { bsp: true },
+      { delay: "2" },
+      { ssp: 1n },
+      { bsp: true, reduce: "sum", staleness: -1 },
+    ])
       await refuses(() => tensor.configure({ consistency: anything(wrong) }), /consistency is /);
     await refuses(() => tensor.configure({ consistency: "asp", staleness: 2 }), /its own staleness/);
     await refuses(() => tensor.configure({ fromClock: 2 }), /fromClock.*none is given/);

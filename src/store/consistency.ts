@@ -1,7 +1,8 @@
 // consistency — the user's words for how fresh reads are and when updates count, and their engine form
 // (spec/consistency.md).
 //
-//   "bsp"           all updates of a clock count together at its end; reads see those of all clocks before
+//   "bsp"           all updates of a clock count together at its end; reads see those of all clocks before, or may
+//                   be `staleness` clocks behind
 //   { ssp: s }      updates count when they arrive; reads are at most s clocks behind
 //   { delay: d }    the same as bounded delay: work on clock t begins when everything before t - d is done
 //   "asp"           updates count when they arrive; reads never wait
@@ -12,7 +13,7 @@ import { didYouMean, nearestName } from "../base/nearest-name.ts";
 export type Consistency =
   | "bsp"
   | "asp"
-  | { readonly bsp: true; readonly reduce: "sum" | "mean" }
+  | { readonly bsp: true; readonly reduce: "sum" | "mean"; readonly staleness?: number }
   | { readonly ssp: number }
   | { readonly delay: number };
 
@@ -27,21 +28,23 @@ export function engineConsistency(consistency: Consistency): EngineConsistency {
   if (consistency === "asp") return { updates: "async", reduce: "sum", staleness: undefined };
   if (consistency === "bsp") return { updates: "sync", reduce: "sum", staleness: 0 };
   if (typeof consistency === "object" && consistency !== null && isOne(consistency)) {
-    if ("bsp" in consistency && consistency.bsp === true && (consistency.reduce === "sum" || consistency.reduce === "mean"))
-      return { updates: "sync", reduce: consistency.reduce, staleness: 0 };
+    if ("bsp" in consistency && consistency.bsp === true && (consistency.reduce === "sum" || consistency.reduce === "mean")) {
+      const { reduce, staleness = 0 } = consistency;
+      if (Number.isSafeInteger(staleness) && staleness >= 0) return { updates: "sync", reduce, staleness };
+    }
     const bound = "ssp" in consistency ? consistency.ssp : "delay" in consistency ? consistency.delay : -1;
     if (Number.isSafeInteger(bound) && bound >= 0) return { updates: "async", reduce: "sum", staleness: bound };
     if (bound === Infinity) return { updates: "async", reduce: "sum", staleness: undefined };
   }
   throw new WeighbridgeError(
     "BAD_ARGUMENT",
-    `consistency is "bsp", "asp", { bsp: true, reduce: "sum" | "mean" }, { ssp: clocks } or { delay: clocks }, not ${showValue(consistency)}${hintOf(consistency)}`,
+    `consistency is "bsp", "asp", { bsp: true, reduce: "sum" | "mean", staleness: clocks }, { ssp: clocks } or { delay: clocks }, not ${showValue(consistency)}${hintOf(consistency)}`,
   );
 }
 
 /** How each of them is written, by its name. */
 const WRITTEN: Readonly<Record<string, string>> = { bsp: '"bsp"', asp: '"asp"', ssp: "{ ssp: clocks }", delay: "{ delay: clocks }" };
-const FIELD_NAMES: readonly string[] = ["bsp", "reduce", "ssp", "delay"];
+const FIELD_NAMES: readonly string[] = ["bsp", "reduce", "staleness", "ssp", "delay"];
 
 /** The one that a misspelt text, name or reduce meant; empty for other mistakes. */
 function hintOf(consistency: unknown): string {
@@ -55,7 +58,7 @@ function hintOf(consistency: unknown): string {
 /** Of two bounds one would be forgotten. */
 function isOne(consistency: object): boolean {
   const names = Object.keys(consistency);
-  return names.includes("bsp") ? names.every((name) => name === "bsp" || name === "reduce") : names.length === 1;
+  return names.includes("bsp") ? names.every((name) => ["bsp", "reduce", "staleness"].includes(name)) : names.length === 1;
 }
 
 /** No staleness: any number of clocks. */

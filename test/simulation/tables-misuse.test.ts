@@ -4,13 +4,15 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Session } from "../../src/api/session.ts";
+import { customRow } from "../../src/faces/tables/rows/custom-row.ts";
 import { denseRow } from "../../src/faces/tables/rows/dense-row.ts";
-import type { TableGroupConfig } from "../../src/faces/tables/table-config.ts";
+import type { Table } from "../../src/faces/tables/table.ts";
+import type { TableConfig, TableGroupConfig } from "../../src/faces/tables/table-config.ts";
 import { TableGroup } from "../../src/faces/tables/table-group.ts";
 import { DenseUpdateBatch, UpdateBatch } from "../../src/faces/tables/update-batch.ts";
 import { MemoryCluster } from "../../src/testing/memory-cluster.ts";
 import { throwsCode } from "../../src/testing/throws-code.ts";
-import { DOUBLES, FLOATS, INTEGERS, LONGS, TableCluster } from "./tables.ts";
+import { DOUBLES, FLOATS, INTEGERS, LONGS, SORTED, SPARSE, TableCluster } from "./tables.ts";
 
 const TABLE = { rowType: 0, rowCapacity: 4, processCacheCapacity: 4 } as const;
 
@@ -65,7 +67,19 @@ test("bad rows, columns and updates are refused, and change nothing", async () =
     assert.throws(() => table.getAsync(row), throwsCode("BAD_ARGUMENT"));
   }
   for (const column of [4, -1, 0.5, Number.NaN]) assert.throws(() => table.inc(0, column, 1), throwsCode("OUT_OF_RANGE", /columns 0 to 3/));
-  for (const update of [Number.NaN, Infinity, -Infinity]) assert.throws(() => table.inc(0, 0, update), throwsCode("NOT_FINITE"));
+  for (const update of [Number.NaN, Infinity, -Infinity]) {
+    assert.throws(() => table.inc(0, 0, update), throwsCode("NOT_FINITE"));
+    assert.throws(() => table.threadInc(0, 0, update), throwsCode("NOT_FINITE"));
+    assert.throws(() => table.batchInc(0, new UpdateBatch().update(1, 1).update(0, update)), throwsCode("NOT_FINITE"));
+    assert.throws(() => table.denseBatchInc(0, new DenseUpdateBatch(0, Float32Array.of(1, update))), throwsCode("NOT_FINITE"));
+    assert.throws(() => thread.getTableOrDie(1, INTEGERS).inc(0, 0, update), throwsCode("NOT_FINITE"));
+  }
+  for (const row of [-1, 0.5, 2 ** 53]) {
+    assert.throws(() => table.batchInc(row, new UpdateBatch().update(0, 1)), throwsCode("BAD_ARGUMENT"));
+    assert.throws(() => table.denseBatchInc(row, new DenseUpdateBatch(0, Float32Array.of(1))), throwsCode("BAD_ARGUMENT"));
+    assert.throws(() => table.threadInc(row, 0, 1), throwsCode("BAD_ARGUMENT"));
+    await assert.rejects(table.threadGet(row), throwsCode("BAD_ARGUMENT"));
+  }
   const batch = new UpdateBatch<number>().update(0, 1).update(9, 1);
   assert.throws(() => table.batchInc(0, batch), throwsCode("OUT_OF_RANGE"));
   assert.throws(() => table.denseBatchInc(0, new DenseUpdateBatch(3, Float32Array.of(1, 2))), throwsCode("OUT_OF_RANGE"));
@@ -116,16 +130,91 @@ test("with all rows of the process cache under accessors a get of another one fa
   await cluster.shutDown();
 });
 
-test("two processes that create a table differently are told which field differs", async () => {
+/** Two processes create a table each after the other; what the second one is told. */
+async function createDifferently(configs: readonly [TableGroupConfig, TableGroupConfig], cases: readonly Different[]): Promise<void> {
   const cluster = await MemoryCluster.start({ workerCount: 2 });
   const groups = [groupOf(cluster, 0), groupOf(cluster, 1)] as const;
-  await cluster.run(Promise.all(groups.map((group) => group.init({ numTables: 3 }))));
-  const create = async (id: number, one: object, other: object): Promise<void> => {
+  for (const group of groups) for (const [i, type] of [INTEGERS, SPARSE, SORTED].entries()) group.registerRow(i + 1, type);
+  await cluster.run(Promise.all(groups.map((group, rank) => group.init({ numTables: cases.length, ...configs[rank] }))));
+  for (const [id, [one, other, message]] of cases.entries()) {
     await cluster.run(groups[0].createTable(id, { ...TABLE, ...one }));
-    await cluster.run(groups[1].createTable(id, { ...TABLE, ...other }));
+    const second = cluster.run(groups[1].createTable(id, { ...TABLE, ...other }));
+    if (message === undefined) await second;
+    else
+      await assert.rejects(
+        second,
+        throwsCode("SPEC_MISMATCH", new RegExp(`table ${id}: two processes create it .*\\(there and here\\): ${message}$`)),
+      );
+  }
+}
+
+type Different = readonly [one: Partial<TableConfig>, other: Partial<TableConfig>, message: string | undefined];
+
+test("two processes that create a table differently are told which field differs", async () => {
+  const different: readonly Different[] = [
+    [{}, { rowCapacity: 5 }, "rowCapacity is 4 and 5"],
+    [{ staleness: 1 }, { staleness: 2 }, "staleness is 1 and 2"],
+    [{ staleness: 3 }, { staleness: Infinity }, "staleness is 3 and Infinity"],
+    [{ rowType: 0 }, { rowType: 1 }, 'rowType is left out and "i32"'],
+    [{ rowType: 2 }, { rowType: 3 }, "rowType.element is .*; rowType.name is .sparse.f64. and .sorted.i64."],
+    [{ processCacheCapacity: 4, oplogCapacity: 2 }, { processCacheCapacity: 9 }, undefined],
+  ];
+  await createDifferently([{}, {}], different);
+  await createDifferently([{ snapshotClock: 3 }, { snapshotClock: 3 }], different);
+});
+
+test("a process with snapshots and one without are told, and the bound apart from it", async () => {
+  await createDifferently(
+    [{ snapshotClock: 3 }, {}],
+    [
+      [{ staleness: 1 }, { staleness: 1 }, "snapshotClock of the group is given and left out"],
+      [{ staleness: 0 }, { staleness: 2 }, "staleness is 0 and 2; snapshotClock of the group is given and left out"],
+      [{ staleness: Infinity }, { staleness: Infinity }, undefined],
+    ],
+  );
+});
+
+test("a row type that throws at the server fails the next call of the table, which names it, its module and the server; the others go on", async () => {
+  const fussy = customRow({
+    ...{ name: "fussy", version: 1, deterministic: true, element: "f64" },
+    apply: ({ cells, start }, column, update) => {
+      if (update === 13) throw new Error("thirteen");
+      cells[start + column]! += update;
+    },
+  });
+  const plugIns = [{ module: "rows.ts", hash: "", updaters: [], rowTypes: [fussy.plugIn] }];
+  const cluster = await MemoryCluster.start({ workerCount: 2, plugIns });
+  const groups = [0, 1].map((rank) => new TableGroup(() => Session.open(cluster.worker(rank).node)));
+  const threads = await cluster.run(
+    Promise.all(
+      groups.map(async (group) => {
+        group.registerRow(0, fussy);
+        await group.init();
+        await group.createTable(0, TABLE);
+        await group.createTableDone();
+        return await group.registerThread();
+      }),
+    ),
+  );
+  const [table, other] = threads.map((thread) => thread.getTableOrDie(0, fussy)) as [Table<typeof fussy>, Table<typeof fussy>];
+  const valuesOf = async (from: Table<typeof fussy>): Promise<number[]> => {
+    using row = await cluster.run(Promise.resolve(from.get(7)));
+    return [...row.toArray()];
   };
-  await assert.rejects(create(0, {}, { rowCapacity: 5 }), throwsCode("SPEC_MISMATCH", /table 0: .*rowCapacity is/));
-  await assert.rejects(create(1, { staleness: 1 }, { staleness: 2 }), throwsCode("SPEC_MISMATCH", /staleness is/));
+  table.inc(7, 0, 13); // the row is not cached: only the server applies it
+  table.inc(7, 1, 1);
+  other.inc(7, 2, 2);
+  for (const thread of threads) thread.clock();
+  assert.deepEqual(await valuesOf(other), [0, 0, 2, 0], "nothing of the refused update counts, and nobody waits for it");
+  await cluster.clock.advance(10);
+  const message = /updates of tables\/0 were refused: server 0: row type "fussy" of rows\.ts threw.*: thirteen/;
+  assert.throws(() => table.get(7), throwsCode("HANDLER_FAILED", message));
+  assert.deepEqual(await valuesOf(table), [0, 0, 2, 0]);
+  table.inc(7, 3, 4);
+  assert.throws(() => table.inc(7, 3, 13), /thirteen/, "a cached row is changed at once: the call throws, and nothing is sent");
+  for (const thread of threads) thread.clock();
+  for (const from of [table, other]) assert.deepEqual(await valuesOf(from), [0, 0, 2, 4]);
+  await cluster.run(Promise.all([...groups.map((group) => group.shutDown()), cluster.server().finalize(), cluster.scheduler.finalize()]));
 });
 
 test("bad fields of a configuration are refused by name", async () => {

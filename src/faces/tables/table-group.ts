@@ -34,6 +34,7 @@ import {
   type TableConfig,
   type TableGroupConfig,
 } from "./table-config.ts";
+import { mismatchInWordsOfTables } from "./table-mismatch.ts";
 import type { TableRowType } from "./table-row-type.ts";
 import {
   NO_REPORTS,
@@ -169,9 +170,8 @@ export class TableGroup implements ThreadGroup {
       const embedding = await session.embedding<RowElement>(name, {
         dim: rowCapacity,
         rowType: (rowType.plugIn ?? rowType.element) as RowElement,
-        consistency: isExact ? "bsp" : { ssp: staleness },
+        consistency: isExact ? { bsp: true, reduce: "sum", staleness } : { ssp: staleness },
       });
-      if (isExact) await embedding.configure({ staleness });
       const table = embedding.openWith(
         (client) =>
           new ProcessTable({
@@ -191,7 +191,7 @@ export class TableGroup implements ThreadGroup {
       table.clockNow = () => session.clocks;
       return table;
     } catch (thrown) {
-      throw inWordsOfTables(thrown, id);
+      throw mismatchInWordsOfTables(thrown, id);
     }
   }
 
@@ -491,13 +491,4 @@ export class TableGroup implements ThreadGroup {
     const code = this.#stage === "closed" ? "CLOSED" : "BAD_ARGUMENT";
     throw new WeighbridgeError(code, `${what}; ${BEFORE[this.#stage]}`);
   }
-}
-
-/** What a table was described differently by, by the names of its configuration. */
-function inWordsOfTables(thrown: unknown, id: number): unknown {
-  if (!isWeighbridgeError(thrown, "SPEC_MISMATCH")) return thrown;
-  const message = thrown.message.replaceAll(/\bdim is\b/g, "rowCapacity is").replaceAll(/\bconsistency is\b/g, "staleness is");
-  return new WeighbridgeError("SPEC_MISMATCH", `table ${id}: two processes create it with different configurations: ${message}`, {
-    cause: thrown,
-  });
 }
