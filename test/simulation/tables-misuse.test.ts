@@ -217,6 +217,28 @@ test("a row type that throws at the server fails the next call of the table, whi
   await cluster.run(Promise.all([...groups.map((group) => group.shutDown()), cluster.server().finalize(), cluster.scheduler.finalize()]));
 });
 
+test("a refused update is no longer seen by the process that made it, also in a row that is never read again for its age", async () => {
+  const cluster = await TableCluster.start({ processes: 2, tables: [{ staleness: Infinity, rowCapacity: 2 }] });
+  const [one, two] = [0, 1].map((process) => cluster.thread(process).getTableOrDie(0, FLOATS)) as [
+    Table<typeof FLOATS>,
+    Table<typeof FLOATS>,
+  ];
+  const largest = async (table: Table<typeof FLOATS>): Promise<number> => {
+    using row = await cluster.run(Promise.resolve(table.get(0)));
+    return row.get(0);
+  };
+  for (const table of [one, two]) await largest(table);
+  one.inc(0, 0, 3e38);
+  cluster.thread(0).clock();
+  await cluster.cluster.clock.advance(10);
+  two.inc(0, 0, 2e38); // with the other's it would be infinite
+  cluster.thread(1).clock();
+  await cluster.cluster.clock.advance(10);
+  assert.throws(() => two.get(0), throwsCode("NOT_FINITE", /updates of tables\/0 were refused/));
+  assert.equal(await largest(two), Math.fround(3e38));
+  await cluster.shutDown();
+});
+
 test("bad fields of a configuration are refused by name", async () => {
   const cluster = await MemoryCluster.start();
   const bad: readonly [TableGroupConfig, RegExp][] = [

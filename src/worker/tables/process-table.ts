@@ -15,14 +15,14 @@
 //   ProcessTable.P4. When no row may go, whoever waits for another one fails with QUEUE_FULL; nothing waits for an
 //       accessor.
 //   ProcessTable.P5. Updates that a server refused because this worker was no member are sent again with the next
-//       clock. Those that failed otherwise fail the next call of the table, which names the reason; so do those that do
-//       not fit in with what waits to be sent.
+//       clock. Those that failed otherwise fail the next call of the table, which names the reason, and cached rows
+//       that have them are read again; so do those that do not fit in with what waits to be sent.
 //   ProcessTable.P6. Reads that are asked for in one turn leave together, each row once.
 //   ProcessTable.P7. Whoever reads a row that has no room for what this process has added fails as the row type says:
 //       the row is not kept. An oplog or a book is handed over to its end, whatever of it does not fit.
 
 import { Deferred, type WaitOptions, waitFor } from "../../base/deferred.ts";
-import { isWeighbridgeError, reasonOf, WeighbridgeError } from "../../base/errors.ts";
+import { WeighbridgeError } from "../../base/errors.ts";
 import type { Random } from "../../base/random.ts";
 import { ROW_ELEMENTS, type RowArray, type RowElement } from "../../kernel/row-element.ts";
 import { VERSION_NONE } from "../../kernel/row-kernels.ts";
@@ -36,6 +36,7 @@ import { RowLocks } from "./row-locks.ts";
 import type { RowUpdates } from "./row-updates.ts";
 import { type RowOrigin, SentUpdates, type UpdatedRows } from "./sent-updates.ts";
 import { type ArrivedRows, halvesOf, rowIdAt, TableExchange } from "./table-exchange.ts";
+import { errorOf, isOutside } from "./table-failures.ts";
 import type { HeldRows } from "./table-rows.ts";
 import type { SharedBooks } from "./thread-books.ts";
 
@@ -267,6 +268,16 @@ export class ProcessTable<E extends RowElement = RowElement> implements HeldRows
       return;
     }
     this.failure ??= errorOf(`updates of ${this.name} were refused`, error);
+    void this.exclusively(() => {
+      for (const rowId of rows.keys()) this.#forget(this.rows.find(rowId >>> 0, Math.floor(rowId / HALF)));
+    });
+  }
+
+  /** The row in a slot has something that does not count, or lacks something: it is read again. */
+  #forget(slot: number): void {
+    if (slot === NO_SLOT) return;
+    this.rows.setVersion(slot, VERSION_NONE);
+    this.#isSubscribed[slot] = 0;
   }
 
   /** The clock of this worker; the group sets it. */
@@ -528,10 +539,7 @@ export class ProcessTable<E extends RowElement = RowElement> implements HeldRows
       const isKept = typeof kept === "number" && kept !== VOID; // otherwise who reads it is told (P7)
       if (isKept || (held === NO_SLOT && this.#open.has(rowIdAt(halves, i)))) continue; // one that is on its way is told by its order
       dropped.push(pushed.keys[i] as bigint);
-      if (held !== NO_SLOT) {
-        this.rows.setVersion(held, VERSION_NONE);
-        this.#isSubscribed[held] = 0;
-      }
+      this.#forget(held);
     }
     if (!pushed.hasMore) {
       this.#pushedClocks.set(pushed.server, Math.max(pushed.clock, this.#pushedClocks.get(pushed.server) ?? 0));
@@ -579,17 +587,6 @@ export class ProcessTable<E extends RowElement = RowElement> implements HeldRows
       retryable: true,
     });
   }
-}
-
-/** Whether a server says that this worker is no member of its clock set: it joins again by itself. */
-function isOutside(error: unknown): boolean {
-  return isWeighbridgeError(error, "NOT_JOINED") || isWeighbridgeError(error, "STALE_UPDATE");
-}
-
-/** Says what has failed, with the code of the reason. */
-function errorOf(what: string, reason: unknown): WeighbridgeError {
-  const [code, retryable] = isWeighbridgeError(reason) ? [reason.code, reason.retryable] : (["HANDLER_FAILED", false] as const);
-  return new WeighbridgeError(code, `${what}: ${reasonOf(reason)}`, { cause: reason, retryable });
 }
 
 /** No slot: the row that came counts for nothing. */
