@@ -1,6 +1,8 @@
 // examples — Goal: the examples do what they say, as their READMEs start them and in a few other ways.
 
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
 import test from "node:test";
 import { temporaryDirectory } from "../support/temporary-directory.ts";
 import { Processes, script } from "./processes.ts";
@@ -38,6 +40,24 @@ for (const [args, said, times] of launches) {
     assert.equal(launch.count(said), times, launch.transcript);
   });
 }
+
+for (const [example, workers, said] of [
+  ["10-matrix-factorization", 2, /^\[worker 0\] staleness [028]: objective 1\.\d+ → [01]\.\d+ in 6 clocks/],
+  ["11-lda", 4, /^\[worker 0\] staleness [028]: log-likelihood -6\.\d+ → -[56]\.\d+ per flight in 6 clocks/],
+] as const)
+  test(`weighbridge launch -w ${workers} examples/${example}/main.ts draws the objective over the time for three bounds of staleness`, async () => {
+    await using processes = new Processes();
+    const picture = join(temporaryDirectory("picture"), "objective.svg");
+    const launch = processes.weighbridge(["launch", "-w", workers, `examples/${example}/main.ts`, 6, picture]);
+    await launch.succeeds();
+    assert.equal(launch.count(said), 3, launch.transcript);
+    const lines = [...readFileSync(picture, "utf8").matchAll(/<path class="line s\d" d="(M[^"h]*)"/g)].map(([, path = ""]) => path);
+    assert.deepEqual(
+      lines.map((path) => path.split("L").length),
+      [7, 7, 7],
+      "a point for each clock",
+    );
+  });
 
 test("a training that is stopped and taken up on another number of servers comes to the same bits", async () => {
   await using processes = new Processes();
