@@ -12,7 +12,7 @@ import { wrongScheduler } from "../cluster/start-failure.ts";
 import { STATUS } from "../contracts/control.ts";
 import { relayCall } from "../contracts/relay.ts";
 import { loadConfig } from "../node/config/config.ts";
-import { schedulerAddress } from "../node/config/node-config.ts";
+import { schedulerAddresses } from "../node/config/node-config.ts";
 import { realClock } from "../node/real-clock.ts";
 import { SocketTransport } from "../node/transport/socket-transport.ts";
 import { ask, callFunction } from "../peer/call-function.ts";
@@ -25,7 +25,8 @@ import { serverRanks } from "../wire/roster.ts";
 import { addConfigFlags, configFlags, type Flags } from "./command-parts.ts";
 
 export type ClusterRequest = {
-  readonly address: Address;
+  /** Where the scheduler may be. */
+  readonly addresses: readonly Address[];
   /** How long to look for the scheduler. */
   readonly findMs: number;
   /** For each request; a checkpoint may take long. */
@@ -42,8 +43,8 @@ const STAND_INS = { role: "worker", serverCount: 1, workerCount: 1, rank: 0, thr
  * Runs `use` with calls that the scheduler relays to the servers. Throws SCHEDULER_UNREACHABLE, and what `use` throws.
  */
 export async function withServers<T>(request: ClusterRequest, use: (servers: ServerCalls) => Promise<T>): Promise<T> {
-  const { address, findMs, deadlineMs, transport, clock } = request;
-  const status = await askStatus({ address, deadlineMs: findMs, transport, clock });
+  const { findMs, deadlineMs, transport, clock } = request;
+  const { address, status } = await findScheduler(request);
   const peer = new Peer({ transport, clock, log: SILENT_LOG, readBuffers: new PlainReadBuffers(), connectDeadlineMs: findMs });
   try {
     const scheduler = peer.dial(SCHEDULER_ID, address, 0);
@@ -62,7 +63,7 @@ export async function withServers<T>(request: ClusterRequest, use: (servers: Ser
 }
 
 /** Where the scheduler is, and from which file: keys of the configuration that every command needs for a cluster. */
-const CLUSTER_KEYS = ["schedulerHost", "schedulerPort", "transport", "van", "socketDir", "config", "section"];
+const CLUSTER_KEYS = ["schedulers", "schedulerHost", "schedulerPort", "transport", "van", "socketDir", "config", "section"];
 
 /** `more`: other keys that the command uses. */
 export function addClusterFlags(command: Command, ...more: readonly string[]): Command {
@@ -73,7 +74,25 @@ export function clusterRequest(flags: Flags): ClusterRequest {
   const config = loadConfig({ options: STAND_INS, commandLine: configFlags(flags), env: process.env, warn: () => {} });
   const clock = realClock();
   const transport = new SocketTransport({ clock });
-  return { address: schedulerAddress(config), findMs: FIND_MS, deadlineMs: config.requestTimeoutMs, transport, clock };
+  return { addresses: schedulerAddresses(config), findMs: FIND_MS, deadlineMs: config.requestTimeoutMs, transport, clock };
+}
+
+/** The address at which the scheduler answers, and its answer. Throws what the first of them says if none does. */
+export async function findScheduler({
+  addresses,
+  findMs,
+  transport,
+  clock,
+}: ClusterRequest): Promise<{ readonly address: Address; readonly status: StatusReply }> {
+  const problems: unknown[] = [];
+  for (const address of addresses) {
+    try {
+      return { address, status: await askStatus({ address, deadlineMs: findMs, transport, clock }) };
+    } catch (thrown) {
+      problems.push(thrown);
+    }
+  }
+  throw problems[0];
 }
 
 export type StatusRequest = {

@@ -3,7 +3,7 @@
 import { Command } from "commander";
 import type { StatusEntry, StatusReply, WaitingEntry } from "../wire/control.ts";
 import { nameOf, SCHEDULER_ID } from "../wire/node-id.ts";
-import { addClusterFlags, askStatus, clusterRequest } from "./cluster-client.ts";
+import { addClusterFlags, clusterRequest, findScheduler } from "./cluster-client.ts";
 import { type Flags, helpText, type Invocation } from "./command-parts.ts";
 import { foldLine, type TextRow, textTable } from "./terminal-text.ts";
 
@@ -26,8 +26,7 @@ export function statusCommand(invocation: Invocation): Command {
     .option("--check", "exit with 1 unless all nodes have joined and none is dead or without a link; a worker that has left is done")
     .addHelpText("after", helpText(HELP))
     .action(async (flags: Flags) => {
-      const { address, findMs, clock, transport } = clusterRequest(flags);
-      const reply = await askStatus({ address, deadlineMs: findMs, clock, transport });
+      const { address, status: reply } = await findScheduler(clusterRequest(flags));
       process.stdout.write(`${flags.json === true ? JSON.stringify(reply, null, 2) : statusText(reply, address, terminalColumns())}\n`);
       if (flags.check !== true) return;
       const problems = statusProblems(reply);
@@ -47,14 +46,23 @@ const NOTHING = "-";
 /** Wraps the headline between words at this many columns; the table keeps its width. */
 export function statusText(reply: StatusReply, schedulerAddress: string, columns: number = Infinity): string {
   const folded = (line: string): string => foldLine(line, { columns, indent: 2 }).join("\n");
-  const scheduler: TextRow = [String(SCHEDULER_ID), "scheduler", "0", schedulerAddress, "alive", NOTHING, NOTHING, NOTHING];
-  const rows = [scheduler, ...reply.nodes.map(nodeRow), ...reply.waiting.map(waitingRow)];
+  const scheduler: TextRow = [String(SCHEDULER_ID), "scheduler", "0", schedulerAddress, "alive", termText(reply), NOTHING, NOTHING];
+  const { standbys = [] } = reply;
+  const rows = [scheduler, ...reply.nodes.map(nodeRow), ...reply.waiting.map(waitingRow), ...standbys.map(standbyRow)];
   const versions = [reply, ...reply.nodes, ...reply.waiting].map(({ packageVersion }) => packageVersion);
   const known = new Set(versions.filter((version) => version !== undefined));
   if (known.size <= 1)
     return `${folded(`${headline(reply)}${[...known].map((version) => `, weighbridge ${version}`).join("")}`)}\n\n${tableOf(HEAD, rows)}`;
   const wider = rows.map((row, index): TextRow => [...row, versions[index] ?? NOTHING]);
   return `${folded(`${headline(reply)}, nodes of different versions`)}\n\n${tableOf([...HEAD, VERSION_HEAD], wider)}`;
+}
+
+function standbyRow(address: string): TextRow {
+  return [NOTHING, "scheduler", NOTHING, address, "standby", NOTHING, NOTHING, NOTHING];
+}
+
+function termText({ term }: StatusReply): string {
+  return term === undefined ? NOTHING : String(term);
 }
 
 function tableOf(head: TextRow, rows: readonly TextRow[]): string {

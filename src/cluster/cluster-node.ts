@@ -30,7 +30,7 @@ import type { Fields, FieldValues } from "../wire/function-schema.ts";
 import { GROUP_MAX, Group, inGroup, nameOf, type Role, rankOf, SCHEDULER_ID } from "../wire/node-id.ts";
 import type { RosterEntry, RosterView } from "../wire/roster.ts";
 import { LastBarrier } from "./last-barrier.ts";
-import { type NodeOptions, START_TIMEOUT_MS } from "./node-options.ts";
+import { type NodeOptions, START_TIMEOUT_MS, schedulerText } from "./node-options.ts";
 import { incompleteError } from "./scheduler-calls.ts";
 
 /** How a node leaves the cluster. */
@@ -113,9 +113,9 @@ export abstract class ClusterNode {
 
   /** Starts this node and waits for the rest of the cluster; once. Throws what went wrong, with everything closed. */
   async start(): Promise<void> {
-    const { signal, deadlineMs, schedulerAddress } = this.#options;
+    const { signal, deadlineMs } = this.#options;
     try {
-      await waitFor(this.#start(), `the start of the cluster of ${schedulerAddress}`, this.clock, { signal, deadlineMs });
+      await waitFor(this.#start(), `the start of the cluster of ${schedulerText(this.#options)}`, this.clock, { signal, deadlineMs });
     } catch (late) {
       const thrown = await this.#explained(late, () => this.missing());
       if (signal?.aborted === true) await this.leave(); // so that nobody waits for a node that is registered already

@@ -66,11 +66,11 @@ export abstract class MemberNode extends ClusterNode {
   }
 
   protected async join(): Promise<void> {
-    const { rank, label = "", schedulerAddress, linkTimeoutMs } = this.#options;
+    const { rank, label = "", schedulerAddress, otherSchedulers, linkTimeoutMs } = this.#options;
     const { peer, clock, log, role, serverCount, workerCount, startTimeoutMs } = this;
     const address = await this.#listen();
     const common = { peer, clock, log, role, rank, address, label, serverCount, workerCount };
-    const membership = new Membership({ ...common, schedulerAddress, startTimeoutMs, linkTimeoutMs });
+    const membership = new Membership({ ...common, schedulerAddress, otherSchedulers, startTimeoutMs, linkTimeoutMs });
     this.#membership = membership;
     membership.onRoster((roster) => this.follow(roster));
     membership.onFatal((error) => this.fail(error));
@@ -88,14 +88,14 @@ export abstract class MemberNode extends ClusterNode {
 
   /** Returns this node's address; "" if it does not listen. Reports a failure to the scheduler, for the others. */
   async #listen(): Promise<Address> {
-    const { rank, label = "", schedulerAddress, listenAddress, advertise = (bound) => bound } = this.#options;
+    const { rank, label = "", schedulerAddress, otherSchedulers, listenAddress, advertise = (bound) => bound } = this.#options;
     const { peer, clock, log, role, serverCount, workerCount } = this;
     try {
       await this.prepare();
       return listenAddress === undefined ? "" : advertise(await peer.listen(listenAddress));
     } catch (thrown) {
       const node = { role, rank, label, serverCount, workerCount };
-      if (isWeighbridgeError(thrown)) await reportStartFailure({ peer, clock, log, schedulerAddress, node }, thrown);
+      if (isWeighbridgeError(thrown)) await reportStartFailure({ peer, clock, log, schedulerAddress, otherSchedulers, node }, thrown);
       throw thrown;
     }
   }

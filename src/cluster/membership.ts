@@ -32,7 +32,7 @@ import { BarrierClient } from "./barrier-client.ts";
 import { Heartbeat } from "./heartbeat.ts";
 import { LinkMonitor } from "./link-monitor.ts";
 import { NodeMemory } from "./node-memory.ts";
-import type { MemberOptions } from "./node-options.ts";
+import { type MemberOptions, schedulerText } from "./node-options.ts";
 import { type PlacementListener, RosterCopy, type RosterListener } from "./roster-copy.ts";
 import { incompleteError, missingNodes, SchedulerCalls, serveSchedulerNews } from "./scheduler-calls.ts";
 import { SchedulerWait } from "./scheduler-wait.ts";
@@ -40,7 +40,7 @@ import { wrongScheduler } from "./start-failure.ts";
 
 export type MembershipOptions = Pick<
   MemberOptions,
-  "clock" | "rank" | "serverCount" | "workerCount" | "schedulerAddress" | "linkTimeoutMs"
+  "clock" | "rank" | "serverCount" | "workerCount" | "schedulerAddress" | "otherSchedulers" | "linkTimeoutMs"
 > & {
   /** Its id, incarnation, job and events are set here. */
   readonly peer: Peer;
@@ -99,7 +99,7 @@ export class Membership {
       },
       refused: (error) => this.#end(error),
     });
-    this.#watch = new SchedulerWait({ ...options, loss: () => peer.schedulerLoss });
+    this.#watch = new SchedulerWait({ ...options, schedulerAddress: schedulerText(options), loss: () => peer.schedulerLoss });
     this.#links = new LinkMonitor({
       ...options,
       linkTimeoutMs: options.linkTimeoutMs ?? LINK_TIMEOUT_MS,
@@ -188,9 +188,9 @@ export class Membership {
   /** Registers and waits until the whole cluster has. Throws SCHEDULER_UNREACHABLE, or the scheduler's own error. */
   async join(): Promise<void> {
     assert(this.#channel === undefined, "a node joins once");
-    const { peer, clock, log, schedulerAddress } = this.#options;
+    const { peer, clock, log, schedulerAddress, otherSchedulers } = this.#options;
     this.#joining = new Deferred();
-    const channel = peer.dial(SCHEDULER_ID, schedulerAddress, 0);
+    const channel = peer.dial(SCHEDULER_ID, schedulerAddress, 0, otherSchedulers);
     this.#channel = channel;
     this.#watchStart();
     this.#watch.noticeAbsence(channel);
@@ -232,8 +232,9 @@ export class Membership {
     return this.#channel?.link === undefined || this.#calls.isResuming;
   }
 
-  get schedulerAddress(): Address {
-    return this.#options.schedulerAddress;
+  /** Where the scheduler is looked for, for messages. */
+  get schedulerAddress(): string {
+    return schedulerText(this.#options);
   }
 
   /** Resolves when the scheduler can be called. Rejects when it stays away (Membership.M1). */

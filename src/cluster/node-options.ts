@@ -15,6 +15,8 @@ export type NodeOptions = {
   readonly job?: string | undefined;
   /** Where the scheduler listens. */
   readonly schedulerAddress: Address;
+  /** Where else it may listen: schedulers that take over when it ends. */
+  readonly otherSchedulers?: readonly Address[] | undefined;
   /** Of the package this node runs, for others to see. */
   readonly packageVersion?: string | undefined;
   readonly transport: Transport;
@@ -54,3 +56,11 @@ export type MemberOptions = NodeOptions & {
 
 /** How long a node waits for its cluster when nothing else is said. */
 export const START_TIMEOUT_MS = 60_000;
+
+/** Where the scheduler is looked for, for messages: `tcp://a:9700 or tcp://b:9700`. */
+export function schedulerText({
+  schedulerAddress,
+  otherSchedulers = [],
+}: Pick<NodeOptions, "schedulerAddress" | "otherSchedulers">): string {
+  return [schedulerAddress, ...otherSchedulers].join(" or ");
+}

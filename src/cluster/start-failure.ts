@@ -19,6 +19,7 @@ export type StartFailure = {
   readonly clock: Clock;
   readonly log: Log;
   readonly schedulerAddress: Address;
+  readonly otherSchedulers?: readonly Address[] | undefined;
   /** How long to try at most; left out: as long as nodes that are started together need to find each other. */
   readonly deadlineMs?: number | undefined;
   /** The registration that it would have made. */
@@ -30,9 +31,9 @@ const REPORT_DEADLINE_MS = 5000;
 
 /** Reports to the scheduler why this node does not come. Returns when that is done, or takes too long; never throws. */
 export async function reportStartFailure(start: StartFailure, error: WeighbridgeError): Promise<void> {
-  const { peer, clock, log, schedulerAddress, node, deadlineMs = REPORT_DEADLINE_MS } = start;
+  const { peer, clock, log, schedulerAddress, otherSchedulers, node, deadlineMs = REPORT_DEADLINE_MS } = start;
   const { code, message } = error;
-  const channel = peer.dial(SCHEDULER_ID, schedulerAddress, 0);
+  const channel = peer.dial(SCHEDULER_ID, schedulerAddress, 0, otherSchedulers);
   const request = { ...node, address: "", token: randomToken(), resume: undefined, failure: { code, message } };
   try {
     await ask(channel, REGISTER, request, clock, { deadlineMs });

@@ -9,7 +9,7 @@ import { reportStartFailure, wrongScheduler } from "../cluster/start-failure.ts"
 import { Peer } from "../peer/peer.ts";
 import { PlainReadBuffers } from "../peer/plain-memory.ts";
 import { type ConfigSources, loadConfig } from "./config/config.ts";
-import { type NodeConfig, schedulerAddress } from "./config/node-config.ts";
+import { type NodeConfig, schedulerAddresses } from "./config/node-config.ts";
 import { realClock } from "./real-clock.ts";
 import { SocketTransport } from "./transport/socket-transport.ts";
 
@@ -48,7 +48,7 @@ async function reportCannotStart(config: NodeConfig, thrown: unknown): Promise<v
   const log = SILENT_LOG; // the error itself is reported
   const transport = new SocketTransport({ clock });
   const peer = new Peer({ transport, clock, log, readBuffers: new PlainReadBuffers(), packageVersion: packageJson.version, kind: role });
-  const address = schedulerAddress(config);
+  const [address, ...otherSchedulers] = schedulerAddresses(config);
   peer.events = {
     unreachable: (channel, problem) => {
       const wrong = wrongScheduler(address, problem);
@@ -57,7 +57,7 @@ async function reportCannotStart(config: NodeConfig, thrown: unknown): Promise<v
   };
   const node = { role, rank, serverCount, workerCount, label: nodeId ?? `${hostname()}:${process.pid}` };
   try {
-    await reportStartFailure({ peer, clock, log, schedulerAddress: address, deadlineMs: REPORT_MS, node }, thrown);
+    await reportStartFailure({ peer, clock, log, schedulerAddress: address, otherSchedulers, deadlineMs: REPORT_MS, node }, thrown);
   } finally {
     await peer.close();
   }

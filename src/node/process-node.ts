@@ -10,7 +10,7 @@ import type { ClusterNode } from "../cluster/cluster-node.ts";
 import type { MemberOptions, NodeOptions } from "../cluster/node-options.ts";
 import type { Address } from "../transport/transport.ts";
 import { nameOf } from "../wire/node-id.ts";
-import { type NodeConfig, schedulerAddress, tcpAddress } from "./config/node-config.ts";
+import { type NodeConfig, schedulerAddresses, tcpAddress } from "./config/node-config.ts";
 import { onEndSignal } from "./end-signal.ts";
 import { realClock } from "./real-clock.ts";
 import { requireNodeSockets } from "./runtime.ts";
@@ -29,7 +29,7 @@ export type Surroundings = {
 
 /** Options of a transport that is not our own. */
 export type TransportOptions = Pick<MemberOptions, "transport" | "gateway" | "schedulerAddress" | "limits"> &
-  Partial<Pick<MemberOptions, "listenAddress" | "advertise" | "resendTimeoutMs" | "faults">>;
+  Partial<Pick<MemberOptions, "otherSchedulers" | "listenAddress" | "advertise" | "resendTimeoutMs" | "faults">>;
 
 export type ProcessNodeOptions = Pick<NodeOptions, "startBarrier" | "onRoster" | "signal" | "deadlineMs"> & {
   /** Left out: our own protocol over sockets. */
@@ -98,9 +98,11 @@ async function startComposed<N extends ClusterNode>(
 }
 
 function socketOptions(config: NodeConfig, surroundings: Surroundings): TransportOptions {
+  const [schedulerAddress, ...otherSchedulers] = schedulerAddresses(config);
   return {
     transport: new SocketTransport(surroundings),
-    schedulerAddress: schedulerAddress(config),
+    schedulerAddress,
+    otherSchedulers,
     limits: { queuedMax: config.outboxMessagesMax, inFlightBytesMax: config.outboxBytesMax },
   };
 }

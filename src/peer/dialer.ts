@@ -1,7 +1,8 @@
 // dialer — the nodes that a peer dials: connects to each, and again after a delay whenever that fails or its link ends.
 //
 // Invariants:
-//   Dialer.P3. A dialed channel is redialed until it ends or gets another address.
+//   Dialer.P3. A dialed channel is redialed until it ends or gets another address. One of several addresses (the
+//       scheduler's) is tried after the other; a round of all of them takes as long as one try would.
 
 import type { Clock } from "../base/clock.ts";
 import type { Address } from "../transport/transport.ts";
@@ -14,6 +15,8 @@ const REDIAL_DELAY_MAX_MS = 1000;
 export type Dial = {
   readonly channel: Channel;
   address: Address;
+  /** Where else the node may be: tried next, in this order. */
+  others: readonly Address[];
   /** How often it was tried since it was last reached. */
   attempt: number;
   isConnecting: boolean;
@@ -51,12 +54,13 @@ export class Dialer {
     return this.#connections.get(connection);
   }
 
-  /** Dials this channel's node at this address, and at no other any more. */
-  dial(channel: Channel, address: Address): void {
-    const dial = this.#dials.get(channel) ?? { channel, address, attempt: 0, isConnecting: false };
+  /** Dials this channel's node at this address or one of the others, and nowhere else any more. */
+  dial(channel: Channel, address: Address, others: readonly Address[] = []): void {
+    const dial = this.#dials.get(channel) ?? { channel, address, others, attempt: 0, isConnecting: false };
     this.#dials.set(channel, dial);
     if (dial.address !== address) {
       dial.address = address;
+      dial.others = others;
       channel.link?.destroy();
     }
     this.#connect(dial);
@@ -110,7 +114,13 @@ export class Dialer {
   #redial(dial: Dial): void {
     if (this.isDropped(dial)) return;
     const { clock, redialDelayMs } = this.#options;
-    const delayMs = Math.min(REDIAL_DELAY_MAX_MS, redialDelayMs * 2 ** Math.min(dial.attempt++, 10));
+    const { address, others } = dial;
+    const [next = address, ...rest] = others;
+    const addressCount = 1 + others.length;
+    const round = Math.floor(dial.attempt++ / addressCount);
+    const delayMs = Math.min(REDIAL_DELAY_MAX_MS, redialDelayMs * 2 ** Math.min(round, 10)) / addressCount;
+    dial.address = next;
+    if (others.length > 0) dial.others = [...rest, address];
     clock.after(delayMs, () => this.#connect(dial)); // Dialer.P3
   }
 }

@@ -184,8 +184,11 @@ export class Peer implements ChannelHost, ConnectionHost, GatewayHost {
     return listener.address;
   }
 
-  /** A channel to a node at this address. A channel that was known under another address or incarnation moves there. */
-  dial(id: number, address: Address, incarnation: number): Channel {
+  /**
+   * A channel to a node at this address, or at one of `others`. A channel that was known under another address or
+   * incarnation moves there.
+   */
+  dial(id: number, address: Address, incarnation: number, others: readonly Address[] = []): Channel {
     let channel = this.#channels.get(id);
     if (channel !== undefined && channel.incarnation < incarnation && !this.#dialer.has(channel))
       this.drop(channel, restartedError(channel));
@@ -196,7 +199,7 @@ export class Peer implements ChannelHost, ConnectionHost, GatewayHost {
       this.#renew(channel, incarnation);
     }
     channel.incarnation = Math.max(channel.incarnation, incarnation);
-    this.#dialer.dial(channel, address);
+    this.#dialer.dial(channel, address, others);
     return channel;
   }
 

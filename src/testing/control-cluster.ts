@@ -21,7 +21,7 @@ export const SCHEDULER_ADDRESS = "sim://scheduler:9000";
 export const HEARTBEAT_TIMEOUT_MS = 5000;
 
 type NodeOptions = { readonly packageVersion?: string; readonly job?: string } & Partial<
-  Pick<MembershipOptions, "log" | "rank" | "serverCount" | "workerCount" | "startTimeoutMs" | "schedulerAddress">
+  Pick<MembershipOptions, "log" | "rank" | "serverCount" | "workerCount" | "startTimeoutMs" | "schedulerAddress" | "otherSchedulers">
 >;
 
 type Joining = { readonly membership: Membership; readonly joined: Promise<void> };
@@ -64,11 +64,12 @@ export class ControlCluster {
     });
   }
 
-  async scheduler(options: Partial<SchedulerOptions> = {}): Promise<Scheduler> {
+  /** Started on this host, at port 9000. */
+  async scheduler(options: Partial<SchedulerOptions> = {}, host = "scheduler"): Promise<Scheduler> {
     const { serverCount, workerCount, clock } = this;
     const start = ++this.#starts;
     const scheduler = new Scheduler({
-      peer: this.peer("scheduler"),
+      peer: this.peer(host),
       clock,
       log: SILENT_LOG,
       serverCount,
@@ -80,7 +81,7 @@ export class ControlCluster {
       jobId: `job/${start}`,
       ...options,
     });
-    await scheduler.start(SCHEDULER_ADDRESS);
+    await scheduler.start(`sim://${host}:9000`);
     return scheduler;
   }
 

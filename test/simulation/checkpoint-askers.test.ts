@@ -83,7 +83,7 @@ class Stage {
 
   commandLine(host: string): ClusterRequest {
     const { clock, network } = this.cluster;
-    return { address: "sim://scheduler:1", findMs: 10_000, deadlineMs: 600_000, transport: network.host(host), clock };
+    return { addresses: ["sim://scheduler:1"], findMs: 10_000, deadlineMs: 600_000, transport: network.host(host), clock };
   }
 }
 

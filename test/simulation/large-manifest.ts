@@ -35,7 +35,7 @@ export async function saveLargeManifest(): Promise<{
   const disk = new SimDisk(new Random(1), ROOT);
   const first = await startCluster(disk, 1);
   const request = (cluster: SimCluster) => ({
-    address: SCHEDULER,
+    addresses: [SCHEDULER],
     findMs: 10_000,
     deadlineMs: 60_000,
     transport: cluster.network.host("command-line"),

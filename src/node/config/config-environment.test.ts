@@ -43,6 +43,7 @@ const nodeId = fc.string({ minLength: 1, maxLength: 40 }).filter((text) => text.
 /** Keys that depend on no others. */
 const free = record({
   job: fc.option(fc.constantFrom("train", "a job"), { nil: undefined }),
+  schedulers: fc.constant(undefined),
   schedulerHost: host,
   schedulerPort: port,
   host: fc.oneof(host, fc.constantFrom("0.0.0.0", "::")),

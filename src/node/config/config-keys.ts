@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { ABSENT, type ConfigKey, constant, derived, REQUIRED } from "./config-key.ts";
 import * as foreign from "./foreign-variable.ts";
 import { isWildcard } from "./network-interface.ts";
-import type { FlatConfig, KeyName, Role } from "./node-config.ts";
+import { type FlatConfig, type HostPort, hostPortsOf, type KeyName, type Role } from "./node-config.ts";
 import * as value from "./value-kind.ts";
 
 type Known = Readonly<Partial<FlatConfig>>;
@@ -54,6 +54,10 @@ const ADVERTISED_INTERFACE = {
   translate: whenListeningEverywhere(foreign.interfaceAddress),
 };
 
+function firstScheduler({ schedulers }: Known): HostPort | undefined {
+  return hostPortsOf(schedulers)[0];
+}
+
 /** If only one of interval and timeout is set, the other follows from it. */
 function intervalFor({ heartbeatTimeoutMs: timeoutMs = HEARTBEAT_TIMEOUT_MS }: Known): number {
   return timeoutMs === 0 ? 0 : Math.max(1, Math.min(HEARTBEAT_INTERVAL_MS, Math.floor(timeoutMs / HEARTBEATS_PER_TIMEOUT)));
@@ -94,17 +98,23 @@ export const KEYS: { readonly [K in KeyName]: ConfigKey<FlatConfig[K]> } = {
       "The job's name. A node that is given one is refused by nodes of another job. One that is not takes its scheduler's, and a scheduler its working directory's.",
     fallback: ABSENT,
   },
+  schedulers: {
+    kind: value.optional(value.hostPorts()),
+    description:
+      "Where schedulers of the job may be, host:port, separated by commas: the one that runs, and those that take over. A node looks for it at one after the other. schedulerHost and schedulerPort then need not be given, and are the first of them.",
+    fallback: ABSENT,
+  },
   schedulerHost: {
     kind: value.hostName(),
     description: "Where the scheduler is reached.",
-    fallback: constant(LOOPBACK),
+    fallback: derived(`${LOOPBACK}; the first host of schedulers`, (known) => firstScheduler(known)?.host ?? LOOPBACK),
     dmlc: [{ name: "DMLC_PS_ROOT_URI" }],
     mindspore: [{ name: "MS_SCHED_HOST" }],
   },
   schedulerPort: {
     kind: value.wholeNumber({ min: 1, max: value.PORT_MAX }, "port"),
     description: "The port the scheduler listens on; with Unix sockets it names the scheduler's socket.",
-    fallback: REQUIRED,
+    fallback: { ...REQUIRED, text: "required, unless schedulers are given", valueFor: (known) => firstScheduler(known)?.port },
     dmlc: [{ name: "DMLC_PS_ROOT_PORT" }],
     mindspore: [{ name: "MS_SCHED_PORT" }],
   },

@@ -50,6 +50,16 @@ const RULES: readonly Rule[] = [
       ],
   },
   {
+    key: "schedulers",
+    with: ["transport", "van"],
+    check: ({ schedulers, transport, van }) =>
+      schedulers !== undefined &&
+      (transport !== "tcp" || van !== "weighbridge") && [
+        "none, as nodes of Unix sockets or of ps-lite's protocol have one scheduler",
+        "leave schedulers out, or use transport tcp and van weighbridge",
+      ],
+  },
+  {
     key: "advertiseHost",
     with: ["role", "transport"],
     check: ({ role, advertiseHost, transport }) =>

@@ -7,8 +7,9 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { INTERFACES } from "../../../test/support/network-interfaces.ts";
 import { WeighbridgeError } from "../../base/errors.ts";
+import { throwsCode } from "../../testing/throws-code.ts";
 import { type ConfigSources, loadConfig } from "./config.ts";
-import type { NodeConfig, NodeConfigOptions } from "./node-config.ts";
+import { type NodeConfig, type NodeConfigOptions, schedulerAddresses } from "./node-config.ts";
 
 const BASE: NodeConfigOptions = { role: "worker", serverCount: 2, workerCount: 3, schedulerPort: 9700 };
 
@@ -46,6 +47,7 @@ test("fills in every default when only the required keys are given", () => {
     serverCount: 2,
     workerCount: 3,
     job: undefined,
+    schedulers: undefined,
     schedulerHost: "127.0.0.1",
     schedulerPort: 9700,
     host: "127.0.0.1",
@@ -285,4 +287,24 @@ test("refuses an arena that is smaller than links need or larger than WebAssembl
   for (const arenaBytesMax of [2 ** 20, 2 ** 33]) {
     assert.match(problemOf({ options: { ...BASE, arenaBytesMax } }), /arenaBytesMax \(option\): expected .* from 8388608 to 4294967296/);
   }
+});
+
+test("a list of schedulers gives the host and the port that nodes look at first, and all addresses", () => {
+  const base = { role: "worker", serverCount: 1, workerCount: 1 } as const;
+  const config = loadConfig({ options: base, env: { WEIGHBRIDGE_SCHEDULERS: "a.example:9700, [::1]:9701" } });
+  assert.deepEqual([config.schedulers, config.schedulerHost, config.schedulerPort], ["a.example:9700,[::1]:9701", "a.example", 9700]);
+  assert.deepEqual(schedulerAddresses(config), ["tcp://a.example:9700", "tcp://[::1]:9701"]);
+  const file = { path: "cluster.yaml", text: "schedulers: [a:1, b:2]\n" };
+  assert.equal(loadConfig({ options: base, file }).schedulers, "a:1,b:2");
+  assert.equal(loadConfig({ options: base, commandLine: { schedulers: "a:1,b:2" } }).schedulerPort, 1);
+  const scheduler = loadConfig({ options: { ...base, role: "scheduler", schedulerHost: "b", schedulers: "a:1,b:1" } });
+  assert.deepEqual([scheduler.host, scheduler.port, schedulerAddresses(scheduler)], ["b", 1, ["tcp://b:1"]]);
+});
+
+test("a list of schedulers that is none, or that its nodes cannot use, is refused", () => {
+  const base = { role: "worker", serverCount: 1, workerCount: 1, schedulerPort: 1 } as const;
+  for (const schedulers of ["a", "a:0", "a:70000", "a:1,", "a:1,a:1", "::1:9", "tcp://a:1", "a:1;b:2"])
+    assert.throws(() => loadConfig({ options: { ...base, schedulers } }), throwsCode("BAD_CONFIG", /hosts with ports/), schedulers);
+  for (const other of [{ transport: "unix" }, { van: "zmq" }] as const)
+    assert.throws(() => loadConfig({ options: { ...base, ...other, schedulers: "a:1" } }), throwsCode("BAD_CONFIG", /one scheduler/));
 });

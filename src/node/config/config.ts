@@ -144,7 +144,11 @@ function missingKeys(
   file: FileSource | undefined,
   section: NamedText | undefined,
 ): ConfigProblem[] {
-  const missing = KEY_NAMES.filter((name) => KEYS[name].fallback.required && !Object.hasOwn(known, name) && !broken.has(name));
+  const isMissing = (name: KeyName): boolean => {
+    const { required, valueFor } = KEYS[name].fallback;
+    return required && !Object.hasOwn(known, name) && !broken.has(name) && valueFor(known) === undefined;
+  };
+  const missing = KEY_NAMES.filter(isMissing);
   const sections = section === undefined ? (file?.sections ?? []) : [];
   const choose = sections.length === 0 ? "" : `; or choose a section of the file with --section: ${sections.join(", ")}`;
   return missing.map((name) => {
@@ -169,7 +173,7 @@ function withDefaults({ known, broken }: GivenKeys): Readonly<Partial<FlatConfig
   for (const name of KEY_NAMES) {
     const { fallback } = KEYS[name];
     if (Object.hasOwn(known, name)) all[name] = known[name];
-    if (Object.hasOwn(known, name) || broken.has(name) || fallback.required) continue;
+    if (Object.hasOwn(known, name) || broken.has(name)) continue;
     const value: unknown = fallback.valueFor({ ...known, ...(all as Partial<FlatConfig>) }); // As in readKeys; a default is of its key's type.
     if (value !== undefined || fallback === ABSENT) all[name] = value;
   }

@@ -26,6 +26,8 @@ export type NodeConfig = {
   readonly workerCount: number;
   /** Undefined: the scheduler's job name. */
   readonly job: string | undefined;
+  /** Where schedulers of the job may be: `host:port,…`. Undefined: at `schedulerHost` and `schedulerPort` alone. */
+  readonly schedulers: string | undefined;
   readonly schedulerHost: string;
   readonly schedulerPort: number;
   /** The address this node listens on. */
@@ -125,4 +127,20 @@ export function schedulerAddress({ transport, van, socketDir, schedulerHost, sch
 
 export function tcpAddress(host: string, port: number): Address {
   return `tcp://${host.includes(":") ? `[${host}]` : host}:${port}`;
+}
+
+export type HostPort = { readonly host: string; readonly port: number };
+
+/** What a list such as `a:9700,[::1]:9700` names. */
+export function hostPortsOf(list: string | undefined): HostPort[] {
+  return (list?.split(",") ?? []).map((text) => {
+    const colon = text.lastIndexOf(":");
+    return { host: text.slice(0, colon).replace(/^\[(.*)\]$/, "$1"), port: Number(text.slice(colon + 1)) };
+  });
+}
+
+/** Where a server or worker of this configuration looks for the scheduler: the first, and then the others. */
+export function schedulerAddresses(config: NodeConfig): [Address, ...Address[]] {
+  const [first, ...others] = hostPortsOf(config.schedulers).map(({ host, port }) => tcpAddress(host, port));
+  return first === undefined || config.role === "scheduler" ? [schedulerAddress(config)] : [first, ...others];
 }

@@ -110,6 +110,30 @@ export function jobName(charsMax: number): ValueKind<string> {
   return { read, expected: `a text of 1 to ${charsMax} characters without a slash`, placeholder: "name" };
 }
 
+/** Text of a list, separated by commas, or a list of texts; each is read by `item`, and the whole is text again. */
+function listOf(given: unknown, item: (text: string) => string | undefined): ReadValue<string> | undefined {
+  const texts: unknown[] = typeof given === "string" ? given.split(",") : Array.isArray(given) ? given : [];
+  const items = texts.map((text) => (typeof text === "string" ? item(text.trim()) : undefined));
+  if (items.length === 0 || items.includes(undefined) || new Set(items).size < items.length) return undefined;
+  return { value: items.join(",") };
+}
+
+/** Hosts with ports: `a.example:9700,[::1]:9700`. */
+export function hostPorts(): ValueKind<string> {
+  const host = hostName();
+  const read = (text: string): string | undefined => {
+    const [, name = "", digits = ""] = /^(.+):(\d{1,5})$/.exec(text) ?? [];
+    const isPort = Number(digits) >= 1 && Number(digits) <= PORT_MAX;
+    const isPlain = !name.includes(":") || name.startsWith("[");
+    return isPort && isPlain && host.read(name) !== undefined ? `${name}:${Number(digits)}` : undefined;
+  };
+  return {
+    read: (given) => listOf(given, read),
+    expected: "hosts with ports, such as a:9700,b:9700, no two the same",
+    placeholder: "addresses",
+  };
+}
+
 /** The same kind, or the word `none`. */
 export function optional<T>(kind: ValueKind<T>): ValueKind<T | undefined> {
   const read = (given: unknown): ReadValue<T | undefined> | undefined => (given === NONE ? { value: undefined } : kind.read(given));
