@@ -245,13 +245,15 @@ export class FrameWriter {
   };
 
   #canWriteNow(): boolean {
+    const pending = this.#pending;
+    const { limits } = this.#host;
     return (
       this.#outbox.length === 0 &&
       this.#link !== undefined &&
       this.#faults === undefined &&
-      !this.#pending.isResending &&
-      this.#inFlightBytes + this.#batch.byteCount < this.#host.limits.inFlightBytesMax &&
-      this.#pending.length < this.#host.limits.pendingMax
+      !pending.isResending &&
+      this.#inFlightBytes + this.#batch.byteCount < limits.inFlightBytesMax &&
+      pending.length < limits.pendingMax
     );
   }
 
@@ -337,14 +339,15 @@ export class FrameWriter {
 
   #emitCall(frame: Call): void {
     const header = this.#header;
-    this.#host.metrics.framesSent++;
+    const host = this.#host;
+    host.metrics.framesSent++;
     header.begin(Kind.REQUEST, frame.functionId, frame.priority, frame.request);
     header.stamp = frame.stamp;
     header.settled = this.#pending.first;
     header.epoch = frame.epoch;
     const call = frame.isIntact ? frame : this.#withdraw(frame);
     call.sendCount++;
-    if (this.#host.resendTimeoutMs > 0) call.sentAtMs = this.#host.clock.nowMs();
+    if (host.resendTimeoutMs > 0) call.sentAtMs = host.clock.nowMs();
     call.encode(header, this.#batch);
   }
 
@@ -406,10 +409,12 @@ export class PendingCalls {
   /** The call leaves for the first time, now: it gets its number. Not while others leave again (PendingCalls.C3). */
   add(call: Call): void {
     if (this.#next - this.#first === this.#calls.length) this.#grow();
-    const request = this.#next++;
+    const request = this.#next;
+    const calls = this.#calls;
     call.request = request;
-    this.#calls[request & (this.#calls.length - 1)] = call;
-    this.#resend = this.#next;
+    calls[request & (calls.length - 1)] = call;
+    this.#next = request + 1;
+    this.#resend = request + 1;
   }
 
   /** The call with this number, unless it is settled or was never made. */

@@ -12,14 +12,15 @@ import { KEY_BYTES } from "../keys/key-range.ts";
 import { IN_PLACE_BYTES_MAX } from "../peer/call.ts";
 import { type FrameBatch, INLINE_BYTES_MAX, type Page } from "../peer/frame-batch.ts";
 import { type FrameHeader, offsetBytesOf, totalBytesOf } from "../wire/frame.ts";
-import { KvFlag, LEN_BYTES } from "../wire/kv-message.ts";
+import { KvFlag, LEN_BYTES, type Values } from "../wire/kv-message.ts";
 import type { KvPart, KvSpan } from "../wire/kv-spans.ts";
 import { KvLanding } from "./kv-landing.ts";
 import type { KvRequest } from "./kv-request.ts";
 
-/** Copies of up to this many bytes are made in a loop; above it, a view and `set` are cheaper. */
-const LOOP_BYTES_MAX = 128;
 const FLOAT_BYTES = 4;
+/** So many are copied in a loop; above it, a view and `set` are cheaper. */
+const LOOP_FLOATS_MAX = 32;
+const LOOP_KEYS_MAX = 16;
 
 /** Some keys of a request with their values (push), with room for them (pull), or both: all of it, or a span. */
 export type KvFrame = KvSpan & {
@@ -71,25 +72,33 @@ function label(header: FrameHeader, { owner, command, timestamp }: KvRequest): v
 }
 
 function encodeInline(frame: KvFrame, { page }: FrameBatch, at: number, lensBytes: number): void {
-  const { keys, sent, lens } = frame.kvRequest;
-  const { keyFrom, keyTo, valueFrom, valueTo } = frame;
+  const { keys, sent } = frame.kvRequest;
+  const { keyFrom, keyTo } = frame;
   copyKeys(page, at, keys, keyFrom, keyTo);
-  let end = at + (keyTo - keyFrom) * KEY_BYTES;
-  if (sent !== undefined) {
-    const valueBytes = (valueTo - valueFrom) * sent.BYTES_PER_ELEMENT;
-    if (sent instanceof Float32Array && valueBytes <= LOOP_BYTES_MAX) {
-      for (let i = valueFrom, to = end >> 2; i < valueTo; i++) page.floats[to++] = sent[i] as number;
-    } else {
-      page.bytes.set(bytesOf(sent, valueFrom, valueTo), end);
-    }
-    end += valueBytes;
-  }
-  if (lensBytes > 0) page.bytes.set(bytesOf(lens as Int32Array, keyFrom, keyTo), end);
+  if (sent === undefined) return;
+  const { valueFrom, valueTo } = frame;
+  const valuesAt = at + (keyTo - keyFrom) * KEY_BYTES;
+  if (sent instanceof Float32Array && lensBytes === 0 && valueTo - valueFrom <= LOOP_FLOATS_MAX) {
+    const { floats } = page;
+    for (let i = valueFrom, to = valuesAt >> 2; i < valueTo; i++) floats[to++] = sent[i] as number;
+  } else setValues(frame, page.bytes, valuesAt, lensBytes);
+}
+
+function setValues(
+  { kvRequest: { sent, lens }, keyFrom, keyTo, valueFrom, valueTo }: KvFrame,
+  target: Uint8Array,
+  at: number,
+  lensBytes: number,
+): void {
+  const values = bytesOf(sent as Values, valueFrom, valueTo);
+  target.set(values, at);
+  if (lensBytes > 0) target.set(bytesOf(lens as Int32Array, keyFrom, keyTo), at + values.length);
 }
 
 function copyKeys(page: Page, at: number, keys: BigUint64Array, keyFrom: number, keyTo: number): void {
-  if ((keyTo - keyFrom) * KEY_BYTES > LOOP_BYTES_MAX) page.keys.set(keys.subarray(keyFrom, keyTo), at >> 3);
-  else for (let i = keyFrom, to = at >> 3; i < keyTo; i++) page.keys[to++] = keys[i] as bigint;
+  const target = page.keys;
+  if (keyTo - keyFrom > LOOP_KEYS_MAX) target.set(keys.subarray(keyFrom, keyTo), at >> 3);
+  else for (let i = keyFrom, to = at >> 3; i < keyTo; i++) target[to++] = keys[i] as bigint;
 }
 
 function encodeAttached(frame: KvFrame, header: FrameHeader, batch: FrameBatch, lensBytes: number): void {
