@@ -17,6 +17,7 @@
 //       and CLOCK follows what was pushed before it.
 
 import { WeighbridgeError } from "../base/errors.ts";
+import { parameterState } from "../contracts/parameters.ts";
 import { idOf, nameOf } from "../wire/node-id.ts";
 import type { NamedParameter } from "./call-failures.ts";
 import type { PushNumbers } from "./worker-clock.ts";
@@ -30,6 +31,8 @@ export class ParameterHandle implements NamedParameter {
   readonly incarnations: (number | undefined)[] = [];
   /** Numbers what is pushed, for all handles of the session. */
   readonly pushes: PushNumbers;
+  /** What a new incarnation is asked. Here, so that a worker without parameters has none of their contracts. */
+  readonly originFunction: typeof parameterState = parameterState;
 
   constructor({ name, maker, parameter }: Pick<ParameterHandle, "name" | "maker" | "parameter">, pushes: PushNumbers) {
     this.pushes = pushes;

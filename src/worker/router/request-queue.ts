@@ -3,7 +3,6 @@
 // order in which they came, and what comes later waits behind them.
 
 import { isWeighbridgeError, type WeighbridgeError } from "../../base/errors.ts";
-import { parameterState } from "../../contracts/parameters.ts";
 import { namedFailure } from "../call-failures.ts";
 import type { ParameterHandle } from "../parameter-handle.ts";
 import type { RequestGroup, RoutedRequest, Router } from "../router.ts";
@@ -79,11 +78,11 @@ export class RequestQueue {
       else lost = handle.lost(server, incarnation);
     };
     const request = { parameter: handle.parameter, name: handle.name };
-    const { requests, done }: RequestGroup = this.#router.groupOf(parameterState, [{ to: { server }, request, answered }]);
+    const { requests, done }: RequestGroup = this.#router.groupOf(handle.originFunction, [{ to: { server }, request, answered }]);
     done.catch(() => {}); // nobody waits for it where sending fails
     while (!this.#router.trySend(requests, isForced)) await this.#router.room();
     await done.catch((thrown: unknown) => {
-      throw isWeighbridgeError(thrown) ? namedFailure(thrown, parameterState, handle) : thrown;
+      throw isWeighbridgeError(thrown) ? namedFailure(thrown, handle.originFunction, handle) : thrown;
     });
     if (lost !== undefined) throw lost;
   }
