@@ -44,6 +44,7 @@ export const clockAdvance: Contract<typeof ended, typeof nothing> = contract({
   target: "server",
   effect: "update",
   followsUpdates: true,
+  acknowledgesLater: true,
   request: ended,
   response: nothing,
 });

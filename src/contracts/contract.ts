@@ -48,6 +48,8 @@ export type ContractOptions<Q extends Fields, R extends Fields> = {
    * when they are cut again.
    */
   readonly followsUpdates?: boolean;
+  /** Nobody waits for its acknowledgement, which may leave a little later, with another answer (FrameWriter.N8). */
+  readonly acknowledgesLater?: boolean;
   /** A number of its own on the wire (C2); FUNCTION when left out. */
   readonly id?: number;
 };
@@ -68,6 +70,7 @@ export type Contract<Q extends Fields = Fields, R extends Fields = Fields> = {
   /** Whether its answer tells of parts or a block: only their owner can give it. */
   readonly answersParts: boolean;
   readonly followsUpdates: boolean;
+  readonly acknowledgesLater: boolean;
   /** What its frames carry in the place of its name, and of its schemas (C1). */
   readonly nameHash: number;
   readonly signatureHash: number;
@@ -90,7 +93,8 @@ const NAME_PATTERN = /^[A-Za-z][A-Za-z0-9._/-]{0,127}$/;
 
 /** Throws BAD_ARGUMENT for a name or a field type that cannot be. */
 export function contract<const Q extends Fields, const R extends Fields>(options: ContractOptions<Q, R>): Contract<Q, R> {
-  const { name, target, effect, answersAgain = false, answersParts = true, followsUpdates = false, id = FunctionId.FUNCTION } = options;
+  const { name, target, effect, answersAgain = false, answersParts = true, followsUpdates = false } = options;
+  const { acknowledgesLater = false, id = FunctionId.FUNCTION } = options;
   if (typeof name !== "string" || !NAME_PATTERN.test(name)) {
     throw new WeighbridgeError(
       "BAD_ARGUMENT",
@@ -114,6 +118,7 @@ export function contract<const Q extends Fields, const R extends Fields>(options
     keepsAnswers: effect === "idempotent" || (isUpdate && !answersAgain && !response.isEmpty),
     answersParts: isOfParts && answersParts,
     followsUpdates,
+    acknowledgesLater,
     nameHash: hashText(name) | 0,
     signatureHash: hashText(signature),
     signature,

@@ -51,6 +51,7 @@ export const tableUpdate: Contract<typeof updateRequest, typeof nothing> = contr
   name: "wb/tables/update",
   target: "part",
   effect: "update",
+  acknowledgesLater: true,
   request: updateRequest,
   response: nothing,
 });

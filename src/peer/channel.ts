@@ -390,9 +390,9 @@ export class Channel {
     this.#writer.holdInput(until);
   }
 
-  /** Answers without a payload. */
-  acknowledge(label: RequestLabel): void {
-    this.#writer.acknowledge(label);
+  /** Answers without a payload; `isLater`: nobody waits for it (FrameWriter.N8). */
+  acknowledge(label: RequestLabel, isLater = false): void {
+    this.#writer.acknowledge(label, isLater);
   }
 
   /** Answers with a copy of these bytes, at most INLINE_BYTES_MAX. */

@@ -4,7 +4,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
-import { answersIn, ChannelStage, TestCall, testCalls } from "../testing/channel-stage.ts";
+import { answersIn, ChannelStage, nameIn, TestCall, testCalls } from "../testing/channel-stage.ts";
 import { HEADER_BYTES, Kind } from "../wire/frame.ts";
 import type { FunctionHandler } from "./channel.ts";
 
@@ -174,6 +174,28 @@ test("acknowledgements without a payload count as well (FrameWriter.N4)", async 
   await stage.flush();
   assert.equal(stage.link.isPaused, false);
   assert.equal(stage.link.take().length, 200);
+});
+
+test("an acknowledgement that nobody waits for leaves with the next answer, or a little later by itself (FrameWriter.N8)", async () => {
+  const handler: FunctionHandler = {
+    handle: (channel, header, bytes) => channel.acknowledge(header, nameIn(bytes) === "later"),
+  };
+  const stage = new ChannelStage({ handler });
+  await stage.clock.run();
+  stage.channel.beginInput();
+  stage.receive(Kind.REQUEST, 1, "later");
+  stage.channel.endInput(true);
+  await stage.clock.run({ untilMs: 1 });
+  assert.deepEqual(answersIn(stage.link.take()), []);
+  stage.receive(Kind.REQUEST, 2, "now");
+  await stage.clock.run({ untilMs: 1 });
+  assert.deepEqual(answersIn(stage.link.take()), ["REPLY 1", "REPLY 2"]);
+  await stage.flush();
+  for (const request of [3, 4]) stage.receive(Kind.REQUEST, request, "later");
+  await stage.clock.run();
+  assert.deepEqual(answersIn(stage.link.take()), ["REPLY 3", "REPLY 4"]);
+  assert.equal(stage.link.flush(), true);
+  assert.equal(stage.link.flush(), false, "both in one write");
 });
 
 test("a link that breaks lets go of every answer, and the next one is read (FrameWriter.N4)", async () => {

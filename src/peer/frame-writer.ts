@@ -11,6 +11,7 @@
 //   FrameWriter.N4. While more than `answerBytesMax` of answers wait, no further request is read from that link.
 //   FrameWriter.N7. While somebody holds the input back (`holdInput`), no further request is read from that link
 //       either.
+//   FrameWriter.N8. An acknowledgement that nobody waits for leaves with whatever leaves next, or after LATER_MS.
 //   PendingCalls.C1. A number is used once per incarnation of the other node, also when its call is given up.
 //   PendingCalls.C2. `first` is the lowest number without an answer; everything below is settled.
 //   PendingCalls.C3. Calls leave again in the order of their numbers, from `resendFrom` on, before any new one.
@@ -29,6 +30,9 @@ import { PausableLink } from "./pausable-link.ts";
 const SMALL_COPY_BYTES = 64;
 /** A write counts as at least this much: it keeps a page, and a slow peer could make us keep thousands. */
 const WRITE_COST_BYTES = 8 * 1024;
+
+/** How long an acknowledgement that nobody waits for stays at most, so that it leaves with others (FrameWriter.N8). */
+const LATER_MS = 2;
 
 /** So many bytes of answers that were made just now leave at once. */
 const FRESH_BYTES = 128 * 1024;
@@ -53,6 +57,7 @@ export class FrameWriter {
   #isFlushing = false;
   #flushSoon = false;
   #flushAfterInput = false;
+  #isFlushLater = false;
   /** While input is handled: whether it made us call, and answer. */
   #isInput = false;
   #inputCalls = false;
@@ -136,7 +141,7 @@ export class FrameWriter {
 
   // Answers.
 
-  acknowledge(label: RequestLabel): void {
+  acknowledge(label: RequestLabel, isLater: boolean): void {
     if (!this.#canWriteNow()) {
       this.push(new Answer(keptLabel(label)));
       return;
@@ -145,7 +150,8 @@ export class FrameWriter {
     fillAnswerHeader(header, label, Kind.REPLY);
     this.#batch.begin(header, 0);
     this.#host.metrics.framesSent++;
-    this.#flushAfter();
+    if (isLater) this.#flushLater();
+    else this.#flushAfter();
   }
 
   answerCopy(label: RequestLabel, source: Uint8Array, from: number, byteCount: number): void {
@@ -233,6 +239,18 @@ export class FrameWriter {
     this.#flushAfterInput = true;
     this.#host.clock.afterInput(this.#runFlushAfterInput);
   }
+
+  /** FrameWriter.N8 */
+  #flushLater(): void {
+    if (this.#isFlushLater) return;
+    this.#isFlushLater = true;
+    this.#host.clock.after(LATER_MS, this.#runFlushLater);
+  }
+
+  readonly #runFlushLater = (): void => {
+    this.#isFlushLater = false;
+    this.#flush();
+  };
 
   readonly #runFlushSoon = (): void => {
     this.#flushSoon = false;

@@ -305,7 +305,7 @@ export class FunctionHost<C> implements FunctionHandler {
   #answer({ fn, call, isKept }: Answering<C>, channel: Channel, label: RequestLabel, response: FieldValues<Fields>): void {
     if (fn.response.isEmpty) {
       call.releaseAll();
-      channel.acknowledge(label);
+      channel.acknowledge(label, fn.acknowledgesLater);
       return;
     }
     let encoded: EncodedFields;
