@@ -14,6 +14,7 @@
 //       push at order n has all subscribed rows that changed up to n: who has a row that was read before, and missed
 //       the push, cannot take it for unchanged.
 
+import type { FieldValues } from "../wire/function-schema.ts";
 import { type Contract, contract } from "./contract.ts";
 import { type WorkerFunction, workerFunction } from "./worker-function.ts";
 
@@ -43,6 +44,8 @@ const pushedRequest = {
   keys: "u64[]",
   values: "f32[]",
 } as const;
+/** Rows that have changed, and what is said with them. */
+export type PushedRequest = FieldValues<typeof pushedRequest>;
 const pushedResponse = { dropped: "u64[]" } as const;
 const nothing = {} as const;
 

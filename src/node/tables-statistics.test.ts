@@ -10,9 +10,9 @@ import { temporaryDirectory } from "../../test/support/temporary-directory.ts";
 import { Session } from "../api/session.ts";
 import { denseRow } from "../faces/tables/rows/dense-row.ts";
 import { TableGroup } from "../faces/tables/table-group.ts";
-import type { TableReport } from "../faces/tables/table-statistics.ts";
 import { MemoryCluster } from "../testing/memory-cluster.ts";
 import { throwsCode } from "../testing/throws-code.ts";
+import type { TableReport } from "../worker/tables/table-statistics.ts";
 import { statisticsChannel, statisticsFile } from "./tables-statistics.ts";
 
 test("a report for each clock of the process and one at the end go to subscribers of weighbridge:tables", async () => {

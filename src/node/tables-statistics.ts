@@ -5,7 +5,7 @@ import { channel } from "node:diagnostics_channel";
 import { mkdir, writeFile } from "node:fs/promises";
 import { dirname } from "node:path";
 import { reasonOf, WeighbridgeError } from "../base/errors.ts";
-import type { ReportSink, TableReport } from "../faces/tables/table-statistics.ts";
+import type { ReportSink, TableReport } from "../worker/tables/table-statistics.ts";
 
 const reports = channel("weighbridge:tables");
 

@@ -7,7 +7,7 @@ import { attachThread, type SharedThread } from "../faces/tables/attached-thread
 import type { TableGroup } from "../faces/tables/table-group.ts";
 import type { TableRowType } from "../faces/tables/table-row-type.ts";
 import type { TableThread } from "../faces/tables/table-thread.ts";
-import type { ThreadPort } from "../worker/tables/system-thread.ts";
+import type { ThreadPort } from "../worker/tables/thread-line.ts";
 import { realClock } from "./real-clock.ts";
 
 /** Under this name a thread finds what it was given in its workerData. */

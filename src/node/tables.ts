@@ -21,11 +21,11 @@ export {
 export type { Table } from "../faces/tables/table.ts";
 export type { ConsistencyModel, TableConfig, TableGroupConfig, TableHost, UpdateSortPolicy } from "../faces/tables/table-config.ts";
 export type { TableRowType } from "../faces/tables/table-row-type.ts";
-export type { TableReport, TableStatistics, TableTotals } from "../faces/tables/table-statistics.ts";
 export type { TableThread } from "../faces/tables/table-thread.ts";
 export { DenseUpdateBatch, UpdateBatch } from "../faces/tables/update-batch.ts";
 export type { RowArray, RowElement } from "../kernel/row-element.ts";
 export type { RowPlace, UpdateOf } from "../store/row-types/column-updates.ts";
 export { type PsRowType, type PsRowTypeOptions, psRowType } from "../store/row-types/ps-row-type.ts";
+export type { TableReport, TableStatistics, TableTotals } from "../worker/tables/table-statistics.ts";
 export { TableGroup } from "./tables-session.ts";
 export { attachTableThread, startTableThread, type ThreadStart } from "./tables-threads.ts";

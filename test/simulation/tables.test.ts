@@ -171,7 +171,7 @@ test("a row that was evicted is not pushed any more", async () => {
   const [read, written] = [reader.getTableOrDie(0, FLOATS), writer.getTableOrDie(0, FLOATS)];
   await cluster.run(cellOf(read, 0));
   await cluster.run(cellOf(read, 1)); // takes the place of row 0
-  const received = (): number => cluster.groups[0]!.tables.get(0)!.table.exchange.receivedBytes;
+  const received = (): number => cluster.groups[0]!.statistics.get(0)!.receivedBytes;
   const clockOfAll = async (): Promise<number> => {
     const before = received();
     for (let column = 0; column < 1000; column++) written.inc(0, column, 1);
@@ -297,8 +297,8 @@ test("under SSPAggr updates leave before their clock ends, the relatively greate
   assert.equal(await cluster.run(cellOf(reader, 3)), 0, "4 kB take a second");
   await cluster.cluster.clock.advance(1100);
   assert.equal(await cluster.run(cellOf(writer, 3)), 4);
-  const { table } = cluster.groups[0]!.tables.get(0)!;
-  assert.ok(table.exchange.sentBytes < 9000, `${table.exchange.sentBytes} bytes`);
+  const { sentBytes } = cluster.groups[0]!.statistics.get(0)!;
+  assert.ok(sentBytes < 9000, `${sentBytes} bytes`);
   cluster.thread(0).clock(); // the rest leaves with the clock
   await cluster.cluster.clock.advance(10);
   assert.equal(await cluster.run(cellOf(reader, 0)), 1);

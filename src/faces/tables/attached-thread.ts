@@ -2,20 +2,23 @@
 // (`TableGroup.openThread`) and a port to the thread that opened the group.
 
 import type { Clock } from "../../base/clock.ts";
-import { Deferred } from "../../base/deferred.ts";
 import { WeighbridgeError } from "../../base/errors.ts";
 import type { RowUpdates } from "../../worker/tables/row-updates.ts";
-import { SharedTable, type SharedTableMemory, type ThreadReply, type ThreadRequest } from "../../worker/tables/shared-table.ts";
-import type { ThreadPort } from "../../worker/tables/system-thread.ts";
+import { SharedTable, type SharedTableMemory } from "../../worker/tables/shared-table.ts";
+import { TableCounters } from "../../worker/tables/table-statistics.ts";
+import { ThreadLine, type ThreadPort } from "../../worker/tables/thread-line.ts";
 import type { TableRowType } from "./table-row-type.ts";
-import { TableCounters } from "./table-statistics.ts";
 import { TableThread } from "./table-thread.ts";
 
 /** Plain data that is posted to the thread. */
 export type SharedThread = {
   readonly number: number;
   /** Of each table also the id of its row type, and the memory in which the thread counts (TableCounters). */
-  readonly tables: readonly (SharedTableMemory & { readonly rowType: number; readonly counters: SharedArrayBuffer })[];
+  readonly tables: readonly (SharedTableMemory & {
+    readonly rowType: number;
+    readonly rowCapacity: number;
+    readonly counters: ArrayBufferLike;
+  })[];
 };
 
 export type AttachOptions = {
@@ -28,54 +31,19 @@ export type AttachOptions = {
 
 /** Registers this thread, and waits until all of the process have come. Throws UNKNOWN_PLUG_IN. */
 export async function attachThread({ shared, port, clock, rowTypes }: AttachOptions): Promise<TableThread> {
-  const member = { clock: 0 };
-  const reads = new Map<number, Deferred<number>>();
-  let tickets = 0;
-  const post = (request: ThreadRequest): void => port.postMessage(request);
-  const line = {
-    ...{ thread: shared.number, clock, post },
-    ticketOf: (told: Deferred<number>): number => {
-      reads.set(++tickets, told);
-      return tickets;
-    },
-  };
-  const tables = shared.tables.map((memory) => {
-    const rowType = rowTypes.get(memory.rowType);
+  const line = new ThreadLine(shared.number, port, clock);
+  const tables = shared.tables.map(({ rowCapacity, counters, rowType: typeId, ...memory }) => {
+    const rowType = rowTypes.get(typeId);
     if (rowType === undefined)
-      throw new WeighbridgeError(
-        "UNKNOWN_PLUG_IN",
-        `${memory.name} has rows of type ${memory.rowType}: give it to the thread as to registerRow()`,
-      );
-    const rows = new SharedTable(memory, rowType as RowUpdates, member, line);
-    return { id: memory.id, rowType, rowCapacity: memory.rowCapacity, rows, counters: new TableCounters(memory.counters) };
+      throw new WeighbridgeError("UNKNOWN_PLUG_IN", `${memory.name} has rows of type ${typeId}: give it to the thread as to registerRow()`);
+    const rows = new SharedTable(memory, rowType as RowUpdates, line);
+    return { id: memory.id, rowType, rowCapacity, rows, counters: new TableCounters(counters) };
   });
-  const started = new Deferred<Extract<ThreadReply, { readonly kind: "start" }>>();
-  port.onmessage = ({ data }) => {
-    const reply = data as ThreadReply;
-    if (reply.kind === "start") started.resolve(reply);
-    else if (reply.kind === "refused") {
-      const found = tables.find(({ id }) => id === reply.table);
-      if (found !== undefined) found.rows.failure = new WeighbridgeError(reply.code, reply.message);
-    } else {
-      const told = reads.get(reply.ticket);
-      reads.delete(reply.ticket);
-      if (reply.kind === "row") told?.resolve(reply.slot);
-      else told?.reject(new WeighbridgeError(reply.code, reply.message));
-    }
+  line.onRefused = (table, error) => {
+    for (const { id, rows } of tables) if (id === table) rows.failure = error;
   };
-  const { clock: start, stalenessMax, threadId } = await started.promise;
-  member.clock = start;
+  const { stalenessMax, threadId } = await line.started.promise;
   for (const { rows } of tables) rows.moved();
-  const group = {
-    stalenessMax,
-    clockEnded: () => {
-      member.clock++;
-      post({ kind: "clock" });
-    },
-    left: () => {
-      post({ kind: "leave" });
-      port.close(); // what was posted arrives
-    },
-  };
-  return new TableThread(group, threadId, member, tables);
+  const group = { stalenessMax, clockEnded: () => line.clockEnded(), left: () => line.leave() };
+  return new TableThread(group, threadId, line.member, tables);
 }

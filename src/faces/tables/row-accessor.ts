@@ -2,35 +2,33 @@
 // meanwhile. Row types have accessors of their own over this one, each with the reads that make sense for it.
 //
 // Invariants:
-//   RowAccessor.A1. A released accessor reads nothing: every read throws CLOSED. (It is handed out again after many
-//       others, so whoever keeps one for long after its release may meet another row.)
-//   RowAccessor.A2. Reads see the row as it is now: increments of this process that came since `get` included.
+//   RowAccessor.A1. A released accessor reads nothing: every read throws CLOSED, however much later. So every get makes
+//       an accessor.
+//   RowAccessor.A2. Reads see the row as it is now: increments of this process that came since `get` included. Of row
+//       types whose updates move columns, they see the row as it was at the `get`: entry i stays entry i.
 
 import { showValue, WeighbridgeError } from "../../base/errors.ts";
 import type { RowElement } from "../../kernel/row-element.ts";
 import type { RowPlace } from "../../store/row-types/column-updates.ts";
-import type { MovingPlace } from "../../worker/tables/oplog.ts";
-
-/** What takes an accessor back. */
-export type AccessorOwner = { takeBack(accessor: never): void };
+import type { HeldRows } from "../../worker/tables/table-rows.ts";
 
 export class RowAccessor<E extends RowElement = RowElement> {
   /** Of the row, while it is held (`isReleased` is false). For row types; users read through methods. */
   protected readonly place: RowPlace<E>;
-  // Plain fields, because every get sets them; the pool alone does.
+  // Plain fields, because every get sets them; the table alone does.
   rowId = 0;
   /** The clock to which the row is fresh: it has every update of all threads before that. */
   clock = 0;
   slot = -1;
-  owner: AccessorOwner | undefined;
+  #held: Pick<HeldRows, "unpin"> | undefined;
 
   constructor(place: RowPlace<E>) {
     this.place = place;
   }
 
-  /** The pool hands it out: for the row in a slot, which is pinned for it. */
-  hold(slot: number, rowId: number, clock: number): void {
-    (this.place as MovingPlace<E>).start = slot * this.place.length;
+  /** The table hands it out: for the row in a slot of `held`, which is pinned for it. */
+  hold(held: Pick<HeldRows, "unpin">, slot: number, rowId: number, clock: number): void {
+    this.#held = held;
     this.slot = slot;
     this.rowId = rowId;
     this.clock = clock;
@@ -43,11 +41,13 @@ export class RowAccessor<E extends RowElement = RowElement> {
   /** Lets go of the row. Throws CLOSED when that was done before. */
   release(): void {
     this.checkHeld();
-    this.owner?.takeBack(this as never);
+    this[Symbol.dispose]();
   }
 
   [Symbol.dispose](): void {
-    if (this.slot >= 0) this.owner?.takeBack(this as never);
+    const { slot } = this;
+    this.slot = -1;
+    if (slot >= 0) this.#held?.unpin(slot);
   }
 
   /** Throws CLOSED (A1). Every read begins with it. */

@@ -23,7 +23,9 @@ export interface TableRowType<E extends RowElement = RowElement, A extends RowAc
   elements(capacity: number): number;
   /** Columns are whole numbers below this: `capacity` where every column has an element of its own. */
   columnCount(capacity: number): number;
-  /** An accessor that reads the row at `place`, wherever that begins when it is asked. Made rarely, and used again. */
+  /** Whether an update of one column may move others within the row: accessors read a copy then (RowAccessor.A2). */
+  readonly movesColumns: boolean;
+  /** An accessor that reads the row at `place`. */
   accessor(place: RowPlace<E>): A;
 }
 

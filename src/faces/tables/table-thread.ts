@@ -4,9 +4,9 @@
 import { WeighbridgeError } from "../../base/errors.ts";
 import type { ClockMember } from "../../worker/tables/process-clock.ts";
 import type { TableRows } from "../../worker/tables/table-rows.ts";
+import { TableCounters, type TableStatistics } from "../../worker/tables/table-statistics.ts";
 import { Table, type TableOwner } from "./table.ts";
 import type { TableRowType } from "./table-row-type.ts";
-import { TableCounters, type TableStatistics } from "./table-statistics.ts";
 
 /** A table as a thread is given it. */
 export type ThreadTable = {
@@ -14,8 +14,8 @@ export type ThreadTable = {
   readonly rowType: TableRowType;
   readonly rowCapacity: number;
   readonly rows: TableRows;
-  /** Where it counts what the thread does; memory of its own if left out. */
-  readonly counters?: TableCounters;
+  /** Where it counts what the thread does. */
+  readonly counters: TableCounters;
 };
 
 /** What a thread asks of its group. */

@@ -2,8 +2,8 @@
 // the thread's own copies of rows.
 //
 // Invariants:
-//   Table.T1. `get` of a fresh row and `inc` are synchronous and allocate nothing: `get` gives the accessor itself, and
-//       a promise only when it must wait.
+//   Table.T1. `get` of a fresh row and `inc` are synchronous. `get` gives the accessor itself, the one small object that
+//       it makes, and a promise only when it must wait; `inc` allocates nothing.
 //   Table.T2. Arguments are checked before anything changes: a batch is taken whole or not at all.
 //   Table.T3. At most 256 prefetches of a thread are open; who asks for another one waits for one of them.
 
@@ -13,17 +13,20 @@ import { checkWaitOptions } from "../../base/known-options.ts";
 import { ROW_ELEMENTS, type RowArray } from "../../kernel/row-element.ts";
 import type { UpdateOf } from "../../store/row-types/column-updates.ts";
 import { NO_SLOT } from "../../worker/cache/eviction-order.ts";
-import type { TableRows } from "../../worker/tables/table-rows.ts";
-import { AccessorPool } from "./accessor-pool.ts";
+import { type RowUpdates, spanOf } from "../../worker/tables/row-updates.ts";
+import type { HeldRows, TableRows } from "../../worker/tables/table-rows.ts";
+import { TableCounters, type TableStatistics } from "../../worker/tables/table-statistics.ts";
+import { ThreadCache } from "../../worker/tables/thread-cache.ts";
 import type { RowAccessor } from "./row-accessor.ts";
 import type { AccessorOfRow, TableRowType } from "./table-row-type.ts";
-import { TableCounters, type TableStatistics } from "./table-statistics.ts";
-import { ThreadCache } from "./thread-cache.ts";
 import { DenseUpdateBatch, UpdateBatch } from "./update-batch.ts";
 
 const { HITS, MISSES, WAIT_MS, INCS } = TableCounters;
 /** T3 */
 const PREFETCHES_MAX = 256;
+
+/** Holds what is a thread's own. */
+const NOBODY = { unpin: (): void => {} };
 
 /** What a table asks of the thread that uses it. */
 export type TableOwner = {
@@ -41,30 +44,26 @@ export class Table<T extends TableRowType = TableRowType> {
   readonly counters: TableCounters;
   readonly #owner: TableOwner;
   readonly #rows: TableRows<T["element"]>;
-  readonly #pool: AccessorPool<T["element"], RowAccessor<T["element"]>>;
-  readonly #own: ThreadCache<T>;
+  readonly #held: HeldRows<T["element"]>;
+  /** Whether accessors read copies of rows (RowAccessor.A2). */
+  readonly #copies: boolean;
+  readonly #own: ThreadCache<T["element"]>;
   readonly #columnCount: number;
   readonly #isFloat: boolean;
   readonly #isWide: boolean;
   #prefetches = new Set<Promise<void>>();
 
   /** For the group alone. */
-  constructor(
-    id: number,
-    rowType: T,
-    rows: TableRows<T["element"]>,
-    owner: TableOwner,
-    rowCapacity: number,
-    counters: TableCounters = new TableCounters(),
-  ) {
+  constructor(id: number, rowType: T, rows: TableRows<T["element"]>, owner: TableOwner, rowCapacity: number, counters: TableCounters) {
     this.id = id;
     this.counters = counters;
     this.rowType = rowType;
     this.rowCapacity = rowCapacity;
     this.#owner = owner;
     this.#rows = rows;
-    this.#pool = new AccessorPool(rows.held, rowType as TableRowType<T["element"], RowAccessor<T["element"]>>);
-    this.#own = new ThreadCache(rowType, rows);
+    this.#held = rows.held;
+    this.#copies = rowType.movesColumns && !rows.held.isCopied;
+    this.#own = new ThreadCache(rowType as RowUpdates as RowUpdates<T["element"]>, rows);
     this.#columnCount = rowType.columnCount(rowCapacity);
     this.#isFloat = ROW_ELEMENTS[rowType.element].isFloat;
     this.#isWide = rowType.element === "i64";
@@ -86,11 +85,21 @@ export class Table<T extends TableRowType = TableRowType> {
     if (wait !== undefined) checkWaitOptions(wait);
     const slot = this.#rows.pin(rowId);
     if (slot === NO_SLOT) return this.#wait(rowId, wait);
-    const { counters } = this;
-    counters.counts[HITS]!++;
-    const accessor = this.#pool.take(slot, rowId);
-    counters.read(this.#rows.clock, accessor.clock);
-    return accessor as AccessorOfRow<T>;
+    this.counters.counts[HITS]!++;
+    return this.#accessor(slot, rowId, this.#rows.clock);
+  }
+
+  /** Of the row in a slot that is pinned for it, for a get at a clock. */
+  #accessor(slot: number, rowId: number, clock: number): AccessorOfRow<T> {
+    const { place } = this.#held;
+    const { cells, length } = place;
+    const start = slot * length;
+    const row = this.#copies ? spanOf(cells.slice(start, start + length) as RowArray) : { cells, start, length };
+    const accessor = this.rowType.accessor(row);
+    const version = this.#held.versionOf(slot);
+    accessor.hold(this.#held, slot, rowId, version);
+    this.counters.read(clock, version);
+    return accessor as unknown as AccessorOfRow<T>;
   }
 
   async #wait(rowId: number, wait: WaitOptions | undefined): Promise<AccessorOfRow<T>> {
@@ -98,9 +107,7 @@ export class Table<T extends TableRowType = TableRowType> {
     const [clock, from] = [rows.clock, rows.nowMs()];
     this.counters.counts[MISSES]!++;
     try {
-      const accessor = this.#pool.take(await rows.read(rowId, wait), rowId);
-      this.counters.read(clock, accessor.clock);
-      return accessor as AccessorOfRow<T>;
+      return this.#accessor(await rows.read(rowId, wait), rowId, clock);
     } finally {
       this.counters.counts[WAIT_MS]! += rows.nowMs() - from;
     }
@@ -172,14 +179,16 @@ export class Table<T extends TableRowType = TableRowType> {
     this.#checkOpen();
     checkRowId(rowId);
     if (wait !== undefined) checkWaitOptions(wait);
-    const known = this.#own.accessor(rowId);
-    if (known !== undefined) return known;
-    const row = await this.get(rowId, wait);
-    try {
-      return this.#own.copy(rowId, row as RowAccessor);
-    } finally {
-      row.release();
-    }
+    const known = this.#own.copyOf(rowId);
+    if (known !== undefined) return this.#ownAccessor(rowId, known);
+    using row: RowAccessor = await this.get(rowId, wait);
+    return this.#ownAccessor(rowId, this.#own.copy(rowId, row.slot));
+  }
+
+  #ownAccessor(rowId: number, cells: RowArray): AccessorOfRow<T> {
+    const accessor = this.rowType.accessor(spanOf(this.rowType.movesColumns ? (cells.slice() as RowArray) : cells));
+    accessor.hold(NOBODY, 0, rowId, this.#rows.clock);
+    return accessor as unknown as AccessorOfRow<T>;
   }
 
   /** Adds to this thread's own copy: others see it after `flushThreadCache`, or when this thread's clock ends. */

@@ -1,6 +1,7 @@
-// process-table — a table as one process has it: its cache of rows, what its threads have added, and what is under way
-// to the servers and back. The thread that opened it has this object; what each thread does with rows is
-// thread-rows.ts.
+// process-table — a table as one process has it: its cache of rows, with what its threads have added laid over every row
+// that comes in. The thread that opened it has this object; what each thread does with rows is thread-rows.ts. Beside it:
+// updates on their way out (leaving-updates.ts), rows that somebody waits for (open-reads.ts), rows that servers push
+// (subscribed-rows.ts), and the other threads of the system (table-turns.ts).
 //
 //   inc ─► oplog of the thread ─ its clock ends ─► updates of that clock ─ the process's ends ─► sent ─► in the rows of servers
 //    └───► the row in the cache                     laid over every row that comes in, until it has them
@@ -14,39 +15,33 @@
 //       read.
 //   ProcessTable.P4. When no row may go, whoever waits for another one fails with QUEUE_FULL; nothing waits for an
 //       accessor.
-//   ProcessTable.P5. Updates that a server refused because this worker was no member are sent again with the next
-//       clock. Those that failed otherwise fail the next call of the table, which names the reason, and cached rows
-//       that have them are read again; so do those that do not fit in with what waits to be sent.
-//   ProcessTable.P6. Reads that are asked for in one turn leave together, each row once.
-//   ProcessTable.P7. Whoever reads a row that has no room for what this process has added fails as the row type says:
+//   ProcessTable.P5. Whoever reads a row that has no room for what this process has added fails as the row type says:
 //       the row is not kept. An oplog or a book is handed over to its end, whatever of it does not fit.
 
-import { Deferred, type WaitOptions, waitFor } from "../../base/deferred.ts";
+import { type WaitOptions, waitFor } from "../../base/deferred.ts";
 import { WeighbridgeError } from "../../base/errors.ts";
-import type { Random } from "../../base/random.ts";
 import { ROW_ELEMENTS, type RowArray, type RowElement } from "../../kernel/row-element.ts";
 import { VERSION_NONE } from "../../kernel/row-kernels.ts";
-import type { RowPlace } from "../../store/row-types/column-updates.ts";
 import { NO_SLOT } from "../cache/eviction-order.ts";
 import { RowCache } from "../cache/row-cache.ts";
 import type { RowRequests } from "../embedding.ts";
+import { type EarlyUpdates, LeavingUpdates } from "./leaving-updates.ts";
+import { ATTEMPTS, OpenReads } from "./open-reads.ts";
 import { cellsOf, type MovingPlace, Oplog, rowMemory } from "./oplog.ts";
 import type { ClockMember } from "./process-clock.ts";
-import { RowLocks } from "./row-locks.ts";
-import type { RowUpdates } from "./row-updates.ts";
-import { type RowOrigin, SentUpdates, type UpdatedRows } from "./sent-updates.ts";
+import type { RowLocks } from "./row-locks.ts";
+import { type RowUpdates, spanOf } from "./row-updates.ts";
+import { type RowOrigin, SentUpdates } from "./sent-updates.ts";
+import { SubscribedRows } from "./subscribed-rows.ts";
 import { type ArrivedRows, halvesOf, rowIdAt, TableExchange } from "./table-exchange.ts";
-import { errorOf, isOutside } from "./table-failures.ts";
+import { errorOf } from "./table-failures.ts";
 import type { HeldRows } from "./table-rows.ts";
+import { TableTurns } from "./table-turns.ts";
 import type { SharedBooks } from "./thread-books.ts";
 
 const HALF = 2 ** 32;
-/** How often a read is made again after this worker has joined the clock set again, or the placement has changed. */
-const ATTEMPTS = 8;
-/** When rows are in use by threads of the system, how long until the next try. */
-const LOCK_AGAIN_MS = 1;
-/** How long a read waits for a push of its row before it asks for it. */
-const PUSH_WAIT_MS = 1000;
+/** No slot: the row that came counts for nothing. */
+const VOID = -2;
 
 export type ProcessTableOptions<E extends RowElement = RowElement> = {
   readonly client: RowRequests;
@@ -66,69 +61,46 @@ export type ProcessTableOptions<E extends RowElement = RowElement> = {
   readonly secret: number;
 };
 
-/** What leaves before its clock has ended: how much at most, and what first. */
-export type EarlyUpdates = {
-  readonly rowsMax: number;
-  readonly bytesMax: number;
-  readonly policy: "FIFO" | "Random" | "RelativeMagnitude";
-  readonly random: Random;
-};
-
 type PushedRows = ArrivedRows & { readonly hasMore: boolean };
-
-/** A row that was asked for at a clock. */
-type OpenRead = { readonly rowId: number; readonly clock: number; readonly waiting: Deferred<number>[]; attempts: number };
 
 export class ProcessTable<E extends RowElement = RowElement> implements HeldRows<E> {
   readonly options: ProcessTableOptions<E>;
   readonly name: string;
+  readonly isCopied = false;
   readonly rows: RowCache;
   readonly place: MovingPlace<E>;
-  readonly sent: SentUpdates<E>;
+  readonly updates: LeavingUpdates<E>;
   readonly exchange: TableExchange<E>;
+  readonly #sent: SentUpdates<E>;
+  readonly #turns: TableTurns;
+  readonly #reads: OpenReads;
+  readonly #subscribed: SubscribedRows;
   /** Of all threads. */
   readonly #oplogs = new Map<Oplog<E>, ClockMember>();
   readonly #books = new Set<SharedBooks<E>>();
-  /** Once threads of the system share the cache. */
-  #locks: RowLocks | undefined;
-  /** What waits for the locks, in order. */
-  readonly #waiting: (() => void)[] = [];
-  /**
-   * By row: at different clocks, each of its own. Who waits at a low one cannot wait for what a high one waits for: for
-   * its own clock, perhaps.
-   */
-  readonly #open = new Map<number, OpenRead[]>();
-  /** By clock: what leaves at the end of this turn (P6). */
-  #leaving = new Map<number, Set<number>>();
-  /** By server: the highest `taken` that came, and the clock that it pushed last. */
+  /** By server: the highest `taken` that came. */
   readonly #taken = new Map<number, number>();
-  readonly #pushedClocks = new Map<number, number>();
-  readonly #pushedOrders = new Map<number, number>();
-  /** Of the placement by which rows were subscribed to. */
-  #subscribedEpoch = 0;
-  /** By slot: whether servers push the row. */
-  readonly #isSubscribed: Uint8Array;
-  /** Who waits for a push, by the clock that is needed. */
-  readonly #awaitingPush = new Set<{ readonly need: number; readonly wake: () => void }>();
-  #openUpdates = 0;
-  #whenIdle: Deferred<void> | undefined;
-  /** What the next call is told (P5). */
-  failure: WeighbridgeError | undefined;
 
   constructor(options: ProcessTableOptions<E>) {
     const { client, updates, elements, slotCount, secret, isExact, subscribes, sendsWholeRows } = options;
+    const { clock } = client.functions.router;
     const memory = rowMemory({ slotCount, rowBytes: elements * ROW_ELEMENTS[updates.element].bytes, secret });
     this.options = options;
     this.name = client.handle.name;
     this.rows = new RowCache(memory);
     this.place = { cells: cellsOf(updates.element, memory), start: 0, length: elements };
-    this.sent = new SentUpdates(updates);
-    this.#isSubscribed = new Uint8Array(slotCount);
+    this.#sent = new SentUpdates(updates);
+    this.#turns = new TableTurns(clock);
+    this.#subscribed = new SubscribedRows(slotCount, clock);
     this.exchange = new TableExchange({
-      ...{ client, element: updates.element, sent: this.sent, isExact, subscribes, sendsWholeRows },
+      ...{ client, element: updates.element, sent: this.#sent, isExact, subscribes, sendsWholeRows },
       arrived: (rows) => this.#arrived(rows),
-      updateFailed: (rows, error) => this.#updateFailed(rows, error),
+      updateFailed: (rows, error) => {
+        if (this.updates.failed(rows, error)) void this.#turns.take(() => this.#forgetAll(rows.keys()));
+      },
     });
+    this.updates = new LeavingUpdates({ name: this.name, sent: this.#sent, exchange: this.exchange, isByClock: isExact });
+    this.#reads = new OpenReads(client, this.exchange);
   }
 
   /** The oplog of a thread that registers. */
@@ -148,8 +120,7 @@ export class ProcessTable<E extends RowElement = RowElement> implements HeldRows
   /** A thread of the system shares the cache from now on, and has these books. */
   share(books: SharedBooks<E>): RowLocks {
     this.#books.add(books);
-    this.#locks ??= new RowLocks();
-    return this.#locks;
+    return this.#turns.share();
   }
 
   /**
@@ -157,78 +128,22 @@ export class ProcessTable<E extends RowElement = RowElement> implements HeldRows
    * What it added at `clock` is kept.
    */
   async threadEnded(thread: number, books: SharedBooks<E>, clock: number): Promise<void> {
-    const groups = this.#locks?.takeFrom(thread) ?? [];
-    await this.exclusively(() => {
-      for (const slot of groups.length === 0 ? [] : this.rows.held())
-        if (groups.includes(this.#locks?.groupOf(this.rows.lowOf(slot)) ?? -1)) this.rows.setVersion(slot, VERSION_NONE);
-      books.takeAll(clock, (low, high, updates, stamp) => this.#addWaiting(high * HALF + low, stamp, updates));
+    const wasInUse = this.#turns.takeFrom(thread);
+    await this.#turns.take(() => {
+      for (const slot of this.rows.held()) if (wasInUse(this.rows.lowOf(slot))) this.rows.setVersion(slot, VERSION_NONE);
+      books.takeAll(clock, (low, high, updates, stamp) => this.updates.add(high * HALF + low, stamp, updates));
       this.#books.delete(books);
     });
   }
 
   /** A closed book of a thread of the system waits to be sent. */
   async takeBook(books: SharedBooks<E>, book: number): Promise<void> {
-    await this.exclusively(() => books.take(book, (low, high, updates, clock) => this.#addWaiting(high * HALF + low, clock, updates)));
-  }
-
-  /**
-   * Runs something while no thread of the system is at the rows: at once, or as soon as they have left them
-   * (RowLocks.L3).
-   */
-  exclusively(run: () => void): Promise<void> {
-    if (this.#locks === undefined) {
-      run();
-      return Promise.resolve();
-    }
-    const done = new Deferred<void>();
-    this.#waiting.push(() => {
-      try {
-        run();
-        done.resolve();
-      } catch (thrown) {
-        done.reject(thrown);
-      }
-    });
-    if (this.#waiting.length === 1) this.#tryExclusively(this.#locks);
-    return done.promise;
-  }
-
-  #tryExclusively(locks: RowLocks): void {
-    if (!locks.tryLockAll()) {
-      this.options.client.functions.router.clock.after(LOCK_AGAIN_MS, () => this.#tryExclusively(locks));
-      return;
-    }
-    try {
-      for (let next = this.#waiting[0]; next !== undefined; next = this.#waiting[0]) {
-        next();
-        this.#waiting.shift();
-      }
-    } finally {
-      locks.unlockAll();
-    }
+    await this.#turns.take(() => books.take(book, (low, high, updates, clock) => this.updates.add(high * HALF + low, clock, updates)));
   }
 
   /** What a thread added at a clock waits to be sent with it. */
   handOver(oplog: Oplog<E>, clock: number): void {
-    oplog.drain((low, high, updates) => this.#addWaiting(high * HALF + low, clock, updates));
-  }
-
-  /** P5 */
-  #addWaiting(rowId: number, clock: number, updates: RowPlace<E>): void {
-    try {
-      this.sent.add(rowId, clock, updates);
-    } catch (thrown) {
-      this.failure ??= errorOf(`updates of row ${rowId} of ${this.name} do not fit in with those that wait to be sent`, thrown);
-    }
-  }
-
-  /**
-   * Sends what waits of the clocks up to `clockMax`: in exact mode by clock, otherwise as one sum. What is older than
-   * this worker's clock is stamped with that: servers took this worker for dead meanwhile.
-   */
-  send(clockMax: number): void {
-    const clockMin = this.clockNow();
-    for (const { clock, rows } of this.sent.take(clockMax, this.options.isExact)) this.#update(rows, Math.max(clock, clockMin));
+    oplog.drain((low, high, updates) => this.updates.add(high * HALF + low, clock, updates));
   }
 
   /** Sends some of what threads have added so far, before their clocks end (SSPAggr). Returns how many bytes left. */
@@ -240,86 +155,25 @@ export class ProcessTable<E extends RowElement = RowElement> implements HeldRows
       if (policy === "Random") return random.fraction();
       const slot = this.rows.find(rowId >>> 0, Math.floor(rowId / HALF));
       const { place } = this;
-      const row = slot === NO_SLOT ? { cells: cells.slice().fill(0 as never), start: 0, length: cells.length } : place;
-      if (slot !== NO_SLOT) place.start = slot * place.length;
-      return updates.importance(row as RowPlace<E>, { cells, start: 0, length: cells.length });
+      if (slot === NO_SLOT) return updates.importance(spanOf(cells.slice().fill(0 as never) as RowArray<E>), spanOf(cells));
+      place.start = slot * place.length;
+      return updates.importance(place, spanOf(cells));
     };
-    const before = this.exchange.sentBytes;
-    const rows = Math.min(rowsMax, Math.floor(bytesMax / this.rows.memory.rowBytes));
-    const clockMin = this.clockNow();
-    for (const { clock, rows: taken } of this.sent.takeSome(Math.max(1, rows), rankOf)) this.#update(taken, Math.max(clock, clockMin));
-    return this.exchange.sentBytes - before;
-  }
-
-  #update(rows: UpdatedRows<E>, clock: number): void {
-    this.#openUpdates++;
-    this.exchange
-      .update(rows, clock)
-      .catch(() => {}) // P5: every request was told
-      .finally(() => {
-        if (--this.#openUpdates === 0) this.#whenIdle?.resolve();
-      });
-  }
-
-  /** P5 */
-  #updateFailed(rows: UpdatedRows<E>, error: WeighbridgeError): void {
-    if (isOutside(error)) {
-      for (const [rowId, cells] of rows) this.#addWaiting(rowId, this.clockNow(), { cells, start: 0, length: cells.length });
-      return;
-    }
-    this.failure ??= errorOf(`updates of ${this.name} were refused`, error);
-    void this.exclusively(() => {
-      for (const rowId of rows.keys()) this.#forget(this.rows.find(rowId >>> 0, Math.floor(rowId / HALF)));
-    });
-  }
-
-  /** The row in a slot has something that does not count, or lacks something: it is read again. */
-  #forget(slot: number): void {
-    if (slot === NO_SLOT) return;
-    this.rows.setVersion(slot, VERSION_NONE);
-    this.#isSubscribed[slot] = 0;
-  }
-
-  /** The clock of this worker; the group sets it. */
-  clockNow: () => number = () => 0;
-
-  /** All updates that were sent have ended. */
-  async idle(): Promise<void> {
-    while (this.#openUpdates > 0) {
-      this.#whenIdle ??= new Deferred();
-      await this.#whenIdle.promise;
-      this.#whenIdle = undefined;
-    }
-  }
-
-  /** Throws what was found out since the last call (P5). */
-  checkFailure(): void {
-    const { failure } = this;
-    if (failure === undefined) return;
-    this.failure = undefined;
-    throw failure;
+    return this.updates.sendSome(Math.max(1, Math.min(rowsMax, Math.floor(bytesMax / this.rows.memory.rowBytes))), rankOf);
   }
 
   /** The slot of a row that is fresh to `need`, pinned; NO_SLOT when it has to be asked for. */
   pinFresh(low: number, high: number, need: number): number {
     const slot = this.rows.pin(low, high, need);
     if (slot !== NO_SLOT || !this.options.subscribes) return slot;
-    this.#followPlacement();
+    const { functions, planner } = this.options.client;
+    this.#subscribed.follow(functions.epoch);
     const held = this.rows.find(low, high);
-    if (held === NO_SLOT || this.#isSubscribed[held] === 0 || this.rows.versionOf(held) === VERSION_NONE) return NO_SLOT;
-    const clock = this.#pushedClocks.get(this.options.client.planner.ownerOf(low, high)) ?? 0;
+    if (held === NO_SLOT || !this.#subscribed.has(held) || this.rows.versionOf(held) === VERSION_NONE) return NO_SLOT;
+    const clock = this.#subscribed.clockOf(planner.ownerOf(low, high));
     if (clock < need) return NO_SLOT;
     this.rows.setVersion(held, clock); // it was not pushed: it is as it was
     return this.rows.pin(low, high, need);
-  }
-
-  /** The new owners of rows push nothing. */
-  #followPlacement(): void {
-    const { epoch } = this.options.client.functions;
-    if (epoch === this.#subscribedEpoch) return;
-    this.#subscribedEpoch = epoch;
-    this.#isSubscribed.fill(0);
-    this.#pushedClocks.clear();
   }
 
   /**
@@ -327,14 +181,23 @@ export class ProcessTable<E extends RowElement = RowElement> implements HeldRows
    * servers do.
    */
   async read(rowId: number, clock: number): Promise<number> {
-    const need = Math.max(0, clock - this.options.staleness);
     if (this.options.subscribes) {
-      const slot = await this.#whenPushed(rowId, need);
+      const slot = await this.#whenPushed(rowId, Math.max(0, clock - this.options.staleness));
       if (slot !== NO_SLOT) return slot;
     }
-    const waiting = new Deferred<number>();
-    this.#ask(rowId, clock).waiting.push(waiting);
-    return await waiting.promise;
+    return await this.#reads.ask(rowId, clock);
+  }
+
+  /** The slot of a subscribed row once a push has made it fresh, pinned; NO_SLOT for one that has to be asked for. */
+  async #whenPushed(rowId: number, need: number): Promise<number> {
+    const [low, high] = [rowId >>> 0, Math.floor(rowId / HALF)];
+    const found = await this.#subscribed.wait(() => {
+      const slot = this.pinFresh(low, high, need);
+      if (slot !== NO_SLOT) return slot;
+      const held = this.rows.find(low, high);
+      return held === NO_SLOT || !this.#subscribed.has(held) ? NO_SLOT : undefined;
+    });
+    return found ?? NO_SLOT;
   }
 
   /** The same, for as long as `wait` allows: a DEADLINE says whom the row waits for. */
@@ -370,9 +233,7 @@ export class ProcessTable<E extends RowElement = RowElement> implements HeldRows
    * failed.
    */
   prefetch(rowId: number, clock: number, done: () => void): void {
-    const waiting = new Deferred<number>();
-    this.#ask(rowId, clock).waiting.push(waiting);
-    waiting.promise.then(
+    this.#reads.ask(rowId, clock).then(
       (slot) => {
         this.rows.unpin(slot);
         done();
@@ -381,82 +242,32 @@ export class ProcessTable<E extends RowElement = RowElement> implements HeldRows
     );
   }
 
-  #ask(rowId: number, clock: number): OpenRead {
-    const known = this.#open.get(rowId) ?? [];
-    const same = known.find((read) => read.clock === clock);
-    if (same !== undefined) return same;
-    const read: OpenRead = { rowId, clock, waiting: [], attempts: 0 };
-    this.#open.set(rowId, [...known, read]);
-    this.#leave(rowId, clock);
-    return read;
-  }
-
-  #leave(rowId: number, clock: number): void {
-    if (this.#leaving.size === 0) this.options.client.functions.router.clock.soon(() => this.#sendReads());
-    const rowIds = this.#leaving.get(clock);
-    if (rowIds === undefined) this.#leaving.set(clock, new Set([rowId]));
-    else rowIds.add(rowId);
-  }
-
-  #sendReads(): void {
-    const leaving = this.#leaving;
-    this.#leaving = new Map();
-    for (const [clock, rowIds] of leaving)
-      this.exchange.read(rowIds, clock).catch((thrown: unknown) => this.#readFailed(rowIds, clock, thrown));
-  }
-
-  /** What this worker was no member for is asked again once it is one. */
-  #readFailed(rowIds: ReadonlySet<number>, clock: number, thrown: unknown): void {
-    const { functions, handle } = this.options.client;
-    void functions.explained(thrown, handle, {}).then((error) => {
-      for (const rowId of rowIds) {
-        const read = this.#open.get(rowId)?.find((one) => one.clock === clock);
-        if (read === undefined) continue;
-        if (!isOutside(error) || !this.#again(read)) this.#end(read, (waiting) => waiting.reject(error));
-      }
-    });
-  }
-
-  #again(read: OpenRead): boolean {
-    if (++read.attempts >= ATTEMPTS) return false;
-    this.#leave(read.rowId, read.clock);
-    return true;
-  }
-
-  #end(read: OpenRead, tell: (waiting: Deferred<number>) => void): void {
-    const others = this.#open.get(read.rowId)?.filter((one) => one !== read) ?? [];
-    if (others.length === 0) this.#open.delete(read.rowId);
-    else this.#open.set(read.rowId, others);
-    for (const waiting of read.waiting.splice(0)) tell(waiting);
-  }
-
   /** Rows that were asked for are there. */
   #arrived(rows: ArrivedRows): void {
-    if (this.#locks === undefined) this.#takeIn(rows);
+    if (!this.#turns.isShared) this.#takeIn(rows);
     else {
       const copied = { ...rows, keys: rows.keys.slice(), words: rows.words.slice() }; // the frame is gone by then
-      void this.exclusively(() => this.#takeIn(copied));
+      void this.#turns.take(() => this.#takeIn(copied));
     }
   }
 
   #takeIn(rows: ArrivedRows): void {
     const halves = halvesOf(rows.keys);
     const isOld = this.#noteTaken(rows);
-    const isSubscribed = this.options.subscribes && rows.order >= (this.#pushedOrders.get(rows.server) ?? 0); // TableContracts.T4
     for (let i = 0; i < rows.keys.length; i++) {
       const [low, high] = [halves[2 * i] as number, halves[2 * i + 1] as number];
       const rowId = rowIdAt(halves, i);
       const kept = isOld ? VOID : this.#keep(low, high, rows, i);
       const slot = typeof kept === "number" ? kept : VOID;
-      if (slot >= 0) this.#isSubscribed[slot] = isSubscribed ? 1 : 0;
-      for (const read of this.#open.get(rowId) ?? []) {
+      if (slot >= 0 && this.options.subscribes) this.#subscribed.read(slot, rows.server, rows.order);
+      for (const read of this.#reads.of(rowId)) {
         if (rows.clock < read.clock - this.options.staleness) continue; // what it asked for is still to come
         if (slot >= 0)
-          this.#end(read, (waiting) => waiting.resolve(this.rows.pin(low, high))); // P3
+          this.#reads.end(read, (waiting) => waiting.resolve(this.rows.pin(low, high))); // P3
         else if (typeof kept !== "number")
-          this.#end(read, (waiting) => waiting.reject(kept)); // P7
-        else if (slot === NO_SLOT) this.#end(read, (waiting) => waiting.reject(this.#full(rowId)));
-        else if (!this.#again(read)) this.#end(read, (waiting) => waiting.reject(this.#unknown(rowId)));
+          this.#reads.end(read, (waiting) => waiting.reject(kept)); // P5
+        else if (slot === NO_SLOT) this.#reads.end(read, (waiting) => waiting.reject(this.#full(rowId)));
+        else if (!this.#reads.again(read)) this.#reads.end(read, (waiting) => waiting.reject(this.#unknown(rowId)));
       }
     }
   }
@@ -466,13 +277,13 @@ export class ProcessTable<E extends RowElement = RowElement> implements HeldRows
     const highest = this.#taken.get(server) ?? 0;
     if (taken < highest) return true;
     this.#taken.set(server, taken);
-    this.sent.settle({ server, epoch, taken });
+    this.#sent.settle({ server, epoch, taken });
     return false;
   }
 
   /**
    * The slot in which a row of those that came stands now; NO_SLOT when none may go for it (P4), VOID when it cannot be
-   * known what it has, and the reason when it has no room for what this process has added (P7).
+   * known what it has, and the reason when it has no room for what this process has added (P5).
    */
   #keep(low: number, high: number, { words, clock, ...origin }: ArrivedRows, index: number): number | WeighbridgeError {
     const { rows, place } = this;
@@ -499,11 +310,11 @@ export class ProcessTable<E extends RowElement = RowElement> implements HeldRows
 
   /** Lays what it does not have yet over the row at `place`. Returns why it is not to be kept, as `#keep` does. */
   #layOpen(low: number, high: number, origin: RowOrigin): typeof VOID | WeighbridgeError | undefined {
-    const { place, sent } = this;
+    const { place } = this;
     const { updates } = this.options;
     const rowId = high * HALF + low;
     try {
-      if (!sent.layOver(rowId, place, origin)) return VOID;
+      if (!this.#sent.layOver(rowId, place, origin)) return VOID;
       for (const books of this.#books) for (const span of books.spansOf(low, high)) updates.lay(place, span);
       for (const oplog of this.#oplogs.keys()) {
         const span = oplog.find(low, high);
@@ -516,64 +327,47 @@ export class ProcessTable<E extends RowElement = RowElement> implements HeldRows
   }
 
   /** Rows that a server pushed; returns those that are not here any more. */
-  pushed(pushed: PushedRows): BigUint64Array | Promise<BigUint64Array> {
-    if (this.#locks === undefined) return this.#takePushed(pushed);
+  async pushed(pushed: PushedRows): Promise<BigUint64Array> {
+    if (!this.#turns.isShared) return this.#takePushed(pushed);
     const copied = { ...pushed, keys: pushed.keys.slice(), words: pushed.words.slice() };
     let dropped = new BigUint64Array(0);
-    return this.exclusively(() => {
+    await this.#turns.take(() => {
       dropped = this.#takePushed(copied);
-    }).then(() => dropped);
+    });
+    return dropped;
   }
 
   #takePushed(pushed: PushedRows): BigUint64Array<ArrayBuffer> {
     const halves = halvesOf(pushed.keys);
     const isOld = this.#noteTaken(pushed);
     this.exchange.receivedBytes += pushed.words.byteLength;
-    this.#followPlacement();
-    this.#pushedOrders.set(pushed.server, Math.max(pushed.order, this.#pushedOrders.get(pushed.server) ?? 0));
+    this.#subscribed.follow(this.options.client.functions.epoch);
+    this.#subscribed.began(pushed.server, pushed.order);
     const dropped: bigint[] = [];
     for (let i = 0; i < pushed.keys.length; i++) {
       const [low, high] = [halves[2 * i] as number, halves[2 * i + 1] as number];
       const held = this.rows.find(low, high);
       const kept = held === NO_SLOT || isOld ? VOID : this.#keep(low, high, pushed, i);
-      const isKept = typeof kept === "number" && kept !== VOID; // otherwise who reads it is told (P7)
-      if (isKept || (held === NO_SLOT && this.#open.has(rowIdAt(halves, i)))) continue; // one that is on its way is told by its order
+      const isKept = typeof kept === "number" && kept !== VOID; // otherwise who reads it is told (P5)
+      if (isKept || (held === NO_SLOT && this.#reads.of(rowIdAt(halves, i)).length > 0)) continue; // one that is on its way is told by its order
       dropped.push(pushed.keys[i] as bigint);
-      this.#forget(held);
+      if (held !== NO_SLOT) this.#forget(held);
     }
-    if (!pushed.hasMore) {
-      this.#pushedClocks.set(pushed.server, Math.max(pushed.clock, this.#pushedClocks.get(pushed.server) ?? 0));
-      for (const waiter of this.#awaitingPush) waiter.wake();
-    }
+    if (!pushed.hasMore) this.#subscribed.ended(pushed.server, pushed.clock);
     return BigUint64Array.from(dropped);
   }
 
-  /** The slot of a subscribed row once a push has made it fresh, pinned; NO_SLOT for one that has to be asked for. */
-  async #whenPushed(rowId: number, need: number): Promise<number> {
-    const [low, high] = [rowId >>> 0, Math.floor(rowId / HALF)];
-    const { clock } = this.options.client.functions.router;
-    const deadline = new Deferred<void>();
-    const cancel = clock.after(PUSH_WAIT_MS, () => deadline.resolve());
-    let isOver = false;
-    void deadline.promise.then(() => {
-      isOver = true;
-    });
-    try {
-      while (!isOver) {
-        const slot = this.pinFresh(low, high, need);
-        const held = this.rows.find(low, high);
-        if (slot !== NO_SLOT) return slot;
-        if (held === NO_SLOT || this.#isSubscribed[held] === 0) return NO_SLOT;
-        const pushed = new Deferred<void>();
-        const waiter = { need, wake: () => pushed.resolve() };
-        this.#awaitingPush.add(waiter);
-        await Promise.race([pushed.promise, deadline.promise]);
-        this.#awaitingPush.delete(waiter);
-      }
-      return NO_SLOT;
-    } finally {
-      cancel();
+  #forgetAll(rowIds: Iterable<number>): void {
+    for (const rowId of rowIds) {
+      const slot = this.rows.find(rowId >>> 0, Math.floor(rowId / HALF));
+      if (slot !== NO_SLOT) this.#forget(slot);
     }
+  }
+
+  /** The row in a slot has something that does not count, or lacks something: it is read again. */
+  #forget(slot: number): void {
+    this.rows.setVersion(slot, VERSION_NONE);
+    this.#subscribed.drop(slot);
   }
 
   #full(rowId: number): WeighbridgeError {
@@ -588,6 +382,3 @@ export class ProcessTable<E extends RowElement = RowElement> implements HeldRows
     });
   }
 }
-
-/** No slot: the row that came counts for nothing. */
-const VOID = -2;

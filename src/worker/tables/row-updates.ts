@@ -10,7 +10,7 @@
 //   RowUpdates.U3. What throws changes nothing.
 //   RowUpdates.U4. An update that a thread adds is in its span of updates and in the row that it has, or in neither.
 
-import type { RowElement } from "../../kernel/row-element.ts";
+import type { RowArray, RowElement } from "../../kernel/row-element.ts";
 import type { RowPlace, UpdateOf } from "../../store/row-types/column-updates.ts";
 
 export interface RowUpdates<E extends RowElement = RowElement> {
@@ -31,6 +31,11 @@ export interface RowUpdates<E extends RowElement = RowElement> {
   lay(row: RowPlace<E>, updates: RowPlace<E>): void;
   /** How much a span of updates would change a row: what leaves first when not all can. From 0 up. */
   importance(row: RowPlace<E>, updates: RowPlace<E>): number;
+}
+
+/** A span that is all of an array. */
+export function spanOf<E extends RowElement>(cells: RowArray<E>): RowPlace<E> {
+  return { cells, start: 0, length: cells.length };
 }
 
 /** Adds one update to a span and to the row, where there is one (U4). Throws as `apply`. */

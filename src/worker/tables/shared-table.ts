@@ -9,20 +9,19 @@
 //       lock away (RowLocks.L2).
 
 import { assert } from "../../base/assert.ts";
-import type { Clock } from "../../base/clock.ts";
-import { Deferred, type WaitOptions, waitFor } from "../../base/deferred.ts";
-import { type ErrorCode, WeighbridgeError } from "../../base/errors.ts";
+import { type WaitOptions, waitFor } from "../../base/deferred.ts";
+import { WeighbridgeError } from "../../base/errors.ts";
 import { elementsAt, ROW_ELEMENTS, type RowElement } from "../../kernel/row-element.ts";
 import { VERSION_NONE } from "../../kernel/row-kernels.ts";
 import type { RowPlace, UpdateOf } from "../../store/row-types/column-updates.ts";
 import { NO_SLOT } from "../cache/eviction-order.ts";
 import { type RowMemory, SharedRows } from "../cache/shared-rows.ts";
 import { cellsOf, type MovingPlace } from "./oplog.ts";
-import type { ClockMember } from "./process-clock.ts";
 import { RowLocks } from "./row-locks.ts";
 import { addToBoth, layOnBoth, type RowUpdates } from "./row-updates.ts";
 import type { HeldRows, TableRows } from "./table-rows.ts";
 import { type BooksMemory, OwnBooks } from "./thread-books.ts";
+import type { ThreadLine } from "./thread-line.ts";
 
 const HALF = 2 ** 32;
 /** Rows that a thread may hold at once. */
@@ -33,44 +32,19 @@ export type SharedTableMemory = {
   readonly id: number;
   readonly name: string;
   readonly staleness: number;
-  readonly rowCapacity: number;
   readonly rows: RowMemory;
   readonly locks: SharedArrayBuffer;
   readonly books: BooksMemory;
 };
 
-/** What a thread says to the one that speaks for the process. */
-export type ThreadRequest =
-  | { readonly kind: "closed"; readonly table: number; readonly book: number; readonly isEarly: boolean }
-  | { readonly kind: "clock" }
-  | { readonly kind: "leave" }
-  | { readonly kind: "read"; readonly table: number; readonly rowId: number; readonly clock: number; readonly ticket: number }
-  | { readonly kind: "unpin"; readonly table: number; readonly slot: number };
-
-/** What it hears. */
-export type ThreadReply =
-  | { readonly kind: "start"; readonly clock: number; readonly stalenessMax: number; readonly threadId: number }
-  | { readonly kind: "row"; readonly ticket: number; readonly slot: number }
-  | { readonly kind: "failed"; readonly ticket: number; readonly code: ErrorCode; readonly message: string }
-  | { readonly kind: "refused"; readonly table: number; readonly code: ErrorCode; readonly message: string };
-
-/** What the tables of a thread share: how it speaks. */
-export type ThreadLine = {
-  readonly thread: number;
-  readonly clock: Clock;
-  post(request: ThreadRequest): void;
-  /** The number of a read whose answer `told` hears. */
-  ticketOf(told: Deferred<number>): number;
-};
-
 export class SharedTable<E extends RowElement = RowElement> implements TableRows<E>, HeldRows<E> {
   readonly name: string;
+  readonly isCopied = true;
   readonly staleness: number;
   readonly place: MovingPlace<E>;
   failure: WeighbridgeError | undefined;
   readonly #memory: SharedTableMemory;
   readonly #updates: RowUpdates<E>;
-  readonly #member: ClockMember;
   readonly #line: ThreadLine;
   readonly #rows: SharedRows;
   readonly #cached: MovingPlace<E>;
@@ -81,7 +55,7 @@ export class SharedTable<E extends RowElement = RowElement> implements TableRows
   #freeCount = COPIES;
   #need = 0;
 
-  constructor(memory: SharedTableMemory, updates: RowUpdates<E>, member: ClockMember, line: ThreadLine) {
+  constructor(memory: SharedTableMemory, updates: RowUpdates<E>, line: ThreadLine) {
     const { element } = updates;
     const { rows } = memory;
     const length = rows.rowBytes / ROW_ELEMENTS[element].bytes;
@@ -89,7 +63,6 @@ export class SharedTable<E extends RowElement = RowElement> implements TableRows
     this.staleness = memory.staleness;
     this.#memory = memory;
     this.#updates = updates;
-    this.#member = member;
     this.#line = line;
     this.#rows = new SharedRows(rows);
     this.#cached = { cells: cellsOf(element, rows), start: 0, length };
@@ -104,7 +77,7 @@ export class SharedTable<E extends RowElement = RowElement> implements TableRows
   }
 
   get clock(): number {
-    return this.#member.clock;
+    return this.#line.member.clock;
   }
 
   checkFailure(): void {
@@ -118,7 +91,7 @@ export class SharedTable<E extends RowElement = RowElement> implements TableRows
   }
 
   moved(): void {
-    this.#need = Math.max(0, this.#member.clock - this.staleness);
+    this.#need = Math.max(0, this.#line.member.clock - this.staleness);
   }
 
   isCached(rowId: number): boolean {
@@ -144,15 +117,14 @@ export class SharedTable<E extends RowElement = RowElement> implements TableRows
   }
 
   async read(rowId: number, wait: WaitOptions = {}): Promise<number> {
-    const told = new Deferred<number>();
     const { id } = this.#memory;
-    this.#line.post({ kind: "read", table: id, rowId, clock: this.clock, ticket: this.#line.ticketOf(told) });
-    const unpin = (slot: number): void => this.#line.post({ kind: "unpin", table: id, slot });
+    const reading = this.#line.read(id, rowId);
+    const unpin = (slot: number): void => this.#line.unpin(id, slot);
     let slot: number;
     try {
-      slot = await waitFor(told.promise, `row ${rowId} of ${this.name}`, this.#line.clock, wait);
+      slot = await waitFor(reading, `row ${rowId} of ${this.name}`, this.#line.clock, wait);
     } catch (thrown) {
-      told.promise.then(unpin, () => {}); // nobody waits for it
+      reading.then(unpin, () => {}); // nobody waits for it
       throw thrown;
     }
     const group = this.#lock(rowId >>> 0);
@@ -164,11 +136,10 @@ export class SharedTable<E extends RowElement = RowElement> implements TableRows
   }
 
   prefetch(rowId: number, done: () => void): void {
-    const told = new Deferred<number>();
-    this.#line.post({ kind: "read", table: this.#memory.id, rowId, clock: this.clock, ticket: this.#line.ticketOf(told) });
-    told.promise.then(
+    const { id } = this.#memory;
+    this.#line.read(id, rowId).then(
       (slot) => {
-        this.#line.post({ kind: "unpin", table: this.#memory.id, slot });
+        this.#line.unpin(id, slot);
         done();
       },
       () => done(), // who reads it is told
@@ -226,7 +197,7 @@ export class SharedTable<E extends RowElement = RowElement> implements TableRows
   }
 
   #turn(isEarly: boolean): void {
-    const book = this.#books.turn(this.#member.clock);
+    const book = this.#books.turn(this.#line.member.clock);
     if (book >= 0) this.#line.post({ kind: "closed", table: this.#memory.id, book, isEarly });
   }
 

@@ -10,30 +10,27 @@
 import { isWeighbridgeError, reasonOf } from "../../base/errors.ts";
 import type { ClockMember } from "./process-clock.ts";
 import type { ProcessTable } from "./process-table.ts";
-import type { SharedTableMemory, ThreadReply, ThreadRequest } from "./shared-table.ts";
+import type { SharedTableMemory } from "./shared-table.ts";
 import { booksMemory, SharedBooks } from "./thread-books.ts";
+import type { ThreadPort, ThreadReply, ThreadRequest } from "./thread-line.ts";
 
 /** When all rows of the cache are being copied, how long until the next try. */
 const PIN_AGAIN_MS = 1;
-
-/** A MessagePort, of whichever platform. */
-export type ThreadPort = {
-  postMessage(message: unknown): void;
-  onmessage: ((event: { readonly data: unknown }) => void) | null;
-  close(): void;
-};
 
 export type SystemThreadOptions = {
   /** Among those of this process, from 2 up (RowLocks). */
   readonly number: number;
   readonly member: ClockMember;
   readonly port: ThreadPort;
-  readonly tables: readonly { readonly id: number; readonly rowCapacity: number; readonly table: ProcessTable }[];
+  /** By id. */
+  readonly tables: ReadonlyMap<number, ProcessTable>;
   readonly clockEnded: () => void;
   readonly left: () => void;
 };
 
 export class SystemThread {
+  /** RowLocks */
+  readonly number: number;
   readonly member: ClockMember;
   readonly #options: SystemThreadOptions;
   readonly #tables = new Map<number, { readonly table: ProcessTable; readonly books: SharedBooks; readonly pins: number[] }>();
@@ -44,13 +41,14 @@ export class SystemThread {
 
   constructor(options: SystemThreadOptions) {
     this.#options = options;
+    this.number = options.number;
     this.member = options.member;
-    this.memory = options.tables.map(({ id, rowCapacity, table }) => {
+    this.memory = [...options.tables].map(([id, table]) => {
       const { updates, elements, oplogRows, secret, staleness } = table.options;
       const memory = booksMemory(updates.element, { elements, rows: oplogRows, secret });
       const books = new SharedBooks(updates.element, memory);
       this.#tables.set(id, { table, books, pins: [] });
-      return { id, name: table.name, staleness, rowCapacity, rows: table.rows.memory, locks: table.share(books).buffer, books: memory };
+      return { id, name: table.name, staleness, rows: table.rows.memory, locks: table.share(books).buffer, books: memory };
     });
     options.port.onmessage = ({ data }) => this.#heard(data as ThreadRequest);
   }
@@ -93,7 +91,7 @@ export class SystemThread {
         if (at >= 0) found.table.unpin(found.pins.splice(at, 1)[0] as number);
       } else {
         await found.table.takeBook(found.books, request.book);
-        if (request.isEarly) found.table.send(this.member.clock);
+        if (request.isEarly) found.table.updates.send(this.member.clock);
       }
     }
   }
@@ -103,7 +101,7 @@ export class SystemThread {
     if (found === undefined || this.#isOver) return;
     const { table, pins } = found;
     try {
-      table.checkFailure();
+      table.updates.checkFailure();
       const slot = await this.#pinned(table, rowId, clock);
       if (this.#isOver) return table.unpin(slot);
       pins.push(slot);

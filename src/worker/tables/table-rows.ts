@@ -8,6 +8,8 @@ import type { MovingPlace } from "./oplog.ts";
 
 /** Where the rows lie that a thread has got hold of, by slot. */
 export interface HeldRows<E extends RowElement = RowElement> {
+  /** Whether they are copies of this thread's own, which nobody changes. */
+  readonly isCopied: boolean;
   /** Slot i is the elements from i × `length` on. */
   readonly place: MovingPlace<E>;
   /** The clock to which the row in a slot is fresh. */

@@ -63,11 +63,11 @@ export class ThreadRows<E extends RowElement = RowElement> implements TableRows<
   }
 
   get failure(): WeighbridgeError | undefined {
-    return this.table.failure;
+    return this.table.updates.failure;
   }
 
   checkFailure(): void {
-    this.table.checkFailure();
+    this.table.updates.checkFailure();
   }
 
   nowMs(): number {
@@ -155,7 +155,7 @@ export class ThreadRows<E extends RowElement = RowElement> implements TableRows<
     const entry = this.oplog.entryOf(low, high);
     if (entry !== NO_SLOT) return entry;
     this.handOver();
-    this.table.send(this.#member.clock);
+    this.table.updates.send(this.#member.clock);
     const first = this.oplog.entryOf(low, high);
     assert(first !== NO_SLOT, "Oplog: an oplog that was drained has room");
     return first;

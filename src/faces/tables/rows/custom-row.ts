@@ -66,6 +66,7 @@ export function customRow<const E extends RowElement, A extends RowAccessor<E> =
     element,
     plugIn: psRowType<E>(made),
     isDense: false,
+    movesColumns: true, // `apply` may change all of a row
     elements: room,
     columnCount,
     checkRoom: () => {},

@@ -51,6 +51,7 @@ export function denseRow<E extends RowElement>(element: E): DenseRowType<E> {
     element,
     plugIn: undefined,
     isDense: true,
+    movesColumns: false,
     elements: (capacity) => capacity,
     columnCount: (capacity) => capacity,
     checkRoom: () => {},

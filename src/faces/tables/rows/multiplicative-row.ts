@@ -16,6 +16,7 @@ export function multiplicativeRow<E extends RowElement>(element: E): DenseRowTyp
     element,
     plugIn,
     isDense: false,
+    movesColumns: false,
     elements: (capacity) => capacity,
     columnCount: (capacity) => capacity,
     checkRoom: () => {},

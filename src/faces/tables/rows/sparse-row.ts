@@ -135,6 +135,7 @@ function sparseType<E extends RowElement>(
     element,
     plugIn,
     isDense: false,
+    movesColumns: true,
     elements: (capacity) => sparseElements(element, capacity),
     checkRoom: (span, column, update) => updates.checkRoom(span, column, update as RowArray<E>[number]),
     apply: (row, column, update) => rows.addTo(row, column, update as RowArray<E>[number]),

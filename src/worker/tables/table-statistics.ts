@@ -88,6 +88,11 @@ export class TableCounters {
     this.staleness[Math.max(0, Math.min(STALENESS_MAX, behind))]!++;
   }
 
+  /** What it was made with, to be posted. */
+  get memory(): ArrayBufferLike {
+    return this.counts.buffer;
+  }
+
   get statistics(): TableStatistics {
     const [hits, misses, waitMs, incs, clocks] = this.counts as unknown as [number, number, number, number, number];
     return { gets: hits + misses, hits, misses, waitMs, incs, clocks, staleness: [...this.staleness] };

@@ -1,0 +1,95 @@
+// open-reads — the rows of a table that somebody in this process waits for: who does, and what is asked of the servers
+// for them.
+//
+// Invariants:
+//   OpenReads.R1. Reads that are asked for in one turn leave together, each row once.
+//   OpenReads.R2. A row that is asked for at two clocks is asked for twice. Whoever waits at a low clock cannot wait for
+//       what a high one waits for: for its own clock, perhaps.
+//   OpenReads.R3. What this worker was no member for is asked again once it is one; so is a row of which it cannot be
+//       known what it has. After ATTEMPTS of them it fails.
+
+import { Deferred } from "../../base/deferred.ts";
+import type { RowRequests } from "../embedding.ts";
+import type { TableExchange } from "./table-exchange.ts";
+import { isOutside } from "./table-failures.ts";
+
+/** How often a read is made at most. */
+export const ATTEMPTS = 8;
+
+/** A row that was asked for at a clock. */
+export type OpenRead = { readonly rowId: number; readonly clock: number; readonly waiting: Deferred<number>[]; attempts: number };
+
+const NONE: readonly OpenRead[] = [];
+
+export class OpenReads {
+  readonly #client: RowRequests;
+  readonly #exchange: Pick<TableExchange, "read">;
+  /** By row (R2). */
+  readonly #open = new Map<number, readonly OpenRead[]>();
+  /** By clock: what leaves at the end of this turn (R1). */
+  #leaving = new Map<number, Set<number>>();
+
+  constructor(client: RowRequests, exchange: Pick<TableExchange, "read">) {
+    this.#client = client;
+    this.#exchange = exchange;
+  }
+
+  of(rowId: number): readonly OpenRead[] {
+    return this.#open.get(rowId) ?? NONE;
+  }
+
+  /** Asks for a row as of a clock. Resolves with its slot, pinned; rejects as it ended. */
+  ask(rowId: number, clock: number): Promise<number> {
+    const waiting = new Deferred<number>();
+    const known = this.of(rowId);
+    const same = known.find((read) => read.clock === clock);
+    if (same !== undefined) same.waiting.push(waiting);
+    else {
+      this.#open.set(rowId, [...known, { rowId, clock, waiting: [waiting], attempts: 0 }]);
+      this.#leave(rowId, clock);
+    }
+    return waiting.promise;
+  }
+
+  /** Asks for it once more (R3). False: it was asked for too often. */
+  again(read: OpenRead): boolean {
+    if (++read.attempts >= ATTEMPTS) return false;
+    this.#leave(read.rowId, read.clock);
+    return true;
+  }
+
+  /** It is over: everybody who waits is told. */
+  end(read: OpenRead, tell: (waiting: Deferred<number>) => void): void {
+    const others = this.of(read.rowId).filter((one) => one !== read);
+    if (others.length === 0) this.#open.delete(read.rowId);
+    else this.#open.set(read.rowId, others);
+    for (const waiting of read.waiting.splice(0)) tell(waiting);
+  }
+
+  /** R1 */
+  #leave(rowId: number, clock: number): void {
+    if (this.#leaving.size === 0) this.#client.functions.router.clock.soon(() => this.#send());
+    const rowIds = this.#leaving.get(clock);
+    if (rowIds === undefined) this.#leaving.set(clock, new Set([rowId]));
+    else rowIds.add(rowId);
+  }
+
+  #send(): void {
+    const leaving = this.#leaving;
+    this.#leaving = new Map();
+    for (const [clock, rowIds] of leaving)
+      this.#exchange.read(rowIds, clock).catch((thrown: unknown) => this.#failed(rowIds, clock, thrown));
+  }
+
+  /** R3 */
+  #failed(rowIds: ReadonlySet<number>, clock: number, thrown: unknown): void {
+    const { functions, handle } = this.#client;
+    void functions.explained(thrown, handle, {}).then((error) => {
+      for (const rowId of rowIds) {
+        const read = this.of(rowId).find((one) => one.clock === clock);
+        if (read === undefined) continue;
+        if (!isOutside(error) || !this.again(read)) this.end(read, (waiting) => waiting.reject(error));
+      }
+    });
+  }
+}

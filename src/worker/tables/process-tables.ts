@@ -1,0 +1,234 @@
+// process-tables — the tables of a process, under one clock: its threads and their clocks, what leaves when a clock ends,
+// rows that servers push, updates that leave early, and what all threads did. The face names tables and threads
+// (faces/tables/table-group.ts).
+//
+// Invariants:
+//   ProcessTables.G1. The clock of the process is that of its slowest thread; updates stamped with a clock leave before
+//       servers hear of its end.
+//   ProcessTables.G2. What the end of a clock sends leaves at the end of the turn, before the reads that are asked for
+//       in it: one write carries all (0061).
+//   ProcessTables.G3. What threads added is sent when the last of them leaves, also what was never clocked.
+
+import type { CancelTimer, Clock } from "../../base/clock.ts";
+import { Deferred } from "../../base/deferred.ts";
+import { reasonOf, WeighbridgeError } from "../../base/errors.ts";
+import type { Log } from "../../base/log.ts";
+import type { PushedRequest } from "../../contracts/tables.ts";
+import type { EarlyUpdates } from "./leaving-updates.ts";
+import { type ClockMember, ProcessClock } from "./process-clock.ts";
+import type { ProcessTable } from "./process-table.ts";
+import { OWNER } from "./row-locks.ts";
+import { SystemThread } from "./system-thread.ts";
+import { errorOf } from "./table-failures.ts";
+import { TableCounters, type TableTotals } from "./table-statistics.ts";
+import type { ThreadPort } from "./thread-line.ts";
+
+/** How long updates that leave early wait at least between two looks at what was added. */
+const EARLY_MS = 10;
+
+/** The worker that this process is. */
+export type TableWorker = {
+  /** How many clocks it has told servers of. */
+  readonly clocks: number;
+  readonly log: Log;
+  clock(): unknown;
+  leaveClocks(): Promise<void>;
+};
+
+export type ProcessTablesOptions = {
+  readonly worker: TableWorker;
+  /** How many threads use tables. */
+  readonly threadCount: number;
+  /** Whether updates leave when any thread ends its clock, not only when the slowest does. */
+  readonly isEager: boolean;
+  /** The clock of the process has moved. */
+  readonly moved: () => void;
+};
+
+/** A thread that has registered: its clock, and where it counts what it does with each table. */
+export type TableMember = {
+  /** Among those of the process, from 0. */
+  readonly index: number;
+  readonly member: ClockMember;
+  readonly counters: ReadonlyMap<number, TableCounters>;
+};
+
+export class ProcessTables {
+  /** By id. */
+  readonly tables: Map<number, ProcessTable> = new Map();
+  /** Every thread has registered. */
+  readonly allJoined: Deferred<void> = new Deferred();
+  readonly #options: ProcessTablesOptions;
+  readonly #clock: ProcessClock;
+  readonly #clockStart: number;
+  readonly #systemThreads = new Set<SystemThread>();
+  /** By id: those that have left too, what they did is told. */
+  readonly #registered = new Map<number, TableMember>();
+  #isAdvancing = false;
+  #cancelEarly: CancelTimer | undefined;
+
+  constructor(options: ProcessTablesOptions) {
+    this.#options = options;
+    this.#clockStart = options.worker.clocks;
+    this.#clock = new ProcessClock(this.#clockStart);
+  }
+
+  /** How many clocks all threads have ended. */
+  get clock(): number {
+    return this.#clock.min;
+  }
+
+  get systemThreadCount(): number {
+    return this.#systemThreads.size;
+  }
+
+  /** The greatest bound of the tables that have one. */
+  get stalenessMax(): number {
+    return Math.max(0, ...[...this.tables.values()].map(({ options }) => options.staleness).filter((staleness) => staleness !== Infinity));
+  }
+
+  add(id: number, table: ProcessTable): void {
+    this.tables.set(id, table);
+    table.updates.clockNow = () => this.#options.worker.clocks;
+  }
+
+  get #time(): Clock | undefined {
+    const [first] = this.tables.values();
+    return first?.options.client.functions.router.clock;
+  }
+
+  /** A thread is about to use tables; `idOf` its index is its id. Throws COUNT_MISMATCH. */
+  join(idOf: (index: number) => number, memoryOf: () => ArrayBufferLike = () => new ArrayBuffer(TableCounters.BYTES)): TableMember {
+    const { threadCount } = this.#options;
+    const index = this.#registered.size;
+    if (index >= threadCount)
+      throw new WeighbridgeError(
+        "COUNT_MISMATCH",
+        `${threadCount} threads of this process use tables, as numLocalAppThreads says, and all have registered`,
+      );
+    const counters = new Map([...this.tables.keys()].map((id) => [id, new TableCounters(memoryOf())]));
+    const joined = { index, member: this.#clock.join(), counters };
+    this.#registered.set(idOf(index), joined);
+    if (index + 1 === threadCount) this.allJoined.resolve();
+    return joined;
+  }
+
+  /** The same for a thread of the system, at the other end of `port`. */
+  joinSystem(
+    port: ThreadPort,
+    idOf: (index: number) => number,
+  ): { readonly thread: SystemThread; readonly counters: TableMember["counters"] } {
+    const { index, member, counters } = this.join(idOf, () => new SharedArrayBuffer(TableCounters.BYTES));
+    const thread = new SystemThread({
+      ...{ number: OWNER + 1 + index, member, port, tables: this.tables },
+      clockEnded: () => this.clockEnded(member),
+      left: () => {
+        this.#systemThreads.delete(thread);
+        this.left(member);
+      },
+    });
+    this.#systemThreads.add(thread);
+    const start = { clock: member.clock, stalenessMax: this.stalenessMax, threadId: idOf(index) };
+    void this.allJoined.promise.then(() => thread.post({ kind: "start", ...start }));
+    return { thread, counters };
+  }
+
+  /** A thread has ended its clock, and has handed over what it added (G1). */
+  clockEnded(member: ClockMember): void {
+    if (this.#options.isEager) this.#send(member.clock);
+    if (this.#clock.advance(member) > 0) this.#moved();
+  }
+
+  /** G3 */
+  left(member: ClockMember): void {
+    const rose = this.#clock.leave(member);
+    if (this.#clock.memberCount > 0) {
+      if (rose > 0) this.#moved();
+      return;
+    }
+    const { worker } = this.#options;
+    this.#advance();
+    this.#send(Infinity);
+    worker.leaveClocks().catch((thrown: unknown) => worker.log.warn("leaving the clock set failed", { reason: reasonOf(thrown) }));
+  }
+
+  /** G2 */
+  #moved(): void {
+    this.#options.moved();
+    if (this.#isAdvancing) return;
+    this.#isAdvancing = true;
+    const run = (): void => {
+      this.#isAdvancing = false;
+      this.#advance();
+    };
+    if (this.#time === undefined) run();
+    else this.#time.soon(run);
+  }
+
+  /** G1. What fails is told by the next call of every table. */
+  #advance(): void {
+    const { worker } = this.#options;
+    try {
+      while (worker.clocks < this.#clock.min) {
+        this.#send(worker.clocks);
+        worker.clock();
+      }
+      this.#send(this.#clock.min - 1);
+    } catch (thrown) {
+      for (const { updates } of this.tables.values()) updates.failure ??= errorOf("the end of a clock was not told", thrown);
+    }
+  }
+
+  #send(clockMax: number): void {
+    for (const { updates } of this.tables.values()) updates.send(clockMax);
+  }
+
+  /** Some of what was added leaves before its clock ends, as often as the bandwidth allows (SSPAggr). */
+  sendEarly(early: EarlyUpdates, bandwidthMbps: number): void {
+    let bytes = 0;
+    for (const table of this.tables.values()) bytes += table.sendEarly(early);
+    const pauseMs = Math.max(EARLY_MS, (bytes * 8) / (bandwidthMbps * 1000));
+    this.#cancelEarly = this.#time?.after(pauseMs, () => this.sendEarly(early, bandwidthMbps));
+  }
+
+  /** Rows that a server pushes (SSPPush); those that are not here any more are named. */
+  async pushed(
+    server: number,
+    { parameter, clock, applied, order, hasMore, keys, values }: PushedRequest,
+  ): Promise<{ dropped: BigUint64Array }> {
+    for (const table of this.tables.values()) {
+      const { isExact, client } = table.options;
+      if (client.handle.parameter !== parameter) continue;
+      const words = new Uint32Array(values.buffer, values.byteOffset, values.byteLength / 4);
+      const epoch = isExact ? 0 : client.functions.epoch;
+      return { dropped: await table.pushed({ server, epoch, taken: isExact ? clock : applied, clock, order, hasMore, keys, words }) };
+    }
+    return { dropped: keys.slice() };
+  }
+
+  /** By table: what its threads did, and what travelled. Also after `close`. */
+  get statistics(): ReadonlyMap<number, TableTotals> {
+    const clocks = Math.max(1, this.#clock.min - this.#clockStart);
+    const totals = [...this.tables].map(([id, { exchange }]): [number, TableTotals] => {
+      const { sentBytes, receivedBytes } = exchange;
+      const threads = [...this.#registered].flatMap(([thread, { counters }]) => {
+        const counted = counters.get(id);
+        return counted === undefined ? [] : [[thread, counted.statistics] as const];
+      });
+      return [id, { sentBytes, receivedBytes, bytesPerClock: (sentBytes + receivedBytes) / clocks, threads: new Map(threads) }];
+    });
+    return new Map(totals);
+  }
+
+  /** Threads of the system leave, and all that was sent has ended. Returns what the next call would have been told. */
+  async close(): Promise<unknown> {
+    this.#cancelEarly?.();
+    await Promise.all([...this.#systemThreads].map((thread) => thread.ended()));
+    let failure: unknown;
+    for (const { updates } of this.tables.values()) {
+      await updates.idle();
+      failure ??= updates.failure;
+    }
+    return failure;
+  }
+}

@@ -1,0 +1,95 @@
+// thread-line — what a thread of the system and the thread that speaks for its process say to each other, and the line
+// of the first to the second. The other end is system-thread.ts.
+
+import type { Clock } from "../../base/clock.ts";
+import { Deferred } from "../../base/deferred.ts";
+import { type ErrorCode, WeighbridgeError } from "../../base/errors.ts";
+import type { ClockMember } from "./process-clock.ts";
+
+/** A MessagePort, of whichever platform. */
+export type ThreadPort = {
+  postMessage(message: unknown): void;
+  onmessage: ((event: { readonly data: unknown }) => void) | null;
+  close(): void;
+};
+
+/** What a thread says to the one that speaks for the process. */
+export type ThreadRequest =
+  | { readonly kind: "closed"; readonly table: number; readonly book: number; readonly isEarly: boolean }
+  | { readonly kind: "clock" }
+  | { readonly kind: "leave" }
+  | { readonly kind: "read"; readonly table: number; readonly rowId: number; readonly clock: number; readonly ticket: number }
+  | { readonly kind: "unpin"; readonly table: number; readonly slot: number };
+
+/** Where a thread begins. */
+export type ThreadStart = { readonly clock: number; readonly stalenessMax: number; readonly threadId: number };
+
+/** What it hears. */
+export type ThreadReply =
+  | ({ readonly kind: "start" } & ThreadStart)
+  | { readonly kind: "row"; readonly ticket: number; readonly slot: number }
+  | { readonly kind: "failed"; readonly ticket: number; readonly code: ErrorCode; readonly message: string }
+  | { readonly kind: "refused"; readonly table: number; readonly code: ErrorCode; readonly message: string };
+
+export class ThreadLine {
+  /** The number of the thread (RowLocks). */
+  readonly thread: number;
+  readonly clock: Clock;
+  /** The thread's own clock. */
+  readonly member: ClockMember = { clock: 0 };
+  /** All threads of the process have come. */
+  readonly started: Deferred<ThreadStart> = new Deferred();
+  /** Hears of updates of a table that were refused. */
+  onRefused: (table: number, error: WeighbridgeError) => void = () => {};
+  readonly #port: ThreadPort;
+  /** By ticket: reads that wait. */
+  readonly #reads = new Map<number, Deferred<number>>();
+  #tickets = 0;
+
+  constructor(thread: number, port: ThreadPort, clock: Clock) {
+    this.thread = thread;
+    this.clock = clock;
+    this.#port = port;
+    port.onmessage = ({ data }) => this.#heard(data as ThreadReply);
+  }
+
+  post(request: ThreadRequest): void {
+    this.#port.postMessage(request);
+  }
+
+  /** Asks for a row at this thread's clock; resolves with its slot in the cache, pinned until it is given back. */
+  read(table: number, rowId: number): Promise<number> {
+    const told = new Deferred<number>();
+    const ticket = ++this.#tickets;
+    this.#reads.set(ticket, told);
+    this.post({ kind: "read", table, rowId, clock: this.member.clock, ticket });
+    return told.promise;
+  }
+
+  unpin(table: number, slot: number): void {
+    this.post({ kind: "unpin", table, slot });
+  }
+
+  clockEnded(): void {
+    this.member.clock++;
+    this.post({ kind: "clock" });
+  }
+
+  leave(): void {
+    this.post({ kind: "leave" });
+    this.#port.close(); // what was posted arrives
+  }
+
+  #heard(reply: ThreadReply): void {
+    if (reply.kind === "start") {
+      this.member.clock = reply.clock;
+      this.started.resolve(reply);
+    } else if (reply.kind === "refused") this.onRefused(reply.table, new WeighbridgeError(reply.code, reply.message));
+    else {
+      const told = this.#reads.get(reply.ticket);
+      this.#reads.delete(reply.ticket);
+      if (reply.kind === "row") told?.resolve(reply.slot);
+      else told?.reject(new WeighbridgeError(reply.code, reply.message));
+    }
+  }
+}
