@@ -3,11 +3,15 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { Session } from "../../src/api/session.ts";
 import type { SparseAccessor } from "../../src/faces/tables/rows/sparse-row.ts";
 import type { TableThread } from "../../src/faces/tables/table-thread.ts";
 import type { RowElement } from "../../src/kernel/row-element.ts";
+import { MemoryCluster } from "../../src/testing/memory-cluster.ts";
 import { throwsCode } from "../../src/testing/throws-code.ts";
-import { FLOATS, SORTED, SPARSE, TableCluster } from "./tables.ts";
+import { ProcessTable } from "../../src/worker/tables/process-table.ts";
+import { ThreadRows } from "../../src/worker/tables/thread-rows.ts";
+import { DOUBLES, FLOATS, SORTED, SPARSE, TableCluster } from "./tables.ts";
 
 const entriesOf = <E extends RowElement>(row: SparseAccessor<E>): (readonly [number, number])[] =>
   [...row].map(([column, value]) => [column, Number(value)] as const);
@@ -85,4 +89,22 @@ test("an accessor that was released throws whenever it is used again, however ma
   assert.equal(released.isReleased, true);
   released[Symbol.dispose](); // a second time does nothing
   await cluster.shutDown();
+});
+
+test("a process cache reads and adds to rows of a table with a packed link, and who pulls them over the link sees the same", async () => {
+  const cluster = await MemoryCluster.start({ serverCount: 2, workerCount: 1 });
+  const session = await cluster.run(Session.open(cluster.worker(0).node));
+  const link = { push: "packed", pull: "packed" } as const;
+  const rows = await cluster.run(session.embedding("packed", { dim: 8, rowType: "f64", consistency: { ssp: 0 }, link }));
+  const sizes = { elements: 8, slotCount: 4, oplogRows: 4, staleness: 0, secret: 1 };
+  const flags = { isExact: false, subscribes: false, sendsWholeRows: false, replays: true };
+  const table = rows.openWith((client) => new ProcessTable({ client, updates: DOUBLES, ...sizes, ...flags }));
+  const thread = new ThreadRows(table, { clock: 0 });
+  await cluster.run(rows.push([3, 4], Float64Array.from({ length: 16 }, (_, i) => (i === 2 ? 0.5 : 0))));
+  thread.inc(3, 6, 5);
+  thread.handOver();
+  table.updates.send(0);
+  const slot = await cluster.run(table.read(3, 0));
+  assert.deepEqual([...table.place.cells.slice(slot * 8, slot * 8 + 8)], [0, 0, 0.5, 0, 0, 0, 5, 0]);
+  assert.deepEqual([...(await cluster.run(rows.pull([3])))], [0, 0, 0.5, 0, 0, 0, 5, 0]);
 });

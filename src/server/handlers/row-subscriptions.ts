@@ -200,7 +200,7 @@ async function pushRows(
   const held: { release(): void }[] = [kept];
   try {
     const out = table.roomFor(kept.list, { hold: (one) => held.push(one) });
-    const values = table.pull(kept.list, { out, reader: context }).values as Float32Array; // it has no link
+    const values = table.pullPlain(kept.list, { out, reader: context });
     const request = { parameter: table.number, ...about, keys: kept.list, values };
     for (;;) {
       try {

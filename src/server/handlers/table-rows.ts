@@ -3,7 +3,9 @@
 //
 // Invariants:
 //   TableRowHandlers.H1. An update that makes no sense, or names an element that a row does not have, changes nothing.
-//   TableRowHandlers.H2. The clock of an answer is that of the moment at which its rows were read.
+//   TableRowHandlers.H2. Rows and updates travel as they are, also of a table with a link: what changes of a row is named
+//       here, and a packed link changes no bit.
+//   TableRowHandlers.H3. The clock of an answer is that of the moment at which its rows were read.
 
 import { WeighbridgeError } from "../../base/errors.ts";
 import { tableRead, tableUpdate } from "../../contracts/tables.ts";
@@ -29,7 +31,7 @@ export const TABLE_ROW_HANDLERS: readonly ServedFunction[] = [
     inPlace: true,
     handler: (context, { parameter, clock, pushNumber, ...changed }, call) => {
       const { parameters, ownership, holder } = context;
-      const table = plainTable(parameters.tables.get(parameter) ?? parameters.table(parameter));
+      const table = parameters.tables.get(parameter) ?? parameters.table(parameter);
       const gradients = spread(table, changed, call);
       table.push({ holder, clock, scale: 1, pushNumber, keys: changed.keys, gradients, owners: ownership });
       const subscriptions = RowSubscriptions.on(context);
@@ -41,18 +43,12 @@ export const TABLE_ROW_HANDLERS: readonly ServedFunction[] = [
   serve(tableRead, {
     inPlace: true,
     handler: (context, { parameter, clock, subscribes, keys }, call) => {
-      const table = plainTable(context.parameters.tables.get(parameter) ?? context.parameters.table(parameter));
+      const table = context.parameters.tables.get(parameter) ?? context.parameters.table(parameter);
       if (subscribes) RowSubscriptions.on(context).add(table, keys, context);
       return readRows(context, table, { clock, keys }, call);
     },
   }),
 ];
-
-/** Throws UNSUPPORTED for a table whose link carries something else than rows as they are. */
-function plainTable(table: TableParameter): TableParameter {
-  if (table.link === undefined) return table;
-  throw new WeighbridgeError("UNSUPPORTED", `${table.spec.name} has a link: process caches are for tables without one`);
-}
 
 /** Whole rows of updates, in memory that `call` holds. Throws BAD_REQUEST, ARENA_FULL. */
 function spread(table: TableParameter, { keys, counts, columns, updates }: ChangedElements, call: ServedCall): Float32Array {
@@ -87,7 +83,7 @@ function noElement({ spec }: TableParameter, column: number): WeighbridgeError {
   );
 }
 
-/** H2 */
+/** H3 */
 function readRows(
   context: ServerContext,
   table: TableParameter,
@@ -99,7 +95,7 @@ function readRows(
   const { pacer } = parameters;
   const subscriptions = RowSubscriptions.on(context);
   const read = (list: BigUint64Array): RowsRead => {
-    const values = table.pull(list, { out, reader: { worker }, owners: ownership }).values as Float32Array; // it has no link
+    const values = table.pullPlain(list, { out, reader: { worker }, owners: ownership });
     return { clock: pacer.clockMin, applied: subscriptions.appliedBy(table, holder), order: subscriptions.orderOf(table), values };
   };
   if (table.isFresh(clock)) return read(keys);

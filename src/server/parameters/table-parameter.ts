@@ -65,6 +65,9 @@ type RawRowsWrite = {
   readonly rows: Float32Array;
 };
 
+/** Where rows are read to, by whom, and who owns which keys. */
+type RowsReading = { readonly out: number; readonly reader: { readonly worker: number }; readonly owners?: KeyOwners | undefined };
+
 type RowsUpdate = UpdateStep & { readonly gradients: number; readonly updateCounts?: number | undefined };
 
 export class TableParameter extends HostedParameter<TableSpec> {
@@ -163,24 +166,20 @@ export class TableParameter extends HostedParameter<TableSpec> {
   }
 
   /** The rows in order, encoded for this reader, in `out`, which `roomFor` returned for them. */
-  pull(
-    keys: BigUint64Array,
-    {
-      out,
-      reader,
-      owners,
-    }: { readonly out: number; readonly reader: { readonly worker: number }; readonly owners?: KeyOwners | undefined },
-  ): { readonly values: ArrayBufferView } {
-    const { arena } = this.host;
-    const { words } = this;
-    const floatCount = keys.length * words;
+  pull(keys: BigUint64Array, reading: RowsReading): { readonly values: ArrayBufferView } {
+    const values = this.pullPlain(keys, reading);
+    if (this.link === undefined) return { values };
+    const shape = { rowCount: keys.length, width: this.words };
+    return { values: this.link.encoded(values, shape, reading.out + codedOffset(values.length)) };
+  }
+
+  /** The same as they are, whatever the link: for functions whose answers carry more than rows. */
+  pullPlain(keys: BigUint64Array, { out, reader, owners }: RowsReading): Float32Array {
     const list = { keys: keys.byteOffset, keyCount: keys.length, owners };
     this.store.notePull(list, reader);
     if (this.#encode === undefined) this.store.pull({ ...list, out });
     else this.#encode(out, keys.length, (rows) => this.store.pull({ ...list, out: rows }));
-    const values = arena.floats.subarray(out >>> 2, (out >>> 2) + floatCount);
-    if (this.link === undefined) return { values };
-    return { values: this.link.encoded(values, { rowCount: keys.length, width: words }, out + codedOffset(floatCount)) };
+    return this.host.arena.floats.subarray(out >>> 2, (out >>> 2) + keys.length * this.words) as Float32Array;
   }
 
   /**
