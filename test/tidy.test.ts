@@ -24,8 +24,8 @@ const FLOORS: readonly (readonly string[])[] = [
   ["pslite"],
   ["adapters"],
   ["testing"],
-  ["node"],
   ["gpu"],
+  ["node"],
   ["cli"],
 ];
 /** Only these import node:* or a package. */

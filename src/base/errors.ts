@@ -22,14 +22,18 @@ export type ErrorCode =
   | "DATASET_MISSING" // a file of a data set is not there, or cannot be read
   | "DATASET_TORN" // a file of a data set is shorter or longer than it says
   | "DEADLINE" // the deadline passed
+  | "DEVICE_FAILED" // a GPU or its driver failed: a launch, a copy, a bad address; what the card holds may be lost
+  | "DEVICE_MEMORY_FULL" // a GPU has not enough free memory
   | "FENCED" // this node was replaced by a newer one of the same rank
   | "FOREIGN_PROTOCOL" // what listens at an address does not speak our protocol
   | "HANDLER_FAILED" // a user's handler threw
+  | "KERNEL_REJECTED" // the source of a CUDA kernel does not compile; the message has the compiler's log
   | "KEYS_NOT_ASCENDING" // a key list is not strictly ascending
   | "LINK_LOST" // the node was unreachable for too long; the message says whether an update may have been applied
   | "NOT_FINITE" // a gradient has a NaN or an infinity in it
   | "NODE_DEAD" // the node that had to answer is dead or was restarted
   | "NOT_JOINED" // the worker is not in the clock set: it has to join to get its clock
+  | "NO_DEVICE" // no GPU that can be used: no driver, no card, no koffi; the message says which
   | "NO_ROUTE" // no such node, group or role to talk to
   | "OUTCOME_FORGOTTEN" // a request ended too long ago to know whether it failed
   | "OUT_OF_RANGE" // a row that the parameter does not have, or a clock above the highest there is

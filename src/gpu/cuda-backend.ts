@@ -1,0 +1,420 @@
+// cuda-backend — the devices of a shared model on CUDA: keeps results and slots of its keys in the memory of a card, and
+// does the tasks of level 1 there. When and what is decided by the engine (worker/level-one).
+//
+//   the streams of the devices ──► reduce stream: rounds, hand-outs ──► a batch is done
+//                                     │        ▲
+//                             to host ▼        │ from host          results that level 2 or an updater of the user has
+//
+// Invariants:
+//   CudaBackend.B1. A batch follows the streams of all devices and every stream or event that a push was given since the
+//       batch before: what is pushed is complete, and what is pulled into is not in use, when a kernel of it begins.
+//   CudaBackend.B2. Tasks of one launch are of different keys; of one key a later task is a later launch. So the tasks
+//       are done as if one after the other.
+//   CudaBackend.B3. Nobody waits for the whole card: batches and copies end with an event of their own.
+//   CudaBackend.B4. Every task of a batch is looked at before the first launch: one that cannot be done fails the batch,
+//       and changes nothing.
+
+import { assert } from "../base/assert.ts";
+import { showValue, WeighbridgeError } from "../base/errors.ts";
+import { elementsAt, ROW_ELEMENTS, type RowArray, type RowElement } from "../kernel/row-element.ts";
+import type { ResolvedOptimizer } from "../store/updaters/optimizer-spec.ts";
+import { slotLayoutOf } from "../store/updaters/slot-layout.ts";
+import type {
+  BatchRunner,
+  HandOutTask,
+  KeyPlan,
+  ModelBackend,
+  ModelTask,
+  Place,
+  PushedData,
+  ReduceTask,
+  ResultVersion,
+} from "../worker/level-one/model-backend.ts";
+import type { Cuda } from "./cuda.ts";
+import type { CudaCard } from "./cuda-card.ts";
+import type { CudaDevice } from "./cuda-device.ts";
+import { CudaEvent, CudaStream } from "./cuda-stream.ts";
+import { DeviceTensor } from "./device-tensor.ts";
+import type { PinnedSpan } from "./pinned-memory.ts";
+import { RoundKernel, type RoundSpans, type TableSpan } from "./round-kernel.ts";
+import type { RoundRule } from "./round-source.ts";
+import { TablePool } from "./table-pool.ts";
+import { UpdateSettings } from "./update-settings.ts";
+
+export type CudaBackendOptions = {
+  /** Opens CUDA. Rejects with NO_DEVICE. */
+  readonly openCuda: () => Promise<Cuda>;
+  /** Whether `close` closes it, and with it every tensor that users have of it. */
+  readonly ownsCuda: boolean;
+  readonly dtype: RowElement;
+};
+
+/** A key on the card. */
+type OpenKey = {
+  readonly plan: KeyPlan;
+  /** The tensor that has all its memory. */
+  readonly memory: DeviceTensor;
+  readonly results: readonly [number, number];
+  readonly slots: readonly [number, number];
+  readonly update: UpdateSettings | undefined;
+  readonly rule: RoundRule;
+  readonly isLarge: boolean;
+  /** Pinned copies of results that somebody has borrowed. */
+  readonly borrowed: [PinnedSpan | undefined, PinnedSpan | undefined];
+  /** The launch that it was last a part of (CudaBackend.B2). */
+  launch: number;
+};
+
+/** What a hand-out or the share of one device in a gather reads, and where it goes. */
+type CopiedSpan = {
+  readonly from: number;
+  readonly result: number;
+  /** Of the bytes within each target. */
+  readonly offset: number;
+  readonly length: number;
+  readonly targets: readonly Place[];
+};
+
+/** A key of at least so many bytes gets a launch of its own. */
+const LARGE_BYTES = 2 << 20;
+/** What the driver aligns allocations to. */
+const ALIGNMENT = 256;
+
+export class CudaBackend implements ModelBackend<DeviceTensor> {
+  readonly name = "cuda";
+  readonly dtype: RowElement;
+  readonly runner: BatchRunner = { kind: "batch", runBatch: (tasks) => this.#runBatch(tasks) };
+  readonly #options: CudaBackendOptions;
+  readonly #keys: OpenKey[] = [];
+  /** By rule and number of sources. */
+  readonly #kernels = new Map<RoundRule, RoundKernel[]>();
+  /** Streams that pushes named since the last batch. */
+  readonly #after = new Set<CudaStream>();
+  readonly #spans: RoundSpans;
+  #cuda: Cuda | undefined;
+  #devices: readonly CudaDevice[] = [];
+  #streams: { readonly reduce: CudaStream; readonly toHost: CudaStream; readonly fromHost: CudaStream } | undefined;
+  #tables: TablePool | undefined;
+  #zeroRows: DeviceTensor | undefined;
+  #launch = 1;
+
+  constructor(options: CudaBackendOptions) {
+    this.#options = options;
+    this.dtype = options.dtype;
+    this.#spans = {
+      ...{ sources: [], targets: [], previous: 0, result: 0, slot0: 0, slot1: 0 },
+      ...{ length: 0, settings: undefined, flags: 0 },
+    };
+  }
+
+  async open(devices: readonly number[]): Promise<void> {
+    const cuda = await this.#options.openCuda();
+    this.#cuda = cuda;
+    this.#devices = devices.map((number) => cuda.device(number));
+    const { card } = this;
+    for (const device of this.#devices) card.reach(device.card);
+    this.#streams = { reduce: new CudaStream(card), toHost: new CudaStream(card), fromHost: new CudaStream(card) };
+    this.#tables = new TablePool(card);
+    this.#spans.targets = this.#devices.map(() => 0);
+  }
+
+  /** Where rounds and hand-outs run, for those who time them. */
+  get stream(): CudaStream {
+    return this.#stream.reduce;
+  }
+
+  /** The card that reduces. */
+  get card(): CudaCard {
+    const [device] = this.#devices;
+    if (device === undefined) throw new WeighbridgeError("CLOSED", "CUDA is not open");
+    return device.card;
+  }
+
+  openKey(plan: KeyPlan, updater: ResolvedOptimizer | undefined): void {
+    assert(plan.index === this.#keys.length, "keys come in their order");
+    const { bytes } = ROW_ELEMENTS[this.dtype];
+    const update = updater === undefined ? undefined : new UpdateSettings(updater, this.dtype);
+    const rule: RoundRule = plan.operation === "gather" ? "copy" : (update?.rule ?? "none");
+    const starts = updater === undefined ? [] : slotLayoutOf(updater, { kind: "tensor", width: plan.length }).slots;
+    const resultBytes = aligned(plan.resultLength * bytes);
+    const slotBytes = aligned(plan.length * bytes);
+    const [device] = this.#devices;
+    assert(device !== undefined, "the backend is open");
+    const memory = device.allocate([(2 * resultBytes + starts.length * slotBytes) / bytes], { dtype: this.dtype });
+    const first = memory.address;
+    const slotAt = (slot: number): number => (slot < starts.length ? first + 2 * resultBytes + slot * slotBytes : 0);
+    memory.fill(0);
+    for (const [slot, { start }] of starts.entries()) {
+      assert(typeof start === "number", `slot ${slot} of ${updater?.type} begins with a number`);
+      if (start !== 0) memory.view((2 * resultBytes + slot * slotBytes) / bytes, [plan.length]).fill(start);
+    }
+    this.#stream.reduce.follow(device.stream);
+    this.#keys.push({
+      ...{ plan, memory, update, rule, borrowed: [undefined, undefined], launch: 0 },
+      isLarge: plan.length * bytes >= LARGE_BYTES,
+      results: [first, first + resultBytes],
+      slots: [slotAt(0), slotAt(1)],
+    });
+    // Compiled now, so that what does not compile is told here and no round waits for it.
+    this.#kernel(rule, rule === "copy" ? 0 : this.#devices.length);
+    this.#kernel("copy", 0);
+  }
+
+  checkData(data: DeviceTensor, what: string): void {
+    if (!(data instanceof DeviceTensor))
+      throw new WeighbridgeError("BAD_ARGUMENT", `${what} takes a tensor on CUDA (model.tensor), not ${showValue(data)}`);
+    if (data.dtype !== this.dtype) throw new WeighbridgeError("BAD_ARGUMENT", `${what}: the model is of ${this.dtype}, not ${data.title}`);
+    if (data.isFree) throw new WeighbridgeError("BAD_ARGUMENT", `${what}: ${data.title} was freed`);
+    if (!this.#devices.some(({ card }) => card === data.device.card))
+      throw new WeighbridgeError("BAD_ARGUMENT", `${what}: ${data.title} is on ${data.device.card.title}, which the model does not use`);
+  }
+
+  lengthOf(data: DeviceTensor): number {
+    return data.length;
+  }
+
+  placeOf(data: DeviceTensor): Place {
+    return data.place;
+  }
+
+  tensor(shape: readonly number[], position: number): DeviceTensor {
+    const device = this.#devices[position];
+    assert(device !== undefined, `there is no device at position ${position}`);
+    const tensor = device.allocate(shape, { dtype: this.dtype });
+    tensor.fill(0);
+    return tensor;
+  }
+
+  free(data: DeviceTensor): void {
+    data.free();
+  }
+
+  takePush({ data, after }: PushedData<DeviceTensor>): Place {
+    if (after instanceof CudaStream) this.#after.add(after);
+    else if (after instanceof CudaEvent) this.#stream.reduce.waitFor(after);
+    else if (after !== undefined)
+      throw new WeighbridgeError("BAD_ARGUMENT", `a push goes after a stream or an event of CUDA, not ${showValue(after)}`);
+    return data.place;
+  }
+
+  copyOut(): void {
+    assert(false, "every tensor on CUDA has a place");
+  }
+
+  async borrowResult({ index }: KeyPlan, version: ResultVersion): Promise<RowArray> {
+    const key = this.#keys[index]!;
+    const byteCount = key.plan.resultLength * ROW_ELEMENTS[this.dtype].bytes;
+    const { card } = this;
+    const { toHost, reduce } = this.#stream;
+    const span = card.pinned.take(byteCount);
+    key.borrowed[version] = span;
+    toHost.follow(reduce);
+    card.enter();
+    card.check(
+      card.driver.functions.cuMemcpyDtoHAsync(span.address, key.results[version], byteCount, toHost.handle),
+      "a copy of a result from the card",
+    );
+    await toHost.finish();
+    return elementsAt(this.dtype, span.buffer, 0, key.plan.resultLength);
+  }
+
+  async returnResult({ index }: KeyPlan, version: ResultVersion, values: RowArray): Promise<void> {
+    const key = this.#keys[index]!;
+    const { card } = this;
+    const { fromHost, reduce } = this.#stream;
+    const span = key.borrowed[version] ?? card.pinned.take(values.byteLength);
+    key.borrowed[version] = undefined;
+    try {
+      if (values.buffer !== span.buffer)
+        new Uint8Array(span.buffer).set(new Uint8Array(values.buffer, values.byteOffset, values.byteLength));
+      fromHost.follow(reduce);
+      card.enter();
+      card.check(
+        card.driver.functions.cuMemcpyHtoDAsync(key.results[version], span.address, values.byteLength, fromHost.handle),
+        "a copy of a result to the card",
+      );
+      reduce.follow(fromHost);
+      await fromHost.finish();
+    } finally {
+      card.pinned.giveBack(span);
+    }
+  }
+
+  /** Where a pull's callback may go on: the data are there, and the device's own kernels come after it. */
+  streamOf(device: number): CudaStream | undefined {
+    return this.#devices[device]?.stream;
+  }
+
+  async close(): Promise<void> {
+    if (this.#streams === undefined) return;
+    const streams = Object.values(this.#streams);
+    this.#streams = undefined;
+    this.#devices = [];
+    try {
+      for (const stream of streams) await stream.finish();
+      for (const { memory } of this.#keys.splice(0)) memory.free();
+      this.#zeroRows?.free();
+      this.#tables?.close();
+      for (const stream of streams) stream.close();
+    } finally {
+      if (this.#options.ownsCuda) this.#cuda?.close();
+    }
+  }
+
+  get #stream(): { readonly reduce: CudaStream; readonly toHost: CudaStream; readonly fromHost: CudaStream } {
+    if (this.#streams === undefined) throw new WeighbridgeError("CLOSED", "CUDA is not open");
+    return this.#streams;
+  }
+
+  async #runBatch(tasks: readonly ModelTask[]): Promise<void> {
+    const { reduce } = this.#stream;
+    const tables: TableSpan[] = [];
+    this.#checkTasks(tasks);
+    for (const device of this.#devices) this.#after.add(device.stream);
+    for (const stream of this.#after) reduce.follow(stream);
+    this.#after.clear();
+    try {
+      for (let from = 0; from < tasks.length; ) from = this.#launchFrom(tasks, from, tables);
+      await reduce.finish();
+    } finally {
+      for (const table of tables) this.#tables?.giveBack(table);
+    }
+  }
+
+  /** CudaBackend.B4 */
+  #checkTasks(tasks: readonly ModelTask[]): void {
+    const { places } = this.card;
+    for (const task of tasks) {
+      if (task.kind === "handOut") places.addressOf(task.target);
+      else {
+        for (const source of task.sources) if (source !== 0) places.addressOf(source);
+        for (const target of task.targets) places.addressOf(target);
+      }
+    }
+  }
+
+  /**
+   * Launches tasks from this one on, up to the second one of a key (CudaBackend.B2), and returns where it stopped. The
+   * small ones, which take a few microseconds together, come first, then the large ones in their order.
+   */
+  #launchFrom(tasks: readonly ModelTask[], from: number, tables: TableSpan[]): number {
+    this.#launch++;
+    let to = from;
+    for (; to < tasks.length; to++) {
+      const key = this.#keys[tasks[to]!.plan.index]!;
+      if (key.launch === this.#launch) break;
+      key.launch = this.#launch;
+      if (!key.isLarge) this.#add(key, tasks[to]!);
+    }
+    this.#launchAppended(tables);
+    for (let i = from; i < to; i++) {
+      const key = this.#keys[tasks[i]!.plan.index]!;
+      if (key.isLarge) this.#add(key, tasks[i]!);
+    }
+    return to;
+  }
+
+  #add(key: OpenKey, task: ModelTask): void {
+    if (task.kind === "handOut") this.#handOut(key, task);
+    else if (key.plan.operation === "gather") this.#gather(key, task);
+    else this.#reduce(key, task);
+  }
+
+  #reduce(key: OpenKey, { round, version, sources, targets }: ReduceTask): void {
+    const spans = this.#spans;
+    const { places } = this.card;
+    let sourceCount = 0;
+    for (let i = 0; i < sources.length; i++) if (sources[i] !== 0) spans.sources[sourceCount++] = places.addressOf(sources[i]!);
+    for (let i = 0; i < spans.targets.length; i++) spans.targets[i] = i < targets.length ? places.addressOf(targets[i]!) : 0;
+    spans.previous = key.update === undefined ? 0 : key.results[version === 0 ? 1 : 0];
+    spans.result = key.results[version];
+    spans.slot0 = key.slots[0];
+    spans.slot1 = key.slots[1];
+    spans.length = key.plan.length;
+    key.update?.prepare(round);
+    spans.settings = key.update?.numbers;
+    spans.flags = key.update?.flags ?? 0;
+    this.#dispatch(key, this.#kernel(key.rule, sourceCount));
+  }
+
+  #handOut(key: OpenKey, { version, target }: HandOutTask): void {
+    this.#copy(key, { from: key.results[version], result: 0, offset: 0, length: key.plan.resultLength, targets: [target] });
+  }
+
+  /**
+   * What each device pushed goes to its rows of the result and of all targets: it is read once. The rows of a device
+   * that has ended are zeros.
+   */
+  #gather(key: OpenKey, { version, sources, targets }: ReduceTask): void {
+    const { length } = key.plan;
+    for (let i = 0; i < sources.length; i++) {
+      const offset = i * length * ROW_ELEMENTS[this.dtype].bytes;
+      const from = sources[i] === 0 ? this.#zeros(length) : this.card.places.addressOf(sources[i]!);
+      this.#copy(key, { from, result: key.results[version] + offset, offset, length, targets });
+    }
+  }
+
+  /** Memory of so many zeros, for rows that nobody has pushed. */
+  #zeros(length: number): number {
+    if ((this.#zeroRows?.length ?? 0) < length) {
+      this.#zeroRows?.free();
+      this.#zeroRows = this.tensor([length], 0);
+      this.#stream.reduce.follow(this.#zeroRows.device.stream);
+    }
+    return this.#zeroRows!.address;
+  }
+
+  #copy(key: OpenKey, { from, result, offset, length, targets }: CopiedSpan): void {
+    const spans = this.#spans;
+    const { places } = this.card;
+    for (let i = 0; i < spans.targets.length; i++) spans.targets[i] = i < targets.length ? places.addressOf(targets[i]!) + offset : 0;
+    spans.previous = from;
+    spans.result = result;
+    spans.slot0 = 0;
+    spans.slot1 = 0;
+    spans.length = length;
+    spans.settings = undefined;
+    spans.flags = 0;
+    this.#dispatch(key, this.#kernel("copy", 0));
+  }
+
+  #dispatch({ isLarge }: OpenKey, kernel: RoundKernel): void {
+    if (isLarge) kernel.launchOne(this.#spans, this.#stream.reduce);
+    else kernel.append(this.#spans);
+  }
+
+  #launchAppended(tables: TableSpan[]): void {
+    for (const kernels of this.#kernels.values()) {
+      for (const kernel of kernels) {
+        if (kernel === undefined || kernel.roundCount === 0) continue;
+        try {
+          const table = this.#tables!.take(kernel.tableBytes);
+          tables.push(table);
+          kernel.launchMany(table, this.#stream.reduce);
+        } finally {
+          kernel.clear();
+        }
+      }
+    }
+  }
+
+  /** Fewer sources than devices: one has ended, and the others go on. */
+  #kernel(rule: RoundRule, sourceCount: number): RoundKernel {
+    let kernels = this.#kernels.get(rule);
+    if (kernels === undefined) {
+      kernels = [];
+      this.#kernels.set(rule, kernels);
+    }
+    let kernel = kernels[sourceCount];
+    if (kernel === undefined) {
+      const targetCount = this.#devices.length;
+      kernel = new RoundKernel(this.#stream.reduce, { element: this.dtype, rule, sourceCount, targetCount });
+      kernels[sourceCount] = kernel;
+    }
+    return kernel;
+  }
+}
+
+function aligned(byteCount: number): number {
+  return Math.ceil(byteCount / ALIGNMENT) * ALIGNMENT;
+}

@@ -1,0 +1,81 @@
+// cuda-device — a logical device: a number, the card it is on, and a stream of its own. Several may share a card.
+
+import { showValue, WeighbridgeError } from "../base/errors.ts";
+import type { CudaCard } from "./cuda-card.ts";
+import { CudaKernel } from "./cuda-kernel.ts";
+import { CudaEvent, CudaStream } from "./cuda-stream.ts";
+import { arrayOf, bytesOf, checkShape, checkType, DeviceTensor, lengthOf, type TensorArray, type TensorOptions } from "./device-tensor.ts";
+
+export class CudaDevice {
+  readonly number: number;
+  readonly card: CudaCard;
+  /** Copies, fills and kernels run here unless told otherwise. */
+  readonly stream: CudaStream;
+
+  constructor(number: number, card: CudaCard) {
+    this.number = number;
+    this.card = card;
+    this.stream = new CudaStream(card);
+  }
+
+  /** A tensor with anything in it. Throws DEVICE_MEMORY_FULL. */
+  allocate(shape: readonly number[], { dtype = "f32" }: TensorOptions = {}): DeviceTensor {
+    checkShape(shape);
+    checkType(dtype);
+    const address = this.card.allocate(lengthOf(shape) * bytesOf(dtype));
+    return new DeviceTensor(this, { address, isOwn: true, isFree: false }, { dtype, shape });
+  }
+
+  /** A tensor over memory of another library on the same card. It is not freed with the tensor. */
+  foreign(address: number | bigint, shape: readonly number[], { dtype = "f32" }: TensorOptions = {}): DeviceTensor {
+    checkShape(shape);
+    checkType(dtype);
+    const number = Number(address);
+    if (!Number.isSafeInteger(number) || number <= 0 || number % bytesOf(dtype) !== 0)
+      throw new WeighbridgeError(
+        "BAD_ARGUMENT",
+        `a device address is a whole number, a multiple of ${bytesOf(dtype)}, not ${showValue(address)}`,
+      );
+    this.card.checkForeign(number, lengthOf(shape) * bytesOf(dtype));
+    return new DeviceTensor(this, { address: number, isOwn: false, isFree: false }, { dtype, shape });
+  }
+
+  /** The stream of another library, by its handle (a CUstream). */
+  foreignStream(handle: number | bigint): CudaStream {
+    return new CudaStream(this.card, Number(handle));
+  }
+
+  /** The event of another library, by its handle (a CUevent). */
+  foreignEvent(handle: number | bigint): CudaEvent {
+    return new CudaEvent(this.card, Number(handle));
+  }
+
+  /**
+   * Compiles `source` for this card and finds the kernel `name`, declared `extern "C" __global__`. The same source is
+   * compiled once. Throws KERNEL_REJECTED with the compiler's log.
+   */
+  kernel(source: string, name: string): CudaKernel {
+    return new CudaKernel(this.stream, source, name);
+  }
+
+  /** An array in pinned memory of the host, which copies read and write where it lies. `unpin` gives it back. */
+  pinned(length: number, { dtype = "f32" }: TensorOptions = {}): TensorArray {
+    checkShape([length]);
+    checkType(dtype);
+    return arrayOf(dtype, this.card.pinned.take(length * bytesOf(dtype)).buffer, length);
+  }
+
+  /** The array is detached; the caller has waited for its copies. */
+  unpin(array: TensorArray): void {
+    this.card.pinned.releaseArray(array);
+  }
+
+  /** Resolves when all work of the device's stream so far is done. Rejects with DEVICE_FAILED if it failed. */
+  finish(signal?: AbortSignal): Promise<void> {
+    return this.stream.finish(signal);
+  }
+
+  close(): void {
+    this.stream.close();
+  }
+}

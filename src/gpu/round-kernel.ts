@@ -1,0 +1,176 @@
+// round-kernel — one kind of round, compiled for a card: launched for a single large key, or for many small ones at once
+// with a table of their addresses. Not what belongs into a round (cuda-backend.ts).
+//
+// Invariants:
+//   RoundKernel.R1. What `append` wrote belongs to the next `launchMany`; nothing is kept beyond it.
+//   RoundKernel.R2. The table of a launch lies in memory that nobody writes until the launch is done: the caller takes
+//       it from a TablePool and gives it back then.
+
+import { assert } from "../base/assert.ts";
+import type { RowElement } from "../kernel/row-element.ts";
+import type { CudaCard } from "./cuda-card.ts";
+import { CudaKernel, PARAMETER_BYTES_MAX } from "./cuda-kernel.ts";
+import type { CudaStream } from "./cuda-stream.ts";
+import type { PinnedSpan } from "./pinned-memory.ts";
+import { FLAG, ROUND_OPTIONS, ROUND_SHAPE, type RoundKind, roundSource, roundWords, SETTING_COUNT } from "./round-source.ts";
+
+/** The spans of one round, by their addresses; 0 is none. Callers keep one and fill it anew for each round. */
+export type RoundSpans = {
+  sources: number[];
+  /** Those that are not wanted are 0. */
+  targets: number[];
+  previous: number;
+  result: number;
+  slot0: number;
+  slot1: number;
+  /** Elements of each span. */
+  length: number;
+  /** Of the update, in the order of SETTING; undefined if the rule has none. */
+  settings: Float64Array | undefined;
+  /** FLAG.bare and FLAG.decays. */
+  flags: number;
+};
+
+/** Pinned memory and memory of the card, of the same size, for the table of a launch. */
+export type TableSpan = { readonly pinned: PinnedSpan; readonly address: number };
+
+const ELEMENT_BYTES: Readonly<Record<RowElement, number>> = { f32: 4, f64: 8, i32: 4, i64: 8 };
+const ROUNDS_AT_FIRST = 64;
+const TWO_32 = 2 ** 32;
+
+export class RoundKernel {
+  readonly kind: RoundKind;
+  readonly #card: CudaCard;
+  readonly #one: CudaKernel;
+  readonly #many: CudaKernel;
+  /** 32-bit words of a round. */
+  readonly #roundWords: number;
+  readonly #single: RoundRecord;
+  readonly #singlePointers = new BigUint64Array(8);
+  #table: RoundRecord;
+  #firstTiles = new Uint32Array(ROUNDS_AT_FIRST);
+  #roundCount = 0;
+  #tileCount = 0;
+  readonly #manyValues = new DataView(new ArrayBuffer(64));
+  readonly #manyPointers = new BigUint64Array(8);
+
+  /** Throws KERNEL_REJECTED or DEVICE_FAILED if the card cannot have it. */
+  constructor(stream: CudaStream, kind: RoundKind) {
+    this.kind = kind;
+    this.#card = stream.card;
+    const source = roundSource(kind);
+    this.#one = new CudaKernel(stream, source, "reduceOne", ROUND_OPTIONS);
+    this.#many = new CudaKernel(stream, source, "reduceMany", ROUND_OPTIONS);
+    this.#roundWords = 2 * roundWords(kind);
+    assert(this.#roundWords * 4 <= PARAMETER_BYTES_MAX, `a round of ${kind.sourceCount} devices is too large for a launch`);
+    this.#single = new RoundRecord(this.#roundWords, 1);
+    this.#table = new RoundRecord(this.#roundWords, ROUNDS_AT_FIRST);
+    const { native } = this.#card.driver;
+    this.#singlePointers[0] = native.address(this.#single.words);
+    const values = native.address(this.#manyValues);
+    for (let i = 0; i < 3; i++) this.#manyPointers[i] = values + BigInt(8 * i);
+  }
+
+  /** Rounds that `append` has gathered. */
+  get roundCount(): number {
+    return this.#roundCount;
+  }
+
+  /** Launches one round; it pays for large ones. */
+  launchOne(spans: RoundSpans, stream: CudaStream): void {
+    this.#single.write(this.kind, 0, spans);
+    this.#one.launchWith(this.#singlePointers, { grid: this.#tilesOf(spans), block: ROUND_SHAPE.blockThreads, stream });
+  }
+
+  /** RoundKernel.R1 */
+  append(spans: RoundSpans): void {
+    if (this.#roundCount === this.#firstTiles.length) this.#grow();
+    this.#table.write(this.kind, this.#roundCount * this.#roundWords, spans);
+    this.#firstTiles[this.#roundCount++] = this.#tileCount;
+    this.#tileCount += this.#tilesOf(spans);
+  }
+
+  /** Drops what was appended: nothing of it is launched. */
+  clear(): void {
+    this.#roundCount = 0;
+    this.#tileCount = 0;
+  }
+
+  /** Bytes of the table that the next `launchMany` needs. */
+  get tableBytes(): number {
+    return 4 * this.#roundCount * (this.#roundWords + 1);
+  }
+
+  /** Launches what was appended. The table is the caller's again when the stream has done it (RoundKernel.R2). */
+  launchMany(table: TableSpan, stream: CudaStream): void {
+    const roundBytes = 4 * this.#roundCount * this.#roundWords;
+    const words = new Uint32Array(table.pinned.buffer);
+    words.set(this.#table.words.subarray(0, roundBytes / 4));
+    words.set(this.#firstTiles.subarray(0, this.#roundCount), roundBytes / 4);
+    const { cuMemcpyHtoDAsync } = this.#card.driver.functions;
+    this.#card.enter();
+    this.#card.check(
+      cuMemcpyHtoDAsync(table.address, table.pinned.address, this.tableBytes, stream.handle),
+      "a copy of addresses to the card",
+    );
+    this.#manyValues.setBigUint64(0, BigInt(table.address), true);
+    this.#manyValues.setBigUint64(8, BigInt(table.address + roundBytes), true);
+    this.#manyValues.setUint32(16, this.#roundCount, true);
+    const grid = this.#tileCount;
+    this.clear();
+    this.#many.launchWith(this.#manyPointers, { grid, block: ROUND_SHAPE.blockThreads, stream });
+  }
+
+  #tilesOf({ length }: RoundSpans): number {
+    return Math.ceil((length * ELEMENT_BYTES[this.kind.element]) / ROUND_SHAPE.tileBytes);
+  }
+
+  #grow(): void {
+    const roundCount = 2 * this.#firstTiles.length;
+    const table = new RoundRecord(this.#roundWords, roundCount);
+    table.words.set(this.#table.words);
+    this.#table = table;
+    const firstTiles = new Uint32Array(roundCount);
+    firstTiles.set(this.#firstTiles);
+    this.#firstTiles = firstTiles;
+  }
+}
+
+/** Rounds as the kernel reads them (round-source.ts). */
+class RoundRecord {
+  readonly words: Uint32Array;
+  readonly #floats: Float32Array;
+  readonly #doubles: Float64Array;
+
+  constructor(roundWords: number, roundCount: number) {
+    const buffer = new ArrayBuffer(4 * roundWords * roundCount);
+    this.words = new Uint32Array(buffer);
+    this.#floats = new Float32Array(buffer);
+    this.#doubles = new Float64Array(buffer);
+  }
+
+  write({ element, sourceCount, targetCount }: RoundKind, from: number, spans: RoundSpans): void {
+    let at = from;
+    let low = 0;
+    for (let i = 0; i < sourceCount; i++, at += 2) low |= this.#writeAddress(at, spans.sources[i]!);
+    for (let i = 0; i < targetCount; i++, at += 2) low |= this.#writeAddress(at, spans.targets[i]!);
+    low |= this.#writeAddress(at, spans.previous);
+    low |= this.#writeAddress(at + 2, spans.result);
+    low |= this.#writeAddress(at + 4, spans.slot0);
+    low |= this.#writeAddress(at + 6, spans.slot1);
+    this.#writeAddress(at + 8, spans.length);
+    this.words[at + 10] = spans.flags | ((low & 15) === 0 ? FLAG.aligned : 0);
+    this.words[at + 11] = 0;
+    const { settings } = spans;
+    if (settings === undefined) return;
+    if (element === "f32") for (let i = 0; i < SETTING_COUNT; i++) this.#floats[at + 12 + i] = settings[i]!;
+    else for (let i = 0; i < SETTING_COUNT; i++) this.#doubles[(at + 12) / 2 + i] = settings[i]!;
+  }
+
+  /** Returns its low word. */
+  #writeAddress(at: number, address: number): number {
+    this.words[at] = address;
+    this.words[at + 1] = address / TWO_32;
+    return address >>> 0;
+  }
+}
