@@ -6,7 +6,7 @@
 //   ProcessTables.G1. The clock of the process is that of its slowest thread; updates stamped with a clock leave before
 //       servers hear of its end.
 //   ProcessTables.G2. What the end of a clock sends leaves at the end of the turn, before the reads that are asked for
-//       in it: one write carries all (0061).
+//       in it: one write carries all (0063).
 //   ProcessTables.G3. What threads added is sent when the last of them leaves, also what was never clocked.
 
 import type { CancelTimer, Clock } from "../../base/clock.ts";
