@@ -100,7 +100,12 @@ test("a process cache reads and adds to rows of a table with a packed link, and 
   const flags = { isExact: false, subscribes: false, sendsWholeRows: false, replays: true };
   const table = rows.openWith((client) => new ProcessTable({ client, updates: DOUBLES, ...sizes, ...flags }));
   const thread = new ThreadRows(table, { clock: 0 });
-  await cluster.run(rows.push([3, 4], Float64Array.from({ length: 16 }, (_, i) => (i === 2 ? 0.5 : 0))));
+  await cluster.run(
+    rows.push(
+      [3, 4],
+      Float64Array.from({ length: 16 }, (_, i) => (i === 2 ? 0.5 : 0)),
+    ),
+  );
   thread.inc(3, 6, 5);
   thread.handOver();
   table.updates.send(0);
