@@ -14,7 +14,6 @@
 import { Deferred, type WaitOptions } from "../../base/deferred.ts";
 import { reasonOf, WeighbridgeError } from "../../base/errors.ts";
 import { checkOptions, checkWaitOptions, WAIT_NAMES } from "../../base/known-options.ts";
-import type { Log } from "../../base/log.ts";
 import { kvPull, kvPush, kvPushPull } from "../../contracts/kv.ts";
 import { ElementType, elementArrayOf, elementTypeOf } from "../../kernel/elements.ts";
 import { requireKeys, type Slicer } from "../../keys/key-list.ts";
@@ -173,12 +172,10 @@ export class KVWorker implements KvOwner {
   ended(request: KvRequest, error: WeighbridgeError | undefined): void {
     const failure = request.special === undefined ? error : (error ?? fillFailure(request.special.fill, request.landings));
     this.#tracker.settle(request.timestamp, request, failure);
-    const { callback } = request;
-    if (callback === undefined) return;
     try {
-      callback(failure);
+      request.callback?.(failure);
     } catch (thrown) {
-      logThrown(request, thrown, this.office.log);
+      this.office.log.error("a callback failed", { app: this.app, timestamp: request.timestamp, reason: reasonOf(thrown) });
     }
   }
 }
@@ -204,10 +201,6 @@ function badWidth(keys: BigUint64Array, values: Values): WeighbridgeError {
 function badWord({ command, priority }: KvRequest): WeighbridgeError {
   const [name, value] = (command | 0) === command ? ["priority", priority] : ["cmd", command];
   return bad(`${name} is a 32-bit whole number, not ${value}`);
-}
-
-function logThrown({ owner: { app }, timestamp }: KvRequest, thrown: unknown, log: Log): void {
-  log.error("a callback failed", { app, timestamp, reason: reasonOf(thrown) });
 }
 
 /** U1, without a list to search: every request with options passes here. */
