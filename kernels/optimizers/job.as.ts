@@ -8,10 +8,18 @@
 //
 // A row's own count of steps (Adam): table rows behind their two slots, rows of a block in a list of their own (hyper.rowSteps), 4·r bytes into it.
 //
-// J1. The job lies in the arena's first page and serves one call at a time; nothing in it outlives the call.
+// J1. The job lies in the arena's first page, or where `useJob` says, and serves one call at a time; nothing in it outlives the call. Threads that share a
+//     memory have an instance each, and each instance a job of its own.
 // J2. Values are read at `source` and written at the target; the two are the same span, or do not overlap.
 
 import { UPDATE_JOB } from "../layout.as";
+
+let jobAddress: usize = UPDATE_JOB;
+
+/** From now on the jobs of this instance lie there: 40 bytes, at a multiple of 4. */
+export function useJob(address: usize): void {
+  jobAddress = address;
+}
 
 /** A plain struct at an address: see src/kernel/optimizer-kernels.ts for what each field means to whom. */
 @unmanaged
@@ -66,7 +74,7 @@ export class Job {
 }
 
 export function jobOfRows(rows: usize, rowCount: u32, width: u32, gradients: usize): Job {
-  const job = changetype<Job>(UPDATE_JOB), rowBytes = width << 2;
+  const job = changetype<Job>(jobAddress), rowBytes = width << 2;
   job.list = <u32>rows;
   job.rowCount = rowCount;
   job.width = width;
@@ -83,7 +91,7 @@ export function jobOfRows(rows: usize, rowCount: u32, width: u32, gradients: usi
 export function jobOfBlock(
   rows: usize, rowCount: u32, width: u32, target: usize, source: usize, slots: usize, slotStep: u32, slotStride: u32, gradients: usize,
 ): Job {
-  const job = changetype<Job>(UPDATE_JOB);
+  const job = changetype<Job>(jobAddress);
   job.list = <u32>rows;
   job.rowCount = rowCount;
   job.width = width;

@@ -16,6 +16,7 @@
 //   Arena.A5. Work that does not fit in the reserve (a sync round for all rows, the rows that a checkpoint keeps) lies
 //       beyond `bytesMax`, in address space up to 4 GiB that costs nothing until it is touched. State never stays
 //       there.
+//   Arena.A6. Threads that share a memory keep each other out while one of them allocates, releases or uses a table.
 
 import { AssertionError } from "../base/assert.ts";
 import { WeighbridgeError } from "../base/errors.ts";
@@ -48,6 +49,8 @@ type ArenaOptions = {
   readonly reserve?: boolean | undefined;
   /** How far work may go beyond `bytesMax` if there is a reserve (Arena.A5). Defaults to the end of the addresses. */
   readonly beyondBytesMax?: number | undefined;
+  /** The memory of an arena without a reserve that another thread opened: its spans are those of both (Arena.A6). */
+  readonly opened?: KernelMemory | undefined;
 };
 
 /** What memory is for (Arena.A4). "move" is state whose present span is held: it is moved, or not kept at all. */
@@ -75,13 +78,13 @@ export class Arena {
 
   /** Throws BAD_ARGUMENT for an impossible size. Has less memory if the engine cannot provide as much. */
   constructor(options: ArenaOptions = {}) {
-    const { bytesMax = ARENA_BYTES_DEFAULT, shared = true, reserve = false, beyondBytesMax = Infinity } = options;
+    const { bytesMax = ARENA_BYTES_DEFAULT, shared = true, reserve = false, beyondBytesMax = Infinity, opened } = options;
     const pageCount = Math.ceil(bytesMax / PAGE_BYTES);
     if (!(pageCount >= PAGES_MIN && pageCount <= PAGES_MAX)) {
       throw new WeighbridgeError("BAD_ARGUMENT", `an arena has ${PAGES_MIN * PAGE_BYTES} to ${2 ** 32} bytes, not ${bytesMax}`);
     }
     const beyondPages = reserve ? Math.min(PAGES_MAX - pageCount, Math.floor(beyondBytesMax / PAGE_BYTES)) : 0;
-    this.memory = createMemory(pageCount, beyondPages, shared);
+    this.memory = opened ?? createMemory(pageCount, beyondPages, shared);
     const { buffer } = this.memory;
     this.bytesMax = Math.min(buffer.byteLength, pageCount * PAGE_BYTES);
     this.#beyondBytes = buffer.byteLength - this.bytesMax;
@@ -91,7 +94,7 @@ export class Arena {
     this.reserveBytes = reserve ? Math.floor(reserveBytesOf(this.bytesMax) / PAGE_BYTES) * PAGE_BYTES : 0;
     this.#reserveStart = this.bytesMax - PAGE_BYTES - this.reserveBytes;
     this.module = instantiateSimdModule(this.memory);
-    this.module.openArena(buffer.byteLength / PAGE_BYTES, (this.reserveBytes + this.#beyondBytes) / PAGE_BYTES);
+    if (opened === undefined) this.module.openArena(buffer.byteLength / PAGE_BYTES, (this.reserveBytes + this.#beyondBytes) / PAGE_BYTES);
   }
 
   /** Bytes that are allocated now, each span rounded up to what it really takes. */

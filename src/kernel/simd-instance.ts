@@ -26,6 +26,17 @@ export type SimdExports = {
   zero(target: number, byteCount: number): void;
   checkAscending(keys: number, keyCount: number): number;
   addElements(type: number, target: number, source: number, count: number): void;
+  reduceSpans(
+    type: number,
+    result: number,
+    sources: number,
+    sourceCount: number,
+    targets: number,
+    targetCount: number,
+    offset: number,
+    byteCount: number,
+  ): void;
+  copySpan(targets: number, targetCount: number, offset: number, source: number, byteCount: number): void;
   addRowElements(type: number, rows: number, rowCount: number, offset: number, width: number, values: number): void;
 
   updateRows(optimizer: number, rows: number, rowCount: number, width: number, gradients: number, hyper: number): void;
@@ -51,6 +62,7 @@ export type SimdExports = {
     gradients: number,
     hyper: number,
   ): void;
+  useJob(address: number): void;
   fillRows(rows: number, rowCount: number, offset: number, floatCount: number, value: number): void;
   repeatRows(rows: number, rowCount: number, offset: number, floatCount: number): void;
   fillFloats(target: number, floatCount: number, value: number): void;
