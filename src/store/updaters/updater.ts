@@ -22,6 +22,7 @@ import {
   type OptimizerNumber,
   writeBetaPowers,
 } from "../../kernel/optimizer-kernels.ts";
+import { writeCorrections, writeSettings } from "./hyper-parameters.ts";
 import { LearningRate } from "./learning-rate.ts";
 import type { ResolvedOptimizer } from "./optimizer-spec.ts";
 import { admitNotFinite } from "./optimizer-spec.ts";
@@ -102,7 +103,7 @@ export class Updater implements ParameterUpdater {
     this.#kernels = kernels;
     this.rate = new LearningRate(spec);
     this.#numbers = new Float64Array(arena.memory.buffer, this.hyper, HYPER_FLOATS);
-    this.#writeSettings();
+    writeSettings(this.#numbers, spec);
     try {
       this.#betaPowers = this.countsRows || this.layout.wordsPerRow > 0 ? arena.allocateState(BETA_POWERS_BYTES) : 0;
     } catch (thrown) {
@@ -134,18 +135,14 @@ export class Updater implements ParameterUpdater {
   begin(at: UpdateStep): void {
     if (!(at.step >= 1) && at.rowSteps?.counts !== true) throw new AssertionError(`updates count from 1, not ${at.step}`);
     const numbers = this.#numbers;
-    const { type, beta1 = 0, beta2 = 0, epsilon = 0, lambda = 0 } = this.spec;
+    const { type, lambda = 0 } = this.spec;
     const rate = this.rate.constant ?? this.rate.at(at.scheduleStep);
     numbers[HYPER.gradientScale] = at.gradientScale;
     numbers[HYPER.learningRate] = rate;
     this.#isTried = this.#isLarge || !this.#isHarmless(at, rate);
     this.#rowSteps = at.rowSteps?.address ?? 0;
     if (type === "adam" || type === "adamW" || type === "lazyAdam") {
-      const correction2 = 1 / Math.sqrt(1 - beta2 ** at.step);
-      numbers[HYPER.correction1] = 1 / (1 - beta1 ** at.step);
-      numbers[HYPER.correction2] = correction2;
-      // SparseAdam adds it to the uncorrected root
-      if (type === "lazyAdam") numbers[HYPER.epsilon] = epsilon * correction2;
+      writeCorrections(numbers, this.spec, at.step);
       numbers[HYPER.stepBase] = this.#rowSteps === 0 ? 0 : Math.min(at.step, STEP_MAX);
       numbers[HYPER.stepIncrement] = at.rowSteps?.counts === false ? 0 : 1;
     } else if (type === "dcAsgd") {
@@ -347,22 +344,6 @@ export class Updater implements ParameterUpdater {
   }): number {
     return pulled === undefined ? this.slotStride(rowCount) : pulled - slots;
   }
-
-  #writeSettings(): void {
-    const { spec } = this;
-    const numbers = this.#numbers;
-    numbers.fill(0);
-    numbers[HYPER.clipValue] = spec.clipValue ?? Number.POSITIVE_INFINITY;
-    numbers[HYPER.weightDecay] = spec.weightDecay ?? 0;
-    numbers[HYPER.epsilon] = spec.epsilon ?? 0;
-    numbers[HYPER.beta1] = spec.beta1 ?? spec.momentum ?? 0;
-    numbers[HYPER.beta2] = spec.beta2 ?? (spec.type === "rmsprop" ? spec.alpha : spec.decay) ?? 0;
-    numbers[HYPER.stepIncrement] = 1;
-    numbers[HYPER.l1] = spec.l1 ?? 0;
-    numbers[HYPER.l2] = spec.l2 ?? 0;
-    numbers[HYPER.ftrlBeta] = spec.beta ?? 0;
-    numbers[HYPER.lambda] = spec.lambda ?? 0;
-  }
 }
 
 /** Undefined for NOT_FINITE: for updates that no caller waits for. */
@@ -375,7 +356,8 @@ export function unlessNotFinite<T>(act: () => T): T | undefined {
   }
 }
 
-function numberOf(spec: ResolvedOptimizer): OptimizerNumber {
+/** The kernel of an optimizer. Throws BAD_ARGUMENT for a user's own. */
+export function numberOf(spec: ResolvedOptimizer): OptimizerNumber {
   if (spec.type === "custom")
     throw new WeighbridgeError(
       "BAD_ARGUMENT",

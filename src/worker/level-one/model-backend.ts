@@ -47,7 +47,7 @@ export type ReduceTask = {
   readonly round: number;
   /** The result to write. The other one is that of the round before: with a built-in updater, the weights. */
   readonly version: ResultVersion;
-  /** What was pushed, in the order of devices. */
+  /** What was pushed, in the order of devices. 0 for a device that has ended: it adds nothing, its rows are zeros. */
   readonly sources: readonly Place[];
   /** Pulls that the task serves as well; the result is kept all the same. */
   readonly targets: readonly Place[];
@@ -68,8 +68,11 @@ export type ModelTask = ReduceTask | HandOutTask;
 /** Tasks are done share by share, by any thread (CPU). */
 export type ShareRunner = {
   readonly kind: "shares";
-  /** Into how many shares a task may be cut; at least 1. */
-  shareCount(task: ModelTask): number;
+  /**
+   * A task of this key begins: returns into how many shares it is cut, at least 1. `round` is that of a reduce, 0 for a
+   * hand-out. Called once for each task, with the lock of the model: it must be short.
+   */
+  begin(plan: KeyPlan, round: number): number;
   /** Does one share, in this call. Different shares of a task may be done at the same time, by different threads. */
   runShare(task: ModelTask, share: number): void;
 };
@@ -97,6 +100,10 @@ export interface ModelBackend<Data extends object = object> {
    * once for each key. Throws ARENA_FULL.
    */
   openKey(plan: KeyPlan, updater: ResolvedOptimizer | undefined): void;
+  /** New data of zeros for a device, which this backend reads and writes where they lie. Throws ARENA_FULL. */
+  tensor(shape: readonly number[], device: number): Data;
+  /** Gives such data back. Throws BAD_ARGUMENT for others, and the second time. */
+  free(data: Data): void;
   /** Throws BAD_ARGUMENT if users may not push `data`, or pull into it: wrong type, freed, of another model. */
   checkData(data: Data, what: string): void;
   /** How many elements it has. */
