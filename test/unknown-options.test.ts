@@ -14,6 +14,7 @@ import { type JaxArray, PsParameters } from "weighbridge/jax";
 import { Group, KVServer, KVWorker, type Postoffice, SimpleApp } from "weighbridge/kv";
 import * as nodes from "weighbridge/node";
 import packageJson from "weighbridge/package.json" with { type: "json" };
+import { createSharedModel, type SharedModel } from "weighbridge/shared-model";
 import { denseRow, type Table } from "weighbridge/tables";
 import { TensorWorker } from "weighbridge/tensors";
 import { SimClock, SimCluster, SimNetwork } from "weighbridge/testing";
@@ -137,6 +138,7 @@ type Stage = {
   readonly optimizer: PsOptimizer;
   readonly parameters: PsParameters<JaxArray>;
   readonly simNetwork: SimNetwork;
+  readonly sharedModel: SharedModel<Float32Array>;
 };
 
 async function tableOf(session: Session): Promise<Table> {
@@ -146,6 +148,13 @@ async function tableOf(session: Session): Promise<Table> {
   await group.createTable(0, { rowType: 0, rowCapacity: 1, processCacheCapacity: 1 });
   await group.createTableDone();
   return group.getTableOrDie(0);
+}
+
+async function sharedModelOf(length: number): Promise<SharedModel<Float32Array>> {
+  const model = createSharedModel("local");
+  await model.init([0]);
+  await model.initKey([length], 0, 0);
+  return model;
 }
 
 /** Every call with options. `x` are options that it does not have, or null in their place. */
@@ -239,6 +248,10 @@ const CALLS: Readonly<Record<string, (x: never, on: Stage) => unknown>> = {
   "Session.units options": (x, { session }) => session.units("none", given(UNITS, x)),
   "Session.units wait": (x, { session }) => session.units("none", UNITS, x),
   "Session.wait wait": (x, { session }) => session.wait(Promise.reject(new Error("nobody waits for it")), "it", x),
+  "SharedModel.init options": (x) => createSharedModel("local").init([0], x),
+  "SharedModel.pullWait wait": (x, { sharedModel }) => sharedModel.pullWait(0, 0, x),
+  "SharedModel.pullWaitAll wait": (x, { sharedModel }) => sharedModel.pullWaitAll(0, x),
+  "SharedModel.push options": (x, { sharedModel }) => sharedModel.push(one, 0, 0, 0, x),
   "SimClock.constructor options": (x) => new SimClock(x),
   "SimClock.run options": (x) => new SimClock().run(x),
   "SimClock.runUntil options": (x) => new SimClock().runUntil(Promise.resolve(), x),
@@ -298,6 +311,7 @@ const CALLS: Readonly<Record<string, (x: never, on: Stage) => unknown>> = {
   "connect options": (x) => connect(x),
   "convolution options": (x) => training.convolution(given({ channels: 1, size: 3 }, x)),
   "createLenet options": (x, { workspace }) => training.createLenet(workspace, given({ sampleCountMax: 1 }, x)),
+  "createSharedModel options": (x) => createSharedModel("local", x),
   "dense options": (x) => training.dense(given({ outputs: 1 }, x)),
   "dotOfHalves options": (x) => training.dotOfHalves(x),
   "loadModel options": (x, { model }) => training.loadModel(model, import.meta.filename, x),
@@ -387,10 +401,12 @@ suite("options that do not exist", () => {
       optimizer: await psOptimizer(tf, session, { ...SGD, variables: [tf.variable(tf.tensor([1, 2]), true, "v")] }),
       parameters: await PsParameters.create(jax, session, vector(), SGD),
       simNetwork: new SimNetwork({ clock: new SimClock(), seed: 1 }),
+      sharedModel: await sharedModelOf(one.length),
     };
     ends.push(
       () => cluster.close(),
       () => offices.finalize(),
+      () => on.sharedModel.close(),
     );
   });
   after(async () => {

@@ -4,6 +4,7 @@
 import type { WaitOptions } from "../../base/deferred.ts";
 import type { RowElement } from "../../kernel/row-element.ts";
 import type { OptimizerSpec } from "../../store/updaters/optimizer-spec.ts";
+import type { ChromeTrace, ModelStatistics } from "./model-statistics.ts";
 import type { Updater } from "./updater.ts";
 
 /** "local": the devices of this process. "dist": between processes as well. */
@@ -14,11 +15,11 @@ export type DeviceLossPolicy =
   | "fail" // nothing more can be pushed
   | "continue"; // rounds go on with the devices that are left
 
-export type SharedModelOptions = {
+export type SharedModelOptions<E extends RowElement = RowElement> = {
   /** Where the data lie. Defaults to "cpu". */
   readonly device?: "cpu" | "cuda";
   /** The type of every number in the model. Defaults to "f32". */
-  readonly dtype?: RowElement;
+  readonly dtype?: E;
   /** With update_on_server: what the sum of a round does to the weights. A built-in one by its settings, or your own. */
   readonly updater?: Updater | OptimizerSpec;
   /** With a built-in updater: what the weights of a key begin with. Defaults to 0. */
@@ -27,8 +28,10 @@ export type SharedModelOptions = {
   readonly onDeviceLoss?: DeviceLossPolicy;
   /** The most memory that the model's data may take, in bytes, up to 4 GiB, which is the default. For "cpu". */
   readonly memoryBytesMax?: number;
-  /** Records what is computed and synchronised when; `trace()` returns it. Defaults to false. */
+  /** Records what is computed and synchronised when; `trace()` returns it. Defaults to false, true with `traceFile`. */
   readonly trace?: boolean;
+  /** Where `close` writes the trace. */
+  readonly traceFile?: string;
 };
 
 export type ModelInitOptions = WaitOptions & {
@@ -51,6 +54,19 @@ export type PulledData<Data extends object = object> = {
 };
 export type PullCallback<Data extends object = object> = (pulled: PulledData<Data>) => void | Promise<void>;
 
+export type PushItem<Data extends object = object> = {
+  readonly data: Data;
+  readonly key: number;
+  readonly priority?: number;
+  readonly after?: unknown;
+};
+export type PullItem<Data extends object = object> = {
+  readonly data: Data;
+  readonly key: number;
+  readonly priority?: number;
+  readonly callback?: PullCallback<Data>;
+};
+
 /** A model in the thread that created it; a thread that runs a device has the same calls for that device. */
 export interface SharedModel<Data extends object = object> {
   readonly type: SharedModelType;
@@ -70,14 +86,30 @@ export interface SharedModel<Data extends object = object> {
   push(data: Data, key: number, device: number, priority?: number, options?: ModelPushOptions): void;
   /** Returns at once. The result of the device's last push is copied to `data`, then the callback runs. */
   pullReq(data: Data, key: number, device: number, priority?: number, callback?: PullCallback<Data>): void;
+  /** `push` of several keys, in this order, in one call. */
+  pushAll(items: readonly PushItem<Data>[], device: number): void;
+  /** `pullReq` of several keys, in this order, in one call. */
+  pullAll(items: readonly PullItem<Data>[], device: number): void;
   /** Resolves when the device's last pullReq of the key has ended, with its callback; at once if there is none. */
   pullWait(key: number, device: number, wait?: WaitOptions): Promise<void>;
+  /** The same for all keys of the device. */
+  pullWaitAll(device: number, wait?: WaitOptions): Promise<void>;
   /** Replaces the weights of a key, between rounds. */
   setWeight(data: Data, key: number, device: number): Promise<void>;
   /** Throws SPEC_MISMATCH if `data` are not the weights, or last result, of the key within 1e-5. */
   checkWeight(data: Data, key: number, device: number): Promise<void>;
   /** Says that a device has ended: others do not wait for it any longer. */
   removeDevice(device: number, reason?: unknown): void;
+  /** How often and how long, per key and device. */
+  stats(): ModelStatistics;
+  /** With `trace`: what happened when, in Chrome's trace format (chrome://tracing, ui.perfetto.dev). */
+  trace(): ChromeTrace;
   close(): Promise<void>;
   [Symbol.asyncDispose](): Promise<void>;
 }
+
+/** The model in a thread that runs one device of it: the calls of that device. `init` and `setParam` are the owner's. */
+export type DeviceModel<Data extends object = object> = SharedModel<Data> & {
+  /** The device that this thread runs. */
+  readonly device: number;
+};

@@ -1,0 +1,54 @@
+// chosen-updater — the updater that a model was given, checked: a built-in one by its settings, or an object of the user's.
+
+import { showValue, WeighbridgeError } from "../../base/errors.ts";
+import type { RowElement } from "../../kernel/row-element.ts";
+import { type OptimizerSpec, type ResolvedOptimizer, resolveOptimizer } from "../../store/updaters/optimizer-spec.ts";
+import type { Updater } from "./updater.ts";
+
+/** Those that look at each weight for itself. */
+const OFFERED: readonly string[] = [
+  "sum",
+  "none",
+  "assign",
+  "min",
+  "max",
+  "sgd",
+  "momentum",
+  "nesterov",
+  "adagrad",
+  "adam",
+  "adamW",
+  "rmsprop",
+  "ftrl",
+];
+
+export function isBuiltIn(updater: Updater | OptimizerSpec): updater is OptimizerSpec {
+  return typeof (updater as { readonly type?: unknown }).type === "string";
+}
+
+/** Throws BAD_ARGUMENT. */
+export function checkUpdater(updater: Updater | OptimizerSpec, dtype: RowElement): void {
+  if (typeof updater !== "object" || updater === null) throw bad(`an updater is an object, not ${showValue(updater)}`);
+  if (isBuiltIn(updater)) {
+    builtInUpdater(updater);
+    if (dtype !== "f32") throw bad(`the built-in updater ${updater.type} is for f32, not ${dtype}: give an updater of your own`);
+    return;
+  }
+  for (const name of ["initModel", "update"] as const)
+    if (typeof updater[name] !== "function") throw bad(`an updater has a function ${name}, not ${showValue(updater[name])}`);
+  for (const name of ["setParam", "initUpdater"] as const)
+    if (!["function", "undefined"].includes(typeof updater[name]))
+      throw bad(`${name} of an updater is a function, not ${showValue(updater[name])}`);
+}
+
+/** Throws BAD_ARGUMENT. */
+export function builtInUpdater(spec: OptimizerSpec): ResolvedOptimizer {
+  const resolved = resolveOptimizer(spec, "updater");
+  if (!OFFERED.includes(resolved.type)) throw bad(`updater.type: a shared model has ${OFFERED.join(", ")}, not ${resolved.type}`);
+  if ((resolved.clipNorm ?? null) !== null) throw bad("updater.clipNorm: a shared model does not clip by norm");
+  return resolved;
+}
+
+function bad(message: string): WeighbridgeError {
+  return new WeighbridgeError("BAD_ARGUMENT", message);
+}

@@ -1,0 +1,177 @@
+// device-calls — the calls of the devices that one thread runs, checked: initKey's shape, push, pullReq, pullWait. The same
+// in the thread that created the model and in those that run a device of it; level 1 does the rest.
+
+import type { WaitOptions } from "../../base/deferred.ts";
+import { showValue, WeighbridgeError } from "../../base/errors.ts";
+import { checkOptions, checkWaitOptions } from "../../base/known-options.ts";
+import type { RowArray } from "../../kernel/row-element.ts";
+import type { LevelOne } from "../../worker/level-one/level-one.ts";
+import type { KeyPlan, ModelBackend } from "../../worker/level-one/model-backend.ts";
+import type { ModelPushOptions, PullCallback, PullItem, PushItem } from "./shared-model.ts";
+
+const PRIORITY_MAX = 2 ** 30;
+const LENGTH_MAX = 2 ** 30;
+/** checkWeight: how far apart two weights may be, as a share of the greater. */
+const WEIGHT_TOLERANCE = 1e-5;
+const PUSH_ITEM = ["data", "key", "priority", "after"];
+const PULL_ITEM = ["data", "key", "priority", "callback"];
+
+export class DeviceCalls<Data extends object> {
+  readonly level: LevelOne<Data>;
+  readonly #backend: ModelBackend<Data>;
+  /** All devices of the model, and those of this thread. */
+  readonly #devices: readonly number[];
+  readonly #own: ReadonlySet<number>;
+  readonly #plans = new Map<number, KeyPlan>();
+
+  constructor(level: LevelOne<Data>, backend: ModelBackend<Data>, devices: readonly number[], own: ReadonlySet<number>) {
+    this.level = level;
+    this.#backend = backend;
+    this.#devices = devices;
+    this.#own = own;
+  }
+
+  know(plan: KeyPlan): void {
+    this.#plans.set(plan.key, this.level.knowKey(plan));
+  }
+
+  knows(key: number): KeyPlan | undefined {
+    return this.#plans.get(key);
+  }
+
+  get plans(): readonly KeyPlan[] {
+    return [...this.#plans.values()];
+  }
+
+  tensor(shape: readonly number[], device: number): Data {
+    checkShape(shape);
+    return this.#backend.tensor(shape, this.positionOf(device));
+  }
+
+  free(data: Data): void {
+    this.#backend.checkData(data, "what free() takes");
+    this.#backend.free(data);
+  }
+
+  push(data: Data, key: number, device: number, priority = 0, options: ModelPushOptions = {}): void {
+    checkOptions(options, ["after"], "the options of a push");
+    const position = this.positionOf(device);
+    const plan = this.#planOf(key);
+    this.#checkData(data, plan.length, `what is pushed for key ${key}`);
+    checkPriority(priority);
+    this.level.push({ data, plan, device: position, priority, after: options.after });
+  }
+
+  pull(data: Data, key: number, device: number, priority = 0, callback?: PullCallback<Data>): void {
+    const position = this.positionOf(device);
+    const plan = this.#planOf(key);
+    this.#checkData(data, plan.resultLength, `what key ${key} is pulled into`);
+    checkPriority(priority);
+    if (callback !== undefined && typeof callback !== "function") throw bad(`a callback is a function, not ${showValue(callback)}`);
+    const call = callback === undefined ? undefined : () => callback({ data, key, device, stream: this.#backend.streamOf(position) });
+    this.level.pull({ data, plan, device: position, priority, callback: call });
+  }
+
+  pushAll(items: readonly PushItem<Data>[], device: number): void {
+    for (const item of listOf(items, PUSH_ITEM, "a push of pushAll")) {
+      const { data, key, priority, after } = item;
+      this.push(data, key, device, priority, { after });
+    }
+  }
+
+  pullAll(items: readonly PullItem<Data>[], device: number): void {
+    for (const { data, key, priority, callback } of listOf(items, PULL_ITEM, "a pull of pullAll"))
+      this.pull(data, key, device, priority, callback);
+  }
+
+  async wait(key: number, device: number, wait: WaitOptions = {}): Promise<void> {
+    checkWaitOptions(wait);
+    const position = this.positionOf(device);
+    const plan = this.#plans.get(key);
+    if (plan !== undefined) await this.level.wait(plan.index, position, key, wait);
+  }
+
+  async waitAll(device: number, wait: WaitOptions = {}): Promise<void> {
+    checkWaitOptions(wait);
+    const position = this.positionOf(device);
+    const waits = await Promise.allSettled(this.plans.map(({ index, key }) => this.level.wait(index, position, key, wait)));
+    for (const outcome of waits) if (outcome.status === "rejected") throw outcome.reason;
+  }
+
+  async checkWeight(data: Data, key: number, device: number): Promise<void> {
+    this.positionOf(device);
+    const plan = this.#planOf(key);
+    this.#checkData(data, plan.resultLength, `what is compared with key ${key}`);
+    if (!ArrayBuffer.isView(data)) throw new WeighbridgeError("UNSUPPORTED", "checkWeight compares arrays of the CPU");
+    const version = this.level.resultOf(plan);
+    const values = await this.#backend.borrowResult(plan, version);
+    const mine = data as unknown as RowArray;
+    const at = mine.findIndex((value: number | bigint, i: number) => isFarFrom(Number(value), Number(values[i])));
+    const actual = at < 0 ? undefined : values[at];
+    await this.#backend.returnResult(plan, version, values);
+    if (actual !== undefined)
+      throw new WeighbridgeError("SPEC_MISMATCH", `key ${key} has ${actual} at ${at} where device ${device} has ${mine[at]}`);
+  }
+
+  /** For `setWeight`: what to write. */
+  weightsOf(data: Data, key: number, device: number): { readonly plan: KeyPlan; readonly values: RowArray } {
+    this.positionOf(device);
+    const plan = this.#planOf(key);
+    this.#checkData(data, plan.resultLength, `the weights of key ${key}`);
+    if (!ArrayBuffer.isView(data)) throw new WeighbridgeError("UNSUPPORTED", "setWeight takes arrays of the CPU");
+    return { plan, values: data as unknown as RowArray };
+  }
+
+  /** The position of a device that this thread runs. Throws BAD_ARGUMENT. */
+  positionOf(device: number): number {
+    const position = this.#devices.indexOf(device);
+    if (position >= 0 && this.#own.has(device)) return position;
+    const known = position < 0 ? `the devices are ${this.#devices.join(", ")}` : "another thread runs it";
+    throw bad(`device ${showValue(device)}: ${known}`);
+  }
+
+  #planOf(key: number): KeyPlan {
+    const plan = this.#plans.get(key);
+    if (plan !== undefined) return plan;
+    throw new WeighbridgeError("UNKNOWN_PARAMETER", `key ${showValue(key)} is not known: every device calls initKey first`);
+  }
+
+  #checkData(data: Data, length: number, what: string): void {
+    this.#backend.checkData(data, what);
+    const actual = this.#backend.lengthOf(data);
+    if (actual !== length) throw new WeighbridgeError("VALUE_LENGTH", `${what} has ${length} elements, not ${actual}`);
+  }
+}
+
+function isFarFrom(value: number, other: number): boolean {
+  return !(Math.abs(value - other) <= WEIGHT_TOLERANCE * Math.max(Math.abs(value), Math.abs(other)));
+}
+
+function listOf<T extends object>(items: readonly T[], known: readonly string[], what: string): readonly T[] {
+  if (!Array.isArray(items)) throw bad(`${what} is an item of a list, not of ${showValue(items)}`);
+  for (const item of items) checkOptions(item, known, what);
+  return items;
+}
+
+function checkPriority(priority: unknown): void {
+  if (!(Number.isInteger(priority) && Math.abs(priority as number) < PRIORITY_MAX))
+    throw bad(`a priority is a whole number between -${PRIORITY_MAX} and ${PRIORITY_MAX}, not ${showValue(priority)}`);
+}
+
+/** Returns how many elements it has. Throws BAD_ARGUMENT. */
+export function checkShape(shape: readonly number[]): number {
+  const isList = Array.isArray(shape) && shape.length > 0 && shape.every((side) => Number.isSafeInteger(side) && side >= 1);
+  const length = isList ? shape.reduce((product, side) => product * side, 1) : 0;
+  if (!isList || length > LENGTH_MAX)
+    throw bad(`a shape is a list of whole numbers from 1 up, of at most ${LENGTH_MAX} elements, not ${showValue(shape)}`);
+  return length;
+}
+
+export function checkKey(key: number): void {
+  if (!(Number.isInteger(key) && key >= 0 && key < 2 ** 31))
+    throw bad(`a key is a whole number from 0 to ${2 ** 31 - 1}, not ${showValue(key)}`);
+}
+
+function bad(message: string): WeighbridgeError {
+  return new WeighbridgeError("BAD_ARGUMENT", message);
+}
