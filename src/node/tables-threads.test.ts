@@ -6,6 +6,7 @@ import { once } from "node:events";
 import { join } from "node:path";
 import { test } from "node:test";
 import type { Worker } from "node:worker_threads";
+import { runThreadPrograms } from "../../test/support/table-programs.ts";
 import { Deferred } from "../base/deferred.ts";
 import { Random } from "../base/random.ts";
 import { denseRow } from "../faces/tables/rows/dense-row.ts";
@@ -35,9 +36,13 @@ type Started = {
   readonly exited: Promise<unknown>;
 };
 
+type ThreadSettings = { readonly clocks?: number; readonly isEndless?: boolean; readonly isBatch?: boolean };
+
 /** A thread, and what it says. */
-function start(group: TableGroup, column: number, settings: { readonly clocks?: number; readonly isEndless?: boolean }): Started {
-  const worker = startTableThread(group, SCRIPT, { workerData: { column, rows: ROWS, clocks: 0, isEndless: false, ...settings } });
+function start(group: TableGroup, column: number, settings: ThreadSettings): Started {
+  const worker = startTableThread(group, SCRIPT, {
+    workerData: { column, rows: ROWS, clocks: 0, isEndless: false, isBatch: false, ...settings },
+  });
   const [started, done] = [new Deferred<void>(), new Deferred<void>()];
   worker.on("message", (message) => (message === "started" ? started : done).resolve());
   worker.on("error", (error) => {
@@ -64,6 +69,22 @@ for (const consistencyModel of ["SSP", "SSPPush"] as const)
     for (const [, { staleness, hits, misses, gets }] of counted)
       assert.deepEqual([staleness.reduce((sum, count) => sum + count), hits + misses], [gets, gets]);
   });
+
+for (const [seed, config] of [
+  [2, {}],
+  [1, { consistencyModel: "SSPPush" }],
+  [3, { aggressiveClock: true }],
+] as const)
+  test(`threads of two processes read of each other what the staleness asks for, and batches whole: programs drawn by seed, ${JSON.stringify(config)}`, async () => {
+    await runThreadPrograms(seed, config);
+  });
+
+test("a batch of increments is seen whole by threads of the system", async () => {
+  await using cluster = await EmbeddedCluster.start();
+  const group = await groupOf(cluster, 2);
+  const threads = [0, 1].map((column) => start(group, column, { clocks: 3000, isBatch: true }));
+  await Promise.all(threads.flatMap(({ done, exited }) => [done, exited]));
+});
 
 test("a process has threads of one kind: async tasks or threads of the system", async () => {
   await using cluster = await EmbeddedCluster.start();

@@ -131,7 +131,7 @@ export class Table<T extends TableRowType = TableRowType> {
     checkRowId(rowId);
     const { columns, updates } = this.#checkedBatch(batch);
     this.counters.counts[INCS]! += columns.length;
-    for (let i = 0; i < columns.length; i++) this.#rows.inc(rowId, columns[i] as number, updates[i] as Update<T>);
+    this.#rows.incAll(rowId, columns, updates);
   }
 
   /** The same for columns side by side. */
@@ -140,7 +140,7 @@ export class Table<T extends TableRowType = TableRowType> {
     checkRowId(rowId);
     const { start, updates } = this.#checkedDense(batch);
     this.counters.counts[INCS]! += updates.length;
-    for (let i = 0; i < updates.length; i++) this.#rows.inc(rowId, start + i, updates[i] as Update<T>);
+    this.#rows.incAll(rowId, start, updates as unknown as ArrayLike<Update<T>>);
   }
 
   /** Asks for a row as of this thread's clock unless it is in the process cache, and does not wait for it (T3). */

@@ -161,6 +161,15 @@ export class SharedTable<E extends RowElement = RowElement> implements TableRows
     this.#change(low, high, (span, row) => addToBoth(this.#updates, span, row, column, update));
   }
 
+  incAll(rowId: number, columns: readonly number[] | number, updates: ArrayLike<UpdateOf<E>>): void {
+    this.#change(rowId >>> 0, Math.floor(rowId / HALF), (span, row) => {
+      for (let i = 0; i < updates.length; i++) {
+        const column = typeof columns === "number" ? columns + i : (columns[i] as number);
+        addToBoth(this.#updates, span, row, column, updates[i] as UpdateOf<E>);
+      }
+    });
+  }
+
   lay(rowId: number, added: RowPlace<E>): void {
     this.#change(rowId >>> 0, Math.floor(rowId / HALF), (span, row) => layOnBoth(this.#updates, span, row, added));
   }

@@ -39,6 +39,10 @@ export interface TableRows<E extends RowElement = RowElement> {
   /** Asks for a row without waiting; `done` hears when it has come, or failed. */
   prefetch(rowId: number, done: () => void): void;
   inc(rowId: number, column: number, update: UpdateOf<E>): void;
+  /**
+   * Updates of several columns, by their list or from a first one on: no thread sees some of them without the others.
+   */
+  incAll(rowId: number, columns: readonly number[] | number, updates: ArrayLike<UpdateOf<E>>): void;
   /** A whole span of updates for a row. */
   lay(rowId: number, span: RowPlace<E>): void;
   /** What this thread added goes to the updates of its clock. */

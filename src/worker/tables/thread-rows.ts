@@ -122,6 +122,11 @@ export class ThreadRows<E extends RowElement = RowElement> implements TableRows<
     cells[cell] = (cells[cell] as number) + (update as number);
   }
 
+  incAll(rowId: number, columns: readonly number[] | number, updates: ArrayLike<UpdateOf<E>>): void {
+    for (let i = 0; i < updates.length; i++)
+      this.inc(rowId, typeof columns === "number" ? columns + i : (columns[i] as number), updates[i] as UpdateOf<E>);
+  }
+
   /** A whole span of updates for a row. Throws what the row type throws. */
   lay(rowId: number, span: RowPlace<E>): void {
     const low = rowId >>> 0;
