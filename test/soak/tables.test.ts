@@ -1,0 +1,17 @@
+// tables — Goal: as test/simulation/tables-programs.test.ts and src/node/tables-threads.test.ts, for many seeds.
+
+import { test } from "node:test";
+import { runProgramSeeds } from "../simulation/tables-programs.ts";
+import { runThreadPrograms } from "../support/table-programs.ts";
+
+const MODELS = [{}, { consistencyModel: "SSPPush" }, { consistencyModel: "SSPAggr" }, { aggressiveClock: true }] as const;
+
+for (const config of MODELS) {
+  for (const trouble of ["none", "losses", "cuts", "death", "kill"] as const)
+    test(`programs on tables read what a model allows, for 100 seeds: ${trouble}, ${JSON.stringify(config)}`, async () => {
+      await runProgramSeeds(1, 100, { trouble, config, operations: trouble === "death" ? 400 : 150 });
+    });
+  test(`threads of the system read what a model allows, for 30 seeds: ${JSON.stringify(config)}`, async () => {
+    for (let seed = 1; seed <= 30; seed++) await runThreadPrograms(seed, config);
+  });
+}
