@@ -7,12 +7,14 @@
 //       that was stamped before it.
 //   TableContracts.T2. Rows that were read with `subscribes` are pushed when the lowest clock has risen and they have
 //       changed since, until the worker says that it has let go of them: in its answer, so that nothing is sent for it.
-//   TableContracts.T3. `applied` is the number of the last update of that worker to the table that this server had
-//       taken when the rows were read: the worker knows by it which of its own they have. Every request has a number of
-//       its own.
+//   TableContracts.T3. `applied` is the stamp of the last update of that worker to the table that this server had taken
+//       when the rows were read: the worker knows by it which of its own they have. Stamps rise on each link, whatever
+//       was cut again on the way.
 //   TableContracts.T4. `order` counts the updates of the table that this server had taken when the rows were read. A
 //       push at order n has all subscribed rows that changed up to n: who has a row that was read before, and missed
 //       the push, cannot take it for unchanged.
+//   TableContracts.T5. A server pushes rows that it owns. A worker that has another placement takes none of them, names
+//       all as let go of, and reads them from whom it takes for their owners.
 
 import type { FieldValues } from "../wire/function-schema.ts";
 import { type Contract, contract } from "./contract.ts";
@@ -21,7 +23,7 @@ import { type WorkerFunction, workerFunction } from "./worker-function.ts";
 const updateRequest = {
   parameter: "u32",
   clock: "u32",
-  /** Of the push, as in `wb/rows/push`; here of one request (T3). */
+  /** Of the push, as in `wb/rows/push`; here of one request. */
   pushNumber: "u32",
   /** Each row once. */
   keys: "u64[]",
@@ -33,11 +35,13 @@ const updateRequest = {
   updates: "f32[]",
 } as const;
 const readRequest = { parameter: "u32", clock: "u32", subscribes: "bool", keys: "u64[]" } as const;
-const readResponse = { clock: "u32", applied: "u32", order: "f64", values: "f32[]" } as const;
+const readResponse = { clock: "u32", applied: "f64", order: "f64", values: "f32[]" } as const;
 const pushedRequest = {
   parameter: "u32",
+  /** Of the placement by which the server owns the rows (T5). */
+  epoch: "u32",
   clock: "u32",
-  applied: "u32",
+  applied: "f64",
   order: "f64",
   /** Whether more rows of this clock come in another call. */
   hasMore: "bool",

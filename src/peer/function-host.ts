@@ -45,10 +45,13 @@ type Payload = {
 export class ServedCall {
   /** Of the request: its application, customer and command, where it is for one. Valid until the handler returns. */
   readonly label: RequestLabel;
+  /** Of an update, its number in the caller's own sequence; of a request of several frames, that of the last one. */
+  readonly stamp: number;
   #held: Held[] | undefined;
 
-  constructor(label: RequestLabel) {
+  constructor(label: RequestLabel, stamp = 0) {
     this.label = label;
+    this.stamp = stamp;
   }
 
   /** For handlers in place: what they return lies in held memory, to be released when the answer has left. */
@@ -253,7 +256,7 @@ export class FunctionHost<C> implements FunctionHandler {
     const source = fn.isInPlace ? bytes : ownCopy(bytes, at, byteCount);
     const request = fn.request.decode(source, fn.isInPlace ? at : 0, byteCount);
     const context = this.#contextOf(channel);
-    const call = new ServedCall(header);
+    const call = new ServedCall(header, header.stamp);
     const answering = { fn, call, isKept: fn.keepsAnswers || !isWhole };
     let response: FieldValues<Fields> | Promise<FieldValues<Fields>>;
     try {

@@ -387,6 +387,7 @@ export class RoutedRequest implements FunctionCallOptions<Fields, Fields> {
     }
     this.number = router.nextNumber();
     this.calls = functionCalls(this);
+    options.made?.(this.calls.at(-1) as Call);
     if (router.loads !== undefined) for (const { byteCount } of this.calls) this.#count(byteCount, 0);
   }
 

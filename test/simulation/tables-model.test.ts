@@ -4,9 +4,11 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { setImmediate } from "node:timers/promises";
 import { reasonOf } from "../../src/base/errors.ts";
 import { Random } from "../../src/base/random.ts";
 import type { TableGroupConfig } from "../../src/faces/tables/table-config.ts";
+import { type Changes, keepChanging } from "../../src/testing/change-placement.ts";
 import { FLOATS, TableCluster } from "./tables.ts";
 
 const ROWS = 6;
@@ -18,13 +20,22 @@ type ModelOptions = {
   readonly operations: number;
   readonly processes: number;
   readonly threads: number;
+  /** Whether parts move between servers all the time. */
+  readonly isMoving?: boolean;
 };
 
-async function runModel(seed: number, { config, operations, processes, threads }: ModelOptions): Promise<number> {
+/** Between two changes of the placement. */
+const PAUSE_MS_MAX = 15;
+
+async function runModel(seed: number, { config, operations, processes, threads, isMoving = false }: ModelOptions): Promise<number> {
   const random = new Random(seed);
   const staleness = random.below(4);
   const table = { staleness, rowCapacity: processes, processCacheCapacity: 2 + threads, oplogCapacity: 1 + random.below(4) };
-  const cluster = await TableCluster.simulate(seed, { processes, servers: 1 + random.below(3), threads, tables: [table], config });
+  const servers = isMoving ? 3 : 1 + random.below(3);
+  const sim = isMoving ? ({ placement: "range", settle: () => setImmediate() } as const) : {};
+  const cluster = await TableCluster.simulate(seed, { processes, servers, threads, tables: [table], config }, sim);
+  const changes: Changes = { count: 0 };
+  if (isMoving) keepChanging(cluster.cluster, random, PAUSE_MS_MAX, changes);
   const added: Added[] = [];
   let reads = 0;
   let working = processes * threads;
@@ -73,7 +84,8 @@ async function runModel(seed: number, { config, operations, processes, threads }
     for (let process = 0; process < processes; process++)
       assert.equal(accessor.get(process), sum(row, process), `seed ${seed}: row ${row}, column ${process} in the end`);
   }
-  await cluster.shutDown();
+  if (isMoving) assert.ok(changes.count > 2, `${changes.count} changes of the placement`);
+  else await cluster.shutDown();
   return reads;
 }
 
@@ -98,6 +110,11 @@ test("processes with several threads see exactly what they added and of others w
 test("the same with pushes of servers, for 25 seeds", async () => {
   await runSeeds(25, { config: { consistencyModel: "SSPPush" }, operations: 150, processes: 3, threads: 2 });
 });
+
+for (const consistencyModel of ["SSP", "SSPPush"] as const)
+  test(`the same while parts move from server to server at any moment (${consistencyModel}), for 4 seeds`, async () => {
+    await runSeeds(4, { config: { consistencyModel }, operations: 120, processes: 2, threads: 2, isMoving: true });
+  });
 
 test("the same with updates that leave at every thread's clock, for 15 seeds", async () => {
   await runSeeds(15, { config: { aggressiveClock: true }, operations: 150, processes: 2, threads: 3 });

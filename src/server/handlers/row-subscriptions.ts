@@ -19,6 +19,7 @@ import type { TableParameter } from "../parameters/table-parameter.ts";
 import type { ServerContext } from "../server-context.ts";
 
 const KEY_BYTES = 8;
+const LOW = 0xffff_ffffn;
 const WORD_BYTES = 4;
 /** How long a loop waits for the lowest clock before it looks again whether anybody is there. */
 const WAIT_MS = 600_000;
@@ -47,8 +48,8 @@ class SubscribedTable {
 
 export class RowSubscriptions {
   readonly #tables = new WeakMap<TableParameter, SubscribedTable>();
-  /** The number of the last update to each table, by worker. */
-  readonly #applied = new WeakMap<TableParameter, Map<number, { readonly incarnation: number; number: number }>>();
+  /** The stamp of the last update to each table, by worker. */
+  readonly #applied = new WeakMap<TableParameter, Map<number, { readonly incarnation: number; stamp: number }>>();
 
   static on(context: ServerContext): RowSubscriptions {
     return context.own("wb/tables/subscriptions", () => new RowSubscriptions());
@@ -68,22 +69,22 @@ export class RowSubscriptions {
     for (const key of keys) subscriber.keys.set(key, subscribed.readCount);
   }
 
-  /** An update of this number was taken (TableContracts.T3). */
-  applied(table: TableParameter, { worker, incarnation }: WorkerIncarnation, number: number): void {
+  /** An update of this stamp was taken (TableContracts.T3). */
+  applied(table: TableParameter, { worker, incarnation }: WorkerIncarnation, stamp: number): void {
     let byWorker = this.#applied.get(table);
     if (byWorker === undefined) {
       byWorker = new Map();
       this.#applied.set(table, byWorker);
     }
     const last = byWorker.get(worker);
-    if (last?.incarnation === incarnation) last.number = number;
-    else byWorker.set(worker, { incarnation, number });
+    if (last?.incarnation === incarnation) last.stamp = stamp;
+    else byWorker.set(worker, { incarnation, stamp });
   }
 
-  /** The number of the last update of this worker; 0 when there was none. */
+  /** The stamp of the last update of this worker; 0 when there was none. */
   appliedBy(table: TableParameter, { worker, incarnation }: WorkerIncarnation): number {
     const last = this.#applied.get(table)?.get(worker);
-    return last?.incarnation === incarnation ? last.number : 0;
+    return last?.incarnation === incarnation ? last.stamp : 0;
   }
 
   /** TableContracts.T4 */
@@ -169,10 +170,16 @@ export class RowSubscriptions {
  * The subscribed rows of which the worker has not seen the last update. Of sync updates those count that were applied
  * since, whenever they came.
  */
-function changedKeys(table: TableParameter, { changes }: SubscribedTable, { keys, sentChanges, sentClock }: Subscriber): BigUint64Array {
+function changedKeys(table: TableParameter, { changes }: SubscribedTable, subscriber: Subscriber): BigUint64Array {
+  const { keys, sentChanges, sentClock, context } = subscriber;
+  const { ownership } = context;
   const isSync = table.spec.updates === "sync";
   const changed: bigint[] = [];
   for (const key of keys.keys()) {
+    if (!ownership.ownsKey(Number(key & LOW), Number(key >> 32n))) {
+      keys.delete(key); // its new owner pushes it (TableContracts.T5)
+      continue;
+    }
     const change = changes.get(key);
     if (change !== undefined && (change.order > sentChanges || (isSync && change.clock >= sentClock))) changed.push(key);
   }
@@ -201,7 +208,8 @@ async function pushRows(
   try {
     const out = table.roomFor(kept.list, { hold: (one) => held.push(one) });
     const values = table.pullPlain(kept.list, { out, reader: context });
-    const request = { parameter: table.number, ...about, keys: kept.list, values };
+    const epoch = context.ownership.placement?.epoch ?? 0;
+    const request = { parameter: table.number, epoch, ...about, keys: kept.list, values };
     for (;;) {
       try {
         const { dropped } = await context.workers.call(context.worker, tablePushed, request, { incarnation: context.incarnation });

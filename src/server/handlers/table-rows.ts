@@ -10,6 +10,7 @@
 import { WeighbridgeError } from "../../base/errors.ts";
 import { tableRead, tableUpdate } from "../../contracts/tables.ts";
 import type { ServedCall } from "../../peer/function-host.ts";
+import type { Ownership } from "../ownership.ts";
 import { keepKeys, roomFor } from "../parameters/call-memory.ts";
 import type { TableParameter } from "../parameters/table-parameter.ts";
 import { type ServedFunction, serve } from "../served-function.ts";
@@ -35,7 +36,7 @@ export const TABLE_ROW_HANDLERS: readonly ServedFunction[] = [
       const gradients = spread(table, changed, call);
       table.push({ holder, clock, scale: 1, pushNumber, keys: changed.keys, gradients, owners: ownership });
       const subscriptions = RowSubscriptions.on(context);
-      subscriptions.applied(table, holder, pushNumber);
+      subscriptions.applied(table, holder, call.stamp);
       subscriptions.changed(table, changed.keys, clock);
       return {};
     },
@@ -94,13 +95,14 @@ function readRows(
   const out = table.roomFor(keys, call);
   const { pacer } = parameters;
   const subscriptions = RowSubscriptions.on(context);
-  const read = (list: BigUint64Array): RowsRead => {
-    const values = table.pullPlain(list, { out, reader: { worker }, owners: ownership });
+  const read = (list: BigUint64Array, owners?: Ownership): RowsRead => {
+    const values = table.pullPlain(list, { out, reader: { worker }, owners });
     return { clock: pacer.clockMin, applied: subscriptions.appliedBy(table, holder), order: subscriptions.orderOf(table), values };
   };
-  if (table.isFresh(clock)) return read(keys);
+  if (table.isFresh(clock)) return read(keys, ownership);
   ownership.checkKeys(keys);
   const kept = keepKeys(table.host.arena, keys); // the frame is gone when the wait is over
   call.hold(kept);
+  // Where a part has left meanwhile, the answer is refused for its epoch (FunctionHost.H6).
   return table.whenFresh({ holder, clock, bytes: keys.byteLength }, () => read(kept.list));
 }

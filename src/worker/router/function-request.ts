@@ -28,6 +28,8 @@ export type FunctionRequest<Q extends Fields, R extends Fields> = FunctionCallSe
   readonly answered?: ((response: FieldValues<R>) => void) | undefined;
   /** Hears how it failed, before the caller of the group does. */
   readonly failed?: (error: WeighbridgeError, fate?: CallFate) => void;
+  /** Hears of the call that completes the request, whenever it is cut: its stamp is set when it leaves. */
+  readonly made?: ((call: { readonly stamp: number }) => void) | undefined;
   /**
    * For rows, whose owners may not be one any more: what it carries, cut by the placement as it is now. Left out, it
    * goes to the owner as it is. May throw.

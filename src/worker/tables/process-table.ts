@@ -61,7 +61,8 @@ export type ProcessTableOptions<E extends RowElement = RowElement> = {
   readonly secret: number;
 };
 
-type PushedRows = ArrivedRows & { readonly hasMore: boolean };
+/** Rows of a push. `isOwner`: by the placement that this worker has, too (TableContracts.T5). */
+type PushedRows = ArrivedRows & { readonly hasMore: boolean; readonly isOwner: boolean };
 
 export class ProcessTable<E extends RowElement = RowElement> implements HeldRows<E> {
   readonly options: ProcessTableOptions<E>;
@@ -339,10 +340,10 @@ export class ProcessTable<E extends RowElement = RowElement> implements HeldRows
 
   #takePushed(pushed: PushedRows): BigUint64Array<ArrayBuffer> {
     const halves = halvesOf(pushed.keys);
-    const isOld = this.#noteTaken(pushed);
+    const isOld = !pushed.isOwner || this.#noteTaken(pushed);
     this.exchange.receivedBytes += pushed.words.byteLength;
     this.#subscribed.follow(this.options.client.functions.epoch);
-    this.#subscribed.began(pushed.server, pushed.order);
+    if (pushed.isOwner) this.#subscribed.began(pushed.server, pushed.order);
     const dropped: bigint[] = [];
     for (let i = 0; i < pushed.keys.length; i++) {
       const [low, high] = [halves[2 * i] as number, halves[2 * i + 1] as number];
@@ -353,7 +354,7 @@ export class ProcessTable<E extends RowElement = RowElement> implements HeldRows
       dropped.push(pushed.keys[i] as bigint);
       if (held !== NO_SLOT) this.#forget(held);
     }
-    if (!pushed.hasMore) this.#subscribed.ended(pushed.server, pushed.clock);
+    if (!pushed.hasMore) this.#subscribed.ended(pushed.server, pushed.isOwner ? pushed.clock : 0);
     return BigUint64Array.from(dropped);
   }
 

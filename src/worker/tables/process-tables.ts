@@ -192,16 +192,15 @@ export class ProcessTables {
   }
 
   /** Rows that a server pushes (SSPPush); those that are not here any more are named. */
-  async pushed(
-    server: number,
-    { parameter, clock, applied, order, hasMore, keys, values }: PushedRequest,
-  ): Promise<{ dropped: BigUint64Array }> {
+  async pushed(server: number, request: PushedRequest): Promise<{ dropped: BigUint64Array }> {
+    const { parameter, clock, applied, order, hasMore, keys, values } = request;
     for (const table of this.tables.values()) {
       const { isExact, client } = table.options;
       if (client.handle.parameter !== parameter) continue;
       const words = new Uint32Array(values.buffer, values.byteOffset, values.byteLength / 4);
-      const epoch = isExact ? 0 : client.functions.epoch;
-      return { dropped: await table.pushed({ server, epoch, taken: isExact ? clock : applied, clock, order, hasMore, keys, words }) };
+      const origin = { server, epoch: isExact ? 0 : request.epoch, taken: isExact ? clock : applied };
+      const isOwner = request.epoch === client.functions.epoch; // TableContracts.T5
+      return { dropped: await table.pushed({ ...origin, clock, order, hasMore, isOwner, keys, words }) };
     }
     return { dropped: keys.slice() };
   }

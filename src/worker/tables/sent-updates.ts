@@ -3,8 +3,9 @@
 // always sees what it has added.
 //
 // Invariants:
-//   SentUpdates.S1. An update is laid over a row exactly as long as the row does not have it: by its number and what
-//       the server says it has taken; where the placement was another one, by whether it was acknowledged.
+//   SentUpdates.S1. An update is laid over a row exactly as long as the row does not have it: by its stamp and what the
+//       server says it has taken; where the row came by a newer placement, by whether it was acknowledged. Of a row that
+//       came by an older one it cannot be known.
 //   SentUpdates.S2. What every later row of its server must have is forgotten.
 
 import type { RowArray, RowElement } from "../../kernel/row-element.ts";
@@ -19,8 +20,8 @@ export type SentRows<E extends RowElement = RowElement> = {
   readonly rows: UpdatedRows<E>;
   readonly server: number;
   readonly epoch: number;
-  /** What a server's `taken` must be for a row to have them. */
-  readonly order: number;
+  /** Its stamp is what a server's `taken` must be for a row to have them; 0 before they have left. */
+  call: { readonly stamp: number };
   isAcknowledged: boolean;
 };
 
@@ -114,7 +115,7 @@ export class SentUpdates<E extends RowElement = RowElement> {
   /** S2: `taken` is what all rows have that this server sends from now on. */
   settle({ server, epoch, taken }: RowOrigin): void {
     for (const sent of this.#sent) {
-      const isOver = sent.epoch === epoch ? sent.server === server && sent.order <= taken : sent.epoch < epoch;
+      const isOver = sent.epoch === epoch ? sent.server === server && isTaken(sent, taken) : sent.epoch < epoch;
       if (isOver && sent.isAcknowledged) this.#sent.delete(sent);
     }
   }
@@ -123,10 +124,11 @@ export class SentUpdates<E extends RowElement = RowElement> {
   layOver(rowId: number, row: RowPlace<E>, origin: RowOrigin): boolean {
     const { length } = row;
     for (const { rows, epoch, isAcknowledged } of this.#sent)
-      if (epoch !== origin.epoch && !isAcknowledged && rows.has(rowId)) return false;
-    for (const { rows, epoch, order } of this.#sent) {
-      const cells = rows.get(rowId);
-      if (cells !== undefined && epoch === origin.epoch && order > origin.taken) this.#updates.lay(row, { cells, start: 0, length });
+      if (epoch !== origin.epoch && !(isAcknowledged && epoch < origin.epoch) && rows.has(rowId)) return false;
+    for (const sent of this.#sent) {
+      const cells = sent.rows.get(rowId);
+      if (cells !== undefined && sent.epoch === origin.epoch && !isTaken(sent, origin.taken))
+        this.#updates.lay(row, { cells, start: 0, length });
     }
     for (const rows of this.#waiting.values()) {
       const cells = rows.get(rowId);
@@ -134,4 +136,8 @@ export class SentUpdates<E extends RowElement = RowElement> {
     }
     return true;
   }
+}
+
+function isTaken({ call: { stamp } }: SentRows, taken: number): boolean {
+  return stamp !== 0 && stamp <= taken;
 }

@@ -119,10 +119,13 @@ export class TableExchange<E extends RowElement = RowElement> {
         rows: encoded.rows,
         server: frame.server,
         epoch: isExact ? 0 : frame.epoch,
-        order: isExact ? clock + 1 : pushNumber,
+        call: { stamp: isExact ? clock + 1 : 0 },
         isAcknowledged: false,
       };
       sent.sent(batch);
+      const made = (call: { readonly stamp: number }): void => {
+        if (!isExact) batch.call = call;
+      };
       const answered = (): void => {
         batch.isAcknowledged = true;
       };
@@ -136,7 +139,7 @@ export class TableExchange<E extends RowElement = RowElement> {
       };
       const { keys, counts, columns, updates } = encoded;
       const request = { parameter, clock, pushNumber, keys, counts, columns, updates };
-      return requestOf(tableUpdate, { to: frame, request, scope: parameter, answered, failed, cutAgain });
+      return requestOf(tableUpdate, { to: frame, request, scope: parameter, made, answered, failed, cutAgain });
     });
   }
 

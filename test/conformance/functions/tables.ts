@@ -6,7 +6,8 @@ import { documented, type FunctionFamily } from "./documented.ts";
 
 const { PARAMETER, CLOCK, KEYS, KEY_VALUES } = words;
 const LOWEST = "the lowest clock of all workers when the rows were read: they have every update that was stamped before it";
-const APPLIED = "the number of the last update of this worker to the table that the server had taken when the rows were read; 0: none";
+const APPLIED =
+  "the stamp (of the frame) of the last update of this worker to the table that the server had taken when the rows were read; 0: none";
 const ORDER = "how many requests with updates of the table the server had taken when the rows were read";
 
 export const TABLES: FunctionFamily = {
@@ -58,6 +59,8 @@ export const TABLES: FunctionFamily = {
         "A server tells a worker of rows to which it has subscribed and that have changed, once the lowest clock has risen. All others to which it has subscribed there are as they were, and fresh to that clock too.",
       request: {
         parameter: PARAMETER,
+        epoch:
+          "of the placement by which the server owns these rows: a worker that has another one takes none of them, and answers with all keys",
         clock: LOWEST,
         applied: APPLIED,
         order: ORDER,
@@ -69,7 +72,7 @@ export const TABLES: FunctionFamily = {
       errors: [],
       example: {
         request: {
-          ...{ parameter: 2, clock: 3, applied: 5, order: 41, hasMore: false },
+          ...{ parameter: 2, epoch: 1, clock: 3, applied: 5, order: 41, hasMore: false },
           keys: BigUint64Array.of(7n),
           values: Float32Array.of(1, -2),
         },
