@@ -7,7 +7,7 @@ import { type DeviceGrant, DeviceThread } from "../faces/shared-model/device-thr
 import { LocalModel } from "../faces/shared-model/local-model.ts";
 import type { DeviceModel, SharedModel } from "../faces/shared-model/shared-model.ts";
 import type { RowArrays, RowElement } from "../kernel/row-element.ts";
-import type { ThreadPort } from "../worker/tables/system-thread.ts";
+import type { ThreadPort } from "../worker/tables/thread-line.ts";
 import { realClock } from "./real-clock.ts";
 
 /** Under this name a thread finds what it was given in its workerData. */

@@ -11,7 +11,7 @@ import { LevelOne } from "../../worker/level-one/level-one.ts";
 import type { KeyPlan } from "../../worker/level-one/model-backend.ts";
 import type { MeterMemory } from "../../worker/level-one/model-meter.ts";
 import { type ModelMemory, ModelWords } from "../../worker/level-one/model-words.ts";
-import type { ThreadPort } from "../../worker/tables/system-thread.ts";
+import type { ThreadPort } from "../../worker/tables/thread-line.ts";
 import { DeviceCalls } from "./device-calls.ts";
 import { type ChromeTrace, type ModelStatistics, statisticsOf } from "./model-statistics.ts";
 import type { DeviceModel, ModelPushOptions, PullCallback, PullItem, PushItem, SharedModelType } from "./shared-model.ts";

@@ -20,7 +20,7 @@ import type { LevelTwo } from "../../worker/level-one/level-two.ts";
 import type { KeyPlan, ModelBackend } from "../../worker/level-one/model-backend.ts";
 import { createMeterMemory } from "../../worker/level-one/model-meter.ts";
 import { DEVICES_MAX, type ModelMemory, ModelWords, OWNER } from "../../worker/level-one/model-words.ts";
-import type { ThreadPort } from "../../worker/tables/system-thread.ts";
+import type { ThreadPort } from "../../worker/tables/thread-line.ts";
 import { builtInUpdater, checkUpdater, isBuiltIn } from "./chosen-updater.ts";
 import { checkKey, checkShape, DeviceCalls } from "./device-calls.ts";
 import { type DeviceGrant, serveThread } from "./device-thread.ts";
