@@ -3,18 +3,21 @@
 // the rows. Bösen's figures for the same (2 cores, loopback): 6.1 M incs/s, 10.8 M gets/s; clocks a second 1912, 2455,
 // 3516 with staleness 0, 1, 4, and with SSPPush 1591, 2283, 2795.
 //
-//   node bench/process-tables.ts [inc get clocks straggler zipf]        all of them when left out
+//   node --expose-gc bench/process-tables.ts [inc get clocks straggler zipf]        all of them when left out
 
 import { spawnSync } from "node:child_process";
+import { once } from "node:events";
+import { isMainThread, parentPort, workerData } from "node:worker_threads";
 import type { Session } from "../src/api/session.ts";
 import { Random } from "../src/base/random.ts";
-import { type DenseRowType, denseRow } from "../src/faces/tables/rows/dense-row.ts";
+import { type DenseAccessor, type DenseRowType, denseRow } from "../src/faces/tables/rows/dense-row.ts";
 import type { Table } from "../src/faces/tables/table.ts";
 import type { ConsistencyModel, TableConfig, TableGroupConfig } from "../src/faces/tables/table-config.ts";
 import { TableGroup } from "../src/faces/tables/table-group.ts";
 import type { TableThread } from "../src/faces/tables/table-thread.ts";
 import { EmbeddedCluster } from "../src/node/embedded-cluster.ts";
 import { TableGroup as ProcessTableGroup } from "../src/node/tables-session.ts";
+import { attachTableThread, startTableThread } from "../src/node/tables-threads.ts";
 import { zipfDraws } from "./zipf.ts";
 
 const FLOATS = denseRow("f32");
@@ -89,6 +92,8 @@ async function gets(): Promise<void> {
   });
 }
 
+const WARM_CLOCKS = Number(process.env.WARM_CLOCKS ?? 20_000);
+
 /** One of the processes of `clocks`: this file, launched. */
 async function clockProcess(model: ConsistencyModel, staleness: number, clocks: number): Promise<void> {
   const group = new ProcessTableGroup();
@@ -107,7 +112,7 @@ async function clockProcess(model: ConsistencyModel, staleness: number, clocks: 
       thread.clock();
     }
   };
-  await step(clocks / 10);
+  await step(WARM_CLOCKS); // until the engine has compiled what a clock passes
   const began = performance.now();
   const cpu = process.cpuUsage();
   await step(clocks);
@@ -165,36 +170,159 @@ async function waitingShare(staleness: number, isAlways: boolean): Promise<numbe
   return waited / (threads.length * (performance.now() - began));
 }
 
-async function zipf(): Promise<void> {
-  const [ROWS, READS] = [200_000, 400_000];
+const ZIPF = { rows: 200_000, width: 64, exponent: 1.05, reads: 1_000_000, batch: 256, hits: 10_000_000, threads: 2 };
+/** The staleness of the table, and the bound of the cache that it is compared with. */
+const BOUND = 4;
+
+/** What one of the threads of `zipf` has measured. */
+type ZipfFigures = {
+  readonly gets: number;
+  readonly misses: number;
+  readonly seconds: number;
+  /** Of gets of rows that were there, in the same run: misses, and the time that they took, are taken out. */
+  readonly hits: number;
+  readonly hitSeconds: number;
+  /** Of so many hits in a row behind it. */
+  readonly steadySeconds: number;
+  readonly heapMiB: number;
+};
+
+/** The rows that a thread reads, batch by batch. */
+function zipfTrace(thread: number): Uint32Array {
+  const draw = zipfDraws(new Random(7 + thread), { positionCount: ZIPF.rows, exponent: ZIPF.exponent });
+  return Uint32Array.from({ length: ZIPF.reads }, draw);
+}
+
+/** In a thread of the system: a batch of rows is fetched together, and then read one by one. */
+async function zipfThread(index: number): Promise<void> {
+  const thread = await attachTableThread({ 0: FLOATS });
+  const table = thread.getTableOrDie(0, FLOATS);
+  const ids = zipfTrace(index);
+  let [sum, hits, hitMs, misses] = [0, 0, 0, 0];
+  const readHits = (from: number, to: number): void => {
+    for (let i = from; i < to; i++) {
+      const row = table.get(ids[i]!);
+      if (row instanceof Promise) late.push(row);
+      else {
+        sum += row.get(i & 63);
+        row.release();
+      }
+    }
+  };
+  const late: Promise<DenseAccessor<"f32">>[] = [];
+  const began = performance.now();
+  for (let from = 0; from < ids.length; from += ZIPF.batch) {
+    const to = Math.min(ids.length, from + ZIPF.batch);
+    for (let i = from; i < to; i++) {
+      const full = table.getAsync(ids[i]!);
+      if (full !== undefined) await full;
+    }
+    await table.waitPendingAsyncGet();
+    const at = performance.now();
+    readHits(from, to);
+    hitMs += performance.now() - at;
+    hits += to - from - late.length;
+    misses += late.length;
+    for (const row of await Promise.all(late.splice(0))) row.release();
+  }
+  const seconds = (performance.now() - began) / 1000;
+  const frequent = ids.filter((id) => id < ZIPF.rows / 100); // ids are ranks
+  const steady = (count: number): void => {
+    for (let i = 0, at = 0; i < count; i++, at = at + 1 === frequent.length ? 0 : at + 1) {
+      const row = table.get(frequent[at]!) as DenseAccessor<"f32">;
+      sum += row.get(i & 63);
+      row.release();
+    }
+  };
+  await meet();
+  for (const id of new Set(frequent)) (await table.get(id)).release();
+  await meet(); // from here on nobody fetches anything, so nothing is evicted
+  steady(ZIPF.hits / 10);
+  globalThis.gc?.();
+  const heap = process.memoryUsage().heapUsed;
+  const from = performance.now();
+  steady(ZIPF.hits);
+  const steadySeconds = (performance.now() - from) / 1000;
+  globalThis.gc?.();
+  const heapMiB = (process.memoryUsage().heapUsed - heap) / 2 ** 20;
+  if (sum !== 0) throw new Error("nobody added anything");
+  const figures: ZipfFigures = { gets: ids.length, misses, seconds, hits, hitSeconds: hitMs / 1000, steadySeconds, heapMiB };
+  parentPort?.postMessage(figures);
+  thread.deregisterThread();
+}
+
+/** Waits until both threads have come here. */
+async function meet(): Promise<void> {
+  parentPort?.postMessage("here");
+  await once(parentPort!, "message");
+}
+
+/** What travelled since the last look, both ways. */
+function bytesOf(session: Session): number {
+  let bytes = 0;
+  for (const { sentBytes, receivedBytes } of session.takeLoads().values()) bytes += sentBytes + receivedBytes;
+  return bytes;
+}
+
+/** The same trace, batch by batch in turn, through the cache of an embedding whose rows may be so many updates behind. */
+async function hetBytes(): Promise<number> {
   await using cluster = await EmbeddedCluster.start();
   const { session } = cluster;
-  const threads = await groupOver(session, { rowType: 0, rowCapacity: 64, processCacheCapacity: ROWS / 10, staleness: 0 }, 2);
+  const table = await session.embedding("het", { dim: ZIPF.width, versions: true });
+  const cache = table.cached({ rows: ZIPF.rows / 10, pullBound: BOUND, pushBound: BOUND });
+  const traces = Array.from({ length: ZIPF.threads }, (_, thread) => zipfTrace(thread));
   session.startRecord();
-  const began = performance.now();
-  const tables = threads.map((thread) => thread.getTableOrDie(0, FLOATS));
-  await Promise.all(
-    tables.map(async (table, thread) => {
-      const draw = zipfDraws(new Random(7 + thread), { positionCount: ROWS, exponent: 1.05 });
-      const ids = Uint32Array.from({ length: READS }, draw);
-      for (let i = 0; i < READS; i += 64) {
-        for (let j = i; j < Math.min(READS, i + 64); j++) await table.getAsync(ids[j]!);
-        await table.waitPendingAsyncGet(); // rows are fetched together
-        for (let j = i; j < Math.min(READS, i + 64); j++) (await table.get(ids[j]!)).release();
-      }
-    }),
+  for (let from = 0; from < ZIPF.reads; from += ZIPF.batch)
+    for (const ids of traces) await cache.lookup(BigUint64Array.from(ids.subarray(from, from + ZIPF.batch), BigInt));
+  return bytesOf(session);
+}
+
+async function zipf(): Promise<void> {
+  await using cluster = await EmbeddedCluster.start();
+  const { session } = cluster;
+  const group = new TableGroup(() => Promise.resolve(session));
+  group.registerRow(0, FLOATS);
+  await group.init({ numTables: 1, numLocalAppThreads: ZIPF.threads + 1 });
+  await group.createTable(0, {
+    rowType: 0,
+    rowCapacity: ZIPF.width,
+    processCacheCapacity: ZIPF.rows / 10,
+    oplogCapacity: 16,
+    staleness: BOUND,
+  });
+  await group.createTableDone();
+  session.startRecord();
+  const threads = Array.from({ length: ZIPF.threads }, (_, index) =>
+    startTableThread(group, import.meta.filename, { workerData: { index } }),
   );
-  const seconds = (performance.now() - began) / 1000;
-  const { receivedBytes = 0 } = session.takeLoads().get("wb/tables/read") ?? {};
-  const hits = tables.reduce((sum, { statistics }) => sum + statistics.hits, 0);
-  const share = hits / (2 * READS);
-  say(
-    `200 k rows x 64 by 2 tasks, Zipf 1.05, capacity 10 %: ${((2 * READS) / seconds / 1e3).toFixed(0)} k gets/s with misses, ${(100 * share).toFixed(1)} % found, ${(receivedBytes / 1e6).toFixed(1)} MB fetched`,
+  let [here, bytes] = [0, 0];
+  const figures = await Promise.all(
+    threads.map(
+      (thread) =>
+        new Promise<ZipfFigures>((resolve, reject) => {
+          thread.on("error", reject);
+          thread.on("message", (message: ZipfFigures | "here") => {
+            if (message !== "here") resolve(message);
+            else if (++here % ZIPF.threads === 0) {
+              bytes ||= bytesOf(session);
+              for (const one of threads) one.postMessage("go");
+            }
+          });
+        }),
+    ),
   );
+  const what = `${ZIPF.rows / 1000} k rows x ${ZIPF.width} by ${ZIPF.threads} threads, Zipf ${ZIPF.exponent}, capacity 10 %`;
+  for (const { gets, misses, seconds, hits, hitSeconds, steadySeconds, heapMiB } of figures)
+    say(
+      `${what}: hits alone ${(hits / hitSeconds / 1e6).toFixed(1)} M/s among misses, ${(ZIPF.hits / steadySeconds / 1e6).toFixed(1)} M/s in a row, heap ${heapMiB.toFixed(2)} MiB more over ${ZIPF.hits / 1e6} M; with misses ${(gets / seconds / 1e3).toFixed(0)} k gets/s (${misses} came late)`,
+    );
+  const het = await hetBytes();
+  say(`bytes of that trace: process cache ${(bytes / 1e6).toFixed(1)} MB, HET cache with bound ${BOUND} ${(het / 1e6).toFixed(1)} MB`);
 }
 
 const [, , first, ...rest] = process.argv;
-if (first === "process") await clockProcess(rest[0] as ConsistencyModel, Number(rest[1]), Number(process.env.CLOCKS ?? 5000));
+if (!isMainThread) await zipfThread((workerData as { readonly index: number }).index);
+else if (first === "process") await clockProcess(rest[0] as ConsistencyModel, Number(rest[1]), Number(process.env.CLOCKS ?? 10_000));
 else {
   const asked = first === undefined ? ["inc", "get", "clocks", "straggler", "zipf"] : [first, ...rest];
   if (asked.includes("inc")) await incs();

@@ -163,7 +163,8 @@ export class SharedRows {
 
   /** A reader used a row without a pin: it has a second chance. For threads that keep the owner from the row meanwhile. */
   mark(slot: number): void {
-    Atomics.or(this.states, slot * RECORD_WORDS + STATE, MARK);
+    const at = slot * RECORD_WORDS + STATE;
+    if (((this.states[at] as number) & MARK) === 0) Atomics.or(this.states, at, MARK); // a write takes the line from others
   }
 
   unpin(slot: number): void {

@@ -1,5 +1,6 @@
-// row-locks — keeps threads of one process out of each other's way at the rows of a table: a word for each of sixteen
-// groups of rows, in memory that they share. The word is the number of the thread that has the lock, 0 when nobody has.
+// row-locks — keeps threads of one process out of each other's way at the rows of a table: a word for each of 64 groups
+// of rows, in memory that they share, each in a line of its own: threads at different rows do not take it from each
+// other. The word is the number of the thread that has the lock, 0 when nobody has.
 //
 // Invariants:
 //   RowLocks.L1. A thread has one lock at a time, or the owner of the table all of them: nobody waits for a lock while
@@ -10,8 +11,11 @@
 //       on the owner's event loop.
 
 /** Groups of rows. */
-const LOCK_COUNT = 16;
+const LOCK_COUNT = 64;
+/** From one lock to the next: a line of the processor's cache. */
+const LINE_BYTES = 64;
 const WORD_BYTES = 4;
+const LINE_WORDS = LINE_BYTES / WORD_BYTES;
 /** The owner's number; threads count from 2. */
 export const OWNER = 1;
 /** How often the owner tries before it comes back later. */
@@ -22,35 +26,36 @@ export class RowLocks {
   readonly buffer: SharedArrayBuffer;
   readonly #words: Int32Array;
 
-  constructor(buffer: SharedArrayBuffer = new SharedArrayBuffer(LOCK_COUNT * WORD_BYTES)) {
+  constructor(buffer: SharedArrayBuffer = new SharedArrayBuffer(LOCK_COUNT * LINE_BYTES)) {
     this.buffer = buffer;
     this.#words = new Int32Array(buffer);
   }
 
   /** The group of a row. */
   groupOf(low: number): number {
-    return (Math.imul(low, 0x9e3779b1) >>> 28) & (LOCK_COUNT - 1);
+    return Math.imul(low, 0x9e3779b1) >>> 26;
   }
 
   /** Waits until the group is this thread's. Not for the owner (L3). */
   lock(group: number, thread: number): void {
     const words = this.#words;
+    const at = group * LINE_WORDS;
     for (let spins = 0; ; spins++) {
-      const holder = Atomics.compareExchange(words, group, 0, thread);
+      const holder = Atomics.compareExchange(words, at, 0, thread);
       if (holder === 0) return;
-      if (spins > SPINS) Atomics.wait(words, group, holder, WAIT_MS);
+      if (spins > SPINS) Atomics.wait(words, at, holder, WAIT_MS);
     }
   }
 
   unlock(group: number): void {
-    Atomics.store(this.#words, group, 0);
+    Atomics.store(this.#words, group * LINE_WORDS, 0);
   }
 
   /** All groups are the owner's, or none is. */
   tryLockAll(): boolean {
     for (let group = 0; group < LOCK_COUNT; group++) {
       let spins = 0;
-      while (Atomics.compareExchange(this.#words, group, 0, OWNER) !== 0) {
+      while (Atomics.compareExchange(this.#words, group * LINE_WORDS, 0, OWNER) !== 0) {
         if (++spins < SPINS) continue;
         for (let taken = 0; taken < group; taken++) this.unlock(taken);
         return false;
@@ -67,7 +72,7 @@ export class RowLocks {
   takeFrom(thread: number): number[] {
     const groups: number[] = [];
     for (let group = 0; group < LOCK_COUNT; group++)
-      if (Atomics.compareExchange(this.#words, group, thread, 0) === thread) groups.push(group);
+      if (Atomics.compareExchange(this.#words, group * LINE_WORDS, thread, 0) === thread) groups.push(group);
     return groups;
   }
 }

@@ -12,7 +12,7 @@ import type { ClockMember } from "./process-clock.ts";
 import type { ProcessTable } from "./process-table.ts";
 import type { SharedTableMemory } from "./shared-table.ts";
 import { booksMemory, SharedBooks } from "./thread-books.ts";
-import type { ThreadPort, ThreadReply, ThreadRequest } from "./thread-line.ts";
+import type { ThreadPort, ThreadRead, ThreadReply, ThreadRequest, ThreadUnpin } from "./thread-line.ts";
 
 /** When all rows of the cache are being copied, how long until the next try. */
 const PIN_AGAIN_MS = 1;
@@ -28,16 +28,21 @@ export type SystemThreadOptions = {
   readonly left: () => void;
 };
 
+/** By slot, how often it is pinned for the thread. */
+type Pins = Map<number, number>;
+
 export class SystemThread {
   /** RowLocks */
   readonly number: number;
   readonly member: ClockMember;
   readonly #options: SystemThreadOptions;
-  readonly #tables = new Map<number, { readonly table: ProcessTable; readonly books: SharedBooks; readonly pins: number[] }>();
+  readonly #tables = new Map<number, { readonly table: ProcessTable; readonly books: SharedBooks; readonly pins: Pins }>();
   /** What its thread is given. */
   readonly memory: readonly SharedTableMemory[];
   #chain: Promise<void> = Promise.resolve();
   #isOver = false;
+  /** By ticket: rows that were found in this turn. */
+  #slots = new Map<number, number>();
 
   constructor(options: SystemThreadOptions) {
     this.#options = options;
@@ -47,7 +52,7 @@ export class SystemThread {
       const { updates, elements, oplogRows, secret, staleness } = table.options;
       const memory = booksMemory(updates.element, { elements, rows: oplogRows, secret });
       const books = new SharedBooks(updates.element, memory);
-      this.#tables.set(id, { table, books, pins: [] });
+      this.#tables.set(id, { table, books, pins: new Map() });
       return { id, name: table.name, staleness, rows: table.rows.memory, locks: table.share(books).buffer, books: memory };
     });
     options.port.onmessage = ({ data }) => this.#heard(data as ThreadRequest);
@@ -65,38 +70,44 @@ export class SystemThread {
     const { number, member } = this.#options;
     for (const { table, books, pins } of this.#tables.values()) {
       await table.threadEnded(number, books, member.clock);
-      for (const slot of pins.splice(0)) table.unpin(slot);
+      for (const [slot, count] of pins) for (let i = 0; i < count; i++) table.unpin(slot);
+      pins.clear();
     }
     await this.#chain;
     this.#options.left();
   }
 
   #heard(request: ThreadRequest): void {
-    if (request.kind === "read") {
-      void this.#chain.then(() => this.#read(request)); // T1
+    if (request.kind !== "rows") {
+      this.#chain = this.#chain.then(() => this.#obey(request)).catch((thrown: unknown) => this.#refuse(thrown));
       return;
     }
-    this.#chain = this.#chain.then(() => this.#obey(request)).catch((thrown: unknown) => this.#refuse(thrown));
+    for (const unpin of request.unpins) this.#unpin(unpin);
+    void this.#chain.then(() => request.reads.map((read) => this.#read(read))); // T1
   }
 
-  async #obey(request: Exclude<ThreadRequest, { readonly kind: "read" }>): Promise<void> {
+  async #obey(request: Exclude<ThreadRequest, { readonly kind: "rows" }>): Promise<void> {
     if (this.#isOver) return;
     if (request.kind === "clock") this.#options.clockEnded();
     else if (request.kind === "leave") void this.ended();
     else {
       const found = this.#tables.get(request.table);
       if (found === undefined) return;
-      if (request.kind === "unpin") {
-        const at = found.pins.indexOf(request.slot);
-        if (at >= 0) found.table.unpin(found.pins.splice(at, 1)[0] as number);
-      } else {
-        await found.table.takeBook(found.books, request.book);
-        if (request.isEarly) found.table.updates.send(this.member.clock);
-      }
+      await found.table.takeBook(found.books, request.book);
+      if (request.isEarly) found.table.updates.send(this.member.clock);
     }
   }
 
-  async #read({ table: id, rowId, clock, ticket }: Extract<ThreadRequest, { readonly kind: "read" }>): Promise<void> {
+  #unpin({ table: id, slot }: ThreadUnpin): void {
+    const { table, pins } = this.#tables.get(id) ?? {};
+    const count = pins?.get(slot) ?? 0;
+    if (pins === undefined || table === undefined || count === 0) return;
+    if (count === 1) pins.delete(slot);
+    else pins.set(slot, count - 1);
+    table.unpin(slot);
+  }
+
+  async #read({ table: id, rowId, clock, ticket }: ThreadRead): Promise<void> {
     const found = this.#tables.get(id);
     if (found === undefined || this.#isOver) return;
     const { table, pins } = found;
@@ -104,11 +115,22 @@ export class SystemThread {
       table.updates.checkFailure();
       const slot = await this.#pinned(table, rowId, clock);
       if (this.#isOver) return table.unpin(slot);
-      pins.push(slot);
-      this.post({ kind: "row", ticket, slot });
+      pins.set(slot, (pins.get(slot) ?? 0) + 1);
+      this.#found(table, ticket, slot);
     } catch (thrown) {
       this.post({ kind: "failed", ticket, code: isWeighbridgeError(thrown) ? thrown.code : "HANDLER_FAILED", message: reasonOf(thrown) });
     }
+  }
+
+  /** Rows that are found in one turn are told together. */
+  #found(table: ProcessTable, ticket: number, slot: number): void {
+    if (this.#slots.size === 0)
+      table.options.client.functions.router.clock.soon(() => {
+        const slots = this.#slots;
+        this.#slots = new Map();
+        if (!this.#isOver) this.post({ kind: "rows", slots });
+      });
+    this.#slots.set(ticket, slot);
   }
 
   /** Rows are pinned for threads only until they have copied them: when no other may go, one will soon. */

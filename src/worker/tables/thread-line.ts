@@ -1,5 +1,9 @@
 // thread-line — what a thread of the system and the thread that speaks for its process say to each other, and the line
-// of the first to the second. The other end is system-thread.ts.
+// of the first to the second. The other end is system-thread.ts. Rows that are asked for, found or let go of in one turn
+// are one message: it costs more than a row.
+//
+// Invariants:
+//   ThreadLine.L1. What a thread says arrives in the order in which it said it.
 
 import type { Clock } from "../../base/clock.ts";
 import { Deferred } from "../../base/deferred.ts";
@@ -18,8 +22,11 @@ export type ThreadRequest =
   | { readonly kind: "closed"; readonly table: number; readonly book: number; readonly isEarly: boolean }
   | { readonly kind: "clock" }
   | { readonly kind: "leave" }
-  | { readonly kind: "read"; readonly table: number; readonly rowId: number; readonly clock: number; readonly ticket: number }
-  | { readonly kind: "unpin"; readonly table: number; readonly slot: number };
+  /** Reads at a clock, each with the number under which it is answered; and slots that were read. */
+  | { readonly kind: "rows"; readonly reads: readonly ThreadRead[]; readonly unpins: readonly ThreadUnpin[] };
+
+export type ThreadRead = { readonly table: number; readonly rowId: number; readonly clock: number; readonly ticket: number };
+export type ThreadUnpin = { readonly table: number; readonly slot: number };
 
 /** Where a thread begins. */
 export type ThreadStart = { readonly clock: number; readonly stalenessMax: number; readonly threadId: number };
@@ -27,7 +34,8 @@ export type ThreadStart = { readonly clock: number; readonly stalenessMax: numbe
 /** What it hears. */
 export type ThreadReply =
   | ({ readonly kind: "start" } & ThreadStart)
-  | { readonly kind: "row"; readonly ticket: number; readonly slot: number }
+  /** By ticket, the slot of its row: pinned until it is given back. */
+  | { readonly kind: "rows"; readonly slots: ReadonlyMap<number, number> }
   | { readonly kind: "failed"; readonly ticket: number; readonly code: ErrorCode; readonly message: string }
   | { readonly kind: "refused"; readonly table: number; readonly code: ErrorCode; readonly message: string };
 
@@ -45,6 +53,9 @@ export class ThreadLine {
   /** By ticket: reads that wait. */
   readonly #reads = new Map<number, Deferred<number>>();
   #tickets = 0;
+  /** What leaves at the end of this turn. */
+  #asked: ThreadRead[] = [];
+  #letGo: ThreadUnpin[] = [];
 
   constructor(thread: number, port: ThreadPort, clock: Clock) {
     this.thread = thread;
@@ -53,8 +64,22 @@ export class ThreadLine {
     port.onmessage = ({ data }) => this.#heard(data as ThreadReply);
   }
 
+  /** L1 */
   post(request: ThreadRequest): void {
+    this.#postRows();
     this.#port.postMessage(request);
+  }
+
+  #postRows(): void {
+    if (this.#asked.length === 0 && this.#letGo.length === 0) return;
+    const rows: ThreadRequest = { kind: "rows", reads: this.#asked, unpins: this.#letGo };
+    this.#asked = [];
+    this.#letGo = [];
+    this.#port.postMessage(rows);
+  }
+
+  #postRowsSoon(): void {
+    if (this.#asked.length + this.#letGo.length === 0) this.clock.soon(() => this.#postRows());
   }
 
   /** Asks for a row at this thread's clock; resolves with its slot in the cache, pinned until it is given back. */
@@ -62,12 +87,14 @@ export class ThreadLine {
     const told = new Deferred<number>();
     const ticket = ++this.#tickets;
     this.#reads.set(ticket, told);
-    this.post({ kind: "read", table, rowId, clock: this.member.clock, ticket });
+    this.#postRowsSoon();
+    this.#asked.push({ table, rowId, clock: this.member.clock, ticket });
     return told.promise;
   }
 
   unpin(table: number, slot: number): void {
-    this.post({ kind: "unpin", table, slot });
+    this.#postRowsSoon();
+    this.#letGo.push({ table, slot });
   }
 
   clockEnded(): void {
@@ -85,11 +112,14 @@ export class ThreadLine {
       this.member.clock = reply.clock;
       this.started.resolve(reply);
     } else if (reply.kind === "refused") this.onRefused(reply.table, new WeighbridgeError(reply.code, reply.message));
-    else {
-      const told = this.#reads.get(reply.ticket);
-      this.#reads.delete(reply.ticket);
-      if (reply.kind === "row") told?.resolve(reply.slot);
-      else told?.reject(new WeighbridgeError(reply.code, reply.message));
-    }
+    else if (reply.kind === "rows") for (const [ticket, slot] of reply.slots) this.#taken(ticket)?.resolve(slot);
+    else this.#taken(reply.ticket)?.reject(new WeighbridgeError(reply.code, reply.message));
+  }
+
+  /** Who waits for a ticket, no more. */
+  #taken(ticket: number): Deferred<number> | undefined {
+    const told = this.#reads.get(ticket);
+    this.#reads.delete(ticket);
+    return told;
   }
 }
