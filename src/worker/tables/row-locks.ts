@@ -65,7 +65,10 @@ export class RowLocks {
   }
 
   unlockAll(): void {
-    for (let group = 0; group < LOCK_COUNT; group++) this.unlock(group);
+    for (let group = 0; group < LOCK_COUNT; group++) {
+      this.unlock(group);
+      Atomics.notify(this.#words, group * LINE_WORDS); // the owner has rows for longer than threads do: somebody may sleep
+    }
   }
 
   /** L2: the groups that a thread had when it ended. */
