@@ -16,7 +16,9 @@ import { INTEGERS, TableCluster } from "./tables.ts";
 const PROCESSES = 2;
 const THREADS = 3;
 const TABLES = 2;
-const ROWS = 7;
+const ROWS = 12;
+/** A thread holds one row and waits for another one, and some are on their way: all others may be evicted. */
+const CACHED_ROWS = 2 * THREADS + 2;
 /** Each process has so many columns of its own. */
 const OWN_COLUMNS = 2;
 const COLUMNS = PROCESSES * OWN_COLUMNS;
@@ -211,7 +213,7 @@ async function runPrograms(seed: number, { trouble, config, operations }: Progra
   const random = new Random(seed);
   const stalenessOf = Array.from({ length: TABLES }, (_, table) => table + random.below(4));
   const tables = stalenessOf.map((staleness) => ({
-    ...{ rowType: 1, rowCapacity: COLUMNS, staleness, processCacheCapacity: 2 + THREADS, oplogCapacity: 1 + random.below(5) },
+    ...{ rowType: 1, rowCapacity: COLUMNS, staleness, processCacheCapacity: CACHED_ROWS, oplogCapacity: 1 + random.below(5) },
   }));
   const faults = trouble === "losses" ? { faults: { dropPercent: 5, duplicatePercent: 5, reorderPercent: 5, delayMs: 20 } } : {};
   const sim: Partial<SimClusterOptions> = { ...faults, ...(trouble === "cuts" || trouble === "death" ? { resendTimeoutMs: 100 } : {}) };
