@@ -60,7 +60,10 @@ export function attachDevice<E extends RowElement = "f32">(): DeviceModel<RowArr
   }) as unknown as DeviceModel<RowArrays[E]>;
 }
 
+/** Of this thread, on the clock that all threads of the process have. */
+const ORIGIN_MS = performance.timeOrigin;
+
 /** Of all threads of a process the same. */
 export function timeline(): number {
-  return performance.timeOrigin + performance.now();
+  return ORIGIN_MS + performance.now();
 }

@@ -274,7 +274,7 @@ suite("what is wrong is told", () => {
     assert.throws(() => model.push(data, 0, 0), throwsCode("BAD_ARGUMENT", /device 0 has pushed key 0 in this round already/));
     model.pullReq(data, 0, 0);
     assert.throws(() => model.pullReq(data, 0, 0), throwsCode("BAD_ARGUMENT", /device 0 has a pull of key 0 that has not ended/));
-    assert.throws(() => model.push(new Float32Array(3), 0, 1), throwsCode("VALUE_LENGTH", /key 0 has 2 elements, not 3/));
+    assert.throws(() => model.push(new Float32Array(3), 0, 1), throwsCode("VALUE_LENGTH", /key 0: what is pushed has 2 elements, not 3/));
     assert.throws(() => model.pullReq(new Float32Array(3), 0, 1), throwsCode("VALUE_LENGTH", /has 2 elements, not 3/));
     assert.throws(
       () => model.push(new Float64Array(2) as never, 0, 1),

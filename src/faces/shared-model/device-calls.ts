@@ -5,9 +5,9 @@ import type { WaitOptions } from "../../base/deferred.ts";
 import { showValue, WeighbridgeError } from "../../base/errors.ts";
 import { checkOptions, checkWaitOptions } from "../../base/known-options.ts";
 import type { RowArray } from "../../kernel/row-element.ts";
-import type { LevelOne } from "../../worker/level-one/level-one.ts";
+import type { LevelOne, PullRequest, PushRequest } from "../../worker/level-one/level-one.ts";
 import type { KeyPlan, ModelBackend } from "../../worker/level-one/model-backend.ts";
-import type { ModelPushOptions, PullCallback, PullItem, PushItem } from "./shared-model.ts";
+import type { ModelPushOptions, PullCallback, PulledData, PullItem, PushItem } from "./shared-model.ts";
 
 const PRIORITY_MAX = 2 ** 30;
 const LENGTH_MAX = 2 ** 30;
@@ -55,53 +55,58 @@ export class DeviceCalls<Data extends object> {
 
   push(data: Data, key: number, device: number, priority = 0, options: ModelPushOptions = {}): void {
     checkOptions(options, ["after"], "the options of a push");
-    const position = this.positionOf(device);
-    const plan = this.#planOf(key);
-    this.#checkData(data, plan.length, `what is pushed for key ${key}`);
-    checkPriority(priority);
-    this.level.push({ data, plan, device: position, priority, after: options.after });
+    this.level.push([this.#pushOf(data, key, this.positionOf(device), priority, options.after)]);
   }
 
   pull(data: Data, key: number, device: number, priority = 0, callback?: PullCallback<Data>): void {
-    const position = this.positionOf(device);
-    const plan = this.#planOf(key);
-    this.#checkData(data, plan.resultLength, `what key ${key} is pulled into`);
-    checkPriority(priority);
-    if (callback !== undefined && typeof callback !== "function") throw bad(`a callback is a function, not ${showValue(callback)}`);
-    const call = callback === undefined ? undefined : () => callback({ data, key, device, stream: this.#backend.streamOf(position) });
-    this.level.pull({ data, plan, device: position, priority, callback: call });
+    this.level.pull([this.#pullOf(data, key, this.positionOf(device), priority, callback)]);
   }
 
   pushAll(items: readonly PushItem<Data>[], device: number): void {
-    for (const item of listOf(items, PUSH_ITEM, "a push of pushAll")) {
-      const { data, key, priority, after } = item;
-      this.push(data, key, device, priority, { after });
-    }
+    const position = this.positionOf(device);
+    const list = listOf(items, PUSH_ITEM, "a push of pushAll");
+    this.level.push(list.map(({ data, key, priority = 0, after }) => this.#pushOf(data, key, position, priority, after)));
   }
 
   pullAll(items: readonly PullItem<Data>[], device: number): void {
-    for (const { data, key, priority, callback } of listOf(items, PULL_ITEM, "a pull of pullAll"))
-      this.pull(data, key, device, priority, callback);
+    const position = this.positionOf(device);
+    const list = listOf(items, PULL_ITEM, "a pull of pullAll");
+    this.level.pull(list.map(({ data, key, priority = 0, callback }) => this.#pullOf(data, key, position, priority, callback)));
+  }
+
+  #pushOf(data: Data, key: number, device: number, priority: number, after: unknown): PushRequest<Data> {
+    const plan = this.#planOf(key);
+    this.#checkData(data, plan.length, "what is pushed", key);
+    checkPriority(priority);
+    return { data, plan, device, priority, after };
+  }
+
+  #pullOf(data: Data, key: number, device: number, priority: number, callback: PullCallback<Data> | undefined): PullRequest<Data> {
+    const plan = this.#planOf(key);
+    this.#checkData(data, plan.resultLength, "what is pulled into", key);
+    checkPriority(priority);
+    if (callback === undefined) return { data, plan, device, priority, callback };
+    if (typeof callback !== "function") throw bad(`a callback is a function, not ${showValue(callback)}`);
+    const pulled = (): PulledData<Data> => ({ data, key, device: this.#devices[device] as number, stream: this.#backend.streamOf(device) });
+    return { data, plan, device, priority, callback: () => callback(pulled()) };
   }
 
   async wait(key: number, device: number, wait: WaitOptions = {}): Promise<void> {
     checkWaitOptions(wait);
     const position = this.positionOf(device);
     const plan = this.#plans.get(key);
-    if (plan !== undefined) await this.level.wait(plan.index, position, key, wait);
+    if (plan !== undefined) await this.level.wait(plan, position, wait);
   }
 
   async waitAll(device: number, wait: WaitOptions = {}): Promise<void> {
     checkWaitOptions(wait);
-    const position = this.positionOf(device);
-    const waits = await Promise.allSettled(this.plans.map(({ index, key }) => this.level.wait(index, position, key, wait)));
-    for (const outcome of waits) if (outcome.status === "rejected") throw outcome.reason;
+    await this.level.waitAll(this.positionOf(device), wait);
   }
 
   async checkWeight(data: Data, key: number, device: number): Promise<void> {
     this.positionOf(device);
     const plan = this.#planOf(key);
-    this.#checkData(data, plan.resultLength, `what is compared with key ${key}`);
+    this.#checkData(data, plan.resultLength, "what is compared", key);
     if (!ArrayBuffer.isView(data)) throw new WeighbridgeError("UNSUPPORTED", "checkWeight compares arrays of the CPU");
     const version = this.level.resultOf(plan);
     const values = await this.#backend.borrowResult(plan, version);
@@ -117,7 +122,7 @@ export class DeviceCalls<Data extends object> {
   weightsOf(data: Data, key: number, device: number): { readonly plan: KeyPlan; readonly values: RowArray } {
     this.positionOf(device);
     const plan = this.#planOf(key);
-    this.#checkData(data, plan.resultLength, `the weights of key ${key}`);
+    this.#checkData(data, plan.resultLength, "what the weights are set to", key);
     if (!ArrayBuffer.isView(data)) throw new WeighbridgeError("UNSUPPORTED", "setWeight takes arrays of the CPU");
     return { plan, values: data as unknown as RowArray };
   }
@@ -136,10 +141,10 @@ export class DeviceCalls<Data extends object> {
     throw new WeighbridgeError("UNKNOWN_PARAMETER", `key ${showValue(key)} is not known: every device calls initKey first`);
   }
 
-  #checkData(data: Data, length: number, what: string): void {
+  #checkData(data: Data, length: number, what: string, key: number): void {
     this.#backend.checkData(data, what);
     const actual = this.#backend.lengthOf(data);
-    if (actual !== length) throw new WeighbridgeError("VALUE_LENGTH", `${what} has ${length} elements, not ${actual}`);
+    if (actual !== length) throw new WeighbridgeError("VALUE_LENGTH", `key ${key}: ${what} has ${length} elements, not ${actual}`);
   }
 }
 

@@ -202,10 +202,11 @@ export class KeyRounds {
 
   /** What was pushed in a round, in the order of devices; 0 for one that was lost. */
   sourcesOf(keyIndex: number, round: number): number[] {
-    return Array.from({ length: this.#model.deviceCount }, (_, device) => {
-      const own = this.#deviceAt(keyIndex, device);
-      return this.#hasPushed(own, round) ? (this.#words[own + SOURCE + (round & 1)] as number) >>> 0 : 0;
-    });
+    const sources: number[] = [];
+    const version = round & 1;
+    for (let device = 0, own = this.#deviceAt(keyIndex, 0); device < this.#model.deviceCount; device++, own += DEVICE_WORDS)
+      sources.push(this.#hasPushed(own, round) ? (this.#words[own + SOURCE + version] as number) >>> 0 : 0);
+    return sources;
   }
 
   /** The pulls that the reduce which has begun serves. */

@@ -66,7 +66,13 @@ export type PullRequest<Data extends object> = Omit<PushRequest<Data>, "after"> 
   readonly callback: (() => unknown) | undefined;
 };
 
-type Pull<Data extends object> = PullRequest<Data> & { readonly ended: Deferred<void>; isOver: boolean };
+/** `ended` is there once somebody waits. */
+type Pull<Data extends object> = {
+  readonly request: PullRequest<Data>;
+  ended: Deferred<void> | undefined;
+  isOver: boolean;
+  failure: unknown;
+};
 type ClaimedShare = { readonly claim: Claim; readonly task: ModelTask };
 type Copy = Extract<PullNews, { readonly kind: "copy" }> & { readonly device: number };
 
@@ -81,12 +87,16 @@ export class LevelOne<Data extends object = object> {
   readonly #options: LevelOneOptions<Data>;
   readonly #rounds: KeyRounds;
   readonly #plans: KeyPlan[] = [];
-  readonly #pulls = new Map<number, Pull<Data>>();
+  /** The last of every key and device. */
+  readonly #pulls: (Pull<Data> | undefined)[] = [];
   /** Results that only this thread can copy to where they are wanted. */
   readonly #copies: Copy[] = [];
   /** When each device's last wait ended: it computes since then. */
   readonly #computesSince = new Map<number, number>();
   #openPulls = 0;
+  /** By device: how many of its pulls are open, and who waits for all of them. */
+  readonly #openOf: number[] = [];
+  readonly #allOver: (Deferred<void> | undefined)[] = [];
   #isListening = false;
   #isScheduled = false;
   #isPumping = false;
@@ -162,7 +172,7 @@ export class LevelOne<Data extends object = object> {
       const { hasWeights, isExchanged } = claim === undefined ? NO_FACTS : this.#rounds.keyOf(claim.keyIndex);
       return claim === undefined || claim.device >= 0 || !hasWeights || isExchanged;
     });
-    for (const pull of [...this.#pulls.values()].filter((candidate) => candidate.device === device)) this.#over(pull, failure(goesOn));
+    for (const pull of this.#pulls) if (pull?.request.device === device) this.#over(pull, failure(goesOn));
     if (!isWhole) {
       this.words.breakModel(); // weights were half updated
       return this.#failAll(this.words.brokenError());
@@ -173,56 +183,94 @@ export class LevelOne<Data extends object = object> {
 
   // Pushes and pulls
 
-  /** Throws BAD_ARGUMENT for a second push in a round, QUEUE_FULL, NODE_DEAD, CLOSED. */
-  push({ data, plan, device, priority, after }: PushRequest<Data>): void {
+  /**
+   * All of one device. Throws BAD_ARGUMENT for a second push in a round, QUEUE_FULL, NODE_DEAD, CLOSED; then none of them
+   * counts.
+   */
+  push(requests: readonly PushRequest<Data>[]): void {
     this.#checkOpen();
-    const fromMs = this.#options.timeline();
-    const round = this.words.locked(() => this.#rounds.checkPush(plan.index, device));
-    const place = this.#options.backend.takePush({ plan, device, version: versionOf(round), data, after });
+    const { backend, timeline } = this.#options;
+    const fromMs = timeline();
+    const rounds = this.words.locked(() => requests.map(({ plan, device }) => this.#rounds.checkPush(plan.index, device)));
+    const places = requests.map(({ plan, device, data, after }, i) =>
+      backend.takePush({ plan, device, version: versionOf(rounds[i] as number), data, after }),
+    );
     this.words.locked(() => {
-      this.#rounds.push(plan.index, device, place, priority);
-      this.meter.note("push", plan.index, device, fromMs, this.#options.timeline());
+      for (const [i, { plan, device, priority }] of requests.entries())
+        this.#rounds.push(plan.index, device, places[i] as number, priority);
+      const [first] = requests;
+      if (first === undefined) return;
+      this.meter.countPushes(first.device, requests.length);
+      this.meter.note("push", requests.length === 1 ? first.plan.index : -1, first.device, fromMs, timeline());
     });
     this.#schedule();
   }
 
-  /** Throws BAD_ARGUMENT while another pull of the device and key is open, NODE_DEAD, CLOSED. */
-  pull(request: PullRequest<Data>): void {
+  /** All of one device. Throws BAD_ARGUMENT while another pull of the device and key is open, NODE_DEAD, CLOSED. */
+  pull(requests: readonly PullRequest<Data>[]): void {
     this.#checkOpen();
-    const { plan, device, data, priority } = request;
-    const number = this.#numberOf(plan.index, device);
-    if (this.#pulls.get(number)?.isOver === false)
-      throw new WeighbridgeError(
-        "BAD_ARGUMENT",
-        `device ${this.#name(device)} has a pull of key ${plan.key} that has not ended: wait for it first`,
-      );
-    const pull: Pull<Data> = { ...request, ended: new Deferred<void>(), isOver: false };
-    const before = this.#pulls.get(number);
-    this.#pulls.set(number, pull);
-    try {
-      this.words.locked(() => {
-        this.#rounds.pull(plan.index, device, this.#options.backend.placeOf(data), priority);
-        this.meter.countPull(device);
-      });
-    } catch (thrown) {
-      if (before === undefined) this.#pulls.delete(number);
-      else this.#pulls.set(number, before);
-      throw thrown;
+    const { backend } = this.#options;
+    for (const { plan, device } of requests) {
+      if (this.#pulls[this.#numberOf(plan.index, device)]?.isOver !== false) continue;
+      const what = `device ${this.#name(device)} has a pull of key ${plan.key} that has not ended: wait for it first`;
+      throw new WeighbridgeError("BAD_ARGUMENT", what);
     }
-    if (this.#openPulls++ === 0) this.#options.keepAlive?.(true);
+    this.words.locked(() => {
+      for (const request of requests) {
+        const { plan, device, data, priority } = request;
+        this.#rounds.pull(plan.index, device, backend.placeOf(data), priority);
+        this.#pulls[this.#numberOf(plan.index, device)] = { request, ended: undefined, isOver: false, failure: undefined };
+        this.#openOf[device] = (this.#openOf[device] ?? 0) + 1;
+        if (this.#openPulls++ === 0) this.#options.keepAlive?.(true);
+      }
+      if (requests[0] !== undefined) this.meter.countPulls(requests[0].device, requests.length);
+    });
     this.#schedule();
   }
 
   /** Resolves when the last pull has ended, at once if there is none; rejects with what it failed with. */
-  async wait(keyIndex: number, device: number, key: number, wait: WaitOptions = {}): Promise<void> {
-    const pull = this.#pulls.get(this.#numberOf(keyIndex, device));
-    if (pull === undefined) return;
+  async wait(plan: KeyPlan, device: number, wait: WaitOptions = {}): Promise<void> {
+    const pull = this.#pulls[this.#numberOf(plan.index, device)];
+    if (pull?.isOver === false) {
+      const ended = (): Promise<void> => {
+        pull.ended ??= new Deferred<void>();
+        return pull.ended.promise;
+      };
+      await this.#waitUntil(() => pull.isOver, ended, plan.index, device, `the pull of key ${plan.key}`, wait);
+    }
+    if (pull?.failure !== undefined) throw pull.failure;
+  }
+
+  /** Resolves when all pulls of the device have ended; rejects with what the first of them, by its key, failed with. */
+  async waitAll(device: number, wait: WaitOptions = {}): Promise<void> {
+    const isOver = (): boolean => (this.#openOf[device] ?? 0) === 0;
+    const ended = (): Promise<void> => {
+      const all = this.#allOver[device] ?? new Deferred<void>();
+      this.#allOver[device] = all;
+      return all.promise;
+    };
+    if (!isOver()) await this.#waitUntil(isOver, ended, -1, device, "all pulls", wait);
+    for (let number = device; number < this.#pulls.length; number += this.words.deviceCount) {
+      const failure = this.#pulls[number]?.failure;
+      if (failure !== undefined) throw failure;
+    }
+  }
+
+  /** Helps first (L4). */
+  async #waitUntil(
+    isOver: () => boolean,
+    ended: () => Promise<void>,
+    keyIndex: number,
+    device: number,
+    what: string,
+    wait: WaitOptions,
+  ): Promise<void> {
     const { timeline, clock } = this.#options;
     const fromMs = timeline();
     this.#noteComputing(keyIndex, device, fromMs);
-    if (!pull.isOver) this.#pump();
+    this.#pump();
     try {
-      await waitFor(pull.ended.promise, `the pull of key ${key} by device ${this.#name(device)}`, clock, wait);
+      if (!isOver()) await waitFor(ended(), `${what} by device ${this.#name(device)}`, clock, wait);
     } finally {
       const toMs = timeline();
       if (this.words.isOpen) this.words.locked(() => this.meter.note("wait", keyIndex, device, fromMs, toMs));
@@ -327,12 +375,12 @@ export class LevelOne<Data extends object = object> {
       thrown = failure;
       hasFailed = true;
     }
-    this.words.locked(() => this.#finish(claim, fromMs, hasFailed ? this.words.keepFailure(thrown) : 0));
+    this.words.locked(() => this.#finish(claim, fromMs, timeline(), hasFailed ? this.words.keepFailure(thrown) : 0));
   }
 
-  #finish(claim: Claim, fromMs: number, failure: number): void {
+  #finish(claim: Claim, fromMs: number, toMs: number, failure: number): void {
     const kind = claim.device < 0 ? "reduce" : "hand out";
-    this.meter.note(kind, claim.keyIndex, claim.device, fromMs, this.#options.timeline());
+    this.meter.note(kind, claim.keyIndex, claim.device, fromMs, toMs);
     if (failure === 0) this.#rounds.finish(claim);
     else this.#rounds.fail(claim, failure);
   }
@@ -352,7 +400,8 @@ export class LevelOne<Data extends object = object> {
       if (!this.words.isOpen) return;
       this.words.locked(() => {
         const number = hasFailed ? this.words.keepFailure(failure) : 0;
-        for (const { claim } of claims) this.#finish(claim, fromMs, number);
+        const toMs = this.#options.timeline();
+        for (const { claim } of claims) this.#finish(claim, fromMs, toMs, number);
       });
       this.#pump();
     };
@@ -402,7 +451,7 @@ export class LevelOne<Data extends object = object> {
       for (let device = 0; device < this.words.deviceCount; device++) {
         if (this.words.homeOf(device) !== thread) continue;
         for (let news = this.#rounds.hear(device); news !== undefined; news = this.#rounds.hear(device)) {
-          const pull = this.#pulls.get(this.#numberOf(news.keyIndex, device));
+          const pull = this.#pulls[this.#numberOf(news.keyIndex, device)];
           if (news.kind === "copy") this.#addCopy({ ...news, device });
           else if (pull === undefined || pull.isOver) continue;
           else if (news.kind === "ended") ended.push(pull);
@@ -413,7 +462,7 @@ export class LevelOne<Data extends object = object> {
       for (let keyIndex = this.#rounds.claimExchange(); keyIndex >= 0; keyIndex = this.#rounds.claimExchange()) exchanges.push(keyIndex);
     });
     for (const [pull, failure] of failed) this.#over(pull, failure);
-    for (const pull of ended) void this.#call(pull);
+    for (const pull of ended) this.#there(pull);
     for (const keyIndex of exchanges) void this.#exchange(keyIndex, levelTwo as LevelTwo);
   }
 
@@ -424,11 +473,11 @@ export class LevelOne<Data extends object = object> {
 
   #copy({ keyIndex, device, round }: Copy): void {
     const { backend, timeline } = this.#options;
-    const pull = this.#pulls.get(this.#numberOf(keyIndex, device));
+    const pull = this.#pulls[this.#numberOf(keyIndex, device)];
     const fromMs = timeline();
     let failure: unknown;
     try {
-      if (pull?.isOver === false) backend.copyOut(pull.plan, versionOf(round), pull.data);
+      if (pull?.isOver === false) backend.copyOut(pull.request.plan, versionOf(round), pull.request.data);
     } catch (thrown) {
       failure = thrown;
     }
@@ -438,17 +487,23 @@ export class LevelOne<Data extends object = object> {
     });
     if (pull === undefined || pull.isOver) return;
     if (failure !== undefined) this.#over(pull, failure);
+    else this.#there(pull);
+  }
+
+  /** Its data are there. */
+  #there(pull: Pull<Data>): void {
+    if (pull.request.callback === undefined) this.#over(pull);
     else void this.#call(pull);
   }
 
-  /** Its data are there: the callback runs, then the wait ends (L2, L3). */
+  /** The callback runs, then the wait ends (L2, L3). */
   async #call(pull: Pull<Data>): Promise<void> {
-    const { callback } = pull;
+    const { callback, device, plan } = pull.request;
     try {
-      if (callback !== undefined) await callback();
+      await callback?.();
       this.#over(pull);
     } catch (thrown) {
-      const what = `the callback of device ${this.#name(pull.device)}'s pull of key ${pull.plan.key} threw: ${reasonOf(thrown)}`;
+      const what = `the callback of device ${this.#name(device)}'s pull of key ${plan.key} threw: ${reasonOf(thrown)}`;
       this.#over(pull, new WeighbridgeError("HANDLER_FAILED", what, { cause: thrown }));
     }
   }
@@ -457,13 +512,19 @@ export class LevelOne<Data extends object = object> {
     if (pull.isOver) return;
     pull.isOver = true;
     if (--this.#openPulls === 0) this.#options.keepAlive?.(false);
-    if (failure === undefined) pull.ended.resolve();
-    else pull.ended.reject(failure);
+    pull.failure = failure;
+    pull.ended?.resolve();
+    const { device } = pull.request;
+    const left = (this.#openOf[device] as number) - 1;
+    this.#openOf[device] = left;
+    if (left > 0) return;
+    this.#allOver[device]?.resolve();
+    this.#allOver[device] = undefined;
   }
 
   /** False, for who has to say whether the model goes on. */
   #failAll(failure: WeighbridgeError): false {
-    for (const pull of this.#pulls.values()) this.#over(pull, failure);
+    for (const pull of this.#pulls) if (pull !== undefined) this.#over(pull, failure);
     return false;
   }
 

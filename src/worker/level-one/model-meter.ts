@@ -71,8 +71,12 @@ export class ModelMeter {
     this.#add(keyIndex * KEY_FIELDS, 1);
   }
 
-  countPull(device: number): void {
-    this.#add(this.#devices + device * DEVICE_FIELDS + 1, 1);
+  countPushes(device: number, count: number): void {
+    this.#add(this.#devices + device * DEVICE_FIELDS, count);
+  }
+
+  countPulls(device: number, count: number): void {
+    this.#add(this.#devices + device * DEVICE_FIELDS + 1, count);
   }
 
   note(kind: SpanKind, keyIndex: number, device: number, fromMs: number, toMs: number): void {
@@ -81,10 +85,7 @@ export class ModelMeter {
     if (kind === "reduce") this.#add(key + 1, lasted);
     else if (kind === "hand out") this.#add(key + 2, lasted);
     else if (kind === "exchange") this.#add(key + 3, lasted);
-    else if (kind === "push") {
-      this.#add(own, 1);
-      this.#add(own + 2, lasted);
-    } else this.#add(own + (kind === "wait" ? 3 : 4), lasted);
+    else this.#add(own + (kind === "push" ? 2 : kind === "wait" ? 3 : 4), lasted);
     if (!this.memory.keepsEvents) return;
     const count = this.#numbers[this.#events] as number;
     const at = this.#events + 1 + (count % EVENTS_MAX) * EVENT_FIELDS;

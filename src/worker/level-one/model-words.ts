@@ -31,6 +31,8 @@ const SEQUENCE = 2;
 const KEY_COUNT = 3;
 const LIVE_COUNT = 4;
 const FAILURE_COUNT = 5;
+/** 1 if a thread may sleep until the lock is free. */
+const LOCK_WANTED = 6;
 const HEADER_WORDS = 16;
 
 /** A line of the cache for each, so that bells do not disturb each other. */
@@ -121,8 +123,7 @@ export class ModelWords {
     try {
       return act();
     } finally {
-      Atomics.store(this.words, LOCK, 0);
-      Atomics.notify(this.words, LOCK, 1);
+      this.#unlock();
       while (this.#rung.length > 0) Atomics.notify(this.words, this.#rung.pop() as number);
     }
   }
@@ -134,13 +135,22 @@ export class ModelWords {
       const holder = Atomics.compareExchange(words, LOCK, 0, mine);
       if (holder === 0) break;
       if (spins < SPINS) continue;
+      Atomics.store(words, LOCK_WANTED, 1);
       Atomics.wait(words, LOCK, holder, 1);
       if (++waits > LOCK_WAIT_MS_MAX) this.breakModel();
       if (this.isBroken) throw this.brokenError();
     }
     if (!this.isBroken) return;
-    Atomics.store(words, LOCK, 0);
+    this.#unlock();
     throw this.brokenError();
+  }
+
+  /** Wakes those that sleep, if there may be some. */
+  #unlock(): void {
+    Atomics.store(this.words, LOCK, 0);
+    if (Atomics.load(this.words, LOCK_WANTED) === 0) return;
+    Atomics.store(this.words, LOCK_WANTED, 0);
+    Atomics.notify(this.words, LOCK);
   }
 
   /** A thread is no more. False, and the model is broken, if it ended with the lock. For the owner. */
