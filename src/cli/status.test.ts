@@ -42,6 +42,15 @@ test("is a headline and an aligned table", () => {
   ]);
 });
 
+test("shows the scheduler's term, and those that stand by", () => {
+  const lines = statusText({ ...REPLY, nodes: [], waiting: [], term: 1795000000000, standbys: ["tcp://t:9"] }, "tcp://s:9").split("\n");
+  assert.deepEqual(lines.slice(2), [
+    "node  role       rank  address    state             inc.  heartbeat  label",
+    "   1  scheduler     0  tcp://s:9  alive    1795000000000          -  -",
+    "   -  scheduler     -  tcp://t:9  standby              -          -  -",
+  ]);
+});
+
 test("a terminal breaks no word of the headline", () => {
   assert.deepEqual(statusText(REPLY, "tcp://s:9", 80).split("\n").slice(0, 3), [
     "job j1 is running: 2 of 3 nodes are there (1 of 1 server, 1 of 2 workers), 1 is",

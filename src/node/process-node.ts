@@ -1,5 +1,5 @@
-// process-node — starts a node in a process: sockets, clock and log for any role; a server leaves before a signal ends
-// its process. Each file *-root.ts adds a role, so that a process loads its own role alone.
+// process-node — starts a node in a process: sockets, clock and log for any role; a server, and a scheduler that has
+// standbys, leaves before a signal ends its process. Each file *-root.ts adds a role, so that a process loads its own role alone.
 
 import { randomUUID } from "node:crypto";
 import { join } from "node:path";
@@ -49,7 +49,8 @@ export async function startProcessNode<N extends ClusterNode>(
     ended.abort();
     await (await starting).leave();
   };
-  const stopListening = onEndSignal(config.role === "server" ? leave : undefined);
+  const hasSuccessor = config.role === "server" || (config.role === "scheduler" && config.etcd !== undefined);
+  const stopListening = onEndSignal(hasSuccessor ? leave : undefined);
   const signal = options.signal === undefined ? ended.signal : AbortSignal.any([options.signal, ended.signal]);
   const starting = startComposed(config, { ...options, signal }, compose);
   try {

@@ -1,6 +1,7 @@
 // run-scheduler — the scheduler of a process that is nothing else: `weighbridge scheduler` without a script, and
 // scripts whose role initTraining() runs.
 
+import { isWeighbridgeError } from "../base/errors.ts";
 import type { ClusterNode } from "../cluster/cluster-node.ts";
 import { nameOf } from "../wire/node-id.ts";
 import type { RosterEntry, RosterView } from "../wire/roster.ts";
@@ -14,13 +15,19 @@ export async function runScheduler(config: NodeConfig, onStarted: (node: Cluster
   const say = (sentence: string): void => void (isVerbose && process.stdout.write(`${sentence}\n`));
   const changes = new RosterChanges(config);
   // The sentences replace the log's lines of level "info".
-  const node = await startRole(
+  const starting = startRole(
     { ...config, logLevel: logLevel === "info" ? "warn" : logLevel },
     {
       onListening: () => say(`waiting for ${countsText(serverCount, workerCount)} at ${schedulerAddress(config)}`),
+      onStandby: (leader) => say(`standing by: the scheduler at ${leader} leads`),
       onRoster: (roster) => changes.since(roster).forEach(say),
     },
   );
+  const node = await starting.catch((thrown: unknown) => {
+    if (!isWeighbridgeError(thrown, "CLOSED")) throw thrown;
+    say(thrown.message); // a standby that was not needed
+  });
+  if (node === undefined) return;
   onStarted(node);
   await node.finalize();
   say("everybody has left");

@@ -2,18 +2,17 @@
 
 import { randomUUID } from "node:crypto";
 import { basename } from "node:path";
-import type { Clock } from "../base/clock.ts";
-import type { Log } from "../base/log.ts";
 import { SchedulerNode, type SchedulerNodeOptions } from "../scheduler/scheduler-node.ts";
 import type { StateStore } from "../scheduler/state-store.ts";
 import type { StatusReply } from "../wire/control.ts";
 import { jobId } from "../wire/hello.ts";
-import type { NodeConfig } from "./config/node-config.ts";
+import { type NodeConfig, tcpAddress } from "./config/node-config.ts";
 import { publishDeadNodes, publishRoster } from "./launcher/launcher-pipe.ts";
 import { type ProcessNodeOptions, startProcessNode } from "./process-node.ts";
+import type { EtcdStoreOptions } from "./state/etcd-store.ts";
 import { stateDirectory } from "./state/state-directory.ts";
 
-export type SchedulerRootOptions = ProcessNodeOptions & Pick<SchedulerNodeOptions, "onListening">;
+export type SchedulerRootOptions = ProcessNodeOptions & Pick<SchedulerNodeOptions, "onListening"> & Pick<EtcdStoreOptions, "onStandby">;
 
 /** Starts the scheduler of a configuration. Throws what starting a node throws. */
 export async function startScheduler(config: NodeConfig, options: SchedulerRootOptions = {}): Promise<SchedulerNode> {
@@ -25,13 +24,12 @@ export async function startScheduler(config: NodeConfig, options: SchedulerRootO
   return await startProcessNode(config, { ...options, onRoster }, async (common, { clock, log }) => {
     const manage = (status: () => StatusReply): Promise<{ close(): Promise<void> }> => serveHttp(managePort, status);
     const name = job ?? directoryName();
-    const directory = config.van === "weighbridge" ? stateDirectory(config, name, log) : undefined;
     return new SchedulerNode({
       heartbeatIntervalMs,
       heartbeatTimeoutMs,
       ...(managePort === 0 ? {} : { manage }),
       placement,
-      store: directory === undefined ? undefined : await fileStore(directory, clock, log),
+      store: await stateStore(config, { job: name, clock, log, onStandby: options.onStandby }),
       jobId: jobId(name, randomUUID()),
       incarnation: Date.now(),
       onOnlyDead: (names, dismiss) => publishDeadNodes({ names, dismiss }),
@@ -46,8 +44,23 @@ async function serveHttp(port: number, status: () => StatusReply): Promise<{ clo
   return await serveManagement(port, status);
 }
 
-/** Loaded on demand: a scheduler without a state needs none of it. */
-async function fileStore(directory: string, clock: Clock, log: Log): Promise<StateStore> {
+/** How long a scheduler looks for etcd, if its start may take that long. */
+const FIND_ETCD_MS = 10_000;
+
+type StoreSurroundings = Pick<EtcdStoreOptions, "job" | "clock" | "log" | "onStandby">;
+
+/** Loaded on demand: a scheduler without a state needs none of it. Throws BAD_CONFIG. */
+async function stateStore(config: NodeConfig, { job, clock, log, onStandby }: StoreSurroundings): Promise<StateStore | undefined> {
+  const { van, etcd, etcdLeaseMs: leaseMs, advertiseHost, schedulerPort, startTimeoutMs } = config;
+  if (van !== "weighbridge") return undefined;
+  if (etcd !== undefined) {
+    const [{ EtcdStore }, { EtcdClient }] = await Promise.all([import("./state/etcd-store.ts"), import("./state/etcd-client.ts")]);
+    const address = tcpAddress(advertiseHost, schedulerPort);
+    const findMs = Math.min(FIND_ETCD_MS, startTimeoutMs);
+    return new EtcdStore({ api: new EtcdClient(etcd.split(",")), clock, log, job, address, leaseMs, findMs, onStandby });
+  }
+  const directory = stateDirectory(config, job, log);
+  if (directory === undefined) return undefined;
   const { FileStore } = await import("./state/file-store.ts");
   return new FileStore({ directory, clock, log });
 }

@@ -13,8 +13,9 @@
 //       else's slot is reassigned before its holder had `heartbeatTimeoutMs` to resume as well.
 //   Roster.R4. Once everybody has passed the last barrier nobody who leaves is replaced, and a node that still waits
 //       for a slot when all have left is refused: it must not keep the job from ending.
-//   Roster.R5. A state that was found is used when a node of its run resumes. If none does within `returnMs`, or one of
-//       another run does, it is set aside with a message, and the job begins anew. Until then nobody gets a slot.
+//   Roster.R5. A state that was found is used when a node of its run resumes. It is set aside, with a message, and the
+//       job begins anew, when none has within `returnMs` and a whole cluster of new nodes is there, or when a node of
+//       another run resumes. Until then nobody gets a slot: nodes that are only cut off find their job as it was.
 
 import { assert } from "../base/assert.ts";
 import { WeighbridgeError } from "../base/errors.ts";
@@ -104,6 +105,11 @@ export class Roster<T> {
     if (isFound) this.#returnUntilMs = nowMs + this.returnMs;
   }
 
+  /** Whether a state was found of which no node has come back yet. */
+  get isAwaitingReturn(): boolean {
+    return this.#returnUntilMs !== undefined;
+  }
+
   /** How long the nodes of a state that was found have to come back. */
   get returnMs(): number {
     const { heartbeatTimeoutMs, startTimeoutMs } = this.#rules;
@@ -151,7 +157,10 @@ export class Roster<T> {
   /** When `tick` has to be called, if nothing else happens before. */
   dueMs(nowMs: number): number {
     if (this.#phase === "failed") return Infinity;
-    if (this.#phase === "forming") return Math.min(this.#deadlineMs, this.#returnUntilMs ?? Infinity);
+    if (this.#phase === "forming") {
+      const returnUntilMs = this.#returnUntilMs ?? -Infinity;
+      return nowMs < returnUntilMs ? Math.min(this.#deadlineMs, returnUntilMs) : this.#deadlineMs;
+    }
     const slots = this.#slots.all();
     const dueTimes = slots.map((slot) => deathAtMs(slot, this.#rules.heartbeatTimeoutMs));
     for (const applicant of this.#applicants) {
@@ -238,8 +247,7 @@ export class Roster<T> {
   }
 
   tick(nowMs: number): Decision<T>[] {
-    if (this.#returnUntilMs !== undefined && nowMs >= this.#returnUntilMs)
-      return [this.#setAside(`none of its nodes came back within ${this.returnMs} ms`), ...this.#form(nowMs)];
+    if (this.#returnUntilMs !== undefined && nowMs < this.#deadlineMs) return this.#form(nowMs);
     if (this.#phase === "forming" && nowMs >= this.#deadlineMs) {
       return this.fail(incomplete(this.#rules, this.#applicants, this.#rules.startTimeoutMs));
     }
@@ -273,13 +281,14 @@ export class Roster<T> {
 
   /** Gives everybody a slot once all are there. */
   #form(nowMs: number): Decision<T>[] {
-    if (this.#returnUntilMs !== undefined) return []; // Roster.R5
     const assignments = assignRanks(this.#applicants, this.#rules);
-    if (assignments === undefined) return [];
+    if (assignments === undefined || nowMs < (this.#returnUntilMs ?? 0)) return []; // Roster.R5
+    const decisions: Decision<T>[] = [];
+    if (this.#returnUntilMs !== undefined) decisions.push(this.#setAside(`none of its nodes came back within ${this.returnMs} ms`));
     this.#applicants = [];
     this.#phase = "running";
     this.#slots.establish(this.#rules);
-    const decisions: Decision<T>[] = [{ kind: "run" }];
+    decisions.push({ kind: "run" });
     for (const { applicant: assigned, rank } of assignments) {
       const slot = this.#slots.get(idOf(assigned.request.role, rank));
       assert(slot !== undefined, "ranks are given within the counts");

@@ -61,6 +61,12 @@ export class SchedulerNode extends ClusterNode {
     return this.scheduler.isResumed;
   }
 
+  /** Lets a standby take over at once, where there is one. */
+  override async leave(): Promise<void> {
+    await super.leave();
+    await this.scheduler.handOver();
+  }
+
   protected async join(): Promise<void> {
     const { scheduler } = this;
     scheduler.onRoster((roster) => this.follow(roster));

@@ -264,6 +264,11 @@ export class Scheduler {
     this.#carryOut(this.#roster.fail(error));
   }
 
+  /** Decides and tells nothing more, so that another scheduler may. For a process about to end. */
+  async handOver(): Promise<void> {
+    await this.#journal.close({ isOver: false });
+  }
+
   /** Lets what was answered leave (Scheduler.D3), then closes the peer. */
   async close(): Promise<void> {
     if (this.#closed) return;
@@ -445,7 +450,8 @@ export class Scheduler {
     log.error("the job cannot go on", { code: error.code, reason: error.message });
     const notice = new FailureNotice({ clock: this.#clock, serverCount, workerCount, lingerMs });
     this.#failure = { error, notice };
-    this.#isOver = !error.retryable; // otherwise a scheduler that is started rightly goes on with the job
+    // otherwise a scheduler that is started rightly, or where the nodes reach it, goes on with the job
+    this.#isOver = !error.retryable && !this.#roster.isAwaitingReturn;
     this.#journal.told(() => notice.send(this.#peer, this.#roster.view(), error));
     this.#changes.close(error);
     this.#services.close(error);

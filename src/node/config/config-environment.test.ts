@@ -52,6 +52,8 @@ const free = record({
   van: fc.constantFrom("weighbridge" as const, "zmq" as const, "p3" as const),
   socketDir: fc.constant("/run/weighbridge"),
   stateDir: fc.constantFrom("auto", "none", "/srv/my state"),
+  etcd: fc.constant(undefined),
+  etcdLeaseMs: fc.integer({ min: 1000, max: 100_000 }),
   placement: fc.constantFrom("ring" as const, "range" as const),
   startTimeoutMs: durationMs,
   linkTimeoutMs: durationMs,

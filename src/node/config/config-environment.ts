@@ -6,8 +6,9 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { variableOf } from "./config-key.ts";
 import { FILE_KEYS, KEY_NAMES } from "./config-keys.ts";
+import { flattenConfig } from "./flat-config.ts";
 import { FILE_VARIABLES, isForeignName, KEY_VARIABLES } from "./known-names.ts";
-import { flattenConfig, type KeyName, type NodeConfig } from "./node-config.ts";
+import type { KeyName, NodeConfig } from "./node-config.ts";
 import { NONE } from "./value-kind.ts";
 
 /** Spread it over the child's environment: `{ ...process.env, ...configToEnvironment(config) }`. */

@@ -16,9 +16,9 @@ import { variableOf } from "./config-key.ts";
 import { KEY_NAMES } from "./config-keys.ts";
 import { type ConfigProblem, quote } from "./config-problem.ts";
 import { type ConfigSource, type Given, present } from "./config-source.ts";
+import { flattenKeys, isMapping } from "./flat-config.ts";
 import { FOREIGN_VARIABLES, isLauncherVariable, KEY_VARIABLES, unknownName } from "./known-names.ts";
 import { isLoopback, type NetworkInterfaces } from "./network-interface.ts";
-import { flattenKeys, isMapping } from "./node-config.ts";
 import { wholeNumber } from "./value-kind.ts";
 
 type Mapping = Readonly<Record<string, unknown>>;

@@ -32,6 +32,7 @@ const HEARTBEAT_TIMEOUT_MS = 5000;
 /** This many heartbeats may be lost before a node counts as dead. */
 const HEARTBEATS_PER_TIMEOUT = 5;
 const RESEND_TIMEOUT_MS = 1000;
+const ETCD_LEASE_MS = 5000;
 
 const NOT_SCHEDULER: readonly Role[] = ["server", "worker"];
 const NO_RDMA = "Weighbridge has its own transport over TCP and Unix sockets and no RDMA: use zmq or p3, or leave it out";
@@ -195,6 +196,18 @@ export const KEYS: { readonly [K in KeyName]: ConfigKey<FlatConfig[K]> } = {
     description:
       "Where a scheduler writes what it decides, so that one that is started again goes on with the job: a directory, auto for the user's own (XDG_STATE_HOME, or ~/.local/state), or none. A job that ends leaves nothing there.",
     fallback: constant("auto"),
+  },
+  etcd: {
+    kind: value.optional(value.urls()),
+    description:
+      "The members of an etcd cluster, separated by commas, in which a scheduler keeps its state instead of a directory. Several schedulers of one job may then be started: one leads, the others take over. Needs job.",
+    fallback: ABSENT,
+  },
+  etcdLeaseMs: {
+    kind: value.milliseconds(1000),
+    description:
+      "With etcd: a scheduler that is silent for this long is replaced, in whole seconds. etcd makes it longer if its members' elections take longer.",
+    fallback: constant(ETCD_LEASE_MS),
   },
   placement: {
     kind: value.oneOf(["ring", "range"], "policy"),

@@ -60,6 +60,15 @@ const RULES: readonly Rule[] = [
       ],
   },
   {
+    key: "etcd",
+    with: ["role", "job", "van"],
+    check: ({ etcd, role, job, van }) => {
+      if (etcd === undefined || role !== "scheduler") return false;
+      if (van !== "weighbridge") return ["none, as ps-lite's protocol has one scheduler", "leave etcd out, or use van weighbridge"];
+      return job === undefined && ["a job with a name, by which its schedulers find each other", waysToSet("job", KEYS.job)];
+    },
+  },
+  {
     key: "advertiseHost",
     with: ["role", "transport"],
     check: ({ role, advertiseHost, transport }) =>

@@ -11,8 +11,8 @@ import { showValue, WeighbridgeError } from "../../base/errors.ts";
 import { flagKeyOf, flagOf, variableOf } from "./config-key.ts";
 import { FILE_KEYS, KEY_NAMES } from "./config-keys.ts";
 import type { ConfigProblem } from "./config-problem.ts";
+import { flattenKeys } from "./flat-config.ts";
 import { unknownName, unknownVariables } from "./known-names.ts";
-import { flattenKeys } from "./node-config.ts";
 
 /** A value under one of our own names, as it was written. */
 export type Given = { readonly subject: string; readonly origin: string; readonly value: unknown };

@@ -57,6 +57,8 @@ test("fills in every default when only the required keys are given", () => {
     transport: "tcp",
     van: "weighbridge",
     stateDir: "auto",
+    etcd: undefined,
+    etcdLeaseMs: 5000,
     placement: "ring",
     threads: 1,
     heartbeatIntervalMs: 1000,
@@ -307,4 +309,16 @@ test("a list of schedulers that is none, or that its nodes cannot use, is refuse
     assert.throws(() => loadConfig({ options: { ...base, schedulers } }), throwsCode("BAD_CONFIG", /hosts with ports/), schedulers);
   for (const other of [{ transport: "unix" }, { van: "zmq" }] as const)
     assert.throws(() => loadConfig({ options: { ...base, ...other, schedulers: "a:1" } }), throwsCode("BAD_CONFIG", /one scheduler/));
+});
+
+test("members of etcd are URLs, and a scheduler that uses them has a job with a name", () => {
+  const base = { role: "scheduler", serverCount: 1, workerCount: 1, schedulerPort: 1, job: "mnist" } as const;
+  assert.equal(loadConfig({ options: { ...base, etcd: "http://a:2379/, https://b" } }).etcd, "http://a:2379,https://b");
+  for (const etcd of ["a:2379", "http://a:2379/v3", "http://u:p@a", "http://a,http://a", "ftp://a", "http://"])
+    assert.throws(() => loadConfig({ options: { ...base, etcd } }), throwsCode("BAD_CONFIG", /URLs such as/), etcd);
+  assert.throws(
+    () => loadConfig({ options: { ...base, job: undefined, etcd: "http://a" } }),
+    throwsCode("BAD_CONFIG", /a job with a name.*--job/s),
+  );
+  assert.equal(loadConfig({ options: { ...base, role: "worker", job: undefined, etcd: "http://a" } }).etcd, "http://a", "of no effect");
 });

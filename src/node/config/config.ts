@@ -16,8 +16,9 @@ import { FILE_KEYS, KEY_NAMES, KEYS } from "./config-keys.ts";
 import { badConfig, type ConfigProblem, quote } from "./config-problem.ts";
 import { brokenRules, suspicions, type WhereFrom } from "./config-rules.ts";
 import { type ConfigSource, commandLineSource, environmentSource, optionsSource } from "./config-source.ts";
+import { nestConfig } from "./flat-config.ts";
 import type { NetworkInterfaces } from "./network-interface.ts";
-import { type FlatConfig, type KeyName, type NodeConfig, type NodeConfigOptions, nestConfig } from "./node-config.ts";
+import type { FlatConfig, KeyName, NodeConfig, NodeConfigOptions } from "./node-config.ts";
 import { resolveKey } from "./resolve-key.ts";
 
 const LAUNCH_HINT =

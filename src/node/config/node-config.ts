@@ -1,5 +1,5 @@
 // node-config — what a node needs to know before it starts, as plain data that `loadConfig` creates. The table of keys
-// uses the flat form, in which a nested key is spelled with a dot (`faults.dropPercent`).
+// uses the flat form, in which a nested key is spelled with a dot (`faults.dropPercent`; flat-config.ts).
 
 import { join } from "node:path";
 import type { Address } from "../../transport/transport.ts";
@@ -44,6 +44,9 @@ export type NodeConfig = {
   readonly socketDir: string;
   /** Where a scheduler keeps its state: a directory, "auto" or "none". */
   readonly stateDir: string;
+  /** Members of etcd, `http://host:port,…`, where a scheduler keeps its state. Undefined: in `stateDir`. */
+  readonly etcd: string | undefined;
+  readonly etcdLeaseMs: number;
   /** How a scheduler distributes parts over servers. */
   readonly placement: PlacementName;
   /** Server nodes in this process. */
@@ -87,36 +90,6 @@ export type NodeConfigOptions = Optional<Omit<NodeConfig, "faults">> & {
 
 export type FlatConfig = Omit<NodeConfig, "faults"> & { readonly [K in keyof FaultConfig as `faults.${K}`]: FaultConfig[K] };
 export type KeyName = keyof FlatConfig;
-
-const FAULTS = "faults.";
-
-export function nestConfig(flat: FlatConfig): NodeConfig {
-  const config: Record<string, unknown> = {};
-  const faults: Record<string, unknown> = {};
-  for (const [name, value] of Object.entries(flat)) {
-    if (name.startsWith(FAULTS)) faults[name.slice(FAULTS.length)] = value;
-    else config[name] = value;
-  }
-  return { ...config, faults } as NodeConfig; // FlatConfig and NodeConfig name the same keys.
-}
-
-export function flattenConfig(config: NodeConfig): FlatConfig {
-  return Object.fromEntries(flattenKeys(config)) as FlatConfig; // As above.
-}
-
-/** Spells nested keys with a dot. Accepts any mapping, so that unknown keys are reported under their names. */
-export function flattenKeys(nested: Readonly<Record<string, unknown>>): Map<string, unknown> {
-  const flat = new Map<string, unknown>();
-  for (const [name, value] of Object.entries(nested)) {
-    if (name !== "faults" || !isMapping(value)) flat.set(name, value);
-    else for (const [fault, setting] of Object.entries(value)) flat.set(FAULTS + fault, setting);
-  }
-  return flat;
-}
-
-export function isMapping(value: unknown): value is Readonly<Record<string, unknown>> {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
-}
 
 /** Where the scheduler of this configuration listens. */
 export function schedulerAddress({ transport, van, socketDir, schedulerHost, schedulerPort, host, role }: NodeConfig): Address {

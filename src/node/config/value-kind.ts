@@ -134,6 +134,20 @@ export function hostPorts(): ValueKind<string> {
   };
 }
 
+/** Where members of etcd answer: `http://a:2379,https://b:2379`. */
+export function urls(): ValueKind<string> {
+  const read = (text: string): string | undefined => {
+    const url = URL.canParse(text) ? new URL(text) : undefined;
+    const isPlain = url !== undefined && /^https?:$/.test(url.protocol) && `${url.origin}/` === url.href;
+    return isPlain ? url.origin : undefined;
+  };
+  return {
+    read: (given) => listOf(given, read),
+    expected: "URLs such as http://a:2379,http://b:2379, no two the same",
+    placeholder: "urls",
+  };
+}
+
 /** The same kind, or the word `none`. */
 export function optional<T>(kind: ValueKind<T>): ValueKind<T | undefined> {
   const read = (given: unknown): ReadValue<T | undefined> | undefined => (given === NONE ? { value: undefined } : kind.read(given));
