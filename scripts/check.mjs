@@ -1,7 +1,8 @@
-// check — what `npm test` runs, in order: types, lint, kernels as built, then every test. Stops at the first that fails. Its last lines say what was skipped, and why.
+// check — what `npm test` runs: types, lint and kernels as built, then every test. Stops at the first that fails. Its last
+// lines say what was skipped, and why.
 // `npm test -- src/wire` runs only the tests below these paths.
 
-import { spawnSync } from "node:child_process";
+import { spawn } from "node:child_process";
 // All of it, by one name: a single import that an old Node does not have would fail before the line below that says so.
 import * as fs from "node:fs";
 import * as os from "node:os";
@@ -15,13 +16,13 @@ const TEST_GLOBS = [
   "test/{conformance,differential,simulation,training,e2e}/**/*.test.ts",
 ];
 const TEST_TIMEOUT_MS = 180_000;
-/** More than there are cores: end-to-end tests wait for a third of their time. */
-const PROCESSES_AT_ONCE = Math.ceil(1.5 * os.availableParallelism());
+/** More than there are cores: end-to-end tests wait for half of their time. */
+const PROCESSES_AT_ONCE = 2 * os.availableParallelism();
 /**
- * Each session reserves 4 GiB of addresses, which V8 counts as memory in use: more than half of this limit at once, and it collects all garbage.
- * With V8's own limit simulations spend up to half of their time on that.
+ * Each session reserves 4 GiB of addresses, which V8 counts as memory in use: more than half of this limit at once, and
+ * it collects all garbage. With V8's own limit simulations spend up to half of their time on that.
  */
-const EXEC_ARGV = ["--max-old-space-size=16384"];
+const EXEC_ARGV = ["--max-old-space-size=16384", `--require=${path.join(import.meta.dirname, "untraced-promises.cjs")}`];
 /** Files that import the test files which share a process. */
 const ENTRIES = ".weighbridge/test-entries";
 /** Every test by name, for whoever wants to read it. */
@@ -33,21 +34,25 @@ if (major < 24) {
   process.exit(1);
 }
 
-function run(name, command, args) {
+/** Ends the check if the command fails. */
+async function run(name, command, args) {
   const startedAt = Date.now();
-  const { status } = spawnSync(command, args, { stdio: "inherit", shell: process.platform === "win32" });
+  const child = spawn(command, args, { stdio: "inherit", shell: process.platform === "win32" });
+  const status = await new Promise((resolve, reject) => child.once("error", reject).once("exit", resolve));
   console.error(`weighbridge: ${name} ${status === 0 ? "passed" : "failed"} in ${((Date.now() - startedAt) / 1000).toFixed(1)} s`);
   if (status !== 0) process.exit(status ?? 1);
 }
 
 const paths = process.argv.slice(2);
 if (paths.length === 0) {
-  run("types", "tsc", ["-p", "tsconfig.json"]);
-  run("types of the core, without those of Node", "tsc", ["-p", "tsconfig.core.json"]);
-  run("types of the examples", "tsc", ["-p", "examples/tsconfig.json"]);
-  run("format and lint", "biome", ["check", "--error-on-warnings", "."]);
-  run("type-aware lint", "oxlint", ["--type-aware", "--deny-warnings", "src", "test", "bench", "examples"]);
-  run("kernels", process.execPath, ["scripts/build-kernels.mjs", "--check"]);
+  // The compiler of kernels uses one core and says nothing: it runs beside the others.
+  const kernels = run("kernels", process.execPath, ["scripts/build-kernels.mjs", "--check"]);
+  await run("types", "tsc", ["-p", "tsconfig.json"]);
+  await run("types of the core, without those of Node", "tsc", ["-p", "tsconfig.core.json"]);
+  await run("types of the examples", "tsc", ["-p", "examples/tsconfig.json"]);
+  await run("format and lint", "biome", ["check", "--error-on-warnings", "."]);
+  await run("type-aware lint", "oxlint", ["--type-aware", "--deny-warnings", "src", "test", "bench", "examples"]);
+  await kernels;
 }
 const files = fs.globSync(TEST_GLOBS).filter((file) => paths.length === 0 || paths.some((start) => file.startsWith(start)));
 if (files.length === 0 || paths.some((start) => !fs.existsSync(start))) {
@@ -63,7 +68,7 @@ const { counts, success } = await runTests(writeEntries(planTests(files), ENTRIE
 // In a terminal the log is in colour.
 const log = util.stripVTControlCharacters(fs.readFileSync(LOG, "utf8"));
 const [failures = ""] = /\n✖ failing tests:.*$/s.exec(log) ?? [];
-if (failures !== "") console.log(failures);
+if (failures !== "") console.log([...log.matchAll(/^ℹ Error: .*$/gm), failures].join("\n"));
 console.log(`\nweighbridge: ${outcomeText(counts)} in ${((Date.now() - startedAt) / 1000).toFixed(1)} s; each by name in ${LOG}`);
 const { skippedText } = await import("./skipped-tests.ts");
 const skipped = skippedText(log);

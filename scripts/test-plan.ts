@@ -1,11 +1,14 @@
 // test-plan — decides which test files share a process, and in which order the processes start.
 //
-// Starting a process and loading the sources takes longer than most test files do, so the files of a room run in few processes. What starts processes
-// of its own mostly waits: those files run alone and start first, so that the short ones fill the end of a run.
+// Starting a process and loading the sources takes longer than most test files do, so the files of a room run in few
+// processes. What starts processes of its own mostly waits: those files run alone, and one process of the others runs
+// beside two of them, so that neither all wait nor all compute. The slowest start first and the short ones fill the end.
 //
 // Invariants:
 //   TestPlan.T1. Every file is in exactly one process.
-//   TestPlan.T2. A file that starts processes of its own (test/e2e), or measures the process that it runs in, has a process to itself.
+//   TestPlan.T2. A file that starts processes of its own (test/e2e), or measures the process that it runs in, has a
+//       process to itself.
+//   TestPlan.T3. Of three processes that start one after another, one computes and two wait, as long as there are both.
 
 import { mkdirSync, rmSync, writeFileSync } from "node:fs";
 import { join, resolve } from "node:path";
@@ -13,27 +16,50 @@ import { pathToFileURL } from "node:url";
 
 /** Few enough that no process runs on alone at the end for long. */
 const FILES_PER_PROCESS_MAX = 16;
-/** The slowest start first; all others follow. */
-const SLOW_FOLDERS: readonly string[] = ["test/e2e", "test/simulation", "test/training", "test", "src/node"];
-const ALONE: readonly string[] = ["test/e2e/", "test/request-path.test.ts"];
+const WAITING = "test/e2e";
+/** Of those that wait, and of the folders of the others, the slowest start first, in this order; the rest follow. */
+export const SLOW_FILES: readonly string[] = [
+  "train",
+  "train-command",
+  "recovery",
+  "examples",
+  "checkpoint",
+  "benches",
+  "launch",
+  "pslite",
+  "package",
+].map((name) => `${WAITING}/${name}.test.ts`);
+export const SLOW_FOLDERS: readonly string[] = ["test/simulation", "src/node", "test", "test/training"];
+const ALONE: readonly string[] = ["test/request-path.test.ts"];
 
 /** The files of one process, relative to the repository, in the order in which their tests run. */
 export type TestProcess = { readonly folder: string; readonly files: readonly string[] };
 
 export function planTests(files: readonly string[]): TestProcess[] {
-  const isAlone = (file: string): boolean => ALONE.some((start) => file.replaceAll("\\", "/").startsWith(start));
-  const rank = (folder: string): number => (SLOW_FOLDERS.includes(folder) ? SLOW_FOLDERS.indexOf(folder) : SLOW_FOLDERS.length);
-  const folders = [...Map.groupBy(files.toSorted(), folderOf)].sort(([left], [right]) => rank(left) - rank(right));
-  return folders.flatMap(([folder, members]) => {
-    const shared = members.filter((file) => !isAlone(file));
-    const processCount = Math.ceil(shared.length / FILES_PER_PROCESS_MAX);
-    // In turn: neighbours in the alphabet often test the same thing, and take about as long.
-    const shares = Map.groupBy(shared.keys(), (index) => index % processCount).values();
-    return [
-      ...members.filter(isAlone).map((file) => ({ folder, files: [file] })),
-      ...[...shares].map((indices) => ({ folder, files: indices.map((index) => shared[index] ?? "") })),
-    ];
-  });
+  const folders = Map.groupBy(files.map((file) => file.replaceAll("\\", "/")).toSorted(), folderOf);
+  const waiting = slowFirst(folders.get(WAITING) ?? [], SLOW_FILES).map((file) => ({ folder: WAITING, files: [file] }));
+  folders.delete(WAITING);
+  const computing = slowFirst([...folders.keys()], SLOW_FOLDERS).flatMap((folder) => processesOf(folder, folders.get(folder) ?? []));
+  const plan: TestProcess[] = [];
+  while (waiting.length > 0) plan.push(...computing.splice(0, 1), ...waiting.splice(0, 2));
+  return [...plan, ...computing];
+}
+
+function slowFirst(names: readonly string[], slow: readonly string[]): string[] {
+  const rank = (name: string): number => (slow.includes(name) ? slow.indexOf(name) : slow.length);
+  return names.toSorted((left, right) => rank(left) - rank(right));
+}
+
+/** The files of a folder in few processes. */
+function processesOf(folder: string, files: readonly string[]): TestProcess[] {
+  const shared = files.filter((file) => !ALONE.includes(file));
+  const processCount = Math.ceil(shared.length / FILES_PER_PROCESS_MAX);
+  // In turn: neighbours in the alphabet often test the same thing, and take about as long.
+  const shares = Map.groupBy(shared.keys(), (index) => index % processCount).values();
+  return [
+    ...files.filter((file) => ALONE.includes(file)).map((file) => ({ folder, files: [file] })),
+    ...[...shares].map((indices) => ({ folder, files: indices.map((index) => shared[index] ?? "") })),
+  ];
 }
 
 /** What Node is to run for these processes, in order: the file itself, or one in `directory` that imports the files. Empties `directory` before. */

@@ -2,12 +2,12 @@
 
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
-import { readFileSync, writeFileSync } from "node:fs";
+import { readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { type InstallHost, installNumpy } from "../scripts/install-numpy.ts";
 import { skippedText } from "../scripts/skipped-tests.ts";
-import { planTests, writeEntries } from "../scripts/test-plan.ts";
+import { planTests, SLOW_FILES, SLOW_FOLDERS, writeEntries } from "../scripts/test-plan.ts";
 import { temporaryDirectory } from "./support/temporary-directory.ts";
 
 /** A machine whose apt-get succeeds from the given call of `install` on. */
@@ -73,21 +73,57 @@ describe("outer", () => { test("inner", { skip: "no Python" }, () => {}); test("
   assert.equal(skippedText("✔ all of them (1.5ms)\nℹ skipped 0\n"), "");
 });
 
-test("every test file is in one process; those that start processes come first, each alone, and files of a room share a few (TestPlan.T1, T2)", () => {
-  const files = ["src/wire/a.test.ts", "src/wire/codecs/b.test.ts", "test/e2e/x.test.ts", "test/e2e/y.test.ts"];
+test("every test file is in one process; those that start processes are alone, two beside each other one, and files of a room share a few (TestPlan.T1 to T3)", () => {
+  const files = ["src/wire/a.test.ts", "src/wire/codecs/b.test.ts", "test/e2e/x.test.ts", "test/e2e/y.test.ts", "test/e2e/z.test.ts"];
   files.push("test/request-path.test.ts", "test/strangers.test.ts", "test/tidy.test.ts");
   const many = Array.from({ length: 40 }, (_, index) => `src/store/${index}.test.ts`);
   const plan = planTests([...files, ...many]);
   assert.deepEqual(plan.flatMap((one) => one.files).toSorted(), [...files, ...many].toSorted());
-  assert.deepEqual(plan.slice(0, 4), [
+  assert.deepEqual(plan.slice(0, 5), [
+    { folder: "test", files: ["test/request-path.test.ts"] },
     { folder: "test/e2e", files: ["test/e2e/x.test.ts"] },
     { folder: "test/e2e", files: ["test/e2e/y.test.ts"] },
-    { folder: "test", files: ["test/request-path.test.ts"] },
     { folder: "test", files: ["test/strangers.test.ts", "test/tidy.test.ts"] },
+    { folder: "test/e2e", files: ["test/e2e/z.test.ts"] },
   ]);
   const store = plan.filter(({ folder }) => folder === "src/store").map((one) => one.files.length);
   assert.deepEqual(store, [14, 13, 13]);
   assert.deepEqual(plan.at(-1), { folder: "src/wire", files: ["src/wire/a.test.ts", "src/wire/codecs/b.test.ts"] });
+});
+
+test("what is said to be slow is there, and starts first", () => {
+  const names = readdirSync(join(import.meta.dirname, "e2e")).filter((name) => name.endsWith(".test.ts"));
+  const plan = planTests(names.map((name) => `test/e2e/${name}`)).flatMap((one) => one.files);
+  assert.deepEqual(plan.slice(0, SLOW_FILES.length), SLOW_FILES);
+  for (const folder of SLOW_FOLDERS) assert.ok(statSync(join(import.meta.dirname, "..", folder)).isDirectory(), folder);
+});
+
+test("an error that nobody catches fails the file of its test, although the runner traces no promises", () => {
+  const folder = temporaryDirectory("untraced");
+  const preload = join(import.meta.dirname, "../scripts/untraced-promises.cjs");
+  const runs = ['Promise.reject(new Error("lost"));', 'setTimeout(() => { throw new Error("late"); });', ""].map((line, index) => {
+    const file = join(folder, `${index}.test.mjs`);
+    writeFileSync(
+      file,
+      `import { executionAsyncId } from "node:async_hooks";
+import { test } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
+test("goes on", async () => {
+  ${line}
+  await sleep(1);
+  if (executionAsyncId() !== 0) throw new Error("promises are traced");
+});
+`,
+    );
+    const env = { ...process.env, NODE_TEST_CONTEXT: undefined };
+    return spawnSync(process.execPath, [`--require=${preload}`, "--test-reporter=spec", file], { env, encoding: "utf8" });
+  });
+  assert.deepEqual(
+    runs.map(({ status }) => status),
+    [1, 1, 0],
+  );
+  assert.match(runs[0]?.stdout ?? "", /created the error "Error: lost" which triggered an unhandledRejection event/);
+  assert.match(runs[1]?.stdout ?? "", /created the error "Error: late" which triggered an uncaughtException event/);
 });
 
 test("of files that share a process, one that cannot be loaded fails by its name, and the others run", () => {
