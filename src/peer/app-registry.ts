@@ -9,27 +9,25 @@
 //       request of several frames never arrives with a hole.
 //   AppRegistry.A4. A request that waited is checked again before it is handed over: the placement may have changed
 //       meanwhile.
-//   AppRegistry.A5. A request that waited belongs to the conversation in which it came. In the next one its number is
-//       that of another request, so it is dropped: it is neither handed over nor answered.
+//   AppRegistry.A5. A request whose caller is gone is dropped: it is neither handed over nor answered (KeptRequest.K1).
 
 import type { CancelTimer, Clock } from "../base/clock.ts";
 import { WeighbridgeError } from "../base/errors.ts";
 import { simpleRequest } from "../contracts/kv.ts";
 import { FrameHeader, type RequestLabel } from "../wire/frame.ts";
-import { labelOf } from "./answer.ts";
 import type { Channel, FunctionHandler } from "./channel.ts";
 import { FunctionHost } from "./function-host.ts";
+import { KeptRequest } from "./kept-request.ts";
 import { PlainMemory } from "./plain-memory.ts";
 import { servedFunction } from "./served-function.ts";
 
 type Waiting = {
-  readonly channel: Channel;
-  readonly conversation: number;
+  readonly request: KeptRequest;
   readonly header: FrameHeader;
   readonly payload: Uint8Array;
   readonly fresh: boolean;
   /** Ends the time it may wait. */
-  cancelTimer: CancelTimer;
+  readonly cancelTimer: CancelTimer;
 };
 
 /** Customers are 16 bits on the wire. */
@@ -76,12 +74,8 @@ export class AppRegistry implements FunctionHandler {
   /** Registers an application; it gets what waited after the caller returns. Throws BAD_ARGUMENT for a taken id. */
   add(app: number, handler: FunctionHandler, customer = 0): void {
     const key = this.#keyOf(app, customer);
-    if (this.#apps.has(key)) {
-      throw new WeighbridgeError(
-        "BAD_ARGUMENT",
-        `this node already has an application ${app}${this.#byCustomer ? ` for customer ${customer}` : ""}`,
-      );
-    }
+    const whose = this.#byCustomer ? ` for customer ${customer}` : "";
+    if (this.#apps.has(key)) throw new WeighbridgeError("BAD_ARGUMENT", `this node already has an application ${app}${whose}`);
     this.#apps.set(key, handler);
     if (this.#waiting.has(key)) this.#clock.soon(() => this.#handOver(key));
     else this.#served.set(key, handler);
@@ -99,16 +93,13 @@ export class AppRegistry implements FunctionHandler {
     const waiting = this.#waiting.get(key) ?? [];
     this.#waiting.delete(key);
     for (const entry of waiting) {
-      const { channel, header, payload, fresh } = entry;
+      const { request, header, payload, fresh } = entry;
       this.#uncount(entry);
-      if (!isOpen(entry)) continue; // AppRegistry.A5
-      channel.unpark(header.request);
-      try {
+      // AppRegistry.A5
+      request.serve(() => {
         if (fresh) this.#checkAgain(header); // AppRegistry.A4
-        handler.handle(channel, header, payload, 0, fresh);
-      } catch (thrown) {
-        channel.fail(labelOf(header), thrown);
-      }
+        handler.handle(request.channel, header, payload, 0, fresh);
+      });
     }
     this.#served.set(key, handler);
   }
@@ -121,16 +112,11 @@ export class AppRegistry implements FunctionHandler {
     const key = this.#keyOf(header.app, header.customer);
     const handler = this.#served.get(key);
     if (handler !== undefined) handler.handle(channel, header, bytes, at, fresh);
-    else {
-      const payload = bytes.slice(at, at + header.payloadBytes);
-      const { conversation } = channel;
-      this.#wait(key, { channel, conversation, header: copyOf(header), payload, fresh, cancelTimer: () => {} });
-    }
+    else this.#wait(key, channel, header, bytes.slice(at, at + header.payloadBytes), fresh);
   }
 
   abandon(channel: Channel, header: FrameHeader): void {
-    const key = this.#keyOf(header.app, header.customer);
-    this.#apps.get(key)?.abandon?.(channel, header);
+    this.#apps.get(this.#keyOf(header.app, header.customer))?.abandon?.(channel, header);
   }
 
   /** Nothing waits any more. Nobody is answered: the links are closing. */
@@ -139,23 +125,22 @@ export class AppRegistry implements FunctionHandler {
     this.#waiting.clear();
   }
 
-  #wait(key: number, entry: Waiting): void {
-    const { channel, header, payload } = entry;
-    const { app, request } = header;
+  #wait(key: number, channel: Channel, header: FrameHeader, payload: Uint8Array, fresh: boolean): void {
     if (this.#waitingCount >= this.#waitingMax || this.#waitingBytes + payload.length > this.#waitingBytesMax) {
-      const error = this.#unknown(app, `and ${this.#waitingCount} requests with ${this.#waitingBytes} bytes wait already`);
-      this.#refuse(key, ({ channel: caller }) => caller === channel, error); // AppRegistry.A3
+      const error = this.#unknown(header.app, `and ${this.#waitingCount} requests with ${this.#waitingBytes} bytes wait already`);
+      this.#refuse(key, ({ request }) => request.channel === channel, error); // AppRegistry.A3
       throw error;
     }
     const list = this.#waiting.get(key) ?? [];
     this.#waiting.set(key, list);
+    const copy = Object.assign(new FrameHeader(), header);
+    const cancelTimer = this.#clock.after(this.#waitMs, () =>
+      this.#refuse(key, (waiting) => waiting === entry, this.#unknown(copy.app, `and none was created within ${this.#waitMs} ms`)),
+    );
+    const entry: Waiting = { request: new KeptRequest(channel, header), header: copy, payload, fresh, cancelTimer };
     list.push(entry);
     this.#waitingCount++;
     this.#waitingBytes += payload.length;
-    channel.park(request);
-    entry.cancelTimer = this.#clock.after(this.#waitMs, () =>
-      this.#refuse(key, (waiting) => waiting === entry, this.#unknown(app, `and none was created within ${this.#waitMs} ms`)),
-    );
   }
 
   #refuse(key: number, isRefused: (waiting: Waiting) => boolean, error: WeighbridgeError): void {
@@ -166,7 +151,7 @@ export class AppRegistry implements FunctionHandler {
     else this.#waiting.delete(key);
     for (const waiting of list.filter(isRefused)) {
       this.#uncount(waiting);
-      if (isOpen(waiting)) waiting.channel.fail(labelOf(waiting.header), error);
+      waiting.request.fail(error);
     }
   }
 
@@ -183,15 +168,6 @@ export class AppRegistry implements FunctionHandler {
   #unknown(app: number, why: string): WeighbridgeError {
     return new WeighbridgeError("UNKNOWN_APP", `this node has no application ${app}, ${why}`, { retryable: true });
   }
-}
-
-/** Whether the node that asked still waits for the answer (AppRegistry.A5). */
-function isOpen({ channel, conversation }: Waiting): boolean {
-  return channel.conversation === conversation;
-}
-
-function copyOf(header: FrameHeader): FrameHeader {
-  return Object.assign(new FrameHeader(), header);
 }
 
 /** Answers a request of an application, now or later; it may keep the body. The label is valid until it returns. */

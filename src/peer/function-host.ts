@@ -11,8 +11,7 @@
 //       are copies.
 //   FunctionHost.H4. The answer to a request of several frames is kept, whatever its function: only the last frame
 //       comes again, and the request cannot be put together a second time.
-//   FunctionHost.H5. A late answer belongs to the conversation of its request: in another one its number is another
-//       request's.
+//   FunctionHost.H5. A late answer belongs to the conversation of its request (KeptRequest.K1).
 //   FunctionHost.H6. The owner of a part answers for it: a request that waited, or is repeated, is refused if its part
 //       has left.
 //   FunctionHost.H7. An update without a stamp is refused: nobody could tell whether it was applied before.
@@ -26,9 +25,10 @@ import { missingFunction } from "../wire/failure.ts";
 import { BLOCK_BYTES, type EncodedFields, type FrameHeader, type RequestLabel } from "../wire/frame.ts";
 import { FunctionFlag, FunctionId } from "../wire/function-id.ts";
 import type { Fields, FieldValues } from "../wire/function-schema.ts";
-import { answerFrames, keptLabel, labelOf } from "./answer.ts";
+import { answerFrames, keptLabel } from "./answer.ts";
 import type { Channel, FunctionHandler } from "./channel.ts";
 import { type Held, INLINE_BYTES_MAX } from "./frame-batch.ts";
+import { KeptRequest } from "./kept-request.ts";
 import { RequestAssembly, type RequestMemory } from "./request-assembly.ts";
 import type { ServedFunction } from "./served-function.ts";
 
@@ -200,8 +200,7 @@ export class FunctionHost<C> implements FunctionHandler {
     const whole = this.#assembly.take(channel, header, bytes, at);
     assert(whole !== undefined, "the last frame completes a request, or is refused");
     try {
-      const { bytes: room, at: from, byteCount } = whole;
-      this.#run(fn, channel, header, { bytes: room, at: from, byteCount, isWhole, isAgain });
+      this.#run(fn, channel, header, { ...whole, isWhole, isAgain });
     } finally {
       whole.release();
     }
@@ -273,24 +272,19 @@ export class FunctionHost<C> implements FunctionHandler {
       this.#answer(answering, channel, header, response);
       return;
     }
-    const label = labelOf(header);
-    channel.park(label.request);
-    const { conversation } = channel;
+    const kept = new KeptRequest(channel, header);
     const { epoch } = header;
     response
       .then((given) => {
-        if (channel.conversation !== conversation) {
-          call.releaseAll(); // FunctionHost.H5
-          return;
-        }
+        if (!kept.isOpen) return call.releaseAll(); // FunctionHost.H5
         const late = fn.answersParts ? this.#options.ownership?.lateError(fn, epoch) : undefined;
         if (late !== undefined) throw late; // FunctionHost.H6
-        channel.unpark(label.request);
-        this.#answer(answering, channel, label, given);
+        channel.unpark(kept.label.request);
+        this.#answer(answering, channel, kept.label, given);
       })
       .catch((thrown: unknown) => {
         call.releaseAll();
-        if (channel.conversation === conversation) channel.fail(label, handlerError(fn, thrown));
+        kept.fail(handlerError(fn, thrown));
       });
   }
 

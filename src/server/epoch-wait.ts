@@ -8,8 +8,8 @@
 
 import type { Clock } from "../base/clock.ts";
 import { Deferred } from "../base/deferred.ts";
-import { labelOf } from "../peer/answer.ts";
 import type { Channel } from "../peer/channel.ts";
+import { KeptRequest } from "../peer/kept-request.ts";
 import { FrameHeader } from "../wire/frame.ts";
 import type { Ownership } from "./ownership.ts";
 
@@ -25,11 +25,11 @@ type Gate = {
 };
 
 type Waiting = {
+  readonly request: KeptRequest;
   readonly gate: Gate;
   readonly header: FrameHeader;
   readonly payload: Uint8Array;
   readonly isFresh: boolean;
-  readonly conversation: number;
 };
 
 /** Of one channel. */
@@ -62,8 +62,7 @@ export class EpochWait {
     const kept = new FrameHeader();
     kept.copyFrom(header);
     const payload = bytes.slice(at, at + header.payloadBytes);
-    queue.requests.push({ gate, header: kept, payload, isFresh, conversation: channel.conversation });
-    channel.park(header.request);
+    queue.requests.push({ request: new KeptRequest(channel, header), gate, header: kept, payload, isFresh });
     channel.holdInput(queue.isOver.promise);
     if (!this.#isRequesting) void this.#requestUntilKnown();
   }
@@ -94,25 +93,21 @@ export class EpochWait {
   #handleAll(isLate = false): void {
     for (const [channel, queue] of this.#queues) {
       const { requests, isOver } = queue;
-      while (requests.length > 0 && (isLate || requests[0]!.header.epoch <= this.#ownership.epoch))
-        this.#handle(channel, requests.shift()!, isLate);
+      while (requests.length > 0 && (isLate || requests[0]!.header.epoch <= this.#ownership.epoch)) this.#handle(requests.shift()!, isLate);
       if (requests.length > 0) continue;
       this.#queues.delete(channel);
       isOver.resolve();
     }
   }
 
-  #handle(channel: Channel, { gate, header, payload, isFresh, conversation }: Waiting, isLate: boolean): void {
-    if (channel.conversation !== conversation || channel.ended !== undefined) return; // its caller is gone
-    channel.unpark(header.request);
-    try {
+  #handle({ request, gate, header, payload, isFresh }: Waiting, isLate: boolean): void {
+    const { channel } = request;
+    request.serve(() => {
       if (isLate && header.epoch > this.#ownership.epoch) {
         gate.abandon(channel, header);
         throw this.#ownership.wrongEpoch(header.epoch);
       }
       gate.pass(channel, header, payload, 0, isFresh);
-    } catch (thrown) {
-      channel.fail(labelOf(header), thrown);
-    }
+    });
   }
 }

@@ -154,17 +154,14 @@ export class CollectiveGroup implements OperationContext {
   }
 
   /** A part that waited: as `take`, later. */
-  takeEarly({ channel, request, label, payload }: EarlyPart): void {
-    channel.unpark(request.request);
-    try {
-      const from = this.#memberAt(channel);
+  takeEarly({ request, label, payload }: EarlyPart): void {
+    request.serve(() => {
+      const from = this.#memberAt(request.channel);
       const operation = this.#operations.get(label.sequence);
       if (operation === undefined) throw this.#end?.error ?? this.#differs(from, label, "over");
       this.#deliver(operation, from, label, payload);
-      channel.acknowledge(request);
-    } catch (thrown) {
-      channel.fail(request, thrown);
-    }
+      request.channel.acknowledge(request.label);
+    });
   }
 
   // The end.

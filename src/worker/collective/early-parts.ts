@@ -4,20 +4,17 @@
 // Invariants:
 //   EarlyParts.E1. Of one sender at most PARTS_OPEN_MAX parts of an operation are kept, of operations not far ahead,
 //       and of one generation that is to come.
-//   EarlyParts.E2. A part belongs to the conversation in which it came. In the next one its number is that of another
-//       request, so the part is dropped: it is neither taken nor answered.
+//   EarlyParts.E2. A part whose sender is gone is dropped: it is neither taken nor answered (KeptRequest.K1).
 
 import { WeighbridgeError } from "../../base/errors.ts";
-import { labelOf } from "../../peer/answer.ts";
 import type { Channel } from "../../peer/channel.ts";
+import { KeptRequest } from "../../peer/kept-request.ts";
 import { OPERATIONS_OPEN_MAX, PARTS_OPEN_MAX } from "../../wire/collective-frame.ts";
-import type { FrameHeader, RequestLabel } from "../../wire/frame.ts";
+import type { FrameHeader } from "../../wire/frame.ts";
 import type { PartLabel } from "./operation.ts";
 
 export type EarlyPart = {
-  readonly channel: Channel;
-  readonly conversation: number;
-  readonly request: RequestLabel;
+  readonly request: KeptRequest;
   readonly label: PartLabel;
   readonly payload: Uint8Array;
 };
@@ -32,9 +29,8 @@ export class EarlyParts {
   /** Keeps a copy. `next`: the first operation not called here. Throws BAD_REQUEST for what cannot be needed (E1). */
   hold(channel: Channel, header: FrameHeader, label: PartLabel, payload: Uint8Array, next: number): void {
     const { generation, sequence } = label;
-    const { conversation } = channel;
-    this.#takeOut((part) => part.channel === channel && part.conversation !== conversation);
-    const own = this.#parts.filter((part) => part.channel === channel);
+    this.#takeOut(({ request }) => !request.isOpen);
+    const own = this.#parts.filter(({ request }) => request.channel === channel);
     if (own.some((part) => part.label.generation < generation)) this.#refuseBefore(channel, generation);
     const isFar = sequence >= next + 2 * OPERATIONS_OPEN_MAX; // it cannot have gone on further without us
     const count = own.filter((part) => part.label.generation === generation && part.label.sequence === sequence).length;
@@ -42,34 +38,31 @@ export class EarlyParts {
       const message = `${channel.name} is too far ahead: part ${label.index} of operation ${sequence}, while ${next} comes next here`;
       throw new WeighbridgeError("BAD_REQUEST", message);
     }
-    channel.park(header.request);
-    this.#parts.push({ channel, conversation, request: labelOf(header), label, payload: payload.slice() });
+    this.#parts.push({ request: new KeptRequest(channel, header), label, payload: payload.slice() });
   }
 
   /** Takes out what came for this operation, in the order of each sender. */
   take(generation: number, sequence: number): EarlyPart[] {
-    if (this.#parts.length === 0) return [];
     return this.#takeOut(({ label }) => label.generation === generation && label.sequence === sequence);
   }
 
   /** Those of operations from this one on, and of all earlier generations, are refused. */
   refuse({ generation, from }: { readonly generation: number; readonly from: number }, error: WeighbridgeError): void {
-    const refused = this.#takeOut(
-      ({ label }) => label.generation < generation || (label.generation === generation && label.sequence >= from),
-    );
-    for (const { channel, request } of refused) channel.fail(request, error);
+    const isOver = (label: PartLabel): boolean =>
+      label.generation < generation || (label.generation === generation && label.sequence >= from);
+    for (const { request } of this.#takeOut(({ label }) => isOver(label))) request.fail(error);
   }
 
   #refuseBefore(channel: Channel, generation: number): void {
     const error = new WeighbridgeError("NODE_DEAD", `${channel.name} has begun generation ${generation}`, { retryable: true });
-    const older = this.#takeOut((part) => part.channel === channel && part.label.generation < generation);
-    for (const { request } of older) channel.fail(request, error);
+    const older = this.#takeOut(({ request, label }) => request.channel === channel && label.generation < generation);
+    for (const { request } of older) request.fail(error);
   }
 
   /** Removes these parts, and returns those whose senders still wait for an answer. */
   #takeOut(isWanted: (part: EarlyPart) => boolean): EarlyPart[] {
     const taken = this.#parts.filter(isWanted);
     if (taken.length > 0) this.#parts = this.#parts.filter((part) => !isWanted(part));
-    return taken.filter(({ channel, conversation }) => channel.conversation === conversation); // EarlyParts.E2
+    return taken.filter(({ request }) => request.isOpen); // EarlyParts.E2
   }
 }
