@@ -7,21 +7,22 @@ import type { MemberOptions } from "../cluster/node-options.ts";
 import type { WorkerFunction } from "../contracts/worker-function.ts";
 import { PlainReadBuffers } from "../peer/plain-memory.ts";
 import type { Address } from "../transport/transport.ts";
-import { Worker, type WorkerOptions } from "./worker.ts";
-import { WorkerMesh } from "./worker-mesh.ts";
+import { Worker } from "./worker.ts";
+import type { WorkerMesh } from "./worker-mesh.ts";
+import type { ServicesGround, WorkerServices } from "./worker-services.ts";
 
-export type WorkerNodeOptions = MemberOptions &
-  Pick<WorkerOptions, "sessions"> & {
-    /** Where a worker listens for other workers, once they reduce among themselves; left out or "": they cannot. */
-    readonly meshAddress?: Address;
-    /** What this worker serves before it registers, beside its sessions' functions; only those with a handler. */
-    readonly functions?: readonly WorkerFunction[];
-  };
+export type WorkerNodeOptions = MemberOptions & {
+  /** Makes what sessions stand on; left out, none can be opened. */
+  readonly sessions?: ((ground: ServicesGround) => WorkerServices) | undefined;
+  /** Where a worker listens for other workers, once they reduce among themselves; left out or "": they cannot. */
+  readonly meshAddress?: Address;
+  /** What this worker serves before it registers, beside its sessions' functions; only those with a handler. */
+  readonly functions?: readonly WorkerFunction[];
+};
 
 export class WorkerNode extends MemberNode {
   readonly #options: WorkerNodeOptions;
   #worker: Worker | undefined;
-  #mesh: WorkerMesh | undefined;
 
   constructor(options: WorkerNodeOptions) {
     super("worker", options, { readBuffers: new PlainReadBuffers(), limits: { answerBytesMax: Infinity, ...options.limits } }); // Worker.S2
@@ -33,23 +34,23 @@ export class WorkerNode extends MemberNode {
     return this.#worker;
   }
 
-  /** The links with the other workers; undefined before the node registers. */
+  /** The links with the other workers; undefined before the node registers, and where no sessions are opened. */
   get mesh(): WorkerMesh | undefined {
-    return this.#mesh;
+    return this.#worker?.sessions?.mesh;
   }
 
   protected registering(membership: Membership): void {
     const { peer, clock, log } = this;
     const { meshAddress: listenAddress = "", advertise = (bound) => bound, sessions, functions = [] } = this.#options;
-    this.#worker = new Worker({ peer, membership, clock, sessions });
+    const ground = { peer, membership, clock, log, listenAddress, advertise };
+    this.#worker = new Worker({ peer, membership, clock, sessions: sessions && ((own) => sessions({ ...ground, ...own })) });
     for (const fn of functions) if (fn.handle !== undefined) this.#worker.serve(fn);
-    this.#mesh = new WorkerMesh({ peer, membership, clock, log, listenAddress, advertise });
   }
 
   protected async registered(): Promise<void> {}
 
   protected override async release(): Promise<void> {
-    this.#mesh?.close();
+    this.mesh?.close();
     await super.release();
   }
 }

@@ -1,17 +1,16 @@
 // worker-services — what the sessions of a worker use beside its router: clients of the scheduler's services, and an
 // engine for each session. A composition root hands it to the worker; one for the kv face alone loads none of it.
 
-import type { Clock } from "../base/clock.ts";
-import type { Membership } from "../cluster/membership.ts";
 import type { GeneralCompression } from "../wire/codecs/general-compression.ts";
 import { CatalogueClient } from "./catalogue-client.ts";
 import { ParameterEngine, type ParameterEngineOptions } from "./parameter-engine.ts";
 import { RendezvousClient } from "./rendezvous-client.ts";
 import type { Router } from "./router.ts";
 import { UnitClient } from "./unit-client.ts";
+import { WorkerMesh, type WorkerMeshOptions } from "./worker-mesh.ts";
 
 /** The worker for which it is made, about to register. */
-export type ServicesGround = { readonly router: Router; readonly membership: Membership; readonly clock: Clock };
+export type ServicesGround = WorkerMeshOptions & { readonly router: Router };
 
 export type WorkerServicesOptions = {
   /** For parameters whose links ask for it; left out, those cannot be made. */
@@ -25,6 +24,8 @@ export class WorkerServices {
   readonly units: UnitClient;
   /** Where workers wait for each other. */
   readonly rendezvous: RendezvousClient;
+  /** The links with the other workers. */
+  readonly mesh: WorkerMesh;
   readonly #router: Router;
   readonly #compression: GeneralCompression | undefined;
 
@@ -34,6 +35,7 @@ export class WorkerServices {
     this.catalogue = new CatalogueClient(ground);
     this.units = new UnitClient(ground);
     this.rendezvous = new RendezvousClient(ground);
+    this.mesh = new WorkerMesh(ground);
   }
 
   open(options: Omit<ParameterEngineOptions, "compression">): ParameterEngine {

@@ -30,7 +30,7 @@ export type WorkerOptions = {
   readonly membership: Membership;
   readonly clock: Clock;
   /** Makes what sessions stand on; left out, none can be opened. */
-  readonly sessions?: ((ground: ServicesGround) => WorkerServices) | undefined;
+  readonly sessions?: ((ground: Pick<ServicesGround, "router">) => WorkerServices) | undefined;
 };
 
 export class Worker {
@@ -43,7 +43,7 @@ export class Worker {
     this.#peer = options.peer;
     this.#peer.hostOwnFunctions();
     this.router = new Router(options);
-    this.sessions = sessions?.({ ...options, router: this.router });
+    this.sessions = sessions?.({ router: this.router });
     options.peer.serve(
       serveJson(PREPARE, async (channel, request) => {
         checkSender(channel, "PREPARE");
