@@ -218,13 +218,9 @@ export class FunctionHost<C> implements FunctionHandler {
     if (header.functionId !== FunctionId.FUNCTION) return this.#findNumbered(header.functionId);
     const fn = this.#functions.get(header.command);
     if (fn === undefined) throw missingFunction(this.names.filter((name) => !name.startsWith("wb/")));
-    if (fn.signatureHash !== header.arg0) {
-      throw new WeighbridgeError(
-        "SPEC_MISMATCH",
-        `the caller and this node differ in what ${fn.name} takes and gives; here it is ${fn.signature}`,
-      );
-    }
-    return fn;
+    if (fn.signatureHash === header.arg0) return fn;
+    const message = `the caller and this node differ in what ${fn.name} takes and gives; here it is ${fn.signature}`;
+    throw new WeighbridgeError("SPEC_MISMATCH", message);
   }
 
   #findNumbered(functionId: number): ServedFunction<C> {

@@ -1,6 +1,4 @@
 // kept-request — a request that is answered later: it waits for a placement, an application, an operation, its handler.
-//
-// Invariants:
 //   KeptRequest.K1. It belongs to the conversation in which it came: in the next one its number is another request's.
 //       From then on, or once the channel has ended, it is neither handled nor answered.
 
