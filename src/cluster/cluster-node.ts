@@ -258,7 +258,10 @@ export abstract class ClusterNode {
   /** Adopts a newer roster. */
   protected follow(roster: RosterView): void {
     this.#options.onRoster?.(roster);
-    for (const { node, state } of roster.nodes) if (state !== "alive") this.peer.channel(node)?.failCalls(nodeDeadError(node, state));
+    for (const { node, role, state } of roster.nodes) {
+      if (state === "alive" || role === "standby") continue; // one whose seat is free may have taken over, and has to hear it
+      this.peer.channel(node)?.failCalls(nodeDeadError(node, state));
+    }
     for (const entry of roster.nodes) if (entry.role === this.role) this.#followOwn(entry);
   }
 

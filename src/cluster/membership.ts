@@ -25,7 +25,7 @@ import type { Peer } from "../peer/peer.ts";
 import type { PeerEvents } from "../peer/peer-options.ts";
 import type { Address } from "../transport/transport.ts";
 import type { AbortRequest } from "../wire/control.ts";
-import { nameOf, type Role, SCHEDULER_ID } from "../wire/node-id.ts";
+import { nameOf, type Role, roleOf, SCHEDULER_ID } from "../wire/node-id.ts";
 import type { RegisterReply, ResumeClaim } from "../wire/register.ts";
 import type { PlacementView, RosterEntry, RosterView } from "../wire/roster.ts";
 import { BarrierClient } from "./barrier-client.ts";
@@ -190,7 +190,7 @@ export class Membership {
     assert(this.#channel === undefined, "a node joins once");
     const { peer, clock, log, schedulerAddress, otherSchedulers } = this.#options;
     this.#joining = new Deferred();
-    const channel = peer.dial(SCHEDULER_ID, schedulerAddress, 0, otherSchedulers);
+    const channel = peer.dial(SCHEDULER_ID, schedulerAddress, 0, { others: otherSchedulers ?? [] });
     this.#channel = channel;
     this.#watchStart();
     this.#watch.noticeAbsence(channel);
@@ -203,7 +203,7 @@ export class Membership {
       const failed = (error: unknown): void => {
         if (isWeighbridgeError(error, "FENCED")) this.#end(error);
       };
-      this.#heartbeat = new Heartbeat({ channel, clock, log, failed, body: () => (this.memory.holdsSums ? { holdsSums: true } : {}) });
+      this.#heartbeat = new Heartbeat({ channel, clock, log, failed, body: () => this.memory.heartbeat() });
       this.#roster.listen(() => this.#checkReplaced());
       this.#barriers = new BarrierClient({ clock, isLate: reply.recovery, enter: (request) => this.ask(BARRIER, request) });
       this.#settleIn(reply);
@@ -269,6 +269,25 @@ export class Membership {
     }
   }
 
+  /** How long a node may be silent before it is taken for dead; 0: only a closed link shows a death. */
+  get heartbeatTimeoutMs(): number {
+    return this.#joined.heartbeatTimeoutMs;
+  }
+
+  /** What heartbeats carry has changed: one leaves at once, unless one is open. */
+  beatNow(): void {
+    this.#heartbeat?.beatNow();
+  }
+
+  /** The roster says that this standby holds the rank of its server: it speaks to everybody as that node from now on. */
+  takeOver({ node, incarnation }: RosterEntry): void {
+    const { peer } = this.#options;
+    this.#registration = { ...this.#joined, node, incarnation };
+    peer.id = node;
+    peer.incarnation = incarnation;
+    this.#channel?.link?.destroy(); // the next one begins with a hello of that node, and a scheduler that resumes it
+  }
+
   /** This server has sums from now on: the next incarnation of its rank learns from the scheduler that they existed. */
   reportSums(): void {
     if (this.memory.holdsSums) return;
@@ -323,7 +342,8 @@ export class Membership {
   }
 
   #register(channel: Channel, resume: ResumeClaim | undefined): Promise<RegisterReply> {
-    const { role, rank, serverCount, workerCount, label } = this.#options;
+    const { rank, serverCount, workerCount, label } = this.#options;
+    const role = resume === undefined ? this.#options.role : roleOf(resume.node); // a standby may have taken over
     const { token, packageVersion: version } = this.#options.peer;
     const node = { role, rank, address: this.address, serverCount, workerCount, label, token, packageVersion: version || undefined };
     return ask(channel, REGISTER, { ...node, resume }, this.#options.clock);

@@ -6,7 +6,7 @@ import type { Log } from "../base/log.ts";
 import { catalogueTell } from "../contracts/catalogue.ts";
 import { type CatalogueEntry, cataloguePages } from "../wire/catalogue.ts";
 import type { Generation } from "../wire/collective-frame.ts";
-import type { RendezvousHeld } from "../wire/control.ts";
+import type { HeartbeatRequest, RendezvousHeld } from "../wire/control.ts";
 import type { ResumeClaim } from "../wire/register.ts";
 import type { UnitsClaim } from "../wire/units.ts";
 import type { Membership } from "./membership.ts";
@@ -27,7 +27,16 @@ export class NodeMemory {
   generation: () => Generation | undefined = () => undefined;
   /** Whether this server has, or had, values of the kv face or data of pushData. */
   holdsSums = false;
+  /** The incarnation of this server's standby that does not take its log; 0: it does, or there is none. */
+  standbyLost: () => number = () => 0;
   catalogue: CatalogueSource = { highest: 0, entries: () => [] };
+
+  /** What every heartbeat carries. */
+  heartbeat(): HeartbeatRequest {
+    const sums = this.holdsSums ? { holdsSums: true } : {};
+    const standbyLost = this.standbyLost();
+    return standbyLost === 0 ? sums : { ...sums, standbyLost };
+  }
 
   /** What goes with the registration. */
   claim(): Pick<ResumeClaim, "units" | "gathered" | "rendezvous" | "catalogue"> {

@@ -33,7 +33,7 @@ const REPORT_DEADLINE_MS = 5000;
 export async function reportStartFailure(start: StartFailure, error: WeighbridgeError): Promise<void> {
   const { peer, clock, log, schedulerAddress, otherSchedulers, node, deadlineMs = REPORT_DEADLINE_MS } = start;
   const { code, message } = error;
-  const channel = peer.dial(SCHEDULER_ID, schedulerAddress, 0, otherSchedulers);
+  const channel = peer.dial(SCHEDULER_ID, schedulerAddress, 0, { others: otherSchedulers ?? [] });
   const request = { ...node, address: "", token: randomToken(), resume: undefined, failure: { code, message } };
   try {
     await ask(channel, REGISTER, request, clock, { deadlineMs });

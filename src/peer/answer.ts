@@ -76,6 +76,11 @@ export class Answer {
     }
   }
 
+  /** The same answer, to a request that was made again under another number. Only for one that holds no memory. */
+  relabelled(label: RequestLabel): Answer {
+    return new Answer(label, this.#options);
+  }
+
   /** The answer will not leave after all (the link is gone). */
   discard(): void {
     this.#options.held?.release();

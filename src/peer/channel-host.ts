@@ -1,9 +1,11 @@
 // channel-host — what the channels of a node share: limits, counters, the sequence of updates, the served functions.
 
 import type { Clock } from "../base/clock.ts";
+import type { Link } from "../transport/transport.ts";
 import { REQUESTS_OPEN_MAX } from "../wire/frame.ts";
-import type { FunctionHandler } from "./channel.ts";
+import type { Channel, FunctionHandler } from "./channel.ts";
 import type { PagePool } from "./frame-batch.ts";
+import type { Output } from "./frame-writer.ts";
 import type { PeerLog } from "./peer-log.ts";
 
 /** How much may be under way on one channel. */
@@ -65,4 +67,6 @@ export type ChannelHost = {
   readonly peerLog: PeerLog;
   /** By the numbers in frames. */
   readonly handlers: readonly (FunctionHandler | undefined)[];
+  /** What holds the writes of this channel's new link back; left out, or undefined: nothing does. */
+  readonly outputOf?: ((channel: Channel, link: Link) => Output | undefined) | undefined;
 };

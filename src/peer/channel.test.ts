@@ -5,6 +5,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { type ErrorCode, isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
 import { answersIn, ChannelStage, nameIn, STAGE_FUNCTION, TestCall, testCalls } from "../testing/channel-stage.ts";
+import { StubLink } from "../testing/stub-link.ts";
 import { Kind } from "../wire/frame.ts";
 import { encodeJson } from "../wire/json-body.ts";
 import { Answer, labelOf } from "./answer.ts";
@@ -300,4 +301,27 @@ test("memory that goes between the encoding of a frame and its write breaks the 
   assert.deepEqual(stage.left(), ["1/1 ", "2/2 call2", "3/3 call3"]);
   for (const request of [1, 2, 3]) stage.reply(request);
   assert.deepEqual(outcomes(list), ["BUFFER_DETACHED", "answered", "answered"]);
+});
+
+test("another process goes on with the node's state: open calls leave again in their order with their stamps, before new ones (Channel.N7)", async () => {
+  const stage = new ChannelStage({ limits: { pendingMax: 3 } });
+  const list = ["low", "read", "high", "waits"].map((name, i) => new TestCall(name, { priority: i, isUpdate: name !== "read" }));
+  await stage.send(...list);
+  stage.left();
+  stage.reply(1);
+  await stage.clock.run();
+  const before = stage.left();
+  assert.deepEqual(before, ["4/3 waits"]);
+  stage.channel.continueWith(2);
+  assert.deepEqual([stage.channel.incarnation, stage.channel.since, stage.channel.conversation], [2, 1, 2]);
+  const late = new TestCall("new", { priority: 9, isUpdate: true });
+  stage.channel.send(late);
+  stage.link = new StubLink();
+  stage.channel.attach(stage.link);
+  await stage.clock.run();
+  assert.deepEqual(stage.left(), ["1/0 read", "2/2 high", "3/3 waits"]);
+  for (const request of [1, 2, 3]) stage.reply(request);
+  await stage.flush();
+  assert.deepEqual(stage.left(), ["4/4 new"]);
+  assert.deepEqual(outcomes(list), ["answered", "answered", "answered", "answered"]);
 });

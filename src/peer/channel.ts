@@ -12,6 +12,8 @@
 //   Channel.N5. Every call ends: answered, failed by the other side, or failed by `end`, `renew`, `failCalls` or
 //       `failLost`.
 //   Channel.N6. A failed call never leaves again, and its number is settled: the same incarnation takes the next call.
+//   Channel.N7. A failover ends no call: what had left keeps its order and its stamps, and leaves before anything new.
+//       An update of a lower stamp that left later would be taken for one that was applied (VectorClock.V1).
 //   ReceivedRequests.S1. A request is fresh exactly once.
 //   ReceivedRequests.S2. Requests become fresh in the order of their numbers.
 //   ReceivedRequests.S3. Answers that cannot be made again are kept until the caller has them (`settled`).
@@ -52,6 +54,8 @@ export class Channel {
   id: number;
   /** Which incarnation of the other node this is about. */
   incarnation: number;
+  /** Since which incarnation the other node's state is the same: an earlier one after a failover (Channel.N7). */
+  since: number;
   /** Rises when the conversation begins anew: its numbers begin anew, too. */
   conversation = 1;
   /** The other node has said that it leaves: a link that breaks afterwards is expected. */
@@ -71,6 +75,7 @@ export class Channel {
     this.#host = host;
     this.id = id;
     this.incarnation = incarnation;
+    this.since = incarnation;
     this.#writer = new FrameWriter(host, this.#pending, faults);
   }
 
@@ -165,7 +170,7 @@ export class Channel {
 
   /** A link is open: calls without an answer leave again on it (FrameWriter.N2). A gateway's link has its own batch. */
   attach(link: Link, takesRuns = false, batch?: FrameBatch): void {
-    this.#writer.attach(link, takesRuns, batch);
+    this.#writer.attach(link, takesRuns, batch, this.#host.outputOf?.(this, link));
   }
 
   /** The link is gone. Calls stay; answers are dropped, since the other side sends its requests again. */
@@ -204,6 +209,7 @@ export class Channel {
     // The same incarnation has forgotten what it took.
     this.#fates.decide(() => (incarnation === this.incarnation ? "unknown" : "dropped"));
     this.incarnation = incarnation;
+    this.since = incarnation;
     this.conversation++;
     this.#received = new ReceivedRequests();
     this.#gapNoticed = 0;
@@ -214,6 +220,24 @@ export class Channel {
     for (const call of calls) if (!call.isIdempotent) call.failed(error);
     this.#writer.wakeRoomWaiters();
     return again;
+  }
+
+  /**
+   * The other node's state goes on in another process, as this incarnation: all open calls leave again, in their order
+   * and with their stamps, and that process knows which of them were applied (Channel.N7).
+   */
+  continueWith(incarnation: number): void {
+    const { link } = this;
+    if (link !== undefined) {
+      this.detach(link);
+      link.destroy();
+    }
+    this.#fates.decide(() => "unknown");
+    this.incarnation = incarnation;
+    this.conversation++;
+    this.#received = new ReceivedRequests();
+    this.#gapNoticed = 0;
+    this.#pending.renumber();
   }
 
   /** The same incarnation goes on; it expects this request next (Call.K4), if it says so. */

@@ -37,6 +37,12 @@ const LATER_MS = 2;
 /** So many bytes of answers that were made just now leave at once. */
 const FRESH_BYTES = 128 * 1024;
 
+/** Where the writes of a channel go. */
+export type Output = Pick<Link, "write"> & {
+  /** The link is gone: what was held back is flushed, and never leaves. */
+  detached?(): void;
+};
+
 export class FrameWriter {
   readonly #host: ChannelHost;
   readonly #pending: PendingCalls;
@@ -47,8 +53,8 @@ export class FrameWriter {
   /** What the link takes: frames, or what a gateway makes of them. */
   #batch: FrameBatch;
   #link: Link | undefined;
-  /** What the link's writes go to: itself, or what it holds. */
-  #output: Link | undefined;
+  /** What the link's writes go to: itself, what it holds, or what holds them back. */
+  #output: Output | undefined;
   #inFlightBytes = 0;
   #answerBytes = 0;
   #paused = false;
@@ -81,11 +87,11 @@ export class FrameWriter {
     return this.#outbox.length;
   }
 
-  /** FrameWriter.N2. `batch`: of a gateway, whose link this is. */
-  attach(link: Link, takesRuns: boolean, batch: FrameBatch | undefined): void {
+  /** FrameWriter.N2. `batch`: of a gateway, whose link this is. `output`: what holds writes back, if anything does. */
+  attach(link: Link, takesRuns: boolean, batch: FrameBatch | undefined, output?: Output): void {
     assert(this.#link === undefined, "the old link was detached first");
     this.#link = link;
-    this.#output = link instanceof PausableLink ? link.inner : link;
+    this.#output = output ?? (link instanceof PausableLink ? link.inner : link);
     this.#frames.takesRuns = takesRuns;
     this.#batch = batch ?? this.#frames;
     this.#pending.resendFrom(0);
@@ -96,6 +102,7 @@ export class FrameWriter {
   detach(link: Link): void {
     if (this.#link !== link) return;
     this.#link = undefined;
+    this.#output?.detached?.();
     this.#isInput = false;
     this.#faults?.reset();
     this.#inFlightBytes = 0;
@@ -503,6 +510,14 @@ export class PendingCalls {
     this.#next = 1;
     this.#resend = 1;
     this.#givenUpFrom = 0;
+  }
+
+  /** Another process goes on with the other node's state: what is open leaves again in its order, as 1, 2, 3 … */
+  renumber(): void {
+    const calls = this.giveUp();
+    this.restart();
+    for (const call of calls) this.add(call);
+    this.#resend = this.#first;
   }
 
   /** Whether a node that expects this request next can resume; if not, it has forgotten the conversation. */

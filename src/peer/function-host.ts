@@ -163,6 +163,11 @@ export class FunctionHost<C> implements FunctionHandler {
     this.#assembly.forgetNode(id);
   }
 
+  /** What came of unfinished requests of this node through another channel belongs to this one. */
+  handOver(channel: Channel): void {
+    this.#assembly.handOver(channel);
+  }
+
   close(): void {
     this.#assembly.close();
   }

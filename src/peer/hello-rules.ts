@@ -65,7 +65,7 @@ export function checkMember(
   { roster, serverCount, workerCount, isCertain }: HelloRules,
 ): void {
   const entry = roster.nodes.find((candidate) => candidate.node === node);
-  const isRank = rankOf(node) < (roleOf(node) === "server" ? serverCount : workerCount);
+  const isRank = rankOf(node) < (roleOf(node) === "worker" ? workerCount : serverCount);
   if (entry === undefined && (roster.version > 0 || !isRank))
     // While our roster is empty our counts may be wrong: the node goes on and waits for a scheduler that knows it.
     throw new WeighbridgeError("NO_ROUTE", `there is no node ${node} in this job`, { retryable: roster.version === 0 });

@@ -33,7 +33,7 @@ type Entry<T> = { readonly request: T; readonly byteCount: number };
 
 /** The requests of one incarnation of a worker, by the names that their owner uses. */
 type OfWorker<T> = {
-  readonly channel: Channel;
+  channel: Channel;
   readonly incarnation: number;
   readonly entries: Map<string | number, Entry<T>>;
   byteCount: number;
@@ -143,6 +143,13 @@ export class PartialRequests<T> {
     this.#bytes -= worker.byteCount;
     if (worker.entries.size > 0) worker.channel.link?.destroy(); // PartialRequests.N3
     for (const { request } of worker.entries.values()) this.#dropped?.(request);
+  }
+
+  /** What came for this channel's node through another channel goes on here: its server was replaced by a standby. */
+  handOver(channel: Channel): void {
+    const worker = this.#workers.get(channel.id);
+    if (worker !== undefined && worker.incarnation === channel.incarnation) worker.channel = channel;
+    if (worker !== undefined && worker.entries.size > 0) this.#watch(worker);
   }
 
   close(): void {

@@ -61,6 +61,8 @@ export class Peer implements ChannelHost, ConnectionHost, GatewayHost {
   /** The token that we registered with: it proves that a hello is ours. */
   token = "";
   events: PeerEvents = {};
+  /** As ChannelHost's; a replicated server sets it. */
+  outputOf: ChannelHost["outputOf"];
   readonly #transport: Transport;
   readonly #gateway: Gateway | undefined;
   readonly #faults: FaultOptions | undefined;
@@ -186,9 +188,15 @@ export class Peer implements ChannelHost, ConnectionHost, GatewayHost {
 
   /**
    * A channel to a node at this address, or at one of `others`. A channel that was known under another address or
-   * incarnation moves there.
+   * incarnation moves there. `continues`: the state of the node's incarnations from this one on goes on in
+   * `incarnation` (Channel.N7).
    */
-  dial(id: number, address: Address, incarnation: number, others: readonly Address[] = []): Channel {
+  dial(
+    id: number,
+    address: Address,
+    incarnation: number,
+    { others = [], continues = incarnation }: { readonly others?: readonly Address[]; readonly continues?: number | undefined } = {},
+  ): Channel {
     let channel = this.#channels.get(id);
     if (channel !== undefined && channel.incarnation < incarnation && !this.#dialer.has(channel))
       this.drop(channel, restartedError(channel));
@@ -196,8 +204,10 @@ export class Peer implements ChannelHost, ConnectionHost, GatewayHost {
     else if (channel.link !== undefined && !this.#dialer.has(channel)) return channel; // Peer.P7
     if (channel.incarnation < incarnation && channel.incarnation !== 0) {
       this.#replaceLink(channel); // the old incarnation's answers on it have numbers that are used again now
-      this.#renew(channel, incarnation);
+      if (channel.incarnation >= continues) channel.continueWith(incarnation);
+      else this.#renew(channel, incarnation);
     }
+    if (channel.incarnation === 0) channel.since = incarnation;
     channel.incarnation = Math.max(channel.incarnation, incarnation);
     this.#dialer.dial(channel, address, others);
     return channel;
@@ -217,6 +227,7 @@ export class Peer implements ChannelHost, ConnectionHost, GatewayHost {
     this.#channels.delete(channel.id);
     channel.id = id;
     channel.incarnation = incarnation;
+    channel.since = incarnation;
     this.#channels.set(id, channel);
   }
 
@@ -312,6 +323,7 @@ export class Peer implements ChannelHost, ConnectionHost, GatewayHost {
     const isRestarted = channel.incarnation !== 0 && hello.incarnation !== channel.incarnation;
     if (isRestarted || (hello.expects !== undefined && !channel.canResumeAt(hello.expects))) this.#renew(channel, hello.incarnation);
     else channel.resume(hello.expects);
+    if (channel.incarnation === 0) channel.since = hello.incarnation;
     channel.incarnation = hello.incarnation;
     dial.attempt = 0;
     this.#reportUp(channel);

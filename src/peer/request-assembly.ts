@@ -110,6 +110,11 @@ export class RequestAssembly {
     this.#unfinished.forgetWorker(id);
   }
 
+  /** As PartialRequests.handOver. */
+  handOver(channel: Channel): void {
+    this.#unfinished.handOver(channel);
+  }
+
   close(): void {
     this.#unfinished.close();
   }

@@ -11,9 +11,15 @@ import { holderOf, type RankSlot } from "./rank-slot.ts";
 /** `caller` is whatever the caller needs to answer it. */
 export type Applicant<T> = { readonly request: RegisterRequest; readonly caller: T; readonly arrivedAtMs: number };
 
-export type ClusterCounts = { readonly serverCount: number; readonly workerCount: number };
+export type ClusterCounts = {
+  readonly serverCount: number;
+  readonly workerCount: number;
+  /** By how many processes each server rank is held: 1, or 2 for a head and a standby. Defaults to 1. */
+  readonly replicas?: number | undefined;
+};
 
-export function countOf({ serverCount, workerCount }: ClusterCounts, role: Role): number {
+export function countOf({ serverCount, workerCount, replicas = 1 }: ClusterCounts, role: Role): number {
+  if (role === "standby") return serverCount * (replicas - 1);
   return role === "server" ? serverCount : role === "worker" ? workerCount : 1;
 }
 
@@ -21,6 +27,7 @@ const COUNTS_FIX = "start all nodes with the same DMLC_NUM_SERVER/DMLC_NUM_WORKE
 const RANK_FIX = "give each node of a role its own rank (--rank, SERVER_ID/WORKER_ID), or none";
 
 function plural(count: number, role: Role): string {
+  if (role === "standby") return `${count} ${count === 1 ? "standby" : "standbys"}`;
   return `${count} ${role}${count === 1 ? "" : "s"}`;
 }
 
@@ -40,7 +47,7 @@ function labels(applicants: readonly Applicant<unknown>[]): string {
 export function malformed(request: RegisterRequest): WeighbridgeError | undefined {
   if (request.role === "scheduler") return new WeighbridgeError("BAD_REQUEST", `"${request.label}" registered as a second scheduler`);
   if (request.token === "") return new WeighbridgeError("BAD_REQUEST", `${nameOfApplicant(request)} registered without a token`);
-  if (request.role === "server" && request.address === "")
+  if ((request.role === "server" || request.role === "standby") && request.address === "")
     return new WeighbridgeError("BAD_REQUEST", `${nameOfApplicant(request)} names no address to listen at`);
   return undefined;
 }
@@ -67,6 +74,10 @@ export function contradiction(
     return new WeighbridgeError("COUNT_MISMATCH", `${name} was started for ${countsText(request)}, but ${theirs}; ${COUNTS_FIX}`);
   }
   const count = countOf(counts, request.role);
+  if (request.role === "standby" && count === 0) {
+    const fix = "start the whole cluster with replicas 2, or this node as a server";
+    return new WeighbridgeError("COUNT_MISMATCH", `${name} was started for a cluster whose servers have standbys; ${fix}`);
+  }
   if (request.rank !== undefined && request.rank >= count)
     return new WeighbridgeError(
       "BAD_CONFIG",
@@ -89,8 +100,9 @@ export function oneTooMany(request: RegisterRequest, counts: ClusterCounts, othe
 
 /** The cluster is not complete in time. */
 export function incomplete(counts: ClusterCounts, there: readonly Applicant<unknown>[], startTimeoutMs: number): WeighbridgeError {
-  const roles: readonly Role[] = ["server", "worker"];
-  const parts = roles.map((role) => {
+  const roles: readonly Role[] = ["server", "standby", "worker"];
+  const parts = roles.flatMap((role) => {
+    if (role === "standby" && countOf(counts, role) === 0) return [];
     const present = there.filter(({ request }) => request.role === role);
     const names = present.length === 0 ? "" : ` (${labels(present)})`;
     return `${present.length} of ${plural(countOf(counts, role), role)}${names}`;
@@ -113,6 +125,11 @@ export function nothingFree(request: RegisterRequest, holders: readonly RankSlot
   const held = holders.map(holderOf).join(", ");
   const message = `no rank for ${nameOfApplicant(request)} after ${waitedMs} ms: all ${request.role} ranks are held, by ${held}`;
   return new WeighbridgeError("DEADLINE", `${message}; stop one of them, or start the whole cluster with more ${request.role}s`);
+}
+
+export function lateStandby(request: RegisterRequest): WeighbridgeError {
+  const message = `${nameOfApplicant(request)} came to a job that is running: a standby can only begin together with its server so far`;
+  return new WeighbridgeError("UNSUPPORTED", message);
 }
 
 export function jobOver(request: RegisterRequest): WeighbridgeError {

@@ -12,7 +12,7 @@ import type { WeighbridgeError } from "../base/errors.ts";
 import type { Role } from "../wire/node-id.ts";
 import { type Applicant, type ClusterCounts, contradiction, countOf, oneTooMany, rankClash } from "./applicant.ts";
 
-const ROLES: readonly Role[] = ["server", "worker"];
+const ROLES: readonly Role[] = ["server", "standby", "worker"];
 
 export type Assignment<T> = { readonly applicant: Applicant<T>; readonly rank: number };
 

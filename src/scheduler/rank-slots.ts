@@ -10,13 +10,13 @@
 import type { StatusEntry } from "../wire/control.ts";
 import type { Role } from "../wire/node-id.ts";
 import type { RegisterRequest } from "../wire/register.ts";
-import type { NodeState, PlacementView, RosterView } from "../wire/roster.ts";
+import type { NodeState, PlacementView, RosterEntry, RosterView } from "../wire/roster.ts";
 import { type ClusterCounts, countOf } from "./applicant.ts";
 import { emptyRankSlot, entryOf, publicEntryOf, type RankSlot } from "./rank-slot.ts";
 import type { StateJournal } from "./state-journal.ts";
 
-/** ps-lite's order. */
-const ROLES: readonly Role[] = ["worker", "server"];
+/** ps-lite's order, and what it does not know. */
+const ROLES: readonly Role[] = ["worker", "server", "standby"];
 
 export class RankSlots {
   readonly #journal: StateJournal;
@@ -55,7 +55,12 @@ export class RankSlots {
   view(): RosterView {
     const ended = this.#endedGeneration === 0 ? {} : { endedGeneration: this.#endedGeneration };
     const { placement } = this;
-    return { version: this.#version, nodes: this.all().map(entryOf), ...(placement === undefined ? {} : { placement }), ...ended };
+    return {
+      version: this.#version,
+      nodes: this.all().map((slot) => this.#entryOf(slot)),
+      ...(placement === undefined ? {} : { placement }),
+      ...ended,
+    };
   }
 
   status(nowMs: number): StatusEntry[] {
@@ -74,6 +79,15 @@ export class RankSlots {
     slot.heardAtMs = nowMs;
     slot.downSinceMs = undefined;
     if (isNews) this.#changed = true;
+  }
+
+  /** The standby holds this slot from now on, in the next incarnation. It has not spoken as that node yet. */
+  takeOver(slot: RankSlot, { address, label, token, packageVersion }: RankSlot, nowMs: number): void {
+    this.#setIncarnation(slot, slot.incarnation + 1);
+    Object.assign(slot, { address, label, token, packageVersion, state: "alive", confirmed: true } satisfies Partial<RankSlot>);
+    slot.heardAtMs = nowMs;
+    slot.downSinceMs = nowMs;
+    this.#changed = true;
   }
 
   /** The node of this slot listens there from now on; "": no longer. */
@@ -140,6 +154,11 @@ export class RankSlots {
       this.#changed = true;
     }
     return ended;
+  }
+
+  #entryOf(slot: RankSlot): RosterEntry {
+    const since = slot.role === "server" ? this.#journal.state.chains.get(slot.rank)?.since : undefined;
+    return since === undefined || since >= slot.incarnation ? entryOf(slot) : { ...entryOf(slot), continues: since };
   }
 
   #setIncarnation({ node, incarnation: before }: RankSlot, incarnation: number): void {

@@ -6,7 +6,7 @@ import { ROSTER } from "../contracts/control.ts";
 import { ask } from "../peer/call-function.ts";
 import type { Channel } from "../peer/channel.ts";
 import type { Peer } from "../peer/peer.ts";
-import type { RosterView } from "../wire/roster.ts";
+import type { RosterEntry, RosterView } from "../wire/roster.ts";
 import type { StateJournal } from "./state-journal.ts";
 
 export type RosterPushOptions = {
@@ -33,9 +33,9 @@ export class RosterPush {
   /** Brings everybody alive up to date, in their own time. */
   announce(): void {
     const view = this.#view();
-    for (const { node, state } of view.nodes) {
-      const channel = this.#peer.channel(node);
-      if (state === "alive" && channel !== undefined && !this.#open.has(channel)) this.#push(channel, view);
+    for (const entry of view.nodes) {
+      const channel = this.#peer.channel(entry.node);
+      if (isTold(entry) && channel !== undefined && !this.#open.has(channel)) this.#push(channel, view);
     }
   }
 
@@ -50,7 +50,7 @@ export class RosterPush {
         this.#open.delete(channel);
         const newest = this.#view();
         const entry = newest.nodes.find(({ node }) => node === channel.id);
-        if (newest.version > view.version && entry?.state === "alive" && this.#peer.channel(channel.id) === channel)
+        if (newest.version > view.version && entry !== undefined && isTold(entry) && this.#peer.channel(channel.id) === channel)
           this.#push(channel, newest);
       },
       () => {
@@ -59,4 +59,9 @@ export class RosterPush {
       },
     );
   }
+}
+
+/** A standby that has left its seat may have taken over: it learns that from the roster. */
+function isTold({ role, state }: RosterEntry): boolean {
+  return state === "alive" || (role === "standby" && state === "left");
 }

@@ -32,12 +32,14 @@ import {
   contradiction,
   incomplete,
   jobOver,
+  lateStandby,
   malformed,
 } from "./applicant.ts";
+import { Chains } from "./chains.ts";
 import { assignRanks, conflict } from "./formation.ts";
 import { firstPlacement, nextPlacement, type PlacementChange } from "./placement-epochs.ts";
 import { chooseRank, type RankChoice } from "./rank-choice.ts";
-import { deathAtMs, holderOf, type RankSlot } from "./rank-slot.ts";
+import { holderOf, type RankSlot } from "./rank-slot.ts";
 import { RankSlots } from "./rank-slots.ts";
 import type { StateJournal } from "./state-journal.ts";
 
@@ -61,6 +63,8 @@ export type Decision<T> =
   | { readonly kind: "run" }
   /** An incarnation of this node is over. */
   | { readonly kind: "died"; readonly node: number }
+  /** A standby holds this server's rank from now on. */
+  | { readonly kind: "promoted"; readonly node: number; readonly incarnation: number; readonly label: string }
   /** Publish to everybody alive. */
   | { readonly kind: "announce" }
   /** The state of an earlier run is not used, for this reason. */
@@ -85,6 +89,7 @@ export class Roster<T> {
   #failure: WeighbridgeError | undefined;
   #applicants: Applicant<T>[] = [];
   readonly #slots: RankSlots;
+  readonly #chains: Chains;
   #isResumed = false;
   #finished = false;
   #isEnding = false;
@@ -96,6 +101,7 @@ export class Roster<T> {
     this.#journal = journal;
     this.#jobId = jobId;
     this.#slots = new RankSlots(journal);
+    this.#chains = new Chains({ journal, slots: this.#slots, heartbeatTimeoutMs: this.#rules.heartbeatTimeoutMs });
   }
 
   /** The scheduler may decide from now on; `isFound`: the state is that of a job that was running (Roster.R5). */
@@ -162,7 +168,7 @@ export class Roster<T> {
       return nowMs < returnUntilMs ? Math.min(this.#deadlineMs, returnUntilMs) : this.#deadlineMs;
     }
     const slots = this.#slots.all();
-    const dueTimes = slots.map((slot) => deathAtMs(slot, this.#rules.heartbeatTimeoutMs));
+    const dueTimes = slots.map((slot) => this.#chains.deathAtMs(slot));
     for (const applicant of this.#applicants) {
       const choice = this.#choiceFor(applicant, nowMs);
       dueTimes.push(choice.found === "nothing" ? choice.lookAgainAtMs : nowMs);
@@ -189,6 +195,7 @@ export class Roster<T> {
   /** A node sent something. Throws when it has no slot, or no longer. */
   heard(node: number, incarnation: number, nowMs: number, holdsSums = false): Decision<T>[] {
     const slot = this.#holder(node, incarnation);
+    if (this.#chains.isOut(slot)) throw givenUp(slot);
     if (holdsSums) this.#slots.noteSums(slot, incarnation);
     slot.heardAtMs = nowMs;
     slot.downSinceMs = undefined; // what came, came over a link
@@ -196,9 +203,17 @@ export class Roster<T> {
     return this.#conclude([], nowMs);
   }
 
+  /** A head reports that its standby, in this incarnation, does not take its log. Throws as `heard`. */
+  standbyLost(node: number, incarnation: number, standbyIncarnation: number, nowMs: number): Decision<T>[] {
+    const { rank } = this.#holder(node, incarnation);
+    const standby = this.#slots.get(idOf("standby", rank));
+    if (standby?.state !== "alive" || standby.incarnation !== standbyIncarnation) return [];
+    return this.#conclude(this.#gone(standby, nowMs), nowMs);
+  }
+
   linkUp(node: number, incarnation: number, nowMs: number): Decision<T>[] {
     const slot = this.#slots.get(node);
-    if (slot === undefined || !slot.confirmed || slot.incarnation !== incarnation) return [];
+    if (slot === undefined || !slot.confirmed || slot.incarnation !== incarnation || this.#chains.isOut(slot)) return [];
     return this.heard(node, incarnation, nowMs);
   }
 
@@ -241,7 +256,8 @@ export class Roster<T> {
   /** The node is done. With `failure` it could not begin: so ends the job, unless the node replaced another. */
   leave(node: number, incarnation: number, nowMs: number, failure?: AbortRequest): Decision<T>[] {
     const slot = this.#holder(node, incarnation);
-    this.#slots.setState(slot, "left");
+    if (failure === undefined && !this.#isEnding && this.#chains.hasSuccessor(slot)) return this.#conclude(this.#gone(slot, nowMs), nowMs);
+    this.#chains.left(slot);
     if (failure !== undefined && incarnation === 1) return this.fail(cannotTakePart(holderOf(slot), failure));
     return this.#conclude([], nowMs);
   }
@@ -253,11 +269,16 @@ export class Roster<T> {
     }
     const decisions: Decision<T>[] = [];
     for (const slot of this.#slots.all()) {
-      if (nowMs < deathAtMs(slot, this.#rules.heartbeatTimeoutMs)) continue;
-      this.#slots.setState(slot, "dead");
-      decisions.push({ kind: "died", node: slot.node });
+      if (nowMs < this.#chains.deathAtMs(slot)) continue;
+      decisions.push(...this.#gone(slot, nowMs));
     }
     return this.#conclude(decisions, nowMs);
+  }
+
+  #gone(slot: RankSlot, nowMs: number): Decision<T>[] {
+    const died = { kind: "died", node: slot.node } as const;
+    if (this.#chains.gone(slot, nowMs) !== "promoted") return [died];
+    return [died, { kind: "promoted", node: slot.node, incarnation: slot.incarnation, label: slot.label }];
   }
 
   /** The job is over with this error, for everybody who waits and everybody who comes. */
@@ -294,6 +315,7 @@ export class Roster<T> {
       assert(slot !== undefined, "ranks are given within the counts");
       decisions.push({ ...this.#assign(assigned, slot, nowMs), recovery: false });
     }
+    this.#chains.formed();
     this.#slots.setPlacement(firstPlacement(this.#rules));
     this.#slots.publish(); // nobody needs a push: the answers carry it
     return decisions;
@@ -319,6 +341,7 @@ export class Roster<T> {
       const recovery = own.incarnation > 1;
       return this.#conclude([{ kind: "admit", caller, node: own.node, incarnation: own.incarnation, recovery }], nowMs);
     }
+    if (request.role === "standby") return [{ kind: "refuse", caller, error: lateStandby(request) }];
     this.#applicants.push(applicant);
     return this.#conclude([], nowMs);
   }
@@ -326,6 +349,7 @@ export class Roster<T> {
   /** Gives a slot to this node, in a new incarnation (Roster.R1). */
   #assign({ request, caller }: Applicant<T>, slot: RankSlot, nowMs: number): Decision<T> & { kind: "admit" } {
     this.#slots.assign(slot, request, slot.incarnation + 1, nowMs);
+    this.#chains.assigned(slot);
     return { kind: "admit", caller, node: slot.node, incarnation: slot.incarnation, recovery: true };
   }
 
@@ -459,4 +483,9 @@ function isAnother({ incarnation, confirmed, token }: RankSlot, request: Registe
 function fenced(node: number, incarnation: number, slot: RankSlot | undefined): WeighbridgeError {
   const reason = slot === undefined ? "is not in this job" : `was replaced by "${slot.label}" (incarnation ${slot.incarnation})`;
   return new WeighbridgeError("FENCED", `${nameOf(node)} of incarnation ${incarnation} ${reason}`);
+}
+
+function givenUp({ node, incarnation, label }: RankSlot): WeighbridgeError {
+  const message = `${nameOf(node)} ("${label}") of incarnation ${incarnation} was given up: its server goes on without it`;
+  return new WeighbridgeError("FENCED", message);
 }

@@ -22,6 +22,8 @@ export type SchedulerNodeOptions = NodeOptions & {
   readonly incarnation?: number;
   /** Where the scheduler's state outlives its process. */
   readonly store?: StateStore | undefined;
+  /** As SchedulerOptions.replicas. */
+  readonly replicas?: number | undefined;
   /** How servers share the parts, if the job begins here. Defaults to "ring". */
   readonly placement?: PlacementView["policy"] | undefined;
   /** Called with the dead nodes that all others wait for alone; a caller that knows they are gone for good says so. */
@@ -36,7 +38,7 @@ export class SchedulerNode extends ClusterNode {
     super("scheduler", options, { readBuffers: new PlainReadBuffers(), limits: options.limits ?? {}, acceptsAnonymous: true });
     const { heartbeatIntervalMs = 1000, heartbeatTimeoutMs = 5000, jobId = "job", incarnation = 1, placement } = options;
     const { peer, clock, log, serverCount, workerCount, startTimeoutMs } = this;
-    const counts = { serverCount, workerCount };
+    const counts = { serverCount, workerCount, replicas: options.replicas };
     const times = { heartbeatIntervalMs, heartbeatTimeoutMs, startTimeoutMs };
     this.#options = options;
     this.scheduler = new Scheduler({

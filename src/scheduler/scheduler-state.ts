@@ -14,6 +14,7 @@
 import { WeighbridgeError } from "../base/errors.ts";
 import type { PlacementView } from "../wire/roster.ts";
 import { applyToCatalogue, type Catalogue, type CatalogueRecord, emptyCatalogue } from "./catalogue.ts";
+import type { Chain, ChainRecord } from "./chains.ts";
 
 export type SchedulerState = {
   readonly job: string;
@@ -26,6 +27,8 @@ export type SchedulerState = {
   readonly incarnations: ReadonlyMap<number, number>;
   /** Left out before the cluster is complete, and in a job without servers. */
   readonly placement?: PlacementView | undefined;
+  /** Who stands by for which server rank; empty where servers are not replicated. */
+  readonly chains: ReadonlyMap<number, Chain>;
   readonly catalogue: Catalogue;
 };
 
@@ -47,13 +50,14 @@ export type RecordBody =
   | { readonly kind: "incarnation"; readonly node: number; readonly incarnation: number }
   /** Requests are cut by this placement from now on. */
   | { readonly kind: "placement"; readonly placement: PlacementView }
+  | ChainRecord
   | CatalogueRecord;
 
 export const RECORD_VERSION = 1;
 export type StateRecord = { readonly version: number } & RecordBody;
 
 export function emptyState(): SchedulerState {
-  return { job: "", term: 0, serverCount: 0, workerCount: 0, incarnations: new Map(), catalogue: emptyCatalogue() };
+  return { job: "", term: 0, serverCount: 0, workerCount: 0, incarnations: new Map(), chains: new Map(), catalogue: emptyCatalogue() };
 }
 
 /**
@@ -89,16 +93,30 @@ export function applyRecord(state: SchedulerState, { version, ...record }: State
       const { placement } = record;
       return placement.epoch > (state.placement?.epoch ?? 0) ? { ...state, placement } : state;
     }
+    case "chain": {
+      const { rank, since, standby } = record;
+      return { ...state, chains: new Map(state.chains).set(rank, { since, standby }) };
+    }
     default:
       return { ...state, catalogue: applyToCatalogue(state.catalogue, record) };
   }
 }
 
 /** The records that give this state, as few as can be. Those of chains and moves belong here too. */
-export function recordsOf({ job, term, serverCount, workerCount, incarnations, placement, catalogue }: SchedulerState): StateRecord[] {
+export function recordsOf({
+  job,
+  term,
+  serverCount,
+  workerCount,
+  incarnations,
+  placement,
+  chains,
+  catalogue,
+}: SchedulerState): StateRecord[] {
   const bodies: RecordBody[] = [{ kind: "start", job, term, serverCount, workerCount }];
   for (const [node, incarnation] of incarnations) bodies.push({ kind: "incarnation", node, incarnation });
   if (placement !== undefined) bodies.push({ kind: "placement", placement });
+  for (const [rank, chain] of chains) bodies.push({ kind: "chain", rank, ...chain });
   if (catalogue.highest > 0) bodies.push({ kind: "highest", number: catalogue.highest });
   for (const entry of catalogue.entries.values()) bodies.push({ kind: "parameter", ...entry });
   return bodies.map((body) => ({ version: RECORD_VERSION, ...body }));

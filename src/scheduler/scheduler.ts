@@ -52,6 +52,8 @@ export type SchedulerOptions = {
   readonly log: Log;
   readonly serverCount: number;
   readonly workerCount: number;
+  /** By how many processes each server rank is held: 1, or 2 for a head and a standby. Defaults to 1. */
+  readonly replicas?: number | undefined;
   readonly heartbeatIntervalMs: number;
   readonly heartbeatTimeoutMs: number;
   readonly startTimeoutMs: number;
@@ -298,7 +300,11 @@ export class Scheduler {
       this.#carryOut(this.#roster.register(request, caller, this.#clock.nowMs()));
       return caller.reply.promise;
     });
-    serve(HEARTBEAT, (channel, { holdsSums }) => this.#heard(channel, holdsSums));
+    serve(HEARTBEAT, (channel, { holdsSums, standbyLost }) => {
+      const { id, incarnation } = channel;
+      if (standbyLost !== undefined) this.#carryOut(this.#roster.standbyLost(id, incarnation, standbyLost, this.#clock.nowMs()));
+      return this.#heard(channel, holdsSums);
+    });
     serve(LEAVE, (channel, { failure }) => {
       const { id, incarnation } = channel;
       this.#carryOut(this.#roster.leave(id, incarnation, this.#clock.nowMs(), failure));
@@ -402,6 +408,9 @@ export class Scheduler {
       case "died":
         log.warn("a node is dead", { node: nameOf(decision.node) });
         this.#services.died(decision.node);
+        break;
+      case "promoted":
+        log.warn("a standby takes over", { node: nameOf(decision.node), incarnation: decision.incarnation, label: decision.label });
         break;
       case "announce":
         this.#push.announce();

@@ -10,6 +10,7 @@ import type { CheckpointService } from "./checkpoint/checkpoint-service.ts";
 import type { Ownership } from "./ownership.ts";
 import type { Parameters } from "./parameters/parameters.ts";
 import type { WorkerGroups } from "./parameters/worker-groups.ts";
+import type { Replica } from "./replication/replica.ts";
 import type { WorkerCalls } from "./worker-calls.ts";
 
 /** What all calls on a server share. */
@@ -21,6 +22,8 @@ export type FunctionState = {
   readonly checkpoints: CheckpointService;
   readonly ownership: Ownership;
   readonly workers: WorkerCalls;
+  /** Of a server that has a standby, or is one. */
+  readonly replica?: Replica | undefined;
 };
 
 export class ServerContext implements FunctionState, FunctionContext {
@@ -31,6 +34,7 @@ export class ServerContext implements FunctionState, FunctionContext {
   readonly checkpoints: CheckpointService;
   readonly ownership: Ownership;
   readonly workers: WorkerCalls;
+  readonly replica: Replica | undefined;
   /** The calling worker, as clocks count it. */
   readonly holder: WorkerIncarnation;
   /** Its rank. */
@@ -39,7 +43,7 @@ export class ServerContext implements FunctionState, FunctionContext {
 
   /** `own`: the objects that users' functions keep, the same for all callers. */
   constructor(
-    { arena, kernels, parameters, groups, checkpoints, ownership, workers }: FunctionState,
+    { arena, kernels, parameters, groups, checkpoints, ownership, workers, replica }: FunctionState,
     holder: WorkerIncarnation,
     own: Map<string, object>,
   ) {
@@ -50,6 +54,7 @@ export class ServerContext implements FunctionState, FunctionContext {
     this.checkpoints = checkpoints;
     this.ownership = ownership;
     this.workers = workers;
+    this.replica = replica;
     this.holder = holder;
     this.worker = rankOf(holder.worker);
     this.#own = own;

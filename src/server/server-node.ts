@@ -13,8 +13,9 @@ import type { ChannelLimits } from "../peer/channel-host.ts";
 import type { PlugInModule } from "../store/plug-ins.ts";
 import type { SnapshotFiles, SnapshotSource } from "../store/snapshot/snapshot-files.ts";
 import type { GeneralCompression } from "../wire/codecs/general-compression.ts";
-import { rankOf, roleOf } from "../wire/node-id.ts";
+import { type Role, rankOf, roleOf } from "../wire/node-id.ts";
 import type { RosterView } from "../wire/roster.ts";
+import { ChainMember, checkReplication } from "./replication/chain-member.ts";
 import { ArenaReadBuffers, Server, serverLimits } from "./server.ts";
 
 /** The default size: a GiB of addresses stays for updates and checkpoints of a full server (Arena.A5). */
@@ -32,6 +33,12 @@ export type ServerNodeOptions = MemberOptions & {
   readonly compression?: GeneralCompression | undefined;
   /** The files of checkpoints. Without them none can be taken. */
   readonly checkpointFiles?: SnapshotFiles | undefined;
+  /** By how many processes each server rank is held: 1, or 2 for a head and a standby. Defaults to 1. */
+  readonly replicas?: number | undefined;
+  /** This node is a standby: it repeats what the server of its rank does, and takes over when that one is gone. */
+  readonly isStandby?: boolean | undefined;
+  /** After how many entries a head and its standby compare what they have. */
+  readonly digestEntries?: number | undefined;
   /** The checkpoint that the server restores first. */
   readonly restoreFrom?: (() => Promise<SnapshotSource>) | undefined;
 };
@@ -40,18 +47,26 @@ export class ServerNode extends MemberNode {
   readonly server: Server;
   readonly #restoreFrom: (() => Promise<SnapshotSource>) | undefined;
   readonly #limits: Partial<ChannelLimits>;
+  /** Whether it was started as a standby. */
+  readonly #isStandby: boolean;
+  readonly #chain: ChainMember | undefined;
   /** How many workers share the links' part of the arena. */
   #sharerCount: number;
 
   constructor(options: ServerNodeOptions) {
     const arena = new Arena({ bytesMax: options.arenaBytesMax ?? ARENA_BYTES, reserve: true });
     const { workerCount, functions = [], plugIns, compression, checkpointFiles, limits = {} } = options;
+    checkReplication(options);
     super("server", options, { readBuffers: new ArenaReadBuffers(arena), limits: serverLimits(arena, workerCount, limits) });
     const { clock, log } = this;
     this.#restoreFrom = options.restoreFrom;
     this.#limits = limits;
     this.#sharerCount = workerCount;
-    this.server = new Server({ arena, clock, workerCount, functions, plugIns, compression, checkpointFiles, log });
+    const { isStandby = false, replicas = 1, digestEntries } = options;
+    const replica = replicas === 1 ? undefined : { clock, log, isStandby, digestEntries, host: this.peer };
+    this.server = new Server({ arena, clock, workerCount, functions, plugIns, compression, checkpointFiles, replica, log });
+    this.#isStandby = isStandby;
+    this.#chain = this.server.replica === undefined ? undefined : new ChainMember(this, this.server.replica);
     this.server.serve(this.peer);
     this.server.workers.node = this;
     let { onState } = options;
@@ -59,6 +74,10 @@ export class ServerNode extends MemberNode {
       onState?.(arena);
       onState = undefined;
     };
+  }
+
+  protected override get seat(): Role {
+    return this.#isStandby ? "standby" : this.role;
   }
 
   protected override async prepare(): Promise<void> {
@@ -75,8 +94,8 @@ export class ServerNode extends MemberNode {
     };
     membership.onRoster(() => {
       const { node } = membership;
-      const { sumsIncarnation = 0, incarnation = 0 } = membership.entry(node) ?? {};
-      if (sumsIncarnation < incarnation && sumsIncarnation > 0) checkpoints.noteLostSums({ node, incarnation, sumsIncarnation });
+      const { sumsIncarnation = 0, incarnation = 0, continues = incarnation } = membership.entry(node) ?? {};
+      if (sumsIncarnation < continues && sumsIncarnation > 0) checkpoints.noteLostSums({ node, incarnation, sumsIncarnation });
     });
     membership.onPlacement((placement) => ownership.adopt(placement, rankOf(membership.node)));
     // Also one that did not come from the scheduler.
@@ -88,6 +107,7 @@ export class ServerNode extends MemberNode {
         return {};
       }),
     );
+    this.#chain?.registering(membership);
     epochWait.requestPlacement = () => membership.askPlacement();
     if (this.#restoreFrom !== undefined) parameters.isRestoring = true;
   }
@@ -103,6 +123,7 @@ export class ServerNode extends MemberNode {
 
   protected override follow(roster: RosterView): void {
     super.follow(roster);
+    this.#chain?.follow(roster);
     this.server.follow(roster);
     const workers = roster.nodes.filter(({ role }) => role === "worker").length;
     if (workers <= this.#sharerCount) return;

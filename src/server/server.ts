@@ -21,7 +21,7 @@ import type { SnapshotFiles } from "../store/snapshot/snapshot-files.ts";
 import type { GeneralCompression } from "../wire/codecs/general-compression.ts";
 import type { PrepareRequest } from "../wire/control.ts";
 import { READ_BUFFER_BYTES } from "../wire/frame-reader.ts";
-import type { RosterView } from "../wire/roster.ts";
+import type { RosterEntry, RosterView } from "../wire/roster.ts";
 import { ArenaWatch } from "./arena-watch.ts";
 import { CheckpointService, ownerName } from "./checkpoint/checkpoint-service.ts";
 import { EpochWait } from "./epoch-wait.ts";
@@ -32,6 +32,9 @@ import { Ownership } from "./ownership.ts";
 import { Parameters } from "./parameters/parameters.ts";
 import { WorkerGroups } from "./parameters/worker-groups.ts";
 import { PlacementPrepare } from "./placement-prepare.ts";
+import { checkUsersFunction, refusedError } from "./replication/log-policy.ts";
+import { LoggedRequests } from "./replication/logged-requests.ts";
+import { Replica, type ReplicaOptions } from "./replication/replica.ts";
 import { RequestGate } from "./request-gate.ts";
 import { type FunctionState, ServerContext } from "./server-context.ts";
 import { WorkerCalls } from "./worker-calls.ts";
@@ -55,6 +58,8 @@ export type ServerOptions = {
   readonly compression?: GeneralCompression | undefined;
   /** Where checkpoints are; left out, none can be taken. */
   readonly checkpointFiles?: SnapshotFiles | undefined;
+  /** Left out by a server that is not replicated. */
+  readonly replica?: ReplicaOptions | undefined;
   readonly log?: Log;
 };
 
@@ -75,6 +80,8 @@ export class Server {
   readonly functions: ServerFunctions;
   /** The functions of workers, for handlers. */
   readonly workers: WorkerCalls = new WorkerCalls();
+  /** Its part in the chain of its rank; undefined where servers are not replicated. */
+  readonly replica: Replica | undefined;
   readonly #watch: ArenaWatch;
   readonly #placement: PlacementPrepare;
   /** The incarnation of each worker that the roster told last. */
@@ -98,18 +105,29 @@ export class Server {
     this.#placement = new PlacementPrepare(ownership, clock);
     const saved = { parameters: this.parameters, vectorClock: this.clock, ownership, placement: this.#placement, files };
     this.checkpoints = new CheckpointService({ ...saved, log, clock });
-    const { parameters, groups, checkpoints, workers } = this;
-    this.functions = serverFunctions({ arena, kernels, parameters, groups, checkpoints, ownership, workers }, clock);
-    for (const fn of [...BUILT_IN_FUNCTIONS, ...functions]) this.functions.add(fn);
+    const served = [...BUILT_IN_FUNCTIONS, ...functions];
+    this.replica = options.replica && new Replica(this, served, options.replica);
+    if (this.replica !== undefined) {
+      for (const fn of functions) checkUsersFunction(fn);
+      this.checkpoints.loadRefusal = refusedError("a load of a checkpoint");
+    }
+    const { parameters, groups, checkpoints, workers, replica } = this;
+    this.functions = serverFunctions({ arena, kernels, parameters, groups, checkpoints, ownership, workers, replica }, clock);
+    for (const fn of served) this.functions.add(fn);
   }
 
   /** Serves the functions of applications on this peer. */
   serve(peer: Pick<Peer, "serveFrames" | "hostFunctions">): void {
     const { arena, clock, ownership, epochWait } = this;
     const gate = { arena, clock, watch: this.#watch, ownership, epochWait };
-    const handler = new RequestGate(this.apps, gate, this.apps.served);
-    for (const fn of KV_CONTRACTS) peer.serveFrames(fn, handler);
-    peer.hostFunctions(new RequestGate(this.functions, gate));
+    const { replica } = this;
+    const kv =
+      replica === undefined
+        ? new RequestGate(this.apps, gate, this.apps.served)
+        : new RequestGate(new LoggedRequests(this.apps, replica, { isKv: true }), gate);
+    for (const fn of KV_CONTRACTS) peer.serveFrames(fn, kv);
+    const functions = replica === undefined ? this.functions : new LoggedRequests(this.functions, replica, { isKv: false });
+    peer.hostFunctions(new RequestGate(functions, gate));
   }
 
   /** Opens an application of the kv face. Throws BAD_ARGUMENT when it exists already. */
@@ -117,8 +135,14 @@ export class Server {
     return new KvApplication(this, appId);
   }
 
-  /** Takes note of who is there: what dead workers left unfinished goes, and nobody waits for their clocks. */
+  /** Takes note of who is there. */
   follow({ nodes }: RosterView): void {
+    if (this.replica === undefined) this.followWorkers(nodes);
+    else this.replica.follow(nodes);
+  }
+
+  /** What dead workers left unfinished goes, and nobody waits for their clocks. */
+  followWorkers(nodes: readonly RosterEntry[]): void {
     const { pacer } = this.parameters;
     for (const { node, role, state, incarnation } of nodes) {
       if (role !== "worker") continue;
@@ -137,8 +161,9 @@ export class Server {
     }
   }
 
-  /** The scheduler prepares this server for another placement. Throws as PlacementPrepare.take. */
+  /** The scheduler prepares this server for another placement. Throws as PlacementPrepare.take; UNSUPPORTED. */
   prepare(request: PrepareRequest): void {
+    if (this.replica !== undefined && request.holdMs > 0) throw refusedError("a change of the placement");
     this.#placement.take(request, this.checkpoints);
   }
 

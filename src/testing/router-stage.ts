@@ -201,6 +201,7 @@ export class RouterStage {
     const queue = this.#queues[rank] as Call[];
     const channel = {
       incarnation: INCARNATION,
+      since: INCARNATION,
       name: `server ${rank}`,
       admits: (count: number): boolean => queue.length + count <= this.queuedMax || queue.length <= this.queuedMax / 2,
       send: (call: Call): void => void queue.push(call),

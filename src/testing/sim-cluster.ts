@@ -17,6 +17,8 @@ export type SimClusterOptions = {
   readonly seed: number;
   readonly serverCount: number;
   readonly workerCount: number;
+  /** By how many processes each server rank is held: 2 adds a standby for each (docs/decisions/0060). Defaults to 1. */
+  readonly replicas?: number;
   /** How parts are dealt out to the servers. Left out, the seed decides: odd ones have a ring, even ones ranges. */
   readonly placement?: "ring" | "range";
   /** Frames lost, doubled and swapped on every channel; its seed is the cluster's. */
@@ -35,7 +37,7 @@ export type SimClusterOptions = {
 };
 
 const CLUSTER_OPTIONS: readonly (keyof SimClusterOptions)[] = [
-  ...(["seed", "serverCount", "workerCount", "placement", "faults", "network", "log", "optionsOf", "settle"] as const),
+  ...(["seed", "serverCount", "workerCount", "replicas", "placement", "faults", "network", "log", "optionsOf", "settle"] as const),
   ...(["heartbeatIntervalMs", "heartbeatTimeoutMs", "startTimeoutMs", "resendTimeoutMs", "linkTimeoutMs"] as const),
 ];
 const ARENA_BYTES = 64 * 1024 * 1024;
@@ -66,9 +68,10 @@ export class SimCluster {
 
   /** The ids of all nodes, scheduler first. */
   nodes(): number[] {
-    const { serverCount, workerCount } = this.#options;
+    const { serverCount, workerCount, replicas = 1 } = this.#options;
     const ids = (role: Role, count: number): number[] => Array.from({ length: count }, (_, rank) => idOf(role, rank));
-    return [SCHEDULER_ID, ...ids("server", serverCount), ...ids("worker", workerCount)];
+    const standbys = ids("standby", serverCount * (replicas - 1));
+    return [SCHEDULER_ID, ...ids("server", serverCount), ...standbys, ...ids("worker", workerCount)];
   }
 
   /** The host on which a node runs. */
@@ -112,7 +115,7 @@ export class SimCluster {
       serverCount,
       workerCount,
       schedulerAddress: SCHEDULER_ADDRESS,
-      ...(roleOf(node) === "server" ? { listenAddress: `sim://${host}:0` } : {}),
+      ...(roleOf(node) === "server" || roleOf(node) === "standby" ? { listenAddress: `sim://${host}:0` } : {}),
       ...(roleOf(node) === "worker" ? { meshAddress: `sim://${host}:0` } : {}),
       label: host,
       transport: this.network.host(host),
@@ -125,6 +128,7 @@ export class SimCluster {
       linkTimeoutMs,
       faults: faults === undefined ? undefined : { ...faults, seed },
       arenaBytesMax: ARENA_BYTES,
+      replicas: this.#options.replicas,
       jobId: `sim-${seed}`,
       placement: this.#options.placement ?? (seed % 2 === 1 ? "ring" : "range"),
       incarnation: ++this.#holders,

@@ -23,7 +23,8 @@ function nodeOf(options: OfficeOptions): OfficeNode {
     case "worker":
       return new WorkerNode({ sessions: (ground) => new WorkerServices(ground), ...options });
     case "server":
-      return new ServerNode(options);
+    case "standby":
+      return new ServerNode({ ...options, isStandby: options.role === "standby" });
     case "scheduler":
       return new SchedulerNode(options);
   }

@@ -33,6 +33,7 @@ const ENTRY = {
   packageVersion: "0.1.0",
   token: "t",
   sumsIncarnation: 1,
+  continues: 1,
 };
 const PLACEMENT = { epoch: 4, policy: "ring", servers: [0, 2], moved: [17, 2] };
 const ROSTER = { version: 3, nodes: [ENTRY], placement: PLACEMENT, endedGeneration: 2 };
@@ -183,7 +184,7 @@ test("runs are pairs that rise, and not too many", () => {
 test("roles and states are those there are", () => {
   assert.throws(
     () => registerRequestShape({ ...REGISTER, role: "boss" }, "M"),
-    /M.role must be one of scheduler, server, worker, but is "boss"/,
+    /M.role must be one of scheduler, server, worker, standby, but is "boss"/,
   );
   assert.throws(
     () => rosterShape({ version: 1, nodes: [{ ...ENTRY, state: "ill" }] }, "M"),

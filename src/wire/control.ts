@@ -96,9 +96,12 @@ export const placementReplyShape: Check<PlacementReply> = object({ placement: op
 export type PrepareRequest = { readonly epoch: number; readonly holdMs: number; readonly servers?: readonly number[] | undefined };
 export const prepareRequestShape: Check<PrepareRequest> = object({ epoch: count, holdMs: count, servers: optional(list(count)) });
 
-/** HEARTBEAT. `holdsSums`: a server has values of the kv face or data of pushData (RosterEntry.sumsIncarnation). */
-export type HeartbeatRequest = { readonly holdsSums?: boolean | undefined };
-export const heartbeatRequestShape: Check<HeartbeatRequest> = object({ holdsSums: optional(flag) });
+/**
+ * HEARTBEAT. `holdsSums`: a server has values of the kv face or data of pushData (RosterEntry.sumsIncarnation).
+ * `standbyLost`: the incarnation of a standby that does not take the log of its head, which sends this.
+ */
+export type HeartbeatRequest = { readonly holdsSums?: boolean | undefined; readonly standbyLost?: number | undefined };
+export const heartbeatRequestShape: Check<HeartbeatRequest> = object({ holdsSums: optional(flag), standbyLost: optional(count) });
 
 /** A body without fields: STATUS, PLACEMENT, and replies that only acknowledge. */
 export type Empty = Readonly<Record<never, never>>;

@@ -34,7 +34,7 @@ export const tokenShape: Check<string> = shortText(256);
 export const packageVersionShape: Check<string> = shortText(64);
 
 /** A node's kind: one of the roles, a guest that is not counted, or a tool that only talks to the scheduler. */
-export type MemberKind = "worker" | "server" | "scheduler" | "guest" | "tool";
+export type MemberKind = "worker" | "server" | "standby" | "scheduler" | "guest" | "tool";
 
 /** The capability to read runs of frames (frame.ts). */
 export const READS_RUNS = "runs";
@@ -61,7 +61,7 @@ export type Hello = {
 
 export const helloShape: Check<Hello> = object({
   job: jobShape,
-  kind: oneOf("worker", "server", "scheduler", "guest", "tool"),
+  kind: oneOf("worker", "server", "standby", "scheduler", "guest", "tool"),
   node: count,
   incarnation: count,
   expects: count,

@@ -30,6 +30,13 @@ test("groups are sums of roles", () => {
   assert.deepEqual(members(0), []);
 });
 
+test("the standby of a server has its rank, a number above those of all others, and waits with the servers", () => {
+  const id = idOf("standby", 3);
+  assert.deepEqual([roleOf(id), rankOf(id), nameOf(id)], ["standby", 3, "standby 3"]);
+  assert.ok(id > idOf("server", 2 ** 40) && id + 2 ** 31 <= Number.MAX_SAFE_INTEGER);
+  assert.deepEqual([inGroup("standby", Group.SERVERS), inGroup("standby", Group.WORKERS)], [true, false]);
+});
+
 test("every number has a name", () => {
   assert.deepEqual([1, 8, 9, 11].map(nameOf), ["the scheduler", "server 0", "worker 0", "worker 1"]);
   for (const id of [-5, 0, 2, 7]) assert.equal(nameOf(id), "an unregistered peer");

@@ -25,6 +25,8 @@ export type RosterEntry = {
   readonly token?: string | undefined;
   /** Of a server: the newest incarnation of this rank that reported sums of its own. Left out: none did. */
   readonly sumsIncarnation?: number | undefined;
+  /** Of a server that took over as a standby: since which incarnation its state goes on. Left out: since its own. */
+  readonly continues?: number | undefined;
 };
 
 export const rosterEntryShape: Check<RosterEntry> = object({
@@ -38,6 +40,7 @@ export const rosterEntryShape: Check<RosterEntry> = object({
   packageVersion: optional(packageVersionShape),
   token: optional(tokenShape),
   sumsIncarnation: optional(count),
+  continues: optional(count),
 });
 
 /** Which server owns which part, as in keys/placement-of.ts. A newer placement has a higher epoch, from 1 on. */
@@ -73,14 +76,17 @@ export const rosterShape: Check<RosterView> = object({
   endedGeneration: optional(count),
 });
 
-/** The nodes of a group that have not left, dead ones included, in ps-lite's order: workers, servers, the scheduler. */
+/**
+ * The nodes of a group that have not left, dead ones included, in ps-lite's order: workers, servers, the scheduler.
+ * Standbys wait with the servers.
+ */
 export function groupMembers({ nodes }: RosterView, group: number): number[] {
   const idsOf = (wanted: Role): number[] =>
     nodes
       .filter(({ role, state }) => role === wanted && state !== "left" && inGroup(role, group))
       .map(({ node }) => node)
       .sort((a, b) => a - b);
-  return [...idsOf("worker"), ...idsOf("server"), ...(inGroup("scheduler", group) ? [SCHEDULER_ID] : [])];
+  return [...idsOf("worker"), ...idsOf("server"), ...idsOf("standby"), ...(inGroup("scheduler", group) ? [SCHEDULER_ID] : [])];
 }
 
 /** The ranks of all servers, ascending, dead ones and those that have left included. */
@@ -102,8 +108,13 @@ export type WaitingNode = { readonly role: Role; readonly rank: number | undefin
 const NAMES_MAX = 8;
 
 /** `server 1, worker 0 and 3 more`; "" when all are there. */
-export function missingText(counts: { readonly serverCount: number; readonly workerCount: number }, there: readonly WaitingNode[]): string {
-  return namesText([...missingOf("server", counts.serverCount, there), ...missingOf("worker", counts.workerCount, there)]);
+export function missingText(
+  counts: { readonly serverCount: number; readonly workerCount: number; readonly replicas?: number | undefined },
+  there: readonly WaitingNode[],
+): string {
+  const { serverCount, workerCount, replicas = 1 } = counts;
+  const standbys = missingOf("standby", serverCount * (replicas - 1), there);
+  return namesText([...missingOf("server", serverCount, there), ...standbys, ...missingOf("worker", workerCount, there)]);
 }
 
 /** As `missingText`: the nodes of a running job that have not left, and are not at the last barrier. */
@@ -112,7 +123,7 @@ export function missingAtEnd(nodes: RosterView["nodes"], leaving: Iterable<numbe
   const missing = nodes.filter(({ node, state }) => state !== "left" && !there.has(node)).sort((a, b) => a.node - b.node);
   const ofRole = (role: Role): number[] => missing.filter((node) => node.role === role).map(({ node }) => node);
   const scheduler = there.has(SCHEDULER_ID) ? [] : [SCHEDULER_ID];
-  return namesText([...scheduler, ...ofRole("server"), ...ofRole("worker")].map(nameOf));
+  return namesText([...scheduler, ...ofRole("server"), ...ofRole("standby"), ...ofRole("worker")].map(nameOf));
 }
 
 function namesText(missing: readonly string[]): string {

@@ -155,7 +155,7 @@ export class Router extends ServerDirectory {
 
   /** Whether a handle does not know the incarnation of a server that calls go to now (ParameterHandle.L1). */
   isUnknownIncarnation(subject: ParameterHandle | undefined, rank: number): boolean {
-    return subject !== undefined && subject.incarnations[rank] !== (this.channels[rank]?.incarnation ?? 0);
+    return subject !== undefined && subject.incarnations[rank] !== (this.channels[rank]?.since ?? 0);
   }
 
   #mayLeave(requests: readonly RoutedRequest[]): boolean {

@@ -74,5 +74,6 @@ export class Worker {
 }
 
 function callerOf({ id }: Channel): FunctionCaller {
-  return { role: roleOf(id), rank: rankOf(id) };
+  const role = roleOf(id);
+  return { role: role === "standby" ? "server" : role, rank: rankOf(id) };
 }

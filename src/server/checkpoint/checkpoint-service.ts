@@ -72,6 +72,8 @@ type Begun = { pending: string; readonly owner: string };
 type LostSums = { readonly node: number; readonly incarnation: number; readonly sumsIncarnation: number };
 
 export class CheckpointService {
+  /** Why this server loads nothing from a checkpoint, if so. */
+  loadRefusal: WeighbridgeError | undefined;
   /** What links with updates wait for while a cut is open. */
   readonly pressure: CutPressure;
   /** Loads of whole checkpoints, and of one parameter each. */
@@ -288,6 +290,7 @@ export class CheckpointService {
   }
 
   async stage(request: contracts.Stage, owner: string): Promise<contracts.Step> {
+    if (this.loadRefusal !== undefined) throw this.loadRefusal;
     const { step, directory } = request;
     await this.#options.placement.released; // CheckpointService.V7
     return await this.parameterLoads.stage(async () => this.#files.open(step, directory), request, owner, this.#options.ownership);
@@ -301,6 +304,7 @@ export class CheckpointService {
 
   /** Resolves when a load may begin (CheckpointService.V7). */
   async #ready(): Promise<{ readonly run: string; readonly catalogue: RestoreCatalogue }> {
+    if (this.loadRefusal !== undefined) throw this.loadRefusal;
     const run = this.#knownRun;
     const catalogue = this.#catalogue;
     assert(catalogue !== undefined, "it comes with the run");

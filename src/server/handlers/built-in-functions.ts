@@ -9,6 +9,7 @@ import { DATA_HANDLERS } from "./data.ts";
 import { GROUP_HANDLERS } from "./groups.ts";
 import { PARAMETER_HANDLERS } from "./parameters.ts";
 import { RAW_ROW_HANDLERS } from "./raw-rows.ts";
+import { REPLICATION_HANDLERS } from "./replication.ts";
 import { ROW_HANDLERS } from "./rows.ts";
 import { TABLE_ROW_HANDLERS } from "./table-rows.ts";
 
@@ -20,6 +21,7 @@ export const BUILT_IN_FUNCTIONS: readonly ServedFunction[] = [
   ...GROUP_HANDLERS,
   ...PARAMETER_HANDLERS,
   ...RAW_ROW_HANDLERS,
+  ...REPLICATION_HANDLERS,
   ...ROW_HANDLERS,
   ...TABLE_ROW_HANDLERS,
   ...TENSOR_HANDLERS,

@@ -8,6 +8,7 @@ import type { PartialRequests } from "../../peer/partial-requests.ts";
 import type { Values } from "../../wire/kv-message.ts";
 import type { CutPressure } from "../checkpoint/cut-pressure.ts";
 import type { ServerSums } from "../parameters/server-sums.ts";
+import { refusedError } from "../replication/log-policy.ts";
 import { StoreHandle } from "./store-handle.ts";
 import { answerWhole, type PartialRequest, type WholeRequest, WholeRequests } from "./whole-requests.ts";
 
@@ -18,6 +19,8 @@ type KvApplicationOptions = {
   readonly unfinishedRequests: PartialRequests<PartialRequest>;
   readonly parameters: { readonly sums: ServerSums };
   readonly checkpoints: { readonly pressure: CutPressure };
+  /** Set on a server that has a standby. */
+  readonly replica?: object | undefined;
 };
 
 export class KvApplication {
@@ -25,9 +28,11 @@ export class KvApplication {
   readonly #apps: AppRegistry;
   readonly #unfinished: PartialRequests<PartialRequest>;
   readonly #sums: StoreHandle;
+  readonly #isReplicated: boolean;
 
   /** Sums pushes from the start. Throws BAD_ARGUMENT if the application exists already. */
-  constructor({ arena, apps, unfinishedRequests, parameters, checkpoints }: KvApplicationOptions, appId: number) {
+  constructor({ arena, apps, unfinishedRequests, parameters, checkpoints, replica }: KvApplicationOptions, appId: number) {
+    this.#isReplicated = replica !== undefined;
     this.#appId = appId;
     this.#apps = apps;
     this.#unfinished = unfinishedRequests;
@@ -35,8 +40,12 @@ export class KvApplication {
     apps.add(appId, this.#sums);
   }
 
-  /** Serves whole requests with `serve` from now on; `undefined` goes back to summing. */
+  /**
+   * Serves whole requests with `serve` from now on; `undefined` goes back to summing. Throws UNSUPPORTED on a replicated
+   * server: nobody knows whether a handle could be repeated.
+   */
   serveWhole(serve: ((request: WholeRequest) => void) | undefined): void {
+    if (serve !== undefined && this.#isReplicated) throw refusedError("a handle of one's own for kv");
     this.#apps.replace(this.#appId, serve === undefined ? this.#sums : new WholeRequests(this.#unfinished, serve));
   }
 

@@ -277,6 +277,12 @@ export class Parameters {
     throw new WeighbridgeError("UNKNOWN_PARAMETER", `this server has no parameter ${JSON.stringify(name)}`);
   }
 
+  /** Whether pulls leave notes on which later updates depend: what was pulled (DC-ASGD), and keys named by lists. */
+  get recordsReads(): boolean {
+    for (const { spec } of this.#byNumber.values()) if (spec.link !== undefined || spec.optimizer?.type === "dcAsgd") return true;
+    return false;
+  }
+
   /** A worker died or left. */
   forgetWorker(worker: number): void {
     this.host.keyLists.forget(worker);

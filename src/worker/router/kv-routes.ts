@@ -92,7 +92,7 @@ export class KvRoutes implements KvRouter {
   /** This request's servers that were restarted since its KVWorker last asked; known from now on (Router.R6). */
   #restartedAmong({ owner: { incarnations } }: KvRequest, isAsked: (rank: number, index: number) => boolean): readonly number[] {
     return this.#router.servers.filter((rank, i) => {
-      const incarnation = this.#router.channels[rank]?.incarnation ?? 0;
+      const incarnation = this.#router.channels[rank]?.since ?? 0;
       if (incarnation === incarnations[rank] || !isAsked(rank, i)) return false;
       const wasKnown = (incarnations[rank] ?? 0) !== 0; // 0: the roster had not named it yet
       incarnations[rank] = incarnation;
@@ -199,7 +199,7 @@ function submitWhole(request: KvRequest, router: Router): boolean {
   const rank = router.servers[owner] as number;
   const channel = router.channels[rank];
   if (channel === undefined || router.gone[rank] !== undefined || channel.room <= 0) return false;
-  if (request.owner.incarnations[rank] !== channel.incarnation) return false;
+  if (request.owner.incarnations[rank] !== channel.since) return false;
   request.epoch = router.epoch;
   request.open(1);
   if (request.sent !== undefined) router.openUpdates++;

@@ -69,9 +69,12 @@ export class ServerDirectory {
     membership.onRoster((roster) => this.#follow(roster));
   }
 
-  /** Which incarnation of a server calls go to now; 0 before it is known. */
+  /**
+   * Which incarnation of a server calls go to now; 0 before it is known. One that took over from its head counts as the
+   * one whose state it goes on with (Channel.N7).
+   */
   incarnationOf(rank: number): number {
-    return this.channels[rank]?.incarnation ?? 0;
+    return this.channels[rank]?.since ?? 0;
   }
 
   /** The server that a request about this goes to now. */
@@ -130,13 +133,13 @@ export class ServerDirectory {
   /** Router.R2 */
   #follow(roster: RosterView): void {
     this.#placeWithout(roster);
-    for (const { node, role, rank, state, address, incarnation } of roster.nodes) {
+    for (const { node, role, rank, state, address, incarnation, continues } of roster.nodes) {
       if (role !== "server") continue;
       if (state === "alive") {
         const before = this.incarnationOf(rank);
         this.gone[rank] = undefined;
-        this.channels[rank] = this.#peer.dial(node, address, incarnation);
-        if (before !== 0 && before !== incarnation) this.serverRestarted(rank);
+        this.channels[rank] = this.#peer.dial(node, address, incarnation, { continues });
+        if (before !== 0 && before !== this.incarnationOf(rank)) this.serverRestarted(rank);
       } else if (this.gone[rank] === undefined) {
         const error = nodeDeadError(node, state);
         this.gone[rank] = error;

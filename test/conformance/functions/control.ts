@@ -15,7 +15,7 @@ export const CONTROL: FunctionFamily = {
     documentedControl(control.REGISTER, {
       about: "A node takes its place, or says that it has one; answered when the cluster is complete.",
       request: {
-        role: "of the sender: a server or a worker; a scheduler does not register",
+        role: "of the sender: a server, its standby, or a worker; a scheduler does not register",
         rank: "that it asks for; left out: any",
         address: 'where it listens; "" if it does not',
         serverCount: "how many servers it was started for",
@@ -40,7 +40,10 @@ export const CONTROL: FunctionFamily = {
     }),
     documentedControl(control.HEARTBEAT, {
       about: "The sender lives. Every node answers at once.",
-      request: { holdsSums: "a server has values of the kv face or data of pushData" },
+      request: {
+        holdsSums: "a server has values of the kv face or data of pushData",
+        standbyLost: "from the head of a replicated server: the incarnation of its standby, which does not take its log",
+      },
       response: {},
       errors: ["FENCED", "NO_ROUTE"],
       vectors: ["heartbeat-request", "heartbeat-reply"],

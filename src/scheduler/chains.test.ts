@@ -1,0 +1,100 @@
+// chains — Goal: a standby takes over exactly when its head is gone and it has what the head acknowledged, and what was
+// decided outlives the scheduler.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { RosterStage } from "../testing/roster-stage.ts";
+import { throwsCode } from "../testing/throws-code.ts";
+import { idOf } from "../wire/node-id.ts";
+import type { RosterEntry } from "../wire/roster.ts";
+import { applyRecord, emptyState, recordsOf } from "./scheduler-state.ts";
+import { StateJournal } from "./state-journal.ts";
+
+const HEAD = idOf("server", 0);
+const STANDBY = idOf("standby", 0);
+
+/** Two servers with standbys t0 and t1, and two workers. */
+function replicated(): RosterStage {
+  const stage = new RosterStage({ replicas: 2 }).formed();
+  for (const rank of [0, 1]) stage.register(`t${rank}`, { role: "standby", rank, address: `memory://t${rank}` });
+  return stage;
+}
+
+const entryOf = (stage: RosterStage, node: number): RosterEntry => {
+  const entry = stage.roster.view().nodes.find((candidate) => candidate.node === node);
+  assert.ok(entry !== undefined, `node ${node}`);
+  return entry;
+};
+
+test("a cluster with replicas is complete when every server has its standby", () => {
+  const stage = new RosterStage({ replicas: 2 }).formed();
+  assert.equal(stage.roster.phase, "forming");
+  stage.register("t1", { role: "standby", address: "memory://t1" });
+  assert.deepEqual(stage.register("t0", { role: "standby", address: "memory://t0" })[0], "run");
+  assert.deepEqual([entryOf(stage, STANDBY).label, entryOf(stage, STANDBY).state], ["t1", "alive"]);
+});
+
+test("a standby of a cluster without replicas is refused, and so is one that comes to a running job", () => {
+  assert.ok(new RosterStage().register("t0", { role: "standby", address: "memory://t0" }).includes("refuse t0 COUNT_MISMATCH"));
+  assert.deepEqual(replicated().register("t2", { role: "standby", address: "memory://t2" }), ["refuse t2 UNSUPPORTED"]);
+});
+
+test("a head without a link for 50 ms is replaced by its standby, which goes on with the state (Chains.I6)", () => {
+  const stage = replicated();
+  stage.linkDown(HEAD);
+  assert.equal(stage.dueMs(), 50);
+  assert.deepEqual(stage.tick(50), [`died ${HEAD}`, "promoted", "announce"]);
+  const { incarnation, continues, label, address, token, state } = entryOf(stage, HEAD);
+  assert.deepEqual([incarnation, continues, label, address, token, state], [2, 1, "t0", "memory://t0", "t0", "alive"]);
+  assert.equal(entryOf(stage, STANDBY).state, "left", "its seat is free, and nobody waits for it");
+  assert.throws(() => stage.heard(HEAD, 1), throwsCode("FENCED", /was replaced by "t0"/));
+  assert.deepEqual(stage.heard(STANDBY), [], "what it sent as a standby comes late");
+});
+
+test("a head that comes back in time stays", () => {
+  const stage = replicated();
+  stage.linkDown(HEAD);
+  stage.nowMs = 40;
+  stage.linkUp(HEAD);
+  assert.deepEqual(stage.tick(60), []);
+  assert.equal(entryOf(stage, HEAD).incarnation, 1);
+});
+
+test("a standby that its head reports is given up, hears of it, and never takes over (Chains.I3)", () => {
+  const stage = replicated();
+  assert.deepEqual(stage.roster.standbyLost(HEAD, 1, 9, 0), [], "another incarnation of it");
+  stage.roster.standbyLost(HEAD, 1, 1, 0);
+  assert.equal(entryOf(stage, STANDBY).state, "left");
+  assert.throws(() => stage.heard(STANDBY), throwsCode("FENCED", /was given up: its server goes on without it/));
+  stage.linkDown(HEAD);
+  stage.hearAllBut();
+  stage.linkDown(HEAD);
+  stage.tick(6000);
+  assert.deepEqual([entryOf(stage, HEAD).state, entryOf(stage, HEAD).incarnation], ["dead", 1]);
+});
+
+test("while head and standby both cannot be reached nothing is decided; the first that comes back goes on (Chains.C1)", () => {
+  const stage = replicated();
+  stage.linkDown(STANDBY);
+  stage.linkDown(HEAD);
+  assert.deepEqual(stage.tick(200), []);
+  stage.linkUp(STANDBY);
+  assert.ok(stage.tick(200).includes("promoted"));
+});
+
+test("a head that leaves hands over, unless the whole job ends", () => {
+  const stage = replicated();
+  assert.ok(stage.leave(HEAD).includes("promoted"));
+  const ending = replicated();
+  ending.roster.ending(0);
+  ending.leave(HEAD);
+  assert.equal(entryOf(ending, HEAD).state, "left");
+});
+
+test("who stands by is in the state, and survives its records", () => {
+  const journal = new StateJournal();
+  journal.write({ kind: "chain", rank: 1, since: 3, standby: 2 }, { kind: "chain", rank: 0, since: 1, standby: 0 });
+  const again = recordsOf(journal.state).reduce(applyRecord, emptyState());
+  assert.deepEqual(again.chains, journal.state.chains);
+  assert.deepEqual(again.chains.get(1), { since: 3, standby: 2 });
+});

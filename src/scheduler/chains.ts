@@ -1,0 +1,126 @@
+// chains — by which processes a server rank is held: its head, which serves, and its standby, which repeats what the
+// head does (docs/decisions/0060). Decides who takes over when one of them is gone. Pure, over the scheduler's state.
+//
+//   both there ── the head is gone ──► the standby is the head, in the rank's next incarnation; its own seat is free
+//        └────── the standby is gone ──► the head is alone; the seat is free
+//
+// Invariants:
+//   Chains.I3. A standby takes over only while the state says that it has everything its head acknowledged. A standby
+//       that was given up never takes over: the record of it comes before the head hears that it is alone.
+//   Chains.C1. A head is not taken for dead while its standby lives and cannot be reached: one of them comes back, or the
+//       standby is given up first. A standby is given up when its head says so, or when it is silent for too long.
+//   Chains.I6. The incarnation of a rank rises with every takeover: the head before is FENCED from then on.
+
+import { idOf } from "../wire/node-id.ts";
+import { deathAtMs, type RankSlot } from "./rank-slot.ts";
+import type { RankSlots } from "./rank-slots.ts";
+import type { StateJournal } from "./state-journal.ts";
+
+/** Of a rank. */
+export type Chain = {
+  /** Since which incarnation of the rank its state goes on. */
+  readonly since: number;
+  /** The incarnation of the standby that has the state; 0: none has. */
+  readonly standby: number;
+};
+
+export type ChainRecord = { readonly kind: "chain"; readonly rank: number } & Chain;
+
+/** A closed link shows a death after this long, where somebody can take over: a false alarm costs a copy, no data. */
+const LINK_GRACE_MS = 50;
+
+export type ChainsOptions = { readonly journal: StateJournal; readonly slots: RankSlots; readonly heartbeatTimeoutMs: number };
+
+/** What became of a rank whose head or standby is gone. */
+export type ChainOutcome = "dead" | "promoted" | "alone";
+
+export class Chains {
+  readonly #journal: StateJournal;
+  readonly #slots: RankSlots;
+  readonly #heartbeatTimeoutMs: number;
+
+  constructor({ journal, slots, heartbeatTimeoutMs }: ChainsOptions) {
+    this.#journal = journal;
+    this.#slots = slots;
+    this.#heartbeatTimeoutMs = heartbeatTimeoutMs;
+  }
+
+  /** All nodes have come: heads and standbys are empty, so that each standby has what its head has. */
+  formed(): void {
+    for (const { role, rank, incarnation } of this.#slots.all()) {
+      if (role === "standby") this.#journal.write({ kind: "chain", rank, since: 1, standby: incarnation });
+    }
+  }
+
+  /** A process that has nothing of the state holds this slot now. */
+  assigned({ role, rank, incarnation }: RankSlot): void {
+    const chain = this.#of(rank);
+    if (role === "server" && chain !== undefined) this.#journal.write({ kind: "chain", rank, since: incarnation, standby: 0 });
+  }
+
+  /** When the holder of this slot counts as dead unless it sends something before. */
+  deathAtMs(slot: RankSlot): number {
+    const atMs = deathAtMs(slot, this.#heartbeatTimeoutMs);
+    const standby = slot.role === "server" && slot.state === "alive" ? this.#standbyOf(slot.rank) : undefined;
+    if (standby === undefined) return atMs;
+    if (!isReachable(standby)) return Infinity; // Chains.C1
+    return slot.downSinceMs === undefined || !slot.confirmed ? atMs : Math.min(atMs, slot.downSinceMs + LINK_GRACE_MS);
+  }
+
+  /** The holder of this slot is gone. Writes down what follows from it, and changes the slots. */
+  gone(slot: RankSlot, nowMs: number): ChainOutcome {
+    const { role, rank } = slot;
+    if (role === "standby") {
+      this.#giveUp(rank);
+      this.#slots.setState(slot, "left"); // its seat is free, and nobody waits for it
+      return "alone";
+    }
+    const standby = role === "server" ? this.#standbyOf(rank) : undefined;
+    if (standby === undefined || !isReachable(standby)) {
+      this.#slots.setState(slot, "dead");
+      return "dead";
+    }
+    // In this order: a scheduler that finds the first record alone gives the rank to the standby once more.
+    this.#slots.takeOver(slot, standby, nowMs); // Chains.I6
+    this.#giveUp(rank);
+    this.#slots.setState(standby, "left");
+    return "promoted";
+  }
+
+  /** The holder of this slot has left for good, and nobody takes over. */
+  left(slot: RankSlot): void {
+    if (slot.role === "standby") this.#giveUp(slot.rank);
+    this.#slots.setState(slot, "left");
+  }
+
+  /** Whether this standby was given up. One that has taken over counts as what it is now. */
+  isOut({ role, rank, state, token }: RankSlot): boolean {
+    return role === "standby" && state === "left" && this.#slots.get(idOf("server", rank))?.token !== token;
+  }
+
+  /** Whether somebody takes over when the holder of this slot leaves. */
+  hasSuccessor({ role, rank }: RankSlot): boolean {
+    const standby = role === "server" ? this.#standbyOf(rank) : undefined;
+    return standby !== undefined && isReachable(standby);
+  }
+
+  #giveUp(rank: number): void {
+    const chain = this.#of(rank);
+    if (chain !== undefined && chain.standby !== 0) this.#journal.write({ kind: "chain", rank, since: chain.since, standby: 0 });
+  }
+
+  /** The standby that may take over this rank (Chains.I3). */
+  #standbyOf(rank: number): RankSlot | undefined {
+    const standby = this.#slots.get(idOf("standby", rank));
+    return standby?.state === "alive" && this.#of(rank)?.standby === standby.incarnation ? standby : undefined;
+  }
+
+  #of(rank: number): Chain | undefined {
+    return this.#journal.state.chains.get(rank);
+  }
+}
+
+/** Whether it would hear now that it takes over. */
+function isReachable({ confirmed, downSinceMs }: RankSlot): boolean {
+  return confirmed && downSinceMs === undefined;
+}

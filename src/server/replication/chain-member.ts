@@ -1,0 +1,140 @@
+// chain-member — a replicated server as a node: it follows what the roster says about the chain of its rank
+// (docs/decisions/0060). Not what is repeated (replica.ts), nor who decides (scheduler/chains.ts).
+//
+//   head      dials its standby and sends it the log, until the roster says that there is none
+//   standby   refuses workers, until the roster has its own token on the rank of its head: then it is the head
+
+import type { Clock } from "../../base/clock.ts";
+import { WeighbridgeError } from "../../base/errors.ts";
+import type { Log } from "../../base/log.ts";
+import type { Membership } from "../../cluster/membership.ts";
+import { nodeDeadError } from "../../peer/call.ts";
+import type { Channel } from "../../peer/channel.ts";
+import { PausableLink } from "../../peer/pausable-link.ts";
+import type { Peer } from "../../peer/peer.ts";
+import { idOf, nameOf, rankOf, roleOf } from "../../wire/node-id.ts";
+import type { RosterView } from "../../wire/roster.ts";
+import type { Replica } from "./replica.ts";
+
+/** Throws UNSUPPORTED for what a replicated server does not do so far, BAD_CONFIG for a standby of none. */
+export function checkReplication(options: {
+  readonly replicas?: number | undefined;
+  readonly isStandby?: boolean | undefined;
+  readonly restoreFrom?: unknown;
+  readonly gateway?: unknown;
+}): void {
+  const { replicas = 1, isStandby = false, restoreFrom, gateway } = options;
+  if (replicas !== 1 && replicas !== 2)
+    throw new WeighbridgeError("UNSUPPORTED", `a server rank is held by 1 or 2 processes, not by ${replicas}`);
+  if (replicas === 1) {
+    if (isStandby) throw new WeighbridgeError("BAD_CONFIG", "a standby belongs to a cluster with replicas 2");
+    return;
+  }
+  if (restoreFrom !== undefined) throw new WeighbridgeError("UNSUPPORTED", "a replicated server does not restore checkpoints so far");
+  if (gateway !== undefined) throw new WeighbridgeError("UNSUPPORTED", "servers behind ps-lite's protocol are not replicated");
+}
+
+/** How long a standby may be without a link before its head tells the scheduler. */
+const LINK_GRACE_MS = 50;
+
+export type ChainNode = {
+  readonly peer: Peer;
+  readonly clock: Clock;
+  readonly log: Log;
+  leave(): Promise<void>;
+  close(): Promise<void>;
+};
+
+export class ChainMember {
+  readonly #node: ChainNode;
+  readonly #replica: Replica;
+  #membership: Membership | undefined;
+  /** The channel to the standby. */
+  #channel: Channel | undefined;
+  /** How often a link to it was lost. */
+  #lossCount = 0;
+  /** Whether the scheduler is to hear that the standby cannot be reached. */
+  #isStandbyLost = false;
+
+  constructor(node: ChainNode, replica: Replica) {
+    this.#node = node;
+    this.#replica = replica;
+    const { peer } = node;
+    peer.outputOf = (channel, link) =>
+      roleOf(channel.id) === "worker" ? replica.log.holdBack(link instanceof PausableLink ? link.inner : link) : undefined;
+    replica.onDiverged = (error) => {
+      node.log.error("this standby cannot go on, and leaves", { reason: error.message, cause: String(error.cause) });
+      node.leave().then(
+        () => node.close(),
+        () => node.close(),
+      );
+    };
+  }
+
+  registering(membership: Membership): void {
+    this.#membership = membership;
+    membership.checkDialer = ({ node }) => {
+      if (!this.#replica.isStandby || roleOf(node) !== "worker") return;
+      throw new WeighbridgeError("NO_ROUTE", `${nameOf(node)} dialed a standby, which does not serve`, { retryable: true });
+    };
+  }
+
+  follow(roster: RosterView): void {
+    const membership = this.#membership;
+    if (membership === undefined) return;
+    const { peer, log } = this.#node;
+    const rank = rankOf(peer.id);
+    if (this.#replica.isStandby) {
+      const head = roster.nodes.find(({ node }) => node === idOf("server", rank));
+      if (head?.token !== peer.token) return;
+      log.warn("taking over", { node: nameOf(head.node), incarnation: head.incarnation, entries: this.#replica.applied });
+      const before = peer.channel(head.node);
+      if (before !== undefined) peer.drop(before, new WeighbridgeError("FENCED", `${nameOf(head.node)} was replaced by its standby`));
+      this.#replica.promote();
+      membership.takeOver(head);
+      return;
+    }
+    const standby = roster.nodes.find(({ node }) => node === idOf("standby", rank));
+    if (standby === undefined) return; // a roster that came before the cluster was complete
+    const { log: replicaLog } = this.#replica;
+    if (standby.state === "alive") {
+      replicaLog.lateMs = membership.heartbeatTimeoutMs || replicaLog.lateMs;
+      membership.memory.standbyLost = () => (this.#isStandbyLost ? standby.incarnation : 0);
+      this.#sendTo(peer.dial(standby.node, standby.address, standby.incarnation));
+    } else if (replicaLog.isOn) {
+      log.warn("the standby is gone: going on without one", { node: nameOf(standby.node) });
+      replicaLog.stop();
+      const channel = peer.channel(standby.node);
+      if (channel !== undefined) peer.drop(channel, nodeDeadError(standby.node, "left"));
+    }
+  }
+
+  #sendTo(channel: Channel): void {
+    if (this.#channel === channel) return;
+    this.#channel = channel;
+    const { log } = this.#replica;
+    log.onLate = () => this.#lost();
+    log.onAcknowledged = () => {
+      this.#isStandbyLost = false;
+    };
+    log.sendTo(channel);
+    this.#watch(channel);
+  }
+
+  /** A link that is closed for longer than it takes to dial again: its standby is gone, or cut off. */
+  #watch(channel: Channel): void {
+    channel.whenUnlinked(() => {
+      if (this.#channel !== channel || !this.#replica.log.isOn) return;
+      const loss = ++this.#lossCount;
+      this.#watch(channel);
+      this.#node.clock.after(LINK_GRACE_MS, () => {
+        if (this.#lossCount === loss && channel.link === undefined && this.#replica.log.isOn) this.#lost();
+      });
+    });
+  }
+
+  #lost(): void {
+    this.#isStandbyLost = true;
+    this.#membership?.beatNow();
+  }
+}

@@ -1,0 +1,60 @@
+// log-policy — what a replicated server does with each function: which requests are entries of its log, and which
+// functions it does not serve (docs/decisions/0060). Pure.
+//
+//   logged     changes the state of the server: every update but those below
+//   recording  a read that leaves a note behind (Contract: recordingRead): an entry where notes are taken
+//   read       no entry
+//   headOnly   changes nothing that outlives a head: groups, whose workers ask again, and saves of checkpoints
+//   refused    UNSUPPORTED, by name
+
+import { WeighbridgeError } from "../../base/errors.ts";
+import * as checkpoints from "../../contracts/checkpoints.ts";
+import type { Contract } from "../../contracts/contract.ts";
+import { partialReducePartners, sspSync } from "../../contracts/groups.ts";
+import { relayCall, relayGone } from "../../contracts/relay.ts";
+import { tableRead, tableUpdate } from "../../contracts/tables.ts";
+
+export type LogPolicy = "logged" | "recording" | "read" | "headOnly" | "refused";
+
+const HEAD_ONLY: readonly Contract[] = [
+  sspSync,
+  partialReducePartners,
+  ...Object.values(checkpoints.checkpointSave),
+  relayCall,
+  relayGone,
+] as unknown as readonly Contract[];
+
+/** What loads state from files, and rows that servers push to workers: a standby could not repeat it so far. */
+const REFUSED: readonly Contract[] = [
+  checkpoints.checkpointLoad,
+  checkpoints.checkpointActivate,
+  checkpoints.checkpointDiscard,
+  checkpoints.parameterStage,
+  checkpoints.parameterReplace,
+  checkpoints.parameterUnstage,
+  tableRead,
+  tableUpdate,
+] as unknown as readonly Contract[];
+
+const POLICIES: ReadonlyMap<number, LogPolicy> = new Map([
+  ...HEAD_ONLY.map(({ nameHash }) => [nameHash, "headOnly"] as const),
+  ...REFUSED.map(({ nameHash }) => [nameHash, "refused"] as const),
+]);
+
+export function policyOf({ nameHash, effect }: Pick<Contract, "nameHash" | "effect">): LogPolicy {
+  const known = POLICIES.get(nameHash);
+  if (known !== undefined) return known;
+  if (effect === "update") return "logged";
+  return effect === "recordingRead" ? "recording" : "read";
+}
+
+/** Throws UNSUPPORTED for a function of a user's own that changes state: nobody knows whether it can be repeated. */
+export function checkUsersFunction({ name, isUpdate }: Pick<Contract, "name" | "isUpdate">): void {
+  if (!isUpdate) return;
+  const fix = "declare it with `reads`, or start the servers with replicas 1";
+  throw new WeighbridgeError("UNSUPPORTED", `the function ${name} changes state, and this server is replicated: ${fix}`);
+}
+
+export function refusedError(name: string): WeighbridgeError {
+  return new WeighbridgeError("UNSUPPORTED", `${name} is not served by replicated servers so far: start them with replicas 1`);
+}

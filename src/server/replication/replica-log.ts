@@ -1,0 +1,246 @@
+// replica-log — the log of a head: numbers what changes its state, sends it to the standby, and holds back what leaves
+// for others until the standby has it (docs/decisions/0060). Not what an entry is (log-entry.ts), nor who writes them
+// (logged-requests.ts).
+//
+//   append ──► a page ── full, or the turn's input is handled ──► LOG to the standby ──► acknowledged ──► held writes leave
+//
+// Invariants:
+//   ReplicaLog.I1. A write leaves only when every entry that was there when it was made is acknowledged: nobody sees
+//       what a failover could take back.
+//   ReplicaLog.I2. Entries reach the standby in order, each once: what it has is a prefix of the log.
+//   ReplicaLog.I8. What is kept for the standby is bounded: links that bring more are not read until it has caught up.
+//   ReplicaLog.L1. Without a standby nothing is kept and nothing waits. Only the scheduler says that there is none.
+
+import { assert } from "../../base/assert.ts";
+import type { Clock } from "../../base/clock.ts";
+import { Deferred } from "../../base/deferred.ts";
+import { reasonOf } from "../../base/errors.ts";
+import type { Log } from "../../base/log.ts";
+import { replicaLog } from "../../contracts/replication.ts";
+import { callFunction } from "../../peer/call-function.ts";
+import type { Channel } from "../../peer/channel.ts";
+import type { Output } from "../../peer/frame-writer.ts";
+import type { Link } from "../../transport/transport.ts";
+import type { FrameHeader } from "../../wire/frame.ts";
+import { encodeJson } from "../../wire/json-body.ts";
+import { ENTRY_BYTES, type EntryKind, EntryPage, frameEntryBytes } from "./log-entry.ts";
+
+const PAGE_BYTES = 256 * 1024;
+const POOLED_PAGES_MAX = 16;
+/** ReplicaLog.I8 */
+const KEPT_BYTES_MAX = 64 * 1024 * 1024;
+
+/** A standby that answers nothing for this long, where heartbeats say nothing else. */
+const LATE_MS = 5000;
+
+export type ReplicaLogOptions = { readonly clock: Clock; readonly log: Log; readonly keptBytesMax?: number | undefined };
+
+export class ReplicaLog {
+  /** The number of the last entry. */
+  position = 0;
+  /** The last entry that the standby has. */
+  acknowledged = 0;
+  /** False once the scheduler has said that there is no standby (ReplicaLog.L1). */
+  isOn = true;
+  /** How long the standby may take to answer before `onLate` is called; again and again, until it answers. */
+  lateMs: number = LATE_MS;
+  onLate: () => void = () => {};
+  onAcknowledged: () => void = () => {};
+  readonly #options: ReplicaLogOptions;
+  readonly #keptBytesMax: number;
+  readonly #waiting = new Set<HeldOutput>();
+  #channel: Channel | undefined;
+  #page: EntryPage | undefined;
+  #lastEntry = 0;
+  /** Pages that wait for a channel. */
+  #unsent: { readonly first: number; readonly page: EntryPage }[] = [];
+  /** Pages for entries to come. */
+  readonly #pool: EntryPage[] = [];
+  #keptBytes = 0;
+  #room: Deferred<void> | undefined;
+  #isFlushing = false;
+  #isWatched = false;
+
+  constructor(options: ReplicaLogOptions) {
+    this.#options = options;
+    this.#keptBytesMax = options.keptBytesMax ?? KEPT_BYTES_MAX;
+  }
+
+  /** The standby is reached through this channel. */
+  sendTo(channel: Channel): void {
+    if (this.#channel === channel || !this.isOn) return;
+    this.#channel = channel;
+    for (const { first, page } of this.#unsent.splice(0)) this.#send(channel, first, page);
+  }
+
+  /** The scheduler has given the standby up: what waited for it leaves (ReplicaLog.L1). */
+  stop(): void {
+    this.isOn = false;
+    this.#channel = undefined;
+    this.#page = undefined;
+    this.#unsent = [];
+    this.#keptBytes = 0;
+    this.acknowledged = this.position;
+    this.#release();
+  }
+
+  // Entries.
+
+  /** A request, as it came: before its handler runs, which may change its bytes. */
+  appendFrame(kind: EntryKind, { id, incarnation }: Channel, header: FrameHeader, bytes: Uint8Array, at: number): void {
+    const page = this.#pageFor(frameEntryBytes(header));
+    this.#lastEntry = page.addFrame(kind, { node: id, incarnation }, header, bytes, at);
+  }
+
+  appendText(kind: EntryKind, body: unknown): void {
+    const text = encodeJson(body);
+    this.#pageFor(ENTRY_BYTES + text.length + 8).addText(kind, text);
+  }
+
+  /** The last request was refused by its handler. Its number stays taken: a write may wait for it. */
+  retract(): void {
+    assert(this.#page !== undefined, "nothing is sent while a handler runs");
+    this.#page.dropLast(this.#lastEntry);
+  }
+
+  /** ReplicaLog.I8 */
+  get isFull(): boolean {
+    return this.#keptBytes + (this.#page?.length ?? 0) > this.#keptBytesMax;
+  }
+
+  /** Resolves when half of what may be kept is free. */
+  whenRoom(): Promise<void> {
+    this.#room ??= new Deferred();
+    return this.#room.promise;
+  }
+
+  /** The page that the next entry is written to; it gets its number here. */
+  #pageFor(byteCount: number): EntryPage {
+    if (this.#page !== undefined && this.#page.room < byteCount) this.#sendPage();
+    this.#page ??= (byteCount <= PAGE_BYTES ? this.#pool.pop() : undefined) ?? new EntryPage(Math.max(PAGE_BYTES, byteCount));
+    this.position++;
+    if (!this.#isFlushing) {
+      this.#isFlushing = true;
+      this.#options.clock.afterInput(this.#flush);
+    }
+    return this.#page;
+  }
+
+  readonly #flush = (): void => {
+    this.#isFlushing = false;
+    this.#sendPage();
+  };
+
+  #sendPage(): void {
+    const page = this.#page;
+    if (page === undefined) return;
+    this.#page = undefined;
+    const first = this.position - page.count + 1;
+    if (!this.#isWatched) this.#watch();
+    this.#keptBytes += page.length;
+    if (this.#channel === undefined) this.#unsent.push({ first, page });
+    else this.#send(this.#channel, first, page);
+  }
+
+  /** Runs only while entries are not acknowledged. */
+  #watch(): void {
+    const { acknowledged, position } = this;
+    this.#isWatched = this.isOn && acknowledged < position;
+    if (!this.#isWatched) return;
+    this.#options.clock.after(this.lateMs, () => {
+      if (this.isOn && this.acknowledged === acknowledged) this.onLate();
+      this.#watch();
+    });
+  }
+
+  #send(channel: Channel, first: number, page: EntryPage): void {
+    const { clock, log } = this.#options;
+    const entries = page.bytes.subarray(0, page.length);
+    callFunction(channel, replicaLog, { first, entries }, { clock }).then(
+      ({ applied }) => {
+        if (this.#channel !== channel) return;
+        this.#keptBytes -= page.length;
+        this.#reuse(page);
+        this.#acknowledge(applied);
+      },
+      (thrown: unknown) => {
+        // The scheduler decides what follows; until then what waits goes on waiting.
+        if (this.#channel === channel) log.warn("the standby does not take the log", { reason: reasonOf(thrown) });
+      },
+    );
+  }
+
+  /** The call that carried it has ended. */
+  #reuse(page: EntryPage): void {
+    if (page.bytes.length !== PAGE_BYTES || this.#pool.length >= POOLED_PAGES_MAX) return;
+    page.clear();
+    this.#pool.push(page);
+  }
+
+  #acknowledge(applied: number): void {
+    if (applied <= this.acknowledged) return;
+    assert(applied <= this.position, "a standby has a prefix of the log");
+    this.acknowledged = applied;
+    this.onAcknowledged();
+    this.#release();
+  }
+
+  // What leaves.
+
+  /** Holds the writes of this link back (ReplicaLog.I1). */
+  holdBack(link: Link): Output {
+    return new HeldOutput(this, link, this.#waiting);
+  }
+
+  #release(): void {
+    for (const output of [...this.#waiting]) output.release(this.acknowledged);
+    if (this.#room === undefined || this.#keptBytes > this.#keptBytesMax / 2) return;
+    this.#room.resolve();
+    this.#room = undefined;
+  }
+}
+
+type HeldWrite = { readonly position: number; readonly chunks: readonly Uint8Array[]; readonly flushed: () => void };
+
+/** The writes of one link. */
+class HeldOutput implements Output {
+  readonly #log: ReplicaLog;
+  readonly #link: Link;
+  readonly #waiting: Set<HeldOutput>;
+  #held: HeldWrite[] = [];
+  #isReleasing = false;
+
+  constructor(log: ReplicaLog, link: Link, waiting: Set<HeldOutput>) {
+    this.#log = log;
+    this.#link = link;
+    this.#waiting = waiting;
+  }
+
+  write(chunks: readonly Uint8Array[], flushed: () => void): void {
+    const { position, acknowledged } = this.#log;
+    if (position === acknowledged && this.#held.length === 0 && !this.#isReleasing) {
+      this.#link.write(chunks, flushed);
+      return;
+    }
+    this.#held.push({ position, chunks, flushed });
+    this.#waiting.add(this);
+  }
+
+  /** Entries up to this one are acknowledged. A write that is flushed at once may bring the next one (Link.L3). */
+  release(acknowledged: number): void {
+    this.#isReleasing = true;
+    for (let next = this.#held[0]; next !== undefined && next.position <= acknowledged; next = this.#held[0]) {
+      this.#held.shift();
+      this.#link.write(next.chunks, next.flushed);
+    }
+    this.#isReleasing = false;
+    if (this.#held.length === 0) this.#waiting.delete(this);
+  }
+
+  detached(): void {
+    const held = this.#held;
+    this.#held = [];
+    this.#waiting.delete(this);
+    for (const { flushed } of held) flushed();
+  }
+}

@@ -1,0 +1,222 @@
+// replica — a server's part in the chain of its rank (docs/decisions/0060): as the head it writes the log, as a standby
+// it repeats the log of its head, and it goes on as the head when the scheduler says so.
+//
+//   standby ── LOG: repeat ──► standby ── promote ──► head, without a standby
+//   head ── requests: log, handle ──► head ── the standby was given up ──► head, without a standby
+//
+// Invariants (with ReplicaLog.I1, I2 and I8):
+//   Replica.I2. A standby repeats what its head did, in the same order, and gets the same bits: digests are compared
+//       every DIGEST_ENTRIES entries. One that differs, or cannot repeat an entry, leaves the chain.
+//   Replica.I5. A stamp counts once over a failover: the standby's vector clock has the stamps of all that it repeated.
+//   Replica.I6. Clocks, joins, leaves and deaths of workers are entries: the lowest clock never falls over a failover.
+
+import { WeighbridgeError } from "../../base/errors.ts";
+import type { VectorClock } from "../../consistency/vector-clock.ts";
+import type { WorkerIncarnation } from "../../consistency/worker-incarnations.ts";
+import type { Contract } from "../../contracts/contract.ts";
+import { PART_COUNT } from "../../keys/part.ts";
+import { keptLabel } from "../../peer/answer.ts";
+import type { Channel, FunctionHandler } from "../../peer/channel.ts";
+import type { ChannelHost } from "../../peer/channel-host.ts";
+import { FrameHeader, HEADER_BYTES } from "../../wire/frame.ts";
+import { decodeHeader } from "../../wire/frame-reader.ts";
+import { count, decodeJson, list, object } from "../../wire/json-body.ts";
+import { nameOf, roleOf } from "../../wire/node-id.ts";
+import { type RosterEntry, rosterEntryShape } from "../../wire/roster.ts";
+import type { Parameters } from "../parameters/parameters.ts";
+import { EntryKind, type ReadEntry, readEntries } from "./log-entry.ts";
+import { type LogPolicy, policyOf } from "./log-policy.ts";
+import { ReplicaLog, type ReplicaLogOptions } from "./replica-log.ts";
+import { StandInChannel } from "./stand-in-channel.ts";
+import { digestOf } from "./state-digest.ts";
+
+/** How often a head and its standby compare a part. */
+const DIGEST_ENTRIES = 1024;
+
+const workersShape = object({ nodes: list(rosterEntryShape) });
+const digestShape = object({ part: count, digest: count });
+
+/** The server that is replicated. */
+export type ReplicatedServer = {
+  readonly parameters: Parameters;
+  readonly clock: VectorClock;
+  /** The handlers of kv frames, and of functions. */
+  readonly apps: FunctionHandler;
+  readonly functions: FunctionHandler & { handOver(channel: Channel): void };
+  readonly unfinishedRequests: { handOver(channel: Channel): void };
+  /** Takes note of which workers are there. */
+  followWorkers(nodes: readonly RosterEntry[]): void;
+};
+
+export type ReplicaOptions = ReplicaLogOptions & {
+  readonly isStandby: boolean;
+  /** Of stand-ins. */
+  readonly host: ChannelHost;
+  readonly digestEntries?: number | undefined;
+};
+
+export class Replica {
+  readonly log: ReplicaLog;
+  /** By the hashes of their names. */
+  readonly policies: ReadonlyMap<number, LogPolicy>;
+  /** Called when this standby cannot go on (Replica.I2). */
+  onDiverged: (error: WeighbridgeError) => void = () => {};
+  isStandby: boolean;
+  /** Of a standby: the last entry that it has repeated. */
+  applied = 0;
+  readonly #options: ReplicaOptions;
+  readonly #server: ReplicatedServer;
+  readonly #header = new FrameHeader();
+  /** Of the entries that are being repeated. */
+  #words: Uint32Array = new Uint32Array(0);
+  /** Of a standby, and of a head that was one: what it knows of each worker's requests. */
+  readonly #standIns = new Map<number, StandInChannel>();
+  /** The channels of workers that this head inherited, and has met. */
+  #met = new WeakSet<Channel>();
+  #failure: WeighbridgeError | undefined;
+  #sinceDigest = 0;
+  #digestPart = 0;
+
+  constructor(server: ReplicatedServer, functions: readonly Contract[], options: ReplicaOptions) {
+    this.#server = server;
+    this.#options = options;
+    this.isStandby = options.isStandby;
+    this.log = new ReplicaLog(options);
+    this.policies = new Map(functions.map((fn) => [fn.nameHash, policyOf(fn)]));
+  }
+
+  // The head.
+
+  /** Whether reads leave notes that updates depend on: what a worker has pulled (DC-ASGD), and which keys it has named. */
+  get recordsReads(): boolean {
+    return this.#server.parameters.recordsReads;
+  }
+
+  /** The roster has changed: who lives is an entry, in the order of all others (Replica.I6). */
+  follow(nodes: readonly RosterEntry[]): void {
+    if (this.isStandby) return;
+    const workers = nodes.filter(({ role }) => role === "worker");
+    if (this.log.isOn) this.log.appendText(EntryKind.WORKERS, { nodes: workers });
+    this.#server.followWorkers(workers);
+  }
+
+  /** An entry was written: after DIGEST_ENTRIES of them comes a digest. */
+  appended(): void {
+    if (++this.#sinceDigest < (this.#options.digestEntries ?? DIGEST_ENTRIES)) return;
+    this.#sinceDigest = 0;
+    const part = this.#digestPart++ % PART_COUNT;
+    this.log.appendText(EntryKind.DIGEST, { part, digest: digestOf(this.#server.parameters, part) });
+  }
+
+  /** The first frame of a worker's new conversation with a head that was a standby: unfinished requests go on. */
+  meet(channel: Channel): void {
+    if (this.#standIns.size === 0 || this.#met.has(channel)) return;
+    this.#met.add(channel);
+    if (this.#standIns.get(channel.id)?.incarnation !== channel.incarnation) return;
+    this.#server.functions.handOver(channel);
+    this.#server.unfinishedRequests.handOver(channel);
+  }
+
+  /** Answers an update that this head repeated as a standby, if it kept the answer. */
+  answerAgain(channel: Channel, header: FrameHeader): boolean {
+    const standIn = this.#standIns.get(channel.id);
+    const answers = standIn?.incarnation === channel.incarnation ? standIn.answerOf(header.stamp) : undefined;
+    if (answers === undefined) return false;
+    const label = keptLabel(header);
+    channel.answerRemembered(
+      header.request,
+      answers.map((answer) => answer.relabelled(label)),
+    );
+    return true;
+  }
+
+  /** This standby is the head from now on, without a standby of its own. */
+  promote(): void {
+    this.isStandby = false;
+    this.log.stop();
+  }
+
+  // The standby.
+
+  /**
+   * Repeats entries of the head, numbered from `first` on, and returns the last one that it has. Throws FENCED when
+   * this is no standby any more, and what made it leave the chain.
+   */
+  repeat({ worker: head }: WorkerIncarnation, first: number, entries: Uint8Array): number {
+    if (roleOf(head) !== "server") throw new WeighbridgeError("BAD_REQUEST", `a log comes from a server, not from ${nameOf(head)}`);
+    if (!this.isStandby) throw new WeighbridgeError("FENCED", `${nameOf(head)} sends its log to a server that has taken over from it`);
+    if (this.#failure !== undefined) throw this.#failure;
+    try {
+      this.#repeat(first, entries);
+    } catch (thrown) {
+      this.#failure = new WeighbridgeError("HANDLER_FAILED", `entry ${this.applied + 1} of ${nameOf(head)} could not be repeated`, {
+        cause: thrown,
+      });
+      this.onDiverged(this.#failure);
+      throw this.#failure;
+    }
+    return this.applied;
+  }
+
+  #repeat(first: number, entries: Uint8Array): void {
+    if (first > this.applied + 1) throw new WeighbridgeError("BAD_REQUEST", `entry ${first} came after entry ${this.applied}`);
+    this.#words = new Uint32Array(entries.buffer, entries.byteOffset, entries.length >> 2);
+    let index = first;
+    for (const entry of readEntries(entries)) {
+      if (index++ <= this.applied) continue;
+      this.#repeatOne(entry, entries);
+      this.applied++;
+    }
+  }
+
+  #repeatOne(entry: Readonly<ReadEntry>, entries: Uint8Array): void {
+    switch (entry.kind) {
+      case EntryKind.NOTHING:
+        break;
+      case EntryKind.FRAME:
+      case EntryKind.KV:
+      case EntryKind.READ_END:
+        this.#repeatFrame(entry, entries);
+        break;
+      case EntryKind.WORKERS:
+        this.#server.followWorkers(decodeJson(workersShape, "the workers of a log", textOf(entry, entries)).nodes);
+        break;
+      case EntryKind.DIGEST: {
+        const { part, digest } = decodeJson(digestShape, "a digest", textOf(entry, entries));
+        const own = digestOf(this.#server.parameters, part);
+        if (own !== digest) throw new WeighbridgeError("BAD_REQUEST", `part ${part} comes to ${own} here, and to ${digest} at its head`);
+        break;
+      }
+      default:
+        throw new WeighbridgeError("BAD_REQUEST", `there is no entry of kind ${entry.kind}`);
+    }
+  }
+
+  #repeatFrame({ kind, at, node, incarnation }: Readonly<ReadEntry>, entries: Uint8Array): void {
+    const header = this.#header;
+    decodeHeader(this.#words, at >> 2, header);
+    const { clock, functions, apps } = this.#server;
+    const handler = kind === EntryKind.KV ? apps : functions;
+    const standIn = this.#standInOf(node, incarnation);
+    standIn.begin(header);
+    if (kind === EntryKind.READ_END) {
+      const kept = Object.assign(new FrameHeader(), header);
+      standIn.whenSettled(header.request, () => handler.abandon?.(standIn, kept));
+      return;
+    }
+    if (header.stamp !== 0) clock.advance(node, incarnation, header.stamp); // Replica.I5
+    handler.handle(standIn, header, entries, at + HEADER_BYTES, true);
+  }
+
+  #standInOf(node: number, incarnation: number): StandInChannel {
+    const known = this.#standIns.get(node);
+    if (known?.incarnation === incarnation) return known;
+    const made = new StandInChannel(this.#options.host, node, incarnation);
+    this.#standIns.set(node, made);
+    return made;
+  }
+}
+
+function textOf({ at, textBytes }: Readonly<ReadEntry>, entries: Uint8Array): Uint8Array {
+  return entries.slice(at, at + textBytes);
+}

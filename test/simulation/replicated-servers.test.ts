@@ -1,0 +1,105 @@
+// Goal: a standby has the state of its head bit for bit, whatever workers do; one that differs leaves, one that has taken over obeys nobody, and
+// what cannot be repeated is refused by name.
+
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import { setImmediate } from "node:timers/promises";
+import { Session } from "../../src/api/session.ts";
+import { psFunction } from "../../src/contracts/ps-function.ts";
+import { KVServer } from "../../src/faces/kv/kv-server.ts";
+import { PART_COUNT } from "../../src/keys/part.ts";
+import type { Replica } from "../../src/server/replication/replica.ts";
+import { digestOf } from "../../src/server/replication/state-digest.ts";
+import type { Server } from "../../src/server/server.ts";
+import { SimCluster } from "../../src/testing/sim-cluster.ts";
+import { throwsCode } from "../../src/testing/throws-code.ts";
+import { idOf, roleOf } from "../../src/wire/node-id.ts";
+
+const HEAD = idOf("server", 0);
+const STANDBY = idOf("standby", 0);
+
+let cluster: SimCluster;
+let session: Session;
+
+before(async () => {
+  cluster = new SimCluster({
+    seed: 1,
+    serverCount: 1,
+    workerCount: 1,
+    replicas: 2,
+    settle: () => setImmediate(),
+    optionsOf: (node) => (roleOf(node) === "worker" ? {} : { digestEntries: 5 }),
+  });
+  await cluster.start();
+  session = await cluster.run(Session.open(cluster.worker(0).node));
+});
+
+after(async () => {
+  await cluster.run(Promise.all(cluster.nodes().map((node) => cluster.running(node)?.close())));
+});
+
+const serverOf = (node: number): Server => cluster.office(node).server as Server;
+const digests = (node: number): number[] => Array.from({ length: PART_COUNT }, (_, part) => digestOf(serverOf(node).parameters, part));
+
+test("what was acknowledged is on both, bit for bit, also for DC-ASGD, links that carry less, and requests of many frames (Replica.I2)", async () => {
+  const noise = (length: number): Float32Array => Float32Array.from({ length }, (_, i) => Math.sin(i * 12.9898));
+  const asgd = await cluster.run(
+    session.tensor("asgd", { shape: [64], consistency: "asp", optimizer: { type: "dcAsgd", learningRate: 0.1, lambda: 0.5 } }),
+  );
+  const small = await cluster.run(
+    session.embedding("small", { dim: 8, optimizer: { type: "adam" }, link: { push: "int8", pull: "fp16", keyCache: true } }),
+  );
+  const large = await cluster.run(session.embedding("large", { dim: 1 }));
+  const manyKeys = Array.from({ length: 200_000 }, (_, i) => i * 7);
+  for (let step = 0; step < 3; step++) {
+    await cluster.run(asgd.pull());
+    await cluster.run(asgd.push(noise(64)));
+    await cluster.run(small.push([1, 2, 3], noise(24)));
+    await cluster.run(small.pull([1, 2, 3]));
+    await cluster.run(large.push(manyKeys, noise(manyKeys.length)));
+    session.clock();
+    assert.deepEqual(digests(STANDBY), digests(HEAD));
+  }
+  assert.equal((await cluster.run(large.pull(manyKeys))).length, manyKeys.length);
+  assert.deepEqual(
+    [serverOf(STANDBY).replica?.applied, serverOf(HEAD).replica?.log.acknowledged],
+    Array(2).fill(serverOf(HEAD).replica?.log.position),
+  );
+});
+
+test("what a standby could not repeat is refused with UNSUPPORTED, by name", async () => {
+  const kv = new KVServer(cluster.office(HEAD), 0);
+  assert.throws(() => kv.setRequestHandle(() => {}), throwsCode("UNSUPPORTED", /handle of one's own for kv/));
+  const touch = psFunction({ name: "touch", request: {}, response: {}, handler: () => ({}) });
+  const nodes = {
+    seed: 2,
+    serverCount: 1,
+    workerCount: 1,
+    replicas: 2,
+    settle: () => setImmediate(),
+    optionsOf: () => ({ functions: [touch] }) as never,
+  };
+  await assert.rejects(new SimCluster(nodes).start(), throwsCode("UNSUPPORTED", /the function touch changes state/));
+  await assert.rejects(cluster.run(session.restore()), throwsCode("UNSUPPORTED", /a load of a checkpoint|wb\/checkpoint\/load/));
+});
+
+test("a log is for a standby: no worker may send one, and a server that has taken over is FENCED from its head (Replica.I5)", () => {
+  const replica = serverOf(STANDBY).replica as Replica;
+  const head = { worker: HEAD, incarnation: 1 };
+  assert.throws(
+    () => replica.repeat({ worker: idOf("worker", 0), incarnation: 1 }, 1, new Uint8Array(0)),
+    throwsCode("BAD_REQUEST", /not from worker 0/),
+  );
+  replica.isStandby = false;
+  assert.throws(() => replica.repeat(head, 1, new Uint8Array(24)), throwsCode("FENCED", /has taken over/));
+  replica.isStandby = true;
+});
+
+test("a standby that differs from its head leaves, and training goes on without it (Replica.I2)", async () => {
+  const shared = await cluster.run(session.tensor("shared", { shape: [4], consistency: "asp" }));
+  await cluster.run(shared.push(new Float32Array(4).fill(1)));
+  serverOf(STANDBY).parameters.pacer.join({ worker: idOf("worker", 7), incarnation: 1 }); // of whom its head knows nothing
+  for (let i = 0; i < 12; i++) await cluster.run(shared.push(new Float32Array(4).fill(1)));
+  assert.deepEqual(await cluster.run(shared.pull()), new Float32Array(4).fill(13));
+  assert.equal(serverOf(HEAD).replica?.log.isOn, false);
+});
