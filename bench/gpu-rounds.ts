@@ -8,6 +8,7 @@
 
 import { parseArgs } from "node:util";
 import { assert } from "../src/base/assert.ts";
+import { isWeighbridgeError } from "../src/base/errors.ts";
 import { type Cuda, openCuda } from "../src/gpu/cuda.ts";
 import { CudaBackend } from "../src/gpu/cuda-backend.ts";
 import type { CudaStream } from "../src/gpu/cuda-stream.ts";
@@ -179,4 +180,10 @@ async function main(): Promise<void> {
   cuda.close();
 }
 
-await main();
+try {
+  await main();
+} catch (thrown) {
+  if (!isWeighbridgeError(thrown, "NO_DEVICE")) throw thrown;
+  console.log(thrown.message);
+  process.exitCode = 1;
+}

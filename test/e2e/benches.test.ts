@@ -29,6 +29,8 @@ const BENCHES: Readonly<Record<string, Bench>> = {
   },
   codecs: { args: ["--round-ms", 1, "--only", "fp16"], figure: /\| fp16 \| 50 % \| [\d.]+/ },
   "embedding-cache": { args: ["--rows", 1000, "--iterations", 1], figure: /^10 % +0 .*\d\.\d/ },
+  // Where there is no card it says so; what it measures there, bench/RESULTS.md has.
+  "gpu-rounds": { figure: /no CUDA on this machine|GB\/s/ },
   "kv-checkpoint": {
     ...{ launch: ["-s", 1, "-w", 1, ...checkpointDir], args: ["--megabytes", 4, "--seconds", 0.1] },
     figure: /saved \S+step-\d+: \d+ keys of 64 and 1 of 262144/,
@@ -46,6 +48,7 @@ const BENCHES: Readonly<Record<string, Bench>> = {
   "process-tables": { args: ["inc"], figure: /^inc of a cached dense row, one thread +[\d.]+ M\/s/ },
   pslite: { args: ["--rounds", 1, "--warm-up-ms", 10, "push-1MB-w8"], figure: /^push-1MB-w8 +[\d.]+ / },
   "row-cache": { launch: ["-s", 1, "-w", 1], args: ["--seconds", 0.03, "--warm-up-steps", 2], figure: /10\.0 % .*\d M/ },
+  "shared-model": { args: [1, 3], figure: /GB\/s/ },
   tables: { args: ["lists"], figure: /rate \d+ M keys\/s/ },
   training: { args: ["--rounds", 1, "--limit", 64, "--servers", 1, "--workers", 1], figure: /^ +1 {2}on .*\d/ },
 };

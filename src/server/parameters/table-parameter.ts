@@ -158,7 +158,7 @@ export class TableParameter extends HostedParameter<TableSpec> {
     const { arena } = this.host;
     const { words } = this;
     const rowBytes = keys.length * words * FLOAT_BYTES;
-    const codedBytes = this.link?.roomBytes({ rowCount: keys.length, width: words }) ?? 0;
+    const codedBytes = keys.length === 0 ? 0 : (this.link?.roomBytes({ rowCount: keys.length, width: words }) ?? 0);
     const byteCount = Math.max(1, codedBytes === 0 ? rowBytes : codedOffset(keys.length * words) + codedBytes);
     const address = arena.allocate(byteCount);
     memory.hold({ release: () => arena.release(address, byteCount), isFresh: true });
