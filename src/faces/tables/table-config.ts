@@ -2,8 +2,8 @@
 // nothing here are refused; docs/compatibility.md says why for each.
 
 import { showValue, WeighbridgeError } from "../../base/errors.ts";
+import { flag, oneOf, path, positive, refuse, whole } from "../../base/field-checks.ts";
 import { checkOptions } from "../../base/known-options.ts";
-import { didYouMean } from "../../base/nearest-name.ts";
 
 const CONSISTENCY_MODELS = ["SSP", "SSPPush", "SSPAggr"] as const;
 export type ConsistencyModel = (typeof CONSISTENCY_MODELS)[number];
@@ -167,36 +167,4 @@ export function checkTableConfig(id: number, config: TableConfig): CheckedTableC
 export function checkId(what: string, id: number): void {
   if (Number.isSafeInteger(id) && id >= 0 && id < 2 ** 31) return;
   throw new WeighbridgeError("BAD_ARGUMENT", `the id of ${what} is a whole number from 0 to 2147483647, not ${showValue(id)}`);
-}
-
-type Field<T> = Readonly<Record<string, T>>;
-
-function refuse(field: Field<unknown>, expected: string, hint = ""): WeighbridgeError {
-  const [name, value] = Object.entries(field)[0] as [string, unknown];
-  return new WeighbridgeError("BAD_ARGUMENT", `${name} is ${expected}, not ${showValue(value)}${hint}`);
-}
-
-function whole(field: Field<unknown>, least: number, most: number): void {
-  const value = Object.values(field)[0];
-  if (!(Number.isSafeInteger(value) && (value as number) >= least && (value as number) <= most))
-    throw refuse(field, `a whole number from ${least} to ${most}`);
-}
-
-function positive(field: Field<unknown>): void {
-  const value = Object.values(field)[0];
-  if (!(typeof value === "number" && value > 0)) throw refuse(field, "a number above 0");
-}
-
-function flag(field: Field<unknown>): void {
-  if (typeof Object.values(field)[0] !== "boolean") throw refuse(field, "true or false");
-}
-
-function path(field: Field<unknown>): void {
-  const value = Object.values(field)[0];
-  if (value !== undefined && (typeof value !== "string" || value === "")) throw refuse(field, "a path");
-}
-
-function oneOf(field: Field<unknown>, known: readonly string[]): void {
-  const value = Object.values(field)[0];
-  if (!known.includes(value as string)) throw refuse(field, `one of ${known.join(", ")}`, didYouMean(value, known));
 }

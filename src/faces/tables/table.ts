@@ -17,6 +17,7 @@ import { type RowUpdates, spanOf } from "../../worker/tables/row-updates.ts";
 import type { HeldRows, TableRows } from "../../worker/tables/table-rows.ts";
 import { TableCounters, type TableStatistics } from "../../worker/tables/table-statistics.ts";
 import { ThreadCache } from "../../worker/tables/thread-cache.ts";
+import { checkRowId, UpdateCheck } from "../../worker/tables/update-check.ts";
 import type { RowAccessor } from "./row-accessor.ts";
 import type { AccessorOfRow, TableRowType } from "./table-row-type.ts";
 import { DenseUpdateBatch, UpdateBatch } from "./update-batch.ts";
@@ -48,9 +49,7 @@ export class Table<T extends TableRowType = TableRowType> {
   /** Whether accessors read copies of rows (RowAccessor.A2). */
   readonly #copies: boolean;
   readonly #own: ThreadCache<T["element"]>;
-  readonly #columnCount: number;
-  readonly #isFloat: boolean;
-  readonly #isWide: boolean;
+  readonly #check: UpdateCheck<T["element"]>;
   #prefetches = new Set<Promise<void>>();
 
   /** For the group alone. */
@@ -64,9 +63,7 @@ export class Table<T extends TableRowType = TableRowType> {
     this.#held = rows.held;
     this.#copies = rowType.movesColumns && !rows.held.isCopied;
     this.#own = new ThreadCache(rowType as RowUpdates as RowUpdates<T["element"]>, rows);
-    this.#columnCount = rowType.columnCount(rowCapacity);
-    this.#isFloat = ROW_ELEMENTS[rowType.element].isFloat;
-    this.#isWide = rowType.element === "i64";
+    this.#check = new UpdateCheck(`table ${id}`, rowType.element, rowType.columnCount(rowCapacity));
   }
 
   get staleness(): number {
@@ -120,7 +117,7 @@ export class Table<T extends TableRowType = TableRowType> {
   inc(rowId: number, column: number, update: Update<T>): void {
     if (!this.#owner.isOpen || this.#rows.failure !== undefined) this.#checkOpen();
     if (rowId >>> 0 !== rowId) checkRowId(rowId);
-    this.#checkUpdate(column, update);
+    this.#check.update(column, update);
     this.counters.counts[INCS]!++;
     this.#rows.inc(rowId, column, update);
   }
@@ -195,7 +192,7 @@ export class Table<T extends TableRowType = TableRowType> {
   threadInc(rowId: number, column: number, update: Update<T>): void {
     this.#checkOpen();
     checkRowId(rowId);
-    this.#checkUpdate(column, update);
+    this.#check.update(column, update);
     this.#own.inc(rowId, column, update);
   }
 
@@ -228,31 +225,10 @@ export class Table<T extends TableRowType = TableRowType> {
     this.#rows.checkFailure();
   }
 
-  #checkUpdate(column: number, update: Update<T>): void {
-    if (!(column >= 0 && column < this.#columnCount) || column % 1 !== 0)
-      throw new WeighbridgeError(
-        "OUT_OF_RANGE",
-        `table ${this.id} has columns 0 to ${this.#columnCount - 1}, and no column ${showValue(column)}`,
-      );
-    if (this.#isWide) {
-      if (typeof update === "bigint") return;
-    } else if (this.#isFloat) {
-      if ((update as number) - (update as number) === 0) return; // not NaN, not infinite
-    } else if ((update as number) % 1 === 0) return;
-    throw this.#badUpdate(column, update);
-  }
-
-  #badUpdate(column: number, update: unknown): WeighbridgeError {
-    const isNumber = typeof update === "number" && !this.#isWide;
-    const expected = this.#isWide ? "a bigint" : this.#isFloat ? "a finite number" : "a whole number";
-    const message = `column ${column} of table ${this.id} is ${this.rowType.element}: an update is ${expected}, not ${showValue(update)}`;
-    return new WeighbridgeError(isNumber && !Number.isFinite(update) ? "NOT_FINITE" : "BAD_ARGUMENT", message);
-  }
-
   /** T2 */
   #checkedBatch(batch: UpdateBatch<Update<T>>): UpdateBatch<Update<T>> {
     if (!(batch instanceof UpdateBatch)) throw new WeighbridgeError("BAD_ARGUMENT", `a batch is an UpdateBatch, not ${showValue(batch)}`);
-    for (let i = 0; i < batch.size; i++) this.#checkUpdate(batch.columns[i] as number, batch.updates[i] as Update<T>);
+    for (let i = 0; i < batch.size; i++) this.#check.update(batch.columns[i] as number, batch.updates[i] as Update<T>);
     return batch;
   }
 
@@ -261,13 +237,7 @@ export class Table<T extends TableRowType = TableRowType> {
     if (!(batch instanceof DenseUpdateBatch && batch.updates instanceof View))
       throw new WeighbridgeError("BAD_ARGUMENT", `a batch is a DenseUpdateBatch of a ${View.name}, not ${showValue(batch)}`);
     const { start, updates } = batch;
-    for (let i = 0; i < updates.length; i++) this.#checkUpdate(start + i, updates[i] as Update<T>);
+    for (let i = 0; i < updates.length; i++) this.#check.update(start + i, updates[i] as Update<T>);
     return batch;
   }
-}
-
-/** Throws BAD_ARGUMENT. */
-function checkRowId(rowId: number): void {
-  if (Number.isSafeInteger(rowId) && rowId >= 0) return;
-  throw new WeighbridgeError("BAD_ARGUMENT", `the id of a row is a whole number from 0 to 2^53 - 1, not ${showValue(rowId)}`);
 }
