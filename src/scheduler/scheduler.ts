@@ -163,13 +163,19 @@ export class Scheduler {
     return listening;
   }
 
+  /** Whether anybody has, or had, a rank by this state. */
+  get #hasNodes(): boolean {
+    return this.#journal.state.incarnations.size > 0;
+  }
+
   /** Begins the job, or goes on with what the store holds of it, in a new term. */
   async #takeOver(): Promise<void> {
     const { jobId, incarnation, serverCount, workerCount, log } = this.#options;
     const journal = this.#journal;
-    const isFound = await journal.open(this.#closing.signal);
+    const isStored = await journal.open(this.#closing.signal);
     const { job, term } = journal.state;
-    if (isFound && jobNameOf(job) !== jobNameOf(jobId)) {
+    const isFound = this.#hasNodes; // of one that died before, nobody was told anything
+    if (isStored && jobNameOf(job) !== jobNameOf(jobId)) {
       const message = `the scheduler's state in ${journal.location} is that of job "${jobNameOf(job)}", not of "${jobNameOf(jobId)}"`;
       throw new WeighbridgeError("WRONG_JOB", `${message}; name that job, or another state directory`);
     }
@@ -279,7 +285,7 @@ export class Scheduler {
     this.#closing.abort();
     await this.#failure?.notice.over();
     await drained(this.#clock);
-    await this.#journal.close({ isOver: this.#isOver });
+    await this.#journal.close({ isOver: this.#isOver || !this.#hasNodes });
     const error = new WeighbridgeError("CLOSED", "the scheduler was closed");
     this.#changes.close(error);
     this.#services.close(error);

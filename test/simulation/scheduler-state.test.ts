@@ -343,6 +343,20 @@ test("when everybody has left nothing remains on the disk", async () => {
   assert.deepEqual(await layer.list("/state"), []);
 });
 
+test("a scheduler that died or was closed before anybody had a rank makes the next one wait for nobody, and leaves nothing", async () => {
+  const job = new DurableJob(10);
+  const { clock } = job.cluster;
+  await clock.runUntil(job.cluster.scheduler({ store: job.store(), log: job.log }));
+  job.die();
+  await job.start();
+  assert.equal(job.scheduler?.status().phase, "running");
+  assert.deepEqual(job.lines, []);
+  const alone = new DurableJob(11);
+  const scheduler = await alone.cluster.clock.runUntil(alone.cluster.scheduler({ store: alone.store(), log: alone.log }));
+  await alone.cluster.clock.runUntil(scheduler.close());
+  assert.deepEqual(await alone.disk.mount(alone.cluster.clock, 0).layer.list("/state"), []);
+});
+
 test("a worker finds a parameter again that only dead nodes knew", async () => {
   const job = new DurableJob(9);
   await job.run();
