@@ -41,6 +41,21 @@ test("when a process is killed the others go on within the detection time", asyn
   for (const worker of workers.slice(0, 2)) await worker.says(/^2 threads are done$/);
 });
 
+test("a process that is stopped is waited for no longer than the detection time; continued, it goes on and has lost nothing", async () => {
+  await using cluster = await Cluster.create({ servers: 1, workers: 2 });
+  cluster.scheduler();
+  cluster.server(0);
+  const settings = ["mode=alone", "processes=2", "threads=2"];
+  const steady = cluster.worker(0, "tables-hello", ...settings, "clocks=1000");
+  const stopped = cluster.worker(1, "tables-hello", ...settings, "clocks=100");
+  for (const worker of [steady, stopped]) await worker.says(/^at clock 20$/);
+  stopped.signal("SIGSTOP");
+  await steady.says(/^at clock 300$/); // its bound is 1: it does not wait for the other one
+  stopped.signal("SIGCONT");
+  for (const worker of [stopped, steady]) await worker.says(/^2 threads are done$/); // each has seen all of its increments
+  for (const worker of [stopped, steady]) await worker.succeeds();
+});
+
 test("two processes of a host map start their servers themselves, and the first one the scheduler; both write their statistics", async () => {
   await using processes = new Processes();
   const ports = `ports=${await freePort("127.0.0.1")},${await freePort("127.0.0.1")}`;

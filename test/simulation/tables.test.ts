@@ -6,6 +6,7 @@ import { test } from "node:test";
 import type { DenseAccessor } from "../../src/faces/tables/rows/dense-row.ts";
 import type { Table } from "../../src/faces/tables/table.ts";
 import { DenseUpdateBatch, UpdateBatch } from "../../src/faces/tables/update-batch.ts";
+import { throwsCode } from "../../src/testing/throws-code.ts";
 import { idOf } from "../../src/wire/node-id.ts";
 import { FLOATS, isSettled, TableCluster } from "./tables.ts";
 
@@ -325,4 +326,32 @@ test("statistics tell of every table and thread what it did, how far behind rows
   assert.deepEqual([...totals.threads.keys()], [one.id, two.id]);
   assert.ok(totals.sentBytes > 0 && totals.bytesPerClock === (totals.sentBytes + totals.receivedBytes) / 3);
   assert.match(group!.statisticsText, /^table 0:\n {2}sentBytes: \d+\n.* {4}hits: 3\n.*staleness: \[1, 1, 1, 1, 0/s);
+});
+
+test("updates that could not be sent because a server was away leave with a later clock, and shutDown tells of those that never did", async () => {
+  const cluster = await TableCluster.simulate(5, { processes: 2, tables: [{ staleness: Infinity }] }, { linkTimeoutMs: 500 });
+  const { network, clock } = cluster.cluster;
+  const [writer, reader] = [cluster.thread(0), cluster.thread(1)];
+  const [written, read] = [writer.getTableOrDie(0, FLOATS), reader.getTableOrDie(0, FLOATS)];
+  network.partition("worker-0", "server-0", { breakLinks: true });
+  network.partition("worker-0", "scheduler", { breakLinks: true });
+  await clock.advance(2500); // the process is taken for dead, and knows nobody
+  for (let i = 0; i < 3; i++) {
+    written.inc(7, 0, 1);
+    writer.clock();
+    await clock.advance(500);
+  }
+  network.heal();
+  await clock.advance(3000);
+  written.inc(7, 0, 1);
+  writer.clock();
+  await clock.advance(1000);
+  assert.equal(await cluster.run(cellOf(read, 7)), 4);
+  cluster.cluster.kill(idOf("server", 0));
+  await clock.advance(3000); // known to be dead: what is added from now on does not leave
+  written.inc(7, 0, 1);
+  const leaving = cluster.groups.map((group) => group.shutDown());
+  const [first] = await cluster.run(Promise.allSettled([...leaving, cluster.cluster.scheduler.finalize()]));
+  const told = throwsCode("NODE_DEAD", /updates of 1 rows of tables\/0 were not sent: .*server 0/);
+  await assert.rejects(Promise.reject((first as PromiseRejectedResult).reason), told);
 });

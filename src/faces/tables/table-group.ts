@@ -305,8 +305,10 @@ export class TableGroup implements ThreadGroup {
     if (this.#joined === undefined) return;
     const { session, process } = this.#joined;
     for (const thread of [...this.#threads]) thread.deregisterThread(); // G2
-    const failure = await process.close();
-    await session.close();
+    let failure = await process.close();
+    await session.close().catch((thrown: unknown) => {
+      failure ??= thrown; // what was lost comes first
+    });
     await this.#snapshots;
     this.#report(true);
     if (failure !== undefined) throw failure;

@@ -2,8 +2,8 @@
 // server has taken it. What waits and what is under way is in sent-updates.ts.
 //
 // Invariants:
-//   LeavingUpdates.L1. Updates that a server refused because this worker was no member are sent again with the next
-//       clock. Those that failed otherwise fail the next call of the table, which names the reason, and cached rows
+//   LeavingUpdates.L1. Updates that a server refused because this worker was no member, and those that it could not be
+//       sent, are sent again with the next clock; those that are left when the table closes fail that. Those that failed otherwise fail the next call of the table, which names the reason, and cached rows
 //       that have them are read again; so do those that do not fit in with what waits to be sent.
 //   LeavingUpdates.L2. What is older than this worker's clock is stamped with that: servers took this worker for dead
 //       meanwhile.
@@ -16,7 +16,7 @@ import type { RowPlace } from "../../store/row-types/column-updates.ts";
 import { spanOf } from "./row-updates.ts";
 import type { SentUpdates, UpdatedRows } from "./sent-updates.ts";
 import type { TableExchange } from "./table-exchange.ts";
-import { errorOf, isOutside } from "./table-failures.ts";
+import { errorOf, isUnsent } from "./table-failures.ts";
 
 /** What leaves before its clock has ended: how much at most, and what first. */
 export type EarlyUpdates = {
@@ -39,6 +39,8 @@ export class LeavingUpdates<E extends RowElement = RowElement> {
   readonly #options: LeavingUpdatesOptions<E>;
   #openCount = 0;
   #whenIdle: Deferred<void> | undefined;
+  /** Why the last of those that are sent again could not be sent. */
+  #unsentFor: WeighbridgeError | undefined;
   /** What the next call of the table is told (L1). */
   failure: WeighbridgeError | undefined;
   /** The clock of this worker; the group sets it. */
@@ -90,9 +92,12 @@ export class LeavingUpdates<E extends RowElement = RowElement> {
 
   /** A server refused these updates (L1). Returns whether they count for nothing, and will not be sent again. */
   failed(rows: UpdatedRows<E>, error: WeighbridgeError): boolean {
-    const isLost = !isOutside(error);
+    const isLost = !isUnsent(error);
     if (isLost) this.failure ??= errorOf(`updates of ${this.#options.name} were refused`, error);
-    else for (const [rowId, cells] of rows) this.add(rowId, this.clockNow(), spanOf(cells));
+    else {
+      this.#unsentFor = error;
+      for (const [rowId, cells] of rows) this.add(rowId, this.clockNow(), spanOf(cells));
+    }
     return isLost;
   }
 
@@ -102,6 +107,16 @@ export class LeavingUpdates<E extends RowElement = RowElement> {
     if (failure === undefined) return;
     this.failure = undefined;
     throw failure;
+  }
+
+  /** For the end of the table: all updates have been taken, or `failure` says why not (L1). */
+  async close(): Promise<void> {
+    await this.idle();
+    const { name, sent } = this.#options;
+    if (sent.waitingCount === 0) return;
+    this.send(Infinity); // once more: this worker may have joined again meanwhile
+    await this.idle();
+    if (sent.waitingCount > 0) this.failure ??= errorOf(`updates of ${sent.waitingCount} rows of ${name} were not sent`, this.#unsentFor);
   }
 
   /** All updates that were sent have ended. */

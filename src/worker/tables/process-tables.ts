@@ -225,7 +225,7 @@ export class ProcessTables {
     await Promise.all([...this.#systemThreads].map((thread) => thread.ended()));
     let failure: unknown;
     for (const { updates } of this.tables.values()) {
-      await updates.idle();
+      await updates.close();
       failure ??= updates.failure;
     }
     return failure;

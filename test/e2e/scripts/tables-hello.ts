@@ -38,7 +38,7 @@ async function work(index: number): Promise<void> {
       if (row.get(column) < clock - staleness) throw new Error(`column ${column} is ${row.get(column)} at clock ${clock}`);
     table.inc(0, rank * threads + index, 1n);
     thread.clock();
-    if (clock === 20 && index === 0) console.log("at clock 20");
+    if ((clock === 20 || clock === 300) && index === 0) console.log(`at clock ${clock}`);
     if (isAlone) await new Promise((resolve) => setTimeout(resolve, 5));
   }
   thread.globalBarrier();
