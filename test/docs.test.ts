@@ -26,7 +26,7 @@ const SOURCES: Readonly<Record<string, readonly string[]>> = {
   worker: ["src/faces/tensors/tensor-worker.ts"],
   kv: ["src/faces/kv/kv-worker.ts"],
   server: ["src/faces/kv/kv-server.ts", "src/contracts/function-context.ts"],
-  model: ["src/faces/training/model.ts"],
+  model: ["src/faces/training/model.ts", "src/faces/shared-model/shared-model.ts"],
 };
 
 function eachMatch(pattern: RegExp, check: (match: RegExpExecArray, page: string) => void): void {

@@ -1,12 +1,14 @@
 // examples — Goal: the examples do what they say, as their READMEs start them and in a few other ways.
 
 import assert from "node:assert/strict";
+import { spawnSync } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import test from "node:test";
 import { temporaryDirectory } from "../support/temporary-directory.ts";
 import { Processes, script } from "./processes.ts";
 
+const ROOT = join(import.meta.dirname, "../..");
 const socketDir = temporaryDirectory("sockets");
 
 const launches: readonly (readonly [args: readonly (string | number)[], said: RegExp, times: number])[] = [
@@ -40,6 +42,24 @@ for (const [args, said, times] of launches) {
     assert.equal(launch.count(said), times, launch.transcript);
   });
 }
+
+test("node examples/12-local-sum/main.ts: devices that are threads all hold the sums that mshadow-ps measures", () => {
+  for (const [devices, sums] of [
+    [["0", "1", "2"], "3 3 3 / 6 6 6"],
+    [["1", "2"], "2 2 2 / 5 5 5"],
+  ] as const) {
+    const example = spawnSync(process.execPath, [join(ROOT, "examples/12-local-sum/main.ts"), ...devices], {
+      encoding: "utf8",
+      timeout: 60_000,
+    });
+    assert.equal(example.status, 0, example.stderr);
+    const after = example.stdout.split("\n").filter((line) => line.includes("after"));
+    assert.deepEqual(
+      after.sort(),
+      devices.map((device) => `device ${device} after: ${sums}`),
+    );
+  }
+});
 
 for (const [example, workers, said] of [
   ["10-matrix-factorization", 2, /^\[worker 0\] staleness [028]: objective 1\.\d+ → [01]\.\d+ in 6 clocks/],
