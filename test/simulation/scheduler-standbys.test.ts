@@ -257,6 +257,35 @@ test("a state is written in pieces that etcd takes, and read back whole; what wa
   assert.deepEqual((await open()).read, []);
 });
 
+test("a leader whose lease was taken away before its time writes nothing, and learns that it was replaced (EtcdStore.E1)", async () => {
+  const { cluster, etcd } = new Standbys(7);
+  const { clock } = cluster;
+  const log = { debug() {}, info() {}, warn() {}, error() {} };
+  const record = (number: number): StateRecord => ({ version: 1, kind: "highest", number });
+  const open = async (): Promise<EtcdStore> => {
+    const store = new EtcdStore({ api: etcd.client(), clock, log, job: "job", address: "sim://x:1", leaseMs: 60_000, findMs: 10_000 });
+    await clock.runUntil(store.open());
+    return store;
+  };
+  for (const write of ["append", "replace"] as const) {
+    const old = await open();
+    await clock.runUntil(old.replace([record(1)], { keepsOld: false }));
+    etcd.end(etcd.entries.get(`${PREFIX}leader`)?.lease ?? "");
+    const next = await open();
+    await clock.runUntil(next.replace([record(2)], { keepsOld: false }));
+    const before = etcd.list(`${PREFIX}records/`);
+    let lost = "";
+    old.onLost = ({ code }) => {
+      lost = code;
+    };
+    assert.ok(old.isHeld, "it does not know");
+    const written = write === "append" ? old.append([record(3)]) : old.replace([record(3)], { keepsOld: false });
+    await assert.rejects(clock.runUntil(written), throwsCode("FENCED", /another scheduler leads/));
+    assert.deepEqual([lost, old.isHeld, etcd.list(`${PREFIX}records/`)], ["FENCED", false, before]);
+    await clock.runUntil(next.close());
+  }
+});
+
 test("for 30 seeds of killed, stopped and cut off schedulers, no two lead at once and nothing is told that the next does not know", async () => {
   let takeovers = 0;
   await forSeeds({ from: 1, count: 30 }, async (seed) => {
@@ -273,7 +302,7 @@ test("for 30 seeds of killed, stopped and cut off schedulers, no two lead at onc
         // cut off from etcd, from the nodes, or from both: stopped
         if (chance !== 3) leader.client.isCut = true;
         if (chance !== 2) cluster.network.isolate(leader.host);
-      } else if (chance < 6) for (const { client } of job.candidates.values()) client.lossPercent = random.below(20);
+      } else if (chance < 6) for (const { client } of job.candidates.values()) client.lossPercent = random.below(40);
       for (let turn = 0; turn < 3; turn++) await job.open(`${step}-${turn}`);
       for (let turn = 0; turn < 20; turn++) {
         await cluster.clock.advance(random.below(200));

@@ -1,5 +1,5 @@
 // sim-etcd — etcd for simulated schedulers: one store in simulated time, with leases that end. What a client asks takes time, and can be lost
-// on its way or on its way back; a client can be cut off, or be stopped with its process. Elections of etcd's own members are not here.
+// on its way or on its way back, or arrive late; a client can be cut off, or be stopped with its process. Elections of etcd's own members are not here.
 
 import type { Clock } from "../../src/base/clock.ts";
 import { WeighbridgeError } from "../../src/base/errors.ts";
@@ -10,6 +10,8 @@ type Stored = EtcdEntry & { readonly lease: string | undefined };
 
 const DELAY_MS_MAX = 5;
 const CALL_MS = 1000;
+/** Longer than the leases of tests. */
+const LATE_MS_MAX = 8000;
 
 export class SimEtcd {
   readonly entries: Map<string, Stored> = new Map();
@@ -37,6 +39,8 @@ export class SimEtcd {
 
   change({ ifKey, hasCreateRevision, puts = [], removes = [] }: EtcdChange): boolean {
     if ((this.entries.get(ifKey)?.createRevision ?? 0) !== hasCreateRevision) return false;
+    if (puts.some(({ lease }) => lease !== undefined && !this.isAlive(lease)))
+      throw new WeighbridgeError("STATE_IO", "etcdserver: requested lease not found");
     this.#revision++;
     for (const key of [...this.entries.keys()]) if (removes.some((prefix) => key.startsWith(prefix))) this.entries.delete(key);
     for (const { key, value, lease } of puts)
@@ -133,9 +137,21 @@ export class SimEtcdClient implements EtcdApi {
       throw new WeighbridgeError("STATE_IO", "etcd does not answer", { retryable: true });
     };
     await pause(this.#random.below(DELAY_MS_MAX));
-    if (isLost()) return await fail();
+    if (isLost()) {
+      if (this.#random.chance(0.5)) this.#clock.after(this.#random.below(LATE_MS_MAX), () => void attempt(step)); // it comes late
+      return await fail();
+    }
     const result = step();
     await pause(this.#random.below(DELAY_MS_MAX));
     return isLost() ? await fail() : result;
+  }
+}
+
+/** What comes late is answered to nobody. */
+function attempt(step: () => unknown): void {
+  try {
+    step();
+  } catch {
+    // a lease that has ended meanwhile
   }
 }
