@@ -125,7 +125,8 @@ suite("bad start", { concurrency: 2 }, () => {
     await using processes = new Processes();
     const flags = ["-s", 1, "-w", 1, "--scheduler-port", 9700, "--start-timeout-ms", 500];
     const nameless = processes.weighbridge(["scheduler", ...flags, "--scheduler-host", "nobody.invalid"]);
-    const elsewhere = processes.weighbridge(["scheduler", ...flags, "--host", "192.0.2.1"]);
+    // A job of its own: two schedulers of one job would share their state.
+    const elsewhere = processes.weighbridge(["scheduler", ...flags, "--job", "elsewhere", "--host", "192.0.2.1"]);
     const lost = processes.weighbridge(["worker", ...flags, "--scheduler-host", "nobody.invalid", script("pusher")]);
     await nameless.refuses(/^weighbridge: BAD_CONFIG: cannot listen on tcp:\/\/nobody\.invalid:9700: the host name/m);
     await elsewhere.refuses(
