@@ -5,6 +5,9 @@
 // Times are between events on the card, medians of turns in which every case runs once, so that a slow spell of the card hits all alike. Bytes are
 // those that must move: for the sum one read of every device's gradient, for the update a read and a write of the weights (and of each slot), for
 // the hand-out one write for every device. Values are checked at the end of each case.
+//
+// Copies between the card and the host, as level 2 and updaters of users have them, run while another key is reduced again and again; beside them a
+// plain copy to or from pinned memory on an idle card. Their times are the host's, from the call to its end.
 
 import { parseArgs } from "node:util";
 import { assert } from "../src/base/assert.ts";
@@ -18,7 +21,9 @@ import { type OptimizerSpec, resolveOptimizer } from "../src/store/updaters/opti
 import type { KeyPlan, ModelTask } from "../src/worker/level-one/model-backend.ts";
 import { median } from "./statistics.ts";
 
-const TURNS = 15;
+const TURNS = 25;
+/** What prepares many small keys has to be compiled by then. */
+const WARM_UP_TURNS = 30;
 const FLOAT_BYTES = 4;
 const { values: options } = parseArgs({
   options: {
@@ -141,6 +146,58 @@ async function plainCopy(cuda: Cuda): Promise<Case> {
   };
 }
 
+/** Results of a key go to the host and back, plainly, or as level 2 gets them while another key is reduced. */
+async function hostCopies(cuda: Cuda): Promise<readonly string[]> {
+  const backend = await openBackend(cuda);
+  const reduced = new Rounds("sgd", backend, cuda, { type: "sgd", learningRate: RATE }, 0, largeLength, 1);
+  const plan = planOf(1, largeLength);
+  backend.openKey(plan, undefined);
+  const device = cuda.device(0);
+  const tensor = device.allocate([largeLength]);
+  const pinned = device.pinned(largeLength);
+  const wall = async (act: () => Promise<unknown>): Promise<number> => {
+    const fromMs = performance.now();
+    await act();
+    return performance.now() - fromMs;
+  };
+  const times: Record<"plainOut" | "out" | "plainBack" | "back", number[]> = { plainOut: [], out: [], plainBack: [], back: [] };
+  let roundsMeanwhile = 0;
+  /** The key of `reduced` has rounds, one after the other, until `act` has ended. */
+  const whileReducing = async (act: () => Promise<unknown>): Promise<number> => {
+    let isOver = false;
+    const rounds = (async (): Promise<void> => {
+      for (; !isOver; roundsMeanwhile++) await reduced.run();
+    })();
+    const ms = await wall(act);
+    isOver = true;
+    await rounds;
+    return ms;
+  };
+  for (let turn = -2; turn < TURNS; turn++) {
+    const plainOut = await wall(() => tensor.copyTo(pinned));
+    let values = new Float32Array(0);
+    const out = await whileReducing(async () => {
+      values = (await backend.borrowResult(plan, 0)) as Float32Array<ArrayBuffer>;
+    });
+    const plainBack = await wall(() => tensor.copyFrom(pinned));
+    values.fill(turn);
+    const back = await whileReducing(() => backend.returnResult(plan, 0, values));
+    if (turn < 0) continue;
+    for (const [name, ms] of Object.entries({ plainOut, out, plainBack, back })) times[name as keyof typeof times].push(ms);
+  }
+  const last = (await backend.borrowResult(plan, 0))[largeLength - 1];
+  assert(last === TURNS - 1, `the result has ${last}`);
+  const line = (name: string, ours: readonly number[], plain: readonly number[]): string => {
+    const rate = (values: readonly number[]): number => (largeLength * FLOAT_BYTES) / median(values) / 1e6;
+    return `${name.padEnd(34)} ${rate(ours).toFixed(1)} GB/s; a plain pinned copy ${rate(plain).toFixed(1)}: ${(rate(ours) / rate(plain)).toFixed(2)}`;
+  };
+  return [
+    line("a result to the host", times.out, times.plainOut),
+    line("a result from the host", times.back, times.plainBack),
+    `rounds reduced during each of these copies: ${(roundsMeanwhile / (2 * (TURNS + 2))).toFixed(1)}`,
+  ];
+}
+
 const MB = 2 ** 20;
 
 async function main(): Promise<void> {
@@ -162,7 +219,7 @@ async function main(): Promise<void> {
     await of(`${small}: sum, sgd, hand-out`, sgd, 0, SMALL_LENGTH, keyCount),
   ];
   const times = cases.map((): number[] => []);
-  for (let turn = -2; turn < TURNS; turn++) {
+  for (let turn = -WARM_UP_TURNS; turn < TURNS; turn++) {
     for (const [i, one] of cases.entries()) {
       const ms = await one.run();
       if (turn >= 0) times[i]!.push(ms);
@@ -177,6 +234,7 @@ async function main(): Promise<void> {
     );
     await check.call(cases[i]);
   }
+  for (const line of await hostCopies(cuda)) console.log(line);
   cuda.close();
 }
 

@@ -14,7 +14,7 @@ import { type JaxArray, PsParameters } from "weighbridge/jax";
 import { Group, KVServer, KVWorker, type Postoffice, SimpleApp } from "weighbridge/kv";
 import * as nodes from "weighbridge/node";
 import packageJson from "weighbridge/package.json" with { type: "json" };
-import { createSharedModel, type SharedModel } from "weighbridge/shared-model";
+import { type CudaDevice, createSharedModel, openCuda, type SharedModel } from "weighbridge/shared-model";
 import { denseRow, type Table } from "weighbridge/tables";
 import { TensorWorker } from "weighbridge/tensors";
 import { SimClock, SimCluster, SimNetwork } from "weighbridge/testing";
@@ -24,6 +24,7 @@ import { customRow } from "../src/faces/tables/rows/custom-row.ts";
 import { sparseFeatureRow } from "../src/faces/tables/rows/sparse-row.ts";
 import { TableGroup } from "../src/faces/tables/table-group.ts";
 import { MemoryCluster } from "../src/testing/memory-cluster.ts";
+import { standInCuda } from "./support/stand-in-cuda.ts";
 
 const root = join(import.meta.dirname, "..");
 const read = (path: string): string => readFileSync(join(root, path), "utf8");
@@ -139,6 +140,7 @@ type Stage = {
   readonly parameters: PsParameters<JaxArray>;
   readonly simNetwork: SimNetwork;
   readonly sharedModel: SharedModel<Float32Array>;
+  readonly card: CudaDevice;
 };
 
 async function tableOf(session: Session): Promise<Table> {
@@ -310,6 +312,12 @@ const CALLS: Readonly<Record<string, (x: never, on: Stage) => unknown>> = {
   "batchNorm options": (x) => training.batchNorm(x),
   "connect options": (x) => connect(x),
   "convolution options": (x) => training.convolution(given({ channels: 1, size: 3 }, x)),
+  "CudaDevice.allocate options": (x, { card }) => card.allocate([1], x),
+  "CudaDevice.foreign options": (x, { card }) => card.foreign(4096, [1], x),
+  "CudaDevice.pinned options": (x, { card }) => card.pinned(1, x),
+  "CudaKernel.launch options": (x, { card }) => card.kernel("", "k").launch(given({ grid: 1, block: 1 }, x)),
+  "CudaKernel.launchWith options": (x, { card }) => card.kernel("", "k").launchWith(new BigUint64Array(1), given({ grid: 1, block: 1 }, x)),
+  "openCuda options": (x) => openCuda(x),
   "createLenet options": (x, { workspace }) => training.createLenet(workspace, given({ sampleCountMax: 1 }, x)),
   "createSharedModel options": (x) => createSharedModel("local", x),
   "dense options": (x) => training.dense(given({ outputs: 1 }, x)),
@@ -402,6 +410,7 @@ suite("options that do not exist", () => {
       parameters: await PsParameters.create(jax, session, vector(), SGD),
       simNetwork: new SimNetwork({ clock: new SimClock(), seed: 1 }),
       sharedModel: await sharedModelOf(one.length),
+      card: (await standInCuda()).device(0),
     };
     ends.push(
       () => cluster.close(),

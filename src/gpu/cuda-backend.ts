@@ -13,6 +13,8 @@
 //   CudaBackend.B3. Nobody waits for the whole card: batches and copies end with an event of their own.
 //   CudaBackend.B4. Every task of a batch is looked at before the first launch: one that cannot be done fails the batch,
 //       and changes nothing.
+//   CudaBackend.B5. A result is on its way to or from the host only between batches of its key: those before have ended, and
+//       those after have not begun. So copies wait for no batch, and run beside those of other keys.
 
 import { assert } from "../base/assert.ts";
 import { showValue, WeighbridgeError } from "../base/errors.ts";
@@ -148,7 +150,7 @@ export class CudaBackend implements ModelBackend<DeviceTensor> {
       assert(typeof start === "number", `slot ${slot} of ${updater?.type} begins with a number`);
       if (start !== 0) memory.view((2 * resultBytes + slot * slotBytes) / bytes, [plan.length]).fill(start);
     }
-    this.#stream.reduce.follow(device.stream);
+    for (const stream of Object.values(this.#stream)) stream.follow(device.stream);
     this.#keys.push({
       ...{ plan, memory, update, rule, borrowed: [undefined, undefined], launch: 0 },
       isLarge: plan.length * bytes >= LARGE_BYTES,
@@ -205,10 +207,9 @@ export class CudaBackend implements ModelBackend<DeviceTensor> {
     const key = this.#keys[index]!;
     const byteCount = key.plan.resultLength * ROW_ELEMENTS[this.dtype].bytes;
     const { card } = this;
-    const { toHost, reduce } = this.#stream;
+    const { toHost } = this.#stream;
     const span = card.pinned.take(byteCount);
     key.borrowed[version] = span;
-    toHost.follow(reduce);
     card.enter();
     card.check(
       card.driver.functions.cuMemcpyDtoHAsync(span.address, key.results[version], byteCount, toHost.handle),
@@ -221,19 +222,17 @@ export class CudaBackend implements ModelBackend<DeviceTensor> {
   async returnResult({ index }: KeyPlan, version: ResultVersion, values: RowArray): Promise<void> {
     const key = this.#keys[index]!;
     const { card } = this;
-    const { fromHost, reduce } = this.#stream;
+    const { fromHost } = this.#stream;
     const span = key.borrowed[version] ?? card.pinned.take(values.byteLength);
     key.borrowed[version] = undefined;
     try {
       if (values.buffer !== span.buffer)
         new Uint8Array(span.buffer).set(new Uint8Array(values.buffer, values.byteOffset, values.byteLength));
-      fromHost.follow(reduce);
       card.enter();
       card.check(
         card.driver.functions.cuMemcpyHtoDAsync(key.results[version], span.address, values.byteLength, fromHost.handle),
         "a copy of a result to the card",
       );
-      reduce.follow(fromHost);
       await fromHost.finish();
     } finally {
       card.pinned.giveBack(span);

@@ -1,10 +1,21 @@
 // cuda-device — a logical device: a number, the card it is on, and a stream of its own. Several may share a card.
 
 import { showValue, WeighbridgeError } from "../base/errors.ts";
+import { checkOptions } from "../base/known-options.ts";
 import type { CudaCard } from "./cuda-card.ts";
 import { CudaKernel } from "./cuda-kernel.ts";
 import { CudaEvent, CudaStream } from "./cuda-stream.ts";
-import { arrayOf, bytesOf, checkShape, checkType, DeviceTensor, lengthOf, type TensorArray, type TensorOptions } from "./device-tensor.ts";
+import {
+  arrayOf,
+  bytesOf,
+  checkShape,
+  checkType,
+  DeviceTensor,
+  type DeviceTensorOptions,
+  lengthOf,
+  type TensorArray,
+  type TensorType,
+} from "./device-tensor.ts";
 
 export class CudaDevice {
   readonly number: number;
@@ -19,17 +30,17 @@ export class CudaDevice {
   }
 
   /** A tensor with anything in it. Throws DEVICE_MEMORY_FULL. */
-  allocate(shape: readonly number[], { dtype = "f32" }: TensorOptions = {}): DeviceTensor {
+  allocate(shape: readonly number[], options: DeviceTensorOptions = {}): DeviceTensor {
+    const dtype = typeOf(options);
     checkShape(shape);
-    checkType(dtype);
     const address = this.card.allocate(lengthOf(shape) * bytesOf(dtype));
-    return new DeviceTensor(this, { address, isOwn: true, isFree: false }, { dtype, shape });
+    return new DeviceTensor(this, { address, isOwn: true, isFree: false, places: new Set() }, { dtype, shape });
   }
 
   /** A tensor over memory of another library on the same card. It is not freed with the tensor. */
-  foreign(address: number | bigint, shape: readonly number[], { dtype = "f32" }: TensorOptions = {}): DeviceTensor {
+  foreign(address: number | bigint, shape: readonly number[], options: DeviceTensorOptions = {}): DeviceTensor {
+    const dtype = typeOf(options);
     checkShape(shape);
-    checkType(dtype);
     const number = Number(address);
     if (!Number.isSafeInteger(number) || number <= 0 || number % bytesOf(dtype) !== 0)
       throw new WeighbridgeError(
@@ -37,7 +48,12 @@ export class CudaDevice {
         `a device address is a whole number, a multiple of ${bytesOf(dtype)}, not ${showValue(address)}`,
       );
     this.card.checkForeign(number, lengthOf(shape) * bytesOf(dtype));
-    return new DeviceTensor(this, { address: number, isOwn: false, isFree: false }, { dtype, shape });
+    return new DeviceTensor(this, { address: number, isOwn: false, isFree: false, places: new Set() }, { dtype, shape });
+  }
+
+  /** A stream of your own, to be closed when it is not needed any more. */
+  createStream(): CudaStream {
+    return new CudaStream(this.card);
   }
 
   /** The stream of another library, by its handle (a CUstream). */
@@ -59,9 +75,9 @@ export class CudaDevice {
   }
 
   /** An array in pinned memory of the host, which copies read and write where it lies. `unpin` gives it back. */
-  pinned(length: number, { dtype = "f32" }: TensorOptions = {}): TensorArray {
+  pinned(length: number, options: DeviceTensorOptions = {}): TensorArray {
+    const dtype = typeOf(options);
     checkShape([length]);
-    checkType(dtype);
     return arrayOf(dtype, this.card.pinned.take(length * bytesOf(dtype)).buffer, length);
   }
 
@@ -78,4 +94,11 @@ export class CudaDevice {
   close(): void {
     this.stream.close();
   }
+}
+
+function typeOf(options: DeviceTensorOptions): TensorType {
+  checkOptions(options, ["dtype"], "the options of a tensor");
+  const { dtype = "f32" } = options;
+  checkType(dtype);
+  return dtype;
 }

@@ -6,6 +6,7 @@
 //   CudaKernel.K2. A launch returns at once; what fails on the card fails the next wait for it (DEVICE_FAILED).
 
 import { showValue, WeighbridgeError } from "../base/errors.ts";
+import { checkOptions } from "../base/known-options.ts";
 import type { CudaCard } from "./cuda-card.ts";
 import { CUDA_SUCCESS } from "./cuda-driver.ts";
 import type { CudaStream } from "./cuda-stream.ts";
@@ -32,6 +33,7 @@ export type LaunchOptions = {
   readonly stream?: CudaStream;
 };
 
+const LAUNCH_OPTIONS = ["grid", "block", "sharedBytes", "stream"];
 const PARAMETERS_MAX = 64;
 /** The most that a kernel's parameters take together; one that is passed by value may be a structure. */
 export const PARAMETER_BYTES_MAX = 4096;
@@ -79,7 +81,9 @@ export class CudaKernel {
   }
 
   /** The same with the addresses of the values, for those who keep them; K1 is the caller's duty. */
-  launchWith(pointers: BigUint64Array, { grid, block, sharedBytes = 0, stream = this.#stream }: LaunchOptions): void {
+  launchWith(pointers: BigUint64Array, options: LaunchOptions): void {
+    checkOptions(options, LAUNCH_OPTIONS, "the options of a launch");
+    const { grid, block, sharedBytes = 0, stream = this.#stream } = options;
     const [gridX, gridY, gridZ] = sizes("grid", grid);
     const [blockX, blockY, blockZ] = sizes("block", block);
     this.#card.enter();

@@ -11,10 +11,12 @@ export type CudaOptions = {
   readonly nativeCalls: () => Promise<NativeLibraries>;
   /** How many logical devices share a card: device d is on card ⌊d / devicesPerCard⌋. Defaults to 1. */
   readonly devicesPerCard?: number;
+  /** As Node names it. For tests. */
+  readonly platform?: string;
 };
 
 /** Rejects with NO_DEVICE if there is no koffi, no driver, no compiler or no card. */
-export async function openCuda({ nativeCalls, devicesPerCard = 1 }: CudaOptions): Promise<Cuda> {
+export async function openCuda({ nativeCalls, devicesPerCard = 1, platform }: CudaOptions): Promise<Cuda> {
   if (!Number.isSafeInteger(devicesPerCard) || devicesPerCard < 1)
     throw new WeighbridgeError("BAD_ARGUMENT", `devicesPerCard is a whole number above 0, not ${showValue(devicesPerCard)}`);
   let native: NativeLibraries;
@@ -23,7 +25,7 @@ export async function openCuda({ nativeCalls, devicesPerCard = 1 }: CudaOptions)
   } catch (thrown) {
     throw noDevice(`the optional package koffi is not installed or does not work (${reasonOf(thrown)})`, thrown);
   }
-  const driver = loadCudaDriver(native);
+  const driver = loadCudaDriver(native, platform);
   const cardCount = driver.readInt("cuDeviceGetCount", driver.functions.cuDeviceGetCount);
   if (cardCount === 0) throw noDevice("the driver finds no card");
   return new Cuda(driver, loadCudaCompiler(native), { cardCount, devicesPerCard });

@@ -22,9 +22,11 @@ export type TensorMemory = {
   /** False for a foreign pointer, which its owner frees. */
   readonly isOwn: boolean;
   isFree: boolean;
+  /** Of the tensors that have one (tensor-places.ts). */
+  readonly places: Set<number>;
 };
 
-export type TensorOptions = {
+export type DeviceTensorOptions = {
   /** Defaults to "f32". */
   readonly dtype?: TensorType;
 };
@@ -64,7 +66,7 @@ export class DeviceTensor {
 
   /** A number that stands for its address where addresses do not fit (tensor-places.ts). */
   get place(): number {
-    if (this.#place === 0) this.#place = this.device.card.places.add(this, this.#memory, this.#offset);
+    if (this.#place === 0 && !this.#memory.isFree) this.#place = this.device.card.places.add(this, this.#memory, this.#offset);
     return this.#place;
   }
 
@@ -169,6 +171,7 @@ export class DeviceTensor {
   free(): void {
     if (this.#memory.isFree) return;
     this.#memory.isFree = true;
+    this.device.card.places.forget(this.#memory);
     if (this.#memory.isOwn) this.device.card.release(this.#memory.address);
   }
 

@@ -2,35 +2,15 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { COMPILER, DRIVER, PLATFORM, returns, type StandIns, standIns } from "../../test/support/stand-in-cuda.ts";
 import { throwsCode } from "../testing/throws-code.ts";
 import { openCuda } from "./cuda.ts";
-import type { NativeFunction, NativeLibraries } from "./cuda-driver.ts";
 
 const NO_DEVICE = 100;
 const OUT_OF_MEMORY = 2;
 
-/** Functions that succeed and return nothing, but those that are given; a library that is not named does not load. */
-function libraries(functions: Readonly<Record<string, Readonly<Record<string, NativeFunction>>>>): NativeLibraries {
-  return {
-    load(library) {
-      const known = functions[library];
-      if (known === undefined) throw new Error(`${library}: cannot open shared object file`);
-      return { func: (declaration) => known[/(\w+)\(/.exec(declaration)?.[1] ?? ""] ?? (() => 0) };
-    },
-    view: () => new ArrayBuffer(256),
-    address: () => 4096n,
-  };
-}
-
-const returns =
-  (value: number): NativeFunction =>
-  (target) => {
-    (target as BigUint64Array)[0] = BigInt(value);
-    return 0;
-  };
-const DRIVER = "libcuda.so.1";
-const open = (functions: Parameters<typeof libraries>[0], devicesPerCard = 1) =>
-  openCuda({ nativeCalls: async () => libraries(functions), devicesPerCard });
+const open = (functions: StandIns, devicesPerCard = 1) =>
+  openCuda({ nativeCalls: async () => standIns(functions), devicesPerCard, platform: PLATFORM });
 
 test("without koffi, driver, card or compiler opening CUDA is NO_DEVICE, which says what is missing", {
   skip: process.platform !== "linux" && "the names are those of Linux",
@@ -50,7 +30,7 @@ test("devices are numbered over the cards, devicesPerCard on each; other numbers
   skip: process.platform !== "linux" && "the names are those of Linux",
 }, async () => {
   await assert.rejects(open({}, 0), throwsCode("BAD_ARGUMENT", /devicesPerCard/));
-  const cuda = await open({ [DRIVER]: { cuDeviceGetCount: returns(2) }, "libnvrtc.so.13": {} }, 3);
+  const cuda = await open({ [DRIVER]: { cuDeviceGetCount: returns(2) }, [COMPILER]: {} }, 3);
   assert.deepEqual(
     [0, 2, 3, 5].map((number) => cuda.device(number).card.ordinal),
     [0, 0, 1, 1],
@@ -63,7 +43,7 @@ test("memory that the driver does not give is DEVICE_MEMORY_FULL, and a card tha
   skip: process.platform !== "linux" && "the names are those of Linux",
 }, async () => {
   const driver = { cuDeviceGetCount: returns(1), cuMemAlloc_v2: () => OUT_OF_MEMORY };
-  const cuda = await open({ [DRIVER]: driver, "libnvrtc.so.13": {} });
+  const cuda = await open({ [DRIVER]: driver, [COMPILER]: {} });
   const device = cuda.device(0);
   assert.throws(() => device.allocate([5]), throwsCode("DEVICE_MEMORY_FULL", /card 0 .*no 20 bytes of memory/));
   cuda.close();

@@ -17,7 +17,12 @@ export type {
   SharedModelType,
 } from "../faces/shared-model/shared-model.ts";
 export type { Updater } from "../faces/shared-model/updater.ts";
+export type { Cuda } from "../gpu/cuda.ts";
+export type { CudaDevice } from "../gpu/cuda-device.ts";
+export type { CudaKernel, KernelArgument, LaunchOptions, LaunchSize } from "../gpu/cuda-kernel.ts";
+export type { CudaEvent, CudaStream } from "../gpu/cuda-stream.ts";
+export type { DeviceTensor, DeviceTensorOptions, TensorArray, TensorType } from "../gpu/device-tensor.ts";
 export type { RowArray, RowElement } from "../kernel/row-element.ts";
 export type { OptimizerSpec } from "../store/updaters/optimizer-spec.ts";
-export { createSharedModel } from "./create-shared-model.ts";
+export { type CudaModelOptions, createSharedModel, openCuda } from "./create-shared-model.ts";
 export { attachDevice, type DeviceThreadStart, startDeviceThread } from "./shared-model-threads.ts";

@@ -79,6 +79,13 @@ for (const [example, workers, said] of [
     );
   });
 
+test("node examples/14-cuda-net/main.ts trains on a card, or says what is missing for it", async () => {
+  await using processes = new Processes();
+  const run = processes.run(process.execPath, ["examples/14-cuda-net/main.ts", "2", "1"]);
+  await run.succeeds();
+  assert.equal(run.count(/round 0: test-err=0\.[01]\d+|no CUDA on this machine: .*; device: "cpu" needs none$/), 1, run.transcript);
+});
+
 test("a training that is stopped and taken up on another number of servers comes to the same bits", async () => {
   await using processes = new Processes();
   const folder = temporaryDirectory("resume");
