@@ -138,7 +138,7 @@ export class SimEtcdClient implements EtcdApi {
     };
     await pause(this.#random.below(DELAY_MS_MAX));
     if (isLost()) {
-      if (this.#random.chance(0.5)) this.#clock.after(this.#random.below(LATE_MS_MAX), () => void attempt(step)); // it comes late
+      if (this.#random.chance(0.5)) this.#clock.after(this.#random.below(LATE_MS_MAX), () => attempt(step)); // it comes late
       return await fail();
     }
     const result = step();
