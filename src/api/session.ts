@@ -16,7 +16,7 @@ import { checkOptions, checkWaitOptions, WAIT_NAMES } from "../base/known-option
 import type { Log } from "../base/log.ts";
 import { checkpointSave } from "../contracts/checkpoints.ts";
 import { type Contract, isContract } from "../contracts/contract.ts";
-import { isWorkerFunction } from "../contracts/described-function.ts";
+import { checkWorkerFunction, isWorkerFunction } from "../contracts/described-function.ts";
 import type { WorkerFunction, WorkerHandler } from "../contracts/worker-function.ts";
 import type { ParameterSpec } from "../store/parameter-spec.ts";
 import type { Fields, FieldValues } from "../wire/function-schema.ts";
@@ -202,6 +202,7 @@ export class Session {
   serve<Q extends Fields, R extends Fields>(fn: WorkerFunction<Q, R>, handler?: WorkerHandler<Q, R>): () => void {
     const { worker } = this.#node;
     assert(worker !== undefined, "a session has a worker");
+    checkWorkerFunction(fn);
     return worker.serve(fn, handler);
   }
 

@@ -14,7 +14,6 @@ import { showValue, WeighbridgeError } from "../base/errors.ts";
 import type { Membership } from "../cluster/membership.ts";
 import { checkSender } from "../cluster/scheduler-calls.ts";
 import { PREPARE } from "../contracts/control.ts";
-import { checkWorkerFunction } from "../contracts/described-function.ts";
 import type { FunctionCaller, WorkerFunction, WorkerHandler } from "../contracts/worker-function.ts";
 import { serveJson } from "../peer/call-function.ts";
 import type { Channel } from "../peer/channel.ts";
@@ -55,10 +54,9 @@ export class Worker {
 
   /**
    * Serves a function to servers and other workers from now on, with this handler or the function's own; returns how to
-   * end that. Throws BAD_ARGUMENT when one of this name is served already, and for two handlers or none.
+   * end that. The caller has checked that it is one. Throws BAD_ARGUMENT when one of this name is served already, and for two handlers or none.
    */
   serve<Q extends Fields, R extends Fields>(fn: WorkerFunction<Q, R>, handler?: WorkerHandler<Q, R>): () => void {
-    checkWorkerFunction(fn);
     const handle = handler ?? fn.handle?.bind(fn);
     if (typeof handle !== "function" || (handler !== undefined && fn.handle !== undefined)) {
       const what = typeof handle === "function" ? "it brings one, and here is another" : `not ${showValue(handle)}`;

@@ -1,29 +1,43 @@
 // request-queue — requests of functions that cannot leave at once: a server has no room, the placement changes, or a
 // server was started again and is asked first where its parameter is from (parameter-handle.ts). They leave in the
 // order in which they came, and what comes later waits behind them.
+//
+// Invariants:
+//   RequestQueue.Q1. When WAITING_MAX requests wait, more are refused with QUEUE_FULL, but for the ends of clocks: other
+//       workers wait for those, and a worker has few.
 
-import { isWeighbridgeError, type WeighbridgeError } from "../../base/errors.ts";
+import { isWeighbridgeError, WeighbridgeError } from "../../base/errors.ts";
 import { namedFailure } from "../call-failures.ts";
 import type { ParameterHandle } from "../parameter-handle.ts";
 import type { RequestGroup, RoutedRequest, Router } from "../router.ts";
 import { cutAgain, failRequests } from "./function-recut.ts";
 import type { Recut } from "./function-request.ts";
 
+/** As many as may queue for one server. */
+const WAITING_MAX = 65_536;
+
 export class RequestQueue {
   /** The last of those who wait; undefined while nobody does. */
   last: Promise<void> | undefined;
   readonly #router: Router;
+  readonly #waitingMax: number;
+  #waitingCount = 0;
 
-  constructor(router: Router) {
+  constructor(router: Router, waitingMax: number = WAITING_MAX) {
     this.#router = router;
+    this.#waitingMax = waitingMax;
   }
 
-  /** Ends when these have left, behind all that wait already. Rejects when they cannot be sent. */
+  /** Ends when these have left, behind all that wait already. Rejects when they cannot be sent, with QUEUE_FULL by Q1. */
   async add(requests: RoutedRequest[]): Promise<void> {
+    if (this.#waitingCount >= this.#waitingMax && !requests.some(({ fn }) => fn.followsUpdates))
+      throw new WeighbridgeError("QUEUE_FULL", `${this.#waitingCount} requests wait to leave: await some of them`, { retryable: true });
+    this.#waitingCount += requests.length;
     const turn = (this.last ?? Promise.resolve()).then(() => this.#sendInTurn(requests));
     const queue: Promise<void> = turn
       .catch(() => {}) // its caller is told; those behind it go on
       .then(() => {
+        this.#waitingCount -= requests.length;
         if (this.last === queue) this.last = undefined;
       });
     this.last = queue;
