@@ -41,6 +41,7 @@ import type { PinnedSpan } from "./pinned-memory.ts";
 import { RoundKernel, type RoundSpans, type TableSpan } from "./round-kernel.ts";
 import type { RoundRule } from "./round-source.ts";
 import { TablePool } from "./table-pool.ts";
+import type { TensorPlaces } from "./tensor-places.ts";
 import { UpdateSettings } from "./update-settings.ts";
 
 export type CudaBackendOptions = {
@@ -60,6 +61,8 @@ type OpenKey = {
   readonly slots: readonly [number, number];
   readonly update: UpdateSettings | undefined;
   readonly rule: RoundRule;
+  /** For rounds that all devices have pushed to. */
+  readonly kernel: RoundKernel;
   readonly isLarge: boolean;
   /** Pinned copies of results that somebody has borrowed. */
   readonly borrowed: [PinnedSpan | undefined, PinnedSpan | undefined];
@@ -97,6 +100,9 @@ export class CudaBackend implements ModelBackend<DeviceTensor> {
   #devices: readonly CudaDevice[] = [];
   #streams: { readonly reduce: CudaStream; readonly toHost: CudaStream; readonly fromHost: CudaStream } | undefined;
   #tables: TablePool | undefined;
+  #places: TensorPlaces | undefined;
+  /** The kernel of hand-outs and gathers. */
+  #copies: RoundKernel | undefined;
   #zeroRows: DeviceTensor | undefined;
   #launch = 1;
 
@@ -117,6 +123,7 @@ export class CudaBackend implements ModelBackend<DeviceTensor> {
     for (const device of this.#devices) card.reach(device.card);
     this.#streams = { reduce: new CudaStream(card), toHost: new CudaStream(card), fromHost: new CudaStream(card) };
     this.#tables = new TablePool(card);
+    this.#places = card.places;
     this.#spans.targets = this.#devices.map(() => 0);
   }
 
@@ -151,15 +158,15 @@ export class CudaBackend implements ModelBackend<DeviceTensor> {
       if (start !== 0) memory.view((2 * resultBytes + slot * slotBytes) / bytes, [plan.length]).fill(start);
     }
     for (const stream of Object.values(this.#stream)) stream.follow(device.stream);
+    // Compiled now, so that what does not compile is told here and no round waits for it.
+    const kernel = this.#kernel(rule, rule === "copy" ? 0 : this.#devices.length);
+    this.#copies = this.#kernel("copy", 0);
     this.#keys.push({
-      ...{ plan, memory, update, rule, borrowed: [undefined, undefined], launch: 0 },
+      ...{ plan, memory, kernel, update, rule, borrowed: [undefined, undefined], launch: 0 },
       isLarge: plan.length * bytes >= LARGE_BYTES,
       results: [first, first + resultBytes],
       slots: [slotAt(0), slotAt(1)],
     });
-    // Compiled now, so that what does not compile is told here and no round waits for it.
-    this.#kernel(rule, rule === "copy" ? 0 : this.#devices.length);
-    this.#kernel("copy", 0);
   }
 
   checkData(data: DeviceTensor, what: string): void {
@@ -282,7 +289,7 @@ export class CudaBackend implements ModelBackend<DeviceTensor> {
 
   /** CudaBackend.B4 */
   #checkTasks(tasks: readonly ModelTask[]): void {
-    const { places } = this.card;
+    const places = this.#places!;
     for (const task of tasks) {
       if (task.kind === "handOut") places.addressOf(task.target);
       else {
@@ -321,7 +328,7 @@ export class CudaBackend implements ModelBackend<DeviceTensor> {
 
   #reduce(key: OpenKey, { round, version, sources, targets }: ReduceTask): void {
     const spans = this.#spans;
-    const { places } = this.card;
+    const places = this.#places!;
     let sourceCount = 0;
     for (let i = 0; i < sources.length; i++) if (sources[i] !== 0) spans.sources[sourceCount++] = places.addressOf(sources[i]!);
     for (let i = 0; i < spans.targets.length; i++) spans.targets[i] = i < targets.length ? places.addressOf(targets[i]!) : 0;
@@ -333,7 +340,7 @@ export class CudaBackend implements ModelBackend<DeviceTensor> {
     key.update?.prepare(round);
     spans.settings = key.update?.numbers;
     spans.flags = key.update?.flags ?? 0;
-    this.#dispatch(key, this.#kernel(key.rule, sourceCount));
+    this.#dispatch(key, sourceCount === this.#devices.length ? key.kernel : this.#kernel(key.rule, sourceCount));
   }
 
   #handOut(key: OpenKey, { version, target }: HandOutTask): void {
@@ -348,7 +355,7 @@ export class CudaBackend implements ModelBackend<DeviceTensor> {
     const { length } = key.plan;
     for (let i = 0; i < sources.length; i++) {
       const offset = i * length * ROW_ELEMENTS[this.dtype].bytes;
-      const from = sources[i] === 0 ? this.#zeros(length) : this.card.places.addressOf(sources[i]!);
+      const from = sources[i] === 0 ? this.#zeros(length) : this.#places!.addressOf(sources[i]!);
       this.#copy(key, { from, result: key.results[version] + offset, offset, length, targets });
     }
   }
@@ -365,7 +372,7 @@ export class CudaBackend implements ModelBackend<DeviceTensor> {
 
   #copy(key: OpenKey, { from, result, offset, length, targets }: CopiedSpan): void {
     const spans = this.#spans;
-    const { places } = this.card;
+    const places = this.#places!;
     for (let i = 0; i < spans.targets.length; i++) spans.targets[i] = i < targets.length ? places.addressOf(targets[i]!) + offset : 0;
     spans.previous = from;
     spans.result = result;
@@ -374,7 +381,7 @@ export class CudaBackend implements ModelBackend<DeviceTensor> {
     spans.length = length;
     spans.settings = undefined;
     spans.flags = 0;
-    this.#dispatch(key, this.#kernel("copy", 0));
+    this.#dispatch(key, this.#copies!);
   }
 
   #dispatch({ isLarge }: OpenKey, kernel: RoundKernel): void {

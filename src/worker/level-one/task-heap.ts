@@ -56,18 +56,22 @@ export class TaskHeap {
     }
   }
 
+  /** The last entry sinks from the top; those that come before it move up, each written once. */
   removeFirst(): void {
+    const words = this.#words;
     const last = this.size - 1;
-    this.#words[this.#at] = last;
-    if (last === 0) return;
-    this.#swap(0, last);
-    for (let index = 0; ; ) {
-      let least = index;
-      for (let child = 2 * index + 1; child <= 2 * index + 2 && child < last; child++) if (this.#isBefore(child, least)) least = child;
-      if (least === index) return;
-      this.#swap(index, least);
-      index = least;
+    words[this.#at] = last;
+    const from = this.#entry(last);
+    const [task, priority, sequence] = [words[from + TASK] as number, words[from + PRIORITY] as number, words[from + SEQUENCE] as number];
+    let index = 0;
+    for (let child = 1; child < last; child = 2 * index + 1) {
+      if (child + 1 < last && this.#isBefore(child + 1, child)) child++;
+      const at = this.#entry(child);
+      if (!comesBefore(words[at + PRIORITY] as number, words[at + SEQUENCE] as number, priority, sequence)) break;
+      this.#write(index, words[at + TASK] as number, words[at + PRIORITY] as number, words[at + SEQUENCE] as number);
+      index = child;
     }
+    if (last > 0) this.#write(index, task, priority, sequence);
   }
 
   #entry(index: number): number {
@@ -91,7 +95,8 @@ export class TaskHeap {
   }
 
   #isBefore(one: number, other: number): boolean {
-    const [a, b] = [this.#entry(one), this.#entry(other)];
+    const a = this.#entry(one);
+    const b = this.#entry(other);
     const words = this.#words;
     return comesBefore(
       words[a + PRIORITY] as number,
