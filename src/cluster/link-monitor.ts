@@ -38,6 +38,8 @@ export type LinkMonitorOptions = {
   readonly isSchedulerAway: () => boolean;
   /** Whether the node is alive by the roster: calls to others have failed already. */
   readonly isAlive: (node: number) => boolean;
+  /** Whether somebody takes over from the node once the scheduler is back: then no node judges for itself. */
+  readonly hasStandby?: (node: number) => boolean;
 };
 
 /** The precision with which a silence is noticed. */
@@ -163,8 +165,8 @@ export class LinkMonitor {
 
   /** Fails the calls to a node that has been unreachable for too long; logs it once. */
   #judge(channel: Channel, silence: Silence): void {
-    const { peer, log, linkTimeoutMs, isSchedulerAway } = this.#options;
-    const isJudge = isSchedulerAway() && this.#timeoutMs > 0;
+    const { peer, log, linkTimeoutMs, isSchedulerAway, hasStandby } = this.#options;
+    const isJudge = isSchedulerAway() && this.#timeoutMs > 0 && hasStandby?.(channel.id) !== true;
     const limitMs = isJudge ? Math.min(this.#timeoutMs, linkTimeoutMs) : linkTimeoutMs;
     if (!this.#isReached(silence.ticks, limitMs)) return;
     const link = peer.addressOf(channel) ?? silence.link?.remote ?? "any link";

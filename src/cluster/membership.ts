@@ -25,7 +25,7 @@ import type { Peer } from "../peer/peer.ts";
 import type { PeerEvents } from "../peer/peer-options.ts";
 import type { Address } from "../transport/transport.ts";
 import type { AbortRequest } from "../wire/control.ts";
-import { nameOf, type Role, roleOf, SCHEDULER_ID } from "../wire/node-id.ts";
+import { idOf, nameOf, type Role, rankOf, roleOf, SCHEDULER_ID } from "../wire/node-id.ts";
 import type { RegisterReply, ResumeClaim } from "../wire/register.ts";
 import type { PlacementView, RosterEntry, RosterView } from "../wire/roster.ts";
 import { BarrierClient } from "./barrier-client.ts";
@@ -105,6 +105,7 @@ export class Membership {
       linkTimeoutMs: options.linkTimeoutMs ?? LINK_TIMEOUT_MS,
       isSchedulerAway: () => this.#channel?.link === undefined,
       isAlive: (node) => this.entry(node)?.state === "alive",
+      hasStandby: (node) => roleOf(node) === "server" && this.entry(idOf("standby", rankOf(node)))?.state === "alive",
     });
     peer.events = this.#peerEvents();
     serveSchedulerNews(peer, { roster: (roster) => this.#hear(roster), aborted: (error) => this.#end(error) });

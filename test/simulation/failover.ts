@@ -7,6 +7,8 @@ import { Session } from "../../src/api/session.ts";
 import { Random } from "../../src/base/random.ts";
 import { KVServer } from "../../src/faces/kv/kv-server.ts";
 import { KVWorker } from "../../src/faces/kv/kv-worker.ts";
+import type { StateRecord } from "../../src/scheduler/scheduler-state.ts";
+import type { StateStore } from "../../src/scheduler/state-store.ts";
 import type { OptimizerSpec } from "../../src/store/updaters/optimizer-spec.ts";
 import { SimCluster } from "../../src/testing/sim-cluster.ts";
 import { idOf, SCHEDULER_ID } from "../../src/wire/node-id.ts";
@@ -30,6 +32,8 @@ const FAULTS = [
   "cut chain",
   "cut head from scheduler",
   "hold log back",
+  "kill scheduler",
+  "kill scheduler, then head",
   "break links",
 ] as const;
 export type Fault = (typeof FAULTS)[number];
@@ -42,6 +46,49 @@ const OPTIMIZERS: readonly OptimizerSpec[] = [
   { type: "ftrl" },
 ];
 
+/** A disk that outlives schedulers. */
+class SimStore implements StateStore {
+  onLost: StateStore["onLost"] = () => {};
+  readonly isHeld: boolean = true;
+  readonly standbys: readonly string[] = [];
+  readonly location: string = "a simulated disk";
+  readonly #records: StateRecord[];
+  readonly #later: (written: () => void) => void;
+  #isDead = false;
+
+  constructor(records: StateRecord[], later: (written: () => void) => void) {
+    this.#records = records;
+    this.#later = later;
+  }
+
+  async open(): Promise<readonly StateRecord[]> {
+    return structuredClone(this.#records);
+  }
+
+  async append(records: readonly StateRecord[]): Promise<void> {
+    await this.#write(() => this.#records.push(...structuredClone(records)));
+  }
+
+  async replace(records: readonly StateRecord[]): Promise<void> {
+    await this.#write(() => this.#records.splice(0, this.#records.length, ...structuredClone(records)));
+  }
+
+  async clear(): Promise<void> {}
+
+  async close(): Promise<void> {}
+
+  /** Its process is gone, and so is what it has not written. */
+  die(): void {
+    this.#isDead = true;
+  }
+
+  async #write(write: () => void): Promise<void> {
+    await new Promise<void>((written) => this.#later(written));
+    if (this.#isDead) await new Promise<never>(() => {});
+    write();
+  }
+}
+
 /** What the synchronous parameters came to. */
 export type Outcome = { readonly tensor: Float32Array; readonly rows: Float32Array };
 
@@ -51,6 +98,9 @@ class Failover {
   readonly #random: Random;
   /** Called with the next push that is acknowledged. */
   #answered: (() => void) | undefined;
+  /** What schedulers have written down. */
+  readonly #records: StateRecord[] = [];
+  #scheduler: SimStore | undefined;
   /** To the shared tensor, by all workers. */
   #pushed = 0;
 
@@ -66,7 +116,7 @@ class Failover {
       heartbeatIntervalMs: 50,
       heartbeatTimeoutMs: 500,
       settle: () => setImmediate(),
-      optionsOf: () => ({ digestEntries: 7 }),
+      optionsOf: (node) => (node === SCHEDULER_ID ? { store: this.#store() } : { digestEntries: 7 }),
     });
   }
 
@@ -86,9 +136,23 @@ class Failover {
     cluster.network.heal();
     cluster.network.breakChance = 0;
     await cluster.run(
-      Promise.all([SCHEDULER_ID, ...ranks.map((rank) => idOf("worker", rank))].map((node) => cluster.office(node).close())),
+      Promise.all([SCHEDULER_ID, ...ranks.map((rank) => idOf("worker", rank))].map((node) => cluster.running(node)?.close())),
     );
     return outcome;
+  }
+
+  /** That of the scheduler that starts next. */
+  #store(): SimStore {
+    this.#scheduler = new SimStore(this.#records, (written) => void this.cluster.clock.after(this.#random.below(5), written));
+    return this.#scheduler;
+  }
+
+  /** As SIGKILL does; what was not written by then is lost. It is started again later. */
+  #killScheduler(): void {
+    const { cluster } = this;
+    this.#scheduler?.die();
+    cluster.kill(SCHEDULER_ID);
+    cluster.clock.after(this.#random.below(400), () => void cluster.startNode(SCHEDULER_ID));
   }
 
   /** At any moment: latencies are no whole numbers either. */
@@ -103,7 +167,10 @@ class Failover {
       cluster.clock.after(2000 + this.#random.below(3000), () => cluster.network.heal(cluster.hostOf(node)));
     };
     cluster.clock.after(atMs, () => {
-      if (fault === "kill head") cluster.kill(head);
+      if (fault.startsWith("kill scheduler")) {
+        this.#killScheduler();
+        if (fault === "kill scheduler, then head") cluster.clock.after(this.#random.below(100), () => cluster.kill(head));
+      } else if (fault === "kill head") cluster.kill(head);
       else if (fault === "kill head at an answer") this.#answered = () => cluster.kill(head);
       else if (fault === "kill standby") cluster.kill(standby);
       else if (fault === "stop head") stop(head);

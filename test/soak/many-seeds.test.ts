@@ -10,6 +10,7 @@ import { runCrashes } from "../simulation/crashes.ts";
 import { runCutLinks } from "../simulation/cut-links.ts";
 import { runEmbeddingCache } from "../simulation/embedding-cache.ts";
 import { runExactlyOnce } from "../simulation/exactly-once.ts";
+import { drawFaults, runFailover } from "../simulation/failover.ts";
 import { runLentUnits } from "../simulation/lent-units.ts";
 import { runLinks } from "../simulation/links.ts";
 import { runModeChanges } from "../simulation/mode-changes.ts";
@@ -42,6 +43,10 @@ test(`it runs once at most, and ends, whoever is killed, for ${Math.ceil(COUNT /
 
 test(`clusters live through deaths, for ${COUNT} more seeds`, async () => {
   await forSeeds({ from: 2_000_000, count: COUNT }, runCrashes);
+});
+
+test(`no call fails and every update counts once when heads, standbys and schedulers die, for ${Math.ceil(COUNT / 10)} more seeds`, async () => {
+  await forSeeds({ from: 18_000_000, count: Math.ceil(COUNT / 10) }, async (seed) => void (await runFailover(seed, drawFaults(seed))));
 });
 
 test(`cached rows keep their bounds and lose nothing, for ${COUNT} more seeds`, async () => {
