@@ -2,8 +2,18 @@
 // devices; what is wrong is told by a typed error, and nothing hangs.
 
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
 import { suite, test } from "node:test";
-import { createSharedModel, isWeighbridgeError, type SharedModel, type SharedModelOptions, type Updater } from "weighbridge/shared-model";
+import {
+  type ChromeTrace,
+  createSharedModel,
+  isWeighbridgeError,
+  type SharedModel,
+  type SharedModelOptions,
+  type Updater,
+} from "weighbridge/shared-model";
+import { temporaryDirectory } from "../../test/support/temporary-directory.ts";
 import { throwsCode } from "../testing/throws-code.ts";
 
 /** A model whose devices know these keys. */
@@ -451,4 +461,58 @@ test("numbers of every type are summed", async () => {
     assert.deepEqual([...data[0]!].map(Number), [3, 3, 3, 3, 3]);
     await model.close();
   }
+});
+
+suite("what the model tells of itself", () => {
+  /** Two devices, two keys, three rounds, with an updater of the user's. */
+  async function train(options: SharedModelOptions): Promise<SharedModel<Float32Array>> {
+    const updater: Updater<"f32"> = { initModel: () => {}, update: (_, weights, gradient) => weights.set(gradient) };
+    const model = await openModel([3, 4], { 7: [4], 8: [4] }, { updater: updater as Updater, ...options });
+    for (let round = 0; round < 3; round++) {
+      for (const device of [3, 4]) {
+        for (const key of [7, 8]) model.push(new Float32Array(4), key, device);
+        for (const key of [7, 8]) model.pullReq(new Float32Array(4), key, device);
+      }
+      for (const device of [3, 4]) for (const key of [7, 8]) await model.pullWait(key, device);
+    }
+    return model;
+  }
+
+  test("stats: pushes, pulls and times of each device, rounds and times of each key", async () => {
+    await using model = await train({});
+    const { devices, keys } = model.stats();
+    assert.deepEqual(
+      devices.map(({ device, isLive, pushes, pulls }) => ({ device, isLive, pushes, pulls })),
+      [3, 4].map((device) => ({ device, isLive: true, pushes: 6, pulls: 6 })),
+    );
+    assert.deepEqual(
+      keys.map(({ key, rounds }) => [key, rounds]),
+      [
+        [7, 3],
+        [8, 3],
+      ],
+    );
+    for (const { reduceMs, handOutMs, exchangeMs } of keys) for (const ms of [reduceMs, handOutMs, exchangeMs]) assert.ok(ms >= 0);
+    assert.ok(devices[0]!.waitMs > 0 && devices[0]!.computeMs > 0);
+    assert.throws(() => model.trace(), throwsCode("BAD_ARGUMENT", /trace: true/));
+  });
+
+  test("trace: computation and synchronisation of each key and device on one time line, in a file that Chrome reads", async () => {
+    const traceFile = join(temporaryDirectory("trace"), "trace.json");
+    const model = await train({ traceFile });
+    await model.close();
+    const { traceEvents } = JSON.parse(readFileSync(traceFile, "utf8")) as ChromeTrace;
+    const spans = traceEvents.filter(({ ph }) => ph === "X");
+    const names = new Map(traceEvents.filter(({ ph }) => ph === "M").map(({ tid, args }) => [tid, args.name]));
+    const lines = new Set(spans.map(({ name, tid }) => `${names.get(tid)}: ${name.replace(/ key \d+/, "")}`));
+    for (const device of [3, 4])
+      for (const kind of ["push", "hand out"]) assert.ok(lines.has(`device ${device}: ${kind}`), `${device} ${kind}`);
+    for (const line of ["device 3: compute", "device 3: wait", "reduces of the owner: reduce", "level 2: exchange"])
+      assert.ok(lines.has(line), line);
+    assert.equal(spans.filter(({ name }) => name === "reduce key 8").length, 3);
+    for (const { name, cat, ts, dur } of spans) {
+      assert.ok((ts as number) > 0 && (dur as number) >= 0);
+      assert.equal(cat, name.startsWith("compute") ? "computation" : "synchronisation");
+    }
+  });
 });

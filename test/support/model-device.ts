@@ -14,6 +14,10 @@ export type DeviceTask = {
   /** What it does before it pushes in round `failsAt`. */
   readonly failure: "none" | "throw" | "exit" | "stop";
   readonly failsAt: number;
+  /** Whether it does a round again that failed because another device has ended. */
+  readonly retries: boolean;
+  /** In this round it posts "round" once it has pushed. */
+  readonly tellsAt: number;
 };
 
 async function fail(failure: DeviceTask["failure"]): Promise<void> {
@@ -23,20 +27,28 @@ async function fail(failure: DeviceTask["failure"]): Promise<void> {
   await new Promise<void>((resolve) => void setTimeout(resolve, 2 ** 30));
 }
 
-async function run({ rounds, lengths, isOwn, failure, failsAt }: DeviceTask): Promise<number[]> {
+async function run({ rounds, lengths, isOwn, failure, failsAt, retries, tellsAt }: DeviceTask): Promise<number[]> {
   const model = attachDevice();
   const { device } = model;
   for (const [key, length] of lengths.entries()) await model.initKey([length], key, device);
   const data = lengths.map((length) => (isOwn ? model.tensor([length], device) : new Float32Array(length)));
   const digests: number[] = [];
+  const exchange = async (round: number, key: number): Promise<void> => {
+    const each = data[key] as Float32Array;
+    for (let i = 0; i < each.length; i++) each[i] = pushedValue(device, round, i + key);
+    model.push(each, key, device, -key);
+    model.pullReq(each, key, device, -key);
+    if (round === tellsAt) parentPort?.postMessage("round");
+    try {
+      await model.pullWait(key, device);
+    } catch (thrown) {
+      if (!retries || !isWeighbridgeError(thrown, "NODE_DEAD")) throw thrown;
+      await exchange(round, key);
+    }
+  };
   for (let round = 0; round < rounds; round++) {
     if (failure !== "none" && round === failsAt) await fail(failure);
-    for (const [key, each] of data.entries()) {
-      for (let i = 0; i < each.length; i++) each[i] = pushedValue(device, round, i + key);
-      model.push(each, key, device, -key);
-      model.pullReq(each, key, device, -key);
-    }
-    for (const key of data.keys()) await model.pullWait(key, device);
+    await Promise.all(data.map(async (_, key) => await exchange(round, key)));
     digests.push(digestOf(data));
   }
   return digests;

@@ -263,3 +263,18 @@ test("a thread that ends with the lock breaks the model, and nobody waits for it
   assert.throws(() => owner.locked(() => 0), throwsCode("CLOSED", /cannot go on/));
   assert.throws(() => thread.locked(() => 0), throwsCode("CLOSED"));
 });
+
+test("a thread has news from the end of its pull, which another thread brought about, until it hears of it (ModelWords.W3)", () => {
+  const memory = createModelMemory(1, keyWordsFor(1), 4);
+  const rules: RoundRules = { threadsMax: 1, goesOn: false, devices: [0], oneReduceAtATime: false, oneHandOutAtATime: false };
+  const [owner, thread] = [0, 1].map((number) => new KeyRounds(new ModelWords(memory, number), rules, () => 1)) as [KeyRounds, KeyRounds];
+  new ModelWords(memory, 0).setHome(0, 1);
+  const keyIndex = owner.open(0, 1, FACTS);
+  thread.push(keyIndex, 0, 64, 0);
+  thread.pull(keyIndex, 0, 64, 0);
+  assert.deepEqual([owner.hasNews, thread.hasNews], [false, false]);
+  owner.finish(owner.claim() as Claim);
+  assert.deepEqual([owner.hasNews, thread.hasNews], [false, true]);
+  assert.deepEqual(thread.hear(0), { kind: "ended", keyIndex });
+  assert.equal(thread.hasNews, false);
+});

@@ -313,6 +313,11 @@ export class KeyRounds {
     this.#leave(keyIndex, device);
   }
 
+  /** Whether there is something that this thread alone has to look at: of its devices' pulls, or, for the owner, results to exchange. */
+  get hasNews(): boolean {
+    return this.#model.hasNews || (this.#model.thread === OWNER && this.#exchanges.size > 0);
+  }
+
   /** A result that the owner has to exchange; -1 if there is none. It calls `exchanged`. */
   claimExchange(): number {
     if (this.#exchanges.size === 0) return -1;

@@ -325,6 +325,7 @@ export class LevelOne<Data extends object = object> {
     do {
       this.#hear();
       const step = this.words.locked(() => this.#nextStep());
+      if (step === undefined) continue;
       if (typeof step === "number") {
         this.#sleep(step);
         return;
@@ -336,8 +337,11 @@ export class LevelOne<Data extends object = object> {
     this.#schedule();
   }
 
-  /** A share, a result that only this thread can copy, whichever goes first; or the bell to sleep on. */
-  #nextStep(): ClaimedShare | Copy | number {
+  /**
+   * A share, a result that only this thread can copy, whichever goes first; or the bell to sleep on. Undefined if there
+   * is news since this thread last looked: under the same lock as the sleep, or it would not be rung (ModelWords.W3).
+   */
+  #nextStep(): ClaimedShare | Copy | number | undefined {
     const next = this.#rounds.next();
     const copy = this.#copies[0];
     if (copy !== undefined) {
@@ -346,7 +350,8 @@ export class LevelOne<Data extends object = object> {
     }
     this.words.awake();
     const claim = this.#rounds.claim();
-    return claim === undefined ? this.words.sleep() : { claim, task: this.#taskOf(claim) };
+    if (claim !== undefined) return { claim, task: this.#taskOf(claim) };
+    return this.#rounds.hasNews ? undefined : this.words.sleep();
   }
 
   #sleep(heard: number): void {

@@ -288,6 +288,15 @@ export class ModelWords {
     this.ring(this.homeOf(device));
   }
 
+  /** Whether `hear` of a device that this thread runs would have something. */
+  get hasNews(): boolean {
+    for (let device = 0; device < this.deviceCount; device++) {
+      const at = this.#deviceAt(device);
+      if (this.words[at + HOME] === this.thread && this.words[at + RING_FROM] !== this.words[at + RING_TO]) return true;
+    }
+    return false;
+  }
+
   /** The next that `tell` told, -1 when there is none. */
   hear(device: number): number {
     const at = this.#deviceAt(device);
