@@ -14,7 +14,7 @@ import { type JaxArray, PsParameters } from "weighbridge/jax";
 import { Group, KVServer, KVWorker, type Postoffice, SimpleApp } from "weighbridge/kv";
 import * as nodes from "weighbridge/node";
 import packageJson from "weighbridge/package.json" with { type: "json" };
-import { type CudaDevice, createSharedModel, openCuda, type SharedModel } from "weighbridge/shared-model";
+import { type CudaDevice, createSharedModel, modelUpdater, openCuda, type SharedModel } from "weighbridge/shared-model";
 import { denseRow, type Table } from "weighbridge/tables";
 import { TensorWorker } from "weighbridge/tensors";
 import { SimClock, SimCluster, SimNetwork } from "weighbridge/testing";
@@ -320,6 +320,7 @@ const CALLS: Readonly<Record<string, (x: never, on: Stage) => unknown>> = {
   "openCuda options": (x) => openCuda(x),
   "createLenet options": (x, { workspace }) => training.createLenet(workspace, given({ sampleCountMax: 1 }, x)),
   "createSharedModel options": (x) => createSharedModel("local", x),
+  "modelUpdater options": (x) => modelUpdater(x),
   "dense options": (x) => training.dense(given({ outputs: 1 }, x)),
   "dotOfHalves options": (x) => training.dotOfHalves(x),
   "loadModel options": (x, { model }) => training.loadModel(model, import.meta.filename, x),

@@ -8,6 +8,7 @@ import { type Cuda, type CudaOptions, openCuda as openCudaWith } from "../gpu/cu
 import { CudaBackend } from "../gpu/cuda-backend.ts";
 import type { DeviceTensor } from "../gpu/device-tensor.ts";
 import type { RowArrays, RowElement } from "../kernel/row-element.ts";
+import { connect } from "./connect.ts";
 import { koffi } from "./native-calls.ts";
 import { realClock } from "./real-clock.ts";
 import { timeline } from "./shared-model-threads.ts";
@@ -22,8 +23,8 @@ export type CudaModelOptions<E extends RowElement = RowElement> = SharedModelOpt
 };
 
 /**
- * A model of the devices of this process. Throws BAD_ARGUMENT for an option that does not exist, or a value that cannot
- * be; UNSUPPORTED for what is not offered here. `init` rejects with NO_DEVICE if there is no CUDA.
+ * A model of the devices of this process, alone ("local") or together with other workers ("dist"). Throws BAD_ARGUMENT
+ * for an option that does not exist, or a value that cannot be; UNSUPPORTED for what is not offered here. `init` rejects with NO_DEVICE if there is no CUDA.
  */
 export function createSharedModel<E extends RowElement = "f32">(
   type: SharedModelType,
@@ -41,7 +42,7 @@ export function createSharedModel(
   // A model of the CPU refuses what only CUDA has, as everything that it does not know.
   const { cuda, devicesPerCard, ...others }: Partial<CudaModelOptions> = isForCuda ? (options as CudaModelOptions) : {};
   return new LocalModel<DeviceTensor>(type, isForCuda ? (others as SharedModelOptions) : options, {
-    ...{ clock: realClock(), timeline },
+    ...{ clock: realClock(), timeline, connect },
     writeTrace: async (path, trace) => await writeFile(path, JSON.stringify(trace)),
     backendOf: (_, { dtype }) =>
       new CudaBackend({ dtype, ownsCuda: cuda === undefined, openCuda: async () => cuda ?? (await openCuda({ devicesPerCard })) }),

@@ -1,11 +1,19 @@
-// The door `weighbridge/shared-model`: mshadow-ps's words. Devices of a machine that share a model, in rounds.
+// The door `weighbridge/shared-model`: mshadow-ps's words. Devices of a machine that share a model, in rounds, and machines
+// that share it through servers or among themselves.
 
 export type { WaitOptions } from "../base/deferred.ts";
 export { type ErrorCode, isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
 export type { ChromeTrace, ChromeTraceEvent, ModelStatistics } from "../faces/shared-model/model-statistics.ts";
+export {
+  type ModelUpdate,
+  type ModelUpdater,
+  type ModelUpdaterOptions,
+  modelUpdater,
+} from "../faces/shared-model/model-updater.ts";
 export type {
   DeviceLossPolicy,
   DeviceModel,
+  DistOptions,
   ModelInitOptions,
   ModelPushOptions,
   PullCallback,

@@ -86,6 +86,17 @@ test("node examples/14-cuda-net/main.ts trains on a card, or says what is missin
   assert.equal(run.count(/round 0: test-err=0\.[01]\d+|no CUDA on this machine: .*; device: "cpu" needs none$/), 1, run.transcript);
 });
 
+test("three workers with two devices each share a sum through a server: each sees 3, 6 or 9, the last one 9 (dist_async_sum)", async () => {
+  await using processes = new Processes();
+  const launch = processes.weighbridge(["launch", "-s", 1, "-w", 3, "--worker-only", "--", "examples/13-dist-async-sum/main.ts"]);
+  await launch.succeeds();
+  const said = [...launch.transcript.matchAll(/^\[worker \d\] both devices hold (?:0 ){6}\/ ([369])(?: \1){5}$/gm)].map(([, sum]) =>
+    Number(sum),
+  );
+  assert.equal(said.length, 3, launch.transcript);
+  assert.equal(Math.max(...said), 9);
+});
+
 test("a training that is stopped and taken up on another number of servers comes to the same bits", async () => {
   await using processes = new Processes();
   const folder = temporaryDirectory("resume");

@@ -2,7 +2,9 @@
 
 import { showValue, WeighbridgeError } from "../../base/errors.ts";
 import type { RowElement } from "../../kernel/row-element.ts";
+import { isPsUpdater } from "../../store/described-plug-in.ts";
 import { type OptimizerSpec, type ResolvedOptimizer, resolveOptimizer } from "../../store/updaters/optimizer-spec.ts";
+import type { PsUpdater } from "../../store/updaters/ps-updater.ts";
 import type { Updater } from "./updater.ts";
 
 /** Those that look at each weight for itself. */
@@ -22,18 +24,26 @@ const OFFERED: readonly string[] = [
   "ftrl",
 ];
 
-export function isBuiltIn(updater: Updater | OptimizerSpec): updater is OptimizerSpec {
+type ChosenUpdater = Updater | OptimizerSpec | PsUpdater;
+
+export function isBuiltIn(updater: ChosenUpdater): updater is OptimizerSpec {
   return typeof (updater as { readonly type?: unknown }).type === "string";
 }
 
-/** Throws BAD_ARGUMENT. */
-export function checkUpdater(updater: Updater | OptimizerSpec, dtype: RowElement): void {
+/** The user's own that runs in this process, if it is such a one. */
+export function ownUpdater(updater: ChosenUpdater | undefined): Updater | undefined {
+  return updater === undefined || isBuiltIn(updater) || isPsUpdater(updater) ? undefined : updater;
+}
+
+/** For an updater that runs in this process. Throws BAD_ARGUMENT. */
+export function checkUpdater(updater: ChosenUpdater, dtype: RowElement): void {
   if (typeof updater !== "object" || updater === null) throw bad(`an updater is an object, not ${showValue(updater)}`);
   if (isBuiltIn(updater)) {
     builtInUpdater(updater);
     if (dtype !== "f32") throw bad(`the built-in updater ${updater.type} is for f32, not ${dtype}: give an updater of your own`);
     return;
   }
+  if (isPsUpdater(updater)) throw bad(`the updater ${updater.name} runs on servers: it is for a "dist" model through servers`);
   for (const name of ["initModel", "update"] as const)
     if (typeof updater[name] !== "function") throw bad(`an updater has a function ${name}, not ${showValue(updater[name])}`);
   for (const name of ["setParam", "initUpdater"] as const)

@@ -21,9 +21,12 @@ import type { KeyPlan, ModelBackend } from "../../worker/level-one/model-backend
 import { createMeterMemory } from "../../worker/level-one/model-meter.ts";
 import { DEVICES_MAX, type ModelMemory, ModelWords, OWNER } from "../../worker/level-one/model-words.ts";
 import type { ThreadPort } from "../../worker/tables/thread-line.ts";
-import { builtInUpdater, checkUpdater, isBuiltIn } from "./chosen-updater.ts";
+import { builtInUpdater, checkUpdater, isBuiltIn, ownUpdater } from "./chosen-updater.ts";
 import { checkKey, checkShape, DeviceCalls } from "./device-calls.ts";
 import { type DeviceGrant, serveThread } from "./device-thread.ts";
+import { checkLocal, DIST_OPTIONS, distLevel } from "./dist-level.ts";
+import type { Connect } from "./dist-session.ts";
+import type { ModelLevel } from "./model-level.ts";
 import { defaultParams, setModelParam, unknownParam } from "./model-params.ts";
 import { type ChromeTrace, type ModelStatistics, statisticsOf, traceOf } from "./model-statistics.ts";
 import type {
@@ -36,11 +39,11 @@ import type {
   SharedModelOptions,
   SharedModelType,
 } from "./shared-model.ts";
-import type { Updater } from "./updater.ts";
 import { UpdaterLevel } from "./updater-level.ts";
 
 const OPTION_NAMES: readonly (keyof SharedModelOptions)[] = [
   ...(["device", "dtype", "updater", "initialWeight", "onDeviceLoss", "memoryBytesMax", "trace", "traceFile"] as const),
+  ...DIST_OPTIONS,
 ];
 
 /** What `init` has chosen. */
@@ -56,8 +59,8 @@ export type ModelParts = {
   readonly timeline: () => number;
   /** Makes the backend for a device other than "cpu". Left out: there is none. */
   readonly backendOf?: (device: string, choice: BackendChoice) => ModelBackend;
-  /** What stands above level 1, for "dist". */
-  readonly levelTwo?: LevelTwo;
+  /** Joins the cluster, for "dist". Left out: there is none but that of the option session. */
+  readonly connect?: Connect;
   /** Writes the trace when the model closes. Left out: there are no files. */
   readonly writeTrace?: (path: string, trace: ChromeTrace) => Promise<void>;
 };
@@ -85,6 +88,8 @@ export class LocalModel<Data extends object = object> implements SharedModel<Dat
   /** Devices that a thread runs, and the port to it. */
   readonly #threads = new Map<number, ThreadPort>();
   readonly #keepsTrace: boolean;
+  /** What stands above level 1, for "dist". */
+  readonly #dist: ModelLevel | undefined;
   #opened: Opened<Data> | undefined;
   #hasInit = false;
   #isClosed = false;
@@ -103,11 +108,10 @@ export class LocalModel<Data extends object = object> implements SharedModel<Dat
     if (typeof trace !== "boolean") throw bad(`trace is true or false, not ${showValue(trace)}`);
     if (traceFile !== undefined && !(typeof traceFile === "string" && traceFile !== "" && trace))
       throw bad(`traceFile is the path of a file, without trace: false, not ${showValue(traceFile)}`);
-    if (updater !== undefined) checkUpdater(updater, dtype);
-    if (type !== "local" && parts.levelTwo === undefined) {
-      oneOf("the type of a shared model", ["local", "dist"], type);
-      throw new WeighbridgeError("UNSUPPORTED", `a ${JSON.stringify(type)} model is not offered here`);
-    }
+    oneOf("the type of a shared model", ["local", "dist"], type);
+    this.#dist = type === "dist" ? distLevel(options, parts) : undefined;
+    if (type === "local") checkLocal(options);
+    if (type === "local" && updater !== undefined) checkUpdater(updater, dtype);
     this.#keepsTrace = trace;
     this.type = type;
     this.#options = options;
@@ -124,9 +128,12 @@ export class LocalModel<Data extends object = object> implements SharedModel<Dat
     if (typeof name !== "string" || name === "") throw bad(`the name of an option is text, not ${showValue(name)}`);
     if (!["string", "number", "boolean"].includes(typeof value)) throw bad(`${name} is text, a number or a flag, not ${showValue(value)}`);
     if (setModelParam(this.#params, name, `${value}`)) return;
-    const { updater } = this.#options;
-    const own = updater === undefined || isBuiltIn(updater) ? undefined : updater;
-    const unknown = unknownParam(name, own?.setParam !== undefined);
+    if (this.#dist?.settingNames.includes(name)) {
+      this.#dist.setParam(name, `${value}`);
+      return;
+    }
+    const own = ownUpdater(this.#options.updater);
+    const unknown = unknownParam(name, own?.setParam !== undefined, this.#dist?.settingNames);
     if (unknown !== undefined) throw unknown;
     own?.setParam?.(name, `${value}`);
   }
@@ -142,7 +149,8 @@ export class LocalModel<Data extends object = object> implements SharedModel<Dat
     this.#hasInit = true;
     try {
       const opened = this.#prepare([...devices]);
-      const work = this.#start(opened, devices, args);
+      const { deadlineMs, signal } = options;
+      const work = this.#start(opened, args, { deadlineMs, signal });
       await waitFor(work, `init of the shared model for ${devices.length} devices`, this.#parts.clock, options);
       if (this.#isClosed) throw closed();
       this.#opened = opened;
@@ -157,12 +165,14 @@ export class LocalModel<Data extends object = object> implements SharedModel<Dat
     const { updater, onDeviceLoss = "fail", dtype = "f32" } = this.#options;
     const params = this.#params;
     const updates = params.updateOnServer ?? updater !== undefined;
-    if (updates && updater === undefined && this.#parts.levelTwo === undefined)
+    if (updates && updater === undefined)
       throw bad("update_on_server needs the option updater: what the sum of a round does to the weights");
-    const used = updates ? updater : undefined;
+    if (!updates && updater !== undefined && this.#dist !== undefined)
+      throw bad('the updater of a "dist" model cannot be off: leave it out');
+    const used = updates && this.#dist === undefined ? updater : undefined;
     const builtIn = used !== undefined && isBuiltIn(used) ? builtInUpdater(used) : undefined;
-    const own = used === undefined || isBuiltIn(used) ? undefined : used;
-    const levelTwo = this.#parts.levelTwo ?? (own === undefined ? undefined : new UpdaterLevel(own, dtype));
+    const own = ownUpdater(used);
+    const levelTwo = this.#dist ?? (own === undefined ? undefined : new UpdaterLevel(own, dtype));
     const memory = levelOneMemory(devices.length);
     const { deviceCount, keyCountMax } = memory;
     const rules: RoundRules = {
@@ -194,13 +204,12 @@ export class LocalModel<Data extends object = object> implements SharedModel<Dat
     return { backend: backend as unknown as ModelBackend<Data>, cpu };
   }
 
-  async #start({ backend, levelTwo }: Opened<Data>, devices: readonly number[], args: readonly string[]): Promise<void> {
+  async #start({ backend, levelTwo, devices }: Opened<Data>, args: readonly string[], wait: WaitOptions): Promise<void> {
     await backend.open(devices);
-    const { updater } = this.#options;
-    const own: Updater | undefined =
-      !(levelTwo instanceof UpdaterLevel) || updater === undefined || isBuiltIn(updater) ? undefined : updater;
+    await levelTwo?.open?.(wait);
+    const own = this.#params.updateOnServer === false ? undefined : ownUpdater(this.#options.updater);
     try {
-      await own?.initUpdater?.(0, args);
+      await own?.initUpdater?.(this.#dist?.rank ?? 0, args);
     } catch (thrown) {
       throw new WeighbridgeError("HANDLER_FAILED", `initUpdater of the updater threw: ${reasonOf(thrown)}`, { cause: thrown });
     }
@@ -382,9 +391,9 @@ export class LocalModel<Data extends object = object> implements SharedModel<Dat
     if (this.#isClosed) return;
     this.#isClosed = true;
     const opened = this.#opened;
+    opened?.level.close();
+    await (opened?.levelTwo ?? this.#dist)?.close();
     if (opened === undefined) return;
-    opened.level.close();
-    await opened.levelTwo?.close();
     await opened.backend.close();
     const { traceFile } = this.#options;
     if (traceFile !== undefined) await this.#parts.writeTrace?.(traceFile, this.trace());

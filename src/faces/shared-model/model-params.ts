@@ -72,9 +72,10 @@ export function setModelParam(params: ModelParams, name: string, value: string):
 }
 
 /** The error for a name that is nobody's. Undefined if it may be an updater's: it is no slip for one of the model's. */
-export function unknownParam(name: string, hasUpdater: boolean): WeighbridgeError | undefined {
+export function unknownParam(name: string, hasUpdater: boolean, settings: readonly string[] = []): WeighbridgeError | undefined {
   if (hasUpdater && !NAMES.some((known) => isSlip(name, known))) return undefined;
-  return bad(`there is no option ${JSON.stringify(name)}; there are ${NAMES.join(", ")}${didYouMean(name, NAMES)}`);
+  const names = [...NAMES, ...settings];
+  return bad(`there is no option ${JSON.stringify(name)}; there are ${names.join(", ")}${didYouMean(name, names)}`);
 }
 
 function keyOf(name: string, text: string): number {

@@ -1,9 +1,12 @@
 // shared-model — the face after mshadow-ps as users see it: what createSharedModel returns, and what a thread that runs
 // a device of it gets. docs/guides/shared-model.md shows it in use, docs/compatibility.md lists the differences.
 
+import type { Session } from "../../api/session.ts";
 import type { WaitOptions } from "../../base/deferred.ts";
 import type { RowElement } from "../../kernel/row-element.ts";
+import type { Consistency } from "../../store/consistency.ts";
 import type { OptimizerSpec } from "../../store/updaters/optimizer-spec.ts";
+import type { PsUpdater } from "../../store/updaters/ps-updater.ts";
 import type { ChromeTrace, ModelStatistics } from "./model-statistics.ts";
 import type { Updater } from "./updater.ts";
 
@@ -20,8 +23,11 @@ export type SharedModelOptions<E extends RowElement = RowElement> = {
   readonly device?: "cpu" | "cuda";
   /** The type of every number in the model. Defaults to "f32". */
   readonly dtype?: E;
-  /** With update_on_server: what the sum of a round does to the weights. A built-in one by its settings, or your own. */
-  readonly updater?: Updater | OptimizerSpec;
+  /**
+   * With update_on_server: what the sum of a round does to the weights. A built-in one by its settings, or your own. In
+   * a "dist" model servers run it: one of your own is what `modelUpdater` or `psUpdater` made, in a module of theirs.
+   */
+  readonly updater?: Updater | OptimizerSpec | PsUpdater;
   /** With a built-in updater: what the weights of a key begin with. Defaults to 0. */
   readonly initialWeight?: number;
   /** Defaults to "fail". */
@@ -32,6 +38,20 @@ export type SharedModelOptions<E extends RowElement = RowElement> = {
   readonly trace?: boolean;
   /** Where `close` writes the trace. */
   readonly traceFile?: string;
+} & DistOptions;
+
+/** For "dist". */
+export type DistOptions = {
+  /** What this process is in its cluster. Left out: `init` connects as the environment says, and `close` leaves. */
+  readonly session?: Session;
+  /** What brings the results of machines together: servers, or the workers themselves. Defaults to "servers". */
+  readonly through?: "servers" | "allReduce";
+  /** Through servers: when updates of other workers are seen. Defaults to "asp", eventually. */
+  readonly consistency?: Consistency;
+  /** Through allReduce: whether results are added up or averaged. Defaults to "sum". */
+  readonly reduce?: "sum" | "mean";
+  /** Through servers: the keys are the parameters `name/0`, `name/1` and so on. Defaults to "shared-model". */
+  readonly name?: string;
 };
 
 export type ModelInitOptions = WaitOptions & {

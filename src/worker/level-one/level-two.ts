@@ -5,6 +5,7 @@
 //   LevelTwo.T1. It is called by the owner of the model alone, for one round of a key at a time, in their order; for
 //       different keys at the same time, those of higher priority first.
 
+import type { WaitOptions } from "../../base/deferred.ts";
 import type { RowArray } from "../../kernel/row-element.ts";
 import type { KeyPlan } from "./model-backend.ts";
 
@@ -22,6 +23,8 @@ export type CompletedRound = {
 };
 
 export interface LevelTwo {
+  /** Called once, before everything else. */
+  open?(wait: WaitOptions): Promise<void>;
   /**
    * Called once for each key, before its first round. If it resolves to values, the key has weights: those are what a
    * pull before any push gets. They are copied.

@@ -1,0 +1,78 @@
+// dist-level — which level 2 the options of a "dist" model mean, checked: servers, or the workers among themselves.
+
+import { Session } from "../../api/session.ts";
+import type { Clock } from "../../base/clock.ts";
+import { showValue, WeighbridgeError } from "../../base/errors.ts";
+import { didYouMean } from "../../base/nearest-name.ts";
+import { engineConsistency } from "../../store/consistency.ts";
+import { isPsUpdater } from "../../store/described-plug-in.ts";
+import { type OptimizerSpec, resolveOptimizer } from "../../store/updaters/optimizer-spec.ts";
+import type { PsUpdater } from "../../store/updaters/ps-updater.ts";
+import { AllReduceLevel } from "./all-reduce-level.ts";
+import { checkUpdater, isBuiltIn, ownUpdater } from "./chosen-updater.ts";
+import { type Connect, DistSession } from "./dist-session.ts";
+import type { ModelLevel } from "./model-level.ts";
+import { isModelUpdater } from "./model-updater.ts";
+import { ServerLevel } from "./server-level.ts";
+import type { DistOptions, SharedModelOptions } from "./shared-model.ts";
+import { UpdaterLevel } from "./updater-level.ts";
+
+export const DIST_OPTIONS: readonly (keyof DistOptions)[] = ["session", "through", "consistency", "reduce", "name"];
+
+/** Throws BAD_ARGUMENT for what only a "dist" model has. */
+export function checkLocal(options: SharedModelOptions): void {
+  const name = DIST_OPTIONS.find((option) => options[option] !== undefined);
+  if (name !== undefined) throw bad(`${name} is an option of a "dist" model`);
+}
+
+/** Throws BAD_ARGUMENT, UNSUPPORTED. */
+export function distLevel(options: SharedModelOptions, parts: { readonly clock: Clock; readonly connect?: Connect }): ModelLevel {
+  const { session: given, through = "servers", dtype = "f32" } = options;
+  if (!["servers", "allReduce"].includes(through))
+    throw bad(`through is servers or allReduce, not ${showValue(through)}${didYouMean(through, ["servers", "allReduce"])}`);
+  if (dtype !== "f32") throw new WeighbridgeError("UNSUPPORTED", `a "dist" model is of f32, not ${dtype}`);
+  if (given !== undefined && !(given instanceof Session)) throw bad(`session is what connect() gives, not ${showValue(given)}`);
+  const { connect } = parts;
+  if (given === undefined && connect === undefined) throw bad("there is no way to connect here: give the option session");
+  const session = new DistSession(given, connect ?? (async () => await Promise.reject(bad("there is no way to connect here"))));
+  return through === "servers" ? serverLevel(options, session) : allReduceLevel(options, session, parts.clock);
+}
+
+function serverLevel(options: SharedModelOptions, session: DistSession): ServerLevel {
+  const { updater, name = "shared-model", initialWeight = 0, consistency = "asp", reduce } = options;
+  if (reduce !== undefined) throw bad('reduce is for through: "allReduce"; servers have consistency: { bsp: true, reduce: "mean" }');
+  if (typeof name !== "string" || name === "") throw bad(`name is a text, not ${showValue(name)}`);
+  engineConsistency(consistency);
+  if (updater === undefined)
+    throw bad(
+      'a "dist" model needs the option updater: what the servers do to the weights with what a worker pushes, { type: "sum" } at least',
+    );
+  if (typeof updater !== "object" || updater === null) throw bad(`an updater is an object, not ${showValue(updater)}`);
+  return new ServerLevel({ session, name, updater: serverUpdater(updater), initialWeight, consistency });
+}
+
+function serverUpdater(updater: NonNullable<SharedModelOptions["updater"]>): OptimizerSpec | PsUpdater {
+  if (isModelUpdater(updater)) return updater;
+  if (isPsUpdater(updater) || isBuiltIn(updater)) {
+    resolveOptimizer(updater, "updater");
+    return updater;
+  }
+  const how = "export one that modelUpdater() makes from a module, and start the servers with --functions and that module";
+  throw bad(`servers cannot run an updater that is an object of this process: ${how}`);
+}
+
+function allReduceLevel(options: SharedModelOptions, session: DistSession, clock: Clock): AllReduceLevel {
+  const { updater, reduce = "sum", consistency, name } = options;
+  if (!["sum", "mean"].includes(reduce)) throw bad(`reduce is sum or mean, not ${showValue(reduce)}${didYouMean(reduce, ["sum", "mean"])}`);
+  if (consistency !== undefined) throw bad("consistency is for servers: an all-reduce is BSP for each key");
+  if (name !== undefined) throw bad("name is for servers: an all-reduce has no parameters there");
+  if (updater !== undefined) checkUpdater(updater, "f32");
+  if (updater !== undefined && isBuiltIn(updater))
+    throw new WeighbridgeError("UNSUPPORTED", `through allReduce there are no built-in updaters, as ${updater.type}: give one of your own`);
+  const own = ownUpdater(updater);
+  return new AllReduceLevel({ session, clock, reduce, after: own === undefined ? undefined : new UpdaterLevel(own, "f32") });
+}
+
+function bad(message: string): WeighbridgeError {
+  return new WeighbridgeError("BAD_ARGUMENT", message);
+}

@@ -1,0 +1,106 @@
+// model-updater — an updater of a "dist" model, which servers load from a module (`--functions`): mshadow's words over
+// psUpdater. Servers keep a key in pieces, and an updater sees one piece at a time, as with mshadow: what it does to a
+// weight depends on that weight, its gradient and its slots alone.
+//
+//   export const halved = modelUpdater({
+//     name: "halved",
+//     version: 1,
+//     deterministic: true,
+//     settings: { eta: 0.5 },
+//     initModel: (key, weights) => void weights.fill(10),
+//     update: (key, weights, gradient, { settings }) => {
+//       for (let i = 0; i < weights.length; i++) weights[i]! -= settings.eta * gradient[i]!;
+//     },
+//   });
+
+import { showValue, WeighbridgeError } from "../../base/errors.ts";
+import { checkOptions } from "../../base/known-options.ts";
+import type { RowSpans } from "../../kernel/row-element.ts";
+import type { RowsInHand } from "../../store/row-types/ps-row-type.ts";
+import { type PsUpdater, psUpdater, type UpdaterSettings, type UpdaterStep } from "../../store/updaters/ps-updater.ts";
+
+/** The other arguments of an update. */
+export type ModelUpdate<S extends UpdaterSettings = UpdaterSettings> = {
+  readonly settings: S;
+  /** By the names of `slots`: what the updater keeps beside each weight, as many elements as there are weights. */
+  readonly slots: Readonly<Record<string, Float32Array>>;
+};
+
+export type ModelUpdaterOptions<S extends UpdaterSettings = UpdaterSettings> = {
+  /** Unique within a server. */
+  readonly name: string;
+  /** Rises with every change of what it does or keeps. */
+  readonly version: number;
+  /** Promises that equal weights, gradients and settings give equal bits, on every server. */
+  readonly deterministic: boolean;
+  /** Its settings with their defaults; the model's setParam sets them. */
+  readonly settings?: S;
+  /** What it keeps beside the weights, of which each begins with 0. Saved and moved with them. */
+  readonly slots?: readonly string[];
+  /**
+   * Fills all weights of a key, which are 0 so far. A worker calls it once for each key, however many devices it has;
+   * of several workers the first to come decides.
+   */
+  initModel?(key: number, weights: Float32Array, settings: S): void;
+  /** Changes weights of a key by the gradient, on a server. If it throws, they are as they were. */
+  update(key: number, weights: Float32Array, gradient: Float32Array, step: ModelUpdate<S>): void;
+};
+
+/** What modelUpdater made: the updater that servers load, and what workers need of it. */
+export type ModelUpdater<S extends UpdaterSettings = UpdaterSettings> = PsUpdater & { readonly ofModel: ModelUpdaterOptions<S> };
+
+/** How the server is told which key a parameter is. */
+const KEY_SETTING = "key";
+const OPTION_NAMES = ["name", "version", "deterministic", "settings", "slots", "initModel", "update"] as const;
+
+/** Throws BAD_ARGUMENT. */
+export function modelUpdater<S extends UpdaterSettings = Record<never, never>>(options: ModelUpdaterOptions<S>): ModelUpdater<S> {
+  checkOptions(options, OPTION_NAMES, "the options of an updater of a model");
+  const { name, version, deterministic, settings = {} as S, slots = [], initModel, update } = options;
+  if (!(Array.isArray(slots) && slots.every((slot) => typeof slot === "string" && slot !== "")))
+    throw bad(`${name}: slots are a list of names, not ${showValue(slots)}`);
+  if (!["function", "undefined"].includes(typeof initModel)) throw bad(`${name}: initModel is a function, not ${showValue(initModel)}`);
+  if (typeof update !== "function") throw bad(`${name}: update is a function, not ${showValue(update)}`);
+  if (typeof settings === "object" && settings !== null && KEY_SETTING in settings)
+    throw bad(`${name}: ${KEY_SETTING} is no setting: initModel and update get it`);
+  const plugIn = psUpdater({
+    ...{ name, version, deterministic, settings: { ...settings, [KEY_SETTING]: 0 } as UpdaterSettings },
+    columns: (width) => Object.fromEntries(slots.map((slot) => [slot, { elements: width }])),
+    update: (rows, gradients, step) => eachRun(rows, gradients, step as UpdaterStep<S & { readonly key: number }>, update),
+  });
+  return { ...(plugIn as unknown as PsUpdater), ofModel: options };
+}
+
+export function isModelUpdater(value: unknown): value is ModelUpdater {
+  return typeof value === "object" && value !== null && "ofModel" in value;
+}
+
+/** The optimizer of the parameter that this key is. */
+export function updaterOfKey(updater: ModelUpdater, key: number, settings: UpdaterSettings): ReturnType<PsUpdater["with"]> {
+  return updater.with({ ...settings, [KEY_SETTING]: key });
+}
+
+/** Rows that lie side by side, with their gradients and slots, are one call. */
+function eachRun<S extends UpdaterSettings>(
+  rows: RowsInHand<"f32">,
+  gradients: RowSpans<"f32">,
+  { settings }: UpdaterStep<S & { readonly key: number }>,
+  update: ModelUpdaterOptions<S>["update"],
+): void {
+  const { count, width, starts, elements } = rows;
+  const columns = Object.entries(rows.columns);
+  const lists = [starts, gradients.starts, ...columns.map(([, list]) => list)];
+  const follows = (i: number): boolean => lists.every((list) => list[i] === (list[i - 1] as number) + width);
+  for (let from = 0, to = 1; from < count; from = to++) {
+    while (to < count && follows(to)) to++;
+    const length = (to - from) * width;
+    const part = (all: Float32Array, list: Uint32Array): Float32Array =>
+      all.subarray(list[from] as number, (list[from] as number) + length);
+    const slots = Object.fromEntries(columns.map(([name, list]) => [name, part(elements, list)]));
+    update(settings.key, part(elements, starts), part(gradients.elements, gradients.starts), { settings, slots });
+  }
+}
+
+function bad(message: string): WeighbridgeError {
+  return new WeighbridgeError("BAD_ARGUMENT", message);
+}
