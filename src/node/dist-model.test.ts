@@ -13,11 +13,11 @@ type Model = SharedModel<Float32Array>;
 const halved = modelUpdater({
   ...{ name: "halved", version: 1, deterministic: true, settings: { eta: 0.5 }, slots: ["velocity"] },
   initModel: (key, weights) => void weights.fill(10 + key),
-  update: (key, weights, gradient, { settings, slots }) => {
+  update: (_key, weights, gradient, { settings, slots }) => {
     const velocity = slots.velocity!;
     for (let i = 0; i < weights.length; i++) {
       velocity[i]! += gradient[i]!;
-      weights[i]! -= settings.eta * gradient[i]! + key * 0;
+      weights[i]! -= settings.eta * gradient[i]!;
     }
   },
 });
@@ -273,7 +273,10 @@ suite("a model through an all-reduce", () => {
     const models = await Promise.all(
       cluster.sessions.map((session) => openModel(session, { through: "allReduce", updater: updater as Updater }, [[2]])),
     );
-    assert.deepEqual(ranks.sort(), [0, 1]);
+    assert.deepEqual(
+      ranks.toSorted((a, b) => a - b),
+      [0, 1],
+    );
     const seen = await Promise.all(models.map((model, rank) => round(model, 0, [rank, 1], 2)));
     assert.deepEqual(seen, [Float32Array.of(8.5, 8.5), Float32Array.of(8.5, 8.5)]);
     await Promise.all(models.map((model) => model.close()));
