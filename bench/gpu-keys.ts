@@ -11,6 +11,7 @@ import { parseArgs } from "node:util";
 import { assert } from "../src/base/assert.ts";
 import type { DeviceTensor } from "../src/gpu/device-tensor.ts";
 import { createSharedModel, openCuda } from "../src/node/create-shared-model.ts";
+import { cudaHere } from "./cuda-here.ts";
 import { median } from "./statistics.ts";
 
 const LENGTH = 1024;
@@ -25,7 +26,7 @@ const keys = Array.from({ length: Number(options.keys) }, (_, key) => key);
 
 type Item = { readonly data: DeviceTensor; readonly key: number };
 
-const cuda = await openCuda({ devicesPerCard: devices.length });
+const cuda = await cudaHere(() => openCuda({ devicesPerCard: devices.length }));
 const model = createSharedModel("local", { device: "cuda", cuda, updater: { type: "sgd", learningRate: RATE } });
 await model.init(devices);
 const itemsOf = (device: number): readonly Item[] => {

@@ -11,7 +11,6 @@
 
 import { parseArgs } from "node:util";
 import { assert } from "../src/base/assert.ts";
-import { isWeighbridgeError } from "../src/base/errors.ts";
 import { type Cuda, openCuda } from "../src/gpu/cuda.ts";
 import { CudaBackend } from "../src/gpu/cuda-backend.ts";
 import type { CudaStream } from "../src/gpu/cuda-stream.ts";
@@ -19,6 +18,7 @@ import type { DeviceTensor } from "../src/gpu/device-tensor.ts";
 import { koffi } from "../src/node/native-calls.ts";
 import { type OptimizerSpec, resolveOptimizer } from "../src/store/updaters/optimizer-spec.ts";
 import type { KeyPlan, ModelTask } from "../src/worker/level-one/model-backend.ts";
+import { cudaHere } from "./cuda-here.ts";
 import { median } from "./statistics.ts";
 
 const TURNS = 25;
@@ -201,7 +201,7 @@ async function hostCopies(cuda: Cuda): Promise<readonly string[]> {
 const MB = 2 ** 20;
 
 async function main(): Promise<void> {
-  const cuda = await openCuda({ nativeCalls: koffi, devicesPerCard: deviceCount });
+  const cuda = await cudaHere(() => openCuda({ nativeCalls: koffi, devicesPerCard: deviceCount }));
   const { card } = cuda.device(0);
   console.log(`${card.title}, ${card.architecture}; ${deviceCount} logical devices`);
   const of = async (name: string, spec: OptimizerSpec | undefined, slots: number, length: number, count: number): Promise<Case> =>
@@ -238,10 +238,4 @@ async function main(): Promise<void> {
   cuda.close();
 }
 
-try {
-  await main();
-} catch (thrown) {
-  if (!isWeighbridgeError(thrown, "NO_DEVICE")) throw thrown;
-  console.log(thrown.message);
-  process.exitCode = 1;
-}
+await main();

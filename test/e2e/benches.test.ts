@@ -29,7 +29,8 @@ const BENCHES: Readonly<Record<string, Bench>> = {
   },
   codecs: { args: ["--round-ms", 1, "--only", "fp16"], figure: /\| fp16 \| 50 % \| [\d.]+/ },
   "embedding-cache": { args: ["--rows", 1000, "--iterations", 1], figure: /^10 % +0 .*\d\.\d/ },
-  // Where there is no card it says so; what it measures there, bench/RESULTS.md has.
+  // Where there is no card these two say so.
+  "gpu-keys": { figure: /no CUDA on this machine|in the calls/ },
   "gpu-rounds": { figure: /no CUDA on this machine|GB\/s/ },
   "kv-checkpoint": {
     ...{ launch: ["-s", 1, "-w", 1, ...checkpointDir], args: ["--megabytes", 4, "--seconds", 0.1] },
