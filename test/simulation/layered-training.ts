@@ -1,0 +1,63 @@
+// layered-training — a net of equal layers whose weights a shared model brings up to date through a server, over a link of a given speed,
+// in simulated time: what a device waits for, with and without overlap.
+//
+//   overlap      a layer's gradient leaves as soon as it is computed, the last layer first, and its weights are waited for where the next
+//                step needs them, the first layer first; the first layer is the most urgent
+//   no overlap   all gradients leave when all are computed, and all weights are there before the next step begins
+
+import { Session } from "../../src/api/session.ts";
+import { LocalModel } from "../../src/faces/shared-model/local-model.ts";
+import type { ChromeTrace } from "../../src/faces/shared-model/model-statistics.ts";
+import { SimCluster } from "../../src/testing/sim-cluster.ts";
+
+export type LayeredTraining = {
+  /** Floats of each layer. */
+  readonly lengths: readonly number[];
+  /** To compute a layer, both ways together. */
+  readonly layerMs: number;
+  readonly steps: number;
+  readonly overlaps: boolean;
+  readonly latencyMs: number;
+  readonly bytesPerMs: number;
+};
+
+export type LayeredRun = { readonly waitedMs: number; readonly allMs: number; readonly trace: ChromeTrace };
+
+export async function runLayers({ lengths, layerMs, steps, overlaps, latencyMs, bytesPerMs }: LayeredTraining): Promise<LayeredRun> {
+  const network = { latencyMsMin: latencyMs, latencyMsMax: latencyMs, bytesPerMs };
+  const cluster = new SimCluster({ seed: 1, serverCount: 1, workerCount: 1, heartbeatTimeoutMs: 600_000, network });
+  await cluster.start();
+  const { clock } = cluster;
+  const compute = async (ms: number): Promise<void> => await new Promise<void>((resolve) => void clock.after(ms, resolve));
+  const train = async (): Promise<LayeredRun> => {
+    const session = await Session.open(cluster.worker(0).node);
+    const options = { session, updater: { type: "sum" }, consistency: "bsp", trace: true } as const;
+    const model = new LocalModel<Float32Array>("dist", options, { clock, timeline: () => clock.nowMs() });
+    await model.init([0]);
+    for (const [key, length] of lengths.entries()) await model.initKey([length], key, 0);
+    const data = lengths.map((length) => new Float32Array(length));
+    const keys = [...data.keys()];
+    const exchange = (key: number): void => {
+      model.push(data[key]!, key, 0, -key);
+      model.pullReq(data[key]!, key, 0, -key);
+    };
+    const fromMs = clock.nowMs();
+    for (let step = 0; step < steps; step++) {
+      for (const key of keys) {
+        await model.pullWait(key, 0);
+        await compute(layerMs / 2);
+      }
+      for (const key of keys.toReversed()) {
+        await compute(layerMs / 2);
+        if (overlaps) exchange(key);
+      }
+      if (overlaps) continue;
+      for (const key of keys) exchange(key);
+      await model.pullWaitAll(0);
+    }
+    await model.pullWaitAll(0);
+    const allMs = clock.nowMs() - fromMs;
+    return { allMs, waitedMs: model.stats().devices[0]!.waitMs, trace: model.trace() };
+  };
+  return await cluster.run(train());
+}
