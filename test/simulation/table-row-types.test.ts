@@ -6,6 +6,7 @@ import { test } from "node:test";
 import { Random } from "../../src/base/random.ts";
 import type { Table } from "../../src/faces/tables/table.ts";
 import type { TableThread } from "../../src/faces/tables/table-thread.ts";
+import { DenseUpdateBatch, UpdateBatch } from "../../src/faces/tables/update-batch.ts";
 import { throwsCode } from "../../src/testing/throws-code.ts";
 import { SentUpdates } from "../../src/worker/tables/sent-updates.ts";
 import { FEATURES, PRODUCTS, SORTED, SPARSE, TableCluster } from "./tables.ts";
@@ -104,6 +105,26 @@ test("one column more than a sparse row has room for throws where it is added, a
   assert.deepEqual(await read(cluster, table), expected);
   member.clock();
   assert.deepEqual(await read(cluster, table), expected);
+  await cluster.shutDown();
+});
+
+test("a batch of which one column finds no room in a sparse row is refused whole, also in a thread's own copy", async () => {
+  const cluster = await TableCluster.start({ processes: 1, tables: [SMALL] });
+  const member = cluster.thread(0);
+  const table = member.getTableOrDie(0, SPARSE);
+  await read(cluster, table);
+  const batch = new UpdateBatch<number>().update(1, 1).update(2, 1).update(3, 1);
+  const dense = new DenseUpdateBatch(4, Float64Array.of(1, 1, 1));
+  assert.throws(() => table.batchInc(1, batch), FULL);
+  assert.throws(() => table.denseBatchInc(1, dense), FULL);
+  assert.throws(() => table.batchInc(2, batch), FULL, "a row that is not cached: its updates find no room");
+  table.threadInc(1, 9, 1);
+  assert.throws(() => table.threadBatchInc(1, batch), FULL);
+  assert.throws(() => table.threadDenseBatchInc(1, dense), FULL);
+  table.flushThreadCache();
+  assert.deepEqual(await read(cluster, table), [[9, 1]], "nothing of any batch");
+  member.clock();
+  assert.deepEqual(await read(cluster, table), [[9, 1]], "nor on the server");
   await cluster.shutDown();
 });
 

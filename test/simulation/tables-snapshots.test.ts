@@ -3,11 +3,14 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { setImmediate } from "node:timers/promises";
 import { Random } from "../../src/base/random.ts";
+import { openCheckpoint } from "../../src/node/checkpoint/find-checkpoint.ts";
 import { ServerFiles } from "../../src/node/checkpoint/server-files.ts";
 import { SimClock } from "../../src/testing/sim-clock.ts";
-import type { SimCluster } from "../../src/testing/sim-cluster.ts";
+import { SimCluster } from "../../src/testing/sim-cluster.ts";
 import { throwsCode } from "../../src/testing/throws-code.ts";
+import { idOf } from "../../src/wire/node-id.ts";
 import { SimDisk } from "./sim-disk.ts";
 import { FLOATS, TableCluster, type TableClusterOptions } from "./tables.ts";
 
@@ -82,4 +85,42 @@ for (const consistencyModel of ["SSP", "SSPPush"] as const)
 test("a snapshot that is not there is an error, where Petuum begins empty", async () => {
   const disk = new SimDisk(new Random(1), ROOT);
   await assert.rejects(startOn(disk, 1, { processes: 1, config: { resumeClock: 4 } }), throwsCode("CHECKPOINT_MISSING"));
+});
+
+test("rows of a server that was restarted from a checkpoint are read at once, though it has taken less of this process than the one before", async () => {
+  const disk = new SimDisk(new Random(1), ROOT);
+  let isRestored = false;
+  const cluster: SimCluster = new SimCluster({
+    seed: 1,
+    serverCount: 1,
+    workerCount: 1,
+    settle: () => setImmediate(),
+    optionsOf: () => {
+      const { layer } = disk.mount(cluster.clock, 1);
+      const restoreFrom = isRestored ? { restoreFrom: () => openCheckpoint(ROOT, { layer }) } : {};
+      return { checkpointFiles: new ServerFiles(ROOT, layer), ...restoreFrom };
+    },
+  });
+  await cluster.start();
+  const tables = await TableCluster.over(cluster, { processes: 1, tables: [{ staleness: 0 }] });
+  const thread = tables.thread(0);
+  const table = thread.getTableOrDie(0, FLOATS);
+  const next = async (): Promise<number> => {
+    thread.clock();
+    using row = await tables.run(Promise.resolve(table.get(0)));
+    return row.get(0);
+  };
+  table.inc(0, 0, 1);
+  assert.equal(await next(), 1);
+  await tables.run(tables.sessions[0]!.checkpoint({ step: 1 }));
+  table.inc(0, 0, 1);
+  assert.equal(await next(), 2);
+  isRestored = true;
+  cluster.kill(idOf("server", 0));
+  await tables.run(cluster.startNode(idOf("server", 0)));
+  await cluster.clock.advance(1000);
+  assert.equal(await next(), 1, "what came after the checkpoint is lost");
+  table.inc(0, 0, 5);
+  assert.equal(await next(), 6);
+  await tables.shutDown();
 });

@@ -88,11 +88,9 @@ export class Table<T extends TableRowType = TableRowType> {
 
   /** Of the row in a slot that is pinned for it, for a get at a clock. */
   #accessor(slot: number, rowId: number, clock: number): AccessorOfRow<T> {
-    const { place } = this.#held;
-    const { cells, length } = place;
-    const start = slot * length;
-    const row = this.#copies ? spanOf(cells.slice(start, start + length) as RowArray) : { cells, start, length };
-    const accessor = this.rowType.accessor(row);
+    const row = this.#held.placeOf(slot);
+    const { cells, start, length } = row;
+    const accessor = this.rowType.accessor(this.#copies ? spanOf(cells.slice(start, start + length) as RowArray) : row);
     const version = this.#held.versionOf(slot);
     accessor.hold(this.#held, slot, rowId, version);
     this.counters.read(clock, version);
@@ -200,14 +198,14 @@ export class Table<T extends TableRowType = TableRowType> {
     this.#checkOpen();
     checkRowId(rowId);
     const { columns, updates } = this.#checkedBatch(batch);
-    for (let i = 0; i < columns.length; i++) this.#own.inc(rowId, columns[i] as number, updates[i] as Update<T>);
+    this.#own.incAll(rowId, columns, updates);
   }
 
   threadDenseBatchInc(rowId: number, batch: DenseUpdateBatch<RowArray<T["element"]>>): void {
     this.#checkOpen();
     checkRowId(rowId);
     const { start, updates } = this.#checkedDense(batch);
-    for (let i = 0; i < updates.length; i++) this.#own.inc(rowId, start + i, updates[i] as Update<T>);
+    this.#own.incAll(rowId, start, updates as unknown as ArrayLike<Update<T>>);
   }
 
   /** What `threadInc` added is the process's, and this thread's copies are gone. */

@@ -3,8 +3,9 @@
 //
 // Invariants:
 //   LeavingUpdates.L1. Updates that a server refused because this worker was no member, and those that it could not be
-//       sent, are sent again with the next clock; those that are left when the table closes fail that. Those that failed otherwise fail the next call of the table, which names the reason, and cached rows
-//       that have them are read again; so do those that do not fit in with what waits to be sent.
+//       sent, are sent again with the next clock; those that are left when the table closes fail that. Those that
+//       failed otherwise fail the next call of the table, which names the reason, and cached rows that have them are
+//       read again; so do those that do not fit in with what waits to be sent.
 //   LeavingUpdates.L2. What is older than this worker's clock is stamped with that: servers took this worker for dead
 //       meanwhile.
 

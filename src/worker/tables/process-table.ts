@@ -10,7 +10,8 @@
 //   ProcessTable.P1. A cached row with version v has every update that any thread of any process stamped before v, and
 //       all that this process added.
 //   ProcessTable.P2. A row that comes in never takes the place of a newer one: of the two the version decides, and what
-//       the server had taken of this worker.
+//       the server had taken of this worker. A server that was restarted may have taken less than the one before: what
+//       that one had acknowledged is in the rows that come, or is lost.
 //   ProcessTable.P3. A row that somebody waits for is pinned for it when it comes: it is not evicted before it was
 //       read.
 //   ProcessTable.P4. When no row may go, whoever waits for another one fails with QUEUE_FULL; nothing waits for an
@@ -22,6 +23,7 @@ import { type WaitOptions, waitFor } from "../../base/deferred.ts";
 import { WeighbridgeError } from "../../base/errors.ts";
 import { ROW_ELEMENTS, type RowArray, type RowElement } from "../../kernel/row-element.ts";
 import { VERSION_NONE } from "../../kernel/row-kernels.ts";
+import type { RowPlace } from "../../store/row-types/column-updates.ts";
 import { NO_SLOT } from "../cache/eviction-order.ts";
 import { RowCache } from "../cache/row-cache.ts";
 import type { RowRequests } from "../embedding.ts";
@@ -79,8 +81,8 @@ export class ProcessTable<E extends RowElement = RowElement> implements HeldRows
   /** Of all threads. */
   readonly #oplogs = new Map<Oplog<E>, ClockMember>();
   readonly #books = new Set<SharedBooks<E>>();
-  /** By server: the highest `taken` that came. */
-  readonly #taken = new Map<number, number>();
+  /** By server: the highest `taken` that came from this incarnation of it. */
+  readonly #taken = new Map<number, { readonly incarnation: number; readonly highest: number }>();
 
   constructor(options: ProcessTableOptions<E>) {
     const { client, updates, elements, slotCount, secret, isExact, subscribes, sendsWholeRows } = options;
@@ -221,6 +223,11 @@ export class ProcessTable<E extends RowElement = RowElement> implements HeldRows
     }
   }
 
+  placeOf(slot: number): RowPlace<E> {
+    const { cells, length } = this.place;
+    return { cells, start: slot * length, length };
+  }
+
   versionOf(slot: number): number {
     return this.rows.versionOf(slot);
   }
@@ -275,9 +282,12 @@ export class ProcessTable<E extends RowElement = RowElement> implements HeldRows
 
   /** Whether something newer has come from this server before (P2). */
   #noteTaken({ server, epoch, taken }: ArrivedRows): boolean {
-    const highest = this.#taken.get(server) ?? 0;
-    if (taken < highest) return true;
-    this.#taken.set(server, taken);
+    const incarnation = this.options.client.functions.incarnationOf(server);
+    const known = this.#taken.get(server);
+    if (known?.incarnation === incarnation) {
+      if (taken < known.highest) return true;
+    } else if (known !== undefined) this.#sent.settle({ server, epoch, taken: Infinity });
+    if (known?.incarnation !== incarnation || taken > known.highest) this.#taken.set(server, { incarnation, highest: taken });
     this.#sent.settle({ server, epoch, taken });
     return false;
   }

@@ -183,7 +183,10 @@ export class ProcessTables {
     for (const { updates } of this.tables.values()) updates.send(clockMax);
   }
 
-  /** Some of what was added leaves before its clock ends, as often as the bandwidth allows (SSPAggr). */
+  /**
+   * Some of what was added leaves before its clock ends, as often as the bandwidth allows (SSPAggr), until `close`: its
+   * timer keeps the process running, as the connections to servers do.
+   */
   sendEarly(early: EarlyUpdates, bandwidthMbps: number): void {
     let bytes = 0;
     for (const table of this.tables.values()) bytes += table.sendEarly(early);

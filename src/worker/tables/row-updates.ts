@@ -53,6 +53,30 @@ export function addToBoth<E extends RowElement>(
   type.add(span, column, update);
 }
 
+/** The same for several columns, by their list or from a first one on: all of them or none (U3). */
+export function addAllToBoth<E extends RowElement>(
+  type: RowUpdates<E>,
+  span: RowPlace<E>,
+  row: RowPlace<E> | undefined,
+  columns: readonly number[] | number,
+  updates: ArrayLike<UpdateOf<E>>,
+): void {
+  const before = type.isDense ? [] : [span, ...(row === undefined ? [] : [row])].map(copyOf); // dense ones never throw
+  try {
+    for (let i = 0; i < updates.length; i++)
+      addToBoth(type, span, row, typeof columns === "number" ? columns + i : (columns[i] as number), updates[i] as UpdateOf<E>);
+  } catch (thrown) {
+    for (const { place, start, cells } of before) place.cells.set(cells as never, start);
+    throw thrown;
+  }
+}
+
+/** What a place has now. The place may move on; `start` stays. */
+function copyOf<E extends RowElement>(place: RowPlace<E>): { place: RowPlace<E>; start: number; cells: RowArray<E> } {
+  const { cells, start, length } = place;
+  return { place, start, cells: cells.slice(start, start + length) as RowArray<E> };
+}
+
 /** Adds a span of updates to a span and to the row, where there is one (U4). Throws as `apply`. */
 export function layOnBoth<E extends RowElement>(
   type: RowUpdates<E>,

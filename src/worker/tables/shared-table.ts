@@ -18,12 +18,13 @@ import { NO_SLOT } from "../cache/eviction-order.ts";
 import { type RowMemory, SharedRows } from "../cache/shared-rows.ts";
 import { cellsOf, type MovingPlace } from "./oplog.ts";
 import { RowLocks } from "./row-locks.ts";
-import { addToBoth, layOnBoth, type RowUpdates } from "./row-updates.ts";
+import { addAllToBoth, addToBoth, layOnBoth, type RowUpdates } from "./row-updates.ts";
 import type { HeldRows, TableRows } from "./table-rows.ts";
 import { type BooksMemory, OwnBooks } from "./thread-books.ts";
 import type { ThreadLine } from "./thread-line.ts";
 
 const HALF = 2 ** 32;
+const WIDE_BYTES = 8;
 /** Rows that a thread may hold at once. */
 const COPIES = 256;
 
@@ -50,6 +51,9 @@ export class SharedTable<E extends RowElement = RowElement> implements TableRows
   readonly #cached: MovingPlace<E>;
   readonly #locks: RowLocks;
   readonly #books: OwnBooks<E>;
+  /** Of the cached rows and of the copies, eight bytes at a time; undefined where rows are no whole number of those. */
+  readonly #wide: { readonly rows: BigInt64Array; readonly copies: BigInt64Array; readonly width: number } | undefined;
+  readonly #places: readonly RowPlace<E>[];
   readonly #versions = new Float64Array(COPIES);
   readonly #free: Uint16Array = Uint16Array.from({ length: COPIES }, (_, i) => COPIES - 1 - i);
   #freeCount = COPIES;
@@ -66,7 +70,16 @@ export class SharedTable<E extends RowElement = RowElement> implements TableRows
     this.#line = line;
     this.#rows = new SharedRows(rows);
     this.#cached = { cells: cellsOf(element, rows), start: 0, length };
-    this.place = { cells: elementsAt(element, new ArrayBuffer(COPIES * rows.rowBytes), 0, COPIES * length), start: 0, length };
+    const copies = new ArrayBuffer(COPIES * rows.rowBytes);
+    const cells = elementsAt(element, copies, 0, COPIES * length);
+    this.place = { cells, start: 0, length };
+    this.#places = Array.from({ length: COPIES }, (_, copy) => ({ cells, start: copy * length, length }));
+    if (rows.rowBytes % WIDE_BYTES === 0)
+      this.#wide = {
+        rows: new BigInt64Array(rows.buffer, rows.rows),
+        copies: new BigInt64Array(copies),
+        width: rows.rowBytes / WIDE_BYTES,
+      };
     this.#locks = new RowLocks(memory.locks);
     this.#books = new OwnBooks(element, memory.books);
     this.moved();
@@ -146,6 +159,10 @@ export class SharedTable<E extends RowElement = RowElement> implements TableRows
     );
   }
 
+  placeOf(slot: number): RowPlace<E> {
+    return this.#places[slot] as RowPlace<E>;
+  }
+
   versionOf(slot: number): number {
     return this.#versions[slot] as number;
   }
@@ -162,12 +179,8 @@ export class SharedTable<E extends RowElement = RowElement> implements TableRows
   }
 
   incAll(rowId: number, columns: readonly number[] | number, updates: ArrayLike<UpdateOf<E>>): void {
-    this.#change(rowId >>> 0, Math.floor(rowId / HALF), (span, row) => {
-      for (let i = 0; i < updates.length; i++) {
-        const column = typeof columns === "number" ? columns + i : (columns[i] as number);
-        addToBoth(this.#updates, span, row, column, updates[i] as UpdateOf<E>);
-      }
-    });
+    const [low, high] = [rowId >>> 0, Math.floor(rowId / HALF)];
+    this.#change(low, high, (span, row) => addAllToBoth(this.#updates, span, row, columns, updates));
   }
 
   lay(rowId: number, added: RowPlace<E>): void {
@@ -218,13 +231,21 @@ export class SharedTable<E extends RowElement = RowElement> implements TableRows
 
   #copy(slot: number, version: number): number {
     const copy = this.#free[--this.#freeCount] as number;
-    const { cells, length } = this.#cached;
-    const [to, from] = [copy * length, slot * length];
-    const copies = this.place.cells as Float64Array; // of its own kind
-    for (let i = 0; i < length; i++) copies[to + i] = (cells as Float64Array)[from + i] as number;
+    const wide = this.#wide;
+    if (wide === undefined) this.#copyCells(copy, slot);
+    else {
+      const { rows, copies, width } = wide;
+      for (let i = 0, to = copy * width, from = slot * width; i < width; i++) copies[to + i] = rows[from + i] as bigint;
+    }
     this.#versions[copy] = version;
     this.#rows.mark(slot);
     return copy;
+  }
+
+  #copyCells(copy: number, slot: number): void {
+    const { cells, length } = this.#cached;
+    const copies = this.place.cells as Float64Array; // of its own kind
+    for (let i = 0, to = copy * length, from = slot * length; i < length; i++) copies[to + i] = cells[from + i] as number;
   }
 
   #full(rowId: number): WeighbridgeError {

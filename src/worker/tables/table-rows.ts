@@ -12,6 +12,8 @@ export interface HeldRows<E extends RowElement = RowElement> {
   readonly isCopied: boolean;
   /** Slot i is the elements from i × `length` on. */
   readonly place: MovingPlace<E>;
+  /** Where the row in a slot lies. */
+  placeOf(slot: number): RowPlace<E>;
   /** The clock to which the row in a slot is fresh. */
   versionOf(slot: number): number;
   unpin(slot: number): void;

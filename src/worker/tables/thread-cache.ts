@@ -2,8 +2,8 @@
 // `flush`.
 
 import { elementsAt, ROW_ELEMENTS, type RowArray, type RowElement } from "../../kernel/row-element.ts";
-import type { UpdateOf } from "../../store/row-types/column-updates.ts";
-import { addToBoth, type RowUpdates, spanOf } from "./row-updates.ts";
+import type { RowPlace, UpdateOf } from "../../store/row-types/column-updates.ts";
+import { addAllToBoth, addToBoth, type RowUpdates, spanOf } from "./row-updates.ts";
 import type { TableRows } from "./table-rows.ts";
 
 export class ThreadCache<E extends RowElement = RowElement> {
@@ -36,13 +36,24 @@ export class ThreadCache<E extends RowElement = RowElement> {
 
   /** Throws what the row type throws. */
   inc(rowId: number, column: number, update: UpdateOf<E>): void {
+    const { span, row } = this.#spansOf(rowId);
+    addToBoth(this.#updates, span, row, column, update);
+  }
+
+  /** Updates of several columns, by their list or from a first one on: all of them or none. */
+  incAll(rowId: number, columns: readonly number[] | number, updates: ArrayLike<UpdateOf<E>>): void {
+    const { span, row } = this.#spansOf(rowId);
+    addAllToBoth(this.#updates, span, row, columns, updates);
+  }
+
+  #spansOf(rowId: number): { readonly span: RowPlace<E>; readonly row: RowPlace<E> | undefined } {
     let added = this.#added.get(rowId);
     if (added === undefined) {
       added = this.#span();
       this.#added.set(rowId, added);
     }
     const copy = this.#copies.get(rowId);
-    addToBoth(this.#updates, spanOf(added), copy && spanOf(copy), column, update);
+    return { span: spanOf(added), row: copy && spanOf(copy) };
   }
 
   /**

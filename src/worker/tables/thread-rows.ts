@@ -16,7 +16,7 @@ import type { RowCache } from "../cache/row-cache.ts";
 import type { Oplog } from "./oplog.ts";
 import type { ClockMember } from "./process-clock.ts";
 import type { ProcessTable } from "./process-table.ts";
-import { addToBoth, layOnBoth } from "./row-updates.ts";
+import { addAllToBoth, addToBoth, layOnBoth } from "./row-updates.ts";
 import type { HeldRows, TableRows } from "./table-rows.ts";
 
 const HALF = 2 ** 32;
@@ -123,8 +123,16 @@ export class ThreadRows<E extends RowElement = RowElement> implements TableRows<
   }
 
   incAll(rowId: number, columns: readonly number[] | number, updates: ArrayLike<UpdateOf<E>>): void {
-    for (let i = 0; i < updates.length; i++)
-      this.inc(rowId, typeof columns === "number" ? columns + i : (columns[i] as number), updates[i] as UpdateOf<E>);
+    if (this.#isDense) {
+      for (let i = 0; i < updates.length; i++)
+        this.inc(rowId, typeof columns === "number" ? columns + i : (columns[i] as number), updates[i] as UpdateOf<E>);
+      return;
+    }
+    const low = rowId >>> 0;
+    const high = Math.floor(rowId / HALF);
+    const slot = this.#rows.find(low, high);
+    const entry = this.#entryOf(low, high);
+    addAllToBoth(this.table.options.updates, this.oplog.at(entry), this.#rowAt(slot), columns, updates);
   }
 
   /** A whole span of updates for a row. Throws what the row type throws. */
