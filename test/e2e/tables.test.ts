@@ -18,7 +18,7 @@ test("weighbridge launch runs hello_ssp of the examples, with one server when th
 });
 
 for (const [staleness, model, clocks] of [
-  [0, "SSP", 500],
+  [0, "SSP", 2000],
   [1, "SSP", 2000],
   [3, "SSP", 2000],
   [1, "SSPPush", 500],

@@ -57,6 +57,27 @@ test("calls out of order are refused, and say what comes first", async () => {
   await assert.rejects(group.registerThread(), throwsCode("CLOSED", /shut down/));
 });
 
+test("after shutDown a thread that was never deregistered can neither get nor inc, and says that it was", async () => {
+  const cluster = await TableCluster.start({ processes: 1 });
+  const thread = cluster.thread(0);
+  const table = thread.getTableOrDie(0, FLOATS);
+  (await cluster.run(Promise.resolve(table.get(0)))).release(); // it is cached, and stays so
+  await cluster.shutDown();
+  const uses = [
+    () => table.get(0),
+    () => table.inc(0, 0, 1),
+    () => table.batchInc(0, new UpdateBatch().update(0, 1)),
+    () => table.denseBatchInc(0, new DenseUpdateBatch(0, Float32Array.of(1))),
+    () => table.getAsync(1),
+    () => table.threadInc(0, 0, 1),
+    () => thread.clock(),
+    () => thread.getTableOrDie(0),
+  ];
+  for (const use of uses) assert.throws(use, throwsCode("CLOSED", /was deregistered/));
+  await assert.rejects(table.threadGet(0), throwsCode("CLOSED"));
+  await assert.rejects(table.waitPendingAsyncGet(), throwsCode("CLOSED"));
+});
+
 test("bad rows, columns and updates are refused, and change nothing", async () => {
   const cluster = await TableCluster.start({ processes: 1, tables: [{ rowCapacity: 4 }, { rowType: 1 }, { rowType: 3 }, { rowType: 2 }] });
   const thread = cluster.thread(0);

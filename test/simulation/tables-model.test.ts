@@ -20,6 +20,8 @@ type ModelOptions = {
   readonly operations: number;
   readonly processes: number;
   readonly threads: number;
+  /** How many rows the process cache holds; as many as threads may hold, and one more, when left out. */
+  readonly cachedRows?: number;
   /** Whether parts move between servers all the time. */
   readonly isMoving?: boolean;
 };
@@ -27,10 +29,11 @@ type ModelOptions = {
 /** Between two changes of the placement. */
 const PAUSE_MS_MAX = 15;
 
-async function runModel(seed: number, { config, operations, processes, threads, isMoving = false }: ModelOptions): Promise<number> {
+async function runModel(seed: number, options: ModelOptions): Promise<number> {
+  const { config, operations, processes, threads, cachedRows = 2 + threads, isMoving = false } = options;
   const random = new Random(seed);
   const staleness = random.below(4);
-  const table = { staleness, rowCapacity: processes, processCacheCapacity: 2 + threads, oplogCapacity: 1 + random.below(4) };
+  const table = { staleness, rowCapacity: processes, processCacheCapacity: cachedRows, oplogCapacity: 1 + random.below(4) };
   const servers = isMoving ? 3 : 1 + random.below(3);
   const sim = isMoving ? ({ placement: "range", settle: () => setImmediate() } as const) : {};
   const cluster = await TableCluster.simulate(seed, { processes, servers, threads, tables: [table], config }, sim);
@@ -100,7 +103,7 @@ async function runSeeds(count: number, options: ModelOptions): Promise<void> {
 }
 
 test("6 rows in a cache of 2 lose nothing in 10,000 operations by chance", async () => {
-  await runSeeds(5, { config: {}, operations: 2000, processes: 1, threads: 1 });
+  await runSeeds(5, { config: {}, operations: 2000, processes: 1, threads: 1, cachedRows: 2 });
 });
 
 test("processes with several threads see exactly what they added and of others what the staleness asks for, for 25 seeds", async () => {
