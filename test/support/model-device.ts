@@ -16,8 +16,6 @@ export type DeviceTask = {
   readonly failsAt: number;
   /** Whether it does a round again that failed because another device has ended. */
   readonly retries: boolean;
-  /** In this round it posts "round" once it has pushed. */
-  readonly tellsAt: number;
 };
 
 async function fail(failure: DeviceTask["failure"]): Promise<void> {
@@ -27,7 +25,7 @@ async function fail(failure: DeviceTask["failure"]): Promise<void> {
   await new Promise<void>((resolve) => void setTimeout(resolve, 2 ** 30));
 }
 
-async function run({ rounds, lengths, isOwn, failure, failsAt, retries, tellsAt }: DeviceTask): Promise<number[]> {
+async function run({ rounds, lengths, isOwn, failure, failsAt, retries }: DeviceTask): Promise<number[]> {
   const model = attachDevice();
   const { device } = model;
   for (const [key, length] of lengths.entries()) await model.initKey([length], key, device);
@@ -38,7 +36,6 @@ async function run({ rounds, lengths, isOwn, failure, failsAt, retries, tellsAt 
     for (let i = 0; i < each.length; i++) each[i] = pushedValue(device, round, i + key);
     model.push(each, key, device, -key);
     model.pullReq(each, key, device, -key);
-    if (round === tellsAt) parentPort?.postMessage("round");
     try {
       await model.pullWait(key, device);
     } catch (thrown) {

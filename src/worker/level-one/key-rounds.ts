@@ -398,7 +398,12 @@ export class KeyRounds {
   #checkLive(device: number): void {
     this.#checkNotLost(device);
     if (this.#rules.goesOn || this.#model.liveCount === this.#model.deviceCount) return;
-    for (let other = 0; other < this.#model.deviceCount; other++) this.#checkNotLost(other);
+    let first = 0;
+    for (let other = 0; other < this.#model.deviceCount; other++) {
+      const loss = this.#model.lossOf(other);
+      if (!this.#model.isLive(other) && (first === 0 || loss < first)) first = loss; // others ended because of it
+    }
+    throw this.#model.failure(first);
   }
 
   /** As users number it. */
