@@ -507,7 +507,7 @@ suite("what the model tells of itself", () => {
     const lines = new Set(spans.map(({ name, tid }) => `${names.get(tid)}: ${name.replace(/ key \d+/, "")}`));
     for (const device of [3, 4])
       for (const kind of ["push", "hand out"]) assert.ok(lines.has(`device ${device}: ${kind}`), `${device} ${kind}`);
-    for (const line of ["device 3: compute", "device 3: wait", "reduces of the owner: reduce", "level 2: exchange"])
+    for (const line of ["device 3: compute", "device 3: wait", "reduces of the owner: reduce", "level 2, key 8: exchange"])
       assert.ok(lines.has(line), line);
     assert.equal(spans.filter(({ name }) => name === "reduce key 8").length, 3);
     for (const { name, cat, ts, dur } of spans) {

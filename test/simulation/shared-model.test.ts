@@ -3,6 +3,7 @@
 
 import assert from "node:assert/strict";
 import { suite, test } from "node:test";
+import { runLayers } from "../../bench/layered-training.ts";
 import { Session } from "../../src/api/session.ts";
 import { LocalModel } from "../../src/faces/shared-model/local-model.ts";
 import type { DistOptions } from "../../src/faces/shared-model/shared-model.ts";
@@ -10,7 +11,6 @@ import { SimCluster } from "../../src/testing/sim-cluster.ts";
 import type { SimNetworkOptions } from "../../src/testing/sim-network.ts";
 import { throwsCode } from "../../src/testing/throws-code.ts";
 import { idOf } from "../../src/wire/node-id.ts";
-import { runLayers } from "./layered-training.ts";
 
 type Model = LocalModel<Float32Array>;
 type Stage = { readonly cluster: SimCluster; readonly models: readonly Model[] };

@@ -43,11 +43,12 @@ export function statisticsOf({ meter, devices, isLive, plans }: Told): ModelStat
   };
 }
 
-/** Devices have a line each for what they do and wait for, then every thread one for its reduces, then level 2. */
+/** Devices have a line each for what they do and wait for, then every thread one for its reduces, then every key one for level 2. */
 export function traceOf({ meter, devices, plans }: Told): ChromeTrace {
   const keyOf = new Map(plans.map(({ key, index }) => [index, key]));
-  const lineOf = ({ kind, device, thread }: ModelSpan): number => {
-    if (kind === "exchange") return 2 * devices.length + 1;
+  const exchangeLine = 2 * devices.length + 1;
+  const lineOf = ({ kind, device, thread, keyIndex }: ModelSpan): number => {
+    if (kind === "exchange") return exchangeLine + keyIndex;
     return kind === "reduce" ? devices.length + thread : device;
   };
   const spans = meter.spans();
@@ -62,7 +63,7 @@ export function traceOf({ meter, devices, plans }: Told): ChromeTrace {
   });
   const nameOf = (line: number): string => {
     if (line < devices.length) return `device ${devices[line]}`;
-    if (line > 2 * devices.length) return "level 2";
+    if (line >= exchangeLine) return `level 2, key ${keyOf.get(line - exchangeLine)}`;
     return line === devices.length ? "reduces of the owner" : `reduces of thread ${line - devices.length}`;
   };
   const lines = [...new Set(events.map(({ tid }) => tid))].sort((one, other) => one - other);

@@ -5,10 +5,10 @@
 //                step needs them, the first layer first; the first layer is the most urgent
 //   no overlap   all gradients leave when all are computed, and all weights are there before the next step begins
 
-import { Session } from "../../src/api/session.ts";
-import { LocalModel } from "../../src/faces/shared-model/local-model.ts";
-import type { ChromeTrace } from "../../src/faces/shared-model/model-statistics.ts";
-import { SimCluster } from "../../src/testing/sim-cluster.ts";
+import { Session } from "../src/api/session.ts";
+import { LocalModel } from "../src/faces/shared-model/local-model.ts";
+import type { ChromeTrace } from "../src/faces/shared-model/model-statistics.ts";
+import { SimCluster } from "../src/testing/sim-cluster.ts";
 
 export type LayeredTraining = {
   /** Floats of each layer. */
@@ -23,8 +23,11 @@ export type LayeredTraining = {
 
 export type LayeredRun = { readonly waitedMs: number; readonly allMs: number; readonly trace: ChromeTrace };
 
+/** More than is on the way at once: the link is bounded by its speed and latency alone. */
+const WINDOW_BYTES = 16 * 1024 * 1024;
+
 export async function runLayers({ lengths, layerMs, steps, overlaps, latencyMs, bytesPerMs }: LayeredTraining): Promise<LayeredRun> {
-  const network = { latencyMsMin: latencyMs, latencyMsMax: latencyMs, bytesPerMs };
+  const network = { latencyMsMin: latencyMs, latencyMsMax: latencyMs, bytesPerMs, windowBytes: WINDOW_BYTES };
   const cluster = new SimCluster({ seed: 1, serverCount: 1, workerCount: 1, heartbeatTimeoutMs: 600_000, network });
   await cluster.start();
   const { clock } = cluster;
