@@ -186,6 +186,7 @@ const SURFACE: Readonly<Record<string, readonly string[]>> = {
     "type ArrayDatasetOptions",
     "type Consistency",
     "type Dataset",
+    "type DevicesOptions",
     "type EmbeddingLookupOptions",
     "type EmbeddingNetworkOptions",
     "type EpochEvent",

@@ -81,9 +81,11 @@ function callsOf(name: string, path: string, isTypeOnly: boolean, as: string = n
   });
   const base = type[1];
   const from =
-    base === undefined ? undefined : new RegExp(`^import (?:type )?\\{[^}]*\\b${base}\\b[^}]*\\} from "(\\.[^"]+)"`, "m").exec(source);
-  if (base === undefined || from?.[1] === undefined) return own;
-  return [...new Set([...own, ...callsOf(base, join(dirname(path), from[1]), true, as)])];
+    base === undefined
+      ? undefined
+      : new RegExp(`^import (?:type )?\\{[^}]*?\\b(?:(\\w+) as )?${base}\\b[^}]*\\} from "(\\.[^"]+)"`, "m").exec(source);
+  if (base === undefined || from?.[2] === undefined) return own;
+  return [...new Set([...own, ...callsOf(from[1] ?? base, join(dirname(path), from[2]), true, as)])];
 }
 
 function callsOfDoors(): string[] {

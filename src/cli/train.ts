@@ -60,6 +60,7 @@ export function trainCommand(invocation: Invocation): Command {
     .option("--resume", "continue from the newest checkpoint of the newest run")
     .option("--overlap", "push gradients and pull weights while others are computed; on one machine it is slower", false)
     .addOption(new Option("--no-overlap", "the default").hideHelp())
+    .option("--devices <count>", "threads of each worker that share a batch's computing [1]", wholeNumber({ min: 1, max: NODES_MAX }))
     .option("--cache-rows <count>", "rows of embeddings that each worker keeps", count)
     .option("--every <steps>", `print the loss every so many steps [the first few, then ${EVERY_DEFAULT}]`, count)
     .option("--quiet", "print neither losses nor progress, only what runs and its result")

@@ -20,7 +20,7 @@ export class Activations {
   readonly values: Float32Array;
   #sampleCount = 0;
 
-  constructor(workspace: Workspace, shape: Shape, sampleCountMax: number) {
+  constructor(workspace: Pick<Workspace, "floats">, shape: Shape, sampleCountMax: number) {
     if (shape.length === 0 || ![...shape, sampleCountMax].every((length) => Number.isSafeInteger(length) && length >= 1)) {
       throw new WeighbridgeError(
         "BAD_ARGUMENT",

@@ -46,7 +46,17 @@ export type LayerPlan = {
   readonly kind: string;
   readonly name?: string | undefined;
   readonly open: (site: LayerSite) => Layer;
+  /**
+   * Of a built-in layer: its options, plain data from which another thread builds the same layer (built-in-networks.ts),
+   * and its `open`, which differs from the plan's if the plan was changed.
+   */
+  readonly builtIn?: { readonly options: object; readonly open: LayerPlan["open"] } | undefined;
 };
+
+/** The plan of a built-in layer; `options` are plain data. */
+export function builtInPlan(kind: string, options: { readonly name?: string | undefined }, open: LayerPlan["open"]): LayerPlan {
+  return { kind, name: options.name, open, builtIn: { options, open } };
+}
 
 /** Throws BAD_ARGUMENT unless it is an activation of a layer. */
 export function checkActivation(what: string, activation: unknown): void {

@@ -31,7 +31,7 @@ export type ServerTarget = {
 export type ParameterDescription = Pick<Parameter, "name" | "shape" | "initializer">;
 
 export function createParameter(workspace: Workspace, { name, shape, initializer }: ParameterDescription): Parameter {
-  const values: FloatSpan = workspace.floats(floatsOf(shape));
+  const values: FloatSpan = workspace.valuesOf(name) ?? workspace.floats(floatsOf(shape));
   const gradient: FloatSpan = workspace.floats(floatsOf(shape));
   return {
     name,

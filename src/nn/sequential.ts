@@ -33,6 +33,8 @@ export class Sequential {
   /** Of all layers, first layers first. */
   readonly parameters: readonly Parameter[];
   readonly statistics: readonly Statistic[];
+  /** What it was built of. */
+  readonly options: SequentialOptions;
   /** The last output of each layer. */
   readonly #outputs: Activations[] = [];
 
@@ -48,6 +50,7 @@ export class Sequential {
     const sampleCountMax = checkCount("sampleCountMax", options.sampleCountMax);
     if (plans.length === 0) throw new WeighbridgeError("BAD_ARGUMENT", "a network has at least one layer");
     this.workspace = workspace;
+    this.options = options;
     this.sampleCountMax = sampleCountMax;
     this.input = new Activations(workspace, inputShape, sampleCountMax);
     const names = namesOf(plans);

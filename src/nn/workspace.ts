@@ -15,6 +15,8 @@ const BYTES_DEFAULT = 2 ** 30;
 
 export type FloatSpan = { readonly address: number; readonly values: Float32Array };
 
+export type WorkspaceSpan = { readonly address: number; readonly byteCount: number };
+
 export type WorkspaceOptions = {
   /** An arena to share; one of 1 GiB address space by default. */
   readonly arena?: Arena;
@@ -29,7 +31,7 @@ export class Workspace {
   readonly vectors: Pick<Kernels, "add" | "sum" | "axpy" | "copy" | "zero">;
   /** For initializers; created with the first normal number, and kept as long as the arena. */
   readonly quantiles: QuantileTable;
-  readonly #spans: { readonly address: number; readonly byteCount: number }[] = [];
+  readonly #spans: WorkspaceSpan[] = [];
   #scratch = 0;
   #scratchBytes = 0;
 
@@ -78,8 +80,23 @@ export class Workspace {
     this.#scratchBytes = 0;
   }
 
+  /** The values of a parameter of this name, if they lie somewhere already; otherwise the parameter allocates them. */
+  valuesOf(_name: string): FloatSpan | undefined {
+    return undefined;
+  }
+
+  /** All that was allocated, in this order. */
+  get spans(): readonly WorkspaceSpan[] {
+    return this.#spans;
+  }
+
+  /** Where the next span lies. */
+  protected place(byteCount: number): number {
+    return this.arena.allocate(byteCount);
+  }
+
   #take(byteCount: number): number {
-    const address = this.arena.allocate(byteCount);
+    const address = this.place(byteCount);
     this.#spans.push({ address, byteCount });
     this.vectors.zero(address, byteCount);
     return address;

@@ -12,9 +12,10 @@ export {
   type TrainingView,
 } from "../faces/training/callbacks/callback.ts";
 export { ArrayDataset, type ArrayDatasetOptions, type Dataset, ImageDataset } from "../faces/training/dataset.ts";
+export type { DevicesOptions } from "../faces/training/devices/training-devices.ts";
 export { EmbeddingLookup, type EmbeddingLookupOptions } from "../faces/training/embedding-lookup.ts";
 export { Accuracy, AreaUnderCurve, Confusion, MeanSquaredError, type Metric } from "../faces/training/metrics.ts";
-export { Model, type ModelOptions, type OpenOptions, type TrainOptions } from "../faces/training/model.ts";
+export type { ModelOptions, OpenOptions, TrainOptions } from "../faces/training/model.ts";
 export type { Loss, Network, Stage } from "../faces/training/network.ts";
 export { EmbeddingNetwork, type EmbeddingNetworkOptions } from "../faces/training/networks/embedding-network.ts";
 export { WideDeepNetwork, type WideDeepNetworkOptions } from "../faces/training/networks/wide-deep-network.ts";
@@ -44,3 +45,4 @@ export { readMnist } from "./datasets/mnist.ts";
 export { loadModel, ModelCheckpoint, type ModelCheckpointOptions } from "./model-files.ts";
 export type { PsContextKey, PsContextValues } from "./ps-context.ts";
 export { getPsContext, initTraining, resetPsContext, setPsContext } from "./training-context.ts";
+export { Model } from "./training-devices.ts";

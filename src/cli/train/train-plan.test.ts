@@ -54,6 +54,9 @@ test("contradictions are named with both sides", () => {
   assert.match(refusal("lenet", { checkpointEvery: 5, consistency: "asp" }), /--checkpoint-every needs --consistency bsp/);
   assert.match(refusal("mf", { checkpointEvery: 5, cacheRows: 100 }), /--checkpoint-every and --cache-rows contradict/);
   assert.match(refusal("lenet", { consistency: "bsb" }), /bsp, asp or ssp:N .* not bsb/);
+  assert.match(refusal("mf", { devices: 2 }), /--devices 2: mf has embeddings/);
+  assert.match(refusal("lenet", { devices: 2, overlap: true }), /--devices 2 and --overlap contradict/);
+  assert.match(refusal("lenet", { devices: 3, batchSize: 4 }), /--batch-size 4 leaves some of 3 devices of 2 workers/);
   assert.match(refusal("lenet", { slowWorker: "2:5" }), /workers 0 to 1/);
   assert.match(refusal("lenet", { slowWorker: "fast" }), /RANK:FACTOR/);
 });
@@ -89,6 +92,13 @@ test("steps are those of the epoch, also of one that was begun before, and never
 test("a worker that does another's parts too is where the job is, not at its own steps", () => {
   const event = { epoch: 2, step: 138, globalStep: 69 };
   assert.equal(reachedText(event), "at epoch 2 step 69");
+});
+
+test("a worker has one device unless the flags say more, and goes on with as many", () => {
+  assert.equal(planTraining("lenet", FLAGS).devices, 1);
+  const plan = planTraining("lenet", { ...FLAGS, devices: 2 });
+  assert.equal(plan.devices, 2);
+  assert.equal(resumeCommand(plan), "npx weighbridge train lenet --resume --devices 2");
 });
 
 test("how to go on is told with all flags that are not the task's defaults", () => {

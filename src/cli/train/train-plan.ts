@@ -89,6 +89,7 @@ export type TrainFlags = {
   readonly checkpoint: boolean;
   /** True with --overlap. */
   readonly overlap: boolean;
+  readonly devices?: number;
   readonly cacheRows?: number;
   readonly every?: number;
   readonly quiet?: boolean;
@@ -115,6 +116,8 @@ export type TrainPlan = {
   /** Steps between checkpoints; if left out, there is one at the end of each epoch. */
   readonly checkpointEvery?: number;
   readonly overlap: boolean;
+  /** Threads of each worker that compute gradients. */
+  readonly devices: number;
   /** Rows that a worker caches; 0: no cache. */
   readonly cacheRows: number;
   /** Every how many steps the loss is reported, after the first few; 0: never. */
@@ -133,7 +136,7 @@ export const NODES_DEFAULT = 2;
 /** Throws BAD_CONFIG with every contradiction, one per line. */
 export function planTraining(task: TaskName, flags: TrainFlags): TrainPlan {
   const defaults = TASKS[task];
-  const { workers, servers, seed, overlap, cacheRows = 0, quiet = false, slowWorker } = flags;
+  const { workers, servers, seed, overlap, devices = 1, cacheRows = 0, quiet = false, slowWorker } = flags;
   const batchSize = flags.batchSize ?? defaults.batchSize;
   const sampleCount = flags.limit ?? defaults.sampleCount;
   const consistency = flags.consistency ?? defaults.consistency;
@@ -155,6 +158,7 @@ export function planTraining(task: TaskName, flags: TrainFlags): TrainPlan {
     ...(flags.checkpoint ? { checkpointDir: directory } : {}),
     ...(flags.checkpointEvery === undefined ? {} : { checkpointEvery: flags.checkpointEvery }),
     overlap,
+    devices,
     cacheRows,
     every: quiet ? 0 : (flags.every ?? EVERY_DEFAULT),
     ...(flags.data === undefined ? {} : { data: flags.data }),
@@ -171,13 +175,20 @@ type Chosen = {
 
 function contradictions(task: TaskName, flags: TrainFlags, chosen: Chosen): string[] {
   const { batchSize, sampleCount, consistency, learningRate } = chosen;
-  const { workers, cacheRows = 0, quiet = false, resume = false, slowWorker } = flags;
+  const { workers, devices = 1, cacheRows = 0, quiet = false, resume = false, slowWorker } = flags;
   const parsed = parseConsistency(consistency);
   const slow = slowWorker === undefined ? undefined : parseSlowWorker(slowWorker);
   return [
     parsed === undefined &&
       `--consistency is bsp, asp or ssp:N with a whole number N, not ${consistency}${didYouMean(consistency, ["bsp", "asp", "ssp:N"])}`,
     batchSize < workers && `--batch-size ${batchSize} leaves some of ${workers} workers without a sample`,
+    devices > 1 && TASKS[task].hasRows && `--devices ${devices}: ${task} has embeddings, whose rows one device looks up`,
+    devices > 1 &&
+      flags.overlap &&
+      `--devices ${devices} and --overlap contradict each other: gradients leave when all devices have theirs`,
+    batchSize >= workers &&
+      Math.ceil(batchSize / workers) < devices &&
+      `--batch-size ${batchSize} leaves some of ${devices} devices of ${workers} workers without a sample`,
     sampleCount < batchSize && `--limit ${sampleCount} is less than one batch of ${batchSize}`,
     !isRate(task, learningRate) &&
       `--learning-rate ${learningRate}: the servers compute in float32, where this is ${learningRate < 1 ? "zero" : "infinite"}`,
@@ -301,6 +312,7 @@ function flagsOf(plan: TrainPlan): string[] {
     ...unless(SEED_DEFAULT, "--seed", seed),
     ...unless(undefined, "--data", data),
     ...unless(0, "--cache-rows", cacheRows),
+    ...unless(1, "--devices", plan.devices),
     ...(plan.overlap ? ["--overlap"] : []),
     ...unless(defaultDirectory(task), "--checkpoint-dir", checkpointDir),
     ...unless(undefined, "--checkpoint-every", checkpointEvery),

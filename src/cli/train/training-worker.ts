@@ -19,7 +19,6 @@ import { Session } from "../../api/session.ts";
 import type { WaitOptions } from "../../base/deferred.ts";
 import type { StepEvent, TrainingCallback } from "../../faces/training/callbacks/callback.ts";
 import { alignClocks } from "../../faces/training/epoch-end.ts";
-import { Model } from "../../faces/training/model.ts";
 import { lookupsOf } from "../../faces/training/network.ts";
 import { setParamPs } from "../../faces/training/set-param-ps.ts";
 import type { TrainingResult } from "../../faces/training/trainer.ts";
@@ -27,6 +26,7 @@ import { stepName } from "../../node/checkpoint/checkpoint-directory.ts";
 import type { NodeConfig } from "../../node/config/node-config.ts";
 import { nodeSessions } from "../../node/node-sessions.ts";
 import { textLog } from "../../node/text-log.ts";
+import { Model } from "../../node/training-devices.ts";
 import { startWorker } from "../../node/worker-root.ts";
 import type { WorkerNode } from "../../worker/worker-node.ts";
 import { openFlightsTask } from "./flights-task.ts";
@@ -74,7 +74,7 @@ export class TrainingWorker implements TrainingRole {
   }
 
   async #train({ task, node, session, model }: Training): Promise<void> {
-    const { epochs, batchSize, seed, consistency, overlap, startsAt } = this.#plan;
+    const { epochs, batchSize, seed, consistency, overlap, devices, startsAt } = this.#plan;
     const isReporter = (): boolean => session.rank === reporterOf(node);
     const report = new ProgressReport({ plan: this.#plan, rank: session.rank, isReporter });
     const checkpoint = new ProgressCheckpoint({
@@ -94,6 +94,7 @@ export class TrainingWorker implements TrainingRole {
       shuffleSeed: seed,
       consistency,
       overlap,
+      devices,
       callbacks,
       firstEpoch: startsAt.epoch,
       firstStep: startsAt.step,

@@ -17,6 +17,7 @@ import { type Consistency, engineConsistency } from "../../store/consistency.ts"
 import { type OptimizerSpec, resolveOptimizer } from "../../store/updaters/optimizer-spec.ts";
 import type { TrainingCallback, TrainingView } from "./callbacks/callback.ts";
 import { checkDataset, type Dataset } from "./dataset.ts";
+import { type DevicePlan, type DeviceStarter, type DevicesOptions, planDevices, TrainingDevices } from "./devices/training-devices.ts";
 import type { IdBatch } from "./embedding-lookup.ts";
 import { alignClocks, epochRendezvous } from "./epoch-end.ts";
 import { nextTurnOf, WaitMeter } from "./event-loop.ts";
@@ -54,6 +55,12 @@ export type OpenOptions = {
 };
 
 export type TrainOptions = OpenOptions & {
+  /**
+   * Threads of this process that compute the gradients of each batch together; 1 by default. A network that is not made of
+   * built-in layers needs a module that makes it in every thread. Several devices have no lookups, no batch norm and no
+   * overlap.
+   */
+  readonly devices?: number | DevicesOptions;
   /** Overlap communication with computing. False by default: measure before you turn it on (bench/RESULTS.md). */
   readonly overlap?: boolean;
   /** Samples of a global batch, of all workers together. */
@@ -75,6 +82,7 @@ type UseOutputs = (outputs: Activations, labels: Float32Array, notFinite: (what:
 const OPEN_OPTIONS: readonly (keyof OpenOptions)[] = ["session", "consistency", "deadlineMs", "patienceMs", "signal"];
 const TRAIN_OPTIONS: readonly (keyof TrainOptions)[] = [
   ...OPEN_OPTIONS,
+  "devices",
   "overlap",
   "batchSize",
   "name",
@@ -86,8 +94,15 @@ const TRAIN_OPTIONS: readonly (keyof TrainOptions)[] = [
 const DEADLINE_MS = 120_000;
 const PATIENCE_MS = 60_000;
 
+/** What stands around a model, injected. */
+export type ModelParts = {
+  /** Left out: a model has one device. */
+  readonly deviceStarter?: DeviceStarter;
+};
+
 export class Model {
   readonly network: Network;
+  readonly #parts: ModelParts;
   readonly #options: Required<Omit<ModelOptions, "log">> & { readonly log: Log | undefined };
   readonly #meter = new WaitMeter();
   #opened: OpenNetwork | undefined;
@@ -96,7 +111,7 @@ export class Model {
   #isBusy = false;
 
   /** Gives the network's parameters their first values. Throws BAD_ARGUMENT. */
-  constructor(network: Network, options: ModelOptions) {
+  constructor(network: Network, options: ModelOptions, parts: ModelParts = {}) {
     checkOptions(options, ["loss", "optimizer", "metrics", "seed", "log"], "the options of a Model");
     const { loss, optimizer, metrics = {}, seed = 1, log } = options;
     checkNetwork(network);
@@ -104,6 +119,7 @@ export class Model {
     checkNames(network);
     for (const { name } of parametersOf(network)) resolveOptimizer(typeof optimizer === "function" ? optimizer(name) : optimizer);
     this.network = network;
+    this.#parts = parts;
     this.#options = { loss, optimizer, metrics, seed, log };
     initializeParameters(network.workspace, parametersOf(network), seed);
   }
@@ -111,20 +127,22 @@ export class Model {
   /** Trains on a data set, with all other workers of the session. Rejects with NOT_FINITE if the loss is not finite. */
   async train(epochCount: number, dataset: Dataset, options: TrainOptions): Promise<TrainingResult> {
     checkOptions(options, TRAIN_OPTIONS, "the options of a training");
-    const { batchSize, session, callbacks = [], overlap: overlaps = false } = options;
+    const { batchSize, session, callbacks = [], overlap: overlaps = false, devices: wanted = 1 } = options;
     const { name = "training", shuffleSeed: seed = 1, firstEpoch = 0, firstStep = 0 } = options;
     checkEpochs(epochCount, firstEpoch);
     checkDataset(dataset, this.network, this.#options.loss); // M1
     const partCount = session?.workerCount ?? 1;
     const reader = new UnitReader(dataset, this.network, { batchSize, seed, partCount });
     checkFirstStep(firstStep, reader.batchCount);
+    const unitSize = Math.ceil(batchSize / partCount);
+    const plan = planDevices({ devices: wanted, network: this.network, loss: this.#options.loss, unitSize, overlaps });
     checkNotEnded(session, name, { firstEpoch, epochCount });
     const wait = waitOf(options);
     const { staleness, updates } = engineConsistency(options.consistency ?? "bsp");
     const units = { name, batchCount: reader.batchCount, partCount, assignment: updates === "sync" ? "even" : "free" } as const;
-    return await this.#alone(async () => {
+    const train = async (devices: TrainingDevices | undefined): Promise<TrainingResult> => {
       const open = await this.#open(options);
-      const [runner, view] = [this.#runnerOf(open, overlaps), this.#viewOf(open)];
+      const [runner, view] = [this.#runnerOf(open, overlaps, devices), this.#viewOf(open)];
       const trainer = new Trainer({
         ...{ network: this.network, open, runner, reader, meter: this.#meter, overlaps, callbacks, view, epochCount, firstEpoch, wait },
         openFeed: async (epoch) => resumedFeed(await openFeed(session, { ...units, epoch }, wait), epoch === firstEpoch ? firstStep : 0),
@@ -134,7 +152,22 @@ export class Model {
         rendezvousOf: (epoch) => epochRendezvous(session!, { name, epoch }, wait),
       });
       return await withHooks(callbacks, view, () => trainer.run());
-    });
+    };
+    return await this.#alone(async () =>
+      plan === undefined ? await train(undefined) : await this.#withDevices(plan, unitSize, wait, train),
+    );
+  }
+
+  /** Throws UNSUPPORTED where there are no threads. */
+  async #withDevices<T>(plan: DevicePlan, unitSize: number, wait: WaitOptions, run: (devices: TrainingDevices) => Promise<T>): Promise<T> {
+    const { deviceStarter: starter } = this.#parts;
+    if (starter === undefined) throw new WeighbridgeError("UNSUPPORTED", `this model has one device, not ${plan.count}`);
+    const devices = await TrainingDevices.open(plan, { network: this.network, unitSize, starter }, wait);
+    try {
+      return await run(devices);
+    } finally {
+      await devices.close();
+    }
   }
 
   /** The metrics and the mean "loss" of a data set, with the current parameters. Rejects with NOT_FINITE. */
@@ -264,8 +297,8 @@ export class Model {
     return await this.#open({ session: opened.session, consistency: JSON.parse(this.#consistency) as Consistency, ...options });
   }
 
-  #runnerOf(open: OpenNetwork, overlaps: boolean): StepRunner {
-    return new StepRunner({ network: this.network, loss: this.#options.loss, open, overlaps, meter: this.#meter });
+  #runnerOf(open: OpenNetwork, overlaps: boolean, devices?: TrainingDevices): StepRunner {
+    return new StepRunner({ network: this.network, loss: this.#options.loss, open, overlaps, devices, meter: this.#meter });
   }
 
   #viewOf(open: OpenNetwork): TrainingView {

@@ -17,6 +17,7 @@ import { WeighbridgeError } from "../../base/errors.ts";
 import type { Activations } from "../../nn/activations.ts";
 import { findNotFinite } from "../../nn/layer.ts";
 import type { Parameter } from "../../nn/parameter.ts";
+import type { TrainingDevices } from "./devices/training-devices.ts";
 import type { EmbeddingLookup, IdBatch } from "./embedding-lookup.ts";
 import { nextTurn, type WaitMeter } from "./event-loop.ts";
 import { type Loss, lookupsOf, type Network, type Stage } from "./network.ts";
@@ -33,6 +34,8 @@ export type StepRunnerOptions = {
   readonly open: OpenNetwork;
   readonly overlaps: boolean;
   readonly meter: WaitMeter;
+  /** Other threads that have a share of every unit, if any; then there is no overlap. */
+  readonly devices?: TrainingDevices | undefined;
 };
 
 export type StepInput = UnitSamples & {
@@ -67,18 +70,37 @@ export class StepRunner {
    * Computes a unit whose values and labels are in place. Returns the mean loss of its samples. Throws NOT_FINITE (S2).
    */
   async run(input: StepInput): Promise<number> {
+    const { devices, open } = this.#options;
+    const mean = (value: number): number => (value * input.globalSize) / input.sampleCount;
+    if (devices === undefined) return mean(await this.#compute(input, input.labels));
+    await this.settle(); // TrainingDevices.V1
+    const labels = devices.begin(input);
+    try {
+      return mean(await this.#compute(input, labels));
+    } catch (thrown) {
+      await devices.sum(open.patience.wait).catch(() => {}); // TrainingDevices.V2; the first failure counts
+      throw thrown;
+    }
+  }
+
+  /** Returns the sum of the losses of all samples of the unit over the size of its global batch. */
+  async #compute(input: StepInput, labels: Float32Array): Promise<number> {
     const { loss } = this.#options;
     const outputs = await this.#forward(input.ids);
     if (input.nextIds !== undefined) for (const lookup of this.#lookups) lookup.prefetch(input.nextIds);
-    const value = loss.compute(outputs, input.labels, input.globalSize);
-    if (!Number.isFinite(value)) throw this.notFinite(`the loss is ${value}`, input.where);
+    const value = loss.compute(outputs, labels, input.globalSize);
+    this.#checkLoss(value, input.where);
     try {
-      await this.#backward(loss.gradient);
+      return await this.#backward(loss.gradient, value, input.where);
     } catch (thrown) {
       if (!(thrown instanceof WeighbridgeError) || thrown.code !== "NOT_FINITE") throw thrown;
-      throw this.notFinite(thrown.message, input.where, thrown);
+      throw thrown.message.startsWith(input.where) ? thrown : this.notFinite(thrown.message, input.where, thrown);
     }
-    return (value * input.globalSize) / input.sampleCount;
+  }
+
+  /** S2 */
+  #checkLoss(value: number, where: string): void {
+    if (!Number.isFinite(value)) throw this.notFinite(`the loss is ${value}`, where);
   }
 
   /** Takes part in a step without samples. `nextIds` are prefetched when all workers prefetch theirs. */
@@ -177,9 +199,12 @@ export class StepRunner {
     return new Map(this.#lookups.map((lookup) => [lookup, tolerated(open.withRetry(async () => await lookup.acquire(ids, wait)))]));
   }
 
-  /** Pushes a stage's gradients when its backward has returned: nothing leaves before the thread is free. */
-  async #backward(lossGradient: Activations): Promise<void> {
-    const { network, overlaps } = this.#options;
+  /**
+   * Pushes a stage's gradients when its backward has returned: nothing leaves before the thread is free. Returns the loss
+   * of all devices.
+   */
+  async #backward(lossGradient: Activations, ownLoss: number, where: string): Promise<number> {
+    const { network, overlaps, devices, open, meter } = this.#options;
     this.#hasGiven = true;
     this.#hasGradients = true;
     let gradient: Activations | undefined = lossGradient;
@@ -190,8 +215,11 @@ export class StepRunner {
       for (const source of this.#order[i]!) this.#push(source);
       if (i > 0) await nextTurn();
     }
+    const value = ownLoss + (devices === undefined ? 0 : await meter.wait(devices.sum(open.patience.wait)));
+    this.#checkLoss(value, where);
     for (const source of overlaps ? this.#order.slice(0, i).toReversed().flat() : this.#order.toReversed().flat()) this.#push(source);
     await this.#reduce();
+    return value;
   }
 
   /** S4 */

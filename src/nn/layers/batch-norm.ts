@@ -7,7 +7,7 @@
 import { WeighbridgeError } from "../../base/errors.ts";
 import { checkOptions } from "../../base/known-options.ts";
 import { Activations, checkActivations, floatsOf, type Shape } from "../activations.ts";
-import type { GradientReady, Layer, LayerPlan, LayerSite, Statistic } from "../layer.ts";
+import { builtInPlan, type GradientReady, type Layer, type LayerPlan, type LayerSite, type Statistic } from "../layer.ts";
 import { createParameter, type Parameter } from "../parameter.ts";
 import type { FloatSpan } from "../workspace.ts";
 
@@ -22,7 +22,7 @@ export type BatchNormOptions = {
 /** Throws BAD_ARGUMENT for an option that does not exist. */
 export function batchNorm(options: BatchNormOptions = {}): LayerPlan {
   checkOptions(options, ["name", "momentum", "epsilon"], "the options of a batch norm");
-  return { kind: "norm", name: options.name, open: (site) => new BatchNorm(site, options) };
+  return builtInPlan("norm", options, (site) => new BatchNorm(site, options));
 }
 
 class BatchNorm implements Layer {

@@ -6,7 +6,7 @@ import { WeighbridgeError } from "../../base/errors.ts";
 import { checkOptions } from "../../base/known-options.ts";
 import type { InitializerSpec } from "../../store/initializers/initializer-spec.ts";
 import { Activations, checkActivations, type Shape } from "../activations.ts";
-import { checkActivation, checkCount, type GradientReady, type Layer, type LayerPlan, type LayerSite } from "../layer.ts";
+import { builtInPlan, checkActivation, checkCount, type GradientReady, type Layer, type LayerPlan, type LayerSite } from "../layer.ts";
 import { PRODUCT, productScratchBytes } from "../layer-kernels.ts";
 import { createParameter, type Parameter } from "../parameter.ts";
 import type { FloatSpan } from "../workspace.ts";
@@ -30,7 +30,7 @@ export type ConvolutionOptions = {
 export function convolution(options: ConvolutionOptions): LayerPlan {
   checkOptions(options, ["channels", "size", "padding", "name", "activation", "initializer"], "the options of a convolution");
   checkActivation(options.name ?? "convolution", options.activation);
-  return { kind: "conv", name: options.name, open: (site) => new Convolution(site, options) };
+  return builtInPlan("conv", options, (site) => new Convolution(site, options));
 }
 
 /** Lengths of the image with its frame, of the output, and of the unfolded image: [depth × plane]. */

@@ -3,7 +3,7 @@
 import { checkOptions } from "../../base/known-options.ts";
 import type { InitializerSpec } from "../../store/initializers/initializer-spec.ts";
 import { Activations, checkActivations, floatsOf, type Shape } from "../activations.ts";
-import { checkActivation, checkCount, type GradientReady, type Layer, type LayerPlan, type LayerSite } from "../layer.ts";
+import { builtInPlan, checkActivation, checkCount, type GradientReady, type Layer, type LayerPlan, type LayerSite } from "../layer.ts";
 import { PRODUCT, productScratchBytes } from "../layer-kernels.ts";
 import { createParameter, type Parameter } from "../parameter.ts";
 
@@ -19,7 +19,7 @@ export type DenseOptions = {
 export function dense(options: DenseOptions): LayerPlan {
   checkOptions(options, ["outputs", "name", "activation", "initializer"], "the options of a dense layer");
   checkActivation(options.name ?? "dense", options.activation);
-  return { kind: "dense", name: options.name, open: (site) => new Dense(site, options) };
+  return builtInPlan("dense", options, (site) => new Dense(site, options));
 }
 
 class Dense implements Layer {

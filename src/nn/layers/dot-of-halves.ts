@@ -4,12 +4,12 @@
 import { WeighbridgeError } from "../../base/errors.ts";
 import { checkOptions } from "../../base/known-options.ts";
 import { Activations, checkActivations, floatsOf, type Shape } from "../activations.ts";
-import type { Layer, LayerPlan, LayerSite } from "../layer.ts";
+import { builtInPlan, type Layer, type LayerPlan, type LayerSite } from "../layer.ts";
 
 /** Throws BAD_ARGUMENT for an option that does not exist. */
 export function dotOfHalves(options: { readonly name?: string } = {}): LayerPlan {
   checkOptions(options, ["name"], "the options of a dot of halves");
-  return { kind: "dot", name: options.name, open: (site) => new DotOfHalves(site) };
+  return builtInPlan("dot", options, (site) => new DotOfHalves(site));
 }
 
 class DotOfHalves implements Layer {

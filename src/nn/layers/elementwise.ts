@@ -3,7 +3,7 @@
 
 import { checkOptions } from "../../base/known-options.ts";
 import { Activations, checkActivations, type Shape } from "../activations.ts";
-import type { Layer, LayerPlan, LayerSite } from "../layer.ts";
+import { builtInPlan, type Layer, type LayerPlan, type LayerSite } from "../layer.ts";
 import type { LayerKernels } from "../layer-kernels.ts";
 
 type NamedOptions = { readonly name?: string };
@@ -11,21 +11,15 @@ type NamedOptions = { readonly name?: string };
 /** Throws BAD_ARGUMENT for an option that does not exist. */
 export function relu(options: NamedOptions = {}): LayerPlan {
   checkOptions(options, ["name"], "the options of a ReLU");
-  return {
-    kind: "relu",
-    name: options.name,
-    open: (site) => new Elementwise(site, site.workspace.kernels.relu, site.workspace.kernels.reluGradient),
-  };
+  const open = (site: LayerSite): Layer => new Elementwise(site, site.workspace.kernels.relu, site.workspace.kernels.reluGradient);
+  return builtInPlan("relu", options, open);
 }
 
 /** Throws BAD_ARGUMENT for an option that does not exist. */
 export function sigmoid(options: NamedOptions = {}): LayerPlan {
   checkOptions(options, ["name"], "the options of a sigmoid");
-  return {
-    kind: "sigmoid",
-    name: options.name,
-    open: (site) => new Elementwise(site, site.workspace.kernels.sigmoid, site.workspace.kernels.sigmoidGradient),
-  };
+  const open = (site: LayerSite): Layer => new Elementwise(site, site.workspace.kernels.sigmoid, site.workspace.kernels.sigmoidGradient);
+  return builtInPlan("sigmoid", options, open);
 }
 
 class Elementwise implements Layer {

@@ -4,12 +4,12 @@
 import { WeighbridgeError } from "../../base/errors.ts";
 import { checkOptions } from "../../base/known-options.ts";
 import { Activations, checkActivations, type Shape } from "../activations.ts";
-import { checkCount, type Layer, type LayerPlan, type LayerSite } from "../layer.ts";
+import { builtInPlan, checkCount, type Layer, type LayerPlan, type LayerSite } from "../layer.ts";
 
 /** Takes samples of [channels, height, width]. Throws BAD_ARGUMENT for an option that does not exist. */
 export function maxPool(options: { readonly size: number; readonly name?: string }): LayerPlan {
   checkOptions(options, ["size", "name"], "the options of a max pool");
-  return { kind: "pool", name: options.name, open: (site) => new MaxPool(site, options.size) };
+  return builtInPlan("pool", options, (site) => new MaxPool(site, options.size));
 }
 
 class MaxPool implements Layer {
