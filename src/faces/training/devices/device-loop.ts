@@ -1,5 +1,5 @@
 // device-loop — what the thread of a device does: builds its replica, and computes its samples of every step until the
-// thread is ended. It reads values that the owner changes between steps only (docs/decisions/0065).
+// thread is ended. It reads values that the owner changes between steps only (docs/decisions/0066).
 
 import type { Clock } from "../../../base/clock.ts";
 import { Activations, type Shape } from "../../../nn/activations.ts";

@@ -1,7 +1,7 @@
 // training-devices — several threads of one worker that compute the gradients of a unit together: each has a share of its
 // samples and a replica of the network, all read the same values, and level 1 (worker/level-one) sums their gradients into
 // those of the owner's network. What follows, on servers, among workers or here, is that of one device
-// (docs/decisions/0065).
+// (docs/decisions/0066).
 //
 // Invariants:
 //   TrainingDevices.V1. The owner is device 0. Values change only while no device computes: between `sum` and `begin`.
