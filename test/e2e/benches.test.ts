@@ -28,6 +28,7 @@ const BENCHES: Readonly<Record<string, Bench>> = {
     figure: /saved \S+step-\d+: \d+ rows and \d+ × 1024/,
   },
   codecs: { args: ["--round-ms", 1, "--only", "fp16"], figure: /\| fp16 \| 50 % \| [\d.]+/ },
+  devices: { args: ["--rounds", 1, "--steps", 3], figure: /^LeNet-5.*\d/ },
   "embedding-cache": { args: ["--rows", 1000, "--iterations", 1], figure: /^10 % +0 .*\d\.\d/ },
   // Where there is no card these two say so.
   "gpu-keys": { figure: /no CUDA on this machine|in the calls/ },
