@@ -259,7 +259,7 @@ export abstract class ClusterNode {
   protected follow(roster: RosterView): void {
     this.#options.onRoster?.(roster);
     for (const { node, role, state } of roster.nodes) {
-      if (state === "alive" || role === "standby") continue; // one whose seat is free may have taken over, and has to hear it
+      if (state === "alive" || role === "standby") continue; // one whose slot is free may have taken over, and has to hear it
       this.peer.channel(node)?.failCalls(nodeDeadError(node, state));
     }
     for (const entry of roster.nodes) if (entry.role === this.role) this.#followOwn(entry);

@@ -37,7 +37,7 @@ export abstract class MemberNode extends ClusterNode {
   }
 
   /** As what this node registers. */
-  protected get seat(): Role {
+  protected get registersAs(): Role {
     return this.role;
   }
 
@@ -72,7 +72,7 @@ export abstract class MemberNode extends ClusterNode {
 
   protected async join(): Promise<void> {
     const { rank, label = "", schedulerAddress, otherSchedulers, linkTimeoutMs } = this.#options;
-    const { peer, clock, log, seat: role, serverCount, workerCount, startTimeoutMs } = this;
+    const { peer, clock, log, registersAs: role, serverCount, workerCount, startTimeoutMs } = this;
     const address = await this.#listen();
     const common = { peer, clock, log, role, rank, address, label, serverCount, workerCount };
     const membership = new Membership({ ...common, schedulerAddress, otherSchedulers, startTimeoutMs, linkTimeoutMs });
@@ -94,7 +94,7 @@ export abstract class MemberNode extends ClusterNode {
   /** Returns this node's address; "" if it does not listen. Reports a failure to the scheduler, for the others. */
   async #listen(): Promise<Address> {
     const { rank, label = "", schedulerAddress, otherSchedulers, listenAddress, advertise = (bound) => bound } = this.#options;
-    const { peer, clock, log, seat: role, serverCount, workerCount } = this;
+    const { peer, clock, log, registersAs: role, serverCount, workerCount } = this;
     try {
       await this.prepare();
       return listenAddress === undefined ? "" : advertise(await peer.listen(listenAddress));

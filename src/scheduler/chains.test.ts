@@ -46,7 +46,7 @@ test("a head without a link for 50 ms is replaced by its standby, which goes on 
   assert.deepEqual(stage.tick(50), [`died ${HEAD}`, "promoted", "announce"]);
   const { incarnation, continues, label, address, token, state } = entryOf(stage, HEAD);
   assert.deepEqual([incarnation, continues, label, address, token, state], [2, 1, "t0", "memory://t0", "t0", "alive"]);
-  assert.equal(entryOf(stage, STANDBY).state, "left", "its seat is free, and nobody waits for it");
+  assert.equal(entryOf(stage, STANDBY).state, "left", "its slot is free, and nobody waits for it");
   assert.throws(() => stage.heard(HEAD, 1), throwsCode("FENCED", /was replaced by "t0"/));
   assert.deepEqual(stage.heard(STANDBY), [], "what it sent as a standby comes late");
 });

@@ -1,8 +1,8 @@
 // chains — by which processes a server rank is held: its head, which serves, and its standby, which repeats what the
 // head does (docs/decisions/0060). Decides who takes over when one of them is gone. Pure, over the scheduler's state.
 //
-//   both there ── the head is gone ──► the standby is the head, in the rank's next incarnation; its own seat is free
-//        └────── the standby is gone ──► the head is alone; the seat is free
+//   both there ── the head is gone ──► the standby is the head, in the rank's next incarnation; its own slot is free
+//        └────── the standby is gone ──► the head is alone; the slot is free
 //
 // Invariants:
 //   Chains.I3. A standby takes over only while the state says that it has everything its head acknowledged. A standby
@@ -72,7 +72,7 @@ export class Chains {
     const { role, rank } = slot;
     if (role === "standby") {
       this.#giveUp(rank);
-      this.#slots.setState(slot, "left"); // its seat is free, and nobody waits for it
+      this.#slots.setState(slot, "left"); // its slot is free, and nobody waits for it
       return "alone";
     }
     const standby = role === "server" ? this.#standbyOf(rank) : undefined;

@@ -61,7 +61,7 @@ export class RosterPush {
   }
 }
 
-/** A standby that has left its seat may have taken over: it learns that from the roster. */
+/** A standby that has left its slot may have taken over: it learns that from the roster. */
 function isTold({ role, state }: RosterEntry): boolean {
   return state === "alive" || (role === "standby" && state === "left");
 }

@@ -76,7 +76,7 @@ export class ServerNode extends MemberNode {
     };
   }
 
-  protected override get seat(): Role {
+  protected override get registersAs(): Role {
     return this.#isStandby ? "standby" : this.role;
   }
 
