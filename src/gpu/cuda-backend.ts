@@ -1,20 +1,21 @@
-// cuda-backend — the devices of a shared model on CUDA: keeps results and slots of its keys in the memory of a card, and
-// does the tasks of level 1 there. When and what is decided by the engine (worker/level-one).
+// cuda-backend — the devices of a shared model on CUDA: keeps results and slots of its keys in the memory of a card,
+// and does the tasks of level 1 there. When and what is decided by the engine (worker/level-one).
 //
 //   the streams of the devices ──► reduce stream: rounds, hand-outs ──► a batch is done
 //                                     │        ▲
 //                             to host ▼        │ from host          results that level 2 or an updater of the user has
 //
 // Invariants:
-//   CudaBackend.B1. A batch follows the streams of all devices and every stream or event that a push was given since the
-//       batch before: what is pushed is complete, and what is pulled into is not in use, when a kernel of it begins.
+//   CudaBackend.B1. A batch follows the streams of all devices and every stream or event that a push was given since
+//       the batch before: what is pushed is complete, and what is pulled into is not in use, when a kernel of it
+//       begins.
 //   CudaBackend.B2. Tasks of one launch are of different keys; of one key a later task is a later launch. So the tasks
 //       are done as if one after the other.
 //   CudaBackend.B3. Nobody waits for the whole card: batches and copies end with an event of their own.
-//   CudaBackend.B4. Every task of a batch is looked at before the first launch: one that cannot be done fails the batch,
-//       and changes nothing.
-//   CudaBackend.B5. A result is on its way to or from the host only between batches of its key: those before have ended, and
-//       those after have not begun. So copies wait for no batch, and run beside those of other keys.
+//   CudaBackend.B4. Every task of a batch is looked at before the first launch: one that cannot be done fails the
+//       batch, and changes nothing.
+//   CudaBackend.B5. A result is on its way to or from the host only between batches of its key: those before have
+//       ended, and those after have not begun. So copies wait for no batch, and run beside those of other keys.
 
 import { assert } from "../base/assert.ts";
 import { showValue, WeighbridgeError } from "../base/errors.ts";

@@ -3,13 +3,13 @@
 // registration-service.ts and scheduler-client.ts know which nodes there are.
 //
 //   connect(address) ──► an outgoing connection to the process there; its conversation links with the peer's channel
-//   listen(address)  ──► incoming connections; conversations with nodes that would have dialed us link when they connect
+//   listen(address)  ──► incoming connections; nodes that would have dialed us are linked when they connect
 //
 // Invariants:
-//   PsliteGateway.V1. A node is reached at exactly the host and port that it sent to the scheduler: that is how ps-lite's
-//       nodes recognise themselves.
-//   PsliteGateway.V2. A node that cannot be reached for `deathMs` is dead in our own roster: ps-lite's scheduler does not
-//       report it.
+//   PsliteGateway.V1. A node is reached at exactly the host and port that it sent to the scheduler: that is how
+//       ps-lite's nodes recognise themselves.
+//   PsliteGateway.V2. A node that cannot be reached for `deathMs` is dead in our own roster: ps-lite's scheduler does
+//       not report it.
 //   Gateway.V3. Our peer has a link with the scheduler that assigned our rank, and with no later start of it.
 
 import { assert } from "../base/assert.ts";

@@ -1,14 +1,14 @@
 // scheduler-state — what a scheduler must not forget: the job, its own term, the incarnations of the ranks, the counts,
-// the placement, the catalogue of parameters. One value that only records change: state-journal.ts has them written before
-// anybody is told of them, and a restarted scheduler reads them back. Barriers, rendezvous, units, heartbeats and who is
-// alive are not part of it: a restarted scheduler learns them from the nodes.
+// the placement, the catalogue of parameters. One value that only records change: state-journal.ts has them written
+// before anybody is told of them, and a restarted scheduler reads them back. Barriers, rendezvous, units, heartbeats
+// and who is alive are not part of it: a restarted scheduler learns them from the nodes.
 //
 // Invariants:
 //   SchedulerState.S1. The same records, in the same order, give the same state; a record survives JSON unchanged.
 //   SchedulerState.S2. Terms never fall; incarnations, epochs and the catalogue's highest number do not either, as long
 //       as the job does not begin anew.
-//   SchedulerState.S3. A record is applied before an answer that follows from it is made, and durable before that answer
-//       leaves (StateJournal.J2).
+//   SchedulerState.S3. A record is applied before an answer that follows from it is made, and durable before that
+//       answer leaves (StateJournal.J2).
 //   SchedulerState.S4. `recordsOf` gives records of the same state.
 
 import { WeighbridgeError } from "../base/errors.ts";

@@ -1,5 +1,6 @@
-// Goal: results, weights and slots are those of the plain kernels bit for bit, however a key is cut into shares and whichever
-// thread does them; gathered rows and hand-outs are whole; memory that is not there is an error, and is given back.
+// Goal: results, weights and slots are those of the plain kernels bit for bit, however a key is cut into shares and
+// whichever thread does them; gathered rows and hand-outs are whole; memory that is not there is an error, and is given
+// back.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -1,16 +1,16 @@
-// cpu-backend — the devices of a shared model on the CPU, in one thread of it: typed arrays, some of them in a memory that
-// all threads share, and kernels on that memory.
+// cpu-backend — the devices of a shared model on the CPU, in one thread of it: typed arrays, some of them in a memory
+// that all threads share, and kernels on that memory.
 //
 //   table      of every key: result 0 | result 1 | slots | hyper-parameters      u32 addresses, KEY_WORDS of them
 //   scratch    of every thread: job of the optimizers | sources | targets | a chunk
 //
 // Invariants:
-//   CpuBackend.C1. Arrays in the memory of the model are read and written where they lie. Others are copied by the thread
-//       that has them: what is pushed into one of two copies of its device and key, by the version of the round.
-//   CpuBackend.C2. A share of a task is SHARE_BYTES of the result, all of it below `bigArrayLength`. Which thread does it
-//       changes no bit.
-//   CpuBackend.C3. With a built-in updater a share sums a chunk into scratch, makes the next weights of it and of those of
-//       the round before, and copies those to the pulls that the task serves. There is no array of sums.
+//   CpuBackend.C1. Arrays in the memory of the model are read and written where they lie. Others are copied by the
+//       thread that has them: what is pushed into one of two copies of its device and key, by the version of the round.
+//   CpuBackend.C2. A share of a task is SHARE_BYTES of the result, all of it below `bigArrayLength`. Which thread does
+//       it changes no bit.
+//   CpuBackend.C3. With a built-in updater a share sums a chunk into scratch, makes the next weights of it and of those
+//       of the round before, and copies those to the pulls that the task serves. There is no array of sums.
 
 import { assert } from "../../base/assert.ts";
 import { showValue, WeighbridgeError } from "../../base/errors.ts";

@@ -1,5 +1,5 @@
-// Goal: whatever the order in which threads push, pull, claim shares, finish them and end, every pull gets the sum of its own
-// round, or fails; nothing waits for ever; tasks go by priority, the earlier of two equal ones first.
+// Goal: whatever the order in which threads push, pull, claim shares, finish them and end, every pull gets the sum of
+// its own round, or fails; nothing waits for ever; tasks go by priority, the earlier of two equal ones first.
 
 import assert from "node:assert/strict";
 import { suite, test } from "node:test";

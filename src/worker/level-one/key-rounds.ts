@@ -1,18 +1,20 @@
-// key-rounds — who has pushed which key, which rounds are complete, what is to be done for them and by whom. Decisions on
-// the words of a model, made by whichever thread has the lock; no data move here, nothing waits.
+// key-rounds — who has pushed which key, which rounds are complete, what is to be done for them and by whom. Decisions
+// on the words of a model, made by whichever thread has the lock; no data move here, nothing waits.
 //
-//   a round      open: devices push  →  complete  →  reduced: any threads, share by share  →  (exchanged: the owner)  →  there
+//   a round      open: devices push → complete → reduced: any threads, share by share → (exchanged: the owner) → there
 //   a pull       waits for its round  →  served by the reduce, or handed out by a task, or copied by its home  →  ended
 //
-//   record       key | length | facts | complete | there | arrived | open priority | priority of round r, at r % 2 | reduce
-//   of a device  place of the push of round r, at r % 2 | that round, at r % 2 | last pushed | dropped | pull: state, round, target | hand-out
+//   record       key | length | facts | complete | there | arrived | open priority |
+//                priority of round r, at r % 2 | reduce
+//   of a device  place of the push of round r, at r % 2 | that round, at r % 2 | last pushed | dropped |
+//                pull: state, round, target | hand-out
 //   work         state | next share | shares done | shares | threads at it | failure | priority | sequence
 //
 // Invariants:
 //   KeyRounds.R1. A round is complete when every live device has pushed; a device pushes once in a round.
 //   KeyRounds.R2. Rounds of a key are reduced, exchanged and there one after the other.
-//   KeyRounds.R3. The result of round r lies in version r % 2. Round r + 2 is not reduced before every pull of round r has
-//       ended, and not pushed to before round r is there.
+//   KeyRounds.R3. The result of round r lies in version r % 2. Round r + 2 is not reduced before every pull of round r
+//       has ended, and not pushed to before round r is there.
 //   KeyRounds.R4. A pull is bound to the last round that its device pushed; without a push, to round 0 if the key has
 //       weights, else to round 1.
 //   KeyRounds.R5. A push that was dropped (its round failed) makes the pulls of that device fail until it pushes again.
@@ -94,8 +96,8 @@ export type RoundRules = {
 };
 
 /**
- * Called, with the lock, when a task begins: returns into how many shares it is cut. `round` is that of a reduce, 0 for a
- * hand-out.
+ * Called, with the lock, when a task begins: returns into how many shares it is cut. `round` is that of a reduce, 0 for
+ * a hand-out.
  */
 export type TaskBegin = (keyIndex: number, round: number) => number;
 
@@ -270,7 +272,9 @@ export class KeyRounds {
 
   // Tasks
 
-  /** Priority and sequence of what comes next, to compare with what only this thread can do; undefined if nothing does. */
+  /**
+   * Priority and sequence of what comes next, to compare with what only this thread can do; undefined if nothing does.
+   */
   next(): { readonly priority: number; readonly sequence: number } | undefined {
     const heap = this.#nextHeap();
     return heap === undefined ? undefined : { priority: heap.firstPriority, sequence: heap.firstSequence };
@@ -313,7 +317,10 @@ export class KeyRounds {
     this.#leave(keyIndex, device);
   }
 
-  /** Whether there is something that this thread alone has to look at: of its devices' pulls, or, for the owner, results to exchange. */
+  /**
+   * Whether there is something that this thread alone has to look at: of its devices' pulls, or, for the owner, results
+   * to exchange.
+   */
   get hasNews(): boolean {
     return this.#model.hasNews || (this.#model.thread === OWNER && this.#exchanges.size > 0);
   }

@@ -1,15 +1,15 @@
 // level-one — level 1 of a shared model in one thread: takes what its devices push, helps with the tasks that there are
-// (key-rounds.ts decides which), and ends their pulls. Every thread of a model has one, over the same words; that of the
-// owner also adds keys, brings results to level 2 and hears of devices that end. Knows no face and no Node.
+// (key-rounds.ts decides which), and ends their pulls. Every thread of a model has one, over the same words; that of
+// the owner also adds keys, brings results to level 2 and hears of devices that end. Knows no face and no Node.
 //
 // Invariants:
-//   LevelOne.L1. `push` and `pull` move no data but those that only this thread can reach: tasks are done later, in a turn
-//       of their own or by a thread that waits.
+//   LevelOne.L1. `push` and `pull` move no data but those that only this thread can reach: tasks are done later, in a
+//       turn of their own or by a thread that waits.
 //   LevelOne.L2. A pull ends once: its data are there, then its callback has ended, then `wait` resolves.
 //   LevelOne.L3. What a callback throws, or a task, or level 2, is what `wait` rejects with; it ends no thread.
 //   LevelOne.L4. A thread does the next share whenever it has nothing else to do, but for TURN_MS at a time.
-//   LevelOne.L5. A thread that sleeps is woken by its bell (ModelWords.W3), and looks by itself when it pushes, pulls or
-//       waits.
+//   LevelOne.L5. A thread that sleeps is woken by its bell (ModelWords.W3), and looks by itself when it pushes, pulls
+//       or waits.
 //   LevelOne.L6. After `close`, and when the model is broken, all pulls that are open reject.
 
 import { assert } from "../../base/assert.ts";
@@ -184,8 +184,8 @@ export class LevelOne<Data extends object = object> {
   // Pushes and pulls
 
   /**
-   * All of one device. Throws BAD_ARGUMENT for a second push in a round, QUEUE_FULL, NODE_DEAD, CLOSED; then none of them
-   * counts.
+   * All of one device. Throws BAD_ARGUMENT for a second push in a round, QUEUE_FULL, NODE_DEAD, CLOSED; then none of
+   * them counts.
    */
   push(requests: readonly PushRequest<Data>[]): void {
     this.#checkOpen();

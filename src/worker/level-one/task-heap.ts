@@ -4,7 +4,8 @@
 //   size | entries: task | priority | sequence
 //
 // Invariants:
-//   TaskHeap.H1. No task stands before its parent. Of two with one priority, the one with the earlier sequence goes first.
+//   TaskHeap.H1. No task stands before its parent. Of two with one priority, the one with the earlier sequence goes
+//       first.
 //   TaskHeap.H2. A task is in the heap at most once: callers see to that, and so to its size.
 
 import { HEAP_ENTRY_WORDS, type ModelWords } from "./model-words.ts";
