@@ -4,10 +4,8 @@
 //   a round      open: devices push → complete → reduced: any threads, share by share → (exchanged: the owner) → there
 //   a pull       waits for its round  →  served by the reduce, or handed out by a task, or copied by its home  →  ended
 //
-//   record       key | length | facts | complete | there | arrived | open priority |
-//                priority of round r, at r % 2 | reduce
-//   of a device  place of the push of round r, at r % 2 | that round, at r % 2 | last pushed | dropped |
-//                pull: state, round, target | hand-out
+//   record       key | length | facts | complete | there | arrived | open priority | priority of r, at r % 2 | reduce
+//   of a device  push of r: place, round, at r % 2 | last pushed | dropped | pull: state, round, target | hand-out
 //   work         state | next share | shares done | shares | threads at it | failure | priority | sequence
 //
 // Invariants:
@@ -272,9 +270,7 @@ export class KeyRounds {
 
   // Tasks
 
-  /**
-   * Priority and sequence of what comes next, to compare with what only this thread can do; undefined if nothing does.
-   */
+  /** Of what comes next, to compare with what only this thread can do; undefined if nothing does. */
   next(): { readonly priority: number; readonly sequence: number } | undefined {
     const heap = this.#nextHeap();
     return heap === undefined ? undefined : { priority: heap.firstPriority, sequence: heap.firstSequence };
@@ -317,10 +313,7 @@ export class KeyRounds {
     this.#leave(keyIndex, device);
   }
 
-  /**
-   * Whether there is something that this thread alone has to look at: of its devices' pulls, or, for the owner, results
-   * to exchange.
-   */
+  /** Whether this thread alone has something to look at: pulls of its devices, or, as the owner, results to exchange. */
   get hasNews(): boolean {
     return this.#model.hasNews || (this.#model.thread === OWNER && this.#exchanges.size > 0);
   }
