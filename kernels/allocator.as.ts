@@ -1,17 +1,21 @@
 // allocator — spans of an arena: a frontier that only rises, and one free list for each size class.
 //
-// Sizes are multiples of 64 up to 512 bytes, then four classes to each power of two (512, 640, 768, 896, 1024, 1280, …), so a span is at
-// most a quarter larger than asked for, and a power of two is exact. A released span goes to its class's list and is taken first; when
-// list and frontier are both exhausted, a larger released span is cut up. Released neighbours are not joined.
+// Sizes are multiples of 64 up to 512 bytes, then four classes to each power of two (512, 640, 768, 896, 1024, 1280,
+// …), so a span is at most a quarter larger than asked for, and a power of two is exact. A released span goes to its
+// class's list and is taken first; when list and frontier are both exhausted, a larger released span is cut up.
+// Released neighbours are not joined.
 //
-// The memory has two zones. State (rows, tables, blocks) comes from the first. Work (answers, requests, what a checkpoint sets aside) comes from
-// the first while it has room, and then from the reserve, which state cannot fill: a full arena can still be read and saved.
+// The memory has two zones. State (rows, tables, blocks) comes from the first. Work (answers, requests, what a
+// checkpoint sets aside) comes from the first while it has room, and then from the reserve, which state cannot fill: a
+// full arena can still be read and saved.
 //
 //   first page │ zone of state …                          │ reserve │ last page
 //
-// L1. Spans are multiples of 64 bytes at multiples of 64; the last page of the memory is never handed out, so no address plus length wraps.
+// L1. Spans are multiples of 64 bytes at multiples of 64; the last page of the memory is never handed out, so no
+//     address plus length wraps.
 // L2. A free span's first u32 is the address of the next free one of its class, 0 at the end of the list.
-// L3. State that lies in the reserve (LENT bytes: the successor of a block that is being sent, what was overdrawn) is owed to it: so much of the zone of state stays free.
+// L3. State that lies in the reserve (LENT bytes: the successor of a block that is being sent, what was overdrawn) is
+//     owed to it: so much of the zone of state stays free.
 // L4. An empty reserve is whole again: its lists are forgotten. So what was cut up for small spans serves large ones.
 
 import {
@@ -35,7 +39,10 @@ const FAULT_BYTES: u32 = 4096;
   return <u64>((sizeClass & 3) + 5) << ((sizeClass >> 2) + 5);
 }
 
-/** Makes the whole memory of `pages` pages free, the last `reservePages` of it the reserve. To be called once, before anything else. */
+/**
+ * Makes the whole memory of `pages` pages free, the last `reservePages` of it the reserve. To be called once, before
+ * anything else.
+ */
 export function openArena(pages: u32, reservePages: u32): void {
   const end = (pages - 1) * PAGE_BYTES, start = end - reservePages * PAGE_BYTES;
   store<u32>(FRONTIER, ARENA_START);
@@ -114,7 +121,10 @@ export function allocateReserve(bytes: u32): u32 {
   return take(bytes, RESERVE_FRONTIER, RESERVE_FREE_LISTS);
 }
 
-/** As `allocateWork`, for a table that a checkpoint sets aside: of the reserve at most the half, so that there is room for answers. */
+/**
+ * As `allocateWork`, for a table that a checkpoint sets aside: of the reserve at most the half, so that there is room
+ * for answers.
+ */
 export function allocateAside(bytes: u32): u32 {
   const size = bytesOf(classOf(bytes)), half = <u64>(load<u32>(RESERVE_END) - load<u32>(RESERVE_START)) >> 1;
   let span = <u64>load<u32>(ASIDE) + size <= half ? take(bytes, RESERVE_FRONTIER, RESERVE_FREE_LISTS) : 0;
@@ -154,8 +164,8 @@ export function lend(bytes: i32): void {
 }
 
 /**
- * Brings pages between the frontier and `bytes` beyond it into memory, `pagesMax` at most, so that whoever gets them next does not wait for the
- * system. Nobody owns them yet: a zero may be written. Returns how many pages.
+ * Brings pages between the frontier and `bytes` beyond it into memory, `pagesMax` at most, so that whoever gets them
+ * next does not wait for the system. Nobody owns them yet: a zero may be written. Returns how many pages.
  */
 export function touchAhead(bytes: u32, pagesMax: u32): u32 {
   const frontier: u64 = load<u32>(FRONTIER), end = min<u64>(frontier + <u64>bytes, <u64>load<u32>(END));

@@ -1,5 +1,5 @@
-// codec-half — f32 to 16 bits and back: fp16 (IEEE binary16) and bf16 (the upper half of an f32). Rounds to the nearest, ties to even.
-// Nothing but integer operations touches a NaN, so the bits are the same everywhere.
+// codec-half — f32 to 16 bits and back: fp16 (IEEE binary16) and bf16 (the upper half of an f32). Rounds to the
+// nearest, ties to even. Nothing but integer operations touches a NaN, so the bits are the same everywhere.
 //
 // fp16: let e be the exponent of |x|, at least -14. The f32 numbers from 2^(e+13) on lie as far apart as the fp16 numbers do at |x|, so
 // |x| + 2^(e+13) is rounded as fp16 rounds, subnormals included; what it exceeds 2^(e+13) by, counted in steps, is the fraction.
@@ -77,7 +77,10 @@ export function encodeBf16(source: usize, floatCount: u32, target: usize): void 
   }
 }
 
-/** Four floats to four bf16, each in 32 bits. A NaN keeps its upper bits and is made quiet: rounding could turn it into infinity. */
+/**
+ * Four floats to four bf16, each in 32 bits. A NaN keeps its upper bits and is made quiet: rounding could turn it into
+ * infinity.
+ */
 @inline function toBf16(x: v128, magnitudes: v128, infinity: v128, half: v128, quiet: v128): v128 {
   const odd = i32x4.shr_u(i32x4.shl(x, 15), 31); // whether the upper half is odd
   const isNan = i32x4.gt_s(v128.and(x, magnitudes), infinity);

@@ -4,8 +4,8 @@
 //
 // Symmetric: zero is 0 and not sent. Centred: zero is the middle between the row's smallest and largest value.
 // Q1. |x' - x| <= scale × (1/2 + 2^-15) + 2^-23 × |zero|.
-// Q2. Nothing that is decoded is NaN or infinite: the encoder refuses magnitudes above 2^126, the decoder scales, zeros and q that no
-//     encoder makes (the magnitude of a sum of two products below 2^126 is finite).
+// Q2. Nothing that is decoded is NaN or infinite: the encoder refuses magnitudes above 2^126, the decoder scales, zeros
+//     and q that no encoder makes (the magnitude of a sum of two products below 2^126 is finite).
 
 import { held } from "./held-constant.as";
 
@@ -25,7 +25,10 @@ const ROUNDER: u32 = 0x4b40_0000;
   return max<u32>(i32x4.extract_lane(pairs, 0), i32x4.extract_lane(pairs, 1));
 }
 
-/** The bits of the highest |x - zero| of a row: they are ordered as the magnitudes are, infinities and NaNs above all numbers. */
+/**
+ * The bits of the highest |x - zero| of a row: they are ordered as the magnitudes are, infinities and NaNs above all
+ * numbers.
+ */
 function magnitudeOf(row: usize, width: u32, zero: f32): u32 {
   const end = row + (<usize>width << 2), zeros = f32x4.splat(zero), mask = held(0x7fff_ffff);
   let first = i32x4.splat(0), second = i32x4.splat(0), found: u32 = 0;
@@ -71,7 +74,10 @@ function encodeRow(row: usize, width: u32, zero: f32, scale: f32, target: usize)
   for (; row < end; row += 4, target++) store<u8>(target, <u8>i32x4.extract_lane(steps(v128.load32_zero(row), zeros, scales, rounder), 0));
 }
 
-/** The index of the first row with a value that cannot be sent (Q2), or -1. What was written before it means nothing then. */
+/**
+ * The index of the first row with a value that cannot be sent (Q2), or -1. What was written before it means nothing
+ * then.
+ */
 export function encodeInt8Rows(source: usize, rowCount: u32, width: u32, centred: bool, target: usize): i32 {
   const scales = target, zeros = target + (<usize>rowCount << 2), rowBytes = <usize>width << 2;
   let bytes = zeros + (centred ? <usize>rowCount << 2 : 0);

@@ -33,7 +33,10 @@ function writeMasks(): void {
   return bits & load<u64>(BYTE_MASKS + (length << 3));
 }
 
-/** How many bytes were written, or -1 when the keys are not strictly ascending. `target` has room for the bound of keyCount keys. */
+/**
+ * How many bytes were written, or -1 when the keys are not strictly ascending. `target` has room for the bound of
+ * keyCount keys.
+ */
 export function encodeDeltaKeys(keys: usize, keyCount: u32, target: usize): i32 {
   const pairsEnd = keys + (<usize>(keyCount & ~1) << 3);
   let at = target + ((<usize>keyCount + 1) >> 1), lengths = target;
@@ -104,7 +107,8 @@ export function decodeDeltaKeys(source: usize, byteCount: u32, keyCount: u32, ke
   }
   if (keyCount & 1 && load<u8>(source + lengthBytes - 1) >> 4 != 0) return WRONG_LENGTH;
   if (wrongLength != 0) return WRONG_LENGTH;
-  // Keys that pass 2^64 - 1 start again from 0. They cannot if keyCount times the largest delta is less: then there is nothing to check.
+  // Keys that pass 2^64 - 1 start again from 0. They cannot if keyCount times the largest delta is less: then there is
+  // nothing to check.
   if (clz(deltas) < 32 - <u64>clz(keyCount) && checkAscending(first, keyCount) >= 0) return NOT_ASCENDING;
   return at == end ? DONE : TOO_LONG;
 }
@@ -122,7 +126,9 @@ const SIGN_LANE: u64 = 0xd6e8feb86659fd93;
   return x ^ (x >> 32);
 }
 
-/** Writes the 64-bit signature of a key list: four lanes take every fourth key, so that their multiplications overlap. */
+/**
+ * Writes the 64-bit signature of a key list: four lanes take every fourth key, so that their multiplications overlap.
+ */
 export function signKeys(keys: usize, keyCount: u32, signature: usize): void {
   let a: u64 = keyCount, b: u64 = SIGN_KEY, c: u64 = SIGN_LANE, d: u64 = ~SIGN_KEY;
   const end = keys + (<usize>keyCount << 3);

@@ -1,8 +1,10 @@
-// codec-top-k — picks the k largest of gradient + residual by magnitude, and keeps the rest as the new residual: error feedback.
+// codec-top-k — picks the k largest of gradient + residual by magnitude, and keeps the rest as the new residual: error
+// feedback.
 //
-// Most sums are far below the k-th largest. So a sample tells a floor that probably a few more than k reach; those that do are listed, and the
-// k-th largest magnitude of the list is found exactly, by its bits: a histogram of the upper 11, then of the next 10 among those that share
-// them, then of the last 10. If fewer than k reach the floor, all are listed. Nothing is changed before the last pass, which divides the sums.
+// Most sums are far below the k-th largest. So a sample tells a floor that probably a few more than k reach; those that
+// do are listed, and the k-th largest magnitude of the list is found exactly, by its bits: a histogram of the upper 11,
+// then of the next 10 among those that share them, then of the last 10. If fewer than k reach the floor, all are
+// listed. Nothing is changed before the last pass, which divides the sums.
 //
 // T1. Chosen are the k sums of the highest magnitude; among equal ones those of lower index. They are listed by index.
 // T2. Each sum is rounded once, to f32, and then either sent or kept, whole.
@@ -16,7 +18,10 @@ const LOWER_BITS: i32 = 10;
 const LOWER_COUNT: u32 = 1024;
 const INFINITY_BITS: u32 = 0x7f80_0000;
 const HISTOGRAM_BYTES: usize = UPPER_COUNT << 2;
-/** If more than one of so many sums is sent, most quads have one, and asking whether they do would be guessed wrong too often. */
+/**
+ * If more than one of so many sums is sent, most quads have one, and asking whether they do would be guessed wrong too
+ * often.
+ */
 const SPARSE_SHARE: u32 = 20;
 /** Of so many bytes of sums, 16 are sampled. */
 const SAMPLE_STRIDE: usize = 1024;
@@ -40,7 +45,10 @@ const SAMPLE_SLACK: u32 = 8;
   store<u32>(cell, load<u32>(cell) + 1);
 }
 
-/** The bucket of the `rank`-th largest; how many of those in it are among the `rank` largest is left in the histogram's first cell. */
+/**
+ * The bucket of the `rank`-th largest; how many of those in it are among the `rank` largest is left in the histogram's
+ * first cell.
+ */
 function bucketOf(histogram: usize, bucketCount: u32, rank: u32): u32 {
   let bucket = bucketCount - 1;
   for (let inside = load<u32>(histogram + (<usize>bucket << 2)); inside < rank; inside = load<u32>(histogram + (<usize>bucket << 2))) {
@@ -51,7 +59,10 @@ function bucketOf(histogram: usize, bucketCount: u32, rank: u32): u32 {
   return bucket;
 }
 
-/** The `rank`-th largest of a list of magnitudes; how many that equal it are among the `rank` largest is left in the histogram's first cell. */
+/**
+ * The `rank`-th largest of a list of magnitudes; how many that equal it are among the `rank` largest is left in the
+ * histogram's first cell.
+ */
 function largest(list: usize, count: u32, rank: u32, histogram: usize): u32 {
   const end = list + (<usize>count << 2);
   memory.fill(histogram, 0, HISTOGRAM_BYTES);
@@ -69,7 +80,9 @@ function largest(list: usize, count: u32, rank: u32, histogram: usize): u32 {
   return prefix;
 }
 
-/** A magnitude that half as many again as are asked for probably reach; 0 when the sample would be too small to tell. */
+/**
+ * A magnitude that half as many again as are asked for probably reach; 0 when the sample would be too small to tell.
+ */
 function sampleFloor(gradient: usize, residual: usize, byteCount: usize, keepCount: u32, list: usize, histogram: usize): u32 {
   const sampleCount = <u32>(byteCount / SAMPLE_STRIDE) << 2, mask = held(0x7fff_ffff);
   const rank = <u32>(<u64>keepCount * 3 * sampleCount / (<u64>byteCount >> 1)) + SAMPLE_SLACK; // 1.5 × keepCount × sampleCount / floatCount
@@ -121,7 +134,10 @@ function firstNotFinite(gradient: usize, residual: usize, list: usize, count: u3
   return <i32>(at >> 2);
 }
 
-/** Writes four indices and sums side by side, without a branch, and lets only those stay that are sent; returns how many are sent so far. */
+/**
+ * Writes four indices and sums side by side, without a branch, and lets only those stay that are sent; returns how many
+ * are sent so far.
+ */
 @inline function sendQuad(sums: v128, isSent: v128, at: usize, indices: usize, values: usize, sent: u32): u32 {
   const lanes = <u32>i32x4.bitmask(isSent), lower = i64x2.extract_lane(sums, 0), upper = i64x2.extract_lane(sums, 1);
   const index = at >> 2;
@@ -180,7 +196,9 @@ function divide(
   }
 }
 
-/** -1, or the index of the first sum that is not finite: then nothing was changed. Both lists have room for one more. */
+/**
+ * -1, or the index of the first sum that is not finite: then nothing was changed. Both lists have room for one more.
+ */
 export function selectTopK(
   gradient: usize, residual: usize, floatCount: u32, keepCount: u32, indices: usize, values: usize, scratch: usize,
 ): i32 {

@@ -1,9 +1,11 @@
-// codec-words — payloads of which most 32-bit words are 0: a bit for each word, then the words that are not. spec/codecs.md, §5.
+// codec-words — payloads of which most 32-bit words are 0: a bit for each word, then the words that are not.
+// spec/codecs.md, §5.
 //
 //   packed     [ mask: bit i % 8 of byte i / 8 says that word i is not 0; whole u64 | those words, in order ]
 //
 // W1. Packing writes no more than it promises: 64 words are counted before any of them is copied.
-// W2. Unpacking counts the mask first, and touches nothing when the words are not as many: it reads only `byteCount` bytes.
+// W2. Unpacking counts the mask first, and touches nothing when the words are not as many: it reads only `byteCount`
+//     bytes.
 
 /** Four bits: which of four words are not 0. */
 @inline function occupied(words: usize): u32 {

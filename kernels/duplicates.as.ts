@@ -2,14 +2,17 @@
 //
 //   scratch    u32 × 2^b, b = slotBits(n): at least two slots for each key.  0 = free, else [ tag : 32 - b bits | 1 + unique index : b bits ]
 //
-// D1. Unique keys stand in the order of their first occurrences: the index of a first occurrence is the number of unique keys before it.
-// D2. A tag match is believed only after the keys agree, so the hash decides nothing but speed; it is keyed, so chosen keys cannot slow it.
+// D1. Unique keys stand in the order of their first occurrences: the index of a first occurrence is the number of
+//     unique keys before it.
+// D2. A tag match is believed only after the keys agree, so the hash decides nothing but speed; it is keyed, so chosen
+//     keys cannot slow it.
 // D3. Nothing is written but the scratch until the first duplicate is met. A list without any is sent as it is.
-// D4. A unique index is never greater than the position it is found at: unique keys may be written over the list, and summed rows over the
-//     gradients.
-// D5. After the first duplicate keys are listed by runs, each in one of two ways that give the same: with branches where nearly all keys of
-//     the run before were new, or nearly all known; without where they were mixed. Zipf took 6.9 ns a key instead of 9.7 (minima), lists of
-//     uniform draws from 1,000 to 1,000,000 keys about as long as before; where nearly all keys are known, none at all took 1.3 times as long.
+// D4. A unique index is never greater than the position it is found at: unique keys may be written over the list, and
+//     summed rows over the gradients.
+// D5. After the first duplicate keys are listed by runs, each in one of two ways that give the same: with branches
+//     where nearly all keys of the run before were new, or nearly all known; without where they were mixed. Zipf took
+//     6.9 ns a key instead of 9.7 (minima), lists of uniform draws from 1,000 to 1,000,000 keys about as long as
+//     before; where nearly all keys are known, none at all took 1.3 times as long.
 
 import { addFloats, copyFloats, extremeFloats } from "./floats.as";
 
@@ -44,7 +47,10 @@ const FEW_OTHERS: u32 = 40;
   }
 }
 
-/** As slotOf, without a branch that tells new keys from known ones. For a free slot it reads what lies before the unique keys, and ignores it. */
+/**
+ * As slotOf, without a branch that tells new keys from known ones. For a free slot it reads what lies before the unique
+ * keys, and ignores it.
+ */
 @inline function slotOfMixed(scratch: usize, bits: u32, hash: u64, key: u64, known: usize): usize {
   const indexMask: u32 = (1 << bits) - 1, tag = <u32>hash & ~indexMask;
   let at = <u32>(hash >> (64 - <u64>bits));
@@ -56,7 +62,10 @@ const FEW_OTHERS: u32 = 40;
   }
 }
 
-/** Lists the keys from `i` up to `end`, most of which are new, or most of which are known. Returns how many unique keys there are then. */
+/**
+ * Lists the keys from `i` up to `end`, most of which are new, or most of which are known. Returns how many unique keys
+ * there are then.
+ */
 function listAlike(
   keys: usize, i: u32, end: u32, bits: u32, factor: u64, scratch: usize, uniqueKeys: usize, indexes: usize, count: u32,
 ): u32 {
@@ -76,7 +85,10 @@ function listAlike(
   return count;
 }
 
-/** The same for keys of which nobody can guess whether they are new: all is written either way, so that no branch depends on it. */
+/**
+ * The same for keys of which nobody can guess whether they are new: all is written either way, so that no branch
+ * depends on it.
+ */
 function listMixed(
   keys: usize, i: u32, end: u32, bits: u32, factor: u64, scratch: usize, uniqueKeys: usize, indexes: usize, count: u32,
 ): u32 {

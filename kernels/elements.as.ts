@@ -1,5 +1,5 @@
-// elements — sums of numbers of any of the ten types (src/kernel/elements.ts has their numbers). Integers wrap around, so signed and unsigned ones add alike.
-// Addresses need no alignment.
+// elements — sums of numbers of any of the ten types (src/kernel/elements.ts has their numbers). Integers wrap around,
+// so signed and unsigned ones add alike. Addresses need no alignment.
 
 /** target[p] += source[p], 16 bytes at a time and the rest one by one. */
 @inline function addRun<T>(target: usize, source: usize, byteCount: usize): void {

@@ -1,7 +1,7 @@
 // finite — finds and removes NaN and infinities in what is pushed: floats whose exponent bits are all set.
 //
-// Shifted left by one, so that the sign is gone, a float is finite exactly when it is below STRANGE as an unsigned number. So the greatest of
-// many tells about all of them, and one comparison per chunk is enough.
+// Shifted left by one, so that the sign is gone, a float is finite exactly when it is below STRANGE as an unsigned
+// number. So the greatest of many tells about all of them, and one comparison per chunk is enough.
 
 const STRANGE: u32 = 0xff000000;
 const CHUNK_BYTES: usize = 2048;

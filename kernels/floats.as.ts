@@ -1,7 +1,8 @@
-// floats — copying, adding and comparing one short run of f32, inlined into the loops over rows: a call of memory.copy costs more than a few stores.
-// Byte counts are multiples of 4, addresses need no alignment.
+// floats — copying, adding and comparing one short run of f32, inlined into the loops over rows: a call of memory.copy
+// costs more than a few stores. Byte counts are multiples of 4, addresses need no alignment.
 //
-// Four vectors are loaded before the first is stored, so that an engine that can computes them as two of twice the width (docs/decisions/0021).
+// Four vectors are loaded before the first is stored, so that an engine that can computes them as two of twice the
+// width (docs/decisions/0021).
 
 @inline export function copyFloats(out: usize, from: usize, byteCount: usize): void {
   let p: usize = 0;

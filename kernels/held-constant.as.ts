@@ -1,7 +1,7 @@
 // held-constant — vector constants that stay in a register for the length of a loop.
 //
-// The compilers put a constant vector back where it is used, and the engine then builds it anew in every turn, with several instructions
-// (fp16 took twice as long). What is loaded from memory is no constant to either of them.
+// The compilers put a constant vector back where it is used, and the engine then builds it anew in every turn, with
+// several instructions (fp16 took twice as long). What is loaded from memory is no constant to either of them.
 
 import { ZERO } from "./layout.as";
 

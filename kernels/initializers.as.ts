@@ -1,5 +1,5 @@
-// initializers — first values of parameters. A value depends on the parameter's stream and its index alone: no state, no order, so every
-// server and every pull of a missing row gives the same one.
+// initializers — first values of parameters. A value depends on the parameter's stream and its index alone: no state,
+// no order, so every server and every pull of a missing row gives the same one.
 //
 //   element i of a tensor         half i mod 2 (low, high) of finish(stream + ⌊i/2⌋ · STEP)
 //   element j of the row of key   half j mod 2 of finish(s + ⌊j/2⌋ · STEP), s = finish(stream + key · STEP)
@@ -9,8 +9,8 @@
 //   normal      offset ± scale · z(h), h = bits | 1, the sign from bit 0; in f64, rounded to f32 once
 //   truncated   the same with h moved into [cut, 2^32): every z is at most 2, distributed as if resampled until it is
 //
-// z(h) is the quantile of the upper tail h/2^33, by cubics over 32 pieces of each octave of h (src/kernel/normal-quantiles.ts makes them from
-// + - * / and √ alone, so that all machines have the same).
+// z(h) is the quantile of the upper tail h/2^33, by cubics over 32 pieces of each octave of h
+// (src/kernel/normal-quantiles.ts makes them from + - * / and √ alone, so that all machines have the same).
 //
 // N1. Only +, -, *, conversions and integer operations: the plain reference gives the same bits.
 // N2. All 64 bits of a key and of an index count.

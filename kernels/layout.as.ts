@@ -1,4 +1,5 @@
-// layout — the first page of an arena: the allocator's state and the scratch lists of the table kernels, at fixed addresses.
+// layout — the first page of an arena: the allocator's state and the scratch lists of the table kernels, at fixed
+// addresses.
 //
 //   address   bytes   what
 //         0      64   zeros that are never written: address 0 means "nowhere"

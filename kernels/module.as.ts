@@ -1,4 +1,5 @@
-// module — the list of what the kernel module exports. Addresses are u32 and come to JavaScript signed: read them with `>>> 0`.
+// module — the list of what the kernel module exports. Addresses are u32 and come to JavaScript signed: read them with
+// `>>> 0`.
 
 export {
   aheadBytes, allocate, allocateReserve, allocateWork, lend, lentBytes, openArena, release, reserveUsedBytes, setOverdraft, stateUsedBytes,

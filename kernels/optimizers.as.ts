@@ -1,7 +1,9 @@
-// optimizers — the entries of the server-side updates: one call per message or batch of rows, the choice of optimizer outside all loops.
-// The arithmetic is in optimizers/, one file per family; src/kernel/optimizer-kernels.ts says what each call means.
+// optimizers — the entries of the server-side updates: one call per message or batch of rows, the choice of optimizer
+// outside all loops. The arithmetic is in optimizers/, one file per family; src/kernel/optimizer-kernels.ts says what
+// each call means.
 //
-// U1. Every element is rounded to f32 after each operation, in the order in which the plain reference has them: no fused multiply-add.
+// U1. Every element is rounded to f32 after each operation, in the order in which the plain reference has them: no
+//     fused multiply-add.
 // U2. Rows are visited in the order of the list; a row that is listed twice is updated twice.
 
 import { adagradRows, rmspropMomentumRows, rmspropRows, rowWiseAdagradRows } from "./optimizers/adagrad.as";

@@ -1,4 +1,5 @@
-// ownership — whether all keys of a list are a server's own. src/keys/placement.ts says who owns what; src/server/ownership.ts asks.
+// ownership — whether all keys of a list are a server's own. src/keys/placement.ts says who owns what;
+// src/server/ownership.ts asks.
 //
 //   owned      u8 for each part: 1 if it is the server's, 0 otherwise
 //   part       the top bits of mix(key), as in partition.as.ts

@@ -1,4 +1,5 @@
-// partition — splits a list of keys by the server that owns them, and moves rows of values along. src/keys/placement.ts says who owns what.
+// partition — splits a list of keys by the server that owns them, and moves rows of values along. src/keys/placement.ts
+// says who owns what.
 //
 //   owners     u16 for each part: the owner's number, below ownerCount
 //   part       the top bits of mix(key); the same mix as in src/keys/mix.ts, bit for bit: clients in every language must agree on it
@@ -7,8 +8,8 @@
 //
 // P1. Stable: the keys of one owner keep their order.
 // P2. Each key is hashed once. The first loop notes owners and counts, the second only moves.
-// P3. Both halves of the list are worked on side by side, with counters of their own: a counter that was just stored is not loaded again at
-//     once, which would cost five cycles for every key.
+// P3. Both halves of the list are worked on side by side, with counters of their own: a counter that was just stored is
+//     not loaded again at once, which would cost five cycles for every key.
 
 import { copyFloats } from "./floats.as";
 
@@ -73,7 +74,9 @@ export function partitionKeys(
   if (n & 1) move(keys, n - 1, countUp(seconds, last), keysOut, sources);
 }
 
-/** As partitionKeys, for two owners: how many keys the second has had so far tells both places, and stays in a register. */
+/**
+ * As partitionKeys, for two owners: how many keys the second has had so far tells both places, and stays in a register.
+ */
 function partitionInTwo(keys: usize, n: u32, owners: usize, shift: u64, noted: usize, spans: usize, keysOut: usize, sources: usize): void {
   let ones: u32 = 0;
   for (let i: u32 = 0; i < n; i++) {

@@ -1,7 +1,9 @@
-// reduce — the sum of several spans, of f32, f64, or integers of 4 or 8 bytes (numbered as in elements.as.ts), and its copies, a chunk at a time: while a
-// chunk is in the cache, it is summed and copied to wherever it is wanted, so that main memory is read once.
+// reduce — the sum of several spans, of f32, f64, or integers of 4 or 8 bytes (numbered as in elements.as.ts), and its
+// copies, a chunk at a time: while a chunk is in the cache, it is summed and copied to wherever it is wanted, so that
+// main memory is read once.
 //
-// D1. Sources are added in the order of their list, ((s0 + s1) + s2) + …, each sum rounded: the same bits however the spans are cut.
+// D1. Sources are added in the order of their list, ((s0 + s1) + s2) + …, each sum rounded: the same bits however the
+//     spans are cut.
 // D2. All sources of a chunk are read before a target of it is written: a target may be a source.
 
 /** What is summed at once: a few of these are in the cache of a core at the same time. */

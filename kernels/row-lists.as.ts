@@ -1,5 +1,6 @@
-// row-lists — table rows as lists of addresses: from keys to a list, and from a list to columns of the rows. What initializers, optimizers and
-// checkpoints share. One call per chunk of a message, never one per key; see RowKernels for what each means.
+// row-lists — table rows as lists of addresses: from keys to a list, and from a list to columns of the rows. What
+// initializers, optimizers and checkpoints share. One call per chunk of a message, never one per key; see RowKernels
+// for what each means.
 //
 //   list       u32 for each row: where its payload begins (the key lies KEY_BYTES before); 0 for a key that has no row
 //   column     `byteCount` bytes of every row, `offset` bytes from there (a multiple of 4; the key is at -KEY_BYTES)
@@ -44,7 +45,10 @@ const TOUCHED_BYTES: usize = 320;
   }
 }
 
-/** probe touches the first five cache lines of a row; this does those beyond, of rows that were found. Four of a row at a time: 1.1 times as fast as one. */
+/**
+ * probe touches the first five cache lines of a row; this does those beyond, of rows that were found. Four of a row at
+ * a time: 1.1 times as fast as one.
+ */
 function touchWide(t: Table, n: u32, bytes: usize): void {
   const last = bytes - 4;
   let touched: u32 = 0;
@@ -165,7 +169,10 @@ export function addWords(rows: usize, n: u32, offset: i32, amounts: usize): void
   }
 }
 
-/** A row without an address has version 0; `known` of ~0 is none at all. The list is compacted in place: a row only moves forward. */
+/**
+ * A row without an address has version 0; `known` of ~0 is none at all. The list is compacted in place: a row only
+ * moves forward.
+ */
 export function staleRows(
   rows: usize, n: u32, offset: i32, known: usize, bound: u32, first: u32, indexesOut: usize, versionsOut: usize,
 ): u32 {

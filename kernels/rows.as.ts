@@ -1,11 +1,11 @@
 // rows — the table kernels for whole batches of keys: one call per message, never one per key.
 //
-// WASM has no prefetch. So a batch is probed in short loops: find the buckets, touch them, match their tags, touch the rows, verify the
-// keys. The loops that touch do nothing else, so that as many cache misses as the processor can keep in flight overlap (1.5 times as fast
-// as touching inside the loops that compute, measured).
+// WASM has no prefetch. So a batch is probed in short loops: find the buckets, touch them, match their tags, touch the
+// rows, verify the keys. The loops that touch do nothing else, so that as many cache misses as the processor can keep
+// in flight overlap (1.5 times as fast as touching inside the loops that compute, measured).
 //
-// R1. All or nothing: a call that may insert either knows beforehand that there is room for certain, or inserts first and takes its rows
-//     back when the room ends; values are added only after the last insertion that can fail.
+// R1. All or nothing: a call that may insert either knows beforehand that there is room for certain, or inserts first
+//     and takes its rows back when the room ends; values are added only after the last insertion that can fail.
 // R2. The scratch lists in the first page serve one call at a time; nothing in them outlives it.
 
 import { certainRoom } from "./allocator.as";
@@ -35,7 +35,10 @@ import { PART_BITS, Table, hashOf, nextSegmentIndex, segmentOf } from "./table-s
   return load<u32>(BATCH_ROWS + (index << 2));
 }
 
-/** BATCH_ROWS[i] = row of keys[i], 0 for none, for up to BATCH keys; brings `touchBytes` of each row into the cache. Returns how many are 0. */
+/**
+ * BATCH_ROWS[i] = row of keys[i], 0 for none, for up to BATCH keys; brings `touchBytes` of each row into the cache.
+ * Returns how many are 0.
+ */
 export function probe(t: Table, keys: usize, n: u32, touchBytes: usize): u32 {
   seek(t, keys, n);
   t.touched = touchRows(BATCH_ROWS, n, touchBytes);
@@ -52,7 +55,10 @@ export function isOwnBatch(owned: usize, n: u32): bool {
   return all != 0;
 }
 
-/** BATCH_ROWS[i] = the first row that may be that of keys[i], 0 for none. Which it is, only its key tells: `settle`, once it was touched. */
+/**
+ * BATCH_ROWS[i] = the first row that may be that of keys[i], 0 for none. Which it is, only its key tells: `settle`,
+ * once it was touched.
+ */
 export function seek(t: Table, keys: usize, n: u32): void {
   let touched: u32 = 0;
   for (let i: usize = 0; i < n; i++) {
@@ -84,7 +90,10 @@ export function settle(t: Table, keys: usize, n: u32, touchBytes: usize): u32 {
   return findOpen(t, keys, open);
 }
 
-/** Loads something of the first five cache lines of each listed row; what lies beyond, the processor fetches ahead by itself. */
+/**
+ * Loads something of the first five cache lines of each listed row; what lies beyond, the processor fetches ahead by
+ * itself.
+ */
 function touchRows(rows: usize, n: u32, touchBytes: usize): u32 {
   const last = touchBytes - 4, end = rows + (<usize>n << 2);
   let touched: u32 = 0;
@@ -102,7 +111,10 @@ function touchRows(rows: usize, n: u32, touchBytes: usize): u32 {
   return touched;
 }
 
-/** Brings the next buckets of the `n` listed keys into the cache, and what their tags point at. One key in seven of a full table lies there. */
+/**
+ * Brings the next buckets of the `n` listed keys into the cache, and what their tags point at. One key in seven of a
+ * full table lies there.
+ */
 function touchFurther(t: Table, n: usize, touchBytes: usize): u32 {
   let touched: u32 = 0;
   for (let j: usize = 0; j < n; j++) {
@@ -117,7 +129,10 @@ function touchFurther(t: Table, n: usize, touchBytes: usize): u32 {
   return touched + touchRows(BATCH_BUCKETS, <u32>n, touchBytes);
 }
 
-/** Finds the rows of the `n` listed keys the long way: a false tag, an overflowed bucket, no row. Returns how many have none. */
+/**
+ * Finds the rows of the `n` listed keys the long way: a false tag, an overflowed bucket, no row. Returns how many have
+ * none.
+ */
 function findOpen(t: Table, keys: usize, n: usize): u32 {
   let missing: u32 = 0;
   for (let j: usize = 0; j < n; j++) {
@@ -338,7 +353,10 @@ export function removeRows(t: Table, keys: usize, n: u32): u32 {
   return before - t.rowCount;
 }
 
-/** `cursor` holds the top 32 bits of the least hash not listed yet, as a u64: 2^32 at the end. Splits in between do not disturb it. */
+/**
+ * `cursor` holds the top 32 bits of the least hash not listed yet, as a u64: 2^32 at the end. Splits in between do not
+ * disturb it.
+ */
 export function listRows(t: Table, cursor: usize, rowsOut: usize): i32 {
   const from = load<u64>(cursor), shift = 32 - <u64>t.depth, index = <u32>(from >> shift);
   if (from >> 32 != 0) return -1;

@@ -1,12 +1,13 @@
-// segment — one piece of a table's index: buckets of tags and rows, in chunks. Not how it grows (table-growth.as.ts), nor what lies in the rows.
+// segment — one piece of a table's index: buckets of tags and rows, in chunks. Not how it grows (table-growth.as.ts),
+// nor what lies in the rows.
 //
 //   bucket     [ 12 tag bytes | u16 passed | u16 unused | 12 × u32 row ]    one cache line; tag 0 = free
 //   chunk      32 buckets                                                   2 KiB, the unit by which an index grows
 //   segment    entries, limit, depth, … and up to 7 chunks                  one cache line, the unit that is split
 //
 // S1. Only tags say what is free, and no hash has the tag 0.
-// S2. `passed` counts the entries whose search passes over a bucket because they lie further on. A search stops at passed = 0, a removal
-//     counts it down: no tombstones.
+// S2. `passed` counts the entries whose search passes over a bucket because they lie further on. A search stops at
+//     passed = 0, a removal counts it down: no tombstones.
 
 export const SLOTS: u32 = 12;
 const SLOT_MASK: u32 = 0xfff;

@@ -1,20 +1,22 @@
 // table-growth — makes room in the index of a table, one segment at a time.
 //
-// A segment grows from 4 chunks to 5, 6, 7 and then splits into two of 4, so the index of a large table is 74 to 92 % full at any time.
-// Wide rows, where the index hardly counts, skip the steps in between.
+// A segment grows from 4 chunks to 5, 6, 7 and then splits into two of 4, so the index of a large table is 74 to 92 %
+// full at any time. Wide rows, where the index hardly counts, skip the steps in between.
 //
 // G1. A growth moves the entries of one segment only, at most SEGMENT_SLOTS_MAX.
 // G2. Memory is taken before anything is changed: a growth that finds no room leaves the table as it was.
-// G3. Wide rows make splits dear (a cache miss for each row) and the index cheap. There segments grow at loads that differ by up to
-//     `loadSpread`, so that a table filled evenly does not split everywhere at once: half the p99.9 of inserting calls, for 2 bytes a row.
+// G3. Wide rows make splits dear (a cache miss for each row) and the index cheap. There segments grow at loads that
+//     differ by up to `loadSpread`, so that a table filled evenly does not split everywhere at once: half the p99.9 of
+//     inserting calls, for 2 bytes a row.
 // G4. A segment whose entries all lie in one half of it, as where they are of one part, gets an empty one beside it,
 // and nothing
 //     moves. So a part is set apart by at most PART_BITS such splits; below it the keyed bits split evenly, whoever
 //     chose the keys, and the directory has at most 16 bytes for each row of the fullest part, beside 64 KiB.
 
-// G5. A table whose rows are known to come (a checkpoint is restored) takes no more than one that grew to them: its segments are split before they come, grow at
-//     LOAD_PERCENT alone, and have no more chunks than their entries need. Rows come in the order of their parts then, and segments that are split in that order
-//     would stay as they are after a split.
+// G5. A table whose rows are known to come (a checkpoint is restored) takes no more than one that grew to them: its
+//     segments are split before they come, grow at LOAD_PERCENT alone, and have no more chunks than their entries need.
+//     Rows come in the order of their parts then, and segments that are split in that order would stay as they are
+//     after a split.
 
 import { MOVE_HASHES, MOVE_ROWS } from "./layout.as";
 import { CHUNK_BYTES, CHUNK_SHIFT, CHUNK_SLOTS, SLOTS, Segment, chunkCell, listSegment, place } from "./segment.as";
@@ -25,10 +27,16 @@ const CHUNKS_SPLIT: u32 = 4;
 const CHUNKS_MAX: u32 = 7;
 /** How many a segment can list: chunk0 to chunk8. */
 const CHUNK_CELLS: u32 = 9;
-/** A segment holds at most this many of every 100 slots, less its own share of the table's loadSpread; after a split about LOAD_PERCENT_NEW. */
+/**
+ * A segment holds at most this many of every 100 slots, less its own share of the table's loadSpread; after a split
+ * about LOAD_PERCENT_NEW.
+ */
 const LOAD_PERCENT: u32 = 92;
 const LOAD_PERCENT_NEW: u32 = 85;
-/** The most entries of a segment of CHUNKS_SPLIT chunks: so many are split into at most 8 chunks at any load of 61 percent and more. */
+/**
+ * The most entries of a segment of CHUNKS_SPLIT chunks: so many are split into at most 8 chunks at any load of 61
+ * percent and more.
+ */
 const ROOMY_ENTRIES_MAX: u32 = CHUNKS_SPLIT * CHUNK_SLOTS * LOAD_PERCENT / 100;
 /** 4,096 segments for each part, about 8 M rows; a directory beyond that would only help an attacker. */
 export const DEPTH_MAX: u32 = 24;
@@ -45,7 +53,10 @@ export function grow(t: Table, s: Segment, hash: u64): bool {
   return true;
 }
 
-/** Most splits are even; but keys may come in the order of their hashes, from another table's listing, and then all stay on one side. */
+/**
+ * Most splits are even; but keys may come in the order of their hashes, from another table's listing, and then all stay
+ * on one side.
+ */
 function split(t: Table, lower: Segment, hash: u64): bool {
   const depth = lower.depth, count = listEntries(t, lower), upperCount = countUpper(count, depth);
   if (upperCount == 0 || upperCount == count) return setApart(t, lower, hash, upperCount != 0);
@@ -125,7 +136,10 @@ export function segmentRowsMax(t: Table): u32 {
   return chunks * CHUNK_SLOTS * LOAD_PERCENT / 100;
 }
 
-/** Splits an empty table until the segment of the hash with these top 32 bits has this depth (G5). False when there is no room. */
+/**
+ * Splits an empty table until the segment of the hash with these top 32 bits has this depth (G5). False when there is
+ * no room.
+ */
 export function splitTo(t: Table, hashTop: u32, depth: u32): bool {
   const hash = <u64>hashTop << 32;
   for (let s = segmentOf(t, hash); s.depth < depth && s.entries == 0; s = segmentOf(t, hash)) {
@@ -134,7 +148,10 @@ export function splitTo(t: Table, hashTop: u32, depth: u32): bool {
   return true;
 }
 
-/** The rows that were expected are there. Segments grow at loads of their own again (G3), but for those that are fuller already: they keep what room they have. */
+/**
+ * The rows that were expected are there. Segments grow at loads of their own again (G3), but for those that are fuller
+ * already: they keep what room they have.
+ */
 export function settleRows(t: Table): void {
   t.rowsExpected = 0;
   const count: u32 = 1 << t.depth;
@@ -153,7 +170,10 @@ function countUpper(count: u32, depth: u32): u32 {
   return upper;
 }
 
-/** Lists a segment's rows and their hashes. All rows first, then all hashes: each loop only starts loads that do not wait for each other. */
+/**
+ * Lists a segment's rows and their hashes. All rows first, then all hashes: each loop only starts loads that do not
+ * wait for each other.
+ */
 function listEntries(t: Table, s: Segment): u32 {
   const count = listSegment(s, MOVE_ROWS);
   for (let i: usize = 0; i < count; i++) store<u64>(MOVE_HASHES + (i << 3), hashOf(t, load<u64>(load<u32>(MOVE_ROWS + (i << 2)))));
@@ -186,7 +206,10 @@ export function takeChunks(t: Table, s: Segment, wanted: u32): bool {
   return true;
 }
 
-/** A number below `spread` that stays with a segment: so that segments that were filled evenly do not all grow at once (G3). */
+/**
+ * A number below `spread` that stays with a segment: so that segments that were filled evenly do not all grow at once
+ * (G3).
+ */
 @inline function unevenness(s: Segment, spread: u32): u32 {
   return (((changetype<u32>(s) >> 6) * 0x9e3779b1) >> 16) * spread >> 16;
 }

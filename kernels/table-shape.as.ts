@@ -1,4 +1,5 @@
-// table-shape — a table as it lies in the arena: where a key's hash leads, and how many bytes it takes. Nothing here changes what a table holds.
+// table-shape — a table as it lies in the arena: where a key's hash leads, and how many bytes it takes. Nothing here
+// changes what a table holds.
 //
 //   hash       [ part: the top PART_BITS bits of the fixed mix of the key | keyed bits ]
 //   directory  u32 segment for each value of the top `depth` bits of the hash (extendible hashing), so ordered by part

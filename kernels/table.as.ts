@@ -85,7 +85,10 @@ function takeRow(t: Table): u32 {
   return row;
 }
 
-/** Slabs grow with the table, so a small one stays small; where it is known how many rows come, they are as large as those need. */
+/**
+ * Slabs grow with the table, so a small one stays small; where it is known how many rows come, they are as large as
+ * those need.
+ */
 function addSlab(t: Table): bool {
   const wanted = t.rowsExpected > t.rowCount ? slabBytesFor(t, t.rowsExpected - t.rowCount) : min(max(t.bytes >> 4, SLAB_BYTES_MIN), SLAB_BYTES_MAX);
   const rows = max<u32>((wanted - SLAB_HEADER_BYTES) / t.rowBytes, 1);
@@ -100,8 +103,8 @@ function addSlab(t: Table): bool {
 }
 
 /**
- * Gives slabs back whose rows were all removed again, newest first, down to what the table had; `lastFree` is the removed row behind which theirs begin in the list of free
- * rows, 0 when they are all there is.
+ * Gives slabs back whose rows were all removed again, newest first, down to what the table had; `lastFree` is the
+ * removed row behind which theirs begin in the list of free rows, 0 when they are all there is.
  */
 export function dropSlabs(t: Table, lastFree: usize, slabs: u32, slabNext: u32, slabEnd: u32): void {
   if (lastFree == 0) t.freeRows = 0;
@@ -122,7 +125,10 @@ export function spareRows(t: Table): u32 {
   return count;
 }
 
-/** Of the next slab for so many rows: no larger than they are, but for a small one, so that nothing of the last one is left over. */
+/**
+ * Of the next slab for so many rows: no larger than they are, but for a small one, so that nothing of the last one is
+ * left over.
+ */
 function slabBytesFor(t: Table, rows: u32): u32 {
   const wanted = <u64>SLAB_HEADER_BYTES + <u64>rows * <u64>t.rowBytes;
   if (wanted >= <u64>SLAB_BYTES_MAX) return SLAB_BYTES_MAX;
@@ -132,7 +138,10 @@ function slabBytesFor(t: Table, rows: u32): u32 {
   return max(bytes, SLAB_BYTES_MIN);
 }
 
-/** The distance between rows. Wide ones lie at multiples of 8, so that 64 floats never touch a sixth cache line; more gains nothing. */
+/**
+ * The distance between rows. Wide ones lie at multiples of 8, so that 64 floats never touch a sixth cache line; more
+ * gains nothing.
+ */
 function rowBytesOf(payloadBytes: u32): u32 {
   const bytes = <u32>KEY_BYTES + payloadBytes;
   return payloadBytes < 64 ? bytes : (bytes + 7) & ~7;

@@ -1,5 +1,5 @@
-// vector — arithmetic on spans of f32 and of bytes, and the check of key lists. Every element is rounded as the plain reference rounds it:
-// no fused multiply-add, no reordered sums.
+// vector — arithmetic on spans of f32 and of bytes, and the check of key lists. Every element is rounded as the plain
+// reference rounds it: no fused multiply-add, no reordered sums.
 
 /** Floats below this index are done 16 at a time. */
 @inline function wideEnd(start: usize, floatCount: u32): usize {

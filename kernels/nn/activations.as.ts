@@ -1,4 +1,5 @@
-// activations — ReLU and sigmoid of every float, and the gradient of their input. Gradients need the output alone, not the input.
+// activations — ReLU and sigmoid of every float, and the gradient of their input. Gradients need the output alone, not
+// the input.
 
 import { exponential, exponentialOfOne } from "./exponential.as";
 

@@ -1,5 +1,5 @@
-// bias — what is added to every row or column of a matrix, with or without a ReLU behind it, and the sums that are its gradient.
-// Rows of a convolution's output are channels; columns of a dense layer's output are features.
+// bias — what is added to every row or column of a matrix, with or without a ReLU behind it, and the sums that are its
+// gradient. Rows of a convolution's output are channels; columns of a dense layer's output are features.
 
 /** Row i gets bias[i]; with `isRelu` negative sums become 0. NaN stays NaN. */
 export function addBiasToRows(matrix: usize, rows: u32, columns: u32, bias: usize, isRelu: u32): void {
@@ -30,7 +30,10 @@ export function addBiasToColumns(matrix: usize, rows: u32, columns: u32, bias: u
   return isRelu != 0 ? max<f32>(x, 0) : x;
 }
 
-/** sums[i] += Σ of row i: lane l adds l, l+8, … in one vector and l+4, l+12, … in another; then both, (l0 + l2) + (l1 + l3), then the rest. */
+/**
+ * sums[i] += Σ of row i: lane l adds l, l+8, … in one vector and l+4, l+12, … in another; then both, (l0 + l2) + (l1 +
+ * l3), then the rest.
+ */
 export function addRowSums(matrix: usize, rows: u32, columns: u32, sums: usize): void {
   const row: usize = columns << 2, wide: usize = (columns & ~7) << 2;
   for (let i: u32 = 0; i < rows; i++, matrix += row, sums += 4) {

@@ -1,7 +1,9 @@
-// channels — sums and linear combinations per channel of [samples][channels][plane], which is all that batch normalisation needs. Sums are
-// in f64, where products of floats are exact and cancellation does not hurt.
+// channels — sums and linear combinations per channel of [samples][channels][plane], which is all that batch
+// normalisation needs. Sums are in f64, where products of floats are exact and cancellation does not hurt.
 
-/** sums[c] = Σ x and products[c] = Σ x · y over all samples and the channel's plane, in the order of memory; both f64. */
+/**
+ * sums[c] = Σ x and products[c] = Σ x · y over all samples and the channel's plane, in the order of memory; both f64.
+ */
 export function channelSums(x: usize, y: usize, samples: u32, channels: u32, plane: u32, sums: usize, products: usize): void {
   const row: usize = plane << 2;
   memory.fill(sums, 0, <usize>channels << 3);

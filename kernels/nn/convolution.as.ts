@@ -1,4 +1,5 @@
-// convolution — one image [channels][height][width] as a matrix whose product with the weights is its convolution (stride 1).
+// convolution — one image [channels][height][width] as a matrix whose product with the weights is its convolution
+// (stride 1).
 //
 //   unfold   row (channel, dy, dx) of the matrix is the image shifted by (dy, dx), cut to the output's height and width
 //   fold     its transpose: every number is added back to where it was taken from

@@ -1,4 +1,5 @@
-// embedding — rows of a table, found by i32 ids. An id that is negative or past the end stands for a row of zeros that nothing is added to.
+// embedding — rows of a table, found by i32 ids. An id that is negative or past the end stands for a row of zeros that
+// nothing is added to.
 
 /** The index of the first id that names no row, -1 when all do. */
 export function findOutOfRange(ids: usize, idCount: u32, rowCount: u32): i32 {

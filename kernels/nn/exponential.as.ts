@@ -1,5 +1,5 @@
-// exponential — e^x for four floats, off by less than 2 units in the last place: x = n·ln 2 + r, a polynomial in r, times 2^n. Made of plain
-// additions and multiplications, so that every engine, and the reference, gives the same bits.
+// exponential — e^x for four floats, off by less than 2 units in the last place: x = n·ln 2 + r, a polynomial in r,
+// times 2^n. Made of plain additions and multiplications, so that every engine, and the reference, gives the same bits.
 
 const X_MIN: f32 = -87.25;
 const X_MAX: f32 = 88.5;

@@ -3,8 +3,8 @@
 //   multiply             C[m × n] (+)= A · B      4 × 8 tiles: one number of each of 4 rows times 8 neighbours of a row of B
 //   multiplyTransposed   C[m × n] (+)= A · Bᵀ     2 × 4 tiles of dot products, 4 lanes each, as rows of A and of B lie along the depth
 //
-// Tiles over the edge are computed like all others, from rows that are repeated or columns that are zeros, and stored in part: a narrower
-// tile would have too few sums to keep the multipliers busy, and so be no faster.
+// Tiles over the edge are computed like all others, from rows that are repeated or columns that are zeros, and stored
+// in part: a narrower tile would have too few sums to keep the multipliers busy, and so be no faster.
 //
 // Order of additions, which the reference repeats:
 //   multiply             Σ over the depth, ascending, from 0; then + C.
@@ -21,7 +21,10 @@ const TILE_ROWS: u32 = 4;
 const TILE_COLUMNS: u32 = 8;
 const TILE_BYTES: usize = 128;
 const PANEL_ROW: usize = 32;
-/** From so many rows on it pays to copy 8 columns of B side by side: rows of a power of two bytes apart would evict each other. */
+/**
+ * From so many rows on it pays to copy 8 columns of B side by side: rows of a power of two bytes apart would evict each
+ * other.
+ */
 const PACK_ROWS_MIN: u32 = 16;
 
 /** `scratch` has TILE_BYTES + 32 · k bytes. */

@@ -1,5 +1,6 @@
-// max-pool — the greatest of each size × size square of a plane, and where it was. Squares do not overlap; what is left at the right and at
-// the bottom is in none. Of equals the first counts, row by row; a NaN counts only where it is the first of its square.
+// max-pool — the greatest of each size × size square of a plane, and where it was. Squares do not overlap; what is left
+// at the right and at the bottom is in none. Of equals the first counts, row by row; a NaN counts only where it is the
+// first of its square.
 
 /** `places`: the index within its plane of each output's source. */
 export function maxPool(input: usize, planes: u32, height: u32, width: u32, size: u32, output: usize, places: usize): void {

@@ -1,5 +1,6 @@
-// module — the list of what the nn module exports: the layers' arithmetic, on spans of f32 in a memory that somebody else allocates from.
-// It holds no state and no data of its own, so that it lives beside the kernel module on one arena. Addresses are u32.
+// module — the list of what the nn module exports: the layers' arithmetic, on spans of f32 in a memory that somebody
+// else allocates from. It holds no state and no data of its own, so that it lives beside the kernel module on one
+// arena. Addresses are u32.
 
 export { addBiasToColumns, addBiasToRows, addColumnSums, addRowSums } from "./bias.as";
 export { fold, framePlanes, unfold, unframePlanes } from "./convolution.as";

@@ -1,6 +1,9 @@
 // pairs — the dot product of the two halves of each row, which is how matrix factorisation scores a user and an item.
 
-/** Of `samples` rows of 2 · width. Lane l adds the products l, l+4, …; the sum is (l0 + l2) + (l1 + l3), then the last 0 to 3. */
+/**
+ * Of `samples` rows of 2 · width. Lane l adds the products l, l+4, …; the sum is (l0 + l2) + (l1 + l3), then the last 0
+ * to 3.
+ */
 export function dotOfHalves(rows: usize, samples: u32, width: u32, output: usize): void {
   const half: usize = width << 2, wide: usize = (width & ~3) << 2;
   for (let sample: u32 = 0; sample < samples; sample++, rows += 2 * half, output += 4) {

@@ -3,8 +3,9 @@
 import { exponential, exponentialOfOne } from "./exponential.as";
 
 /**
- * For each of `rows` of `columns` logits: gradient = (softmax - one at the label) · scale. `peaks` gets the row's greatest logit, `sums` the
- * sum of e^(logit - peak), added up from the first to the last. Labels are u32 below `columns`.
+ * For each of `rows` of `columns` logits: gradient = (softmax - one at the label) · scale. `peaks` gets the row's
+ * greatest logit, `sums` the sum of e^(logit - peak), added up from the first to the last. Labels are u32 below
+ * `columns`.
  */
 export function softmaxGradient(
   logits: usize, labels: usize, rows: u32, columns: u32, scale: f32, gradient: usize, peaks: usize, sums: usize,

@@ -4,10 +4,11 @@
 //
 // c1 = 1/(1-β1^t) and c2 = 1/√(1-β2^t). Adam and LazyAdam add decay·w to g; AdamW subtracts (lr·decay)·w beside the
 // change instead (multiplied by 1 - lr·decay, rounded to f32, w would miss some per cent of a small decay).
-// Which t: a row of Adam and AdamW counts its own updates, so that a row first touched late is corrected as a row first touched early was (with one
-// count for all, its first step would be three times as long). A table row has the count in the u32 behind its slots. A block has one count of the
-// updates of all its rows, which gives the corrections in hyper; once single rows were updated it has a list of their updates as well, and a row's t
-// is stepBase and its entry together. LazyAdam uses the t of the parameter, whose corrections come in hyper.
+// Which t: a row of Adam and AdamW counts its own updates, so that a row first touched late is corrected as a row first
+// touched early was (with one count for all, its first step would be three times as long). A table row has the count in
+// the u32 behind its slots. A block has one count of the updates of all its rows, which gives the corrections in hyper;
+// once single rows were updated it has a list of their updates as well, and a row's t is stepBase and its entry
+// together. LazyAdam uses the t of the parameter, whose corrections come in hyper.
 //
 // M1. A row's own count stops at 2^32 - 1.
 

@@ -1,10 +1,11 @@
-// dc-asgd — SGD with delay compensation (Zheng et al. 2017), the adaptive variant DC-ASGD-a: the only published one whose λ need not be
-// tuned anew for each stage of a training.
+// dc-asgd — SGD with delay compensation (Zheng et al. 2017), the adaptive variant DC-ASGD-a: the only published one
+// whose λ need not be tuned anew for each stage of a training.
 //
 //   s' = s + (1-m)·(g² - s)      w' = w - lr·(g + (λ/√(s' + ε))·g²·(w - b))      slot 0: s, m is beta2; slot `backupSlot`: b
 //
-// b is what the pushing worker pulled last: what it computed g on. Updates only read it: a worker that pushes twice without a pull is later the second
-// time. It lies in slot `backupSlot`, or, of table rows, where a list says (hyper.pulledRows). Where nothing is late (a round of sync updates) λ is 0.
+// b is what the pushing worker pulled last: what it computed g on. Updates only read it: a worker that pushes twice
+// without a pull is later the second time. It lies in slot `backupSlot`, or, of table rows, where a list says
+// (hyper.pulledRows). Where nothing is late (a round of sync updates) λ is 0.
 
 import { averagedSquares, decayed, isBare, read, splat, write } from "./lanes.as";
 import { Hyper, Job } from "./job.as";

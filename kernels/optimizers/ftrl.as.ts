@@ -4,8 +4,8 @@
 //
 // slots 0, 1: z, n. α is the learning rate. Weight decay is l2's business and is not added to g.
 //
-// z' is z + (g - σ·w), in this order: near the optimum g and σ·w almost cancel, and z, which is large by then, is rounded once. As (z + g) - σ·w it
-// is rounded twice, and w drifted four times as far from float64 over 100,000 steps.
+// z' is z + (g - σ·w), in this order: near the optimum g and σ·w almost cancel, and z, which is large by then, is
+// rounded once. As (z + g) - σ·w it is rounded twice, and w drifted four times as far from float64 over 100,000 steps.
 
 import { clipped, isBare, read, splat, write } from "./lanes.as";
 import { Hyper, Job } from "./job.as";

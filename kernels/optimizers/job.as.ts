@@ -1,15 +1,16 @@
-// job — which rows an update visits, where their slots and gradients lie, and the hyper-parameters of the step. Not arithmetic: each
-// family of optimizers has a file of its own beside this one.
+// job — which rows an update visits, where their slots and gradients lie, and the hyper-parameters of the step. Not
+// arithmetic: each family of optimizers has a file of its own beside this one.
 //
 //                  values of row r           slot k of row r                      r
 //   table rows     r                         r + 4·width + k · 4·width            the address that the list holds
 //   block          target                    slots + k · slotStride               one span, r = 0 (row-wise optimizers: r = row index)
 //   block rows     values + r · 4·width      slots + r · slotStep + k · slotStride   the index that the list holds
 //
-// A row's own count of steps (Adam): table rows behind their two slots, rows of a block in a list of their own (hyper.rowSteps), 4·r bytes into it.
+// A row's own count of steps (Adam): table rows behind their two slots, rows of a block in a list of their own
+// (hyper.rowSteps), 4·r bytes into it.
 //
-// J1. The job lies in the arena's first page, or where `useJob` says, and serves one call at a time; nothing in it outlives the call. Threads that share a
-//     memory have an instance each, and each instance a job of its own.
+// J1. The job lies in the arena's first page, or where `useJob` says, and serves one call at a time; nothing in it
+//     outlives the call. Threads that share a memory have an instance each, and each instance a job of its own.
 // J2. Values are read at `source` and written at the target; the two are the same span, or do not overlap.
 
 import { UPDATE_JOB } from "../layout.as";

@@ -1,4 +1,5 @@
-// sgd — optimizers without squares of gradients: sum, SGD, Momentum, Nesterov, and what only sets, lowers or raises values.
+// sgd — optimizers without squares of gradients: sum, SGD, Momentum, Nesterov, and what only sets, lowers or raises
+// values.
 //
 //   sum        w' = w + g                                              neither decays nor has a rate
 //   SGD        w' = w - lr·g
