@@ -9,7 +9,7 @@ const POLL_MS = 1000;
 /** `npm start` and `npx`. A script run with `npm run` may start something and end. */
 const NPM_COMMANDS: ReadonlySet<string> = new Set(["start", "exec"]);
 
-export type Surroundings = {
+export type StarterHooks = {
   /** The npm command that runs this one. */
   readonly npmCommand: string | undefined;
   readonly parentPid: () => number;
@@ -19,7 +19,7 @@ export type Surroundings = {
 };
 
 /** Does not keep the process alive. */
-export function watchStarter(surroundings: Partial<Surroundings> = {}): void {
+export function watchStarter(surroundings: Partial<StarterHooks> = {}): void {
   const { npmCommand, parentPid, onGone, every } = { ...REAL, ...surroundings };
   if (process.channel !== undefined && process.channel !== null) {
     process.once("disconnect", () => onGone("the command that started this one"));
@@ -34,7 +34,7 @@ export function watchStarter(surroundings: Partial<Surroundings> = {}): void {
   });
 }
 
-const REAL: Surroundings = {
+const REAL: StarterHooks = {
   npmCommand: process.env.npm_command,
   parentPid: () => process.ppid,
   onGone: endSoon,

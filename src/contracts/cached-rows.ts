@@ -51,7 +51,7 @@ const freshRows = {
 } as const;
 
 /** What a cache pushes. */
-export type RowsPush = FieldValues<typeof pushRequest>;
+export type CachedRowsPush = FieldValues<typeof pushRequest>;
 
 /** Which rows a cache asks about. */
 export type RowsSync = Omit<FieldValues<typeof syncRequest>, "parameter">;

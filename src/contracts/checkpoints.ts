@@ -110,7 +110,7 @@ export type Committed = FieldValues<CommittedFields>;
 export type Abandon = FieldValues<AbandonFields>;
 export type Loaded = FieldValues<LoadedFields>;
 export type Step = FieldValues<StepFields>;
-export type Stage = FieldValues<StageFields>;
+export type LoadStage = FieldValues<StageFields>;
 
 const common = { target: "server", effect: "update" } as const;
 const save = "wb/checkpoint";

@@ -7,13 +7,13 @@ import type { CacheOptions } from "../worker/cache/bounded-cache.ts";
 import type { CachedEmbedding } from "../worker/cache/cached-embedding.ts";
 import type { Embedding } from "../worker/embedding.ts";
 
-export type Stage = { readonly table: Embedding; readonly cache: CachedEmbedding };
+export type CacheStage = { readonly table: Embedding; readonly cache: CachedEmbedding };
 
 export async function stageOf(
   session: Session | undefined,
   cache: Partial<CacheOptions> = {},
   options: Partial<EmbeddingOptions> = {},
-): Promise<Stage> {
+): Promise<CacheStage> {
   assert(session !== undefined, "the cluster has this worker");
   const table = await session.embedding("e", { dim: 2, versions: true, ...options });
   return { table, cache: table.cached({ rows: 8, ...cache }) };
@@ -24,14 +24,14 @@ export function rowsOf(keys: readonly (number | bigint)[], value: number, dim = 
   return new Float32Array(keys.length * dim).fill(value);
 }
 
-export async function read({ cache }: Stage, key: number): Promise<number | undefined> {
+export async function read({ cache }: CacheStage, key: number): Promise<number | undefined> {
   return (await cache.lookup([key]))[0];
 }
 
-export async function stored({ table }: Stage, key: number): Promise<number | undefined> {
+export async function stored({ table }: CacheStage, key: number): Promise<number | undefined> {
   return (await table.pull([key]))[0];
 }
 
-export async function add({ cache }: Stage, key: number, value = 1): Promise<void> {
+export async function add({ cache }: CacheStage, key: number, value = 1): Promise<void> {
   await cache.update([key], rowsOf([key], value));
 }

@@ -100,7 +100,7 @@ export class TestCall extends Call {
   }
 }
 
-export type StageOptions = {
+export type ChannelStageOptions = {
   readonly limits?: Partial<ChannelLimits>;
   readonly faults?: Partial<FaultOptions>;
   readonly handler?: FunctionHandler;
@@ -113,7 +113,7 @@ export class ChannelStage {
   readonly channel: Channel;
   link: StubLink = new StubLink();
 
-  constructor({ limits = {}, faults, handler }: StageOptions = {}) {
+  constructor({ limits = {}, faults, handler }: ChannelStageOptions = {}) {
     const none = { dropPercent: 0, duplicatePercent: 0, reorderPercent: 0, delayMs: 1, seed: 1 };
     this.channel = new Channel(
       {

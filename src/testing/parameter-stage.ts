@@ -49,7 +49,12 @@ export type StageSpec = (
 const MIB = 2 ** 20;
 const GARBAGE_BYTE = 0xff;
 
-export type StageOptions = { readonly workers?: number; readonly bytesMax?: number; readonly plugIns?: PlugIns; readonly log?: Log };
+export type ParameterStageOptions = {
+  readonly workers?: number;
+  readonly bytesMax?: number;
+  readonly plugIns?: PlugIns;
+  readonly log?: Log;
+};
 
 export class ParameterStage {
   readonly clock: SimClock = new SimClock();
@@ -66,7 +71,7 @@ export class ParameterStage {
   readonly #catalogue = new LocalCatalogue();
 
   /** All workers have joined. */
-  constructor({ workers = 2, bytesMax = 32 * MIB, plugIns, log }: StageOptions = {}) {
+  constructor({ workers = 2, bytesMax = 32 * MIB, plugIns, log }: ParameterStageOptions = {}) {
     this.arena = new Arena({ bytesMax });
     this.#kernels = new SimdKernels(this.arena);
     const { arena, clock } = this;

@@ -72,10 +72,10 @@ export function list<T>(check: Check<T>): Check<readonly T[]> {
   };
 }
 
-export type Shape = Readonly<Record<string, Check<unknown>>>;
+export type ObjectShape = Readonly<Record<string, Check<unknown>>>;
 
 /** An object with these fields; fields it does not name are ignored, so that newer peers may add some. */
-export function object<S extends Shape>(shape: S): Check<{ readonly [K in keyof S]: Checked<S[K]> }> {
+export function object<S extends ObjectShape>(shape: S): Check<{ readonly [K in keyof S]: Checked<S[K]> }> {
   return (value, path) => {
     if (typeof value !== "object" || value === null || Array.isArray(value)) throw mismatch(path, "an object", value);
     const fields = value as Readonly<Record<string, unknown>>;

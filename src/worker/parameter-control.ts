@@ -24,7 +24,7 @@ import { ParameterHandle } from "./parameter-handle.ts";
 import { CLOCK_MAX, type PushNumbers } from "./worker-clock.ts";
 
 /** What becomes of a push. */
-export type Admission = {
+export type PushAdmission = {
   /** Times every gradient, on the server. */
   readonly scale: number;
   /** Nothing is pushed: its optimizer leaves out what is not finite. */
@@ -32,7 +32,7 @@ export type Admission = {
 };
 
 /** Looks at a gradient as it is sent, what belongs to one row made one; `given` is the caller's. Throws NOT_FINITE. */
-export type Admit = (gradients: Float32Array, given: Float32Array) => Admission;
+export type Admit = (gradients: Float32Array, given: Float32Array) => PushAdmission;
 
 /** How gradients are looked at before they are pushed. */
 export type PushCheck = {
@@ -44,7 +44,7 @@ export type PushCheck = {
   readonly admit: Admit;
 };
 
-export const AS_IT_IS: Admission = { scale: 1, skips: false };
+export const AS_IT_IS: PushAdmission = { scale: 1, skips: false };
 
 /** Longer gradients are not looked through here: it would take a seventh of the time of pushing them. */
 export const WHOLE_CHECK_FLOATS = 262_144;

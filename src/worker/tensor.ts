@@ -31,7 +31,7 @@ import {
   type PushFrameCall,
   type ReadOptions,
 } from "./parameter.ts";
-import { type Admission, AS_IT_IS, type PushCheck, WHOLE_CHECK_FLOATS } from "./parameter-control.ts";
+import { AS_IT_IS, type PushAdmission, type PushCheck, WHOLE_CHECK_FLOATS } from "./parameter-control.ts";
 import type { AnyRequest, Recut } from "./router/function-request.ts";
 import { BlockRoute } from "./router/server-directory.ts";
 import { requestOf } from "./router.ts";
@@ -66,7 +66,7 @@ const ROW_LOADS = {
 } as const;
 
 /** What becomes of a push of these gradients, which were made of those that are given. Throws NOT_FINITE. */
-export function admissionOf(check: PushCheck, gradients: Float32Array, given: Float32Array): Admission {
+export function admissionOf(check: PushCheck, gradients: Float32Array, given: Float32Array): PushAdmission {
   const { scan, clips } = check;
   const isPlain = scan === undefined || gradients.length > WHOLE_CHECK_FLOATS || scan.firstNotFinite(gradients) < 0;
   return isPlain && !clips ? AS_IT_IS : check.admit(gradients, given);

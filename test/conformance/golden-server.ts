@@ -44,7 +44,7 @@ import { serveJson } from "../../src/peer/call-function.ts";
 import { PartialRequests } from "../../src/peer/partial-requests.ts";
 import { CheckpointService } from "../../src/server/checkpoint/checkpoint-service.ts";
 import { StoreHandle } from "../../src/server/kv/store-handle.ts";
-import { answerWhole, type WholeRequest, WholeRequests } from "../../src/server/kv/whole-requests.ts";
+import { answerWhole, type WholeKvRequest, WholeRequests } from "../../src/server/kv/whole-requests.ts";
 import { Ownership } from "../../src/server/ownership.ts";
 import { Parameters } from "../../src/server/parameters/parameters.ts";
 import { WorkerGroups } from "../../src/server/parameters/worker-groups.ts";
@@ -209,7 +209,7 @@ export function goldenServer(): RecordedExchange {
   peer.hostFunctions(functions);
   const apps = new AppRegistry({ clock: exchange.clock });
   apps.add(1, storeHandle(arena));
-  const answer = (request: WholeRequest): void => answerWhole(request, Float32Array.of(1, 2, 3), Int32Array.of(2, 1));
+  const answer = (request: WholeKvRequest): void => answerWhole(request, Float32Array.of(1, 2, 3), Int32Array.of(2, 1));
   apps.add(2, new WholeRequests(new PartialRequests({ clock }), answer));
   for (const fn of KV_CONTRACTS) peer.serveFrames(fn, apps);
   return exchange;

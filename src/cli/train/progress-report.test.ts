@@ -5,7 +5,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { StepEvent } from "../../faces/training/callbacks/callback.ts";
 import { ProgressReport } from "./progress-report.ts";
-import type { Report } from "./report.ts";
+import type { WorkerReport } from "./report.ts";
 import { planTraining, type TrainPlan } from "./train-plan.ts";
 
 const PLAN = planTraining("lenet", { workers: 1, servers: 1, seed: 1, checkpoint: false, overlap: false, epochs: 2, every: 5 });
@@ -21,9 +21,9 @@ type Run = {
   readonly globalStepOf?: (step: number) => number;
 };
 
-function run(options: Run): Report[] {
+function run(options: Run): WorkerReport[] {
   const { plan = PLAN, isReporter = true, stepMs = 40, globalStepOf = (step) => step } = options;
-  const reports: Report[] = [];
+  const reports: WorkerReport[] = [];
   let nowMs = 0;
   const report = new ProgressReport({
     plan,
@@ -39,7 +39,7 @@ function run(options: Run): Report[] {
   return reports;
 }
 
-const lossSteps = (reports: readonly Report[]): string[] =>
+const lossSteps = (reports: readonly WorkerReport[]): string[] =>
   reports.flatMap((report) => (report.kind === "loss" ? [`${report.epoch}.${report.step}`] : []));
 
 test("tells the first losses, then every n-th", () => {

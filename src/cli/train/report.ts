@@ -1,6 +1,6 @@
 // report — what the workers of a training job send to the process that shows it: one line of JSON per report.
 
-export type Report =
+export type WorkerReport =
   /** The data is loaded and the network is built. */
   | { readonly kind: "ready"; readonly data: string; readonly model: string }
   /** A line for people: the loss of this worker's part of a step. Epochs and steps count from 1 here. */
@@ -41,12 +41,12 @@ export type Result = {
   readonly objective: { readonly text: string; readonly isReached: boolean };
 };
 
-export function sendReport(report: Report): void {
+export function sendReport(report: WorkerReport): void {
   process.stdout.write(`${JSON.stringify(report)}\n`);
 }
 
 /** Undefined for a line that is not a report. */
-export function parseReport(line: string): Report | undefined {
+export function parseReport(line: string): WorkerReport | undefined {
   if (!line.startsWith('{"kind":')) return undefined;
-  return JSON.parse(line) as Report; // Written by sendReport.
+  return JSON.parse(line) as WorkerReport; // Written by sendReport.
 }

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { Writable } from "node:stream";
 import { test } from "node:test";
 import { stripVTControlCharacters } from "node:util";
-import type { Report } from "./report.ts";
+import type { WorkerReport } from "./report.ts";
 import { planTraining, type TrainPlan } from "./train-plan.ts";
 import { TrainingScreen } from "./training-screen.ts";
 
@@ -49,12 +49,12 @@ function show({
   return { screen, text: () => stripVTControlCharacters(written), out };
 }
 
-function progress(rank: number, changes: object = {}): Report & { readonly kind: "progress" } {
+function progress(rank: number, changes: object = {}): WorkerReport & { readonly kind: "progress" } {
   return { kind: "progress", rank, epoch: 1, step: 5, loss: 0.5, sampleCount: 160, seconds: 1, waitShare: 0.25, ...changes };
 }
 
-const DONE: Report = { ...progress(0), kind: "done", repeatedCount: 0, byteCount: 1_234_567, step: 10, sampleCount: 320 };
-const RESULT: Report = {
+const DONE: WorkerReport = { ...progress(0), kind: "done", repeatedCount: 0, byteCount: 1_234_567, step: 10, sampleCount: 320 };
+const RESULT: WorkerReport = {
   kind: "result",
   result: {
     facts: [["accuracy", "98 %"]],

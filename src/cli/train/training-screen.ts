@@ -8,7 +8,7 @@ import { isBenchHere } from "../bench.ts";
 import { foldLine, number } from "../terminal-text.ts";
 import { COLUMNS_DEFAULT, LiveLine } from "./live-line.ts";
 import { fitProgress, lossText, progressFacts, type Standing } from "./progress-line.ts";
-import type { Progress, Report, Result } from "./report.ts";
+import type { Progress, Result, WorkerReport } from "./report.ts";
 import { isInstalled } from "./task-data.ts";
 import {
   consistencyText,
@@ -56,7 +56,7 @@ export class TrainingScreen {
   readonly #now: () => number;
   readonly #progress = new Map<number, Progress>();
   readonly #done = new Map<number, Done>();
-  #ready: (Report & { readonly kind: "ready" }) | undefined;
+  #ready: (WorkerReport & { readonly kind: "ready" }) | undefined;
   #checkpoint: string | undefined;
   #result: Result | undefined;
   #hasLosses = false;
@@ -104,7 +104,7 @@ export class TrainingScreen {
     this.#draw("  starting …");
   }
 
-  show(report: Report): void {
+  show(report: WorkerReport): void {
     switch (report.kind) {
       case "ready":
         if (this.#ready !== undefined) return;

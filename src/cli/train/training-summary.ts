@@ -4,10 +4,10 @@
 import type { styleText } from "node:util";
 import { columnsText, compactNumber, number, percent } from "../terminal-text.ts";
 import { rateText } from "./progress-line.ts";
-import type { Report, Result } from "./report.ts";
+import type { Result, WorkerReport } from "./report.ts";
 import { resumeCommand, samplesToVisit, stepsToMake, TASKS, type TrainPlan } from "./train-plan.ts";
 
-export type Done = Report & { readonly kind: "done" };
+export type Done = WorkerReport & { readonly kind: "done" };
 
 export type Styler = (style: Parameters<typeof styleText>[0], text: string) => string;
 

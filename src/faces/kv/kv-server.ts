@@ -5,7 +5,7 @@ import { reasonOf, WeighbridgeError } from "../../base/errors.ts";
 import { checkOptions } from "../../base/known-options.ts";
 import { runHandle } from "../../peer/app-registry.ts";
 import type { KvApplication } from "../../server/kv/kv-application.ts";
-import type { WholeRequest } from "../../server/kv/whole-requests.ts";
+import type { WholeKvRequest } from "../../server/kv/whole-requests.ts";
 import type { Values } from "../../wire/kv-message.ts";
 import type { Postoffice } from "./postoffice.ts";
 import { SimpleApp } from "./simple-app.ts";
@@ -47,7 +47,7 @@ export class KVServer {
   /** Requests with a head and a body to this application. */
   readonly simple: SimpleApp;
   readonly #application: KvApplication;
-  readonly #unanswered = new WeakMap<KVMeta, WholeRequest>();
+  readonly #unanswered = new WeakMap<KVMeta, WholeKvRequest>();
 
   /** Throws BAD_ARGUMENT on a node that is no server, and if the application exists already. */
   constructor(office: Postoffice, appId: number) {
@@ -85,13 +85,13 @@ export class KVServer {
     channel.fail(label, error);
   }
 
-  #open(meta: KVMeta): WholeRequest {
+  #open(meta: KVMeta): WholeKvRequest {
     const request = this.#unanswered.get(meta);
     if (request !== undefined) return request;
     throw new WeighbridgeError("BAD_ARGUMENT", `request ${meta.timestamp} of ${meta.senderName} was answered already`);
   }
 
-  #serve(handle: KVRequestHandle, request: WholeRequest): void {
+  #serve(handle: KVRequestHandle, request: WholeKvRequest): void {
     const { channel, label, isPush, isPull, timestamp, keys, values, lens } = request;
     const from = { sender: channel.id, senderName: channel.name, customerId: label.customer };
     const meta: KVMeta = { cmd: label.command, push: isPush, pull: isPull, timestamp, ...from };

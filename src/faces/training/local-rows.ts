@@ -18,7 +18,7 @@ import { BatchSlots } from "./batch-slots.ts";
 import { RowCounts, type RowSource, type RowSourceStatistics } from "./row-source.ts";
 
 /** The description of a table, wherever it is. */
-export type RowTable = {
+export type TableDescription = {
   /** Of the parameter, on the servers too. */
   readonly name: string;
   readonly vocabSize: number;
@@ -53,7 +53,7 @@ export class LocalRows implements RowSource {
   #step = 0;
 
   /** Schedules of learning rates follow `clock`. Throws BAD_ARGUMENT, ARENA_FULL. */
-  constructor(workspace: Workspace, table: RowTable, clock: () => number) {
+  constructor(workspace: Workspace, table: TableDescription, clock: () => number) {
     const { name, width, idCountMax, vocabSize } = table;
     const { arena } = workspace;
     this.#workspace = workspace;

@@ -14,15 +14,15 @@ import {
   encodeHeader,
   LENGTH_BYTES,
   layOutTensors,
+  type NamedShape,
   type SafetensorsHeader,
-  type TensorShape,
 } from "../../store/snapshot/safetensors.ts";
 import type { EmbeddingLookup } from "./embedding-lookup.ts";
 import { LocalRows } from "./local-rows.ts";
 import { lookupsOf, type Network } from "./network.ts";
 import type { OpenNetwork } from "./open-network.ts";
 
-type Part = TensorShape & { readonly values: Float32Array | BigUint64Array };
+type Part = NamedShape & { readonly values: Float32Array | BigUint64Array };
 
 const STEP = "step:";
 
@@ -70,7 +70,7 @@ export function decodeModel(bytes: Uint8Array, file: string, network: Network, o
 type SavedModel = { readonly bytes: Uint8Array; readonly file: string; readonly header: SafetensorsHeader };
 
 /** The bytes of a part, in a buffer of their own. A length below 0 accepts any. */
-function dataOf({ bytes, file, header }: SavedModel, { name, dtype, shape }: TensorShape): ArrayBuffer {
+function dataOf({ bytes, file, header }: SavedModel, { name, dtype, shape }: NamedShape): ArrayBuffer {
   const entry = header.entries.find((candidate) => candidate.name === name);
   const isSame = entry?.shape.length === shape.length && entry.shape.every((length, i) => shape[i]! < 0 || length === shape[i]);
   if (entry?.dtype === dtype && isSame) {
@@ -97,8 +97,8 @@ function localTables(network: Network): { readonly lookup: EmbeddingLookup; read
   return lookupsOf(network).flatMap((lookup) => (lookup.source instanceof LocalRows ? [{ lookup, source: lookup.source }] : []));
 }
 
-function denseParts({ stages }: Network, { routes }: OpenNetwork): (TensorShape & { readonly values: Float32Array })[] {
-  const parts: (TensorShape & { readonly values: Float32Array })[] = [];
+function denseParts({ stages }: Network, { routes }: OpenNetwork): (NamedShape & { readonly values: Float32Array })[] {
+  const parts: (NamedShape & { readonly values: Float32Array })[] = [];
   for (const { parameter, updater } of routes.values()) {
     if (updater === undefined) continue;
     const { name, shape, values } = parameter;

@@ -13,7 +13,7 @@ import { type OptimizerSpec, resolveOptimizer } from "../../store/updaters/optim
 import type { EmbeddingLookup } from "./embedding-lookup.ts";
 import { pause } from "./event-loop.ts";
 import { LocalRoute, LocalUpdater } from "./local-route.ts";
-import { LocalRows, type RowTable } from "./local-rows.ts";
+import { LocalRows, type TableDescription } from "./local-rows.ts";
 import { lookupsOf, type Network, parametersOf } from "./network.ts";
 import type { ParameterRoute } from "./parameter-route.ts";
 import { ReducedRoute } from "./reduced-route.ts";
@@ -222,7 +222,7 @@ export class OpenNetwork {
     const name = lookup.tableName;
     const optimizer = this.#options.optimizerOf(name);
     const init = this.#seeded(initializer);
-    const table: RowTable = { name, vocabSize, width, idCountMax: idsPerSample * sampleCountMax, initializer: init, optimizer };
+    const table: TableDescription = { name, vocabSize, width, idCountMax: idsPerSample * sampleCountMax, initializer: init, optimizer };
     if (session === undefined || (lookup.serverTarget === undefined && session.workerCount === 1)) {
       return new LocalRows(network.workspace, table, () => this.clocks);
     }

@@ -12,12 +12,12 @@ import type { WaitOptions } from "../../base/deferred.ts";
 import type { FloatSpan, Workspace } from "../../nn/workspace.ts";
 import type { Embedding } from "../../worker/embedding.ts";
 import { BatchSlots } from "./batch-slots.ts";
-import type { RowTable } from "./local-rows.ts";
+import type { TableDescription } from "./local-rows.ts";
 import { RowCounts, type RowSource, type RowSourceStatistics } from "./row-source.ts";
 
 export type ServerRowsOptions = {
   readonly workspace: Workspace;
-  readonly table: Pick<RowTable, "vocabSize" | "width" | "idCountMax">;
+  readonly table: Pick<TableDescription, "vocabSize" | "width" | "idCountMax">;
   readonly embedding: Embedding;
   /** Of pushes and pulls; higher overtakes lower. */
   readonly priority: number;

@@ -23,7 +23,7 @@ export type SlotEmbeddingOptions = {
 };
 
 /** Where rows are: slot i at i · width floats from `address`. */
-export type RowPlace = { readonly address: number; readonly slotCount: number };
+export type SlotRows = { readonly address: number; readonly slotCount: number };
 
 export class SlotEmbedding {
   readonly output: Activations;
@@ -52,7 +52,7 @@ export class SlotEmbedding {
   }
 
   /** `slots`: idsPerSample for each sample, one sample after the other. They are copied. Throws BAD_ARGUMENT. */
-  forward(slots: Int32Array, rows: RowPlace): Activations {
+  forward(slots: Int32Array, rows: SlotRows): Activations {
     const { idsPerSample, width, name } = this.#options;
     if (slots.length % idsPerSample !== 0) {
       throw new WeighbridgeError("BAD_ARGUMENT", `${name}: ${slots.length} ids are no multiple of ${idsPerSample}, the ids per sample`);

@@ -18,7 +18,7 @@ import {
   type ParameterRecord,
   VALUES_COLUMN,
 } from "../../store/snapshot/parameter-record.ts";
-import { encodeHeader, layOutTensors, type TensorShape, tensorBytes } from "../../store/snapshot/safetensors.ts";
+import { encodeHeader, layOutTensors, type NamedShape, tensorBytes } from "../../store/snapshot/safetensors.ts";
 import type { CheckpointReader } from "./checkpoint-reader.ts";
 import { attempt, type FileLayer, realFiles } from "./file-layer.ts";
 import { type OpenSection, SectionFile } from "./section-file.ts";
@@ -33,7 +33,7 @@ export type ExportOptions = {
   readonly replace?: boolean | undefined;
 };
 
-type ExportedTensor = TensorShape & { readonly parameter: ParameterRecord; readonly column: ColumnRecord };
+type ExportedTensor = NamedShape & { readonly parameter: ParameterRecord; readonly column: ColumnRecord };
 
 /** How many pushes the parameter had, as its state counts them. */
 const PUSHES: ColumnRecord = { name: STEP_COLUMN, dtype: "U64", width: 1, per: "chunk" };
@@ -43,7 +43,7 @@ export async function exportCheckpoint(
   reader: CheckpointReader,
   path: string,
   options: ExportOptions = {},
-): Promise<{ readonly tensors: readonly TensorShape[]; readonly bytes: number }> {
+): Promise<{ readonly tensors: readonly NamedShape[]; readonly bytes: number }> {
   const { layer = realFiles, replace = false } = options;
   const tensors = chosen(reader, options).flatMap((parameter) => tensorsOf(parameter, options.allColumns ?? false));
   requireNames(tensors);

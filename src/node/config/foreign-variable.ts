@@ -4,7 +4,7 @@
 import { addressOfInterface, firstOuterAddress, listInterfaces, type NetworkInterfaces } from "./network-interface.ts";
 import type { FlatConfig, LogLevel, Role } from "./node-config.ts";
 
-export type Surroundings = {
+export type VariableContext = {
   /** Another variable of the same source; undefined when missing or empty. */
   readonly variable: (name: string) => string | undefined;
   /** The keys given so far, in the order of the table. */
@@ -13,7 +13,7 @@ export type Surroundings = {
 };
 
 /** Undefined: the variable does not set this key. */
-export type Translate = (text: string, surroundings: Surroundings) => unknown;
+export type Translate = (text: string, surroundings: VariableContext) => unknown;
 
 export type ForeignVariable = {
   readonly name: string;
@@ -61,7 +61,7 @@ export function onSwitch(on: unknown, off: unknown): Translate {
 /**
  * Web services use this name as well: it is ps-lite's only in a process that has a role from ps-lite's own variables.
  */
-export function psliteOnly(text: string, { variable }: Surroundings): unknown {
+export function psliteOnly(text: string, { variable }: VariableContext): unknown {
   return variable("DMLC_ROLE") === undefined ? undefined : text;
 }
 
@@ -81,19 +81,19 @@ export function verbosity(text: string): LogLevel | Refusal {
   return Number(text) === 1 ? "info" : "debug";
 }
 
-export function interfaceAddress(text: string, { interfaces }: Surroundings): unknown {
+export function interfaceAddress(text: string, { interfaces }: VariableContext): unknown {
   const fix = `name one of ${listInterfaces(interfaces)}`;
   return addressOfInterface(text, interfaces) ?? new Refusal("the name, or the beginning of the name, of a network interface", fix);
 }
 
 /** Inside Kubernetes ps-lite uses the pod's own address. */
-export function podAddress(text: string, { interfaces }: Surroundings): unknown {
+export function podAddress(text: string, { interfaces }: VariableContext): unknown {
   if (switchOf(text) !== true) return undefined; // `host` reports a bad switch.
   return firstOuterAddress(interfaces);
 }
 
 /** ps-lite reads the timeout only if resending is on. Dropping messages turns it on. */
-export function resendTimeout(text: string, { variable }: Surroundings): unknown {
+export function resendTimeout(text: string, { variable }: VariableContext): unknown {
   const drops = Number(variable("PS_DROP_MSG") ?? 0) > 0;
   return (switchOf(variable("PS_RESEND")) ?? drops) ? text : undefined;
 }

@@ -8,7 +8,7 @@ import { didYouMean } from "../../base/nearest-name.ts";
 import type { ConfigKey } from "./config-key.ts";
 import { type ConfigProblem, quote } from "./config-problem.ts";
 import type { ConfigSource, Given } from "./config-source.ts";
-import { type ForeignVariable, Refusal, type Surroundings } from "./foreign-variable.ts";
+import { type ForeignVariable, Refusal, type VariableContext } from "./foreign-variable.ts";
 import type { NetworkInterfaces } from "./network-interface.ts";
 import type { FlatConfig } from "./node-config.ts";
 
@@ -17,7 +17,7 @@ export type Resolution<T> =
   | { readonly state: "broken"; readonly problem: ConfigProblem }
   | { readonly state: "given"; readonly value: T; readonly subject: string; readonly origin: string; readonly warning?: string };
 
-export type KeyRequest<T> = {
+export type KeyToResolve<T> = {
   readonly name: string;
   readonly key: ConfigKey<T>;
   /** The strongest first. */
@@ -26,7 +26,7 @@ export type KeyRequest<T> = {
   readonly interfaces: NetworkInterfaces;
 };
 
-export function resolveKey<T>(request: KeyRequest<T>): Resolution<T> {
+export function resolveKey<T>(request: KeyToResolve<T>): Resolution<T> {
   for (const source of request.sources) {
     const own = agree(
       request,
@@ -41,7 +41,7 @@ export function resolveKey<T>(request: KeyRequest<T>): Resolution<T> {
   return { state: "missing" };
 }
 
-function read<T>({ key }: KeyRequest<T>, { subject, origin, value }: Given): Resolution<T> {
+function read<T>({ key }: KeyToResolve<T>, { subject, origin, value }: Given): Resolution<T> {
   const accepted = key.kind.read(value);
   if (accepted !== undefined) return { state: "given", value: accepted.value, subject, origin };
   return { state: "broken", problem: rejected({ key, subject, origin, found: value }) };
@@ -61,9 +61,9 @@ function rejected({ key, subject, origin, found }: Rejected, refusal?: Refusal):
   };
 }
 
-function foreignValues<T>(request: KeyRequest<T>, source: ConfigSource, variables: readonly ForeignVariable[]): Resolution<T>[] {
+function foreignValues<T>(request: KeyToResolve<T>, source: ConfigSource, variables: readonly ForeignVariable[]): Resolution<T>[] {
   const { key, known, interfaces } = request;
-  const surroundings: Surroundings = { variable: (name) => source.foreign.get(name)?.text, known, interfaces };
+  const surroundings: VariableContext = { variable: (name) => source.foreign.get(name)?.text, known, interfaces };
   const found: Resolution<T>[] = [];
   for (const { name, roles, yields, translate } of variables) {
     const variable = source.foreign.get(name);
@@ -82,7 +82,7 @@ function foreignValues<T>(request: KeyRequest<T>, source: ConfigSource, variable
 }
 
 /** The one value that all of them mean. */
-function agree<T>({ name }: KeyRequest<T>, found: readonly Resolution<T>[]): Resolution<T> {
+function agree<T>({ name }: KeyToResolve<T>, found: readonly Resolution<T>[]): Resolution<T> {
   const [first] = found;
   const broken = found.find((resolution) => resolution.state === "broken");
   if (broken !== undefined) return broken;

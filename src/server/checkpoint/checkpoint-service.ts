@@ -289,7 +289,7 @@ export class CheckpointService {
     });
   }
 
-  async stage(request: contracts.Stage, owner: string): Promise<contracts.Step> {
+  async stage(request: contracts.LoadStage, owner: string): Promise<contracts.Step> {
     if (this.loadRefusal !== undefined) throw this.loadRefusal;
     const { step, directory } = request;
     await this.#options.placement.released; // CheckpointService.V7

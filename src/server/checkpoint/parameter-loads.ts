@@ -9,7 +9,7 @@
 //   ParameterLoads.L3. Only the parameter that was saved is replaced: the same name, shape, optimizer and columns.
 
 import { WeighbridgeError } from "../../base/errors.ts";
-import type { Stage, Step } from "../../contracts/checkpoints.ts";
+import type { LoadStage, Step } from "../../contracts/checkpoints.ts";
 import { requireSameModel } from "../../store/snapshot/same-model.ts";
 import type { SnapshotSource } from "../../store/snapshot/snapshot-files.ts";
 import type { Ownership } from "../ownership.ts";
@@ -40,7 +40,7 @@ export class ParameterLoads {
    * parameter bound by clocks, QUEUE_FULL while its owner stages another, CHECKPOINT_MISSING, _TORN, _FOREIGN
    * (ParameterLoads.L3) or _IO, ARENA_FULL.
    */
-  async stage(open: () => Promise<SnapshotSource>, { name }: Stage, owner: string, ownership: Ownership): Promise<Step> {
+  async stage(open: () => Promise<SnapshotSource>, { name }: LoadStage, owner: string, ownership: Ownership): Promise<Step> {
     this.#find(name);
     const known = this.#loadings.get(owner);
     if (known !== undefined && known.staged === undefined)

@@ -10,7 +10,7 @@ import type { CutPressure } from "../checkpoint/cut-pressure.ts";
 import type { ServerSums } from "../parameters/server-sums.ts";
 import { refusedError } from "../replication/log-policy.ts";
 import { StoreHandle } from "./store-handle.ts";
-import { answerWhole, type PartialRequest, type WholeRequest, WholeRequests } from "./whole-requests.ts";
+import { answerWhole, type PartialRequest, type WholeKvRequest, WholeRequests } from "./whole-requests.ts";
 
 type KvApplicationOptions = {
   readonly arena: Arena;
@@ -44,13 +44,13 @@ export class KvApplication {
    * Serves whole requests with `serve` from now on; `undefined` goes back to summing. Throws UNSUPPORTED on a replicated
    * server: nobody knows whether a handle could be repeated.
    */
-  serveWhole(serve: ((request: WholeRequest) => void) | undefined): void {
+  serveWhole(serve: ((request: WholeKvRequest) => void) | undefined): void {
     if (serve !== undefined && this.#isReplicated) throw refusedError("a handle of one's own for kv");
     this.#apps.replace(this.#appId, serve === undefined ? this.#sums : new WholeRequests(this.#unfinished, serve));
   }
 
   /** Answers a request that `serve` got. The arrays must not change any more. */
-  answer(request: WholeRequest, values: Values | undefined, lens: Int32Array | undefined): void {
+  answer(request: WholeKvRequest, values: Values | undefined, lens: Int32Array | undefined): void {
     answerWhole(request, values, lens);
   }
 }

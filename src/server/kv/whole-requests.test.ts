@@ -9,14 +9,14 @@ import { throwsCode } from "../../testing/throws-code.ts";
 import { BLOCK_BYTES, offsetBytesOf, totalBytesOf } from "../../wire/frame.ts";
 import { FunctionId } from "../../wire/function-id.ts";
 import { dtypeBits, KvFlag } from "../../wire/kv-message.ts";
-import { answerWhole, type PartialRequest, type WholeRequest, WholeRequests } from "./whole-requests.ts";
+import { answerWhole, type PartialRequest, type WholeKvRequest, WholeRequests } from "./whole-requests.ts";
 
 const { FIRST, LAST, LENS, VARIABLE, PIECE, WANT_LENS, GATHERED, WHOLE } = KvFlag;
 const BLOCK_FLOATS = BLOCK_BYTES / 4;
 
 function stage(workerBytesMax?: number) {
   const asker = new StubCaller();
-  const served: WholeRequest[] = [];
+  const served: WholeKvRequest[] = [];
   const limits = workerBytesMax === undefined ? {} : { workerBytesMax };
   const unfinished = new PartialRequests<PartialRequest>({ clock: asker.clock, ...limits });
   const whole = new WholeRequests(unfinished, (request) => served.push(request));
@@ -45,7 +45,7 @@ test("a request of one frame is served at once", async () => {
   assert.deepEqual(request?.keys, BigUint64Array.of(5n, 6n));
   assert.deepEqual(request?.values, Float32Array.of(5, 6));
   assert.deepEqual([asker.answers(), asker.channel.parkedCount, unfinished.bytes], [[], 1, 0]);
-  answerWhole(request as WholeRequest, undefined, undefined);
+  answerWhole(request as WholeKvRequest, undefined, undefined);
   await asker.clock.run();
   assert.deepEqual(asker.answers(), ["REPLY 1"]);
 });
@@ -183,7 +183,7 @@ test("an answer is cut into blocks, values first, then the lens that were asked 
   const { asker, served } = stage();
   await asker.request({ functionId: FunctionId.KV_PULL, flags: FIRST | LAST | WANT_LENS, args: [2, 0, 0, 0], payload: payload([1n, 2n]) });
   const values = Float32Array.from({ length: BLOCK_FLOATS * 2 + 2 }, (_, i) => i);
-  answerWhole(served[0] as WholeRequest, values, undefined);
+  answerWhole(served[0] as WholeKvRequest, values, undefined);
   await asker.clock.run();
   const frames = asker.frames();
   const total = values.byteLength + 8;
@@ -202,7 +202,7 @@ test("an answer is cut into blocks, values first, then the lens that were asked 
 test("an answer of the wrong type, or with lens that do not fit, is refused and may be given again", async () => {
   const { asker, served } = stage();
   await asker.request({ functionId: FunctionId.KV_PULL, flags: FIRST | LAST | WANT_LENS, args: [2, 0, 0, 0], payload: payload([1n, 2n]) });
-  const request = served[0] as WholeRequest;
+  const request = served[0] as WholeKvRequest;
   assert.throws(() => answerWhole(request, undefined, undefined), throwsCode("BAD_ARGUMENT"));
   assert.throws(() => answerWhole(request, new Float64Array(2), undefined), throwsCode("BAD_ARGUMENT"));
   assert.throws(() => answerWhole(request, new Float32Array(3), undefined), throwsCode("VALUE_LENGTH"));

@@ -23,7 +23,7 @@ import type { FrameHeader, RequestLabel } from "../../wire/frame.ts";
 import { KvAssembly } from "../../wire/kv-assembly.ts";
 import { checkKvFrame, dtypeOfFlags, KvFlag, LEN_BYTES, problemWithLens, type Values } from "../../wire/kv-message.ts";
 
-export type WholeRequest = {
+export type WholeKvRequest = {
   readonly channel: Channel;
   readonly label: RequestLabel;
   readonly isPush: boolean;
@@ -52,12 +52,12 @@ const OWN_BUFFER_BYTES = 4096;
 const FRAME_COST_BYTES = 2048;
 
 export class WholeRequests implements FunctionHandler {
-  readonly #serve: (request: WholeRequest) => void;
+  readonly #serve: (request: WholeKvRequest) => void;
   /** Incomplete requests of all handles of a node, by handle, application, customer and timestamp. */
   readonly #unfinished: PartialRequests<PartialRequest>;
   readonly #owner: number;
 
-  constructor(unfinished: PartialRequests<PartialRequest>, serve: (request: WholeRequest) => void) {
+  constructor(unfinished: PartialRequests<PartialRequest>, serve: (request: WholeKvRequest) => void) {
     this.#unfinished = unfinished;
     this.#owner = unfinished.newOwner();
     this.#serve = serve;
@@ -133,7 +133,7 @@ function addFrame(partial: PartialRequest, header: FrameHeader, payload: Uint8Ar
  * Answers a whole request: values, then lens if requested, in frames of a block. The answer owns the arrays. Throws
  * BAD_ARGUMENT or VALUE_LENGTH, nothing answered, if they do not fit the request.
  */
-export function answerWhole(request: WholeRequest, values: Values | undefined, lens: Int32Array | undefined): void {
+export function answerWhole(request: WholeKvRequest, values: Values | undefined, lens: Int32Array | undefined): void {
   const { channel, label } = request;
   if (!request.isPull) {
     channel.answerRemembered(label.request, [new Answer(label)]);
@@ -145,7 +145,7 @@ export function answerWhole(request: WholeRequest, values: Values | undefined, l
   channel.answerRemembered(label.request, answerFrames(label, parts, { flags: KvFlag.WHOLE }));
 }
 
-function checkAnswer(request: WholeRequest, values: Values | undefined, lens: Int32Array | undefined): void {
+function checkAnswer(request: WholeKvRequest, values: Values | undefined, lens: Int32Array | undefined): void {
   const actual = values?.constructor.name ?? "nothing";
   const requested = request.values.constructor.name;
   if (values === undefined || elementTypeOf(values) !== elementTypeOf(request.values))
@@ -161,7 +161,7 @@ function uniformLens(keyCount: number, valueCount: number): Int32Array {
   return new Int32Array(keyCount).fill(valueCount / keyCount);
 }
 
-function wholeOf(channel: Channel, header: FrameHeader, partial: PartialRequest): WholeRequest {
+function wholeOf(channel: Channel, header: FrameHeader, partial: PartialRequest): WholeKvRequest {
   const Element = elementArrayOf(partial.dtype) ?? Float32Array;
   const { assembly } = partial;
   const keyBytes = joined(assembly.keys, KEY_BYTES);

@@ -44,9 +44,9 @@ export const DTYPE_BYTES = {
 } as const;
 type Dtype = keyof typeof DTYPE_BYTES;
 
-export type TensorShape = { readonly name: string; readonly dtype: Dtype; readonly shape: readonly number[] };
+export type NamedShape = { readonly name: string; readonly dtype: Dtype; readonly shape: readonly number[] };
 
-export type TensorEntry = TensorShape & {
+export type TensorEntry = NamedShape & {
   /** Where its bytes begin, from the beginning of the data. */
   readonly dataFrom: number;
   readonly dataTo: number;
@@ -78,14 +78,14 @@ export function elementCount(shape: readonly number[]): number | undefined {
   return Number.isSafeInteger(product) ? product : undefined;
 }
 
-export function tensorBytes({ name, dtype, shape }: TensorShape): number {
+export function tensorBytes({ name, dtype, shape }: NamedShape): number {
   const bytes = (elementCount(shape) ?? Number.NaN) * DTYPE_BYTES[dtype];
   assert(Number.isSafeInteger(bytes), `${name} of shape [${shape.join(", ")}] has more bytes than a number can count`);
   return bytes;
 }
 
 /** The entries for tensors that lie one behind the other in this order. */
-export function layOutTensors(tensors: readonly TensorShape[]): TensorEntry[] {
+export function layOutTensors(tensors: readonly NamedShape[]): TensorEntry[] {
   let dataTo = 0;
   return tensors.map((tensor) => {
     const dataFrom = dataTo;

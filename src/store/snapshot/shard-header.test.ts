@@ -5,7 +5,7 @@ import { test } from "node:test";
 import fc from "fast-check";
 import { WeighbridgeError } from "../../base/errors.ts";
 import type { ParameterRecord } from "./parameter-record.ts";
-import { encodeHeader, layOutTensors, type TensorShape } from "./safetensors.ts";
+import { encodeHeader, layOutTensors, type NamedShape } from "./safetensors.ts";
 import { type Chunk, chunkEntries, decodeShardHeader, shardHeaderBytes, shardMetadata } from "./shard-header.ts";
 
 const TRAINED = {
@@ -45,7 +45,7 @@ const OWNER = { job: "j", step: 3, server: 1 };
 const FILE = "/data/step-000003/server-001-000.safetensors";
 const parameters = new Map([W, T].map((parameter) => [parameter.name, parameter]));
 
-function decode(tensors: readonly TensorShape[], metadata: Readonly<Record<string, string>> = {}): readonly Chunk[] {
+function decode(tensors: readonly NamedShape[], metadata: Readonly<Record<string, string>> = {}): readonly Chunk[] {
   const entries = layOutTensors(tensors);
   const checksums = entries.map((_, index) => 0xfffffff0 + index);
   const header = encodeHeader(entries, { metadata: { ...shardMetadata(OWNER, checksums), ...metadata } });
@@ -60,7 +60,7 @@ function decode(tensors: readonly TensorShape[], metadata: Readonly<Record<strin
   });
 }
 
-const fails = (tensors: readonly TensorShape[], code: string, pattern: RegExp): void =>
+const fails = (tensors: readonly NamedShape[], code: string, pattern: RegExp): void =>
   assert.throws(
     () => decode(tensors),
     (error) => error instanceof WeighbridgeError && error.code === code && error.message.startsWith(FILE) && pattern.test(error.message),
@@ -107,7 +107,7 @@ test("what the manifest does not know is foreign", () => {
 test("a chunk lacks no column, has none too many, and each has its shape (ShardHeader.S2)", () => {
   fails(rows.slice(1), "CHECKPOINT_TORN", /"w\/rows\/2:6" without its column values/);
   fails([...rows, { name: "w/rows/2:6/extra", dtype: "F32", shape: [4] }], "CHECKPOINT_TORN", /columns that its parameter has not/);
-  const reshaped = (index: number, change: Partial<TensorShape>): TensorShape[] =>
+  const reshaped = (index: number, change: Partial<NamedShape>): NamedShape[] =>
     rows.map((tensor, at) => (at === index ? { ...tensor, ...change } : tensor));
   fails(reshaped(0, { shape: [2, 4] }), "CHECKPOINT_TORN", /"w\/rows\/2:6\/values" as F32 \[2, 4\]; expected F32 \[4, 2\]/);
   fails(reshaped(1, { dtype: "F32" }), "CHECKPOINT_TORN", /as F32 \[4\]; expected U32 \[4\]/);

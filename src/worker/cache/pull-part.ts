@@ -19,7 +19,7 @@ import type { ArenaSpans } from "../arena-spans.ts";
 import type { RowPlan } from "../router/row-plan.ts";
 import type { CacheState } from "./cache-state.ts";
 import { NO_SLOT } from "./eviction-order.ts";
-import type { Answer, SyncList, SyncPart } from "./row-exchange.ts";
+import type { SyncAnswer, SyncList, SyncPart } from "./row-exchange.ts";
 
 const KEY_BYTES = 8;
 const FLOAT_BYTES = 4;
@@ -95,7 +95,7 @@ export class PullPart {
   }
 
   /** Caches an answer's rows, and notes where the others lie. Versions of an old generation do not count. */
-  take({ wanted, fresh }: Answer, isCurrent: boolean): void {
+  take({ wanted, fresh }: SyncAnswer, isCurrent: boolean): void {
     const { arena, cached, rowKernels, width, counters } = this.#cache;
     const { words } = arena;
     const { indexes, versions, rows } = fresh;

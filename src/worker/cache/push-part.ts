@@ -14,7 +14,7 @@ import type { ArenaSpans } from "../arena-spans.ts";
 import type { RowPlan } from "../router/row-plan.ts";
 import type { CacheState } from "./cache-state.ts";
 import { NO_SLOT } from "./eviction-order.ts";
-import type { Acknowledged, PushList, Span, Unsure } from "./row-exchange.ts";
+import type { Acknowledged, PushList, ServerRows, Unsure } from "./row-exchange.ts";
 
 const KEY_BYTES = 8;
 const FLOAT_BYTES = 4;
@@ -83,7 +83,7 @@ export class PushPart {
    * A server has refused these for their numbers, or may have applied them, and nobody will know (U1): they are not
    * pending any more, and copies of their rows count for nothing.
    */
-  giveUp({ from, to }: Span): void {
+  giveUp({ from, to }: ServerRows): void {
     const { cached, pending } = this.#cache;
     for (const slot of this.#slotsOf(from, to)) if (slot !== NO_SLOT) cached.setVersion(slot, VERSION_NONE);
     pending.remove(this.#plan.keysAddress + from * KEY_BYTES, to - from);

@@ -13,7 +13,7 @@
 //       rows: versions mean nothing to another server.
 
 import { WeighbridgeError } from "../../base/errors.ts";
-import { cachePush, cachePushSync, cacheSync, type FreshRows, type RowsPush, type RowsSync } from "../../contracts/cached-rows.ts";
+import { type CachedRowsPush, cachePush, cachePushSync, cacheSync, type FreshRows, type RowsSync } from "../../contracts/cached-rows.ts";
 import { VERSION_NONE } from "../../kernel/row-kernels.ts";
 import { type CallFate, mayBeApplied } from "../../peer/call.ts";
 import { BLOCK_BYTES } from "../../wire/frame.ts";
@@ -27,11 +27,11 @@ const KEY_BYTES = 8;
 const FLOAT_BYTES = 4;
 
 /** Some rows of a list, of one server as the placement of an epoch has it. */
-export type Span = { readonly server: number; readonly epoch: number; readonly from: number; readonly to: number };
+export type ServerRows = { readonly server: number; readonly epoch: number; readonly from: number; readonly to: number };
 
 /** Gradients to push, in the order of the servers. Arrays lie still until the exchange is over. */
 export type PushList = {
-  readonly parts: readonly Span[];
+  readonly parts: readonly ServerRows[];
   readonly keys: BigUint64Array;
   readonly gradients: Float32Array;
   /** How many updates each sums up; empty for one each. */
@@ -39,7 +39,7 @@ export type PushList = {
 };
 
 /** A server's part of a question: the rows up to `keptFrom` are there, those up to `plainFrom` are to be kept. */
-export type SyncPart = Span & { readonly keptFrom: number; readonly plainFrom: number };
+export type SyncPart = ServerRows & { readonly keptFrom: number; readonly plainFrom: number };
 
 export type SyncList = {
   readonly parts: readonly SyncPart[];
@@ -48,21 +48,21 @@ export type SyncList = {
   readonly versions: Uint32Array;
 };
 
-export type Answer = {
+export type SyncAnswer = {
   readonly wanted: SyncPart;
   readonly fresh: FreshRows;
   /** It came from the server that was asked first, and so did its versions (X5). */
   readonly isWhole: boolean;
 };
-export type Acknowledged = { readonly pushed: Span; readonly rate: number };
-export type Unsure = { readonly pushed: Span; readonly fate: CallFate };
+export type Acknowledged = { readonly pushed: ServerRows; readonly rate: number };
+export type Unsure = { readonly pushed: ServerRows; readonly fate: CallFate };
 export type Exchanged = {
   readonly acknowledged: readonly Acknowledged[];
   /** X3 */
-  readonly lost: readonly Span[];
+  readonly lost: readonly ServerRows[];
   /** X4 */
   readonly unsure: readonly Unsure[];
-  readonly answers: readonly Answer[];
+  readonly answers: readonly SyncAnswer[];
   readonly failure: unknown;
 };
 
@@ -99,7 +99,7 @@ export class RowExchange {
   }
 
   /** Takes note of the generations of the answers; returns whether one of them ends another that we had versions of. */
-  noteGenerations(answers: readonly Answer[]): boolean {
+  noteGenerations(answers: readonly SyncAnswer[]): boolean {
     let isNew = false;
     for (const { wanted, fresh, isWhole } of answers) {
       if (!isWhole) continue;
@@ -140,9 +140,9 @@ type Again = Omit<Recut, "release">;
 /** The calls of one exchange. */
 class Calls {
   readonly acknowledged: Acknowledged[] = [];
-  readonly lost: Span[] = [];
+  readonly lost: ServerRows[] = [];
   readonly unsure: Unsure[] = [];
-  readonly answers: Answer[] = [];
+  readonly answers: SyncAnswer[] = [];
   readonly #options: ExchangeOptions;
   readonly #generations: readonly number[];
   readonly #given: Given;
@@ -158,7 +158,7 @@ class Calls {
   /** X1. The last push to a server and the first question to it are one call. */
   requestsTo(server: number): AnyRequest[] {
     const { push, sync } = this.#given;
-    const isOwn = (part: Span): boolean => part.server === server;
+    const isOwn = (part: ServerRows): boolean => part.server === server;
     const pushes = push.parts.filter(isOwn).flatMap((part) => cutSpan(part, this.#rowsPerFrame));
     const syncs = sync.parts.filter(isOwn).flatMap((part) => cutSync(part, this.#rowsPerFrame));
     const both = syncs[0] === undefined ? undefined : pushes.pop();
@@ -168,7 +168,7 @@ class Calls {
     ];
   }
 
-  #pushRequest(pushed: Span): AnyRequest {
+  #pushRequest(pushed: ServerRows): AnyRequest {
     const request = this.#pushFields(pushed);
     return requestOf(cachePush, {
       ...this.#to(pushed),
@@ -189,7 +189,7 @@ class Calls {
     });
   }
 
-  #bothRequest(pushed: Span, wanted: SyncPart): AnyRequest {
+  #bothRequest(pushed: ServerRows, wanted: SyncPart): AnyRequest {
     const { planner } = this.#options;
     const push = this.#pushFields(pushed);
     const sync = this.#syncFields(wanted);
@@ -209,12 +209,12 @@ class Calls {
     });
   }
 
-  #pushedAgain(plan: RowPlan, pushed: Span, fields: RowsPush): Again {
+  #pushedAgain(plan: RowPlan, pushed: ServerRows, fields: CachedRowsPush): Again {
     return this.#pushAgain(plan, fields, (rate) => this.#acknowledge(pushed, rate));
   }
 
   /** The same gradients, as another placement has their rows. */
-  #pushAgain(plan: RowPlan, fields: RowsPush, acknowledged: (rate: number) => void): Again {
+  #pushAgain(plan: RowPlan, fields: CachedRowsPush, acknowledged: (rate: number) => void): Again {
     const { width, planner } = this.#options;
     const rows = plan.gradients(fields.gradients, width);
     const counts = fields.updates.length === 0 ? fields.updates : plan.words(fields.updates);
@@ -279,21 +279,21 @@ class Calls {
     return { parameter: this.#options.handle.parameter, clock: this.#given.clock };
   }
 
-  #to(to: Span): { readonly to: Span; readonly priority: number | undefined; readonly scope: number } {
+  #to(to: ServerRows): { readonly to: ServerRows; readonly priority: number | undefined; readonly scope: number } {
     return { to, priority: this.#given.priority, scope: this.#options.handle.parameter };
   }
 
-  #acknowledge(pushed: Span, rate: number): void {
+  #acknowledge(pushed: ServerRows, rate: number): void {
     this.acknowledged.push({ pushed, rate });
   }
 
   /** X3, X4 */
-  #noteFailed(pushed: Span, error: WeighbridgeError, fate: CallFate | undefined): void {
+  #noteFailed(pushed: ServerRows, error: WeighbridgeError, fate: CallFate | undefined): void {
     if (mayBeApplied(error) || error.code === "NOT_FINITE" || error.code === "ANSWER_LOST") this.lost.push(pushed);
     else if (fate !== undefined) this.unsure.push({ pushed, fate });
   }
 
-  #pushFields({ from, to }: Span): RowsPush {
+  #pushFields({ from, to }: ServerRows): CachedRowsPush {
     const { push, pushNumber } = this.#given;
     const { width } = this.#options;
     return {
@@ -328,7 +328,7 @@ function joined(one: Again, other: Again): Again {
 }
 
 /** Throws BAD_REQUEST for an answer that does not fit its question. */
-export function checkAnswer({ wanted, fresh }: Answer, width: number): void {
+export function checkAnswer({ wanted, fresh }: SyncAnswer, width: number): void {
   const { indexes, versions, rows } = fresh;
   const knownCount = wanted.keptFrom - wanted.from;
   const isFitting =
@@ -343,8 +343,8 @@ export function checkAnswer({ wanted, fresh }: Answer, width: number): void {
   );
 }
 
-function cutSpan({ from, to, ...where }: Span, rowsPerFrame: number): Span[] {
-  const spans: Span[] = [];
+function cutSpan({ from, to, ...where }: ServerRows, rowsPerFrame: number): ServerRows[] {
+  const spans: ServerRows[] = [];
   for (let at = from; at < to; at += rowsPerFrame) spans.push({ ...where, from: at, to: Math.min(to, at + rowsPerFrame) });
   return spans;
 }
