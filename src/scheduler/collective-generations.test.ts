@@ -72,6 +72,23 @@ test("later generations wait for those who listen, not for one that was restarte
   assert.deepEqual(told(generations.review(listening)), { t0: "3: 0.1 1.2 2.1", t1: "3: 0.1 1.2 2.1", t2: "3: 0.1 1.2 2.1" });
 });
 
+test("members that have all left wait for each other when they come again, but not for one that leaves the job", () => {
+  const generations = new CollectiveGenerations<string>();
+  for (const rank of [0, 1, 2]) enter(generations, rank);
+  generations.review(rosterOf({}, {}, {}));
+  const gone = rosterOf({ address: "" }, { address: "" }, { holder: 2, address: "" });
+  for (const rank of [0, 1]) assert.deepEqual(generations.leave(idOf("worker", rank)), []);
+  enter(generations, 0, { generation: 1 });
+  const [first, both] = [rosterOf({}, gone[1]!, { holder: 2, address: "" }), rosterOf({}, {}, { holder: 2, address: "" })];
+  assert.deepEqual(generations.review(first), []);
+  assert.deepEqual(generations.review(first, new Set([idOf("server", 0)])), []);
+  enter(generations, 1, { generation: 1 });
+  assert.deepEqual(told(generations.review(both)), { t0: "2: 0.1 1.1", t1: "2: 0.1 1.1" });
+  for (const rank of [0, 1]) generations.leave(idOf("worker", rank));
+  enter(generations, 1, { generation: 2 });
+  assert.deepEqual(told(generations.review(rosterOf({ address: "" }, {}), new Set([idOf("worker", 0)]))), { t1: "3: 1.1" });
+});
+
 test("a worker that dies while others wait for it lets them go on", () => {
   const generations = new CollectiveGenerations<string>();
   enter(generations, 0);

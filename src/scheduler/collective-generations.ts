@@ -5,7 +5,8 @@
 //   CollectiveGenerations.G1. A generation has a higher number than every one before it, also over a restart of the
 //       scheduler: the workers report the numbers.
 //   CollectiveGenerations.G2. The first one waits for every live worker. Later ones wait for the live ones that listen:
-//       never for one that was restarted and has not come yet.
+//       never for one that was restarted and has not come yet. When all members of a generation that live have left it,
+//       and one of them comes again, all of them do, except for one that is about to leave the job.
 //   CollectiveGenerations.G3. A worker whose answer was lost with a scheduler gets the same one, while that generation
 //       is not over.
 //   CollectiveGenerations.G4. A generation is over once a member is dead, was restarted, or wants to be in the next one
@@ -22,11 +23,15 @@ type Standing<T> = Member & {
   readonly caller: T;
 };
 
+const NOBODY: ReadonlySet<number> = new Set();
+
 export type SettledRequest<T> = { readonly caller: T; readonly outcome: Generation | WeighbridgeError };
 
 export class CollectiveGenerations<T> {
   readonly #standing = new Map<number, Standing<T>>();
   #formed: Generation = { generation: 0, members: [] };
+  /** Members of `#formed` that have left it. */
+  readonly #left = new Set<number>();
   #newest = 0;
   #ended = 0;
 
@@ -57,6 +62,7 @@ export class CollectiveGenerations<T> {
   /** A worker wants to be in no further generation. */
   leave(node: number): SettledRequest<T>[] {
     this.died(node);
+    if (this.#formed.members.some((member) => member.node === node)) this.#left.add(node);
     return this.#dismiss(node);
   }
 
@@ -68,7 +74,9 @@ export class CollectiveGenerations<T> {
     const { generation } = formed ?? this.#formed;
     this.#newest = Math.max(this.#newest, generation, ended);
     this.#ended = Math.max(this.#ended, generation - 1, ended);
-    if (formed !== undefined && generation > this.#formed.generation) this.#formed = formed;
+    if (formed === undefined || generation <= this.#formed.generation) return;
+    this.#formed = formed;
+    this.#left.clear();
   }
 
   died(node: number): void {
@@ -76,8 +84,8 @@ export class CollectiveGenerations<T> {
     if (this.#formed.members.some((member) => member.node === node)) this.#ended = Math.max(this.#ended, this.#formed.generation);
   }
 
-  /** Who can be answered, by the nodes that are there. */
-  review(nodes: readonly RosterEntry[]): SettledRequest<T>[] {
+  /** Who can be answered, by the nodes that are there; `leaving` are those that are about to leave the job. */
+  review(nodes: readonly RosterEntry[], leaving: ReadonlySet<number> = NOBODY): SettledRequest<T>[] {
     const workers = nodes.filter(({ role }) => role === "worker");
     const settled: SettledRequest<T>[] = [];
     for (const { node, incarnation, state } of workers) {
@@ -86,10 +94,20 @@ export class CollectiveGenerations<T> {
       if ((this.#standing.get(node)?.incarnation ?? incarnation) < incarnation || state === "left") settled.push(...this.#dismiss(node));
     }
     // CollectiveGenerations.G2
-    const needed = workers.filter(({ state, address }) => state === "alive" && (this.#newest === 0 || address !== ""));
+    const doReturn = !workers.some((worker) => this.#isIn(worker)) && [...this.#standing.keys()].some((node) => this.#left.has(node));
+    const mayReturn = ({ node }: RosterEntry): boolean => doReturn && this.#left.has(node) && !leaving.has(node);
+    const needed = workers.filter(
+      (worker) => worker.state === "alive" && (this.#newest === 0 || worker.address !== "" || mayReturn(worker)),
+    );
     if (this.#ended < this.#formed.generation) settled.push(...this.#tellAgain());
     if (needed.length === 0 || !needed.every(({ node }) => this.#standing.has(node))) return settled;
     return [...settled, ...this.#form(needed)];
+  }
+
+  /** Whether a worker lives and has not left the newest generation. */
+  #isIn({ node, incarnation, state }: RosterEntry): boolean {
+    const isMember = this.#formed.members.some((member) => member.node === node && member.incarnation === incarnation);
+    return isMember && state === "alive" && !this.#left.has(node);
   }
 
   /** CollectiveGenerations.G3 */
@@ -107,6 +125,7 @@ export class CollectiveGenerations<T> {
     this.#ended = Math.max(this.#ended, this.#newest);
     this.#newest++; // CollectiveGenerations.G1
     this.#formed = { generation: this.#newest, members };
+    this.#left.clear();
     return members.flatMap(({ node }) => {
       const worker = this.#standing.get(node);
       this.#standing.delete(node);

@@ -10,7 +10,8 @@ import { CollectiveGenerations, type SettledRequest } from "./collective-generat
 /** Far beyond what a job can reach, and all numbers after it still fit a frame. */
 const GENERATION_MAX = 2 ** 31;
 
-type Nodes = readonly RosterEntry[];
+/** Who is there, and who of them is about to leave the job. */
+type Nodes = { readonly nodes: readonly RosterEntry[]; readonly leaving: ReadonlySet<number> };
 
 export class CollectiveService {
   readonly #generations = new CollectiveGenerations<Deferred<Generation>>();
@@ -26,16 +27,16 @@ export class CollectiveService {
   }
 
   /** A worker comes, or comes again; answered with the generation that it is in. */
-  enter(worker: Member & { readonly generation: number }, nodes: Nodes): Promise<Generation> {
+  enter(worker: Member & { readonly generation: number }, there: Nodes): Promise<Generation> {
     const caller = new Deferred<Generation>();
     this.#settle(this.#generations.enter({ ...worker, caller }));
-    this.review(nodes);
+    this.review(there);
     return caller.promise;
   }
 
-  leave(node: number, nodes: Nodes): void {
+  /** A worker takes part in no further one. `review` then decides what follows, once the roster knows it, too. */
+  leave(node: number): void {
     this.#settle(this.#generations.leave(node));
-    this.review(nodes);
   }
 
   died(node: number): void {
@@ -47,9 +48,9 @@ export class CollectiveService {
     this.#generations.recall(gathered, endedGeneration);
   }
 
-  /** The roster has changed. */
-  review(nodes: Nodes): void {
-    this.#settle(this.#generations.review(nodes));
+  /** The roster has changed, or who is about to leave. */
+  review({ nodes, leaving }: Nodes): void {
+    this.#settle(this.#generations.review(nodes, leaving));
   }
 
   #settle(settled: readonly SettledRequest<Deferred<Generation>>[]): void {

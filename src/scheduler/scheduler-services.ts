@@ -15,6 +15,7 @@ import type { CataloguePage } from "../wire/catalogue.ts";
 import type { GatherReply, GatherRequest } from "../wire/collective-frame.ts";
 import type { BarrierReply, BarrierRequest, Empty, RendezvousReply, RendezvousRequest } from "../wire/control.ts";
 import { rankOf, roleOf, SCHEDULER_ID } from "../wire/node-id.ts";
+import type { RosterEntry } from "../wire/roster.ts";
 import type { UnitsReply, UnitsRequest } from "../wire/units.ts";
 import { BarrierService } from "./barrier-service.ts";
 import { CatalogueService } from "./catalogue-service.ts";
@@ -82,6 +83,7 @@ export class SchedulerServices {
   /** A node, or the scheduler itself, stands at a barrier. */
   async enterBarrier(node: number, request: BarrierRequest): Promise<BarrierReply> {
     const entered = this.#barriers.enter(node, request);
+    this.#collectives.review(this.#there);
     this.#reviewDead();
     return await entered;
   }
@@ -93,7 +95,7 @@ export class SchedulerServices {
     this.#units.follow(roster.view(), { isSettled: roster.hasHeardWorkers });
     this.#rendezvous.follow(roster.view());
     this.#catalogue.follow(roster.view(), roster.hasHeardEverybody);
-    this.#collectives.review(roster.view().nodes);
+    this.#collectives.review(this.#there);
     this.#endGenerations();
     this.#reviewDead();
   }
@@ -153,14 +155,19 @@ export class SchedulerServices {
     checkGather(channel, request);
     const { id: node, incarnation } = channel;
     const { step, address, generation } = request;
+    const service = this.#collectives;
+    if (step === "leave") service.leave(node);
     if (step === "look") heard(channel);
     else carryOut(this.#roster.listens(node, incarnation, step === "enter" ? address : "", clock.nowMs()));
-    const service = this.#collectives;
     if (step === "look") return { ...service.standing, roster: this.#roster.view() };
-    const entered = step === "enter" ? service.enter({ node, incarnation, generation }, this.#roster.view().nodes) : undefined;
-    if (entered === undefined) service.leave(node, this.#roster.view().nodes);
+    const entered = step === "enter" ? service.enter({ node, incarnation, generation }, this.#there) : undefined;
+    if (entered === undefined) service.review(this.#there);
     this.#endGenerations();
     return { ...(entered === undefined ? service.standing : await entered), roster: this.#roster.view() };
+  }
+
+  get #there(): { readonly nodes: readonly RosterEntry[]; readonly leaving: ReadonlySet<number> } {
+    return { nodes: this.#roster.view().nodes, leaving: this.leaving };
   }
 
   #endGenerations(): void {

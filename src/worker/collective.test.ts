@@ -57,6 +57,11 @@ class Workers {
     );
   }
 
+  /** Within `all`. */
+  async sleepAt(rank: number, seconds: number): Promise<void> {
+    await new Promise<void>((wake) => this.cluster.clock.after(1000 * seconds + rank, wake));
+  }
+
   async sleep(ms: number): Promise<void> {
     await this.cluster.run(new Promise<void>((wake) => this.cluster.clock.after(ms, wake)));
   }
@@ -329,6 +334,37 @@ test("a closed collective, and a closed node, end what is open", async () => {
   const waiting = again.allReduce(new Float32Array(4));
   await workers.cluster.run(workers.cluster.worker(0).close());
   assert.match((await workers.outcomes([waiting]))[0] ?? "", /^CLOSED/);
+});
+
+test("collectives that all close and open again, in any order, have all members again", async () => {
+  const workers = await Workers.start(3);
+  for (let generation = 2; generation < 5; generation++) {
+    await workers.all(async (rank) => {
+      await workers.sleepAt(rank, (generation * rank) % 3);
+      await workers.at(rank).close();
+      await workers.sleepAt(rank, (generation + rank) % 3);
+      workers.collectives[rank] = await workers.open(rank, 5000);
+    });
+    assert.deepEqual([workers.at(0).generation, workers.at(0).members], [generation, [0, 1, 2]]);
+    const sums = await workers.all(async (rank) => {
+      const values = Float32Array.of(rank + 1);
+      await workers.at(rank).allReduce(values, { deadlineMs: 5000 });
+      return values[0];
+    });
+    assert.deepEqual(sums, [6, 6, 6]);
+  }
+  await workers.all((rank) => workers.at(rank).close());
+  const [outcome] = await workers.outcomes([workers.open(1, 500)]);
+  assert.match(outcome ?? "", /^DEADLINE waited 500 ms for worker 0, worker 2 /);
+});
+
+test("who opens a collective again does not wait for a member that waits for all to leave the job", async () => {
+  const workers = await Workers.start(2);
+  await workers.all((rank) => workers.at(rank).close());
+  const again = workers.open(1, 5000);
+  const leaving = workers.cluster.worker(0).finalize();
+  assert.deepEqual((await workers.cluster.run(again)).members, [1]);
+  await Promise.all([leaving, workers.cluster.finalize()]);
 });
 
 test("a worker that was away while the others came and went reforms alone", async () => {

@@ -19,7 +19,7 @@ import type { Channel } from "../peer/channel.ts";
 import { CollectiveKind, DIRECT_BYTES_MAX, type GatherReply } from "../wire/collective-frame.ts";
 import type { FrameHeader } from "../wire/frame.ts";
 import { idOf, nameOf, rankOf } from "../wire/node-id.ts";
-import type { RosterView } from "../wire/roster.ts";
+import type { RosterEntry, RosterView } from "../wire/roster.ts";
 import { Broadcast } from "./collective/broadcast.ts";
 import { CollectiveGroup } from "./collective/collective-group.ts";
 import { DirectReduce } from "./collective/direct-reduce.ts";
@@ -281,8 +281,10 @@ export class Collective implements MeshUser {
       const { members, roster, generation } = await waitFor(this.#mesh.look(), "who is missing", this.#mesh.clock, {
         deadlineMs: LOOK_DEADLINE_MS,
       });
+      const isAwaited = ({ node, address }: RosterEntry): boolean =>
+        generation === 0 || address !== "" || this.#mesh.lastMembers.some((member) => member.node === node);
       return roster.nodes
-        .filter(({ role, state, address }) => role === "worker" && state === "alive" && (generation === 0 || address !== ""))
+        .filter((entry) => entry.role === "worker" && entry.state === "alive" && isAwaited(entry))
         .filter(({ node }) => !members.some((member) => member.node === node))
         .map(({ node }) => nameOf(node))
         .join(", ");

@@ -50,10 +50,9 @@ export class WorkerMesh {
   readonly #options: WorkerMeshOptions;
   #listening: Promise<Address> | undefined;
   #isActive = false;
-  /** The newest that this worker was in; 0: none. */
-  #generation = 0;
-  /** The newest that this worker was told it is in; a scheduler that was restarted is told of it. */
-  #gathered: Generation | undefined;
+  /** The newest that this worker was in. A scheduler that was restarted is told of it, unless this worker has left. */
+  #gathered: Generation = { generation: 0, members: [] };
+  #hasLeft = true;
 
   constructor(options: WorkerMeshOptions) {
     const { peer, membership, clock, log } = options;
@@ -62,7 +61,7 @@ export class WorkerMesh {
     this.#membership = membership;
     this.clock = clock;
     this.log = log;
-    membership.memory.generation = () => this.#gathered;
+    membership.memory.generation = () => (this.#hasLeft ? undefined : this.#gathered);
     membership.onRoster((roster) => this.#follow(roster));
     membership.onFatal((error) => this.#user?.ended(error));
   }
@@ -92,6 +91,11 @@ export class WorkerMesh {
     if (this.#user === user) this.#user = undefined;
   }
 
+  /** Those of the newest generation that this worker was in. */
+  get lastMembers(): readonly Member[] {
+    return this.#gathered.members;
+  }
+
   /** Why this node cannot go on, if so. */
   get fatal(): WeighbridgeError | undefined {
     return this.#membership.fatal;
@@ -107,10 +111,10 @@ export class WorkerMesh {
       throw thrown;
     });
     const address = await this.#listening;
-    const reply = await this.#ask({ step: "enter", address, generation: this.#generation });
+    const reply = await this.#ask({ step: "enter", address, generation: this.#gathered.generation });
     const { generation, members } = reply;
-    this.#generation = generation;
     this.#gathered = { generation, members };
+    this.#hasLeft = false;
     return reply;
   }
 
@@ -121,7 +125,7 @@ export class WorkerMesh {
 
   /** This worker is to be in no further generation. */
   async leave(): Promise<void> {
-    this.#gathered = undefined;
+    this.#hasLeft = true;
     await this.#ask({ step: "leave", address: "", generation: 0 });
   }
 
