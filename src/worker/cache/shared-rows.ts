@@ -161,7 +161,7 @@ export class SharedRows {
     return this.states[slot * RECORD_WORDS + STATE] !== CLAIMED;
   }
 
-  /** A reader used a row without a pin: it has a second chance. For threads that keep the owner from the row meanwhile. */
+  /** A reader used a row without a pin: it has a second chance. So has another one that has come to its slot since. */
   mark(slot: number): void {
     const at = slot * RECORD_WORDS + STATE;
     if (((this.states[at] as number) & MARK) === 0) Atomics.or(this.states, at, MARK); // a write takes the line from others

@@ -9,6 +9,8 @@
 //       number there, and the owner takes that away (`takeFrom`): it hears of the end of every thread.
 //   RowLocks.L3. The owner never waits for a lock: it tries, and comes back later. A thread that has ended is heard of
 //       on the owner's event loop.
+//   RowLocks.L4. What is read without a lock between two equal answers of `changesOf`, neither of them HELD, was so in
+//       one moment: a group is counted as changed before it is given back.
 
 /** Groups of rows. */
 const LOCK_COUNT = 64;
@@ -16,6 +18,11 @@ const LOCK_COUNT = 64;
 const LINE_BYTES = 64;
 const WORD_BYTES = 4;
 const LINE_WORDS = LINE_BYTES / WORD_BYTES;
+/** Behind the word of a lock: how often it was given back, a count that begins again at 2^31. */
+const CHANGES = 1;
+const CHANGES_MASK = 0x7fffffff;
+/** Somebody has the lock. */
+export const HELD = -1;
 /** The owner's number; threads count from 2. */
 export const OWNER = 1;
 /** How often the owner tries before it comes back later. */
@@ -25,6 +32,7 @@ const WAIT_MS = 1;
 export class RowLocks {
   readonly buffer: SharedArrayBuffer;
   readonly #words: Int32Array;
+  readonly #fence = new Int32Array(1);
 
   constructor(buffer: SharedArrayBuffer = new SharedArrayBuffer(LOCK_COUNT * LINE_BYTES)) {
     this.buffer = buffer;
@@ -48,7 +56,23 @@ export class RowLocks {
   }
 
   unlock(group: number): void {
-    Atomics.store(this.#words, group * LINE_WORDS, 0);
+    const words = this.#words;
+    const at = group * LINE_WORDS;
+    words[at + CHANGES] = ((words[at + CHANGES] as number) + 1) & CHANGES_MASK;
+    Atomics.store(words, at, 0);
+  }
+
+  /** How often the group was given back; HELD while somebody has it (L4). */
+  changesOf(group: number): number {
+    const words = this.#words;
+    const at = group * LINE_WORDS;
+    return words[at] === 0 ? (words[at + CHANGES] as number) : HELD;
+  }
+
+  /** Whether nobody has had the group since `changesOf` gave this answer. */
+  isUnchanged(group: number, changes: number): boolean {
+    Atomics.or(this.#fence, 0, 0); // no processor reads what stands before it later than what stands behind it
+    return this.changesOf(group) === changes;
   }
 
   /** All groups are the owner's, or none is. */
@@ -74,8 +98,8 @@ export class RowLocks {
   /** L2: the groups that a thread had when it ended. */
   takeFrom(thread: number): number[] {
     const groups: number[] = [];
-    for (let group = 0; group < LOCK_COUNT; group++)
-      if (Atomics.compareExchange(this.#words, group * LINE_WORDS, thread, 0) === thread) groups.push(group);
+    for (let group = 0; group < LOCK_COUNT; group++) if (Atomics.load(this.#words, group * LINE_WORDS) === thread) groups.push(group);
+    for (const group of groups) this.unlock(group);
     return groups;
   }
 }

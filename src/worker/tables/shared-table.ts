@@ -3,8 +3,8 @@
 // do.
 //
 // Invariants:
-//   SharedTable.S1. What a thread reads is a copy of the row as it was in one moment: a row is copied and changed under
-//       the lock of its group.
+//   SharedTable.S1. What a thread reads is a copy of the row as it was in one moment: a row is changed under the lock of
+//       its group, and a copy counts if nobody had that lock meanwhile (RowLocks.L4).
 //   SharedTable.S2. A thread has no pins and one lock at a time: when it ends, however it ends, the owner takes that
 //       lock away (RowLocks.L2).
 
@@ -17,7 +17,7 @@ import type { RowPlace, UpdateOf } from "../../store/row-types/column-updates.ts
 import { NO_SLOT } from "../cache/eviction-order.ts";
 import { type RowMemory, SharedRows } from "../cache/shared-rows.ts";
 import { cellsOf, type MovingPlace } from "./oplog.ts";
-import { RowLocks } from "./row-locks.ts";
+import { HELD, RowLocks } from "./row-locks.ts";
 import { addAllToBoth, addToBoth, layOnBoth, type RowUpdates } from "./row-updates.ts";
 import type { HeldRows, TableRows } from "./table-rows.ts";
 import { type BooksMemory, OwnBooks } from "./thread-books.ts";
@@ -107,26 +107,40 @@ export class SharedTable<E extends RowElement = RowElement> implements TableRows
     this.#need = Math.max(0, this.#line.member.clock - this.staleness);
   }
 
+  /** A guess while the owner changes what is here: a row may be asked for in vain, or only once somebody gets it. */
   isCached(rowId: number): boolean {
-    const [low, high] = [rowId >>> 0, Math.floor(rowId / HALF)];
-    const group = this.#lock(low);
-    const slot = this.#rows.find(low, high);
-    this.#locks.unlock(group);
-    return slot !== NO_SLOT;
+    return this.#rows.find(rowId >>> 0, Math.floor(rowId / HALF)) !== NO_SLOT;
   }
 
-  /** S1 */
+  /** S1. Takes the lock only if somebody else has it, or had it while the row was copied. */
   pin(rowId: number): number {
+    const locks = this.#locks;
+    const group = locks.groupOf(rowId >>> 0);
+    const changes = locks.changesOf(group);
+    if (changes === HELD || this.#freeCount === 0) return this.#pinLocked(rowId);
+    const copy = this.#copyFresh(rowId);
+    if (locks.isUnchanged(group, changes)) return copy;
+    if (copy !== NO_SLOT) this.unpin(copy);
+    return this.#pinLocked(rowId);
+  }
+
+  #pinLocked(rowId: number): number {
+    const group = this.#lock(rowId >>> 0);
+    try {
+      return this.#copyFresh(rowId);
+    } finally {
+      this.#locks.unlock(group);
+    }
+  }
+
+  /** NO_SLOT when the row is not here, or not fresh enough. */
+  #copyFresh(rowId: number): number {
+    const rows = this.#rows;
     const low = rowId >>> 0;
-    const high = low === rowId ? 0 : Math.floor(rowId / HALF);
-    const group = this.#lock(low);
-    const slot = this.#rows.find(low, high);
-    const version = slot === NO_SLOT ? VERSION_NONE : this.#rows.versionOf(slot);
-    const isFresh = version !== VERSION_NONE && version >= this.#need && this.#rows.isHeld(slot);
-    const copy = isFresh && this.#freeCount > 0 ? this.#copy(slot, version) : NO_SLOT;
-    this.#locks.unlock(group);
-    if (isFresh && copy === NO_SLOT) throw this.#full(rowId);
-    return copy;
+    const slot = rows.find(low, low === rowId ? 0 : Math.floor(rowId / HALF));
+    if (slot === NO_SLOT) return NO_SLOT;
+    const version = rows.versionOf(slot);
+    return version !== VERSION_NONE && version >= this.#need && rows.isHeld(slot) ? this.#copy(slot, version, rowId) : NO_SLOT;
   }
 
   async read(rowId: number, wait: WaitOptions = {}): Promise<number> {
@@ -141,11 +155,12 @@ export class SharedTable<E extends RowElement = RowElement> implements TableRows
       throw thrown;
     }
     const group = this.#lock(rowId >>> 0);
-    const copy = this.#freeCount > 0 ? this.#copy(slot, this.#rows.versionOf(slot)) : NO_SLOT;
-    this.#locks.unlock(group);
-    unpin(slot);
-    if (copy === NO_SLOT) throw this.#full(rowId);
-    return copy;
+    try {
+      return this.#copy(slot, this.#rows.versionOf(slot), rowId);
+    } finally {
+      this.#locks.unlock(group);
+      unpin(slot);
+    }
   }
 
   prefetch(rowId: number, done: () => void): void {
@@ -229,7 +244,9 @@ export class SharedTable<E extends RowElement = RowElement> implements TableRows
     return group;
   }
 
-  #copy(slot: number, version: number): number {
+  /** Throws QUEUE_FULL. */
+  #copy(slot: number, version: number, rowId: number): number {
+    if (this.#freeCount === 0) throw this.#full(rowId);
     const copy = this.#free[--this.#freeCount] as number;
     const wide = this.#wide;
     if (wide === undefined) this.#copyCells(copy, slot);
