@@ -66,7 +66,7 @@ export class RowLocks {
   changesOf(group: number): number {
     const words = this.#words;
     const at = group * LINE_WORDS;
-    return words[at] === 0 ? (words[at + CHANGES] as number) : HELD;
+    return Atomics.load(words, at) === 0 ? Atomics.load(words, at + CHANGES) : HELD; // nothing behind is read before it
   }
 
   /** Whether nobody has had the group since `changesOf` gave this answer. */
