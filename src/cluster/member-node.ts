@@ -71,10 +71,10 @@ export abstract class MemberNode extends ClusterNode {
   }
 
   protected async join(): Promise<void> {
-    const { rank, label = "", schedulerAddress, otherSchedulers, linkTimeoutMs } = this.#options;
+    const { rank, label = "", schedulerAddress, otherSchedulers, linkTimeoutMs, copy } = this.#options;
     const { peer, clock, log, registersAs: role, serverCount, workerCount, startTimeoutMs } = this;
     const address = await this.#listen();
-    const common = { peer, clock, log, role, rank, address, label, serverCount, workerCount };
+    const common = { peer, clock, log, role, rank, address, label, serverCount, workerCount, copy };
     const membership = new Membership({ ...common, schedulerAddress, otherSchedulers, startTimeoutMs, linkTimeoutMs });
     this.#membership = membership;
     membership.onRoster((roster) => this.follow(roster));

@@ -40,7 +40,7 @@ import { wrongScheduler } from "./start-failure.ts";
 
 export type MembershipOptions = Pick<
   MemberOptions,
-  "clock" | "rank" | "serverCount" | "workerCount" | "schedulerAddress" | "otherSchedulers" | "linkTimeoutMs"
+  "clock" | "rank" | "serverCount" | "workerCount" | "schedulerAddress" | "otherSchedulers" | "linkTimeoutMs" | "copy"
 > & {
   /** Its id, incarnation, job and events are set here. */
   readonly peer: Peer;
@@ -343,11 +343,11 @@ export class Membership {
   }
 
   #register(channel: Channel, resume: ResumeClaim | undefined): Promise<RegisterReply> {
-    const { rank, serverCount, workerCount, label } = this.#options;
+    const { rank, serverCount, workerCount, label, copy } = this.#options;
     const role = resume === undefined ? this.#options.role : roleOf(resume.node); // a standby may have taken over
     const { token, packageVersion: version } = this.#options.peer;
     const node = { role, rank, address: this.address, serverCount, workerCount, label, token, packageVersion: version || undefined };
-    return ask(channel, REGISTER, { ...node, resume }, this.#options.clock);
+    return ask(channel, REGISTER, { ...node, resume, copy }, this.#options.clock);
   }
 
   #watchStart(): void {

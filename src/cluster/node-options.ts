@@ -6,6 +6,7 @@ import type { ChannelLimits } from "../peer/channel-host.ts";
 import type { FaultOptions } from "../peer/faults.ts";
 import type { Gateway } from "../peer/gateway.ts";
 import type { Address, Transport } from "../transport/transport.ts";
+import type { CopyClaim } from "../wire/register.ts";
 import type { RosterView } from "../wire/roster.ts";
 
 export type NodeOptions = {
@@ -50,6 +51,8 @@ export type MemberOptions = NodeOptions & {
   readonly listenAddress?: Address;
   /** The address that others connect to, made from the address that was bound. */
   readonly advertise?: (bound: Address) => Address;
+  /** Of a server whose rank is held by several processes. */
+  readonly copy?: CopyClaim | undefined;
   /** Calls to a node that could not be reached for this long fail with LINK_LOST. */
   readonly linkTimeoutMs?: number | undefined;
 };

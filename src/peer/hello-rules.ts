@@ -13,6 +13,10 @@ export function dialsItself(dialer: number, dialed: number): WeighbridgeError {
   return new WeighbridgeError("NO_ROUTE", `${nameOf(dialer)} dials ${nameOf(dialed)} itself`, { retryable: true });
 }
 
+export function replacedError(node: number, incarnation: number, newer: number): WeighbridgeError {
+  return new WeighbridgeError("FENCED", `${nameOf(node)} was replaced by a newer one (incarnation ${newer}, this is ${incarnation})`);
+}
+
 export function restartedError({ name }: Channel): WeighbridgeError {
   const message = `${name} was restarted; whether what it had not answered was applied is lost with it`;
   return new WeighbridgeError("NODE_DEAD", message, { retryable: true });

@@ -30,7 +30,7 @@ import { type FaultOptions, Faults } from "./faults.ts";
 import { PagePool } from "./frame-batch.ts";
 import { FunctionHost, ServedCall } from "./function-host.ts";
 import type { Gateway, GatewayHost, PeerConnection } from "./gateway.ts";
-import { checkDialer, checkJob, dialsItself, restartedError } from "./hello-rules.ts";
+import { checkDialer, checkJob, dialsItself, replacedError, restartedError } from "./hello-rules.ts";
 import { PeerLog } from "./peer-log.ts";
 import type { AcceptedNode, PeerEvents, PeerOptions } from "./peer-options.ts";
 import { PlainMemory } from "./plain-memory.ts";
@@ -382,6 +382,8 @@ export class Peer implements ChannelHost, ConnectionHost, GatewayHost {
       this.events.hello?.(hello);
       return this.#newChannel(-++this.#anonymousCount, 0);
     }
+    // the standby that it sends its log to has taken over from it
+    if (hello.node === this.id && hello.incarnation < this.incarnation) throw replacedError(this.id, hello.incarnation, this.incarnation);
     const known = this.#channels.get(hello.node);
     const isDialed = known !== undefined && this.#dialer.has(known);
     if (hello.node < FIRST_SERVER_ID || hello.node === this.id || (isDialed && roleOf(hello.node) !== roleOf(this.id))) {
@@ -398,10 +400,7 @@ export class Peer implements ChannelHost, ConnectionHost, GatewayHost {
       return channel;
     }
     if (hello.incarnation < known.incarnation) {
-      throw new WeighbridgeError(
-        "FENCED",
-        `${known.name} was replaced by a newer one (incarnation ${known.incarnation}, this is ${hello.incarnation})`,
-      ); // Peer.P2
+      throw replacedError(known.id, hello.incarnation, known.incarnation); // Peer.P2
     }
     this.#replaceLink(known);
     if (hello.incarnation > known.incarnation) {

@@ -24,6 +24,7 @@ export function countOf({ serverCount, workerCount, replicas = 1 }: ClusterCount
 }
 
 const COUNTS_FIX = "start all nodes with the same DMLC_NUM_SERVER/DMLC_NUM_WORKER (--server-count/--worker-count)";
+const REPLICAS_FIX = "start the scheduler and all servers with the same --replicas";
 const RANK_FIX = "give each node of a role its own rank (--rank, SERVER_ID/WORKER_ID), or none";
 
 function plural(count: number, role: Role): string {
@@ -73,11 +74,13 @@ export function contradiction(
     const theirs = `the scheduler${agreeing} for ${countsText(counts)}`;
     return new WeighbridgeError("COUNT_MISMATCH", `${name} was started for ${countsText(request)}, but ${theirs}; ${COUNTS_FIX}`);
   }
-  const count = countOf(counts, request.role);
-  if (request.role === "standby" && count === 0) {
-    const fix = "start the whole cluster with replicas 2, or this node as a server";
-    return new WeighbridgeError("COUNT_MISMATCH", `${name} was started for a cluster whose servers have standbys; ${fix}`);
+  const { replicas = 1 } = counts;
+  const own = request.copy?.replicas ?? 1;
+  if (request.role !== "worker" && own !== replicas) {
+    const message = `${name} was started with replicas ${own}, but the scheduler with replicas ${replicas}; ${REPLICAS_FIX}`;
+    return new WeighbridgeError("COUNT_MISMATCH", message);
   }
+  const count = countOf(counts, request.role);
   if (request.rank !== undefined && request.rank >= count)
     return new WeighbridgeError(
       "BAD_CONFIG",
@@ -92,7 +95,9 @@ export function rankClash(first: RegisterRequest, second: RegisterRequest): Weig
 }
 
 export function oneTooMany(request: RegisterRequest, counts: ClusterCounts, others: readonly Applicant<unknown>[]): WeighbridgeError {
-  const count = plural(countOf(counts, request.role), request.role);
+  const { role } = request;
+  const copies = role === "server" && (counts.replicas ?? 1) > 1 ? ` in ${counts.replicas} copies` : "";
+  const count = `${plural(countOf(counts, role), role)}${copies}`;
   const there = others.length === 0 ? "" : `, and ${labels(others)} registered already`;
   const message = `${nameOfApplicant(request)} is one too many: the cluster has ${count}${there}; start no more than that, or ${COUNTS_FIX}`;
   return new WeighbridgeError("COUNT_MISMATCH", message);
@@ -100,12 +105,12 @@ export function oneTooMany(request: RegisterRequest, counts: ClusterCounts, othe
 
 /** The cluster is not complete in time. */
 export function incomplete(counts: ClusterCounts, there: readonly Applicant<unknown>[], startTimeoutMs: number): WeighbridgeError {
-  const roles: readonly Role[] = ["server", "standby", "worker"];
-  const parts = roles.flatMap((role) => {
-    if (role === "standby" && countOf(counts, role) === 0) return [];
-    const present = there.filter(({ request }) => request.role === role);
+  const { replicas = 1 } = counts;
+  const parts = (["server", "worker"] as const).map((role) => {
+    const present = there.filter(({ request }) => (request.role === "standby" ? "server" : request.role) === role);
     const names = present.length === 0 ? "" : ` (${labels(present)})`;
-    return `${present.length} of ${plural(countOf(counts, role), role)}${names}`;
+    const copies = role === "server" && replicas > 1 ? ` in ${replicas} copies` : "";
+    return `${present.length} of ${plural(countOf(counts, role), role)}${copies}${names}`;
   });
   const missing = missingText(
     counts,

@@ -3,7 +3,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { RosterStage } from "../testing/roster-stage.ts";
+import { copyOf, RosterStage } from "../testing/roster-stage.ts";
 import { throwsCode } from "../testing/throws-code.ts";
 import { idOf } from "../wire/node-id.ts";
 import type { RosterEntry } from "../wire/roster.ts";
@@ -34,9 +34,14 @@ test("a cluster with replicas is complete when every server has its standby", ()
   assert.deepEqual([entryOf(stage, STANDBY).label, entryOf(stage, STANDBY).state], ["t1", "alive"]);
 });
 
-test("a standby of a cluster without replicas is refused, and so is one that comes to a running job", () => {
-  assert.ok(new RosterStage().register("t0", { role: "standby", address: "memory://t0" }).includes("refuse t0 COUNT_MISMATCH"));
-  assert.deepEqual(replicated().register("t2", { role: "standby", address: "memory://t2" }), ["refuse t2 UNSUPPORTED"]);
+test("a standby of a cluster without replicas is refused, and so is one that comes to a rank which is alone", () => {
+  assert.ok(
+    new RosterStage().register("t0", { role: "standby", address: "memory://t0", copy: copyOf("t0") }).includes("refuse t0 COUNT_MISMATCH"),
+  );
+  const stage = replicated();
+  assert.deepEqual(stage.register("t2", { role: "standby", address: "memory://t2" }), [], "every rank has two copies: it waits");
+  stage.linkDown(HEAD);
+  assert.ok(stage.tick(50).includes("refuse t2 UNSUPPORTED"));
 });
 
 test("a head without a link for 50 ms is replaced by its standby, which goes on with the state (Chains.I6)", () => {
@@ -89,6 +94,10 @@ test("a head that leaves hands over, unless the whole job ends", () => {
   ending.roster.ending(0);
   ending.leave(HEAD);
   assert.equal(entryOf(ending, HEAD).state, "left");
+  const done = replicated();
+  for (const rank of [0, 1]) done.leave(idOf("worker", rank));
+  done.leave(HEAD);
+  assert.equal(entryOf(done, HEAD).state, "left", "no worker is left to serve");
 });
 
 test("who stands by is in the state, and survives its records", () => {

@@ -14,6 +14,8 @@ export type FailureNoticeOptions = {
   readonly clock: Clock;
   readonly serverCount: number;
   readonly workerCount: number;
+  /** By how many processes each server rank is held. */
+  readonly replicas?: number | undefined;
   readonly lingerMs: number;
 };
 
@@ -26,9 +28,9 @@ export class FailureNotice {
   readonly #workers = new Set<string>();
   readonly #over = new Deferred<void>();
 
-  constructor({ clock, serverCount, workerCount, lingerMs }: FailureNoticeOptions) {
+  constructor({ clock, serverCount, workerCount, replicas = 1, lingerMs }: FailureNoticeOptions) {
     this.#clock = clock;
-    this.#serverCount = serverCount;
+    this.#serverCount = serverCount * replicas;
     this.#workerCount = workerCount;
     this.#lingerMs = lingerMs;
     clock.after(lingerMs, this.#over.resolve);
@@ -46,7 +48,7 @@ export class FailureNotice {
 
   /** This node knows, or cannot be reached. A node goes by one name, however often it registers. */
   told(role: Role, name: string): void {
-    (role === "server" ? this.#servers : this.#workers).add(name);
+    (role === "worker" ? this.#workers : this.#servers).add(name);
     if (this.#servers.size >= this.#serverCount && this.#workers.size >= this.#workerCount) this.#over.resolve();
   }
 

@@ -11,10 +11,11 @@ import { assert } from "../base/assert.ts";
 import type { WeighbridgeError } from "../base/errors.ts";
 import type { Role } from "../wire/node-id.ts";
 import { type Applicant, type ClusterCounts, contradiction, countOf, oneTooMany, rankClash } from "./applicant.ts";
+import { copyConflict, dealCopies } from "./server-copies.ts";
 
-const ROLES: readonly Role[] = ["server", "standby", "worker"];
+const ROLES: readonly Role[] = ["server", "worker"];
 
-export type Assignment<T> = { readonly applicant: Applicant<T>; readonly rank: number };
+export type Assignment<T> = { readonly applicant: Applicant<T>; readonly role: Role; readonly rank: number };
 
 /** What is wrong with this one beside those who are there already, if anything (Formation.F3). */
 export function conflict<T>(
@@ -24,16 +25,23 @@ export function conflict<T>(
 ): WeighbridgeError | undefined {
   const contradicted = contradiction(request, counts, others);
   if (contradicted !== undefined) return contradicted;
+  if ((counts.replicas ?? 1) > 1 && request.role !== "worker") return copyConflict(request, counts, others);
   const peers = others.filter((other) => other.request.role === request.role);
   const twin = request.rank === undefined ? undefined : peers.find((other) => other.request.rank === request.rank);
   if (twin !== undefined) return rankClash(twin.request, request);
   return peers.length >= countOf(counts, request.role) ? oneTooMany(request, counts, peers) : undefined;
 }
 
-/** The rank of each once all are there (Formation.F1), otherwise undefined. */
-export function assignRanks<T>(applicants: readonly Applicant<T>[], counts: ClusterCounts): Assignment<T>[] | undefined {
+/** The rank of each once all are there (Formation.F1), otherwise undefined, or why there is none. */
+export function assignRanks<T>(applicants: readonly Applicant<T>[], counts: ClusterCounts): Assignment<T>[] | WeighbridgeError | undefined {
   const assignments: Assignment<T>[] = [];
   for (const role of ROLES) {
+    if (role === "server" && (counts.replicas ?? 1) > 1) {
+      const copies = dealCopies(applicants, counts);
+      if (!Array.isArray(copies)) return copies;
+      assignments.push(...copies);
+      continue;
+    }
     const ofRole = applicants.filter(({ request }) => request.role === role);
     const count = countOf(counts, role);
     if (ofRole.length < count) return undefined;
@@ -42,7 +50,7 @@ export function assignRanks<T>(applicants: readonly Applicant<T>[], counts: Clus
     for (const applicant of ofRole) {
       const rank = applicant.request.rank ?? free.shift(); // Formation.F2
       assert(rank !== undefined, "conflict() lets in only as many as there are ranks");
-      assignments.push({ applicant, rank });
+      assignments.push({ applicant, role, rank });
     }
   }
   return assignments;

@@ -12,7 +12,7 @@
 //   RankChoice.S2. A node that waits is answered within `startTimeoutMs`: a slot, or an error that names the holders.
 
 import type { WeighbridgeError } from "../base/errors.ts";
-import { type Applicant, nothingFree, rankHeld } from "./applicant.ts";
+import { type Applicant, lateStandby, nothingFree, rankHeld } from "./applicant.ts";
 import type { RankSlot } from "./rank-slot.ts";
 
 /** A node whose link broke dials again well within this time, unless its process is gone. */
@@ -25,6 +25,26 @@ export type RankChoice =
   | { readonly found: "slot"; readonly slot: RankSlot }
   | { readonly found: "refusal"; readonly error: WeighbridgeError }
   | { readonly found: "nothing"; readonly lookAgainAtMs: number };
+
+/**
+ * The same for a copy of a replicated server: a rank without any copy, as its server; otherwise one without a standby.
+ * What a head that lives has is never put at stake for a newcomer.
+ */
+export function chooseCopy(applicant: Applicant<unknown>, slots: readonly RankSlot[], rules: RankChoiceRules, nowMs: number): RankChoice {
+  const { request, arrivedAtMs } = applicant;
+  const matching = slots.filter(({ role, rank }) => role !== "worker" && rank === (request.rank ?? rank));
+  const isVacant = ({ state }: RankSlot): boolean => state !== "alive";
+  const deadlineMs = arrivedAtMs + rules.startTimeoutMs;
+  const isSettled = !slots.some(({ state, confirmed }) => state === "alive" && !confirmed); // RankChoice.S1
+  if (isSettled && request.role === "server") {
+    const server = matching.find((slot) => slot.role === "server" && isVacant(slot));
+    if (server !== undefined) return { found: "slot", slot: server };
+  }
+  if (isSettled && matching.some((slot) => slot.role === "standby" && isVacant(slot)))
+    return { found: "refusal", error: lateStandby(request) };
+  if (nowMs >= deadlineMs) return { found: "refusal", error: nothingFree(request, matching, rules.startTimeoutMs) }; // RankChoice.S2
+  return { found: "nothing", lookAgainAtMs: deadlineMs };
+}
 
 export function chooseRank(applicant: Applicant<unknown>, slots: readonly RankSlot[], rules: RankChoiceRules, nowMs: number): RankChoice {
   const { request, arrivedAtMs } = applicant;

@@ -2,6 +2,7 @@
 // The incarnation is read from the scheduler's state (scheduler-state.ts); the rest is learned again after a restart.
 
 import { idOf, nameOf, type Role } from "../wire/node-id.ts";
+import type { CopyClaim } from "../wire/register.ts";
 import type { NodeState, RosterEntry } from "../wire/roster.ts";
 import type { StateJournal } from "./state-journal.ts";
 
@@ -18,6 +19,8 @@ export type RankSlot = {
   /** Of the process that registered; empty if unknown. */
   token: string;
   readonly incarnation: number;
+  /** Of a copy of a replicated server that has registered here. */
+  copy: CopyClaim | undefined;
   state: NodeState;
   /** The newest incarnation that reported sums; 0: none did. */
   sumsIncarnation: number;
@@ -42,6 +45,7 @@ export function emptyRankSlot(role: Role, rank: number, journal: StateJournal): 
     get incarnation() {
       return journal.state.incarnations.get(node) ?? 0;
     },
+    copy: undefined,
     state: "dead",
     sumsIncarnation: 0,
     heardAtMs: 0,

@@ -72,19 +72,19 @@ export class RankSlots {
   }
 
   /** The node of this request holds the slot from now on, in this incarnation. */
-  assign(slot: RankSlot, { address, label, token, packageVersion = "" }: RegisterRequest, incarnation: number, nowMs: number): void {
+  assign(slot: RankSlot, { address, label, token, copy, packageVersion = "" }: RegisterRequest, incarnation: number, nowMs: number): void {
     const isNews = slot.incarnation !== incarnation || slot.address !== address || slot.label !== label || slot.state !== "alive";
     this.#setIncarnation(slot, incarnation);
-    Object.assign(slot, { address, label, token, packageVersion, state: "alive", confirmed: true } satisfies Partial<RankSlot>);
+    Object.assign(slot, { address, label, token, copy, packageVersion, state: "alive", confirmed: true } satisfies Partial<RankSlot>);
     slot.heardAtMs = nowMs;
     slot.downSinceMs = undefined;
     if (isNews) this.#changed = true;
   }
 
   /** The standby holds this slot from now on, in the next incarnation. It has not spoken as that node yet. */
-  takeOver(slot: RankSlot, { address, label, token, packageVersion }: RankSlot, nowMs: number): void {
+  takeOver(slot: RankSlot, { address, label, token, copy, packageVersion }: RankSlot, nowMs: number): void {
     this.#setIncarnation(slot, slot.incarnation + 1);
-    Object.assign(slot, { address, label, token, packageVersion, state: "alive", confirmed: true } satisfies Partial<RankSlot>);
+    Object.assign(slot, { address, label, token, copy, packageVersion, state: "alive", confirmed: true } satisfies Partial<RankSlot>);
     slot.heardAtMs = nowMs;
     slot.downSinceMs = nowMs;
     this.#changed = true;

@@ -32,13 +32,12 @@ import {
   contradiction,
   incomplete,
   jobOver,
-  lateStandby,
   malformed,
 } from "./applicant.ts";
 import { Chains } from "./chains.ts";
 import { assignRanks, conflict } from "./formation.ts";
 import { firstPlacement, nextPlacement, type PlacementChange } from "./placement-epochs.ts";
-import { chooseRank, type RankChoice } from "./rank-choice.ts";
+import { chooseCopy, chooseRank, type RankChoice } from "./rank-choice.ts";
 import { holderOf, type RankSlot } from "./rank-slot.ts";
 import { RankSlots } from "./rank-slots.ts";
 import type { StateJournal } from "./state-journal.ts";
@@ -256,10 +255,16 @@ export class Roster<T> {
   /** The node is done. With `failure` it could not begin: so ends the job, unless the node replaced another. */
   leave(node: number, incarnation: number, nowMs: number, failure?: AbortRequest): Decision<T>[] {
     const slot = this.#holder(node, incarnation);
-    if (failure === undefined && !this.#isEnding && this.#chains.hasSuccessor(slot)) return this.#conclude(this.#gone(slot, nowMs), nowMs);
+    if (failure === undefined && !this.#isOver && this.#chains.hasSuccessor(slot)) return this.#conclude(this.#gone(slot, nowMs), nowMs);
     this.#chains.left(slot);
     if (failure !== undefined && incarnation === 1) return this.fail(cannotTakePart(holderOf(slot), failure));
     return this.#conclude([], nowMs);
+  }
+
+  /** Whether nobody works any more: a server that leaves then need not hand over. */
+  get #isOver(): boolean {
+    const workers = this.#slots.all().filter(({ role }) => role === "worker");
+    return this.#isEnding || (workers.length > 0 && workers.every(({ state }) => state === "left"));
   }
 
   tick(nowMs: number): Decision<T>[] {
@@ -303,6 +308,7 @@ export class Roster<T> {
   /** Gives everybody a slot once all are there. */
   #form(nowMs: number): Decision<T>[] {
     const assignments = assignRanks(this.#applicants, this.#rules);
+    if (assignments instanceof WeighbridgeError) return this.fail(assignments);
     if (assignments === undefined || nowMs < (this.#returnUntilMs ?? 0)) return []; // Roster.R5
     const decisions: Decision<T>[] = [];
     if (this.#returnUntilMs !== undefined) decisions.push(this.#setAside(`none of its nodes came back within ${this.returnMs} ms`));
@@ -310,8 +316,8 @@ export class Roster<T> {
     this.#phase = "running";
     this.#slots.establish(this.#rules);
     decisions.push({ kind: "run" });
-    for (const { applicant: assigned, rank } of assignments) {
-      const slot = this.#slots.get(idOf(assigned.request.role, rank));
+    for (const { applicant: assigned, role, rank } of assignments) {
+      const slot = this.#slots.get(idOf(role, rank));
       assert(slot !== undefined, "ranks are given within the counts");
       decisions.push({ ...this.#assign(assigned, slot, nowMs), recovery: false });
     }
@@ -341,7 +347,6 @@ export class Roster<T> {
       const recovery = own.incarnation > 1;
       return this.#conclude([{ kind: "admit", caller, node: own.node, incarnation: own.incarnation, recovery }], nowMs);
     }
-    if (request.role === "standby") return [{ kind: "refuse", caller, error: lateStandby(request) }];
     this.#applicants.push(applicant);
     return this.#conclude([], nowMs);
   }
@@ -355,8 +360,9 @@ export class Roster<T> {
 
   #choiceFor(applicant: Applicant<T>, nowMs: number): RankChoice {
     const slots = this.#slots.all();
+    const choose = applicant.request.copy === undefined ? chooseRank : chooseCopy;
     // Roster.R4
-    return chooseRank(applicant, this.#isEnding ? slots.filter(({ state }) => state !== "left") : slots, this.#rules, nowMs);
+    return choose(applicant, this.#isEnding ? slots.filter(({ state }) => state !== "left") : slots, this.#rules, nowMs);
   }
 
   #assignApplicants(nowMs: number): Decision<T>[] {

@@ -461,9 +461,9 @@ export class Scheduler {
   }
 
   #fail(error: WeighbridgeError): void {
-    const { log, lingerMs = LINGER_MS, serverCount, workerCount } = this.#options;
+    const { log, lingerMs = LINGER_MS, serverCount, workerCount, replicas } = this.#options;
     log.error("the job cannot go on", { code: error.code, reason: error.message });
-    const notice = new FailureNotice({ clock: this.#clock, serverCount, workerCount, lingerMs });
+    const notice = new FailureNotice({ clock: this.#clock, serverCount, workerCount, replicas, lingerMs });
     this.#failure = { error, notice };
     // otherwise a scheduler that is started rightly, or where the nodes reach it, goes on with the job
     this.#isOver = !error.retryable && !this.#roster.isAwaitingReturn;

@@ -1,5 +1,7 @@
 // server-node — a server of the cluster: its arena, its engine, and the checkpoint that it restores before it serves.
 
+import type { WeighbridgeError } from "../base/errors.ts";
+import { randomToken } from "../base/random.ts";
 import { CatalogueCalls } from "../cluster/catalogue-calls.ts";
 import { MemberNode } from "../cluster/member-node.ts";
 import type { Membership } from "../cluster/membership.ts";
@@ -14,6 +16,7 @@ import type { PlugInModule } from "../store/plug-ins.ts";
 import type { SnapshotFiles, SnapshotSource } from "../store/snapshot/snapshot-files.ts";
 import type { GeneralCompression } from "../wire/codecs/general-compression.ts";
 import { type Role, rankOf, roleOf } from "../wire/node-id.ts";
+import type { CopyClaim } from "../wire/register.ts";
 import type { RosterView } from "../wire/roster.ts";
 import { ChainMember, checkReplication } from "./replication/chain-member.ts";
 import { ArenaReadBuffers, Server, serverLimits } from "./server.ts";
@@ -35,7 +38,9 @@ export type ServerNodeOptions = MemberOptions & {
   readonly checkpointFiles?: SnapshotFiles | undefined;
   /** By how many processes each server rank is held: 1, or 2 for a head and a standby. Defaults to 1. */
   readonly replicas?: number | undefined;
-  /** This node is a standby: it repeats what the server of its rank does, and takes over when that one is gone. */
+  /** Where this node runs, and what its twin must have in common with it; left out, it runs by itself. */
+  readonly copyOf?: Omit<CopyClaim, "replicas"> | undefined;
+  /** Asks to be a standby. Left out, the scheduler decides which of two copies of a rank leads. */
   readonly isStandby?: boolean | undefined;
   /** After how many entries a head and its standby compare what they have. */
   readonly digestEntries?: number | undefined;
@@ -47,7 +52,7 @@ export class ServerNode extends MemberNode {
   readonly server: Server;
   readonly #restoreFrom: (() => Promise<SnapshotSource>) | undefined;
   readonly #limits: Partial<ChannelLimits>;
-  /** Whether it was started as a standby. */
+  /** Whether it asks to be a standby. */
   readonly #isStandby: boolean;
   readonly #chain: ChainMember | undefined;
   /** How many workers share the links' part of the arena. */
@@ -57,13 +62,17 @@ export class ServerNode extends MemberNode {
     const arena = new Arena({ bytesMax: options.arenaBytesMax ?? ARENA_BYTES, reserve: true });
     const { workerCount, functions = [], plugIns, compression, checkpointFiles, limits = {} } = options;
     checkReplication(options);
-    super("server", options, { readBuffers: new ArenaReadBuffers(arena), limits: serverLimits(arena, workerCount, limits) });
+    super(
+      "server",
+      { ...options, copy: copyClaim(options) },
+      { readBuffers: new ArenaReadBuffers(arena), limits: serverLimits(arena, workerCount, limits) },
+    );
     const { clock, log } = this;
     this.#restoreFrom = options.restoreFrom;
     this.#limits = limits;
     this.#sharerCount = workerCount;
     const { isStandby = false, replicas = 1, digestEntries } = options;
-    const replica = replicas === 1 ? undefined : { clock, log, isStandby, digestEntries, host: this.peer };
+    const replica = replicas === 1 ? undefined : { clock, log, digestEntries, host: this.peer };
     this.server = new Server({ arena, clock, workerCount, functions, plugIns, compression, checkpointFiles, replica, log });
     this.#isStandby = isStandby;
     this.#chain = this.server.replica === undefined ? undefined : new ChainMember(this, this.server.replica);
@@ -74,6 +83,11 @@ export class ServerNode extends MemberNode {
       onState?.(arena);
       onState = undefined;
     };
+  }
+
+  /** Its standby has taken over. */
+  replaced(error: WeighbridgeError): void {
+    this.fail(error);
   }
 
   protected override get registersAs(): Role {
@@ -140,4 +154,11 @@ export class ServerNode extends MemberNode {
     for (const { id, link } of this.peer.channels()) if (link !== undefined && roleOf(id) === "worker") return true;
     return false;
   }
+}
+
+/** A node of which it is not known where it runs shares its process with no other. */
+function copyClaim({ replicas = 1, copyOf }: ServerNodeOptions): CopyClaim | undefined {
+  if (replicas === 1) return undefined;
+  const { host, process, settings } = copyOf ?? { host: "", process: randomToken(), settings: [] };
+  return { replicas, host, process, settings };
 }

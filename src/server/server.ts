@@ -168,6 +168,7 @@ export class Server {
   }
 
   close(): void {
+    this.replica?.close();
     this.epochWait.close();
     this.apps.close();
     this.unfinishedRequests.close();

@@ -2,7 +2,7 @@
 
 import { type Decision, Roster, type RosterRules } from "../scheduler/roster.ts";
 import { StateJournal } from "../scheduler/state-journal.ts";
-import type { RegisterRequest, ResumeClaim } from "../wire/register.ts";
+import type { CopyClaim, RegisterRequest, ResumeClaim } from "../wire/register.ts";
 import type { RosterView } from "../wire/roster.ts";
 
 const RULES: RosterRules = {
@@ -17,8 +17,10 @@ const RULES: RosterRules = {
 export class RosterStage {
   readonly roster: Roster<string>;
   nowMs = 0;
+  readonly #replicas: number;
 
   constructor(rules: Partial<RosterRules> = {}) {
+    this.#replicas = rules.replicas ?? 1;
     const journal = new StateJournal();
     journal.write({ kind: "start", job: "job/new", term: 1, serverCount: 2, workerCount: 2 });
     this.roster = new Roster({ rules: { ...RULES, ...rules }, journal, jobId: "job/new" });
@@ -26,7 +28,8 @@ export class RosterStage {
   }
 
   register(name: string, request: Partial<RegisterRequest> = {}): string[] {
-    return texts(this.roster.register(requestOf(name, request), name, this.nowMs));
+    const copy = this.#replicas > 1 && !name.startsWith("w") ? copyOf(name, this.#replicas) : undefined;
+    return texts(this.roster.register(requestOf(name, { copy, ...request }), name, this.nowMs));
   }
 
   /** What a node of the old job says to a scheduler that was restarted. */
@@ -74,6 +77,11 @@ export class RosterStage {
   hearAllBut(...silent: number[]): void {
     for (const node of [8, 9, 10, 11]) if (!silent.includes(node)) this.heard(node);
   }
+}
+
+/** A process of its own on a machine of its own. */
+export function copyOf(name: string, replicas = 2): CopyClaim {
+  return { replicas, host: `host of ${name}`, process: name, settings: [] };
 }
 
 export function requestOf(name: string, request: Partial<RegisterRequest>): RegisterRequest {

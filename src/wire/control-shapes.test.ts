@@ -41,6 +41,7 @@ const HELD = { name: "end", generation: 1, values: [{ rank: 0, value: "7" }] };
 const GENERATION = { generation: 3, members: [{ node: 9, incarnation: 1 }] };
 const WAITING = { role: "worker", rank: 1, address: "", label: "b:2", packageVersion: "0.1.0" };
 const BARRIER = { group: 7, customer: 0, round: 1, outlivesDeaths: true };
+const COPY = { replicas: 2, host: "host", process: "17", settings: ["arenaBytesMax 8388608"] };
 const REGISTER = {
   role: "worker",
   rank: 1,
@@ -87,8 +88,8 @@ const MESSAGES: readonly { name: string; shape: Check<unknown>; body: Record<str
   {
     name: "REGISTER",
     shape: registerRequestShape,
-    body: { ...REGISTER, resume: RESUME, failure: { code: "PORT_IN_USE", message: "taken" } },
-    optional: ["rank", "packageVersion", "resume", "failure"],
+    body: { ...REGISTER, resume: RESUME, failure: { code: "PORT_IN_USE", message: "taken" }, copy: COPY },
+    optional: ["rank", "packageVersion", "resume", "failure", "copy"],
   },
   {
     name: "the answer to REGISTER",

@@ -35,7 +35,23 @@ export type RegisterRequest = {
   readonly resume: ResumeClaim | undefined;
   /** Why this node cannot start, so that nobody waits for it. Left out by one that can. */
   readonly failure?: AbortRequest | undefined;
+  /** Of a server whose rank is held by several processes; left out by all others. */
+  readonly copy?: CopyClaim | undefined;
 };
+
+/**
+ * A copy of a server rank, of which there are `replicas`; the scheduler decides which copies hold a rank together, and
+ * which of them leads. `process` is unique on its `host`; `settings`, each `name value`, are what copies of a rank must
+ * have in common beside the version of the package.
+ */
+export type CopyClaim = {
+  readonly replicas: number;
+  readonly host: string;
+  readonly process: string;
+  readonly settings: readonly string[];
+};
+
+const copyClaimShape: Check<CopyClaim> = object({ replicas: count, host: labelShape, process: labelShape, settings: list(labelShape) });
 
 /** The rank that a node has, and all else it knows, for a scheduler that was restarted. */
 export type ResumeClaim = {
@@ -79,6 +95,7 @@ export const registerRequestShape: Check<RegisterRequest> = object({
   packageVersion: optional(packageVersionShape),
   resume: optional(resumeClaimShape),
   failure: optional(abortRequestShape),
+  copy: optional(copyClaimShape),
 });
 
 export type RegisterReply = {

@@ -113,8 +113,10 @@ export function missingText(
   there: readonly WaitingNode[],
 ): string {
   const { serverCount, workerCount, replicas = 1 } = counts;
-  const standbys = missingOf("standby", serverCount * (replicas - 1), there);
-  return namesText([...missingOf("server", serverCount, there), ...standbys, ...missingOf("worker", workerCount, there)]);
+  const [workers, servers] = [there.filter(({ role }) => role === "worker"), there.filter(({ role }) => role !== "worker")];
+  const standbys = replicas === 1 ? [] : missingOf("standby", serverCount, servers);
+  const copies = [...missingOf("server", serverCount, servers), ...standbys].slice(unrankedCount(servers));
+  return namesText([...copies, ...missingOf("worker", workerCount, workers).slice(unrankedCount(workers))]);
 }
 
 /** As `missingText`: the nodes of a running job that have not left, and are not at the last barrier. */
@@ -131,10 +133,12 @@ function namesText(missing: readonly string[]): string {
   return `${missing.slice(0, NAMES_MAX).join(", ")}${more}`;
 }
 
+/** The ranks that too few of these nodes ask for: a standby is the second copy of a server. */
 function missingOf(role: Role, count: number, there: readonly WaitingNode[]): string[] {
-  const ofRole = there.filter((node) => node.role === role);
-  const asked = new Set(ofRole.map(({ rank }) => rank));
-  const unrankedCount = ofRole.filter(({ rank }) => rank === undefined).length;
-  const free = Array.from({ length: count }, (_, rank) => rank).filter((rank) => !asked.has(rank));
-  return free.slice(unrankedCount).map((rank) => nameOf(idOf(role, rank)));
+  const isMissing = (rank: number): boolean => there.filter((node) => node.rank === rank).length < (role === "standby" ? 2 : 1);
+  return [...Array(count).keys()].filter(isMissing).map((rank) => nameOf(idOf(role, rank)));
+}
+
+function unrankedCount(there: readonly WaitingNode[]): number {
+  return there.filter(({ rank }) => rank === undefined).length;
 }

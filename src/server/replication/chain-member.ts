@@ -43,12 +43,16 @@ export type ChainNode = {
   readonly log: Log;
   leave(): Promise<void>;
   close(): Promise<void>;
+  /** Ends this node with an error. */
+  replaced(error: WeighbridgeError): void;
 };
 
 export class ChainMember {
   readonly #node: ChainNode;
   readonly #replica: Replica;
   #membership: Membership | undefined;
+  /** False until the scheduler has said which copy of the rank this is. */
+  #isPlaced = false;
   /** The channel to the standby. */
   #channel: Channel | undefined;
   /** How often a link to it was lost. */
@@ -84,6 +88,8 @@ export class ChainMember {
     if (membership === undefined) return;
     const { peer, log } = this.#node;
     const rank = rankOf(peer.id);
+    if (!this.#isPlaced) this.#replica.isStandby = roleOf(peer.id) === "standby";
+    this.#isPlaced = true;
     if (this.#replica.isStandby) {
       const head = roster.nodes.find(({ node }) => node === idOf("server", rank));
       if (head?.token !== peer.token) return;
@@ -117,6 +123,7 @@ export class ChainMember {
     log.onAcknowledged = () => {
       this.#isStandbyLost = false;
     };
+    log.onReplaced = (error) => this.#node.replaced(error);
     log.sendTo(channel);
     this.#watch(channel);
   }

@@ -14,7 +14,7 @@
 import { assert } from "../../base/assert.ts";
 import type { Clock } from "../../base/clock.ts";
 import { Deferred } from "../../base/deferred.ts";
-import { reasonOf } from "../../base/errors.ts";
+import { isWeighbridgeError, reasonOf, type WeighbridgeError } from "../../base/errors.ts";
 import type { Log } from "../../base/log.ts";
 import { replicaLog } from "../../contracts/replication.ts";
 import { callFunction } from "../../peer/call-function.ts";
@@ -46,6 +46,8 @@ export class ReplicaLog {
   lateMs: number = LATE_MS;
   onLate: () => void = () => {};
   onAcknowledged: () => void = () => {};
+  /** Called when the standby has taken over: this is no head any more. */
+  onReplaced: (error: WeighbridgeError) => void = () => {};
   readonly #options: ReplicaLogOptions;
   readonly #keptBytesMax: number;
   readonly #waiting = new Set<HeldOutput>();
@@ -164,8 +166,10 @@ export class ReplicaLog {
         this.#acknowledge(applied);
       },
       (thrown: unknown) => {
+        if (this.#channel !== channel) return;
+        if (isWeighbridgeError(thrown, "FENCED")) this.onReplaced(thrown);
         // The scheduler decides what follows; until then what waits goes on waiting.
-        if (this.#channel === channel) log.warn("the standby does not take the log", { reason: reasonOf(thrown) });
+        else log.warn("the standby does not take the log", { reason: reasonOf(thrown) });
       },
     );
   }

@@ -49,7 +49,6 @@ export type ReplicatedServer = {
 };
 
 export type ReplicaOptions = ReplicaLogOptions & {
-  readonly isStandby: boolean;
   /** Of stand-ins. */
   readonly host: ChannelHost;
   readonly digestEntries?: number | undefined;
@@ -61,7 +60,8 @@ export class Replica {
   readonly policies: ReadonlyMap<number, LogPolicy>;
   /** Called when this standby cannot go on (Replica.I2). */
   onDiverged: (error: WeighbridgeError) => void = () => {};
-  isStandby: boolean;
+  /** The scheduler's word, which comes with the rank. */
+  isStandby = false;
   /** Of a standby: the last entry that it has repeated. */
   applied = 0;
   readonly #options: ReplicaOptions;
@@ -80,7 +80,6 @@ export class Replica {
   constructor(server: ReplicatedServer, functions: readonly Contract[], options: ReplicaOptions) {
     this.#server = server;
     this.#options = options;
-    this.isStandby = options.isStandby;
     this.log = new ReplicaLog(options);
     this.policies = new Map(functions.map((fn) => [fn.nameHash, policyOf(fn)]));
   }
@@ -133,6 +132,10 @@ export class Replica {
   /** This standby is the head from now on, without a standby of its own. */
   promote(): void {
     this.isStandby = false;
+    this.log.stop();
+  }
+
+  close(): void {
     this.log.stop();
   }
 
