@@ -12,7 +12,7 @@ import { freePort } from "../node/launcher/free-port.ts";
 import { Job, type JobOutcome } from "../node/launcher/job.ts";
 import { type JobPlan, type Program, planJob } from "../node/launcher/job-plan.ts";
 import { LineStream, tagLines } from "../node/launcher/node-output.ts";
-import { endText, type NodeProcess } from "../node/launcher/node-process.ts";
+import { endText, type NodeProcess, type ProcessEnd } from "../node/launcher/node-process.ts";
 import { jobExitCode } from "../node/launcher/process-errors.ts";
 import { realClock } from "../node/real-clock.ts";
 import { SocketTransport } from "../node/transport/socket-transport.ts";
@@ -160,6 +160,7 @@ async function runJob({ processes }: JobPlan, output: StandardOutput): Promise<n
       errors.addReason(culprit);
       process.stderr.write(`weighbridge: ${endText(culprit)}\n`);
     },
+    onCopyLost: (end) => process.stderr.write(`weighbridge: ${copyLostText(end)}\n`),
     onDeadProcess: ({ name }) => process.stderr.write(`weighbridge: ${deadText(name)}\n`),
   });
   const release = forwardEnds(job, output);
@@ -174,6 +175,11 @@ async function runJob({ processes }: JobPlan, output: StandardOutput): Promise<n
 /** About a process that still runs when all others are done. */
 export function deadText(name: string): string {
   return `${name} was declared dead, and all others are done: it is ended now`;
+}
+
+/** About one of two processes with the same servers. */
+export function copyLostText(end: ProcessEnd): string {
+  return `${endText({ ...end, reason: undefined })}; the job goes on with the other process of ${end.plan.name}`;
 }
 
 /**

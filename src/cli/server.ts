@@ -20,6 +20,9 @@ For KVWorkers it sums what is pushed to its applications, for any number of valu
 With --threads N the process is N servers, each with its own thread, rank and port; --rank and --port are those of the first. When a
 script throws, the server ends with exit code 1.
 
+With --replicas 2 every server is held by two processes: start each twice. The scheduler decides which of them serves; the other repeats
+what it does, and takes over when it dies.
+
 Examples:
   $ weighbridge server -s 2 -w 2 --scheduler-port 9700 --rank 0
   $ weighbridge server -s 4 -w 2 --scheduler-port 9700 --threads 4

@@ -11,6 +11,7 @@ import { runTraining } from "./train/training-job.ts";
 
 const NODES_MAX = 64;
 const COUNT_MAX = 2 ** 31 - 1;
+const REPLICAS_MAX = 2;
 
 const HELP = `
 Tasks, and their defaults:
@@ -25,7 +26,8 @@ that saved anything, with the same flags, on any number of servers and, with bsp
 The job has a cluster of its own. From the environment it reads the WEIGHBRIDGE_* variables that say how nodes work (heartbeats, time limits, transport,
 memory, log level), and nothing that belongs to another job: no address, port, rank, count or role, and nothing of DMLC_*, PS_* or MS_*.
 
-The job continues with the remaining workers when some are killed. It fails when a server dies, or the last worker.
+The job continues with the remaining workers when some are killed. It fails when a server dies, or the last worker. With --replicas 2 every
+server is held by two processes, and the job also continues when one of them is killed.
 
 Exit codes:
   0    trained, tested and saved, whether or not the objective was reached: the summary shows that, with its figure
@@ -37,6 +39,7 @@ Examples:
   $ weighbridge train lenet
   $ weighbridge train lenet -s 4 -w 4 --consistency ssp:3 --epochs 2
   $ weighbridge train wide-deep --cache-rows 4000
+  $ weighbridge train lenet --replicas 2
   $ weighbridge train lenet --resume --epochs 3`;
 
 export function trainCommand(invocation: Invocation): Command {
@@ -47,6 +50,11 @@ export function trainCommand(invocation: Invocation): Command {
     .addArgument(new Argument("[task]", "what to learn").choices(Object.keys(TASKS)).argParser(taskName).default("lenet"))
     .option("-s, --servers <count>", "servers", wholeNumber({ min: 1, max: NODES_MAX }), NODES_DEFAULT)
     .option("-w, --workers <count>", "workers", wholeNumber({ min: 1, max: NODES_MAX }), NODES_DEFAULT)
+    .option(
+      "--replicas <count>",
+      "processes that hold each server; with 2, one of them may be killed [1]",
+      wholeNumber({ min: 1, max: REPLICAS_MAX }),
+    )
     .option("--epochs <count>", "how often every sample is used", count)
     .option("--consistency <which>", "bsp, asp, or ssp:N for workers at most N steps ahead of the slowest")
     .option("--batch-size <count>", "samples per step, over all workers", count)

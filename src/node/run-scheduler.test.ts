@@ -33,6 +33,20 @@ test("tells of deaths, returns and departures, each once", () => {
   assert.deepEqual(after("left", 2), ["server 0 has left"]);
 });
 
+test("tells that a standby took over, or was given up", () => {
+  const changes = new RosterChanges({ serverCount: 1, workerCount: 0, replicas: 2 });
+  const standby = { ...entry("standby", "alive"), address: "tcp://h:2", label: "other", token: "t" };
+  const after = (...nodes: RosterEntry[]) => changes.since({ version: 1, nodes });
+  assert.ok(after(entry("server", "alive"), standby).includes("the cluster is complete: 1 server, 1 standby, 0 workers"));
+  const promoted = { ...entry("server", "alive", 2), address: "tcp://h:2", label: "other", token: "t", continues: 1 };
+  assert.deepEqual(after(promoted, { ...standby, state: "left" }), [
+    "the standby at tcp://h:2 (other) is server 0 from now on, incarnation 2",
+  ]);
+  const next = { ...standby, incarnation: 2, token: "u" };
+  assert.deepEqual(after(promoted, next), ["standby 0 at tcp://h:2 (other) took its place, incarnation 2"]);
+  assert.deepEqual(after(promoted, { ...next, state: "left" }), ["server 0 goes on without its standby"]);
+});
+
 function registered(role: Role, rank: number): RosterEntry {
   const address = role === "server" ? `tcp://127.0.0.1:4${rank}` : "";
   return { node: idOf(role, rank), role, rank, address, incarnation: 1, state: "alive", label: `${role}-label` };

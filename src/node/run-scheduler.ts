@@ -10,7 +10,7 @@ import { startRole } from "./start-role.ts";
 
 /** Runs until all nodes have left. Throws the error that ends the job early. */
 export async function runScheduler(config: NodeConfig, onStarted: (node: ClusterNode) => void = () => {}): Promise<void> {
-  const { serverCount, workerCount, logLevel } = config;
+  const { logLevel } = config;
   const isVerbose = logLevel === "info" || logLevel === "debug";
   const say = (sentence: string): void => void (isVerbose && process.stdout.write(`${sentence}\n`));
   const changes = new RosterChanges(config);
@@ -18,7 +18,7 @@ export async function runScheduler(config: NodeConfig, onStarted: (node: Cluster
   const starting = startRole(
     { ...config, logLevel: logLevel === "info" ? "warn" : logLevel },
     {
-      onListening: () => say(`waiting for ${countsText(serverCount, workerCount)} at ${schedulerAddress(config)}`),
+      onListening: () => say(`waiting for ${countsText(config)} at ${schedulerAddress(config)}`),
       onStandby: (leader) => say(`standing by: the scheduler at ${leader} leads`),
       onRoster: (roster) => changes.since(roster).forEach(say),
     },
@@ -33,14 +33,16 @@ export async function runScheduler(config: NodeConfig, onStarted: (node: Cluster
   say("everybody has left");
 }
 
+type Counts = Pick<NodeConfig, "serverCount" | "workerCount"> & { readonly replicas?: number | undefined };
+
 /** The changes between two rosters, as sentences for people who watch a scheduler. */
 export class RosterChanges {
   readonly #known = new Map<number, RosterEntry>();
   readonly #countsText: string;
   #isComplete = false;
 
-  constructor({ serverCount, workerCount }: { readonly serverCount: number; readonly workerCount: number }) {
-    this.#countsText = countsText(serverCount, workerCount);
+  constructor(counts: Counts) {
+    this.#countsText = countsText(counts);
   }
 
   /** What has changed since the roster before, as sentences. */
@@ -49,7 +51,7 @@ export class RosterChanges {
     for (const entry of nodes) {
       const before = this.#known.get(entry.node);
       this.#known.set(entry.node, entry);
-      const sentence = change(before, entry);
+      const sentence = entry.role === "standby" ? standbyChange(before, entry, nodes) : change(before, entry);
       if (sentence !== undefined) sentences.push(sentence);
     }
     if (!this.#isComplete && nodes.every(({ state }) => state === "alive")) {
@@ -60,11 +62,24 @@ export class RosterChanges {
   }
 }
 
-export function countsText(serverCount: number, workerCount: number): string {
-  return `${serverCount} server${serverCount === 1 ? "" : "s"}, ${workerCount} worker${workerCount === 1 ? "" : "s"}`;
+export function countsText({ serverCount, workerCount, replicas = 1 }: Counts): string {
+  const plural = (count: number, what: string): string => `${count} ${what}${count === 1 ? "" : "s"}`;
+  const standbys = serverCount * (replicas - 1);
+  return [plural(serverCount, "server"), ...(standbys === 0 ? [] : [plural(standbys, "standby")]), plural(workerCount, "worker")].join(
+    ", ",
+  );
 }
 
-function change(before: RosterEntry | undefined, { node, state, incarnation, address, label }: RosterEntry): string | undefined {
+/** A standby whose place is free has taken over, or was given up. */
+function standbyChange(before: RosterEntry | undefined, entry: RosterEntry, nodes: readonly RosterEntry[]): string | undefined {
+  const { rank, state, token } = entry;
+  if (state === "alive" || before?.state !== "alive") return change(before, entry);
+  const server = nodes.find((node) => node.role === "server" && node.rank === rank);
+  if (server === undefined || server.token === token) return undefined; // the server's own line says so
+  return server.state === "alive" ? `server ${rank} goes on without its standby` : change(before, entry);
+}
+
+function change(before: RosterEntry | undefined, { node, state, incarnation, address, label, continues }: RosterEntry): string | undefined {
   if (before !== undefined && before.state === state && before.incarnation === incarnation) return undefined;
   const name = nameOf(node);
   if (state === "dead") return `${name} is dead`;
@@ -72,6 +87,7 @@ function change(before: RosterEntry | undefined, { node, state, incarnation, add
   const where = `${address === "" ? "" : ` at ${address}`}${label === "" ? "" : ` (${label})`}`;
   if (before === undefined && incarnation <= 1) return `${name}${where} joined`;
   if (before?.incarnation === incarnation) return `${name}${where} is heard of again`;
+  if (continues !== undefined) return `the standby${where} is ${name} from now on, incarnation ${incarnation}`;
   return `${name}${where} took its place, incarnation ${incarnation}`;
 }
 
@@ -80,12 +96,18 @@ const ADDRESS = /^tcp:\/\/(.*):(\d+)$/;
 /** The rank of each node once all have joined, in MindSpore's words: servers, then workers, by rank. */
 export function registrationLines(nodes: readonly RosterEntry[]): string[] {
   const ofRole = (role: string): RosterEntry[] => nodes.filter((entry) => entry.role === role).sort((a, b) => a.rank - b.rank);
-  return [...ofRole("server").map(serverLine), ...ofRole("worker").map(workerLine), "Start the scheduler node is successful!"];
+  const lines = [...ofRole("server").map(serverLine), ...ofRole("standby").map(standbyLine), ...ofRole("worker").map(workerLine)];
+  return [...lines, "Start the scheduler node is successful!"];
 }
 
 function serverLine({ label, address, rank }: RosterEntry): string {
   const [, host = address, port = "-"] = ADDRESS.exec(address) ?? [];
   return `The server node id:${label},node ip: ${host},node port:${port} assign rank id:${rank}`;
+}
+
+function standbyLine({ label, address, rank }: RosterEntry): string {
+  const [, host = address, port = "-"] = ADDRESS.exec(address) ?? [];
+  return `The standby node id:${label},node ip: ${host},node port:${port} stands by for rank id:${rank}`;
 }
 
 function workerLine({ label, rank }: RosterEntry): string {

@@ -16,7 +16,7 @@ export type SchedulerRootOptions = ProcessNodeOptions & Pick<SchedulerNodeOption
 
 /** Starts the scheduler of a configuration. Throws what starting a node throws. */
 export async function startScheduler(config: NodeConfig, options: SchedulerRootOptions = {}): Promise<SchedulerNode> {
-  const { heartbeatIntervalMs, heartbeatTimeoutMs, managePort, placement, job } = config;
+  const { heartbeatIntervalMs, heartbeatTimeoutMs, managePort, placement, job, replicas } = config;
   const onRoster: ProcessNodeOptions["onRoster"] = (roster) => {
     options.onRoster?.(roster);
     publishRoster(roster);
@@ -29,6 +29,7 @@ export async function startScheduler(config: NodeConfig, options: SchedulerRootO
       heartbeatTimeoutMs,
       ...(managePort === 0 ? {} : { manage }),
       placement,
+      replicas,
       store: await stateStore(config, { job: name, clock, log, onStandby: options.onStandby }),
       jobId: jobId(name, randomUUID()),
       incarnation: Date.now(),

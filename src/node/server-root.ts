@@ -19,7 +19,7 @@ import { zstd } from "./zstd.ts";
  * are reported to the others first.
  */
 export async function startServer(config: NodeConfig, options: ProcessNodeOptions = {}): Promise<ServerNode> {
-  const { rank, nodeId, linkTimeoutMs, arenaBytesMax } = config;
+  const { rank, nodeId, linkTimeoutMs, arenaBytesMax, replicas } = config;
   const label = nodeId ?? `${hostname()}:${process.pid}`;
   return await startProcessNode(config, options, async (common, { log }) => {
     const load = async (): Promise<ServerModule | undefined> =>
@@ -38,6 +38,8 @@ export async function startServer(config: NodeConfig, options: ProcessNodeOption
       listenAddress: listenAddress(config),
       advertise: (bound) => advertised(config, bound),
       arenaBytesMax,
+      replicas,
+      copyOf: copyOf(config, loaded),
       compression: zstd(),
       plugIns: loaded === undefined ? [] : [loaded.plugIns],
       functions: escaped === undefined ? [] : functions.map((fn) => escaped.watch(fn)),
@@ -48,6 +50,12 @@ export async function startServer(config: NodeConfig, options: ProcessNodeOption
     if (escaped !== undefined) node.registerExitCallback(() => escaped.close());
     return node;
   });
+}
+
+/** What the scheduler has to know of a server that may share its rank with another. */
+function copyOf({ arenaBytesMax }: NodeConfig, loaded: ServerModule | undefined): ServerNodeOptions["copyOf"] {
+  const settings = [`arenaBytesMax ${arenaBytesMax}`, `functions ${loaded?.plugIns.hash ?? "none"}`];
+  return { host: hostname(), process: String(process.pid), settings };
 }
 
 /**

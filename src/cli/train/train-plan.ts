@@ -76,6 +76,7 @@ export const TASKS: Readonly<Record<TaskName, TaskDefaults>> = {
 export type TrainFlags = {
   readonly workers: number;
   readonly servers: number;
+  readonly replicas?: number;
   readonly epochs?: number;
   readonly consistency?: string;
   readonly batchSize?: number;
@@ -104,6 +105,8 @@ export type TrainPlan = {
   readonly task: TaskName;
   readonly workers: number;
   readonly servers: number;
+  /** By how many processes each server is held. */
+  readonly replicas: number;
   readonly epochs: number;
   readonly consistency: Consistency;
   /** Over all workers. */
@@ -136,7 +139,7 @@ export const NODES_DEFAULT = 2;
 /** Throws BAD_CONFIG with every contradiction, one per line. */
 export function planTraining(task: TaskName, flags: TrainFlags): TrainPlan {
   const defaults = TASKS[task];
-  const { workers, servers, seed, overlap, devices = 1, cacheRows = 0, quiet = false, slowWorker } = flags;
+  const { workers, servers, replicas = 1, seed, overlap, devices = 1, cacheRows = 0, quiet = false, slowWorker } = flags;
   const batchSize = flags.batchSize ?? defaults.batchSize;
   const sampleCount = flags.limit ?? defaults.sampleCount;
   const consistency = flags.consistency ?? defaults.consistency;
@@ -148,6 +151,7 @@ export function planTraining(task: TaskName, flags: TrainFlags): TrainPlan {
     task,
     workers,
     servers,
+    replicas,
     epochs: flags.epochs ?? defaults.epochs,
     consistency: parseConsistency(consistency) ?? "bsp",
     batchSize,
@@ -298,13 +302,15 @@ export function resumeCommand(plan: TrainPlan): string {
 
 /** The flags of a plan that differ from its task's defaults. */
 function flagsOf(plan: TrainPlan): string[] {
-  const { task, servers, workers, batchSize, sampleCount, learningRate, seed, checkpointDir, checkpointEvery, cacheRows, data } = plan;
+  const { task, servers, workers, replicas, batchSize, sampleCount, learningRate, seed, checkpointDir, checkpointEvery, cacheRows, data } =
+    plan;
   const defaults = TASKS[task];
   const unless = (standard: unknown, flag: string, value: string | number | undefined): string[] =>
     value === undefined || value === standard ? [] : [flag, shellWord(String(value))];
   return [
     ...unless(NODES_DEFAULT, "-s", servers),
     ...unless(NODES_DEFAULT, "-w", workers),
+    ...unless(1, "--replicas", replicas),
     ...unless(defaults.consistency, "--consistency", consistencyText(plan.consistency)),
     ...unless(defaults.batchSize, "--batch-size", batchSize),
     ...unless(defaults.sampleCount, "--limit", sampleCount),

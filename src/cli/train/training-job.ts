@@ -10,7 +10,7 @@ import { type JobPlan, modulePath, type Program, planJob } from "../../node/laun
 import { LineStream, tagLines } from "../../node/launcher/node-output.ts";
 import type { NodeProcess, ProcessEnd } from "../../node/launcher/node-process.ts";
 import { FAILED_EXIT_CODE } from "../../node/launcher/process-errors.ts";
-import { deadText, exitCodeOf, forwardEnds, schedulerTexts } from "../launch.ts";
+import { copyLostText, deadText, exitCodeOf, forwardEnds, schedulerTexts } from "../launch.ts";
 import type { StandardOutput } from "../standard-output.ts";
 import { causeText, closingOf, endLines, shortCause } from "./closing-lines.ts";
 import { parseReport } from "./report.ts";
@@ -74,6 +74,7 @@ export async function runTraining(wanted: TrainPlan, isResumed: boolean, output:
     processes,
     attach: (node) => showOutput(node, screen),
     isDispensable: (end, running) => isDispensable(end, running, screen),
+    onCopyLost: (end) => screen.note(copyLostText(end)),
     onDeadProcess: ({ name }) => screen.note(deadText(name)),
     reasonFor: (culprit) => shortCause(causeText(culprit, screen.position)),
   });
@@ -111,6 +112,7 @@ export async function planProcesses({ plan, directory, resumedFrom }: Run, env: 
     commandLine: {
       serverCount: plan.servers,
       workerCount: plan.workers,
+      replicas: plan.replicas,
       ...(directory === undefined ? {} : { checkpointDir: directory }),
       ...(resumedFrom === undefined ? {} : { restore: resumedFrom }),
     },

@@ -69,7 +69,7 @@ class Attendant implements TrainingRole {
     if (isScheduler) for (const line of this.#lines.since(roster)) process.stdout.write(`${line}\n`);
     const state = jobState(roster, this.#config);
     // The scheduler stays until the servers have left.
-    const isWaitedFor = isScheduler && roster.nodes.some((node) => node.role === "server" && node.state === "alive");
+    const isWaitedFor = isScheduler && roster.nodes.some((node) => node.role !== "worker" && node.state === "alive");
     if (state.kind === "done" && !isWaitedFor) this.#over.resolve();
     if (state.kind === "failed") this.#over.reject(new WeighbridgeError("NODE_DEAD", state.reason));
   }
@@ -101,9 +101,9 @@ export class RosterLines {
   readonly #nodeCount: number;
   #isStarted = false;
 
-  constructor(counts: { readonly serverCount: number; readonly workerCount: number }) {
+  constructor(counts: { readonly serverCount: number; readonly workerCount: number; readonly replicas?: number | undefined }) {
     this.#changes = new RosterChanges(counts);
-    this.#nodeCount = counts.serverCount + counts.workerCount;
+    this.#nodeCount = counts.serverCount * (counts.replicas ?? 1) + counts.workerCount;
   }
 
   /** The lines to print about a newer roster. */

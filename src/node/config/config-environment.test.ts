@@ -92,6 +92,7 @@ const place = record({
   workerCount: fc.integer({ min: 4, max: 65_535 }),
   port,
   rank: fc.option(fc.integer({ min: 0, max: 2 }), { nil: undefined }),
+  replicas: fc.constant(1),
   threads: fc.constantFrom(1, 2),
 });
 const configs = fc.tuple(free, heartbeat, place).map(([a, b, c]): NodeConfig => {

@@ -215,6 +215,11 @@ export const KEYS: { readonly [K in KeyName]: ConfigKey<FlatConfig[K]> } = {
       "How a scheduler that begins a job distributes parts of tables and tensors over the servers: on a ring, where few parts move when servers change, or in even ranges.",
     fallback: constant("ring"),
   },
+  replicas: {
+    kind: value.wholeNumber({ min: 1, max: 2 }, "count"),
+    description: "Processes that hold each server rank: of 2, one serves and the other takes over when it dies. The same for all.",
+    fallback: constant(1),
+  },
   threads: {
     kind: value.wholeNumber({ min: 1, max: COUNT_MAX }, "count"),
     description: "Server nodes in this process, each with its own thread and rank.",

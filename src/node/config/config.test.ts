@@ -60,6 +60,7 @@ test("fills in every default when only the required keys are given", () => {
     etcd: undefined,
     etcdLeaseMs: 5000,
     placement: "ring",
+    replicas: 1,
     threads: 1,
     heartbeatIntervalMs: 1000,
     heartbeatTimeoutMs: 5000,

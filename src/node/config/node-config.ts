@@ -49,6 +49,8 @@ export type NodeConfig = {
   readonly etcdLeaseMs: number;
   /** How a scheduler distributes parts over servers. */
   readonly placement: PlacementName;
+  /** By how many processes each server rank is held: 1, or 2 for a head and a standby. */
+  readonly replicas: number;
   /** Server nodes in this process. */
   readonly threads: number;
   /** 0: this node sends none. */

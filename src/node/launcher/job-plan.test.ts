@@ -34,6 +34,14 @@ test("puts several servers into a process, fewer into the last one", () => {
   );
 });
 
+test("with replicas 2 every server has two processes, which ask for the same ranks", () => {
+  const servers = plan({ serverCount: "3", workerCount: "1", threads: "2", replicas: "2" }).filter(({ role }) => role === "server");
+  assert.deepEqual(
+    servers.map(({ ranks, env }) => [ranks, env.WEIGHBRIDGE_REPLICAS]),
+    [[0, 1], [2], [0, 1], [2]].map((ranks) => [ranks, "2"]),
+  );
+});
+
 test("more threads than servers is one process", () => {
   assert.deepEqual(
     plan({ serverCount: "2", workerCount: "1", threads: "8" }).map(({ name }) => name),

@@ -12,7 +12,7 @@ export type ProcessPlan = {
   /** As people read it: "scheduler", "worker 0"; "server 0-3" for a process of four nodes. */
   readonly name: string;
   readonly role: Role;
-  /** The ranks of the nodes in the process. */
+  /** The ranks of the nodes in the process; of replicated servers a second process has the same. */
   readonly ranks: readonly number[];
   readonly program: Program;
   /** What its environment has besides what it inherits. */
@@ -43,12 +43,15 @@ export function planJob({ commandLine, env, defaults, programOf }: JobRequest): 
   const load = (options: NodeConfigOptions, warn?: () => void): NodeConfig =>
     loadConfig({ options, commandLine, env, defaults, ...(warn && { warn }) });
   const scheduler = load({ role: "scheduler", rank: 0 });
-  const { serverCount, workerCount, threads } = scheduler;
+  const { serverCount, workerCount, threads, replicas } = scheduler;
   const configs = [scheduler];
   // Warnings about the configuration were printed when the scheduler's was loaded.
   const add = (options: NodeConfigOptions): void => void configs.push(load({ ...options, port: 0 }, () => {}));
-  for (let rank = 0; rank < serverCount; rank += threads) {
-    add({ role: "server", rank, threads: Math.min(threads, serverCount - rank) });
+  // Both copies of a rank ask for it, each in a process of its own; the scheduler decides which of them leads.
+  for (let copy = 0; copy < replicas; copy++) {
+    for (let rank = 0; rank < serverCount; rank += threads) {
+      add({ role: "server", rank, threads: Math.min(threads, serverCount - rank) });
+    }
   }
   for (let rank = 0; rank < workerCount; rank++) add({ role: "worker", rank, threads: 1 });
   const processes = configs.flatMap((config) => {

@@ -103,6 +103,24 @@ test("goes on without a process that can be done without, as long as that is so"
   assert.deepEqual(asked, [["a", "b"], ["a", "b"], ["b"]]);
 });
 
+test("goes on without a process whose servers another one has, once the cluster was complete (J6)", async () => {
+  const tells = "require('node:fs').writeSync(3, 'complete:\\n'); console.log('up'); setInterval(() => {}, 1000)";
+  const scheduler: ProcessPlan = { ...processPlan("s", `process.on("SIGUSR2", () => process.exit(0)); ${tells}`), role: "scheduler" };
+  const copy = (name: string): ProcessPlan => ({ ...processPlan(name, `process.on("SIGTERM", () => {}); ${WAIT}`), role: "server" });
+  const lost: string[] = [];
+  const { job, up, processes } = start([scheduler, copy("a"), copy("b"), copy("c")], {
+    onCopyLost: ({ plan }) => lost.push(plan.name),
+    deadGraceMs: 50,
+  });
+  await up;
+  processes[1]?.signal("SIGKILL");
+  await processes[1]?.ended;
+  processes[2]?.signal("SIGSTOP"); // it outlives the scheduler, and is ended
+  processes[0]?.signal("SIGUSR2");
+  assert.deepEqual(await job.outcome, { kind: "done" });
+  assert.deepEqual(lost, ["a"]);
+});
+
 test("the others are told why the job ends before they are ended", async () => {
   const listens = `
     const pipe = new (require("node:net").Socket)({ fd: 3 });

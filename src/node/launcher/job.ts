@@ -15,6 +15,8 @@
 //       before: it may be stopped at a breakpoint. Its end is no failure, and the scheduler is notified that it is
 //       gone.
 //   Job.J5. When a job is ended, the scheduler is ended last: the others would report that it is unreachable.
+//   Job.J6. Once the cluster was complete, the end of a process is no failure while another one has the same ranks: a
+//       copy of the same servers. Copies that outlive the scheduler's good end, since they are stopped, are ended.
 
 import { Deferred } from "../../base/deferred.ts";
 import type { ProcessPlan } from "./job-plan.ts";
@@ -38,6 +40,8 @@ export type JobOptions = {
   readonly isDispensable?: (end: ProcessEnd, running: readonly ProcessPlan[]) => boolean;
   /** The reason to send to the others when one failed; `endText` by default. */
   readonly reasonFor?: (culprit: ProcessEnd) => string;
+  /** Called for a process that failed, and whose servers another process has too (J6). */
+  readonly onCopyLost?: (end: ProcessEnd) => void;
   /** Called for a process that was declared dead, before it is ended. */
   readonly onDeadProcess?: (plan: ProcessPlan) => void;
   readonly graceMs?: number;
@@ -54,6 +58,8 @@ export class Job {
   #endSignal: NodeJS.Signals = "SIGTERM";
   #killTimer: NodeJS.Timeout | undefined;
   #dead: DeadReport = { names: [], isRestDone: false };
+  #isComplete = false;
+  #copiesTimer: NodeJS.Timeout | undefined;
   /** Processes that were ended because their nodes are dead (J4). */
   readonly #givenUp = new Set<ProcessPlan>();
 
@@ -61,7 +67,11 @@ export class Job {
   constructor(options: JobOptions) {
     this.#options = options;
     this.outcome = this.#outcome.promise;
-    this.#processes = options.processes.map((plan) => new NodeProcess(plan, (report) => this.#hearOfDead(report)));
+    const onComplete = (): void => {
+      this.#isComplete = true;
+    };
+    const onDead = (report: DeadReport): void => this.#hearOfDead(report);
+    this.#processes = options.processes.map((plan) => new NodeProcess(plan, { onComplete, onDead }));
     for (const process of this.#processes) options.attach(process);
     const ends = this.#processes.map((process) => process.ended.then((end) => this.#ended(end)));
     Promise.all(ends).then(() => this.#finish(), this.#outcome.reject);
@@ -90,8 +100,22 @@ export class Job {
       this.#endScheduler();
       return; // J2
     }
+    if (end.exitCode === 0 && end.plan.role === "scheduler") this.#endCopiesSoon();
     if (end.exitCode === 0 || this.#givenUp.has(end.plan)) this.#endDeadProcesses();
     else this.#judgeFailure(end);
+  }
+
+  /** J6 */
+  #endCopiesSoon(): void {
+    const end = (): void => {
+      for (const process of this.#running) if (this.#copiesOf(process.plan).length > 0) this.#giveUp(process);
+    };
+    this.#copiesTimer = setTimeout(end, this.#options.deadGraceMs ?? DEAD_GRACE_MS);
+  }
+
+  /** Other processes with the same servers, whether or not they run. */
+  #copiesOf(plan: ProcessPlan): readonly NodeProcess[] {
+    return this.#processes.filter((other) => other.plan !== plan && plan.role === "server" && isCopy(other.plan, plan));
   }
 
   /** J4 */
@@ -123,6 +147,10 @@ export class Job {
   #judgeFailure(end: ProcessEnd): void {
     const running = this.#running;
     const plans = running.map(({ plan }) => plan);
+    if (this.#isComplete && this.#copiesOf(end.plan).some(({ isRunning }) => isRunning)) {
+      this.#options.onCopyLost?.(end); // J6
+      return;
+    }
     if (this.#options.isDispensable?.(end, plans) === true) {
       this.#endDeadProcesses();
       return;
@@ -160,6 +188,11 @@ export class Job {
   /** J1 */
   #finish(): void {
     clearTimeout(this.#killTimer);
+    clearTimeout(this.#copiesTimer);
     this.#outcome.resolve(this.#ending ?? { kind: "done" });
   }
+}
+
+function isCopy(one: ProcessPlan, other: ProcessPlan): boolean {
+  return one.role === other.role && one.ranks[0] === other.ranks[0];
 }

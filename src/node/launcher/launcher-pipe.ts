@@ -2,8 +2,8 @@
 // system closes the launcher's end however the launcher ends.
 //
 //   to the process      why the job ends, in words; to the scheduler's "gone:": no dead node that it reported has a process
-//   to the launcher     all nodes that are dead now, from the scheduler's process: "dead:worker 1,worker 3", or
-//                       "only-dead:…" when nobody else is at work
+//   to the launcher     from the scheduler's process: "complete:" when all nodes have joined, and all nodes that are
+//                       dead now: "dead:worker 1,worker 3", or "only-dead:…" when nobody else is at work
 //
 // Inside a process, the scheduler's node publishes its dead nodes through Node's diagnostics channels, by name: the
 // script may have loaded another copy of the package.
@@ -22,6 +22,7 @@ export const GRACE_MS = 5000;
 /** The same for one that was declared dead: it has been silent before. */
 export const DEAD_GRACE_MS = 1000;
 export const GONE_LINE = "gone:";
+export const COMPLETE_LINE = "complete:";
 
 export type DeadReport = {
   /** All nodes that are dead now. */
@@ -101,7 +102,10 @@ export function watchLauncher({ onReason = () => {}, onGone = endSoon }: Launche
 function reportDeadNodes(): () => void {
   let reported = deadReportLine({ names: [], isRestDone: false });
   let dismiss: DeadNodes["dismiss"];
+  let isComplete = false;
   onDeadNodes((dead) => {
+    if (!isComplete) send(COMPLETE_LINE); // before that there is no roster to publish
+    isComplete = true;
     dismiss = dead.dismiss;
     const line = deadReportLine({ names: dead.names, isRestDone: dismiss !== undefined });
     if (line !== reported) send(line);

@@ -8,7 +8,7 @@ import type { Readable, Writable } from "node:stream";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Deferred } from "../../base/deferred.ts";
 import type { ProcessPlan } from "./job-plan.ts";
-import { type DeadReport, parseDeadReport, WATCH_FD } from "./launcher-pipe.ts";
+import { COMPLETE_LINE, type DeadReport, parseDeadReport, WATCH_FD } from "./launcher-pipe.ts";
 import { ErrorTail, LineStream } from "./node-output.ts";
 
 export type ProcessEnd = {
@@ -18,6 +18,13 @@ export type ProcessEnd = {
   readonly signal: NodeJS.Signals | null;
   /** The line of its standard error that best explains its end; undefined if there is none. */
   readonly reason: string | undefined;
+};
+
+/** What the scheduler's process reports. */
+export type SchedulerReports = {
+  /** All nodes have joined. */
+  readonly onComplete: () => void;
+  readonly onDead: (report: DeadReport) => void;
 };
 
 /** How long to wait for the output of a process that ended; a process it started may hold the pipes open for ever. */
@@ -33,8 +40,7 @@ export class NodeProcess {
   readonly #child: ChildProcess;
   #isRunning = true;
 
-  /** `onDead` is called with the dead nodes that the scheduler's process reports. */
-  constructor(plan: ProcessPlan, onDead: (report: DeadReport) => void = () => {}) {
+  constructor(plan: ProcessPlan, reports: Partial<SchedulerReports> = {}) {
     const [command, ...args] = plan.program;
     this.plan = plan;
     const stdio = ["ignore", "pipe", "pipe"];
@@ -44,7 +50,7 @@ export class NodeProcess {
     const { stdout, stderr } = this.#child as ChildProcess & { stdout: Readable; stderr: Readable }; // `stdio` makes both of them pipes.
     this.stdout = stdout;
     this.stderr = stderr;
-    this.#listen(onDead);
+    this.#listen(reports);
     this.ended = this.#watch();
   }
 
@@ -79,13 +85,14 @@ export class NodeProcess {
     }
   }
 
-  #listen(onDead: (report: DeadReport) => void): void {
+  #listen({ onDead = () => {}, onComplete = () => {} }: Partial<SchedulerReports>): void {
     const pipe = this.#child.stdio[WATCH_FD] as Socket | null | undefined;
     pipe?.unref(); // A process that it started may hold the other end open.
     pipe?.on("error", () => {}); // It ended; its exit reports that.
     const take = (line: string): undefined => {
       const report = parseDeadReport(line);
       if (report !== undefined) onDead(report);
+      if (line === COMPLETE_LINE) onComplete();
     };
     pipe?.pipe(new LineStream(take)).resume();
   }

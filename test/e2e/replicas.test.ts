@@ -1,0 +1,138 @@
+// replicas — Goal: with two processes for each server, any one of them, and the scheduler, may be killed or stopped: no call of a worker fails, each push
+// counts once, and BSP gives the bits of a run in which nothing happens.
+
+import assert from "node:assert/strict";
+import { suite, test } from "node:test";
+import { Cluster, HEARTBEAT_TIMEOUT_MS } from "./cluster.ts";
+import { type Running, until } from "./processes.ts";
+
+type Copies = { readonly head: Running; readonly standby: Running };
+
+/** A cluster with two processes for each server. */
+class Replicated {
+  readonly cluster: Cluster;
+  scheduler: Running;
+  readonly servers: readonly Running[];
+
+  private constructor(cluster: Cluster, servers: number) {
+    this.cluster = cluster;
+    this.scheduler = cluster.scheduler();
+    const ranks = Array.from({ length: servers }, (_, rank) => rank);
+    this.servers = [...ranks, ...ranks].map((rank) => cluster.server(rank));
+  }
+
+  static async start(cluster: Cluster, servers: number): Promise<Replicated> {
+    return new Replicated(cluster, servers);
+  }
+
+  /** The processes of a rank, by what the scheduler said of them first. */
+  async copies(rank: number): Promise<Copies> {
+    const of = async (pattern: RegExp): Promise<Running> => {
+      const [, pid] = await this.scheduler.says(pattern);
+      const found = this.servers.find((server) => String(server.pid) === pid);
+      assert.ok(found !== undefined, `process ${pid}`);
+      return found;
+    };
+    return {
+      head: await of(new RegExp(`^server ${rank} at \\S+ \\(.*:(\\d+)\\) joined`)),
+      standby: await of(new RegExp(`^standby ${rank} at \\S+ \\(.*:(\\d+)\\) joined`)),
+    };
+  }
+
+  /** The scheduler dies, and is started again. */
+  async restartScheduler(): Promise<void> {
+    await this.scheduler.kill();
+    this.scheduler = this.cluster.scheduler();
+  }
+}
+
+/** Waits until a worker has pushed more than it had. */
+async function goesOn(...workers: readonly Running[]): Promise<void> {
+  for (const worker of workers) await worker.says(/^pushed \d+$/, worker.count(/^pushed \d+$/) + 2);
+}
+
+async function finish(workers: readonly Running[], others: readonly Running[]): Promise<void> {
+  for (const worker of workers) worker.endInput();
+  for (const worker of workers) await worker.says(/^(verified|finished)/);
+  for (const node of [...workers, ...others]) await node.succeeds();
+}
+
+const FLAGS = ["--replicas", 2, "--job", "replicas"];
+
+suite("replicas", { concurrency: 2 }, () => {
+  test("heads and standbys of several ranks, and the scheduler, are killed: nothing is lost, counted twice or computed otherwise", async () => {
+    const bits: string[] = [];
+    for (const isCalm of [true, false]) {
+      await using cluster = await Cluster.create({ servers: 3, workers: 2, flags: FLAGS });
+      const job = await Replicated.start(cluster, 3);
+      const workers = [cluster.worker(0, "survivor"), cluster.worker(1, "survivor")];
+      await goesOn(...workers);
+      const killed: Running[] = [];
+      if (!isCalm) {
+        const [first, second, third] = [await job.copies(0), await job.copies(1), await job.copies(2)];
+        for (const victim of [first.head, second.standby, third.head]) {
+          await victim.kill();
+          killed.push(victim);
+          await goesOn(...workers);
+          if (victim === second.standby) await job.restartScheduler();
+        }
+        await goesOn(...workers);
+      }
+      for (const worker of workers) bits.push((await worker.says(/^bits (\w+)$/))[1] as string);
+      await finish(workers, [...job.servers.filter((server) => !killed.includes(server)), job.scheduler]);
+    }
+    assert.deepEqual(new Set(bits).size, 1, bits.join());
+  });
+
+  test("kv: a head that is killed, and one that is stopped, are replaced; the stopped one learns that it was", async () => {
+    await using cluster = await Cluster.create({ servers: 2, workers: 1, flags: FLAGS });
+    const job = await Replicated.start(cluster, 2);
+    const worker = cluster.worker(0, "pusher", "--verify");
+    await worker.says(/^push works$/);
+    const [first, second] = [await job.copies(0), await job.copies(1)];
+    await first.head.kill();
+    await job.scheduler.says(/^the standby at \S+ \(.*\) is server 0 from now on, incarnation 2$/);
+    await goesOn(worker);
+    second.head.signal("SIGSTOP");
+    await job.scheduler.says(/^the standby at \S+ \(.*\) is server 1 from now on, incarnation 2$/, 1, 10 * HEARTBEAT_TIMEOUT_MS);
+    await goesOn(worker);
+    second.head.signal("SIGCONT");
+    await second.head.fails(/FENCED/);
+    await finish([worker], [first.standby, second.standby, job.scheduler]);
+    assert.equal(worker.count(/^push failed/), 0);
+  });
+
+  test("launch starts two processes for each server, and goes on without one that is killed", async () => {
+    await using cluster = await Cluster.create({ servers: 1, workers: 1, flags: FLAGS });
+    const launch = cluster.weighbridge([
+      "launch",
+      ...cluster.flags,
+      "--log-level",
+      "info",
+      "--worker-only",
+      "test/e2e/scripts/survivor.ts",
+      "--pushes",
+      400,
+    ]);
+    const [, pid] = await launch.says(/server 0 at \S+ \(.*:(\d+)\) joined/);
+    await launch.says(/^\[worker 0\] pushed \d+$/, 2);
+    process.kill(Number(pid), "SIGKILL");
+    await until(
+      () => /server 0 was ended by SIGKILL; the job goes on with the other process of server 0/.test(launch.stderr),
+      "the launcher's line",
+    );
+    await launch.succeeds();
+    assert.match(launch.stdout, /^\[worker 0\] verified 400 pushes/m);
+  });
+
+  test("too many copies, and servers of another number of them, are refused by name", async () => {
+    await using cluster = await Cluster.create({ servers: 1, workers: 1 });
+    await cluster
+      .weighbridge(["scheduler", ...cluster.flags, "--replicas", 3])
+      .refuses(/--replicas \(command line\): expected a whole number from 1 to 2/);
+    const scheduler = cluster.scheduler();
+    const server = cluster.weighbridge(["server", ...cluster.flags, "--replicas", 2]);
+    await server.refuses(/COUNT_MISMATCH: .*started with replicas 2, but the scheduler with replicas 1/);
+    await scheduler.refuses(/COUNT_MISMATCH/);
+  });
+});

@@ -1,0 +1,78 @@
+// survivor — a worker of replicated servers: no call of it may fail, whichever process is killed. It trains two parameters in step with the others, for
+// which it prints the bits of step STEPS, and pushes to two asynchronous ones until its standard input ends, or --pushes times, as fast as they are
+// acknowledged. Then it checks that each of its pushes counted once. It prints the longest time that it waited for one.
+
+import { createHash } from "node:crypto";
+import { setTimeout } from "node:timers/promises";
+import { parseArgs } from "node:util";
+import { connect } from "weighbridge";
+
+/** Of the synchronous parameters: however long the worker lives, they make as many. */
+const STEPS = 60;
+const REPORT_MS = 200;
+const SIZE = 5000;
+const KEYS = Array.from({ length: 64 }, (_, key) => key * 97);
+const WAIT = { deadlineMs: 60_000 };
+
+const session = await connect();
+const { rank } = session;
+const tensor = await session.tensor("tensor", { shape: [SIZE], consistency: "bsp", optimizer: { type: "momentum", learningRate: 0.1 } });
+const rows = await session.embedding("rows", { dim: 4, consistency: "bsp", optimizer: { type: "adam" } });
+const shared = await session.tensor("shared", { shape: [SIZE], consistency: "asp" });
+const own = await session.embedding(`own ${rank}`, { dim: 2 });
+
+const { values: options } = parseArgs({ options: { pushes: { type: "string" } } });
+const pushesMax = Number(options.pushes ?? Infinity);
+let isDone = false;
+if (options.pushes === undefined) {
+  process.stdin.on("end", () => {
+    isDone = true;
+  });
+  process.stdin.resume();
+}
+
+let [longestMs, pushCount, reportAt] = [0, 0, 0];
+/** Waits for an answer, and notes how long that took. */
+async function timed<T>(answer: Promise<T>): Promise<T> {
+  const startedAt = performance.now();
+  const value = await answer;
+  longestMs = Math.max(longestMs, performance.now() - startedAt);
+  return value;
+}
+
+function gradient(length: number, step: number): Float32Array {
+  return Float32Array.from({ length }, (_, i) => Math.sin((step + 1) * (rank + 1) + i));
+}
+
+async function trainInStep(): Promise<void> {
+  for (let step = 0; step < STEPS; step++) {
+    await Promise.all([tensor.push(gradient(SIZE, step), WAIT), rows.push(KEYS, gradient(KEYS.length * 4, step), WAIT)]);
+    session.clock();
+    await tensor.pull(undefined, WAIT);
+    await setTimeout(20);
+  }
+  const [values, table] = [await tensor.pull(undefined, WAIT), await rows.pull(KEYS, undefined, WAIT)];
+  console.log(`bits ${createHash("sha256").update(values).update(table).digest("hex").slice(0, 16)}`);
+}
+
+async function pushAsync(): Promise<void> {
+  const [ones, two] = [new Float32Array(SIZE).fill(1), new Float32Array(4).fill(1)];
+  while (!isDone && pushCount < pushesMax) {
+    await Promise.all([timed(shared.push(ones, WAIT)), timed(own.push([1, 2 ** 40], two, WAIT))]);
+    pushCount++;
+    if (performance.now() < reportAt) continue;
+    reportAt = performance.now() + REPORT_MS;
+    console.log(`pushed ${pushCount}`);
+  }
+}
+
+await Promise.all([trainInStep(), pushAsync()]);
+const counted = await own.pull([1, 2 ** 40], undefined, WAIT);
+if (!counted.every((value) => value === pushCount)) throw new Error(`after ${pushCount} pushes the rows are ${counted.join()}`);
+const all = await session.rendezvous.meet("pushed", { generation: 0, value: String(pushCount) }, WAIT);
+const total = all.reduce((sum, { value }) => sum + Number(value), 0);
+const sums = await shared.pull(undefined, WAIT);
+const wrong = sums.findIndex((sum) => sum !== total);
+if (wrong >= 0) throw new Error(`after ${total} pushes of all workers element ${wrong} is ${sums[wrong]}`);
+console.log(`verified ${pushCount} pushes, longest wait ${Math.round(longestMs)} ms`);
+await session.close();
