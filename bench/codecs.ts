@@ -12,11 +12,12 @@ import { simdCodecKernels } from "../src/kernel/codec-kernels.ts";
 import { SimdKernels } from "../src/kernel/simd-kernels.ts";
 import { zstd } from "../src/node/zstd.ts";
 import { Residuals } from "../src/wire/codecs/codec-memory.ts";
-import { ReceivedKeyLists, SentKeyLists } from "../src/wire/codecs/key-cache.ts";
+import { SentKeyLists } from "../src/wire/codecs/key-cache.ts";
 import { KeyReceiver } from "../src/wire/codecs/key-receiver.ts";
 import { KeySender } from "../src/wire/codecs/key-sender.ts";
 import { openValueCodec, type ValueCodecChoice } from "../src/wire/codecs/link-encoding.ts";
 import { PayloadCodec } from "../src/wire/codecs/payload-codec.ts";
+import { ReceivedKeyLists } from "../src/wire/codecs/received-key-lists.ts";
 import type { CodecContext } from "../src/wire/codecs/value-codec.ts";
 import { median } from "./statistics.ts";
 

@@ -9,9 +9,9 @@ import { readKey } from "../../src/kernel/arena-lists.ts";
 import { zstd } from "../../src/node/zstd.ts";
 import { codecStage } from "../../src/testing/codec-stage.ts";
 import { COMPRESSED_HEADER_BYTES, CompressionMethod } from "../../src/wire/codecs/general-compression.ts";
-import { ReceivedKeyLists } from "../../src/wire/codecs/key-cache.ts";
 import { KEY_SECTION_HEADER_BYTES, KeyForm } from "../../src/wire/codecs/key-codec.ts";
 import { KeyReceiver } from "../../src/wire/codecs/key-receiver.ts";
+import { ReceivedKeyLists } from "../../src/wire/codecs/received-key-lists.ts";
 import { ValueCodecId } from "../../src/wire/codecs/value-codec.ts";
 import {
   type CodecVector,

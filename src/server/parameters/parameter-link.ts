@@ -9,10 +9,11 @@ import { CODEC_COUNT_MAX } from "../../kernel/codec-kernels.ts";
 import { KEY_BYTES } from "../../keys/key-range.ts";
 import type { ParameterSpec } from "../../store/parameter-spec.ts";
 import type { GeneralCompression } from "../../wire/codecs/general-compression.ts";
-import { ReceivedKeyLists, receivedListCount } from "../../wire/codecs/key-cache.ts";
+import { receivedListCount } from "../../wire/codecs/key-cache.ts";
 import { KeyReceiver } from "../../wire/codecs/key-receiver.ts";
 import { compressionOf, type LinkEncoding } from "../../wire/codecs/link-encoding.ts";
 import { PayloadCodec } from "../../wire/codecs/payload-codec.ts";
+import { ReceivedKeyLists } from "../../wire/codecs/received-key-lists.ts";
 import { type CodecContext, floatCountOf, malformed, type ValueShape } from "../../wire/codecs/value-codec.ts";
 import { type CallMemory, roomFor } from "./call-memory.ts";
 

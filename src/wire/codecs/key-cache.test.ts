@@ -9,10 +9,11 @@ import { isWeighbridgeError, WeighbridgeError } from "../../base/errors.ts";
 import { Random } from "../../base/random.ts";
 import { putKeys, readKey } from "../../kernel/arena-lists.ts";
 import { codecStage } from "../../testing/codec-stage.ts";
-import { type OpenKeyList, ReceivedKeyLists, receivedListCount, SentKeyLists } from "./key-cache.ts";
+import { type OpenKeyList, receivedListCount, SentKeyLists } from "./key-cache.ts";
 import { KEY_SECTION_HEADER_BYTES, KeyForm, keySectionBound, nameOfKeys, readKeySectionHeader, writeKeys } from "./key-codec.ts";
 import { KeyReceiver } from "./key-receiver.ts";
 import { KeySender } from "./key-sender.ts";
+import { ReceivedKeyLists } from "./received-key-lists.ts";
 import type { CodecContext } from "./value-codec.ts";
 
 const KEY_COUNT_MAX = 10_000;

@@ -2,8 +2,8 @@
 
 import { assert } from "../../base/assert.ts";
 import { KEY_BYTES } from "../../keys/key-range.ts";
-import { type HeldKeyList, type ReceivedKeyLists, unknownKeyList } from "./key-cache.ts";
 import { decodeKeyDeltas, KeyForm, keysNotAscending, readKeySectionHeader } from "./key-codec.ts";
+import { type HeldKeyList, type ReceivedKeyLists, unknownKeyList } from "./received-key-lists.ts";
 import { type CodecContext, malformed } from "./value-codec.ts";
 
 export type ReceivedKeys = {
