@@ -1,5 +1,5 @@
-// session — a worker's place in a cluster, as a user meets it: names of parameters become tensors and embeddings,
-// `clock` ends an iteration. Not the node itself: that is started before (node/connect.ts) and given here.
+// session — a worker's place in a cluster, or a guest's, as a user meets it: names of parameters become tensors and
+// embeddings, `clock` ends an iteration. Not the node itself: that is started before (node/connect.ts) and given here.
 //
 // Invariants:
 //   Session.S1. Two workers that describe one parameter differently: the second gets SPEC_MISMATCH with the
@@ -7,6 +7,7 @@
 //   Session.S2. A handle never goes on unawares with a parameter that a restarted server has lost and somebody made
 //       anew (worker/parameter-handle.ts): its calls fail with UNKNOWN_PARAMETER until it is made again through this
 //       session, or restored.
+//   Session.S3. A guest joins no clock set: it reads what is there, and what only workers do throws UNSUPPORTED.
 
 import { assert } from "../base/assert.ts";
 import type { Clock } from "../base/clock.ts";
@@ -72,8 +73,6 @@ export type SessionNode = {
   readonly log: Log;
   readonly role: string;
   readonly rank: number;
-  readonly serverCount: number;
-  readonly workerCount: number;
   readonly roster: RosterView;
   barrier(group: number, customer: number, wait?: WaitOptions): Promise<void>;
   finalize(options?: { readonly barrier?: boolean } & WaitOptions): Promise<void>;
@@ -109,7 +108,7 @@ export class Session {
     this.#engine = sessions.open({ rank, clock, log });
     this.#functions = this.#engine.functions;
     this.#clock = this.#engine.clock;
-    this.clock = this.#clock.advance;
+    this.clock = node.role === "guest" ? () => this.#refuse("clock()") : this.#clock.advance;
   }
 
   /**
@@ -119,28 +118,29 @@ export class Session {
   static async open(node: SessionNode, wait: WaitOptions = {}): Promise<Session> {
     const { worker } = node;
     if (worker === undefined) throw new WeighbridgeError("BAD_ARGUMENT", `a session needs a worker node, but this is the ${node.role}`);
-    if (node.serverCount === 0) throw new WeighbridgeError("BAD_ARGUMENT", "a session needs servers, and this cluster has none");
+    if (worker.router.servers.length === 0)
+      throw new WeighbridgeError("BAD_ARGUMENT", "a session needs servers, and this cluster has none");
     if (worker.sessions === undefined)
       throw new WeighbridgeError(
         "UNSUPPORTED",
         `worker ${node.rank} was started for ps-lite's words alone: connect() of weighbridge opens sessions`,
       );
     const session = new Session(node, worker.sessions);
-    await session.#engine.join(wait);
+    if (node.role !== "guest") await session.#engine.join(wait); // Session.S3
     return session;
   }
 
-  /** This worker's number, from 0. */
+  /** This worker's number, from 0; a guest's own. */
   get rank(): number {
     return this.#node.rank;
   }
 
   get workerCount(): number {
-    return this.#node.workerCount;
+    return this.#node.roster.nodes.filter(({ role }) => role === "worker").length;
   }
 
   get serverCount(): number {
-    return this.#node.serverCount;
+    return this.#functions.servers.length;
   }
 
   /** Where its node says what is worth knowing. */
@@ -249,6 +249,7 @@ export class Session {
    */
   async rejoin(wait: WaitOptions = {}): Promise<void> {
     checkWaitOptions(wait);
+    if (this.#node.role === "guest") this.#refuse("rejoin()");
     await this.wait(this.#clock.rejoin(), "the clock set", wait);
   }
 
@@ -258,6 +259,7 @@ export class Session {
    */
   async leaveClocks(wait: WaitOptions = {}): Promise<void> {
     checkWaitOptions(wait);
+    if (this.#node.role === "guest") this.#refuse("leaveClocks()");
     await this.#clock.leave(wait);
   }
 
@@ -324,6 +326,7 @@ export class Session {
   /** Waits until every worker stands here. Rejects with NODE_DEAD when one dies meanwhile. */
   async barrier(wait: WaitOptions = {}): Promise<void> {
     checkWaitOptions(wait);
+    if (this.#node.role === "guest") this.#refuse("barrier()");
     await this.#node.barrier(Group.WORKERS, 0, wait);
   }
 
@@ -404,11 +407,18 @@ export class Session {
   }
 
   async #leave(options: { readonly barrier?: boolean } & WaitOptions): Promise<void> {
+    if (this.#node.role === "guest") return await this.#node.finalize({ ...options, barrier: false });
     try {
       await this.#clock.leave(options);
     } finally {
       await this.#node.finalize(options);
     }
+  }
+
+  /** Session.S3 */
+  #refuse(what: string): never {
+    const can = "a guest reads, pushes to parameters with async updates and calls functions";
+    throw new WeighbridgeError("UNSUPPORTED", `${what} is for workers, and this session is a guest's: ${can}; connect as a worker`);
   }
 
   #serverCalls(wait: WaitOptions, countedAs?: string): ServerCalls {

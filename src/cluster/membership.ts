@@ -22,10 +22,10 @@ import { ask } from "../peer/call-function.ts";
 import type { Channel } from "../peer/channel.ts";
 import { checkMember } from "../peer/hello-rules.ts";
 import type { Peer } from "../peer/peer.ts";
-import type { PeerEvents } from "../peer/peer-options.ts";
+import type { AcceptedNode, PeerEvents } from "../peer/peer-options.ts";
 import type { Address } from "../transport/transport.ts";
 import type { AbortRequest } from "../wire/control.ts";
-import { idOf, nameOf, type Role, rankOf, roleOf, SCHEDULER_ID } from "../wire/node-id.ts";
+import { idOf, isGuest, nameOf, type Role, rankOf, roleOf, SCHEDULER_ID } from "../wire/node-id.ts";
 import type { RegisterReply, ResumeClaim } from "../wire/register.ts";
 import type { PlacementView, RosterEntry, RosterView } from "../wire/roster.ts";
 import { BarrierClient } from "./barrier-client.ts";
@@ -62,6 +62,8 @@ export const LINK_TIMEOUT_MS = 30_000;
 export class Membership {
   /** Throws for a node of the roster that must not dial this one. */
   checkDialer: (hello: { readonly node: number }) => void = () => {};
+  /** Who of the guests may dial this node: a server. */
+  guests: { check(hello: AcceptedNode): void } | undefined;
   /** Where this node listens; a worker may begin to later. */
   address: Address;
   /** What this node reports to a restarted scheduler. */
@@ -336,7 +338,8 @@ export class Membership {
       },
       hello: (hello) => {
         const { serverCount, workerCount } = this.#options;
-        checkMember(hello, { roster: this.#roster.view, serverCount, workerCount, isCertain: true });
+        if (this.guests !== undefined && isGuest(hello.node)) this.guests.check(hello);
+        else checkMember(hello, { roster: this.#roster.view, serverCount, workerCount, isCertain: true });
         this.checkDialer(hello);
       },
     };

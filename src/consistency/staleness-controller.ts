@@ -23,9 +23,9 @@
 
 import { AssertionError } from "../base/assert.ts";
 import { WeighbridgeError } from "../base/errors.ts";
-import { nameOf } from "../wire/node-id.ts";
+import { isGuest, nameOf } from "../wire/node-id.ts";
 import { type MemberClock, MemberClocks } from "./update-rounds.ts";
-import type { WorkerIncarnation } from "./worker-incarnations.ts";
+import { guestError, type WorkerIncarnation } from "./worker-incarnations.ts";
 
 type StalenessControllerOptions = {
   /** The set forms when so many workers have joined or are gone: an early worker cannot run away from later ones. */
@@ -98,6 +98,7 @@ export class StalenessController extends MemberClocks {
    * Returns that clock, or undefined for a worker that is not a member; it is not expected any more.
    */
   leave(holder: WorkerIncarnation): number | undefined {
+    if (isGuest(holder.worker)) throw guestError(holder.worker, "has no clock");
     this.incarnations.began(holder);
     return this.#remove(holder, 1);
   }

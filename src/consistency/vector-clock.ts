@@ -41,6 +41,11 @@ export class VectorClock {
     return incarnation < entry.incarnation || stamp <= entry.stamp;
   }
 
+  /** The caller sees to it that nothing of this worker comes any more. */
+  forget(worker: number): void {
+    this.#entries.delete(worker);
+  }
+
   /** The last applied update of this worker, or undefined if there was none. */
   at(worker: number): Readonly<ClockEntry> | undefined {
     return this.#entries.get(worker);

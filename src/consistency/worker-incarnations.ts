@@ -6,9 +6,10 @@
 //   WorkerIncarnations.L2. An incarnation that ended does not count until it is reported alive. Otherwise a request in
 //       flight when its worker died would make a member whose death nobody reports again, and everybody would wait for
 //       it.
+//   WorkerIncarnations.L3. A guest is no worker: it has no clock, and nobody waits for it.
 
 import { WeighbridgeError } from "../base/errors.ts";
-import { nameOf } from "../wire/node-id.ts";
+import { isGuest, nameOf } from "../wire/node-id.ts";
 
 /** A worker's node id, and which of its incarnations (from 1). */
 export type WorkerIncarnation = { readonly worker: number; readonly incarnation: number };
@@ -38,8 +39,12 @@ export class WorkerIncarnations {
     if (this.#newest.get(worker)?.incarnation === incarnation) this.#newest.set(worker, { incarnation, isOver: false });
   }
 
-  /** Throws FENCED for a replaced incarnation (WorkerIncarnations.L1), retryable NODE_DEAD for one that ended (L2). */
+  /**
+   * Throws FENCED for a replaced incarnation (WorkerIncarnations.L1), retryable NODE_DEAD for one that ended (L2),
+   * UNSUPPORTED for a guest (L3).
+   */
   check({ worker, incarnation }: WorkerIncarnation): void {
+    if (isGuest(worker)) throw guestError(worker, "has no clock");
     const newest = this.#newest.get(worker);
     if (newest === undefined || incarnation > newest.incarnation) return;
     if (incarnation < newest.incarnation) {
@@ -57,4 +62,12 @@ export class WorkerIncarnations {
       },
     );
   }
+}
+
+/** A guest takes no part in what the workers of a job do together. */
+export function guestError(node: number, what: string): WeighbridgeError {
+  return new WeighbridgeError(
+    "UNSUPPORTED",
+    `${nameOf(node)} ${what}: guests only read, push to async parameters and call functions; connect as a worker for it`,
+  );
 }

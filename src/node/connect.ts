@@ -1,4 +1,5 @@
-// connect — makes a process a worker with a session: the composition root of the modern API. It contains no other role.
+// connect — makes a process a worker with a session, or a guest: the composition root of the modern API. It contains no
+// other role.
 
 import { Session } from "../api/session.ts";
 import { checkWait, type WaitOptions } from "../base/deferred.ts";
@@ -6,23 +7,37 @@ import { WeighbridgeError } from "../base/errors.ts";
 import { WAIT_NAMES } from "../base/known-options.ts";
 import type { WorkerFunction } from "../contracts/worker-function.ts";
 import { loadNodeConfig, orReport } from "./cannot-start.ts";
-import type { NodeConfigOptions } from "./config/node-config.ts";
+import { loadConfig } from "./config/config.ts";
+import type { NodeConfigOptions, Role } from "./config/node-config.ts";
 import { loadWorkerFunctions } from "./function-module.ts";
+import { GUEST_CONFIG, guestAddress } from "./guest-address.ts";
 import { nodeSessions } from "./node-sessions.ts";
 import { realClock, restOf } from "./real-clock.ts";
 import { startWorker } from "./worker-root.ts";
 
 /** How to connect: the configuration, and how long to wait for the cluster, at most as long as `startTimeoutMs`. */
-export type ConnectOptions = NodeConfigOptions & WaitOptions;
+export type ConnectOptions = Omit<NodeConfigOptions, "role"> &
+  WaitOptions & {
+    /** A guest needs no counts and gets no rank: it reads, pushes to parameters with async updates, calls functions. */
+    readonly role?: Role | "guest" | undefined;
+  };
 
 /**
- * Joins the cluster that options, environment and file describe, as a worker. Throws BAD_CONFIG, DEADLINE, ABORTED, and
+ * Joins the cluster that options, environment and file describe, as a worker; with an address,
+ * `weighbridge://HOST:PORT` of the scheduler, or `role: "guest"`, as a guest. Throws BAD_CONFIG, DEADLINE, ABORTED, and
  * what starting a node throws; the process has then left the cluster.
  */
-export async function connect(options: ConnectOptions = {}): Promise<Session> {
+export async function connect(to: string | ConnectOptions = {}, others: ConnectOptions = {}): Promise<Session> {
+  const options: ConnectOptions = typeof to === "string" ? { ...others, role: "guest", ...guestAddress(to) } : to;
   checkWait(options);
-  const { deadlineMs, signal, ...configured } = options;
-  const config = await loadNodeConfig({ options: configured, otherOptions: WAIT_NAMES, env: process.env });
+  const { deadlineMs, signal, role, ...configured } = options;
+  const isGuest = role === "guest";
+  const sources = {
+    options: isGuest ? { ...configured, ...GUEST_CONFIG } : { ...configured, role },
+    otherOptions: WAIT_NAMES,
+    env: process.env,
+  };
+  const config = isGuest ? loadConfig(sources) : await loadNodeConfig(sources);
   if (config.role !== "worker") {
     throw new WeighbridgeError(
       "BAD_CONFIG",
@@ -38,9 +53,9 @@ export async function connect(options: ConnectOptions = {}): Promise<Session> {
   }
   const restMs = restOf(deadlineMs, realClock());
   const load = (): readonly WorkerFunction[] | Promise<readonly WorkerFunction[]> =>
-    config.functions === undefined ? [] : loadWorkerFunctions(config.functions);
+    config.functions === undefined || isGuest ? [] : loadWorkerFunctions(config.functions);
   const functions = await orReport(() => config, load);
-  const node = await startWorker(config, { signal, deadlineMs, sessions: nodeSessions, functions });
+  const node = await startWorker(config, { signal, deadlineMs, sessions: nodeSessions, functions, isGuest });
   try {
     return await Session.open(node, { signal, deadlineMs: restMs() });
   } catch (thrown) {

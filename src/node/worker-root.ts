@@ -6,18 +6,18 @@ import { WorkerNode, type WorkerNodeOptions } from "../worker/worker-node.ts";
 import type { NodeConfig } from "./config/node-config.ts";
 import { advertised, listenAddress, type ProcessNodeOptions, startProcessNode } from "./process-node.ts";
 
-export type WorkerRootOptions = ProcessNodeOptions & Pick<WorkerNodeOptions, "sessions" | "functions">;
+export type WorkerRootOptions = ProcessNodeOptions & Pick<WorkerNodeOptions, "sessions" | "functions" | "isGuest">;
 
 /** Starts the worker of a configuration. Throws what starting a node throws. */
 export async function startWorker(
   config: NodeConfig,
-  { sessions, functions = [], ...options }: WorkerRootOptions = {},
+  { sessions, functions = [], isGuest, ...options }: WorkerRootOptions = {},
 ): Promise<WorkerNode> {
   const { rank, nodeId, linkTimeoutMs } = config;
   const label = nodeId ?? `${hostname()}:${process.pid}`;
   const mesh = options.transportOf === undefined ? { meshAddress: listenAddress(config) } : {};
   return await startProcessNode(config, options, (common) => {
     const advertise = (bound: string): string => advertised(config, bound);
-    return new WorkerNode({ rank, label, linkTimeoutMs, sessions, functions, advertise, ...mesh, ...common });
+    return new WorkerNode({ rank, label, linkTimeoutMs, sessions, functions, isGuest, advertise, ...mesh, ...common });
   });
 }

@@ -48,7 +48,7 @@ export class FailureNotice {
 
   /** This node knows, or cannot be reached. A node goes by one name, however often it registers. */
   told(role: Role, name: string): void {
-    (role === "worker" ? this.#workers : this.#servers).add(name);
+    if (role !== "guest") (role === "worker" ? this.#workers : this.#servers).add(name);
     if (this.#servers.size >= this.#serverCount && this.#workers.size >= this.#workerCount) this.#over.resolve();
   }
 

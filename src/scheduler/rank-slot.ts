@@ -7,7 +7,7 @@ import type { NodeState, RosterEntry } from "../wire/roster.ts";
 import type { StateJournal } from "./state-journal.ts";
 
 /** How long a closed link may stay closed before its node is dead, when heartbeats do not decide that. */
-const LINK_GRACE_MS = 5000;
+export const LINK_GRACE_MS = 5000;
 
 export type RankSlot = {
   readonly node: number;

@@ -6,31 +6,42 @@
 //   RankSlots.V2. The version never falls, also over a restart of the scheduler: it rises above what the nodes
 //       remember.
 //   RankSlots.V3. The epoch of the placement never falls either: of those that nodes remember, the highest wins.
+//   RankSlots.V4. Servers and standbys see the guests, too. A change of these alone is no news for others: their roster
+//       keeps the version of the last change that concerns them.
 
 import type { StatusEntry } from "../wire/control.ts";
 import type { Role } from "../wire/node-id.ts";
 import type { RegisterRequest } from "../wire/register.ts";
 import type { NodeState, PlacementView, RosterEntry, RosterView } from "../wire/roster.ts";
 import { type ClusterCounts, countOf } from "./applicant.ts";
+import type { Guests } from "./guests.ts";
 import { emptyRankSlot, entryOf, publicEntryOf, type RankSlot } from "./rank-slot.ts";
 import type { StateJournal } from "./state-journal.ts";
 
 /** ps-lite's order, and what it does not know. */
 const ROLES: readonly Role[] = ["worker", "server", "standby"];
 
+/** For whom a change is news. */
+export type Audience = "all" | "servers";
+
 export class RankSlots {
   readonly #journal: StateJournal;
+  readonly #guests: Guests;
   readonly #slots = new Map<number, RankSlot>();
   #version = 0;
+  /** Of the last change for everybody (RankSlots.V4). */
+  #commonVersion = 0;
   /** The newest version among those that nodes brought along after a restart. */
   #recalledVersion = 0;
   /** Generations of workers up to this one are over. */
   #endedGeneration = 0;
   #changed = false;
+  #guestsChanged = false;
 
   /** Incarnations are written to this journal, and read from there. */
-  constructor(journal: StateJournal) {
+  constructor(journal: StateJournal, guests: Guests) {
     this.#journal = journal;
+    this.#guests = guests;
   }
 
   /** Makes all slots, empty. */
@@ -52,12 +63,15 @@ export class RankSlots {
     return [...this.#slots.values()];
   }
 
-  view(): RosterView {
+  /** What a node of this role sees. */
+  view(reader?: Role): RosterView {
+    const seesGuests = reader === "server" || reader === "standby";
     const ended = this.#endedGeneration === 0 ? {} : { endedGeneration: this.#endedGeneration };
     const { placement } = this;
     return {
-      version: this.#version,
+      version: seesGuests ? this.#version : this.#commonVersion, // RankSlots.V4
       nodes: this.all().map((slot) => this.#entryOf(slot)),
+      ...(seesGuests && this.#guests.size > 0 ? { guests: this.#guests.entries() } : {}),
       ...(placement === undefined ? {} : { placement }),
       ...ended,
     };
@@ -131,11 +145,12 @@ export class RankSlots {
    * Adopts what a node remembers of the others, where it is newer than what we know. Returns the nodes whose
    * incarnation, as we knew it, is over.
    */
-  recall({ version, nodes, placement, endedGeneration = 0 }: RosterView, nowMs: number): number[] {
+  recall({ version, nodes, guests, placement, endedGeneration = 0 }: RosterView, nowMs: number): number[] {
     const ended: number[] = [];
     this.setPlacement(placement);
     this.endGeneration(endedGeneration);
     const isNewer = version > this.#recalledVersion;
+    if (isNewer && guests !== undefined) this.#guests.recall(guests, nowMs); // Guests.G3
     for (const { node, address, label, incarnation, state, token = "", packageVersion = "", sumsIncarnation = 0 } of nodes) {
       const slot = this.#slots.get(node);
       if (slot !== undefined) this.noteSums(slot, sumsIncarnation);
@@ -165,11 +180,19 @@ export class RankSlots {
     if (before !== incarnation) this.#journal.write({ kind: "incarnation", node, incarnation });
   }
 
-  /** Whether there are changes to publish; it has a new version then (RankSlots.V1). */
-  publish(): boolean {
-    if (!this.#changed) return false;
-    this.#changed = false;
+  /** Guests have come or gone. */
+  guestsChanged(): void {
+    this.#guestsChanged = true;
+  }
+
+  /** For whom there are changes to publish, which have a new version then (RankSlots.V1). */
+  publish(): Audience | undefined {
+    const to = this.#changed ? "all" : this.#guestsChanged ? "servers" : undefined;
+    if (to === undefined) return undefined;
     this.#version++;
-    return true;
+    if (this.#changed) this.#commonVersion = this.#version;
+    this.#changed = false;
+    this.#guestsChanged = false;
+    return to;
   }
 }

@@ -1,42 +1,55 @@
 // roster-push — sends every change of the roster to the nodes, once it is durable (Scheduler.D5). A node that is slow or
-// away has one call open, not one per change: when it answers and is behind, it gets the newest.
+// away has one call open, not one per change: when it answers and is behind, it gets the newest. Guests get rosters as
+// workers do; what concerns only guests goes to servers and standbys (RankSlots.V4).
 
 import type { Clock } from "../base/clock.ts";
 import { ROSTER } from "../contracts/control.ts";
 import { ask } from "../peer/call-function.ts";
 import type { Channel } from "../peer/channel.ts";
 import type { Peer } from "../peer/peer.ts";
+import { isGuest, type Role } from "../wire/node-id.ts";
 import type { RosterEntry, RosterView } from "../wire/roster.ts";
+import type { Audience } from "./rank-slots.ts";
 import type { StateJournal } from "./state-journal.ts";
 
 export type RosterPushOptions = {
   readonly peer: Peer;
   readonly clock: Clock;
   readonly journal: Pick<StateJournal, "told">;
-  readonly view: () => RosterView;
+  /** What a node of this role sees. */
+  readonly view: (reader: Role) => RosterView;
+  readonly guests: { has(node: number): boolean; entries(): readonly { readonly node: number }[] };
 };
 
 export class RosterPush {
   readonly #peer: Peer;
   readonly #clock: Clock;
   readonly #journal: Pick<StateJournal, "told">;
-  readonly #view: () => RosterView;
+  readonly #view: RosterPushOptions["view"];
+  readonly #guests: RosterPushOptions["guests"];
   readonly #open = new Set<Channel>();
 
-  constructor({ peer, clock, journal, view }: RosterPushOptions) {
+  constructor({ peer, clock, journal, view, guests }: RosterPushOptions) {
     this.#peer = peer;
     this.#clock = clock;
     this.#journal = journal;
     this.#view = view;
+    this.#guests = guests;
   }
 
-  /** Brings everybody alive up to date, in their own time. */
-  announce(): void {
-    const view = this.#view();
-    for (const entry of view.nodes) {
-      const channel = this.#peer.channel(entry.node);
-      if (isTold(entry) && channel !== undefined && !this.#open.has(channel)) this.#push(channel, view);
-    }
+  /** Brings everybody alive up to date, or all servers, in their own time. */
+  announce(to: Audience): void {
+    const forServers = this.#view("server");
+    const forOthers = this.#view("worker");
+    for (const entry of forServers.nodes)
+      if (isTold(entry) && (to === "all" || entry.role !== "worker"))
+        this.#bring(entry.node, entry.role === "worker" ? forOthers : forServers);
+    if (to === "all") for (const { node } of this.#guests.entries()) this.#bring(node, forOthers);
+  }
+
+  #bring(node: number, view: RosterView): void {
+    const channel = this.#peer.channel(node);
+    if (channel !== undefined && !this.#open.has(channel)) this.#push(channel, view);
   }
 
   #push(channel: Channel, view: RosterView): void {
@@ -48,16 +61,22 @@ export class RosterPush {
     ask(channel, ROSTER, view, this.#clock).then(
       () => {
         this.#open.delete(channel);
-        const newest = this.#view();
-        const entry = newest.nodes.find(({ node }) => node === channel.id);
-        if (newest.version > view.version && entry !== undefined && isTold(entry) && this.#peer.channel(channel.id) === channel)
-          this.#push(channel, newest);
+        if (this.#peer.channel(channel.id) !== channel) return;
+        const newest = this.#newestFor(channel.id);
+        if (newest !== undefined && newest.version > view.version) this.#push(channel, newest);
       },
       () => {
         // the channel ended, or the node refused: its next registration brings it up to date
         this.#open.delete(channel);
       },
     );
+  }
+
+  /** Undefined if it is to be told nothing any more. */
+  #newestFor(node: number): RosterView | undefined {
+    if (isGuest(node)) return this.#guests.has(node) ? this.#view("guest") : undefined;
+    const entry = this.#view("worker").nodes.find((candidate) => candidate.node === node);
+    return entry !== undefined && isTold(entry) ? this.#view(entry.role) : undefined;
   }
 }
 

@@ -16,12 +16,14 @@
 //   Roster.R5. A state that was found is used when a node of its run resumes. It is set aside, with a message, and the
 //       job begins anew, when none has within `returnMs` and a whole cluster of new nodes is there, or when a node of
 //       another run resumes. Until then nobody gets a slot: nodes that are only cut off find their job as it was.
+//   Roster.R6. Guests (guests.ts) are no nodes: the job neither waits for them nor ends with them. One that comes before
+//       the job runs waits for it; one that resumes, until the servers have told which guests they know.
 
 import { assert } from "../base/assert.ts";
 import { WeighbridgeError } from "../base/errors.ts";
 import type { AbortRequest, Phase, StatusEntry, WaitingEntry } from "../wire/control.ts";
 import { jobConflict, jobNameOf } from "../wire/hello.ts";
-import { idOf, nameOf } from "../wire/node-id.ts";
+import { idOf, isGuest, nameOf, type Role } from "../wire/node-id.ts";
 import type { RegisterRequest, ResumeClaim } from "../wire/register.ts";
 import type { PlacementView, RosterView } from "../wire/roster.ts";
 import {
@@ -36,10 +38,11 @@ import {
 } from "./applicant.ts";
 import { Chains } from "./chains.ts";
 import { assignRanks, conflict } from "./formation.ts";
+import { Guests } from "./guests.ts";
 import { firstPlacement, nextPlacement, type PlacementChange } from "./placement-epochs.ts";
 import { chooseCopy, chooseRank, type RankChoice } from "./rank-choice.ts";
 import { holderOf, type RankSlot } from "./rank-slot.ts";
-import { RankSlots } from "./rank-slots.ts";
+import { type Audience, RankSlots } from "./rank-slots.ts";
 import type { StateJournal } from "./state-journal.ts";
 
 export type RosterRules = ClusterCounts & {
@@ -64,8 +67,10 @@ export type Decision<T> =
   | { readonly kind: "died"; readonly node: number }
   /** A standby holds this server's rank from now on. */
   | { readonly kind: "promoted"; readonly node: number; readonly incarnation: number; readonly label: string }
-  /** Publish to everybody alive. */
-  | { readonly kind: "announce" }
+  /** Publish to everybody alive, or, if only guests have come or gone, to servers alone. */
+  | { readonly kind: "announce"; readonly to: Audience }
+  /** This guest is forgotten: its conversation ends. */
+  | { readonly kind: "dismiss"; readonly node: number; readonly error: WeighbridgeError }
   /** The state of an earlier run is not used, for this reason. */
   | { readonly kind: "setAside"; readonly job: string; readonly reason: string }
   /** A node knows more than the state that was found. */
@@ -87,6 +92,9 @@ export class Roster<T> {
   #phase: Phase = "forming";
   #failure: WeighbridgeError | undefined;
   #applicants: Applicant<T>[] = [];
+  /** Guests that wait (Roster.R6). */
+  #waitingGuests: Applicant<T>[] = [];
+  readonly #guests: Guests;
   readonly #slots: RankSlots;
   readonly #chains: Chains;
   #isResumed = false;
@@ -99,7 +107,8 @@ export class Roster<T> {
     this.#rules = { ...rules, heartbeatTimeoutMs: heartbeatIntervalMs === 0 ? 0 : heartbeatTimeoutMs };
     this.#journal = journal;
     this.#jobId = jobId;
-    this.#slots = new RankSlots(journal);
+    this.#guests = new Guests(this.#rules.heartbeatTimeoutMs);
+    this.#slots = new RankSlots(journal, this.#guests);
     this.#chains = new Chains({ journal, slots: this.#slots, heartbeatTimeoutMs: this.#rules.heartbeatTimeoutMs });
   }
 
@@ -144,9 +153,17 @@ export class Roster<T> {
     return this.#journal.state.job;
   }
 
-  /** Everybody with a slot, in ps-lite's order: workers by rank, then servers. Without the scheduler. */
-  view(): RosterView {
-    return this.#slots.view();
+  /**
+   * Everybody with a slot, in ps-lite's order: workers by rank, then servers. Without the scheduler; the guests only
+   * for servers and standbys.
+   */
+  view(reader?: Role): RosterView {
+    return this.#slots.view(reader);
+  }
+
+  /** The guests that are there. */
+  get guests(): Pick<Guests, "size" | "has" | "entries" | "check"> {
+    return this.#guests;
   }
 
   status(nowMs: number): StatusEntry[] {
@@ -168,6 +185,7 @@ export class Roster<T> {
     }
     const slots = this.#slots.all();
     const dueTimes = slots.map((slot) => this.#chains.deathAtMs(slot));
+    dueTimes.push(this.#guests.dueMs());
     for (const applicant of this.#applicants) {
       const choice = this.#choiceFor(applicant, nowMs);
       dueTimes.push(choice.found === "nothing" ? choice.lookAgainAtMs : nowMs);
@@ -177,6 +195,7 @@ export class Roster<T> {
 
   register(request: RegisterRequest, caller: T, nowMs: number): Decision<T>[] {
     if (this.#failure !== undefined) return [{ kind: "refuse", caller, error: this.#failure }];
+    if (request.role === "guest") return this.#welcome({ request, caller, arrivedAtMs: nowMs }, nowMs);
     if (request.failure !== undefined) return this.#missOut(caller, cannotStart(request, request.failure));
     const wrong = malformed(request);
     if (wrong !== undefined) return [{ kind: "refuse", caller, error: wrong }];
@@ -189,10 +208,15 @@ export class Roster<T> {
   /** The caller went away before it was answered. */
   withdraw(caller: T): void {
     this.#applicants = this.#applicants.filter((applicant) => applicant.caller !== caller);
+    this.#waitingGuests = this.#waitingGuests.filter((applicant) => applicant.caller !== caller);
   }
 
   /** A node sent something. Throws when it has no slot, or no longer. */
   heard(node: number, incarnation: number, nowMs: number, holdsSums = false): Decision<T>[] {
+    if (isGuest(node)) {
+      this.#guests.heard(node, nowMs);
+      return [];
+    }
     const slot = this.#holder(node, incarnation);
     if (this.#chains.isOut(slot)) throw givenUp(slot);
     if (holdsSums) this.#slots.noteSums(slot, incarnation);
@@ -211,12 +235,17 @@ export class Roster<T> {
   }
 
   linkUp(node: number, incarnation: number, nowMs: number): Decision<T>[] {
+    if (this.#guests.has(node)) return this.heard(node, incarnation, nowMs);
     const slot = this.#slots.get(node);
     if (slot === undefined || !slot.confirmed || slot.incarnation !== incarnation || this.#chains.isOut(slot)) return [];
     return this.heard(node, incarnation, nowMs);
   }
 
   linkDown(node: number, incarnation: number, nowMs: number): Decision<T>[] {
+    if (isGuest(node)) {
+      this.#guests.linkDown(node, nowMs);
+      return this.#guests.has(node) ? [] : [this.#dismiss(node)];
+    }
     const slot = this.#slots.get(node);
     if (slot === undefined || slot.incarnation !== incarnation) return [];
     slot.downSinceMs ??= nowMs;
@@ -232,7 +261,7 @@ export class Roster<T> {
   /** This generation of workers is over, and so are those before it. */
   endGeneration(generation: number): Decision<T>[] {
     this.#slots.endGeneration(generation);
-    return this.#phase === "running" && this.#slots.publish() ? [{ kind: "announce" }] : [];
+    return this.#phase === "running" ? this.#publish() : [];
   }
 
   /** What `publishPlacement` would publish. Throws as it does. */
@@ -243,7 +272,7 @@ export class Roster<T> {
   /** Publishes this placement with the next epoch. Throws BAD_ARGUMENT, and NO_ROUTE before every node has resumed. */
   publishPlacement(change: PlacementChange): Decision<T>[] {
     this.#slots.setPlacement(this.nextPlacement(change));
-    return this.#slots.publish() ? [{ kind: "announce" }] : [];
+    return this.#publish();
   }
 
   /** Everybody has passed the last barrier (Roster.R4). */
@@ -254,6 +283,11 @@ export class Roster<T> {
 
   /** The node is done. With `failure` it could not begin: so ends the job, unless the node replaced another. */
   leave(node: number, incarnation: number, nowMs: number, failure?: AbortRequest): Decision<T>[] {
+    if (isGuest(node)) {
+      this.#guests.leave(node);
+      this.#slots.guestsChanged();
+      return this.#conclude([], nowMs);
+    }
     const slot = this.#holder(node, incarnation);
     if (failure === undefined && !this.#isOver && this.#chains.hasSuccessor(slot)) return this.#conclude(this.#gone(slot, nowMs), nowMs);
     this.#chains.left(slot);
@@ -272,7 +306,8 @@ export class Roster<T> {
     if (this.#phase === "forming" && nowMs >= this.#deadlineMs) {
       return this.fail(incomplete(this.#rules, this.#applicants, this.#rules.startTimeoutMs));
     }
-    const decisions: Decision<T>[] = [];
+    const decisions: Decision<T>[] = this.#guests.expire(nowMs).map((node) => this.#dismiss(node));
+    if (decisions.length > 0) this.#slots.guestsChanged();
     for (const slot of this.#slots.all()) {
       if (nowMs < this.#chains.deathAtMs(slot)) continue;
       decisions.push(...this.#gone(slot, nowMs));
@@ -291,8 +326,9 @@ export class Roster<T> {
     if (this.#failure !== undefined) return [];
     this.#phase = "failed";
     this.#failure = error;
-    const refusals = this.#applicants.map(({ caller }): Decision<T> => ({ kind: "refuse", caller, error }));
+    const refusals = [...this.#applicants, ...this.#waitingGuests].map(({ caller }): Decision<T> => ({ kind: "refuse", caller, error }));
     this.#applicants = [];
+    this.#waitingGuests = [];
     return [{ kind: "fail", error }, ...refusals];
   }
 
@@ -323,6 +359,7 @@ export class Roster<T> {
     }
     this.#chains.formed();
     this.#slots.setPlacement(firstPlacement(this.#rules));
+    decisions.push(...this.#admitGuests(nowMs));
     this.#slots.publish(); // nobody needs a push: the answers carry it
     return decisions;
   }
@@ -388,6 +425,52 @@ export class Roster<T> {
     const earlier = this.#applicants.filter(({ request }) => request.token === token);
     this.#applicants = this.#applicants.filter(({ request }) => request.token !== token);
     return earlier.map(({ caller }) => ({ kind: "refuse", caller, error }));
+  }
+
+  // Guests.
+
+  /** Roster.R6 */
+  #welcome(guest: Applicant<T>, nowMs: number): Decision<T>[] {
+    this.#waitingGuests.push(guest);
+    if (this.#phase !== "running") return [];
+    return this.#conclude([], nowMs);
+  }
+
+  #admitGuests(nowMs: number): Decision<T>[] {
+    const waiting = this.#waitingGuests;
+    this.#waitingGuests = [];
+    return waiting.flatMap((guest) => {
+      const { request, caller } = guest;
+      if (this.#isEnding || this.#finished) return { kind: "refuse", caller, error: jobOver(request) };
+      try {
+        const node = this.#numberOf(guest, nowMs);
+        if (node !== undefined) return { kind: "admit", caller, node, incarnation: 1, recovery: true };
+        this.#waitingGuests.push(guest);
+        return [];
+      } catch (thrown) {
+        if (!(thrown instanceof WeighbridgeError)) throw thrown;
+        return { kind: "refuse", caller, error: thrown };
+      }
+    });
+  }
+
+  /** Undefined while that is not decided. Throws FENCED, QUEUE_FULL. */
+  #numberOf({ request: { token, resume } }: Applicant<T>, nowMs: number): number | undefined {
+    const { job, term } = this.#journal.state;
+    if (resume === undefined) {
+      const before = this.#guests.size;
+      const node = this.#guests.admit(token, `${job} ${term}`, nowMs);
+      if (this.#guests.size > before) this.#slots.guestsChanged();
+      return node;
+    }
+    if (resume.job === job && this.#guests.resume(resume.node, token, nowMs)) return resume.node;
+    if (resume.job === job && !this.hasHeardEverybody) return undefined;
+    throw this.#guests.forgotten(resume.node);
+  }
+
+  /** A guest that is no longer there. */
+  #dismiss(node: number): Decision<T> {
+    return { kind: "dismiss", node, error: this.#guests.forgotten(node) };
   }
 
   // Nodes that resume after a restart of the scheduler.
@@ -464,11 +547,15 @@ export class Roster<T> {
     return slot;
   }
 
+  #publish(): Decision<T>[] {
+    const to = this.#slots.publish();
+    return to === undefined ? [] : [{ kind: "announce", to }];
+  }
+
   /** What follows from any event: free slots are assigned, changes published, the end noticed. */
   #conclude(decisions: Decision<T>[], nowMs: number): Decision<T>[] {
     if (this.#phase !== "running") return decisions;
-    decisions.push(...this.#assignApplicants(nowMs));
-    if (this.#slots.publish()) decisions.push({ kind: "announce" });
+    decisions.push(...this.#assignApplicants(nowMs), ...this.#admitGuests(nowMs), ...this.#publish());
     const states = new Set(this.#slots.all().map(({ state }) => state));
     const hasAllLeft = !states.has("alive") && states.has("left");
     if (hasAllLeft && this.#isEnding)

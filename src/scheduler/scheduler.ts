@@ -22,7 +22,8 @@ import { WeighbridgeError } from "../base/errors.ts";
 import type { Log, LogFields } from "../base/log.ts";
 import { BarrierClient } from "../cluster/barrier-client.ts";
 import type { JsonContract } from "../contracts/contract.ts";
-import { HEARTBEAT, LEAVE, PLACEMENT, REGISTER, STATUS } from "../contracts/control.ts";
+import { ABORT, HEARTBEAT, LEAVE, PLACEMENT, REGISTER, STATUS } from "../contracts/control.ts";
+import { ask } from "../peer/call-function.ts";
 import type { Channel } from "../peer/channel.ts";
 import { checkMember } from "../peer/hello-rules.ts";
 import type { Peer } from "../peer/peer.ts";
@@ -30,7 +31,7 @@ import type { AcceptedNode } from "../peer/peer-options.ts";
 import type { Address } from "../transport/transport.ts";
 import type { StatusReply } from "../wire/control.ts";
 import { jobNameOf } from "../wire/hello.ts";
-import { nameOf, SCHEDULER_ID } from "../wire/node-id.ts";
+import { isGuest, nameOf, roleOf, SCHEDULER_ID } from "../wire/node-id.ts";
 import { deadNodes, missingAtEnd, missingText, type PlacementView, type RosterView } from "../wire/roster.ts";
 import type { DeadNodeWaitOptions } from "./dead-node-wait.ts";
 import { drained, FailureNotice } from "./failure-notice.ts";
@@ -131,7 +132,8 @@ export class Scheduler {
       giveUp: (error) => this.abort(error),
     });
     this.#relay = new FunctionRelay({ ...options, view: () => this.#roster.view() });
-    this.#push = new RosterPush({ peer, clock, journal, view: () => this.#roster.view() });
+    const { guests } = this.#roster;
+    this.#push = new RosterPush({ peer, clock, journal, guests, view: (reader) => this.#roster.view(reader) });
     this.#changes = new PlacementChanges({
       ...{ peer, clock, view: () => this.#roster.view() },
       next: (change) => this.#roster.nextPlacement(change),
@@ -340,7 +342,11 @@ export class Scheduler {
 
   #checkHello(hello: AcceptedNode): void {
     const { serverCount, workerCount } = this.#options;
-    if (hello.node !== 0) checkMember(hello, { roster: this.roster, serverCount, workerCount, isCertain: !this.isResumed });
+    const { guests, phase, hasHeardEverybody } = this.#roster;
+    // one that is not known yet may be told of by a server
+    if (isGuest(hello.node)) {
+      if (phase !== "forming" && (guests.has(hello.node) || hasHeardEverybody)) guests.check(hello);
+    } else if (hello.node !== 0) checkMember(hello, { roster: this.roster, serverCount, workerCount, isCertain: !this.isResumed });
     this.#outnumber(hello);
   }
 
@@ -419,9 +425,12 @@ export class Scheduler {
         log.warn("a standby takes over", { node: nameOf(decision.node), incarnation: decision.incarnation, label: decision.label });
         break;
       case "announce":
-        this.#push.announce();
+        this.#push.announce(decision.to);
         this.#changes.review();
         this.#announceRoster();
+        break;
+      case "dismiss":
+        this.#dismiss(decision);
         break;
       case "fail":
         this.#fail(decision.error);
@@ -429,6 +438,7 @@ export class Scheduler {
       case "finish":
         log.info("everybody has left", { dead: this.deadNodes().map(nameOf) });
         this.#isOver = true;
+        this.#endGuests(new WeighbridgeError("CLOSED", "the job is over: everybody has left"));
         drained(this.#clock).then(this.#finished.resolve, this.#finished.reject);
         break;
     }
@@ -438,11 +448,27 @@ export class Scheduler {
     const { heartbeatIntervalMs, heartbeatTimeoutMs } = this.#options;
     const { channel } = caller;
     this.#registrations.close(caller);
-    this.#services.recall(node, incarnation, caller);
+    if (!isGuest(node)) this.#services.recall(node, incarnation, caller);
     this.#peer.identify(channel, node, incarnation);
-    this.#tellAdmission(caller, { node: nameOf(node), incarnation, recovery });
+    if (isGuest(node)) this.#options.log.debug("a guest has come", { node: nameOf(node) });
+    else this.#tellAdmission(caller, { node: nameOf(node), incarnation, recovery });
     const { job } = this.#roster;
-    caller.reply.resolve({ job, node, incarnation, recovery, heartbeatIntervalMs, heartbeatTimeoutMs, roster: this.#roster.view() });
+    const roster = this.#roster.view(roleOf(node));
+    caller.reply.resolve({ job, node, incarnation, recovery, heartbeatIntervalMs, heartbeatTimeoutMs, roster });
+  }
+
+  /** Ends the conversation with a guest that is forgotten. */
+  #dismiss({ node, error }: Decision<PendingRegistration> & { kind: "dismiss" }): void {
+    const channel = this.#peer.channel(node);
+    if (channel !== undefined) this.#peer.drop(channel, error);
+  }
+
+  /** The job is over, for guests too; nobody waits for them (Roster.R6). */
+  #endGuests({ code, message }: WeighbridgeError): void {
+    for (const { node } of this.#roster.guests.entries()) {
+      const channel = this.#peer.channel(node);
+      if (channel !== undefined) ask(channel, ABORT, { code, message }, this.#clock).catch(() => {}); // it left meanwhile
+    }
   }
 
   #tellAdmission({ packageVersion }: PendingRegistration, fields: LogFields): void {
@@ -467,7 +493,10 @@ export class Scheduler {
     this.#failure = { error, notice };
     // otherwise a scheduler that is started rightly, or where the nodes reach it, goes on with the job
     this.#isOver = !error.retryable && !this.#roster.isAwaitingReturn;
-    this.#journal.told(() => notice.send(this.#peer, this.#roster.view(), error));
+    this.#journal.told(() => {
+      notice.send(this.#peer, this.#roster.view(), error);
+      this.#endGuests(error);
+    });
     this.#changes.close(error);
     this.#services.close(error);
     notice.over().then(() => {

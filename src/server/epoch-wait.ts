@@ -11,6 +11,7 @@ import { Deferred } from "../base/deferred.ts";
 import type { Channel } from "../peer/channel.ts";
 import { KeptRequest } from "../peer/kept-request.ts";
 import { FrameHeader } from "../wire/frame.ts";
+import { isGuest } from "../wire/node-id.ts";
 import type { Ownership } from "./ownership.ts";
 
 /** How long a restarted scheduler may take to learn the newest placement from a node that knows it. */
@@ -102,6 +103,7 @@ export class EpochWait {
 
   #handle({ request, gate, header, payload, isFresh }: Waiting, isLate: boolean): void {
     const { channel } = request;
+    if (channel.ended !== undefined && isGuest(channel.id)) return; // GuestList.L1
     request.serve(() => {
       if (isLate && header.epoch > this.#ownership.epoch) {
         gate.abandon(channel, header);

@@ -10,12 +10,13 @@ import { checkSender } from "../cluster/scheduler-calls.ts";
 import { PREPARE } from "../contracts/control.ts";
 import type { PsFunction } from "../contracts/ps-function.ts";
 import { Arena } from "../kernel/arena.ts";
+import { nodeDeadError } from "../peer/call.ts";
 import { serveJson } from "../peer/call-function.ts";
 import type { ChannelLimits } from "../peer/channel-host.ts";
 import type { PlugInModule } from "../store/plug-ins.ts";
 import type { SnapshotFiles, SnapshotSource } from "../store/snapshot/snapshot-files.ts";
 import type { GeneralCompression } from "../wire/codecs/general-compression.ts";
-import { type Role, rankOf, roleOf } from "../wire/node-id.ts";
+import { isGuest, type Role, rankOf, roleOf } from "../wire/node-id.ts";
 import type { CopyClaim } from "../wire/register.ts";
 import type { RosterView } from "../wire/roster.ts";
 import { ChainMember, checkReplication } from "./replication/chain-member.ts";
@@ -102,6 +103,7 @@ export class ServerNode extends MemberNode {
   protected registering(membership: Membership): void {
     const { ownership, epochWait, parameters, checkpoints } = this.server;
     membership.memory.catalogue = parameters;
+    membership.guests = this.server.guests;
     parameters.sums.onSums = () => {
       parameters.onState();
       membership.reportSums();
@@ -139,10 +141,17 @@ export class ServerNode extends MemberNode {
     super.follow(roster);
     this.#chain?.follow(roster);
     this.server.follow(roster);
+    this.#dropGuests();
     const workers = roster.nodes.filter(({ role }) => role === "worker").length;
     if (workers <= this.#sharerCount) return;
     this.#sharerCount = workers;
     this.peer.limits = { ...this.peer.limits, ...serverLimits(this.server.arena, workers, this.#limits) };
+  }
+
+  /** GuestList.L1 */
+  #dropGuests(): void {
+    for (const channel of [...this.peer.channels()])
+      if (isGuest(channel.id) && !this.server.guests.has(channel.id)) this.peer.drop(channel, nodeDeadError(channel.id, "left"));
   }
 
   protected override async release(): Promise<void> {

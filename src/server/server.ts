@@ -4,6 +4,7 @@
 import type { Clock } from "../base/clock.ts";
 import { type Log, SILENT_LOG } from "../base/log.ts";
 import { VectorClock } from "../consistency/vector-clock.ts";
+import type { WorkerIncarnation } from "../consistency/worker-incarnations.ts";
 import { KV_CONTRACTS } from "../contracts/kv.ts";
 import type { PsFunction } from "../contracts/ps-function.ts";
 import type { Arena } from "../kernel/arena.ts";
@@ -21,10 +22,12 @@ import type { SnapshotFiles } from "../store/snapshot/snapshot-files.ts";
 import type { GeneralCompression } from "../wire/codecs/general-compression.ts";
 import type { PrepareRequest } from "../wire/control.ts";
 import { READ_BUFFER_BYTES } from "../wire/frame-reader.ts";
+import { isGuest } from "../wire/node-id.ts";
 import type { RosterEntry, RosterView } from "../wire/roster.ts";
 import { ArenaWatch } from "./arena-watch.ts";
 import { CheckpointService, ownerName } from "./checkpoint/checkpoint-service.ts";
 import { EpochWait } from "./epoch-wait.ts";
+import { GuestList } from "./guest-list.ts";
 import { BUILT_IN_FUNCTIONS } from "./handlers/built-in-functions.ts";
 import { KvApplication } from "./kv/kv-application.ts";
 import type { PartialRequest } from "./kv/whole-requests.ts";
@@ -41,6 +44,9 @@ import { WorkerCalls } from "./worker-calls.ts";
 
 /** Several blocks fit, so that the end of one frame and the next one are read together and handled where they lie. */
 const SERVER_READ_BYTES = 2 * READ_BUFFER_BYTES;
+
+/** A guest has one: another connection of its process is another guest. */
+const GUEST_INCARNATION = 1;
 
 /** A link with less room would wait for every answer. */
 const LINK_BYTES_MIN = 64 * 1024;
@@ -80,6 +86,7 @@ export class Server {
   readonly functions: ServerFunctions;
   /** The functions of workers, for handlers. */
   readonly workers: WorkerCalls = new WorkerCalls();
+  readonly guests: GuestList = new GuestList();
   /** Its part in the chain of its rank; undefined where servers are not replicated. */
   readonly replica: Replica | undefined;
   readonly #watch: ArenaWatch;
@@ -136,9 +143,25 @@ export class Server {
   }
 
   /** Takes note of who is there. */
-  follow({ nodes }: RosterView): void {
-    if (this.replica === undefined) this.followWorkers(nodes);
-    else this.replica.follow(nodes);
+  follow({ nodes, guests }: RosterView): void {
+    const gone = new Set(this.guests.follow(guests));
+    // also those that only the head knew of which this standby took over
+    for (const [node] of this.clock.entries()) if (isGuest(node) && !this.guests.has(node)) gone.add(node);
+    if (this.replica !== undefined) this.replica.follow(nodes, [...gone]);
+    else {
+      this.followWorkers(nodes);
+      this.forgetGuests([...gone]);
+    }
+  }
+
+  /** GuestList.L1. Their conversations have ended, or end now. */
+  forgetGuests(gone: readonly number[]): void {
+    for (const node of gone) {
+      const holder = { worker: node, incarnation: GUEST_INCARNATION };
+      this.clock.forget(node);
+      this.parameters.pacer.pushes.forgetWorker(holder);
+      this.#forget(holder);
+    }
   }
 
   /** What dead workers left unfinished goes, and nobody waits for their clocks. */
@@ -154,11 +177,16 @@ export class Server {
       else if (state === "dead") pacer.died(holder);
       else pacer.leaveJob(holder);
       if (state === "alive") continue;
-      this.functions.forgetNode(node);
-      this.unfinishedRequests.forgetWorker(node);
-      this.parameters.forgetWorker(node);
-      this.checkpoints.forget(ownerName(holder));
+      this.#forget(holder);
     }
+  }
+
+  #forget(holder: WorkerIncarnation): void {
+    const { worker } = holder;
+    this.functions.forgetNode(worker);
+    this.unfinishedRequests.forgetWorker(worker);
+    this.parameters.forgetWorker(worker);
+    this.checkpoints.forget(ownerName(holder));
   }
 
   /** The scheduler prepares this server for another placement. Throws as PlacementPrepare.take; UNSUPPORTED. */

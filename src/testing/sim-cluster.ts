@@ -9,6 +9,8 @@ import { Random } from "../base/random.ts";
 import type { Postoffice } from "../faces/kv/postoffice.ts";
 import type { FaultOptions } from "../peer/faults.ts";
 import { idOf, nameOf, type Role, rankOf, roleOf, SCHEDULER_ID } from "../wire/node-id.ts";
+import { WorkerNode } from "../worker/worker-node.ts";
+import { WorkerServices } from "../worker/worker-services.ts";
 import { SimClock } from "./sim-clock.ts";
 import { SimNetwork, type SimNetworkOptions } from "./sim-network.ts";
 import { type OfficeOptions, startOffice } from "./start-office.ts";
@@ -136,6 +138,26 @@ export class SimCluster {
     });
     this.#offices.set(node, office);
     return office;
+  }
+
+  /** A guest on a host of this name, started. The promise is the caller's to run. */
+  async startGuest(host: string): Promise<WorkerNode> {
+    const { startTimeoutMs, linkTimeoutMs, log } = this.#options;
+    const guest = new WorkerNode({
+      isGuest: true,
+      serverCount: 0,
+      workerCount: 0,
+      schedulerAddress: SCHEDULER_ADDRESS,
+      label: host,
+      transport: this.network.host(host),
+      clock: this.clock,
+      startTimeoutMs: startTimeoutMs ?? 30_000,
+      linkTimeoutMs,
+      sessions: (ground) => new WorkerServices(ground),
+      ...(log === undefined ? {} : { log }),
+    });
+    await guest.start();
+    return guest;
   }
 
   /** Kills a node as SIGKILL would: its links end abruptly, and nothing of it runs on. */

@@ -21,7 +21,8 @@ export async function startOffice(options: OfficeOptions): Promise<Postoffice> {
 function nodeOf(options: OfficeOptions): OfficeNode {
   switch (options.role) {
     case "worker":
-      return new WorkerNode({ sessions: (ground) => new WorkerServices(ground), ...options });
+    case "guest":
+      return new WorkerNode({ sessions: (ground) => new WorkerServices(ground), ...options, isGuest: options.role === "guest" });
     case "server":
     case "standby":
       return new ServerNode({ ...options, isStandby: options.role === "standby" });

@@ -36,7 +36,7 @@ const ENTRY = {
   continues: 1,
 };
 const PLACEMENT = { epoch: 4, policy: "ring", servers: [0, 2], moved: [17, 2] };
-const ROSTER = { version: 3, nodes: [ENTRY], placement: PLACEMENT, endedGeneration: 2 };
+const ROSTER = { version: 3, nodes: [ENTRY], guests: [{ node: 2 ** 31, token: "g" }], placement: PLACEMENT, endedGeneration: 2 };
 const HELD = { name: "end", generation: 1, values: [{ rank: 0, value: "7" }] };
 const GENERATION = { generation: 3, members: [{ node: 9, incarnation: 1 }] };
 const WAITING = { role: "worker", rank: 1, address: "", label: "b:2", packageVersion: "0.1.0" };
@@ -96,7 +96,7 @@ const MESSAGES: readonly { name: string; shape: Check<unknown>; body: Record<str
     shape: registerReplyShape,
     body: { job: "j", node: 9, incarnation: 1, recovery: true, heartbeatIntervalMs: 0, heartbeatTimeoutMs: 5000, roster: ROSTER },
   },
-  { name: "ROSTER", shape: rosterShape, body: ROSTER, optional: ["placement", "endedGeneration"] },
+  { name: "ROSTER", shape: rosterShape, body: ROSTER, optional: ["guests", "placement", "endedGeneration"] },
   { name: "a placement", shape: placementShape, body: PLACEMENT, optional: ["moved"] },
   { name: "the answer to PLACEMENT", shape: placementReplyShape, body: { placement: PLACEMENT }, optional: ["placement"] },
   { name: "PREPARE", shape: prepareRequestShape, body: { epoch: 2, holdMs: 30_000, servers: [0, 2] }, optional: ["servers"] },
@@ -185,7 +185,7 @@ test("runs are pairs that rise, and not too many", () => {
 test("roles and states are those there are", () => {
   assert.throws(
     () => registerRequestShape({ ...REGISTER, role: "boss" }, "M"),
-    /M.role must be one of scheduler, server, worker, standby, but is "boss"/,
+    /M.role must be one of scheduler, server, worker, standby, guest, but is "boss"/,
   );
   assert.throws(
     () => rosterShape({ version: 1, nodes: [{ ...ENTRY, state: "ill" }] }, "M"),

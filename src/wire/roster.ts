@@ -60,9 +60,16 @@ export const placementShape: Check<PlacementView> = object({
   moved: optional(list(count)),
 });
 
+/** A client that is not counted, and what it shows in its hellos. */
+export type GuestEntry = { readonly node: number; readonly token: string };
+
+export const guestsShape: Check<readonly GuestEntry[]> = list(object({ node: count, token: tokenShape }));
+
 export type RosterView = {
   readonly version: number;
   readonly nodes: readonly RosterEntry[];
+  /** The guests that are there, for servers and standbys alone. */
+  readonly guests?: readonly GuestEntry[] | undefined;
   /** Left out by a job without servers, and by a restarted scheduler that has not learned it yet. */
   readonly placement?: PlacementView | undefined;
   /** Generations of workers up to this one are over (collective-frame.ts); left out: none is. */
@@ -72,6 +79,7 @@ export type RosterView = {
 export const rosterShape: Check<RosterView> = object({
   version: count,
   nodes: list(rosterEntryShape),
+  guests: optional(guestsShape),
   placement: optional(placementShape),
   endedGeneration: optional(count),
 });

@@ -16,6 +16,8 @@ export type WorkerNodeOptions = MemberOptions & {
   readonly sessions?: ((ground: ServicesGround) => WorkerServices) | undefined;
   /** Where a worker listens for other workers, once they reduce among themselves; left out or "": they cannot. */
   readonly meshAddress?: Address;
+  /** A guest: not counted, without a rank, a clock or a part in barriers (docs/decisions/0069). */
+  readonly isGuest?: boolean | undefined;
   /** What this worker serves before it registers, beside its sessions' functions; only those with a handler. */
   readonly functions?: readonly WorkerFunction[];
 };
@@ -25,7 +27,10 @@ export class WorkerNode extends MemberNode {
   #worker: Worker | undefined;
 
   constructor(options: WorkerNodeOptions) {
-    super("worker", options, { readBuffers: new PlainReadBuffers(), limits: { answerBytesMax: Infinity, ...options.limits } }); // Worker.S2
+    super(options.isGuest === true ? "guest" : "worker", options, {
+      readBuffers: new PlainReadBuffers(),
+      limits: { answerBytesMax: Infinity, ...options.limits },
+    }); // Worker.S2
     this.#options = options;
   }
 

@@ -73,5 +73,5 @@ export class Worker {
 
 function callerOf({ id }: Channel): FunctionCaller {
   const role = roleOf(id);
-  return { role: role === "standby" ? "server" : role, rank: rankOf(id) };
+  return { role: role === "scheduler" || role === "worker" ? role : "server", rank: rankOf(id) };
 }

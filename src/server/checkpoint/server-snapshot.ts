@@ -8,7 +8,7 @@ import type { MemoryUse } from "../../kernel/arena.ts";
 import type { ClockRecord } from "../../store/snapshot/checkpoint-manifest.ts";
 import type { ServerReport, ShardSink } from "../../store/snapshot/snapshot-files.ts";
 import type { JsonObject } from "../../wire/json-value.ts";
-import { rankOf } from "../../wire/node-id.ts";
+import { isGuest, rankOf } from "../../wire/node-id.ts";
 import type { Ownership } from "../ownership.ts";
 import type { Parameter, Parameters } from "../parameters/parameters.ts";
 import { type ParameterSnapshot, snapshotOf } from "./parameter-snapshot.ts";
@@ -56,7 +56,8 @@ export class ServerSnapshot {
       this.close();
       throw thrown;
     }
-    this.#clocks = [...vectorClock.entries()].map(([worker, { incarnation, stamp }]) => ({ worker, incarnation, stamp }));
+    const clocks = [...vectorClock.entries()].filter(([node]) => !isGuest(node)); // no guest is one of a restored job
+    this.#clocks = clocks.map(([worker, { incarnation, stamp }]) => ({ worker, incarnation, stamp }));
     this.#workers = parameters.pacer.members().map(({ worker, clock }) => ({ rank: rankOf(worker), clock }));
     const training = Object.fromEntries(this.#parts.map(({ record }) => [record.name, record.state]));
     this.#state = { ...placementState(ownership), training };

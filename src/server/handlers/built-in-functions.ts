@@ -1,5 +1,7 @@
-// built-in-functions — the functions that every server has.
+// built-in-functions — the functions that every server has. Those about what workers do together are refused to guests.
 
+import { guestError } from "../../consistency/worker-incarnations.ts";
+import { isGuest } from "../../wire/node-id.ts";
 import { TENSOR_HANDLERS } from "../parameters/tensor-requests.ts";
 import type { ServedFunction } from "../served-function.ts";
 import { CACHED_ROW_HANDLERS } from "./cached-rows.ts";
@@ -18,11 +20,20 @@ export const BUILT_IN_FUNCTIONS: readonly ServedFunction[] = [
   ...CHECKPOINT_HANDLERS,
   ...CLOCK_HANDLERS,
   ...DATA_HANDLERS,
-  ...GROUP_HANDLERS,
+  ...GROUP_HANDLERS.map((fn) => workersOnly(fn, "is in no group of workers")),
   ...PARAMETER_HANDLERS,
   ...RAW_ROW_HANDLERS,
   ...REPLICATION_HANDLERS,
   ...ROW_HANDLERS,
-  ...TABLE_ROW_HANDLERS,
+  ...TABLE_ROW_HANDLERS.map((fn) => workersOnly(fn, "does not share tables with workers")),
   ...TENSOR_HANDLERS,
 ];
+
+function workersOnly(fn: ServedFunction, what: string): ServedFunction {
+  const handle: ServedFunction["handle"] = (context, request, call) => {
+    const { worker } = context.holder;
+    if (isGuest(worker)) throw guestError(worker, what);
+    return fn.handle(context, request, call);
+  };
+  return { ...fn, handle };
+}

@@ -8,11 +8,13 @@
 //   HostedParameter.H3. A push that is refused or skipped here is no step here (N3).
 //   HostedParameter.H4. Once an updater has failed in a round, pushes, reads and saves of the parameter throw
 //       HANDLER_FAILED here until it is cleared, loaded or restored.
+//   HostedParameter.H5. A push of a guest is async, or refused: it belongs to no clock. It is taken as one of the lowest
+//       clock, so that a change of the consistency holds for it as for the slowest worker.
 
 import { WeighbridgeError } from "../../base/errors.ts";
 import type { ConsistencyChange, ConsistencyPhases } from "../../consistency/consistency-phases.ts";
 import type { StalenessController } from "../../consistency/staleness-controller.ts";
-import type { WorkerIncarnation } from "../../consistency/worker-incarnations.ts";
+import { guestError, type WorkerIncarnation } from "../../consistency/worker-incarnations.ts";
 import type { MergeNumber } from "../../kernel/duplicate-kernels.ts";
 import { checkChange } from "../../store/consistency-json.ts";
 import type { Initializer } from "../../store/initializers/initializer.ts";
@@ -129,6 +131,19 @@ export abstract class HostedParameter<S extends ParameterSpec> {
         if (isStep) this.step--;
       }
     }
+  }
+
+  /**
+   * The clock of a guest's push (HostedParameter.H5). Throws UNSUPPORTED, where a push waits for others or is counted
+   * on servers that it does not come to.
+   */
+  guestClock({ worker }: WorkerIncarnation): number {
+    const { clockMin } = this.clocks;
+    if (this.phases.at(clockMin).updates === "sync")
+      throw guestError(worker, `pushed to ${JSON.stringify(this.spec.name)}, whose updates are sync`);
+    if (this.countsSteps)
+      throw guestError(worker, `pushed to ${JSON.stringify(this.spec.name)}, whose optimizer counts the pushes of workers`);
+    return clockMin;
   }
 
   /** A clock with sync updates is a step, once, wherever its rows lie (HostedParameter.H1). */

@@ -24,7 +24,7 @@ import type { KeyList, KeyOwners } from "../../store/table-requests.ts";
 import type { TableStore } from "../../store/table-store.ts";
 import { takesValues } from "../../store/updaters/optimizer-spec.ts";
 import type { UpdateStep } from "../../store/updaters/updater.ts";
-import { rankOf } from "../../wire/node-id.ts";
+import { FIRST_GUEST_ID, rankOf } from "../../wire/node-id.ts";
 import { type CallMemory, codedOffset, type Kept, keepKeys, roomFor } from "./call-memory.ts";
 import { type FreshRoom, freshRoom, readFresh } from "./fresh-rows.ts";
 import { HostedParameter } from "./hosted-parameter.ts";
@@ -101,6 +101,10 @@ export class TableParameter extends HostedParameter<TableSpec> {
 
   /** Throws VALUE_LENGTH, OUT_OF_RANGE, NOT_FINITE, ARENA_FULL, STALE_UPDATE, NOT_JOINED, FENCED or QUEUE_FULL. */
   push(push: RowsPush): void {
+    if (push.holder.worker >= FIRST_GUEST_ID) {
+      this.#take({ ...push, clock: this.guestClock(push.holder) });
+      return;
+    }
     if (this.countsSteps && push.gradients.length > 0) {
       this.counted(push, () => this.#take(push));
       return;

@@ -29,7 +29,7 @@ import type { ServedCall } from "../../peer/function-host.ts";
 import type { RowMarks } from "../../store/block-span.ts";
 import type { BlockUpdate, TensorStore } from "../../store/tensor-store.ts";
 import type { ParameterUpdater } from "../../store/updaters/parameter-updater.ts";
-import { rankOf } from "../../wire/node-id.ts";
+import { FIRST_GUEST_ID, rankOf } from "../../wire/node-id.ts";
 import { answerOfApplied, type ServedFunction, serve } from "../served-function.ts";
 import type { ServerContext } from "../server-context.ts";
 import { joinedMarks, mergeBlock, type PushedBlock } from "./block-merge.ts";
@@ -186,6 +186,10 @@ export class TensorPushes {
 
   /** Throws OUT_OF_RANGE, VALUE_LENGTH, NOT_FINITE, ARENA_FULL, STALE_UPDATE, NOT_JOINED, FENCED or QUEUE_FULL. */
   push(push: BlockPush): void {
+    if (push.holder.worker >= FIRST_GUEST_ID) {
+      this.#take({ ...push, clock: this.#tensor.guestClock(push.holder) });
+      return;
+    }
     if (this.#tensor.countsSteps) {
       this.#tensor.counted(push, () => this.#take(push));
       return;

@@ -65,7 +65,7 @@ export class ChainMember {
     this.#replica = replica;
     const { peer } = node;
     peer.outputOf = (channel, link) =>
-      roleOf(channel.id) === "worker" ? replica.log.holdBack(link instanceof PausableLink ? link.inner : link) : undefined;
+      isClient(channel.id) ? replica.log.holdBack(link instanceof PausableLink ? link.inner : link) : undefined;
     replica.onDiverged = (error) => {
       node.log.error("this standby cannot go on, and leaves", { reason: error.message, cause: String(error.cause) });
       node.leave().then(
@@ -78,7 +78,7 @@ export class ChainMember {
   registering(membership: Membership): void {
     this.#membership = membership;
     membership.checkDialer = ({ node }) => {
-      if (!this.#replica.isStandby || roleOf(node) !== "worker") return;
+      if (!this.#replica.isStandby || !isClient(node)) return;
       throw new WeighbridgeError("NO_ROUTE", `${nameOf(node)} dialed a standby, which does not serve`, { retryable: true });
     };
   }
@@ -144,4 +144,10 @@ export class ChainMember {
     this.#isStandbyLost = true;
     this.#membership?.beatNow();
   }
+}
+
+/** Workers and guests do not know standbys, and see nothing that a failover could take back. */
+function isClient(node: number): boolean {
+  const role = roleOf(node);
+  return role === "worker" || role === "guest";
 }

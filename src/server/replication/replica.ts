@@ -20,7 +20,7 @@ import type { Channel, FunctionHandler } from "../../peer/channel.ts";
 import type { ChannelHost } from "../../peer/channel-host.ts";
 import { FrameHeader, HEADER_BYTES } from "../../wire/frame.ts";
 import { decodeHeader } from "../../wire/frame-reader.ts";
-import { count, decodeJson, list, object } from "../../wire/json-body.ts";
+import { count, decodeJson, list, object, optional } from "../../wire/json-body.ts";
 import { nameOf, roleOf } from "../../wire/node-id.ts";
 import { type RosterEntry, rosterEntryShape } from "../../wire/roster.ts";
 import type { Parameters } from "../parameters/parameters.ts";
@@ -33,7 +33,7 @@ import { digestOf } from "./state-digest.ts";
 /** How often a head and its standby compare a part. */
 const DIGEST_ENTRIES = 1024;
 
-const workersShape = object({ nodes: list(rosterEntryShape) });
+const workersShape = object({ nodes: list(rosterEntryShape), goneGuests: optional(list(count)) });
 const digestShape = object({ part: count, digest: count });
 
 /** The server that is replicated. */
@@ -46,6 +46,7 @@ export type ReplicatedServer = {
   readonly unfinishedRequests: { handOver(channel: Channel): void };
   /** Takes note of which workers are there. */
   followWorkers(nodes: readonly RosterEntry[]): void;
+  forgetGuests(gone: readonly number[]): void;
 };
 
 export type ReplicaOptions = ReplicaLogOptions & {
@@ -92,11 +93,17 @@ export class Replica {
   }
 
   /** The roster has changed: who lives is an entry, in the order of all others (Replica.I6). */
-  follow(nodes: readonly RosterEntry[]): void {
+  follow(nodes: readonly RosterEntry[], goneGuests: readonly number[]): void {
     if (this.isStandby) return;
     const workers = nodes.filter(({ role }) => role === "worker");
-    if (this.log.isOn) this.log.appendText(EntryKind.WORKERS, { nodes: workers });
+    if (this.log.isOn) this.log.appendText(EntryKind.WORKERS, { nodes: workers, goneGuests });
+    this.#followWorkers(workers, goneGuests);
+  }
+
+  #followWorkers(workers: readonly RosterEntry[], goneGuests: readonly number[]): void {
     this.#server.followWorkers(workers);
+    this.#server.forgetGuests(goneGuests);
+    for (const node of goneGuests) this.#standIns.delete(node);
   }
 
   /** An entry was written: after DIGEST_ENTRIES of them comes a digest. */
@@ -181,9 +188,11 @@ export class Replica {
       case EntryKind.READ_END:
         this.#repeatFrame(entry, entries);
         break;
-      case EntryKind.WORKERS:
-        this.#server.followWorkers(decodeJson(workersShape, "the workers of a log", textOf(entry, entries)).nodes);
+      case EntryKind.WORKERS: {
+        const { nodes, goneGuests = [] } = decodeJson(workersShape, "the workers of a log", textOf(entry, entries));
+        this.#followWorkers(nodes, goneGuests);
         break;
+      }
       case EntryKind.DIGEST: {
         const { part, digest } = decodeJson(digestShape, "a digest", textOf(entry, entries));
         const own = digestOf(this.#server.parameters, part);

@@ -120,6 +120,7 @@ export const CONTROL: FunctionFamily = {
       request: {
         version: "higher with every change",
         nodes: "`{node, role, rank, address, incarnation, state, label, packageVersion?, token?}`, workers by rank, then servers",
+        guests: "for servers and standbys: `{node, token}` of the guests that are there; what one left that is not listed is forgotten",
         placement: PLACEMENT,
         endedGeneration: "generations of workers up to this one are over",
       },

@@ -1,0 +1,58 @@
+// guests — Goal: a process with the scheduler's address alone reads and pushes beside a running job, hundreds of times, and the job ends without it.
+
+import assert from "node:assert/strict";
+import test from "node:test";
+import { connect, isWeighbridgeError } from "weighbridge";
+import { Cluster } from "./cluster.ts";
+
+const GUESTS = 200;
+const AT_A_TIME = 10;
+
+test("hundreds of guests come and go while workers train, and the job ends while one is there", async () => {
+  await using cluster = await Cluster.create({ servers: 2, workers: 1 });
+  const address = `weighbridge://127.0.0.1:${cluster.port}`;
+  const scheduler = cluster.scheduler();
+  await scheduler.says(/^waiting for/);
+  const early = connect(address, { logLevel: "silent" });
+  const servers = [cluster.server(0), cluster.server(1)];
+  const worker = cluster.worker(0, "guest-host", String(GUESTS + 1));
+  await worker.says(/^ready$/);
+  await using stays = await early;
+  const rounds = await stays.tensor("rounds", { shape: [4], consistency: "bsp", optimizer: { type: "sum" } });
+  const [before = 0] = await rounds.pull();
+  assert.throws(
+    () => stays.clock(),
+    (error) => isWeighbridgeError(error, "UNSUPPORTED"),
+  );
+  const visit = async (): Promise<void> => {
+    await using guest = await connect({ role: "guest", schedulerPort: cluster.port, logLevel: "silent" });
+    const visits = await guest.embedding("visits", { dim: 1, consistency: "asp", optimizer: { type: "sum" } });
+    await visits.push([1], Float32Array.of(1));
+    assert.ok(((await visits.pull([1]))[0] ?? 0) >= 1);
+  };
+  for (let done = 0; done < GUESTS; done += AT_A_TIME) await Promise.all(Array.from({ length: AT_A_TIME }, visit));
+  const [after = 0] = await rounds.pull();
+  assert.ok(after > before, `${before} rounds before the guests came, ${after} after`);
+  await visit();
+  await worker.says(new RegExp(`^${GUESTS + 1} visits$`));
+  for (const process of [worker, ...servers, scheduler]) await process.succeeds();
+  await assert.rejects(rounds.pull(), (error) => isWeighbridgeError(error, "CLOSED") || isWeighbridgeError(error, "NODE_DEAD"));
+});
+
+test("a guest of another job, without a scheduler, or with an address that is none, is told so", async () => {
+  await using cluster = await Cluster.create({ servers: 1, workers: 1, flags: ["--job", "mine"] });
+  const scheduler = cluster.scheduler();
+  await scheduler.says(/^waiting for/);
+  const address = `weighbridge://127.0.0.1:${cluster.port}`;
+  const isCode =
+    (code: "WRONG_JOB" | "BAD_ARGUMENT" | "BAD_CONFIG" | "DEADLINE" | "SCHEDULER_UNREACHABLE") =>
+    (error: unknown): boolean =>
+      isWeighbridgeError(error, code);
+  await assert.rejects(connect(`${address}/other`, { logLevel: "silent" }), isCode("WRONG_JOB"));
+  await assert.rejects(connect(`${address}/mine`, { logLevel: "silent", deadlineMs: 300 }), isCode("DEADLINE"));
+  await assert.rejects(connect("weighbridge://127.0.0.1"), isCode("BAD_ARGUMENT"));
+  await assert.rejects(connect("http://127.0.0.1:80"), isCode("BAD_ARGUMENT"));
+  await assert.rejects(connect("weighbridge://127.0.0.1:99999"), isCode("BAD_CONFIG"));
+  await scheduler.kill();
+  await assert.rejects(connect(address, { logLevel: "silent", startTimeoutMs: 300 }), isCode("SCHEDULER_UNREACHABLE"));
+});
