@@ -27,10 +27,11 @@ export type ConnectOptions = Omit<NodeConfigOptions, "role"> &
  * `weighbridge://HOST:PORT` of the scheduler, or `role: "guest"`, as a guest. Throws BAD_CONFIG, DEADLINE, ABORTED, and
  * what starting a node throws; the process has then left the cluster.
  */
-export async function connect(to: string | ConnectOptions = {}, others: ConnectOptions = {}): Promise<Session> {
-  const options: ConnectOptions = typeof to === "string" ? { ...others, role: "guest", ...guestAddress(to) } : to;
+export async function connect(to: string | ConnectOptions = {}, options: ConnectOptions = {}): Promise<Session> {
   checkWait(options);
-  const { deadlineMs, signal, role, ...configured } = options;
+  const given: ConnectOptions = typeof to === "string" ? { ...options, role: "guest", ...guestAddress(to) } : to;
+  checkWait(given);
+  const { deadlineMs, signal, role, ...configured } = given;
   const isGuest = role === "guest";
   const sources = {
     options: isGuest ? { ...configured, ...GUEST_CONFIG } : { ...configured, role },

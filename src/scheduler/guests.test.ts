@@ -1,3 +1,5 @@
+// guests — Goal: a guest counts while it is heard, by its token, and never again once it was forgotten.
+
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { throwsCode } from "../testing/throws-code.ts";

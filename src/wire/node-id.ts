@@ -15,7 +15,7 @@ export const FIRST_SERVER_ID = 8;
 const FIRST_WORKER_ID = 9;
 /** Guests have numbers from here on, and below `GUEST_ID_END`. */
 export const FIRST_GUEST_ID: number = 2 ** 31;
-export const GUEST_ID_END: number = 2 ** 32;
+const GUEST_ID_END: number = 2 ** 32;
 /** Above every rank that there is. */
 const FIRST_STANDBY_ID = 2 ** 53 - 2 ** 32;
 

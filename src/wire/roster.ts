@@ -63,7 +63,7 @@ export const placementShape: Check<PlacementView> = object({
 /** A client that is not counted, and what it shows in its hellos. */
 export type GuestEntry = { readonly node: number; readonly token: string };
 
-export const guestsShape: Check<readonly GuestEntry[]> = list(object({ node: count, token: tokenShape }));
+const guestsShape: Check<readonly GuestEntry[]> = list(object({ node: count, token: tokenShape }));
 
 export type RosterView = {
   readonly version: number;
