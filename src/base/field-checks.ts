@@ -1,42 +1,67 @@
-// field-checks — checks of single fields of a configuration. A field is written { name }, so that an error can name it.
+// field-checks — a configuration as a list of fields: what each may be, and what it is when it is left out. One list
+// checks values and names, and fills in what was left out.
 
 import { showValue, WeighbridgeError } from "./errors.ts";
+import { checkOptions } from "./known-options.ts";
 import { didYouMean } from "./nearest-name.ts";
 
-type Field<T> = Readonly<Record<string, T>>;
+/** Of one field. */
+export type FieldCheck<T> = {
+  /** In words, for errors. */
+  readonly expected: string;
+  readonly isRight: (value: unknown) => boolean;
+  /** What it is when it is left out; without it the field has to be given. */
+  readonly initial?: T | undefined;
+  /** The words that it may be, of which a mistyped one is told the nearest. */
+  readonly words?: readonly string[];
+};
 
-/** The error for a field that is something else than `expected`. */
-export function refuse(field: Field<unknown>, expected: string, hint = ""): WeighbridgeError {
+/** Of all fields of a checked configuration. */
+export type FieldChecks<T> = { readonly [Name in keyof Required<T>]: FieldCheck<T[Name]> };
+
+/** The configuration with all its fields. Throws BAD_ARGUMENT for an unknown field and for a wrong value, with its name. */
+export function checkFields<T extends object>(config: object, checks: FieldChecks<T>, what: string): T {
+  checkOptions(config, Object.keys(checks), what);
+  const entries = Object.entries<FieldCheck<unknown>>(checks).map(([name, check]) => {
+    const given = (config as Readonly<Record<string, unknown>>)[name];
+    if (given === undefined && "initial" in check) return [name, check.initial] as const;
+    if (check.isRight(given)) return [name, given] as const;
+    throw refuse({ [name]: given }, check.expected, check.words === undefined ? "" : didYouMean(given, check.words));
+  });
+  return Object.fromEntries(entries.filter(([, value]) => value !== undefined)) as T;
+}
+
+/** The error for a field that is something else than `expected`. A field is written { name }. */
+export function refuse(field: Readonly<Record<string, unknown>>, expected: string, hint = ""): WeighbridgeError {
   const [name, value] = Object.entries(field)[0] as [string, unknown];
   return new WeighbridgeError("BAD_ARGUMENT", `${name} is ${expected}, not ${showValue(value)}${hint}`);
 }
 
-/** A whole number between two others. Throws BAD_ARGUMENT, as all of these. */
-export function whole(field: Field<unknown>, least: number, most: number): void {
-  const value = Object.values(field)[0];
-  if (!(Number.isSafeInteger(value) && (value as number) >= least && (value as number) <= most))
-    throw refuse(field, `a whole number from ${least} to ${most}`);
+/** A whole number between two others. */
+export function whole(least: number, most: number): FieldCheck<number> {
+  const isRight = (value: unknown): boolean => Number.isSafeInteger(value) && (value as number) >= least && (value as number) <= most;
+  return { expected: `a whole number from ${least} to ${most}`, isRight };
+}
+
+/** What another check allows, or one value more, which is what it is when it is left out. */
+export function orElse<T>({ expected, isRight }: FieldCheck<T>, value: T): FieldCheck<T> {
+  return { expected: `${expected}, or ${value}`, isRight: (given) => given === value || isRight(given), initial: value };
 }
 
 /** A number above 0. */
-export function positive(field: Field<unknown>): void {
-  const value = Object.values(field)[0];
-  if (!(typeof value === "number" && value > 0)) throw refuse(field, "a number above 0");
+export function positive(initial: number): FieldCheck<number> {
+  return { expected: "a number above 0", isRight: (value) => typeof value === "number" && value > 0, initial };
 }
 
-/** True or false. */
-export function flag(field: Field<unknown>): void {
-  if (typeof Object.values(field)[0] !== "boolean") throw refuse(field, "true or false");
+export function flag(initial: boolean): FieldCheck<boolean> {
+  return { expected: "true or false", isRight: (value) => typeof value === "boolean", initial };
 }
 
 /** A path, or left out. */
-export function path(field: Field<unknown>): void {
-  const value = Object.values(field)[0];
-  if (value !== undefined && (typeof value !== "string" || value === "")) throw refuse(field, "a path");
+export function path(): FieldCheck<string | undefined> {
+  return { expected: "a path", isRight: (value) => typeof value === "string" && value !== "", initial: undefined };
 }
 
-/** One of some words; a mistyped one is told the nearest. */
-export function oneOf(field: Field<unknown>, known: readonly string[]): void {
-  const value = Object.values(field)[0];
-  if (!known.includes(value as string)) throw refuse(field, `one of ${known.join(", ")}`, didYouMean(value, known));
+export function oneOf<Word extends string>(words: readonly Word[], initial: Word): FieldCheck<Word> {
+  return { expected: `one of ${words.join(", ")}`, isRight: (value) => words.includes(value as Word), initial, words };
 }

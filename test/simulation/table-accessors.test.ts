@@ -10,6 +10,7 @@ import type { RowElement } from "../../src/kernel/row-element.ts";
 import { MemoryCluster } from "../../src/testing/memory-cluster.ts";
 import { throwsCode } from "../../src/testing/throws-code.ts";
 import { ProcessTable } from "../../src/worker/tables/process-table.ts";
+import { TableCounters } from "../../src/worker/tables/table-statistics.ts";
 import { ThreadRows } from "../../src/worker/tables/thread-rows.ts";
 import { DOUBLES, FLOATS, SORTED, SPARSE, TableCluster } from "./tables.ts";
 
@@ -99,7 +100,7 @@ test("a process cache reads and adds to rows of a table with a packed link, and 
   const sizes = { elements: 8, slotCount: 4, oplogRows: 4, staleness: 0, secret: 1 };
   const flags = { isExact: false, subscribes: false, sendsWholeRows: false, replays: true };
   const table = rows.openWith((client) => new ProcessTable({ client, updates: DOUBLES, ...sizes, ...flags }));
-  const thread = new ThreadRows(table, { clock: 0 });
+  const thread = new ThreadRows(table, { clock: 0 }, new TableCounters());
   await cluster.run(
     rows.push(
       [3, 4],

@@ -2,23 +2,19 @@
 // (`TableGroup.openThread`) and a port to the thread that opened the group.
 
 import type { Clock } from "../../base/clock.ts";
-import { WeighbridgeError } from "../../base/errors.ts";
 import type { RowUpdates } from "../../worker/tables/row-updates.ts";
 import { SharedTable, type SharedTableMemory } from "../../worker/tables/shared-table.ts";
-import { TableCounters } from "../../worker/tables/table-statistics.ts";
 import { ThreadLine, type ThreadPort } from "../../worker/tables/thread-line.ts";
-import type { TableRowType } from "./table-row-type.ts";
+import type { CheckedTableConfig } from "./table-config.ts";
+import { rowTypeOf, type TableRowType } from "./table-row-type.ts";
 import { TableThread } from "./table-thread.ts";
 
 /** Plain data that is posted to the thread. */
 export type SharedThread = {
   readonly number: number;
-  /** Of each table also the id of its row type, and the memory in which the thread counts (TableCounters). */
-  readonly tables: readonly (SharedTableMemory & {
-    readonly rowType: number;
-    readonly rowCapacity: number;
-    readonly counters: ArrayBufferLike;
-  })[];
+  readonly memory: readonly SharedTableMemory[];
+  /** By table. */
+  readonly configs: ReadonlyMap<number, CheckedTableConfig>;
 };
 
 export type AttachOptions = {
@@ -31,19 +27,16 @@ export type AttachOptions = {
 
 /** Registers this thread, and waits until all of the process have come. Throws UNKNOWN_PLUG_IN. */
 export async function attachThread({ shared, port, clock, rowTypes }: AttachOptions): Promise<TableThread> {
-  const line = new ThreadLine(shared.number, port, clock);
-  const tables = shared.tables.map(({ rowCapacity, counters, rowType: typeId, ...memory }) => {
-    const rowType = rowTypes.get(typeId);
-    if (rowType === undefined)
-      throw new WeighbridgeError("UNKNOWN_PLUG_IN", `${memory.name} has rows of type ${typeId}: give it to the thread as to registerRow()`);
-    const rows = new SharedTable(memory, rowType as RowUpdates, line);
-    return { id: memory.id, rowType, rowCapacity, rows, counters: new TableCounters(counters) };
-  });
+  const { number, memory, configs } = shared;
+  const line = new ThreadLine(number, port, clock);
+  const typeOf = (id: number): TableRowType => rowTypeOf(id, (configs.get(id) as CheckedTableConfig).rowType, rowTypes);
+  const tables = new Map(memory.map((one) => [one.id, new SharedTable(one, typeOf(one.id) as RowUpdates, line)]));
   line.onRefused = (table, error) => {
-    for (const { id, rows } of tables) if (id === table) rows.failure = error;
+    const refused = tables.get(table);
+    if (refused !== undefined) refused.failure = error;
   };
   const { stalenessMax, threadId } = await line.started.promise;
-  for (const { rows } of tables) rows.moved();
+  for (const rows of tables.values()) rows.moved();
   const group = { stalenessMax, clockEnded: () => line.clockEnded(), left: () => line.leave() };
-  return new TableThread(group, threadId, line.member, tables);
+  return new TableThread({ group, id: threadId, member: line.member, rows: tables, configs, rowTypes });
 }

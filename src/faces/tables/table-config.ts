@@ -2,8 +2,7 @@
 // nothing here are refused; docs/compatibility.md says why for each.
 
 import { showValue, WeighbridgeError } from "../../base/errors.ts";
-import { flag, oneOf, path, positive, refuse, whole } from "../../base/field-checks.ts";
-import { checkOptions } from "../../base/known-options.ts";
+import { checkFields, type FieldChecks, flag, oneOf, orElse, path, positive, refuse, whole } from "../../base/field-checks.ts";
 
 const CONSISTENCY_MODELS = ["SSP", "SSPPush", "SSPAggr"] as const;
 export type ConsistencyModel = (typeof CONSISTENCY_MODELS)[number];
@@ -82,89 +81,78 @@ type LeftOut = "snapshotDir" | "resumeDir" | "hostMap" | "clientId" | "statsPath
 export type CheckedGroupConfig = Required<Omit<TableGroupConfig, LeftOut>> & Pick<TableGroupConfig, LeftOut>;
 export type CheckedTableConfig = Required<Omit<TableConfig, "processOplogCapacity">>;
 
-const GROUP_FIELDS: readonly (keyof TableGroupConfig)[] = [
-  ...(["numTables", "numLocalAppThreads", "consistencyModel", "aggressiveClock", "snapshotClock", "snapshotDir", "resumeClock"] as const),
-  ...(["resumeDir", "bandwidthMbps", "updateSortPolicy", "oplogPushUpperBoundKb", "oplogPushStalenessTolerance"] as const),
-  ...(["serverPushRowThreshold", "hostMap", "clientId", "statsPath"] as const),
-];
-const TABLE_FIELDS: readonly (keyof TableConfig)[] = [
-  ...(["staleness", "rowType", "rowCapacity", "processCacheCapacity", "oplogCapacity", "processOplogCapacity"] as const),
-  ...(["oplogDenseSerialized", "rowOplogType", "threadCacheCapacity", "noOplogReplay"] as const),
-];
+const COUNT_MAX = 2 ** 31;
 /** Slots and their numbers are words. */
 const ROWS_MAX = 2 ** 28;
+/** -1: never. */
+const CLOCK = orElse(whole(1, 2 ** 32 - 1), -1);
 
-/** Throws BAD_ARGUMENT. */
-export function checkGroupConfig(config: TableGroupConfig): CheckedGroupConfig {
-  const what = "the configuration of a table group";
-  checkOptions(config, GROUP_FIELDS, what);
-  const { numTables = 1, numLocalAppThreads = 2, consistencyModel = "SSP", aggressiveClock = false } = config;
-  const { snapshotClock = -1, resumeClock = -1, snapshotDir, resumeDir, statsPath } = config;
-  const { bandwidthMbps = 40, updateSortPolicy = "Random", oplogPushUpperBoundKb = 100 } = config;
-  const { oplogPushStalenessTolerance = 2, serverPushRowThreshold = 100 } = config;
-  const hosts = checkHosts(config);
-  whole({ numTables }, 0, 2 ** 31);
-  whole({ numLocalAppThreads }, 1, 1000);
-  oneOf({ consistencyModel }, CONSISTENCY_MODELS);
-  flag({ aggressiveClock });
-  for (const field of [{ snapshotClock }, { resumeClock }]) if (Object.values(field)[0] !== -1) whole(field, 1, 2 ** 32 - 1);
-  for (const field of [{ snapshotDir }, { resumeDir }, { statsPath }]) path(field);
-  positive({ bandwidthMbps });
-  oneOf({ updateSortPolicy }, SORT_POLICIES);
-  positive({ oplogPushUpperBoundKb });
-  whole({ oplogPushStalenessTolerance }, 0, 2 ** 31);
-  whole({ serverPushRowThreshold }, 1, 2 ** 31);
-  return {
-    ...{ numTables, numLocalAppThreads, consistencyModel, aggressiveClock, snapshotClock, resumeClock, bandwidthMbps, updateSortPolicy },
-    ...{ oplogPushUpperBoundKb, oplogPushStalenessTolerance, serverPushRowThreshold, ...hosts },
-    ...(snapshotDir === undefined ? {} : { snapshotDir }),
-    ...(resumeDir === undefined ? {} : { resumeDir }),
-    ...(statsPath === undefined ? {} : { statsPath }),
-  };
+const GROUP_FIELDS: FieldChecks<CheckedGroupConfig> = {
+  numTables: { ...whole(0, COUNT_MAX), initial: 1 },
+  numLocalAppThreads: { ...whole(1, 1000), initial: 2 },
+  consistencyModel: oneOf(CONSISTENCY_MODELS, "SSP"),
+  aggressiveClock: flag(false),
+  snapshotClock: CLOCK,
+  snapshotDir: path(),
+  resumeClock: CLOCK,
+  resumeDir: path(),
+  statsPath: path(),
+  bandwidthMbps: positive(40),
+  updateSortPolicy: oneOf(SORT_POLICIES, "Random"),
+  oplogPushUpperBoundKb: positive(100),
+  oplogPushStalenessTolerance: { ...whole(0, COUNT_MAX), initial: 2 },
+  serverPushRowThreshold: { ...whole(1, COUNT_MAX), initial: 100 },
+  hostMap: { expected: "a list of { id, host, port }, with the ids 0, 1, 2 …", isRight: isHostMap, initial: undefined },
+  clientId: { ...whole(0, COUNT_MAX), initial: undefined },
+};
+
+const OPLOG_ROWS = { ...whole(1, ROWS_MAX), initial: undefined };
+const TABLE_FIELDS: FieldChecks<TableConfig> = {
+  staleness: { ...orElse(whole(0, COUNT_MAX), Infinity), initial: 0 },
+  rowType: whole(0, COUNT_MAX),
+  rowCapacity: whole(1, COUNT_MAX),
+  processCacheCapacity: whole(1, ROWS_MAX),
+  oplogCapacity: OPLOG_ROWS,
+  processOplogCapacity: OPLOG_ROWS,
+  oplogDenseSerialized: flag(false),
+  rowOplogType: { ...whole(0, 2), initial: 1 },
+  threadCacheCapacity: { ...whole(1, ROWS_MAX), initial: 1 },
+  noOplogReplay: flag(false),
+};
+
+function isHostMap(value: unknown): boolean {
+  const isHost = ({ id, host, port }: TableHost, index: number): boolean =>
+    id === index && typeof host === "string" && host !== "" && Number.isInteger(port) && port > 0 && port < 65_535;
+  return (
+    Array.isArray(value) && value.length > 0 && value.every((host: TableHost | null, index) => isHost({ ...host } as TableHost, index))
+  );
 }
 
 /** Directories are those of servers that `init` starts. Throws BAD_ARGUMENT. */
-function checkHosts({ hostMap, clientId, snapshotDir, resumeDir }: TableGroupConfig): Pick<TableGroupConfig, "hostMap" | "clientId"> {
+export function checkGroupConfig(config: TableGroupConfig): CheckedGroupConfig {
+  const checked = checkFields(config, GROUP_FIELDS, "the configuration of a table group");
+  const { hostMap, clientId, snapshotDir, resumeDir } = checked;
   if (hostMap === undefined) {
     if (clientId !== undefined) throw new WeighbridgeError("BAD_ARGUMENT", "clientId is for a hostMap, and there is none");
-    if (snapshotDir === undefined && resumeDir === undefined) return {};
     const text = "snapshotDir and resumeDir are for servers that init() starts, from a hostMap: start others with --checkpoint-dir";
-    throw new WeighbridgeError("BAD_ARGUMENT", text);
-  }
-  const isHost = ({ id, host, port }: TableHost, index: number): boolean =>
-    id === index && typeof host === "string" && host !== "" && Number.isInteger(port) && port > 0 && port < 65_535;
-  if (!(Array.isArray(hostMap) && hostMap.length > 0 && hostMap.every(isHost)))
-    throw refuse({ hostMap }, "a list of { id, host, port }, with the ids 0, 1, 2 …");
-  whole({ clientId }, 0, hostMap.length - 1);
+    if (snapshotDir !== undefined || resumeDir !== undefined) throw new WeighbridgeError("BAD_ARGUMENT", text);
+  } else if (!(clientId! < hostMap.length)) throw refuse({ clientId }, `the id of a host of hostMap, 0 to ${hostMap.length - 1}`);
   if (snapshotDir !== undefined && resumeDir !== undefined && snapshotDir !== resumeDir)
     throw new WeighbridgeError("BAD_ARGUMENT", "snapshotDir and resumeDir are one directory: servers keep their snapshots in one place");
-  return { hostMap, clientId: clientId as number };
+  return checked;
 }
 
 /** Throws BAD_ARGUMENT. */
 export function checkTableConfig(id: number, config: TableConfig): CheckedTableConfig {
-  checkOptions(config, TABLE_FIELDS, `the configuration of table ${id}`);
-  const { staleness = 0, rowType, rowCapacity, processCacheCapacity, processOplogCapacity } = config;
-  const { oplogDenseSerialized = false, rowOplogType = 1, threadCacheCapacity = 1, noOplogReplay = false } = config;
-  if (config.oplogCapacity !== undefined && processOplogCapacity !== undefined && config.oplogCapacity !== processOplogCapacity)
+  const { processOplogCapacity, ...checked } = checkFields(config, TABLE_FIELDS, `the configuration of table ${id}`);
+  const { oplogCapacity = processOplogCapacity ?? checked.processCacheCapacity } = checked;
+  if ((processOplogCapacity ?? oplogCapacity) !== oplogCapacity)
     throw new WeighbridgeError("BAD_ARGUMENT", "oplogCapacity and processOplogCapacity are two words for one thing: give one of them");
-  const oplogCapacity = config.oplogCapacity ?? processOplogCapacity ?? processCacheCapacity;
-  if (staleness !== Infinity) whole({ staleness }, 0, 2 ** 31);
-  whole({ rowType }, 0, 2 ** 31);
-  whole({ rowCapacity }, 1, 2 ** 31);
-  whole({ processCacheCapacity }, 1, ROWS_MAX);
-  whole({ oplogCapacity }, 1, ROWS_MAX);
-  whole({ rowOplogType }, 0, 2);
-  whole({ threadCacheCapacity }, 1, ROWS_MAX);
-  for (const field of [{ oplogDenseSerialized }, { noOplogReplay }]) flag(field);
-  return {
-    ...{ staleness, rowType, rowCapacity, processCacheCapacity, oplogCapacity },
-    ...{ oplogDenseSerialized, rowOplogType, threadCacheCapacity, noOplogReplay },
-  };
+  return { ...(checked as CheckedTableConfig), oplogCapacity };
 }
 
 /** The id of a table or of a row type. Throws BAD_ARGUMENT. */
 export function checkId(what: string, id: number): void {
-  if (Number.isSafeInteger(id) && id >= 0 && id < 2 ** 31) return;
+  if (Number.isSafeInteger(id) && id >= 0 && id < COUNT_MAX) return;
   throw new WeighbridgeError("BAD_ARGUMENT", `the id of ${what} is a whole number from 0 to 2147483647, not ${showValue(id)}`);
 }

@@ -7,8 +7,9 @@
 //   TableGroup.G1. A call out of this order is an error that says what comes first.
 //   TableGroup.G2. What threads added is sent before the group closes (ProcessTables.G3).
 
+import { takeCheckpoints } from "../../api/checkpoint-series.ts";
 import type { Session } from "../../api/session.ts";
-import { isWeighbridgeError, reasonOf, showValue, WeighbridgeError } from "../../base/errors.ts";
+import { showValue, WeighbridgeError } from "../../base/errors.ts";
 import { Random } from "../../base/random.ts";
 import { tablePushed } from "../../contracts/tables.ts";
 import type { RowElement } from "../../kernel/row-element.ts";
@@ -16,33 +17,15 @@ import { hashText } from "../../keys/mix.ts";
 import { ProcessTable } from "../../worker/tables/process-table.ts";
 import { ProcessTables } from "../../worker/tables/process-tables.ts";
 import type { RowUpdates } from "../../worker/tables/row-updates.ts";
-import {
-  NO_REPORTS,
-  type ReportSink,
-  type TableCounters,
-  type TableReport,
-  type TableTotals,
-  totalsText,
-} from "../../worker/tables/table-statistics.ts";
+import { NO_REPORTS, type ReportSink, type TableTotals, totalsText } from "../../worker/tables/table-statistics.ts";
 import type { ThreadPort } from "../../worker/tables/thread-line.ts";
-import { ThreadRows } from "../../worker/tables/thread-rows.ts";
 import type { SharedThread } from "./attached-thread.ts";
 import type { Table } from "./table.ts";
-import {
-  type CheckedGroupConfig,
-  type CheckedTableConfig,
-  checkGroupConfig,
-  checkId,
-  checkTableConfig,
-  type TableConfig,
-  type TableGroupConfig,
-} from "./table-config.ts";
+import type { CheckedGroupConfig, CheckedTableConfig, TableConfig, TableGroupConfig } from "./table-config.ts";
+import { checkGroupConfig, checkId, checkTableConfig } from "./table-config.ts";
 import { mismatchInWordsOfTables } from "./table-mismatch.ts";
-import type { TableRowType } from "./table-row-type.ts";
-import { TableThread, type ThreadGroup } from "./table-thread.ts";
-
-/** What a table was created with. */
-type GroupTable = { readonly rowTypeId: number; readonly rowType: TableRowType; readonly rowCapacity: number };
+import { rowTypeOf, type TableRowType } from "./table-row-type.ts";
+import { TableThread } from "./table-thread.ts";
 
 /** Joins the cluster, as the configuration says. */
 export type OpenSession = (config: CheckedGroupConfig) => Promise<Session>;
@@ -60,12 +43,13 @@ const BEFORE: Readonly<Record<Stage, string>> = {
 /** What is there once the cluster was joined. */
 type Joined = { readonly session: Session; readonly process: ProcessTables };
 
-export class TableGroup implements ThreadGroup {
+export class TableGroup {
   readonly #openSession: OpenSession;
   readonly #reports: ReportSink;
   readonly #rowTypes = new Map<number, TableRowType>();
-  readonly #tables = new Map<number, GroupTable>();
-  readonly #threads = new Set<TableThread>();
+  /** By table. */
+  readonly #configs = new Map<number, CheckedTableConfig>();
+  readonly #threads: TableThread[] = [];
   #stage: Stage = "new";
   #config: CheckedGroupConfig = checkGroupConfig({});
   #joined: Joined | undefined;
@@ -106,12 +90,13 @@ export class TableGroup implements ThreadGroup {
       const process = new ProcessTables({
         worker: session,
         threadCount: checked.numLocalAppThreads - (initThreadAccess ? 0 : 1),
+        firstThreadId: initThreadId(session) + (initThreadAccess ? 0 : 1),
         isEager: checked.aggressiveClock,
-        moved: () => this.#report(false),
+        reports: this.#reports,
       });
       if (checked.consistencyModel !== "SSP") session.serve(tablePushed, ({ rank }, rows) => process.pushed(rank, rows));
       this.#joined = { session, process };
-      return this.#threadId(0);
+      return initThreadId(session);
     } catch (thrown) {
       this.#stage = "closed";
       await session?.close({ barrier: false }).catch(() => {}); // what failed is told
@@ -127,18 +112,13 @@ export class TableGroup implements ThreadGroup {
     this.#require("open", "tables are created between init() and createTableDone()");
     checkId("a table", id);
     const checked = checkTableConfig(id, config);
-    const rowType = this.#rowTypes.get(checked.rowType);
-    if (rowType === undefined)
-      throw new WeighbridgeError(
-        "UNKNOWN_PLUG_IN",
-        `table ${id}: no row type ${checked.rowType}; registerRow() named ${[...this.#rowTypes.keys()].join(", ") || "none"}`,
-      );
-    if (this.#tables.has(id)) throw new WeighbridgeError("BAD_ARGUMENT", `table ${id} was created already`);
-    if (this.#tables.size >= this.#config.numTables)
+    const rowType = rowTypeOf(id, checked.rowType, this.#rowTypes);
+    if (this.#configs.has(id)) throw new WeighbridgeError("BAD_ARGUMENT", `table ${id} was created already`);
+    if (this.#configs.size >= this.#config.numTables)
       throw new WeighbridgeError("COUNT_MISMATCH", `table ${id} is one too many: numTables is ${this.#config.numTables}`);
     const table = await this.#open(id, checked, rowType);
     this.#opened.process.add(id, table);
-    this.#tables.set(id, { rowTypeId: checked.rowType, rowType, rowCapacity: checked.rowCapacity });
+    this.#configs.set(id, checked);
   }
 
   async #open(id: number, config: CheckedTableConfig, rowType: TableRowType): Promise<ProcessTable> {
@@ -169,14 +149,15 @@ export class TableGroup implements ThreadGroup {
    */
   async createTableDone(): Promise<void> {
     this.#require("open", "createTableDone() comes once, after the tables");
-    const { numTables, consistencyModel, bandwidthMbps, oplogPushUpperBoundKb } = this.#config;
-    if (this.#tables.size !== numTables)
-      throw new WeighbridgeError("COUNT_MISMATCH", `numTables is ${numTables}, and ${this.#tables.size} were created`);
+    const { numTables, consistencyModel, bandwidthMbps, oplogPushUpperBoundKb, snapshotClock } = this.#config;
+    if (this.#configs.size !== numTables)
+      throw new WeighbridgeError("COUNT_MISMATCH", `numTables is ${numTables}, and ${this.#configs.size} were created`);
     const { session, process } = this.#opened;
     await session.barrier();
     this.#stage = "running";
     if (this.#hasInitThread) this.#initThread = this.#register();
-    this.#snapshots = this.#takeSnapshots(session);
+    if (snapshotClock !== -1 && session.rank === 0)
+      this.#snapshots = takeCheckpoints(session, snapshotClock, () => this.#stage === "closed");
     if (consistencyModel !== "SSPAggr") return;
     const { updateSortPolicy: policy, serverPushRowThreshold: rowsMax } = this.#config;
     process.sendEarly({ rowsMax, bytesMax: oplogPushUpperBoundKb * 1000, policy, random: new Random(session.rank + 1) }, bandwidthMbps);
@@ -194,16 +175,9 @@ export class TableGroup implements ThreadGroup {
   }
 
   #register(): TableThread {
-    const { process } = this.#opened;
-    requireKind(process.systemThreadCount === 0);
-    const idOf = (index: number): number => this.#threadId(index + (this.#hasInitThread ? 0 : 1));
-    const { index, member, counters } = process.join(idOf);
-    const tables = [...this.#tables].map(([id, about]) => {
-      const rows = new ThreadRows(process.tables.get(id) as ProcessTable, member);
-      return { id, ...about, rows, counters: counters.get(id) as TableCounters };
-    });
-    const thread = new TableThread(this, idOf(index), member, tables);
-    this.#threads.add(thread);
+    const group = this.#opened.process;
+    const thread = new TableThread({ group, ...group.join(), configs: this.#configs, rowTypes: this.#rowTypes });
+    this.#threads.push(thread);
     return thread;
   }
 
@@ -214,23 +188,14 @@ export class TableGroup implements ThreadGroup {
    */
   openThread(port: ThreadPort): { readonly shared: SharedThread; readonly ended: () => Promise<void> } {
     this.#require("running", "threads register after createTableDone()");
-    requireKind(this.#threads.size === 0);
-    const { thread, counters } = this.#opened.process.joinSystem(port, (index) => this.#threadId(index + 1));
-    const tables = thread.memory.map((memory) => {
-      const { rowTypeId, rowCapacity } = this.#tables.get(memory.id) as GroupTable;
-      return { ...memory, rowType: rowTypeId, rowCapacity, counters: (counters.get(memory.id) as TableCounters).memory };
-    });
-    return { shared: { number: thread.number, tables }, ended: () => thread.ended() };
+    const thread = this.#opened.process.joinSystem(port);
+    return { shared: { number: thread.number, memory: thread.memory, configs: this.#configs }, ended: () => thread.ended() };
   }
 
   /** The thread that called `init` with access waits until all others have registered. */
   async waitThreadRegister(): Promise<void> {
     this.#require("running", "waitThreadRegister() comes after createTableDone()");
     await this.#opened.process.allJoined.promise;
-  }
-
-  #threadId(index: number): number {
-    return 1000 * this.#opened.session.rank + 200 + index;
   }
 
   /**
@@ -260,19 +225,6 @@ export class TableGroup implements ThreadGroup {
     throw new WeighbridgeError("NOT_JOINED", `${call}() by a thread that is not registered: ${how}`);
   }
 
-  get stalenessMax(): number {
-    return this.#opened.process.stalenessMax;
-  }
-
-  clockEnded({ member }: TableThread): void {
-    this.#opened.process.clockEnded(member);
-  }
-
-  left(thread: TableThread): void {
-    this.#threads.delete(thread);
-    this.#opened.process.left(thread.member);
-  }
-
   /** By table: what its threads did, and what travelled. Also after `shutDown`. */
   get statistics(): ReadonlyMap<number, TableTotals> {
     return this.#joined?.process.statistics ?? new Map();
@@ -281,18 +233,6 @@ export class TableGroup implements ThreadGroup {
   /** The same in lines for people. */
   get statisticsText(): string {
     return totalsText(this.statistics);
-  }
-
-  #report(isLast: boolean): void {
-    if (!this.#reports.isWanted) return;
-    const { session, process } = this.#opened;
-    const read = (): TableReport["statistics"] => process.statistics;
-    this.#reports.take({
-      ...{ rank: session.rank, clock: process.clock, isLast },
-      get statistics() {
-        return read();
-      },
-    });
   }
 
   /**
@@ -304,35 +244,18 @@ export class TableGroup implements ThreadGroup {
     this.#stage = "closed";
     if (this.#joined === undefined) return;
     const { session, process } = this.#joined;
-    for (const thread of [...this.#threads]) thread.deregisterThread(); // G2
+    for (const thread of this.#threads) thread[Symbol.dispose](); // G2
     let failure = await process.close();
     await session.close().catch((thrown: unknown) => {
       failure ??= thrown; // what was lost comes first
     });
     await this.#snapshots;
-    this.#report(true);
+    process.report(true);
     if (failure !== undefined) throw failure;
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
     if (this.#stage !== "closed") await this.shutDown();
-  }
-
-  /** The first process asks for every snapshot before its clock comes: servers cut when the slowest worker has. */
-  async #takeSnapshots(session: Session): Promise<void> {
-    const { snapshotClock: every } = this.#config;
-    if (every === -1 || session.rank !== 0) return;
-    let clock = every * (1 + Math.floor(session.clocks / every));
-    const isClosed = (): boolean => this.#stage === "closed";
-    while (!isClosed()) {
-      try {
-        await session.checkpoint({ clock, step: clock });
-      } catch (thrown) {
-        if (isClosed() || isWeighbridgeError(thrown, "CLOSED")) return;
-        session.log.warn("a snapshot was not taken", { clock, reason: reasonOf(thrown) });
-      }
-      clock = Math.max(clock + every, every * Math.ceil(session.clocks / every));
-    }
   }
 
   get #opened(): Joined {
@@ -348,8 +271,7 @@ export class TableGroup implements ThreadGroup {
   }
 }
 
-function requireKind(isAlone: boolean): void {
-  if (isAlone) return;
-  const text = "tables are used by async tasks of one thread or by threads of the system, not by both in one process";
-  throw new WeighbridgeError("UNSUPPORTED", text);
+/** Of the thread that calls `init`; those of the others follow. */
+function initThreadId({ rank }: Session): number {
+  return 1000 * rank + 200;
 }

@@ -8,6 +8,7 @@
 //   TableRowType.R2. `lay` here and `apply` of `plugIn` there do the same to a row; so do `merge` here and `add` there
 //       to a span of updates.
 
+import { WeighbridgeError } from "../../base/errors.ts";
 import type { RowElement } from "../../kernel/row-element.ts";
 import type { RowPlace } from "../../store/row-types/column-updates.ts";
 import type { PsRowType } from "../../store/row-types/ps-row-type.ts";
@@ -29,6 +30,14 @@ export interface TableRowType<E extends RowElement = RowElement, A extends RowAc
   accessor(place: RowPlace<E>): A;
 }
 
-/** The element of a row type, and what its accessors are. */
-export type ElementOfRow<T extends TableRowType> = T["element"];
+/** What the accessors of a row type are. */
 export type AccessorOfRow<T> = T extends { accessor(place: never): infer A extends RowAccessor } ? A : never;
+
+/** The row type of a table, by its id. Throws UNKNOWN_PLUG_IN. */
+export function rowTypeOf(table: number, typeId: number, rowTypes: ReadonlyMap<number, TableRowType>): TableRowType {
+  const found = rowTypes.get(typeId);
+  if (found !== undefined) return found;
+  const known = [...rowTypes.keys()].join(", ") || "none";
+  const text = `table ${table}: no row type ${typeId}; registerRow() named ${known}, and a thread of the system is given the same`;
+  throw new WeighbridgeError("UNKNOWN_PLUG_IN", text);
+}

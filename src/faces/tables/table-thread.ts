@@ -6,23 +6,22 @@ import type { ClockMember } from "../../worker/tables/process-clock.ts";
 import type { TableRows } from "../../worker/tables/table-rows.ts";
 import { TableCounters, type TableStatistics } from "../../worker/tables/table-statistics.ts";
 import { Table, type TableOwner } from "./table.ts";
-import type { TableRowType } from "./table-row-type.ts";
+import type { CheckedTableConfig } from "./table-config.ts";
+import { rowTypeOf, type TableRowType } from "./table-row-type.ts";
 
-/** A table as a thread is given it. */
-export type ThreadTable = {
+export type TableThreadOptions = {
+  /** Of which the thread is a member. */
+  readonly group: {
+    readonly stalenessMax: number;
+    clockEnded(member: ClockMember): void;
+    left(member: ClockMember): void;
+  };
   readonly id: number;
-  readonly rowType: TableRowType;
-  readonly rowCapacity: number;
-  readonly rows: TableRows;
-  /** Where it counts what the thread does. */
-  readonly counters: TableCounters;
-};
-
-/** What a thread asks of its group. */
-export type ThreadGroup = {
-  readonly stalenessMax: number;
-  clockEnded(thread: TableThread): void;
-  left(thread: TableThread): void;
+  readonly member: ClockMember;
+  /** By table, as the following. */
+  readonly rows: ReadonlyMap<number, TableRows>;
+  readonly configs: ReadonlyMap<number, CheckedTableConfig>;
+  readonly rowTypes: ReadonlyMap<number, TableRowType>;
 };
 
 export class TableThread implements TableOwner {
@@ -30,16 +29,16 @@ export class TableThread implements TableOwner {
   readonly id: number;
   readonly member: ClockMember;
   isOpen = true;
-  readonly #group: ThreadGroup;
-  readonly #tables = new Map<number, { readonly rows: TableRows; readonly handle: Table }>();
+  readonly #group: TableThreadOptions["group"];
+  readonly #tables = new Map<number, Table>();
 
   /** For the group alone. */
-  constructor(group: ThreadGroup, id: number, member: ClockMember, tables: Iterable<ThreadTable>) {
+  constructor({ group, id, member, rows, configs, rowTypes }: TableThreadOptions) {
     this.id = id;
     this.member = member;
     this.#group = group;
-    for (const { id: table, rowType, rowCapacity, rows, counters } of tables)
-      this.#tables.set(table, { rows, handle: new Table(table, rowType, rows, this, rowCapacity, counters) });
+    for (const [table, { rowType, rowCapacity }] of configs)
+      this.#tables.set(table, new Table(table, rowTypeOf(table, rowType, rowTypes), rowCapacity, rows.get(table) as TableRows, this));
   }
 
   /** How many clocks this thread has ended. */
@@ -58,9 +57,9 @@ export class TableThread implements TableOwner {
       const known = [...this.#tables.keys()].join(", ") || "none";
       throw new WeighbridgeError("UNKNOWN_PARAMETER", `there is no table ${id}; createTable made ${known}`);
     }
-    if (rowType !== undefined && found.handle.rowType !== rowType)
-      throw new WeighbridgeError("SPEC_MISMATCH", `table ${id} has rows of ${found.handle.rowType.name}, not of ${rowType.name}`);
-    return found.handle as unknown as Table<T>;
+    if (rowType !== undefined && found.rowType !== rowType)
+      throw new WeighbridgeError("SPEC_MISMATCH", `table ${id} has rows of ${found.rowType.name}, not of ${rowType.name}`);
+    return found as unknown as Table<T>;
   }
 
   /**
@@ -69,11 +68,11 @@ export class TableThread implements TableOwner {
    */
   clock(): void {
     this.check();
-    this.handOver();
-    this.#group.clockEnded(this);
-    for (const { rows, handle } of this.#tables.values()) {
+    this.#handOver();
+    this.#group.clockEnded(this.member);
+    for (const { rows } of this.#tables.values()) {
       rows.moved();
-      handle.counters.counts[TableCounters.CLOCKS]!++;
+      rows.counters.counts[TableCounters.CLOCKS]!++;
     }
   }
 
@@ -88,8 +87,10 @@ export class TableThread implements TableOwner {
   /** Leaves: nobody waits for this thread any more, and what it added is sent. Throws CLOSED. */
   deregisterThread(): void {
     this.check();
-    this.close();
-    this.#group.left(this);
+    this.#handOver();
+    for (const { rows } of this.#tables.values()) rows.close();
+    this.isOpen = false;
+    this.#group.left(this.member);
   }
 
   [Symbol.dispose](): void {
@@ -98,24 +99,17 @@ export class TableThread implements TableOwner {
 
   /** By table. */
   get statistics(): ReadonlyMap<number, TableStatistics> {
-    return new Map([...this.#tables].map(([id, { handle }]) => [id, handle.statistics]));
+    return new Map([...this.#tables].map(([id, { statistics }]) => [id, statistics]));
   }
 
-  /** For the group: what was added goes to the updates of this clock. */
-  handOver(): void {
-    for (const { rows, handle } of this.#tables.values()) {
-      handle.flushThreadCache();
-      rows.handOver();
+  #handOver(): void {
+    for (const table of this.#tables.values()) {
+      table.flushThreadCache();
+      table.rows.handOver();
     }
   }
 
-  /** For the group: it is over for this thread. */
-  close(): void {
-    this.handOver();
-    for (const { rows } of this.#tables.values()) rows.close();
-    this.isOpen = false;
-  }
-
+  /** Throws CLOSED. */
   check(): void {
     if (!this.isOpen) throw new WeighbridgeError("CLOSED", `thread ${this.id} was deregistered: only registered threads use tables`);
   }

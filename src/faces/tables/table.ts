@@ -37,14 +37,16 @@ export type TableOwner = {
 };
 
 type Update<T extends TableRowType> = UpdateOf<T["element"]>;
+type AnyBatch<T extends TableRowType> = UpdateBatch<Update<T>> | DenseUpdateBatch<RowArray<T["element"]>>;
 
 export class Table<T extends TableRowType = TableRowType> {
   readonly id: number;
   readonly rowType: T;
   readonly rowCapacity: number;
-  readonly counters: TableCounters;
+  /** For the thread alone. */
+  readonly rows: TableRows<T["element"]>;
   readonly #owner: TableOwner;
-  readonly #rows: TableRows<T["element"]>;
+  readonly #counters: TableCounters;
   readonly #held: HeldRows<T["element"]>;
   /** Whether accessors read copies of rows (RowAccessor.A2). */
   readonly #copies: boolean;
@@ -53,13 +55,13 @@ export class Table<T extends TableRowType = TableRowType> {
   #prefetches = new Set<Promise<void>>();
 
   /** For the group alone. */
-  constructor(id: number, rowType: T, rows: TableRows<T["element"]>, owner: TableOwner, rowCapacity: number, counters: TableCounters) {
+  constructor(id: number, rowType: T, rowCapacity: number, rows: TableRows<T["element"]>, owner: TableOwner) {
     this.id = id;
-    this.counters = counters;
     this.rowType = rowType;
     this.rowCapacity = rowCapacity;
+    this.rows = rows;
     this.#owner = owner;
-    this.#rows = rows;
+    this.#counters = rows.counters;
     this.#held = rows.held;
     this.#copies = rowType.movesColumns && !rows.held.isCopied;
     this.#own = new ThreadCache(rowType as RowUpdates as RowUpdates<T["element"]>, rows);
@@ -67,7 +69,7 @@ export class Table<T extends TableRowType = TableRowType> {
   }
 
   get staleness(): number {
-    return this.#rows.staleness;
+    return this.rows.staleness;
   }
 
   /**
@@ -77,13 +79,12 @@ export class Table<T extends TableRowType = TableRowType> {
    * of servers do.
    */
   get(rowId: number, wait?: WaitOptions): AccessorOfRow<T> | Promise<AccessorOfRow<T>> {
-    if (!this.#owner.isOpen || this.#rows.failure !== undefined) this.#checkOpen();
-    if (rowId >>> 0 !== rowId) checkRowId(rowId);
+    if (!this.#owner.isOpen || this.rows.failure !== undefined || rowId >>> 0 !== rowId) this.#checkCall(rowId);
     if (wait !== undefined) checkWaitOptions(wait);
-    const slot = this.#rows.pin(rowId);
+    const slot = this.rows.pin(rowId);
     if (slot === NO_SLOT) return this.#wait(rowId, wait);
-    this.counters.counts[HITS]!++;
-    return this.#accessor(slot, rowId, this.#rows.clock);
+    this.#counters.counts[HITS]!++;
+    return this.#accessor(slot, rowId, this.rows.clock);
   }
 
   /** Of the row in a slot that is pinned for it, for a get at a clock. */
@@ -93,18 +94,18 @@ export class Table<T extends TableRowType = TableRowType> {
     const accessor = this.rowType.accessor(this.#copies ? spanOf(cells.slice(start, start + length) as RowArray) : row);
     const version = this.#held.versionOf(slot);
     accessor.hold(this.#held, slot, rowId, version);
-    this.counters.read(clock, version);
+    this.#counters.read(clock, version);
     return accessor as unknown as AccessorOfRow<T>;
   }
 
   async #wait(rowId: number, wait: WaitOptions | undefined): Promise<AccessorOfRow<T>> {
-    const rows = this.#rows;
+    const rows = this.rows;
     const [clock, from] = [rows.clock, rows.nowMs()];
-    this.counters.counts[MISSES]!++;
+    this.#counters.counts[MISSES]!++;
     try {
       return this.#accessor(await rows.read(rowId, wait), rowId, clock);
     } finally {
-      this.counters.counts[WAIT_MS]! += rows.nowMs() - from;
+      this.#counters.counts[WAIT_MS]! += rows.nowMs() - from;
     }
   }
 
@@ -113,53 +114,42 @@ export class Table<T extends TableRowType = TableRowType> {
    * BAD_ARGUMENT, OUT_OF_RANGE, NOT_FINITE.
    */
   inc(rowId: number, column: number, update: Update<T>): void {
-    if (!this.#owner.isOpen || this.#rows.failure !== undefined) this.#checkOpen();
-    if (rowId >>> 0 !== rowId) checkRowId(rowId);
+    if (!this.#owner.isOpen || this.rows.failure !== undefined || rowId >>> 0 !== rowId) this.#checkCall(rowId);
     this.#check.update(column, update);
-    this.counters.counts[INCS]!++;
-    this.#rows.inc(rowId, column, update);
+    this.#counters.counts[INCS]!++;
+    this.rows.inc(rowId, column, update);
   }
 
   /** The same for several columns of a row (T2). */
   batchInc(rowId: number, batch: UpdateBatch<Update<T>>): void {
-    this.#checkOpen();
-    checkRowId(rowId);
-    const { columns, updates } = this.#checkedBatch(batch);
-    this.counters.counts[INCS]! += columns.length;
-    this.#rows.incAll(rowId, columns, updates);
+    this.#counters.counts[INCS]! += this.#incAll(this.rows, rowId, batch, UpdateBatch);
   }
 
   /** The same for columns side by side. */
   denseBatchInc(rowId: number, batch: DenseUpdateBatch<RowArray<T["element"]>>): void {
-    this.#checkOpen();
-    checkRowId(rowId);
-    const { start, updates } = this.#checkedDense(batch);
-    this.counters.counts[INCS]! += updates.length;
-    this.#rows.incAll(rowId, start, updates as unknown as ArrayLike<Update<T>>);
+    this.#counters.counts[INCS]! += this.#incAll(this.rows, rowId, batch, DenseUpdateBatch);
   }
 
   /** Asks for a row as of this thread's clock unless it is in the process cache, and does not wait for it (T3). */
   getAsync(rowId: number): Promise<void> | undefined {
-    this.#checkOpen();
-    checkRowId(rowId);
-    return this.#rows.isCached(rowId) ? undefined : this.#prefetch(rowId);
+    this.#checkCall(rowId);
+    return this.rows.isCached(rowId) ? undefined : this.#prefetch(rowId);
   }
 
   /** The same, also for a row that is cached. */
   getAsyncForced(rowId: number): Promise<void> | undefined {
-    this.#checkOpen();
-    checkRowId(rowId);
+    this.#checkCall(rowId);
     return this.#prefetch(rowId);
   }
 
   /** All that `getAsync` asked for has come, or has failed: who gets it is told. */
   async waitPendingAsyncGet(): Promise<void> {
-    this.#checkOpen();
+    this.#checkCall();
     while (this.#prefetches.size > 0) await Promise.all(this.#prefetches);
   }
 
   #prefetch(rowId: number): Promise<void> | undefined {
-    const done = new Promise<void>((resolve) => this.#rows.prefetch(rowId, resolve));
+    const done = new Promise<void>((resolve) => this.rows.prefetch(rowId, resolve));
     const open = this.#prefetches;
     const tracked: Promise<void> = done.then(() => void open.delete(tracked));
     open.add(tracked);
@@ -171,8 +161,7 @@ export class Table<T extends TableRowType = TableRowType> {
    * there is none.
    */
   async threadGet(rowId: number, wait?: WaitOptions): Promise<AccessorOfRow<T>> {
-    this.#checkOpen();
-    checkRowId(rowId);
+    this.#checkCall(rowId);
     if (wait !== undefined) checkWaitOptions(wait);
     const known = this.#own.copyOf(rowId);
     if (known !== undefined) return this.#ownAccessor(rowId, known);
@@ -182,30 +171,23 @@ export class Table<T extends TableRowType = TableRowType> {
 
   #ownAccessor(rowId: number, cells: RowArray): AccessorOfRow<T> {
     const accessor = this.rowType.accessor(spanOf(this.rowType.movesColumns ? (cells.slice() as RowArray) : cells));
-    accessor.hold(NOBODY, 0, rowId, this.#rows.clock);
+    accessor.hold(NOBODY, 0, rowId, this.rows.clock);
     return accessor as unknown as AccessorOfRow<T>;
   }
 
   /** Adds to this thread's own copy: others see it after `flushThreadCache`, or when this thread's clock ends. */
   threadInc(rowId: number, column: number, update: Update<T>): void {
-    this.#checkOpen();
-    checkRowId(rowId);
+    this.#checkCall(rowId);
     this.#check.update(column, update);
     this.#own.inc(rowId, column, update);
   }
 
   threadBatchInc(rowId: number, batch: UpdateBatch<Update<T>>): void {
-    this.#checkOpen();
-    checkRowId(rowId);
-    const { columns, updates } = this.#checkedBatch(batch);
-    this.#own.incAll(rowId, columns, updates);
+    this.#incAll(this.#own, rowId, batch, UpdateBatch);
   }
 
   threadDenseBatchInc(rowId: number, batch: DenseUpdateBatch<RowArray<T["element"]>>): void {
-    this.#checkOpen();
-    checkRowId(rowId);
-    const { start, updates } = this.#checkedDense(batch);
-    this.#own.incAll(rowId, start, updates as unknown as ArrayLike<Update<T>>);
+    this.#incAll(this.#own, rowId, batch, DenseUpdateBatch);
   }
 
   /** What `threadInc` added is the process's, and this thread's copies are gone. */
@@ -214,28 +196,30 @@ export class Table<T extends TableRowType = TableRowType> {
   }
 
   get statistics(): TableStatistics {
-    return this.counters.statistics;
+    return this.#counters.statistics;
   }
 
-  /** Throws NOT_JOINED or CLOSED where the thread may not use it, and what its updates were refused for. */
-  #checkOpen(): void {
+  /** Throws CLOSED where the thread may not use it, what its updates were refused for, and BAD_ARGUMENT. */
+  #checkCall(rowId = 0): void {
     this.#owner.check();
-    this.#rows.checkFailure();
+    this.rows.checkFailure();
+    checkRowId(rowId);
   }
 
-  /** T2 */
-  #checkedBatch(batch: UpdateBatch<Update<T>>): UpdateBatch<Update<T>> {
-    if (!(batch instanceof UpdateBatch)) throw new WeighbridgeError("BAD_ARGUMENT", `a batch is an UpdateBatch, not ${showValue(batch)}`);
-    for (let i = 0; i < batch.size; i++) this.#check.update(batch.columns[i] as number, batch.updates[i] as Update<T>);
-    return batch;
-  }
-
-  #checkedDense(batch: DenseUpdateBatch<RowArray<T["element"]>>): DenseUpdateBatch<RowArray<T["element"]>> {
+  /** T2. Returns how many updates there are. */
+  #incAll(to: Pick<TableRows, "incAll">, rowId: number, batch: AnyBatch<T>, kind: typeof UpdateBatch | typeof DenseUpdateBatch): number {
+    this.#checkCall(rowId);
     const { Array: View } = ROW_ELEMENTS[this.rowType.element];
-    if (!(batch instanceof DenseUpdateBatch && batch.updates instanceof View))
-      throw new WeighbridgeError("BAD_ARGUMENT", `a batch is a DenseUpdateBatch of a ${View.name}, not ${showValue(batch)}`);
-    const { start, updates } = batch;
-    for (let i = 0; i < updates.length; i++) this.#check.update(start + i, updates[i] as Update<T>);
-    return batch;
+    if (!(batch instanceof kind && (Array.isArray(batch.updates) || batch.updates instanceof View)))
+      throw new WeighbridgeError(
+        "BAD_ARGUMENT",
+        `a batch is an UpdateBatch, or a DenseUpdateBatch of a ${View.name}, not ${showValue(batch)}`,
+      );
+    const { updates } = batch;
+    const columns = batch instanceof UpdateBatch ? batch.columns : batch.start;
+    for (let i = 0; i < updates.length; i++)
+      this.#check.update(typeof columns === "number" ? columns + i : (columns[i] as number), updates[i] as Update<T>);
+    to.incAll(rowId, columns, updates);
+    return updates.length;
   }
 }

@@ -1,5 +1,5 @@
 // process-tables — the tables of a process, under one clock: its threads and their clocks, what leaves when a clock ends,
-// rows that servers push, updates that leave early, and what all threads did. The face names tables and threads
+// rows that servers push, updates that leave early, and what all threads did. The face names tables
 // (faces/tables/table-group.ts).
 //
 // Invariants:
@@ -20,14 +20,16 @@ import type { ProcessTable } from "./process-table.ts";
 import { OWNER } from "./row-locks.ts";
 import { SystemThread } from "./system-thread.ts";
 import { errorOf } from "./table-failures.ts";
-import { TableCounters, type TableTotals } from "./table-statistics.ts";
+import { type ReportSink, TableCounters, type TableReport, type TableTotals } from "./table-statistics.ts";
 import type { ThreadPort } from "./thread-line.ts";
+import { ThreadRows } from "./thread-rows.ts";
 
 /** How long updates that leave early wait at least between two looks at what was added. */
 const EARLY_MS = 10;
 
 /** The worker that this process is. */
 export type TableWorker = {
+  readonly rank: number;
   /** How many clocks it has told servers of. */
   readonly clocks: number;
   readonly log: Log;
@@ -39,19 +41,16 @@ export type ProcessTablesOptions = {
   readonly worker: TableWorker;
   /** How many threads use tables. */
   readonly threadCount: number;
+  /** The id of the first of them; the others follow. */
+  readonly firstThreadId: number;
   /** Whether updates leave when any thread ends its clock, not only when the slowest does. */
   readonly isEager: boolean;
-  /** The clock of the process has moved. */
-  readonly moved: () => void;
+  /** Hears of every clock that the process ends. */
+  readonly reports: ReportSink;
 };
 
 /** A thread that has registered: its clock, and where it counts what it does with each table. */
-export type TableMember = {
-  /** Among those of the process, from 0. */
-  readonly index: number;
-  readonly member: ClockMember;
-  readonly counters: ReadonlyMap<number, TableCounters>;
-};
+type TableMember = { readonly id: number; readonly member: ClockMember; readonly counters: ReadonlyMap<number, TableCounters> };
 
 export class ProcessTables {
   /** By id. */
@@ -62,8 +61,8 @@ export class ProcessTables {
   readonly #clock: ProcessClock;
   readonly #clockStart: number;
   readonly #systemThreads = new Set<SystemThread>();
-  /** By id: those that have left too, what they did is told. */
-  readonly #registered = new Map<number, TableMember>();
+  /** Those that have left too: what they did is told. */
+  readonly #registered: TableMember[] = [];
   #isAdvancing = false;
   #cancelEarly: CancelTimer | undefined;
 
@@ -76,10 +75,6 @@ export class ProcessTables {
   /** How many clocks all threads have ended. */
   get clock(): number {
     return this.#clock.min;
-  }
-
-  get systemThreadCount(): number {
-    return this.#systemThreads.size;
   }
 
   /** The greatest bound of the tables that have one. */
@@ -97,30 +92,19 @@ export class ProcessTables {
     return first?.options.client.functions.router.clock;
   }
 
-  /** A thread is about to use tables; `idOf` its index is its id. Throws COUNT_MISMATCH. */
-  join(idOf: (index: number) => number, memoryOf: () => ArrayBufferLike = () => new ArrayBuffer(TableCounters.BYTES)): TableMember {
-    const { threadCount } = this.#options;
-    const index = this.#registered.size;
-    if (index >= threadCount)
-      throw new WeighbridgeError(
-        "COUNT_MISMATCH",
-        `${threadCount} threads of this process use tables, as numLocalAppThreads says, and all have registered`,
-      );
-    const counters = new Map([...this.tables.keys()].map((id) => [id, new TableCounters(memoryOf())]));
-    const joined = { index, member: this.#clock.join(), counters };
-    this.#registered.set(idOf(index), joined);
-    if (index + 1 === threadCount) this.allJoined.resolve();
-    return joined;
+  /** An async task is about to use tables. Throws COUNT_MISMATCH, and UNSUPPORTED beside threads of the system. */
+  join(): { readonly id: number; readonly member: ClockMember; readonly rows: ReadonlyMap<number, ThreadRows> } {
+    const { id, member, counters } = this.#register(this.#systemThreads.size === 0, (bytes) => new ArrayBuffer(bytes));
+    const rows = [...this.tables].map(([of, table]) => [of, new ThreadRows(table, member, counters.get(of) as TableCounters)] as const);
+    return { id, member, rows: new Map(rows) };
   }
 
-  /** The same for a thread of the system, at the other end of `port`. */
-  joinSystem(
-    port: ThreadPort,
-    idOf: (index: number) => number,
-  ): { readonly thread: SystemThread; readonly counters: TableMember["counters"] } {
-    const { index, member, counters } = this.join(idOf, () => new SharedArrayBuffer(TableCounters.BYTES));
+  /** The same for a thread of the system, at the other end of `port`; UNSUPPORTED beside async tasks. */
+  joinSystem(port: ThreadPort): SystemThread {
+    const isAlone = this.#clock.memberCount === this.#systemThreads.size;
+    const { id, member, counters } = this.#register(isAlone, (bytes) => new SharedArrayBuffer(bytes));
     const thread = new SystemThread({
-      ...{ number: OWNER + 1 + index, member, port, tables: this.tables },
+      ...{ number: OWNER + this.#registered.length, member, port, tables: this.tables, counters },
       clockEnded: () => this.clockEnded(member),
       left: () => {
         this.#systemThreads.delete(thread);
@@ -128,9 +112,27 @@ export class ProcessTables {
       },
     });
     this.#systemThreads.add(thread);
-    const start = { clock: member.clock, stalenessMax: this.stalenessMax, threadId: idOf(index) };
+    const start = { clock: member.clock, stalenessMax: this.stalenessMax, threadId: id };
     void this.allJoined.promise.then(() => thread.post({ kind: "start", ...start }));
-    return { thread, counters };
+    return thread;
+  }
+
+  #register(isAlone: boolean, memoryOf: (bytes: number) => ArrayBufferLike): TableMember {
+    const { threadCount, firstThreadId } = this.#options;
+    if (!isAlone) {
+      const text = "tables are used by async tasks of one thread or by threads of the system, not by both in one process";
+      throw new WeighbridgeError("UNSUPPORTED", text);
+    }
+    if (this.#registered.length >= threadCount)
+      throw new WeighbridgeError(
+        "COUNT_MISMATCH",
+        `${threadCount} threads of this process use tables, as numLocalAppThreads says, and all have registered`,
+      );
+    const counters = new Map([...this.tables.keys()].map((id) => [id, new TableCounters(memoryOf(TableCounters.BYTES))]));
+    const joined = { id: firstThreadId + this.#registered.length, member: this.#clock.join(), counters };
+    this.#registered.push(joined);
+    if (this.#registered.length === threadCount) this.allJoined.resolve();
+    return joined;
   }
 
   /** A thread has ended its clock, and has handed over what it added (G1). */
@@ -154,7 +156,7 @@ export class ProcessTables {
 
   /** G2 */
   #moved(): void {
-    this.#options.moved();
+    this.report(false);
     if (this.#isAdvancing) return;
     this.#isAdvancing = true;
     const run = (): void => {
@@ -213,13 +215,23 @@ export class ProcessTables {
     const clocks = Math.max(1, this.#clock.min - this.#clockStart);
     const totals = [...this.tables].map(([id, { exchange }]): [number, TableTotals] => {
       const { sentBytes, receivedBytes } = exchange;
-      const threads = [...this.#registered].flatMap(([thread, { counters }]) => {
-        const counted = counters.get(id);
-        return counted === undefined ? [] : [[thread, counted.statistics] as const];
-      });
+      const threads = this.#registered.map(({ id: thread, counters }) => [thread, (counters.get(id) as TableCounters).statistics] as const);
       return [id, { sentBytes, receivedBytes, bytesPerClock: (sentBytes + receivedBytes) / clocks, threads: new Map(threads) }];
     });
     return new Map(totals);
+  }
+
+  /** Tells whoever watches what happened so far. */
+  report(isLast: boolean): void {
+    const { worker, reports } = this.#options;
+    if (!reports.isWanted) return;
+    const read = (): TableReport["statistics"] => this.statistics;
+    reports.take({
+      ...{ rank: worker.rank, clock: this.clock, isLast },
+      get statistics() {
+        return read();
+      },
+    });
   }
 
   /** Threads of the system leave, and all that was sent has ended. Returns what the next call would have been told. */

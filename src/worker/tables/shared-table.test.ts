@@ -10,6 +10,7 @@ import { RowCache } from "../cache/row-cache.ts";
 import { rowMemory } from "./oplog.ts";
 import { RowLocks } from "./row-locks.ts";
 import { SharedTable } from "./shared-table.ts";
+import { TableCounters } from "./table-statistics.ts";
 import { booksMemory } from "./thread-books.ts";
 import { ThreadLine, type ThreadPort } from "./thread-line.ts";
 
@@ -47,7 +48,8 @@ test("a row that another thread changes meanwhile is copied whole (SharedTable.S
   const nobody: ThreadPort = { postMessage: () => {}, onmessage: null, close: () => {} };
   const line = new ThreadLine(2, nobody, new SimClock());
   const books = booksMemory("f64", { elements: WIDTH, rows: 1, secret: 5 });
-  const table = new SharedTable({ id: 0, name: "tables/0", staleness: 0, rows, locks, books }, denseRow("f64"), line);
+  const counters = new ArrayBuffer(TableCounters.BYTES);
+  const table = new SharedTable({ id: 0, name: "tables/0", staleness: 0, rows, locks, books, counters }, denseRow("f64"), line);
   const stop = new SharedArrayBuffer(4);
   const module = new URL("row-locks.ts", import.meta.url).href;
   const writer = new Worker(WRITER, { eval: true, workerData: { module, locks, rows, slot, stop } });

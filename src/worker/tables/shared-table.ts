@@ -20,6 +20,7 @@ import { cellsOf, type MovingPlace } from "./oplog.ts";
 import { HELD, RowLocks } from "./row-locks.ts";
 import { addAllToBoth, addToBoth, layOnBoth, type RowUpdates } from "./row-updates.ts";
 import type { HeldRows, TableRows } from "./table-rows.ts";
+import { TableCounters } from "./table-statistics.ts";
 import { type BooksMemory, OwnBooks } from "./thread-books.ts";
 import type { ThreadLine } from "./thread-line.ts";
 
@@ -36,6 +37,8 @@ export type SharedTableMemory = {
   readonly rows: RowMemory;
   readonly locks: SharedArrayBuffer;
   readonly books: BooksMemory;
+  /** TableCounters */
+  readonly counters: ArrayBufferLike;
 };
 
 export class SharedTable<E extends RowElement = RowElement> implements TableRows<E>, HeldRows<E> {
@@ -43,6 +46,7 @@ export class SharedTable<E extends RowElement = RowElement> implements TableRows
   readonly isCopied = true;
   readonly staleness: number;
   readonly place: MovingPlace<E>;
+  readonly counters: TableCounters;
   failure: WeighbridgeError | undefined;
   readonly #memory: SharedTableMemory;
   readonly #updates: RowUpdates<E>;
@@ -65,6 +69,7 @@ export class SharedTable<E extends RowElement = RowElement> implements TableRows
     const length = rows.rowBytes / ROW_ELEMENTS[element].bytes;
     this.name = memory.name;
     this.staleness = memory.staleness;
+    this.counters = new TableCounters(memory.counters);
     this.#memory = memory;
     this.#updates = updates;
     this.#line = line;

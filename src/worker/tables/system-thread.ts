@@ -11,6 +11,7 @@ import { isWeighbridgeError, reasonOf } from "../../base/errors.ts";
 import type { ClockMember } from "./process-clock.ts";
 import type { ProcessTable } from "./process-table.ts";
 import type { SharedTableMemory } from "./shared-table.ts";
+import type { TableCounters } from "./table-statistics.ts";
 import { booksMemory, SharedBooks } from "./thread-books.ts";
 import type { ThreadPort, ThreadRead, ThreadReply, ThreadRequest, ThreadUnpin } from "./thread-line.ts";
 
@@ -24,6 +25,8 @@ export type SystemThreadOptions = {
   readonly port: ThreadPort;
   /** By id. */
   readonly tables: ReadonlyMap<number, ProcessTable>;
+  /** Where the thread counts what it does with each of them: in memory that it shares. */
+  readonly counters: ReadonlyMap<number, TableCounters>;
   readonly clockEnded: () => void;
   readonly left: () => void;
 };
@@ -53,7 +56,8 @@ export class SystemThread {
       const memory = booksMemory(updates.element, { elements, rows: oplogRows, secret });
       const books = new SharedBooks(updates.element, memory);
       this.#tables.set(id, { table, books, pins: new Map() });
-      return { id, name: table.name, staleness, rows: table.rows.memory, locks: table.share(books).buffer, books: memory };
+      const { memory: counters } = options.counters.get(id) as TableCounters;
+      return { id, name: table.name, staleness, rows: table.rows.memory, locks: table.share(books).buffer, books: memory, counters };
     });
     options.port.onmessage = ({ data }) => this.#heard(data as ThreadRequest);
   }

@@ -5,6 +5,7 @@ import type { WaitOptions } from "../../base/deferred.ts";
 import type { RowElement } from "../../kernel/row-element.ts";
 import type { RowPlace, UpdateOf } from "../../store/row-types/column-updates.ts";
 import type { MovingPlace } from "./oplog.ts";
+import type { TableCounters } from "./table-statistics.ts";
 
 /** Where the rows lie that a thread has got hold of, by slot. */
 export interface HeldRows<E extends RowElement = RowElement> {
@@ -25,6 +26,8 @@ export interface TableRows<E extends RowElement = RowElement> {
   /** Of the thread. */
   readonly clock: number;
   readonly held: HeldRows<E>;
+  /** Of what this thread does with the table. */
+  readonly counters: TableCounters;
   /** What the next call of the table is told. */
   readonly failure: unknown;
   /** Throws it, once. */

@@ -18,6 +18,7 @@ import type { ClockMember } from "./process-clock.ts";
 import type { ProcessTable } from "./process-table.ts";
 import { addAllToBoth, addToBoth, layOnBoth } from "./row-updates.ts";
 import type { HeldRows, TableRows } from "./table-rows.ts";
+import type { TableCounters } from "./table-statistics.ts";
 
 const HALF = 2 ** 32;
 
@@ -25,6 +26,7 @@ export class ThreadRows<E extends RowElement = RowElement> implements TableRows<
   readonly table: ProcessTable<E>;
   readonly held: HeldRows<E>;
   readonly oplog: Oplog<E>;
+  readonly counters: TableCounters;
   /** What a row must be fresh to. Set when the clock moves. */
   need = 0;
   readonly #member: ClockMember;
@@ -36,8 +38,9 @@ export class ThreadRows<E extends RowElement = RowElement> implements TableRows<
   readonly #width: number;
   readonly #isDense: boolean;
 
-  constructor(table: ProcessTable<E>, member: ClockMember) {
+  constructor(table: ProcessTable<E>, member: ClockMember, counters: TableCounters) {
     this.table = table;
+    this.counters = counters;
     this.held = table;
     this.#member = member;
     this.oplog = table.openOplog(member);
