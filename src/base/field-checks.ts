@@ -45,7 +45,7 @@ export function whole(least: number, most: number): FieldCheck<number> {
 
 /** What another check allows, or one value more, which is what it is when it is left out. */
 export function orElse<T>({ expected, isRight }: FieldCheck<T>, value: T): FieldCheck<T> {
-  return { expected: `${expected}, or ${value}`, isRight: (given) => given === value || isRight(given), initial: value };
+  return { expected: `${expected}, or ${showValue(value)}`, isRight: (given) => given === value || isRight(given), initial: value };
 }
 
 /** A number above 0. */

@@ -1,7 +1,7 @@
 // table-config — what users say of a group of tables and of a table, in Petuum's words, checked. Fields that mean
 // nothing here are refused; docs/compatibility.md says why for each.
 
-import { showValue, WeighbridgeError } from "../../base/errors.ts";
+import { WeighbridgeError } from "../../base/errors.ts";
 import { checkFields, type FieldChecks, flag, oneOf, orElse, path, positive, refuse, whole } from "../../base/field-checks.ts";
 
 const CONSISTENCY_MODELS = ["SSP", "SSPPush", "SSPAggr"] as const;
@@ -130,7 +130,7 @@ function isHostMap(value: unknown): boolean {
 
 /** Directories are those of servers that `init` starts. Throws BAD_ARGUMENT. */
 export function checkGroupConfig(config: TableGroupConfig): CheckedGroupConfig {
-  const checked = checkFields(config, GROUP_FIELDS, "the configuration of a table group");
+  const checked = checkFields(config, GROUP_FIELDS, "the fields of a table group");
   const { hostMap, clientId, snapshotDir, resumeDir } = checked;
   if (hostMap === undefined) {
     if (clientId !== undefined) throw new WeighbridgeError("BAD_ARGUMENT", "clientId is for a hostMap, and there is none");
@@ -144,15 +144,15 @@ export function checkGroupConfig(config: TableGroupConfig): CheckedGroupConfig {
 
 /** Throws BAD_ARGUMENT. */
 export function checkTableConfig(id: number, config: TableConfig): CheckedTableConfig {
-  const { processOplogCapacity, ...checked } = checkFields(config, TABLE_FIELDS, `the configuration of table ${id}`);
+  const { processOplogCapacity, ...checked } = checkFields(config, TABLE_FIELDS, `the fields of table ${id}`);
   const { oplogCapacity = processOplogCapacity ?? checked.processCacheCapacity } = checked;
   if ((processOplogCapacity ?? oplogCapacity) !== oplogCapacity)
     throw new WeighbridgeError("BAD_ARGUMENT", "oplogCapacity and processOplogCapacity are two words for one thing: give one of them");
   return { ...(checked as CheckedTableConfig), oplogCapacity };
 }
 
-/** The id of a table or of a row type. Throws BAD_ARGUMENT. */
-export function checkId(what: string, id: number): void {
-  if (Number.isSafeInteger(id) && id >= 0 && id < COUNT_MAX) return;
-  throw new WeighbridgeError("BAD_ARGUMENT", `the id of ${what} is a whole number from 0 to 2147483647, not ${showValue(id)}`);
+/** The id of a table or of a row type, written { name }. Throws BAD_ARGUMENT. */
+export function checkId(field: Readonly<Record<string, number>>): void {
+  const { expected, isRight } = whole(0, COUNT_MAX - 1);
+  if (!isRight(Object.values(field)[0])) throw refuse(field, expected);
 }

@@ -64,7 +64,7 @@ export class TableGroup {
 
   /** Names a row type. Before `init`. Throws BAD_ARGUMENT. */
   registerRow(typeId: number, rowType: TableRowType): void {
-    checkId("a row type", typeId);
+    checkId({ typeId });
     this.#require("new", "registerRow() comes before init()");
     if (typeof rowType?.accessor !== "function")
       throw new WeighbridgeError("BAD_ARGUMENT", `a row type is what denseRow() makes, or one of your own, not ${showValue(rowType)}`);
@@ -110,7 +110,7 @@ export class TableGroup {
    */
   async createTable(id: number, config: TableConfig): Promise<void> {
     this.#require("open", "tables are created between init() and createTableDone()");
-    checkId("a table", id);
+    checkId({ id });
     const checked = checkTableConfig(id, config);
     const rowType = rowTypeOf(id, checked.rowType, this.#rowTypes);
     if (this.#configs.has(id)) throw new WeighbridgeError("BAD_ARGUMENT", `table ${id} was created already`);

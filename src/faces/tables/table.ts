@@ -29,12 +29,8 @@ const PREFETCHES_MAX = 256;
 /** Holds what is a thread's own. */
 const NOBODY = { unpin: (): void => {} };
 
-/** What a table asks of the thread that uses it. */
-export type TableOwner = {
-  /** Throws NOT_JOINED, CLOSED. */
-  check(): void;
-  readonly isOpen: boolean;
-};
+/** The thread that uses a table; `check` throws CLOSED unless it is open. */
+export type TableOwner = { readonly isOpen: boolean; check(): void };
 
 type Update<T extends TableRowType> = UpdateOf<T["element"]>;
 type AnyBatch<T extends TableRowType> = UpdateBatch<Update<T>> | DenseUpdateBatch<RowArray<T["element"]>>;
@@ -149,9 +145,8 @@ export class Table<T extends TableRowType = TableRowType> {
   }
 
   #prefetch(rowId: number): Promise<void> | undefined {
-    const done = new Promise<void>((resolve) => this.rows.prefetch(rowId, resolve));
     const open = this.#prefetches;
-    const tracked: Promise<void> = done.then(() => void open.delete(tracked));
+    const tracked: Promise<void> = this.rows.prefetch(rowId).then(() => void open.delete(tracked));
     open.add(tracked);
     return open.size > PREFETCHES_MAX ? Promise.race(open) : undefined;
   }

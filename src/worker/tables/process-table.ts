@@ -236,17 +236,11 @@ export class ProcessTable<E extends RowElement = RowElement> implements HeldRows
     this.rows.unpin(slot);
   }
 
-  /**
-   * Asks for a row without waiting; nothing happens when it does not fit in the cache. `done` hears when it has come or
-   * failed.
-   */
-  prefetch(rowId: number, clock: number, done: () => void): void {
-    this.#reads.ask(rowId, clock).then(
-      (slot) => {
-        this.rows.unpin(slot);
-        done();
-      },
-      () => done(), // who reads it is told
+  /** Asks for a row that nobody waits for; nothing happens when it does not fit in the cache, or fails. */
+  prefetch(rowId: number, clock: number): Promise<void> {
+    return this.#reads.ask(rowId, clock).then(
+      (slot) => this.rows.unpin(slot),
+      () => {}, // who reads it is told
     );
   }
 

@@ -168,14 +168,11 @@ export class SharedTable<E extends RowElement = RowElement> implements TableRows
     }
   }
 
-  prefetch(rowId: number, done: () => void): void {
+  prefetch(rowId: number): Promise<void> {
     const { id } = this.#memory;
-    this.#line.read(id, rowId).then(
-      (slot) => {
-        this.#line.unpin(id, slot);
-        done();
-      },
-      () => done(), // who reads it is told
+    return this.#line.read(id, rowId).then(
+      (slot) => this.#line.unpin(id, slot),
+      () => {}, // who reads it is told
     );
   }
 

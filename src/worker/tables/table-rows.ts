@@ -41,8 +41,8 @@ export interface TableRows<E extends RowElement = RowElement> {
   pin(rowId: number): number;
   /** Waits for it. */
   read(rowId: number, wait: WaitOptions | undefined): Promise<number>;
-  /** Asks for a row without waiting; `done` hears when it has come, or failed. */
-  prefetch(rowId: number, done: () => void): void;
+  /** Asks for a row that nobody waits for; resolves when it has come, or failed: who reads it is told. */
+  prefetch(rowId: number): Promise<void>;
   inc(rowId: number, column: number, update: UpdateOf<E>): void;
   /**
    * Updates of several columns, by their list or from a first one on: no thread sees some of them without the others.

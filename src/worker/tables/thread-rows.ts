@@ -85,8 +85,8 @@ export class ThreadRows<E extends RowElement = RowElement> implements TableRows<
     return await this.table.readAtMost(rowId, this.clock, wait);
   }
 
-  prefetch(rowId: number, done: () => void): void {
-    this.table.prefetch(rowId, this.clock, done);
+  async prefetch(rowId: number): Promise<void> {
+    await this.table.prefetch(rowId, this.clock);
   }
 
   /** The clock has moved. */
