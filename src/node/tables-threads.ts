@@ -46,6 +46,5 @@ export async function attachTableThread(rowTypes: Readonly<Record<number, TableR
     throw new WeighbridgeError("BAD_ARGUMENT", "attachTableThread() is called in a thread that startTableThread() started");
   const { shared, port } = given;
   const types = new Map(Object.entries(rowTypes).map(([id, rowType]) => [Number(id), rowType]));
-  const thread = await attachThread({ shared, port: port as unknown as ThreadPort, clock: realClock(), rowTypes: types });
-  return thread;
+  return await attachThread(shared, port as unknown as ThreadPort, realClock(), types);
 }

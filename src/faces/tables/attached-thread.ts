@@ -17,17 +17,16 @@ export type SharedThread = {
   readonly configs: ReadonlyMap<number, CheckedTableConfig>;
 };
 
-export type AttachOptions = {
-  readonly shared: SharedThread;
-  readonly port: ThreadPort;
-  readonly clock: Clock;
-  /** As they were registered. */
-  readonly rowTypes: ReadonlyMap<number, TableRowType>;
-};
-
-/** Registers this thread, and waits until all of the process have come. Throws UNKNOWN_PLUG_IN. */
-export async function attachThread({ shared, port, clock, rowTypes }: AttachOptions): Promise<TableThread> {
-  const { number, memory, configs } = shared;
+/**
+ * Registers this thread, and waits until all of the process have come. `rowTypes` are as they were registered. Throws
+ * UNKNOWN_PLUG_IN.
+ */
+export async function attachThread(
+  { number, memory, configs }: SharedThread,
+  port: ThreadPort,
+  clock: Clock,
+  rowTypes: ReadonlyMap<number, TableRowType>,
+): Promise<TableThread> {
   const line = new ThreadLine(number, port, clock);
   const typeOf = (id: number): TableRowType => rowTypeOf(id, (configs.get(id) as CheckedTableConfig).rowType, rowTypes);
   const tables = new Map(memory.map((one) => [one.id, new SharedTable(one, typeOf(one.id) as RowUpdates, line)]));

@@ -5,7 +5,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { isWeighbridgeError, showValue } from "../../base/errors.ts";
 import { throwsCode } from "../../testing/throws-code.ts";
-import { checkGroupConfig, checkTableConfig, type TableConfig, type TableGroupConfig } from "./table-config.ts";
+import { checkGroupConfig, checkId, checkTableConfig, type TableConfig, type TableGroupConfig } from "./table-config.ts";
 
 type FieldCase = {
   /** When it is left out; "required" where it must not be. */
@@ -129,4 +129,13 @@ test("fields that do not go together are refused", () => {
   assert.throws(() => table({ oplogCapacity: 3, processOplogCapacity: 4 }), throwsCode("BAD_ARGUMENT", /two words for one thing/));
   for (const config of [{ oplogCapacity: 3 }, { processOplogCapacity: 3 }, { oplogCapacity: 3, processOplogCapacity: 3 }])
     assert.equal((table(config) as TableConfig).oplogCapacity, 3);
+});
+
+test("ids of tables and of row types are whole numbers below 2^31", () => {
+  for (const id of [0, 2 ** 31 - 1]) checkId({ id });
+  for (const id of [...NO_WHOLE, -1, 2 ** 31, Infinity])
+    assert.throws(
+      () => checkId({ typeId: id as number }),
+      throwsCode("BAD_ARGUMENT", /^typeId is a whole number from 0 to 2147483647, not/),
+    );
 });
