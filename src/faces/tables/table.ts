@@ -5,7 +5,6 @@
 //   Table.T1. `get` of a fresh row and `inc` are synchronous. `get` gives the accessor itself, the one small object that
 //       it makes, and a promise only when it must wait; `inc` allocates nothing.
 //   Table.T2. Arguments are checked before anything changes: a batch is taken whole or not at all.
-//   Table.T3. At most 256 prefetches of a thread are open; who asks for another one waits for one of them.
 
 import type { WaitOptions } from "../../base/deferred.ts";
 import { showValue, WeighbridgeError } from "../../base/errors.ts";
@@ -23,8 +22,6 @@ import type { AccessorOfRow, TableRowType } from "./table-row-type.ts";
 import { DenseUpdateBatch, UpdateBatch } from "./update-batch.ts";
 
 const { HITS, MISSES, WAIT_MS, INCS } = TableCounters;
-/** T3 */
-const PREFETCHES_MAX = 256;
 
 /** Holds what is a thread's own. */
 const NOBODY = { unpin: (): void => {} };
@@ -48,7 +45,6 @@ export class Table<T extends TableRowType = TableRowType> {
   readonly #copies: boolean;
   readonly #own: ThreadCache<T["element"]>;
   readonly #check: UpdateCheck<T["element"]>;
-  #prefetches = new Set<Promise<void>>();
 
   /** For the group alone. */
   constructor(id: number, rowType: T, rowCapacity: number, rows: TableRows<T["element"]>, owner: TableOwner) {
@@ -126,29 +122,22 @@ export class Table<T extends TableRowType = TableRowType> {
     this.#counters.counts[INCS]! += this.#incAll(this.rows, rowId, batch, DenseUpdateBatch);
   }
 
-  /** Asks for a row as of this thread's clock unless it is in the process cache, and does not wait for it (T3). */
+  /** Asks for a row as of this thread's clock unless it is in the process cache, and does not wait for it, unless many are open (Prefetches.P1). */
   getAsync(rowId: number): Promise<void> | undefined {
     this.#checkCall(rowId);
-    return this.rows.isCached(rowId) ? undefined : this.#prefetch(rowId);
+    return this.rows.isCached(rowId) ? undefined : this.rows.prefetch(rowId);
   }
 
   /** The same, also for a row that is cached. */
   getAsyncForced(rowId: number): Promise<void> | undefined {
     this.#checkCall(rowId);
-    return this.#prefetch(rowId);
+    return this.rows.prefetch(rowId);
   }
 
   /** All that `getAsync` asked for has come, or has failed: who gets it is told. */
   async waitPendingAsyncGet(): Promise<void> {
     this.#checkCall();
-    while (this.#prefetches.size > 0) await Promise.all(this.#prefetches);
-  }
-
-  #prefetch(rowId: number): Promise<void> | undefined {
-    const open = this.#prefetches;
-    const tracked: Promise<void> = this.rows.prefetch(rowId).then(() => void open.delete(tracked));
-    open.add(tracked);
-    return open.size > PREFETCHES_MAX ? Promise.race(open) : undefined;
+    await this.rows.prefetched();
   }
 
   /**

@@ -236,12 +236,9 @@ export class ProcessTable<E extends RowElement = RowElement> implements HeldRows
     this.rows.unpin(slot);
   }
 
-  /** Asks for a row that nobody waits for; nothing happens when it does not fit in the cache, or fails. */
-  prefetch(rowId: number, clock: number): Promise<void> {
-    return this.#reads.ask(rowId, clock).then(
-      (slot) => this.rows.unpin(slot),
-      () => {}, // who reads it is told
-    );
+  /** Asks for a row, also where servers would push it; as `read`. */
+  async ask(rowId: number, clock: number): Promise<number> {
+    return await this.#reads.ask(rowId, clock);
   }
 
   /** Rows that were asked for are there. */

@@ -17,6 +17,7 @@ import type { RowPlace, UpdateOf } from "../../store/row-types/column-updates.ts
 import { NO_SLOT } from "../cache/eviction-order.ts";
 import { type RowMemory, SharedRows } from "../cache/shared-rows.ts";
 import { cellsOf, type MovingPlace } from "./oplog.ts";
+import { Prefetches } from "./prefetches.ts";
 import { HELD, RowLocks } from "./row-locks.ts";
 import { addAllToBoth, addToBoth, layOnBoth, type RowUpdates } from "./row-updates.ts";
 import type { HeldRows, TableRows } from "./table-rows.ts";
@@ -54,6 +55,7 @@ export class SharedTable<E extends RowElement = RowElement> implements TableRows
   readonly #rows: SharedRows;
   readonly #cached: MovingPlace<E>;
   readonly #locks: RowLocks;
+  readonly #prefetches = new Prefetches();
   readonly #books: OwnBooks<E>;
   /** Of the cached rows and of the copies, eight bytes at a time; undefined where rows are no whole number of those. */
   readonly #wide: { readonly rows: BigInt64Array; readonly copies: BigInt64Array; readonly width: number } | undefined;
@@ -168,12 +170,13 @@ export class SharedTable<E extends RowElement = RowElement> implements TableRows
     }
   }
 
-  prefetch(rowId: number): Promise<void> {
+  prefetch(rowId: number): Promise<void> | undefined {
     const { id } = this.#memory;
-    return this.#line.read(id, rowId).then(
-      (slot) => this.#line.unpin(id, slot),
-      () => {}, // who reads it is told
-    );
+    return this.#prefetches.add(this.#line.read(id, rowId), (slot) => this.#line.unpin(id, slot));
+  }
+
+  prefetched(): Promise<void> {
+    return this.#prefetches.wait();
   }
 
   placeOf(slot: number): RowPlace<E> {

@@ -41,8 +41,10 @@ export interface TableRows<E extends RowElement = RowElement> {
   pin(rowId: number): number;
   /** Waits for it. */
   read(rowId: number, wait: WaitOptions | undefined): Promise<number>;
-  /** Asks for a row that nobody waits for; resolves when it has come, or failed: who reads it is told. */
-  prefetch(rowId: number): Promise<void>;
+  /** Asks for a row that nobody waits for; a promise if too many are open (Prefetches.P1). */
+  prefetch(rowId: number): Promise<void> | undefined;
+  /** All of those have come, or failed. */
+  prefetched(): Promise<void>;
   inc(rowId: number, column: number, update: UpdateOf<E>): void;
   /**
    * Updates of several columns, by their list or from a first one on: no thread sees some of them without the others.

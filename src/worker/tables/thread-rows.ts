@@ -14,6 +14,7 @@ import type { RowPlace, UpdateOf } from "../../store/row-types/column-updates.ts
 import { NO_SLOT } from "../cache/eviction-order.ts";
 import type { RowCache } from "../cache/row-cache.ts";
 import type { Oplog } from "./oplog.ts";
+import { Prefetches } from "./prefetches.ts";
 import type { ClockMember } from "./process-clock.ts";
 import type { ProcessTable } from "./process-table.ts";
 import { addAllToBoth, addToBoth, layOnBoth } from "./row-updates.ts";
@@ -30,6 +31,7 @@ export class ThreadRows<E extends RowElement = RowElement> implements TableRows<
   /** What a row must be fresh to. Set when the clock moves. */
   need = 0;
   readonly #member: ClockMember;
+  readonly #prefetches = new Prefetches();
   readonly #rows: RowCache;
   /** By slot of the cache: the span of the row in the oplog when it was used last. */
   readonly #hints: Int32Array;
@@ -85,8 +87,12 @@ export class ThreadRows<E extends RowElement = RowElement> implements TableRows<
     return await this.table.readAtMost(rowId, this.clock, wait);
   }
 
-  async prefetch(rowId: number): Promise<void> {
-    await this.table.prefetch(rowId, this.clock);
+  prefetch(rowId: number): Promise<void> | undefined {
+    return this.#prefetches.add(this.table.ask(rowId, this.clock), (slot) => this.table.unpin(slot));
+  }
+
+  prefetched(): Promise<void> {
+    return this.#prefetches.wait();
   }
 
   /** The clock has moved. */

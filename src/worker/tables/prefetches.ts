@@ -1,0 +1,26 @@
+// prefetches — rows of a table that a thread has asked for and does not wait for yet.
+//
+// Invariants:
+//   Prefetches.P1. At most 256 are open; who asks for another one waits for one of them.
+
+const OPEN_MAX = 256;
+
+export class Prefetches {
+  readonly #open = new Set<Promise<void>>();
+
+  /**
+   * `reading` is one more, which `unpin` lets go of once it has come. A promise if its caller has to wait (P1). One that
+   * fails is over as well: who reads the row is told.
+   */
+  add(reading: Promise<number>, unpin: (slot: number) => void): Promise<void> | undefined {
+    const open = this.#open;
+    const tracked: Promise<void> = reading.then(unpin, () => {}).then(() => void open.delete(tracked));
+    open.add(tracked);
+    return open.size > OPEN_MAX ? Promise.race(open) : undefined;
+  }
+
+  /** All of them have come, or failed. */
+  async wait(): Promise<void> {
+    while (this.#open.size > 0) await Promise.all(this.#open);
+  }
+}
