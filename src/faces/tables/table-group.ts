@@ -165,7 +165,7 @@ export class TableGroup {
 
   /**
    * A thread, an async task or one of the system, is about to use tables: waits until all of this process have come.
-   * Throws BAD_ARGUMENT, COUNT_MISMATCH.
+   * Throws BAD_ARGUMENT, COUNT_MISMATCH; CLOSED when the group shuts down before.
    */
   async registerThread(): Promise<TableThread> {
     this.#require("running", "threads register after createTableDone()");

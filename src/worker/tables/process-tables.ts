@@ -55,7 +55,7 @@ type TableMember = { readonly id: number; readonly member: ClockMember; readonly
 export class ProcessTables {
   /** By id. */
   readonly tables: Map<number, ProcessTable> = new Map();
-  /** Every thread has registered. */
+  /** Every thread has registered. Rejects with CLOSED where `close` came before. */
   readonly allJoined: Deferred<void> = new Deferred();
   readonly #options: ProcessTablesOptions;
   readonly #clock: ProcessClock;
@@ -70,6 +70,7 @@ export class ProcessTables {
     this.#options = options;
     this.#clockStart = options.worker.clocks;
     this.#clock = new ProcessClock(this.#clockStart);
+    if (options.threadCount === 0) this.allJoined.resolve();
   }
 
   /** How many clocks all threads have ended. */
@@ -113,7 +114,10 @@ export class ProcessTables {
     });
     this.#systemThreads.add(thread);
     const start = { clock: member.clock, stalenessMax: this.stalenessMax, threadId: id };
-    void this.allJoined.promise.then(() => thread.post({ kind: "start", ...start }));
+    this.allJoined.promise.then(
+      () => thread.post({ kind: "start", ...start }),
+      () => {}, // `close` ends the thread
+    );
     return thread;
   }
 
@@ -237,6 +241,8 @@ export class ProcessTables {
   /** Threads of the system leave, and all that was sent has ended. Returns what the next call would have been told. */
   async close(): Promise<unknown> {
     this.#cancelEarly?.();
+    const registered = `${this.#registered.length} of ${this.#options.threadCount} threads had registered`;
+    this.allJoined.reject(new WeighbridgeError("CLOSED", `the group was shut down when ${registered}`));
     await Promise.all([...this.#systemThreads].map((thread) => thread.ended()));
     let failure: unknown;
     for (const { updates } of this.tables.values()) {
