@@ -12,12 +12,15 @@ import { NO_SLOT } from "../cache/eviction-order.ts";
 import { RowCache } from "../cache/row-cache.ts";
 import { type RowMemory, sharedBytes } from "../cache/shared-rows.ts";
 
+/** A line of the processor's cache. */
+const LINE_BYTES = 64;
+
 /** A place whose beginning is set before it is handed on. */
 export type MovingPlace<E extends RowElement = RowElement> = RowPlace<E> & { start: number };
 
 /** Memory for so many rows, which threads share where the platform lets them. */
 export function rowMemory({ slotCount, rowBytes, secret }: Pick<RowMemory, "slotCount" | "rowBytes" | "secret">): RowMemory {
-  const rows = sharedBytes(slotCount);
+  const rows = Math.ceil(sharedBytes(slotCount) / LINE_BYTES) * LINE_BYTES; // a row lies in as few lines as it can
   const byteCount = rows + slotCount * rowBytes;
   const buffer = typeof SharedArrayBuffer === "undefined" ? new ArrayBuffer(byteCount) : new SharedArrayBuffer(byteCount);
   return { buffer, address: 0, rows, slotCount, rowBytes, secret };
