@@ -140,6 +140,11 @@ export class Running {
     await exited;
   }
 
+  /** Writes a line to its standard input. */
+  tell(line: string): void {
+    this.#child.stdin.write(`${line}\n`);
+  }
+
   /** Our scripts take the end of their standard input as the word to finish. */
   endInput(): void {
     this.#child.stdin.end();

@@ -8,7 +8,7 @@ import { parse } from "yaml";
 import { freePort } from "../../src/node/launcher/free-port.ts";
 import { temporaryDirectory } from "../support/temporary-directory.ts";
 import { Cluster } from "./cluster.ts";
-import { Processes, script } from "./processes.ts";
+import { Processes, type Running, script } from "./processes.ts";
 
 test("weighbridge launch runs hello_ssp of the examples, with one server when their number is left out", async () => {
   await using processes = new Processes();
@@ -29,6 +29,25 @@ for (const [staleness, model, clocks] of [
     const launch = processes.weighbridge(["launch", "-s", 2, "-w", 2, "--worker-only", "--", script("tables-hello"), ...settings]);
     await launch.succeeds();
     assert.equal(launch.count(/4 threads are done$/), 2, launch.transcript);
+  });
+
+for (const model of ["SSP", "SSPPush"] as const)
+  test(`gets wait at the bound of their table and for nothing else, increments travel once, a cache of 2 loses nothing (${model})`, async () => {
+    await using cluster = await Cluster.create({ servers: 1, workers: 2 });
+    cluster.scheduler();
+    cluster.server(0);
+    const [busy, idle] = [0, 1].map((rank) => cluster.worker(rank, "tables-promises", `model=${model}`)) as [Running, Running];
+    await busy.says(/^gets of staleness 0, 2 and 10 wait at clock 11, those of Infinity do not$/);
+    await busy.says(/^1000 more clocks have ended$/);
+    idle.tell("1"); // one clock is what all of them wait for
+    await busy.says(/^they have come$/);
+    idle.tell("1010"); // it has ended as many as the other one now
+    for (const worker of [busy, idle]) {
+      await worker.says(/^all increments of 1011 clocks are there$/);
+      await worker.says(/^10000 increments of 3 columns took 36 bytes$/);
+      await worker.says(/^10000 operations by chance on 6 rows, of which 2 are cached, lost nothing$/);
+      await worker.succeeds();
+    }
   });
 
 test("when a process is killed the others go on within the detection time", async () => {

@@ -19,7 +19,7 @@ export async function runThreadPrograms(seed: number, config: TableGroupConfig):
   await using cluster = await EmbeddedCluster.start({ workers: PROCESSES, servers: 1 + (seed % 2) });
   const stalenessOf = [seed % 3, (seed * 7) % 5];
   const sizes = { rowType: 0, rowCapacity: PROCESSES * THREADS, processCacheCapacity: 1 + (seed % 4), oplogCapacity: 1 + (seed % 3) };
-  const groups = cluster.sessions.map(async (session) => {
+  const opening = cluster.sessions.map(async (session) => {
     const group = new TableGroup(() => Promise.resolve(session));
     group.registerRow(0, denseRow("i32"));
     await group.init({ numTables: stalenessOf.length, numLocalAppThreads: THREADS + 1, ...config });
@@ -27,7 +27,8 @@ export async function runThreadPrograms(seed: number, config: TableGroupConfig):
     await group.createTableDone();
     return group;
   });
-  const members = (await Promise.all(groups)).flatMap((group, process) =>
+  const groups = await Promise.all(opening);
+  const members = groups.flatMap((group, process) =>
     Array.from({ length: THREADS }, (_, thread) => {
       const member = process * THREADS + thread;
       const data: ProgramData = { seed, members: PROCESSES * THREADS, member, clocks: 20, rows: ROWS, stalenessOf };
@@ -36,4 +37,5 @@ export async function runThreadPrograms(seed: number, config: TableGroupConfig):
   );
   const ended = await Promise.allSettled(members.map((member) => once(member, "exit"))); // an error of the thread rejects
   for (const one of ended) assert.ok(one.status === "fulfilled", String((one as PromiseRejectedResult).reason));
+  await Promise.all(groups.map((group) => group.shutDown()));
 }
