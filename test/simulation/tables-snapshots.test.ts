@@ -5,52 +5,20 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { setImmediate } from "node:timers/promises";
 import { Random } from "../../src/base/random.ts";
+import type { TableGroupConfig } from "../../src/faces/tables/table-config.ts";
 import { openCheckpoint } from "../../src/node/checkpoint/find-checkpoint.ts";
 import { ServerFiles } from "../../src/node/checkpoint/server-files.ts";
-import { SimClock } from "../../src/testing/sim-clock.ts";
 import { SimCluster } from "../../src/testing/sim-cluster.ts";
 import { throwsCode } from "../../src/testing/throws-code.ts";
 import { idOf } from "../../src/wire/node-id.ts";
+import { forSeeds } from "./seeds.ts";
 import { SimDisk } from "./sim-disk.ts";
-import { FLOATS, TableCluster, type TableClusterOptions } from "./tables.ts";
-
-const ROOT = "/snapshots";
-const EVERY = 3;
-
-/** A cluster whose servers keep checkpoints on this disk. */
-async function startOn(disk: SimDisk, seed: number, options: TableClusterOptions): Promise<TableCluster<SimCluster>> {
-  const cluster: TableCluster<SimCluster> = await TableCluster.simulate(seed, options, {
-    optionsOf: () => ({ checkpointFiles: new ServerFiles(ROOT, disk.mount(new SimClock(), 0).layer) }),
-  });
-  return cluster;
-}
-
-/** Every process adds to its own column of each row in each clock, as much as the clock says. */
-async function train(cluster: TableCluster, clocks: number, random: Random): Promise<void> {
-  const work = async (process: number): Promise<void> => {
-    const thread = cluster.thread(process);
-    const table = thread.getTableOrDie(0, FLOATS);
-    while (thread.clocks < clocks) {
-      for (let row = 0; row < 4; row++) {
-        using accessor = await table.get(row);
-        assert.equal(accessor.get(process), sumBelow(thread.clocks), `process ${process} sees its own, at clock ${thread.clocks}`);
-        table.inc(row, process, thread.clocks + 1);
-      }
-      if (random.chance(0.3)) await new Promise<void>((resolve) => cluster.cluster.clock.after(random.below(50), resolve));
-      thread.clock();
-    }
-  };
-  await cluster.run(Promise.all(cluster.threads.map((_, process) => work(process))));
-}
-
-/** 1 + 2 + … of all clocks before this one. */
-function sumBelow(clock: number): number {
-  return (clock * (clock + 1)) / 2;
-}
+import { FLOATS, TableCluster } from "./tables.ts";
+import { checkResumed, EVERY, finish, ROOT, runMovingSnapshots, type SnapshotTally, startOn, train } from "./tables-snapshots.ts";
 
 for (const consistencyModel of ["SSP", "SSPPush"] as const)
   test(`snapshots every 3 clocks are exact while processes run ahead, and are resumed on other numbers of servers (${consistencyModel}), for 6 seeds`, async () => {
-    for (let seed = 1; seed <= 6; seed++) {
+    await forSeeds({ from: 1, count: 6 }, async (seed) => {
       const random = new Random(seed);
       const disk = new SimDisk(random, ROOT);
       const tables = [{ staleness: 2, processCacheCapacity: 3 }];
@@ -59,42 +27,62 @@ for (const consistencyModel of ["SSP", "SSPPush"] as const)
         config: { snapshotClock: EVERY, consistencyModel },
       });
       await train(first, 10, random);
-      await first.run(Promise.all(first.threads.flat().map((thread) => Promise.resolve(thread.globalBarrier()))));
-      await first.cluster.clock.advance(1000);
-      await first.shutDown();
+      await finish(first);
       for (const resumeClock of [3, 6, 9]) {
         const again = await startOn(disk, 100 + seed, {
           ...{ processes: 2, servers: 1 + random.below(3), tables },
           config: { resumeClock, snapshotClock: 1000, consistencyModel },
         });
-        const thread = again.thread(0);
-        assert.equal(thread.clocks, resumeClock);
-        for (let row = 0; row < 4; row++) {
-          using accessor = await again.run(Promise.resolve(thread.getTableOrDie(0, FLOATS).get(row)));
-          const text = `seed ${seed}: row ${row} of the snapshot at clock ${resumeClock}`;
-          assert.deepEqual([accessor.get(0), accessor.get(1)], [sumBelow(resumeClock), sumBelow(resumeClock)], text);
-        }
-        await train(again, 12, random);
+        await checkResumed(again, resumeClock, { clocks: 12, random });
         const { sentBytes, receivedBytes, bytesPerClock } = again.groups[0]!.statistics.get(0)!;
         assert.equal(bytesPerClock, (sentBytes + receivedBytes) / (12 - resumeClock), "of the clocks since it resumed");
         await again.shutDown();
       }
-    }
+    });
   });
+
+for (const config of [{}, { consistencyModel: "SSPPush" }, { aggressiveClock: true }] as const)
+  test(`snapshots are exact, or not there, while parts move from server to server (${JSON.stringify(config)}), for 2 seeds`, async () => {
+    const tally: SnapshotTally = { taken: 0, asked: 0, changes: { count: 0 } };
+    await forSeeds({ from: 1, count: 2 }, async (seed) => await runMovingSnapshots(seed, config, tally));
+    const { taken, asked, changes } = tally;
+    assert.ok(2 * taken > asked && changes.count > asked, `${taken} of ${asked} snapshots were taken, parts moved ${changes.count} times`);
+  });
+
+test("with snapshots and pushes a row that was read before an update of its clock was applied is pushed when it is", async () => {
+  const disk = new SimDisk(new Random(1), ROOT);
+  const config = { snapshotClock: 1000, consistencyModel: "SSPPush" } as const;
+  const tables = await startOn(disk, 1, { processes: 2, tables: [{ staleness: 0 }], config });
+  const [reader, writer] = [tables.thread(0), tables.thread(1)];
+  const table = reader.getTableOrDie(0, FLOATS);
+  const cell = async (row: number): Promise<number> => {
+    using accessor = await tables.run(Promise.resolve(table.get(row)));
+    return accessor.get(0);
+  };
+  for (const row of [0, 1]) writer.getTableOrDie(0, FLOATS).inc(row, 0, 7);
+  writer.clock();
+  await tables.cluster.clock.advance(100); // the server has the updates, and applies them at the end of the clock
+  assert.deepEqual([await cell(0), await cell(1)], [0, 0]);
+  reader.clock();
+  assert.deepEqual([await cell(0), await cell(1)], [7, 7]);
+  await tables.shutDown();
+});
 
 test("a snapshot that is not there is an error, where Petuum begins empty", async () => {
   const disk = new SimDisk(new Random(1), ROOT);
   await assert.rejects(startOn(disk, 1, { processes: 1, config: { resumeClock: 4 } }), throwsCode("CHECKPOINT_MISSING"));
 });
 
-test("rows of a server that was restarted from a checkpoint are read at once, though it has taken less of this process than the one before", async () => {
+/** Two processes of a job whose only server was restarted from a checkpoint, which `before` comes before. */
+async function restarted(
+  processes: number,
+  config: TableGroupConfig,
+  before: (tables: TableCluster<SimCluster>) => Promise<void>,
+): Promise<TableCluster<SimCluster>> {
   const disk = new SimDisk(new Random(1), ROOT);
   let isRestored = false;
   const cluster: SimCluster = new SimCluster({
-    seed: 1,
-    serverCount: 1,
-    workerCount: 1,
-    settle: () => setImmediate(),
+    ...{ seed: 1, serverCount: 1, workerCount: processes, settle: () => setImmediate() },
     optionsOf: () => {
       const { layer } = disk.mount(cluster.clock, 1);
       const restoreFrom = isRestored ? { restoreFrom: () => openCheckpoint(ROOT, { layer }) } : {};
@@ -102,25 +90,57 @@ test("rows of a server that was restarted from a checkpoint are read at once, th
     },
   });
   await cluster.start();
-  const tables = await TableCluster.over(cluster, { processes: 1, tables: [{ staleness: 0 }] });
-  const thread = tables.thread(0);
-  const table = thread.getTableOrDie(0, FLOATS);
-  const next = async (): Promise<number> => {
-    thread.clock();
-    using row = await tables.run(Promise.resolve(table.get(0)));
-    return row.get(0);
-  };
-  table.inc(0, 0, 1);
-  assert.equal(await next(), 1);
-  await tables.run(tables.sessions[0]!.checkpoint({ step: 1 }));
-  table.inc(0, 0, 1);
-  assert.equal(await next(), 2);
+  const tables = await TableCluster.over(cluster, { processes, tables: [{ staleness: 0 }], config });
+  await before(tables);
   isRestored = true;
   cluster.kill(idOf("server", 0));
   await tables.run(cluster.startNode(idOf("server", 0)));
   await cluster.clock.advance(1000);
-  assert.equal(await next(), 1, "what came after the checkpoint is lost");
-  table.inc(0, 0, 5);
-  assert.equal(await next(), 6);
+  return tables;
+}
+
+test("rows of a server that was restarted from a checkpoint are read at once, though it has taken less of this process than the one before", async () => {
+  const next = async (tables: TableCluster, add: number): Promise<number> => {
+    const thread = tables.thread(0);
+    const table = thread.getTableOrDie(0, FLOATS);
+    if (add > 0) table.inc(0, 0, add);
+    thread.clock();
+    using row = await tables.run(Promise.resolve(table.get(0)));
+    return row.get(0);
+  };
+  const tables = await restarted(1, {}, async (started) => {
+    assert.equal(await next(started, 1), 1);
+    await started.run(started.sessions[0]!.checkpoint({ step: 1 }));
+    assert.equal(await next(started, 1), 2);
+  });
+  assert.equal(await next(tables, 0), 1, "what came after the checkpoint is lost");
+  assert.equal(await next(tables, 5), 6);
+  await tables.shutDown();
+});
+
+test("a row that a server pushed before it was restarted is not taken for unchanged: the new one knows of no subscription to it", async () => {
+  const cellOf = async (tables: TableCluster, row: number): Promise<number> => {
+    using accessor = await tables.run(Promise.resolve(tables.thread(0).getTableOrDie(0, FLOATS).get(row)));
+    return accessor.get(0);
+  };
+  const clockAll = (tables: TableCluster): void => {
+    for (const thread of tables.threads.flat()) thread.clock();
+  };
+  const tables = await restarted(2, { consistencyModel: "SSPPush" }, async (started) => {
+    assert.deepEqual([await cellOf(started, 0), await cellOf(started, 1)], [0, 0]);
+    clockAll(started);
+    await started.run(started.sessions[0]!.checkpoint({ step: 1 }));
+  });
+  const addAll = (): void => {
+    for (const row of [0, 1]) tables.thread(1).getTableOrDie(0, FLOATS).inc(row, 0, 1);
+    clockAll(tables);
+  };
+  for (let clock = 1; clock <= 3; clock++) {
+    addAll();
+    assert.equal(await cellOf(tables, 1), clock, "the new server pushes this row");
+  }
+  assert.equal(await cellOf(tables, 0), 3, "and knows nothing of that one");
+  addAll();
+  assert.deepEqual([await cellOf(tables, 0), await cellOf(tables, 1)], [4, 4]);
   await tables.shutDown();
 });

@@ -6,9 +6,15 @@
 //
 // Invariants:
 //   RowSubscriptions.S1. Once the lowest clock has risen, every subscribed row with an update stamped before it is
-//       sent, and then that clock. A row that is not sent has not changed since it was read or sent.
+//       sent, and then that clock. A row that is not sent has not changed since it was read or sent: sync updates change
+//       it when their round is applied, wherever they came in.
 //   RowSubscriptions.S2. A worker that dies, leaves the clock set or is restarted has subscribed to nothing. A loop
 //       that ends for another reason is begun again by that worker's next read.
+//   RowSubscriptions.S3. Subscriptions are soft state: a standby has none, and a server that takes over from its head, or
+//       is restarted, learns of them when workers read again; they tell its process from the one before. The last
+//       update of each worker (TableContracts.T3) is state: a standby has it, since it repeats updates. A server that was
+//       restarted has it of the updates since: workers compare none that they sent before.
+//   RowSubscriptions.S4. Changes that all subscribers have been sent are forgotten.
 
 import { isWeighbridgeError, type WeighbridgeError } from "../../base/errors.ts";
 import type { WorkerIncarnation } from "../../consistency/worker-incarnations.ts";
@@ -21,6 +27,8 @@ import type { ServerContext } from "../server-context.ts";
 const KEY_BYTES = 8;
 const LOW = 0xffff_ffffn;
 const WORD_BYTES = 4;
+/** So many changes are kept, at least, before those that everybody was sent are looked for (S4). */
+const CHANGES_MIN = 1024;
 /** How long a loop waits for the lowest clock before it looks again whether anybody is there. */
 const WAIT_MS = 600_000;
 
@@ -35,15 +43,31 @@ type Subscriber = {
   sentClock: number;
 };
 
-/** The last change of a row that somebody has subscribed to. */
-type Change = { order: number; clock: number };
-
 class SubscribedTable {
   readonly subscribers = new Map<number, Subscriber>();
-  readonly changes = new Map<bigint, Change>();
+  /** By row: how many changes there were with its last one, where somebody may have to be told of it. */
+  readonly changes = new Map<bigint, number>();
   /** TableContracts.T4 */
   changeCount = 0;
   readCount = 0;
+  /** S4 */
+  #pruneAt = CHANGES_MIN;
+
+  /** Rows of it were updated. */
+  changed(keys: BigUint64Array): void {
+    const order = ++this.changeCount;
+    if (this.subscribers.size === 0) return;
+    for (const key of keys) this.changes.set(key, order);
+    if (this.changes.size >= this.#pruneAt) this.#prune();
+  }
+
+  /** S4 */
+  #prune(): void {
+    let sent = Infinity;
+    for (const { sentChanges } of this.subscribers.values()) sent = Math.min(sent, sentChanges);
+    for (const [key, order] of this.changes) if (order <= sent) this.changes.delete(key);
+    this.#pruneAt = Math.max(CHANGES_MIN, 2 * this.changes.size);
+  }
 }
 
 export class RowSubscriptions {
@@ -55,8 +79,9 @@ export class RowSubscriptions {
     return context.own("wb/tables/subscriptions", () => new RowSubscriptions());
   }
 
-  /** A worker reads these rows now, and is sent them from the next rise of the lowest clock on. */
+  /** A worker reads these rows now, and is sent them from the next rise of the lowest clock on; not by a standby (S3). */
   add(table: TableParameter, keys: BigUint64Array, context: ServerContext): void {
+    if (context.replica?.isStandby === true) return;
     const subscribed = this.#of(table);
     let subscriber = subscribed.subscribers.get(context.worker);
     if (subscriber === undefined || subscriber.context.incarnation !== context.incarnation) {
@@ -95,25 +120,12 @@ export class RowSubscriptions {
   #of(table: TableParameter): SubscribedTable {
     let subscribed = this.#tables.get(table);
     if (subscribed === undefined) {
-      subscribed = new SubscribedTable();
-      this.#tables.set(table, subscribed);
+      const made = new SubscribedTable();
+      subscribed = made;
+      this.#tables.set(table, made);
+      table.onChanged = (keys) => made.changed(keys);
     }
     return subscribed;
-  }
-
-  /** Rows of a table were updated at a clock. */
-  changed(table: TableParameter, keys: BigUint64Array, clock: number): void {
-    const subscribed = this.#of(table);
-    const order = ++subscribed.changeCount;
-    if (subscribed.subscribers.size === 0) return;
-    for (const key of keys) {
-      const change = subscribed.changes.get(key);
-      if (change === undefined) subscribed.changes.set(key, { order, clock });
-      else {
-        change.order = order;
-        change.clock = Math.max(change.clock, clock);
-      }
-    }
   }
 
   async #serve(table: TableParameter, subscribed: SubscribedTable, subscriber: Subscriber): Promise<void> {
@@ -152,7 +164,7 @@ export class RowSubscriptions {
   async #push(table: TableParameter, subscribed: SubscribedTable, subscriber: Subscriber): Promise<void> {
     const { context } = subscriber;
     const { clockMin: clock } = context.parameters.pacer;
-    const keys = changedKeys(table, subscribed, subscriber);
+    const keys = changedKeys(subscribed, subscriber);
     subscriber.sentChanges = subscribed.changeCount;
     subscriber.sentClock = clock;
     const rowsMax = Math.max(1, Math.floor(BLOCK_BYTES / (KEY_BYTES + table.words * WORD_BYTES)));
@@ -166,22 +178,15 @@ export class RowSubscriptions {
   }
 }
 
-/**
- * The subscribed rows of which the worker has not seen the last update. Of sync updates those count that were applied
- * since, whenever they came.
- */
-function changedKeys(table: TableParameter, { changes }: SubscribedTable, subscriber: Subscriber): BigUint64Array {
-  const { keys, sentChanges, sentClock, context } = subscriber;
+/** The subscribed rows of which the worker has not seen the last update. */
+function changedKeys({ changes }: SubscribedTable, subscriber: Subscriber): BigUint64Array {
+  const { keys, sentChanges, context } = subscriber;
   const { ownership } = context;
-  const isSync = table.spec.updates === "sync";
   const changed: bigint[] = [];
   for (const key of keys.keys()) {
-    if (!ownership.ownsKey(Number(key & LOW), Number(key >> 32n))) {
+    if (!ownership.ownsKey(Number(key & LOW), Number(key >> 32n)))
       keys.delete(key); // its new owner pushes it (TableContracts.T5)
-      continue;
-    }
-    const change = changes.get(key);
-    if (change !== undefined && (change.order > sentChanges || (isSync && change.clock >= sentClock))) changed.push(key);
+    else if ((changes.get(key) ?? 0) > sentChanges) changed.push(key);
   }
   return BigUint64Array.from(changed);
 }

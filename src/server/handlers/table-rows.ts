@@ -35,9 +35,7 @@ export const TABLE_ROW_HANDLERS: readonly ServedFunction[] = [
       const table = parameters.tables.get(parameter) ?? parameters.table(parameter);
       const gradients = spread(table, changed, call);
       table.push({ holder, clock, scale: 1, pushNumber, keys: changed.keys, gradients, owners: ownership });
-      const subscriptions = RowSubscriptions.on(context);
-      subscriptions.applied(table, holder, call.stamp);
-      subscriptions.changed(table, changed.keys, clock);
+      RowSubscriptions.on(context).applied(table, holder, call.stamp);
       return {};
     },
   }),

@@ -78,6 +78,8 @@ export class TableParameter extends HostedParameter<TableSpec> {
   readonly elementWords: number;
   /** How several updates for one row become one; undefined for gradients of f32, which add up. */
   readonly join: MergeNumber | RowJoin | undefined;
+  /** Hears of the keys of rows that were updated: at once, or when their round is applied. */
+  onChanged: ((keys: BigUint64Array) => void) | undefined;
   /** Encodes rows for a pull; undefined if they travel as they are. */
   readonly #encode: RowEncode | undefined;
   readonly #rounds: TableRounds;
@@ -358,6 +360,7 @@ export class TableParameter extends HostedParameter<TableSpec> {
     this.updater.begin({ ...at, step: Math.max(1, at.step) });
     const rowCount = this.store.rowCount;
     this.store.update({ ...list, gradients, updateCounts });
+    this.onChanged?.(new BigUint64Array(this.host.arena.memory.buffer, list.keys, list.keyCount));
     if (this.store.rowCount !== rowCount || this.store.isFrozen) this.host.noteGrowth();
   }
 

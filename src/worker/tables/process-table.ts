@@ -35,7 +35,7 @@ import type { RowLocks } from "./row-locks.ts";
 import { type RowUpdates, spanOf } from "./row-updates.ts";
 import { type RowOrigin, SentUpdates } from "./sent-updates.ts";
 import { SubscribedRows } from "./subscribed-rows.ts";
-import { type ArrivedRows, halvesOf, rowIdAt, TableExchange } from "./table-exchange.ts";
+import { type ArrivedRows, halvesOf, processOf, rowIdAt, TableExchange } from "./table-exchange.ts";
 import { errorOf } from "./table-failures.ts";
 import type { HeldRows } from "./table-rows.ts";
 import { TableTurns } from "./table-turns.ts";
@@ -170,10 +170,10 @@ export class ProcessTable<E extends RowElement = RowElement> implements HeldRows
     const slot = this.rows.pin(low, high, need);
     if (slot !== NO_SLOT || !this.options.subscribes) return slot;
     const { functions, planner } = this.options.client;
-    this.#subscribed.follow(functions.epoch);
     const held = this.rows.find(low, high);
     if (held === NO_SLOT || !this.#subscribed.has(held) || this.rows.versionOf(held) === VERSION_NONE) return NO_SLOT;
-    const clock = this.#subscribed.clockOf(planner.ownerOf(low, high));
+    const server = planner.ownerOf(low, high);
+    const clock = this.#subscribed.clockOf({ server, incarnation: processOf(this.options.client, server), epoch: functions.epoch });
     if (clock < need) return NO_SLOT;
     this.rows.setVersion(held, clock); // it was not pushed: it is as it was
     return this.rows.pin(low, high, need);
@@ -223,6 +223,11 @@ export class ProcessTable<E extends RowElement = RowElement> implements HeldRows
     }
   }
 
+  /** Requests with updates that rows which come may lack (TableExchange.E1). */
+  get unsettledCount(): number {
+    return this.#sent.sentCount;
+  }
+
   placeOf(slot: number): RowPlace<E> {
     const { cells, length } = this.place;
     return { cells, start: slot * length, length };
@@ -258,7 +263,7 @@ export class ProcessTable<E extends RowElement = RowElement> implements HeldRows
       const rowId = rowIdAt(halves, i);
       const kept = isOld ? VOID : this.#keep(low, high, rows, i);
       const slot = typeof kept === "number" ? kept : VOID;
-      if (slot >= 0 && this.options.subscribes) this.#subscribed.read(slot, rows.server, rows.order);
+      if (slot >= 0 && this.options.subscribes) this.#subscribed.read(slot, rows.from, rows.order);
       for (const read of this.#reads.of(rowId)) {
         if (rows.clock < read.clock - this.options.staleness) continue; // what it asked for is still to come
         if (slot >= 0)
@@ -279,8 +284,16 @@ export class ProcessTable<E extends RowElement = RowElement> implements HeldRows
       if (taken < known.highest) return true;
     } else if (known !== undefined) this.#sent.settle({ server, epoch, taken: Infinity });
     if (known?.incarnation !== incarnation || taken > known.highest) this.#taken.set(server, { incarnation, highest: taken });
-    this.#sent.settle({ server, epoch, taken });
+    if (this.options.isExact) this.#sent.settleAll(this.#takenByAll());
+    else this.#sent.settle({ server, epoch, taken });
     return false;
+  }
+
+  /** What rows of any server have, in exact mode; 0 before all have sent some. */
+  #takenByAll(): number {
+    let lowest = Infinity;
+    for (const server of this.options.client.functions.servers) lowest = Math.min(lowest, this.#taken.get(server)?.highest ?? 0);
+    return lowest;
   }
 
   /**
@@ -343,8 +356,7 @@ export class ProcessTable<E extends RowElement = RowElement> implements HeldRows
     const halves = halvesOf(pushed.keys);
     const isOld = !pushed.isOwner || this.#noteTaken(pushed);
     this.exchange.receivedBytes += pushed.words.byteLength;
-    this.#subscribed.follow(this.options.client.functions.epoch);
-    if (pushed.isOwner) this.#subscribed.began(pushed.server, pushed.order);
+    if (pushed.isOwner) this.#subscribed.began(pushed.from, pushed.order);
     const dropped: bigint[] = [];
     for (let i = 0; i < pushed.keys.length; i++) {
       const [low, high] = [halves[2 * i] as number, halves[2 * i + 1] as number];
@@ -355,7 +367,7 @@ export class ProcessTable<E extends RowElement = RowElement> implements HeldRows
       dropped.push(pushed.keys[i] as bigint);
       if (held !== NO_SLOT) this.#forget(held);
     }
-    if (!pushed.hasMore) this.#subscribed.ended(pushed.server, pushed.isOwner ? pushed.clock : 0);
+    if (!pushed.hasMore) this.#subscribed.ended(pushed.from, pushed.isOwner ? pushed.clock : 0);
     return BigUint64Array.from(dropped);
   }
 

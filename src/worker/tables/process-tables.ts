@@ -19,6 +19,7 @@ import { type ClockMember, ProcessClock } from "./process-clock.ts";
 import type { ProcessTable } from "./process-table.ts";
 import { OWNER } from "./row-locks.ts";
 import { SystemThread } from "./system-thread.ts";
+import { processOf } from "./table-exchange.ts";
 import { errorOf } from "./table-failures.ts";
 import { type ReportSink, TableCounters, type TableReport, type TableTotals } from "./table-statistics.ts";
 import type { ThreadPort } from "./thread-line.ts";
@@ -207,7 +208,8 @@ export class ProcessTables {
       const { isExact, client } = table.options;
       if (client.handle.parameter !== parameter) continue;
       const words = new Uint32Array(values.buffer, values.byteOffset, values.byteLength / 4);
-      const origin = { server, epoch: isExact ? 0 : request.epoch, taken: isExact ? clock : applied };
+      const from = { server, incarnation: processOf(client, server), epoch: request.epoch };
+      const origin = { server, from, epoch: isExact ? 0 : request.epoch, taken: isExact ? clock : applied };
       const isOwner = request.epoch === client.functions.epoch; // TableContracts.T5
       return { dropped: await table.pushed({ ...origin, clock, order, hasMore, isOwner, keys, words }) };
     }

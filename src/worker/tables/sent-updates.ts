@@ -6,7 +6,8 @@
 //   SentUpdates.S1. An update is laid over a row exactly as long as the row does not have it: by its stamp and what the
 //       server says it has taken; where the row came by a newer placement, by whether it was acknowledged. Of a row that
 //       came by an older one it cannot be known.
-//   SentUpdates.S2. What every later row of its server must have is forgotten.
+//   SentUpdates.S2. What every later row of its server must have is forgotten; where rows are of a clock (exact mode,
+//       0056), what every later row of any server must have: its part may move, and servers differ in their clocks.
 
 import type { RowArray, RowElement } from "../../kernel/row-element.ts";
 import type { RowPlace } from "../../store/row-types/column-updates.ts";
@@ -103,6 +104,11 @@ export class SentUpdates<E extends RowElement = RowElement> {
     return [...taken].map(([clock, rows]) => ({ clock, rows }));
   }
 
+  /** Requests that were sent and may not be in rows that come. */
+  get sentCount(): number {
+    return this.#sent.size;
+  }
+
   sent(rows: SentRows<E>): void {
     this.#sent.add(rows);
   }
@@ -118,6 +124,11 @@ export class SentUpdates<E extends RowElement = RowElement> {
       const isOver = sent.epoch === epoch ? sent.server === server && isTaken(sent, taken) : sent.epoch < epoch;
       if (isOver && sent.isAcknowledged) this.#sent.delete(sent);
     }
+  }
+
+  /** S2, in exact mode: so much have all servers taken. */
+  settleAll(taken: number): void {
+    for (const sent of this.#sent) if (sent.isAcknowledged && isTaken(sent, taken)) this.#sent.delete(sent);
   }
 
   /** S1. False when it cannot be known what the row has: nothing was changed. */

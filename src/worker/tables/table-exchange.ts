@@ -1,6 +1,10 @@
 // table-exchange — what a process table and the servers say to each other (contracts/tables.ts): updates of rows out,
 // rows in, both planned by owner and cut into frames as every request for rows is (router/row-plan.ts). It keeps
 // nothing: process-table.ts does.
+//
+// Invariants:
+//   TableExchange.E1. Updates that servers have taken are forgotten also where no rows come in: beyond UNSETTLED_MAX
+//       requests, servers are asked how far they are.
 
 import type { WeighbridgeError } from "../../base/errors.ts";
 import { tableRead, tableUpdate } from "../../contracts/tables.ts";
@@ -11,13 +15,19 @@ import type { AnyRequest, Recut } from "../router/function-request.ts";
 import type { RowFrame, RowPlan } from "../router/row-plan.ts";
 import { requestOf } from "../router.ts";
 import type { RowOrigin, SentRows, SentUpdates, UpdatedRows } from "./sent-updates.ts";
+import type { Pusher } from "./subscribed-rows.ts";
 
 const KEY_BYTES = 8;
 const WORD_BYTES = 4;
 const HALF = 2 ** 32;
+/** So many requests with updates are kept before servers are asked what they have taken (E1). */
+const UNSETTLED_MAX = 64;
+const NO_KEYS = new BigUint64Array(0);
 
 /** Rows that came in: `words` has `width` of them for each key. Void when the call that hands them over returns. */
 export type ArrivedRows = RowOrigin & {
+  /** Which process the server is (0 before it is known), and the epoch of the placement by which it owned the rows. */
+  readonly from: Pusher;
   readonly keys: BigUint64Array;
   readonly words: Uint32Array;
   readonly clock: number;
@@ -40,6 +50,14 @@ export type TableExchangeOptions<E extends RowElement> = {
   /** Updates of these rows were not applied, and will not be. */
   readonly updateFailed: (rows: UpdatedRows<E>, error: WeighbridgeError) => void;
 };
+
+/**
+ * Which process a server is; 0 before it is known. One that took over from its head is another one: it knows nothing
+ * that was not logged.
+ */
+export function processOf({ functions }: RowRequests, server: number): number {
+  return functions.router.channels[server]?.incarnation ?? 0;
+}
 
 /** The id of the row at a place of a list of keys. */
 export function rowIdAt(keys: Uint32Array, index: number): number {
@@ -68,6 +86,8 @@ export class TableExchange<E extends RowElement = RowElement> {
   /** Payload bytes out and in. */
   sentBytes = 0;
   receivedBytes = 0;
+  /** With so many requests that may not be in rows servers are asked (E1). */
+  #surveyAt = UNSETTLED_MAX;
 
   constructor(options: TableExchangeOptions<E>) {
     this.#options = options;
@@ -128,6 +148,7 @@ export class TableExchange<E extends RowElement = RowElement> {
       };
       const answered = (): void => {
         batch.isAcknowledged = true;
+        if (sent.sentCount >= this.#surveyAt) this.#survey();
       };
       const failed = (error: WeighbridgeError): void => {
         sent.forget(batch);
@@ -193,22 +214,48 @@ export class TableExchange<E extends RowElement = RowElement> {
   }
 
   #reads(frames: readonly RowFrame[], clock: number): AnyRequest[] {
-    const { client, isExact, subscribes, arrived } = this.#options;
-    const { handle, planner } = client;
-    const { parameter } = handle;
+    const { planner } = this.#options.client;
     return frames.map((frame) => {
-      const { server, epoch, keys } = frame;
-      const answered = (response: RowsResponse): void => {
-        const { values, order } = response;
-        const words = new Uint32Array(values.buffer, values.byteOffset, values.byteLength / WORD_BYTES);
-        this.receivedBytes += values.byteLength;
-        const origin = { server, epoch: isExact ? 0 : epoch, taken: isExact ? response.clock : response.applied };
-        arrived({ ...origin, keys, words, clock: response.clock, order });
-      };
-      const cutAgain = (): Recut => planner.again(keys, (again) => ({ requests: this.#reads(this.#framesOf(again), clock) }));
+      const { keys } = frame;
       this.sentBytes += keys.byteLength;
-      const request = { parameter, clock, subscribes, keys };
-      return requestOf(tableRead, { to: frame, request, scope: parameter, answered, cutAgain });
+      const cutAgain = (): Recut => planner.again(keys, (again) => ({ requests: this.#reads(this.#framesOf(again), clock) }));
+      return this.#readOf(frame, { clock, subscribes: this.#options.subscribes }, cutAgain);
     });
+  }
+
+  #readOf(
+    { server, epoch, keys }: Pick<RowFrame, "server" | "epoch" | "keys">,
+    about: { readonly clock: number; readonly subscribes: boolean },
+    cutAgain: () => Recut,
+  ): AnyRequest {
+    const { client, isExact, arrived } = this.#options;
+    const { parameter } = client.handle;
+    const answered = (response: RowsResponse): void => {
+      const { values, order, clock } = response;
+      const words = new Uint32Array(values.buffer, values.byteOffset, values.byteLength / WORD_BYTES);
+      this.receivedBytes += values.byteLength;
+      const origin = { server, epoch: isExact ? 0 : epoch, taken: isExact ? clock : response.applied };
+      const from = { server, incarnation: processOf(client, server), epoch };
+      arrived({ ...origin, from, keys, words, clock, order });
+    };
+    return requestOf(tableRead, { to: { server, epoch }, request: { parameter, ...about, keys }, scope: parameter, answered, cutAgain });
+  }
+
+  /** E1 */
+  #survey(): void {
+    const { client, sent } = this.#options;
+    const { functions, handle } = client;
+    this.#surveyAt = Infinity;
+    const requestOfServer = (server: number): AnyRequest =>
+      this.#readOf({ server, epoch: functions.epoch, keys: NO_KEYS }, { clock: 0, subscribes: false }, () => ({
+        requests: [requestOfServer(server)],
+        release: () => {},
+      }));
+    functions.router
+      .call(functions.servers.map(requestOfServer), handle)
+      .catch(() => {}) // the next one is told
+      .finally(() => {
+        this.#surveyAt = Math.max(UNSETTLED_MAX, 2 * sent.sentCount);
+      });
   }
 }
