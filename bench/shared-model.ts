@@ -5,7 +5,7 @@
 //
 // Counted as moved: for a round of the model 4 reads and 1 write for the sum, 4 reads and 4 writes for the hand-out; for the plain sum 4 reads
 // and 1 write. The model moves less than that: it hands a chunk out while it is in the cache. Asked for: 0.7 of the plain sum's bandwidth.
-// small: as many rounds of 1,000 keys of 4 KB.
+// small: as many rounds of 1,000 keys of 4 KB, with pushAll, pullAll and pullWaitAll.
 
 import { once } from "node:events";
 import { isMainThread, parentPort, type Worker, workerData } from "node:worker_threads";
@@ -80,7 +80,7 @@ async function runDevice({ keyCount, rounds, shared }: Task): Promise<void> {
   const smallRound = async (): Promise<void> => {
     model.pushAll(smalls, device);
     model.pullAll(smalls, device);
-    for (const { key } of smalls) await model.pullWait(key, device);
+    await model.pullWaitAll(device);
   };
   const times: Times = { plain: [], model: [], small: [] };
   for (let i = 0; i < rounds; i++) {

@@ -5,8 +5,9 @@ import type { WaitOptions } from "../../base/deferred.ts";
 import { showValue, WeighbridgeError } from "../../base/errors.ts";
 import { checkOptions, checkWaitOptions } from "../../base/known-options.ts";
 import type { RowArray } from "../../kernel/row-element.ts";
-import type { LevelOne, PullRequest, PushRequest } from "../../worker/level-one/level-one.ts";
+import type { LevelOne, PushRequest } from "../../worker/level-one/level-one.ts";
 import type { KeyPlan, ModelBackend } from "../../worker/level-one/model-backend.ts";
+import type { PullRequest } from "../../worker/level-one/open-pulls.ts";
 import type { ModelPushOptions, PullCallback, PulledData, PullItem, PushItem } from "./shared-model.ts";
 
 const PRIORITY_MAX = 2 ** 30;

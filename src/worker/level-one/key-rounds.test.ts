@@ -6,8 +6,10 @@ import { suite, test } from "node:test";
 import { isWeighbridgeError, WeighbridgeError } from "../../base/errors.ts";
 import { Random } from "../../base/random.ts";
 import { throwsCode } from "../../testing/throws-code.ts";
-import { type Claim, KeyRounds, keyWordsFor, type RoundRules } from "./key-rounds.ts";
+import { keyWordsFor } from "./key-record.ts";
+import { KeyRounds, type RoundRules } from "./key-rounds.ts";
 import { createModelMemory, type ModelMemory, ModelWords } from "./model-words.ts";
+import type { Claim } from "./task-queue.ts";
 
 const FACTS = { isGather: false, hasWeights: false, isExchanged: false };
 
@@ -21,7 +23,7 @@ type Drawn = {
 };
 
 /** A thread's view, and what it holds in its hands. */
-type Thread = { readonly words: ModelWords; readonly rounds: KeyRounds; claim: Claim | undefined };
+type Thread = { readonly words: ModelWords; readonly rounds: KeyRounds; claims: readonly Claim[] };
 
 /** Threads in one thread: every step is one that a real one could make next. Data are one number for each share. */
 class Stage {
@@ -48,7 +50,7 @@ class Stage {
     const rules: RoundRules = { threadsMax, goesOn, devices, oneReduceAtATime: seed % 2 === 0, oneHandOutAtATime: seed % 3 === 0 };
     this.threads = Array.from({ length: deviceCount + 1 }, (_, thread) => {
       const words = new ModelWords(memory, thread);
-      return { words, rounds: new KeyRounds(words, rules, () => shares), claim: undefined };
+      return { words, rounds: new KeyRounds(words, rules, () => shares), claims: [] };
     });
     const [owner] = this.threads as [Thread];
     for (const device of devices) owner.words.setHome(device, device + 1);
@@ -87,14 +89,14 @@ class Stage {
   /** A thread begins or ends a share, or hears what has ended. */
   work(thread: number): void {
     const own = this.threads[thread]!;
-    if (own.claim === undefined) {
-      own.claim = own.words.locked(() => own.rounds.claim());
-      if (own.claim !== undefined) return;
+    if (own.claims.length === 0) {
+      own.claims = own.words.locked(() => own.rounds.tasks.claim());
+      if (own.claims.length > 0) return;
     } else {
-      const { claim } = own;
-      own.claim = undefined;
-      this.#runShare(own, claim);
-      own.words.locked(() => own.rounds.finish(claim));
+      const { claims } = own;
+      own.claims = [];
+      for (const claim of claims) this.#runShare(own, claim);
+      own.words.locked(() => own.rounds.tasks.finish(claims));
       return;
     }
     if (thread > 0) this.#hear(thread - 1);
@@ -155,9 +157,9 @@ class Stage {
     words.locked(() => {
       const failure = words.keepFailure(new WeighbridgeError("NODE_DEAD", `device ${device}`));
       rounds.lose(device, failure);
-      rounds.abandon(device + 1, failure);
+      rounds.tasks.abandon(device + 1, failure);
     });
-    this.threads[device + 1]!.claim = undefined;
+    this.threads[device + 1]!.claims = [];
     for (const states of this.#states) states[device]!.isPulling = false;
   }
 
@@ -229,16 +231,16 @@ test("claims come by priority, then by sequence, and an urgent task overtakes a 
     const others = [1, 2, 3].map((key) => rounds.open(key, 1, FACTS));
     const order: number[] = [];
     const take = (): void => {
-      const claim = rounds.claim()!;
-      order.push(claim.keyIndex - first);
-      rounds.finish(claim);
+      const claims = rounds.tasks.claim();
+      order.push(...claims.map(({ keyIndex }) => keyIndex - first));
+      rounds.tasks.finish(claims);
     };
     rounds.push(first, 0, 64, 0);
     take();
     for (const [i, keyIndex] of others.entries()) rounds.push(keyIndex, 0, 64, [0, 5, 0][i]!);
-    for (let i = 0; i < 5; i++) take();
+    while (rounds.tasks.next() !== undefined) take();
     assert.deepEqual(order, isOneLane ? [0, 0, 0, 2, 1, 3] : [0, 2, 0, 0, 1, 3]);
-    assert.deepEqual([rounds.next(), rounds.claim()], [undefined, undefined]);
+    assert.deepEqual(rounds.tasks.claim(), []);
   }
 });
 
@@ -264,17 +266,38 @@ test("a thread that ends with the lock breaks the model, and nobody waits for it
   assert.throws(() => thread.locked(() => 0), throwsCode("CLOSED"));
 });
 
-test("a thread has news from the end of its pull, which another thread brought about, until it hears of it (ModelWords.W3)", () => {
-  const memory = createModelMemory(1, keyWordsFor(1), 4);
-  const rules: RoundRules = { threadsMax: 1, goesOn: false, devices: [0], oneReduceAtATime: false, oneHandOutAtATime: false };
+test("small tasks are claimed in one go, as many as make a run, and large ones alone (TaskQueue.Q2)", () => {
+  const words = new ModelWords(createModelMemory(1, keyWordsFor(1), 128), 0);
+  const rules: RoundRules = { threadsMax: 8, goesOn: false, devices: [0], oneReduceAtATime: false, oneHandOutAtATime: false };
+  const rounds = new KeyRounds(words, rules, (keyIndex) => (keyIndex === 40 ? 2 : 1));
+  const lengths = [...new Array<number>(40).fill(4), 200_000, 60_000, 60_000, 4, 4];
+  for (const [key, length] of lengths.entries()) rounds.open(key, length, FACTS);
+  for (const key of lengths.keys()) rounds.push(key, 0, 64, 0);
+  const runs: number[] = [];
+  for (let run = rounds.tasks.claim(); run.length > 0; run = rounds.tasks.claim()) {
+    runs.push(run.length);
+    rounds.tasks.finish(run);
+  }
+  assert.deepEqual(runs, [32, 8, 1, 1, 1, 3]);
+});
+
+test("a thread that ends within a run fails all of its tasks (TaskQueue.Q3)", () => {
+  const memory = createModelMemory(1, keyWordsFor(1), 8);
+  const rules: RoundRules = { threadsMax: 8, goesOn: false, devices: [0], oneReduceAtATime: false, oneHandOutAtATime: false };
   const [owner, thread] = [0, 1].map((number) => new KeyRounds(new ModelWords(memory, number), rules, () => 1)) as [KeyRounds, KeyRounds];
-  new ModelWords(memory, 0).setHome(0, 1);
-  const keyIndex = owner.open(0, 1, FACTS);
-  thread.push(keyIndex, 0, 64, 0);
-  thread.pull(keyIndex, 0, 64, 0);
-  assert.deepEqual([owner.hasNews, thread.hasNews], [false, false]);
-  owner.finish(owner.claim() as Claim);
-  assert.deepEqual([owner.hasNews, thread.hasNews], [false, true]);
-  assert.deepEqual(thread.hear(0), { kind: "ended", keyIndex });
-  assert.equal(thread.hasNews, false);
+  const words = new ModelWords(memory, 0);
+  for (const key of [0, 1, 2]) owner.open(key, 1, FACTS);
+  for (const key of [0, 1, 2]) owner.push(key, 0, 64, 0);
+  for (const key of [0, 1, 2]) owner.pull(key, 0, 64, 0);
+  assert.equal(thread.tasks.claim().length, 3);
+  const failure = words.keepFailure(new WeighbridgeError("NODE_DEAD", "thread 1"));
+  assert.deepEqual(
+    owner.tasks.abandon(1, failure).map(({ keyIndex }) => keyIndex),
+    [0, 1, 2],
+  );
+  assert.deepEqual(
+    [0, 1, 2].map(() => owner.hear(0)?.kind),
+    ["failed", "failed", "failed"],
+  );
+  assert.deepEqual(owner.tasks.abandon(1, failure), []);
 });

@@ -87,6 +87,12 @@ export type BatchRunner = {
   runBatch(tasks: readonly ModelTask[]): Promise<void>;
 };
 
+/** What level 1 needs of a backend. */
+export type TaskBackend<Data extends object = object> = Pick<
+  ModelBackend<Data>,
+  "runner" | "placeOf" | "takePush" | "copyOut" | "borrowResult" | "returnResult"
+>;
+
 /** `Data` is what users push and pull into: a typed array, a device tensor. */
 export interface ModelBackend<Data extends object = object> {
   /** "cpu", "cuda": as users name it. */

@@ -2,7 +2,7 @@
 // threads sleep on, and the texts of failures. Not what they mean for a round: key-rounds.ts.
 //
 //   header     lock | state | sequence | keys | live devices | failures
-//   threads    bell | sleeping | claim                                            of the owner, then of every device's thread
+//   threads    bell | sleeping | claims: count, tasks × CLAIMS_MAX                of the owner, then of every device's thread
 //   devices    live | home | failure | from | to | indexes of keys × keyCountMax   the ring: pulls that have ended, for the home to see
 //   failures   length | characters × 511                                          FAILURES of them, in turn
 //   keys       the record of each key                                             key-rounds.ts
@@ -35,11 +35,14 @@ const FAILURE_COUNT = 5;
 const LOCK_WANTED = 6;
 const HEADER_WORDS = 16;
 
-/** A line of the cache for each, so that bells do not disturb each other. */
-const THREAD_WORDS = 16;
+/** Tasks of which a thread has shares at a time. */
+export const CLAIMS_MAX = 32;
+/** Whole lines of the cache for each, so that bells do not disturb each other. */
+const THREAD_WORDS = 48;
 const BELL = 0;
 const SLEEPING = 1;
-const CLAIM = 2;
+const CLAIM_COUNT = 2;
+const CLAIMS = 3;
 
 const DEVICE_WORDS = 8;
 const LIVE = 0;
@@ -204,10 +207,21 @@ export class ModelWords {
     this.words[this.#threadAt(this.thread) + SLEEPING] = 0;
   }
 
-  /** Resolves when the bell has rung since `sleep` gave `heard`; undefined if it has. */
-  listen(heard: number): Promise<unknown> | undefined {
+  /** Calls `rung` when the bell has rung since `sleep` gave `heard`. False if it has: then it is not called. */
+  listen(heard: number, rung: () => void): boolean {
     const bell = Atomics.waitAsync(this.words, this.#threadAt(this.thread) + BELL, heard);
-    return bell.async ? bell.value : undefined;
+    if (bell.async) void bell.value.then(rung);
+    return bell.async;
+  }
+
+  /** Whether the bell has rung since `sleep` gave `heard`. */
+  isRung(heard: number): boolean {
+    return Atomics.load(this.words, this.#threadAt(this.thread) + BELL) !== heard;
+  }
+
+  /** Blocks the thread until the bell has rung since `sleep` gave `heard`. */
+  waitForBell(heard: number): void {
+    Atomics.wait(this.words, this.#threadAt(this.thread) + BELL, heard);
   }
 
   /** Under the lock: something for this thread. It is told when the lock is free, if it sleeps. */
@@ -235,13 +249,16 @@ export class ModelWords {
     }
   }
 
-  /** The task, numbered from 1, of which a thread does a share; 0: none. */
-  claimOf(thread: number): number {
-    return this.words[this.#threadAt(thread) + CLAIM] as number;
+  /** The tasks of which a thread does shares. */
+  claimsOf(thread: number): number[] {
+    const at = this.#threadAt(thread);
+    return [...this.words.subarray(at + CLAIMS, at + CLAIMS + (this.words[at + CLAIM_COUNT] as number))];
   }
 
-  setClaim(task: number, thread: number = this.thread): void {
-    this.words[this.#threadAt(thread) + CLAIM] = task;
+  setClaims(tasks: readonly number[], thread: number = this.thread): void {
+    const at = this.#threadAt(thread);
+    this.words[at + CLAIM_COUNT] = tasks.length;
+    for (let i = 0; i < tasks.length; i++) this.words[at + CLAIMS + i] = tasks[i] as number;
   }
 
   // Devices
@@ -286,15 +303,6 @@ export class ModelWords {
     this.words[at + DEVICE_WORDS + to] = keyIndex;
     this.words[at + RING_TO] = (to + 1) % this.memory.keyCountMax;
     this.ring(this.homeOf(device));
-  }
-
-  /** Whether `hear` of a device that this thread runs would have something. */
-  get hasNews(): boolean {
-    for (let device = 0; device < this.deviceCount; device++) {
-      const at = this.#deviceAt(device);
-      if (this.words[at + HOME] === this.thread && this.words[at + RING_FROM] !== this.words[at + RING_TO]) return true;
-    }
-    return false;
   }
 
   /** The next that `tell` told, -1 when there is none. */
