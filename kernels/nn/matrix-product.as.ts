@@ -118,40 +118,47 @@ function pack(b: usize, row: usize, k: u32, width: u32, panel: usize): void {
   }
 }
 
+/** The larger of A and B is read once: where it does not fit a core's own cache, cores that share the next one hold each other up. */
 export function multiplyTransposed(m: u32, n: u32, k: u32, a: usize, b: usize, c: usize, flags: u32): void {
-  const row: usize = k << 2, wide: usize = (k & ~3) << 2, accumulate = (flags & ACCUMULATE) != 0;
-  for (let i: u32 = 0; i < m; i += 2) {
-    const a0 = a + <usize>i * row, a1 = i + 1 < m ? a0 + row : a0;
-    for (let j: u32 = 0; j < n; j += 4) {
-      const width = min<u32>(4, n - j), b0 = b + <usize>j * row;
-      const b1 = width > 1 ? b0 + row : b0, b2 = width > 2 ? b1 + row : b1, b3 = width > 3 ? b2 + row : b2;
-      let c00 = f32x4.splat(0), c01 = c00, c02 = c00, c03 = c00, c10 = c00, c11 = c00, c12 = c00, c13 = c00;
-      for (let at: usize = 0; at < wide; at += 16) {
-        const x = v128.load(a0 + at), y = v128.load(a1 + at);
-        let z = v128.load(b0 + at);
-        c00 = multiplyAdd(x, z, c00);
-        c10 = multiplyAdd(y, z, c10);
-        z = v128.load(b1 + at);
-        c01 = multiplyAdd(x, z, c01);
-        c11 = multiplyAdd(y, z, c11);
-        z = v128.load(b2 + at);
-        c02 = multiplyAdd(x, z, c02);
-        c12 = multiplyAdd(y, z, c12);
-        z = v128.load(b3 + at);
-        c03 = multiplyAdd(x, z, c03);
-        c13 = multiplyAdd(y, z, c13);
-      }
-      let first = fourSums(c00, c01, c02, c03), second = fourSums(c10, c11, c12, c13);
-      for (let at = wide; at < row; at += 4) {
-        const z = f32x4(load<f32>(b0 + at), load<f32>(b1 + at), load<f32>(b2 + at), load<f32>(b3 + at));
-        first = multiplyAdd(v128.load_splat<f32>(a0 + at), z, first);
-        second = multiplyAdd(v128.load_splat<f32>(a1 + at), z, second);
-      }
-      const target = c + ((<usize>i * n + j) << 2);
-      storeDots(target, first, width, accumulate);
-      if (i + 1 < m) storeDots(target + (<usize>n << 2), second, width, accumulate);
-    }
+  const accumulate = (flags & ACCUMULATE) != 0;
+  if (m >= n) {
+    for (let i: u32 = 0; i < m; i += 2) for (let j: u32 = 0; j < n; j += 4) dots(i, j, m, n, k, a, b, c, accumulate);
+  } else {
+    for (let j: u32 = 0; j < n; j += 4) for (let i: u32 = 0; i < m; i += 2) dots(i, j, m, n, k, a, b, c, accumulate);
   }
+}
+
+/** Rows i and i + 1 of A times rows j to j + 3 of B, as far as they are there. */
+@inline function dots(i: u32, j: u32, m: u32, n: u32, k: u32, a: usize, b: usize, c: usize, accumulate: bool): void {
+  const row: usize = k << 2, wide: usize = (k & ~3) << 2;
+  const a0 = a + <usize>i * row, a1 = i + 1 < m ? a0 + row : a0;
+  const width = min<u32>(4, n - j), b0 = b + <usize>j * row;
+  const b1 = width > 1 ? b0 + row : b0, b2 = width > 2 ? b1 + row : b1, b3 = width > 3 ? b2 + row : b2;
+  let c00 = f32x4.splat(0), c01 = c00, c02 = c00, c03 = c00, c10 = c00, c11 = c00, c12 = c00, c13 = c00;
+  for (let at: usize = 0; at < wide; at += 16) {
+    const x = v128.load(a0 + at), y = v128.load(a1 + at);
+    let z = v128.load(b0 + at);
+    c00 = multiplyAdd(x, z, c00);
+    c10 = multiplyAdd(y, z, c10);
+    z = v128.load(b1 + at);
+    c01 = multiplyAdd(x, z, c01);
+    c11 = multiplyAdd(y, z, c11);
+    z = v128.load(b2 + at);
+    c02 = multiplyAdd(x, z, c02);
+    c12 = multiplyAdd(y, z, c12);
+    z = v128.load(b3 + at);
+    c03 = multiplyAdd(x, z, c03);
+    c13 = multiplyAdd(y, z, c13);
+  }
+  let first = fourSums(c00, c01, c02, c03), second = fourSums(c10, c11, c12, c13);
+  for (let at = wide; at < row; at += 4) {
+    const z = f32x4(load<f32>(b0 + at), load<f32>(b1 + at), load<f32>(b2 + at), load<f32>(b3 + at));
+    first = multiplyAdd(v128.load_splat<f32>(a0 + at), z, first);
+    second = multiplyAdd(v128.load_splat<f32>(a1 + at), z, second);
+  }
+  const target = c + ((<usize>i * n + j) << 2);
+  storeDots(target, first, width, accumulate);
+  if (i + 1 < m) storeDots(target + (<usize>n << 2), second, width, accumulate);
 }
 
 /** The sums of the lanes of each of four vectors. */
