@@ -94,6 +94,24 @@ test("devices release all they took, have the same bits every run, and a model t
   assert.deepEqual(first, second);
 });
 
+test("large layers, whose updates threads share, are trained as one device does, within 1e-4, and with the same bits every run", async () => {
+  const layers = [dense({ name: "wide", outputs: 2500, activation: "relu" as const }), dense({ name: "head", outputs: CLASSES })];
+  for (const type of ["momentum", "adam"] as const) {
+    const make = (): ReturnType<typeof built> => {
+      const { network } = built(10, layers);
+      const loss = new SoftmaxCrossEntropy(network.workspace, { classCount: CLASSES, sampleCountMax: 10 });
+      return {
+        network,
+        model: new Model(network, { loss, optimizer: { type, learningRate: 0.001, clipNorm: type === "adam" ? 1 : null } }),
+      };
+    };
+    const expected = await trained(make(), { batchSize: 10 });
+    const [first, second] = [await trained(make(), { batchSize: 10, devices: 2 }), await trained(make(), { batchSize: 10, devices: 2 })];
+    assertClose(first, expected, type);
+    assert.deepEqual(first, second);
+  }
+});
+
 test("devices with servers train as one does, within 1e-4: every weight there, none, with 1 worker and with 2", async () => {
   for (const [workers, onServers] of [
     [1, true],

@@ -1,6 +1,7 @@
 // training-devices — a Model whose devices are threads of the system (worker_threads). Here they are started and watched;
 // what they share, and how, is in faces/training/devices.
 
+import { availableParallelism } from "node:os";
 import { Worker } from "node:worker_threads";
 import type { TrainingGrant } from "../faces/training/devices/device-loop.ts";
 import type { DeviceStarter } from "../faces/training/devices/training-devices.ts";
@@ -10,7 +11,7 @@ import { modulePath } from "./launcher/job-plan.ts";
 import { realClock } from "./real-clock.ts";
 import { timeline } from "./shared-model-threads.ts";
 
-const STARTER: DeviceStarter = { clock: realClock(), timeline, start };
+const STARTER: DeviceStarter = { clock: realClock(), timeline, coreCount: availableParallelism(), start };
 
 function start(grant: TrainingGrant, on: Parameters<DeviceStarter["start"]>[1]): ReturnType<DeviceStarter["start"]> {
   const thread = new Worker(modulePath(import.meta.url, "./training-device"), { workerData: grant });

@@ -3,7 +3,7 @@
 // to the same bits here and there.
 
 import type { Arena } from "../../kernel/arena.ts";
-import { SimdOptimizerKernels } from "../../kernel/optimizer-kernels.ts";
+import type { OptimizerKernels } from "../../kernel/optimizer-kernels.ts";
 import type { Parameter } from "../../nn/parameter.ts";
 import type { Workspace } from "../../nn/workspace.ts";
 import { TensorShape } from "../../store/tensor-shape.ts";
@@ -18,8 +18,9 @@ export class LocalRoute implements ParameterRoute {
   readonly acknowledged: Promise<void> = Promise.resolve();
   readonly updater: LocalUpdater;
   readonly #clock: () => number;
-  /** The clock of a gradient that was pushed and not applied. */
+  /** The clock of a gradient that was pushed and not applied, and its greatest magnitude, if it is known. */
   #pushedAt: number | undefined;
+  #magnitude: number | undefined;
 
   constructor(parameter: Parameter, updater: LocalUpdater, clock: () => number) {
     this.parameter = parameter;
@@ -31,8 +32,9 @@ export class LocalRoute implements ParameterRoute {
     await Promise.resolve(); // the values are here
   }
 
-  push(): void {
+  push(magnitude?: number): void {
     this.#pushedAt = this.#clock();
+    this.#magnitude = magnitude;
   }
 
   skip(): void {
@@ -46,7 +48,7 @@ export class LocalRoute implements ParameterRoute {
   settle(): undefined {
     const clock = this.#pushedAt;
     this.#pushedAt = undefined;
-    if (clock !== undefined) this.updater.apply(clock);
+    if (clock !== undefined) this.updater.apply(clock, this.#magnitude);
     return undefined;
   }
 
@@ -67,24 +69,27 @@ export class LocalUpdater {
   step = 0;
 
   /** The parameter has its first values already. Throws ARENA_FULL. */
-  constructor(workspace: Workspace, parameter: Parameter, optimizer: ResolvedOptimizer) {
+  constructor(workspace: Workspace, parameter: Parameter, optimizer: ResolvedOptimizer, kernels: OptimizerKernels) {
     const shape = new TensorShape(parameter.shape);
     const width = shape.hasRows ? shape.width : 1;
     this.#arena = workspace.arena;
     this.#parameter = parameter;
     this.#rowCount = shape.floatCount / width;
     const owner = { kind: "tensor", width } as const;
-    this.#updater = new Updater(workspace.arena, new SimdOptimizerKernels(workspace.arena), optimizer, owner);
+    this.#updater = new Updater(workspace.arena, kernels, optimizer, owner);
     const byteCount = this.#updater.blockSlotBytes(this.#rowCount);
     this.#slotsAt = byteCount === 0 ? 0 : workspace.arena.allocate(byteCount);
     this.slots = new Float32Array(workspace.arena.memory.buffer, this.#slotsAt, byteCount / Float32Array.BYTES_PER_ELEMENT);
     this.#updater.startBlock(parameter.address, this.#slotsAt, this.#rowCount);
   }
 
-  /** Applies the parameter's gradient, with the learning rate of `clock`. Throws NOT_FINITE and changes nothing. */
-  apply(clock: number): void {
+  /**
+   * Applies the parameter's gradient, with the learning rate of `clock`. `known`: its greatest magnitude. Throws
+   * NOT_FINITE and changes nothing.
+   */
+  apply(clock: number, known: number = Number.NaN): void {
     const { address, gradientAddress, gradient } = this.#parameter;
-    const magnitude = this.#updater.admit(gradientAddress, gradient.length);
+    const magnitude = Number.isFinite(known) ? known : this.#updater.admit(gradientAddress, gradient.length);
     if (magnitude === undefined) return;
     const { clipNorm = null } = this.#updater.spec;
     const gradientScale = clipNorm === null ? 1 : clipScale(gradientNorm(gradient), clipNorm);

@@ -151,7 +151,12 @@ export class Model {
         },
         rendezvousOf: (epoch) => epochRendezvous(session!, { name, epoch }, wait),
       });
-      return await withHooks(callbacks, view, () => trainer.run());
+      open.kernels.crew = devices?.crew;
+      try {
+        return await withHooks(callbacks, view, () => trainer.run());
+      } finally {
+        open.kernels.crew = undefined;
+      }
     };
     return await this.#alone(async () =>
       plan === undefined ? await train(undefined) : await this.#withDevices(plan, unitSize, wait, train),

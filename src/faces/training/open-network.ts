@@ -10,6 +10,7 @@ import type { Parameter } from "../../nn/parameter.ts";
 import type { Consistency } from "../../store/consistency.ts";
 import type { InitializerSpec } from "../../store/initializers/initializer-spec.ts";
 import { type OptimizerSpec, resolveOptimizer } from "../../store/updaters/optimizer-spec.ts";
+import { UpdateKernels } from "./devices/update-kernels.ts";
 import type { EmbeddingLookup } from "./embedding-lookup.ts";
 import { pause } from "./event-loop.ts";
 import { LocalRoute, LocalUpdater } from "./local-route.ts";
@@ -46,6 +47,8 @@ export class OpenNetwork {
   readonly session: Session | undefined;
   /** In the order of the network. */
   readonly routes: ReadonlyMap<Parameter, ParameterRoute>;
+  /** Of the optimizers that run here. */
+  readonly kernels: UpdateKernels;
   readonly #lookups: EmbeddingLookup[] = [];
   readonly #options: OpenNetworkOptions;
   readonly #retry: Retry | undefined;
@@ -63,6 +66,7 @@ export class OpenNetwork {
     this.patience = patience;
     this.session = session;
     this.routes = routes;
+    this.kernels = new UpdateKernels(options.network.workspace.arena);
     this.#retry = session === undefined ? undefined : new Retry(session);
   }
 
@@ -203,11 +207,11 @@ export class OpenNetwork {
     const { name, shape, serverTarget } = parameter;
     const optimizer = this.#options.optimizerOf(name);
     if (session === undefined || (serverTarget === undefined && session.workerCount === 1)) {
-      const updater = new LocalUpdater(network.workspace, parameter, resolveOptimizer(optimizer));
+      const updater = new LocalUpdater(network.workspace, parameter, resolveOptimizer(optimizer), this.kernels);
       return new LocalRoute(parameter, updater, () => this.clocks);
     }
     if (serverTarget === undefined) {
-      const updater = new LocalUpdater(network.workspace, parameter, resolveOptimizer(optimizer));
+      const updater = new LocalUpdater(network.workspace, parameter, resolveOptimizer(optimizer), this.kernels);
       return new ReducedRoute({ parameter, updater, collective: this.#group!.collective, wait });
     }
     const init = this.#seeded(parameter.initializer);

@@ -26,7 +26,8 @@ export interface ParameterRoute {
   summed?(): Promise<void>;
   /** Pulls the current values, before the first step and after a failure. */
   open(): Promise<void>;
-  push(): void;
+  /** `magnitude`: the greatest of the gradient's, if it is known. */
+  push(magnitude?: number): void;
   /** Takes part in a step without a gradient. */
   skip(): void;
   /** Pushes the last gradient again: `acknowledged` was rejected, and the clock of its step has ended. */

@@ -106,7 +106,7 @@ export class StepRunner {
   /** Takes part in a step without samples. `nextIds` are prefetched when all workers prefetch theirs. */
   async skip(nextIds?: IdBatch): Promise<void> {
     const { meter, network, open } = this.#options;
-    for (const route of this.#routes) await this.#ready(route);
+    await this.settle();
     for (const acquired of this.#acquire({ ids: new Float64Array(0), sampleCount: 0, idsPerSample: network.idsPerSample }).values()) {
       await meter.wait(acquired);
     }
@@ -142,7 +142,10 @@ export class StepRunner {
 
   /** Resolves when all values are those of the next step. */
   async settle(): Promise<void> {
-    for (const route of this.#routes) await this.#ready(route);
+    for (const route of this.#routes) {
+      const ready = this.#ready(route);
+      if (ready !== undefined) await ready;
+    }
   }
 
   /**
@@ -172,7 +175,10 @@ export class StepRunner {
     for (const [i, stage] of network.stages.entries()) {
       const acquired = stage.lookup === undefined ? undefined : acquiring?.get(stage.lookup);
       if (acquired !== undefined) await meter.wait(acquired);
-      for (const parameter of stage.parameters) await this.#ready(open.routeOf(parameter));
+      for (const parameter of stage.parameters) {
+        const ready = this.#ready(open.routeOf(parameter));
+        if (ready !== undefined) await ready;
+      }
       activations = stage.forward(activations, isTraining);
       this.#outputs[i] = activations;
       if (overlaps && this.#comingBytes(i + 1) >= COMING_BYTES_MIN) await nextTurn();
@@ -232,7 +238,7 @@ export class StepRunner {
 
   #push(source: GradientSource): void {
     if ("lookup" in source) this.#pushRows(source.lookup);
-    else this.#options.open.routeOf(source.parameter).push();
+    else this.#options.open.routeOf(source.parameter).push(this.#options.devices?.magnitudeOf(source.parameter));
   }
 
   #pushRows(lookup: EmbeddingLookup): void {
@@ -246,12 +252,13 @@ export class StepRunner {
     for (const lookup of this.#lookups) if (this.#options.open.pushesRows(lookup)) this.#pushRows(lookup);
   }
 
-  async #ready(route: ParameterRoute): Promise<void> {
+  /** Undefined: its values are there. */
+  #ready(route: ParameterRoute): Promise<void> | undefined {
     const settling = route.settle();
-    if (settling === undefined) return;
+    if (settling === undefined) return undefined;
     const { meter, open } = this.#options;
-    if (route.isReduced === true) return await meter.wait(settling);
-    await meter.wait(open.withRetry(async (isFirst) => (isFirst ? await settling : await route.open())));
+    if (route.isReduced === true) return meter.wait(settling);
+    return meter.wait(open.withRetry(async (isFirst) => (isFirst ? await settling : await route.open())));
   }
 }
 

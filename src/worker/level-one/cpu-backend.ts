@@ -63,25 +63,14 @@ export type CpuThread = {
   readonly thread: number;
   /** Calls back while no other thread takes or releases memory (Arena.A6). */
   readonly exclusively: <T>(act: () => T) => T;
-  /** Takes the memory of new keys, which the caller releases. Left out: it goes with the model's memory. */
-  readonly allocate?: ((byteCount: number) => number) | undefined;
 };
 
 /** The memory of a model, at most `bytesMax` bytes of it. Throws BAD_ARGUMENT for an impossible size. */
-export function createCpuMemory(options: CpuBackendOptions, bytesMax: number | undefined): CpuMemory {
+export function createCpuMemory({ threadCount, keyCountMax }: CpuBackendOptions, bytesMax: number | undefined): CpuMemory {
   const arena = new Arena({ bytesMax });
-  return cpuMemoryIn(arena, options, (byteCount) => arena.allocate(byteCount));
-}
-
-/** The memory of a model in an arena that has other uses as well; `allocate` takes spans of it. */
-export function cpuMemoryIn(
-  { memory }: Pick<Arena, "memory">,
-  { threadCount, keyCountMax }: CpuBackendOptions,
-  allocate: (byteCount: number) => number,
-): CpuMemory {
-  const table = allocate(keyCountMax * KEY_WORDS * WORD_BYTES);
-  const scratch = Array.from({ length: threadCount }, () => allocate(SCRATCH_BYTES));
-  return { memory, table, scratch };
+  const table = arena.allocate(keyCountMax * KEY_WORDS * WORD_BYTES);
+  const scratch = Array.from({ length: threadCount }, () => arena.allocate(SCRATCH_BYTES));
+  return { memory: arena.memory, table, scratch };
 }
 
 export class CpuBackend implements ModelBackend<RowArray> {
@@ -136,9 +125,8 @@ export class CpuBackend implements ModelBackend<RowArray> {
     this.#thread.exclusively(() => {
       const taken: [address: number, bytes: number][] = [];
       const take = (count: number): number => {
-        const { allocate } = this.#thread;
-        const address = allocate === undefined ? this.#arena.allocate(count) : allocate(count);
-        if (allocate === undefined) taken.push([address, count]);
+        const address = this.#arena.allocate(count);
+        taken.push([address, count]);
         return address;
       };
       try {

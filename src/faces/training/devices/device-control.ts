@@ -1,8 +1,8 @@
 // device-control — what the owner of a training and the threads of its devices tell each other in every step, in shared
-// memory: which samples, and when to begin; the losses. Gradients are level 1's (worker/level-one).
+// memory: which samples, and that it has begun; the losses. Gradients are level 1's (gradient-sums.ts).
 //
-//   words     step | pushes of all steps | samples of each device: first, count          i32
-//   numbers   divisor | loss of each device                               f64
+//   words     step | samples of each device: first, count     i32
+//   numbers   divisor | loss of each device                   f64
 //
 // Invariants:
 //   DeviceControl.D1. The owner writes samples and divisor before it raises `step`; a device writes its loss before it
@@ -12,12 +12,8 @@
 export type ControlMemory = { readonly words: Int32Array; readonly numbers: Float64Array };
 
 const STEP = 0;
-const DONE = 1;
-const SAMPLES = 2;
+const SAMPLES = 1;
 const LOSSES = 1;
-/** How long a thread looks before it sleeps: to be woken takes about as long. */
-const SPIN_MS = 0.1;
-const SPINS_AT_ONCE = 64;
 
 export function createControlMemory(deviceCount: number): ControlMemory {
   return {
@@ -52,14 +48,11 @@ export class DeviceControl {
       this.#words[SAMPLES + 2 * device + 1] = to - from;
     }
     Atomics.add(this.#words, STEP, 1);
-    Atomics.notify(this.#words, STEP);
   }
 
-  /** Blocks the thread until the step after `step` begins, and returns its number. */
-  next(step: number): number {
-    this.#spin(() => Atomics.load(this.#words, STEP) !== step);
-    while (Atomics.load(this.#words, STEP) === step) Atomics.wait(this.#words, STEP, step);
-    return (step + 1) | 0;
+  /** The number of the step that was begun last; wraps around. */
+  get step(): number {
+    return Atomics.load(this.#words, STEP);
   }
 
   samplesOf(device: number): { readonly from: number; readonly count: number } {
@@ -79,22 +72,5 @@ export class DeviceControl {
     let sum = 0;
     for (let device = 1; device < this.#deviceCount; device++) sum += this.#numbers[LOSSES + device]!;
     return sum;
-  }
-
-  /** A device has pushed its gradients. */
-  done(): void {
-    Atomics.add(this.#words, DONE, 1);
-  }
-
-  /** Looks for a moment whether the others have pushed theirs. */
-  lookForOthers(): void {
-    const expected = Math.imul(Atomics.load(this.#words, STEP), this.#deviceCount - 1);
-    this.#spin(() => Atomics.load(this.#words, DONE) === expected);
-  }
-
-  #spin(isThere: () => boolean): void {
-    const untilMs = performance.now() + SPIN_MS;
-    do for (let i = 0; i < SPINS_AT_ONCE; i++) if (isThere()) return;
-    while (performance.now() < untilMs);
   }
 }

@@ -2,18 +2,21 @@
 // thread is ended. It reads values that the owner changes between steps only (docs/decisions/0066).
 
 import type { Clock } from "../../../base/clock.ts";
+import type { KernelMemory } from "../../../kernel/inlined-module.ts";
+import { SimdOptimizerKernels } from "../../../kernel/optimizer-kernels.ts";
 import { Activations, type Shape } from "../../../nn/activations.ts";
 import { ReplicaWorkspace } from "../../../nn/replica-workspace.ts";
 import type { WorkspaceSpan } from "../../../nn/workspace.ts";
-import { CpuBackend, type CpuBackendOptions, type CpuMemory } from "../../../worker/level-one/cpu-backend.ts";
 import type { RoundRules } from "../../../worker/level-one/key-rounds.ts";
 import { LevelOne } from "../../../worker/level-one/level-one.ts";
 import type { KeyPlan } from "../../../worker/level-one/model-backend.ts";
 import type { MeterMemory } from "../../../worker/level-one/model-meter.ts";
-import { type ModelMemory, ModelWords } from "../../../worker/level-one/model-words.ts";
+import type { ModelMemory } from "../../../worker/level-one/model-words.ts";
 import { parametersOf } from "../network.ts";
 import { type ControlMemory, DeviceControl } from "./device-control.ts";
+import { type GradientSpans, GradientSums } from "./gradient-sums.ts";
 import { buildReplica, type Replica, type ReplicaPlan } from "./replica.ts";
+import { SharedLoop } from "./shared-loop.ts";
 
 /** Plain data that is posted to the thread. */
 export type TrainingGrant = {
@@ -28,9 +31,14 @@ export type TrainingGrant = {
   readonly memory: ModelMemory;
   readonly meter: MeterMemory;
   readonly rules: RoundRules;
-  readonly cpu: { readonly memory: CpuMemory; readonly options: CpuBackendOptions };
-  /** Of the parameters, in their order. */
-  readonly plans: readonly KeyPlan[];
+  /** The network's own. */
+  readonly arena: KernelMemory;
+  readonly gradients: GradientSpans;
+  readonly plan: KeyPlan;
+  /** Of updates that all threads make. */
+  readonly loop: Int32Array;
+  /** How long a thread looks for something to do before it sleeps. */
+  readonly lookMs: number;
 };
 
 export type DeviceLoopParts = {
@@ -42,28 +50,30 @@ export type DeviceLoopParts = {
 
 /** Runs until the thread is ended. Throws what the network throws: the thread ends, and the owner hears of it. */
 export async function runDevice(grant: TrainingGrant, { clock, timeline, ready }: DeviceLoopParts): Promise<never> {
-  const { device, memory, meter, rules, cpu, plans, spans, unit } = grant;
-  const workspace = ReplicaWorkspace.attach(cpu.memory.memory, grant.replica.values, spans);
+  const { device, memory, meter, rules, spans, unit, lookMs } = grant;
+  const workspace = ReplicaWorkspace.attach(grant.arena, grant.replica.values, spans);
   const replica = await buildReplica(workspace, grant.replica);
-  const words = new ModelWords(memory, device);
-  const backend = new CpuBackend(cpu.memory, cpu.options, { thread: device, exclusively: (act) => words.locked(act) });
-  const level = new LevelOne<Float32Array>({ memory, meter, thread: device, rules, clock, timeline, backend: backend as never });
   const parameters = parametersOf(replica.network);
-  const pushes = parameters.map(({ gradient }, i) => ({
-    ...{ data: gradient, plan: level.knowKey(plans[i]!), device, priority: 0, after: undefined },
-  }));
+  const backend = new GradientSums(workspace.arena, grant.gradients, device);
+  const level = new LevelOne<Float32Array>({ memory, meter, thread: device, rules, clock, timeline, backend, helps: true });
+  const push = { data: parameters[0]!.gradient, plan: level.knowKey(grant.plan), device, priority: 0, after: undefined };
+  workspace.arena.module.useJob(grant.gradients.scratch[device]!);
+  const loop = new SharedLoop(grant.loop, new SimdOptimizerKernels(workspace.arena));
   const control = new DeviceControl(grant.control);
   const inputOf = inputsOf(workspace, unit, grant.replica.sampleCountMax);
   const labels = new Float32Array(workspace.arena.memory.buffer, unit.labelsAt, unit.sampleCountMax);
   ready();
-  for (let step = control.next(0); ; step = control.next(step)) {
+  for (let step = 0; ; ) {
+    level.help({ isCalled: () => control.step !== step || loop.hasShares, lookMs, sleeps: true });
+    loop.help();
+    if (control.step === step) continue;
+    step = control.step;
     const { from, count } = control.samplesOf(device);
     let loss = 0;
     if (count === 0) for (const { gradient } of parameters) gradient.fill(0);
     else loss = compute(replica, inputOf(from, count), labels.subarray(from, from + count), control.divisor);
     control.setLoss(device, loss);
-    level.push(pushes);
-    control.done();
+    level.push([push]);
   }
 }
 

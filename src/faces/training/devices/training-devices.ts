@@ -1,7 +1,7 @@
 // training-devices — several threads of one worker that compute the gradients of a unit together: each has a share of its
 // samples and a replica of the network, all read the same values, and level 1 (worker/level-one) sums their gradients into
-// those of the owner's network. What follows, on servers, among workers or here, is that of one device
-// (docs/decisions/0066).
+// those of the owner's network. What follows, on servers, among workers or here, is that of one device; threads that wait
+// do a part of the sums and of the updates that are made here (docs/decisions/0066).
 //
 // Invariants:
 //   TrainingDevices.V1. The owner is device 0. Values change only while no device computes: between `sum` and `begin`.
@@ -14,20 +14,23 @@ import type { Clock } from "../../../base/clock.ts";
 import { Deferred, type WaitOptions, waitFor } from "../../../base/deferred.ts";
 import { reasonOf, showValue, WeighbridgeError } from "../../../base/errors.ts";
 import { checkOptions } from "../../../base/known-options.ts";
+import { SimdOptimizerKernels } from "../../../kernel/optimizer-kernels.ts";
 import { describeLoss, describeNetwork } from "../../../nn/built-in-networks.ts";
+import type { Parameter } from "../../../nn/parameter.ts";
 import { ReplicaWorkspace } from "../../../nn/replica-workspace.ts";
 import { Workspace } from "../../../nn/workspace.ts";
-import { CpuBackend, type CpuBackendOptions, cpuMemoryIn } from "../../../worker/level-one/cpu-backend.ts";
 import type { RoundRules } from "../../../worker/level-one/key-rounds.ts";
 import { LevelOne, levelOneMemory, type PushRequest } from "../../../worker/level-one/level-one.ts";
 import { createMeterMemory } from "../../../worker/level-one/model-meter.ts";
-import { DEVICES_MAX, ModelWords, OWNER } from "../../../worker/level-one/model-words.ts";
-import type { PullRequest } from "../../../worker/level-one/open-pulls.ts";
+import { DEVICES_MAX, OWNER } from "../../../worker/level-one/model-words.ts";
 import { type Loss, lookupsOf, type Network, parametersOf } from "../network.ts";
 import type { UnitSamples } from "../unit-feed.ts";
 import { createControlMemory, DeviceControl } from "./device-control.ts";
 import type { TrainingGrant } from "./device-loop.ts";
+import { createMaxima, GradientSums, gradientKey, scratchWords } from "./gradient-sums.ts";
 import { buildReplica, type ReplicaPlan, type ReplicaSource } from "./replica.ts";
+import { createLoopWords, SharedLoop } from "./shared-loop.ts";
+import type { LoopCrew } from "./update-kernels.ts";
 
 /** How many, and the module whose createNetwork and createLoss make the network in every thread. */
 export type DevicesOptions = { readonly count: number; readonly network?: URL };
@@ -37,6 +40,8 @@ export type DeviceStarter = {
   readonly clock: Clock;
   /** Milliseconds of a clock that all threads share. */
   readonly timeline: () => number;
+  /** Threads that can run at the same time. */
+  readonly coreCount: number;
   /** Starts a thread that calls `runDevice`. `ended` is called once, with the reason. */
   readonly start: (grant: TrainingGrant, on: { readonly ready: () => void; readonly ended: (reason: unknown) => void }) => DeviceHandle;
 };
@@ -92,29 +97,46 @@ function bad(what: string): WeighbridgeError {
   return new WeighbridgeError("BAD_ARGUMENT", `devices: ${what}`);
 }
 
-type Level = { readonly level: LevelOne<Float32Array>; readonly grant: Omit<TrainingGrant, "device" | "spans"> };
+/** How long a thread looks before it sleeps, if every thread has a core: longer than the owner needs between two steps. */
+const LOOK_MS = 1;
+/** The same if threads share cores: about as long as it takes to be woken. */
+const LOOK_MS_SHARED = 0.05;
+
+/** The gradients of all parameters are one. */
+const KEYS = 1;
+
+type Grant = Omit<TrainingGrant, "device" | "spans">;
 
 export class TrainingDevices {
+  /** For updates of values: the threads that wait do a part of them. */
+  readonly crew: LoopCrew;
   readonly #network: Network;
   readonly #control: DeviceControl;
   readonly #labels: Float32Array;
   readonly #level: LevelOne<Float32Array>;
-  readonly #pushes: readonly PushRequest<Float32Array>[];
-  readonly #pulls: readonly PullRequest<Float32Array>[];
+  readonly #push: PushRequest<Float32Array>;
+  readonly #sums: GradientSums;
+  readonly #positions: ReadonlyMap<Parameter, number>;
+  readonly #lookMs: number;
   readonly #workspaces: Workspace[];
   readonly #threads: DeviceHandle[] = [];
   #isBegun = false;
 
-  private constructor(network: Network, { level, grant }: Level, labels: Float32Array, workspaces: Workspace[]) {
+  private constructor(network: Network, grant: Grant, starter: DeviceStarter, labels: Float32Array, workspaces: Workspace[]) {
+    const { memory, meter, rules, plan, gradients, loop, control, lookMs } = grant;
+    const { arena } = network.workspace;
+    const { clock, timeline } = starter;
     this.#network = network;
-    this.#level = level;
-    this.#control = new DeviceControl(grant.control);
+    this.#positions = new Map(parametersOf(network).map((parameter, i) => [parameter, i]));
+    this.#sums = new GradientSums(arena, gradients, OWNER);
+    this.#level = new LevelOne<Float32Array>({ memory, meter, thread: OWNER, rules, clock, timeline, backend: this.#sums, helps: true });
+    this.#level.addKey(plan, { hasWeights: false, isExchanged: false });
+    this.#push = { data: parametersOf(network)[0]!.gradient, plan, device: 0, priority: 0, after: undefined };
+    this.#control = new DeviceControl(control);
+    this.crew = { loop: new SharedLoop(loop, new SimdOptimizerKernels(arena)), call: () => this.#level.callThreads() };
     this.#labels = labels;
+    this.#lookMs = lookMs;
     this.#workspaces = workspaces;
-    this.#pushes = parametersOf(network).map(({ gradient }, i) => ({
-      ...{ data: gradient, plan: grant.plans[i]!, device: 0, priority: 0, after: undefined },
-    }));
-    this.#pulls = this.#pushes.map((push) => ({ ...push, callback: undefined }));
   }
 
   /** Starts the threads. Throws ARENA_FULL, BAD_ARGUMENT, and NODE_DEAD for a thread that does not come up. */
@@ -127,23 +149,29 @@ export class TrainingDevices {
     const own = new Workspace({ arena });
     const values = parametersOf(network).map(({ name, address, values: { length } }) => ({ name, address, floatCount: length }));
     const replica: ReplicaPlan = { source, sampleCountMax: Math.ceil(unitSize / count), values };
-    const workspaces: Workspace[] = [own];
+    const replicas: ReplicaWorkspace[] = [];
     let devices: TrainingDevices | undefined;
     try {
+      const addresses = [parametersOf(network).map(({ gradientAddress }) => gradientAddress)];
+      while (addresses.length < count) {
+        const workspace = ReplicaWorkspace.layOut(arena, values);
+        replicas.push(workspace);
+        const built = await buildReplica(workspace, replica);
+        addresses.push(parametersOf(built.network).map(({ gradientAddress }) => gradientAddress));
+      }
       const labels = own.floats(unitSize);
       const { address, shape } = network.input!;
       const unit = { address, shape, labelsAt: labels.address, sampleCountMax: unitSize };
-      const level = openLevel(network, own, { count, starter, replica, unit });
-      devices = new TrainingDevices(network, level, labels.values, workspaces);
-      for (let device = 1; device < count; device++) {
-        const workspace = ReplicaWorkspace.layOut(arena, values);
-        workspaces.push(workspace);
-        await buildReplica(workspace, replica);
-        await devices.#start({ ...level.grant, device, spans: workspace.spans }, starter, wait);
-      }
+      const scratch = addresses.map(() => own.words(scratchWords(count)).address);
+      const lengths = values.map(({ floatCount }) => floatCount);
+      const shared = sharedMemory(count, lengths, starter.coreCount);
+      const gradients = { lengths, addresses, scratch, maxima: createMaxima(lengths) };
+      const grant: Grant = { ...shared, replica, unit, arena: arena.memory, gradients };
+      devices = new TrainingDevices(network, grant, starter, labels.values, [own, ...replicas]);
+      await Promise.all(replicas.map((each, i) => devices!.#start({ ...grant, device: i + 1, spans: each.spans }, starter, wait)));
       return devices;
     } catch (thrown) {
-      if (devices === undefined) for (const workspace of workspaces) workspace.close();
+      if (devices === undefined) for (const workspace of [own, ...replicas]) workspace.close();
       await devices?.close();
       throw thrown;
     }
@@ -169,6 +197,7 @@ export class TrainingDevices {
     this.#labels.set(labels);
     this.#isBegun = true;
     this.#control.begin(sampleCount, globalSize);
+    this.#level.callThreads();
     const { count } = this.#control.samplesOf(0);
     this.#network.input!.sampleCount = count;
     return labels.subarray(0, count);
@@ -178,11 +207,16 @@ export class TrainingDevices {
   async sum(wait: WaitOptions): Promise<number> {
     if (!this.#isBegun) return 0;
     this.#isBegun = false;
-    this.#level.push(this.#pushes);
-    this.#level.pull(this.#pulls);
-    this.#control.lookForOthers();
+    this.#level.push([this.#push]);
+    this.#level.pull([{ ...this.#push, callback: undefined }]);
+    this.#level.help({ isCalled: () => !this.#level.isPulling(0), lookMs: this.#lookMs, sleeps: false });
     await this.#level.waitAll(0, wait);
     return this.#control.otherLosses;
+  }
+
+  /** The greatest magnitude of a summed gradient, from `sum` until the gradient changes; NaN or Infinity if one is. */
+  magnitudeOf(parameter: Parameter): number {
+    return this.#sums.magnitudeOf(this.#positions.get(parameter)!);
   }
 
   /** Ends the threads, whatever they do, and releases their memory. */
@@ -193,28 +227,18 @@ export class TrainingDevices {
   }
 }
 
-type LevelOptions = Pick<TrainingGrant, "replica" | "unit"> & { readonly count: number; readonly starter: DeviceStarter };
-
-/** Level 1 in the network's own memory: gradients are summed where they lie. */
-function openLevel(network: Network, workspace: Workspace, { count, starter, replica, unit }: LevelOptions): Level {
-  const parameters = parametersOf(network);
-  const memory = levelOneMemory(count, parameters.length + 2);
+/** Level 1 for one key, the gradients of all parameters, and what else the threads share. */
+function sharedMemory(
+  count: number,
+  lengths: readonly number[],
+  coreCount: number,
+): Pick<Grant, "memory" | "meter" | "rules" | "plan" | "control" | "loop" | "lookMs"> {
+  const memory = levelOneMemory(count, KEYS + 1);
   const meter = createMeterMemory({ deviceCount: count, keyCountMax: memory.keyCountMax, keepsEvents: false });
   const devices = Array.from({ length: count }, (_, device) => device);
-  const rules: RoundRules = { threadsMax: 1, oneReduceAtATime: false, oneHandOutAtATime: false, goesOn: false, devices };
-  const options: CpuBackendOptions = {
-    ...{ dtype: "f32", threadCount: count + 1, keyCountMax: memory.keyCountMax, bigArrayLength: Infinity, updater: undefined },
+  const rules: RoundRules = { threadsMax: count, oneReduceAtATime: false, oneHandOutAtATime: false, goesOn: false, devices };
+  return {
+    ...{ memory, meter, rules, plan: { ...gradientKey(lengths), index: 0 } },
+    ...{ control: createControlMemory(count), loop: createLoopWords(), lookMs: count <= coreCount ? LOOK_MS : LOOK_MS_SHARED },
   };
-  const allocate = (byteCount: number): number => workspace.doubles(Math.ceil(byteCount / Float64Array.BYTES_PER_ELEMENT)).address;
-  const cpu = { memory: cpuMemoryIn(workspace.arena, options, allocate), options };
-  const words = new ModelWords(memory, OWNER);
-  const backend = new CpuBackend(cpu.memory, options, { thread: OWNER, exclusively: (act) => words.locked(act), allocate });
-  const { clock, timeline } = starter;
-  const level = new LevelOne<Float32Array>({ memory, meter, thread: OWNER, rules, clock, timeline, backend: backend as never });
-  const plans = parameters.map(({ shape, gradient: { length } }, key) => {
-    const spec = { key, shape, length, resultLength: length, operation: "sum" } as const;
-    backend.openKey({ ...spec, index: key }, undefined);
-    return level.addKey(spec, { hasWeights: false, isExchanged: false });
-  });
-  return { level, grant: { replica, unit, memory, meter, rules, cpu, plans, control: createControlMemory(count) } };
 }
