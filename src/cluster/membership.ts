@@ -107,7 +107,10 @@ export class Membership {
       linkTimeoutMs: options.linkTimeoutMs ?? LINK_TIMEOUT_MS,
       isSchedulerAway: () => this.#channel?.link === undefined,
       isAlive: (node) => this.entry(node)?.state === "alive",
-      hasStandby: (node) => roleOf(node) === "server" && this.entry(idOf("standby", rankOf(node)))?.state === "alive",
+      hasStandby: (node) => {
+        const standby = this.entry(idOf("standby", rankOf(node)));
+        return roleOf(node) === "server" && standby?.state === "alive" && standby.isFilling !== true;
+      },
     });
     peer.events = this.#peerEvents();
     serveSchedulerNews(peer, { roster: (roster) => this.#hear(roster), aborted: (error) => this.#end(error) });

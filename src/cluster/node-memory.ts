@@ -29,13 +29,16 @@ export class NodeMemory {
   holdsSums = false;
   /** The incarnation of this server's standby that does not take its log; 0: it does, or there is none. */
   standbyLost: () => number = () => 0;
+  /** The incarnation of a standby that this server has filled, until the scheduler has written it down; 0: none. */
+  standbyFilled: () => number = () => 0;
   catalogue: CatalogueSource = { highest: 0, entries: () => [] };
 
   /** What every heartbeat carries. */
   heartbeat(): HeartbeatRequest {
     const sums = this.holdsSums ? { holdsSums: true } : {};
-    const standbyLost = this.standbyLost();
-    return standbyLost === 0 ? sums : { ...sums, standbyLost };
+    const [standbyLost, standbyFilled] = [this.standbyLost(), this.standbyFilled()];
+    const filled = standbyFilled === 0 ? sums : { ...sums, standbyFilled };
+    return standbyLost === 0 ? filled : { ...filled, standbyLost };
   }
 
   /** What goes with the registration. */

@@ -9,8 +9,8 @@ import type { Clock } from "../base/clock.ts";
 import { WeighbridgeError } from "../base/errors.ts";
 import { nameOf } from "../wire/node-id.ts";
 import { type Bound, type ParkedReadId, type Parking, ParkingLot } from "./parking-lot.ts";
-import { NO_PUSHES, type PushCounter, PushCounts, type PushReport } from "./push-counts.ts";
-import { checkStaleness, StalenessController } from "./staleness-controller.ts";
+import { NO_PUSHES, type PushCounter, PushCounts, type PushCountsImage, type PushReport } from "./push-counts.ts";
+import { type ClocksImage, checkStaleness, StalenessController } from "./staleness-controller.ts";
 import { type RoundKey, type SyncUpdate, UpdateRounds } from "./update-rounds.ts";
 import type { WorkerIncarnation } from "./worker-incarnations.ts";
 
@@ -24,6 +24,13 @@ type PacerOptions = {
   readonly openBytesMax: number;
   /** Counts pushes to whole parameters, where the caller does. Must not throw, nor call the pacer. */
   readonly counter?: PushCounter;
+};
+
+/** The clocks of a server, the pushes that it knows of, and whose updates it has dropped. */
+export type PacerImage = {
+  readonly clocks: ClocksImage;
+  readonly pushes: PushCountsImage;
+  readonly lost: readonly (WorkerIncarnation & { readonly clocks: readonly number[] })[];
 };
 
 /** Of updates `H`, which must not call the pacer when they are applied or freed. */
@@ -89,6 +96,20 @@ export class Pacer<H extends SyncUpdate<H>> {
   startAt(clock: number): void {
     this.clocks.startAt(clock);
     this.rounds.settle();
+  }
+
+  /** What is a server's and not a part's, for a standby that is filled: open rounds come with their parts. */
+  save(): PacerImage {
+    const lost = [...this.#lost].map(([worker, of]) => ({ worker, ...of }));
+    return { clocks: this.clocks.save(), pushes: this.pushes.save(), lost };
+  }
+
+  /** Of a pacer to which nothing has happened. */
+  load({ clocks, pushes, lost }: PacerImage): void {
+    this.clocks.load(clocks);
+    this.pushes.load(pushes);
+    for (const { worker, incarnation, clocks: of } of lost) this.#lost.set(worker, { incarnation, clocks: of });
+    this.rounds.follow();
   }
 
   /** The set is complete with its present members. */

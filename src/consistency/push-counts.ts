@@ -42,6 +42,18 @@ type Holder = {
   refused: Map<number, Set<number>> | undefined;
 };
 
+type NumberPairs = readonly (readonly [number, number])[];
+
+/** What a server knows of pushes, in lists of pairs: numbers by parameter, refused ones by parameter, pushers by clock. */
+export type PushCountsImage = {
+  readonly isCounted: boolean;
+  readonly holders: readonly (WorkerIncarnation & {
+    readonly numbers: NumberPairs;
+    readonly refused: readonly (readonly [number, readonly number[]])[];
+  })[];
+  readonly pushers: readonly (readonly [number, NumberPairs])[];
+};
+
 /** The server remembers so many refused pushes of a worker to a parameter, the newest: more than one has in flight. */
 const REFUSED_MAX = 64;
 
@@ -149,6 +161,28 @@ export class PushCounts {
   /** The worker has left the job (PushCounts.C4). */
   forgetWorker({ worker, incarnation }: WorkerIncarnation): void {
     if (this.#holders.get(worker)?.incarnation === incarnation) this.#holders.delete(worker);
+  }
+
+  /** Everything, for a standby that is filled. */
+  save(): PushCountsImage {
+    const holders = [...this.#holders].map(([worker, { incarnation, numbers, refused }]) => ({
+      worker,
+      incarnation,
+      numbers: [...numbers],
+      refused: [...(refused ?? [])].map(([parameter, of]) => [parameter, [...of]] as const),
+    }));
+    const pushers = [...this.#pushers].map(([clock, of]) => [clock, [...of]] as const);
+    return { isCounted: this.isCounted, holders, pushers };
+  }
+
+  /** Of counts that have counted nothing. */
+  load({ isCounted, holders, pushers }: PushCountsImage): void {
+    this.isCounted = isCounted;
+    for (const { worker, incarnation, numbers, refused } of holders) {
+      const of = new Map(refused.map(([parameter, list]) => [parameter, new Set(list)]));
+      this.#holders.set(worker, { incarnation, numbers: new Map(numbers), refused: of.size === 0 ? undefined : of });
+    }
+    for (const [clock, of] of pushers) this.#pushers.set(clock, new Map(of));
   }
 
   #note(own: Map<number, number>, { parameter, clock, number }: { parameter: number; clock: number; number: number }): boolean | undefined {

@@ -32,6 +32,16 @@ type StalenessControllerOptions = {
   readonly expectedCount?: number;
 };
 
+/** The clocks of a server, and who may join. */
+export type ClocksImage = {
+  readonly isFormed: boolean;
+  readonly clockMin: number;
+  readonly clockHighest: number;
+  readonly slowestCount: number;
+  readonly members: readonly (WorkerIncarnation & { readonly clock: number })[];
+  readonly incarnations: readonly (WorkerIncarnation & { readonly isOver: boolean })[];
+};
+
 /** How many of the slowest an error names. */
 const NAMED_MAX = 4;
 
@@ -85,6 +95,23 @@ export class StalenessController extends MemberClocks {
     this.clockHighest = Math.max(this.clockHighest, clock);
     this.slowestCount = [...this.memberClocks.values()].filter((member) => member.clock === clock).length;
     this.findMinimum();
+  }
+
+  /** Everything, for a standby that is filled. */
+  save(): ClocksImage {
+    const { isFormed, clockMin, clockHighest, slowestCount } = this;
+    const members = [...this.memberClocks].map(([worker, member]) => ({ worker, ...member }));
+    return { isFormed, clockMin, clockHighest, slowestCount, members, incarnations: this.incarnations.save() };
+  }
+
+  /** Of a set that nobody has joined. */
+  load({ isFormed, clockMin, clockHighest, slowestCount, members, incarnations }: ClocksImage): void {
+    for (const { worker, incarnation, clock } of members) this.memberClocks.set(worker, { incarnation, clock });
+    this.incarnations.load(incarnations);
+    this.isFormed = isFormed;
+    this.clockMin = clockMin;
+    this.clockHighest = clockHighest;
+    this.slowestCount = slowestCount;
   }
 
   /** The set is complete with its present members, however many were expected. */

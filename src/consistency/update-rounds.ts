@@ -321,6 +321,12 @@ export class UpdateRounds<H extends SyncUpdate<H>> {
     this.#cut = undefined;
   }
 
+  /** Goes on with the clocks of another server, which has applied the rounds below their minimum. */
+  follow(): void {
+    if (this.contributionCount > 0) throw new AssertionError("nothing was pushed before");
+    this.#clockMin = this.#clocks.clockMin;
+  }
+
   /** The rounds that this minimum completes, by clock and then by parameter. They are the caller's from here on. */
   complete(clockMin: number): CompleteRound<H>[] {
     if (clockMin < this.#clockMin) throw new AssertionError("the minimum never falls (W1)");

@@ -24,6 +24,15 @@ export class WorkerIncarnations {
     return this.#newest.size;
   }
 
+  /** What `load` of another one takes. */
+  save(): readonly (WorkerIncarnation & { readonly isOver: boolean })[] {
+    return [...this.#newest].map(([worker, newest]) => ({ worker, ...newest }));
+  }
+
+  load(saved: ReturnType<WorkerIncarnations["save"]>): void {
+    for (const { worker, incarnation, isOver } of saved) this.#newest.set(worker, { incarnation, isOver });
+  }
+
   /** The incarnation is there. */
   began({ worker, incarnation }: WorkerIncarnation): void {
     if (incarnation > (this.#newest.get(worker)?.incarnation ?? 0)) this.#newest.set(worker, { incarnation, isOver: false });

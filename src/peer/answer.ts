@@ -6,8 +6,8 @@ import { type FrameBatch, type Held, INLINE_BYTES_MAX } from "./frame-batch.ts";
 
 /** The label of a request whose header is about to be overwritten. */
 export function labelOf(header: FrameHeader): RequestLabel {
-  const { functionId, priority, request, app, customer, command } = header;
-  return { functionId, priority, request, app, customer, command };
+  const { functionId, priority, request, app, customer, command, stamp } = header;
+  return { functionId, priority, request, app, customer, command, stamp };
 }
 
 /** The same label, to be kept: one that is a reused header is copied. */
@@ -29,12 +29,12 @@ export type AnswerOptions = {
 export class Answer {
   readonly priority: number;
   readonly label: RequestLabel;
-  readonly #options: AnswerOptions;
+  readonly options: AnswerOptions;
 
   constructor(label: RequestLabel, options: AnswerOptions = {}) {
     this.priority = label.priority;
     this.label = label;
-    this.#options = options;
+    this.options = options;
   }
 
   get isCall(): false {
@@ -43,24 +43,24 @@ export class Answer {
 
   /** False when writing it lets go of what it was written from. */
   get isRepeatable(): boolean {
-    return this.#options.held === undefined;
+    return this.options.held === undefined;
   }
 
   /** Whether its bytes were made just now, and their memory is free for the next once it has left. */
   get isFresh(): boolean {
-    return this.#options.held?.isFresh === true;
+    return this.options.held?.isFresh === true;
   }
 
   /** What it takes in a queue and on the wire. */
   get byteCount(): number {
-    return HEADER_BYTES + (this.#options.payload?.length ?? 0);
+    return HEADER_BYTES + (this.options.payload?.length ?? 0);
   }
 
   writeTo(header: FrameHeader, batch: FrameBatch): void {
-    const { kind = Kind.REPLY, flags = 0, payload, held } = this.#options;
+    const { kind = Kind.REPLY, flags = 0, payload, held } = this.options;
     fillAnswerHeader(header, this.label, kind);
     const payloadBytes = payload?.length ?? 0;
-    const { totalBytes = payloadBytes, offsetBytes = 0 } = this.#options;
+    const { totalBytes = payloadBytes, offsetBytes = 0 } = this.options;
     header.flags = flags;
     header.payloadBytes = payloadBytes;
     setExtent(header, totalBytes, offsetBytes);
@@ -78,12 +78,12 @@ export class Answer {
 
   /** The same answer, to a request that was made again under another number. Only for one that holds no memory. */
   relabelled(label: RequestLabel): Answer {
-    return new Answer(label, this.#options);
+    return new Answer(label, this.options);
   }
 
   /** The answer will not leave after all (the link is gone). */
   discard(): void {
-    this.#options.held?.release();
+    this.options.held?.release();
   }
 }
 

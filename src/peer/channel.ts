@@ -63,7 +63,8 @@ export class Channel {
   readonly #host: ChannelHost;
   readonly #pending = new PendingCalls();
   readonly #writer: FrameWriter;
-  #received = new ReceivedRequests();
+  /** What this node remembers of the other's requests; nobody else changes it. */
+  received: ReceivedRequests = new ReceivedRequests();
   #gapNoticed = 0;
   #isHeard = false;
   #ended: WeighbridgeError | undefined;
@@ -93,7 +94,7 @@ export class Channel {
 
   /** The request number expected next from the other side, for the hello. */
   get expects(): number {
-    return this.#received.expected;
+    return this.received.expected;
   }
 
   /** Calls that have not ended yet. */
@@ -211,7 +212,7 @@ export class Channel {
     this.incarnation = incarnation;
     this.since = incarnation;
     this.conversation++;
-    this.#received = new ReceivedRequests();
+    this.received = new ReceivedRequests();
     this.#gapNoticed = 0;
     const calls = [...this.#pending.giveUp(), ...this.#writer.takeWaiting()];
     this.#pending.restart();
@@ -235,7 +236,7 @@ export class Channel {
     this.#fates.decide(() => "unknown");
     this.incarnation = incarnation;
     this.conversation++;
-    this.#received = new ReceivedRequests();
+    this.received = new ReceivedRequests();
     this.#gapNoticed = 0;
     this.#pending.renumber();
   }
@@ -371,7 +372,7 @@ export class Channel {
   #takeRequest(header: FrameHeader, bytes: Uint8Array, at: number): void {
     const { request, settled, functionId } = header;
     if (request - settled > REQUESTS_OPEN_MAX || request === 0) throw this.#tooOld(header);
-    const admission = this.#received.admit(request, settled);
+    const admission = this.received.admit(request, settled);
     if (admission !== "fresh" && !this.#isServedAgain(request, admission)) return;
     const handler = this.#host.handlers[functionId];
     try {
@@ -395,13 +396,13 @@ export class Channel {
       return false;
     }
     metrics.duplicates++;
-    if (admission === "remembered") for (const answer of this.#received.remembered(request)) this.#writer.push(answer);
+    if (admission === "remembered") for (const answer of this.received.remembered(request)) this.#writer.push(answer);
     return admission === "again";
   }
 
   /** Requests the first missing request again, once per gap; the resend timer covers a lost notice. */
   #noticeGap(): void {
-    const missing = this.#received.expected;
+    const missing = this.received.expected;
     if (this.#gapNoticed === missing) return;
     this.#gapNoticed = missing;
     this.#writer.push(new GapNotice(missing));
@@ -436,8 +437,8 @@ export class Channel {
 
   /** Sends an answer of one or several frames that is kept until the caller has it, because it cannot be made again. */
   answerRemembered(request: number, answers: readonly Answer[]): void {
-    this.#received.unpark(request);
-    this.#received.remember(request, answers);
+    this.received.unpark(request);
+    this.received.remember(request, answers);
     for (const answer of answers) this.#writer.push(answer);
   }
 
@@ -452,16 +453,16 @@ export class Channel {
 
   /** The answer to this request comes later, through `answerRemembered` or `fail`. */
   park(request: number): void {
-    this.#received.park(request);
+    this.received.park(request);
   }
 
   /** The answer comes now after all, through any of the ways to answer. */
   unpark(request: number): void {
-    this.#received.unpark(request);
+    this.received.unpark(request);
   }
 
   get parkedCount(): number {
-    return this.#received.parkedCount;
+    return this.received.parkedCount;
   }
 }
 
@@ -473,8 +474,10 @@ export class ReceivedRequests {
   #expected = 1;
   /** Requests whose answer is still to come. */
   readonly #parked = new Set<number>();
-  readonly #answers = new Map<number, readonly Answer[]>();
-  #forgotten = 1;
+  /** Answers that are kept, by the numbers of their requests. Nobody else writes them. */
+  readonly answers: Map<number, readonly Answer[]> = new Map();
+  /** The other node has all answers to requests below this one. Nobody else writes it. */
+  settled = 1;
 
   /** The number the next fresh request will have. */
   get expected(): number {
@@ -486,18 +489,18 @@ export class ReceivedRequests {
   }
 
   get rememberedCount(): number {
-    return this.#answers.size;
+    return this.answers.size;
   }
 
   admit(request: number, settled: number): Admission {
-    if (settled > this.#forgotten) this.#forget(Math.min(settled, request));
+    if (settled > this.settled) this.#forget(Math.min(settled, request));
     if (request === this.#expected) {
       this.#expected++;
       return "fresh";
     }
     if (request > this.#expected) return "gap";
     if (this.#parked.size > 0 && this.#parked.has(request)) return "ignore";
-    return this.#answers.has(request) ? "remembered" : "again";
+    return this.answers.has(request) ? "remembered" : "again";
   }
 
   /** The answer to this request will come later. */
@@ -512,20 +515,20 @@ export class ReceivedRequests {
 
   /** Keeps an answer that could not be made again (ReceivedRequests.S3). */
   remember(request: number, answers: readonly Answer[]): void {
-    if (request >= this.#forgotten) this.#answers.set(request, answers);
+    if (request >= this.settled) this.answers.set(request, answers);
   }
 
   remembered(request: number): readonly Answer[] {
-    return this.#answers.get(request) ?? [];
+    return this.answers.get(request) ?? [];
   }
 
   /** Costs what is forgotten, or what is kept if that is less: a peer may claim any number. */
   #forget(settled: number): void {
-    const first = this.#forgotten;
-    this.#forgotten = settled;
+    const first = this.settled;
+    this.settled = settled;
     if (settled > this.#expected) this.#expected = settled; // ReceivedRequests.S4
-    if (this.#answers.size === 0) return;
-    if (settled - first <= this.#answers.size) for (let request = first; request < settled; request++) this.#answers.delete(request);
-    else for (const request of this.#answers.keys()) if (request < settled) this.#answers.delete(request);
+    if (this.answers.size === 0) return;
+    if (settled - first <= this.answers.size) for (let request = first; request < settled; request++) this.answers.delete(request);
+    else for (const request of this.answers.keys()) if (request < settled) this.answers.delete(request);
   }
 }

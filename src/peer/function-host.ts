@@ -119,7 +119,7 @@ export class FunctionHost<C> implements FunctionHandler {
   readonly #functions = new Map<number, ServedFunction<C>>();
   /** Those with numbers of their own (Contract.C2). */
   readonly #numbered = new Map<number, ServedFunction<C>>();
-  readonly #assembly: RequestAssembly;
+  readonly assembly: RequestAssembly;
   readonly #callers = new WeakMap<Channel, Caller<C>>();
   /** The last one: a node sends many requests in a row. */
   #caller: Caller<C> | undefined;
@@ -128,7 +128,7 @@ export class FunctionHost<C> implements FunctionHandler {
 
   constructor(options: FunctionHostOptions<C>) {
     this.#options = options;
-    this.#assembly = new RequestAssembly(options);
+    this.assembly = new RequestAssembly(options);
   }
 
   /** Throws BAD_ARGUMENT when another function has this name, or one whose hash is the same. */
@@ -160,20 +160,20 @@ export class FunctionHost<C> implements FunctionHandler {
 
   /** A node died or came back: what it left unfinished is dropped. */
   forgetNode(id: number): void {
-    this.#assembly.forgetNode(id);
+    this.assembly.forgetNode(id);
   }
 
   /** What came of unfinished requests of this node through another channel belongs to this one. */
   handOver(channel: Channel): void {
-    this.#assembly.handOver(channel);
+    this.assembly.handOver(channel);
   }
 
   close(): void {
-    this.#assembly.close();
+    this.assembly.close();
   }
 
   destination(channel: Channel, header: FrameHeader): Uint8Array | undefined {
-    return header.arg3 > header.payloadBytes && header.arg2 > 0 ? this.#assembly.destination(channel, header) : undefined;
+    return header.arg3 > header.payloadBytes && header.arg2 > 0 ? this.assembly.destination(channel, header) : undefined;
   }
 
   handle(channel: Channel, header: FrameHeader, bytes: Uint8Array, at: number, fresh: boolean): void {
@@ -181,7 +181,7 @@ export class FunctionHost<C> implements FunctionHandler {
     if (fn.isUpdate && header.stamp === 0) throw unstampedError(fn.name);
     if (fn.isPlaced && header.epoch === 0) this.#options.ownership?.checkEpoch(0);
     if ((header.flags & FunctionFlag.PART) !== 0) {
-      if (fresh) this.#assembly.take(channel, header, bytes, at);
+      if (fresh) this.assembly.take(channel, header, bytes, at);
       channel.acknowledge(header);
       return;
     }
@@ -202,7 +202,7 @@ export class FunctionHost<C> implements FunctionHandler {
       else this.#run(fn, channel, header, payload);
       return;
     }
-    const whole = this.#assembly.take(channel, header, bytes, at);
+    const whole = this.assembly.take(channel, header, bytes, at);
     assert(whole !== undefined, "the last frame completes a request, or is refused");
     try {
       this.#run(fn, channel, header, { ...whole, isWhole, isAgain });
@@ -212,7 +212,7 @@ export class FunctionHost<C> implements FunctionHandler {
   }
 
   abandon(channel: Channel, header: FrameHeader): void {
-    if (header.arg3 > header.payloadBytes) this.#assembly.abandon(channel, header);
+    if (header.arg3 > header.payloadBytes) this.assembly.abandon(channel, header);
   }
 
   nameOf({ functionId, command }: RequestLabel): string | undefined {

@@ -59,7 +59,8 @@ export class PartialRequests<T> {
   readonly #bytesMax: number;
   readonly #workerBytesMax: number;
   readonly #dropped: ((request: T) => void) | undefined;
-  readonly #workers = new Map<number, OfWorker<T>>();
+  /** By the ids of the nodes that sent them. Nobody else changes them. */
+  readonly workers: Map<number, OfWorker<T>> = new Map();
   #bytes = 0;
   #ownerCount = 0;
 
@@ -136,9 +137,9 @@ export class PartialRequests<T> {
 
   /** PartialRequests.N2 */
   forgetWorker(id: number): void {
-    const worker = this.#workers.get(id);
+    const worker = this.workers.get(id);
     if (worker === undefined) return;
-    this.#workers.delete(id);
+    this.workers.delete(id);
     worker.cancelTimer(); // PartialRequests.N4
     this.#bytes -= worker.byteCount;
     if (worker.entries.size > 0) worker.channel.link?.destroy(); // PartialRequests.N3
@@ -147,17 +148,17 @@ export class PartialRequests<T> {
 
   /** What came for this channel's node through another channel goes on here: its server was replaced by a standby. */
   handOver(channel: Channel): void {
-    const worker = this.#workers.get(channel.id);
+    const worker = this.workers.get(channel.id);
     if (worker !== undefined && worker.incarnation === channel.incarnation) worker.channel = channel;
     if (worker !== undefined && worker.entries.size > 0) this.#watch(worker);
   }
 
   close(): void {
-    for (const id of [...this.#workers.keys()]) this.forgetWorker(id);
+    for (const id of [...this.workers.keys()]) this.forgetWorker(id);
   }
 
   #of(channel: Channel): OfWorker<T> | undefined {
-    const worker = this.#workers.get(channel.id);
+    const worker = this.workers.get(channel.id);
     return worker?.channel === channel && worker.incarnation === channel.incarnation ? worker : undefined;
   }
 
@@ -171,7 +172,7 @@ export class PartialRequests<T> {
       isWatched: false,
       cancelTimer: () => {},
     };
-    this.#workers.set(channel.id, worker);
+    this.workers.set(channel.id, worker);
     return worker;
   }
 
@@ -184,7 +185,7 @@ export class PartialRequests<T> {
       else if (worker.entries.size > 0) this.#watch(worker);
     };
     channel.whenUnlinked(() => {
-      if (this.#workers.get(channel.id) !== worker) return;
+      if (this.workers.get(channel.id) !== worker) return;
       if (worker.entries.size === 0) this.forgetWorker(channel.id);
       else worker.cancelTimer = this.#clock.after(LINK_GRACE_MS, check);
     });

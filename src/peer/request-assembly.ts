@@ -31,7 +31,7 @@ export type RequestMemory = {
   holds(bytes: Uint8Array): boolean;
 };
 
-type Unfinished = { readonly room: RequestRoom; readonly totalBytes: number; arrivedBytes: number };
+export type Unfinished = { readonly room: RequestRoom; readonly totalBytes: number; arrivedBytes: number };
 
 /** A request in one piece; `release` gives its memory back. */
 export type WholeRequest = RequestRoom & { readonly byteCount: number };
@@ -39,24 +39,24 @@ export type WholeRequest = RequestRoom & { readonly byteCount: number };
 export class RequestAssembly {
   readonly #memory: RequestMemory;
   /** By their functions, applications and the numbers that their senders gave them. */
-  readonly #unfinished: PartialRequests<Unfinished>;
+  readonly unfinished: PartialRequests<Unfinished>;
   /** Of requests that are complete and have not been released. */
   #completeBytes = 0;
 
   constructor({ memory, clock }: { readonly memory: RequestMemory; readonly clock: Clock }) {
     const { bytesMax, nodeBytesMax } = memory;
     this.#memory = memory;
-    this.#unfinished = new PartialRequests({ clock, bytesMax, workerBytesMax: nodeBytesMax, dropped: ({ room }) => room.release() });
+    this.unfinished = new PartialRequests({ clock, bytesMax, workerBytesMax: nodeBytesMax, dropped: ({ room }) => room.release() });
   }
 
   get bytes(): number {
-    return this.#unfinished.bytes + this.#completeBytes;
+    return this.unfinished.bytes + this.#completeBytes;
   }
 
   /** Where this frame's payload belongs, for frames after the first. */
   destination(channel: Channel, header: FrameHeader): Uint8Array | undefined {
     const { arg2: from, payloadBytes } = header;
-    const request = this.#unfinished.get(channel, nameOf(header));
+    const request = this.unfinished.get(channel, nameOf(header));
     if (request === undefined || request.arrivedBytes !== from || from + payloadBytes > request.totalBytes) return undefined;
     const { bytes, at } = request.room;
     return bytes.subarray(at + from, at + from + payloadBytes);
@@ -70,12 +70,12 @@ export class RequestAssembly {
     const { arg2: from, arg3: totalBytes, payloadBytes } = header;
     const name = nameOf(header);
     if (payloadBytes === 0) {
-      this.#unfinished.refuse(channel, name);
+      this.unfinished.refuse(channel, name);
       throw bad("its sender withdrew the request: the memory that it was sent from is gone");
     }
     const isLast = (header.flags & FunctionFlag.PART) === 0;
     const end = from + payloadBytes;
-    const request = this.#unfinished.take(channel, name, {
+    const request = this.unfinished.take(channel, name, {
       isFirst: from === 0,
       isLast,
       begin: () => this.#begin(totalBytes),
@@ -102,21 +102,21 @@ export class RequestAssembly {
 
   /** A frame of this request was refused elsewhere. */
   abandon(channel: Channel, header: FrameHeader): void {
-    this.#unfinished.refuse(channel, nameOf(header));
+    this.unfinished.refuse(channel, nameOf(header));
   }
 
   /** RequestAssembly.G3 */
   forgetNode(id: number): void {
-    this.#unfinished.forgetWorker(id);
+    this.unfinished.forgetWorker(id);
   }
 
   /** As PartialRequests.handOver. */
   handOver(channel: Channel): void {
-    this.#unfinished.handOver(channel);
+    this.unfinished.handOver(channel);
   }
 
   close(): void {
-    this.#unfinished.close();
+    this.unfinished.close();
   }
 
   #begin(totalBytes: number): Unfinished {

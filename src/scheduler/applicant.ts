@@ -132,11 +132,6 @@ export function nothingFree(request: RegisterRequest, holders: readonly RankSlot
   return new WeighbridgeError("DEADLINE", `${message}; stop one of them, or start the whole cluster with more ${request.role}s`);
 }
 
-export function lateStandby(request: RegisterRequest): WeighbridgeError {
-  const message = `${nameOfApplicant(request)} came to a job that is running: a standby can only begin together with its server so far`;
-  return new WeighbridgeError("UNSUPPORTED", message);
-}
-
 export function jobOver(request: RegisterRequest): WeighbridgeError {
   const message = `no rank for ${nameOfApplicant(request)}: the job is over, everybody has left`;
   return new WeighbridgeError("NO_ROUTE", `${message}; start fewer ${request.role}s, or the whole cluster with more`);

@@ -34,14 +34,59 @@ test("a cluster with replicas is complete when every server has its standby", ()
   assert.deepEqual([entryOf(stage, STANDBY).label, entryOf(stage, STANDBY).state], ["t1", "alive"]);
 });
 
-test("a standby of a cluster without replicas is refused, and so is one that comes to a rank which is alone", () => {
+test("a standby of a cluster without replicas is refused; one too many waits for a slot, and is told who holds them", () => {
   assert.ok(
     new RosterStage().register("t0", { role: "standby", address: "memory://t0", copy: copyOf("t0") }).includes("refuse t0 COUNT_MISMATCH"),
   );
   const stage = replicated();
-  assert.deepEqual(stage.register("t2", { role: "standby", address: "memory://t2" }), [], "every rank has two copies: it waits");
+  assert.deepEqual(stage.register("t2", { role: "standby", address: "memory://t2" }), []);
+  for (const node of [HEAD, STANDBY, idOf("server", 1), idOf("standby", 1), idOf("worker", 0), idOf("worker", 1)])
+    stage.roster.heard(node, 1, 59_000);
+  assert.deepEqual(stage.tick(60_000), ["refuse t2 DEADLINE"]);
+});
+
+/** A stage whose standby of rank 0 has died, and t2 has taken its slot. */
+function refilling(): RosterStage {
+  const stage = replicated();
+  stage.roster.standbyLost(HEAD, 1, 1, 0);
+  assert.deepEqual(stage.register("t2", { role: "standby", address: "memory://t2" }), [`admit t2 as ${STANDBY}/2 recovery`, "announce"]);
+  return stage;
+}
+
+test("a standby that comes later counts for nothing until its head says that it has everything (Chains.I4)", () => {
+  const stage = refilling();
+  assert.equal(entryOf(stage, STANDBY).isFilling, true);
   stage.linkDown(HEAD);
-  assert.ok(stage.tick(50).includes("refuse t2 UNSUPPORTED"));
+  stage.hearAllBut();
+  stage.linkDown(HEAD);
+  stage.tick(6000);
+  assert.deepEqual([entryOf(stage, HEAD).state, entryOf(stage, HEAD).incarnation], ["dead", 1], "it took over from nobody");
+});
+
+test("once it has everything it takes over; a report of another incarnation, or of nobody's head, changes nothing (Chains.I4)", () => {
+  const stage = refilling();
+  for (const reported of [1, 3]) assert.deepEqual(stage.roster.standbyFilled(HEAD, 1, reported, 0), []);
+  assert.deepEqual(stage.roster.standbyFilled(idOf("worker", 0), 1, 2, 0), []);
+  assert.deepEqual(
+    stage.roster.standbyFilled(HEAD, 1, 2, 0).map(({ kind }) => kind),
+    ["announce"],
+  );
+  assert.deepEqual(stage.roster.standbyFilled(HEAD, 1, 2, 0), [], "heartbeats say it again");
+  assert.equal(entryOf(stage, STANDBY).isFilling, undefined);
+  stage.linkDown(HEAD);
+  assert.ok(stage.tick(50).includes("promoted"));
+  assert.deepEqual([entryOf(stage, HEAD).label, entryOf(stage, HEAD).continues], ["t2", 1]);
+});
+
+test("a copy that is unlike the head that is alone is refused, by what differs", () => {
+  const stage = replicated();
+  stage.roster.standbyLost(HEAD, 1, 1, 0);
+  const copy = { ...copyOf("t2"), settings: ["modules other.ts"] };
+  assert.deepEqual(stage.register("t2", { role: "server", address: "memory://t2", copy }), ["refuse t2 BAD_CONFIG"]);
+  assert.deepEqual(stage.register("t3", { role: "server", address: "memory://t3", copy: copyOf("t3") }), [
+    `admit t3 as ${STANDBY}/2 recovery`,
+    "announce",
+  ]);
 });
 
 test("a head without a link for 50 ms is replaced by its standby, which goes on with the state (Chains.I6)", () => {

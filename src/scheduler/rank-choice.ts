@@ -12,8 +12,9 @@
 //   RankChoice.S2. A node that waits is answered within `startTimeoutMs`: a slot, or an error that names the holders.
 
 import type { WeighbridgeError } from "../base/errors.ts";
-import { type Applicant, lateStandby, nothingFree, rankHeld } from "./applicant.ts";
+import { type Applicant, nothingFree, rankHeld } from "./applicant.ts";
 import type { RankSlot } from "./rank-slot.ts";
+import { unlikeCopies } from "./server-copies.ts";
 
 /** A node whose link broke dials again well within this time, unless its process is gone. */
 const SUSPECT_GRACE_MS = 1000;
@@ -40,8 +41,15 @@ export function chooseCopy(applicant: Applicant<unknown>, slots: readonly RankSl
     const server = matching.find((slot) => slot.role === "server" && isVacant(slot));
     if (server !== undefined) return { found: "slot", slot: server };
   }
-  if (isSettled && matching.some((slot) => slot.role === "standby" && isVacant(slot)))
-    return { found: "refusal", error: lateStandby(request) };
+  const standbys = isSettled ? matching.filter((slot) => slot.role === "standby" && isVacant(slot)) : [];
+  const conflictAt = ({ rank: of }: RankSlot): WeighbridgeError | undefined => {
+    const head = slots.find(({ role, rank, state }) => role === "server" && rank === of && state === "alive");
+    return head === undefined ? undefined : unlikeCopies(request, head);
+  };
+  const slot = standbys.find((standby) => conflictAt(standby) === undefined);
+  if (slot !== undefined) return { found: "slot", slot };
+  const error = standbys[0] && conflictAt(standbys[0]);
+  if (error !== undefined) return { found: "refusal", error };
   if (nowMs >= deadlineMs) return { found: "refusal", error: nothingFree(request, matching, rules.startTimeoutMs) }; // RankChoice.S2
   return { found: "nothing", lookAgainAtMs: deadlineMs };
 }

@@ -171,8 +171,18 @@ export class RankSlots {
     return ended;
   }
 
+  /** What the state says of a slot has changed: it is published. */
+  changed(): void {
+    this.#changed = true;
+  }
+
   #entryOf(slot: RankSlot): RosterEntry {
-    const since = slot.role === "server" ? this.#journal.state.chains.get(slot.rank)?.since : undefined;
+    const chain = this.#journal.state.chains.get(slot.rank);
+    if (slot.role === "standby") {
+      const isFilling = slot.state === "alive" && chain !== undefined && chain.standby !== slot.incarnation;
+      return isFilling ? { ...entryOf(slot), isFilling } : entryOf(slot);
+    }
+    const since = slot.role === "server" ? chain?.since : undefined;
     return since === undefined || since >= slot.incarnation ? entryOf(slot) : { ...entryOf(slot), continues: since };
   }
 

@@ -234,6 +234,13 @@ export class Roster<T> {
     return this.#conclude(this.#gone(standby, nowMs), nowMs);
   }
 
+  /** A head reports that its standby, in this incarnation, has everything (docs/decisions/0068). Throws as `heard`. */
+  standbyFilled(node: number, incarnation: number, standbyIncarnation: number, nowMs: number): Decision<T>[] {
+    const head = this.#holder(node, incarnation);
+    if (head.state === "alive" && this.#chains.filled(head, standbyIncarnation)) this.#slots.changed();
+    return this.#conclude([], nowMs);
+  }
+
   linkUp(node: number, incarnation: number, nowMs: number): Decision<T>[] {
     if (this.#guests.has(node)) return this.heard(node, incarnation, nowMs);
     const slot = this.#slots.get(node);

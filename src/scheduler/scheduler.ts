@@ -308,8 +308,9 @@ export class Scheduler {
       this.#carryOut(this.#roster.register(request, caller, this.#clock.nowMs()));
       return caller.reply.promise;
     });
-    serve(HEARTBEAT, (channel, { holdsSums, standbyLost }) => {
+    serve(HEARTBEAT, (channel, { holdsSums, standbyLost, standbyFilled }) => {
       const { id, incarnation } = channel;
+      if (standbyFilled !== undefined) this.#carryOut(this.#roster.standbyFilled(id, incarnation, standbyFilled, this.#clock.nowMs()));
       if (standbyLost !== undefined) this.#carryOut(this.#roster.standbyLost(id, incarnation, standbyLost, this.#clock.nowMs()));
       return this.#heard(channel, holdsSums);
     });

@@ -17,7 +17,7 @@ import type { Assignment } from "./formation.ts";
 type Copy = { readonly label: string; readonly packageVersion?: string | undefined; readonly copy?: CopyClaim | undefined };
 
 /** Why these two cannot hold a rank together, if they cannot (ServerCopies.P1, P2). */
-function unlikeCopies(one: Copy, other: Copy): WeighbridgeError | undefined {
+export function unlikeCopies(one: Copy, other: Copy): WeighbridgeError | undefined {
   const both = `"${one.label}" and "${other.label}" cannot hold a server rank together`;
   if (isOneProcess(one, other)) return new WeighbridgeError("BAD_CONFIG", `${both}: they are in one process, and would die together`);
   const [ours, theirs] = [one, other].map(({ packageVersion = "" }) => packageVersion);

@@ -45,6 +45,8 @@ export type ServerNodeOptions = MemberOptions & {
   readonly isStandby?: boolean | undefined;
   /** After how many entries a head and its standby compare what they have. */
   readonly digestEntries?: number | undefined;
+  /** How much of its state a standby that comes later gets in one turn. */
+  readonly fillBytes?: number | undefined;
   /** The checkpoint that the server restores first. */
   readonly restoreFrom?: (() => Promise<SnapshotSource>) | undefined;
 };
@@ -72,8 +74,8 @@ export class ServerNode extends MemberNode {
     this.#restoreFrom = options.restoreFrom;
     this.#limits = limits;
     this.#sharerCount = workerCount;
-    const { isStandby = false, replicas = 1, digestEntries } = options;
-    const replica = replicas === 1 ? undefined : { clock, log, digestEntries, host: this.peer };
+    const { isStandby = false, replicas = 1, digestEntries, fillBytes } = options;
+    const replica = replicas === 1 ? undefined : { clock, log, digestEntries, fillBytes, host: this.peer };
     this.server = new Server({ arena, clock, workerCount, functions, plugIns, compression, checkpointFiles, replica, log });
     this.#isStandby = isStandby;
     this.#chain = this.server.replica === undefined ? undefined : new ChainMember(this, this.server.replica);

@@ -11,6 +11,7 @@ import type { Arena } from "../kernel/arena.ts";
 import type { Kernels } from "../kernel/kernels.ts";
 import { SimdKernels } from "../kernel/simd-kernels.ts";
 import { AppRegistry } from "../peer/app-registry.ts";
+import type { FunctionHandler } from "../peer/channel.ts";
 import { CHANNEL_LIMITS, type ChannelLimits } from "../peer/channel-host.ts";
 import type { ReadBuffers } from "../peer/connection.ts";
 import { FunctionHost } from "../peer/function-host.ts";
@@ -30,6 +31,7 @@ import { EpochWait } from "./epoch-wait.ts";
 import { GuestList } from "./guest-list.ts";
 import { BUILT_IN_FUNCTIONS } from "./handlers/built-in-functions.ts";
 import { KvApplication } from "./kv/kv-application.ts";
+import { StoreHandle } from "./kv/store-handle.ts";
 import type { PartialRequest } from "./kv/whole-requests.ts";
 import { Ownership } from "./ownership.ts";
 import { Parameters } from "./parameters/parameters.ts";
@@ -93,6 +95,8 @@ export class Server {
   readonly #placement: PlacementPrepare;
   /** The incarnation of each worker that the roster told last. */
   readonly #incarnations = new Map<number, number>();
+  /** Of a standby, by application. */
+  readonly #sumHandles = new Map<number, FunctionHandler>();
 
   constructor(options: ServerOptions) {
     this.arena = options.arena;
@@ -140,6 +144,15 @@ export class Server {
   /** Opens an application of the kv face. Throws BAD_ARGUMENT when it exists already. */
   openKv(appId: number): KvApplication {
     return new KvApplication(this, appId);
+  }
+
+  /** Serves kv frames of a standby's log, also before a program has opened the application: the sums are the server's. */
+  kvHandlerOf(app: number): FunctionHandler {
+    const known = this.apps.served.get(app) ?? this.#sumHandles.get(app);
+    if (known !== undefined) return known;
+    const handle = new StoreHandle(this.arena, this.parameters.sums.of(app), this.checkpoints.pressure);
+    this.#sumHandles.set(app, handle);
+    return handle;
   }
 
   /** Takes note of who is there. */

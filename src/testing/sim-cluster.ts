@@ -53,6 +53,8 @@ export class SimCluster {
   readonly random: Random;
   readonly #options: SimClusterOptions;
   readonly #offices = new Map<number, Postoffice>();
+  /** Of nodes that do not run where they ran first. */
+  readonly #hosts = new Map<number, string>();
   #holders = 0;
 
   constructor(options: SimClusterOptions) {
@@ -78,6 +80,10 @@ export class SimCluster {
 
   /** The host on which a node runs. */
   hostOf(node: number): string {
+    return this.#hosts.get(node) ?? this.#firstHostOf(node);
+  }
+
+  #firstHostOf(node: number): string {
     return node === SCHEDULER_ID ? "scheduler" : nameOf(node).replace(" ", "-");
   }
 
@@ -105,8 +111,18 @@ export class SimCluster {
     return this.office(SCHEDULER_ID);
   }
 
-  /** Starts a node that is not running, with its old rank. The promise is the caller's to run. */
-  async startNode(node: number): Promise<Postoffice> {
+  /** A standby has taken over: its process is that of the server from now on. */
+  takenOver(rank: number): void {
+    const [head, standby] = [idOf("server", rank), idOf("standby", rank)];
+    const [office, host] = [this.office(standby), this.hostOf(standby)];
+    this.#offices.delete(standby);
+    this.#offices.set(head, office);
+    this.#hosts.set(head, host);
+  }
+
+  /** Starts a node that is not running, with its old rank, maybe on another host. The promise is the caller's to run. */
+  async startNode(node: number, otherHost?: string): Promise<Postoffice> {
+    if (otherHost !== undefined) this.#hosts.set(node, otherHost);
     const { seed, serverCount, workerCount, faults, resendTimeoutMs, heartbeatIntervalMs, heartbeatTimeoutMs, startTimeoutMs, log } =
       this.#options;
     const { linkTimeoutMs } = this.#options;

@@ -98,10 +98,19 @@ export const prepareRequestShape: Check<PrepareRequest> = object({ epoch: count,
 
 /**
  * HEARTBEAT. `holdsSums`: a server has values of the kv face or data of pushData (RosterEntry.sumsIncarnation).
- * `standbyLost`: the incarnation of a standby that does not take the log of its head, which sends this.
+ * `standbyLost`: the incarnation of a standby that does not take the log of its head, which sends this;
+ * `standbyFilled`: of one that came later, and has everything now.
  */
-export type HeartbeatRequest = { readonly holdsSums?: boolean | undefined; readonly standbyLost?: number | undefined };
-export const heartbeatRequestShape: Check<HeartbeatRequest> = object({ holdsSums: optional(flag), standbyLost: optional(count) });
+export type HeartbeatRequest = {
+  readonly holdsSums?: boolean | undefined;
+  readonly standbyLost?: number | undefined;
+  readonly standbyFilled?: number | undefined;
+};
+export const heartbeatRequestShape: Check<HeartbeatRequest> = object({
+  holdsSums: optional(flag),
+  standbyLost: optional(count),
+  standbyFilled: optional(count),
+});
 
 /** A body without fields: STATUS, PLACEMENT, and replies that only acknowledge. */
 export type Empty = Readonly<Record<never, never>>;

@@ -171,6 +171,8 @@ export type RequestLabel = {
   readonly app: number;
   readonly customer: number;
   readonly command: number;
+  /** Of an update: its number in its sender's sequence. */
+  readonly stamp?: number | undefined;
 };
 
 /** Makes `header` that of an answer to the labelled request, without a payload so far. */

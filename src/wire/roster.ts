@@ -2,7 +2,7 @@
 // change has a higher version; a node ignores a roster that is older than its own.
 
 import { packageVersionShape, tokenShape } from "./hello.ts";
-import { type Check, count, list, object, oneOf, optional, shortText } from "./json-body.ts";
+import { type Check, count, flag, list, object, oneOf, optional, shortText } from "./json-body.ts";
 import { idOf, inGroup, nameOf, type Role, roleShape, SCHEDULER_ID } from "./node-id.ts";
 
 /** Bounds of names that everybody keeps: a roster of a thousand nodes fits a frame. */
@@ -27,6 +27,8 @@ export type RosterEntry = {
   readonly sumsIncarnation?: number | undefined;
   /** Of a server that took over as a standby: since which incarnation its state goes on. Left out: since its own. */
   readonly continues?: number | undefined;
+  /** Of a standby that came later, and does not have everything that its head has. Left out: it has. */
+  readonly isFilling?: boolean | undefined;
 };
 
 export const rosterEntryShape: Check<RosterEntry> = object({
@@ -41,6 +43,7 @@ export const rosterEntryShape: Check<RosterEntry> = object({
   token: optional(tokenShape),
   sumsIncarnation: optional(count),
   continues: optional(count),
+  isFilling: optional(flag),
 });
 
 /** Which server owns which part, as in keys/placement-of.ts. A newer placement has a higher epoch, from 1 on. */

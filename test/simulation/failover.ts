@@ -47,7 +47,7 @@ const OPTIMIZERS: readonly OptimizerSpec[] = [
 ];
 
 /** A disk that outlives schedulers. */
-class SimStore implements StateStore {
+export class SimStore implements StateStore {
   onLost: StateStore["onLost"] = () => {};
   readonly isHeld: boolean = true;
   readonly standbys: readonly string[] = [];
@@ -239,7 +239,7 @@ class Failover {
   }
 }
 
-function noise(length: number, seed: number): Float32Array {
+export function noise(length: number, seed: number): Float32Array {
   return Float32Array.from({ length }, (_, i) => Math.sin(seed * 12.9898 + i * 78.233));
 }
 

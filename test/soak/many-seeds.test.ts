@@ -11,6 +11,7 @@ import { runCutLinks } from "../simulation/cut-links.ts";
 import { runEmbeddingCache } from "../simulation/embedding-cache.ts";
 import { runExactlyOnce } from "../simulation/exactly-once.ts";
 import { drawFaults, runFailover } from "../simulation/failover.ts";
+import { killWhileFilling, runFilling } from "../simulation/filling.ts";
 import { runLentUnits } from "../simulation/lent-units.ts";
 import { runLinks } from "../simulation/links.ts";
 import { runModeChanges } from "../simulation/mode-changes.ts";
@@ -47,6 +48,19 @@ test(`clusters live through deaths, for ${COUNT} more seeds`, async () => {
 
 test(`no call fails and every update counts once when heads, standbys and schedulers die, for ${Math.ceil(COUNT / 10)} more seeds`, async () => {
   await forSeeds({ from: 18_000_000, count: Math.ceil(COUNT / 10) }, async (seed) => void (await runFailover(seed, drawFaults(seed))));
+});
+
+test(`standbys that come later are filled exactly, whoever dies, for ${Math.ceil(COUNT / 25)} more seeds`, async () => {
+  await forSeeds({ from: 19_000_000, count: Math.ceil(COUNT / 25) }, async (seed) => {
+    assert.equal((await runFilling(seed)).differing, 0, "no standby differed from its head");
+  });
+});
+
+test("somebody dies at every boundary between two events of a copy", async () => {
+  for (const victim of ["head", "standby", "scheduler"] as const) {
+    let events = 1;
+    while (!(await killWhileFilling(victim, events))) events++;
+  }
 });
 
 test(`cached rows keep their bounds and lose nothing, for ${COUNT} more seeds`, async () => {

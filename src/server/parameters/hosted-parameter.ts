@@ -212,6 +212,20 @@ export abstract class HostedParameter<S extends ParameterSpec> {
     this.#countPushes();
   }
 
+  /** What belongs to the server and not to a part, for a standby that is filled. */
+  save(): ParameterImage {
+    const { number, training, phases } = this;
+    return { number, training, clockTop: phases.clockTop, roundClock: this.#roundClock, isRestored: this.#isRestored, claim: 0 };
+  }
+
+  /** Of a parameter that was just made. */
+  load({ training, clockTop, roundClock, isRestored }: ParameterImage): void {
+    this.resume(training);
+    this.phases.clockTop = clockTop;
+    this.#roundClock = roundClock;
+    this.#isRestored = isRestored;
+  }
+
   close(): void {
     this.endRounds();
     this.free();
@@ -254,6 +268,17 @@ export abstract class HostedParameter<S extends ParameterSpec> {
     if (this.countsSteps || this.phases.history.phases.some(({ reduce }) => reduce === "mean")) this.host.pacer.pushes.isCounted = true;
   }
 }
+
+/** What a parameter is on a server beside its rows, blocks and open rounds. */
+export type ParameterImage = {
+  readonly number: number;
+  readonly training: TrainingState;
+  readonly clockTop: number;
+  readonly roundClock: number;
+  readonly isRestored: boolean;
+  /** The newest claim to raw rows; 0: none. */
+  readonly claim: number;
+};
 
 type DecodedSettings = {
   readonly learningRate: number | undefined;

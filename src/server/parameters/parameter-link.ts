@@ -10,12 +10,13 @@ import { KEY_BYTES } from "../../keys/key-range.ts";
 import type { ParameterSpec } from "../../store/parameter-spec.ts";
 import type { GeneralCompression } from "../../wire/codecs/general-compression.ts";
 import { receivedListCount } from "../../wire/codecs/key-cache.ts";
+import { nameOfKeys } from "../../wire/codecs/key-codec.ts";
 import { KeyReceiver } from "../../wire/codecs/key-receiver.ts";
 import { compressionOf, type LinkEncoding } from "../../wire/codecs/link-encoding.ts";
 import { PayloadCodec } from "../../wire/codecs/payload-codec.ts";
 import { ReceivedKeyLists } from "../../wire/codecs/received-key-lists.ts";
 import { type CodecContext, floatCountOf, malformed, type ValueShape } from "../../wire/codecs/value-codec.ts";
-import { type CallMemory, roomFor } from "./call-memory.ts";
+import { type CallMemory, keepKeys, roomFor } from "./call-memory.ts";
 
 const FLOAT_BYTES = 4;
 
@@ -95,6 +96,9 @@ export class ParameterLink {
 /** The key lists that one incarnation of a worker told this server to remember. */
 type KnownLists = { readonly incarnation: number; readonly lists: ReceivedKeyLists; readonly receiver: KeyReceiver };
 
+/** The lists of one incarnation of a worker. */
+export type KeyListsImage = WorkerIncarnation & { readonly lists: readonly BigUint64Array[] };
+
 /**
  * The key lists that each worker has registered with this server: a name counts within one conversation
  * (wire/codecs/key-cache.ts). A new incarnation has none yet; one that is gone takes no memory.
@@ -117,6 +121,32 @@ export class WorkerKeyLists {
     const receiver = new KeyReceiver(this.#context, lists);
     this.#workers.set(worker, { incarnation, lists, receiver });
     return receiver;
+  }
+
+  /** Copies of all lists, the oldest of each worker first, for a standby that is filled. */
+  save(): readonly KeyListsImage[] {
+    const { buffer } = this.#context.arena.memory;
+    return [...this.#workers].map(([worker, { incarnation, lists: known }]) => {
+      const lists = [...known.lists.values()].map(({ address, keyCount }) => new BigUint64Array(buffer, address, keyCount).slice());
+      return { worker, incarnation, lists };
+    });
+  }
+
+  /** Throws ARENA_FULL. */
+  load(saved: readonly KeyListsImage[]): void {
+    const { arena } = this.#context;
+    const signature = arena.allocate(KEY_BYTES);
+    for (const { lists, ...holder } of saved) {
+      this.of(holder);
+      for (const list of lists) {
+        const { list: keys, release } = keepKeys(arena, list);
+        this.#workers
+          .get(holder.worker)
+          ?.lists.remember(nameOfKeys(this.#context, keys.byteOffset, list.length, signature), keys.byteOffset);
+        release();
+      }
+    }
+    arena.release(signature, KEY_BYTES);
   }
 
   forget(worker: number): void {

@@ -349,6 +349,17 @@ export class Parameters {
     if (named !== undefined) this.#numbers.delete(named.name);
   }
 
+  /** Takes over the catalogue of another server, with empty parameters; this one has none. Throws ARENA_FULL. */
+  adopt(entries: Iterable<CatalogueEntry>): void {
+    for (const { name, number, edition, spec } of entries) {
+      if (spec !== undefined) this.add(decodeParameterSpec(spec), { number, edition });
+      else {
+        this.#name(number, { name, edition });
+        this.#noteCleared(number);
+      }
+    }
+  }
+
   /** Removes everything: a restore that failed leaves nothing behind. */
   clearAll(): void {
     for (const parameter of this.all) parameter.close();

@@ -93,4 +93,4 @@ export type TensorPage = { readonly kind: "block"; readonly image: BlockImage } 
 type ParameterPage = { readonly parameter: string } & (TablePage | TensorPage);
 /** Data beside the parameters. */
 type DataPage = { readonly kind: "data"; readonly images: SumImages };
-type PartPage = ParameterPage | DataPage;
+export type PartPage = ParameterPage | DataPage;

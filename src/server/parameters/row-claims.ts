@@ -9,7 +9,8 @@ import { WeighbridgeError } from "../../base/errors.ts";
 
 export class RowClaims {
   readonly #table: string;
-  #newest = 0;
+  /** The newest claim; nobody else writes it. */
+  newest = 0;
 
   constructor(table: string) {
     this.#table = table;
@@ -17,21 +18,21 @@ export class RowClaims {
 
   /** Whether workers ever held rows of the table. */
   get isClaimed(): boolean {
-    return this.#newest > 0;
+    return this.newest > 0;
   }
 
   /** A new claim; all before it are void. */
   next(): number {
-    return ++this.#newest;
+    return ++this.newest;
   }
 
   /** RowClaims.K1. An unknown claim is from this server's incarnation before a restart. Throws FENCED. */
   check(claim: number): void {
-    if (claim >= this.#newest) {
-      this.#newest = claim;
+    if (claim >= this.newest) {
+      this.newest = claim;
       return;
     }
-    const text = `the rows of ${this.#table} were dealt out anew (claim ${this.#newest}); what was computed under claim ${claim} is void`;
+    const text = `the rows of ${this.#table} were dealt out anew (claim ${this.newest}); what was computed under claim ${claim} is void`;
     throw new WeighbridgeError("FENCED", text);
   }
 }

@@ -27,7 +27,7 @@ import type { UpdateStep } from "../../store/updaters/updater.ts";
 import { FIRST_GUEST_ID, rankOf } from "../../wire/node-id.ts";
 import { type CallMemory, codedOffset, type Kept, keepKeys, roomFor } from "./call-memory.ts";
 import { type FreshRoom, freshRoom, readFresh } from "./fresh-rows.ts";
-import { HostedParameter } from "./hosted-parameter.ts";
+import { HostedParameter, type ParameterImage } from "./hosted-parameter.ts";
 import { checkScale, greatestIn, type ParameterHost, type ParameterIds } from "./parameter-host.ts";
 import type { TablePage } from "./part-state.ts";
 import { RowClaims } from "./row-claims.ts";
@@ -335,6 +335,15 @@ export class TableParameter extends HostedParameter<TableSpec> {
     checkChange(this.spec, change.mode);
     const why = "workers hold rows of it, and apply the updates of a clock together";
     throw new WeighbridgeError("UNSUPPORTED", `${this.spec.name} stays "bsp": ${why}`);
+  }
+
+  override save(): ParameterImage {
+    return { ...super.save(), claim: this.#claims.newest };
+  }
+
+  override load(image: ParameterImage): void {
+    super.load(image);
+    this.#claims.check(image.claim);
   }
 
   protected override forgetRounds(error: WeighbridgeError): void {

@@ -1,11 +1,13 @@
 // chain-member — a replicated server as a node: it follows what the roster says about the chain of its rank
 // (docs/decisions/0060). Not what is repeated (replica.ts), nor who decides (scheduler/chains.ts).
 //
-//   head      dials its standby and sends it the log, until the roster says that there is none
-//   standby   refuses workers, until the roster has its own token on the rank of its head: then it is the head
+//   head      dials its standby and sends it the log, until the roster says that there is none; fills one that comes
+//             later, and reports when it has everything
+//   standby   refuses workers, until the roster has its own token on the rank of its head: then it is the head; leaves
+//             when its head is gone before it has everything
 
 import type { Clock } from "../../base/clock.ts";
-import { WeighbridgeError } from "../../base/errors.ts";
+import { reasonOf, WeighbridgeError } from "../../base/errors.ts";
 import type { Log } from "../../base/log.ts";
 import type { Membership } from "../../cluster/membership.ts";
 import { nodeDeadError } from "../../peer/call.ts";
@@ -13,7 +15,7 @@ import type { Channel } from "../../peer/channel.ts";
 import { PausableLink } from "../../peer/pausable-link.ts";
 import type { Peer } from "../../peer/peer.ts";
 import { idOf, nameOf, rankOf, roleOf } from "../../wire/node-id.ts";
-import type { RosterView } from "../../wire/roster.ts";
+import type { RosterEntry, RosterView } from "../../wire/roster.ts";
 import type { Replica } from "./replica.ts";
 
 /** Throws UNSUPPORTED for what a replicated server does not do so far, BAD_CONFIG for a standby of none. */
@@ -59,6 +61,12 @@ export class ChainMember {
   #lossCount = 0;
   /** Whether the scheduler is to hear that the standby cannot be reached. */
   #isStandbyLost = false;
+  /** The incarnation of the standby that this head fills, or has filled or given up. */
+  #filled = 0;
+  /** Whether the scheduler is to hear that it has everything. */
+  #isStandbyFilled = false;
+  /** Of a standby that is being filled: the incarnation of its head. */
+  #filledBy = 0;
 
   constructor(node: ChainNode, replica: Replica) {
     this.#node = node;
@@ -92,7 +100,10 @@ export class ChainMember {
     this.#isPlaced = true;
     if (this.#replica.isStandby) {
       const head = roster.nodes.find(({ node }) => node === idOf("server", rank));
-      if (head?.token !== peer.token) return;
+      if (head?.token !== peer.token) {
+        if (head !== undefined && this.#replica.isFilling) this.#checkSource(head);
+        return;
+      }
       log.warn("taking over", { node: nameOf(head.node), incarnation: head.incarnation, entries: this.#replica.applied });
       const before = peer.channel(head.node);
       if (before !== undefined) peer.drop(before, new WeighbridgeError("FENCED", `${nameOf(head.node)} was replaced by its standby`));
@@ -103,23 +114,81 @@ export class ChainMember {
     const standby = roster.nodes.find(({ node }) => node === idOf("standby", rank));
     if (standby === undefined) return; // a roster that came before the cluster was complete
     const { log: replicaLog } = this.#replica;
-    if (standby.state === "alive") {
+    if (standby.state === "alive" && standby.isFilling === true) {
+      if (standby.incarnation === this.#filled) return;
+      replicaLog.lateMs = membership.heartbeatTimeoutMs || replicaLog.lateMs;
+      membership.memory.standbyLost = () => (this.#isStandbyLost ? standby.incarnation : 0);
+      membership.memory.standbyFilled = () => (this.#isStandbyFilled ? standby.incarnation : 0);
+      this.#fill(standby);
+    } else if (standby.state === "alive") {
+      this.#isStandbyFilled = false;
       replicaLog.lateMs = membership.heartbeatTimeoutMs || replicaLog.lateMs;
       membership.memory.standbyLost = () => (this.#isStandbyLost ? standby.incarnation : 0);
       this.#sendTo(peer.dial(standby.node, standby.address, standby.incarnation));
     } else if (replicaLog.isOn) {
       log.warn("the standby is gone: going on without one", { node: nameOf(standby.node) });
+      this.#isStandbyFilled = false;
+      this.#replica.endFill();
       replicaLog.stop();
       const channel = peer.channel(standby.node);
       if (channel !== undefined) peer.drop(channel, nodeDeadError(standby.node, "left"));
     }
   }
 
+  /** A standby has come that has nothing (docs/decisions/0068). */
+  #fill({ node, address, incarnation }: RosterEntry): void {
+    const { peer, log } = this.#node;
+    this.#filled = incarnation;
+    this.#isStandbyLost = false;
+    this.#isStandbyFilled = false;
+    const before = peer.channel(node);
+    if (before !== undefined) peer.drop(before, nodeDeadError(node, "left")); // of the one before
+    const channel = peer.dial(node, address, incarnation);
+    this.#channel = channel;
+    const failed = (error: unknown): void => this.#giveUpFill(channel, error);
+    const replicaLog = this.#replica.log;
+    replicaLog.onLate = () => this.#lost(channel, "it does not answer");
+    replicaLog.onRefused = (error) => this.#lost(channel, error);
+    replicaLog.onReplaced = (error) => this.#node.replaced(error);
+    replicaLog.onAcknowledged = () => {
+      this.#isStandbyLost = false;
+    };
+    log.info("filling a standby", { node: nameOf(node), incarnation });
+    try {
+      this.#replica.fill(channel, { failed, filled: () => this.#reportFilled(incarnation) });
+    } catch (thrown) {
+      failed(thrown);
+    }
+    this.#watch(channel);
+  }
+
+  #reportFilled(incarnation: number): void {
+    this.#node.log.info("the standby has everything", { incarnation, entries: this.#replica.log.position });
+    this.#isStandbyFilled = true;
+    this.#membership?.beatNow();
+  }
+
+  /** Nobody counts on it yet: its head goes on without it, and tells the scheduler. */
+  #giveUpFill(channel: Channel, error: unknown): void {
+    this.#node.log.warn("the standby could not be filled", { node: nameOf(channel.id), reason: reasonOf(error) });
+    this.#replica.endFill();
+    this.#replica.log.stop();
+    this.#isStandbyLost = true;
+    this.#membership?.beatNow();
+  }
+
+  /** A standby whose head is gone before it has everything is of no use: the next head has another state, or none. */
+  #checkSource({ state, incarnation, node }: RosterEntry): void {
+    if (this.#filledBy === 0) this.#filledBy = incarnation;
+    if (state === "alive" && incarnation === this.#filledBy) return;
+    this.#replica.onDiverged(new WeighbridgeError("NODE_DEAD", `${nameOf(node)} is gone, and had not given it everything`));
+  }
+
   #sendTo(channel: Channel): void {
     if (this.#channel === channel) return;
     this.#channel = channel;
     const { log } = this.#replica;
-    log.onLate = () => this.#lost();
+    log.onLate = () => this.#lost(channel, "it does not answer");
     log.onAcknowledged = () => {
       this.#isStandbyLost = false;
     };
@@ -135,12 +204,16 @@ export class ChainMember {
       const loss = ++this.#lossCount;
       this.#watch(channel);
       this.#node.clock.after(LINK_GRACE_MS, () => {
-        if (this.#lossCount === loss && channel.link === undefined && this.#replica.log.isOn) this.#lost();
+        if (this.#lossCount === loss && channel.link === undefined && this.#replica.log.isOn) this.#lost(channel, "there is no link to it");
       });
     });
   }
 
-  #lost(): void {
+  #lost(channel: Channel, why: unknown): void {
+    if (this.#replica.isFillingStandby) {
+      this.#giveUpFill(channel, why);
+      return;
+    }
     this.#isStandbyLost = true;
     this.#membership?.beatNow();
   }

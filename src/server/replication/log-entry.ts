@@ -6,22 +6,27 @@
 //        8   u32    node         who sent the frame
 //       12   u32    textBytes    of a body that is JSON, without its padding; otherwise 0
 //       16   f64    incarnation  of that node
-//       24          body         FRAME, KV, READ_END: the header of a frame, and its payload; WORKERS, DIGEST: JSON
+//       24          body         FRAME, KV, READ_END: the header of a frame, and its payload; WORKERS, DIGEST: JSON;
+//                                FILL, PARTS, FILLED: JSON and arrays (packed-body.ts)
 //
 //   NOTHING    the head refused the request after all: nothing was changed
 //   FRAME      a request of a function that changed something, or part of one, to be handled as it came
 //   KV         the same of an application of the kv face
 //   READ_END   the last frame of a read in several frames: the others are kept until its caller has the answer
 //   WORKERS    which workers live, in which incarnations
-//   DIGEST     what the state of one part comes to, to be compared
+//   DIGEST     what the state of some parts comes to, to be compared
+//   FILL       the first entry for a standby that is filled: what is the head's and not a part's (fill-state.ts)
+//   PARTS      the state of some parts as it is now, instead of what the standby has of them
+//   FILLED     answers that the head keeps: the standby has everything now
 
 import { WeighbridgeError } from "../../base/errors.ts";
 import type { FrameHeader } from "../../wire/frame.ts";
 import { encodeHeader, HEADER_BYTES, paddedBytes } from "../../wire/frame.ts";
+import { type PackedBody, writePacked } from "./packed-body.ts";
 
 export const ENTRY_BYTES = 24;
 
-export const EntryKind = { NOTHING: 0, FRAME: 1, READ_END: 2, WORKERS: 3, DIGEST: 4, KV: 5 } as const;
+export const EntryKind = { NOTHING: 0, FRAME: 1, READ_END: 2, WORKERS: 3, DIGEST: 4, KV: 5, FILL: 6, PARTS: 7, FILLED: 8 } as const;
 export type EntryKind = (typeof EntryKind)[keyof typeof EntryKind];
 
 export type EntrySource = { readonly node: number; readonly incarnation: number };
@@ -70,6 +75,11 @@ export class EntryPage {
   addText(kind: EntryKind, text: Uint8Array): void {
     const entry = this.#add(kind, { node: 0, incarnation: 0 }, paddedBytes(text.length), text.length);
     this.bytes.set(text, entry + ENTRY_BYTES);
+  }
+
+  addPacked(kind: EntryKind, body: PackedBody): void {
+    const entry = this.#add(kind, { node: 0, incarnation: 0 }, body.byteCount, body.text.length);
+    writePacked(body, this.bytes, entry + ENTRY_BYTES);
   }
 
   /** Makes the last entry one of nothing. */

@@ -49,6 +49,7 @@ export class LoggedRequests implements FunctionHandler {
       this.#inner.handle(channel, header, bytes, at, policy === "headOnly" && header.stamp !== 0);
       return;
     }
+    if (header.arg3 > header.payloadBytes && header.stamp === 0 && !this.#isKv) replica.noteLongRead(channel, header.request);
     const kind = replica.log.isOn ? this.#kindOf(policy, header) : EntryKind.NOTHING;
     if (kind === EntryKind.NOTHING) {
       this.#inner.handle(channel, header, bytes, at, fresh);

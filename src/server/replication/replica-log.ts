@@ -10,6 +10,7 @@
 //   ReplicaLog.I2. Entries reach the standby in order, each once: what it has is a prefix of the log.
 //   ReplicaLog.I8. What is kept for the standby is bounded: links that bring more are not read until it has caught up.
 //   ReplicaLog.L1. Without a standby nothing is kept and nothing waits. Only the scheduler says that there is none.
+//   ReplicaLog.L2. Nothing waits for a standby that is being filled, until it has all but what is under way (fill.ts).
 
 import { assert } from "../../base/assert.ts";
 import type { Clock } from "../../base/clock.ts";
@@ -24,6 +25,7 @@ import type { Link } from "../../transport/transport.ts";
 import type { FrameHeader } from "../../wire/frame.ts";
 import { encodeJson } from "../../wire/json-body.ts";
 import { ENTRY_BYTES, type EntryKind, EntryPage, frameEntryBytes } from "./log-entry.ts";
+import { pack } from "./packed-body.ts";
 
 const PAGE_BYTES = 256 * 1024;
 const POOLED_PAGES_MAX = 16;
@@ -42,12 +44,16 @@ export class ReplicaLog {
   acknowledged = 0;
   /** False once the scheduler has said that there is no standby (ReplicaLog.L1). */
   isOn = true;
+  /** Whether what leaves waits for the standby (ReplicaLog.L2). */
+  holdsBack = true;
   /** How long the standby may take to answer before `onLate` is called; again and again, until it answers. */
   lateMs: number = LATE_MS;
   onLate: () => void = () => {};
   onAcknowledged: () => void = () => {};
   /** Called when the standby has taken over: this is no head any more. */
   onReplaced: (error: WeighbridgeError) => void = () => {};
+  /** The standby, or the way to it, has failed. */
+  onRefused: (error: unknown) => void = () => {};
   readonly #options: ReplicaLogOptions;
   readonly #keptBytesMax: number;
   readonly #waiting = new Set<HeldOutput>();
@@ -62,6 +68,8 @@ export class ReplicaLog {
   #room: Deferred<void> | undefined;
   #isFlushing = false;
   #isWatched = false;
+  /** Who waits until an entry is acknowledged. */
+  #reached: { readonly position: number; readonly run: () => void } | undefined;
 
   constructor(options: ReplicaLogOptions) {
     this.#options = options;
@@ -75,9 +83,23 @@ export class ReplicaLog {
     for (const { first, page } of this.#unsent.splice(0)) this.#send(channel, first, page);
   }
 
+  /** A standby that has nothing is reached through this channel: the log goes on for it, and nobody waits (ReplicaLog.L2). */
+  start(channel: Channel): void {
+    this.stop();
+    this.isOn = true;
+    this.#channel = channel;
+  }
+
+  /** Calls `run` once, when the standby has all entries that are there now. One waits at a time. */
+  whenAcknowledged(run: () => void): void {
+    this.#reached = { position: this.position, run };
+  }
+
   /** The scheduler has given the standby up: what waited for it leaves (ReplicaLog.L1). */
   stop(): void {
     this.isOn = false;
+    this.holdsBack = false;
+    this.#reached = undefined;
     this.#channel = undefined;
     this.#page = undefined;
     this.#unsent = [];
@@ -97,6 +119,12 @@ export class ReplicaLog {
   appendText(kind: EntryKind, body: unknown): void {
     const text = encodeJson(body);
     this.#pageFor(ENTRY_BYTES + text.length + 8).addText(kind, text);
+  }
+
+  appendPacked(kind: EntryKind, value: unknown): number {
+    const body = pack(value);
+    this.#pageFor(ENTRY_BYTES + body.byteCount).addPacked(kind, body);
+    return body.byteCount;
   }
 
   /** The last request was refused by its handler. Its number stays taken: a write may wait for it. */
@@ -169,7 +197,10 @@ export class ReplicaLog {
         if (this.#channel !== channel) return;
         if (isWeighbridgeError(thrown, "FENCED")) this.onReplaced(thrown);
         // The scheduler decides what follows; until then what waits goes on waiting.
-        else log.warn("the standby does not take the log", { reason: reasonOf(thrown) });
+        else {
+          log.warn("the standby does not take the log", { reason: reasonOf(thrown) });
+          this.onRefused(thrown);
+        }
       },
     );
   }
@@ -187,6 +218,10 @@ export class ReplicaLog {
     this.acknowledged = applied;
     this.onAcknowledged();
     this.#release();
+    const reached = this.#reached;
+    if (reached === undefined || applied < reached.position) return;
+    this.#reached = undefined;
+    reached.run();
   }
 
   // What leaves.
@@ -221,8 +256,8 @@ class HeldOutput implements Output {
   }
 
   write(chunks: readonly Uint8Array[], flushed: () => void): void {
-    const { position, acknowledged } = this.#log;
-    if (position === acknowledged && this.#held.length === 0 && !this.#isReleasing) {
+    const { position, acknowledged, holdsBack } = this.#log;
+    if ((position === acknowledged || !holdsBack) && this.#held.length === 0 && !this.#isReleasing) {
       this.#link.write(chunks, flushed);
       return;
     }

@@ -3,6 +3,7 @@
 //
 //   standby ── LOG: repeat ──► standby ── promote ──► head, without a standby
 //   head ── requests: log, handle ──► head ── the standby was given up ──► head, without a standby
+//   head, without a standby ── one comes: fill ──► head        standby that comes late ── FILL … FILLED ──► standby
 //
 // Invariants (with ReplicaLog.I1, I2 and I8):
 //   Replica.I2. A standby repeats what its head did, in the same order, and gets the same bits: digests are compared
@@ -10,8 +11,8 @@
 //   Replica.I5. A stamp counts once over a failover: the standby's vector clock has the stamps of all that it repeated.
 //   Replica.I6. Clocks, joins, leaves and deaths of workers are entries: the lowest clock never falls over a failover.
 
+import { assert } from "../../base/assert.ts";
 import { WeighbridgeError } from "../../base/errors.ts";
-import type { VectorClock } from "../../consistency/vector-clock.ts";
 import type { WorkerIncarnation } from "../../consistency/worker-incarnations.ts";
 import type { Contract } from "../../contracts/contract.ts";
 import { PART_COUNT } from "../../keys/part.ts";
@@ -23,26 +24,37 @@ import { decodeHeader } from "../../wire/frame-reader.ts";
 import { count, decodeJson, list, object, optional } from "../../wire/json-body.ts";
 import { nameOf, roleOf } from "../../wire/node-id.ts";
 import { type RosterEntry, rosterEntryShape } from "../../wire/roster.ts";
-import type { Parameters } from "../parameters/parameters.ts";
+import { Fill, type FillOptions } from "./fill.ts";
+import {
+  type AnswersImage,
+  answersOf,
+  type FilledServer,
+  keptImage,
+  loadParts,
+  loadServer,
+  type PartsImage,
+  type ServerImage,
+  saveAnswers,
+} from "./fill-state.ts";
 import { EntryKind, type ReadEntry, readEntries } from "./log-entry.ts";
 import { type LogPolicy, policyOf } from "./log-policy.ts";
+import { unpack } from "./packed-body.ts";
 import { ReplicaLog, type ReplicaLogOptions } from "./replica-log.ts";
 import { StandInChannel } from "./stand-in-channel.ts";
-import { digestOf } from "./state-digest.ts";
+import { digestOf, digestOfParts } from "./state-digest.ts";
 
 /** How often a head and its standby compare a part. */
 const DIGEST_ENTRIES = 1024;
 
 const workersShape = object({ nodes: list(rosterEntryShape), goneGuests: optional(list(count)) });
-const digestShape = object({ part: count, digest: count });
+const digestShape = object({ part: count, to: optional(count), digest: count });
 
 /** The server that is replicated. */
-export type ReplicatedServer = {
-  readonly parameters: Parameters;
-  readonly clock: VectorClock;
-  /** The handlers of kv frames, and of functions. */
-  readonly apps: FunctionHandler;
+export type ReplicatedServer = FilledServer & {
+  /** The handler of functions. */
   readonly functions: FunctionHandler & { handOver(channel: Channel): void };
+  /** The handler of kv frames of an application. */
+  kvHandlerOf(app: number): FunctionHandler;
   readonly unfinishedRequests: { handOver(channel: Channel): void };
   /** Takes note of which workers are there. */
   followWorkers(nodes: readonly RosterEntry[]): void;
@@ -50,9 +62,11 @@ export type ReplicatedServer = {
 };
 
 export type ReplicaOptions = ReplicaLogOptions & {
-  /** Of stand-ins. */
-  readonly host: ChannelHost;
+  /** Of stand-ins, and the channels of workers. */
+  readonly host: ChannelHost & { channels(): Iterable<Channel> };
   readonly digestEntries?: number | undefined;
+  /** How much of the state a standby that is filled gets in one turn. */
+  readonly fillBytes?: number | undefined;
 };
 
 export class Replica {
@@ -75,6 +89,14 @@ export class Replica {
   /** The channels of workers that this head inherited, and has met. */
   #met = new WeakSet<Channel>();
   #failure: WeighbridgeError | undefined;
+  /** Of a head: the copy that is under way. */
+  #fill: Fill | undefined;
+  /** Of a head: the last read in several frames of each worker (Fill.F5). */
+  readonly #longReads = new Map<Channel, number>();
+  /** Of a standby: whether parts are still to come. Digests of what has not come make no sense. */
+  #isFilling = false;
+  #hasBegun = false;
+  #workers: readonly RosterEntry[] = [];
   #sinceDigest = 0;
   #digestPart = 0;
 
@@ -101,13 +123,63 @@ export class Replica {
   }
 
   #followWorkers(workers: readonly RosterEntry[], goneGuests: readonly number[]): void {
+    this.#workers = workers;
     this.#server.followWorkers(workers);
     this.#server.forgetGuests(goneGuests);
     for (const node of goneGuests) this.#standIns.delete(node);
   }
 
+  /**
+   * Fills a standby that has nothing, through this channel; `filled` is called when it has everything, `failed` when it
+   * cannot be filled. Throws HANDLER_FAILED.
+   */
+  fill(channel: Channel, { filled, failed }: Pick<FillOptions, "filled" | "failed">): void {
+    this.endFill();
+    const { log } = this;
+    const { clock, fillBytes: batchBytes } = this.#options;
+    const server = this.#server;
+    const answers = (): AnswersImage => this.#answers();
+    const done = (): void => {
+      this.#fill = undefined;
+      filled();
+    };
+    for (const [known] of this.#longReads) if (known.ended !== undefined) this.#longReads.delete(known);
+    this.#fill = new Fill({ server, log, clock, longReads: this.#longReads, answers, filled: done, failed, batchBytes }, channel);
+    log.appendText(EntryKind.WORKERS, { nodes: this.#workers });
+  }
+
+  /** The standby that is being filled is given up, if there is one. */
+  endFill(): void {
+    if (this.#fill === undefined) return;
+    this.#fill.stop();
+    this.#fill = undefined;
+    this.log.stop();
+  }
+
+  /** Whether a standby is being filled: nothing waits for it, and nobody but this head decides about it. */
+  get isFillingStandby(): boolean {
+    return this.#fill !== undefined;
+  }
+
+  /** The last frame of a read in several frames came. */
+  noteLongRead(channel: Channel, request: number): void {
+    this.#longReads.set(channel, request);
+  }
+
+  /** Those that this head keeps for its workers, and those that it kept for them as a standby. */
+  #answers(): AnswersImage {
+    const inherited = [...this.#standIns.values()].map((standIn) => ({
+      worker: standIn.id,
+      incarnation: standIn.incarnation,
+      kept: [...standIn.kept()].flatMap((answers) => keptImage(Infinity, answers)),
+    }));
+    const own = [...this.#options.host.channels()].filter(({ id }) => roleOf(id) === "worker" || roleOf(id) === "guest");
+    return [...inherited, ...saveAnswers(own)];
+  }
+
   /** An entry was written: after DIGEST_ENTRIES of them comes a digest. */
   appended(): void {
+    if (this.#fill !== undefined) return; // Fill.F3
     if (++this.#sinceDigest < (this.#options.digestEntries ?? DIGEST_ENTRIES)) return;
     this.#sinceDigest = 0;
     const part = this.#digestPart++ % PART_COUNT;
@@ -136,8 +208,14 @@ export class Replica {
     return true;
   }
 
+  /** Of a standby: whether it has nothing, or not everything yet. It began with its head, or is filled (fill.ts). */
+  get isFilling(): boolean {
+    return this.#isFilling;
+  }
+
   /** This standby is the head from now on, without a standby of its own. */
   promote(): void {
+    assert(!this.#isFilling, "a standby that is being filled takes over from nobody"); // Chains.I3
     this.isStandby = false;
     this.log.stop();
   }
@@ -169,12 +247,14 @@ export class Replica {
   }
 
   #repeat(first: number, entries: Uint8Array): void {
+    if (!this.#hasBegun && entries[0] === EntryKind.FILL) this.applied = first - 1;
     if (first > this.applied + 1) throw new WeighbridgeError("BAD_REQUEST", `entry ${first} came after entry ${this.applied}`);
     this.#words = new Uint32Array(entries.buffer, entries.byteOffset, entries.length >> 2);
     let index = first;
     for (const entry of readEntries(entries)) {
       if (index++ <= this.applied) continue;
       this.#repeatOne(entry, entries);
+      this.#hasBegun = true;
       this.applied++;
     }
   }
@@ -194,11 +274,23 @@ export class Replica {
         break;
       }
       case EntryKind.DIGEST: {
-        const { part, digest } = decodeJson(digestShape, "a digest", textOf(entry, entries));
-        const own = digestOf(this.#server.parameters, part);
+        const { part, to = part + 1, digest } = decodeJson(digestShape, "a digest", textOf(entry, entries));
+        const { digest: own } = digestOfParts(this.#server.parameters, part, { partsMax: to - part, bytesMax: Infinity });
         if (own !== digest) throw new WeighbridgeError("BAD_REQUEST", `part ${part} comes to ${own} here, and to ${digest} at its head`);
         break;
       }
+      case EntryKind.FILL:
+        if (this.#hasBegun) throw new WeighbridgeError("BAD_REQUEST", "a standby is filled once, from the start");
+        this.#isFilling = true;
+        loadServer(this.#server, unpack(entries, entry) as ServerImage, ({ worker, incarnation }) => this.#standInOf(worker, incarnation));
+        break;
+      case EntryKind.PARTS:
+        loadParts(this.#server.parameters, unpack(entries, entry) as PartsImage);
+        break;
+      case EntryKind.FILLED:
+        this.#isFilling = false;
+        this.#keepAnswers(unpack(entries, entry) as AnswersImage);
+        break;
       default:
         throw new WeighbridgeError("BAD_REQUEST", `there is no entry of kind ${entry.kind}`);
     }
@@ -207,8 +299,8 @@ export class Replica {
   #repeatFrame({ kind, at, node, incarnation }: Readonly<ReadEntry>, entries: Uint8Array): void {
     const header = this.#header;
     decodeHeader(this.#words, at >> 2, header);
-    const { clock, functions, apps } = this.#server;
-    const handler = kind === EntryKind.KV ? apps : functions;
+    const { clock, functions } = this.#server;
+    const handler = kind === EntryKind.KV ? this.#server.kvHandlerOf(header.app) : functions;
     const standIn = this.#standInOf(node, incarnation);
     standIn.begin(header);
     if (kind === EntryKind.READ_END) {
@@ -218,6 +310,16 @@ export class Replica {
     }
     if (header.stamp !== 0) clock.advance(node, incarnation, header.stamp); // Replica.I5
     handler.handle(standIn, header, entries, at + HEADER_BYTES, true);
+  }
+
+  /** Those of the head, instead of what was answered here while parts were missing. */
+  #keepAnswers(image: AnswersImage): void {
+    for (const standIn of this.#standIns.values()) standIn.forgetAnswers();
+    for (const { worker, incarnation, kept } of image) {
+      if ((this.#standIns.get(worker)?.incarnation ?? 0) > incarnation) continue;
+      const standIn = this.#standInOf(worker, incarnation);
+      for (const one of kept) standIn.keep(one.stamp, { request: one.request, answers: answersOf(one) });
+    }
   }
 
   #standInOf(node: number, incarnation: number): StandInChannel {

@@ -11,11 +11,13 @@ import { Channel } from "../../peer/channel.ts";
 import type { FrameHeader } from "../../wire/frame.ts";
 
 /** `request` is the number on the head's channel. */
-type KeptAnswer = { readonly request: number; readonly answers: readonly Answer[] };
+export type KeptAnswer = { readonly request: number; readonly answers: readonly Answer[] };
 
 export class StandInChannel extends Channel {
   /** By the stamps of the updates, in their order. */
   readonly #kept = new Map<number, KeptAnswer>();
+  /** Of heads before the one that filled this standby: their numbers say nothing, so they stay. */
+  readonly #inherited = new Map<number, KeptAnswer>();
   /** What is done when a request is settled, by its number, in their order. */
   readonly #ends = new Map<number, () => void>();
   /** The frame that is being handled. */
@@ -45,7 +47,23 @@ export class StandInChannel extends Channel {
 
   /** The answer to the update of this stamp, if it is kept. */
   answerOf(stamp: number): readonly Answer[] | undefined {
-    return this.#kept.get(stamp)?.answers;
+    return (this.#kept.get(stamp) ?? this.#inherited.get(stamp))?.answers;
+  }
+
+  /** All that are kept. */
+  *kept(): Iterable<readonly Answer[]> {
+    for (const { answers } of this.#inherited.values()) yield answers;
+    for (const { answers } of this.#kept.values()) yield answers;
+  }
+
+  /** Keeps an answer of the head, which has no number for its request if it took it over itself. */
+  keep(stamp: number, kept: KeptAnswer): void {
+    (Number.isFinite(kept.request) ? this.#kept : this.#inherited).set(stamp, kept);
+  }
+
+  forgetAnswers(): void {
+    this.#kept.clear();
+    this.#inherited.clear();
   }
 
   #forget(settled: number): void {

@@ -8,16 +8,30 @@ import { PartState } from "../parameters/part-state.ts";
 const PRIME = 0x01000193;
 const BASIS = 0x811c9dc5;
 
+/** As `digestOf` of the next parts from this one on: so many, or as many as come to so many bytes. */
+export function digestOfParts(
+  parameters: Parameters,
+  from: number,
+  { partsMax, bytesMax }: { readonly partsMax: number; readonly bytesMax: number },
+): { readonly to: number; readonly digest: number } {
+  const count = { bytes: 0 };
+  let [to, digest] = [from, 0];
+  for (; to < from + partsMax && count.bytes < bytesMax; to++) digest = (digest + digestOf(parameters, to, count)) >>> 0;
+  return { to, digest };
+}
+
 /**
  * Of this part, and of the clocks of workers. Not of the vector clock: a head counts the stamps of requests that it
- * refused, and of those that leave no trace.
+ * refused, and of those that leave no trace; nor of blocks that a read has made, which are as they begin. Adds to `count`
+ * the bytes that it read.
  */
-export function digestOf(parameters: Parameters, part: number): number {
+export function digestOf(parameters: Parameters, part: number, count: { bytes: number } = { bytes: 0 }): number {
   let sum = digestOfClocks(parameters.pacer);
   for (const page of new PartState(parameters).savePart(part)) {
     switch (page.kind) {
       case "rows":
       case "data":
+        count.bytes += page.images.payloads.byteLength;
         sum += ofRows(page.images);
         break;
       case "pulledRows":
@@ -34,8 +48,9 @@ export function digestOf(parameters: Parameters, part: number): number {
         break;
       }
       case "block": {
-        const { index, values, slots, step } = page.image;
-        sum += mix(ofNumbers([index, step], values), ofBytes(slots));
+        const { index, values, slots, step, isStarted } = page.image;
+        count.bytes += values.byteLength + slots.byteLength;
+        if (isStarted) sum += mix(ofNumbers([index, step], values), ofBytes(slots));
         break;
       }
       case "openBlock": {
@@ -47,7 +62,10 @@ export function digestOf(parameters: Parameters, part: number): number {
   }
   for (const [owner, store] of parameters.sums.all) {
     if (owner === "data") continue;
-    for (const images of store.savePart(part)) sum += mix(ofRows(images), Number(owner));
+    for (const images of store.savePart(part)) {
+      count.bytes += images.payloads.byteLength;
+      sum += mix(ofRows(images), Number(owner));
+    }
   }
   return sum >>> 0;
 }

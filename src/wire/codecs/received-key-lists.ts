@@ -55,6 +55,8 @@ export class ReceivedKeyLists {
   readonly #context: CodecContext;
   readonly #options: ReceivedKeyListsOptions;
   readonly #lists = new Map<bigint, ReceivedList>();
+  /** The oldest first. */
+  readonly lists: ReadonlyMap<bigint, Pick<HeldKeyList, "address" | "keyCount">> = this.#lists;
   /** 8 bytes for the signature of a list that came. */
   readonly #signature: number;
   #byteCount = 0;

@@ -44,6 +44,7 @@ export const CONTROL: FunctionFamily = {
       request: {
         holdsSums: "a server has values of the kv face or data of pushData",
         standbyLost: "from the head of a replicated server: the incarnation of its standby, which does not take its log",
+        standbyFilled: "from such a head: the incarnation of a standby that came later, and has everything now",
       },
       response: {},
       errors: ["FENCED", "NO_ROUTE"],

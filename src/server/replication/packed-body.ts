@@ -1,0 +1,65 @@
+// packed-body — a value made of objects, lists, maps and typed arrays as the body of an entry of the log: JSON, padded to
+// a multiple of 8, and behind it the bytes of the arrays, each padded the same way. Not a format of files or of other
+// languages: a head and its standby run the same version.
+
+import { WeighbridgeError } from "../../base/errors.ts";
+import { paddedBytes } from "../../wire/frame.ts";
+
+const ARRAYS = { Uint8Array, Uint32Array, Float32Array, BigUint64Array } as const;
+type ArrayName = keyof typeof ARRAYS;
+
+/** What stands for a typed array, a map and a number that JSON lacks. */
+type ArrayMark = { readonly $array: readonly [name: ArrayName, at: number, length: number] };
+type MapMark = { readonly $map: readonly (readonly [unknown, unknown])[] };
+type NumberMark = { readonly $number: string };
+
+export type PackedBody = { readonly text: Uint8Array; readonly arrays: readonly Uint8Array[]; readonly byteCount: number };
+
+/** The arrays stay where they are: they must not change before the body was written. */
+export function pack(value: unknown): PackedBody {
+  const arrays: Uint8Array[] = [];
+  let arrayBytes = 0;
+  const mark = (_: string, found: unknown): unknown => {
+    if (found instanceof Map) return { $map: [...found] } satisfies MapMark;
+    if (typeof found === "number" && !Number.isFinite(found)) return { $number: String(found) } satisfies NumberMark;
+    if (!ArrayBuffer.isView(found)) return found;
+    const { buffer, byteOffset, byteLength } = found;
+    const at = arrayBytes;
+    arrays.push(new Uint8Array(buffer, byteOffset, byteLength));
+    arrayBytes += paddedBytes(byteLength);
+    return { $array: [found.constructor.name as ArrayName, at, (found as Uint8Array).length] } satisfies ArrayMark;
+  };
+  const text = new TextEncoder().encode(JSON.stringify(value, mark));
+  return { text, arrays, byteCount: paddedBytes(text.length) + arrayBytes };
+}
+
+/** Writes the body from `at` on. */
+export function writePacked({ text, arrays }: PackedBody, bytes: Uint8Array, at: number): void {
+  bytes.set(text, at);
+  let to = at + paddedBytes(text.length);
+  for (const array of arrays) {
+    bytes.set(array, to);
+    to += paddedBytes(array.length);
+  }
+}
+
+/** The value of a body of `byteCount` bytes from `at` on; its arrays are copies. Throws BAD_REQUEST. */
+export function unpack(bytes: Uint8Array, { at, textBytes, bodyBytes }: { at: number; textBytes: number; bodyBytes: number }): unknown {
+  const arraysAt = at + paddedBytes(textBytes);
+  const end = at + bodyBytes;
+  const arrayOf = ([name, from, length]: ArrayMark["$array"]): unknown => {
+    const make = ARRAYS[name];
+    const first = arraysAt + from;
+    const last = first + length * (make?.BYTES_PER_ELEMENT ?? Infinity);
+    if (!(first >= arraysAt && last <= end))
+      throw new WeighbridgeError("BAD_REQUEST", `an array of ${length} ${name} lies outside its entry`);
+    return new make(bytes.slice(first, last).buffer);
+  };
+  const read = (_: string, found: unknown): unknown => {
+    if (typeof found !== "object" || found === null) return found;
+    if ("$array" in found) return arrayOf((found as ArrayMark).$array);
+    if ("$map" in found) return new Map((found as MapMark).$map);
+    return "$number" in found ? Number((found as NumberMark).$number) : found;
+  };
+  return JSON.parse(new TextDecoder().decode(bytes.slice(at, at + textBytes)), read);
+}
