@@ -19,8 +19,8 @@ export { packWords, unpackWords } from "./codec-words.as";
 export { createTable, destroyTable, spareRows } from "./table.as";
 export { expectRows, segmentRowsMax, settleRows, splitTo } from "./table-growth.as";
 export {
-  addKnownRows, addRows, findKnown, findOrInsertRows, findOtherWord, findRow, findRows, gatherListedRows, gatherRows, hasCertainRoom, insertRows, keysAhead,
-  listRows, removeRows, rowCount, setWords, tableBytes,
+  addKnownRows, addListedRows, addRows, findKnown, findOrInsertRows, findOtherWord, findRow, findRows, gatherListedRows, gatherRows, hasCertainRoom, insertRows,
+  keysAhead, listRows, removeRows, rowCount, setWords, tableBytes,
 } from "./rows.as";
 export { countPart, dropPart, listPart } from "./table-parts.as";
 export { findDuplicates, mergeDuplicates, sumDuplicates } from "./duplicates.as";

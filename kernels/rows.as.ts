@@ -330,6 +330,18 @@ export function gatherListedRows(rows: usize, keys: usize, n: u32, payloadBytes:
   return -1;
 }
 
+export function addListedRows(rows: usize, keys: usize, n: u32, payloadBytes: u32, values: usize): i32 {
+  let touched: u32 = 0;
+  for (let i: usize = 0; i < n; i++) if (load<u64>(<usize>load<u32>(rows + (i << 2))) != keyAt(keys, i)) return <i32>i; // R1
+  for (let from: u32 = 0; from < n; from += BATCH, rows += BATCH << 2) {
+    const count = min(BATCH, n - from);
+    touched += touchRows(rows, count, KEY_BYTES + payloadBytes);
+    for (let i: usize = 0; i < count; i++, values += payloadBytes) addPayload(<usize>load<u32>(rows + (i << 2)), values, payloadBytes);
+  }
+  store<u32>(LISTED_TOUCHED, touched);
+  return -1;
+}
+
 export function setWords(t: Table, keys: usize, n: u32, word: u32): void {
   for (let from: u32 = 0; from < n; from += BATCH, keys += BATCH << 3) {
     const count = min(BATCH, n - from);

@@ -254,6 +254,39 @@ for (const { name, shared, open } of IMPLEMENTATIONS) {
       }
     });
 
+    test("addListedRows adds what addKnownRows does, and nothing where a row is not its key's", () => {
+      const arena = new Arena({ bytesMax: 4 * MIB, shared });
+      const kernels = open(arena);
+      for (const width of [1, 3, 16, 64, 65, 200]) {
+        const payloadBytes = width * 4;
+        const [table, twin] = [0, 1].map(() => kernels.createTable({ payloadBytes, secret: SECRET })) as [number, number];
+        const keys = putKeys(arena, [...consecutive(5, 400), 0n, 2n ** 64n - 1n]);
+        const keyCount = 402;
+        const values = putFloats(arena, randomFloats(width, keyCount * width));
+        for (const one of [table, twin]) kernels.addRows(one, keys, keyCount, values);
+        const rows = arena.allocate(keyCount * 4);
+        kernels.findRows(table, keys, keyCount, rows);
+        const out = [0, 1].map(() => putFloats(arena, randomFloats(1, keyCount * width))) as [number, number];
+        const assertSame = (): void => {
+          kernels.gatherRows(table, keys, keyCount, out[0]);
+          kernels.gatherRows(twin, keys, keyCount, out[1]);
+          assert.deepEqual(readWords(arena, out[0], keyCount * width), readWords(arena, out[1], keyCount * width));
+        };
+        const more = putFloats(arena, randomFloats(width + 1, keyCount * width));
+        assert.equal(kernels.addListedRows(rows, keys, keyCount, payloadBytes, more), -1);
+        kernels.addKnownRows(twin, keys, keyCount, more);
+        assertSame();
+        assert.equal(kernels.addListedRows(rows, keys, 0, payloadBytes, more), -1);
+        for (const wrong of [0, 1, 127, 128, 301, 401]) {
+          const [row, other] = [arena.words[rows / 4 + wrong]!, arena.words[rows / 4 + ((wrong + 1) % keyCount)]!];
+          arena.words[rows / 4 + wrong] = other;
+          assert.equal(kernels.addListedRows(rows, keys, keyCount, payloadBytes, more), wrong);
+          arena.words[rows / 4 + wrong] = row;
+        }
+        assertSame();
+      }
+    });
+
     test("findOtherWord and setWords see the first word of a payload only where there is a row", () => {
       const arena = new Arena({ bytesMax: MIB, shared });
       const kernels = open(arena);

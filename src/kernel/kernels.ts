@@ -85,6 +85,11 @@ export interface Kernels {
    * of other keys. Returns the index of the first row of another key, with `out` half written; -1 if there is none.
    */
   gatherListedRows(rows: number, keys: number, keyCount: number, payloadBytes: number, out: number): number;
+  /**
+   * `addKnownRows` over such a list. Returns the index of the first row of another key, with nothing added; -1 if there
+   * is none.
+   */
+  addListedRows(rows: number, keys: number, keyCount: number, payloadBytes: number, values: number): number;
   /** Sets the first u32 of the payload of every key that has a row. */
   setWords(table: number, keys: number, keyCount: number, word: number): void;
   /** The index of the first key whose row's first payload u32 is not `word`; -1 if none. Ignores keys without a row. */

@@ -150,6 +150,13 @@ export class PlainKernels implements Kernels {
     return -1;
   }
 
+  addListedRows(rows: number, keys: number, keyCount: number, payloadBytes: number, values: number): number {
+    const rowAt = (i: number): number => this.#arena.words[rows / 4 + i]!;
+    for (let i = 0; i < keyCount; i++) if (this.#key(rowAt(i), 0) !== this.#key(keys, i)) return i;
+    for (let i = 0; i < keyCount; i++) this.add(rowAt(i) + ROW_KEY_BYTES, values + i * payloadBytes, payloadBytes / 4);
+    return -1;
+  }
+
   setWords(table: number, keys: number, keyCount: number, word: number): void {
     for (let i = 0; i < keyCount; i++) {
       const row = this.findRow(table, keys + i * KEY_BYTES);

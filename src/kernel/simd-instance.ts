@@ -106,6 +106,7 @@ export type SimdExports = {
   addKnownRows(table: number, keys: number, keyCount: number, values: number): number;
   gatherRows(table: number, keys: number, keyCount: number, out: number): number;
   gatherListedRows(rows: number, keys: number, keyCount: number, payloadBytes: number, out: number): number;
+  addListedRows(rows: number, keys: number, keyCount: number, payloadBytes: number, values: number): number;
   setWords(table: number, keys: number, keyCount: number, word: number): void;
   findOtherWord(table: number, keys: number, keyCount: number, word: number): number;
   removeRows(table: number, keys: number, keyCount: number): number;

@@ -22,6 +22,7 @@ export class SimdKernels implements Kernels {
   readonly addKnownRows: Kernels["addKnownRows"];
   readonly gatherRows: Kernels["gatherRows"];
   readonly gatherListedRows: Kernels["gatherListedRows"];
+  readonly addListedRows: Kernels["addListedRows"];
   readonly setWords: Kernels["setWords"];
   readonly findOtherWord: Kernels["findOtherWord"];
   readonly removeRows: Kernels["removeRows"];
@@ -54,6 +55,7 @@ export class SimdKernels implements Kernels {
     this.addKnownRows = module.addKnownRows as Kernels["addKnownRows"];
     this.gatherRows = module.gatherRows;
     this.gatherListedRows = module.gatherListedRows;
+    this.addListedRows = module.addListedRows;
     this.setWords = module.setWords;
     this.findOtherWord = module.findOtherWord;
     this.removeRows = module.removeRows;

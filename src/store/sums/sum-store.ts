@@ -48,7 +48,10 @@ export class SumStore extends SumState {
     const { keys, keyCount, width, values } = push;
     this.requireAscending(keys, keyCount);
     const { fast } = this.tables;
-    if (width === fast.width && this.kernels.addRows(fast.table, keys, keyCount, values) === DONE) return;
+    if (width === fast.width) {
+      if (keyCount >= LISTED_KEYS_MIN && this.#pushListed(push)) return;
+      if (this.kernels.addRows(fast.table, keys, keyCount, values) === DONE) return;
+    }
     if (!(width >= 1)) throw new WeighbridgeError("BAD_REQUEST", `values are at least 1 element wide, not ${width}`);
     this.#pushBatch({ keys, keyCount, lens: 0, width, values });
   }
@@ -211,7 +214,12 @@ export class SumStore extends SumState {
     }
   }
 
-  /** A list that was pulled before: its rows are known. */
+  /** A list that came before, to the fast table: its rows are known. */
+  #pushListed({ keys, keyCount, width, values }: Push): boolean {
+    return this.rows.push({ table: this.tables.fast.table, payloadBytes: width * this.elementBytes, keys, keyCount, values });
+  }
+
+  /** A list that came before: its rows are known. */
   #pullListed({ keys, keyCount, width, out }: Pull): boolean {
     const table = this.tables.isPacked(width) ? this.tables.tableOf(width) : undefined;
     return table !== undefined && this.rows.pull({ table: table.address, payloadBytes: width * this.elementBytes, keys, keyCount, out });
