@@ -145,6 +145,16 @@ test("a head that leaves hands over, unless the whole job ends", () => {
   assert.equal(entryOf(done, HEAD).state, "left", "no worker is left to serve");
 });
 
+test("a scheduler that has less written down than a node knows decides nothing (Roster.R7)", () => {
+  const nodes = [entryOf(replicated(), HEAD)];
+  const none = new RosterStage({ replicas: 2 });
+  assert.deepEqual(none.resume("s0", { node: HEAD, roster: { version: 1, nodes } }), ["fail STATE_CORRUPT", "refuse s0 STATE_CORRUPT"]);
+  const older = new RosterStage({ replicas: 2 });
+  const promoted = nodes.map((entry) => ({ ...entry, incarnation: 2, continues: 1 }));
+  const claim = { node: HEAD, job: "job/new", incarnation: 2, roster: { version: 9, nodes: promoted } };
+  assert.deepEqual(older.resume("s0", claim), ["fail STATE_CORRUPT", "refuse s0 STATE_CORRUPT"]);
+});
+
 test("who stands by is in the state, and survives its records", () => {
   const journal = new StateJournal();
   journal.write({ kind: "chain", rank: 1, since: 3, standby: 2 }, { kind: "chain", rank: 0, since: 1, standby: 0 });

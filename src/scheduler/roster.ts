@@ -18,6 +18,8 @@
 //       another run resumes. Until then nobody gets a slot: nodes that are only cut off find their job as it was.
 //   Roster.R6. Guests (guests.ts) are no nodes: the job neither waits for them nor ends with them. One that comes before
 //       the job runs waits for it; one that resumes, until the servers have told which guests they know.
+//   Roster.R7. Where servers have standbys, a scheduler that has less written down than a node knows decides nothing: it
+//       could put back a head that was replaced. It fails, and the nodes wait for one that has the state.
 
 import { assert } from "../base/assert.ts";
 import { WeighbridgeError } from "../base/errors.ts";
@@ -485,6 +487,10 @@ export class Roster<T> {
   #resume(request: RegisterRequest, claim: ResumeClaim, caller: T, nowMs: number): Decision<T>[] {
     const decisions: Decision<T>[] = [];
     if (jobConflict(claim.job, this.job) === "name") return [{ kind: "refuse", caller, error: this.#otherJob(request, claim) }];
+    if (this.#isTooOldFor(claim)) {
+      const error = this.#tooOld(request, claim);
+      return [...this.fail(error), { kind: "refuse", caller, error }];
+    }
     if (this.#phase === "forming") {
       const error = contradiction(request, this.#rules, this.#applicants);
       // The wrong one is this scheduler: the node waits for one with the right counts.
@@ -531,6 +537,25 @@ export class Roster<T> {
     const { state } = this.#journal;
     const isNewer = nodes.some(({ node, incarnation }) => incarnation > (state.incarnations.get(node) ?? 0));
     return isNewer || (placement?.epoch ?? 0) > (state.placement?.epoch ?? 0);
+  }
+
+  /** Whether this scheduler was started with less than the nodes know, and servers may take over (Roster.R7). */
+  #isTooOldFor(claim: ResumeClaim): boolean {
+    const isForming = this.#phase === "forming";
+    if ((this.#rules.replicas ?? 1) === 1 || !(isForming || this.#isResumed)) return false;
+    return (isForming && claim.job !== this.job) || this.#isBehind(claim);
+  }
+
+  /** Retryable: the nodes wait for a scheduler that has the state. */
+  #tooOld({ label }: RegisterRequest, { node }: ResumeClaim): WeighbridgeError {
+    const message = `${nameOf(node)} ("${label}") knows more than this scheduler's state, and replicated servers would lose what was decided since`;
+    return new WeighbridgeError(
+      "STATE_CORRUPT",
+      `${message}; start a scheduler that has the newest state (--state-dir, --etcd), or end the nodes of the earlier run`,
+      {
+        retryable: true,
+      },
+    );
   }
 
   #otherJob({ label }: RegisterRequest, { job, node }: ResumeClaim): WeighbridgeError {
