@@ -70,7 +70,7 @@ export class Membership {
   readonly memory: NodeMemory = new NodeMemory();
   readonly #options: MembershipOptions;
   readonly #roster = new RosterCopy();
-  /** Came before the answer to our registration: listeners get it, and dial others, only once we have our id. */
+  /** Came before the answer to our registration: listeners get it, dial others or take over, only once we have our id. */
   #earlyRoster: RosterView | undefined;
   readonly #fatalListeners = new Set<FatalListener>();
   #channel: Channel | undefined;
@@ -109,7 +109,8 @@ export class Membership {
       isAlive: (node) => this.entry(node)?.state === "alive",
       hasStandby: (node) => {
         const standby = this.entry(idOf("standby", rankOf(node)));
-        return roleOf(node) === "server" && standby?.state === "alive" && standby.isFilling !== true;
+        if (roleOf(node) !== "server") return false;
+        return this.entry(node)?.continues !== undefined || (standby?.state === "alive" && standby.isFilling !== true);
       },
     });
     peer.events = this.#peerEvents();
@@ -405,7 +406,7 @@ export class Membership {
   }
 
   #hear(roster: RosterView): void {
-    if (this.#registration === undefined) this.#earlyRoster = roster;
+    if (this.#registration === undefined || this.#calls.isResuming) this.#earlyRoster = roster;
     else this.#roster.adopt(roster);
   }
 

@@ -12,6 +12,7 @@
 //       standby is given up first. A standby is given up when its head says so, or when it is silent for too long.
 //   Chains.I4. A standby that came later counts from the record on that its head asked for; by then the head lets nobody
 //       hear of anything that this standby does not have (Fill.F4).
+//   Chains.C2. A takeover that is written down is carried out: a restarted scheduler tells the standby that it took over.
 //   Chains.I6. The incarnation of a rank rises with every takeover: the head before is FENCED from then on.
 
 import { idOf } from "../wire/node-id.ts";
@@ -25,6 +26,8 @@ export type Chain = {
   readonly since: number;
   /** The incarnation of the standby that has the state; 0: none has. */
   readonly standby: number;
+  /** The incarnation of the standby that took over last, and may not have heard of it. */
+  readonly promoted?: number | undefined;
 };
 
 export type ChainRecord = { readonly kind: "chain"; readonly rank: number } & Chain;
@@ -95,10 +98,31 @@ export class Chains {
       return "dead";
     }
     // In this order: a scheduler that finds the first record alone gives the rank to the standby once more.
-    this.#slots.takeOver(slot, standby, nowMs); // Chains.I6
-    this.#giveUp(rank);
+    this.#slots.setIncarnation(slot, slot.incarnation + 1); // Chains.I6
+    this.#slots.takeOver(slot, standby, nowMs);
+    this.#giveUp(rank, standby.incarnation);
     this.#slots.setState(standby, "left");
     return "promoted";
+  }
+
+  /**
+   * Nodes have told a restarted scheduler what they know. One of them may know a standby that took over, and not that
+   * it did (Chains.C2).
+   */
+  recalled(nowMs: number): void {
+    for (const [rank, { promoted }] of this.#journal.state.chains) {
+      const [server, standby] = [this.#slots.get(idOf("server", rank)), this.#slots.get(idOf("standby", rank))];
+      if (server === undefined || standby === undefined || promoted === undefined || standby.incarnation !== promoted) continue;
+      if (server.confirmed || server.state !== "dead" || standby.state !== "alive") continue;
+      this.#slots.takeOver(server, standby, nowMs);
+      server.confirmed = false;
+      this.#slots.setState(standby, "left");
+    }
+  }
+
+  /** Whether a standby that resumes in this incarnation has taken over: it learns that from the roster. */
+  isPromoted({ role, rank, state }: RankSlot, incarnation: number): boolean {
+    return role === "standby" && state === "left" && this.#of(rank)?.promoted === incarnation;
   }
 
   /** The holder of this slot has left for good, and nobody takes over. */
@@ -118,9 +142,10 @@ export class Chains {
     return standby !== undefined && isReachable(standby);
   }
 
-  #giveUp(rank: number): void {
+  #giveUp(rank: number, promoted?: number): void {
     const chain = this.#of(rank);
-    if (chain !== undefined && chain.standby !== 0) this.#journal.write({ kind: "chain", rank, since: chain.since, standby: 0 });
+    if (chain === undefined || chain.standby === 0) return;
+    this.#journal.write({ kind: "chain", rank, since: chain.since, standby: 0, ...(promoted === undefined ? {} : { promoted }) });
   }
 
   /** The standby that may take over this rank (Chains.I3). */

@@ -88,16 +88,15 @@ export class RankSlots {
   /** The node of this request holds the slot from now on, in this incarnation. */
   assign(slot: RankSlot, { address, label, token, copy, packageVersion = "" }: RegisterRequest, incarnation: number, nowMs: number): void {
     const isNews = slot.incarnation !== incarnation || slot.address !== address || slot.label !== label || slot.state !== "alive";
-    this.#setIncarnation(slot, incarnation);
+    this.setIncarnation(slot, incarnation);
     Object.assign(slot, { address, label, token, copy, packageVersion, state: "alive", confirmed: true } satisfies Partial<RankSlot>);
     slot.heardAtMs = nowMs;
     slot.downSinceMs = undefined;
     if (isNews) this.#changed = true;
   }
 
-  /** The standby holds this slot from now on, in the next incarnation. It has not spoken as that node yet. */
+  /** The standby holds this slot from now on. It has not spoken as that node yet. */
   takeOver(slot: RankSlot, { address, label, token, copy, packageVersion }: RankSlot, nowMs: number): void {
-    this.#setIncarnation(slot, slot.incarnation + 1);
     Object.assign(slot, { address, label, token, copy, packageVersion, state: "alive", confirmed: true } satisfies Partial<RankSlot>);
     slot.heardAtMs = nowMs;
     slot.downSinceMs = nowMs;
@@ -157,7 +156,7 @@ export class RankSlots {
       if (slot === undefined || incarnation < slot.incarnation) continue;
       if (incarnation === slot.incarnation && (slot.confirmed || !isNewer)) continue;
       if (slot.confirmed) ended.push(node);
-      this.#setIncarnation(slot, incarnation);
+      this.setIncarnation(slot, incarnation);
       Object.assign(slot, { address, label, packageVersion, state, token, confirmed: false } satisfies Partial<RankSlot>);
       slot.heardAtMs = nowMs;
       slot.downSinceMs = nowMs;
@@ -186,7 +185,7 @@ export class RankSlots {
     return since === undefined || since >= slot.incarnation ? entryOf(slot) : { ...entryOf(slot), continues: since };
   }
 
-  #setIncarnation({ node, incarnation: before }: RankSlot, incarnation: number): void {
+  setIncarnation({ node, incarnation: before }: RankSlot, incarnation: number): void {
     if (before !== incarnation) this.#journal.write({ kind: "incarnation", node, incarnation });
   }
 

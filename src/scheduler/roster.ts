@@ -513,12 +513,13 @@ export class Roster<T> {
     // Roster.R3
     if (this.#isFound && this.#isBehind(claim)) decisions.push({ kind: "outdated", node: claim.node });
     if (this.#isResumed) for (const node of this.#slots.recall(claim.roster, nowMs)) decisions.push({ kind: "died", node });
+    this.#chains.recalled(nowMs);
     const slot = this.#slots.get(claim.node);
     if (slot === undefined || claim.incarnation < slot.incarnation || isAnother(slot, request, claim)) {
       return this.#conclude([...decisions, { kind: "refuse", caller, error: fenced(claim.node, claim.incarnation, slot) }], nowMs);
     }
     const { node, incarnation } = claim;
-    this.#slots.assign(slot, request, incarnation, nowMs);
+    if (!this.#chains.isPromoted(slot, incarnation)) this.#slots.assign(slot, request, incarnation, nowMs);
     decisions.push({ kind: "admit", caller, node, incarnation, recovery: false });
     return this.#conclude(decisions, nowMs);
   }

@@ -94,8 +94,8 @@ export function applyRecord(state: SchedulerState, { version, ...record }: State
       return placement.epoch > (state.placement?.epoch ?? 0) ? { ...state, placement } : state;
     }
     case "chain": {
-      const { rank, since, standby } = record;
-      return { ...state, chains: new Map(state.chains).set(rank, { since, standby }) };
+      const { kind: _, rank, ...chain } = record;
+      return { ...state, chains: new Map(state.chains).set(rank, chain) };
     }
     default:
       return { ...state, catalogue: applyToCatalogue(state.catalogue, record) };

@@ -494,7 +494,9 @@ export class Scheduler {
     this.#failure = { error, notice };
     // otherwise a scheduler that is started rightly, or where the nodes reach it, goes on with the job
     this.#isOver = !error.retryable && !this.#roster.isAwaitingReturn;
+    const isTold = !(error.retryable && this.#roster.isResumed); // Roster.R7: its nodes wait for another scheduler
     this.#journal.told(() => {
+      if (!isTold) return;
       notice.send(this.#peer, this.#roster.view(), error);
       this.#endGuests(error);
     });

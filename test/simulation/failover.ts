@@ -34,6 +34,7 @@ const FAULTS = [
   "hold log back",
   "kill scheduler",
   "kill scheduler, then head",
+  "kill head, then scheduler as it writes",
   "break links",
 ] as const;
 export type Fault = (typeof FAULTS)[number];
@@ -55,6 +56,8 @@ export class SimStore implements StateStore {
   readonly #records: StateRecord[];
   readonly #later: (written: () => void) => void;
   #isDead = false;
+  /** Called when records are to be written, before they are. */
+  onWrite: () => void = () => {};
 
   constructor(records: StateRecord[], later: (written: () => void) => void) {
     this.#records = records;
@@ -83,6 +86,7 @@ export class SimStore implements StateStore {
   }
 
   async #write(write: () => void): Promise<void> {
+    this.onWrite();
     await new Promise<void>((written) => this.#later(written));
     if (this.#isDead) await new Promise<never>(() => {});
     write();
@@ -155,6 +159,16 @@ class Failover {
     cluster.clock.after(this.#random.below(400), () => void cluster.startNode(SCHEDULER_ID));
   }
 
+  /** The scheduler dies when it next writes something down, or a little later. */
+  #killAtWrite(): void {
+    const store = this.#scheduler;
+    if (store === undefined) return;
+    store.onWrite = () => {
+      store.onWrite = () => {};
+      this.cluster.clock.after(this.#random.below(4), () => this.cluster.running(SCHEDULER_ID) && this.#killScheduler());
+    };
+  }
+
   /** At any moment: latencies are no whole numbers either. */
   #schedule(fault: Fault, rank: number): void {
     const { cluster } = this;
@@ -170,6 +184,9 @@ class Failover {
       if (fault.startsWith("kill scheduler")) {
         this.#killScheduler();
         if (fault === "kill scheduler, then head") cluster.clock.after(this.#random.below(100), () => cluster.kill(head));
+      } else if (fault === "kill head, then scheduler as it writes") {
+        cluster.kill(head);
+        this.#killAtWrite();
       } else if (fault === "kill head") cluster.kill(head);
       else if (fault === "kill head at an answer") this.#answered = () => cluster.kill(head);
       else if (fault === "kill standby") cluster.kill(standby);
