@@ -24,7 +24,7 @@
 import { assert } from "../base/assert.ts";
 import { WeighbridgeError } from "../base/errors.ts";
 import type { AbortRequest, Phase, StatusEntry, WaitingEntry } from "../wire/control.ts";
-import { jobConflict, jobNameOf } from "../wire/hello.ts";
+import { jobConflict } from "../wire/hello.ts";
 import { idOf, isGuest, nameOf, type Role } from "../wire/node-id.ts";
 import type { RegisterRequest, ResumeClaim } from "../wire/register.ts";
 import type { PlacementView, RosterView } from "../wire/roster.ts";
@@ -45,6 +45,7 @@ import { firstPlacement, nextPlacement, type PlacementChange } from "./placement
 import { chooseCopy, chooseRank, type RankChoice } from "./rank-choice.ts";
 import { holderOf, type RankSlot } from "./rank-slot.ts";
 import { type Audience, RankSlots } from "./rank-slots.ts";
+import { fenced, isAnother, isBehind, otherJob, tooOld } from "./resume-claims.ts";
 import type { StateJournal } from "./state-journal.ts";
 
 export type RosterRules = ClusterCounts & {
@@ -486,9 +487,9 @@ export class Roster<T> {
 
   #resume(request: RegisterRequest, claim: ResumeClaim, caller: T, nowMs: number): Decision<T>[] {
     const decisions: Decision<T>[] = [];
-    if (jobConflict(claim.job, this.job) === "name") return [{ kind: "refuse", caller, error: this.#otherJob(request, claim) }];
+    if (jobConflict(claim.job, this.job) === "name") return [{ kind: "refuse", caller, error: otherJob(request, claim, this.job) }];
     if (this.#isTooOldFor(claim)) {
-      const error = this.#tooOld(request, claim);
+      const error = tooOld(request, claim);
       return [...this.fail(error), { kind: "refuse", caller, error }];
     }
     if (this.#phase === "forming") {
@@ -511,7 +512,7 @@ export class Roster<T> {
     }
     // A scheduler that was there from the start knows better than any node.
     // Roster.R3
-    if (this.#isFound && this.#isBehind(claim)) decisions.push({ kind: "outdated", node: claim.node });
+    if (this.#isFound && isBehind(this.#journal.state, claim)) decisions.push({ kind: "outdated", node: claim.node });
     if (this.#isResumed) for (const node of this.#slots.recall(claim.roster, nowMs)) decisions.push({ kind: "died", node });
     this.#chains.recalled(nowMs);
     const slot = this.#slots.get(claim.node);
@@ -533,41 +534,11 @@ export class Roster<T> {
     return { kind: "setAside", job, reason };
   }
 
-  /** Whether a node knows more than the state that was found: what it was told is not there. */
-  #isBehind({ roster: { nodes, placement } }: ResumeClaim): boolean {
-    const { state } = this.#journal;
-    const isNewer = nodes.some(({ node, incarnation }) => incarnation > (state.incarnations.get(node) ?? 0));
-    return isNewer || (placement?.epoch ?? 0) > (state.placement?.epoch ?? 0);
-  }
-
   /** Whether this scheduler was started with less than the nodes know, and servers may take over (Roster.R7). */
   #isTooOldFor(claim: ResumeClaim): boolean {
     const isForming = this.#phase === "forming";
     if ((this.#rules.replicas ?? 1) === 1 || !(isForming || this.#isResumed)) return false;
-    return (isForming && claim.job !== this.job) || this.#isBehind(claim);
-  }
-
-  /** Retryable: the nodes wait for a scheduler that has the state. */
-  #tooOld({ label }: RegisterRequest, { node }: ResumeClaim): WeighbridgeError {
-    const message = `${nameOf(node)} ("${label}") knows more than this scheduler's state, and replicated servers would lose what was decided since`;
-    return new WeighbridgeError(
-      "STATE_CORRUPT",
-      `${message}; start a scheduler that has the newest state (--state-dir, --etcd), or end the nodes of the earlier run`,
-      {
-        retryable: true,
-      },
-    );
-  }
-
-  #otherJob({ label }: RegisterRequest, { job, node }: ResumeClaim): WeighbridgeError {
-    const [theirs, ours] = [jobNameOf(job), jobNameOf(this.job)];
-    return new WeighbridgeError(
-      "WRONG_JOB",
-      `${nameOf(node)} ("${label}") belongs to job "${theirs}", but this scheduler runs job "${ours}"`,
-      {
-        retryable: true,
-      },
-    );
+    return (isForming && claim.job !== this.job) || isBehind(this.#journal.state, claim);
   }
 
   // Common to all.
@@ -599,16 +570,6 @@ export class Roster<T> {
     }
     return decisions;
   }
-}
-
-/** Two processes cannot be one node in one incarnation: the one that is confirmed stays. */
-function isAnother({ incarnation, confirmed, token }: RankSlot, request: RegisterRequest, claim: ResumeClaim): boolean {
-  return confirmed && incarnation === claim.incarnation && token !== request.token;
-}
-
-function fenced(node: number, incarnation: number, slot: RankSlot | undefined): WeighbridgeError {
-  const reason = slot === undefined ? "is not in this job" : `was replaced by "${slot.label}" (incarnation ${slot.incarnation})`;
-  return new WeighbridgeError("FENCED", `${nameOf(node)} of incarnation ${incarnation} ${reason}`);
 }
 
 function givenUp({ node, incarnation, label }: RankSlot): WeighbridgeError {
