@@ -268,17 +268,17 @@ test("a push waits for the stream or the event that it names (B1)", { skip }, as
   const sources = tensors.map((data, position) => {
     const stream = streams[position]!;
     slow.launch({ grid: 1, block: 256, stream }, data, { i32: 1 << 16 });
-    const pushed = { plan, device: position, version: 1, data } as const;
-    if (position < 2) return backend.takePush({ ...pushed, after: stream });
+    const pushed = { plan, device: position, data };
+    if (position < 2) return backend.takePush({ ...pushed, after: stream }, 1);
     const event = stream.record();
-    const place = backend.takePush({ ...pushed, after: event });
+    const place = backend.takePush({ ...pushed, after: event }, 1);
     event.release();
     return place;
   });
   await run(backend, [{ kind: "reduce", plan, round: 1, version: 1, sources, targets: sources }]);
   assert.equal((await tensors[3]!.toArray())[65_535], 20);
   assert.throws(
-    () => backend.takePush({ plan, device: 0, version: 1, data: tensors[0]!, after: "later" }),
+    () => backend.takePush({ plan, device: 0, data: tensors[0]!, after: "later" }, 1),
     throwsCode("BAD_ARGUMENT", /a stream or an event of CUDA, not "later"/),
   );
   for (const stream of streams) stream.close();

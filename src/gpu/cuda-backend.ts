@@ -39,7 +39,7 @@ import type { CudaDevice } from "./cuda-device.ts";
 import { CudaEvent, CudaStream } from "./cuda-stream.ts";
 import { DeviceTensor } from "./device-tensor.ts";
 import type { PinnedSpan } from "./pinned-memory.ts";
-import { RoundKernel, type RoundSpans, type TableSpan } from "./round-kernel.ts";
+import { RoundKernel, type RoundRest, type RoundSpans, type TableSpan } from "./round-kernel.ts";
 import type { RoundRule } from "./round-source.ts";
 import { TablePool } from "./table-pool.ts";
 import type { TensorPlaces } from "./tensor-places.ts";
@@ -67,6 +67,8 @@ type OpenKey = {
   readonly isLarge: boolean;
   /** Pinned copies of results that somebody has borrowed. */
   readonly borrowed: [PinnedSpan | undefined, PinnedSpan | undefined];
+  /** By version: what its rounds have in common, if all that is but for what devices push and pull into. */
+  rests: readonly [RoundRest, RoundRest] | undefined;
   /** The launch that it was last a part of (CudaBackend.B2). */
   launch: number;
 };
@@ -99,6 +101,7 @@ export class CudaBackend implements ModelBackend<DeviceTensor> {
   readonly #spans: RoundSpans;
   #cuda: Cuda | undefined;
   #devices: readonly CudaDevice[] = [];
+  readonly #cards = new Set<CudaCard>();
   #streams: { readonly reduce: CudaStream; readonly toHost: CudaStream; readonly fromHost: CudaStream } | undefined;
   #tables: TablePool | undefined;
   #places: TensorPlaces | undefined;
@@ -121,7 +124,10 @@ export class CudaBackend implements ModelBackend<DeviceTensor> {
     this.#cuda = cuda;
     this.#devices = devices.map((number) => cuda.device(number));
     const { card } = this;
-    for (const device of this.#devices) card.reach(device.card);
+    for (const device of this.#devices) {
+      card.reach(device.card);
+      this.#cards.add(device.card);
+    }
     this.#streams = { reduce: new CudaStream(card), toHost: new CudaStream(card), fromHost: new CudaStream(card) };
     this.#tables = new TablePool(card);
     this.#places = card.places;
@@ -162,12 +168,14 @@ export class CudaBackend implements ModelBackend<DeviceTensor> {
     // Compiled now, so that what does not compile is told here and no round waits for it.
     const kernel = this.#kernel(rule, rule === "copy" ? 0 : this.#devices.length);
     this.#copies = this.#kernel("copy", 0);
-    this.#keys.push({
-      ...{ plan, memory, kernel, update, rule, borrowed: [undefined, undefined], launch: 0 },
+    const key: OpenKey = {
+      ...{ plan, memory, kernel, update, rule, borrowed: [undefined, undefined], launch: 0, rests: undefined },
       isLarge: plan.length * bytes >= LARGE_BYTES,
       results: [first, first + resultBytes],
       slots: [slotAt(0), slotAt(1)],
-    });
+    };
+    key.rests = this.#restsOf(key);
+    this.#keys.push(key);
   }
 
   checkData(data: DeviceTensor, what: string): void {
@@ -175,8 +183,13 @@ export class CudaBackend implements ModelBackend<DeviceTensor> {
       throw new WeighbridgeError("BAD_ARGUMENT", `${what} takes a tensor on CUDA (model.tensor), not ${showValue(data)}`);
     if (data.dtype !== this.dtype) throw new WeighbridgeError("BAD_ARGUMENT", `${what}: the model is of ${this.dtype}, not ${data.title}`);
     if (data.isFree) throw new WeighbridgeError("BAD_ARGUMENT", `${what}: ${data.title} was freed`);
-    if (!this.#devices.some(({ card }) => card === data.device.card))
+    if (!this.#cards.has(data.device.card))
       throw new WeighbridgeError("BAD_ARGUMENT", `${what}: ${data.title} is on ${data.device.card.title}, which the model does not use`);
+  }
+
+  /** Tensors change only by being freed. */
+  get dataEpoch(): number {
+    return this.#places!.freeCount;
   }
 
   lengthOf(data: DeviceTensor): number {
@@ -199,7 +212,7 @@ export class CudaBackend implements ModelBackend<DeviceTensor> {
     data.free();
   }
 
-  takePush({ data, after }: PushedData<DeviceTensor>): Place {
+  takePush({ data, after }: PushedData<DeviceTensor>, _version: ResultVersion): Place {
     if (after instanceof CudaStream) this.#after.add(after);
     else if (after instanceof CudaEvent) this.#stream.reduce.waitFor(after);
     else if (after !== undefined)
@@ -292,10 +305,10 @@ export class CudaBackend implements ModelBackend<DeviceTensor> {
   #checkTasks(tasks: readonly ModelTask[]): void {
     const places = this.#places!;
     for (const task of tasks) {
-      if (task.kind === "handOut") places.addressOf(task.target);
+      if (task.kind === "handOut") places.check(task.target);
       else {
-        for (const source of task.sources) if (source !== 0) places.addressOf(source);
-        for (const target of task.targets) places.addressOf(target);
+        for (const source of task.sources) if (source !== 0) places.check(source);
+        for (const target of task.targets) places.check(target);
       }
     }
   }
@@ -327,12 +340,25 @@ export class CudaBackend implements ModelBackend<DeviceTensor> {
     else this.#reduce(key, task);
   }
 
-  #reduce(key: OpenKey, { round, version, sources, targets }: ReduceTask): void {
+  #reduce(key: OpenKey, task: ReduceTask): void {
+    const { sources, targets } = task;
     const spans = this.#spans;
     const places = this.#places!;
+    const rest = key.rests?.[task.version];
+    if (rest !== undefined && !sources.includes(0)) {
+      key.kernel.appendWith(rest, task, places);
+      return;
+    }
     let sourceCount = 0;
     for (let i = 0; i < sources.length; i++) if (sources[i] !== 0) spans.sources[sourceCount++] = places.addressOf(sources[i]!);
     for (let i = 0; i < spans.targets.length; i++) spans.targets[i] = i < targets.length ? places.addressOf(targets[i]!) : 0;
+    this.#setRest(key, task);
+    this.#dispatch(key, sourceCount === this.#devices.length ? key.kernel : this.#kernel(key.rule, sourceCount));
+  }
+
+  /** What a round of a key has beside its sources and targets. */
+  #setRest(key: OpenKey, { round, version }: Pick<ReduceTask, "round" | "version">): void {
+    const spans = this.#spans;
     spans.previous = key.update === undefined ? 0 : key.results[version === 0 ? 1 : 0];
     spans.result = key.results[version];
     spans.slot0 = key.slots[0];
@@ -341,7 +367,16 @@ export class CudaBackend implements ModelBackend<DeviceTensor> {
     key.update?.prepare(round);
     spans.settings = key.update?.numbers;
     spans.flags = key.update?.flags ?? 0;
-    this.#dispatch(key, sourceCount === this.#devices.length ? key.kernel : this.#kernel(key.rule, sourceCount));
+  }
+
+  /** Of both versions, if that never changes and the key shares launches with others. */
+  #restsOf(key: OpenKey): readonly [RoundRest, RoundRest] | undefined {
+    if (key.isLarge || key.rule === "copy" || key.update?.isConstant === false) return undefined;
+    const restOf = (version: ResultVersion): RoundRest => {
+      this.#setRest(key, { round: 1, version });
+      return key.kernel.keepRest(this.#spans);
+    };
+    return [restOf(0), restOf(1)];
   }
 
   #handOut(key: OpenKey, { version, target }: HandOutTask): void {

@@ -5,6 +5,7 @@
 //   RoundKernel.R1. What `append` wrote belongs to the next `launchMany`; nothing is kept beyond it.
 //   RoundKernel.R2. The table of a launch lies in memory that nobody writes until the launch is done: the caller takes
 //       it from a TablePool and gives it back then.
+//   RoundKernel.R3. What a RoundRest names is 16-byte aligned: results and slots of keys are.
 
 import { assert } from "../base/assert.ts";
 import type { RowElement } from "../kernel/row-element.ts";
@@ -13,6 +14,7 @@ import { CudaKernel, PARAMETER_BYTES_MAX } from "./cuda-kernel.ts";
 import type { CudaStream } from "./cuda-stream.ts";
 import type { PinnedSpan } from "./pinned-memory.ts";
 import { FLAG, ROUND_OPTIONS, ROUND_SHAPE, type RoundKind, roundSource, roundWords, SETTING_COUNT } from "./round-source.ts";
+import type { TensorPlaces } from "./tensor-places.ts";
 
 /** The spans of one round, by their addresses; 0 is none. Callers keep one and fill it anew for each round. */
 export type RoundSpans = {
@@ -31,12 +33,20 @@ export type RoundSpans = {
   flags: number;
 };
 
+/** What a round reads and writes, by places (tensor-places.ts). */
+export type RoundPlaces = { readonly sources: readonly number[]; readonly targets: readonly number[] };
+
+/** What a round has beside its sources and targets, if that is the same in every round: where the kernel keeps it. */
+export type RoundRest = { readonly at: number; readonly tileCount: number };
+
 /** Pinned memory and memory of the card, of the same size, for the table of a launch. */
 export type TableSpan = { readonly pinned: PinnedSpan; readonly address: number };
 
 const ELEMENT_BYTES: Readonly<Record<RowElement, number>> = { f32: 4, f64: 8, i32: 4, i64: 8 };
 const ROUNDS_AT_FIRST = 64;
 const TWO_32 = 2 ** 32;
+/** Where the flags are in a RoundRest. */
+const REST_FLAGS = 10;
 
 export class RoundKernel {
   readonly kind: RoundKind;
@@ -48,7 +58,10 @@ export class RoundKernel {
   readonly #single: RoundRecord;
   readonly #singlePointers = new BigUint64Array(8);
   #table: RoundRecord;
-  #firstTiles = new Uint32Array(ROUNDS_AT_FIRST);
+  #firstTiles = new Int32Array(ROUNDS_AT_FIRST);
+  /** Of all keys, one after the other (RoundRest). */
+  #rests = new Int32Array(ROUNDS_AT_FIRST * 64);
+  #restWords = 0;
   #roundCount = 0;
   #tileCount = 0;
   readonly #manyValues = new DataView(new ArrayBuffer(64));
@@ -90,6 +103,35 @@ export class RoundKernel {
     this.#tileCount += this.#tilesOf(spans);
   }
 
+  /** Keeps all of `spans` but its sources and targets, for `appendWith`. */
+  keepRest(spans: RoundSpans): RoundRest {
+    this.#single.write(this.kind, 0, spans);
+    const words = this.#single.words.subarray(2 * (this.kind.sourceCount + this.kind.targetCount));
+    words[REST_FLAGS] = spans.flags;
+    const at = this.#restWords;
+    if (at + words.length > this.#rests.length) this.#rests = grown(this.#rests, 2 * this.#rests.length);
+    this.#rests.set(words, at);
+    this.#restWords += words.length;
+    return { at, tileCount: this.#tilesOf(spans) };
+  }
+
+  /** As `append`, of as many sources as the kernel has, and targets by their places, which were checked (RoundKernel.R3). */
+  appendWith({ at: from, tileCount }: RoundRest, { sources, targets }: RoundPlaces, places: TensorPlaces): void {
+    if (this.#roundCount === this.#firstTiles.length) this.#grow();
+    const { words } = this.#table;
+    const rests = this.#rests;
+    const restWords = this.#roundWords - 2 * (this.kind.sourceCount + this.kind.targetCount);
+    const { sourceCount, targetCount } = this.kind;
+    let at = this.#roundCount * this.#roundWords;
+    let low = 0;
+    for (let i = 0; i < sourceCount; i++, at += 2) low |= places.write(sources[i]!, words, at);
+    for (let i = 0; i < targetCount; i++, at += 2) low |= places.write(i < targets.length ? targets[i]! : 0, words, at);
+    for (let i = 0; i < restWords; i++) words[at + i] = rests[from + i]!;
+    if ((low & 15) === 0) words[at + REST_FLAGS] = rests[from + REST_FLAGS]! | FLAG.aligned;
+    this.#firstTiles[this.#roundCount++] = this.#tileCount;
+    this.#tileCount += tileCount;
+  }
+
   /** Drops what was appended: nothing of it is launched. */
   clear(): void {
     this.#roundCount = 0;
@@ -104,7 +146,7 @@ export class RoundKernel {
   /** Launches what was appended. The table is the caller's again when the stream has done it (RoundKernel.R2). */
   launchMany(table: TableSpan, stream: CudaStream): void {
     const roundBytes = 4 * this.#roundCount * this.#roundWords;
-    const words = new Uint32Array(table.pinned.buffer);
+    const words = new Int32Array(table.pinned.buffer);
     words.set(this.#table.words.subarray(0, roundBytes / 4));
     words.set(this.#firstTiles.subarray(0, this.#roundCount), roundBytes / 4);
     const { cuMemcpyHtoDAsync } = this.#card.driver.functions;
@@ -130,21 +172,26 @@ export class RoundKernel {
     const table = new RoundRecord(this.#roundWords, roundCount);
     table.words.set(this.#table.words);
     this.#table = table;
-    const firstTiles = new Uint32Array(roundCount);
-    firstTiles.set(this.#firstTiles);
-    this.#firstTiles = firstTiles;
+    this.#firstTiles = grown(this.#firstTiles, roundCount);
   }
+}
+
+function grown(words: Int32Array, length: number): Int32Array<ArrayBuffer> {
+  const longer = new Int32Array(length);
+  longer.set(words);
+  return longer;
 }
 
 /** Rounds as the kernel reads them (round-source.ts). */
 class RoundRecord {
-  readonly words: Uint32Array;
+  /** Signed: every word is a small integer of the engine, which needs no memory. */
+  readonly words: Int32Array;
   readonly #floats: Float32Array;
   readonly #doubles: Float64Array;
 
   constructor(roundWords: number, roundCount: number) {
     const buffer = new ArrayBuffer(4 * roundWords * roundCount);
-    this.words = new Uint32Array(buffer);
+    this.words = new Int32Array(buffer);
     this.#floats = new Float32Array(buffer);
     this.#doubles = new Float64Array(buffer);
   }
@@ -171,6 +218,6 @@ class RoundRecord {
   #writeAddress(at: number, address: number): number {
     this.words[at] = address;
     this.words[at + 1] = address / TWO_32;
-    return address >>> 0;
+    return address | 0;
   }
 }

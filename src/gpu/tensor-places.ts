@@ -9,16 +9,18 @@ import { WeighbridgeError } from "../base/errors.ts";
 import type { TensorMemory } from "./device-tensor.ts";
 
 const PLACES_AT_FIRST = 1024;
+const TWO_32 = 2 ** 32;
 
 export class TensorPlaces {
-  /** By place; 0 if there is no tensor, or its memory is freed. Place 0 is none. */
-  #addresses = new Float64Array(PLACES_AT_FIRST);
+  /** By place, low word and high word; 0 if there is no tensor, or its memory is freed. Place 0 is none. */
+  #words = new Int32Array(2 * PLACES_AT_FIRST);
   #count = 1;
   readonly #free: number[] = [];
+  #freeCount = 0;
   readonly #dropped: FinalizationRegistry<{ readonly memory: TensorMemory; readonly place: number }> = new FinalizationRegistry(
     ({ memory, place }) => {
       memory.places.delete(place);
-      this.#addresses[place] = 0;
+      this.#set(place, 0);
       this.#free.push(place);
     },
   );
@@ -26,26 +28,50 @@ export class TensorPlaces {
   /** `offset` is in bytes. */
   add(tensor: object, memory: TensorMemory, offset: number): number {
     const place = this.#free.pop() ?? this.#count++;
-    if (place === this.#addresses.length) {
-      const addresses = new Float64Array(2 * place);
-      addresses.set(this.#addresses);
-      this.#addresses = addresses;
+    if (2 * place === this.#words.length) {
+      const words = new Int32Array(4 * place);
+      words.set(this.#words);
+      this.#words = words;
     }
-    this.#addresses[place] = memory.address + offset;
+    this.#set(place, memory.address + offset);
     memory.places.add(place);
     this.#dropped.register(tensor, { memory, place });
     return place;
   }
 
+  /** How often memory was freed: while it is the same, no tensor was. */
+  get freeCount(): number {
+    return this.#freeCount;
+  }
+
   /** All tensors of this memory are freed. */
   forget({ places }: TensorMemory): void {
-    for (const place of places) this.#addresses[place] = 0;
+    this.#freeCount++;
+    for (const place of places) this.#set(place, 0);
   }
 
   /** TensorPlaces.P2 */
   addressOf(place: number): number {
-    const address = this.#addresses[place]!;
-    if (!(address > 0)) throw new WeighbridgeError("CLOSED", "a tensor was freed while a round or a pull needed it");
-    return address;
+    this.check(place);
+    return (this.#words[2 * place]! >>> 0) + (this.#words[2 * place + 1]! >>> 0) * TWO_32;
+  }
+
+  /** TensorPlaces.P2 */
+  check(place: number): void {
+    if ((this.#words[2 * place]! | this.#words[2 * place + 1]!) === 0)
+      throw new WeighbridgeError("CLOSED", "a tensor was freed while a round or a pull needed it");
+  }
+
+  /** Writes an address, which was checked, as the kernels read it. Returns its low word. */
+  write(place: number, target: Int32Array, at: number): number {
+    const low = this.#words[2 * place]!;
+    target[at] = low;
+    target[at + 1] = this.#words[2 * place + 1]!;
+    return low;
+  }
+
+  #set(place: number, address: number): void {
+    this.#words[2 * place] = address;
+    this.#words[2 * place + 1] = address / TWO_32;
   }
 }

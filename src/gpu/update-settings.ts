@@ -40,6 +40,12 @@ export class UpdateSettings {
     this.prepare(1);
   }
 
+  /** Whether all updates have the same settings. */
+  get isConstant(): boolean {
+    const { type } = this.#spec;
+    return this.#rate.constant !== undefined && type !== "adam" && type !== "adamW";
+  }
+
   /** For the update of this number, from 1 up. */
   prepare(round: number): void {
     const { type, beta1 = 0, beta2 = 0, weightDecay = 0 } = this.#spec;

@@ -208,6 +208,60 @@ test("a fast device starts the next round before the others have pulled, and a t
   push(0, 100);
 });
 
+suite("lists of keys", () => {
+  test("are pushed and pulled again and again, with what has changed in them; one that names a key twice does nothing", async () => {
+    await using model = createSharedModel("local");
+    await model.init([0, 1]);
+    for (const key of [0, 1, 2]) await model.initKey([2], key, 0);
+    const listOf = (device: number): { data: Float32Array; key: number }[] =>
+      [0, 1, 2].map((key) => ({ data: new Float32Array(2).fill(10 * key + device), key }));
+    const [pushed, pulled] = [
+      [listOf(0), listOf(1)],
+      [listOf(0), listOf(1)],
+    ];
+    for (let round = 0; round < 5; round++) {
+      if (round === 3) pushed[1]![2] = { data: Float32Array.of(100, 100), key: 2 };
+      if (round === 4) pulled[0]![0]!.data = new Float32Array(2);
+      for (const device of [0, 1]) model.pushAll(pushed[device]!, device);
+      for (const device of [0, 1]) model.pullAll(pulled[device]!, device);
+      for (const device of [0, 1]) await model.pullWaitAll(device);
+      const expected = [1, 21, round < 3 ? 41 : 120];
+      for (const list of pulled)
+        assert.deepEqual(
+          list.map(({ data }) => data[1]),
+          expected,
+          `round ${round}`,
+        );
+    }
+    const twice = [...listOf(0), { data: new Float32Array(2), key: 1 }];
+    assert.throws(() => model.pushAll(twice, 0), throwsCode("BAD_ARGUMENT", /key 1, which the list has twice/));
+    assert.throws(() => model.pullAll(twice, 0), throwsCode("BAD_ARGUMENT", /key 1, which the list has twice/));
+    for (const device of [0, 1]) model.pushAll(pushed[device]!, device); // none of them counted
+  });
+
+  test("a pull that failed is told once it is waited for, also of a list that is given again", async () => {
+    await using model = createSharedModel("local", { onDeviceLoss: "continue" });
+    await model.init([0, 1]);
+    await model.initKey([1], 0, 0);
+    const list = [{ data: new Float32Array(1), key: 0 }];
+    const round = async (): Promise<void> => {
+      model.pushAll(list, 0);
+      model.pullAll(list, 0);
+      await model.pullWaitAll(0);
+    };
+    for (let i = 0; i < 3; i++) {
+      model.push(new Float32Array(1), 0, 1);
+      await round();
+    }
+    model.pushAll(list, 0);
+    model.pullAll(list, 0);
+    const waits = assert.rejects(model.pullWait(0, 0), throwsCode("NODE_DEAD", /device 1/));
+    model.removeDevice(1);
+    await waits;
+    for (let i = 0; i < 2; i++) await round();
+  });
+});
+
 suite("priorities", () => {
   const orderOf = async (isOwn: boolean, params: Readonly<Record<string, string>>): Promise<number[]> => {
     const keys = [0, 1, 2, 3, 4, 5];

@@ -8,14 +8,15 @@ import type { RowArray } from "../../kernel/row-element.ts";
 import type { LevelOne, PushRequest } from "../../worker/level-one/level-one.ts";
 import type { KeyPlan, ModelBackend } from "../../worker/level-one/model-backend.ts";
 import type { PullRequest } from "../../worker/level-one/open-pulls.ts";
+import { ItemLists } from "./item-lists.ts";
 import type { ModelPushOptions, PullCallback, PulledData, PullItem, PushItem } from "./shared-model.ts";
 
 const PRIORITY_MAX = 2 ** 30;
 const LENGTH_MAX = 2 ** 30;
 /** checkWeight: how far apart two weights may be, as a share of the greater. */
 const WEIGHT_TOLERANCE = 1e-5;
-const PUSH_ITEM = ["data", "key", "priority", "after"];
-const PULL_ITEM = ["data", "key", "priority", "callback"];
+const PUSHED = "what is pushed";
+const PULLED = "what is pulled into";
 
 export class DeviceCalls<Data extends object> {
   readonly level: LevelOne<Data>;
@@ -24,12 +25,29 @@ export class DeviceCalls<Data extends object> {
   readonly #devices: readonly number[];
   readonly #own: ReadonlySet<number>;
   readonly #plans = new Map<number, KeyPlan>();
+  readonly #pushLists: ItemLists<PushItem<Data>, PushRequest<Data>>;
+  readonly #pullLists: ItemLists<PullItem<Data>, PullRequest<Data>>;
 
   constructor(level: LevelOne<Data>, backend: ModelBackend<Data>, devices: readonly number[], own: ReadonlySet<number>) {
     this.level = level;
     this.#backend = backend;
     this.#devices = devices;
     this.#own = own;
+    const epoch = (): number | undefined => backend.dataEpoch;
+    this.#pushLists = new ItemLists({
+      ...{ names: ["data", "key", "priority", "after"], what: "a push of pushAll" },
+      requestOf: ({ data, key, priority = 0, after }, position) => this.#pushOf(data, key, position, priority, after),
+      isSame: (a, b) => a.data === b.data && a.key === b.key && a.priority === b.priority && a.after === b.after,
+      recheck: ({ data, plan }) => this.#checkData(data, plan.length, PUSHED, plan.key),
+      epoch,
+    });
+    this.#pullLists = new ItemLists({
+      ...{ names: ["data", "key", "priority", "callback"], what: "a pull of pullAll" },
+      requestOf: ({ data, key, priority = 0, callback }, position) => this.#pullOf(data, key, position, priority, callback),
+      isSame: (a, b) => a.data === b.data && a.key === b.key && a.priority === b.priority && a.callback === b.callback,
+      recheck: ({ data, plan }) => this.#checkData(data, plan.resultLength, PULLED, plan.key),
+      epoch,
+    });
   }
 
   know(plan: KeyPlan): void {
@@ -64,27 +82,23 @@ export class DeviceCalls<Data extends object> {
   }
 
   pushAll(items: readonly PushItem<Data>[], device: number): void {
-    const position = this.positionOf(device);
-    const list = listOf(items, PUSH_ITEM, "a push of pushAll");
-    this.level.push(list.map(({ data, key, priority = 0, after }) => this.#pushOf(data, key, position, priority, after)));
+    this.level.push(this.#pushLists.requestsOf(items, this.positionOf(device)));
   }
 
   pullAll(items: readonly PullItem<Data>[], device: number): void {
-    const position = this.positionOf(device);
-    const list = listOf(items, PULL_ITEM, "a pull of pullAll");
-    this.level.pull(list.map(({ data, key, priority = 0, callback }) => this.#pullOf(data, key, position, priority, callback)));
+    this.level.pull(this.#pullLists.requestsOf(items, this.positionOf(device)));
   }
 
   #pushOf(data: Data, key: number, device: number, priority: number, after: unknown): PushRequest<Data> {
     const plan = this.#planOf(key);
-    this.#checkData(data, plan.length, "what is pushed", key);
+    this.#checkData(data, plan.length, PUSHED, key);
     checkPriority(priority);
     return { data, plan, device, priority, after };
   }
 
   #pullOf(data: Data, key: number, device: number, priority: number, callback: PullCallback<Data> | undefined): PullRequest<Data> {
     const plan = this.#planOf(key);
-    this.#checkData(data, plan.resultLength, "what is pulled into", key);
+    this.#checkData(data, plan.resultLength, PULLED, key);
     checkPriority(priority);
     if (callback === undefined) return { data, plan, device, priority, callback };
     if (typeof callback !== "function") throw bad(`a callback is a function, not ${showValue(callback)}`);
@@ -151,12 +165,6 @@ export class DeviceCalls<Data extends object> {
 
 function isFarFrom(value: number, other: number): boolean {
   return !(Math.abs(value - other) <= WEIGHT_TOLERANCE * Math.max(Math.abs(value), Math.abs(other)));
-}
-
-function listOf<T extends object>(items: readonly T[], known: readonly string[], what: string): readonly T[] {
-  if (!Array.isArray(items)) throw bad(`${what} is an item of a list, not of ${showValue(items)}`);
-  for (const item of items) checkOptions(item, known, what);
-  return items;
 }
 
 function checkPriority(priority: unknown): void {

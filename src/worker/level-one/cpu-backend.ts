@@ -75,6 +75,7 @@ export function createCpuMemory({ threadCount, keyCountMax }: CpuBackendOptions,
 
 export class CpuBackend implements ModelBackend<RowArray> {
   readonly name = "cpu";
+  readonly dataEpoch = undefined; // arrays of users may be transferred away
   readonly dtype: RowElement;
   readonly runner: ShareRunner;
   readonly #arena: Arena;
@@ -164,7 +165,7 @@ export class CpuBackend implements ModelBackend<RowArray> {
     return data.buffer === this.#arena.bytes.buffer ? data.byteOffset : 0;
   }
 
-  takePush({ plan, device, version, data, after }: PushedData<RowArray>): Place {
+  takePush({ plan, device, data, after }: PushedData<RowArray>, version: ResultVersion): Place {
     if (after !== undefined)
       throw new WeighbridgeError("BAD_ARGUMENT", "arrays of the CPU are ready when they are pushed: there is no `after`");
     const own = this.placeOf(data);

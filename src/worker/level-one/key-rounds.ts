@@ -143,22 +143,25 @@ export class KeyRounds {
 
   /** What was pushed in a round, in the order of devices; 0 for one that was lost. */
   sourcesOf(keyIndex: number, round: number): number[] {
-    const sources: number[] = [];
+    const sources = Array<number>(this.#model.deviceCount);
     const version = round & 1;
-    for (let device = 0; device < this.#model.deviceCount; device++) {
+    for (let device = 0; device < sources.length; device++) {
       const own = this.#records.deviceAt(keyIndex, device);
-      sources.push(this.#hasPushed(own, round) ? (this.#words[own + DEVICE.source + version] as number) >>> 0 : 0);
+      sources[device] = this.#hasPushed(own, round) ? (this.#words[own + DEVICE.source + version] as number) >>> 0 : 0;
     }
     return sources;
   }
 
   /** The pulls that the reduce which has begun serves. */
   servedTargets(keyIndex: number): number[] {
-    const targets: number[] = [];
+    const targets = Array<number>(this.#model.deviceCount);
+    let count = 0;
     for (let device = 0; device < this.#model.deviceCount; device++) {
       const own = this.#records.deviceAt(keyIndex, device);
-      if (this.#words[own + DEVICE.pullState] === PULL_STATE.served) targets.push((this.#words[own + DEVICE.pullTarget] as number) >>> 0);
+      if (this.#words[own + DEVICE.pullState] === PULL_STATE.served)
+        targets[count++] = (this.#words[own + DEVICE.pullTarget] as number) >>> 0;
     }
+    if (count < targets.length) targets.length = count;
     return targets;
   }
 

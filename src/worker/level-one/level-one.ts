@@ -67,6 +67,8 @@ export class LevelOne<Data extends object = object> {
   readonly #loop: TaskLoop;
   /** When each device's last wait ended: it computes since then. */
   readonly #computesSince = new Map<number, number>();
+  /** For the requests of one push. */
+  readonly #taken: number[] = [];
   /** What was heard with the lock, to be acted on without it. */
   readonly #ended: Pull<Data>[] = [];
   readonly #failed: [Pull<Data>, WeighbridgeError][] = [];
@@ -171,13 +173,21 @@ export class LevelOne<Data extends object = object> {
     this.#checkOpen();
     const { backend, timeline } = this.#options;
     const fromMs = timeline();
-    const rounds = this.words.locked(() => requests.map(({ plan, device }) => this.#rounds.checkPush(plan.index, device)));
-    const places = requests.map(({ plan, device, data, after }, i) =>
-      backend.takePush({ plan, device, version: versionOf(rounds[i] as number), data, after }),
-    );
+    const taken = this.#taken; // rounds, then places
     this.words.locked(() => {
-      for (const [i, { plan, device, priority }] of requests.entries())
-        this.#rounds.push(plan.index, device, places[i] as number, priority);
+      for (let i = 0; i < requests.length; i++) {
+        const { plan, device } = requests[i] as PushRequest<Data>;
+        taken[i] = this.#rounds.checkPush(plan.index, device);
+      }
+    });
+    for (let i = 0; i < requests.length; i++) {
+      taken[i] = backend.takePush(requests[i] as PushRequest<Data>, versionOf(taken[i] as number));
+    }
+    this.words.locked(() => {
+      for (let i = 0; i < requests.length; i++) {
+        const { plan, device, priority } = requests[i] as PushRequest<Data>;
+        this.#rounds.push(plan.index, device, taken[i] as number, priority);
+      }
       const [first] = requests;
       if (first === undefined) return;
       this.meter.countPushes(first.device, requests.length);

@@ -112,16 +112,18 @@ export interface ModelBackend<Data extends object = object> {
   free(data: Data): void;
   /** Throws BAD_ARGUMENT if users may not push `data`, or pull into it: wrong type, freed, of another model. */
   checkData(data: Data, what: string): void;
+  /** While it is the same number, data that `checkData` has passed would pass again. Undefined: they may not. */
+  readonly dataEpoch: number | undefined;
   /** How many elements it has. */
   lengthOf(data: Data): number;
   /** Where the data lie; 0 for data that only the caller's thread can reach. */
   placeOf(data: Data): Place;
   /**
    * Takes what a device pushes. Returns the place of the data themselves, or that of a copy, of which there are two for
-   * each device and key. `after` is what must have happened before they are read, in the backend's words (a stream or
-   * an event); undefined: nothing.
+   * each device and key, by the version of the round's result. `after` is what must have happened before they are
+   * read, in the backend's words (a stream or an event); undefined: nothing.
    */
-  takePush(push: PushedData<Data>): Place;
+  takePush(push: PushedData<Data>, version: ResultVersion): Place;
   /** For data without a place: copies a result into them, in this call. */
   copyOut(plan: KeyPlan, version: ResultVersion, data: Data): void;
   /**
@@ -140,7 +142,6 @@ export type PushedData<Data extends object = object> = {
   readonly plan: KeyPlan;
   /** The position of the device. */
   readonly device: number;
-  readonly version: ResultVersion;
   readonly data: Data;
   readonly after: unknown;
 };

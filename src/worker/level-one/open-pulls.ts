@@ -62,8 +62,12 @@ export class OpenPulls<Data extends object> {
 
   add(request: PullRequest<Data>): void {
     const { plan, device } = request;
-    const pull: Pull<Data> = { request, ended: undefined, isOver: false, failure: undefined };
-    this.#pulls[plan.index * this.#options.devices.length + device] = pull;
+    const number = plan.index * this.#options.devices.length + device;
+    const before = this.#pulls[number];
+    if (before?.request === request && before.ended === undefined) {
+      before.isOver = false; // the same request again, and nobody has waited for the one before: nobody holds it
+      before.failure = undefined;
+    } else this.#pulls[number] = { request, ended: undefined, isOver: false, failure: undefined };
     this.#openOf[device] = this.openOf(device) + 1;
     if (this.#openCount++ === 0) this.#options.keepAlive?.(true);
   }

@@ -36,3 +36,19 @@ test("whatever is inserted and removed in between, the first is the one that com
     assert.equal(heap.size, 0);
   }
 });
+
+test("all that is taken out at once comes in the same order, also if it came in another one", () => {
+  const heap = new TaskHeap(new ModelWords(levelOneMemory(2, 64), OWNER), 0);
+  for (let seed = 1; seed <= 50; seed++) {
+    const random = new Random(seed);
+    const entries = Array.from({ length: random.below(60) }, (_, task) => ({ task, priority: random.below(seed % 2 === 0 ? 1 : 4) }));
+    for (const { task, priority } of entries) heap.insert(task, priority, (0x7fff_fff0 + task) | 0);
+    const expected = entries.toSorted((one, other) => other.priority - one.priority || one.task - other.task);
+    assert.deepEqual(
+      heap.drain(),
+      expected.map(({ task }) => task),
+      `seed ${seed}`,
+    );
+    assert.equal(heap.size, 0);
+  }
+});

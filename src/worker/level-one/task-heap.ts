@@ -75,6 +75,20 @@ export class TaskHeap {
     if (last > 0) this.#write(index, task, priority, sequence);
   }
 
+  /** Takes all tasks out, in their order. Tasks that came in that order, as is usual, are not sorted again. */
+  drain(): number[] {
+    const order: number[] = [];
+    let isSorted = true;
+    for (let index = 0; index < this.size; index++) {
+      order.push(index);
+      if (index > 0 && this.#isBefore(index, index - 1)) isSorted = false;
+    }
+    if (!isSorted) order.sort((one, other) => (this.#isBefore(one, other) ? -1 : 1));
+    for (let i = 0; i < order.length; i++) order[i] = this.#words[this.#entry(order[i] as number) + TASK] as number;
+    this.#words[this.#at] = 0;
+    return order;
+  }
+
   #entry(index: number): number {
     return this.#at + 1 + index * HEAP_ENTRY_WORDS;
   }

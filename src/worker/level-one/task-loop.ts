@@ -195,12 +195,12 @@ export class TaskLoop {
     share.toMs = timeline();
   }
 
-  /** With the lock (L3). `batchFailure`: what all of them failed with; 0: each for itself. */
-  #finish(shares: readonly Share[], batchFailure = 0): void {
+  /** With the lock (L3). */
+  #finish(shares: readonly Share[]): void {
     const { meter, words, rounds } = this.#parts;
     for (const { claim, fromMs, toMs, thrown, hasFailed } of shares) {
       meter.note(claim.device < 0 ? "reduce" : "hand out", claim.keyIndex, claim.device, fromMs, toMs);
-      claim.failure = hasFailed ? words.keepFailure(thrown) : batchFailure;
+      claim.failure = hasFailed ? words.keepFailure(thrown) : 0;
     }
     rounds.tasks.finish(shares.map(({ claim }) => claim));
   }
@@ -219,24 +219,37 @@ export class TaskLoop {
     const { words, rounds, hear, act, copy, taskOf, timeline } = this.#parts;
     if (words.locked(hear)) act();
     const fromMs = timeline();
-    const shares = words.locked(() => rounds.tasks.claimAll().map((claim) => shareOf(claim, taskOf(claim), fromMs)));
+    const { claims, tasks } = words.locked(() => {
+      const all = rounds.tasks.claimAll();
+      return { claims: all, tasks: all.map(taskOf) };
+    });
     for (const each of this.#copies.splice(0)) copy(each);
-    if (shares.length === 0) return;
+    if (claims.length === 0) return;
     const end = (thrown: unknown, hasFailed: boolean): void => {
       if (!words.isOpen) return;
-      for (const share of shares) share.toMs = timeline();
-      words.locked(() => this.#finish(shares, hasFailed ? words.keepFailure(thrown) : 0));
+      words.locked(() => this.#finishBatch(claims, fromMs, hasFailed ? words.keepFailure(thrown) : 0));
       this.pump();
     };
-    runner.runBatch(shares.map(({ task }) => task)).then(
+    runner.runBatch(tasks).then(
       () => end(undefined, false),
       (thrown: unknown) => end(thrown, true),
     );
   }
+
+  /** With the lock (L3). `failure`: what all of them failed with; 0: none did. */
+  #finishBatch(claims: readonly Claim[], fromMs: number, failure: number): void {
+    const { meter, rounds, timeline } = this.#parts;
+    const toMs = timeline();
+    for (const claim of claims) {
+      meter.note(claim.device < 0 ? "reduce" : "hand out", claim.keyIndex, claim.device, fromMs, toMs);
+      claim.failure = failure;
+    }
+    rounds.tasks.finish(claims);
+  }
 }
 
-function shareOf(claim: Claim, task: ModelTask, fromMs = 0): Share {
-  return { claim, task, fromMs, toMs: 0, thrown: undefined, hasFailed: false };
+function shareOf(claim: Claim, task: ModelTask): Share {
+  return { claim, task, fromMs: 0, toMs: 0, thrown: undefined, hasFailed: false };
 }
 
 /** Looks until the thread is called or its bell has rung, for so long at most. */

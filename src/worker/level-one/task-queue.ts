@@ -101,15 +101,13 @@ export class TaskQueue {
     return run;
   }
 
-  /** All shares there are, for a thread that gives them on and does not end while the model is there. */
+  /** All tasks there are, in their order, for a thread that does them at once and does not end while the model is there. */
   claimAll(): Claim[] {
+    const [reduces, handOuts] = [this.#reduces.drain(), this.#handOuts.drain()];
     const all: Claim[] = [];
-    for (let heap = this.#nextHeap(); heap !== undefined; heap = this.#nextHeap()) {
-      const keyIndex = this.#records.keyOfTask(heap.first);
-      const device = this.#records.deviceOfTask(heap.first);
-      const work = this.#records.workAt(keyIndex, device);
-      if (this.#words[work + WORK.state] === WORK_STATE.queued) this.#begin(keyIndex, device, heap);
-      all.push(this.#claimShare(keyIndex, device, heap));
+    for (let r = 0, h = 0; r < reduces.length || h < handOuts.length; ) {
+      const isReduce = h === handOuts.length || (r < reduces.length && this.#comesFirst(reduces[r] as number, handOuts[h] as number));
+      this.#claimWhole((isReduce ? reduces[r++] : handOuts[h++]) as number, all);
     }
     return all;
   }
@@ -128,6 +126,37 @@ export class TaskQueue {
     this.#model.setClaims([], thread);
     for (const { keyIndex, device } of tasks) this.#finishShare(keyIndex, device, failure);
     return tasks;
+  }
+
+  /** A task of one share, unless it has failed. */
+  #claimWhole(task: number, all: Claim[]): void {
+    const words = this.#words;
+    const keyIndex = this.#records.keyOfTask(task);
+    const device = this.#records.deviceOfTask(task);
+    const work = this.#records.workAt(keyIndex, device);
+    if (words[work + WORK.state] !== WORK_STATE.queued) return;
+    words[work + WORK.state] = WORK_STATE.running;
+    words[work + WORK.next] = 1;
+    words[work + WORK.done] = 0;
+    words[work + WORK.active] = 1;
+    words[work + WORK.count] = this.#events.begins(keyIndex, device);
+    all.push({ keyIndex, device, share: 0, round: this.#roundOf(keyIndex, device), failure: 0 });
+  }
+
+  /** Of two tasks that wait. */
+  #comesFirst(task: number, other: number): boolean {
+    const words = this.#words;
+    const [a, b] = [this.#workOf(task), this.#workOf(other)];
+    return comesBefore(
+      words[a + WORK.priority] as number,
+      words[a + WORK.sequence] as number,
+      words[b + WORK.priority] as number,
+      words[b + WORK.sequence] as number,
+    );
+  }
+
+  #workOf(task: number): number {
+    return this.#records.workAt(this.#records.keyOfTask(task), this.#records.deviceOfTask(task));
   }
 
   #claimShare(keyIndex: number, device: number, heap: TaskHeap): Claim {
@@ -195,7 +224,7 @@ export class TaskQueue {
   /** A task that failed while it had shares left stays in its heap until it comes first. */
   #withoutFailed(heap: TaskHeap): TaskHeap {
     for (; heap.size > 0; heap.removeFirst()) {
-      const work = this.#records.workAt(this.#records.keyOfTask(heap.first), this.#records.deviceOfTask(heap.first));
+      const work = this.#workOf(heap.first);
       const state = this.#words[work + WORK.state];
       if (state === WORK_STATE.queued) break;
       if (state === WORK_STATE.running && (this.#words[work + WORK.next] as number) < (this.#words[work + WORK.count] as number)) break;
