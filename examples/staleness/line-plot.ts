@@ -24,19 +24,32 @@ const SHAPES = [
   (x: number, y: number) => `<rect x="${round(x - 3.6)}" y="${round(y - 3.6)}" width="7.2" height="7.2"/>`,
   (x: number, y: number) => `<path d="M${round(x)} ${round(y - 5)}l4.8 8.4h-9.6z"/>`,
 ];
+type Palette = {
+  readonly page: string;
+  readonly text: string;
+  readonly quiet: string;
+  readonly grid: string;
+  readonly series: readonly string[];
+};
+const LIGHT: Palette = { page: "#fcfcfb", text: "#1b1b1a", quiet: "#5f5e5a", grid: "#e3e2dd", series: ["#2a6fbb", "#c05621", "#1a7f5a"] };
+const DARK: Palette = { page: "#1a1a19", text: "#f2f1ec", quiet: "#b4b2a9", grid: "#3a3936", series: ["#6aa9ee", "#f0925a", "#4dc495"] };
 const STYLE = `
-  svg { color-scheme: light dark; --page: #fcfcfb; --text: #1b1b1a; --quiet: #5f5e5a; --grid: #e3e2dd; --c0: #2a6fbb; --c1: #c05621; --c2: #1a7f5a }
-  @media (prefers-color-scheme: dark) {
-    svg { --page: #1a1a19; --text: #f2f1ec; --quiet: #b4b2a9; --grid: #3a3936; --c0: #6aa9ee; --c1: #f0925a; --c2: #4dc495 }
-  }
-  text { font: 13px system-ui, -apple-system, "Segoe UI", "DejaVu Sans", sans-serif; fill: var(--quiet) }
-  .title { font-size: 17px; font-weight: 600; fill: var(--text) }
-  .name { fill: var(--text) }
+  svg { color-scheme: light dark }
+  text { font: 13px system-ui, -apple-system, "Segoe UI", "DejaVu Sans", sans-serif }
+  .title { font-size: 17px; font-weight: 600 }
   .end { text-anchor: end } .middle { text-anchor: middle }
-  .page { fill: var(--page) } .grid { stroke: var(--grid) } .axis { stroke: var(--quiet) }
   .line { fill: none; stroke-width: 2; stroke-linejoin: round }
-  ${SHAPES.map((_, i) => `.s${i} { stroke: var(--c${i}) } .m${i} { fill: var(--c${i}); stroke: var(--page); stroke-width: 1.2 }`).join("\n  ")}
+  ${coloursOf(LIGHT)}
+  @media (prefers-color-scheme: dark) {
+    ${coloursOf(DARK)}
+  }
 `;
+
+/** Plain colours: viewers other than browsers know no variables in styles, and draw everything black. */
+function coloursOf({ page, text, quiet, grid, series }: Palette): string {
+  const common = `text { fill: ${quiet} } .title, .name { fill: ${text} } .page { fill: ${page} } .grid { stroke: ${grid} } .axis { stroke: ${quiet} }`;
+  return [common, ...series.map((c, i) => `.s${i} { stroke: ${c} } .m${i} { fill: ${c}; stroke: ${page}; stroke-width: 1.2 }`)].join(" ");
+}
 
 export function linePlot(series: readonly Series[], { title, subtitle, x, y }: PlotTexts): string {
   const all = series.flatMap(({ points }) => points);
