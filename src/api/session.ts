@@ -148,6 +148,11 @@ export class Session {
     return this.#node.log;
   }
 
+  /** What its deadlines go by. */
+  get time(): Clock {
+    return this.#node.clock;
+  }
+
   /** How many clocks this worker has finished. */
   get clocks(): number {
     return this.#clock.value;
