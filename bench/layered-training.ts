@@ -1,5 +1,5 @@
-// layered-training — a net of equal layers whose weights a shared model brings up to date through a server, over a link of a given speed,
-// in simulated time: what a device waits for, with and without overlap.
+// layered-training — a net of layers whose weights a shared model brings up to date through a server, over a link of a given speed: what
+// a device waits for, with and without overlap. In simulated time (`runLayers`), or in whichever the model is in (`trainLayers`).
 //
 //   overlap      a layer's gradient leaves as soon as it is computed, the last layer first, and its weights are waited for where the next
 //                step needs them, the first layer first; the first layer is the most urgent
@@ -8,6 +8,7 @@
 import { Session } from "../src/api/session.ts";
 import { LocalModel } from "../src/faces/shared-model/local-model.ts";
 import type { ChromeTrace } from "../src/faces/shared-model/model-statistics.ts";
+import type { SharedModel } from "../src/faces/shared-model/shared-model.ts";
 import { SimCluster } from "../src/testing/sim-cluster.ts";
 
 export type LayeredTraining = {
@@ -37,30 +38,39 @@ export async function runLayers({ lengths, layerMs, steps, overlaps, latencyMs, 
     const options = { session, updater: { type: "sum" }, consistency: "bsp", trace: true } as const;
     const model = new LocalModel<Float32Array>("dist", options, { clock, timeline: () => clock.nowMs() });
     await model.init([0]);
-    for (const [key, length] of lengths.entries()) await model.initKey([length], key, 0);
-    const data = lengths.map((length) => new Float32Array(length));
-    const keys = [...data.keys()];
-    const exchange = (key: number): void => {
-      model.push(data[key]!, key, 0, -key);
-      model.pullReq(data[key]!, key, 0, -key);
-    };
-    const fromMs = clock.nowMs();
-    for (let step = 0; step < steps; step++) {
-      for (const key of keys) {
-        await model.pullWait(key, 0);
-        await compute(layerMs / 2);
-      }
-      for (const key of keys.toReversed()) {
-        await compute(layerMs / 2);
-        if (overlaps) exchange(key);
-      }
-      if (overlaps) continue;
-      for (const key of keys) exchange(key);
-      await model.pullWaitAll(0);
-    }
-    await model.pullWaitAll(0);
-    const allMs = clock.nowMs() - fromMs;
-    return { allMs, waitedMs: model.stats().devices[0]!.waitMs, trace: model.trace() };
+    const times = await trainLayers(model, { lengths, layerMs, steps, overlaps }, { compute, nowMs: () => clock.nowMs() });
+    return { ...times, trace: model.trace() };
   };
   return await cluster.run(train());
+}
+
+/** With a model whose device 0 was opened, and none of these keys. */
+export async function trainLayers(
+  model: SharedModel<Float32Array>,
+  { lengths, layerMs, steps, overlaps }: Omit<LayeredTraining, "latencyMs" | "bytesPerMs">,
+  { compute, nowMs }: { readonly compute: (ms: number) => Promise<void>; readonly nowMs: () => number },
+): Promise<Omit<LayeredRun, "trace">> {
+  for (const [key, length] of lengths.entries()) await model.initKey([length], key, 0);
+  const data = lengths.map((length) => new Float32Array(length));
+  const keys = [...data.keys()];
+  const exchange = (key: number): void => {
+    model.push(data[key]!, key, 0, -key);
+    model.pullReq(data[key]!, key, 0, -key);
+  };
+  const fromMs = nowMs();
+  for (let step = 0; step < steps; step++) {
+    for (const key of keys) {
+      await model.pullWait(key, 0);
+      await compute(layerMs / 2);
+    }
+    for (const key of keys.toReversed()) {
+      await compute(layerMs / 2);
+      if (overlaps) exchange(key);
+    }
+    if (overlaps) continue;
+    for (const key of keys) exchange(key);
+    await model.pullWaitAll(0);
+  }
+  await model.pullWaitAll(0);
+  return { allMs: nowMs() - fromMs, waitedMs: model.stats().devices[0]!.waitMs };
 }

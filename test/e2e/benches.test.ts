@@ -52,6 +52,7 @@ const BENCHES: Readonly<Record<string, Bench>> = {
   "row-cache": { launch: ["-s", 1, "-w", 1], args: ["--seconds", 0.03, "--warm-up-steps", 2], figure: /10\.0 % .*\d M/ },
   "shared-model": { args: [1, 3], figure: /GB\/s/ },
   "shared-model-overlap": { args: [1], figure: /with overlap, [\d.]+ without: 0\.\d/ },
+  "throttled-overlap": { args: ["--steps", 1], figure: /with overlap, [\d.]+ without: [\d.]+/ },
   tables: { args: ["lists"], figure: /rate \d+ M keys\/s/ },
   training: { args: ["--rounds", 1, "--limit", 64, "--servers", 1, "--workers", 1], figure: /^ +1 {2}on .*\d/ },
 };
