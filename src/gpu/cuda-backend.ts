@@ -196,6 +196,10 @@ export class CudaBackend implements ModelBackend<DeviceTensor> {
     return data.length;
   }
 
+  async valuesOf(data: DeviceTensor): Promise<RowArray> {
+    return (await data.toArray()) as RowArray; // of the model's type: `checkData` has seen to it
+  }
+
   placeOf(data: DeviceTensor): Place {
     return data.place;
   }

@@ -151,6 +151,22 @@ suite("a model through servers", () => {
     await model.close();
   });
 
+  test("refuses what servers do not have, and says why: weights that are set, other types than f32", async () => {
+    await using cluster = await EmbeddedCluster.start({ servers: 1 });
+    const { session } = cluster;
+    const model = await openModel(session, { updater: { type: "sum" } }, [[2]]);
+    await assert.rejects(
+      model.setWeight(new Float32Array(2), 0, 1),
+      throwsCode("UNSUPPORTED", /weights of key 0 cannot be set: servers have them/),
+    );
+    await model.close();
+    for (const dtype of ["f64", "i32", "i64"] as const)
+      assert.throws(
+        () => createSharedModel("dist", { session, dtype, updater: { type: "sum" } }),
+        throwsCode("UNSUPPORTED", /is of f32, as the tensors of servers/),
+      );
+  });
+
   test("has options of its own, checked", async () => {
     await using cluster = await EmbeddedCluster.start();
     const { session } = cluster;
@@ -257,6 +273,21 @@ suite("a model through an all-reduce", () => {
             assert.deepEqual([...new Set(values[key])], [Math.fround((3 * step + 3) * factor)], `${reduce} of key ${key}`);
       }
       await Promise.all(models.map((model) => model.close()));
+    }
+  });
+
+  test("closes at all workers, and is opened again on the same sessions", async () => {
+    await using cluster = await EmbeddedCluster.start({ servers: 1, workers: 2 });
+    for (let turn = 0; turn < 3; turn++) {
+      const sums = await Promise.all(
+        cluster.sessions.map(async (session) => {
+          const model = await openModel(session, { through: "allReduce" }, [[1]]);
+          const [sum] = await round(model, 0, [1, 2], 1);
+          await model.close();
+          return sum;
+        }),
+      );
+      assert.deepEqual(sums, [6, 6], `turn ${turn}`);
     }
   });
 

@@ -195,6 +195,24 @@ test("push takes the stream after which its data are ready, and a tensor over a 
   stream.close();
 });
 
+test("setWeight and checkWeight take tensors of the card", { skip }, async () => {
+  const model = createSharedModel("local", { device: "cuda", cuda: cuda(), updater: { type: "sgd", learningRate: 0.5 } });
+  model.setParam("test_on_server", 1);
+  await model.init([0]);
+  await model.initKey([3], 0, 0);
+  const [weights, gradient] = [model.tensor([3], 0), model.tensor([3], 0)];
+  weights.fill(7);
+  await model.setWeight(weights, 0, 0);
+  await model.checkWeight(weights, 0, 0);
+  gradient.fill(2);
+  model.push(gradient, 0, 0);
+  model.pullReq(gradient, 0, 0);
+  await model.pullWait(0, 0);
+  assert.deepEqual(await valuesOf(gradient), [6, 6, 6]);
+  await assert.rejects(model.checkWeight(weights, 0, 0), throwsCode("SPEC_MISMATCH", /key 0 has 6 at 0 where device 0 has 7/));
+  await model.close();
+});
+
 test("a bad device number, data of the CPU, a wrong length and a device twice are typed errors", { skip }, async () => {
   const model = createSharedModel("local", { device: "cuda", cuda: cuda() });
   await assert.rejects(model.init([0, 99]), throwsCode("BAD_ARGUMENT", /there is no device 99/));

@@ -380,6 +380,30 @@ suite("what is wrong is told", () => {
     assert.throws(() => model.push(new Float32Array(1), 0, 0), throwsCode("CLOSED"));
   });
 
+  test("every option of mshadow-ps is there, and has values that cannot be", async () => {
+    const options: Readonly<Record<string, readonly [good: readonly (string | number)[], bad: string]>> = {
+      update_on_server: [[0, 1], "2"],
+      test_on_server: [[0, 1], "on"],
+      "push_op[3]": [["sum", "gather"], "mean"],
+      reduce_thread: [[1, 8], "-1"],
+      bigarray_bound: [[1, 1_000_000], "0.5"],
+      use_pin_memory: [[0, 1], ""],
+      push_thread: [["ndev", "one"], "two"],
+      pull_thread: [["ndev", "one"], "all"],
+    };
+    const model = createSharedModel("local");
+    for (const [name, [good, bad]] of Object.entries(options)) {
+      for (const value of good) model.setParam(name, value);
+      assert.throws(
+        () => model.setParam(name, bad),
+        throwsCode("BAD_ARGUMENT", name.startsWith("push_op") ? /push_op\[3\]/ : RegExp(name)),
+      );
+    }
+    model.setParam("update_on_server", 0);
+    await model.init([0]);
+    await model.close();
+  });
+
   test("an option that nobody knows, with the nearest; a value that cannot be", async () => {
     const model = createSharedModel("local");
     assert.throws(() => model.setParam("reduce_threads", 2), throwsCode("BAD_ARGUMENT", /did you mean reduce_thread\?/));
@@ -418,15 +442,18 @@ suite("waits end", () => {
     model.pullReq(data, 0, 0);
     await assert.rejects(model.pullWait(0, 0, { deadlineMs: 1 }), throwsCode("DEADLINE", /pull of key 0 by device 0/));
     await assert.rejects(model.pullWait(0, 0, { signal: AbortSignal.abort() }), throwsCode("ABORTED"));
-    const waits = model.pullWait(0, 0);
+    await assert.rejects(model.pullWaitAll(0, { deadlineMs: 1 }), throwsCode("DEADLINE", /all pulls by device 0/));
+    await assert.rejects(model.pullWaitAll(0, { signal: AbortSignal.abort() }), throwsCode("ABORTED"));
+    const waits = [model.pullWait(0, 0), model.pullWaitAll(0)];
     await model.close();
-    await assert.rejects(waits, throwsCode("CLOSED"));
+    for (const wait of waits) await assert.rejects(wait, throwsCode("CLOSED"));
   });
 
   test("init too: an updater that never begins", async () => {
     const updater: Updater = { initUpdater: async () => await new Promise<void>(() => {}), initModel: () => {}, update: () => {} };
     const model = createSharedModel("local", { updater });
     await assert.rejects(model.init([0], { deadlineMs: 1 }), throwsCode("DEADLINE", /init of the shared model/));
+    await assert.rejects(model.init([0], { signal: AbortSignal.abort() }), throwsCode("ABORTED"));
     await model.close();
   });
 });

@@ -122,10 +122,9 @@ export class DeviceCalls<Data extends object> {
     this.positionOf(device);
     const plan = this.#planOf(key);
     this.#checkData(data, plan.resultLength, "what is compared", key);
-    if (!ArrayBuffer.isView(data)) throw new WeighbridgeError("UNSUPPORTED", "checkWeight compares arrays of the CPU");
+    const mine = await this.#backend.valuesOf(data);
     const version = this.level.resultOf(plan);
     const values = await this.#backend.borrowResult(plan, version);
-    const mine = data as unknown as RowArray;
     const at = mine.findIndex((value: number | bigint, i: number) => isFarFrom(Number(value), Number(values[i])));
     const actual = at < 0 ? undefined : values[at];
     await this.#backend.returnResult(plan, version, values);
@@ -134,12 +133,11 @@ export class DeviceCalls<Data extends object> {
   }
 
   /** For `setWeight`: what to write. */
-  weightsOf(data: Data, key: number, device: number): { readonly plan: KeyPlan; readonly values: RowArray } {
+  async weightsOf(data: Data, key: number, device: number): Promise<{ readonly plan: KeyPlan; readonly values: RowArray }> {
     this.positionOf(device);
     const plan = this.#planOf(key);
     this.#checkData(data, plan.resultLength, "what the weights are set to", key);
-    if (!ArrayBuffer.isView(data)) throw new WeighbridgeError("UNSUPPORTED", "setWeight takes arrays of the CPU");
-    return { plan, values: data as unknown as RowArray };
+    return { plan, values: await this.#backend.valuesOf(data) };
   }
 
   /** The position of a device that this thread runs. Throws BAD_ARGUMENT. */

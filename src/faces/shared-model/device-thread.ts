@@ -152,7 +152,7 @@ export class DeviceThread implements DeviceModel<RowArray> {
   }
 
   async setWeight(data: RowArray, key: number, device: number): Promise<void> {
-    const { plan, values } = this.#calls.weightsOf(data, key, device);
+    const { plan, values } = await this.#calls.weightsOf(data, key, device);
     await this.#ask({ kind: "setWeight", plan, values: values.slice() });
   }
 

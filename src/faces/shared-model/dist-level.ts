@@ -30,7 +30,8 @@ export function distLevel(options: SharedModelOptions, parts: { readonly clock: 
   const { session: given, through = "servers", dtype = "f32" } = options;
   if (!["servers", "allReduce"].includes(through))
     throw bad(`through is servers or allReduce, not ${showValue(through)}${didYouMean(through, ["servers", "allReduce"])}`);
-  if (dtype !== "f32") throw new WeighbridgeError("UNSUPPORTED", `a "dist" model is of f32, not ${dtype}`);
+  if (dtype !== "f32")
+    throw new WeighbridgeError("UNSUPPORTED", `a "dist" model is of f32, as the tensors of servers and sums of workers are, not ${dtype}`);
   if (given !== undefined && !(given instanceof Session)) throw bad(`session is what connect() gives, not ${showValue(given)}`);
   const { connect } = parts;
   if (given === undefined && connect === undefined) throw bad("there is no way to connect here: give the option session");

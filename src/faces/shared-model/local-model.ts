@@ -301,7 +301,7 @@ export class LocalModel<Data extends object = object> implements SharedModel<Dat
   }
 
   async setWeight(data: Data, key: number, device: number): Promise<void> {
-    const { plan, values } = this.#open().calls.weightsOf(data, key, device);
+    const { plan, values } = await this.#open().calls.weightsOf(data, key, device);
     await this.writeWeights(plan, values);
   }
 

@@ -111,6 +111,11 @@ export class ServerLevel implements ModelLevel {
     this.#options.session.value.clock();
   }
 
+  setWeights({ key }: KeyPlan): never {
+    const what = "servers have them, and only what is pushed changes them; initialWeight and initModel say how they begin";
+    throw new WeighbridgeError("UNSUPPORTED", `the weights of key ${key} cannot be set: ${what}`);
+  }
+
   async close(): Promise<void> {
     this.#closing.abort(new WeighbridgeError("CLOSED", "the shared model was closed"));
     await this.#options.session.close();

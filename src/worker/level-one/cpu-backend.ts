@@ -161,6 +161,10 @@ export class CpuBackend implements ModelBackend<RowArray> {
     return data.length;
   }
 
+  valuesOf(data: RowArray): RowArray {
+    return data;
+  }
+
   placeOf(data: RowArray): Place {
     return data.buffer === this.#arena.bytes.buffer ? data.byteOffset : 0;
   }

@@ -116,6 +116,8 @@ export interface ModelBackend<Data extends object = object> {
   readonly dataEpoch: number | undefined;
   /** How many elements it has. */
   lengthOf(data: Data): number;
+  /** What the data hold: themselves, or a copy on the host. */
+  valuesOf(data: Data): RowArray | Promise<RowArray>;
   /** Where the data lie; 0 for data that only the caller's thread can reach. */
   placeOf(data: Data): Place;
   /**
