@@ -70,6 +70,7 @@ const DENSE_PUSHES = { direction: "push", keyCount: 8, universeKeyCount: 8 } as 
 const MIX = { direction: "mix", keyCount: 8, universeKeyCount: 8 } as const;
 const FRESH_NEIGHBOURS = { direction: "pull", keyCount: 8, universeKeyCount: 12, isFresh: true } as const;
 const FRESH_RANDOM = { direction: "pull", keyCount: 6, universeKeyCount: 40, isFresh: true, keyLayout: "spread" } as const;
+const FRESH_PUSHES = { ...FRESH_RANDOM, direction: "push" } as const;
 const DENSE_PULLS = { direction: "pull", keyCount: 8, universeKeyCount: 8 } as const;
 
 test("accepts correct sums, round after round, for chosen and for all keys", async () => {
@@ -126,8 +127,8 @@ test("notices pulled values that are shifted, missing or of another key", async 
   }
 });
 
-test("mixes and fresh pulls read exactly what was pushed before them, round after round", async () => {
-  for (const shape of [MIX, FRESH_NEIGHBOURS, FRESH_RANDOM]) {
+test("mixes and fresh pulls read exactly what was pushed before them, and fresh pushes add up, round after round", async () => {
+  for (const shape of [MIX, FRESH_NEIGHBOURS, FRESH_RANDOM, FRESH_PUSHES]) {
     const runner = await filledRunner(new FakeClient(), shape);
     for (let round = 0; round < 3; round++) {
       const { figure, pushCounts } = await runner.run(SPAN);
@@ -149,6 +150,19 @@ test("notices a mix or a fresh pull that is answered with what was there before 
     };
     await assert.rejects(runner.run(SPAN), /wrong value/);
   }
+});
+
+test("notices a fresh push that never arrived, and every one carries another list", async () => {
+  const client = new FakeClient();
+  const runner = await filledRunner(client, FRESH_PUSHES);
+  const push = client.push.bind(client);
+  const lists: string[] = [];
+  client.push = (keys, vals, options) => {
+    if (options.callback !== undefined) lists.push(keys.join());
+    return push(keys, lists.length === 2 ? new Float32Array(vals.length) : vals, options);
+  };
+  await assert.rejects(runner.run(SPAN), /wrong value/);
+  assert.ok(lists.length > 2 && lists.every((list, i) => list !== lists[i + 1]));
 });
 
 test("a mix pushes and pulls the same keys in turn, and ends with a pull in every slot", async () => {

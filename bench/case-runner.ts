@@ -93,7 +93,7 @@ export class CaseRunner {
     this.#pushesIssued = 0;
     for (const { pulled } of this.#slots) pulled.fill(Number.NaN); // so that what an earlier round pulled cannot pass
     const figure = isFresh ? await this.#runBursts(span) : await this.#runSteadily(span);
-    if (direction === "push") return { figure, pushCounts: [...this.#pushCounts] };
+    if (direction === "push" && !isFresh) return { figure, pushCounts: [...this.#pushCounts] };
     if (direction === "mix") this.#ownCounts.fill(this.#pushesIssued);
     if (direction === "mix" || isFresh) await this.#verifyCounts(this.#ownCounts);
     return { figure, pushCounts: [] };
@@ -137,16 +137,17 @@ export class CaseRunner {
     return this.#meter.figure();
   }
 
-  /** Until the span is over: new lists and a push to each of them, which nobody times, then a burst of pulls with these lists. */
+  /** Until the span is over: new lists, and for pulls a push to each of them, which nobody times; then a burst of requests with these lists. */
   async #runBursts({ warmupMs, measureMs }: Span): Promise<Figure> {
     let meter = new BurstMeter();
     const startedAt = performance.now();
     for (let isWarm = false; performance.now() - startedAt < warmupMs + measureMs; ) {
       if (!isWarm && performance.now() - startedAt >= warmupMs) [isWarm, meter] = [true, new BurstMeter()];
       const sets = Array.from({ length: BURST_WINDOWS * this.#case.window }, () => this.#space.freshSet());
-      await this.#pushTo(sets);
+      if (this.#case.direction === "pull") await this.#pushTo(sets);
+      else this.#countOwn(sets);
       await this.#burst(sets, meter);
-      for (const slot of this.#slots) this.#verifyPulled(slot);
+      if (this.#case.direction === "pull") for (const slot of this.#slots) this.#verifyPulled(slot);
     }
     return meter.figure();
   }
@@ -155,9 +156,13 @@ export class CaseRunner {
     for (let from = 0; from < sets.length; from += this.#case.window) {
       const some = sets.slice(from, from + this.#case.window);
       const timestamps = some.map(({ keys }, i) => this.#client.push(keys, this.#slots[i]!.gradient, {}));
-      for (const { indices } of some) for (const index of indices) this.#ownCounts[index]!++;
+      this.#countOwn(some);
       await Promise.all(timestamps.map((timestamp) => this.#client.wait(timestamp)));
     }
+  }
+
+  #countOwn(sets: readonly KeySet[]): void {
+    for (const { indices } of sets) for (const index of indices) this.#ownCounts[index]!++;
   }
 
   async #burst(sets: readonly KeySet[], meter: BurstMeter): Promise<void> {
@@ -167,7 +172,9 @@ export class CaseRunner {
     const issueTo = (slot: Slot): void => {
       slot.set = sets[issued++]!;
       slot.issuedAt = performance.now();
-      this.#client.pull(slot.set.keys, slot.pulled, { callback: (error) => complete(slot, error) });
+      const callback = (error?: Error): void => complete(slot, error);
+      if (this.#case.direction === "pull") this.#client.pull(slot.set.keys, slot.pulled, { callback });
+      else this.#client.push(slot.set.keys, slot.gradient, { callback });
     };
     const complete = (slot: Slot, error?: Error): void => {
       if (error !== undefined) {

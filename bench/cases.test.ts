@@ -38,7 +38,7 @@ const SPREAD = [
 ].map((name) => `${name}-spread`);
 
 function freshTwins(names: readonly string[]): readonly string[] {
-  return names.filter((name) => name.startsWith("pull")).map((name) => `${name}-fresh`);
+  return names.filter((name) => name.startsWith("pull") || /^push.*10k/.test(name)).map((name) => `${name}-fresh`);
 }
 
 test("has every promised case: twins of pulls, keys from everywhere, mixes, and the large ones with two servers and two workers", () => {

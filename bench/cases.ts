@@ -10,9 +10,9 @@
 //                               through AdaGrad
 //   adam-16MB                   a tensor of 16 MiB; pushes go through Adam
 //   -spread                     keys drawn from the whole 64-bit range, as hashed features are; without it they are neighbours
-//   -fresh                      every pull carries a key list that no request carried before, and its keys were pushed to since they were last
-//                               pulled: no cache of lists or answers helps. The pushes and the making of lists are not in the time, so
-//                               pulls run in bursts, and there are no such cases with two workers, whose bursts would not coincide.
+//   -fresh                      every request carries a key list that no request carried before; the keys of a pull were pushed to since they
+//                               were last pulled: no cache of lists or answers helps. What prepares requests is not in the time, so they run in
+//                               bursts, and there are no such cases with two workers, whose bursts would not coincide.
 //   -2x2                        two servers and two workers; every request is spread evenly over both servers
 // Two are not timed. memory-1M-keys fills an idle server with a million keys of one float and looks at its memory; memory-idle looks at a server and a
 // worker that do nothing, run from the sources, and memory-idle-built at the same from the package as it is built.
@@ -39,7 +39,7 @@ export type BenchCase = {
   readonly choice: Choice;
   readonly direction: Direction;
   readonly keyLayout: KeyLayout;
-  /** Whether a pull carries a new key list and reads what was pushed since the last pull. */
+  /** Whether each request carries a new key list; a pull then reads what was pushed since the last pull. */
   readonly isFresh: boolean;
   /** Keys of one request, and floats per key. */
   readonly keyCount: number;
@@ -89,10 +89,10 @@ function spread(shape: Shape): Shape {
 /** A list of neighbouring keys is new when it begins elsewhere: so many more keys than a request carries exist then. */
 const FRESH_NEIGHBOURS = 64;
 
-/** The pulls among `shapes` with a new key list each time, after a push to its keys. */
+/** Pulls, and pushes to many keys, with a new key list each time; pulls come after a push to their keys. */
 function freshTwins(shapes: readonly Shape[]): readonly Shape[] {
   return shapes
-    .filter(({ direction }) => direction === "pull")
+    .filter(({ direction, keyCount }) => direction === "pull" || (direction === "push" && keyCount > 1))
     .map((shape) => ({
       ...shape,
       name: `${shape.name}-fresh`,
