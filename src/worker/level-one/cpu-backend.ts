@@ -253,13 +253,12 @@ export class CpuBackend implements ModelBackend<RowArray> {
   }
 
   #sum({ plan, version, sources, targets }: ReduceTask, from: number, to: number): void {
-    const pushed = sources.filter((place) => place !== 0);
-    this.#list(SOURCES, pushed);
+    const count = this.#list(SOURCES, sources);
     const [sourceList, targetList] = [this.#scratch + SOURCES, this.#scratch + TARGETS];
     const result = this.#addressOf(plan, version);
     const hyper = this.#addressOf(plan, HYPER_ADDRESS);
     if (this.#optimizer === undefined || hyper === 0) {
-      this.#kernels.reduceSpans(this.#type, result + from, sourceList, pushed.length, targetList, targets.length, from, to - from);
+      this.#kernels.reduceSpans(this.#type, result + from, sourceList, count, targetList, targets.length, from, to - from);
       return;
     }
     const weights = this.#addressOf(plan, version ^ 1);
@@ -268,7 +267,7 @@ export class CpuBackend implements ModelBackend<RowArray> {
     const sum = this.#scratch + CHUNK;
     for (let at = from; at < to; at += CHUNK_BYTES) {
       const bytes = Math.min(CHUNK_BYTES, to - at);
-      this.#kernels.reduceSpans(this.#type, sum, sourceList, pushed.length, 0, 0, at, bytes);
+      this.#kernels.reduceSpans(this.#type, sum, sourceList, count, 0, 0, at, bytes);
       const floats = bytes / WORD_BYTES;
       this.#arena.module.updateBlock(this.#optimizer.number, result + at, weights + at, slots + at, stride, sum, 1, floats, hyper);
       this.#kernels.copySpan(targetList, targets.length, at, result + at, bytes);
@@ -295,8 +294,12 @@ export class CpuBackend implements ModelBackend<RowArray> {
     this.#arena.module.copy(target + from, this.#addressOf(plan, version) + from, to - from);
   }
 
-  #list(at: number, places: readonly Place[]): void {
-    this.#arena.words.set(places, (this.#scratch + at) / WORD_BYTES);
+  /** Lists the places that are not 0; returns how many there are. One by one: `set` is slow on shared memory. */
+  #list(at: number, places: readonly Place[]): number {
+    let next = (this.#scratch + at) / WORD_BYTES;
+    const first = next;
+    for (let i = 0; i < places.length; i++) if (places[i] !== 0) this.#arena.words[next++] = places[i] as Place;
+    return next - first;
   }
 
   #recordAt({ index }: KeyPlan): number {

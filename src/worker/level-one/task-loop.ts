@@ -15,13 +15,12 @@ import type { KeyRounds, PullNews } from "./key-rounds.ts";
 import type { BatchRunner, ModelTask, ShareRunner } from "./model-backend.ts";
 import type { ModelMeter } from "./model-meter.ts";
 import type { ModelWords } from "./model-words.ts";
+import { lookUntil } from "./spin.ts";
 import { comesBefore } from "./task-heap.ts";
 import type { Claim } from "./task-queue.ts";
 
 /** How long a thread does shares before it lets its event loop turn. */
 const TURN_MS = 4;
-/** Looks between two looks at the clock. */
-const LOOKS = 64;
 
 const NEWS = Symbol("news");
 const LATE = Symbol("late");
@@ -123,7 +122,10 @@ export class TaskLoop {
       while (words.isOpen) {
         const bell = this.#runShares(runner, isCalled);
         if (bell === undefined) break;
-        if (lookFor(isCalled, () => words.isRung(bell), lookMs, clock)) continue;
+        if (lookUntil(() => isCalled() || words.isRung(bell), lookMs, clock.nowMs)) {
+          if (isCalled()) break;
+          continue;
+        }
         if (!sleeps) break;
         words.waitForBell(bell);
       }
@@ -250,12 +252,4 @@ export class TaskLoop {
 
 function shareOf(claim: Claim, task: ModelTask): Share {
   return { claim, task, fromMs: 0, toMs: 0, thrown: undefined, hasFailed: false };
-}
-
-/** Looks until the thread is called or its bell has rung, for so long at most. */
-function lookFor(isCalled: () => boolean, isRung: () => boolean, lookMs: number, clock: Clock): boolean {
-  const untilMs = clock.nowMs() + lookMs;
-  do for (let look = 0; look < LOOKS; look++) if (isCalled() || isRung()) return true;
-  while (clock.nowMs() < untilMs);
-  return false;
 }

@@ -13,6 +13,7 @@
 
 import { WeighbridgeError } from "../../../base/errors.ts";
 import type { OptimizerKernels, OptimizerNumber } from "../../../kernel/optimizer-kernels.ts";
+import { lookUntil } from "../../../worker/level-one/spin.ts";
 
 const CLAIM = 0;
 const DONE = 1;
@@ -28,8 +29,8 @@ const FLOAT_BYTES = 4;
 
 const DONE_WAIT_MS_MAX = 5000;
 const WAIT_MS = 10;
-/** Looks before the owner sleeps. */
-const LOOKS = 50_000;
+/** How long the owner looks before it sleeps. */
+const LOOK_MS = 1;
 
 /** From so many floats on an update is worth other threads. */
 export const SHARED_FLOATS_MIN: number = 2 * SHARE_FLOATS;
@@ -89,7 +90,8 @@ export class SharedLoop {
 
   #waitFor(count: number): void {
     const words = this.#words;
-    for (let looks = 0; looks < LOOKS; looks++) if (Atomics.load(words, DONE) === count) return;
+    const isDone = (): boolean => Atomics.load(words, DONE) === count;
+    if (lookUntil(isDone, Math.min(LOOK_MS, this.#doneWaitMsMax), () => performance.now())) return;
     const untilMs = performance.now() + this.#doneWaitMsMax;
     for (let done = Atomics.load(words, DONE); done !== count; done = Atomics.load(words, DONE)) {
       Atomics.wait(words, DONE, done, Math.min(WAIT_MS, this.#doneWaitMsMax));
