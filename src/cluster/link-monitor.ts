@@ -38,7 +38,10 @@ export type LinkMonitorOptions = {
   readonly isSchedulerAway: () => boolean;
   /** Whether the node is alive by the roster: calls to others have failed already. */
   readonly isAlive: (node: number) => boolean;
-  /** Whether somebody takes over from the node once the scheduler is back: then no node judges for itself. */
+  /**
+   * Whether the node is a server that has, or had, a standby: it may wait for the scheduler's word, or be replaced, so
+   * that no node judges for itself.
+   */
   readonly hasStandby?: (node: number) => boolean;
 };
 

@@ -107,11 +107,7 @@ export class Membership {
       linkTimeoutMs: options.linkTimeoutMs ?? LINK_TIMEOUT_MS,
       isSchedulerAway: () => this.#channel?.link === undefined,
       isAlive: (node) => this.entry(node)?.state === "alive",
-      hasStandby: (node) => {
-        const standby = this.entry(idOf("standby", rankOf(node)));
-        if (roleOf(node) !== "server") return false;
-        return this.entry(node)?.continues !== undefined || (standby?.state === "alive" && standby.isFilling !== true);
-      },
+      hasStandby: (node) => roleOf(node) === "server" && this.entry(idOf("standby", rankOf(node))) !== undefined,
     });
     peer.events = this.#peerEvents();
     serveSchedulerNews(peer, { roster: (roster) => this.#hear(roster), aborted: (error) => this.#end(error) });

@@ -251,6 +251,7 @@ export class FillingStage {
 
   constructor(seed = 1, standbyOptions: { readonly arenaBytesMax?: number } = {}) {
     let starts = 0;
+    const records: StateRecord[] = [];
     this.cluster = new SimCluster({
       seed,
       serverCount: 1,
@@ -260,7 +261,10 @@ export class FillingStage {
       heartbeatIntervalMs: 50,
       heartbeatTimeoutMs: 500,
       settle: () => setImmediate(),
-      optionsOf: (node) => (node === STANDBY && ++starts > 1 ? { fillBytes: 1024, ...standbyOptions } : { fillBytes: 1024 }),
+      optionsOf: (node) => {
+        if (node === SCHEDULER_ID) return { store: new SimStore(records, (written) => written()) };
+        return node === STANDBY && ++starts > 1 ? { fillBytes: 1024, ...standbyOptions } : { fillBytes: 1024 };
+      },
     });
   }
 
