@@ -51,6 +51,41 @@ test("shows the scheduler's term, and those that stand by", () => {
   ]);
 });
 
+test("shows of each rank its head and its standby, who took over when, and which standby is missing or being filled", () => {
+  const [server] = REPLY.nodes as [StatusEntry];
+  const standby: StatusEntry = { ...server, role: "standby", label: "b:2", incarnation: 1 };
+  const nodes = [
+    { ...server, continues: 1, promotedAgoMs: 4200 },
+    { ...server, node: 10, rank: 1 },
+    { ...standby, node: 100, state: "left" as const },
+    { ...standby, node: 102, rank: 1, isFilling: true },
+  ];
+  const reply = { ...REPLY, serverCount: 2, workerCount: 0, replicas: 2, epoch: 7, nodes, waiting: [] };
+  assert.match(
+    statusText(reply, "tcp://s:9"),
+    /^job j1 is running: 3 of 4 nodes are there \(2 of 2 servers, 1 of 2 standbys, 0 of 0 workers\); placement epoch 7; scheduler up/,
+  );
+  const rows = statusText(reply, "tcp://s:9")
+    .split("\n")
+    .slice(4)
+    .map((line) =>
+      line
+        .split(/ {2,}/)
+        .map((cell) => cell.trim())
+        .filter((cell) => cell !== ""),
+    );
+  assert.deepEqual(rows, [
+    ["8", "server", "0", "tcp://h:1", "alive, took over 4.2 s ago", "3", "1.5 s ago", "a:1"],
+    ["10", "server", "1", "tcp://h:1", "alive", "3", "1.5 s ago", "a:1"],
+    ["100", "standby", "0", "-", "missing", "-", "-", "-"],
+    ["102", "standby", "1", "tcp://h:1", "is filled", "1", "1.5 s ago", "b:2"],
+  ]);
+  assert.deepEqual(statusProblems({ ...reply, nodes: [...nodes, ...REPLY.nodes.slice(1, 2)] }).slice(0, 2), [
+    "server 0 has no standby",
+    "the standby of server 1 is being filled",
+  ]);
+});
+
 test("a terminal breaks no word of the headline", () => {
   assert.deepEqual(statusText(REPLY, "tcp://s:9", 80).split("\n").slice(0, 3), [
     "job j1 is running: 2 of 3 nodes are there (1 of 1 server, 1 of 2 workers), 1 is",

@@ -69,13 +69,24 @@ function tableOf(head: TextRow, rows: readonly TextRow[]): string {
   return textTable({ head, rows, rightAligned: RIGHT_ALIGNED });
 }
 
-function headline({ job, phase, serverCount, workerCount, uptimeMs, nodes, waiting }: StatusReply): string {
+function headline({ job, phase, serverCount, workerCount, replicas = 1, epoch, uptimeMs, nodes, waiting }: StatusReply): string {
   const there = phase === "forming" ? waiting : nodes.filter(({ state }) => state === "alive");
   const countOf = (role: string): number => there.filter((entry) => entry.role === role).length;
-  const roles = `${ofAll(countOf("server"), serverCount, "server")}, ${ofAll(countOf("worker"), workerCount, "worker")}`;
-  const gone = (["dead", "left"] as const).flatMap((state) => goneText(nodes.filter((node) => node.state === state).length, state));
-  const counts = [`${there.length} of ${serverCount + workerCount} nodes are there (${roles})`, ...gone].join(", ");
-  return `job ${job} is ${phase}: ${counts}; scheduler up ${durationText(uptimeMs)}`;
+  const standbyCount = serverCount * (replicas - 1);
+  // While a job forms, all copies of a rank are servers.
+  const [serversThere, standbysThere] =
+    phase === "forming" ? splitCopies(countOf("server"), serverCount) : [countOf("server"), countOf("standby")];
+  const standbys = standbyCount === 0 ? "" : ` ${ofAll(standbysThere, standbyCount, "standby")},`;
+  const roles = `${ofAll(serversThere, serverCount, "server")},${standbys} ${ofAll(countOf("worker"), workerCount, "worker")}`;
+  const others = nodes.filter(({ role }) => role !== "standby"); // one that is gone is missing, and shown as that
+  const gone = (["dead", "left"] as const).flatMap((state) => goneText(others.filter((node) => node.state === state).length, state));
+  const counts = [`${there.length} of ${serverCount + standbyCount + workerCount} nodes are there (${roles})`, ...gone].join(", ");
+  const placement = epoch === undefined ? "" : `; placement epoch ${epoch}`;
+  return `job ${job} is ${phase}: ${counts}${placement}; scheduler up ${durationText(uptimeMs)}`;
+}
+
+function splitCopies(count: number, serverCount: number): readonly [servers: number, standbys: number] {
+  return [Math.min(count, serverCount), Math.max(0, count - serverCount)];
 }
 
 function ofAll(count: number, all: number, role: string): string {
@@ -88,10 +99,27 @@ function goneText(count: number, state: "dead" | "left"): string[] {
   return [`${count} ${count === 1 ? "has" : "have"} left`];
 }
 
-function nodeRow({ node, role, rank, address, state, incarnation, heartbeatAgeMs, linked, label }: StatusEntry): TextRow {
-  const shown = state === "alive" && !linked ? "alive, no link" : state;
+function nodeRow(entry: StatusEntry): TextRow {
+  const { node, role, rank, address, incarnation, heartbeatAgeMs, label } = entry;
+  const shown = role === "standby" ? standbyState(entry) : nodeState(entry);
+  if (shown === MISSING) return [String(node), role, String(rank), NOTHING, shown, NOTHING, NOTHING, NOTHING];
   const age = heartbeatAgeMs === undefined ? NOTHING : `${durationText(heartbeatAgeMs)} ago`;
   return [String(node), role, String(rank), address || NOTHING, shown, String(incarnation), age, labelText(label, address)];
+}
+
+const MISSING = "missing";
+
+/** Of a standby. The place of one that took over, or was given up, is free. */
+function standbyState({ state, linked, isFilling = false }: StatusEntry): string {
+  if (state !== "alive") return MISSING;
+  return `${isFilling ? "is filled" : "stands by"}${linked ? "" : ", no link"}`;
+}
+
+function nodeState({ state, linked, continues, promotedAgoMs }: StatusEntry): string {
+  if (state !== "alive") return state;
+  if (!linked) return "alive, no link";
+  if (continues === undefined) return state;
+  return `alive, took over${promotedAgoMs === undefined ? "" : ` ${durationText(promotedAgoMs)} ago`}`;
 }
 
 function waitingRow({ role, rank, address, label }: WaitingEntry): TextRow {
@@ -127,11 +155,14 @@ export function durationText(ms: number): string {
  * Each problem as a sentence; empty for a healthy cluster. A worker that has left is done, not missing; a server is
  * missing as long as there are workers.
  */
-export function statusProblems({ phase, nodes, waiting, serverCount, workerCount }: StatusReply): string[] {
+export function statusProblems({ phase, nodes, waiting, serverCount, workerCount, replicas = 1 }: StatusReply): string[] {
   if (phase === "failed") return ["the job has failed"];
-  if (phase === "forming") return [`the cluster is not complete: ${waiting.length} of ${serverCount + workerCount} nodes are there`];
+  const nodeCount = serverCount * replicas + workerCount;
+  if (phase === "forming") return [`the cluster is not complete: ${waiting.length} of ${nodeCount} nodes are there`];
   const hasWorkers = nodes.some(({ role, state }) => role === "worker" && state === "alive");
-  return nodes.flatMap(({ node, role, state, linked }) => {
+  return nodes.flatMap(({ node, role, rank, state, linked, isFilling }) => {
+    if (role === "standby" && state !== "alive") return hasWorkers ? [`server ${rank} has no standby`] : [];
+    if (isFilling === true) return [`the standby of server ${rank} is being filled`];
     if (state === "dead") return [`${nameOf(node)} is dead`];
     if (state === "left" && role === "server" && hasWorkers) return [`${nameOf(node)} has left, and there are still workers`];
     return state === "alive" && !linked ? [`${nameOf(node)} has no link to the scheduler`] : [];

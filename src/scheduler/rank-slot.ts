@@ -25,6 +25,8 @@ export type RankSlot = {
   /** The newest incarnation that reported sums; 0: none did. */
   sumsIncarnation: number;
   heardAtMs: number;
+  /** When a standby took this slot over, if this scheduler saw it. */
+  promotedAtMs?: number | undefined;
   /** Since when it has no link to us; undefined while it has one. */
   downSinceMs: number | undefined;
   /** False while we have it from another node's memory, and the node itself has sent nothing. */

@@ -78,9 +78,12 @@ export class RankSlots {
   }
 
   status(nowMs: number): StatusEntry[] {
+    const ago = (atMs: number): number => Math.max(0, Math.round(nowMs - atMs));
     return this.all().map((slot) => ({
+      ...this.#chainOf(slot),
       ...publicEntryOf(slot),
-      heartbeatAgeMs: slot.confirmed ? Math.max(0, Math.round(nowMs - slot.heardAtMs)) : undefined,
+      ...(slot.promotedAtMs === undefined ? {} : { promotedAgoMs: ago(slot.promotedAtMs) }),
+      heartbeatAgeMs: slot.confirmed ? ago(slot.heardAtMs) : undefined,
       linked: slot.downSinceMs === undefined,
     }));
   }
@@ -99,6 +102,7 @@ export class RankSlots {
   takeOver(slot: RankSlot, { address, label, token, copy, packageVersion }: RankSlot, nowMs: number): void {
     Object.assign(slot, { address, label, token, copy, packageVersion, state: "alive", confirmed: true } satisfies Partial<RankSlot>);
     slot.heardAtMs = nowMs;
+    slot.promotedAtMs = nowMs;
     slot.downSinceMs = nowMs;
     this.#changed = true;
   }
@@ -176,13 +180,15 @@ export class RankSlots {
   }
 
   #entryOf(slot: RankSlot): RosterEntry {
-    const chain = this.#journal.state.chains.get(slot.rank);
-    if (slot.role === "standby") {
-      const isFilling = slot.state === "alive" && chain !== undefined && chain.standby !== slot.incarnation;
-      return isFilling ? { ...entryOf(slot), isFilling } : entryOf(slot);
-    }
-    const since = slot.role === "server" ? chain?.since : undefined;
-    return since === undefined || since >= slot.incarnation ? entryOf(slot) : { ...entryOf(slot), continues: since };
+    return { ...entryOf(slot), ...this.#chainOf(slot) };
+  }
+
+  /** What the chain of its rank says of a server or a standby. */
+  #chainOf({ role, rank, state, incarnation }: RankSlot): Pick<RosterEntry, "isFilling" | "continues"> {
+    const chain = this.#journal.state.chains.get(rank);
+    if (chain === undefined || role === "worker") return {};
+    if (role === "standby") return state === "alive" && chain.standby !== incarnation ? { isFilling: true } : {};
+    return chain.since >= incarnation ? {} : { continues: chain.since };
   }
 
   setIncarnation({ node, incarnation: before }: RankSlot, incarnation: number): void {

@@ -212,11 +212,14 @@ export class Scheduler {
   }
 
   status(): StatusReply {
-    const { serverCount, workerCount } = this.#options;
+    const { serverCount, workerCount, replicas = 1 } = this.#options;
     const nowMs = this.#clock.nowMs();
     const { job, phase } = this.#roster;
+    const epoch = this.#journal.state.placement?.epoch;
     return {
       ...{ job: jobNameOf(job), phase, serverCount, workerCount },
+      ...(replicas === 1 ? {} : { replicas }),
+      ...(epoch === undefined ? {} : { epoch }),
       uptimeMs: Math.round(nowMs - this.#startedAtMs),
       term: this.#peer.incarnation,
       ...(this.#journal.standbys.length === 0 ? {} : { standbys: this.#journal.standbys }),

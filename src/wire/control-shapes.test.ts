@@ -34,6 +34,7 @@ const ENTRY = {
   token: "t",
   sumsIncarnation: 1,
   continues: 1,
+  isFilling: true,
 };
 const PLACEMENT = { epoch: 4, policy: "ring", servers: [0, 2], moved: [17, 2] };
 const ROSTER = { version: 3, nodes: [ENTRY], guests: [{ node: 2 ** 31, token: "g" }], placement: PLACEMENT, endedGeneration: 2 };
@@ -111,15 +112,17 @@ const MESSAGES: readonly { name: string; shape: Check<unknown>; body: Record<str
       phase: "running",
       serverCount: 1,
       workerCount: 2,
+      replicas: 2,
+      epoch: 1,
       uptimeMs: 5,
       packageVersion: "0.1.0",
       term: 3,
       standbys: ["tcp://s:2"],
-      nodes: [{ ...ENTRY, heartbeatAgeMs: 3, linked: true }],
+      nodes: [{ ...ENTRY, heartbeatAgeMs: 3, linked: true, promotedAgoMs: 5 }],
       waiting: [WAITING],
       leaving: [1, 8],
     },
-    optional: ["packageVersion", "term", "standbys", "leaving"],
+    optional: ["replicas", "epoch", "packageVersion", "term", "standbys", "leaving"],
   },
   { name: "UNITS", shape: unitsRequestShape, body: UNITS },
   {

@@ -38,8 +38,10 @@ export type StatusEntry = RosterEntry & {
   readonly heartbeatAgeMs: number | undefined;
   /** Whether the node is connected to the scheduler now. */
   readonly linked: boolean;
+  /** Of a standby that took over while this scheduler ran: how long ago. */
+  readonly promotedAgoMs?: number | undefined;
 };
-const heartbeatShape = object({ heartbeatAgeMs: optional(count), linked: flag });
+const heartbeatShape = object({ heartbeatAgeMs: optional(count), linked: flag, promotedAgoMs: optional(count) });
 const statusEntryShape: Check<StatusEntry> = (value, path) => ({ ...rosterEntryShape(value, path), ...heartbeatShape(value, path) });
 
 /** A node that registered and has no rank yet: while the cluster forms, or because every rank is held. */
@@ -59,6 +61,10 @@ export type StatusReply = {
   readonly phase: Phase;
   readonly serverCount: number;
   readonly workerCount: number;
+  /** By how many processes each server rank is held; left out: by one. */
+  readonly replicas?: number | undefined;
+  /** Of the placement; left out while there is none. */
+  readonly epoch?: number | undefined;
   readonly uptimeMs: number;
   /** Which start of a scheduler answers: each has a higher one. */
   readonly term?: number | undefined;
@@ -76,6 +82,8 @@ export const statusReplyShape: Check<StatusReply> = object({
   phase: oneOf("forming", "running", "failed"),
   serverCount: count,
   workerCount: count,
+  replicas: optional(count),
+  epoch: optional(count),
   uptimeMs: count,
   term: optional(count),
   standbys: optional(list(addressShape)),

@@ -77,6 +77,8 @@ export const CONTROL: FunctionFamily = {
         phase: "of the job",
         serverCount: "how many servers the job has",
         workerCount: "how many workers",
+        replicas: "by how many processes each server rank is held; left out: by one",
+        epoch: "of the placement; left out while there is none",
         uptimeMs: "of the scheduler",
         term: "of the scheduler: each start has a higher one",
         standbys: "addresses of schedulers that take over when this one ends",
