@@ -133,8 +133,19 @@ export class ServerNode extends MemberNode {
   protected async registered(membership: Membership): Promise<void> {
     const { checkpoints } = this.server;
     checkpoints.joined(membership.job, new CatalogueCalls({ membership, clock: this.clock }));
-    if (this.#restoreFrom === undefined) return;
-    const { path, step, clock, parameters } = await checkpoints.loads.load(this.#restoreFrom, { owner: "the start" });
+    if (this.#restoreFrom !== undefined) await this.#restore(membership, this.#restoreFrom);
+    this.server.begun();
+    this.#chain?.follow(membership.roster);
+  }
+
+  /** A standby that came later gets what its head has instead. */
+  async #restore({ node, recovery }: Membership, from: () => Promise<SnapshotSource>): Promise<void> {
+    const { checkpoints, parameters: own } = this.server;
+    if (roleOf(node) === "standby" && recovery) {
+      own.isRestoring = false;
+      return;
+    }
+    const { path, step, clock, parameters } = await checkpoints.loads.load(from, { owner: "the start" });
     await checkpoints.loads.activate(step);
     this.log.info("restored a checkpoint", { path, clock, parameters: parameters.length });
   }

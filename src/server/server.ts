@@ -118,10 +118,7 @@ export class Server {
     this.checkpoints = new CheckpointService({ ...saved, log, clock });
     const served = [...BUILT_IN_FUNCTIONS, ...functions];
     this.replica = options.replica && new Replica(this, served, options.replica);
-    if (this.replica !== undefined) {
-      for (const fn of functions) checkUsersFunction(fn);
-      this.checkpoints.loadRefusal = refusedError("a load of a checkpoint");
-    }
+    if (this.replica !== undefined) for (const fn of functions) checkUsersFunction(fn);
     const { parameters, groups, checkpoints, workers, replica } = this;
     this.functions = serverFunctions({ arena, kernels, parameters, groups, checkpoints, ownership, workers, replica }, clock);
     for (const fn of served) this.functions.add(fn);
@@ -200,6 +197,11 @@ export class Server {
     this.unfinishedRequests.forgetWorker(worker);
     this.parameters.forgetWorker(worker);
     this.checkpoints.forget(ownerName(holder));
+  }
+
+  /** This server has begun: what a standby could not repeat is refused from now on. */
+  begun(): void {
+    if (this.replica !== undefined) this.checkpoints.loadRefusal = refusedError("a load of a checkpoint into a running job");
   }
 
   /** The scheduler prepares this server for another placement. Throws as PlacementPrepare.take; UNSUPPORTED. */

@@ -22,17 +22,15 @@ import type { Replica } from "./replica.ts";
 export function checkReplication(options: {
   readonly replicas?: number | undefined;
   readonly isStandby?: boolean | undefined;
-  readonly restoreFrom?: unknown;
   readonly gateway?: unknown;
 }): void {
-  const { replicas = 1, isStandby = false, restoreFrom, gateway } = options;
+  const { replicas = 1, isStandby = false, gateway } = options;
   if (replicas !== 1 && replicas !== 2)
     throw new WeighbridgeError("UNSUPPORTED", `a server rank is held by 1 or 2 processes, not by ${replicas}`);
   if (replicas === 1) {
     if (isStandby) throw new WeighbridgeError("BAD_CONFIG", "a standby belongs to a cluster with replicas 2");
     return;
   }
-  if (restoreFrom !== undefined) throw new WeighbridgeError("UNSUPPORTED", "a replicated server does not restore checkpoints so far");
   if (gateway !== undefined) throw new WeighbridgeError("UNSUPPORTED", "servers behind ps-lite's protocol are not replicated");
 }
 
@@ -115,7 +113,7 @@ export class ChainMember {
     if (standby === undefined) return; // a roster that came before the cluster was complete
     const { log: replicaLog } = this.#replica;
     if (standby.state === "alive" && standby.isFilling === true) {
-      if (standby.incarnation === this.#filled) return;
+      if (standby.incarnation === this.#filled || this.#replica.isRestoring) return; // the node follows again afterwards
       replicaLog.lateMs = membership.heartbeatTimeoutMs || replicaLog.lateMs;
       membership.memory.standbyLost = () => (this.#isStandbyLost ? standby.incarnation : 0);
       membership.memory.standbyFilled = () => (this.#isStandbyFilled ? standby.incarnation : 0);

@@ -109,6 +109,11 @@ export class Replica {
 
   // The head.
 
+  /** Whether this head loads a checkpoint to begin with: its standby loads the same, or is filled afterwards. */
+  get isRestoring(): boolean {
+    return this.#server.parameters.isRestoring;
+  }
+
   /** Whether reads leave notes that updates depend on: what a worker has pulled (DC-ASGD), and which keys it has named. */
   get recordsReads(): boolean {
     return this.#server.parameters.recordsReads;
