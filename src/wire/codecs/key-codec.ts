@@ -25,23 +25,13 @@ import { type CodecContext, malformed } from "./value-codec.ts";
 export const KeyForm = { RAW: 0, DELTA: 1, NAMED: 2 } as const;
 
 export const KEY_SECTION_HEADER_BYTES = 24;
-const REMEMBER = 1;
+export const REMEMBER = 1;
 
 /** What a list is called: two lists with one name are taken to be the same. */
 export type KeyListName = { readonly keyCount: number; readonly signature: bigint };
 
-export type KeySectionHeader = {
-  readonly form: number;
-  /** What the list is called, if it is NAMED or to be remembered. */
-  readonly name: KeyListName | undefined;
-  readonly keyCount: number;
-  readonly body: number;
-  readonly bodyBytes: number;
-  /** Where the next byte of the message is, counted from the section's first (KC2). */
-  readonly sectionBytes: number;
-};
-
-const padded = (byteCount: number): number => Math.ceil(byteCount / KEY_BYTES) * KEY_BYTES;
+/** With the zeros behind a body (KC2). */
+export const padded = (byteCount: number): number => Math.ceil(byteCount / KEY_BYTES) * KEY_BYTES;
 
 export function keysNotAscending(index: number, keyCount: number): WeighbridgeError {
   return new WeighbridgeError("KEYS_NOT_ASCENDING", `key ${index} of ${keyCount} is not greater than the one before it`);
@@ -96,34 +86,6 @@ function writeHeader(arena: Arena, at: number, form: number, keyCount: number, b
   view.setUint32(8, bodyBytes, true);
   view.setUint32(12, 0, true);
   view.setBigUint64(16, name?.signature ?? 0n, true);
-}
-
-/** Reads and checks a header, not the body; `byteCount` is what is left of the message. Throws BAD_REQUEST. */
-export function readKeySectionHeader(arena: Arena, source: number, byteCount: number): KeySectionHeader {
-  assert(source % KEY_BYTES === 0, "the frame reader aligns payloads to 8 bytes");
-  if (byteCount < KEY_SECTION_HEADER_BYTES) throw malformed(`${byteCount} bytes are too short for a key list`);
-  const view = new DataView(arena.memory.buffer, source, KEY_SECTION_HEADER_BYTES);
-  const form = view.getUint8(0);
-  const flags = view.getUint8(1);
-  const keyCount = view.getUint32(4, true);
-  const bodyBytes = view.getUint32(8, true);
-  const signature = view.getBigUint64(16, true);
-  const hasName = form === KeyForm.NAMED || flags === REMEMBER;
-  if (form > KeyForm.NAMED || flags > (form === KeyForm.NAMED ? 0 : REMEMBER))
-    throw malformed(`a key list of form ${form}, flags ${flags}`);
-  if (view.getUint16(2, true) !== 0 || view.getUint32(12, true) !== 0 || (!hasName && signature !== 0n)) {
-    throw malformed("a key list with a field that has no meaning and is not 0");
-  }
-  if (keyCount === 0 || keyCount > CODEC_COUNT_MAX) throw malformed(`a list of ${keyCount} keys`);
-  const sectionBytes = KEY_SECTION_HEADER_BYTES + padded(bodyBytes);
-  if (sectionBytes > byteCount) throw malformed(`a key list of ${sectionBytes} bytes where ${byteCount} are left`);
-  const expected = form === KeyForm.RAW ? keyCount * KEY_BYTES : 0;
-  if (form !== KeyForm.DELTA && bodyBytes !== expected) throw malformed(`${bodyBytes} bytes for ${keyCount} keys`);
-  const body = source + KEY_SECTION_HEADER_BYTES;
-  for (let at = body + bodyBytes; at < body + padded(bodyBytes); at++) {
-    if (arena.bytes[at] !== 0) throw malformed("bytes behind a key list that are not 0");
-  }
-  return { form, name: hasName ? { keyCount, signature } : undefined, keyCount, body, bodyBytes, sectionBytes };
 }
 
 export type DecodeDeltasJob = {
