@@ -2,14 +2,14 @@
 
 import { constants } from "node:os";
 import { resolve } from "node:path";
-import { Command } from "commander";
-import { reasonOf, WeighbridgeError } from "../base/errors.ts";
+import { Command, Option } from "commander";
+import { isWeighbridgeError, reasonOf, WeighbridgeError } from "../base/errors.ts";
 import { requireWritableDirectory } from "../node/checkpoint/checkpoint-directory.ts";
 import { findCheckpoint } from "../node/checkpoint/find-checkpoint.ts";
 import { type NodeConfig, schedulerAddress } from "../node/config/node-config.ts";
 import { functionModulePath } from "../node/function-module.ts";
 import { freePort } from "../node/launcher/free-port.ts";
-import { Job, type JobOutcome } from "../node/launcher/job.ts";
+import { Job, type JobOutcome, type RestartRules } from "../node/launcher/job.ts";
 import { type JobPlan, type Program, planJob } from "../node/launcher/job-plan.ts";
 import { LineStream, tagLines } from "../node/launcher/node-output.ts";
 import { endText, type NodeProcess, type ProcessEnd } from "../node/launcher/node-process.ts";
@@ -29,6 +29,7 @@ const NODE_KEYS = ["role", "rank", "port", "advertiseHost", "host", "nodeId"];
  */
 const DEFAULTS = { logLevel: "warn", serverCount: 1, stateDir: "none" } as const;
 const LOOPBACK = "127.0.0.1";
+const RESTART: RestartRules = { timesMax: 5, delayMs: 500, delayMsMax: 8000, steadyMs: 60_000 };
 const INTERRUPTS: readonly NodeJS.Signals[] = ["SIGINT", "SIGTERM", "SIGHUP"];
 
 const HELP = `
@@ -41,10 +42,14 @@ script the scheduler and the servers are started, and wait for workers that you 
 The job ends when all processes have ended. When one fails, or on Ctrl-C, the others are ended too. So is a process that was declared dead
 (it was stopped, or did not answer for --heartbeat-timeout-ms) once all others have ended well.
 
+With --restart on-failure, servers and workers that fail once the cluster is complete are started again, each with its rank, up to five
+times in a row. What a server held is gone unless it has a standby (--replicas 2) or goes on from a checkpoint (--resume, --checkpoint-every).
+
 Examples:
   $ weighbridge launch -w 2 script.ts
   $ weighbridge launch -s 2 -w 4 --worker-only -- train.ts --epochs 3
   $ weighbridge launch -s 8 -w 2 --threads 4 --transport unix --worker-only -- train.ts
+  $ weighbridge launch -w 2 --restart on-failure --checkpoint-dir ckpt --checkpoint-every 60s --keep 3 --resume ckpt --worker-only -- train.ts
   $ weighbridge launch -s 2 -w 2 -- python3 train.py`;
 
 export function launchCommand(invocation: Invocation): Command {
@@ -58,6 +63,9 @@ export function launchCommand(invocation: Invocation): Command {
     .argument("[args...]", "its arguments")
     .passThroughOptions()
     .option("--worker-only", "run the script in workers only")
+    .addOption(
+      new Option("--restart <when>", "start servers and workers again that fail: on-failure, or never").choices(["on-failure", "never"]),
+    )
     .option("--port, --scheduler-port <port>", "the scheduler's port; any free one when left out")
     .addHelpText("after", helpText(HELP))
     .action(async (script: string | undefined, args: string[], flags: Flags) => {
@@ -68,7 +76,7 @@ export function launchCommand(invocation: Invocation): Command {
       const { scheduler, statusCommand } = schedulerTexts(plan.scheduler);
       process.stderr.write(`weighbridge: scheduler at ${scheduler}; look at the cluster with: ${statusCommand}\n`);
       if (script === undefined && plan.scheduler.workerCount > 0) printHowToJoin(plan.scheduler);
-      invocation.exitCode = await runJob(plan, invocation.output);
+      invocation.exitCode = await runJob(plan, invocation.output, flags.restart === "on-failure" ? RESTART : undefined);
     });
   return addConfigFlags(command, { except: [...NODE_KEYS, "schedulerPort"], defaults: DEFAULTS });
 }
@@ -94,14 +102,16 @@ function checkServers({ serverCount }: NodeConfig): void {
  * Checks once, before any server starts, the files that all of them read and the directory they write to. Throws
  * BAD_CONFIG.
  */
-async function checkFiles({ functions, restore, checkpointDir }: NodeConfig): Promise<void> {
+async function checkFiles({ functions, restore, resume, checkpointDir }: NodeConfig): Promise<void> {
   if (checkpointDir !== undefined) requireWritableDirectory(checkpointDir);
   if (functions !== undefined) functionModulePath(functions);
-  if (restore === undefined) return;
+  const from = restore ?? resume;
+  if (from === undefined) return;
   try {
-    await findCheckpoint(resolve(restore));
+    await findCheckpoint(resolve(from));
   } catch (cause) {
-    throw new WeighbridgeError("BAD_CONFIG", `--restore: ${reasonOf(cause)}`, { cause });
+    if (resume !== undefined && isWeighbridgeError(cause, "CHECKPOINT_MISSING")) return;
+    throw new WeighbridgeError("BAD_CONFIG", `--${restore === undefined ? "resume" : "restore"}: ${reasonOf(cause)}`, { cause });
   }
 }
 
@@ -149,12 +159,14 @@ export function schedulerTexts(config: NodeConfig): { readonly scheduler: string
 }
 
 /** Runs the job and passes its output on. Returns the exit code. */
-async function runJob({ processes }: JobPlan, output: StandardOutput): Promise<number> {
+async function runJob({ processes }: JobPlan, output: StandardOutput, restart?: RestartRules): Promise<number> {
   process.stdout.setMaxListeners(0);
   process.stderr.setMaxListeners(0);
   const errors = new ReportedErrors();
   const job = new Job({
     processes,
+    restart,
+    onRestart: (end, delayMs) => process.stderr.write(`weighbridge: ${endText(end)}; it is started again in ${delayMs} ms\n`),
     attach: (node) => showOutput(node, errors),
     onFailure: (culprit) => {
       errors.addReason(culprit);

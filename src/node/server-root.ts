@@ -6,6 +6,7 @@ import { ServerNode, type ServerNodeOptions } from "../server/server-node.ts";
 import { orReport } from "./cannot-start.ts";
 import { requireWritableDirectory } from "./checkpoint/checkpoint-directory.ts";
 import { openCheckpoint } from "./checkpoint/find-checkpoint.ts";
+import { PeriodicCheckpoints } from "./checkpoint/periodic-checkpoints.ts";
 import { ServerFiles } from "./checkpoint/server-files.ts";
 import type { NodeConfig } from "./config/node-config.ts";
 import { EscapedRejections } from "./escaped-rejections.ts";
@@ -21,7 +22,7 @@ import { zstd } from "./zstd.ts";
 export async function startServer(config: NodeConfig, options: ProcessNodeOptions = {}): Promise<ServerNode> {
   const { rank, nodeId, linkTimeoutMs, arenaBytesMax, replicas } = config;
   const label = nodeId ?? `${hostname()}:${process.pid}`;
-  return await startProcessNode(config, options, async (common, { log }) => {
+  const started = await startProcessNode(config, options, async (common, { log }) => {
     const load = async (): Promise<ServerModule | undefined> =>
       config.functions === undefined ? undefined : await loadServerModule(config.functions);
     const loaded = await orReport(() => config, load);
@@ -50,6 +51,9 @@ export async function startServer(config: NodeConfig, options: ProcessNodeOption
     if (escaped !== undefined) node.registerExitCallback(() => escaped.close());
     return node;
   });
+  const { checkpointEvery: everyMs, keep } = config;
+  if (everyMs !== undefined) started.closeWith(new PeriodicCheckpoints(started, { everyMs, keep }));
+  return started;
 }
 
 /** What the scheduler has to know of a server that may share its rank with another. */
@@ -64,13 +68,16 @@ function copyOf({ arenaBytesMax }: NodeConfig, loaded: ServerModule | undefined)
 export function checkpointOptions({
   checkpointDir,
   restore,
+  resume,
 }: {
   readonly checkpointDir?: string | undefined;
   readonly restore?: string | undefined;
-}): Pick<ServerNodeOptions, "checkpointFiles" | "restoreFrom"> {
+  readonly resume?: string | undefined;
+}): Pick<ServerNodeOptions, "checkpointFiles" | "restoreFrom" | "mayBeginEmpty"> {
+  const from = restore ?? resume;
   if (checkpointDir !== undefined) requireWritableDirectory(checkpointDir);
   return {
     ...(checkpointDir === undefined ? {} : { checkpointFiles: new ServerFiles(resolve(checkpointDir)) }),
-    ...(restore === undefined ? {} : { restoreFrom: () => openCheckpoint(resolve(restore)) }),
+    ...(from === undefined ? {} : { restoreFrom: () => openCheckpoint(resolve(from)), mayBeginEmpty: resume !== undefined }),
   };
 }

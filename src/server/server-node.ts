@@ -1,12 +1,13 @@
 // server-node — a server of the cluster: its arena, its engine, and the checkpoint that it restores before it serves.
 
-import type { WeighbridgeError } from "../base/errors.ts";
+import { isWeighbridgeError, type WeighbridgeError } from "../base/errors.ts";
 import { randomToken } from "../base/random.ts";
 import { CatalogueCalls } from "../cluster/catalogue-calls.ts";
 import { MemberNode } from "../cluster/member-node.ts";
 import type { Membership } from "../cluster/membership.ts";
 import type { MemberOptions } from "../cluster/node-options.ts";
 import { checkSender } from "../cluster/scheduler-calls.ts";
+import type { Contract } from "../contracts/contract.ts";
 import { PREPARE } from "../contracts/control.ts";
 import type { PsFunction } from "../contracts/ps-function.ts";
 import { Arena } from "../kernel/arena.ts";
@@ -16,7 +17,8 @@ import type { ChannelLimits } from "../peer/channel-host.ts";
 import type { PlugInModule } from "../store/plug-ins.ts";
 import type { SnapshotFiles, SnapshotSource } from "../store/snapshot/snapshot-files.ts";
 import type { GeneralCompression } from "../wire/codecs/general-compression.ts";
-import { isGuest, type Role, rankOf, roleOf } from "../wire/node-id.ts";
+import type { Fields, FieldValues } from "../wire/function-schema.ts";
+import { idOf, isGuest, type Role, rankOf, roleOf } from "../wire/node-id.ts";
 import type { CopyClaim } from "../wire/register.ts";
 import type { RosterView } from "../wire/roster.ts";
 import { ChainMember, checkReplication } from "./replication/chain-member.ts";
@@ -49,11 +51,14 @@ export type ServerNodeOptions = MemberOptions & {
   readonly fillBytes?: number | undefined;
   /** The checkpoint that the server restores first. */
   readonly restoreFrom?: (() => Promise<SnapshotSource>) | undefined;
+  /** The server begins empty where `restoreFrom` finds none. */
+  readonly mayBeginEmpty?: boolean | undefined;
 };
 
 export class ServerNode extends MemberNode {
   readonly server: Server;
   readonly #restoreFrom: (() => Promise<SnapshotSource>) | undefined;
+  readonly #mayBeginEmpty: boolean;
   readonly #limits: Partial<ChannelLimits>;
   /** Whether it asks to be a standby. */
   readonly #isStandby: boolean;
@@ -72,6 +77,7 @@ export class ServerNode extends MemberNode {
     );
     const { clock, log } = this;
     this.#restoreFrom = options.restoreFrom;
+    this.#mayBeginEmpty = options.mayBeginEmpty === true;
     this.#limits = limits;
     this.#sharerCount = workerCount;
     const { isStandby = false, replicas = 1, digestEntries, fillBytes } = options;
@@ -99,7 +105,23 @@ export class ServerNode extends MemberNode {
 
   protected override async prepare(): Promise<void> {
     // Only to check that it opens: which one is the newest may change until this node has its rank.
-    await (await this.#restoreFrom?.())?.close();
+    await this.#unlessNone(async () => await (await this.#restoreFrom?.())?.close());
+  }
+
+  /** Undefined where no checkpoint is there and the server may begin without. */
+  async #unlessNone<T>(work: () => Promise<T>): Promise<T | undefined> {
+    try {
+      return await work();
+    } catch (thrown) {
+      if (this.#mayBeginEmpty && isWeighbridgeError(thrown, "CHECKPOINT_MISSING")) return undefined;
+      throw thrown;
+    }
+  }
+
+  /** Calls a function of a server of this job, of this one too. Rejects as `call`, UNKNOWN_FUNCTION. */
+  async callServer<Q extends Fields, R extends Fields>(rank: number, fn: Contract<Q, R>, request: FieldValues<Q>): Promise<FieldValues<R>> {
+    if (rank !== this.rank) return await this.call(idOf("server", rank), fn, request);
+    return await this.server.callItself({ worker: this.id, incarnation: this.peer.incarnation }, fn, request);
   }
 
   protected registering(membership: Membership): void {
@@ -145,7 +167,13 @@ export class ServerNode extends MemberNode {
       own.isRestoring = false;
       return;
     }
-    const { path, step, clock, parameters } = await checkpoints.loads.load(from, { owner: "the start" });
+    const loaded = await this.#unlessNone(async () => await checkpoints.loads.load(from, { owner: "the start" }));
+    if (loaded === undefined) {
+      own.isRestoring = false;
+      this.log.warn("there is no checkpoint to resume from yet: beginning empty");
+      return;
+    }
+    const { path, step, clock, parameters } = loaded;
     await checkpoints.loads.activate(step);
     this.log.info("restored a checkpoint", { path, clock, parameters: parameters.length });
   }

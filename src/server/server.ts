@@ -2,9 +2,11 @@
 // applications of the kv face, and the PS functions on its parameters. What the state means is the functions' business.
 
 import type { Clock } from "../base/clock.ts";
+import { WeighbridgeError } from "../base/errors.ts";
 import { type Log, SILENT_LOG } from "../base/log.ts";
 import { VectorClock } from "../consistency/vector-clock.ts";
 import type { WorkerIncarnation } from "../consistency/worker-incarnations.ts";
+import type { Contract } from "../contracts/contract.ts";
 import { KV_CONTRACTS } from "../contracts/kv.ts";
 import type { PsFunction } from "../contracts/ps-function.ts";
 import type { Arena } from "../kernel/arena.ts";
@@ -14,7 +16,7 @@ import { AppRegistry } from "../peer/app-registry.ts";
 import type { FunctionHandler } from "../peer/channel.ts";
 import { CHANNEL_LIMITS, type ChannelLimits } from "../peer/channel-host.ts";
 import type { ReadBuffers } from "../peer/connection.ts";
-import { FunctionHost } from "../peer/function-host.ts";
+import { FunctionHost, ServedCall } from "../peer/function-host.ts";
 import { PartialRequests } from "../peer/partial-requests.ts";
 import type { Peer } from "../peer/peer.ts";
 import type { RequestMemory, RequestRoom } from "../peer/request-assembly.ts";
@@ -22,7 +24,9 @@ import { type PlugInModule, PlugIns } from "../store/plug-ins.ts";
 import type { SnapshotFiles } from "../store/snapshot/snapshot-files.ts";
 import type { GeneralCompression } from "../wire/codecs/general-compression.ts";
 import type { PrepareRequest } from "../wire/control.ts";
+import { FrameHeader } from "../wire/frame.ts";
 import { READ_BUFFER_BYTES } from "../wire/frame-reader.ts";
+import type { Fields, FieldValues } from "../wire/function-schema.ts";
 import { isGuest } from "../wire/node-id.ts";
 import type { RosterEntry, RosterView } from "../wire/roster.ts";
 import { ArenaWatch } from "./arena-watch.ts";
@@ -136,6 +140,18 @@ export class Server {
     for (const fn of KV_CONTRACTS) peer.serveFrames(fn, kv);
     const functions = replica === undefined ? this.functions : new LoggedRequests(this.functions, replica, { isKv: false });
     peer.hostFunctions(new RequestGate(functions, gate));
+  }
+
+  /** Calls a function of this server as `holder`, without a frame. Throws UNKNOWN_FUNCTION, and what its handler throws. */
+  async callItself<Q extends Fields, R extends Fields>(
+    holder: WorkerIncarnation,
+    fn: Contract<Q, R>,
+    request: FieldValues<Q>,
+  ): Promise<FieldValues<R>> {
+    const served = this.functions.find(fn as unknown as Contract);
+    if (served === undefined) throw new WeighbridgeError("UNKNOWN_FUNCTION", `this server does not serve ${fn.name}`);
+    const context = new ServerContext(this, holder, new Map());
+    return (await served.handle(context, request, new ServedCall(new FrameHeader()))) as FieldValues<R>; // by the same contract
   }
 
   /** Opens an application of the kv face. Throws BAD_ARGUMENT when it exists already. */

@@ -33,6 +33,7 @@ const HEARTBEAT_TIMEOUT_MS = 5000;
 const HEARTBEATS_PER_TIMEOUT = 5;
 const RESEND_TIMEOUT_MS = 1000;
 const ETCD_LEASE_MS = 5000;
+const CHECKPOINT_EVERY_MIN_MS = 100;
 
 const NOT_SCHEDULER: readonly Role[] = ["server", "worker"];
 const NO_RDMA = "Weighbridge has its own transport over TCP and Unix sockets and no RDMA: use zmq or p3, or leave it out";
@@ -320,7 +321,23 @@ export const KEYS: { readonly [K in KeyName]: ConfigKey<FlatConfig[K]> } = {
   },
   restore: {
     kind: value.optional(value.label(PATH_CHARS_MAX, "directory")),
-    description: "A checkpoint that servers begin with, or a directory of checkpoints, whose newest they use.",
+    description:
+      "A checkpoint that servers begin with, or a directory of checkpoints, whose newest they use. They do not start if there is none.",
+    fallback: ABSENT,
+  },
+  resume: {
+    kind: value.optional(value.label(PATH_CHARS_MAX, "directory")),
+    description: "As restore, but where there is no checkpoint yet, the servers begin empty and say so.",
+    fallback: ABSENT,
+  },
+  checkpointEvery: {
+    kind: value.optional(value.duration(CHECKPOINT_EVERY_MIN_MS)),
+    description: "The servers take a checkpoint each time this long has passed, without a script. Needs checkpointDir.",
+    fallback: ABSENT,
+  },
+  keep: {
+    kind: value.optional(value.wholeNumber({ min: 1, max: COUNT_MAX }, "count")),
+    description: "How many of the newest checkpoints stay when checkpointEvery has taken one; left out, all do.",
     fallback: ABSENT,
   },
   logLevel: {

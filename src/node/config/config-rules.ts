@@ -100,6 +100,17 @@ const RULES: readonly Rule[] = [
       serverCount > 0 &&
       threads > serverCount && [`at most ${serverCount}, the serverCount`, "lower threads or raise serverCount"],
   },
+  {
+    key: "resume",
+    with: ["restore"],
+    check: ({ resume, restore }) => resume !== undefined && restore !== undefined && ["none beside restore", "give one of them"],
+  },
+  {
+    key: "checkpointEvery",
+    with: ["checkpointDir"],
+    check: ({ checkpointEvery: every, checkpointDir: directory }) =>
+      every !== undefined && directory === undefined && ["a checkpointDir, where they are kept", "set checkpointDir"],
+  },
   { key: "rank", with: ["role", "serverCount", "workerCount", "threads"], check: checkRank },
   { key: "heartbeatTimeoutMs", with: ["heartbeatIntervalMs"], check: checkHeartbeat },
   {

@@ -75,6 +75,12 @@ export type NodeConfig = {
   readonly checkpointDir: string | undefined;
   /** A checkpoint, or a directory of checkpoints, that a server begins with. */
   readonly restore: string | undefined;
+  /** The same, unless there is none. */
+  readonly resume: string | undefined;
+  /** In milliseconds. Undefined: only when somebody asks for one. */
+  readonly checkpointEvery: number | undefined;
+  /** Undefined: all. */
+  readonly keep: number | undefined;
   readonly logLevel: LogLevel;
   /** 0: off. */
   readonly managePort: number;

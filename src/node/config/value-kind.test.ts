@@ -2,7 +2,17 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { byteSize, DURATION_MS_MAX, hostName, milliseconds, optional, percent, type ValueKind, wholeNumber } from "./value-kind.ts";
+import {
+  byteSize,
+  DURATION_MS_MAX,
+  duration,
+  hostName,
+  milliseconds,
+  optional,
+  percent,
+  type ValueKind,
+  wholeNumber,
+} from "./value-kind.ts";
 
 function read<T>(kind: ValueKind<T>, value: unknown): T | "refused" {
   const accepted = kind.read(value);
@@ -56,4 +66,19 @@ test("reads the word none as no value, in an optional kind only", () => {
   assert.equal(read(optional(kind), "none"), undefined);
   assert.equal(read(optional(kind), "3"), 3);
   assert.equal(read(kind, "none"), "refused");
+});
+
+test("a duration has a unit, or is in milliseconds", () => {
+  const kind = duration(100);
+  for (const [given, expected] of [
+    ["60s", 60_000],
+    ["5min", 300_000],
+    ["1.5h", 5_400_000],
+    ["250ms", 250],
+    ["250", 250],
+    [250, 250],
+  ] as const)
+    assert.equal(kind.read(given)?.value, expected, String(given));
+  for (const given of ["", "60 s", "1d", "-5s", "99ms", "1.5", 99, Number.NaN, null, "s"])
+    assert.equal(kind.read(given), undefined, String(given));
 });

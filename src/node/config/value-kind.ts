@@ -61,6 +61,18 @@ export function milliseconds(min: number): ValueKind<number> {
   return { ...kind, expected: `a whole number of milliseconds from ${min} to ${DURATION_MS_MAX}` };
 }
 
+const DURATION = /^(\d+(?:\.\d+)?)(ms|s|min|h)?$/;
+const UNIT_MS: Readonly<Record<string, number>> = { ms: 1, s: 1000, min: 60_000, h: 3_600_000 };
+
+/** Of at least so many milliseconds. */
+export function duration(min: number): ValueKind<number> {
+  const read = (given: unknown): ReadValue<number> | undefined => {
+    const [, amount = "", unit = "ms"] = DURATION.exec(String(given)) ?? [];
+    return wholeWithin(amount === "" ? Number.NaN : Number(amount) * (UNIT_MS[unit] ?? Number.NaN), { min, max: DURATION_MS_MAX });
+  };
+  return { read, expected: `a time such as 60s, 5min or 1h, or a number of milliseconds, of at least ${min} ms`, placeholder: "time" };
+}
+
 export function percent(): ValueKind<number> {
   const read = (given: unknown): ReadValue<number> | undefined => within(numeric(given, /^\d+(\.\d+)?(e-\d+)?$/), { min: 0, max: 100 });
   return { read, expected: "a percentage from 0 to 100", placeholder: "percent" };

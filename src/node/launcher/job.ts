@@ -17,7 +17,10 @@
 //   Job.J5. When a job is ended, the scheduler is ended last: the others would report that it is unreachable.
 //   Job.J6. Once the cluster was complete, the end of a process is no failure while another one has the same ranks: a
 //       copy of the same servers. Copies that outlive the scheduler's good end, since they are stopped, are ended.
+//   Job.J7. Where that is asked for, a server or worker that fails in a complete cluster is started again with its rank:
+//       a bounded number of times in a row, each after a longer pause. Then its failure counts.
 
+import { setTimeout as sleep } from "node:timers/promises";
 import { Deferred } from "../../base/deferred.ts";
 import type { ProcessPlan } from "./job-plan.ts";
 import { DEAD_GRACE_MS, type DeadReport, GONE_LINE, GRACE_MS } from "./launcher-pipe.ts";
@@ -29,6 +32,16 @@ export type JobOutcome =
   | { readonly kind: "interrupted"; readonly signal: NodeJS.Signals }
   /** Its output cannot be written. */
   | { readonly kind: "unseen"; readonly error: Error };
+
+export type RestartRules = {
+  /** How often in a row. */
+  readonly timesMax: number;
+  /** Before the first one; twice as long before each that follows, up to `delayMsMax`. */
+  readonly delayMs: number;
+  readonly delayMsMax: number;
+  /** A process that ran for so long has begun well: its failures are counted anew. */
+  readonly steadyMs: number;
+};
 
 export type JobOptions = {
   readonly processes: readonly ProcessPlan[];
@@ -44,6 +57,10 @@ export type JobOptions = {
   readonly onCopyLost?: (end: ProcessEnd) => void;
   /** Called for a process that was declared dead, before it is ended. */
   readonly onDeadProcess?: (plan: ProcessPlan) => void;
+  /** Brings processes back that failed (J7). Left out, a failure ends the job. */
+  readonly restart?: RestartRules | undefined;
+  /** Called for a process that failed and will be started again after this long. */
+  readonly onRestart?: (end: ProcessEnd, delayMs: number) => void;
   readonly graceMs?: number;
   /** The grace period of a process that was declared dead. */
   readonly deadGraceMs?: number;
@@ -51,7 +68,8 @@ export type JobOptions = {
 
 export class Job {
   readonly outcome: Promise<JobOutcome>;
-  readonly #processes: readonly NodeProcess[];
+  /** By the order of the plans; one that is started again takes the place of the one before. */
+  readonly #processes: NodeProcess[];
   readonly #options: JobOptions;
   readonly #outcome = new Deferred<JobOutcome>();
   #ending: Exclude<JobOutcome, { kind: "done" }> | undefined;
@@ -59,6 +77,8 @@ export class Job {
   #killTimer: NodeJS.Timeout | undefined;
   #dead: DeadReport = { names: [], isRestDone: false };
   #isComplete = false;
+  /** Aborted when the job is being ended. */
+  readonly #over = new AbortController();
   #copiesTimer: NodeJS.Timeout | undefined;
   /** Processes that were ended because their nodes are dead (J4). */
   readonly #givenUp = new Set<ProcessPlan>();
@@ -67,14 +87,44 @@ export class Job {
   constructor(options: JobOptions) {
     this.#options = options;
     this.outcome = this.#outcome.promise;
+    this.#processes = options.processes.map((plan) => this.#start(plan));
+    for (const process of this.#processes) options.attach(process);
+    const ends = this.#processes.map(async (_, index) => this.#ended(await this.#lastEnd(index)));
+    Promise.all(ends).then(() => this.#finish(), this.#outcome.reject);
+  }
+
+  #start(plan: ProcessPlan): NodeProcess {
     const onComplete = (): void => {
       this.#isComplete = true;
     };
-    const onDead = (report: DeadReport): void => this.#hearOfDead(report);
-    this.#processes = options.processes.map((plan) => new NodeProcess(plan, { onComplete, onDead }));
-    for (const process of this.#processes) options.attach(process);
-    const ends = this.#processes.map((process) => process.ended.then((end) => this.#ended(end)));
-    Promise.all(ends).then(() => this.#finish(), this.#outcome.reject);
+    return new NodeProcess(plan, { onComplete, onDead: (report) => this.#hearOfDead(report) });
+  }
+
+  /** How the process of this plan ended at last, after all restarts (J7). */
+  async #lastEnd(index: number): Promise<ProcessEnd> {
+    for (let failures = 0; ; ) {
+      const startedAtMs = performance.now();
+      const process = this.#processes[index] as NodeProcess;
+      const end = await process.ended;
+      const { restart, onRestart, attach } = this.#options;
+      if (restart === undefined || !this.#mayRestart(end)) return end;
+      failures = performance.now() - startedAtMs > restart.steadyMs ? 1 : failures + 1;
+      if (failures > restart.timesMax) return end;
+      const delayMs = Math.min(restart.delayMs * 2 ** (failures - 1), restart.delayMsMax);
+      onRestart?.(end, delayMs);
+      await sleep(delayMs, undefined, { signal: this.#over.signal }).catch(() => {}); // the job ends
+      if (!this.#mayRestart(end)) return end;
+      const again = this.#start(process.plan);
+      this.#processes[index] = again;
+      attach(again);
+    }
+  }
+
+  /** J7. Before the cluster is complete every process gets the error; without a scheduler none has a place. */
+  #mayRestart({ plan, exitCode }: ProcessEnd): boolean {
+    if (exitCode === 0 || plan.role === "scheduler" || !this.#isComplete) return false;
+    const scheduler = this.#processes.find((process) => process.plan.role === "scheduler");
+    return this.#ending === undefined && !this.#givenUp.has(plan) && scheduler?.isRunning === true;
   }
 
   /** Forwards a signal and ends the job; the second time with SIGKILL. */
@@ -163,6 +213,7 @@ export class Job {
 
   #end(ending: Exclude<JobOutcome, { kind: "done" }>, signal: NodeJS.Signals): void {
     this.#ending = ending;
+    this.#over.abort();
     this.#endSignal = signal;
     for (const process of this.#running) if (process.plan.role !== "scheduler") process.signal(signal);
     this.#endScheduler();
