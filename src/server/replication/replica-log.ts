@@ -27,7 +27,7 @@ import { encodeJson } from "../../wire/json-body.ts";
 import { ENTRY_BYTES, type EntryKind, EntryPage, frameEntryBytes } from "./log-entry.ts";
 import { pack } from "./packed-body.ts";
 
-const PAGE_BYTES = 256 * 1024;
+const PAGE_BYTES = 768 * 1024;
 const POOLED_PAGES_MAX = 16;
 /** ReplicaLog.I8 */
 const KEPT_BYTES_MAX = 64 * 1024 * 1024;
