@@ -145,6 +145,19 @@ test("a head that leaves hands over, unless the whole job ends", () => {
   assert.equal(entryOf(done, HEAD).state, "left", "no worker is left to serve");
 });
 
+test("a newcomer gets the slot of a standby that took over when that one has spoken as the head, and not before", () => {
+  const stage = replicated();
+  stage.register("s2", { rank: 0 });
+  stage.linkDown(HEAD);
+  assert.deepEqual(stage.tick(50), [`died ${HEAD}`, "promoted", "announce"], "it would be cut off before it hears of it");
+  const claim = { node: HEAD, job: "job/new", incarnation: 2, roster: stage.roster.view() };
+  assert.deepEqual(stage.resume("t0", claim, { address: "memory://t0", role: "server" }), [
+    `admit t0 as ${HEAD}/2`,
+    `admit s2 as ${STANDBY}/2 recovery`,
+    "announce",
+  ]);
+});
+
 test("a scheduler that has less written down than a node knows decides nothing (Roster.R7)", () => {
   const nodes = [entryOf(replicated(), HEAD)];
   const none = new RosterStage({ replicas: 2 });

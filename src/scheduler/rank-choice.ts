@@ -41,7 +41,10 @@ export function chooseCopy(applicant: Applicant<unknown>, slots: readonly RankSl
     const server = matching.find((slot) => slot.role === "server" && isVacant(slot));
     if (server !== undefined) return { found: "slot", slot: server };
   }
-  const standbys = isSettled ? matching.filter((slot) => slot.role === "standby" && isVacant(slot)) : [];
+  // Not before its head has spoken as that: one that took over is reached at this slot until it has heard of it.
+  const hasHead = ({ rank: of }: RankSlot): boolean =>
+    slots.some(({ role, rank, state, downSinceMs }) => role === "server" && rank === of && state === "alive" && downSinceMs === undefined);
+  const standbys = isSettled ? matching.filter((slot) => slot.role === "standby" && isVacant(slot) && hasHead(slot)) : [];
   const conflictAt = ({ rank: of }: RankSlot): WeighbridgeError | undefined => {
     const head = slots.find(({ role, rank, state }) => role === "server" && rank === of && state === "alive");
     return head === undefined ? undefined : unlikeCopies(request, head);

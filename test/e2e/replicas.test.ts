@@ -4,9 +4,10 @@
 import assert from "node:assert/strict";
 import { suite, test } from "node:test";
 import { Cluster, HEARTBEAT_TIMEOUT_MS } from "./cluster.ts";
+import { Copies } from "./copies.ts";
 import { type Running, until } from "./processes.ts";
 
-type Copies = { readonly head: Running; readonly standby: Running };
+type Pair = { readonly head: Running; readonly standby: Running };
 
 /** A cluster with two processes for each server. */
 class Replicated {
@@ -26,7 +27,7 @@ class Replicated {
   }
 
   /** The processes of a rank, by what the scheduler said of them first. */
-  async copies(rank: number): Promise<Copies> {
+  async copies(rank: number): Promise<Pair> {
     const of = async (pattern: RegExp): Promise<Running> => {
       const [, pid] = await this.scheduler.says(pattern);
       const found = this.servers.find((server) => String(server.pid) === pid);
@@ -100,6 +101,16 @@ suite("replicas", { concurrency: 2 }, () => {
     await second.head.fails(/FENCED/);
     await finish([worker], [first.standby, second.standby, job.scheduler]);
     assert.equal(worker.count(/^push failed/), 0);
+  });
+
+  test("copies that are killed and started again, one after the other, are filled, and may be killed again", async () => {
+    await using cluster = await Cluster.create({ servers: 1, workers: 1, flags: FLAGS });
+    const copies = new Copies(cluster, { servers: 1, seed: 5 });
+    const worker = cluster.worker(0, "survivor");
+    await goesOn(worker);
+    for (let count = 0; count < 4; count++) await copies.strike(count, "SIGKILL");
+    await worker.says(/^bits \w+$/);
+    await finish([worker], [...copies.processes, copies.scheduler]);
   });
 
   test("launch starts two processes for each server, and goes on without one that is killed", async () => {

@@ -114,6 +114,7 @@ export class ChainMember {
     const { log: replicaLog } = this.#replica;
     if (standby.state === "alive" && standby.isFilling === true) {
       if (standby.incarnation === this.#filled || this.#replica.isRestoring) return; // the node follows again afterwards
+      if (replicaLog.isOn) this.#goAlone(standby); // the one before was given up, and this one has come in the same roster
       replicaLog.lateMs = membership.heartbeatTimeoutMs || replicaLog.lateMs;
       membership.memory.standbyLost = () => (this.#isStandbyLost ? standby.incarnation : 0);
       membership.memory.standbyFilled = () => (this.#isStandbyFilled ? standby.incarnation : 0);
@@ -123,14 +124,18 @@ export class ChainMember {
       replicaLog.lateMs = membership.heartbeatTimeoutMs || replicaLog.lateMs;
       membership.memory.standbyLost = () => (this.#isStandbyLost ? standby.incarnation : 0);
       this.#sendTo(peer.dial(standby.node, standby.address, standby.incarnation));
-    } else if (replicaLog.isOn) {
-      log.warn("the standby is gone: going on without one", { node: nameOf(standby.node) });
-      this.#isStandbyFilled = false;
-      this.#replica.endFill();
-      replicaLog.stop();
-      const channel = peer.channel(standby.node);
-      if (channel !== undefined) peer.drop(channel, nodeDeadError(standby.node, "left"));
-    }
+    } else if (replicaLog.isOn) this.#goAlone(standby);
+  }
+
+  /** The standby was given up: nothing waits for it any more. */
+  #goAlone({ node }: RosterEntry): void {
+    const { peer, log } = this.#node;
+    log.warn("the standby is gone: going on without one", { node: nameOf(node) });
+    this.#isStandbyFilled = false;
+    this.#replica.endFill();
+    this.#replica.log.stop();
+    const channel = peer.channel(node);
+    if (channel !== undefined) peer.drop(channel, nodeDeadError(node, "left"));
   }
 
   /** A standby has come that has nothing (docs/decisions/0068). */

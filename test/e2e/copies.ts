@@ -1,0 +1,72 @@
+// copies — a cluster whose servers have two processes each, of which one after the other is killed or stopped, as a seed says, and started again: the
+// next is struck when every rank has two copies again that have everything.
+
+import assert from "node:assert/strict";
+import { setTimeout as sleep } from "node:timers/promises";
+import { SILENT_LOG } from "../../src/base/log.ts";
+import { Random } from "../../src/base/random.ts";
+import { askStatus } from "../../src/cli/cluster-client.ts";
+import { realClock } from "../../src/node/real-clock.ts";
+import { SocketTransport } from "../../src/node/transport/socket-transport.ts";
+import type { StatusEntry } from "../../src/wire/control.ts";
+import type { Cluster } from "./cluster.ts";
+import type { Running } from "./processes.ts";
+
+const POLL_MS = 50;
+const WHOLE_MS = 60_000;
+/** Every so many strikes the scheduler is killed. */
+const SCHEDULER_EVERY = 7;
+
+type Copy = { readonly rank: number; readonly process: Running };
+
+export class Copies {
+  scheduler: Running;
+  readonly #cluster: Cluster;
+  readonly #random: Random;
+  #copies: Copy[];
+
+  constructor(cluster: Cluster, { servers, seed }: { readonly servers: number; readonly seed: number }) {
+    this.#cluster = cluster;
+    this.#random = new Random(seed);
+    this.scheduler = cluster.scheduler();
+    this.#copies = Array.from({ length: 2 * servers }, (_, index) => this.#start(index % servers));
+  }
+
+  get processes(): readonly Running[] {
+    return this.#copies.map(({ process }) => process);
+  }
+
+  #start(rank: number): Copy {
+    return { rank, process: this.#cluster.server(rank) };
+  }
+
+  /** Strikes once, and returns when every rank has two copies again. */
+  async strike(count: number, signal: "SIGKILL" | "SIGSTOP"): Promise<void> {
+    if (signal === "SIGKILL" && count % SCHEDULER_EVERY === SCHEDULER_EVERY - 1) {
+      await this.scheduler.kill();
+      this.scheduler = this.#cluster.scheduler();
+      await this.whole();
+      return;
+    }
+    const victim = this.#copies[this.#random.below(this.#copies.length)];
+    assert.ok(victim !== undefined);
+    victim.process.signal(signal);
+    this.#copies = [...this.#copies.filter((copy) => copy !== victim), this.#start(victim.rank)];
+    await this.whole();
+    await victim.process.kill();
+  }
+
+  /** Waits until each rank is held by two of the processes that run, which have everything. */
+  async whole(): Promise<void> {
+    const pids = new Set(this.processes.map(({ pid }) => String(pid)));
+    const isCopy = ({ role, state, isFilling, label, linked }: StatusEntry): boolean =>
+      role !== "worker" && state === "alive" && linked && isFilling !== true && pids.has(label.split(":").at(-1) ?? "");
+    const clock = realClock();
+    for (const giveUpAt = performance.now() + WHOLE_MS; performance.now() < giveUpAt; await sleep(POLL_MS)) {
+      const ask = { address: `tcp://127.0.0.1:${this.#cluster.port}`, deadlineMs: 1000, clock };
+      const status = await askStatus({ ...ask, transport: new SocketTransport({ clock, log: SILENT_LOG }) }).catch(() => undefined);
+      if (status !== undefined && status.nodes.filter(isCopy).length === this.#copies.length) return;
+    }
+    assert.fail(`not every rank has two copies\n${[this.scheduler, ...this.processes].map(({ transcript }) => transcript).join("\n")}`);
+  }
+}
