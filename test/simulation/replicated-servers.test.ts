@@ -6,6 +6,7 @@ import { after, before, test } from "node:test";
 import { setImmediate } from "node:timers/promises";
 import { Session } from "../../src/api/session.ts";
 import { psFunction } from "../../src/contracts/ps-function.ts";
+import { rowsPush } from "../../src/contracts/rows.ts";
 import { KVServer } from "../../src/faces/kv/kv-server.ts";
 import { PART_COUNT } from "../../src/keys/part.ts";
 import type { Replica } from "../../src/server/replication/replica.ts";
@@ -81,6 +82,27 @@ test("what a standby could not repeat is refused with UNSUPPORTED, by name", asy
   };
   await assert.rejects(new SimCluster(nodes).start(), throwsCode("UNSUPPORTED", /the function touch changes state/));
   await assert.rejects(cluster.run(session.restore()), throwsCode("UNSUPPORTED", /a load of a checkpoint|wb\/checkpoint\/load/));
+});
+
+test("an update that a head refused is refused by the standby that takes over, also behind one that was applied (LoggedRequests.I5)", async () => {
+  const own = new SimCluster({ seed: 3, serverCount: 1, workerCount: 1, replicas: 2, settle: () => setImmediate() });
+  await own.start();
+  const worker = await own.run(Session.open(own.worker(0).node));
+  const rows = await own.run(worker.embedding("rows", { dim: 1, consistency: "asp" }));
+  worker.clock();
+  await own.run(rows.push([7], Float32Array.of(1)));
+  own.network.partition(own.hostOf(HEAD), own.hostOf(idOf("worker", 0)), { isOneWay: true });
+  const wrong = { parameter: 1, clock: 0, pushNumber: 1, scale: 1, keys: BigUint64Array.of(7n), gradients: Float32Array.of(9) };
+  const refused = assert.rejects(worker.call(rowsPush, { key: 7n }, wrong), throwsCode("STALE_UPDATE", /clock 0/));
+  await own.clock.advance(20);
+  const applied = rows.push([7], Float32Array.of(5));
+  await own.clock.advance(20);
+  own.kill(HEAD);
+  own.network.heal();
+  await own.run(Promise.all([refused, applied]));
+  worker.clock();
+  assert.deepEqual([...(await own.run(rows.pull([7])))], [6]);
+  await own.run(Promise.all(own.nodes().map((node) => own.running(node)?.close())));
 });
 
 test("a log is for a standby: no worker may send one, and a server that has taken over is FENCED from its head (Replica.I5)", () => {

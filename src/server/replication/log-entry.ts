@@ -6,10 +6,11 @@
 //        8   u32    node         who sent the frame
 //       12   u32    textBytes    of a body that is JSON, without its padding; otherwise 0
 //       16   f64    incarnation  of that node
-//       24          body         FRAME, KV, READ_END: the header of a frame, and its payload; WORKERS, DIGEST: JSON;
-//                                FILL, PARTS, FILLED: JSON and arrays (packed-body.ts)
+//       24          body         FRAME, KV, READ_END: the header of a frame, and its payload; REFUSED, WORKERS, DIGEST:
+//                                JSON; FILL, PARTS, FILLED: JSON and arrays (packed-body.ts)
 //
 //   NOTHING    the head refused the request after all: nothing was changed
+//   REFUSED    which update that was, and why: its worker may not have heard of it
 //   FRAME      a request of a function that changed something, or part of one, to be handled as it came
 //   KV         the same of an application of the kv face
 //   READ_END   the last frame of a read in several frames: the others are kept until its caller has the answer
@@ -26,7 +27,18 @@ import { type PackedBody, writePacked } from "./packed-body.ts";
 
 export const ENTRY_BYTES = 24;
 
-export const EntryKind = { NOTHING: 0, FRAME: 1, READ_END: 2, WORKERS: 3, DIGEST: 4, KV: 5, FILL: 6, PARTS: 7, FILLED: 8 } as const;
+export const EntryKind = {
+  NOTHING: 0,
+  FRAME: 1,
+  READ_END: 2,
+  WORKERS: 3,
+  DIGEST: 4,
+  KV: 5,
+  FILL: 6,
+  PARTS: 7,
+  FILLED: 8,
+  REFUSED: 9,
+} as const;
 export type EntryKind = (typeof EntryKind)[keyof typeof EntryKind];
 
 export type EntrySource = { readonly node: number; readonly incarnation: number };

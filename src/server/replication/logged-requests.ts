@@ -6,7 +6,8 @@
 //   LoggedRequests.I2. Entries are in the order in which the head's handlers ran; requests that a handler refused are
 //       no entries, or entries of nothing.
 //   LoggedRequests.I5. After a failover an update that the standby has applied is answered by what it kept, or by its
-//       `again`; one that leaves no trace in the log is handled as new.
+//       `again`; one that leaves no trace in the log is handled as new. That one was refused is an entry: behind a
+//       later update of its worker it would count as applied.
 
 import type { Channel, FunctionHandler } from "../../peer/channel.ts";
 import type { FrameHeader, RequestLabel } from "../../wire/frame.ts";
@@ -56,11 +57,13 @@ export class LoggedRequests implements FunctionHandler {
       return;
     }
     const { log } = replica;
+    const { request, stamp } = header; // reused meanwhile
     log.appendFrame(kind, channel, header, bytes, at);
     try {
       this.#inner.handle(channel, header, bytes, at, fresh);
     } catch (thrown) {
       log.retract(); // LoggedRequests.I2
+      if (stamp !== 0) replica.refused(channel, { request, stamp }, thrown);
       throw thrown;
     }
     replica.appended();

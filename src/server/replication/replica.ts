@@ -16,12 +16,13 @@ import { WeighbridgeError } from "../../base/errors.ts";
 import type { WorkerIncarnation } from "../../consistency/worker-incarnations.ts";
 import type { Contract } from "../../contracts/contract.ts";
 import { PART_COUNT } from "../../keys/part.ts";
-import { keptLabel } from "../../peer/answer.ts";
+import { Answer, keptLabel, labelOf } from "../../peer/answer.ts";
 import type { Channel, FunctionHandler } from "../../peer/channel.ts";
 import type { ChannelHost } from "../../peer/channel-host.ts";
-import { FrameHeader, HEADER_BYTES } from "../../wire/frame.ts";
+import { type Failure, failureShape, toFailure } from "../../wire/failure.ts";
+import { FrameHeader, HEADER_BYTES, Kind } from "../../wire/frame.ts";
 import { decodeHeader } from "../../wire/frame-reader.ts";
-import { count, decodeJson, list, object, optional } from "../../wire/json-body.ts";
+import { count, decodeJson, encodeJson, list, object, optional } from "../../wire/json-body.ts";
 import { nameOf, roleOf } from "../../wire/node-id.ts";
 import { type RosterEntry, rosterEntryShape } from "../../wire/roster.ts";
 import { Fill, type FillOptions } from "./fill.ts";
@@ -47,6 +48,7 @@ import { digestOf, digestOfParts } from "./state-digest.ts";
 const DIGEST_ENTRIES = 1024;
 
 const workersShape = object({ nodes: list(rosterEntryShape), goneGuests: optional(list(count)) });
+const refusedShape = object({ node: count, incarnation: count, request: count, stamp: count, failure: failureShape });
 const digestShape = object({ part: count, to: optional(count), digest: count });
 
 /** The server that is replicated. */
@@ -191,6 +193,11 @@ export class Replica {
     this.log.appendText(EntryKind.DIGEST, { part, digest: digestOf(this.#server.parameters, part) });
   }
 
+  /** A handler has refused this update: the standby will say so, too (LoggedRequests.I5). */
+  refused({ id: node, incarnation }: Channel, update: { readonly request: number; readonly stamp: number }, thrown: unknown): void {
+    this.log.appendText(EntryKind.REFUSED, { node, incarnation, ...update, failure: toFailure(thrown) });
+  }
+
   /** The first frame of a worker's new conversation with a head that was a standby: unfinished requests go on. */
   meet(channel: Channel): void {
     if (this.#standIns.size === 0 || this.#met.has(channel)) return;
@@ -273,6 +280,12 @@ export class Replica {
       case EntryKind.READ_END:
         this.#repeatFrame(entry, entries);
         break;
+      case EntryKind.REFUSED: {
+        const { node, incarnation, request, stamp, failure } = decodeJson(refusedShape, "a refusal", textOf(entry, entries));
+        this.#server.clock.advance(node, incarnation, stamp);
+        this.#standInOf(node, incarnation).keep(stamp, { request, answers: [failureAnswer(stamp, failure)] });
+        break;
+      }
       case EntryKind.WORKERS: {
         const { nodes, goneGuests = [] } = decodeJson(workersShape, "the workers of a log", textOf(entry, entries));
         this.#followWorkers(nodes, goneGuests);
@@ -334,6 +347,11 @@ export class Replica {
     this.#standIns.set(node, made);
     return made;
   }
+}
+
+/** It gets the label of the request that asks for it. */
+function failureAnswer(stamp: number, failure: Failure): Answer {
+  return new Answer({ ...labelOf(new FrameHeader()), stamp }, { kind: Kind.FAILURE, payload: encodeJson(failure) });
 }
 
 function textOf({ at, textBytes }: Readonly<ReadEntry>, entries: Uint8Array): Uint8Array {
