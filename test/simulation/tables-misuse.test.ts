@@ -9,6 +9,7 @@ import { denseRow } from "../../src/faces/tables/rows/dense-row.ts";
 import type { Table } from "../../src/faces/tables/table.ts";
 import type { TableConfig, TableGroupConfig } from "../../src/faces/tables/table-config.ts";
 import { TableGroup } from "../../src/faces/tables/table-group.ts";
+import type { TableThread } from "../../src/faces/tables/table-thread.ts";
 import { DenseUpdateBatch, UpdateBatch } from "../../src/faces/tables/update-batch.ts";
 import { MemoryCluster } from "../../src/testing/memory-cluster.ts";
 import { throwsCode } from "../../src/testing/throws-code.ts";
@@ -236,6 +237,38 @@ test("a row type that throws at the server fails the next call of the table, whi
   for (const thread of threads) thread.clock();
   for (const from of [table, other]) assert.deepEqual(await valuesOf(from), [0, 0, 2, 4]);
   await cluster.run(Promise.all([...groups.map((group) => group.shutDown()), cluster.server().finalize(), cluster.scheduler.finalize()]));
+});
+
+test("an importance that throws is told by the next call of the table, and the updates leave with their clock", async () => {
+  const fussy = customRow({
+    ...{ name: "fussy", version: 1, deterministic: true, element: "f64" },
+    apply: ({ cells, start }, column, update) => {
+      cells[start + column]! += update;
+    },
+    importance: () => {
+      throw new Error("who knows");
+    },
+  });
+  const plugIns = [{ module: "rows.ts", hash: "", updaters: [], rowTypes: [fussy.plugIn] }];
+  const cluster = await MemoryCluster.start({ plugIns });
+  const group = new TableGroup(() => Session.open(cluster.worker().node));
+  group.registerRow(0, fussy);
+  const open = async (): Promise<TableThread> => {
+    await group.init({ consistencyModel: "SSPAggr", updateSortPolicy: "RelativeMagnitude" });
+    await group.createTable(0, TABLE);
+    await group.createTableDone();
+    return await group.registerThread();
+  };
+  const thread = await cluster.run(open());
+  const table = thread.getTableOrDie(0, fussy);
+  table.inc(7, 0, 1);
+  await cluster.clock.advance(100);
+  assert.throws(() => table.get(7), throwsCode("HANDLER_FAILED", /tables\/0 does not say which updates matter most: .*who knows/));
+  thread.clock();
+  using row = await cluster.run(Promise.resolve(table.get(7)));
+  assert.equal(row.get(0), 1);
+  row.release();
+  await cluster.run(Promise.all([group.shutDown(), cluster.server().finalize(), cluster.scheduler.finalize()]));
 });
 
 test("a refused update is no longer seen by the process that made it, also in a row that is never read again for its age", async () => {

@@ -306,6 +306,21 @@ test("under SSPAggr updates leave before their clock ends, the relatively greate
   await cluster.shutDown();
 });
 
+test("under SSPAggr updates of rows of every type leave early by relative magnitude, also of rows that are not cached", async () => {
+  const config = { consistencyModel: "SSPAggr", updateSortPolicy: "RelativeMagnitude" } as const;
+  const tables = Array.from({ length: 8 }, (_, rowType) => ({ rowType, staleness: Infinity, oplogCapacity: 1 }));
+  const cluster = await TableCluster.start({ processes: 2, tables, config });
+  const [writer, reader] = [cluster.thread(0), cluster.thread(1)];
+  const two = (table: number): number => (writer.getTableOrDie(table).rowType.element === "i64" ? 2n : 2) as number;
+  for (let table = 0; table < 8; table++) for (let row = 0; row < 3; row++) writer.getTableOrDie(table).inc(row, 1, two(table));
+  await cluster.cluster.clock.advance(100);
+  for (let table = 0; table < 8; table++) {
+    using row = await cluster.run(Promise.resolve(reader.getTableOrDie(table).get(2)));
+    assert.equal((row as unknown as DenseAccessor).get(1), two(table), `table ${table}`);
+  }
+  await cluster.shutDown();
+});
+
 test("statistics tell of every table and thread what it did, how far behind rows were, and what travelled for each clock", async () => {
   const cluster = await TableCluster.start({ processes: 1, threads: 2, tables: [{ staleness: 3 }] });
   const [one, two] = [cluster.thread(0, 0), cluster.thread(0, 1)];

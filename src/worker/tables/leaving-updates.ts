@@ -69,9 +69,13 @@ export class LeavingUpdates<E extends RowElement = RowElement> {
 
   /** Sends some of what waits before its clock ends (SSPAggr), the highest `rankOf` first. Returns how many bytes left. */
   sendSome(rowsMax: number, rankOf: (rowId: number, cells: RowArray<E>) => number): number {
-    const { exchange, sent } = this.#options;
+    const { exchange, sent, name } = this.#options;
     const before = exchange.sentBytes;
-    this.#updateAll(sent.takeSome(rowsMax, rankOf));
+    try {
+      this.#updateAll(sent.takeSome(rowsMax, rankOf));
+    } catch (thrown) {
+      this.failure ??= errorOf(`the row type of ${name} does not say which updates matter most`, thrown); // they leave with their clock
+    }
     return exchange.sentBytes - before;
   }
 

@@ -158,7 +158,10 @@ export class ProcessTable<E extends RowElement = RowElement> implements HeldRows
       if (policy === "Random") return random.fraction();
       const slot = this.rows.find(rowId >>> 0, Math.floor(rowId / HALF));
       const { place } = this;
-      if (slot === NO_SLOT) return updates.importance(spanOf(cells.slice().fill(0 as never) as RowArray<E>), spanOf(cells));
+      if (slot === NO_SLOT) {
+        const zeros = new ROW_ELEMENTS[updates.element].Array(new ArrayBuffer(cells.byteLength)) as RowArray<E>;
+        return updates.importance(spanOf(zeros), spanOf(cells));
+      }
       place.start = slot * place.length;
       return updates.importance(place, spanOf(cells));
     };
