@@ -113,6 +113,18 @@ suite("replicas", { concurrency: 2 }, () => {
     await finish([worker], [...copies.processes, copies.scheduler]);
   });
 
+  test("tables: a head that is killed is replaced, and no increment is lost or counted twice", async () => {
+    await using cluster = await Cluster.create({ servers: 1, workers: 2, flags: FLAGS });
+    const job = await Replicated.start(cluster, 1);
+    const settings = ["mode=alone", "processes=2", "threads=2", "clocks=200", "model=SSPPush"];
+    const workers = [0, 1].map((rank) => cluster.worker(rank, "tables-hello", ...settings));
+    for (const worker of workers) await worker.says(/^at clock 20$/);
+    const { head, standby } = await job.copies(0);
+    await head.kill();
+    for (const worker of workers) await worker.says(/^2 threads are done$/); // each has seen all of its increments
+    for (const node of [...workers, standby, job.scheduler]) await node.succeeds();
+  });
+
   test("launch starts two processes for each server, and goes on without one that is killed", async () => {
     await using cluster = await Cluster.create({ servers: 1, workers: 1, flags: FLAGS });
     const launch = cluster.weighbridge([

@@ -13,6 +13,8 @@ for (const [trouble, text] of [
   ["cuts", "while links to servers are cut for a while"],
   ["death", "while a process is declared dead and returns"],
   ["kill", "while a process is killed"],
+  ["failover", "while the head of a server is killed and its standby goes on"],
+  ["refill", "while a standby is filled and takes over"],
 ] as const)
   test(`programs of 2 processes × 3 threads on 2 tables read what a model allows and lose nothing ${text}`, async () => {
     const operations = trouble === "death" ? 400 : 150;

@@ -11,6 +11,7 @@ import type { TableThread } from "../../src/faces/tables/table-thread.ts";
 import { DenseUpdateBatch, UpdateBatch } from "../../src/faces/tables/update-batch.ts";
 import type { SimCluster, SimClusterOptions } from "../../src/testing/sim-cluster.ts";
 import { idOf } from "../../src/wire/node-id.ts";
+import { refill } from "./refill.ts";
 import { INTEGERS, TableCluster } from "./tables.ts";
 
 const PROCESSES = 2;
@@ -34,9 +35,10 @@ type Added = {
 
 /**
  * What happens to the cluster meanwhile: nothing; frames are lost, doubled and swapped; links between processes and
- * servers are cut for a while; a process is declared dead and returns; a process is killed.
+ * servers are cut for a while; a process is declared dead and returns; a process is killed; the head of a server with a
+ * standby is killed; the same after its standby was killed and another one was filled.
  */
-type Trouble = "none" | "losses" | "cuts" | "death" | "kill";
+type Trouble = "none" | "losses" | "cuts" | "death" | "kill" | "failover" | "refill";
 
 export type ProgramOptions = {
   readonly trouble: Trouble;
@@ -217,8 +219,14 @@ async function runPrograms(seed: number, { trouble, config, operations }: Progra
   }));
   const faults = trouble === "losses" ? { faults: { dropPercent: 5, duplicatePercent: 5, reorderPercent: 5, delayMs: 20 } } : {};
   const sim: Partial<SimClusterOptions> = { ...faults, ...(trouble === "cuts" || trouble === "death" ? { resendTimeoutMs: 100 } : {}) };
+  const isReplicated = trouble === "failover" || trouble === "refill";
+  const replicas = isReplicated ? { replicas: 2 } : {};
   const servers = 1 + random.below(3);
-  const cluster = await TableCluster.simulate(seed, { processes: PROCESSES, servers, threads: THREADS, tables, config }, sim);
+  const cluster = await TableCluster.simulate(
+    seed,
+    { processes: PROCESSES, servers, threads: THREADS, tables, config },
+    { ...sim, ...replicas },
+  );
   const model = new Model();
   const { clock } = cluster.cluster;
   const pause = (ms: number): Promise<void> => new Promise((resolve) => clock.after(ms, resolve));
@@ -236,14 +244,23 @@ async function runPrograms(seed: number, { trouble, config, operations }: Progra
     for (const member of cluster.threads[PROCESSES - 1] ?? []) working.delete(member);
     cluster.cluster.kill(idOf("worker", PROCESSES - 1));
   };
-  makeTrouble(cluster.cluster, trouble, { random, servers, loosen, kill });
+  const struck = random.below(servers);
+  const killHead = (): void => cluster.cluster.kill(idOf("server", struck));
+  let isRefilling = trouble === "refill";
+  const refilled = (): void => {
+    isRefilling = false;
+    killHead();
+  };
+  if (isRefilling)
+    clock.after(random.below(100), () => void refill(cluster.cluster, struck).then(() => clock.after(random.below(30), refilled)));
+  makeTrouble(cluster.cluster, trouble, { random, servers, loosen, kill, killHead });
 
   const work = async (process: number, thread: number): Promise<void> => {
     const member = cluster.thread(process, thread);
     const program = new Program(cluster, model, { seed, process, thread, stalenessOf, isLoose: () => isLoose });
     const held: Disposable[] = [];
     const isOver = (): boolean => isKilled && process === PROCESSES - 1;
-    for (let step = 0; step < operations && !isOver(); step++) await program.step(held, pause);
+    for (let step = 0; (step < operations || isRefilling) && !isOver(); step++) await program.step(held, pause);
     if (isOver()) return;
     for (const accessor of held) accessor[Symbol.dispose]();
     working.delete(member);
@@ -258,7 +275,7 @@ async function runPrograms(seed: number, { trouble, config, operations }: Progra
   await cluster.run(Promise.all(isKillable ? done.slice(0, 1) : done));
   if (isKillable) kill();
   await checkEnd(cluster, model, isKilled ? [0] : [0, 1]);
-  if (!isKillable) await cluster.shutDown();
+  if (!isKillable && !isReplicated) await cluster.shutDown();
 }
 
 /** In the end these processes see all that each of them has added. */
@@ -291,9 +308,10 @@ type Levers = {
   /** The bounds of what others have added are off: one of them was taken for dead. */
   readonly loosen: () => void;
   readonly kill: () => void;
+  readonly killHead: () => void;
 };
 
-function makeTrouble({ clock, network }: SimCluster, trouble: Trouble, { random, servers, loosen, kill }: Levers): void {
+function makeTrouble({ clock, network }: SimCluster, trouble: Trouble, { random, servers, loosen, kill, killHead }: Levers): void {
   if (trouble === "cuts")
     for (let cut = 0; cut < 3; cut++) {
       const [worker, server] = [`worker-${random.below(PROCESSES)}`, `server-${random.below(servers)}`];
@@ -311,6 +329,7 @@ function makeTrouble({ clock, network }: SimCluster, trouble: Trouble, { random,
     clock.after(atMs + 3000 + random.below(2000), () => network.heal("worker-1"));
   }
   if (trouble === "kill") clock.after(atMs, kill);
+  if (trouble === "failover") clock.after(atMs, killHead);
 }
 
 /** Runs the programs of these seeds. */

@@ -11,7 +11,7 @@ import { runThreadPrograms } from "../support/table-programs.ts";
 const MODELS = [{}, { consistencyModel: "SSPPush" }, { consistencyModel: "SSPAggr" }, { aggressiveClock: true }] as const;
 
 for (const config of MODELS) {
-  for (const trouble of ["none", "losses", "cuts", "death", "kill"] as const)
+  for (const trouble of ["none", "losses", "cuts", "death", "kill", "failover", "refill"] as const)
     test(`programs on tables read what a model allows, for 100 seeds: ${trouble}, ${JSON.stringify(config)}`, async () => {
       await runProgramSeeds(1, 100, { trouble, config, operations: trouble === "death" ? 400 : 150 });
     });

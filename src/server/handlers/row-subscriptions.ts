@@ -1,8 +1,7 @@
-// row-subscriptions — what servers know of process caches: the last update of each worker to each table, and which rows
-// workers have and want to be told of when they change (Petuum: SSPPush). For each worker and table one loop: it waits
-// until the lowest clock has risen, sends the rows that have changed since it sent last, and waits for the worker's
-// answer. So a worker that is slow is sent fewer states and never a wrong last one, and what is kept for it is a mark
-// for each row.
+// row-subscriptions — which rows workers have in their process caches and want to be told of when they change (Petuum:
+// SSPPush). For each worker and table one loop: it waits until the lowest clock has risen, sends the rows that have
+// changed since it sent last, and waits for the worker's answer. So a worker that is slow is sent fewer states and never
+// a wrong last one, and what is kept for it is a mark for each row.
 //
 // Invariants:
 //   RowSubscriptions.S1. Once the lowest clock has risen, every subscribed row with an update stamped before it is
@@ -11,13 +10,10 @@
 //   RowSubscriptions.S2. A worker that dies, leaves the clock set or is restarted has subscribed to nothing. A loop
 //       that ends for another reason is begun again by that worker's next read.
 //   RowSubscriptions.S3. Subscriptions are soft state: a standby has none, and a server that takes over from its head, or
-//       is restarted, learns of them when workers read again; they tell its process from the one before. The last
-//       update of each worker (TableContracts.T3) is state: a standby has it, since it repeats updates. A server that was
-//       restarted has it of the updates since: workers compare none that they sent before.
+//       is restarted, learns of them when workers read again; they tell its process from the one before.
 //   RowSubscriptions.S4. Changes that all subscribers have been sent are forgotten.
 
 import { isWeighbridgeError, type WeighbridgeError } from "../../base/errors.ts";
-import type { WorkerIncarnation } from "../../consistency/worker-incarnations.ts";
 import { tablePushed } from "../../contracts/tables.ts";
 import { BLOCK_BYTES } from "../../wire/frame.ts";
 import { keepKeys } from "../parameters/call-memory.ts";
@@ -72,8 +68,6 @@ class SubscribedTable {
 
 export class RowSubscriptions {
   readonly #tables = new WeakMap<TableParameter, SubscribedTable>();
-  /** The stamp of the last update to each table, by worker. */
-  readonly #applied = new WeakMap<TableParameter, Map<number, { readonly incarnation: number; stamp: number }>>();
 
   static on(context: ServerContext): RowSubscriptions {
     return context.own("wb/tables/subscriptions", () => new RowSubscriptions());
@@ -92,24 +86,6 @@ export class RowSubscriptions {
     }
     subscribed.readCount++;
     for (const key of keys) subscriber.keys.set(key, subscribed.readCount);
-  }
-
-  /** An update of this stamp was taken (TableContracts.T3). */
-  applied(table: TableParameter, { worker, incarnation }: WorkerIncarnation, stamp: number): void {
-    let byWorker = this.#applied.get(table);
-    if (byWorker === undefined) {
-      byWorker = new Map();
-      this.#applied.set(table, byWorker);
-    }
-    const last = byWorker.get(worker);
-    if (last?.incarnation === incarnation) last.stamp = stamp;
-    else byWorker.set(worker, { incarnation, stamp });
-  }
-
-  /** The stamp of the last update of this worker; 0 when there was none. */
-  appliedBy(table: TableParameter, { worker, incarnation }: WorkerIncarnation): number {
-    const last = this.#applied.get(table)?.get(worker);
-    return last?.incarnation === incarnation ? last.stamp : 0;
   }
 
   /** TableContracts.T4 */
@@ -168,7 +144,7 @@ export class RowSubscriptions {
     subscriber.sentChanges = subscribed.changeCount;
     subscriber.sentClock = clock;
     const rowsMax = Math.max(1, Math.floor(BLOCK_BYTES / (KEY_BYTES + table.words * WORD_BYTES)));
-    const about = { clock, applied: this.appliedBy(table, context.holder), order: subscribed.changeCount };
+    const about = { clock, applied: table.taken.of(context.holder), order: subscribed.changeCount };
     const calls: Promise<void>[] = [];
     for (let from = 0; from === 0 || from < keys.length; from += rowsMax) {
       const part = keys.subarray(from, from + rowsMax);

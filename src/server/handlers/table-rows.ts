@@ -35,7 +35,7 @@ export const TABLE_ROW_HANDLERS: readonly ServedFunction[] = [
       const table = parameters.tables.get(parameter) ?? parameters.table(parameter);
       const gradients = spread(table, changed, call);
       table.push({ holder, clock, scale: 1, pushNumber, keys: changed.keys, gradients, owners: ownership });
-      RowSubscriptions.on(context).applied(table, holder, call.stamp);
+      table.taken.note(holder, call.stamp);
       return {};
     },
   }),
@@ -95,7 +95,7 @@ function readRows(
   const subscriptions = RowSubscriptions.on(context);
   const read = (list: BigUint64Array, owners?: Ownership): RowsRead => {
     const values = table.pullPlain(list, { out, reader: { worker }, owners });
-    return { clock: pacer.clockMin, applied: subscriptions.appliedBy(table, holder), order: subscriptions.orderOf(table), values };
+    return { clock: pacer.clockMin, applied: table.taken.of(holder), order: subscriptions.orderOf(table), values };
   };
   if (table.isFresh(clock)) return read(keys, ownership);
   ownership.checkKeys(keys);

@@ -30,6 +30,7 @@ import type { CallMemory } from "./call-memory.ts";
 import type { ParameterHost, ParameterIds } from "./parameter-host.ts";
 import { ParameterLink } from "./parameter-link.ts";
 import { ParameterPace, type Reading } from "./parameter-pace.ts";
+import type { TakenImage } from "./taken-updates.ts";
 
 /** A push to a parameter, by its number among those of its worker. */
 type NumberedPush = { readonly holder: WorkerIncarnation; readonly clock: number; readonly pushNumber: number };
@@ -215,7 +216,8 @@ export abstract class HostedParameter<S extends ParameterSpec> {
   /** What belongs to the server and not to a part, for a standby that is filled. */
   save(): ParameterImage {
     const { number, training, phases } = this;
-    return { number, training, clockTop: phases.clockTop, roundClock: this.#roundClock, isRestored: this.#isRestored, claim: 0 };
+    const counts = { clockTop: phases.clockTop, roundClock: this.#roundClock, isRestored: this.#isRestored };
+    return { number, training, ...counts, claim: 0, taken: [] };
   }
 
   /** Of a parameter that was just made. */
@@ -278,6 +280,8 @@ export type ParameterImage = {
   readonly isRestored: boolean;
   /** The newest claim to raw rows; 0: none. */
   readonly claim: number;
+  /** The last update of each worker, of a table that process caches read. */
+  readonly taken: TakenImage;
 };
 
 type DecodedSettings = {

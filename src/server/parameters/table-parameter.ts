@@ -34,6 +34,7 @@ import { RowClaims } from "./row-claims.ts";
 import type { RowsRound } from "./row-contribution.ts";
 import { type RowEncode, rowEncode } from "./row-encode.ts";
 import { TableRounds } from "./table-rounds.ts";
+import { TakenUpdates } from "./taken-updates.ts";
 
 const FLOAT_BYTES = 4;
 const INDEX_BYTES = 4;
@@ -80,6 +81,8 @@ export class TableParameter extends HostedParameter<TableSpec> {
   readonly join: MergeNumber | RowJoin | undefined;
   /** Hears of the keys of rows that were updated: at once, or when their round is applied. */
   onChanged: ((keys: BigUint64Array) => void) | undefined;
+  /** Of updates by process caches. */
+  readonly taken: TakenUpdates = new TakenUpdates();
   /** Encodes rows for a pull; undefined if they travel as they are. */
   readonly #encode: RowEncode | undefined;
   readonly #rounds: TableRounds;
@@ -338,12 +341,13 @@ export class TableParameter extends HostedParameter<TableSpec> {
   }
 
   override save(): ParameterImage {
-    return { ...super.save(), claim: this.#claims.newest };
+    return { ...super.save(), claim: this.#claims.newest, taken: this.taken.save() };
   }
 
   override load(image: ParameterImage): void {
     super.load(image);
     this.#claims.check(image.claim);
+    this.taken.load(image.taken);
   }
 
   protected override forgetRounds(error: WeighbridgeError): void {

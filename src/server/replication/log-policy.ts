@@ -12,7 +12,6 @@ import * as checkpoints from "../../contracts/checkpoints.ts";
 import type { Contract } from "../../contracts/contract.ts";
 import { partialReducePartners, sspSync } from "../../contracts/groups.ts";
 import { relayCall, relayGone } from "../../contracts/relay.ts";
-import { tableRead, tableUpdate } from "../../contracts/tables.ts";
 
 export type LogPolicy = "logged" | "recording" | "read" | "headOnly" | "refused";
 
@@ -24,7 +23,7 @@ const HEAD_ONLY: readonly Contract[] = [
   relayGone,
 ] as unknown as readonly Contract[];
 
-/** What loads state from files, and rows that servers push to workers: a standby could not repeat it so far. */
+/** What loads state from files: a standby could not repeat it so far. */
 const REFUSED: readonly Contract[] = [
   checkpoints.checkpointLoad,
   checkpoints.checkpointActivate,
@@ -32,8 +31,6 @@ const REFUSED: readonly Contract[] = [
   checkpoints.parameterStage,
   checkpoints.parameterReplace,
   checkpoints.parameterUnstage,
-  tableRead,
-  tableUpdate,
 ] as unknown as readonly Contract[];
 
 const POLICIES: ReadonlyMap<number, LogPolicy> = new Map([
