@@ -71,10 +71,11 @@ export function launchCommand(invocation: Invocation): Command {
     .action(async (script: string | undefined, args: string[], flags: Flags) => {
       const plan = await plannedJob(script, args, flags, invocation);
       checkServers(plan.scheduler);
-      await checkFiles(plan.scheduler);
+      const beginning = await checkFiles(plan.scheduler);
       await checkSchedulerAddress(plan.scheduler);
       const { scheduler, statusCommand } = schedulerTexts(plan.scheduler);
       process.stderr.write(`weighbridge: scheduler at ${scheduler}; look at the cluster with: ${statusCommand}\n`);
+      if (beginning !== undefined) process.stderr.write(`weighbridge: ${beginning}\n`);
       if (script === undefined && plan.scheduler.workerCount > 0) printHowToJoin(plan.scheduler);
       invocation.exitCode = await runJob(plan, invocation.output, flags.restart === "on-failure" ? RESTART : undefined);
     });
@@ -99,18 +100,19 @@ function checkServers({ serverCount }: NodeConfig): void {
 }
 
 /**
- * Checks once, before any server starts, the files that all of them read and the directory they write to. Throws
- * BAD_CONFIG.
+ * Checks once, before any server starts, the files that all of them read and the directory they write to. Returns what
+ * the servers begin with, in words; undefined if no checkpoint is asked for. Throws BAD_CONFIG.
  */
-async function checkFiles({ functions, restore, resume, checkpointDir }: NodeConfig): Promise<void> {
+async function checkFiles({ functions, restore, resume, checkpointDir }: NodeConfig): Promise<string | undefined> {
   if (checkpointDir !== undefined) requireWritableDirectory(checkpointDir);
   if (functions !== undefined) functionModulePath(functions);
   const from = restore ?? resume;
-  if (from === undefined) return;
+  if (from === undefined) return undefined;
   try {
-    await findCheckpoint(resolve(from));
+    return `the servers begin with ${await findCheckpoint(resolve(from))}`;
   } catch (cause) {
-    if (resume !== undefined && isWeighbridgeError(cause, "CHECKPOINT_MISSING")) return;
+    if (resume !== undefined && isWeighbridgeError(cause, "CHECKPOINT_MISSING"))
+      return `no checkpoint in ${resolve(from)} yet: the servers begin empty`;
     throw new WeighbridgeError("BAD_CONFIG", `--${restore === undefined ? "resume" : "restore"}: ${reasonOf(cause)}`, { cause });
   }
 }

@@ -54,14 +54,17 @@ test("launch --restart on-failure brings a server and a worker back that were ki
   const flags = ["-s", 1, "-w", 1, "--worker-only", "--restart", "on-failure", "--heartbeat-timeout-ms", 2000, "--log-level", "info"];
   const launch = processes.weighbridge(["launch", ...flags, ...files, "--", script("patient-trainer")]);
   const [, pid] = await launch.says(/server 0 at \S+ \(\S+:(\d+)\) joined/);
+  assert.match(launch.stderr, /^weighbridge: no checkpoint in \S+ yet: the servers begin empty$/m);
   await launch.says(/clock 20/);
   await until(() => readdirSync(folder.path).some((name) => /^step-\d+$/.test(name)), "a checkpoint");
   process.kill(Number(pid), "SIGKILL");
   await launch.says(/step failed: NODE_DEAD/);
   await launch.says(/went on/);
   await launch.succeeds();
-  assert.match(launch.stderr, /server 0 was ended by SIGKILL.*; it is started again in 500 ms/);
+  assert.match(launch.stderr, /server 0 was ended by SIGKILL; it is started again in 500 ms/);
   assert.match(launch.stderr, /restored a checkpoint/);
+  const again = processes.weighbridge(["launch", ...flags, ...files, "--", script("patient-trainer")]);
+  await until(() => /^weighbridge: the servers begin with \S+step-\d+$/m.test(again.stderr), "the launcher's line");
 });
 
 test("launch --restart gives a process up that fails time after time, and ends the job with its reason", async () => {

@@ -54,6 +54,15 @@ test("the scheduler is ended last, when all others have ended (J5)", async () =>
   assert.deepEqual(order, ["a", "s"]);
 });
 
+test("what a killed process wrote before is not the reason of its end", async () => {
+  const { job, up, processes } = start([processPlan("a", `console.error("a warning"); ${WAIT}`)]);
+  await up;
+  process.kill(Number(processes[0]?.pid), "SIGKILL");
+  const outcome = await job.outcome;
+  assert.ok(outcome.kind === "failed");
+  assert.equal(endText(outcome.culprit), "a was ended by SIGKILL");
+});
+
 test("a process that cannot be started is a failure", async () => {
   const missing: ProcessPlan = { ...processPlan("a", ""), program: ["/no/such/program"] };
   const outcome = await start([missing, processPlan("b", WAIT)]).job.outcome;

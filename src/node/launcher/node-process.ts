@@ -16,7 +16,10 @@ export type ProcessEnd = {
   /** Both null: it could not be started. */
   readonly exitCode: number | null;
   readonly signal: NodeJS.Signals | null;
-  /** The line of its standard error that best explains its end; undefined if there is none. */
+  /**
+   * The line of its standard error that best explains its end; undefined if there is none. SIGKILL leaves no time to
+   * explain anything: what was written before is about something else.
+   */
   readonly reason: string | undefined;
 };
 
@@ -110,7 +113,7 @@ export class NodeProcess {
     const giveUp = new AbortController();
     await Promise.race([closed.promise, sleep(OUTPUT_WAIT_MS, undefined, { signal: giveUp.signal }).catch(() => {})]);
     giveUp.abort();
-    return { plan: this.plan, ...end, reason: failure ?? tail.reason };
+    return { plan: this.plan, ...end, reason: failure ?? (end.signal === "SIGKILL" ? undefined : tail.reason) };
   }
 }
 
