@@ -77,8 +77,8 @@ test("shows of each rank its head and its standby, who took over when, and which
   assert.deepEqual(rows, [
     ["8", "server", "0", "tcp://h:1", "alive, took over 4.2 s ago", "3", "1.5 s ago", "a:1"],
     ["10", "server", "1", "tcp://h:1", "alive", "3", "1.5 s ago", "a:1"],
-    ["100", "standby", "0", "-", "missing", "-", "-", "-"],
-    ["102", "standby", "1", "tcp://h:1", "is filled", "1", "1.5 s ago", "b:2"],
+    ["-", "standby", "0", "-", "missing", "-", "-", "-"],
+    ["-", "standby", "1", "tcp://h:1", "is filled", "1", "1.5 s ago", "b:2"],
   ]);
   assert.deepEqual(statusProblems({ ...reply, nodes: [...nodes, ...REPLY.nodes.slice(1, 2)] }).slice(0, 2), [
     "server 0 has no standby",

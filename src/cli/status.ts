@@ -102,9 +102,10 @@ function goneText(count: number, state: "dead" | "left"): string[] {
 function nodeRow(entry: StatusEntry): TextRow {
   const { node, role, rank, address, incarnation, heartbeatAgeMs, label } = entry;
   const shown = role === "standby" ? standbyState(entry) : nodeState(entry);
-  if (shown === MISSING) return [String(node), role, String(rank), NOTHING, shown, NOTHING, NOTHING, NOTHING];
+  const number = role === "standby" ? NOTHING : String(node); // one of 16 digits, which nobody has a use for
+  if (shown === MISSING) return [number, role, String(rank), NOTHING, shown, NOTHING, NOTHING, NOTHING];
   const age = heartbeatAgeMs === undefined ? NOTHING : `${durationText(heartbeatAgeMs)} ago`;
-  return [String(node), role, String(rank), address || NOTHING, shown, String(incarnation), age, labelText(label, address)];
+  return [number, role, String(rank), address || NOTHING, shown, String(incarnation), age, labelText(label, address)];
 }
 
 const MISSING = "missing";
