@@ -83,6 +83,8 @@ export class Membership {
   readonly #watch: SchedulerWait;
   readonly #links: LinkMonitor;
   #closed = false;
+  /** A standby that takes over ends its link with the scheduler itself: nobody is away. */
+  #isTakingOver = false;
   #heartbeat: Heartbeat | undefined;
   #leaving: Deferred<void> | undefined;
 
@@ -288,6 +290,7 @@ export class Membership {
     this.#registration = { ...this.#joined, node, incarnation };
     peer.id = node;
     peer.incarnation = incarnation;
+    this.#isTakingOver = true;
     this.#channel?.link?.destroy(); // the next one begins with a hello of that node, and a scheduler that resumes it
   }
 
@@ -375,7 +378,8 @@ export class Membership {
   #watchAway(channel: Channel): void {
     if (this.#closed) return;
     const { isLeaving } = this.#options.peer;
-    const isExpected = this.#registration === undefined || this.#leaving !== undefined || this.#fatal !== undefined || isLeaving;
+    const isOver = this.#registration === undefined || this.#leaving !== undefined || this.#fatal !== undefined || isLeaving;
+    const isExpected = isOver || this.#isTakingOver;
     this.#watch.away(channel, { isExpected }, (error) => {
       channel.failCalls(error);
       this.#calls.fail(error, { isOver: false });
@@ -408,6 +412,7 @@ export class Membership {
 
   /** The scheduler knows us now. */
   #settleIn(reply: RegisterReply): void {
+    this.#isTakingOver = false;
     this.#roster.adopt(reply.roster);
     if (this.#earlyRoster !== undefined) this.#roster.adopt(this.#earlyRoster);
     this.#earlyRoster = undefined;
@@ -425,7 +430,7 @@ export class Membership {
 
   #resume(channel: Channel): Promise<RegisterReply> {
     const { job, node, incarnation } = this.#joined;
-    this.#options.log.info("the scheduler was restarted, resuming", { job, node: nameOf(node) });
+    if (!this.#isTakingOver) this.#options.log.info("the scheduler was restarted, resuming", { job, node: nameOf(node) });
     const known = { roster: this.#roster.view, passed: this.#barriers?.passed() ?? [], ...this.memory.claim() };
     return this.#register(channel, { job, node, incarnation, ...known });
   }

@@ -146,6 +146,7 @@ suite("replicas", { concurrency: 2 }, () => {
     );
     await launch.succeeds();
     assert.match(launch.stdout, /^\[worker 0\] verified 400 pushes/m);
+    assert.doesNotMatch(launch.stderr, /the scheduler (?:at \S+ is away|was restarted)/, "it was there all the time");
   });
 
   test("too many copies, and servers of another number of them, are refused by name", async () => {
