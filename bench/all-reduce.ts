@@ -1,9 +1,11 @@
-// all-reduce — how fast two workers add arrays among themselves: 16 MB at once, and LeNet's ten gradients in one step. A worker's script:
+// all-reduce — how fast two workers add arrays among themselves: 16 MB at once, and LeNet's ten gradients in one step.
+// A worker's script:
 //
 //   weighbridge launch -s 1 -w 2 --worker-only -- bench/all-reduce.ts [--seconds 2]
 //
-// Reported by worker 0: GB/s of reduced bytes (the array's size over the time of a call), and time per operation. The ceiling is a link of the same transport
-// between the same two processes that moves what has to move, all of the array's bytes each way at the same time, with no frames and nothing added.
+// Reported by worker 0: GB/s of reduced bytes (the array's size over the time of a call), and time per operation. The
+// ceiling is a link of the same transport between the same two processes that moves what has to move, all of the
+// array's bytes each way at the same time, with no frames and nothing added.
 
 import { parseArgs } from "node:util";
 import { connect } from "weighbridge";

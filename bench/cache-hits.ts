@@ -1,5 +1,6 @@
-// cache-hits — what a hit costs in the core of the caches of rows: one row pinned, read and let go, as an accessor of a process cache does it, and a list of keys looked
-// up at once, as an operation of the others does it. One thread, rows of 16 floats, keys by chance of a cache that is full; the best of several runs.
+// cache-hits — what a hit costs in the core of the caches of rows: one row pinned, read and let go, as an accessor of a
+// process cache does it, and a list of keys looked up at once, as an operation of the others does it. One thread, rows
+// of 16 floats, keys by chance of a cache that is full; the best of several runs.
 //
 //   node bench/cache-hits.ts [--runs 20]
 

@@ -1,10 +1,13 @@
-// case-runner — runs one case on a worker: fills the servers, keeps a window of requests in flight, and verifies what came of it.
-// Requests are issued from callbacks, without a promise per request; every request in flight has its own values.
+// case-runner — runs one case on a worker: fills the servers, keeps a window of requests in flight, and verifies what
+// came of it. Requests are issued from callbacks, without a promise per request; every request in flight has its own
+// values.
 //
 // Invariants:
 //   R1. A round of pushes is verified whole: after it every key holds its start value plus what was pushed to it.
-//   R2. Of pulls, those are verified whose values are still there: the last of each slot, at the end of a round, or of a burst.
-//   R3. A pull of a mix reads exactly the pushes that its worker issued before it: requests of one worker are served in order.
+//   R2. Of pulls, those are verified whose values are still there: the last of each slot, at the end of a round, or of
+//       a burst.
+//   R3. A pull of a mix reads exactly the pushes that its worker issued before it: requests of one worker are served in
+//       order.
 
 import { performance } from "node:perf_hooks";
 import type { BenchCase } from "./cases.ts";
@@ -20,7 +23,10 @@ export type KeyValueClient = {
 };
 type RequestOptions = { readonly callback?: (error?: Error) => void };
 
-/** What a worker did in one round. `pushCounts` has one number per request set of the key space; none where the worker has verified its own. */
+/**
+ * What a worker did in one round. `pushCounts` has one number per request set of the key space; none where the worker
+ * has verified its own.
+ */
 export type Round = { readonly figure: Figure; readonly pushCounts: readonly number[] };
 
 type Slot = {
@@ -85,7 +91,10 @@ export class CaseRunner {
     return oneByOne(latenciesMs);
   }
 
-  /** Runs one span. Pulled values are verified here; pushes leave their counts for `verifyPushes`, unless the keys are this worker's own. */
+  /**
+   * Runs one span. Pulled values are verified here; pushes leave their counts for `verifyPushes`, unless the keys are
+   * this worker's own.
+   */
   async run(span: Span): Promise<Round> {
     const { direction, isFresh } = this.#case;
     this.#pushCounts.fill(0);
@@ -99,7 +108,9 @@ export class CaseRunner {
     return { figure, pushCounts: [] };
   }
 
-  /** Checks every key against the pushes of all workers (none told: none made), then takes them back for the next round. */
+  /**
+   * Checks every key against the pushes of all workers (none told: none made), then takes them back for the next round.
+   */
   async verifyPushes(pushCounts: readonly number[]): Promise<void> {
     const countPerKey = new Float64Array(this.#space.keyCount);
     for (const [setIndex, { indices }] of this.#space.requestSets.entries()) {
@@ -137,7 +148,10 @@ export class CaseRunner {
     return this.#meter.figure();
   }
 
-  /** Until the span is over: new lists, and for pulls a push to each of them, which nobody times; then a burst of requests with these lists. */
+  /**
+   * Until the span is over: new lists, and for pulls a push to each of them, which nobody times; then a burst of
+   * requests with these lists.
+   */
   async #runBursts({ warmupMs, measureMs }: Span): Promise<Figure> {
     let meter = new BurstMeter();
     const startedAt = performance.now();

@@ -11,11 +11,13 @@
 //   adam-16MB                   a tensor of 16 MiB; pushes go through Adam
 //   -spread                     keys drawn from the whole 64-bit range, as hashed features are; without it they are neighbours
 //   -fresh                      every request carries a key list that no request carried before; the keys of a pull were pushed to since they
-//                               were last pulled: no cache of lists or answers helps. What prepares requests is not in the time, so they run in
-//                               bursts, and there are no such cases with two workers, whose bursts would not coincide.
+//                               were last pulled: no cache of lists or answers helps. What prepares requests is not in
+//                               the time, so they run in bursts, and there are no such cases with two workers, whose
+//                               bursts would not coincide.
 //   -2x2                        two servers and two workers; every request is spread evenly over both servers
-// Two are not timed. memory-1M-keys fills an idle server with a million keys of one float and looks at its memory; memory-idle looks at a server and a
-// worker that do nothing, run from the sources, and memory-idle-built at the same from the package as it is built.
+// Two are not timed. memory-1M-keys fills an idle server with a million keys of one float and looks at its memory;
+// memory-idle looks at a server and a worker that do nothing, run from the sources, and memory-idle-built at the same
+// from the package as it is built.
 
 import type { Regime } from "./child.ts";
 
@@ -30,7 +32,10 @@ export type Yardstick = "latency" | "rate" | "bandwidth";
 /** Which engine the case is about: keys and values that are summed, or a parameter with this optimizer. */
 export type Engine = "kv" | "table-adagrad" | "tensor-adam";
 
-/** How a request chooses among more keys than it carries: each once and all equally likely, or by Zipf 1.05, as often as they come. */
+/**
+ * How a request chooses among more keys than it carries: each once and all equally likely, or by Zipf 1.05, as often as
+ * they come.
+ */
 export type Choice = "uniform" | "zipf";
 
 export type BenchCase = {
@@ -178,7 +183,8 @@ function onOnePair(shape: Shape): BenchCase {
     universeKeyCount: shape.universeKeyCount ?? shape.keyCount,
     nodesPerRole: 1,
     yardstick: isSmall ? (shape.window === 1 ? "latency" : "rate") : "bandwidth",
-    // On one core a bandwidth case only measures how two processes share it; where the threads wake up matters for small messages.
+    // On one core a bandwidth case only measures how two processes share it; where the threads wake up matters for
+    // small messages.
     regimes: isSmall ? ["free", "pinned"] : ["free"],
     firstKeyOffset: 0,
   };

@@ -1,4 +1,5 @@
-// child — the driver's side of the control channel: one process running a bench script, asked by name and answered once.
+// child — the driver's side of the control channel: one process running a bench script, asked by name and answered
+// once.
 
 import { type ChildProcessByStdio, spawn } from "node:child_process";
 import { once } from "node:events";

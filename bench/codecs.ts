@@ -1,9 +1,10 @@
-// codecs — how fast one thread encodes and decodes what links carry, in process: `node bench/codecs.ts` prints a table. No sockets, no
-// server: what a codec costs must be seen beside what it saves on a link.
+// codecs — how fast one thread encodes and decodes what links carry, in process: `node bench/codecs.ts` prints a table.
+// No sockets, no server: what a codec costs must be seen beside what it saves on a link.
 //
-// One block at a time (512 KiB of f32, 131,072 values or keys), as the data plane cuts them, through the classes that it uses. Rates are bytes
-// before encoding and after decoding, per second: the median of the rounds, and in brackets the slowest and the fastest. Gradients are
-// normal with σ = 0.01; eight different ones in turn, so that the residual of top-k is what it becomes in training.
+// One block at a time (512 KiB of f32, 131,072 values or keys), as the data plane cuts them, through the classes that
+// it uses. Rates are bytes before encoding and after decoding, per second: the median of the rounds, and in brackets
+// the slowest and the fastest. Gradients are normal with σ = 0.01; eight different ones in turn, so that the residual
+// of top-k is what it becomes in training.
 
 import { parseArgs } from "node:util";
 import { Random } from "../src/base/random.ts";

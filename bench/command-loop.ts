@@ -1,5 +1,6 @@
-// command-loop — the child's side of the bench's control channel: JSON commands in on stdin, replies out on stdout, one line each.
-// Control traffic flows between measurements, never during one. A closed stdin ends the process, so that no child outlives the driver.
+// command-loop — the child's side of the bench's control channel: JSON commands in on stdin, replies out on stdout, one
+// line each. Control traffic flows between measurements, never during one. A closed stdin ends the process, so that no
+// child outlives the driver.
 
 import { createInterface } from "node:readline";
 

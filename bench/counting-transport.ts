@@ -1,4 +1,5 @@
-// counting-transport — a transport that counts what the links it opened carry, both ways: every byte, frame headers included.
+// counting-transport — a transport that counts what the links it opened carry, both ways: every byte, frame headers
+// included.
 
 import type { Address, ConnectOptions, Link, LinkReader, Listener, Transport } from "../src/transport/transport.ts";
 

@@ -1,9 +1,10 @@
-// devices — how much faster one process makes steps with two threads (devices) than with one: LeNet-5 with batches of 64 of
-// random digits, and a multi-layer perceptron of 1.3 million weights, without servers. The two take turns.
+// devices — how much faster one process makes steps with two threads (devices) than with one: LeNet-5 with batches of
+// 64 of random digits, and a multi-layer perceptron of 1.3 million weights, without servers. The two take turns.
 //
 //   node bench/devices.ts [--devices n] [--rounds n] [--steps n]
 //
-// Steps a second, without the start of the threads: medians, and in brackets the least and greatest. Needs as many idle cores as devices.
+// Steps a second, without the start of the threads: medians, and in brackets the least and greatest. Needs as many idle
+// cores as devices.
 
 import { parseArgs } from "node:util";
 import { ArrayDataset, createLenet, dense, Model, type Network, Sequential, SoftmaxCrossEntropy, Workspace } from "weighbridge/training";

@@ -1,10 +1,12 @@
-// embedding-cache — which share of the bytes of plain pushes and pulls a cache saves, beside what Hetu's cache saves on the same work: a table of
-// 100,000 × 128, batches of 3,328 ids drawn by Zipf's law, each looked up and then updated by one worker.
+// embedding-cache — which share of the bytes of plain pushes and pulls a cache saves, beside what Hetu's cache saves on
+// the same work: a table of 100,000 × 128, batches of 3,328 ids drawn by Zipf's law, each looked up and then updated by
+// one worker.
 //
 //   node bench/embedding-cache.ts [--servers n] [--cold] [--rows 100000] [--iterations n]
 //
-// Counted is every byte on the worker's links to the servers, frame headers and a flush at the end included (Hetu has no flush). All rows exist before the count begins, as they do in
-// Hetu; with --cold none does. Time is not measured: everything runs in this process.
+// Counted is every byte on the worker's links to the servers, frame headers and a flush at the end included (Hetu has
+// no flush). All rows exist before the count begins, as they do in Hetu; with --cold none does. Time is not measured:
+// everything runs in this process.
 
 import { parseArgs } from "node:util";
 import { Session } from "../src/api/session.ts";

@@ -1,6 +1,6 @@
 // expected-values — what the values of a case must be, so that a broken path cannot be measured.
-// A key starts with a pattern that depends on its position and on the place within its row; each push adds a gradient that depends on the place.
-// A block that lands in the wrong place, twice or not at all therefore changes some value.
+// A key starts with a pattern that depends on its position and on the place within its row; each push adds a gradient
+// that depends on the place. A block that lands in the wrong place, twice or not at all therefore changes some value.
 //
 // Invariants:
 //   V1. All values are whole numbers below 2^24, so float32 sums are exact in any order.
@@ -11,7 +11,10 @@ const EXACT_MAX = 2 ** 24;
 const START_PERIOD = 251;
 const GRADIENT_PERIOD = 3;
 
-/** Rows of `width` floats for the keys at positions `indices`. `pushCounts` says for the whole universe how often each key was pushed. */
+/**
+ * Rows of `width` floats for the keys at positions `indices`. `pushCounts` says for the whole universe how often each
+ * key was pushed.
+ */
 export type Rows = { readonly indices: Uint32Array; readonly width: number; readonly values: Float32Array };
 
 export function fillWithStart({ indices, width, values }: Rows): void {
@@ -43,7 +46,10 @@ export function verify({ indices, width, values }: Rows, pushCountOf: (index: nu
   }
 }
 
-/** Throws at the first value of an optimizer that went another way than down from 0: every gradient there is, is positive. */
+/**
+ * Throws at the first value of an optimizer that went another way than down from 0: every gradient there is, is
+ * positive.
+ */
 export function verifyDescended({ indices, width, values }: Rows): void {
   for (let i = 0; i < values.length; i++) {
     const value = values[i]!;

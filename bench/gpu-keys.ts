@@ -1,11 +1,12 @@
-// gpu-keys — many small keys on one card, through the whole shared model: 1,000 keys of 4 KB on 4 logical devices, sum and SGD. Needs CUDA:
+// gpu-keys — many small keys on one card, through the whole shared model: 1,000 keys of 4 KB on 4 logical devices, sum
+// and SGD. Needs CUDA:
 //   node bench/gpu-keys.ts [--devices 4] [--keys 1000]
 //
 // calls      one push and one pullReq for every key and device, then a wait for the last hand-out
 // all        one pushAll and one pullAll for every device, then the same wait
 //
-// Host milliseconds are from the first call to the end of the last hand-out, as the caller sees it. Card milliseconds are between events around what
-// the round puts on the card. Medians of turns in which both ways run once.
+// Host milliseconds are from the first call to the end of the last hand-out, as the caller sees it. Card milliseconds
+// are between events around what the round puts on the card. Medians of turns in which both ways run once.
 
 import { parseArgs } from "node:util";
 import { assert } from "../src/base/assert.ts";

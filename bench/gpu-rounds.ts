@@ -1,13 +1,15 @@
-// gpu-rounds — rounds of level 1 on one card, on the backend itself, without the engine above it: how fast they run beside a plain copy of the
-// same run. Needs CUDA (LD_LIBRARY_PATH with the driver and NVRTC):
+// gpu-rounds — rounds of level 1 on one card, on the backend itself, without the engine above it: how fast they run
+// beside a plain copy of the same run. Needs CUDA (LD_LIBRARY_PATH with the driver and NVRTC):
 //   node bench/gpu-rounds.ts [--devices 4] [--megabytes 256] [--keys 1000]
 //
-// Times are between events on the card, medians of turns in which every case runs once, so that a slow spell of the card hits all alike. Bytes are
-// those that must move: for the sum one read of every device's gradient, for the update a read and a write of the weights (and of each slot), for
-// the hand-out one write for every device. Values are checked at the end of each case.
+// Times are between events on the card, medians of turns in which every case runs once, so that a slow spell of the
+// card hits all alike. Bytes are those that must move: for the sum one read of every device's gradient, for the update
+// a read and a write of the weights (and of each slot), for the hand-out one write for every device. Values are checked
+// at the end of each case.
 //
-// Copies between the card and the host, as level 2 and updaters of users have them, run while another key is reduced again and again; beside them a
-// plain copy to or from pinned memory on an idle card. Their times are the host's, from the call to its end.
+// Copies between the card and the host, as level 2 and updaters of users have them, run while another key is reduced
+// again and again; beside them a plain copy to or from pinned memory on an idle card. Their times are the host's, from
+// the call to its end.
 
 import { parseArgs } from "node:util";
 import { assert } from "../src/base/assert.ts";

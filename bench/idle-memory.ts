@@ -1,5 +1,6 @@
-// idle-memory — what a server and a worker cost that do nothing: resident memory some seconds after they registered, as users' processes are started:
-// the scheduler and the server by the command, the worker by a script that connects. From the sources, or from the package as it is built.
+// idle-memory — what a server and a worker cost that do nothing: resident memory some seconds after they registered, as
+// users' processes are started: the scheduler and the server by the command, the worker by a script that connects. From
+// the sources, or from the package as it is built.
 
 import { type ChildProcess, spawn, spawnSync } from "node:child_process";
 import { readFileSync } from "node:fs";

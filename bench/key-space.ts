@@ -1,5 +1,6 @@
 // key-space — the keys of a case: which exist, which server owns them, and which of them a request carries.
-// Deterministic: every worker of a case derives the same choices, so that pushes can be counted per choice instead of per key.
+// Deterministic: every worker of a case derives the same choices, so that pushes can be counted per choice instead of
+// per key.
 
 import { assert } from "../src/base/assert.ts";
 import { Random } from "../src/base/random.ts";
@@ -111,7 +112,10 @@ function randomChoices(keyCount: number, universeKeyCount: number): () => Uint32
   };
 }
 
-/** Draws by Zipf: position i with a weight of (i + 1)^-1.05, but scattered over the universe. In the order they were drawn, duplicates and all. */
+/**
+ * Draws by Zipf: position i with a weight of (i + 1)^-1.05, but scattered over the universe. In the order they were
+ * drawn, duplicates and all.
+ */
 function zipfChoices(keyCount: number, universeKeyCount: number): () => Uint32Array {
   const random = new Random(SEED);
   const draw = zipfDraws(random, { positionCount: universeKeyCount, exponent: ZIPF_EXPONENT });

@@ -1,5 +1,6 @@
-// layered-training — a net of layers whose weights a shared model brings up to date through a server, over a link of a given speed: what
-// a device waits for, with and without overlap. In simulated time (`runLayers`), or in whichever the model is in (`trainLayers`).
+// layered-training — a net of layers whose weights a shared model brings up to date through a server, over a link of a
+// given speed: what a device waits for, with and without overlap. In simulated time (`runLayers`), or in whichever the
+// model is in (`trainLayers`).
 //
 //   overlap      a layer's gradient leaves as soon as it is computed, the last layer first, and its weights are waited for where the next
 //                step needs them, the first layer first; the first layer is the most urgent

@@ -1,9 +1,10 @@
-// learning-rates — what BSP, SSP and ASP make of one learning rate: LeNet-5 on digits of MNIST, batches of 64, one epoch, every weight on two servers, all in one process.
+// learning-rates — what BSP, SSP and ASP make of one learning rate: LeNet-5 on digits of MNIST, batches of 64, one
+// epoch, every weight on two servers, all in one process.
 //
 //   node bench/learning-rates.ts [--workers n] [--samples n] [--optimizer sgd|momentum|adam] [--rates a,b,c]
 //
-// Test accuracy in percent after the epoch, by optimizer and rate. Workers in one process take turns: a gradient is about as many pushes old as there are other
-// workers. It says nothing about speed.
+// Test accuracy in percent after the epoch, by optimizer and rate. Workers in one process take turns: a gradient is
+// about as many pushes old as there are other workers. It says nothing about speed.
 
 import { parseArgs } from "node:util";
 import { ImageDataset } from "../src/faces/training/dataset.ts";

@@ -1,6 +1,7 @@
 // main — the bench: `npm run bench -- --help` says how to call it.
 // Measures the raw ceiling and ours in one run; only their ratio is worth comparing between machines or days.
-// The table goes to stdout, progress to stderr. A wrong value or a dead node ends the run with a non-zero exit and no file.
+// The table goes to stdout, progress to stderr. A wrong value or a dead node ends the run with a non-zero exit and no
+// file.
 
 import { spawnSync } from "node:child_process";
 import { writeFileSync } from "node:fs";

@@ -6,7 +6,8 @@ import { Meter } from "./meter.ts";
 
 test("requests that are not timed count for the rate from the first timed completion to the last", () => {
   const meter = new Meter();
-  // Whole milliseconds, whose differences are exact: of two readings of a real clock, begin + 10 - begin may be less than 10.
+  // Whole milliseconds, whose differences are exact: of two readings of a real clock, begin + 10 - begin may be less
+  // than 10.
   const begin = 1000;
   meter.start({ warmupMs: 1, measureMs: 10 }, begin - 1);
   assert.equal(meter.completeUntimed(), true, "before the span");

@@ -1,6 +1,7 @@
-// meter — counts completed requests and their latencies over a span of time. The raw client and our worker use the same one, so that both
-// pay the same for being measured. It allocates nothing between start and end. Reading the clock takes 0.1 µs, a tenth of a small request, so
-// of many requests in flight only some are timed: all are counted, and latencies are those of the timed ones.
+// meter — counts completed requests and their latencies over a span of time. The raw client and our worker use the same
+// one, so that both pay the same for being measured. It allocates nothing between start and end. Reading the clock
+// takes 0.1 µs, a tenth of a small request, so of many requests in flight only some are timed: all are counted, and
+// latencies are those of the timed ones.
 //
 //   start ──warm-up──▶ first completion after it = begin ──measureMs──▶ first completion after that = end
 //
@@ -74,7 +75,10 @@ export class Meter {
   }
 }
 
-/** Counts requests that run in bursts: only the time inside a burst, from its first request's issue to its last completion, is counted. */
+/**
+ * Counts requests that run in bursts: only the time inside a burst, from its first request's issue to its last
+ * completion, is counted.
+ */
 export class BurstMeter {
   readonly #latenciesMs: number[] = [];
   #busyMs = 0;

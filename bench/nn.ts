@@ -1,9 +1,9 @@
-// nn — how fast the layers compute in one thread: `node bench/nn.ts` prints two tables. No parameter server, no data set: the input is noise,
-// which costs what digits cost.
+// nn — how fast the layers compute in one thread: `node bench/nn.ts` prints two tables. No parameter server, no data
+// set: the input is noise, which costs what digits cost.
 //
-// Products: GFLOP/s, 2·m·n·k operations each, of the shapes that LeNet has for a batch of 64 and of larger ones. Steps: milliseconds of LeNet's
-// forward, loss and backward for a batch of 64; then layer by layer. Medians of the rounds, and in brackets the fastest and slowest. Each
-// with relaxed SIMD (fused) and without (plain), interleaved.
+// Products: GFLOP/s, 2·m·n·k operations each, of the shapes that LeNet has for a batch of 64 and of larger ones. Steps:
+// milliseconds of LeNet's forward, loss and backward for a batch of 64; then layer by layer. Medians of the rounds, and
+// in brackets the fastest and slowest. Each with relaxed SIMD (fused) and without (plain), interleaved.
 
 import { parseArgs } from "node:util";
 import { Random } from "../src/base/random.ts";

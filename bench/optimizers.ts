@@ -2,10 +2,11 @@
 //   node bench/optimizers.ts            all cases, about 20 s
 //   node bench/optimizers.ts adam       those whose name contains "adam"
 //
-// GB/s counts the bytes that an update must touch: each array that is read or written, once for each. Blocks are 16 MB arrays; rows are
-// 100,000 random ones out of 1,000,000, at the addresses that a table would give, without its batched probing. Each case runs once unmeasured
-// and once measured, 15 rounds over all cases, so that a slow spell of the machine hits all alike; the median counts, with the extremes beside
-// it. Axpy and copy are the ceilings to compare with in the same run.
+// GB/s counts the bytes that an update must touch: each array that is read or written, once for each. Blocks are 16 MB
+// arrays; rows are 100,000 random ones out of 1,000,000, at the addresses that a table would give, without its batched
+// probing. Each case runs once unmeasured and once measured, 15 rounds over all cases, so that a slow spell of the
+// machine hits all alike; the median counts, with the extremes beside it. Axpy and copy are the ceilings to compare
+// with in the same run.
 
 import { Random } from "../src/base/random.ts";
 import { Arena } from "../src/kernel/arena.ts";

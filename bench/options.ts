@@ -13,7 +13,10 @@ export type Effort = {
   readonly searchSpan: Span;
   /** An unreported round of ours, in which the case's code gets compiled; the search does that for raw. */
   readonly settleSpan: Span;
-  /** The same for small requests, whose cost is code: the engine takes its time to compile what the socket calls so often. */
+  /**
+   * The same for small requests, whose cost is code: the engine takes its time to compile what the socket calls so
+   * often.
+   */
   readonly settleSmallSpan: Span;
   /** On a machine too busy for all rounds a case ends after this time, but never without a round of each side. */
   readonly caseBudgetMs: number;

@@ -1,4 +1,5 @@
-// our-cluster — scheduler, servers and workers of ours, each its own process, driven through cases. One cluster serves many cases and rounds.
+// our-cluster — scheduler, servers and workers of ours, each its own process, driven through cases. One cluster serves
+// many cases and rounds.
 
 import { type AddressInfo, createServer } from "node:net";
 import type { Role } from "../src/node/config/node-config.ts";
@@ -8,7 +9,10 @@ import { Child, type Regime } from "./child.ts";
 import { type Figure, type Span, together } from "./meter.ts";
 import type { OurNodeProtocol } from "./our-node.ts";
 
-/** Resident memory of the largest process of each role. Servers keep the keys of all cases served so far; workers hold their window's arrays. */
+/**
+ * Resident memory of the largest process of each role. Servers keep the keys of all cases served so far; workers hold
+ * their window's arrays.
+ */
 export type ClusterMemory = { readonly rssServerMb: number; readonly rssWorkerMb: number };
 
 type OurNode = Child<OurNodeProtocol>;
@@ -59,7 +63,10 @@ export class OurCluster implements AsyncDisposable {
     return cluster;
   }
 
-  /** Makes `benchCase` the current one and gives its keys their start values; returns how the pushes that filled it went. */
+  /**
+   * Makes `benchCase` the current one and gives its keys their start values; returns how the pushes that filled it
+   * went.
+   */
   async open(benchCase: BenchCase): Promise<Figure> {
     await Promise.all(this.#workers.map((worker) => worker.ask("open", benchCase)));
     const filling = benchCase.direction === "mix" ? this.#workers : [this.#firstWorker()];

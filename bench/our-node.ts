@@ -1,4 +1,5 @@
-// our-node — one node of our cluster under measurement, a process of its own. DMLC_ROLE decides what it is; the driver decides what it does.
+// our-node — one node of our cluster under measurement, a process of its own. DMLC_ROLE decides what it is; the driver
+// decides what it does.
 
 import { Session } from "../src/api/session.ts";
 import { KVServer, KVWorker } from "../src/faces/kv/index.ts";

@@ -1,10 +1,11 @@
-// overlap — whether a training is faster when parameters travel while others are computed: epochs with and without overlap in turns, in one job, so that what else the
-// machine does concerns both.
+// overlap — whether a training is faster when parameters travel while others are computed: epochs with and without
+// overlap in turns, in one job, so that what else the machine does concerns both.
 //
 //   weighbridge launch -s 2 -w 2 --worker-only -- bench/overlap.ts [--network rows|dense] [--cache-rows n] [--pairs n]
 //
-// rows: 8 ids a sample of a table of 100,000 × 16 under Adam, batches of 512. dense: 784-1024-512-10, 1.3 M weights, batches of 64. Steps a second as worker 0 counts
-// them: medians, the median of the pairs' ratios, and how many of them were above 1.
+// rows: 8 ids a sample of a table of 100,000 × 16 under Adam, batches of 512. dense: 784-1024-512-10, 1.3 M weights,
+// batches of 64. Steps a second as worker 0 counts them: medians, the median of the pairs' ratios, and how many of them
+// were above 1.
 
 import { parseArgs } from "node:util";
 import { Random } from "../src/base/random.ts";

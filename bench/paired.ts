@@ -3,9 +3,10 @@
 //   git worktree add ../before COMMIT && (cd ../before && npm install)
 //   node bench/paired.ts --other ../before [--starts 3] [--turns 7] [--ms 350] [CASE…]
 //
-// Both clusters are alive; a turn measures one and then the other, in both orders by turns. What counts is the ratio within a turn. The processor's clock, other work
-// on the machine and where threads and memory have come to lie change from start to start more than from turn to turn, so clusters are started
-// several times, and the median of the starts' medians is told. The other checkout's own bench drives its cluster: both must know the case.
+// Both clusters are alive; a turn measures one and then the other, in both orders by turns. What counts is the ratio
+// within a turn. The processor's clock, other work on the machine and where threads and memory have come to lie change
+// from start to start more than from turn to turn, so clusters are started several times, and the median of the starts'
+// medians is told. The other checkout's own bench drives its cluster: both must know the case.
 
 import { resolve } from "node:path";
 import { pathToFileURL } from "node:url";
@@ -90,7 +91,10 @@ async function main(): Promise<void> {
   }
 }
 
-/** Cases that one pair of clusters serves: of one size, and few enough for the memory of a server, which keeps the keys of all of them. */
+/**
+ * Cases that one pair of clusters serves: of one size, and few enough for the memory of a server, which keeps the keys
+ * of all of them.
+ */
 function groupsOf(cases: readonly BenchCase[]): readonly (readonly BenchCase[])[] {
   const groups: BenchCase[][] = [];
   for (const benchCase of cases) {

@@ -1,4 +1,5 @@
-// parameter-client — a parameter of the modern API in the shape that a case runs on: calls with callbacks, numbered to wait for.
+// parameter-client — a parameter of the modern API in the shape that a case runs on: calls with callbacks, numbered to
+// wait for.
 
 import type { Session } from "../src/api/session.ts";
 import type { KeyValueClient } from "./case-runner.ts";
@@ -9,7 +10,10 @@ type Calls = {
   pull(keys: BigUint64Array, into: Float32Array): Promise<unknown>;
 };
 
-/** Makes the case's parameter, or finds it. Each case has one of its own: the keys of two would be twice as many rows as it says. */
+/**
+ * Makes the case's parameter, or finds it. Each case has one of its own: the keys of two would be twice as many rows as
+ * it says.
+ */
 export async function openParameter(session: Session, { name, engine, width }: BenchCase): Promise<KeyValueClient> {
   if (engine === "tensor-adam") {
     const tensor = await session.tensor(name, { shape: [width], optimizer: { type: "adam" } });

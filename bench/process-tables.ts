@@ -292,7 +292,9 @@ function bytesOf(session: Session): number {
   return bytes;
 }
 
-/** The same trace, batch by batch in turn, through the cache of an embedding whose rows may be so many updates behind. */
+/**
+ * The same trace, batch by batch in turn, through the cache of an embedding whose rows may be so many updates behind.
+ */
 async function hetBytes(): Promise<number> {
   await using cluster = await EmbeddedCluster.start();
   const { session } = cluster;

@@ -1,18 +1,22 @@
-// pslite — what ps-lite's protocol costs: compares a cluster of ours over it with one over our own protocol, and, with PSLITE_BENCH naming a program
-// of ps-lite, our server with its own server under its own worker. Both sides take turns; medians.
+// pslite — what ps-lite's protocol costs: compares a cluster of ours over it with one over our own protocol, and, with
+// PSLITE_BENCH naming a program of ps-lite, our server with its own server under its own worker. Both sides take turns;
+// medians.
 //
 //   node bench/pslite.ts [--short] [--rounds n] [--warm-up-ms 5000] [CASE…]
 //
-// `node bench/pslite.ts --clusters [--short] [CASE…]` compares a whole cluster of ours, over our own protocol, with one of theirs, in the same pattern and in
-// turns: what the column "ps-lite" of bench/RESULTS.md is. The program has to know the case by its name (cases.ts): mix, -fresh and -spread too.
+// `node bench/pslite.ts --clusters [--short] [CASE…]` compares a whole cluster of ours, over our own protocol, with one
+// of theirs, in the same pattern and in turns: what the column "ps-lite" of bench/RESULTS.md is. The program has to
+// know the case by its name (cases.ts): mix, -fresh and -spread too.
 //
-// That program is called `PROGRAM CASE SECONDS` with DMLC_* variables for its role. It registers with StartAsync, enters a barrier of all, runs
-// the case against application 0 (values are summed), prints one JSON line with `gbPerSec` and `reqPerSec` as worker, and finalizes.
+// That program is called `PROGRAM CASE SECONDS` with DMLC_* variables for its role. It registers with StartAsync,
+// enters a barrier of all, runs the case against application 0 (values are summed), prints one JSON line with
+// `gbPerSec` and `reqPerSec` as worker, and finalizes.
 //
-// A server of ours is a new process each round, and its code is being compiled in the first second or two; what the program warms up by itself
-// (0.3 s in the one we use) does not cover that. So a round lasts PROGRAM_SECONDS, most of which a server of either kind has warmed up for;
-// with `--short` it lasts SHORT_SECONDS, which shows what the beginning costs.
-// Clusters of ours live through all rounds of a case, and are compared as they are after VAN_WARMUP_MS: both get faster for some seconds.
+// A server of ours is a new process each round, and its code is being compiled in the first second or two; what the
+// program warms up by itself (0.3 s in the one we use) does not cover that. So a round lasts PROGRAM_SECONDS, most of
+// which a server of either kind has warmed up for; with `--short` it lasts SHORT_SECONDS, which shows what the
+// beginning costs. Clusters of ours live through all rounds of a case, and are compared as they are after
+// VAN_WARMUP_MS: both get faster for some seconds.
 
 import { spawn } from "node:child_process";
 import { once } from "node:events";
@@ -59,7 +63,10 @@ async function compareVans(benchCase: BenchCase): Promise<void> {
   tell(benchCase.name, "zmq over our own protocol", median(rates.map((rate) => rate.zmq)), median(rates.map((rate) => rate.own)));
 }
 
-/** A cluster of theirs, new each round as a program is, and one of ours that lives through all rounds, in turns and in the same pattern. */
+/**
+ * A cluster of theirs, new each round as a program is, and one of ours that lives through all rounds, in turns and in
+ * the same pattern.
+ */
 async function compareClusters(benchCase: BenchCase): Promise<void> {
   await using ours = await OurCluster.start({ regime: "free", nodesPerRole: 1 });
   await ours.open(benchCase);

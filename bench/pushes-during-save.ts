@@ -1,4 +1,5 @@
-// pushes-during-save — reports how long pushes take while nothing is saved, and while a checkpoint is. One push at a time, each awaited: its time is from call to answer.
+// pushes-during-save — reports how long pushes take while nothing is saved, and while a checkpoint is. One push at a
+// time, each awaited: its time is from call to answer.
 
 import type { Session } from "../src/api/session.ts";
 
@@ -9,7 +10,9 @@ export type SavedPushes = {
   /** What a push has so many of: rows or keys. */
   readonly unit: string;
   readonly unitsPerPush: number;
-  /** Draws what the push of this round carries; returns what sends it and waits for the answer, which alone is timed. */
+  /**
+   * Draws what the push of this round carries; returns what sends it and waits for the answer, which alone is timed.
+   */
   readonly draw: (round: number) => () => Promise<void>;
   /** What is saved, in words. */
   readonly contents: string;

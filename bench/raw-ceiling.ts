@@ -1,5 +1,6 @@
-// raw-ceiling — finds the fastest plain way to move a flow of bytes, which is then the ceiling our figure is compared with.
-// A raw reference with one fixed configuration is no ceiling: the best buffer sizes differ by size, direction and number of processes.
+// raw-ceiling — finds the fastest plain way to move a flow of bytes, which is then the ceiling our figure is compared
+// with. A raw reference with one fixed configuration is no ceiling: the best buffer sizes differ by size, direction and
+// number of processes.
 
 import { assert } from "../src/base/assert.ts";
 import { type BenchCase, valueBytes } from "./cases.ts";
@@ -17,7 +18,10 @@ const SMALL_PLANS: readonly RawPlan[] = [
   { readBytes: 4 * KIB, writeBytes: 4 * KIB, writesInFlight: UNLIMITED_WRITES, cork: true, flush: "turn" },
 ];
 
-/** The winners of searches over all combinations of four read sizes, four write sizes, 1, 2 or any number in flight, corked or not. */
+/**
+ * The winners of searches over all combinations of four read sizes, four write sizes, 1, 2 or any number in flight,
+ * corked or not.
+ */
 const LARGE_PLANS: readonly RawPlan[] = [
   { readBytes: 128 * KIB, writeBytes: 256 * KIB, writesInFlight: UNLIMITED_WRITES, cork: true, flush: "read" },
   { readBytes: 128 * KIB, writeBytes: 256 * KIB, writesInFlight: UNLIMITED_WRITES, cork: true, flush: "turn" },
@@ -36,8 +40,8 @@ const LARGE_PLANS: readonly RawPlan[] = [
 ];
 
 /**
- * The bytes of a case's values on each connection, without keys: what any protocol has to move at least. A push and a pull in turn are one exchange
- * of values for values.
+ * The bytes of a case's values on each connection, without keys: what any protocol has to move at least. A push and a
+ * pull in turn are one exchange of values for values.
  */
 export function rawFlowOf(benchCase: BenchCase): { readonly flow: RawFlow; readonly requestsPerExchange: number } {
   const { direction, nodesPerRole, window } = benchCase;
@@ -48,7 +52,10 @@ export function rawFlowOf(benchCase: BenchCase): { readonly flow: RawFlow; reado
   return { flow: { requestBytes, replyBytes, window: window / requestsPerExchange }, requestsPerExchange };
 }
 
-/** A knock-out: every heat measures each plan once more, and the better half by total rate goes on, until one is left or time is up. */
+/**
+ * A knock-out: every heat measures each plan once more, and the better half by total rate goes on, until one is left or
+ * time is up.
+ */
 export async function findCeiling(cluster: RawCluster, flow: RawFlow, span: Span, deadline: number): Promise<RawPlan> {
   const plans = Math.max(flow.requestBytes, flow.replyBytes) <= EMPTY_MESSAGE_BYTES ? SMALL_PLANS : LARGE_PLANS;
   let left = plans.map((plan) => ({ plan, total: 0 }));

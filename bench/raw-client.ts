@@ -1,4 +1,5 @@
-// raw-client — the asking end of the raw ceiling, a process of its own: keeps `window` requests in flight on one connection per server.
+// raw-client — the asking end of the raw ceiling, a process of its own: keeps `window` requests in flight on one
+// connection per server.
 
 import { connect, type Socket } from "node:net";
 import { serveCommands } from "./command-loop.ts";
@@ -14,7 +15,9 @@ export type RawClientProtocol = {
 
 const meter = new Meter();
 
-/** One connection. Replies come in the order of the requests, so a ring of issue times is enough to know every latency. */
+/**
+ * One connection. Replies come in the order of the requests, so a ring of issue times is enough to know every latency.
+ */
 class RawLink {
   readonly #flow: RawFlow;
   readonly #drained: () => void;

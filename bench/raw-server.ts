@@ -1,4 +1,5 @@
-// raw-server — the answering end of the raw ceiling, a process of its own: every `requestBytes` that arrive are answered with `replyBytes`.
+// raw-server — the answering end of the raw ceiling, a process of its own: every `requestBytes` that arrive are
+// answered with `replyBytes`.
 
 import { type AddressInfo, createServer, type OnReadOpts, Socket } from "node:net";
 import { serveCommands } from "./command-loop.ts";

@@ -1,6 +1,6 @@
-// raw-socket — what keeps the raw pair from being slower than any program has to be: its event loop stays awake while input is near, and the system
-// holds a bounded number of its bytes. Both with the code that our nodes use (docs/decisions/0008 and 0020), or a share would measure that instead
-// of what our protocol costs.
+// raw-socket — what keeps the raw pair from being slower than any program has to be: its event loop stays awake while
+// input is near, and the system holds a bounded number of its bytes. Both with the code that our nodes use
+// (docs/decisions/0008 and 0020), or a share would measure that instead of what our protocol costs.
 
 import type { Socket } from "node:net";
 import { SILENT_LOG } from "../src/base/log.ts";

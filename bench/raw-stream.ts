@@ -1,6 +1,7 @@
 // raw-stream — what the raw client and the raw server share: a flow of requests and replies without a protocol.
-// Both ends only count bytes. Every `requestBytes` received owe `replyBytes`, so one pair of programs plays push (large request, small reply),
-// pull (the reverse) and ping-pong. Not a transport: no headers, no errors, nothing is looked at.
+// Both ends only count bytes. Every `requestBytes` received owe `replyBytes`, so one pair of programs plays push (large
+// request, small reply), pull (the reverse) and ping-pong. Not a transport: no headers, no errors, nothing is looked
+// at.
 
 import type { Socket } from "node:net";
 
@@ -31,7 +32,10 @@ export function describePlan({ readBytes, writeBytes, writesInFlight, cork, flus
   return `reads ${readBytes >> 10} KiB, writes ${writeBytes >> 10} KiB${cork ? " corked" : ""}, ${inFlight} in flight, flushed per ${flush}`;
 }
 
-/** Writes owed bytes out of one fixed source the size of a message, so that it reads the same memory as a real sender of such messages. */
+/**
+ * Writes owed bytes out of one fixed source the size of a message, so that it reads the same memory as a real sender of
+ * such messages.
+ */
 export class RawSender {
   readonly #socket: Socket;
   readonly #plan: RawPlan;

@@ -1,6 +1,6 @@
 // report — turns the rounds of a case into the entry of the JSON file and into a line of the table.
-// Every figure is the median of the rounds. `rawShare` compares with the raw rounds of the same run; 1 is the ceiling, whatever the yardstick.
-// A share above CEILING_SHARE_MAX means that the ceiling is wrong, and the line says so.
+// Every figure is the median of the rounds. `rawShare` compares with the raw rounds of the same run; 1 is the ceiling,
+// whatever the yardstick. A share above CEILING_SHARE_MAX means that the ceiling is wrong, and the line says so.
 
 import { type BenchCase, valueBytes } from "./cases.ts";
 import type { Regime } from "./child.ts";
@@ -9,7 +9,10 @@ import type { ClusterMemory } from "./our-cluster.ts";
 import { describePlan, type RawPlan } from "./raw-stream.ts";
 import { median } from "./statistics.ts";
 
-/** One element of the JSON array. GB are 10^9 bytes of values, MB 10^6 bytes; `rawShare` is null where nothing raw compares. */
+/**
+ * One element of the JSON array. GB are 10^9 bytes of values, MB 10^6 bytes; `rawShare` is null where nothing raw
+ * compares.
+ */
 export type Entry = {
   readonly case: string;
   readonly regime: Regime;
@@ -110,7 +113,10 @@ const COLUMNS: readonly { readonly title: string; readonly rank?: number; readon
 
 const NO_COLUMN = { title: "", rank: 0, cells: [] as string[] };
 
-/** The lines as aligned text, no wider than `columnsMax` if that can be; columns in which no line has a value are left out. */
+/**
+ * The lines as aligned text, no wider than `columnsMax` if that can be; columns in which no line has a value are left
+ * out.
+ */
 export function formatTable(lines: readonly Line[], columnsMax: number = Infinity): string {
   let columns = COLUMNS.map(({ title, rank = 0, cell }) => ({ title, rank, cells: lines.map(cell) })).filter(({ cells }) =>
     cells.some((text) => text !== ""),
@@ -134,7 +140,10 @@ function tableText(columns: readonly { readonly title: string; readonly cells: r
   return [...(padded[0] ?? []).keys()].map((row) => padded.map((column) => column[row]!).join("  ")).join("\n");
 }
 
-/** One line per mix whose parts were measured too: what it reaches of the rate at which pushes and fresh pulls would come in turn. */
+/**
+ * One line per mix whose parts were measured too: what it reaches of the rate at which pushes and fresh pulls would
+ * come in turn.
+ */
 export function formatMixes(lines: readonly Line[]): readonly string[] {
   const rateOf = (name: string): number | undefined => lines.find(({ entry }) => entry?.case === name)?.entry?.reqPerSec;
   return lines.flatMap(({ benchCase, entry }) => {

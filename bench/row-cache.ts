@@ -1,12 +1,14 @@
-// row-cache — what training's cache of rows (vocabCacheSize) is worth: hit rates of its tiers, and rows per second of steps that take and give, beside the same steps with
-// pulls and pushes. A worker's script; servers are processes of their own:
+// row-cache — what training's cache of rows (vocabCacheSize) is worth: hit rates of its tiers, and rows per second of
+// steps that take and give, beside the same steps with pulls and pushes. A worker's script; servers are processes of
+// their own:
 //
 //   weighbridge launch -s 2 -w 1 --worker-only -- bench/row-cache.ts [--seconds 4] [--compute-ms 0] [--warm-up-steps 150]
 //
-// A table of 200,000 × 64 floats under Adam (3 floats a value, and a count), batches of 4,096 ids drawn by Zipf's law with exponent 1.05, consistency "bsp"; caches of
-// 10, 1 and 0.1 % of the table, ten times that on the host. All rows exist before. A step is: rows of the batch, gradients for all of them. With --compute-ms the worker
-// computes for so long in every step, in slices of 1 ms, so that what travels meanwhile can show. The runs take turns; given are the medians of three.
-// With -w 2 or more the workers share the rows, each with batches of its own.
+// A table of 200,000 × 64 floats under Adam (3 floats a value, and a count), batches of 4,096 ids drawn by Zipf's law
+// with exponent 1.05, consistency "bsp"; caches of 10, 1 and 0.1 % of the table, ten times that on the host. All rows
+// exist before. A step is: rows of the batch, gradients for all of them. With --compute-ms the worker computes for so
+// long in every step, in slices of 1 ms, so that what travels meanwhile can show. The runs take turns; given are the
+// medians of three. With -w 2 or more the workers share the rows, each with batches of its own.
 
 import { parseArgs } from "node:util";
 import { Random } from "../src/base/random.ts";

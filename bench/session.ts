@@ -1,4 +1,5 @@
-// session — runs cases on live clusters. Raw and ours take turns (A/B/A/B), so that a busy neighbour hits both alike; medians are reported.
+// session — runs cases on live clusters. Raw and ours take turns (A/B/A/B), so that a busy neighbour hits both alike;
+// medians are reported.
 
 import { type BenchCase, IDLE_CASE_NAMES, idleCase, MEMORY_CASE } from "./cases.ts";
 import type { Regime } from "./child.ts";
@@ -28,7 +29,10 @@ export function groupsOf(cases: readonly BenchCase[], regimes: readonly Regime[]
   });
 }
 
-/** A server keeps the tables of all its cases, a million rows each: those of both choices together do not fit into its arena. */
+/**
+ * A server keeps the tables of all its cases, a million rows each: those of both choices together do not fit into its
+ * arena.
+ */
 function memoryOf({ engine, choice }: BenchCase): string {
   return engine === "table-adagrad" ? `tables ${choice}` : "the rest";
 }

@@ -1,5 +1,5 @@
-// shared-model-overlap — what a device waits for when its layers are exchanged with a server while others are computed, and when they are not. Over a simulated link, in
-// simulated time: the same figures on every machine.
+// shared-model-overlap — what a device waits for when its layers are exchanged with a server while others are computed,
+// and when they are not. Over a simulated link, in simulated time: the same figures on every machine.
 //
 //   node bench/shared-model-overlap.ts [steps]
 

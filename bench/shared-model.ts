@@ -1,11 +1,12 @@
-// shared-model — level 1 of a shared model on the CPU: 4 devices, threads, of 64 MB each push and pull every key, beside a plain
-// SIMD sum of the same arrays by as many threads, in turns.
+// shared-model — level 1 of a shared model on the CPU: 4 devices, threads, of 64 MB each push and pull every key,
+// beside a plain SIMD sum of the same arrays by as many threads, in turns.
 //
 //   node bench/shared-model.ts [KEYS [ROUNDS]]      16 keys of 4 MB, 12 rounds, when left out
 //
-// Counted as moved: for a round of the model 4 reads and 1 write for the sum, 4 reads and 4 writes for the hand-out; for the plain sum 4 reads
-// and 1 write. The model moves less than that: it hands a chunk out while it is in the cache. Asked for: 0.7 of the plain sum's bandwidth.
-// small: as many rounds of 1,000 keys of 4 KB, with pushAll, pullAll and pullWaitAll.
+// Counted as moved: for a round of the model 4 reads and 1 write for the sum, 4 reads and 4 writes for the hand-out;
+// for the plain sum 4 reads and 1 write. The model moves less than that: it hands a chunk out while it is in the cache.
+// Asked for: 0.7 of the plain sum's bandwidth. small: as many rounds of 1,000 keys of 4 KB, with pushAll, pullAll and
+// pullWaitAll.
 
 import { once } from "node:events";
 import { isMainThread, parentPort, type Worker, workerData } from "node:worker_threads";

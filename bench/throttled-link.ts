@@ -3,7 +3,8 @@
 // whose link it is does not disturb it.
 //
 //   a chunk arrives at t, and the wire is free at f:   it is on the wire from max(t, f) for bytes / bytesPerMs,
-//   and passed on `latencyMs` after that. Reading pauses while more than QUEUED_BYTES_MAX wait: the sender is held back.
+//   and passed on `latencyMs` after that. Reading pauses while more than QUEUED_BYTES_MAX wait: the sender is held
+//   back.
 
 import { once } from "node:events";
 import { createServer, connect as dial, type Socket } from "node:net";

@@ -1,5 +1,6 @@
-// throttled-overlap — as shared-model-overlap, with real processes and in real time: a scheduler, a server, and this process as the worker, whose way to the server is a
-// link of a given speed and latency on this machine (throttled-link.ts). Computing is a wait: it takes the time it should, and no core.
+// throttled-overlap — as shared-model-overlap, with real processes and in real time: a scheduler, a server, and this
+// process as the worker, whose way to the server is a link of a given speed and latency on this machine
+// (throttled-link.ts). Computing is a wait: it takes the time it should, and no core.
 //
 //   node bench/throttled-overlap.ts [--steps 5]
 

@@ -1,12 +1,13 @@
-// training — how fast a real training job makes steps, and how long its workers wait: LeNet-5 on MNIST, batches of 64, every weight on two servers, each
-// node its own process, as `weighbridge train` runs it. With 1 and 2 workers, with overlap and without, the four in turn. With `--task mf --cache-rows 4000`: matrix
-// factorisation, whose rows the workers keep or do not, with overlap and without.
+// training — how fast a real training job makes steps, and how long its workers wait: LeNet-5 on MNIST, batches of 64,
+// every weight on two servers, each node its own process, as `weighbridge train` runs it. With 1 and 2 workers, with
+// overlap and without, the four in turn. With `--task mf --cache-rows 4000`: matrix factorisation, whose rows the
+// workers keep or do not, with overlap and without.
 //
 //   node bench/training.ts [--rounds n] [--limit samples] [--servers n] [--workers n]... [--task name] [--cache-rows count]
 //
-// Steps a second of the whole job (a step is a batch of all workers together), and the share of the workers' time that they waited for parameters:
-// medians, and in brackets the least and greatest. With as many cores as workers and servers, more workers make more steps; with fewer, waiting for
-// parameters is mostly waiting for a core.
+// Steps a second of the whole job (a step is a batch of all workers together), and the share of the workers' time that
+// they waited for parameters: medians, and in brackets the least and greatest. With as many cores as workers and
+// servers, more workers make more steps; with fewer, waiting for parameters is mostly waiting for a core.
 
 import { spawn } from "node:child_process";
 import { once } from "node:events";

@@ -1,4 +1,5 @@
-// zipf — draws by Zipf's law, as words, users and the rows of an embedding are asked for: position i with a weight of (i + 1)^-exponent.
+// zipf — draws by Zipf's law, as words, users and the rows of an embedding are asked for: position i with a weight of
+// (i + 1)^-exponent.
 
 import type { Random } from "../src/base/random.ts";
 

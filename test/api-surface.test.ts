@@ -1,4 +1,5 @@
-// Goal: the public surface changes on purpose only. Every door's names, types included, are listed here; a change shows up in review.
+// Goal: the public surface changes on purpose only. Every door's names, types included, are listed here; a change shows
+// up in review.
 
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";

@@ -1,5 +1,5 @@
-// bad-answers.test — Goal: a server that answers nonsense harms no worker: each call ends with what was asked for or with a typed error, the
-// worker's memory is not the server's to fill, and the process lives on.
+// bad-answers.test — Goal: a server that answers nonsense harms no worker: each call ends with what was asked for or
+// with a typed error, the worker's memory is not the server's to fill, and the process lives on.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

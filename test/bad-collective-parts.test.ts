@@ -1,5 +1,6 @@
-// bad-collective-parts.test — Goal: whatever a worker sends another one among themselves (COLLECTIVE), or the scheduler on the way there (GATHER), is taken, refused with a
-// typed failure or closes its own link. What the honest worker calls ends, well or with a typed error; it lives, goes on with its servers, and reduces again.
+// bad-collective-parts.test — Goal: whatever a worker sends another one among themselves (COLLECTIVE), or the scheduler
+// on the way there (GATHER), is taken, refused with a typed failure or closes its own link. What the honest worker
+// calls ends, well or with a typed error; it lives, goes on with its servers, and reduces again.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

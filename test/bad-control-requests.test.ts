@@ -1,5 +1,6 @@
-// bad-control-requests.test — Goal: control messages of the wrong shape, size or sender are answered with typed failures; nobody can fill the
-// scheduler's memory, speak in its name, or speak for another node (spec/protocol.md, C rules).
+// bad-control-requests.test — Goal: control messages of the wrong shape, size or sender are answered with typed
+// failures; nobody can fill the scheduler's memory, speak in its name, or speak for another node (spec/protocol.md, C
+// rules).
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -1,5 +1,5 @@
-// bad-conversations.test — Goal: who breaks the rules of a conversation (numbers, answers, notices) loses its link, and what peers can make a
-// node keep is bounded (spec/protocol.md, R and X rules).
+// bad-conversations.test — Goal: who breaks the rules of a conversation (numbers, answers, notices) loses its link, and
+// what peers can make a node keep is bounded (spec/protocol.md, R and X rules).
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

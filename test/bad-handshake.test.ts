@@ -1,5 +1,6 @@
-// bad-handshake.test — Goal: whatever comes instead of a proper first frame closes that link and nothing else, is counted, and leaves a log
-// line (spec/protocol.md, H and X rules). Each case runs against a real scheduler and a real server.
+// bad-handshake.test — Goal: whatever comes instead of a proper first frame closes that link and nothing else, is
+// counted, and leaves a log line (spec/protocol.md, H and X rules). Each case runs against a real scheduler and a real
+// server.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

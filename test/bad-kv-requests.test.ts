@@ -1,5 +1,5 @@
-// bad-kv-requests.test — Goal: a kv request that makes no sense is answered with a typed failure, changes nothing, is counted and logged; its
-// link stays open (spec/protocol.md, K rules).
+// bad-kv-requests.test — Goal: a kv request that makes no sense is answered with a typed failure, changes nothing, is
+// counted and logged; its link stays open (spec/protocol.md, K rules).
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -1,4 +1,5 @@
-// Goal: whatever comes over ps-lite's protocol, a node of ours goes on; whoever sent it loses its connection, or is told.
+// Goal: whatever comes over ps-lite's protocol, a node of ours goes on; whoever sent it loses its connection, or is
+// told.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -1,5 +1,5 @@
-// Goal: over ps-lite's protocol a connection that breaks, wherever in a message, leaves nobody waiting: what is asked while it is made again is
-// answered, what was on its way fails by name, and with PS_RESEND everything counts once.
+// Goal: over ps-lite's protocol a connection that breaks, wherever in a message, leaves nobody waiting: what is asked
+// while it is made again is answered, what was on its way fails by name, and with PS_RESEND everything counts once.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -1,4 +1,5 @@
-// Goal: every function that a node serves is a contract, by one name and one number; nothing is asked of a node that src/contracts does not list.
+// Goal: every function that a node serves is a contract, by one name and one number; nothing is asked of a node that
+// src/contracts does not list.
 
 import assert from "node:assert/strict";
 import { globSync, readFileSync } from "node:fs";

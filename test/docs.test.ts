@@ -1,5 +1,6 @@
-// docs — Goal: what README, ARCHITECTURE, guides, examples and the table of compatibility name is there: files, links, flags, imports, members, error codes.
-// Not for whether the sentences around them are true; the guides' scripts are run by e2e/guide.test.ts.
+// docs — Goal: what README, ARCHITECTURE, guides, examples and the table of compatibility name is there: files, links,
+// flags, imports, members, error codes. Not for whether the sentences around them are true; the guides' scripts are run
+// by e2e/guide.test.ts.
 
 import assert from "node:assert/strict";
 import { existsSync, globSync, readFileSync } from "node:fs";

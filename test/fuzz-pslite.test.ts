@@ -1,5 +1,5 @@
-// Goal: recorded traffic of ps-lite's nodes that was changed, cut, repeated and put in another order, after a valid handshake and under any
-// node's name, ends no node of ours, whatever its role.
+// Goal: recorded traffic of ps-lite's nodes that was changed, cut, repeated and put in another order, after a valid
+// handshake and under any node's name, ends no node of ours, whatever its role.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -1,6 +1,7 @@
-// fuzz.test — Goal: a hundred thousand frames of any kind, from a seed, against a real server and a real scheduler, and not one of them
-// harms anybody: each is answered, ignored or closes its own link; what is wrong is counted and logged; memory stays bounded; and an honest
-// worker on the same nodes gets exactly what it should, in between and afterwards, over links that never broke.
+// fuzz.test — Goal: a hundred thousand frames of any kind, from a seed, against a real server and a real scheduler, and
+// not one of them harms anybody: each is answered, ignored or closes its own link; what is wrong is counted and logged;
+// memory stays bounded; and an honest worker on the same nodes gets exactly what it should, in between and afterwards,
+// over links that never broke.
 //
 // The seed is in every failure. WEIGHBRIDGE_FUZZ_SEED and WEIGHBRIDGE_FUZZ_FRAMES choose others.
 

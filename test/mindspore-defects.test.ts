@@ -1,6 +1,7 @@
-// mindspore-defects — Goal: what went wrong in MindSpore's parameter server goes right here, defect by defect; the numbers are those of our notes on it. Those that are
-// not here have tests of their own: 2 test/training/async, 4 and 5 src/store and src/api (rows beyond 2^24, unknown rows), 7 test/simulation/checkpoints, 8 test/e2e/train
-// and launch, 9 src/node/config (unknown keys), 10 test/conformance/optimizers.
+// mindspore-defects — Goal: what went wrong in MindSpore's parameter server goes right here, defect by defect; the
+// numbers are those of our notes on it. Those that are not here have tests of their own: 2 test/training/async, 4 and 5
+// src/store and src/api (rows beyond 2^24, unknown rows), 7 test/simulation/checkpoints, 8 test/e2e/train and launch, 9
+// src/node/config (unknown keys), 10 test/conformance/optimizers.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -1,4 +1,5 @@
-// Goal: `npm test` brings along what its tests need where it may, and its last lines say which tests were skipped and why.
+// Goal: `npm test` brings along what its tests need where it may, and its last lines say which tests were skipped and
+// why.
 
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";

@@ -1,4 +1,5 @@
-// Goal: the table of optimizers in the guide is what the code does: every type, every setting, every default; and every option says what it is.
+// Goal: the table of optimizers in the guide is what the code does: every type, every setting, every default; and every
+// option says what it is.
 
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";

@@ -1,6 +1,7 @@
-// request-path — Goal: a reader follows a request by opening a few files. V8's precise coverage says which files of src/ ran, at worker and server
-// together, while 1,000 requests of one kind went their steady way over real sockets, and each kind has a maximum. ARCHITECTURE.md walks through the
-// list. Timers (heartbeats, the watch over links) are no part of a request: a file counts if one of its functions ran for one request in ten.
+// request-path — Goal: a reader follows a request by opening a few files. V8's precise coverage says which files of
+// src/ ran, at worker and server together, while 1,000 requests of one kind went their steady way over real sockets,
+// and each kind has a maximum. ARCHITECTURE.md walks through the list. Timers (heartbeats, the watch over links) are no
+// part of a request: a file counts if one of its functions ran for one request in ten.
 
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";

@@ -1,4 +1,5 @@
-// tidy — keeps the building as CONVENTIONS describe it: rooms import only rooms below them, names say something, files stay readable.
+// tidy — keeps the building as CONVENTIONS describe it: rooms import only rooms below them, names say something, files
+// stay readable.
 
 import assert from "node:assert/strict";
 import { globSync, readFileSync } from "node:fs";

@@ -1,5 +1,6 @@
-// Goal: a misspelt option is never taken for its default. Every call of every door that takes options refuses one that it does not have, with the nearest that it
-// has, and null in their place; before anything is sent. The calls are read from the doors' sources: a new one is missing in the table below, and fails.
+// Goal: a misspelt option is never taken for its default. Every call of every door that takes options refuses one that
+// it does not have, with the nearest that it has, and null in their place; before anything is sent. The calls are read
+// from the doors' sources: a new one is missing in the table below, and fails.
 
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
@@ -66,7 +67,10 @@ function optionsIn(parameters: string): string[] {
   });
 }
 
-/** The calls with options of a class, an interface or a function that a file exports, with those that a class inherits: "Session.tensor wait". */
+/**
+ * The calls with options of a class, an interface or a function that a file exports, with those that a class inherits:
+ * "Session.tensor wait".
+ */
 function callsOf(name: string, path: string, isTypeOnly: boolean, as: string = name): string[] {
   const source = read(path);
   const fn = new RegExp(`^export (?:async )?function ${name}(?:<.*?>)?\\(`, "m").exec(source);

@@ -1,5 +1,5 @@
-// cached-embedding — Goal: a cache never shows less than its bounds allow, never hides the worker's own updates and never loses one. Where Hetu's
-// cache did: hetu-cache-defects.test.
+// cached-embedding — Goal: a cache never shows less than its bounds allow, never hides the worker's own updates and
+// never loses one. Where Hetu's cache did: hetu-cache-defects.test.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -1,5 +1,5 @@
-// checkpoint-series — Goal: checkpoints that fail are neither the end of the series nor asked for without a pause; a job
-// whose servers have no place for any takes none.
+// checkpoint-series — Goal: checkpoints that fail are neither the end of the series nor asked for without a pause; a
+// job whose servers have no place for any takes none.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -1,4 +1,5 @@
-// checkpoint — Goal: a checkpoint is of one placement: cuts that servers made in different epochs are made again, or none is taken; whatever ranks they have.
+// checkpoint — Goal: a checkpoint is of one placement: cuts that servers made in different epochs are made again, or
+// none is taken; whatever ranks they have.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -9,7 +10,10 @@ import { restoreCheckpoint, type ServerCalls, takeCheckpoint } from "./checkpoin
 
 const createdAt = "2026-01-02T03:04:05.678Z";
 
-/** Two servers without parameters, of ranks that are not neighbours, which make cuts in these epochs, one pair after the other; then the clock is over. */
+/**
+ * Two servers without parameters, of ranks that are not neighbours, which make cuts in these epochs, one pair after the
+ * other; then the clock is over.
+ */
 class Servers implements ServerCalls {
   readonly servers = [2, 5];
   readonly asked: string[] = [];

@@ -1,4 +1,5 @@
-// hetu-cache-defects — Goal: a cache is right where Hetu's was wrong, on any number of servers; the numbers are those of our notes on it.
+// hetu-cache-defects — Goal: a cache is right where Hetu's was wrong, on any number of servers; the numbers are those
+// of our notes on it.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

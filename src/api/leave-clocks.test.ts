@@ -1,5 +1,5 @@
-// Goal: a worker leaves the clock set and joins it again as often as it likes (W7 of spec/consistency.md): nobody waits for it meanwhile, and nothing that was pushed is
-// lost or counted twice.
+// Goal: a worker leaves the clock set and joins it again as often as it likes (W7 of spec/consistency.md): nobody waits
+// for it meanwhile, and nothing that was pushed is lost or counted twice.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -35,7 +35,10 @@ export type ElementOf<T extends RowTypeOption> = T extends RowElement ? T : T ex
 export type EmbeddingOptions<T extends RowTypeOption = "f32"> = CommonOptions & {
   /** Elements of a row; what else a row type of one's own makes of it. */
   readonly dim: number;
-  /** What rows are. Defaults to "f32"; others have no versions and no caches, and "packed" is all that their link may be. */
+  /**
+   * What rows are. Defaults to "f32"; others have no versions and no caches, and "packed" is all that their link may
+   * be.
+   */
   readonly rowType?: T;
   /** A table of fixed size: keys are below this, and others are errors. Left out, every u64 is a key. */
   readonly rows?: number;

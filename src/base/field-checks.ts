@@ -19,7 +19,9 @@ export type FieldCheck<T> = {
 /** Of all fields of a checked configuration. */
 export type FieldChecks<T> = { readonly [Name in keyof Required<T>]: FieldCheck<T[Name]> };
 
-/** The configuration with all its fields. Throws BAD_ARGUMENT for an unknown field and for a wrong value, with its name. */
+/**
+ * The configuration with all its fields. Throws BAD_ARGUMENT for an unknown field and for a wrong value, with its name.
+ */
 export function checkFields<T extends object>(config: object, checks: FieldChecks<T>, what: string): T {
   checkOptions(config, Object.keys(checks), what);
   const entries = Object.entries<FieldCheck<unknown>>(checks).map(([name, check]) => {

@@ -70,7 +70,9 @@ export class Membership {
   readonly memory: NodeMemory = new NodeMemory();
   readonly #options: MembershipOptions;
   readonly #roster = new RosterCopy();
-  /** Came before the answer to our registration: listeners get it, dial others or take over, only once we have our id. */
+  /**
+   * Came before the answer to our registration: listeners get it, dial others or take over, only once we have our id.
+   */
   #earlyRoster: RosterView | undefined;
   readonly #fatalListeners = new Set<FatalListener>();
   #channel: Channel | undefined;
@@ -284,7 +286,9 @@ export class Membership {
     this.#heartbeat?.beatNow();
   }
 
-  /** The roster says that this standby holds the rank of its server: it speaks to everybody as that node from now on. */
+  /**
+   * The roster says that this standby holds the rank of its server: it speaks to everybody as that node from now on.
+   */
   takeOver({ node, incarnation }: RosterEntry): void {
     const { peer } = this.#options;
     this.#registration = { ...this.#joined, node, incarnation };

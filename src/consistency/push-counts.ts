@@ -44,7 +44,9 @@ type Holder = {
 
 type NumberPairs = readonly (readonly [number, number])[];
 
-/** What a server knows of pushes, in lists of pairs: numbers by parameter, refused ones by parameter, pushers by clock. */
+/**
+ * What a server knows of pushes, in lists of pairs: numbers by parameter, refused ones by parameter, pushers by clock.
+ */
 export type PushCountsImage = {
   readonly isCounted: boolean;
   readonly holders: readonly (WorkerIncarnation & {

@@ -34,7 +34,9 @@ import type { ParkingLot } from "./parking-lot.ts";
 import { NO_PUSHES, type PushCounts, type PushReport } from "./push-counts.ts";
 import { type WorkerIncarnation, WorkerIncarnations } from "./worker-incarnations.ts";
 
-/** Which contribution to which round. `parameter` is the caller's number of what is reduced as one: a block, or a table. */
+/**
+ * Which contribution to which round. `parameter` is the caller's number of what is reduced as one: a block, or a table.
+ */
 export type RoundKey = WorkerIncarnation & { readonly parameter: number; readonly clock: number };
 
 /** What one worker pushed at one clock to one parameter or block. Neither method may throw. */

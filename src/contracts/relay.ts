@@ -1,6 +1,6 @@
 // relay — calls of functions of a server through the scheduler, for programs that are no nodes, such as the command
-// line. The scheduler passes the call on and the answer back: both legs are the same function, and the scheduler adds the
-// caller. When the caller's link ends, the scheduler reports it to the servers.
+// line. The scheduler passes the call on and the answer back: both legs are the same function, and the scheduler adds
+// the caller. When the caller's link ends, the scheduler reports it to the servers.
 
 import { type Contract, contract } from "./contract.ts";
 

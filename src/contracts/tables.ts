@@ -10,9 +10,9 @@
 //   TableContracts.T3. `applied` is the stamp of the last update of that worker to the table that this server had taken
 //       when the rows were read: the worker knows by it which of its own they have. Stamps rise on each link, whatever
 //       was cut again on the way.
-//   TableContracts.T4. `order` counts the updates that this process of the server had applied to the table when the rows
-//       were read. A push at order n has all subscribed rows that changed up to n: who has a row that was read before,
-//       and missed the push, cannot take it for unchanged.
+//   TableContracts.T4. `order` counts the updates that this process of the server had applied to the table when the
+//       rows were read. A push at order n has all subscribed rows that changed up to n: who has a row that was read
+//       before, and missed the push, cannot take it for unchanged.
 //   TableContracts.T5. A server pushes rows that it owns. A worker that has another placement takes none of them, names
 //       all as let go of, and reads them from whom it takes for their owners.
 

@@ -47,8 +47,8 @@ export type LayerPlan = {
   readonly name?: string | undefined;
   readonly open: (site: LayerSite) => Layer;
   /**
-   * Of a built-in layer: its options, plain data from which another thread builds the same layer (built-in-networks.ts),
-   * and its `open`, which differs from the plan's if the plan was changed.
+   * Of a built-in layer: its options, plain data from which another thread builds the same layer
+   * (built-in-networks.ts), and its `open`, which differs from the plan's if the plan was changed.
    */
   readonly builtIn?: { readonly options: object; readonly open: LayerPlan["open"] } | undefined;
 };

@@ -1,6 +1,6 @@
 // replica-workspace — the memory of a network that several threads compute with: a replica of a network has gradients
-// and activations of its own, and the values of the network's parameters. The owner lays replicas out, and allocates and
-// releases their memory; a thread builds its replica once more over the same spans, and allocates nothing.
+// and activations of its own, and the values of the network's parameters. The owner lays replicas out, and allocates
+// and releases their memory; a thread builds its replica once more over the same spans, and allocates nothing.
 //
 // Invariants:
 //   ReplicaWorkspace.R1. A network that is built twice in the same way asks for the same spans in the same order.

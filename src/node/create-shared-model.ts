@@ -24,7 +24,8 @@ export type CudaModelOptions<E extends RowElement = RowElement> = SharedModelOpt
 
 /**
  * A model of the devices of this process, alone ("local") or together with other workers ("dist"). Throws BAD_ARGUMENT
- * for an option that does not exist, or a value that cannot be; UNSUPPORTED for what is not offered here. `init` rejects with NO_DEVICE if there is no CUDA.
+ * for an option that does not exist, or a value that cannot be; UNSUPPORTED for what is not offered here. `init`
+ * rejects with NO_DEVICE if there is no CUDA.
  */
 export function createSharedModel<E extends RowElement = "f32">(
   type: SharedModelType,

@@ -5,8 +5,8 @@
 // Invariants:
 //   EndSignal.E1. The process ends when all nodes in it that listen here have left, after SIGNAL_LEAVE_MS at the
 //       latest.
-//   EndSignal.E2. Only servers, schedulers with standbys, and every node of process 1 listen: the system ends all others
-//       by itself.
+//   EndSignal.E2. Only servers, schedulers with standbys, and every node of process 1 listen: the system ends all
+//       others by itself.
 
 import { constants } from "node:os";
 import { setTimeout as sleep } from "node:timers/promises";

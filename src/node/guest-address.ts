@@ -1,5 +1,5 @@
-// guest-address — how a guest is told where its cluster is: `weighbridge://HOST:PORT`, of the scheduler, with others that
-// take over behind commas, and the job's name as the path.
+// guest-address — how a guest is told where its cluster is: `weighbridge://HOST:PORT`, of the scheduler, with others
+// that take over behind commas, and the job's name as the path.
 
 import { showValue, WeighbridgeError } from "../base/errors.ts";
 import type { NodeConfigOptions } from "./config/node-config.ts";

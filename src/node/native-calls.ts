@@ -1,5 +1,5 @@
-// native-calls — koffi, an optional dependency that calls functions of native libraries. Those of the system's C library
-// make some things faster, and every user of them works without; CUDA needs it.
+// native-calls — koffi, an optional dependency that calls functions of native libraries. Those of the system's C
+// library make some things faster, and every user of them works without; CUDA needs it.
 
 import type { NativeLibraries } from "../gpu/cuda-driver.ts";
 

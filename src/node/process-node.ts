@@ -1,5 +1,6 @@
 // process-node — starts a node in a process: sockets, clock and log for any role; a server, and a scheduler that has
-// standbys, leaves before a signal ends its process. Each file *-root.ts adds a role, so that a process loads its own role alone.
+// standbys, leaves before a signal ends its process. Each file *-root.ts adds a role, so that a process loads its own
+// role alone.
 
 import { randomUUID } from "node:crypto";
 import { join } from "node:path";

@@ -1,5 +1,5 @@
-// server-module — loads what servers use of a user's module: all its exports that `psFunction`, `psUpdater`, `psRowType`
-// and, for tables, `customRow` made.
+// server-module — loads what servers use of a user's module: all its exports that `psFunction`, `psUpdater`,
+// `psRowType` and, for tables, `customRow` made.
 
 import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";

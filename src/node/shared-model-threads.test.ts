@@ -1,5 +1,5 @@
-// Goal: devices that are threads of the system share one model: the same bits everywhere, round after round, whoever sums; and
-// when one of them ends, the others are told which, and whether the model goes on.
+// Goal: devices that are threads of the system share one model: the same bits everywhere, round after round, whoever
+// sums; and when one of them ends, the others are told which, and whether the model goes on.
 
 import assert from "node:assert/strict";
 import { once } from "node:events";

@@ -1,5 +1,5 @@
-// shared-model-threads — threads of the system (worker_threads) that run devices of a shared model. Here they are started
-// and watched; what they share, and how, is engine.
+// shared-model-threads — threads of the system (worker_threads) that run devices of a shared model. Here they are
+// started and watched; what they share, and how, is engine.
 
 import { MessageChannel, type MessagePort, Worker, type WorkerOptions, workerData } from "node:worker_threads";
 import { WeighbridgeError } from "../base/errors.ts";

@@ -1,5 +1,5 @@
-// Goal: a shared model of one machine does what mshadow-ps does, measured figure by measured figure, with async tasks for
-// devices; what is wrong is told by a typed error, and nothing hangs.
+// Goal: a shared model of one machine does what mshadow-ps does, measured figure by measured figure, with async tasks
+// for devices; what is wrong is told by a typed error, and nothing hangs.
 
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";

@@ -1,5 +1,5 @@
-// The door `weighbridge/shared-model`: mshadow-ps's words. Devices of a machine that share a model, in rounds, and machines
-// that share it through servers or among themselves.
+// The door `weighbridge/shared-model`: mshadow-ps's words. Devices of a machine that share a model, in rounds, and
+// machines that share it through servers or among themselves.
 
 export type { WaitOptions } from "../base/deferred.ts";
 export { type ErrorCode, isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";

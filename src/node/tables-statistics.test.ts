@@ -1,5 +1,5 @@
-// tables-statistics — Goal: whoever subscribes to the channel of tables hears of every clock what tables and threads did;
-// without subscribers nothing is put together; statistics are written where `statsPath` says.
+// tables-statistics — Goal: whoever subscribes to the channel of tables hears of every clock what tables and threads
+// did; without subscribers nothing is put together; statistics are written where `statsPath` says.
 
 import assert from "node:assert/strict";
 import { subscribe, unsubscribe } from "node:diagnostics_channel";

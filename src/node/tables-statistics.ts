@@ -1,5 +1,5 @@
-// tables-statistics — where the statistics of tables go: to whoever subscribes to a diagnostics channel of Node, clock by
-// clock, and into a file at the end.
+// tables-statistics — where the statistics of tables go: to whoever subscribes to a diagnostics channel of Node, clock
+// by clock, and into a file at the end.
 
 import { channel } from "node:diagnostics_channel";
 import { mkdir, writeFile } from "node:fs/promises";

@@ -1,5 +1,5 @@
-// training-devices — Goal: several threads of one process train as one does, alone and with servers, with the same events
-// and errors that name what failed; what they cannot train is refused before the first step.
+// training-devices — Goal: several threads of one process train as one does, alone and with servers, with the same
+// events and errors that name what failed; what they cannot train is refused before the first step.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -1,5 +1,5 @@
-// training-devices — a Model whose devices are threads of the system (worker_threads). Here they are started and watched;
-// what they share, and how, is in faces/training/devices.
+// training-devices — a Model whose devices are threads of the system (worker_threads). Here they are started and
+// watched; what they share, and how, is in faces/training/devices.
 
 import { availableParallelism } from "node:os";
 import { Worker } from "node:worker_threads";

@@ -1,4 +1,5 @@
-// Goal: whatever happens to the channel's link or a connection while requests are on their way, each ends, and none that left is sent again (A2).
+// Goal: whatever happens to the channel's link or a connection while requests are on their way, each ends, and none
+// that left is sent again (A2).
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -1,4 +1,5 @@
-// Goal: whatever the kv face does over our own protocol it does over ps-lite's, between nodes of ours; and nothing hangs when one is gone.
+// Goal: whatever the kv face does over our own protocol it does over ps-lite's, between nodes of ours; and nothing
+// hangs when one is gone.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

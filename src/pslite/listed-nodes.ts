@@ -2,8 +2,8 @@
 // conversation, as our roster. scheduler-client.ts decides which of them are dead.
 //
 // Invariants:
-//   ListedNodes.L1. A node that is listed again has a new incarnation, and a new conversation: a list shows only that it
-//       is a later one.
+//   ListedNodes.L1. A node that is listed again has a new incarnation, and a new conversation: a list shows only that
+//       it is a later one.
 //   ListedNodes.L2. There is no conversation for nodes of our own role: they never talk to us.
 
 import { type Role, rankOf } from "../wire/node-id.ts";

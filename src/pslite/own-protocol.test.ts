@@ -1,4 +1,5 @@
-// Goal: a node that was not told to speak ps-lite's protocol is refused by a cluster that does, and nobody else notices.
+// Goal: a node that was not told to speak ps-lite's protocol is refused by a cluster that does, and nobody else
+// notices.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

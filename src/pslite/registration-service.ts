@@ -2,20 +2,23 @@
 // of our nodes, and sends the lists of nodes. registered-node.ts handles barriers and heartbeats.
 //
 // Invariants:
-//   RegistrationService.G1. Ranks are ps-lite's: once all nodes have registered, by host name descending, then by port. A node of
-//       ours that requests a rank gets it.
-//   RegistrationService.G2. The scheduler knows every process from its registration on, so that it can report which are missing.
-//   RegistrationService.G3. A node whose connections are all gone has no link; while all nodes are leaving, it has left.
+//   RegistrationService.G1. Ranks are ps-lite's: once all nodes have registered, by host name descending, then by port.
+//       A node of ours that requests a rank gets it.
+//   RegistrationService.G2. The scheduler knows every process from its registration on, so that it can report which are
+//       missing.
+//   RegistrationService.G3. A node whose connections are all gone has no link; while all nodes are leaving, it has
+//       left.
 //   RegistrationService.G4. Servers are released from a barrier before workers (BarrierReleases.X1).
-//   RegistrationService.G5. A process learns of the live nodes from its list. It learns of a later incarnation of a server when
-//       RestartedNodes allows it, and gets no list before; of a worker's at once, so that servers know where to answer.
-//   RegistrationService.G6. A worker of ps-lite gets no list while a server is dead: its requests would be lost, and it would
-//       hang.
-//   RegistrationService.G7. We connect to a late node of ours while it waits for a rank: if the job ends before, the reason
-//       leaves at once.
+//   RegistrationService.G5. A process learns of the live nodes from its list. It learns of a later incarnation of a
+//       server when RestartedNodes allows it, and gets no list before; of a worker's at once, so that servers know
+//       where to answer.
+//   RegistrationService.G6. A worker of ps-lite gets no list while a server is dead: its requests would be lost, and it
+//       would hang.
+//   RegistrationService.G7. We connect to a late node of ours while it waits for a rank: if the job ends before, the
+//       reason leaves at once.
 //   RegistrationService.G8. At most WAITING_MAX more processes than the job has ranks wait for one.
-//   RegistrationService.G9. A process whose node has a new incarnation is forgotten: it costs nothing, and is not dialed any
-//       more.
+//   RegistrationService.G9. A process whose node has a new incarnation is forgotten: it costs nothing, and is not
+//       dialed any more.
 
 import type { CancelTimer } from "../base/clock.ts";
 import { WeighbridgeError } from "../base/errors.ts";

@@ -1,4 +1,5 @@
-// Goal: others hear of a node in a new incarnation when it can be asked, in the end in any case, and never of an incarnation that is over.
+// Goal: others hear of a node in a new incarnation when it can be asked, in the end in any case, and never of an
+// incarnation that is over.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -1,7 +1,8 @@
 // restarted-nodes — decides when the other nodes learn of a restarted node, which has the rank of a dead one. The
 // RegistrationService sends the new incarnation.
 //
-//   a new incarnation in the roster ──► expected ── it connects with its identity, and has settled, or CALL_MS pass ──► ready
+//   a new incarnation in the roster ──► expected ── it connects with its identity, and has settled, or CALL_MS pass ──►
+//   ready
 //
 // Invariants:
 //   RestartedNodes.N1. Others learn of a restarted node once it has connected with its identity: a node of ps-lite that

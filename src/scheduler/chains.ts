@@ -3,16 +3,18 @@
 //
 //   both there ── the head is gone ──► the standby is the head, in the rank's next incarnation; its own slot is free
 //        └────── the standby is gone ──► the head is alone; the slot is free
-//   alone ── a process takes the slot ──► filling: it counts for nothing ── its head says that it has everything ──► both
+//   alone ── a process takes the slot ──► filling: it counts for nothing ── its head says that it has everything ──►
+//   both
 //
 // Invariants:
 //   Chains.I3. A standby takes over only while the state says that it has everything its head acknowledged. A standby
 //       that was given up never takes over: the record of it comes before the head hears that it is alone.
-//   Chains.C1. A head is not taken for dead while its standby lives and cannot be reached: one of them comes back, or the
-//       standby is given up first. A standby is given up when its head says so, or when it is silent for too long.
-//   Chains.I4. A standby that came later counts from the record on that its head asked for; by then the head lets nobody
-//       hear of anything that this standby does not have (Fill.F4).
-//   Chains.C2. A takeover that is written down is carried out: a restarted scheduler tells the standby that it took over.
+//   Chains.C1. A head is not taken for dead while its standby lives and cannot be reached: one of them comes back, or
+//       the standby is given up first. A standby is given up when its head says so, or when it is silent for too long.
+//   Chains.I4. A standby that came later counts from the record on that its head asked for; by then the head lets
+//       nobody hear of anything that this standby does not have (Fill.F4).
+//   Chains.C2. A takeover that is written down is carried out: a restarted scheduler tells the standby that it took
+//       over.
 //   Chains.I6. The incarnation of a rank rises with every takeover: the head before is FENCED from then on.
 
 import { idOf } from "../wire/node-id.ts";

@@ -1,6 +1,6 @@
-// roster-push — sends every change of the roster to the nodes, once it is durable (Scheduler.D5). A node that is slow or
-// away has one call open, not one per change: when it answers and is behind, it gets the newest. Guests get rosters as
-// workers do; what concerns only guests goes to servers and standbys (RankSlots.V4).
+// roster-push — sends every change of the roster to the nodes, once it is durable (Scheduler.D5). A node that is slow
+// or away has one call open, not one per change: when it answers and is behind, it gets the newest. Guests get rosters
+// as workers do; what concerns only guests goes to servers and standbys (RankSlots.V4).
 
 import type { Clock } from "../base/clock.ts";
 import { ROSTER } from "../contracts/control.ts";

@@ -16,10 +16,10 @@
 //   Roster.R5. A state that was found is used when a node of its run resumes. It is set aside, with a message, and the
 //       job begins anew, when none has within `returnMs` and a whole cluster of new nodes is there, or when a node of
 //       another run resumes. Until then nobody gets a slot: nodes that are only cut off find their job as it was.
-//   Roster.R6. Guests (guests.ts) are no nodes: the job neither waits for them nor ends with them. One that comes before
-//       the job runs waits for it; one that resumes, until the servers have told which guests they know.
-//   Roster.R7. Where servers have standbys, a scheduler that has less written down than a node knows decides nothing: it
-//       could put back a head that was replaced. It fails, and the nodes wait for one that has the state.
+//   Roster.R6. Guests (guests.ts) are no nodes: the job neither waits for them nor ends with them. One that comes
+//       before the job runs waits for it; one that resumes, until the servers have told which guests they know.
+//   Roster.R7. Where servers have standbys, a scheduler that has less written down than a node knows decides nothing:
+//       it could put back a head that was replaced. It fails, and the nodes wait for one that has the state.
 
 import { assert } from "../base/assert.ts";
 import { WeighbridgeError } from "../base/errors.ts";

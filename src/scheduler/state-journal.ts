@@ -71,7 +71,9 @@ export class StateJournal {
     };
   }
 
-  /** Waits for the store, and takes over the state that it holds. Returns whether it holds one. Throws as `open` does. */
+  /**
+   * Waits for the store, and takes over the state that it holds. Returns whether it holds one. Throws as `open` does.
+   */
   async open(signal?: AbortSignal): Promise<boolean> {
     const records = (await this.#store?.open(signal)) ?? [];
     for (const record of records) this.#apply(record);
@@ -90,7 +92,9 @@ export class StateJournal {
     if (!this.#isFlushing) void this.#flush(this.#store);
   }
 
-  /** The job begins anew under this id; what was written so far is kept beside (SchedulerState.S2 holds for the term). */
+  /**
+   * The job begins anew under this id; what was written so far is kept beside (SchedulerState.S2 holds for the term).
+   */
   setAside(job: string): void {
     const { serverCount, workerCount } = this.#state;
     this.#replaces = { keepsOld: true };
@@ -119,8 +123,8 @@ export class StateJournal {
   }
 
   /**
-   * Closes the store; `isOver`: the job has ended, and leaves nothing behind. What is not durable yet was told to nobody,
-   * and is dropped.
+   * Closes the store; `isOver`: the job has ended, and leaves nothing behind. What is not durable yet was told to
+   * nobody, and is dropped.
    */
   async close({ isOver }: { readonly isOver: boolean }): Promise<void> {
     const isHeld = !this.#isLost && this.#store?.isHeld === true;

@@ -1,5 +1,6 @@
-// server — a server's engine: the arena its state and its sockets share, the vector clock that makes updates count once, the
-// applications of the kv face, and the PS functions on its parameters. What the state means is the functions' business.
+// server — a server's engine: the arena its state and its sockets share, the vector clock that makes updates count
+// once, the applications of the kv face, and the PS functions on its parameters. What the state means is the functions'
+// business.
 
 import type { Clock } from "../base/clock.ts";
 import { WeighbridgeError } from "../base/errors.ts";
@@ -142,7 +143,9 @@ export class Server {
     peer.hostFunctions(new RequestGate(functions, gate));
   }
 
-  /** Calls a function of this server as `holder`, without a frame. Throws UNKNOWN_FUNCTION, and what its handler throws. */
+  /**
+   * Calls a function of this server as `holder`, without a frame. Throws UNKNOWN_FUNCTION, and what its handler throws.
+   */
   async callItself<Q extends Fields, R extends Fields>(
     holder: WorkerIncarnation,
     fn: Contract<Q, R>,
@@ -159,7 +162,9 @@ export class Server {
     return new KvApplication(this, appId);
   }
 
-  /** Serves kv frames of a standby's log, also before a program has opened the application: the sums are the server's. */
+  /**
+   * Serves kv frames of a standby's log, also before a program has opened the application: the sums are the server's.
+   */
   kvHandlerOf(app: number): FunctionHandler {
     const known = this.apps.served.get(app) ?? this.#sumHandles.get(app);
     if (known !== undefined) return known;
@@ -239,7 +244,10 @@ export class Server {
   }
 }
 
-/** What may wait and be under way on one link: of all workers' together it fits the half of what is kept for answers when the arena is full. */
+/**
+ * What may wait and be under way on one link: of all workers' together it fits the half of what is kept for answers
+ * when the arena is full.
+ */
 export function serverLimits(arena: Arena, workerCount: number, limits: Partial<ChannelLimits>): Partial<ChannelLimits> {
   const { answerBytesMax, inFlightBytesMax } = { ...CHANNEL_LIMITS, ...limits };
   const share = Math.max(LINK_BYTES_MIN, arena.reserveBytes / (8 * Math.max(1, workerCount)));
@@ -260,7 +268,10 @@ export function serverFunctions(state: FunctionState, clock: Clock): ServerFunct
   });
 }
 
-/** Read buffers inside the arena: kernels work on a frame where the socket put it. On the heap when there is no room; handlers copy those frames. */
+/**
+ * Read buffers inside the arena: kernels work on a frame where the socket put it. On the heap when there is no room;
+ * handlers copy those frames.
+ */
 export class ArenaReadBuffers implements ReadBuffers {
   readonly #arena: Arena;
 

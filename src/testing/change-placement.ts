@@ -1,5 +1,5 @@
-// change-placement — changes the placement of a cluster whose nodes all live in this process. The scheduler prepares the
-// workers; then, at one moment, parts with a new owner move there with their state and every server adopts the
+// change-placement — changes the placement of a cluster whose nodes all live in this process. The scheduler prepares
+// the workers; then, at one moment, parts with a new owner move there with their state and every server adopts the
 // placement; then the scheduler publishes it. Workers learn of it as always, by the roster or by a refusal. Servers in
 // processes of their own would copy and fence a part while training goes on.
 //
@@ -28,7 +28,9 @@ export type PlacedNodes = { readonly scheduler: Scheduler | undefined; serverOf(
 /** How often parts have moved. */
 export type Changes = { count: number };
 
-/** Called before parts move, with the workers prepared, and before the placement is published; a throw ends the change. */
+/**
+ * Called before parts move, with the workers prepared, and before the placement is published; a throw ends the change.
+ */
 export type ChangePhases = { readonly prepared?: () => void; readonly moved?: () => void };
 
 /** So many parts get an owner by chance; the others have that of the policy. */

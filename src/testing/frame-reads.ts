@@ -4,7 +4,9 @@ import { assert } from "../base/assert.ts";
 import { Random } from "../base/random.ts";
 import type { FrameReader } from "../wire/frame-reader.ts";
 
-/** Feeds `stream` to the reader as a socket does: a read at `at` fills the view, or `nextReadBytes(at)` if that is less. */
+/**
+ * Feeds `stream` to the reader as a socket does: a read at `at` fills the view, or `nextReadBytes(at)` if that is less.
+ */
 export function feed(reader: FrameReader, stream: Uint8Array, nextReadBytes: (at: number) => number): number {
   let readCount = 0;
   for (let at = 0; at < stream.length; readCount++) {

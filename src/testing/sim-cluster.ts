@@ -120,7 +120,9 @@ export class SimCluster {
     this.#hosts.set(head, host);
   }
 
-  /** Starts a node that is not running, with its old rank, maybe on another host. The promise is the caller's to run. */
+  /**
+   * Starts a node that is not running, with its old rank, maybe on another host. The promise is the caller's to run.
+   */
   async startNode(node: number, otherHost?: string): Promise<Postoffice> {
     if (otherHost !== undefined) this.#hosts.set(node, otherHost);
     const { seed, serverCount, workerCount, faults, resendTimeoutMs, heartbeatIntervalMs, heartbeatTimeoutMs, startTimeoutMs, log } =

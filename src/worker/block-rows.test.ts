@@ -1,4 +1,5 @@
-// block-rows — Goal: every row of a call is sent once, to its block, with the sum of its gradients, and comes back to wherever it was named.
+// block-rows — Goal: every row of a call is sent once, to its block, with the sum of its gradients, and comes back to
+// wherever it was named.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

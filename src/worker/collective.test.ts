@@ -1,5 +1,6 @@
-// Goal: operations among workers give the same bits everywhere, whatever their lengths and the number of members; what one member does wrong, and
-// what happens to one, is known to all by name; and memory that was given back is not touched.
+// Goal: operations among workers give the same bits everywhere, whatever their lengths and the number of members; what
+// one member does wrong, and what happens to one, is known to all by name; and memory that was given back is not
+// touched.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

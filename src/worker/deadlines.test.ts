@@ -1,5 +1,5 @@
-// deadlines.test — Goal: a DEADLINE of a read that waits at the servers names the slowest worker (spec/consistency.md, P3), whichever way the read took; one that
-// does not wait there names nobody.
+// deadlines.test — Goal: a DEADLINE of a read that waits at the servers names the slowest worker (spec/consistency.md,
+// P3), whichever way the read took; one that does not wait there names nobody.
 
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";

@@ -1,4 +1,5 @@
-// function-client — Goal: PS functions run where they are called, with types, once, and their errors come back as errors.
+// function-client — Goal: PS functions run where they are called, with types, once, and their errors come back as
+// errors.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

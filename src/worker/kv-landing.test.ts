@@ -1,5 +1,5 @@
-// Goal: answers land where they belong or nowhere, of one answer and not of two, and reads know which writes they must follow. Answers of
-// several servers come out in the order of their keys.
+// Goal: answers land where they belong or nowhere, of one answer and not of two, and reads know which writes they must
+// follow. Answers of several servers come out in the order of their keys.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

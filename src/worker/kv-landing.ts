@@ -109,7 +109,10 @@ export function fillFailure(
   }
 }
 
-/** Fills the caller's arrays. Throws VALUE_LENGTH if `vals` is too short, BUFFER_DETACHED if one was transferred away meanwhile. */
+/**
+ * Fills the caller's arrays. Throws VALUE_LENGTH if `vals` is too short, BUFFER_DETACHED if one was transferred away
+ * meanwhile.
+ */
 export function fillCallerArrays(vals: Values, lens: Int32Array): (landings: readonly Landing[]) => void {
   const callerArrays = [new CallerArray(vals), new CallerArray(lens)];
   return (landings) => {
@@ -122,8 +125,8 @@ export function fillCallerArrays(vals: Values, lens: Int32Array): (landings: rea
 }
 
 /**
- * Puts all answers to a pull of unknown lengths in the order of their keys: fills `lens`, asks `room` for an array for all
- * values together, and fills that from its start. Throws BAD_REQUEST when an answer's lens do not fit its values.
+ * Puts all answers to a pull of unknown lengths in the order of their keys: fills `lens`, asks `room` for an array for
+ * all values together, and fills that from its start. Throws BAD_REQUEST when an answer's lens do not fit its values.
  */
 export function fillFromLandings<V extends Values>(landings: readonly Landing[], lens: Int32Array, room: (valueCount: number) => V): V {
   const ordered = [...landings].sort((a, b) => a.keyFrom - b.keyFrom);

@@ -1,4 +1,5 @@
-// Goal: whatever the keys and lengths, the calls of a part carry every key and value exactly once, in order, none more than about a block.
+// Goal: whatever the keys and lengths, the calls of a part carry every key and value exactly once, in order, none more
+// than about a block.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -3,7 +3,8 @@
 // caller's arrays.
 //
 // Invariants:
-//   LP1. What was encoded lies in the given spans and does not change: a call may be sent again as long as they are not released.
+//   LP1. What was encoded lies in the given spans and does not change: a call may be sent again as long as they are not
+//   released.
 
 import { ScratchSpan } from "../wire/codecs/codec-memory.ts";
 import type { GeneralCompression } from "../wire/codecs/general-compression.ts";

@@ -1,4 +1,5 @@
-// parameter-handle — Goal: a handle knows the incarnations of servers that it was told of, and no others; what it says of a loss tells all that its reader needs.
+// parameter-handle — Goal: a handle knows the incarnations of servers that it was told of, and no others; what it says
+// of a loss tells all that its reader needs.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

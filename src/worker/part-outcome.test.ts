@@ -1,4 +1,5 @@
-// Goal: a failure of an update that was applied in part says so, by server, and is never taken for one that may be repeated.
+// Goal: a failure of an update that was applied in part says so, by server, and is never taken for one that may be
+// repeated.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -102,7 +102,10 @@ export class Rendezvous {
     this.#until = details.clock.nowMs() + (details.deadlineMs ?? Infinity);
   }
 
-  /** Looks whether all live workers have come; waits `waitMs` for them at most. Rejects with DEADLINE and the missing ranks. */
+  /**
+   * Looks whether all live workers have come; waits `waitMs` for them at most. Rejects with DEADLINE and the missing
+   * ranks.
+   */
   async isHeld(waitMs: number = ASK_MS): Promise<boolean> {
     const { look, clock, deadlineMs } = this.#details;
     const restMs = deadlineMs === undefined ? undefined : Math.max(0, this.#until - clock.nowMs());

@@ -1,4 +1,5 @@
-// router — Goal: whatever the placement does, a request goes to the owners of what it is about, counts once, keeps its order, and ends.
+// router — Goal: whatever the placement does, a request goes to the owners of what it is about, counts once, keeps its
+// order, and ends.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -1,4 +1,5 @@
-// Goal: the workers of a cluster share an epoch between them through their sessions, agree on what it is, and hear of their own mistakes.
+// Goal: the workers of a cluster share an epoch between them through their sessions, agree on what it is, and hear of
+// their own mistakes.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

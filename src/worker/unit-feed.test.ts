@@ -1,4 +1,5 @@
-// Goal: a worker has its next unit at hand before it needs it, tells what it has done in time, and never waits for ever.
+// Goal: a worker has its next unit at hand before it needs it, tells what it has done in time, and never waits for
+// ever.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -1,4 +1,5 @@
-// Goal: a worker stands at one clock on all servers, never goes back, and finds its way into the clock set again by itself.
+// Goal: a worker stands at one clock on all servers, never goes back, and finds its way into the clock set again by
+// itself.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -1,4 +1,5 @@
-// Goal: a request goes to every server it concerns or to none, and a server that is away costs its callers an error, not a wait.
+// Goal: a request goes to every server it concerns or to none, and a server that is away costs its callers an error,
+// not a wait.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

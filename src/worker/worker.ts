@@ -54,7 +54,8 @@ export class Worker {
 
   /**
    * Serves a function to servers and other workers from now on, with this handler or the function's own; returns how to
-   * end that. The caller has checked that it is one. Throws BAD_ARGUMENT when one of this name is served already, and for two handlers or none.
+   * end that. The caller has checked that it is one. Throws BAD_ARGUMENT when one of this name is served already, and
+   * for two handlers or none.
    */
   serve<Q extends Fields, R extends Fields>(fn: WorkerFunction<Q, R>, handler?: WorkerHandler<Q, R>): () => void {
     const handle = handler ?? fn.handle?.bind(fn);

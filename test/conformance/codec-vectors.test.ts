@@ -1,5 +1,6 @@
-// The golden vectors of the codecs, both ways: the SIMD module and the plain reference encode what lies in spec/vectors/codecs/, byte for
-// byte, and read from those bytes what they mean. And spec/codecs.md says the numbers that the code uses.
+// The golden vectors of the codecs, both ways: the SIMD module and the plain reference encode what lies in
+// spec/vectors/codecs/, byte for byte, and read from those bytes what they mean. And spec/codecs.md says the numbers
+// that the code uses.
 
 import assert from "node:assert/strict";
 import { readdirSync, readFileSync } from "node:fs";

@@ -1,5 +1,5 @@
-// codec-vectors — golden bytes of every codec of spec/codecs.md, from fixed inputs. scripts/make-vectors.ts writes them to
-// spec/vectors/codecs/; codec-vectors.test.ts holds the SIMD module and the plain reference to what lies there.
+// codec-vectors — golden bytes of every codec of spec/codecs.md, from fixed inputs. scripts/make-vectors.ts writes them
+// to spec/vectors/codecs/; codec-vectors.test.ts holds the SIMD module and the plain reference to what lies there.
 // Floats are given by their bits, so that NaNs and zeros of both signs are told apart.
 
 import { putKeys, putWords, readWords } from "../../src/kernel/arena-lists.ts";

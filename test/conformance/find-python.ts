@@ -1,4 +1,5 @@
-// find-python — a Python with numpy on this machine, for the client that is written in it. scripts/install-numpy.ts installs one where it may.
+// find-python — a Python with numpy on this machine, for the client that is written in it. scripts/install-numpy.ts
+// installs one where it may.
 
 import { spawnSync } from "node:child_process";
 

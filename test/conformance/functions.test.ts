@@ -1,4 +1,5 @@
-// Goal: spec/functions.md and spec/vectors/functions say of every built-in function what its contract and its handler do.
+// Goal: spec/functions.md and spec/vectors/functions say of every built-in function what its contract and its handler
+// do.
 
 import assert from "node:assert/strict";
 import { readdirSync, readFileSync } from "node:fs";

@@ -1,5 +1,5 @@
-// golden-server — a server with fixed state and fixed answers, behind real channels and handlers: what it answers to the request vectors are
-// the answer vectors.
+// golden-server — a server with fixed state and fixed answers, behind real channels and handlers: what it answers to
+// the request vectors are the answer vectors.
 //
 //   application 1   the default handle, with keys 1 and 2^64 − 1 of two floats each
 //   application 2   a handle that wants whole requests, and answers pulls with three floats, two for the first key and one for the second

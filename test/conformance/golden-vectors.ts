@@ -1,5 +1,6 @@
-// golden-vectors — one vector for each message of the wire. Requests are made by the real encoders from fixed inputs; answers are what the
-// golden server gives to those bytes. scripts/make-vectors.ts writes them to spec/vectors/, vectors.test.ts holds the code to what lies there.
+// golden-vectors — one vector for each message of the wire. Requests are made by the real encoders from fixed inputs;
+// answers are what the golden server gives to those bytes. scripts/make-vectors.ts writes them to spec/vectors/,
+// vectors.test.ts holds the code to what lies there.
 
 import { WeighbridgeError } from "../../src/base/errors.ts";
 import { joinBytes } from "../../src/base/join-bytes.ts";

@@ -1,4 +1,5 @@
-// Goal: what a client computes by itself is what spec/protocol.md says, word by word: its formulas, written out plainly here, give the golden examples.
+// Goal: what a client computes by itself is what spec/protocol.md says, word by word: its formulas, written out plainly
+// here, give the golden examples.
 
 import assert from "node:assert/strict";
 import { readdirSync, readFileSync } from "node:fs";

@@ -1,5 +1,6 @@
-// key-vectors — golden examples of what a client computes by itself before it can ask anybody: hashes of texts, mixed keys, the owners of parts and of raw keys, and
-// the blocks of a tensor. scripts/make-vectors.ts writes them to spec/vectors/keys/, key-vectors.test.ts holds them against the formulas of spec/protocol.md.
+// key-vectors — golden examples of what a client computes by itself before it can ask anybody: hashes of texts, mixed
+// keys, the owners of parts and of raw keys, and the blocks of a tensor. scripts/make-vectors.ts writes them to
+// spec/vectors/keys/, key-vectors.test.ts holds them against the formulas of spec/protocol.md.
 
 import { evenRanges } from "../../src/keys/key-range.ts";
 import { hashText, mixInto } from "../../src/keys/mix.ts";

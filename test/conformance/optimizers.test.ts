@@ -1,5 +1,5 @@
-// Goal: what a server's optimizers make of 1,000 updates is what the same optimizer makes of them in float64, up to rounding: for whole
-// blocks, for chosen rows of a block, and for table rows with repeated keys.
+// Goal: what a server's optimizers make of 1,000 updates is what the same optimizer makes of them in float64, up to
+// rounding: for whole blocks, for chosen rows of a block, and for table rows with repeated keys.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -1,5 +1,6 @@
-// Goal: a finite gradient whose square is more than a float32 holds does what PyTorch's float32 does where that stays finite, and otherwise leaves no
-// trace but in the counts: it is refused, skipped, or its elements count as 0, as the parameter says.
+// Goal: a finite gradient whose square is more than a float32 holds does what PyTorch's float32 does where that stays
+// finite, and otherwise leaves no trace but in the counts: it is refused, skipped, or its elements count as 0, as the
+// parameter says.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -13,7 +14,10 @@ const isNotFinite = (error: unknown): boolean => isWeighbridgeError(error, "NOT_
 
 type Moments = { w: number; m: number; v: number };
 
-/** PyTorch's Adam in float32: exp_avg.lerp_, exp_avg_sq.mul_(beta2).addcmul_(grad, grad, value=1 - beta2), param.addcdiv_. */
+/**
+ * PyTorch's Adam in float32: exp_avg.lerp_, exp_avg_sq.mul_(beta2).addcmul_(grad, grad, value=1 - beta2),
+ * param.addcdiv_.
+ */
 function torchAdam(state: Moments, g: number, step: number, decay: number): void {
   const [rate, beta1, beta2] = [0.1, 0.9, 0.999];
   state.w = f(state.w * f(1 - rate * decay));

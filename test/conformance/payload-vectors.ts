@@ -1,6 +1,6 @@
-// payload-vectors — golden bytes of payloads behind the header of a link with compression (spec/codecs.md, §5): stored, packed, and both kinds of
-// zstd. What our own encoder makes of zeros and other words is golden; the zstd frames are of one block that is not compressed, as any sender may
-// make them, because the bytes of a compressor are not golden.
+// payload-vectors — golden bytes of payloads behind the header of a link with compression (spec/codecs.md, §5): stored,
+// packed, and both kinds of zstd. What our own encoder makes of zeros and other words is golden; the zstd frames are of
+// one block that is not compressed, as any sender may make them, because the bytes of a compressor are not golden.
 
 import { readWords } from "../../src/kernel/arena-lists.ts";
 import { ScratchSpan } from "../../src/wire/codecs/codec-memory.ts";

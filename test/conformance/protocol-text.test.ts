@@ -72,7 +72,9 @@ test("every code in the text is one of ours, and every one of ours is in the tex
   for (const code of codes) assert.ok(listed.includes(code ?? ""), `${code} is not in the table`);
 });
 
-/** Every error that a node makes, by code: whether the same call may succeed later. Not those that only a caller sees. */
+/**
+ * Every error that a node makes, by code: whether the same call may succeed later. Not those that only a caller sees.
+ */
 function retryablesInCode(): Map<string, Set<string>> {
   const found = new Map<string, Set<string>>();
   const rooms = globSync("src/{base,cluster,consistency,kernel,node/checkpoint,peer,scheduler,server,store,wire}/**/*.ts", { cwd: root });

@@ -69,8 +69,8 @@ export function feed(reader: ZmtpReader, bytes: Uint8Array, pieceBytes: number):
 }
 
 /**
- * The messages of a connection as lines: each meta in words and in the bytes of what `mask` leaves of it, each further part in bytes. The
- * notes that our own nodes add to control messages are left out.
+ * The messages of a connection as lines: each meta in words and in the bytes of what `mask` leaves of it, each further
+ * part in bytes. The notes that our own nodes add to control messages are left out.
  */
 export function messagesOf(hex: string, mask: (meta: PsMeta) => void = () => {}): string[] {
   const notes = new Notes("whole");

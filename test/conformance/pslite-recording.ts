@@ -1,4 +1,5 @@
-// pslite-recording — recorded traffic of ps-lite's nodes (test/conformance/pslite/*.txt), and raw peers that play it to a cluster of ours.
+// pslite-recording — recorded traffic of ps-lite's nodes (test/conformance/pslite/*.txt), and raw peers that play it to
+// a cluster of ours.
 
 import { readFileSync } from "node:fs";
 import { join } from "node:path";

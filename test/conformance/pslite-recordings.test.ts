@@ -1,4 +1,5 @@
-// Goal: what nodes of ps-lite sent is read however it is cut, written again byte for byte, and answered as their own nodes answered it.
+// Goal: what nodes of ps-lite sent is read however it is cut, written again byte for byte, and answered as their own
+// nodes answered it.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

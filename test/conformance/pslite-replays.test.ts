@@ -1,5 +1,5 @@
-// Goal: a node of ours in the place of one of theirs says what theirs said in the recordings with acknowledgements, recovery and two nodes of
-// each role; and what ps-lite's scheduler could not do, ours does.
+// Goal: a node of ours in the place of one of theirs says what theirs said in the recordings with acknowledgements,
+// recovery and two nodes of each role; and what ps-lite's scheduler could not do, ours does.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -1,5 +1,5 @@
-// Goal: a scheduler that cannot take a job over, because nodes of ps-lite are in it or because it is one of ps-lite's, leaves nobody waiting, is not
-// dialed more often than ps-lite's nodes would, and our nodes say what is true of it.
+// Goal: a scheduler that cannot take a job over, because nodes of ps-lite are in it or because it is one of ps-lite's,
+// leaves nobody waiting, is not dialed more often than ps-lite's nodes would, and our nodes say what is true of it.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -1,5 +1,5 @@
-// Goal: SimpleApp's requests between nodes of ours and nodes of ps-lite, which a test plays: at the start, when theirs cannot take any yet, and with bodies
-// of every length.
+// Goal: SimpleApp's requests between nodes of ours and nodes of ps-lite, which a test plays: at the start, when theirs
+// cannot take any yet, and with bodies of every length.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -115,7 +115,9 @@ test("what our scheduler or server asked fails when its own connection breaks, a
   await cluster.run(Promise.all(offices.map((office) => office.close())));
 });
 
-/** A scheduler and a server of ours, started, and a worker of theirs, which the test plays: it has dialed the server. */
+/**
+ * A scheduler and a server of ours, started, and a worker of theirs, which the test plays: it has dialed the server.
+ */
 async function serverOfOurs() {
   const cluster = new PsliteCluster({ ...UNTIMED, startBarrier: false });
   const worker = await RawListener.at(cluster, 9650);

@@ -1,4 +1,5 @@
-// pslite-worker — a worker of ours in the place of theirs in the recording "full": scheduler and server are the test's to play. It has started.
+// pslite-worker — a worker of ours in the place of theirs in the recording "full": scheduler and server are the test's
+// to play. It has started.
 
 import assert from "node:assert/strict";
 import { KVWorker } from "../../src/faces/kv/kv-worker.ts";

@@ -1,5 +1,5 @@
-// Goal: what spec/ says is enough to write a client: one in plain Python, written from it alone, reads all golden vectors, and works in a real cluster beside a
-// worker of ours.
+// Goal: what spec/ says is enough to write a client: one in plain Python, written from it alone, reads all golden
+// vectors, and works in a real cluster beside a worker of ours.
 
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";

@@ -1,4 +1,5 @@
-// Goal: the server's optimizers and schedules do what PyTorch's do. The golden results are PyTorch's own; test/golden/README.md says how they were made.
+// Goal: the server's optimizers and schedules do what PyTorch's do. The golden results are PyTorch's own;
+// test/golden/README.md says how they were made.
 
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
@@ -24,7 +25,10 @@ const STEPS = [1, 2, 10, 100, 1000];
 const WIDTH = 6;
 const ROWS = 5;
 const ROW_WIDTH = 3;
-/** PyTorch's float32 results are up to 6e-6 away from its own float64 ones (AdamW, which rounds 1 - rate × decay), ours less than 2e-6. */
+/**
+ * PyTorch's float32 results are up to 6e-6 away from its own float64 ones (AdamW, which rounds 1 - rate × decay), ours
+ * less than 2e-6.
+ */
 const BOUNDS = { float32: 1e-5, float64: 2e-6 } as const;
 
 const f = Math.fround;

@@ -1,4 +1,5 @@
-// recorded-exchange — two real channels joined end to end, whose every frame is kept as the bytes it is. What golden vectors are made from.
+// recorded-exchange — two real channels joined end to end, whose every frame is kept as the bytes it is. What golden
+// vectors are made from.
 
 import { joinBytes } from "../../src/base/join-bytes.ts";
 import { SILENT_LOG } from "../../src/base/log.ts";

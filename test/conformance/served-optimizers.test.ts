@@ -1,5 +1,6 @@
-// Goal: what the optimizers promise holds for what users call: duplicates and rounds of values, the norm that is clipped, steps by row and by push,
-// delays as the paper counts them; for tables and tensors alike, and with any number of servers.
+// Goal: what the optimizers promise holds for what users call: duplicates and rounds of values, the norm that is
+// clipped, steps by row and by push, delays as the paper counts them; for tables and tensors alike, and with any number
+// of servers.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

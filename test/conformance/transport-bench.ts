@@ -1,5 +1,6 @@
-// transport-bench — what the tests of transports are made with: readers that check the contract while they read (L1 to L5 in src/transport/transport.ts),
-// counted writes, connected pairs. A test never sleeps: it waits for calls, and what must not happen is checked at a moment at which it would have happened.
+// transport-bench — what the tests of transports are made with: readers that check the contract while they read (L1 to
+// L5 in src/transport/transport.ts), counted writes, connected pairs. A test never sleeps: it waits for calls, and what
+// must not happen is checked at a moment at which it would have happened.
 
 import assert from "node:assert/strict";
 import type { TestContext } from "node:test";

@@ -1,4 +1,5 @@
-// transport-delivery — what every Transport must do with bytes: all of them, in order, whatever their sizes; and not faster than they are read.
+// transport-delivery — what every Transport must do with bytes: all of them, in order, whatever their sizes; and not
+// faster than they are read.
 
 import assert from "node:assert/strict";
 import { crc32 } from "node:zlib";

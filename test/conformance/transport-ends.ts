@@ -1,4 +1,5 @@
-// transport-ends — how a link of every Transport ends: closed, destroyed, or by a fault of whoever uses it; told once, and nothing after it.
+// transport-ends — how a link of every Transport ends: closed, destroyed, or by a fault of whoever uses it; told once,
+// and nothing after it.
 
 import assert from "node:assert/strict";
 import { crc32 } from "node:zlib";

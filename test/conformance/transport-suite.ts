@@ -1,4 +1,5 @@
-// transport-suite — what every Transport must do (L1 to L5 in src/transport/transport.ts), as one function that registers the tests.
+// transport-suite — what every Transport must do (L1 to L5 in src/transport/transport.ts), as one function that
+// registers the tests.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

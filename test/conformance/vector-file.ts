@@ -1,5 +1,5 @@
-// vector-file — golden vectors as files: every frame as its bytes, and beside them what they mean, read by nothing but the tables of
-// spec/protocol.md. Knows none of the code under test, so that it can contradict it.
+// vector-file — golden vectors as files: every frame as its bytes, and beside them what they mean, read by nothing but
+// the tables of spec/protocol.md. Knows none of the code under test, so that it can contradict it.
 
 const HEADER_BYTES = 64;
 /** Numbers of requests and updates are the lower 53 bits of their field. */

@@ -1,4 +1,5 @@
-// The golden vectors, both ways: the code encodes what lies in spec/vectors/, byte for byte, and reads from those bytes what they mean.
+// The golden vectors, both ways: the code encodes what lies in spec/vectors/, byte for byte, and reads from those bytes
+// what they mean.
 
 import assert from "node:assert/strict";
 import { readdirSync, readFileSync } from "node:fs";

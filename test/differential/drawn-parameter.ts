@@ -1,5 +1,6 @@
-// drawn-parameter — descriptions of parameters, drawn by chance: every optimizer with every initializer, consistency and link that it may have, of shapes and keys
-// that lie at edges. What cannot be compared with a plain model in all mixtures is left out here, with the reason.
+// drawn-parameter — descriptions of parameters, drawn by chance: every optimizer with every initializer, consistency
+// and link that it may have, of shapes and keys that lie at edges. What cannot be compared with a plain model in all
+// mixtures is left out here, with the reason.
 
 import type { EmbeddingOptions, TensorOptions } from "../../src/api/parameter-options.ts";
 import type { Random } from "../../src/base/random.ts";

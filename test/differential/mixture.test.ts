@@ -1,5 +1,5 @@
-// Goal: optimizers, row types, consistencies, links, caches, numbers of servers, both placements, changes and checkpoints, mixed by chance, come to what a plain model does (mixture.ts).
-// test/soak has more seeds.
+// Goal: optimizers, row types, consistencies, links, caches, numbers of servers, both placements, changes and
+// checkpoints, mixed by chance, come to what a plain model does (mixture.ts). test/soak has more seeds.
 
 import { test } from "node:test";
 import { forSeeds } from "../simulation/seeds.ts";

@@ -1,7 +1,10 @@
-// Goal: whatever optimizer, row type, consistency, link, cache, number of servers and order of calls meet, every read is what a plain model makes of the same calls; and so it
-// stays while parts move from server to server, through changes of rates and consistencies, parameters that are cleared, saved and loaded, and checkpoints that other numbers of servers take up.
+// Goal: whatever optimizer, row type, consistency, link, cache, number of servers and order of calls meet, every read
+// is what a plain model makes of the same calls; and so it stays while parts move from server to server, through
+// changes of rates and consistencies, parameters that are cleared, saved and loaded, and checkpoints that other numbers
+// of servers take up.
 //
-// Calls are made one after the other, so that the model knows their order. All chance comes from the seed, which is in every failure.
+// Calls are made one after the other, so that the model knows their order. All chance comes from the seed, which is in
+// every failure.
 
 import assert from "node:assert/strict";
 import { mkdtemp, rm } from "node:fs/promises";

@@ -1,4 +1,5 @@
-// open-cluster — a cluster inside this process, as EmbeddedCluster, that shows its nodes: their placement can be changed.
+// open-cluster — a cluster inside this process, as EmbeddedCluster, that shows its nodes: their placement can be
+// changed.
 
 import { randomUUID } from "node:crypto";
 import { Session } from "../../src/api/session.ts";

@@ -1,5 +1,5 @@
-// plain-parameter — a parameter as its guarantees describe it, in float64 and a map of rows: no servers, frames, blocks in arenas, codecs or caches. What the
-// cluster is compared with. It shares nothing with it.
+// plain-parameter — a parameter as its guarantees describe it, in float64 and a map of rows: no servers, frames, blocks
+// in arenas, codecs or caches. What the cluster is compared with. It shares nothing with it.
 //
 //   async   an update is applied when it comes
 //   sync    updates of a clock wait for its end, become one by row over workers, in the order of their ranks, and are applied as one
@@ -76,7 +76,10 @@ export class PlainParameter {
     } else this.#gather(push);
   }
 
-  /** So many workers begin with it, or go on with what was restored: for DC-ASGD each counts as having pulled what is there. */
+  /**
+   * So many workers begin with it, or go on with what was restored: for DC-ASGD each counts as having pulled what is
+   * there.
+   */
   seat(workerCount: number): void {
     this.#workerCount = workerCount;
     for (const { memory, values } of this.#state.rows.values())

@@ -1,4 +1,5 @@
-// subject — one parameter under test: the handles of all workers, and the plain model that goes through the same. Draws calls, makes them on both sides, compares.
+// subject — one parameter under test: the handles of all workers, and the plain model that goes through the same. Draws
+// calls, makes them on both sides, compares.
 //
 //   bound of a comparison   2e-4 of max(1, |value|) for f32 against f64, what the pull's codec may lose, and what int8 has lost in pushes so far
 
@@ -103,7 +104,9 @@ export class Subject {
     else await this.#actOnTable(rank);
   }
 
-  /** Whether a server may not know yet how often other workers have pushed (consistency.md, N3): then one worker pushes. */
+  /**
+   * Whether a server may not know yet how often other workers have pushed (consistency.md, N3): then one worker pushes.
+   */
   #countsPushesLate(): boolean {
     const { clocks = 0 } = this.#stage.sessions[0] ?? {};
     return this.#drawn.optimizer.type === "lazyAdam" && this.#plain.modeAt(clocks).updates === "async";
@@ -316,7 +319,10 @@ export class Subject {
     await Promise.all(this.#underWay.splice(0));
   }
 
-  /** Makes a call, and does in the model what it should do; its values, unless it is refused. A lone worker does not wait for all of its pushes. */
+  /**
+   * Makes a call, and does in the model what it should do; its values, unless it is refused. A lone worker does not
+   * wait for all of its pushes.
+   */
   async #expect(
     { expected, scale }: DrawnPush,
     rank: number,
@@ -366,7 +372,10 @@ export class Subject {
     return { rows, gradients, scale, expected: carriesNone ? { code: "BAD_ARGUMENT" } : summed };
   }
 
-  /** Whether the square of a finite gradient that this worker pushes now is more than a float32 holds, and what becomes of it is known at once. */
+  /**
+   * Whether the square of a finite gradient that this worker pushes now is more than a float32 holds, and what becomes
+   * of it is known at once.
+   */
   #overflows(rank: number): boolean {
     const { optimizer, options } = this.#drawn;
     const { clocks } = this.#stage.sessions[rank] as Session;
@@ -375,7 +384,10 @@ export class Subject {
     return isSquared && !isClipped && options.link === undefined && this.#plain.modeAt(clocks).updates === "async";
   }
 
-  /** One row with one element that is finite, and whose square is not: refused, skipped, or as if that element were 0 (of row-wise sums, the row). */
+  /**
+   * One row with one element that is finite, and whose square is not: refused, skipped, or as if that element were 0
+   * (of row-wise sums, the row).
+   */
   #drawHuge(): DrawnPush {
     const { type, nonFinite = "refuse" } = this.#drawn.optimizer;
     const row = pick(this.#random, this.#names);

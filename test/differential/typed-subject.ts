@@ -1,5 +1,6 @@
-// typed-subject — one table whose rows are not f32 under a built-in optimizer: f64, i32 and i64, a user's row type and a user's updater. As Subject, it draws
-// calls, makes them on the cluster and on a plain model, and compares. The model keeps a map of rows and knows no servers, rounds in arenas or frames.
+// typed-subject — one table whose rows are not f32 under a built-in optimizer: f64, i32 and i64, a user's row type and
+// a user's updater. As Subject, it draws calls, makes them on the cluster and on a plain model, and compares. The model
+// keeps a map of rows and knows no servers, rounds in arenas or frames.
 //
 //   integers        equal to the last bit; they wrap
 //   floats          within 1e-12 (f64) or 1e-6 (f32) of max(1, |value|): a mean divides in another order

@@ -1,4 +1,5 @@
-// bad-start — Goal: a cluster that was set up wrongly ends on every process, with an error that names the culprit and the fix.
+// bad-start — Goal: a cluster that was set up wrongly ends on every process, with an error that names the culprit and
+// the fix.
 
 import assert from "node:assert/strict";
 import { once } from "node:events";

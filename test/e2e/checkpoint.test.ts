@@ -1,5 +1,5 @@
-// checkpoint — Goal: checkpoints are looked at, checked and exported by the command line; other programs read them; a real disk that takes no
-// more is told as such.
+// checkpoint — Goal: checkpoints are looked at, checked and exported by the command line; other programs read them; a
+// real disk that takes no more is told as such.
 
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";

@@ -1,4 +1,5 @@
-// cluster — a cluster of single nodes on the command line, as on several machines: each can be killed, stopped and started again.
+// cluster — a cluster of single nodes on the command line, as on several machines: each can be killed, stopped and
+// started again.
 
 import { setTimeout as sleep } from "node:timers/promises";
 import { SILENT_LOG } from "../../src/base/log.ts";

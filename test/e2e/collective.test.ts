@@ -1,4 +1,5 @@
-// collective — Goal: real processes reduce among themselves over TCP and unix sockets; one is killed by the system, and the others go on.
+// collective — Goal: real processes reduce among themselves over TCP and unix sockets; one is killed by the system, and
+// the others go on.
 
 import assert from "node:assert/strict";
 import { suite, test } from "node:test";

@@ -1,4 +1,5 @@
-// command-line — Goal: every command explains itself, and a command line that makes no sense is an error of its own kind.
+// command-line — Goal: every command explains itself, and a command line that makes no sense is an error of its own
+// kind.
 
 import assert from "node:assert/strict";
 import test from "node:test";

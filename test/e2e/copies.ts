@@ -1,5 +1,5 @@
-// copies — a cluster whose servers have two processes each, of which one after the other is killed or stopped, as a seed says, and started again: the
-// next is struck when every rank has two copies again that have everything.
+// copies — a cluster whose servers have two processes each, of which one after the other is killed or stopped, as a
+// seed says, and started again: the next is struck when every rank has two copies again that have everything.
 
 import assert from "node:assert/strict";
 import { setTimeout as sleep } from "node:timers/promises";

@@ -1,5 +1,5 @@
-// etcd — Goal: schedulers that keep their state in etcd take over from each other, with one member of etcd and with three, one of which is killed.
-// Needs Debian's etcd-server; skipped without it.
+// etcd — Goal: schedulers that keep their state in etcd take over from each other, with one member of etcd and with
+// three, one of which is killed. Needs Debian's etcd-server; skipped without it.
 
 import assert from "node:assert/strict";
 import { existsSync, mkdtempSync } from "node:fs";

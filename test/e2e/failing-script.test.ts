@@ -1,4 +1,5 @@
-// failing-script — Goal: a node whose script throws ends right away and says why, also when the script is a node of a cluster by then.
+// failing-script — Goal: a node whose script throws ends right away and says why, also when the script is a node of a
+// cluster by then.
 
 import assert from "node:assert/strict";
 import test from "node:test";

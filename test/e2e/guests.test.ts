@@ -1,4 +1,5 @@
-// guests — Goal: a process with the scheduler's address alone reads and pushes beside a running job, hundreds of times, and the job ends without it.
+// guests — Goal: a process with the scheduler's address alone reads and pushes beside a running job, hundreds of times,
+// and the job ends without it.
 
 import assert from "node:assert/strict";
 import test from "node:test";

@@ -1,4 +1,5 @@
-// mindspore — Goal: MindSpore's pattern works: the same script in three shells, and MS_ROLE decides which of them is the scheduler, a server or a worker.
+// mindspore — Goal: MindSpore's pattern works: the same script in three shells, and MS_ROLE decides which of them is
+// the scheduler, a server or a worker.
 
 import assert from "node:assert/strict";
 import test from "node:test";

@@ -1,4 +1,5 @@
-// old-node — Goal: on a Node that is too old the command uses the one that npm installed, or says in one line what is missing.
+// old-node — Goal: on a Node that is too old the command uses the one that npm installed, or says in one line what is
+// missing.
 
 import assert from "node:assert/strict";
 import { cpSync, existsSync } from "node:fs";

@@ -1,5 +1,5 @@
-// online-service — Goal: the service of example 09 is one that may be copied: it learns from POST /learn alone, stands what strangers send, tells whether
-// it is ready, gets over lost tables, and is replaced while the others serve.
+// online-service — Goal: the service of example 09 is one that may be copied: it learns from POST /learn alone, stands
+// what strangers send, tells whether it is ready, gets over lost tables, and is replaced while the others serve.
 
 import assert from "node:assert/strict";
 import test from "node:test";

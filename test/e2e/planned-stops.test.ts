@@ -1,4 +1,5 @@
-// planned-stops — Goal: servers save by themselves, begin with what was saved or with nothing, and processes that end are brought back.
+// planned-stops — Goal: servers save by themselves, begin with what was saved or with nothing, and processes that end
+// are brought back.
 
 import assert from "node:assert/strict";
 import { readdirSync, writeFileSync } from "node:fs";

@@ -1,5 +1,5 @@
-// processes — real processes for end-to-end tests: started by the command line, watched by what they write, and all gone at the end of a
-// test. Every wait has a deadline, and a failure shows everything the process wrote.
+// processes — real processes for end-to-end tests: started by the command line, watched by what they write, and all
+// gone at the end of a test. Every wait has a deadline, and a failure shows everything the process wrote.
 
 import assert from "node:assert/strict";
 import { type ChildProcessWithoutNullStreams, spawn } from "node:child_process";
@@ -165,7 +165,10 @@ export class Processes implements AsyncDisposable {
     return this.run(node, [COMMAND, ...args.map(String)], { env, cwd });
   }
 
-  /** The same in a shell: `weighbridge ...args` and what follows it, such as a pipe. Ends with the code of the first command that does not end with 0. */
+  /**
+   * The same in a shell: `weighbridge ...args` and what follows it, such as a pipe. Ends with the code of the first
+   * command that does not end with 0.
+   */
   shell(args: readonly (string | number)[], rest: string): Running {
     const words = [process.execPath, COMMAND, ...args].map((word) => `'${word}'`).join(" ");
     return this.run("bash", ["-c", `set -o pipefail; ${words} ${rest}`]);

@@ -1,10 +1,11 @@
-// Goal: an unmodified program of ps-lite and nodes of ours form one cluster, whoever plays which role; without such a program, a cluster of
-// ours over its protocol.
+// Goal: an unmodified program of ps-lite and nodes of ours form one cluster, whoever plays which role; without such a
+// program, a cluster of ours over its protocol.
 //
-// WEIGHBRIDGE_PSLITE_PROGRAM names the program. It reads the DMLC_* variables and gets its role as its first argument; as scheduler it starts and
-// finalizes, as server it serves application 0 and sums one float per key, as worker it pushes to and pulls from that application, checks what
-// it gets, and ends with 0. ps-lite's own tests/test_kv_app.cc is such a program. Those of its other tests that lie beside it are run as well, in all
-// combinations of roles. None of them is part of this repository, nor is a way to build them.
+// WEIGHBRIDGE_PSLITE_PROGRAM names the program. It reads the DMLC_* variables and gets its role as its first argument;
+// as scheduler it starts and finalizes, as server it serves application 0 and sums one float per key, as worker it
+// pushes to and pulls from that application, checks what it gets, and ends with 0. ps-lite's own tests/test_kv_app.cc
+// is such a program. Those of its other tests that lie beside it are run as well, in all combinations of roles. None of
+// them is part of this repository, nor is a way to build them.
 
 import assert from "node:assert/strict";
 import { existsSync } from "node:fs";

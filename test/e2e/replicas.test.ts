@@ -1,5 +1,5 @@
-// replicas — Goal: with two processes for each server, any one of them, and the scheduler, may be killed or stopped: no call of a worker fails, each push
-// counts once, and BSP gives the bits of a run in which nothing happens.
+// replicas — Goal: with two processes for each server, any one of them, and the scheduler, may be killed or stopped: no
+// call of a worker fails, each push counts once, and BSP gives the bits of a run in which nothing happens.
 
 import assert from "node:assert/strict";
 import { suite, test } from "node:test";

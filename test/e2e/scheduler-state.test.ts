@@ -1,5 +1,5 @@
-// scheduler-state — Goal: a scheduler that is killed and started again goes on with the job as it wrote it down, and a job that ends
-// leaves nothing behind.
+// scheduler-state — Goal: a scheduler that is killed and started again goes on with the job as it wrote it down, and a
+// job that ends leaves nothing behind.
 
 import assert from "node:assert/strict";
 import { mkdtempSync, readdirSync, readFileSync } from "node:fs";

@@ -1,4 +1,5 @@
-// signals — Goal: a node that is asked to end by SIGTERM ends: a server with a word to the others, and every node also as process 1 of a container.
+// signals — Goal: a node that is asked to end by SIGTERM ends: a server with a word to the others, and every node also
+// as process 1 of a container.
 
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";

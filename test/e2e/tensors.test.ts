@@ -1,4 +1,5 @@
-// tensors — Goal: a script in Hetu's words runs in real processes, the same one in every role; a role it was not started for is an error.
+// tensors — Goal: a script in Hetu's words runs in real processes, the same one in every role; a role it was not
+// started for is an error.
 
 import assert from "node:assert/strict";
 import test from "node:test";

@@ -1,5 +1,6 @@
-// train-command — Goal: what a person meets who uses `weighbridge train`: who is there can be asked while it trains, runs keep apart what they save, the
-// command that is told to go on does, data that is no good is named, and nothing runs on unseen.
+// train-command — Goal: what a person meets who uses `weighbridge train`: who is there can be asked while it trains,
+// runs keep apart what they save, the command that is told to go on does, data that is no good is named, and nothing
+// runs on unseen.
 
 import assert from "node:assert/strict";
 import { cpSync, readdirSync, readFileSync, rmSync, truncateSync, writeFileSync } from "node:fs";
@@ -145,7 +146,10 @@ function change(path: string, at: number, value: number): void {
 }
 
 suite("nothing runs on unseen", () => {
-  /** A process that starts the job on somebody's behalf, as npm and bin/weighbridge.mjs on an old Node do, and does not pass anything on. */
+  /**
+   * A process that starts the job on somebody's behalf, as npm and bin/weighbridge.mjs on an old Node do, and does not
+   * pass anything on.
+   */
   function starter(processes: Processes, stdio: string, env: Readonly<Record<string, string>> = {}): Running {
     const args = JSON.stringify([COMMAND, ...LONG.map(String), "--no-checkpoint"]);
     const code = `require("node:child_process").spawn(process.execPath, ${args}, { stdio: ${stdio} })`;

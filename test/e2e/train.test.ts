@@ -1,4 +1,5 @@
-// train — Goal: what `npm start` runs learns, shows it, and can be gone on with; and however it ends, every process of it says the truth.
+// train — Goal: what `npm start` runs learns, shows it, and can be gone on with; and however it ends, every process of
+// it says the truth.
 
 import assert from "node:assert/strict";
 import { existsSync, readdirSync, readFileSync, truncateSync, writeFileSync } from "node:fs";
@@ -32,7 +33,10 @@ async function schedulerPid(job: Running): Promise<number> {
   return rest[0]!;
 }
 
-/** All that live tell in their one closing line who they are, where, and the cause; the job tells it last, with an exit code of 1. */
+/**
+ * All that live tell in their one closing line who they are, where, and the cause; the job tells it last, with an exit
+ * code of 1.
+ */
 async function endsWithTheTruth(job: Running, cause: RegExp, survivors: readonly string[]): Promise<void> {
   await job.fails(new RegExp(`^weighbridge: the job failed: ${cause.source}.* at epoch \\d+ step \\d+$`, "m"), TRAIN_MS);
   for (const name of survivors) {

@@ -1,4 +1,5 @@
-// units — Goal: an epoch is done whole by real processes, although one of them is killed in the middle, or the scheduler is.
+// units — Goal: an epoch is done whole by real processes, although one of them is killed in the middle, or the
+// scheduler is.
 
 import assert from "node:assert/strict";
 import { suite, test } from "node:test";

@@ -1,5 +1,5 @@
-// frame-fuzzer — frames that a broken or hostile peer might send, from a seed: legal ones of every function, and what is left of them after
-// bits flipped, fields took extreme values, and bytes went missing or came in addition.
+// frame-fuzzer — frames that a broken or hostile peer might send, from a seed: legal ones of every function, and what
+// is left of them after bits flipped, fields took extreme values, and bytes went missing or came in addition.
 
 import { joinBytes } from "../../src/base/join-bytes.ts";
 import type { Random } from "../../src/base/random.ts";
@@ -21,7 +21,10 @@ import { registration } from "./target-cluster.ts";
 const U32_EXTREMES = [0, 1, 2, 7, 8, 9, 255, 4095, 4096, 65_535, 131_071, 131_072, 2 ** 20, 2 ** 31 - 1, 2 ** 31, 2 ** 32 - 1];
 const U64_EXTREMES = [0, 1, 2, 2 ** 20, 2 ** 31, 2 ** 32 - 1, 2 ** 32, 2 ** 52, 2 ** 53 - 1];
 const FUNCTION_IDS: readonly number[] = [...Object.values(FunctionId), 0, 6, 7, 10, 15, 17, 31, 35, 1023, 1024, 65_535];
-/** Where a header's u32 fields lie, but for the opening word; 20 is the upper half of the request number, which says whether it is a run. */
+/**
+ * Where a header's u32 fields lie, but for the opening word; 20 is the upper half of the request number, which says
+ * whether it is a run.
+ */
 const U32_OFFSETS = [4, 8, 12, 20, 40, 44, 48, 52, 56, 60];
 const U64_OFFSETS = [16, 24, 32];
 const MUTATION_PERCENT = 45;
@@ -317,12 +320,15 @@ function requestField(view: DataView): { readonly number: bigint; readonly more:
 }
 
 /**
- * legal: answered or ignored. illegal: costs its sender the link. missized: what follows is taken for its payload, so nobody can tell. early: of
- * an epoch that no placement has yet, so what follows waits.
+ * legal: answered or ignored. illegal: costs its sender the link. missized: what follows is taken for its payload, so
+ * nobody can tell. early: of an epoch that no placement has yet, so what follows waits.
  */
 export type Legality = "legal" | "illegal" | "missized" | "early";
 
-/** What a server must make of these bytes from a worker that it has asked nothing; an oracle of its own (spec/protocol.md, X rules). */
+/**
+ * What a server must make of these bytes from a worker that it has asked nothing; an oracle of its own
+ * (spec/protocol.md, X rules).
+ */
 export function legalityOf(bytes: Uint8Array): Legality {
   if (bytes.length < HEADER_BYTES) return "missized";
   const view = new DataView(bytes.buffer, bytes.byteOffset);

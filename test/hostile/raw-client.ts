@@ -1,4 +1,5 @@
-// raw-client — one link without a Peer behind it: sends any bytes, keeps what comes back. For tests that play a hostile or a foreign client.
+// raw-client — one link without a Peer behind it: sends any bytes, keeps what comes back. For tests that play a hostile
+// or a foreign client.
 
 import type { Address, Link, Transport } from "../../src/transport/transport.ts";
 import { type Failure, failureShape } from "../../src/wire/failure.ts";

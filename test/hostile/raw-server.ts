@@ -1,5 +1,5 @@
-// raw-server — a server node with nothing behind it but the test: registers with the scheduler, says hello to whoever dials it, and hands
-// every request to the test, which answers with any bytes it likes.
+// raw-server — a server node with nothing behind it but the test: registers with the scheduler, says hello to whoever
+// dials it, and hands every request to the test, which answers with any bytes it likes.
 
 import type { Link, Transport } from "../../src/transport/transport.ts";
 import { FrameHeader, Kind } from "../../src/wire/frame.ts";

@@ -1,5 +1,5 @@
-// target-cluster — what hostile tests attack: a scheduler, a server and an honest worker as real nodes, and the place of a second worker that
-// the test holds itself, with nothing behind it but raw links.
+// target-cluster — what hostile tests attack: a scheduler, a server and an honest worker as real nodes, and the place
+// of a second worker that the test holds itself, with nothing behind it but raw links.
 //
 //   app 0   the default handle, which sums
 //   app 1   a handle of the user's own, which wants whole requests and keeps the sums in a Map
@@ -184,7 +184,9 @@ export class TargetCluster {
     return await this.world.run(RawClient.connect(this.world.transport, address));
   }
 
-  /** Takes the second worker's place again, in a new incarnation: the old one may have been lost to what the test sent. */
+  /**
+   * Takes the second worker's place again, in a new incarnation: the old one may have been lost to what the test sent.
+   */
   async renewPlace(): Promise<void> {
     this.#placeHolder.destroy();
     await this.settle();

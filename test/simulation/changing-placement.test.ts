@@ -1,4 +1,5 @@
-// Parts that move while workers push, pull and end clocks: the quick share, and what seeds have found; npm run soak takes many more seeds.
+// Parts that move while workers push, pull and end clocks: the quick share, and what seeds have found; npm run soak
+// takes many more seeds.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

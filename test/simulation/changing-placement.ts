@@ -1,5 +1,6 @@
-// Goal: while workers push, pull, end clocks and lose links, and parts go from server to server, every acknowledged update counts once, every worker reads its own
-// writes, no read is staler than its bound, and BSP gives the bits of a run in which nothing moves.
+// Goal: while workers push, pull, end clocks and lose links, and parts go from server to server, every acknowledged
+// update counts once, every worker reads its own writes, no read is staler than its bound, and BSP gives the bits of a
+// run in which nothing moves.
 
 import assert from "node:assert/strict";
 import { setImmediate } from "node:timers/promises";
@@ -111,7 +112,10 @@ export async function runPace(seed: number): Promise<number> {
   return (await runAll(seed, true, keepPace)).changes.count;
 }
 
-/** Steps whose gradients depend on what was read. Pushes are not waited for before the clock ends. Returns all that was read. */
+/**
+ * Steps whose gradients depend on what was read. Pushes are not waited for before the clock ends. Returns all that was
+ * read.
+ */
 async function train(cluster: SimCluster, rank: number): Promise<readonly Float32Array[]> {
   const session = await Session.open(cluster.worker(rank).node);
   const tables = await Promise.all(

@@ -1,5 +1,5 @@
-// Goal: whoever asks for a checkpoint and goes away, or asks servers that have lost something, leaves the others free to take theirs, and the
-// checkpoints that there are as they were.
+// Goal: whoever asks for a checkpoint and goes away, or asks servers that have lost something, leaves the others free
+// to take theirs, and the checkpoints that there are as they were.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -1,4 +1,5 @@
-// Checkpoints under links that fail, servers that die and disks that fill up or lose their power: the quick share; npm run soak takes many more seeds.
+// Checkpoints under links that fail, servers that die and disks that fill up or lose their power: the quick share; npm
+// run soak takes many more seeds.
 
 import assert from "node:assert/strict";
 import { before, test } from "node:test";

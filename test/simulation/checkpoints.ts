@@ -1,8 +1,10 @@
-// Goal: a job that saves checkpoints goes through one run after the other, each on another number of servers and each with its own mishaps: frames
-// lost, doubled and swapped, links that break, a disk that is full for a while, servers that die in the middle of a save or of a restore, power
-// failures. Whatever happens: every checkpoint there is is whole; the newest that a worker was told of is still there after a power failure; a restored
-// cluster is exactly at the cut, whichever parts move while it is cut, written or loaded (the bits of an undisturbed job for sync updates, nothing lost and nothing beyond the bound for others); nobody hangs; and
-// the job ends with the bits of an undisturbed one.
+// Goal: a job that saves checkpoints goes through one run after the other, each on another number of servers and each
+// with its own mishaps: frames lost, doubled and swapped, links that break, a disk that is full for a while, servers
+// that die in the middle of a save or of a restore, power failures. Whatever happens: every checkpoint there is is
+// whole; the newest that a worker was told of is still there after a power failure; a restored cluster is exactly at
+// the cut, whichever parts move while it is cut, written or loaded (the bits of an undisturbed job for sync updates,
+// nothing lost and nothing beyond the bound for others); nobody hangs; and the job ends with the bits of an undisturbed
+// one.
 
 import assert from "node:assert/strict";
 import { join } from "node:path";
@@ -34,7 +36,10 @@ const ROOT = "/checkpoints";
 const PAUSE_MS_MAX = 30;
 /** Whatever takes longer than this hangs. */
 const DEADLINE_MS = 240_000;
-/** So long after a worker has stopped the other one stops waiting for its clock: all that has to fail by itself has failed by then. */
+/**
+ * So long after a worker has stopped the other one stops waiting for its clock: all that has to fail by itself has
+ * failed by then.
+ */
 const AFTERMATH_MS = 30_000;
 
 type Model = { readonly bsp: readonly Tensor[]; readonly rounds: Embedding; readonly counts: Embedding };
@@ -215,7 +220,10 @@ export class Checkpoints {
     assert.deepEqual(state, this.#reference[CLOCKS], `worker ${rank} ends with the bits of an undisturbed job`);
   }
 
-  /** With a server that died its share of the parameters is gone: a run ends there, and what was being saved has to fail by itself. */
+  /**
+   * With a server that died its share of the parameters is gone: a run ends there, and what was being saved has to fail
+   * by itself.
+   */
   #requireNoDeath(deaths: number): void {
     if (this.#deaths !== deaths) throw new WeighbridgeError("NODE_DEAD", "the run ends with the death of a server");
   }
@@ -235,8 +243,9 @@ export class Checkpoints {
   }
 
   /**
-   * Of every worker all updates before the cut are in, and at most as many more as its bound lets it be ahead (D2). Workers begin at the cut, so that
-   * what was in beyond it is made again, and stays. The same checkpoint has the same counts, whenever and however often it is restored.
+   * Of every worker all updates before the cut are in, and at most as many more as its bound lets it be ahead (D2).
+   * Workers begin at the cut, so that what was in beyond it is made again, and stays. The same checkpoint has the same
+   * counts, whenever and however often it is restored.
    */
   #checkCounts(counts: readonly number[], { step, clock }: Cut): void {
     const base = this.#base;
@@ -248,7 +257,10 @@ export class Checkpoints {
     this.#base = { step, clock, counts };
   }
 
-  /** A server that dies meanwhile may be started again: then the restore has to succeed. Returns how many deaths there were before. */
+  /**
+   * A server that dies meanwhile may be started again: then the restore has to succeed. Returns how many deaths there
+   * were before.
+   */
   async #restore(session: Session): Promise<number> {
     for (let attempts = 0; ; attempts++) {
       const deaths = this.#deaths;

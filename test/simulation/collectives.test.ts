@@ -1,4 +1,5 @@
-// Workers that reduce among themselves, over bad links and through deaths: the quick share; npm run soak takes many more seeds.
+// Workers that reduce among themselves, over bad links and through deaths: the quick share; npm run soak takes many
+// more seeds.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

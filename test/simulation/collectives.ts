@@ -1,6 +1,7 @@
-// Goal: workers reduce among themselves while frames are lost, doubled and swapped, links break, and nodes of every role die, are restarted, or are
-// taken for dead and come back. Every sum that an operation ends with is that of its generation's members, to the bit, although callers write to their
-// arrays as soon as an operation has ended; nobody hangs; who is left goes on.
+// Goal: workers reduce among themselves while frames are lost, doubled and swapped, links break, and nodes of every
+// role die, are restarted, or are taken for dead and come back. Every sum that an operation ends with is that of its
+// generation's members, to the bit, although callers write to their arrays as soon as an operation has ended; nobody
+// hangs; who is left goes on.
 
 import assert from "node:assert/strict";
 import { setImmediate } from "node:timers/promises";
@@ -26,7 +27,9 @@ export function contribution(length: number, { rank, salt }: { readonly rank: nu
   return values;
 }
 
-/** The sum of all, in the order that is promised: of ranks when it is short, otherwise from member s on in segment s. */
+/**
+ * The sum of all, in the order that is promised: of ranks when it is short, otherwise from member s on in segment s.
+ */
 function expectedSum(length: number, ranks: readonly number[], salt: number): Float32Array {
   const all = ranks.map((rank) => contribution(length, { rank, salt }));
   const count = ranks.length;

@@ -1,5 +1,6 @@
-// control-plane.test — Goal: whole control planes under seeded faults: lost, doubled and reordered frames, broken links, crashes and restarts, of the
-// scheduler as well. Whatever happens, barriers are passed together, and at the end everybody agrees on who is there.
+// control-plane.test — Goal: whole control planes under seeded faults: lost, doubled and reordered frames, broken
+// links, crashes and restarts, of the scheduler as well. Whatever happens, barriers are passed together, and at the end
+// everybody agrees on who is there.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -1,5 +1,6 @@
-// Goal: nodes of every role are killed and come back, several times, while workers push. Nobody hangs, acknowledged pushes are there as
-// long as their server lives, nothing counts twice, every node gets its rank back, and the job ends well.
+// Goal: nodes of every role are killed and come back, several times, while workers push. Nobody hangs, acknowledged
+// pushes are there as long as their server lives, nothing counts twice, every node gets its rank back, and the job ends
+// well.
 
 import assert from "node:assert/strict";
 import { setImmediate } from "node:timers/promises";
@@ -87,7 +88,8 @@ class Crashes {
         await this.#sleep(50);
       }
     }
-    // A worker that died after the others had been let through stands at their barrier alone: it must not wait for them.
+    // A worker that died after the others had been let through stands at their barrier alone: it must not wait for
+    // them.
     while (!this.#passed.some(Boolean)) {
       try {
         await this.cluster.office(node).barrier(0, Group.WORKERS, { deadlineMs: 30_000, signal: this.#through.signal });

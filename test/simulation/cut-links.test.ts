@@ -1,4 +1,5 @@
-// Goal: a worker and a server that reach the scheduler but not each other notice it in time, say so, and leave no call waiting (protocol.md, R17, R18).
+// Goal: a worker and a server that reach the scheduler but not each other notice it in time, say so, and leave no call
+// waiting (protocol.md, R17, R18).
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -136,7 +137,10 @@ for (const [cut, hosts] of [
   });
 }
 
-/** A worker's session whose server takes what it sends, but cannot answer: so updates are applied, and fail. `isAlone`: it does not hear the scheduler either. */
+/**
+ * A worker's session whose server takes what it sends, but cannot answer: so updates are applied, and fail. `isAlone`:
+ * it does not hear the scheduler either.
+ */
 async function unanswered({ isAlone }: { readonly isAlone: boolean }) {
   const cluster = cutCluster({ workerCount: 1 });
   await cluster.start();

@@ -1,5 +1,6 @@
-// Goal: a worker and a server that cannot reach each other, both ways or one way, for any time: an update that was acknowledged counts once, one that
-// failed counts once or not at all, and never later than a read that did not show it.
+// Goal: a worker and a server that cannot reach each other, both ways or one way, for any time: an update that was
+// acknowledged counts once, one that failed counts once or not at all, and never later than a read that did not show
+// it.
 
 import assert from "node:assert/strict";
 import { setImmediate } from "node:timers/promises";

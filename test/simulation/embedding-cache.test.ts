@@ -1,4 +1,5 @@
-// The embedding cache under loss, duplication, reordering and broken links, for one to three servers and two or three workers.
+// The embedding cache under loss, duplication, reordering and broken links, for one to three servers and two or three
+// workers.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -1,8 +1,9 @@
-// Goal: whatever frames are lost, doubled or swapped, and however often links break, a cached row is never further behind than its bound, shows
-// every update of its own worker, and after the flush every update has counted exactly once.
+// Goal: whatever frames are lost, doubled or swapped, and however often links break, a cached row is never further
+// behind than its bound, shows every update of its own worker, and after the flush every update has counted exactly
+// once.
 //
-// Element w of a row counts the updates of worker w, so that a row says by itself what it misses. Servers only go forward: what a plain pull
-// gave before a lookup, the lookup may miss by its bound at most.
+// Element w of a row counts the updates of worker w, so that a row says by itself what it misses. Servers only go
+// forward: what a plain pull gave before a lookup, the lookup may miss by its bound at most.
 
 import assert from "node:assert/strict";
 import { Session } from "../../src/api/session.ts";

@@ -1,4 +1,5 @@
-// Pushes count exactly once under loss, duplication, reordering, partition and broken links: the quick share; npm run soak takes many more seeds.
+// Pushes count exactly once under loss, duplication, reordering, partition and broken links: the quick share; npm run
+// soak takes many more seeds.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

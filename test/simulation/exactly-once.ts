@@ -1,5 +1,5 @@
-// Goal: whatever frames are lost, doubled or swapped, and however often links break in the middle of a message, every push counts exactly
-// once and every worker reads its own writes at once.
+// Goal: whatever frames are lost, doubled or swapped, and however often links break in the middle of a message, every
+// push counts exactly once and every worker reads its own writes at once.
 
 import assert from "node:assert/strict";
 import { Random } from "../../src/base/random.ts";

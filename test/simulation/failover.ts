@@ -1,5 +1,6 @@
-// Goal: heads and standbys of replicated servers are killed, stopped and cut off at any moment. No call of a worker fails, every update counts
-// once, workers see their own writes, and BSP gives the same bits as a run in which nothing happens.
+// Goal: heads and standbys of replicated servers are killed, stopped and cut off at any moment. No call of a worker
+// fails, every update counts once, workers see their own writes, and BSP gives the same bits as a run in which nothing
+// happens.
 
 import assert from "node:assert/strict";
 import { setImmediate } from "node:timers/promises";

@@ -1,4 +1,5 @@
-// Standbys that come later: what they get, and what happens when somebody dies meanwhile. npm run soak takes many more seeds.
+// Standbys that come later: what they get, and what happens when somebody dies meanwhile. npm run soak takes many more
+// seeds.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -1,5 +1,6 @@
-// Goal: replicated servers whose processes die are replaced by fresh standbys, which are filled while training goes on, and die or take over in
-// their turn. No call of a worker fails, every update counts once, and synchronous and single-worker results have the bits of a run without faults.
+// Goal: replicated servers whose processes die are replaced by fresh standbys, which are filled while training goes on,
+// and die or take over in their turn. No call of a worker fails, every update counts once, and synchronous and
+// single-worker results have the bits of a run without faults.
 
 import assert from "node:assert/strict";
 import { setImmediate } from "node:timers/promises";

@@ -1,5 +1,6 @@
-// Goal: guests read, push to async parameters and call functions while a job runs, and nothing waits for them. What they leave is forgotten when they
-// leave or fall silent, however many come; what arrives of a forgotten one is refused. docs/decisions/0069.
+// Goal: guests read, push to async parameters and call functions while a job runs, and nothing waits for them. What
+// they leave is forgotten when they leave or fall silent, however many come; what arrives of a forgotten one is
+// refused. docs/decisions/0069.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

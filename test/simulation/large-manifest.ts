@@ -1,5 +1,5 @@
-// Goal: a model of so many parameters that its manifest, and what a server reports of it, are larger than a control frame is saved and restored
-// by the command line, which has no other way to the servers.
+// Goal: a model of so many parameters that its manifest, and what a server reports of it, are larger than a control
+// frame is saved and restored by the command line, which has no other way to the servers.
 
 import { setImmediate } from "node:timers/promises";
 import { type RestoredCheckpoint, restoreCheckpoint, type TakenCheckpoint, takeCheckpoint } from "../../src/api/checkpoint.ts";

@@ -1,4 +1,5 @@
-// Goal: a server that leaves, as on SIGTERM, and whose process ends right after that is no reason to warn: it has said goodbye.
+// Goal: a server that leaves, as on SIGTERM, and whose process ends right after that is no reason to warn: it has said
+// goodbye.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -1,4 +1,5 @@
-// Goal: epochs are done whole, whatever happens to those who do them: the quick share; npm run soak takes many more seeds.
+// Goal: epochs are done whole, whatever happens to those who do them: the quick share; npm run soak takes many more
+// seeds.
 
 import { test } from "node:test";
 import { runLentUnits } from "./lent-units.ts";

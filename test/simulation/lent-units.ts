@@ -1,5 +1,5 @@
-// Goal: whatever happens to links, workers and the scheduler, every unit of every epoch is done, and exactly once unless a worker died or was
-// taken for dead; what may have been begun twice is counted; and nobody waits for ever.
+// Goal: whatever happens to links, workers and the scheduler, every unit of every epoch is done, and exactly once
+// unless a worker died or was taken for dead; what may have been begun twice is counted; and nobody waits for ever.
 
 import assert from "node:assert/strict";
 import { setImmediate } from "node:timers/promises";
@@ -31,7 +31,10 @@ class LentUnits {
   readonly done: number[][] = [];
   /** As the last to hear of it was told. */
   readonly repeatedCounts: number[] = [];
-  /** Workers that were killed, cut off, or found dead by the scheduler: after a restart, for being too late to tell that they live. */
+  /**
+   * Workers that were killed, cut off, or found dead by the scheduler: after a restart, for being too late to tell that
+   * they live.
+   */
   deathCount = 0;
   /** Whether workers sometimes close an epoch and open it again. */
   readonly areFickle: boolean;

@@ -1,6 +1,6 @@
-// level-one-threads — the threads of a shared model in one thread: a LevelOne for each over the same words, and a scheduler
-// that decides by a seed who runs next, also while another is in the middle of a share. A thread dies as a real one does:
-// what it held stays in the words.
+// level-one-threads — the threads of a shared model in one thread: a LevelOne for each over the same words, and a
+// scheduler that decides by a seed who runs next, also while another is in the middle of a share. A thread dies as a
+// real one does: what it held stays in the words.
 //
 //   runs        push and pull of some keys by a device | what a thread has scheduled | a bell that has rung | a death
 //   in a share  any of these by threads that are not in one themselves, up to DEPTH_MAX of them

@@ -1,5 +1,6 @@
 // level-one — Goal: whatever the order in which the threads of a shared model run, every device gets the same bits of a
-// round, the sum of what was pushed in it; a device that dies is named; and nobody sleeps while there is something for it.
+// round, the sum of what was pushed in it; a device that dies is named; and nobody sleeps while there is something for
+// it.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -1,5 +1,6 @@
-// Goal: whatever frames are lost, doubled or swapped, and however often links break, encoded pushes count exactly once, key lists that are
-// named are the ones that were meant, every worker reads its own writes, and nothing that top-k keeps is lost.
+// Goal: whatever frames are lost, doubled or swapped, and however often links break, encoded pushes count exactly once,
+// key lists that are named are the ones that were meant, every worker reads its own writes, and nothing that top-k
+// keeps is lost.
 
 import assert from "node:assert/strict";
 import { setImmediate } from "node:timers/promises";

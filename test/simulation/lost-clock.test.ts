@@ -1,5 +1,5 @@
-// Goal: a worker that was wrongly taken for dead (it was stopped, or cut off) hears of the clock that it ended and that does not count: one call fails and
-// names it. Where nothing was lost it joins again by itself.
+// Goal: a worker that was wrongly taken for dead (it was stopped, or cut off) hears of the clock that it ended and that
+// does not count: one call fails and names it. Where nothing was lost it joins again by itself.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

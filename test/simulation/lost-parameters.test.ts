@@ -1,5 +1,5 @@
-// Goal: whoever has a handle of a parameter that a server has lost hears of it, also when somebody else has made the parameter anew there; after a
-// restore the old handles go on, and a link that breaks is no loss.
+// Goal: whoever has a handle of a parameter that a server has lost hears of it, also when somebody else has made the
+// parameter anew there; after a restore the old handles go on, and a link that breaks is no loss.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -1,4 +1,5 @@
-// missing-parameter-log.test — Goal: a server whose parameter is missing names it in its log, and says so once, not with every call.
+// missing-parameter-log.test — Goal: a server whose parameter is missing names it in its log, and says so once, not
+// with every call.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -1,4 +1,5 @@
-// Changes of consistency over a bad network, through the whole stack; the pure decisions, over far more operations, are in staleness.test.ts.
+// Changes of consistency over a bad network, through the whole stack; the pure decisions, over far more operations, are
+// in staleness.test.ts.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

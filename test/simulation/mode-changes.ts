@@ -1,5 +1,6 @@
-// Goal: whatever the network does, and whenever anybody changes the consistency of a parameter, by whatever worker: every push counts exactly once, on every
-// server; workers see their own async updates; nobody hangs. And changes at named clocks give BSP clocks the same bits in every run.
+// Goal: whatever the network does, and whenever anybody changes the consistency of a parameter, by whatever worker:
+// every push counts exactly once, on every server; workers see their own async updates; nobody hangs. And changes at
+// named clocks give BSP clocks the same bits in every run.
 
 import assert from "node:assert/strict";
 import { Session } from "../../src/api/session.ts";
@@ -74,7 +75,10 @@ export async function runModeChanges(seed: number, moves?: Changes): Promise<num
   return counts.reduce((sum, count) => sum + count, 0);
 }
 
-/** BSP, from clock 4 on ASP, from clock 7 on BSP with the mean: what is read at its clocks. All workers say so, as one program does. */
+/**
+ * BSP, from clock 4 on ASP, from clock 7 on BSP with the mean: what is read at its clocks. All workers say so, as one
+ * program does.
+ */
 export async function runNamedChanges(
   seed: number,
   networkSeed: number,

@@ -1,6 +1,7 @@
-// Goal: a worker saves and restores while parts move from server to server. Every checkpoint there is has each row of every table once, and each value
-// is that of a float64 model at the cut: exactly, where the worker waits for the checkpoint, and nothing but what it pushed since then, where it does not. So it
-// is with a parameter that is saved and loaded by itself, and with what another number of servers restores.
+// Goal: a worker saves and restores while parts move from server to server. Every checkpoint there is has each row of
+// every table once, and each value is that of a float64 model at the cut: exactly, where the worker waits for the
+// checkpoint, and nothing but what it pushed since then, where it does not. So it is with a parameter that is saved and
+// loaded by itself, and with what another number of servers restores.
 
 import assert from "node:assert/strict";
 import { setImmediate } from "node:timers/promises";

@@ -1,4 +1,5 @@
-// What workers do with each other, and beside plain pushes and pulls, while parts move: the quick share; npm run soak takes many more seeds.
+// What workers do with each other, and beside plain pushes and pulls, while parts move: the quick share; npm run soak
+// takes many more seeds.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -1,5 +1,6 @@
-// Goal: what workers do with each other and beside plain pushes and pulls is exact while parts move from server to server: pushes with pulls, raw and cached
-// rows, encoded links, data, groups that keep pace, partial reduces, collectives, rendezvous and barriers.
+// Goal: what workers do with each other and beside plain pushes and pulls is exact while parts move from server to
+// server: pushes with pulls, raw and cached rows, encoded links, data, groups that keep pace, partial reduces,
+// collectives, rendezvous and barriers.
 
 import assert from "node:assert/strict";
 import { setImmediate } from "node:timers/promises";

@@ -1,6 +1,7 @@
-// paced-cluster — a whole simulated job on the pure pieces of consistency: workers, several servers with clocks of their own, delays, reordering,
-// crashes and restarts, workers wrongly taken for dead, late joins, early leaves, bounds and consistencies that change. One seed for what the workers do, one
-// for when things happen. Throws at the first broken promise.
+// paced-cluster — a whole simulated job on the pure pieces of consistency: workers, several servers with clocks of
+// their own, delays, reordering, crashes and restarts, workers wrongly taken for dead, late joins, early leaves, bounds
+// and consistencies that change. One seed for what the workers do, one for when things happen. Throws at the first
+// broken promise.
 
 import { Random } from "../../src/base/random.ts";
 import { SimClock } from "../../src/testing/sim-clock.ts";
@@ -15,7 +16,10 @@ export type JobOptions = {
   readonly serverCount: number;
   readonly workerCount: number;
   readonly clockTarget: number;
-  /** The bound of each parameter, and how its updates are applied; `later` at later clocks, as is known from the beginning on. */
+  /**
+   * The bound of each parameter, and how its updates are applied; `later` at later clocks, as is known from the
+   * beginning on.
+   */
   readonly parameters: readonly (Omit<Era, "from"> & { readonly later?: readonly Era[] })[];
   readonly delayMsMax: number;
   readonly readsAll?: boolean;

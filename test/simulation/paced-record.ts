@@ -1,5 +1,6 @@
-// paced-record — what really happened in a simulated job: every update, where it is, and what every read was owed. It knows all and decides
-// nothing; the checks are written from spec/consistency.md and ask no piece of the code that they check.
+// paced-record — what really happened in a simulated job: every update, where it is, and what every read was owed. It
+// knows all and decides nothing; the checks are written from spec/consistency.md and ask no piece of the code that they
+// check.
 
 import assert from "node:assert/strict";
 
@@ -71,7 +72,10 @@ export class Holder {
     return `worker ${this.worker} incarnation ${this.incarnation}`;
   }
 
-  /** The position of the oldest update of this parameter that is still on its way or gathered; that of the next one, if there is none. */
+  /**
+   * The position of the oldest update of this parameter that is still on its way or gathered; that of the next one, if
+   * there is none.
+   */
   oldestOpen(parameter: Parameter): number {
     const pushes = this.pushes[parameter.id] as Push[];
     let at = this.#settled[parameter.id] as number;

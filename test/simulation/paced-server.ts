@@ -1,5 +1,5 @@
-// paced-server — a simulated server around a Pacer: it applies what the pacer lets through, and checks every decision against a plain copy
-// of the clocks that it keeps by itself.
+// paced-server — a simulated server around a Pacer: it applies what the pacer lets through, and checks every decision
+// against a plain copy of the clocks that it keeps by itself.
 
 import assert from "node:assert/strict";
 import type { Clock } from "../../src/base/clock.ts";

@@ -1,5 +1,6 @@
-// paced-worker — one incarnation of a simulated worker: at every clock some reads and updates as its script says, then clock(). When it hears that it
-// was taken for dead it joins again. What it does depends on its script's seed and on what it reads; when, on the delays.
+// paced-worker — one incarnation of a simulated worker: at every clock some reads and updates as its script says, then
+// clock(). When it hears that it was taken for dead it joins again. What it does depends on its script's seed and on
+// what it reads; when, on the delays.
 
 import assert from "node:assert/strict";
 import type { Clock } from "../../src/base/clock.ts";
@@ -101,7 +102,9 @@ export class PacedWorker {
     this.#compute();
   }
 
-  /** What it does at this clock: depends on nothing but the script's seed, the worker, its incarnation and the clock. */
+  /**
+   * What it does at this clock: depends on nothing but the script's seed, the worker, its incarnation and the clock.
+   */
   #plan(): void {
     const { parameters, holder, scriptSeed, readsAll } = this.#options;
     const random = new Random(((scriptSeed * 31 + holder.worker) * 31 + holder.incarnation) * 8191 + holder.clock);

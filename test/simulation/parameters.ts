@@ -1,5 +1,6 @@
-// Goal: whatever frames are lost, doubled or swapped, and however often links break, every push to a parameter counts exactly once, every
-// worker reads its own writes, no read is staler than its bound, and BSP gives the same bits in every run.
+// Goal: whatever frames are lost, doubled or swapped, and however often links break, every push to a parameter counts
+// exactly once, every worker reads its own writes, no read is staler than its bound, and BSP gives the same bits in
+// every run.
 
 import assert from "node:assert/strict";
 import { Session } from "../../src/api/session.ts";
@@ -19,7 +20,10 @@ const DEADLINE = { deadlineMs: 240_000 };
 /** What one worker did, beside what it checked. */
 type Report = { readonly pushed: number; readonly bsp: Float32Array };
 
-/** What comes back with the n-th push of rows, of which nobody else knows, is what at least n pushes make: later ones if its answer was lost. */
+/**
+ * What comes back with the n-th push of rows, of which nobody else knows, is what at least n pushes make: later ones if
+ * its answer was lost.
+ */
 async function checkPushPull(own: Embedding, rows: KeysAndGradients, pushed: number, seed: number): Promise<void> {
   const values = await own.pushPull(rows, [2, 1], undefined, DEADLINE);
   const [two = 0, , one = 0] = values;

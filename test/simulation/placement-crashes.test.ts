@@ -1,4 +1,5 @@
-// Nodes that die and links that are cut while the placement changes: the quick share; npm run soak takes many more seeds.
+// Nodes that die and links that are cut while the placement changes: the quick share; npm run soak takes many more
+// seeds.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

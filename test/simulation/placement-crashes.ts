@@ -1,6 +1,7 @@
-// Goal: nodes of every role die, and links are cut, at every phase of a change of the placement, while workers push, pull and end clocks. Nobody hangs: each call
-// is served or fails with an error that says who is gone. No acknowledged update is lost unless with the server that held it, and none counts twice. A change is
-// finished or given up, and in the end all nodes have the same placement, and it can be changed again.
+// Goal: nodes of every role die, and links are cut, at every phase of a change of the placement, while workers push,
+// pull and end clocks. Nobody hangs: each call is served or fails with an error that says who is gone. No acknowledged
+// update is lost unless with the server that held it, and none counts twice. A change is finished or given up, and in
+// the end all nodes have the same placement, and it can be changed again.
 
 import assert from "node:assert/strict";
 import { setImmediate } from "node:timers/promises";

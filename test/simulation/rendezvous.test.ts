@@ -1,5 +1,5 @@
-// Goal: workers that wait for each other leave with the same values, over broken links, deaths, and schedulers that are restarted at any moment; nobody waits
-// for the dead, and a deadline names those who are missing.
+// Goal: workers that wait for each other leave with the same values, over broken links, deaths, and schedulers that are
+// restarted at any moment; nobody waits for the dead, and a deadline names those who are missing.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

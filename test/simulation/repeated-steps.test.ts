@@ -1,4 +1,5 @@
-// Goal: the loop of docs/guides/when-nodes-fail.md. Under BSP a step that is repeated after a server died counts once on every server that lives, whenever the server dies.
+// Goal: the loop of docs/guides/when-nodes-fail.md. Under BSP a step that is repeated after a server died counts once
+// on every server that lives, whenever the server dies.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -25,7 +26,10 @@ function numberOn(server: number): number {
   for (let number = 1; ; number++) if (placement.ownerOf(partOf(0, number)) === server) return number;
 }
 
-/** Makes so many tensors, of which one is on each server: all workers make them in the same order, which is that of their numbers. */
+/**
+ * Makes so many tensors, of which one is on each server: all workers make them in the same order, which is that of
+ * their numbers.
+ */
 async function makeModel(session: Session): Promise<Model> {
   const tensors: Tensor[] = [];
   const count = Math.max(numberOn(LIVES), numberOn(DIES));

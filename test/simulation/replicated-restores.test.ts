@@ -1,5 +1,5 @@
-// Goal: replicated servers begin with a checkpoint on both copies: the standby has what its head has, and takes over with it. A standby that comes later
-// is filled by its head, whatever checkpoint it was told to begin with.
+// Goal: replicated servers begin with a checkpoint on both copies: the standby has what its head has, and takes over
+// with it. A standby that comes later is filled by its head, whatever checkpoint it was told to begin with.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -1,5 +1,5 @@
-// Goal: a standby has the state of its head bit for bit, whatever workers do; one that differs leaves, one that has taken over obeys nobody, and
-// what cannot be repeated is refused by name.
+// Goal: a standby has the state of its head bit for bit, whatever workers do; one that differs leaves, one that has
+// taken over obeys nobody, and what cannot be repeated is refused by name.
 
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";

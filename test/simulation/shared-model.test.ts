@@ -1,5 +1,5 @@
-// Goal: over a slow link, what is urgent overtakes what is large, and the exchange of a layer hides behind the computing of others; when
-// a node dies in the middle of a round, those that wait are told who. In simulated time.
+// Goal: over a slow link, what is urgent overtakes what is large, and the exchange of a layer hides behind the
+// computing of others; when a node dies in the middle of a round, those that wait are told who. In simulated time.
 
 import assert from "node:assert/strict";
 import { suite, test } from "node:test";

@@ -1,10 +1,12 @@
-// sim-disk — the disk that simulated servers share: directories and files in memory, whose operations take simulated time. It can be full, a
-// process that uses it can die in the middle of anything, and the power can fail. What a real file system does beyond that is not here.
+// sim-disk — the disk that simulated servers share: directories and files in memory, whose operations take simulated
+// time. It can be full, a process that uses it can die in the middle of anything, and the power can fail. What a real
+// file system does beyond that is not here.
 //
 // Invariants:
 //   M1. What was asked by a process that died is done or not, and never answered.
-//   M2. After a power failure a file that was synced is whole, and a directory that was synced has the names it had then. What was not synced
-//       may be there, be as it was before, or, for the bytes of a file behind those that were synced, be there up to a point.
+//   M2. After a power failure a file that was synced is whole, and a directory that was synced has the names it had
+//       then. What was not synced may be there, be as it was before, or, for the bytes of a file behind those that were
+//       synced, be there up to a point.
 
 import { basename, dirname } from "node:path";
 import type { Clock } from "../../src/base/clock.ts";

@@ -1,5 +1,6 @@
-// sim-etcd — etcd for simulated schedulers: one store in simulated time, with leases that end. What a client asks takes time, and can be lost
-// on its way or on its way back, or arrive late; a client can be cut off, or be stopped with its process. Elections of etcd's own members are not here.
+// sim-etcd — etcd for simulated schedulers: one store in simulated time, with leases that end. What a client asks takes
+// time, and can be lost on its way or on its way back, or arrive late; a client can be cut off, or be stopped with its
+// process. Elections of etcd's own members are not here.
 
 import type { Clock } from "../../src/base/clock.ts";
 import { WeighbridgeError } from "../../src/base/errors.ts";

@@ -1,5 +1,6 @@
-// Goal: over a million operations no read is staler than its bound, every worker sees its own updates, the slowest never waits, and nobody
-// waits for ever; sync rounds give the same bits whatever the delays; all of it also while consistencies change. The checks are in paced-record and paced-server.
+// Goal: over a million operations no read is staler than its bound, every worker sees its own updates, the slowest
+// never waits, and nobody waits for ever; sync rounds give the same bits whatever the delays; all of it also while
+// consistencies change. The checks are in paced-record and paced-server.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -43,7 +44,10 @@ function anyCluster(random: Random, workers: WorkerCounts): Omit<JobOptions, "sc
   };
 }
 
-/** One script run twice, with other delays and other servers: what was reduced and read has to be the same. Returns both. */
+/**
+ * One script run twice, with other delays and other servers: what was reduced and read has to be the same. Returns
+ * both.
+ */
 function runTwice(seed: number, parameters: JobOptions["parameters"]): readonly [first: JobOutcome, second: JobOutcome] {
   const workerCount = 2 + new Random(seed).below(7);
   const options = { scriptSeed: seed, workerCount, clockTarget: 40, parameters, readsAll: true };

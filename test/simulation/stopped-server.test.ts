@@ -1,5 +1,5 @@
-// Goal: a server that was only stopped, and is taken for dead meanwhile, comes back as the same incarnation: every update of a cache counts once, whether the
-// server had it before it stopped or not.
+// Goal: a server that was only stopped, and is taken for dead meanwhile, comes back as the same incarnation: every
+// update of a cache counts once, whether the server had it before it stopped or not.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -1,4 +1,5 @@
-// stormy-cluster — a simulated cluster whose links lose, double, swap, delay and break, by the seed: the weather that several simulations share.
+// stormy-cluster — a simulated cluster whose links lose, double, swap, delay and break, by the seed: the weather that
+// several simulations share.
 
 import { setImmediate } from "node:timers/promises";
 import { Random } from "../../src/base/random.ts";

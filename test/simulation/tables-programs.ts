@@ -1,5 +1,5 @@
-// tables-programs — programs drawn by seed, of two processes with three threads each on two tables, next to a plain model
-// of what they may read.
+// tables-programs — programs drawn by seed, of two processes with three threads each on two tables, next to a plain
+// model of what they may read.
 
 import assert from "node:assert/strict";
 import { reasonOf } from "../../src/base/errors.ts";

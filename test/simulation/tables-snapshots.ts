@@ -1,6 +1,6 @@
-// tables-snapshots — jobs on tables that take a snapshot every few clocks, in a simulated cluster with a disk: what they
-// do, and what a snapshot must have. With `isMoving` parts move from server to server meanwhile, and in the job that
-// resumes too.
+// tables-snapshots — jobs on tables that take a snapshot every few clocks, in a simulated cluster with a disk: what
+// they do, and what a snapshot must have. With `isMoving` parts move from server to server meanwhile, and in the job
+// that resumes too.
 
 import assert from "node:assert/strict";
 import { setImmediate } from "node:timers/promises";

@@ -1,4 +1,5 @@
-// A value of more than 2 GiB, which ps-lite cannot send: pushed twice and pulled whole, over real sockets. Needs about 9 GB of memory.
+// A value of more than 2 GiB, which ps-lite cannot send: pushed twice and pulled whole, over real sockets. Needs about
+// 9 GB of memory.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

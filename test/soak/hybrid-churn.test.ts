@@ -1,4 +1,5 @@
-// Hybrid trainings whose workers die and come back, again and again: many rounds find what one does not (test/training/churn.test.ts has one of each).
+// Hybrid trainings whose workers die and come back, again and again: many rounds find what one does not
+// (test/training/churn.test.ts has one of each).
 
 import { test } from "node:test";
 import { workerComesBack, workerDies } from "../training/churn-cases.ts";

@@ -1,4 +1,5 @@
-// The simulations of npm test, for seeds that they do not take. SOAK_SEEDS sets how many; a failing seed is in the message.
+// The simulations of npm test, for seeds that they do not take. SOAK_SEEDS sets how many; a failing seed is in the
+// message.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -1,5 +1,6 @@
-// replicas — Goal: 200 SIGKILLs and 50 SIGSTOPs of heads, standbys and schedulers, by seeds, while workers train in step and push asynchronously: no call
-// fails, each push counts once, and what was trained in step has the bits of a run without them. Half an hour.
+// replicas — Goal: 200 SIGKILLs and 50 SIGSTOPs of heads, standbys and schedulers, by seeds, while workers train in
+// step and push asynchronously: no call fails, each push counts once, and what was trained in step has the bits of a
+// run without them. Half an hour.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -1,5 +1,5 @@
-// tables — Goal: as test/simulation/tables-programs.test.ts, tables-snapshots.test.ts and src/node/tables-threads.test.ts,
-// for many seeds.
+// tables — Goal: as test/simulation/tables-programs.test.ts, tables-snapshots.test.ts and
+// src/node/tables-threads.test.ts, for many seeds.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -1,5 +1,5 @@
-// training — Goal: what training is to reach, at full size, in real processes: one epoch of MNIST with eight workers and eight servers; SSP and ASP beside BSP with a slow
-// worker; the stated objectives of the other tasks. Some minutes.
+// training — Goal: what training is to reach, at full size, in real processes: one epoch of MNIST with eight workers
+// and eight servers; SSP and ASP beside BSP with a slow worker; the stated objectives of the other tasks. Some minutes.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -1,4 +1,5 @@
-// Goal: compiled with the flag that servers set (src/node/engine-flags.ts), and by no other compiler, every kernel passes its own tests.
+// Goal: compiled with the flag that servers set (src/node/engine-flags.ts), and by no other compiler, every kernel
+// passes its own tests.
 
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";

@@ -1,5 +1,5 @@
-// checkpoint-files — file layers for tests: one that writes down what is asked of it, and can be made to fail. Around the real one, so that
-// what is left behind lies on a real disk.
+// checkpoint-files — file layers for tests: one that writes down what is asked of it, and can be made to fail. Around
+// the real one, so that what is left behind lies on a real disk.
 
 import { basename } from "node:path";
 import { type FileLayer, type OpenFile, realFiles } from "../../src/node/checkpoint/file-layer.ts";
@@ -7,7 +7,9 @@ import { type FileLayer, type OpenFile, realFiles } from "../../src/node/checkpo
 /** One thing that was asked of the file system, such as "sync server-000-000.safetensors.tmp". */
 export type FileCall = { readonly verb: string; readonly path: string };
 
-/** Called before anything is done: throws what the file system is to say, or returns how many bytes a write may take. */
+/**
+ * Called before anything is done: throws what the file system is to say, or returns how many bytes a write may take.
+ */
 export type FileFault = (call: FileCall) => number | undefined;
 
 export class FaultyFiles {

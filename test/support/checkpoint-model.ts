@@ -1,4 +1,5 @@
-// checkpoint-model — for tests alone: a model with parameters of every kind, whose training gives the same bits whenever and wherever it is done.
+// checkpoint-model — for tests alone: a model with parameters of every kind, whose training gives the same bits
+// whenever and wherever it is done.
 
 import type { Session } from "../../src/api/session.ts";
 import { EmbeddedCluster } from "../../src/node/embedded-cluster.ts";
@@ -41,7 +42,8 @@ async function train({ dense, sync, rows, users, items, tags }: Model, rank: num
 /** So many clocks of all workers. */
 export async function trainAll(sessions: readonly Session[], models: readonly Model[], clocks: number): Promise<void> {
   for (let i = 0; i < clocks; i++) {
-    // Async updates of several workers would come in any order: only the first makes those. All take part in the sync ones.
+    // Async updates of several workers would come in any order: only the first makes those. All take part in the sync
+    // ones.
     for (const [rank, session] of sessions.entries()) {
       const model = models[rank] as Model;
       if (rank === 0) await train(model, rank, session.clocks);

@@ -1,5 +1,6 @@
-// checkpoint-stage — a small model with some of everything, cut over any number of servers, for tests: a tensor in blocks of 3 rows, with a
-// slot and a step count per block, and a table with keys, a slot per row and versions. Every value says where it belongs.
+// checkpoint-stage — a small model with some of everything, cut over any number of servers, for tests: a tensor in
+// blocks of 3 rows, with a slot and a step count per block, and a table with keys, a slot per row and versions. Every
+// value says where it belongs.
 
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";

@@ -1,5 +1,6 @@
-// model-device — a device of a shared model in a thread of its own. Its workerData say how many rounds of which keys it does,
-// and where it ends: it throws, exits, or stands still. It posts the digest of what it holds after each round, or how it failed.
+// model-device — a device of a shared model in a thread of its own. Its workerData say how many rounds of which keys it
+// does, and where it ends: it throws, exits, or stands still. It posts the digest of what it holds after each round, or
+// how it failed.
 
 import { parentPort, workerData } from "node:worker_threads";
 import { attachDevice, isWeighbridgeError } from "weighbridge/shared-model";

@@ -1,5 +1,5 @@
-// plain-layer-kernels — the reference of LayerKernels in plain TypeScript, every operation rounded to f32 as the unfused kernels round it. The
-// tests' oracle; also works where there is no SIMD, slowly.
+// plain-layer-kernels — the reference of LayerKernels in plain TypeScript, every operation rounded to f32 as the
+// unfused kernels round it. The tests' oracle; also works where there is no SIMD, slowly.
 
 import type { Arena } from "../../src/kernel/arena.ts";
 import { type LayerKernels, PRODUCT } from "../../src/nn/layer-kernels.ts";

@@ -1,4 +1,5 @@
-// stand-in-cuda — a CUDA driver and a compiler of plain functions, for tests on machines without a card: calls succeed, and compute nothing.
+// stand-in-cuda — a CUDA driver and a compiler of plain functions, for tests on machines without a card: calls succeed,
+// and compute nothing.
 
 import { type Cuda, openCuda } from "../../src/gpu/cuda.ts";
 import type { NativeFunction, NativeLibraries } from "../../src/gpu/cuda-driver.ts";

@@ -1,4 +1,5 @@
-// temporary-directory — an empty directory for the tests of a file, a suite or a single test: whichever it is made in. It is gone when those are over.
+// temporary-directory — an empty directory for the tests of a file, a suite or a single test: whichever it is made in.
+// It is gone when those are over.
 
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";

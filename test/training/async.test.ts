@@ -1,4 +1,5 @@
-// Goal: under SSP and ASP whoever is ready takes the next unit: every unit of an epoch is done once, all workers take part, and the model learns what it learns under BSP.
+// Goal: under SSP and ASP whoever is ready takes the next unit: every unit of an epoch is done once, all workers take
+// part, and the model learns what it learns under BSP.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -1,5 +1,6 @@
-// Goal: with vocabCacheSize rows live with the workers while they train, and nothing else changes: Wide & Deep has the bits of the run without a cache, for one worker
-// and for two, with caches that hold everything and caches that are smaller than a batch. What the cache did is told.
+// Goal: with vocabCacheSize rows live with the workers while they train, and nothing else changes: Wide & Deep has the
+// bits of the run without a cache, for one worker and for two, with caches that hold everything and caches that are
+// smaller than a batch. What the cache did is told.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

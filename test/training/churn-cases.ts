@@ -1,4 +1,5 @@
-// churn-cases — trainings whose workers die and come back, for churn.test.ts (all on servers) and the soak (hybrid, cached).
+// churn-cases — trainings whose workers die and come back, for churn.test.ts (all on servers) and the soak (hybrid,
+// cached).
 
 import assert from "node:assert/strict";
 import { setTimeout } from "node:timers/promises";
@@ -110,7 +111,10 @@ export async function workerDies(place: Place): Promise<void> {
   assert.deepEqual(weightsOf(first), weightsOf(third), "those who are left have the same values");
 }
 
-/** A worker is killed in the first epoch and started again: it takes part in what is left. The others end that epoch without it, and begin the next one when it is there. */
+/**
+ * A worker is killed in the first epoch and started again: it takes part in what is left. The others end that epoch
+ * without it, and begin the next one when it is there.
+ */
 export async function workerComesBack(place: Place): Promise<void> {
   await using cluster = await RestartableCluster.start({ servers: 2, workers: 3 });
   const [one, victim, three] = cluster.sessions as [Session, Session, Session];
@@ -143,7 +147,8 @@ export async function workerComesBack(place: Place): Promise<void> {
 }
 
 /**
- * A worker dies over the word that the epoch is over: one of the others has heard it, the other has not. Both go on, and nobody waits for anybody until a deadline.
+ * A worker dies over the word that the epoch is over: one of the others has heard it, the other has not. Both go on,
+ * and nobody waits for anybody until a deadline.
  */
 export async function workerDiesAtTheEnd(place: Place, epoch: number): Promise<void> {
   await using cluster = await RestartableCluster.start({ servers: 2, workers: 3 });
@@ -156,7 +161,10 @@ export async function workerDiesAtTheEnd(place: Place, epoch: number): Promise<v
   assert.deepEqual(weightsOf(first), weightsOf(third), "those who are left have the same values");
 }
 
-/** A session whose collective fails once with the death of another worker, in place of the word that this epoch, from 1 on, is over; the others get its vote. */
+/**
+ * A session whose collective fails once with the death of another worker, in place of the word that this epoch, from 1
+ * on, is over; the others get its vote.
+ */
 function deafAtEnd(session: Session, epoch: number, kill: () => Promise<void>): Session {
   let overs = 0;
   const deaf = (collective: Collective): Collective =>

@@ -1,5 +1,6 @@
-// Goal: a training survives its nodes. A worker that dies gives its units to the others, who do every unit that is left; a server that comes back from its checkpoint
-// lets training go on; a worker that is started again is lent units again. Nobody hangs, and what was repeated is counted. Many rounds of the hybrid ones are in test/soak.
+// Goal: a training survives its nodes. A worker that dies gives its units to the others, who do every unit that is
+// left; a server that comes back from its checkpoint lets training go on; a worker that is started again is lent units
+// again. Nobody hangs, and what was repeated is counted. Many rounds of the hybrid ones are in test/soak.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -1,6 +1,7 @@
-// Goal: MindSpore's test of sparse embeddings, made stricter: a table of 12 × 4 and a dense layer behind it, Adam, ids from -5 to 14, those below zero and past
-// the end among them. Ten losses are within 1e-6 of a plain float64 computation of the same formulas, written here, whether the table lies in this process or on
-// servers, whether the layer behind it lives with it or is trained by the workers among themselves.
+// Goal: MindSpore's test of sparse embeddings, made stricter: a table of 12 × 4 and a dense layer behind it, Adam, ids
+// from -5 to 14, those below zero and past the end among them. Ten losses are within 1e-6 of a plain float64
+// computation of the same formulas, written here, whether the table lies in this process or on servers, whether the
+// layer behind it lives with it or is trained by the workers among themselves.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

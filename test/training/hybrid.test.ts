@@ -1,5 +1,6 @@
-// Goal: only the embedding lives on servers, the rest is reduced among the workers, in the same step. The predictions are within 1e-4 of those of one process, all
-// workers have the same bits, and a worker that goes leaves the others training to the end.
+// Goal: only the embedding lives on servers, the rest is reduced among the workers, in the same step. The predictions
+// are within 1e-4 of those of one process, all workers have the same bits, and a worker that goes leaves the others
+// training to the end.
 
 import assert from "node:assert/strict";
 import { mkdtemp, rm } from "node:fs/promises";

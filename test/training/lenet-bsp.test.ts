@@ -1,5 +1,6 @@
-// Goal: BSP with N workers is one process on the same global batches: LeNet's weights are within 1e-5 of those of one process after 50 steps for N = 1, 2 and 4,
-// and two runs of the same N have the same bits. Overlap changes when things travel, never what comes of it.
+// Goal: BSP with N workers is one process on the same global batches: LeNet's weights are within 1e-5 of those of one
+// process after 50 steps for N = 1, 2 and 4, and two runs of the same N have the same bits. Overlap changes when things
+// travel, never what comes of it.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

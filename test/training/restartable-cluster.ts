@@ -1,4 +1,5 @@
-// restartable-cluster — a cluster in this process, over memory links and the real clock, whose nodes can be ended at any moment and started again.
+// restartable-cluster — a cluster in this process, over memory links and the real clock, whose nodes can be ended at
+// any moment and started again.
 
 import { randomUUID } from "node:crypto";
 import { setTimeout } from "node:timers/promises";
@@ -53,7 +54,10 @@ export class RestartableCluster {
     return await Session.open((await this.#start("worker", rank)).node);
   }
 
-  /** Resolves when a worker knows that another one, in the incarnation that this cluster started last, lives and waits to reduce with it. */
+  /**
+   * Resolves when a worker knows that another one, in the incarnation that this cluster started last, lives and waits
+   * to reduce with it.
+   */
   async listens(rank: number, { as }: { readonly as: number }): Promise<void> {
     const own = this.#offices.get(`worker ${as}`);
     const meshAddress = this.#meshAddresses.get(rank);

@@ -1,4 +1,5 @@
-// tiered-row-runs — what the tests of TieredRows share: batches by Zipf's law, a step as a layer makes it, and the same training with and without a cache.
+// tiered-row-runs — what the tests of TieredRows share: batches by Zipf's law, a step as a layer makes it, and the same
+// training with and without a cache.
 
 import assert from "node:assert/strict";
 import type { EmbeddingOptions } from "../../src/api/parameter-options.ts";

@@ -1,4 +1,5 @@
-// Goal: what goes wrong with cached rows loses nothing that is not said to be lost, is told to everybody it concerns, and hangs nobody.
+// Goal: what goes wrong with cached rows loses nothing that is not said to be lost, is told to everybody it concerns,
+// and hangs nobody.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -1,5 +1,5 @@
-// Goal: rows that workers hold and update themselves are, bit for bit, those that the servers would have made, however small the cache is and however many workers
-// share it. What goes wrong on the way is tiered-rows-failures.test.ts.
+// Goal: rows that workers hold and update themselves are, bit for bit, those that the servers would have made, however
+// small the cache is and however many workers share it. What goes wrong on the way is tiered-rows-failures.test.ts.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

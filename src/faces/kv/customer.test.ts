@@ -1,4 +1,5 @@
-// Goal: a customer's requests end after as many responses as they expect, with the first failure, and are numbered by itself alone.
+// Goal: a customer's requests end after as many responses as they expect, with the first failure, and are numbered by
+// itself alone.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

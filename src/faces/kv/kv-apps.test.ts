@@ -1,4 +1,5 @@
-// Goal: several applications and several customers of one live side by side on a node, and requests find the application that they name, or learn that there is none.
+// Goal: several applications and several customers of one live side by side on a node, and requests find the
+// application that they name, or learn that there is none.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -1,4 +1,5 @@
-// Goal: nothing grows with time or with a slow neighbour: requests that ended, queues, bytes in flight, answers nobody reads.
+// Goal: nothing grows with time or with a slow neighbour: requests that ended, queues, bytes in flight, answers nobody
+// reads.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

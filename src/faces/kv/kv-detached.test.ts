@@ -1,4 +1,5 @@
-// Goal: an array of a push or a pull that is transferred away before the request ended fails that request with BUFFER_DETACHED; all others are served.
+// Goal: an array of a push or a pull that is transferred away before the request ended fails that request with
+// BUFFER_DETACHED; all others are served.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -1,4 +1,5 @@
-// Goal: a server that is full of kv values refuses new keys alone: what is there is read and added to, new links are taken, and the log says it in time.
+// Goal: a server that is full of kv values refuses new keys alone: what is there is read and added to, new links are
+// taken, and the log says it in time.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

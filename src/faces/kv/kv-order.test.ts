@@ -1,5 +1,5 @@
-// Goal: requests of one worker reach a server in the order they were made at equal priority, urgent ones pass large ones, and a worker
-// always reads its own writes.
+// Goal: requests of one worker reach a server in the order they were made at equal priority, urgent ones pass large
+// ones, and a worker always reads its own writes.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -1,5 +1,5 @@
-// Goal: small requests that are made together travel in runs, and nothing else about them changes: each is applied once, answered once, and
-// fails alone.
+// Goal: small requests that are made together travel in runs, and nothing else about them changes: each is applied
+// once, answered once, and fails alone.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

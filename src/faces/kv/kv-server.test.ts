@@ -1,4 +1,5 @@
-// Goal: a handle of the user's own gets whole requests, answers now or later, once, and nothing it does harms anybody but its asker.
+// Goal: a handle of the user's own gets whole requests, answers now or later, once, and nothing it does harms anybody
+// but its asker.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

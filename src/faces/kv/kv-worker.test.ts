@@ -1,4 +1,5 @@
-// Goal: pushes, pulls and pushPulls of every shape end as they should, over one server and over several, and wrong arguments send nothing.
+// Goal: pushes, pulls and pushPulls of every shape end as they should, over one server and over several, and wrong
+// arguments send nothing.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

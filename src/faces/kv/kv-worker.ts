@@ -88,7 +88,9 @@ export class KVWorker implements KvOwner {
     return this.#submit(kvPush.id, keys, vals, undefined, options);
   }
 
-  /** Reads the values of `keys` into `vals`. With `lens`, which is filled too, keys may have different numbers of them. */
+  /**
+   * Reads the values of `keys` into `vals`. With `lens`, which is filled too, keys may have different numbers of them.
+   */
   pull(keys: BigUint64Array, vals: Values, options: KVPullOptions = NO_OPTIONS): number {
     if (options !== NO_OPTIONS) checkRequestOptions(options);
     const { lens } = options;

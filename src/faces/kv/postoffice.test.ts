@@ -1,4 +1,5 @@
-// Goal: a node knows who it is, who is there and who is dead, meets the others at barriers, and starts and leaves with them.
+// Goal: a node knows who it is, who is there and who is dead, meets the others at barriers, and starts and leaves with
+// them.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

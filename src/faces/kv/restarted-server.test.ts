@@ -1,4 +1,5 @@
-// Goal: nobody takes a server that was killed and started again for the one before: what was pushed to that one is gone, and whoever counts on it is told once.
+// Goal: nobody takes a server that was killed and started again for the one before: what was pushed to that one is
+// gone, and whoever counts on it is told once.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -19,7 +20,10 @@ function isLost(error: unknown): boolean {
   );
 }
 
-/** Two servers that sum, and a worker that pushed 5 to a key of each; `restart` kills server 1 and starts it again while the worker does nothing. */
+/**
+ * Two servers that sum, and a worker that pushed 5 to a key of each; `restart` kills server 1 and starts it again while
+ * the worker does nothing.
+ */
 async function stage(seed: number) {
   const cluster = new SimCluster({ seed, serverCount: 2, workerCount: 1 });
   await cluster.start();

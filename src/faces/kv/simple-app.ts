@@ -112,8 +112,8 @@ export class SimpleApp {
 
   /**
    * Sends to a node, or to every node of a group (1 to 7), this one too if it is a member (M1). Returns the timestamp.
-   * Throws NO_ROUTE if a receiver cannot be reached from here (nodes of one role do not talk to each other), NODE_DEAD if
-   * one is dead or has left, QUEUE_FULL if too much waits for one; nothing is sent then.
+   * Throws NO_ROUTE if a receiver cannot be reached from here (nodes of one role do not talk to each other), NODE_DEAD
+   * if one is dead or has left, QUEUE_FULL if too much waits for one; nothing is sent then.
    */
   request(head: number, body: Uint8Array | string, receiver: number): number {
     const bytes = bytesOf(body);
@@ -164,7 +164,9 @@ export class SimpleApp {
     this.#unanswered.delete(request);
   }
 
-  /** Sets the handle that answers requests, now or later. Its errors go to the sender. Without one, answers are empty. */
+  /**
+   * Sets the handle that answers requests, now or later. Its errors go to the sender. Without one, answers are empty.
+   */
   setRequestHandle(handle: SimpleHandle): void {
     this.#requestHandle = handle;
   }

@@ -9,11 +9,17 @@ export type ConsistencyModel = (typeof CONSISTENCY_MODELS)[number];
 const SORT_POLICIES = ["FIFO", "Random", "RelativeMagnitude"] as const;
 export type UpdateSortPolicy = (typeof SORT_POLICIES)[number];
 
-/** A process of the job: its number, from 0, where it is reached, and a port that is free there; of process 0 the next one too. */
+/**
+ * A process of the job: its number, from 0, where it is reached, and a port that is free there; of process 0 the next
+ * one too.
+ */
 export type TableHost = { readonly id: number; readonly host: string; readonly port: number };
 
 export type TableGroupConfig = {
-  /** All processes: each starts a server, the first one the scheduler. Left out, the environment says where the cluster is. */
+  /**
+   * All processes: each starts a server, the first one the scheduler. Left out, the environment says where the cluster
+   * is.
+   */
   readonly hostMap?: readonly TableHost[];
   /** Which of them this process is. */
   readonly clientId?: number;
@@ -35,8 +41,8 @@ export type TableGroupConfig = {
   readonly resumeClock?: number;
   readonly resumeDir?: string;
   /**
-   * Where each process writes its statistics when it shuts down, as YAML: this path with its rank, `<statsPath>.0.yaml`.
-   * Left out: nowhere.
+   * Where each process writes its statistics when it shuts down, as YAML: this path with its rank,
+   * `<statsPath>.0.yaml`. Left out: nowhere.
    */
   readonly statsPath?: string;
   /** SSPAggr: megabits a second that early updates may take. Defaults to 40. */

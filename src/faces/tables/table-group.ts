@@ -1,7 +1,8 @@
 // table-group — the tables of a process, in Petuum's words (PSTableGroup): row types, init, tables, threads, shutdown,
 // in this order. What a process is connected to is handed in: node/tables.ts joins a cluster or starts one.
 //
-//   new ── registerRow* ── init ──► open ── createTable* ── createTableDone ──► running ── registerThread, clock … ── shutDown ──► closed
+//   new ── registerRow* ── init ──► open ── createTable* ── createTableDone ──► running ── registerThread, clock … ──
+//   shutDown ──► closed
 //
 // Invariants:
 //   TableGroup.G1. A call out of this order is an error that says what comes first.

@@ -2,8 +2,8 @@
 // the thread's own copies of rows.
 //
 // Invariants:
-//   Table.T1. `get` of a fresh row and `inc` are synchronous. `get` gives the accessor itself, the one small object that
-//       it makes, and a promise only when it must wait; `inc` allocates nothing.
+//   Table.T1. `get` of a fresh row and `inc` are synchronous. `get` gives the accessor itself, the one small object
+//       that it makes, and a promise only when it must wait; `inc` allocates nothing.
 //   Table.T2. Arguments are checked before anything changes: a batch is taken whole or not at all.
 
 import type { WaitOptions } from "../../base/deferred.ts";
@@ -122,7 +122,10 @@ export class Table<T extends TableRowType = TableRowType> {
     this.#counters.counts[INCS]! += this.#incAll(this.rows, rowId, batch, DenseUpdateBatch);
   }
 
-  /** Asks for a row as of this thread's clock unless it is in the process cache, and does not wait for it, unless many are open (Prefetches.P1). */
+  /**
+   * Asks for a row as of this thread's clock unless it is in the process cache, and does not wait for it, unless many
+   * are open (Prefetches.P1).
+   */
   getAsync(rowId: number): Promise<void> | undefined {
     this.#checkCall(rowId);
     return this.rows.isCached(rowId) ? undefined : this.rows.prefetch(rowId);

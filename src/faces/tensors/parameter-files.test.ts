@@ -1,5 +1,5 @@
-// parameter-files — Goal: ParamSave and ParamLoad bring a tensor back, bit for bit, on any number of servers; and what Hetu does silently is an error here that
-// says which file and why, and changes nothing.
+// parameter-files — Goal: ParamSave and ParamLoad bring a tensor back, bit for bit, on any number of servers; and what
+// Hetu does silently is an error here that says which file and why, and changes nothing.
 
 import assert from "node:assert/strict";
 import { mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";

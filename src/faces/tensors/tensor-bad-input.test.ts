@@ -1,4 +1,5 @@
-// tensor-bad-input — Goal: whatever is wrong about a call is a typed error at its caller, changes nothing, and leaves everybody working.
+// tensor-bad-input — Goal: whatever is wrong about a call is a typed error at its caller, changes nothing, and leaves
+// everybody working.
 
 import assert from "node:assert/strict";
 import { after, before, suite, test } from "node:test";

@@ -1,5 +1,5 @@
-// tensor-worker — Goal: every function of Hetu does under its own name what Hetu's documentation says, and does right what Hetu does wrong,
-// with one, two and three servers.
+// tensor-worker — Goal: every function of Hetu does under its own name what Hetu's documentation says, and does right
+// what Hetu does wrong, with one, two and three servers.
 
 import assert from "node:assert/strict";
 import { suite, test } from "node:test";

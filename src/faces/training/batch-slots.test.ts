@@ -1,4 +1,5 @@
-// Goal: every distinct id of a batch gets one slot, in ascending order, keys have all their bits, and what names no row has none (RowSource.R4).
+// Goal: every distinct id of a batch gets one slot, in ascending order, keys have all their bits, and what names no row
+// has none (RowSource.R4).
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -1,4 +1,5 @@
-// Goal: contradictory options are refused (E2), and a lookup that is not sparse is a parameter like any other, with the same zeros for ids out of range (E1).
+// Goal: contradictory options are refused (E2), and a lookup that is not sparse is a parameter like any other, with the
+// same zeros for ids out of range (E1).
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -1,4 +1,5 @@
-// Goal: workers leave an epoch together, whoever has heard that it is over when one of them dies, and nobody waits for one that has left it (E1, E2).
+// Goal: workers leave an epoch together, whoever has heard that it is over when one of them dies, and nobody waits for
+// one that has left it (E1, E2).
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

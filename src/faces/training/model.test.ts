@@ -1,5 +1,6 @@
-// Goal: a model trained alone learns, tells its callbacks what happens, keeps and takes up what it learned bit for bit, and says clearly what is wrong: with its options,
-// and with a loss that is no number any more (Model.M1, M2; StepRunner.S2).
+// Goal: a model trained alone learns, tells its callbacks what happens, keeps and takes up what it learned bit for bit,
+// and says clearly what is wrong: with its options, and with a loss that is no number any more (Model.M1, M2;
+// StepRunner.S2).
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

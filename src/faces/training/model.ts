@@ -56,9 +56,9 @@ export type OpenOptions = {
 
 export type TrainOptions = OpenOptions & {
   /**
-   * Threads of this process that compute the gradients of each batch together; 1 by default. A network that is not made of
-   * built-in layers needs a module that makes it in every thread. Several devices have no lookups, no batch norm and no
-   * overlap.
+   * Threads of this process that compute the gradients of each batch together; 1 by default. A network that is not made
+   * of built-in layers needs a module that makes it in every thread. Several devices have no lookups, no batch norm and
+   * no overlap.
    */
   readonly devices?: number | DevicesOptions;
   /** Overlap communication with computing. False by default: measure before you turn it on (bench/RESULTS.md). */

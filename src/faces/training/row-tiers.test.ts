@@ -1,5 +1,5 @@
-// row-tiers — Goal: whatever is admitted, updated and evicted in whatever order, every row is where it is found, in one place, with all that was done to it; failures
-// of the servers lose nothing.
+// row-tiers — Goal: whatever is admitted, updated and evicted in whatever order, every row is where it is found, in one
+// place, with all that was done to it; failures of the servers lose nothing.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -1,5 +1,5 @@
-// Goal: what setParamPs marks is just what was named: a network, a layer of it, a parameter; what is nothing of that is refused. And of what lives on servers, the
-// first layer's is the most urgent.
+// Goal: what setParamPs marks is just what was named: a network, a layer of it, a parameter; what is nothing of that is
+// refused. And of what lives on servers, the first layer's is the most urgent.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

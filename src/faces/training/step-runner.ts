@@ -206,8 +206,8 @@ export class StepRunner {
   }
 
   /**
-   * Pushes a stage's gradients when its backward has returned: nothing leaves before the thread is free. Returns the loss
-   * of all devices.
+   * Pushes a stage's gradients when its backward has returned: nothing leaves before the thread is free. Returns the
+   * loss of all devices.
    */
   async #backward(lossGradient: Activations, ownLoss: number, where: string): Promise<number> {
     const { network, overlaps, devices, open, meter } = this.#options;

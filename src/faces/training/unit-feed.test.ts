@@ -1,4 +1,5 @@
-// Goal: an epoch that was interrupted goes on with the first batch that was not done; the ones before are done for whoever counts.
+// Goal: an epoch that was interrupted goes on with the first batch that was not done; the ones before are done for
+// whoever counts.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -3,8 +3,8 @@
 //
 // Invariants:
 //   PeriodicCheckpoints.K1. There is one at a time: the time until the next one begins when the last one has ended.
-//   PeriodicCheckpoints.K2. A checkpoint that fails is told in the log, and the next one comes in its time: training and
-//       earlier checkpoints are as they were.
+//   PeriodicCheckpoints.K2. A checkpoint that fails is told in the log, and the next one comes in its time: training
+//       and earlier checkpoints are as they were.
 
 import { takeCheckpoint } from "../../api/checkpoint.ts";
 import type { CancelTimer } from "../../base/clock.ts";

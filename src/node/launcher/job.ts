@@ -17,8 +17,8 @@
 //   Job.J5. When a job is ended, the scheduler is ended last: the others would report that it is unreachable.
 //   Job.J6. Once the cluster was complete, the end of a process is no failure while another one has the same ranks: a
 //       copy of the same servers. Copies that outlive the scheduler's good end, since they are stopped, are ended.
-//   Job.J7. Where that is asked for, a server or worker that fails in a complete cluster is started again with its rank:
-//       a bounded number of times in a row, each after a longer pause. Then its failure counts.
+//   Job.J7. Where that is asked for, a server or worker that fails in a complete cluster is started again with its
+//       rank: a bounded number of times in a row, each after a longer pause. Then its failure counts.
 
 import { setTimeout as sleep } from "node:timers/promises";
 import { Deferred } from "../../base/deferred.ts";

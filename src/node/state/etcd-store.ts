@@ -1,5 +1,5 @@
-// etcd-store — a scheduler's records in etcd, and its turn among schedulers of the job: the one whose key `leader` it is
-// decides, the others stand by.
+// etcd-store — a scheduler's records in etcd, and its turn among schedulers of the job: the one whose key `leader` it
+// is decides, the others stand by.
 //
 //   /weighbridge/<job>/leader                     who leads; goes with its lease
 //   /weighbridge/<job>/standbys/<id>              who would take over; each with its lease

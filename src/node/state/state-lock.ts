@@ -1,6 +1,6 @@
 // state-lock — lets one scheduler use a state directory: a file `lock` with the name of its holder, which the holder
-// rewrites every second. No lock of the operating system: Node has none, and those of network disks are not to be relied
-// on.
+// rewrites every second. No lock of the operating system: Node has none, and those of network disks are not to be
+// relied on.
 //
 //   {"id":"…","host":"node-7","pid":4711,"startedAt":"…","beat":12}
 //

@@ -1,4 +1,5 @@
-// Parts of every length go where the sink wants them, however the bytes come; bad bytes are refused and announcements cost nothing.
+// Parts of every length go where the sink wants them, however the bytes come; bad bytes are refused and announcements
+// cost nothing.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -1,16 +1,16 @@
 // row-subscriptions — which rows workers have in their process caches and want to be told of when they change (Petuum:
 // SSPPush). For each worker and table one loop: it waits until the lowest clock has risen, sends the rows that have
-// changed since it sent last, and waits for the worker's answer. So a worker that is slow is sent fewer states and never
-// a wrong last one, and what is kept for it is a mark for each row.
+// changed since it sent last, and waits for the worker's answer. So a worker that is slow is sent fewer states and
+// never a wrong last one, and what is kept for it is a mark for each row.
 //
 // Invariants:
 //   RowSubscriptions.S1. Once the lowest clock has risen, every subscribed row with an update stamped before it is
-//       sent, and then that clock. A row that is not sent has not changed since it was read or sent: sync updates change
-//       it when their round is applied, wherever they came in.
+//       sent, and then that clock. A row that is not sent has not changed since it was read or sent: sync updates
+//       change it when their round is applied, wherever they came in.
 //   RowSubscriptions.S2. A worker that dies, leaves the clock set or is restarted has subscribed to nothing. A loop
 //       that ends for another reason is begun again by that worker's next read.
-//   RowSubscriptions.S3. Subscriptions are soft state: a standby has none, and a server that takes over from its head, or
-//       is restarted, learns of them when workers read again; they tell its process from the one before.
+//   RowSubscriptions.S3. Subscriptions are soft state: a standby has none, and a server that takes over from its head,
+//       or is restarted, learns of them when workers read again; they tell its process from the one before.
 //   RowSubscriptions.S4. Changes that all subscribers have been sent are forgotten.
 
 import { isWeighbridgeError, type WeighbridgeError } from "../../base/errors.ts";
@@ -73,7 +73,9 @@ export class RowSubscriptions {
     return context.own("wb/tables/subscriptions", () => new RowSubscriptions());
   }
 
-  /** A worker reads these rows now, and is sent them from the next rise of the lowest clock on; not by a standby (S3). */
+  /**
+   * A worker reads these rows now, and is sent them from the next rise of the lowest clock on; not by a standby (S3).
+   */
   add(table: TableParameter, keys: BigUint64Array, context: ServerContext): void {
     if (context.replica?.isStandby === true) return;
     const subscribed = this.#of(table);

@@ -3,8 +3,8 @@
 //
 // Invariants:
 //   TableRowHandlers.H1. An update that makes no sense, or names an element that a row does not have, changes nothing.
-//   TableRowHandlers.H2. Rows and updates travel as they are, also of a table with a link: what changes of a row is named
-//       here, and a packed link changes no bit.
+//   TableRowHandlers.H2. Rows and updates travel as they are, also of a table with a link: what changes of a row is
+//       named here, and a packed link changes no bit.
 //   TableRowHandlers.H3. The clock of an answer is that of the moment at which its rows were read.
 
 import { WeighbridgeError } from "../../base/errors.ts";

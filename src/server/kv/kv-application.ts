@@ -41,8 +41,8 @@ export class KvApplication {
   }
 
   /**
-   * Serves whole requests with `serve` from now on; `undefined` goes back to summing. Throws UNSUPPORTED on a replicated
-   * server: nobody knows whether a handle could be repeated.
+   * Serves whole requests with `serve` from now on; `undefined` goes back to summing. Throws UNSUPPORTED on a
+   * replicated server: nobody knows whether a handle could be repeated.
    */
   serveWhole(serve: ((request: WholeKvRequest) => void) | undefined): void {
     if (serve !== undefined && this.#isReplicated) throw refusedError("a handle of one's own for kv");

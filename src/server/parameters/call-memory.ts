@@ -1,5 +1,5 @@
-// call-memory — memory of a request in the arena: room for its answer until the answer has left, and copies of what came
-// with it while it waits.
+// call-memory — memory of a request in the arena: room for its answer until the answer has left, and copies of what
+// came with it while it waits.
 
 import type { Arena } from "../../kernel/arena.ts";
 

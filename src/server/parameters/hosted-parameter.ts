@@ -8,8 +8,8 @@
 //   HostedParameter.H3. A push that is refused or skipped here is no step here (N3).
 //   HostedParameter.H4. Once an updater has failed in a round, pushes, reads and saves of the parameter throw
 //       HANDLER_FAILED here until it is cleared, loaded or restored.
-//   HostedParameter.H5. A push of a guest is async, or refused: it belongs to no clock. It is taken as one of the lowest
-//       clock, so that a change of the consistency holds for it as for the slowest worker.
+//   HostedParameter.H5. A push of a guest is async, or refused: it belongs to no clock. It is taken as one of the
+//       lowest clock, so that a change of the consistency holds for it as for the slowest worker.
 
 import { WeighbridgeError } from "../../base/errors.ts";
 import type { ConsistencyChange, ConsistencyPhases } from "../../consistency/consistency-phases.ts";

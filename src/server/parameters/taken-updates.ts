@@ -3,8 +3,8 @@
 //
 // Invariants:
 //   TakenUpdates.U1. It is state of the table: a standby has it, since it repeats updates, and is filled with what came
-//       before (FillState). A server that was restarted has it of the updates since: workers compare none that they sent
-//       before.
+//       before (FillState). A server that was restarted has it of the updates since: workers compare none that they
+//       sent before.
 
 import type { WorkerIncarnation } from "../../consistency/worker-incarnations.ts";
 

@@ -1,5 +1,5 @@
-// column-updates — row types whose updates are one number for each column, told by what one such number does: users' own
-// rows of tables, and rows of products. A span of updates has the number of column i in element i.
+// column-updates — row types whose updates are one number for each column, told by what one such number does: users'
+// own rows of tables, and rows of products. A span of updates has the number of column i in element i.
 //
 // Invariants:
 //   ColumnUpdates.C1. An update whose bits are all 0 changes nothing: in a span 0 is written as the neutral number is

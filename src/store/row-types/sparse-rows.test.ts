@@ -1,5 +1,5 @@
-// Goal: sparse rows of every element, by column and by weight, do what a plain Map does, keep their invariants after every
-// operation, and change nothing when they refuse one.
+// Goal: sparse rows of every element, by column and by weight, do what a plain Map does, keep their invariants after
+// every operation, and change nothing when they refuse one.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

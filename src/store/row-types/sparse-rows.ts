@@ -6,8 +6,8 @@
 // Invariants:
 //   SparseRows.S1. A column is in a row once, and below COLUMNS_MAX: so no bits of columns read as a float that is not
 //       finite. No value is 0.
-//   SparseRows.S2. Behind the last column and the last value everything is 0: rows of equal entries have equal bits, and a
-//       row of few entries has few words that are not 0, which are those that travel.
+//   SparseRows.S2. Behind the last column and the last value everything is 0: rows of equal entries have equal bits,
+//       and a row of few entries has few words that are not 0, which are those that travel.
 //   SparseRows.S3. A row has at most as many entries as it has room for. What would have more changes nothing and is
 //       told: OUT_OF_RANGE.
 //   SparseRows.S4. Entries stand in the order of their columns, or by weight: the greatest value first, of equal ones

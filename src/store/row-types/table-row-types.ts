@@ -1,5 +1,5 @@
-// table-row-types — the row types of tables that are more than numbers side by side, as servers have them: sparse rows by
-// column and by weight, and rows of products. Servers know them without loading anything
+// table-row-types — the row types of tables that are more than numbers side by side, as servers have them: sparse rows
+// by column and by weight, and rows of products. Servers know them without loading anything
 // (docs/decisions/0057-table-rows.md).
 
 import type { RowElement } from "../../kernel/row-element.ts";

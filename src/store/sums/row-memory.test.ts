@@ -1,4 +1,5 @@
-// Lists of rows that are remembered lead to what looking for every key leads to, whatever happened to the table in between.
+// Lists of rows that are remembered lead to what looking for every key leads to, whatever happened to the table in
+// between.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

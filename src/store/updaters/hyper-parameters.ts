@@ -1,5 +1,5 @@
-// hyper-parameters — writes the settings of an optimizer, and what its step changes of them, where the kernels read them
-// (HYPER of kernel/optimizer-kernels.ts).
+// hyper-parameters — writes the settings of an optimizer, and what its step changes of them, where the kernels read
+// them (HYPER of kernel/optimizer-kernels.ts).
 
 import { HYPER } from "../../kernel/optimizer-kernels.ts";
 import type { ResolvedOptimizer } from "./optimizer-spec.ts";

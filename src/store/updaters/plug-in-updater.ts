@@ -50,7 +50,9 @@ const NO_LAYOUT: SlotLayout = { slots: [], slotFloats: 0, wordsPerRow: 0 };
 /** The outcome of an update is not finite. */
 class NotFiniteOutcome extends Error {}
 
-/** What row types of ours say of updates that do not fit their rows; everything else that is thrown is HANDLER_FAILED. */
+/**
+ * What row types of ours say of updates that do not fit their rows; everything else that is thrown is HANDLER_FAILED.
+ */
 const CODES_KEPT: readonly ErrorCode[] = ["OUT_OF_RANGE", "BAD_REQUEST"];
 
 /** A plug-in threw. */

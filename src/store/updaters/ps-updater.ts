@@ -12,7 +12,8 @@
 //       for (let i = 0; i < count; i++) {
 //         for (let j = 0; j < width; j++) {
 //           const at = starts[i]! + j;
-//           values[at] = Math.max(-limit, Math.min(limit, values[at]! + gradients.elements[gradients.starts[i]! + j]!));
+//           values[at] = Math.max(-limit, Math.min(limit, values[at]! + gradients.elements[gradients.starts[i]! +
+//           j]!));
 //         }
 //       }
 //     },

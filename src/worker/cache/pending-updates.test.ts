@@ -1,4 +1,5 @@
-// pending-updates — Goal: what was added is there, summed and counted, until it is removed; an arena that is full changes nothing.
+// pending-updates — Goal: what was added is there, summed and counted, until it is removed; an arena that is full
+// changes nothing.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -1,5 +1,6 @@
-// Goal: a third policy fits the core: Petuum's process cache, written here in a few lines. Its version is the clock of the row, a read hits at once when that is at least
-// the clock it needs, accessors are pins, and increments wait in an oplog (PendingUpdates) that outlives their rows.
+// Goal: a third policy fits the core: Petuum's process cache, written here in a few lines. Its version is the clock of
+// the row, a read hits at once when that is at least the clock it needs, accessors are pins, and increments wait in an
+// oplog (PendingUpdates) that outlives their rows.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

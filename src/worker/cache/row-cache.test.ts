@@ -1,5 +1,5 @@
-// row-cache — Goal: whatever comes, is used, pinned, written and goes in whatever order, the cache holds what a plain Map holds, and the row goes
-// that a plain list of uses names.
+// row-cache — Goal: whatever comes, is used, pinned, written and goes in whatever order, the cache holds what a plain
+// Map holds, and the row goes that a plain list of uses names.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -57,7 +57,10 @@ class PlainCache {
     this.rows.set(key, { slot, version, isDirty: false, pins: 0, isMarked: false, usedAt: this.#stamp, uses: 1, order });
   }
 
-  /** The key of the row that goes: a walk in the order, twice round at most, that passes over pinned rows, and once over marked ones. */
+  /**
+   * The key of the row that goes: a walk in the order, twice round at most, that passes over pinned rows, and once over
+   * marked ones.
+   */
   evict(usedBefore = this.#stamp): string | undefined {
     let order = this.#inOrder();
     let row = order[0];

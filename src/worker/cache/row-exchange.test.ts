@@ -1,5 +1,5 @@
-// row-exchange — Goal: what is cut again because the placement changed, once or several times, is told as what it was: each push of the list once, each question with
-// all of its rows.
+// row-exchange — Goal: what is cut again because the placement changed, once or several times, is told as what it was:
+// each push of the list once, each question with all of its rows.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -1,4 +1,5 @@
-// shared-rows — Goal: threads that read a cache while its owner changes it see whole rows of the keys that they asked for, or none.
+// shared-rows — Goal: threads that read a cache while its owner changes it see whole rows of the keys that they asked
+// for, or none.
 
 import assert from "node:assert/strict";
 import { once } from "node:events";

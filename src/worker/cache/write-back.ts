@@ -2,7 +2,8 @@
 // acknowledged them. A row counts as clean from the moment it was added: its copy takes over. For caches whose rows are
 // newer than the servers'; those that keep what was added to a row apart have PendingUpdates.
 //
-//   open ──► add … add ──► send ──► settled: acknowledged, forgotten │ failed: kept, and sent again before anything else happens
+//   open ──► add … add ──► send ──► settled: acknowledged, forgotten │ failed: kept, and sent again before anything
+//   else happens
 //
 // Invariants:
 //   WriteBack.B1. A row is forgotten when it was acknowledged, never before.

@@ -1,4 +1,5 @@
-// Goal: parts that go round the ring cover the array once as partial sums and once as complete ones, in the same order at sender and receiver.
+// Goal: parts that go round the ring cover the array once as partial sums and once as complete ones, in the same order
+// at sender and receiver.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

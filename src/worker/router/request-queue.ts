@@ -3,8 +3,8 @@
 // order in which they came, and what comes later waits behind them.
 //
 // Invariants:
-//   RequestQueue.Q1. When WAITING_MAX requests wait, more are refused with QUEUE_FULL, but for the ends of clocks: other
-//       workers wait for those, and a worker has few.
+//   RequestQueue.Q1. When WAITING_MAX requests wait, more are refused with QUEUE_FULL, but for the ends of clocks:
+//       other workers wait for those, and a worker has few.
 
 import { isWeighbridgeError, WeighbridgeError } from "../../base/errors.ts";
 import { namedFailure } from "../call-failures.ts";
@@ -28,7 +28,9 @@ export class RequestQueue {
     this.#waitingMax = waitingMax;
   }
 
-  /** Ends when these have left, behind all that wait already. Rejects when they cannot be sent, with QUEUE_FULL by Q1. */
+  /**
+   * Ends when these have left, behind all that wait already. Rejects when they cannot be sent, with QUEUE_FULL by Q1.
+   */
   async add(requests: RoutedRequest[]): Promise<void> {
     if (this.#waitingCount >= this.#waitingMax && !requests.some(({ fn }) => fn.followsUpdates))
       throw new WeighbridgeError("QUEUE_FULL", `${this.#waitingCount} requests wait to leave: await some of them`, { retryable: true });

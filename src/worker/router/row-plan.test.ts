@@ -1,5 +1,5 @@
-// row-plan — Goal: every key of a request is sent once, to its owner, with the sum of its gradients, and its row comes back to wherever it was
-// named; and a plan gives back all memory it took.
+// row-plan — Goal: every key of a request is sent once, to its owner, with the sum of its gradients, and its row comes
+// back to wherever it was named; and a plan gives back all memory it took.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

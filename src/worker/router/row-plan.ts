@@ -2,7 +2,8 @@
 // gradients summed and sorted to match, and pulled rows brought back to where the caller named them. A request without
 // repeated keys to one server needs none of that and travels from and to the caller's own arrays.
 //
-//   caller's keys ─► unique keys (first occurrences) ─► ascending, where asked for ─► sorted by owner ─► parts, one per server
+//   caller's keys ─► unique keys (first occurrences) ─► ascending, where asked for ─► sorted by owner ─► parts, one per
+//   server
 //
 // Invariants:
 //   RowPlan.R1. Every key is sent once; the gradients of its occurrences were added in the order of the list. Of values

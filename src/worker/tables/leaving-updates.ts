@@ -67,7 +67,9 @@ export class LeavingUpdates<E extends RowElement = RowElement> {
     this.#updateAll(sent.take(clockMax, isByClock));
   }
 
-  /** Sends some of what waits before its clock ends (SSPAggr), the highest `rankOf` first. Returns how many bytes left. */
+  /**
+   * Sends some of what waits before its clock ends (SSPAggr), the highest `rankOf` first. Returns how many bytes left.
+   */
   sendSome(rowsMax: number, rankOf: (rowId: number, cells: RowArray<E>) => number): number {
     const { exchange, sent, name } = this.#options;
     const before = exchange.sentBytes;

@@ -9,8 +9,8 @@ export class Prefetches {
   readonly #open = new Set<Promise<void>>();
 
   /**
-   * `reading` is one more, which `unpin` lets go of once it has come. A promise if its caller has to wait (P1). One that
-   * fails is over as well: who reads the row is told.
+   * `reading` is one more, which `unpin` lets go of once it has come. A promise if its caller has to wait (P1). One
+   * that fails is over as well: who reads the row is told.
    */
   add(reading: Promise<number>, unpin: (slot: number) => void): Promise<void> | undefined {
     const open = this.#open;

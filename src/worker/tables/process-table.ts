@@ -1,9 +1,10 @@
-// process-table — a table as one process has it: its cache of rows, with what its threads have added laid over every row
-// that comes in. The thread that opened it has this object; what each thread does with rows is thread-rows.ts. Beside it:
-// updates on their way out (leaving-updates.ts), rows that somebody waits for (open-reads.ts), rows that servers push
-// (subscribed-rows.ts), and the other threads of the system (table-turns.ts).
+// process-table — a table as one process has it: its cache of rows, with what its threads have added laid over every
+// row that comes in. The thread that opened it has this object; what each thread does with rows is thread-rows.ts.
+// Beside it: updates on their way out (leaving-updates.ts), rows that somebody waits for (open-reads.ts), rows that
+// servers push (subscribed-rows.ts), and the other threads of the system (table-turns.ts).
 //
-//   inc ─► oplog of the thread ─ its clock ends ─► updates of that clock ─ the process's ends ─► sent ─► in the rows of servers
+//   inc ─► oplog of the thread ─ its clock ends ─► updates of that clock ─ the process's ends ─► sent ─► in the rows of
+//   servers
 //    └───► the row in the cache                     laid over every row that comes in, until it has them
 //
 // Invariants:

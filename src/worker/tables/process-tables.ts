@@ -1,5 +1,5 @@
-// process-tables — the tables of a process, under one clock: its threads and their clocks, what leaves when a clock ends,
-// rows that servers push, updates that leave early, and what all threads did. The face names tables
+// process-tables — the tables of a process, under one clock: its threads and their clocks, what leaves when a clock
+// ends, rows that servers push, updates that leave early, and what all threads did. The face names tables
 // (faces/tables/table-group.ts).
 //
 // Invariants:

@@ -4,8 +4,8 @@
 //
 // Invariants:
 //   SentUpdates.S1. An update is laid over a row exactly as long as the row does not have it: by its stamp and what the
-//       server says it has taken; where the row came by a newer placement, by whether it was acknowledged. Of a row that
-//       came by an older one it cannot be known.
+//       server says it has taken; where the row came by a newer placement, by whether it was acknowledged. Of a row
+//       that came by an older one it cannot be known.
 //   SentUpdates.S2. What every later row of its server must have is forgotten; where rows are of a clock (exact mode,
 //       0056), what every later row of any server must have: its part may move, and servers differ in their clocks.
 

@@ -3,8 +3,8 @@
 // do.
 //
 // Invariants:
-//   SharedTable.S1. What a thread reads is a copy of the row as it was in one moment: a row is changed under the lock of
-//       its group, and a copy counts if nobody had that lock meanwhile (RowLocks.L4).
+//   SharedTable.S1. What a thread reads is a copy of the row as it was in one moment: a row is changed under the lock
+//       of its group, and a copy counts if nobody had that lock meanwhile (RowLocks.L4).
 //   SharedTable.S2. A thread has no pins and one lock at a time: when it ends, however it ends, the owner takes that
 //       lock away (RowLocks.L2).
 

@@ -1,5 +1,5 @@
-// subscribed-rows — which rows of a process cache servers push (SSPPush), to which clock each server has pushed, and who
-// waits for the next push. A row that a push of a clock did not bring is as it was, and fresh to that clock too.
+// subscribed-rows — which rows of a process cache servers push (SSPPush), to which clock each server has pushed, and
+// who waits for the next push. A row that a push of a clock did not bring is as it was, and fresh to that clock too.
 //
 // Invariants:
 //   SubscribedRows.S1. A row counts as pushed only while the placement stands by which it was subscribed to, and the

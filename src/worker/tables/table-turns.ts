@@ -1,6 +1,6 @@
-// table-turns — the turns of the thread that speaks for a process at rows which threads of the system share with it: what
-// changes which rows are here runs while none of those threads is at any row. Without such threads a turn is a plain
-// call.
+// table-turns — the turns of the thread that speaks for a process at rows which threads of the system share with it:
+// what changes which rows are here runs while none of those threads is at any row. Without such threads a turn is a
+// plain call.
 //
 // Invariants:
 //   TableTurns.T1. Turns are taken in the order in which they were asked for.

@@ -1,6 +1,6 @@
 // thread-line — what a thread of the system and the thread that speaks for its process say to each other, and the line
-// of the first to the second. The other end is system-thread.ts. Rows that are asked for, found or let go of in one turn
-// are one message: it costs more than a row.
+// of the first to the second. The other end is system-thread.ts. Rows that are asked for, found or let go of in one
+// turn are one message: it costs more than a row.
 //
 // Invariants:
 //   ThreadLine.L1. What a thread says arrives in the order in which it said it.

@@ -1,5 +1,5 @@
-// update-check — what may be added to the rows of a table: columns that it has, and updates of its element. An increment
-// asks here, so nothing allocates unless it fails.
+// update-check — what may be added to the rows of a table: columns that it has, and updates of its element. An
+// increment asks here, so nothing allocates unless it fails.
 
 import { showValue, WeighbridgeError } from "../../base/errors.ts";
 import { ROW_ELEMENTS, type RowElement } from "../../kernel/row-element.ts";

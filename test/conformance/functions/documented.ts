@@ -1,5 +1,6 @@
-// documented — what spec/functions.md says of a function beside its contract: a sentence for it and for each of its fields, the errors that it may fail with, and an
-// example, of which its golden vector is made. The types ask for exactly the fields of the contract. Nothing that runs imports this.
+// documented — what spec/functions.md says of a function beside its contract: a sentence for it and for each of its
+// fields, the errors that it may fail with, and an example, of which its golden vector is made. The types ask for
+// exactly the fields of the contract. Nothing that runs imports this.
 
 import type { ErrorCode } from "../../../src/base/errors.ts";
 import type { ExchangeContract } from "../../../src/contracts/collective.ts";

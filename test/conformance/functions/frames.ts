@@ -1,5 +1,5 @@
-// frames — what spec/functions.md says of functions whose frames have a layout of their own (src/contracts/kv.ts, collective.ts), and of those that applications
-// serve (applications.ts).
+// frames — what spec/functions.md says of functions whose frames have a layout of their own (src/contracts/kv.ts,
+// collective.ts), and of those that applications serve (applications.ts).
 
 import { collectivePart, rowsAsk, rowsDeal, rowsGive, rowsGradients } from "../../../src/contracts/collective.ts";
 import { kvPull, kvPush, kvPushPull, simpleRequest } from "../../../src/contracts/kv.ts";

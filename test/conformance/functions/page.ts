@@ -1,5 +1,6 @@
-// page — spec/functions.md: every built-in function with its fields, target, kind and errors. What contracts say is taken from them, the rest from the words beside
-// (documented.ts). scripts/make-functions.ts writes it, functions.test.ts compares.
+// page — spec/functions.md: every built-in function with its fields, target, kind and errors. What contracts say is
+// taken from them, the rest from the words beside (documented.ts). scripts/make-functions.ts writes it,
+// functions.test.ts compares.
 
 import type { Contract, Effect, Target } from "../../../src/contracts/contract.ts";
 import { FunctionId } from "../../../src/wire/function-id.ts";

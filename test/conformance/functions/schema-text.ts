@@ -1,5 +1,5 @@
-// schema-text — what a contract's schemas consist of, found out from outside: names and types from the signature, and what a field in JSON must be from what the code
-// says when it is something else.
+// schema-text — what a contract's schemas consist of, found out from outside: names and types from the signature, and
+// what a field in JSON must be from what the code says when it is something else.
 
 import { isWeighbridgeError, reasonOf } from "../../../src/base/errors.ts";
 import type { Contract } from "../../../src/contracts/contract.ts";
@@ -23,7 +23,10 @@ export function isJsonBody(schema: Pick<FunctionSchema<Fields>, "signature">): b
   return schema.signature === "{body: json}";
 }
 
-/** The fields of one side of a function, with what each must be; `values` are an example, `names` the fields of a JSON body. */
+/**
+ * The fields of one side of a function, with what each must be; `values` are an example, `names` the fields of a JSON
+ * body.
+ */
 export function fieldTexts(contract: Contract, side: Side, values: FieldValues<Fields>, names: readonly string[]): readonly FieldText[] {
   const schema = contract[side];
   if (isJsonBody(schema)) {

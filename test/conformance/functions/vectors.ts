@@ -1,5 +1,6 @@
-// vectors — the golden bytes of functions by name: the request as a worker sends it, and the answer as a server gives it, from the examples of documented.ts. The values
-// of the fields stand beside the bytes, so that a client can be tested both ways.
+// vectors — the golden bytes of functions by name: the request as a worker sends it, and the answer as a server gives
+// it, from the examples of documented.ts. The values of the fields stand beside the bytes, so that a client can be
+// tested both ways.
 
 import { joinBytes } from "../../../src/base/join-bytes.ts";
 import type { Contract } from "../../../src/contracts/contract.ts";

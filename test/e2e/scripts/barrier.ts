@@ -1,5 +1,5 @@
-// barrier — a worker that enters a barrier of all workers, again whenever it fails because another one died. With --wait it enters only
-// after its standard input has ended.
+// barrier — a worker that enters a barrier of all workers, again whenever it fails because another one died. With
+// --wait it enters only after its standard input has ended.
 
 import { once } from "node:events";
 import { parseArgs } from "node:util";

@@ -1,4 +1,5 @@
-// beside-python — a worker of ours in a job with one in Python (test/conformance/python/walk.py): the same parameters, described in our words.
+// beside-python — a worker of ours in a job with one in Python (test/conformance/python/walk.py): the same parameters,
+// described in our words.
 
 import { connect } from "weighbridge";
 

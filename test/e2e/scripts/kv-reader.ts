@@ -1,4 +1,5 @@
-// kv-reader — a worker that tells what the sums of pusher.ts, of the worker of rank 0, come to: the least and the greatest of its keys.
+// kv-reader — a worker that tells what the sums of pusher.ts, of the worker of rank 0, come to: the least and the
+// greatest of its keys.
 
 import { KVWorker } from "weighbridge/kv";
 import { start } from "weighbridge/node";

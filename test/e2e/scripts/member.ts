@@ -1,5 +1,5 @@
-// member — a node of any role that prints its process id and waits. --fail: worker 1 throws. --stubborn: it ignores being asked to end.
-// --leave-on-death: it leaves when a node is dead.
+// member — a node of any role that prints its process id and waits. --fail: worker 1 throws. --stubborn: it ignores
+// being asked to end. --leave-on-death: it leaves when a node is dead.
 
 import { setTimeout as sleep } from "node:timers/promises";
 import { parseArgs } from "node:util";

@@ -1,5 +1,5 @@
-// pusher — a worker that pushes to all servers until its standard input ends, and tells of every change: works, fails, works again.
-// With --verify it checks at the end that each of its pushes counted once.
+// pusher — a worker that pushes to all servers until its standard input ends, and tells of every change: works, fails,
+// works again. With --verify it checks at the end that each of its pushes counted once.
 
 import { parseArgs } from "node:util";
 import { Group, isWeighbridgeError, KVWorker } from "weighbridge/kv";

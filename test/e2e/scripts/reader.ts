@@ -1,5 +1,6 @@
-// reader — a worker that pushes once and then only reads, every few milliseconds, and says when that goes another way than before. With --remake it makes
-// the parameter again whenever it is gone; without, only when its standard input ends. It ends then, together with the others.
+// reader — a worker that pushes once and then only reads, every few milliseconds, and says when that goes another way
+// than before. With --remake it makes the parameter again whenever it is gone; without, only when its standard input
+// ends. It ends then, together with the others.
 
 import { setTimeout } from "node:timers/promises";
 import { parseArgs } from "node:util";

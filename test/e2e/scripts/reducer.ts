@@ -1,4 +1,5 @@
-// reducer — a worker that reduces with the others, sum after sum, until its standard input ends; after a death with those who are left. For e2e tests.
+// reducer — a worker that reduces with the others, sum after sum, until its standard input ends; after a death with
+// those who are left. For e2e tests.
 
 import { connect, isWeighbridgeError } from "weighbridge";
 

@@ -1,5 +1,6 @@
-// simple-app — a node of any role. The scheduler sends every node of the cluster, itself among them, 100 requests; every node counts those that it
-// answers. Does what ps-lite's test_simple_app does, with which it shares a cluster in some tests.
+// simple-app — a node of any role. The scheduler sends every node of the cluster, itself among them, 100 requests;
+// every node counts those that it answers. Does what ps-lite's test_simple_app does, with which it shares a cluster in
+// some tests.
 
 import { Group, SimpleApp } from "weighbridge/kv";
 import { start } from "weighbridge/node";

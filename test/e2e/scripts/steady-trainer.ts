@@ -1,5 +1,6 @@
-// steady-trainer — a worker that trains on while servers die and come back from their checkpoints: it says what went wrong, and repeats the step.
-// Worker 0 has a checkpoint taken every 20 clocks. It ends with its standard input, together with the others.
+// steady-trainer — a worker that trains on while servers die and come back from their checkpoints: it says what went
+// wrong, and repeats the step. Worker 0 has a checkpoint taken every 20 clocks. It ends with its standard input,
+// together with the others.
 
 import { setTimeout } from "node:timers/promises";
 import { parseArgs } from "node:util";

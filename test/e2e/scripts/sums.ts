@@ -1,5 +1,5 @@
-// sums — a worker that pushes, pulls and pushPulls keys of its own over all servers, and checks every sum. Does what ps-lite's test_kv_app
-// does, with which it shares a cluster in some tests.
+// sums — a worker that pushes, pulls and pushPulls keys of its own over all servers, and checks every sum. Does what
+// ps-lite's test_kv_app does, with which it shares a cluster in some tests.
 
 import { KVWorker } from "weighbridge/kv";
 import { start } from "weighbridge/node";

@@ -1,6 +1,7 @@
-// survivor — a worker of replicated servers: no call of it may fail, whichever process is killed. It trains two parameters in step with the others, for
-// which it prints the bits of step STEPS, and pushes to two asynchronous ones until its standard input ends, or --pushes times, as fast as they are
-// acknowledged. Then it checks that each of its pushes counted once. It prints the longest time that it waited for one.
+// survivor — a worker of replicated servers: no call of it may fail, whichever process is killed. It trains two
+// parameters in step with the others, for which it prints the bits of step STEPS, and pushes to two asynchronous ones
+// until its standard input ends, or --pushes times, as fast as they are acknowledged. Then it checks that each of its
+// pushes counted once. It prints the longest time that it waited for one.
 
 import { createHash } from "node:crypto";
 import { setTimeout } from "node:timers/promises";

@@ -1,4 +1,5 @@
-// tensors — a script as Hetu's are: one for all roles, which learns its own from DMLC_ROLE. Workers sum their ranks into a tensor and a table.
+// tensors — a script as Hetu's are: one for all roles, which learns its own from DMLC_ROLE. Workers sum their ranks
+// into a tensor and a table.
 
 import { schedulerFinish, schedulerInit, serverFinish, serverInit, workerFinish, workerInit } from "weighbridge/node";
 import { ParamType } from "weighbridge/tensors";

@@ -1,5 +1,5 @@
-// trainer — a worker that pushes ones and counts clocks until it is stopped; with --wait one that first waits until somebody has restored its
-// parameter, and says what it found.
+// trainer — a worker that pushes ones and counts clocks until it is stopped; with --wait one that first waits until
+// somebody has restored its parameter, and says what it found.
 
 import { setTimeout } from "node:timers/promises";
 import { parseArgs } from "node:util";

@@ -1,5 +1,5 @@
-// units — a worker that does the units of an epoch: each adds one to the unit's own element of a tensor. It prints each unit that it begins. With --stall
-// it stops for good in the middle of its third.
+// units — a worker that does the units of an epoch: each adds one to the unit's own element of a tensor. It prints each
+// unit that it begins. With --stall it stops for good in the middle of its third.
 
 import { setTimeout } from "node:timers/promises";
 import { parseArgs } from "node:util";

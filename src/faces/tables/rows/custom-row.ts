@@ -1,5 +1,5 @@
-// custom-row — a row type of a user's own, from what one update does to a column of a row. One object is both halves: the
-// process caches rows and puts updates together with it, and a server that loads the module which exports it
+// custom-row — a row type of a user's own, from what one update does to a column of a row. One object is both halves:
+// the process caches rows and puts updates together with it, and a server that loads the module which exports it
 // (`--functions`) applies them. Not for rows whose updates are something else than one number for a column: psRowType.
 //
 // Invariants:
@@ -18,7 +18,9 @@ import { DenseAccessor } from "./dense-row.ts";
 export type CustomRowOptions<E extends RowElement, A extends RowAccessor<E> = DenseAccessor<E>> = PlugInIdentity & {
   /** What its rows are made of. */
   readonly element: E;
-  /** Elements of a row of a table with this `rowCapacity`. Defaults to that, and is never less than `columnCount` (C1). */
+  /**
+   * Elements of a row of a table with this `rowCapacity`. Defaults to that, and is never less than `columnCount` (C1).
+   */
   elements?(capacity: number): number;
   /** Columns are below this. Defaults to `rowCapacity`. */
   columnCount?(capacity: number): number;

@@ -1,5 +1,5 @@
-// Goal: rows of every type of tables on whole clusters of two and three servers: applied, joined, saved and restored there
-// as in the process cache, and refused with the codes that a user is told.
+// Goal: rows of every type of tables on whole clusters of two and three servers: applied, joined, saved and restored
+// there as in the process cache, and refused with the codes that a user is told.
 
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync } from "node:fs";

@@ -49,7 +49,9 @@ export class SparseAccessor<E extends RowElement = RowElement> extends RowAccess
     return this.#rows.value(this.place, i) as UpdateOf<E>;
   }
 
-  /** Column and value of every entry. Increments of this process that come meanwhile may move entries: see `toArrays`. */
+  /**
+   * Column and value of every entry. Increments of this process that come meanwhile may move entries: see `toArrays`.
+   */
   *[Symbol.iterator](): IterableIterator<[column: number, value: UpdateOf<E>]> {
     for (let i = 0; i < this.size; i++) yield [this.columnAt(i), this.valueAt(i)];
   }
@@ -97,7 +99,9 @@ export function sparseRow<E extends RowElement>(element: E): SparseRowType<E> {
   return { ...sparseType(element, "sparse", rows), columnCount: () => COLUMNS_MAX, accessor: (place) => new SparseAccessor(place, rows) };
 }
 
-/** Rows whose entries stand by weight: the greatest value first, of equal ones the lower column. Throws BAD_ARGUMENT. */
+/**
+ * Rows whose entries stand by weight: the greatest value first, of equal ones the lower column. Throws BAD_ARGUMENT.
+ */
 export function sortedRow<E extends RowElement>(element: E): SparseRowType<E> {
   const rows = new SparseRows(checkElement("a sorted row", element), "weight");
   return { ...sparseType(element, "sorted", rows), columnCount: () => COLUMNS_MAX, accessor: (place) => new SparseAccessor(place, rows) };

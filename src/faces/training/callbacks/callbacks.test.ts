@@ -1,5 +1,5 @@
-// Goal: LossMonitor and TimeMonitor print MindSpore's lines; ModelCheckpoint saves when it is due, keeps as many as asked for, saves what was learned last, and after an
-// error nothing (ModelCheckpoint.C1 to C5).
+// Goal: LossMonitor and TimeMonitor print MindSpore's lines; ModelCheckpoint saves when it is due, keeps as many as
+// asked for, saves what was learned last, and after an error nothing (ModelCheckpoint.C1 to C5).
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -1,5 +1,5 @@
-// Goal: gradients are summed in the order of devices, whole and once, whichever thread does which share, and the greatest
-// magnitude of each is known.
+// Goal: gradients are summed in the order of devices, whole and once, whichever thread does which share, and the
+// greatest magnitude of each is known.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

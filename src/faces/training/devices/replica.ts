@@ -1,5 +1,6 @@
-// replica — the network and the loss with which a device computes: of built-in layers, from their description, or made by
-// a module that every thread imports. A replica has the values of the network that is trained (nn/replica-workspace.ts).
+// replica — the network and the loss with which a device computes: of built-in layers, from their description, or made
+// by a module that every thread imports. A replica has the values of the network that is trained
+// (nn/replica-workspace.ts).
 
 import { reasonOf, WeighbridgeError } from "../../../base/errors.ts";
 import { buildLoss, buildNetwork, type LossDescription, type NetworkDescription } from "../../../nn/built-in-networks.ts";

@@ -1,5 +1,5 @@
-// Goal: an update that threads share has the bits of one thread's, whoever does which share, for every kind of optimizer;
-// and a thread that ends within a share is noticed.
+// Goal: an update that threads share has the bits of one thread's, whoever does which share, for every kind of
+// optimizer; and a thread that ends within a share is noticed.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -14,7 +14,10 @@ import { UpdateKernels } from "./update-kernels.ts";
 
 const BYTES_MAX = 64 * 2 ** 20;
 
-/** Three updates of values that depend on `rowCount` and `width` alone. `help`: what other threads do when they are called. */
+/**
+ * Three updates of values that depend on `rowCount` and `width` alone. `help`: what other threads do when they are
+ * called.
+ */
 function updated(
   spec: OptimizerSpec,
   { rowCount, width }: { rowCount: number; width: number },

@@ -71,8 +71,8 @@ export class SharedLoop {
   }
 
   /**
-   * For the owner: as `OptimizerKernels.updateBlock`, of rows that count no steps. `call` rings the other threads. Throws
-   * NODE_DEAD (S3).
+   * For the owner: as `OptimizerKernels.updateBlock`, of rows that count no steps. `call` rings the other threads.
+   * Throws NODE_DEAD (S3).
    */
   update(call: () => void, ...block: Parameters<OptimizerKernels["updateBlock"]>): void {
     const words = this.#words;

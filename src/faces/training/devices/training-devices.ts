@@ -1,14 +1,14 @@
-// training-devices — several threads of one worker that compute the gradients of a unit together: each has a share of its
-// samples and a replica of the network, all read the same values, and level 1 (worker/level-one) sums their gradients into
-// those of the owner's network. What follows, on servers, among workers or here, is that of one device; threads that wait
-// do a part of the sums and of the updates that are made here (docs/decisions/0066).
+// training-devices — several threads of one worker that compute the gradients of a unit together: each has a share of
+// its samples and a replica of the network, all read the same values, and level 1 (worker/level-one) sums their
+// gradients into those of the owner's network. What follows, on servers, among workers or here, is that of one device;
+// threads that wait do a part of the sums and of the updates that are made here (docs/decisions/0066).
 //
 // Invariants:
 //   TrainingDevices.V1. The owner is device 0. Values change only while no device computes: between `sum` and `begin`.
 //   TrainingDevices.V2. Every `begin` is followed by a `sum`, also when the owner's own share has failed, so that all
 //       devices are in the same round.
-//   TrainingDevices.V3. A thread that ends before the training does fails the `sum` that waits for it, and all later ones,
-//       with NODE_DEAD and its name.
+//   TrainingDevices.V3. A thread that ends before the training does fails the `sum` that waits for it, and all later
+//       ones, with NODE_DEAD and its name.
 
 import type { Clock } from "../../../base/clock.ts";
 import { Deferred, type WaitOptions, waitFor } from "../../../base/deferred.ts";
@@ -97,7 +97,9 @@ function bad(what: string): WeighbridgeError {
   return new WeighbridgeError("BAD_ARGUMENT", `devices: ${what}`);
 }
 
-/** How long a thread looks before it sleeps, if every thread has a core: longer than the owner needs between two steps. */
+/**
+ * How long a thread looks before it sleeps, if every thread has a core: longer than the owner needs between two steps.
+ */
 const LOOK_MS = 1;
 /** The same if threads share cores: about as long as it takes to be woken. */
 const LOOK_MS_SHARED = 0.05;
@@ -192,7 +194,10 @@ export class TrainingDevices {
     await waitFor(isReady.promise, `device ${device} of the training to start`, starter.clock, wait);
   }
 
-  /** Deals a unit that was read into the network's input, and lets the others begin. Returns the labels of device 0 (V1). */
+  /**
+   * Deals a unit that was read into the network's input, and lets the others begin. Returns the labels of device 0
+   * (V1).
+   */
   begin({ sampleCount, labels, globalSize }: UnitSamples): Float32Array {
     this.#labels.set(labels);
     this.#isBegun = true;
@@ -203,7 +208,9 @@ export class TrainingDevices {
     return labels.subarray(0, count);
   }
 
-  /** Adds the gradients of the others to those of the network. Returns the sum of their losses; 0 if nothing was begun. */
+  /**
+   * Adds the gradients of the others to those of the network. Returns the sum of their losses; 0 if nothing was begun.
+   */
   async sum(wait: WaitOptions): Promise<number> {
     if (!this.#isBegun) return 0;
     this.#isBegun = false;

@@ -1,5 +1,5 @@
-// update-kernels — the optimizer kernels of a network that may have devices: what is large is shared among their threads
-// (shared-loop.ts) while a training has some. The bits are those of one thread.
+// update-kernels — the optimizer kernels of a network that may have devices: what is large is shared among their
+// threads (shared-loop.ts) while a training has some. The bits are those of one thread.
 
 import type { Arena } from "../../../kernel/arena.ts";
 import { HYPER, type OptimizerKernels, SimdOptimizerKernels } from "../../../kernel/optimizer-kernels.ts";
