@@ -29,6 +29,7 @@ import type {
   ModelBackend,
   ModelTask,
   Place,
+  PreparedTasks,
   PushedData,
   ReduceTask,
   ResultVersion,
@@ -39,6 +40,7 @@ import type { CudaDevice } from "./cuda-device.ts";
 import { CudaEvent, CudaStream } from "./cuda-stream.ts";
 import { DeviceTensor } from "./device-tensor.ts";
 import type { PinnedSpan } from "./pinned-memory.ts";
+import { PreparedRounds } from "./prepared-rounds.ts";
 import { RoundKernel, type RoundRest, type RoundSpans, type TableSpan } from "./round-kernel.ts";
 import type { RoundRule } from "./round-source.ts";
 import { TablePool } from "./table-pool.ts";
@@ -91,13 +93,19 @@ const ALIGNMENT = 256;
 export class CudaBackend implements ModelBackend<DeviceTensor> {
   readonly name = "cuda";
   readonly dtype: RowElement;
-  readonly runner: BatchRunner = { kind: "batch", runBatch: (tasks) => this.#runBatch(tasks) };
+  readonly runner: BatchRunner = {
+    kind: "batch",
+    runBatch: (tasks, prepared = []) => this.#runBatch(tasks, prepared),
+    prepare: (tasks) => this.#prepare(tasks),
+  };
   readonly #options: CudaBackendOptions;
   readonly #keys: OpenKey[] = [];
   /** By rule and number of sources. */
   readonly #kernels = new Map<RoundRule, RoundKernel[]>();
   /** Streams that pushes named since the last batch. */
   readonly #after = new Set<CudaStream>();
+  /** Those that are not closed. */
+  readonly #prepared = new Set<PreparedRounds>();
   readonly #spans: RoundSpans;
   #cuda: Cuda | undefined;
   #devices: readonly CudaDevice[] = [];
@@ -278,6 +286,7 @@ export class CudaBackend implements ModelBackend<DeviceTensor> {
       for (const stream of streams) await stream.finish();
       for (const { memory } of this.#keys.splice(0)) memory.free();
       this.#zeroRows?.free();
+      for (const prepared of this.#prepared) prepared.close();
       this.#tables?.close();
       for (const stream of streams) stream.close();
     } finally {
@@ -290,7 +299,7 @@ export class CudaBackend implements ModelBackend<DeviceTensor> {
     return this.#streams;
   }
 
-  async #runBatch(tasks: readonly ModelTask[]): Promise<void> {
+  async #runBatch(tasks: readonly ModelTask[], prepared: readonly PreparedTasks[]): Promise<void> {
     const { reduce } = this.#stream;
     const tables: TableSpan[] = [];
     this.#checkTasks(tasks);
@@ -298,11 +307,40 @@ export class CudaBackend implements ModelBackend<DeviceTensor> {
     for (const stream of this.#after) reduce.follow(stream);
     this.#after.clear();
     try {
+      for (const rounds of prepared) {
+        assert(rounds instanceof PreparedRounds, "a backend runs what it has prepared");
+        rounds.launch(reduce);
+      }
       for (let from = 0; from < tasks.length; ) from = this.#launchFrom(tasks, from, tables);
       await reduce.finish();
     } finally {
       for (const table of tables) this.#tables?.giveBack(table);
     }
+  }
+
+  /** Rounds of small keys whose settings never change, which every device has pushed to. */
+  #prepare(tasks: readonly ReduceTask[]): PreparedRounds | undefined {
+    const kernel = this.#keys[tasks[0]!.plan.index]!.kernel;
+    for (const { plan, version, sources } of tasks) {
+      const key = this.#keys[plan.index]!;
+      if (key.kernel !== kernel || key.rests?.[version] === undefined || sources.includes(0)) return undefined;
+    }
+    this.#checkTasks(tasks);
+    const places = this.#places!;
+    try {
+      for (const task of tasks) kernel.appendWith(this.#keys[task.plan.index]!.rests![task.version], task, places);
+      const span = this.#tables!.take(kernel.tableBytes);
+      const table = kernel.writeTable(span, this.#stream.reduce);
+      const prepared = new PreparedRounds({ kernel, tasks, places, table, release: (rounds) => this.#release(rounds, span) });
+      this.#prepared.add(prepared);
+      return prepared;
+    } finally {
+      kernel.clear();
+    }
+  }
+
+  #release(rounds: PreparedRounds, table: TableSpan): void {
+    if (this.#prepared.delete(rounds)) this.#tables?.giveBack(table);
   }
 
   /** CudaBackend.B4 */
@@ -436,7 +474,7 @@ export class CudaBackend implements ModelBackend<DeviceTensor> {
         try {
           const table = this.#tables!.take(kernel.tableBytes);
           tables.push(table);
-          kernel.launchMany(table, this.#stream.reduce);
+          kernel.launchTable(kernel.writeTable(table, this.#stream.reduce), this.#stream.reduce);
         } finally {
           kernel.clear();
         }

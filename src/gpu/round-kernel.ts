@@ -2,7 +2,7 @@
 // with a table of their addresses. Not what belongs into a round (cuda-backend.ts).
 //
 // Invariants:
-//   RoundKernel.R1. What `append` wrote belongs to the next `launchMany`; nothing is kept beyond it.
+//   RoundKernel.R1. What `append` wrote belongs to the next `writeTable`; nothing is kept beyond it.
 //   RoundKernel.R2. The table of a launch lies in memory that nobody writes until the launch is done: the caller takes
 //       it from a TablePool and gives it back then.
 //   RoundKernel.R3. What a RoundRest names is 16-byte aligned: results and slots of keys are.
@@ -38,6 +38,9 @@ export type RoundPlaces = { readonly sources: readonly number[]; readonly target
 
 /** What a round has beside its sources and targets, if that is the same in every round: where the kernel keeps it. */
 export type RoundRest = { readonly at: number; readonly tileCount: number };
+
+/** A table on the card with all that a launch of its rounds needs. */
+export type LaunchTable = { readonly span: TableSpan; readonly roundCount: number; readonly tileCount: number };
 
 /** Pinned memory and memory of the card, of the same size, for the table of a launch. */
 export type TableSpan = { readonly pinned: PinnedSpan; readonly address: number };
@@ -138,29 +141,37 @@ export class RoundKernel {
     this.#tileCount = 0;
   }
 
-  /** Bytes of the table that the next `launchMany` needs. */
+  /** Bytes of the table that the next `writeTable` needs. */
   get tableBytes(): number {
     return 4 * this.#roundCount * (this.#roundWords + 1);
   }
 
-  /** Launches what was appended. The table is the caller's again when the stream has done it (RoundKernel.R2). */
-  launchMany(table: TableSpan, stream: CudaStream): void {
-    const roundBytes = 4 * this.#roundCount * this.#roundWords;
-    const words = new Int32Array(table.pinned.buffer);
+  /** Copies what was appended to the card. The span is the caller's again when the last launch of it is done (RoundKernel.R2). */
+  writeTable(span: TableSpan, stream: CudaStream): LaunchTable {
+    const { tableBytes } = this;
+    const table = { span, roundCount: this.#roundCount, tileCount: this.#tileCount };
+    const roundBytes = this.#roundBytes(table);
+    const words = new Int32Array(span.pinned.buffer);
     words.set(this.#table.words.subarray(0, roundBytes / 4));
     words.set(this.#firstTiles.subarray(0, this.#roundCount), roundBytes / 4);
+    this.clear();
     const { cuMemcpyHtoDAsync } = this.#card.driver.functions;
     this.#card.enter();
-    this.#card.check(
-      cuMemcpyHtoDAsync(table.address, table.pinned.address, this.tableBytes, stream.handle),
-      "a copy of addresses to the card",
-    );
-    this.#manyValues.setBigUint64(0, BigInt(table.address), true);
-    this.#manyValues.setBigUint64(8, BigInt(table.address + roundBytes), true);
-    this.#manyValues.setUint32(16, this.#roundCount, true);
-    const grid = this.#tileCount;
-    this.clear();
-    this.#many.launchWith(this.#manyPointers, { grid, block: ROUND_SHAPE.blockThreads, stream });
+    this.#card.check(cuMemcpyHtoDAsync(span.address, span.pinned.address, tableBytes, stream.handle), "a copy of addresses to the card");
+    return table;
+  }
+
+  /** Launches the rounds of a table that this kernel has written, on the same stream; as often as they come. */
+  launchTable(table: LaunchTable, stream: CudaStream): void {
+    const { address } = table.span;
+    this.#manyValues.setBigUint64(0, BigInt(address), true);
+    this.#manyValues.setBigUint64(8, BigInt(address + this.#roundBytes(table)), true);
+    this.#manyValues.setUint32(16, table.roundCount, true);
+    this.#many.launchWith(this.#manyPointers, { grid: table.tileCount, block: ROUND_SHAPE.blockThreads, stream });
+  }
+
+  #roundBytes({ roundCount }: LaunchTable): number {
+    return 4 * roundCount * this.#roundWords;
   }
 
   #tilesOf({ length }: RoundSpans): number {

@@ -58,8 +58,11 @@ export class TensorPlaces {
 
   /** TensorPlaces.P2 */
   check(place: number): void {
-    if ((this.#words[2 * place]! | this.#words[2 * place + 1]!) === 0)
-      throw new WeighbridgeError("CLOSED", "a tensor was freed while a round or a pull needed it");
+    if (this.isFreed(place)) throw new WeighbridgeError("CLOSED", "a tensor was freed while a round or a pull needed it");
+  }
+
+  isFreed(place: number): boolean {
+    return (this.#words[2 * place]! | this.#words[2 * place + 1]!) === 0;
   }
 
   /** Writes an address, which was checked, as the kernels read it. Returns its low word. */

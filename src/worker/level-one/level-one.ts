@@ -16,6 +16,7 @@ import type { RowArray } from "../../kernel/row-element.ts";
 import { keyWordsFor } from "./key-record.ts";
 import { KeyRounds, type RoundRules } from "./key-rounds.ts";
 import type { LevelTwo } from "./level-two.ts";
+import { ListRounds } from "./list-rounds.ts";
 import type { HandOutTask, KeyPlan, ModelTask, PushOperation, ReduceTask, ResultVersion, TaskBackend } from "./model-backend.ts";
 import { type MeterMemory, ModelMeter } from "./model-meter.ts";
 import { createModelMemory, type ModelMemory, ModelWords, OWNER } from "./model-words.ts";
@@ -64,6 +65,8 @@ export class LevelOne<Data extends object = object> {
   readonly #rounds: KeyRounds;
   readonly #plans: KeyPlan[] = [];
   readonly #pulls: OpenPulls<Data>;
+  /** Of a backend that takes batches. */
+  readonly #lists: ListRounds<Data> | undefined;
   readonly #loop: TaskLoop;
   /** When each device's last wait ended: it computes since then. */
   readonly #computesSince = new Map<number, number>();
@@ -81,8 +84,14 @@ export class LevelOne<Data extends object = object> {
     this.meter = new ModelMeter(options.meter, thread);
     this.#rounds = new KeyRounds(this.words, rules, (keyIndex, round) => this.#begin(keyIndex, round));
     this.#pulls = new OpenPulls({ devices: rules.devices, keepAlive });
+    const { runner } = backend;
+    this.#lists =
+      runner.kind === "batch"
+        ? new ListRounds({ words: this.words, rounds: this.#rounds, pulls: this.#pulls, meter: this.meter, runner, backend })
+        : undefined;
     const parts = {
-      ...{ words: this.words, rounds: this.#rounds, meter: this.meter, runner: backend.runner, clock, timeline },
+      lists: this.#lists,
+      ...{ words: this.words, rounds: this.#rounds, meter: this.meter, runner, clock, timeline },
       taskOf: (claim: Claim) => this.#taskOf(claim),
       hear: () => this.#hear(),
       act: () => this.#act(),
@@ -119,6 +128,7 @@ export class LevelOne<Data extends object = object> {
 
   /** The version of the result that a key has now. Throws QUEUE_FULL, retryable, while another is being made. */
   resultOf(plan: KeyPlan): ResultVersion {
+    this.#lists?.unfold(plan.index);
     const { round, isBusy } = this.words.locked(() => this.#rounds.stateOf(plan.index));
     if (isBusy) throw new WeighbridgeError("QUEUE_FULL", `key ${plan.key}: a round is being reduced; try again`, { retryable: true });
     return versionOf(round);
@@ -144,6 +154,7 @@ export class LevelOne<Data extends object = object> {
     const { goesOn } = this.#options.rules;
     if (!this.words.isOpen) return false;
     if (thread !== undefined && !this.words.threadEnded(thread)) return this.#failAll(this.words.brokenError());
+    this.#lists?.unfoldAll();
     const isWhole = this.words.locked(() => {
       if (!this.words.isLive(device)) return true;
       const number = this.words.keepFailure(failure(goesOn));
@@ -173,6 +184,11 @@ export class LevelOne<Data extends object = object> {
     this.#checkOpen();
     const { backend, timeline } = this.#options;
     const fromMs = timeline();
+    if (this.#lists?.push(requests) === true) {
+      this.words.locked(() => this.#notePushes(requests, fromMs));
+      this.#loop.schedule();
+      return;
+    }
     const taken = this.#taken; // rounds, then places
     this.words.locked(() => {
       for (let i = 0; i < requests.length; i++) {
@@ -188,25 +204,32 @@ export class LevelOne<Data extends object = object> {
         const { plan, device, priority } = requests[i] as PushRequest<Data>;
         this.#rounds.push(plan.index, device, taken[i] as number, priority);
       }
-      const [first] = requests;
-      if (first === undefined) return;
-      this.meter.countPushes(first.device, requests.length);
-      this.meter.note("push", requests.length === 1 ? first.plan.index : -1, first.device, fromMs, timeline());
+      this.#notePushes(requests, fromMs);
     });
     if (this.#options.helps !== true) this.#loop.schedule();
+  }
+
+  /** With the lock. */
+  #notePushes(requests: readonly PushRequest<Data>[], fromMs: number): void {
+    const [first] = requests;
+    if (first === undefined) return;
+    this.meter.countPushes(first.device, requests.length);
+    this.meter.note("push", requests.length === 1 ? first.plan.index : -1, first.device, fromMs, this.#options.timeline());
   }
 
   /** All of one device. Throws BAD_ARGUMENT while another pull of the device and key is open, NODE_DEAD, CLOSED. */
   pull(requests: readonly PullRequest<Data>[]): void {
     this.#checkOpen();
     const { backend } = this.#options;
-    for (const request of requests) this.#pulls.check(request);
+    const isFolded = this.#lists?.pull(requests) === true;
+    if (!isFolded) for (const request of requests) this.#pulls.check(request);
     this.words.locked(() => {
-      for (const request of requests) {
-        const { plan, device, data, priority } = request;
-        this.#rounds.pull(plan.index, device, backend.placeOf(data), priority);
-        this.#pulls.add(request);
-      }
+      if (!isFolded)
+        for (const request of requests) {
+          const { plan, device, data, priority } = request;
+          this.#rounds.pull(plan.index, device, backend.placeOf(data), priority);
+          this.#pulls.add(request);
+        }
       if (requests[0] !== undefined) this.meter.countPulls(requests[0].device, requests.length);
     });
     if (this.#options.helps !== true) this.#loop.schedule();

@@ -84,7 +84,19 @@ export type BatchRunner = {
    * Does the tasks (ModelBackend.B3), and resolves when all are done. May be called again before: the batches are done
    * in the order of the calls. If it rejects, the rounds of these tasks fail with that error.
    */
-  runBatch(tasks: readonly ModelTask[]): Promise<void>;
+  runBatch(tasks: readonly ModelTask[], prepared?: readonly PreparedTasks[]): Promise<void>;
+  /**
+   * For rounds of these keys that will come again with the same places: what `runBatch` takes instead of the tasks, of
+   * keys that no other task of the batch has. Undefined: it has nothing for them. Throws what `runBatch` would reject with.
+   */
+  prepare?(tasks: readonly ReduceTask[]): PreparedTasks | undefined;
+};
+
+export type PreparedTasks = {
+  /** Whether all data are still there. */
+  readonly isCurrent: boolean;
+  /** Not while a batch has it. */
+  close(): void;
 };
 
 /** What level 1 needs of a backend. */

@@ -4,6 +4,8 @@
 // Invariants:
 //   OpenPulls.P1. A pull ends once: its data are there, then its callback has ended, then who waits goes on.
 //   OpenPulls.P2. What a callback throws is what its pull failed with; it ends no thread.
+//   OpenPulls.P3. The pulls of a folded list begin and end together, and have no callbacks: only those that somebody looks at
+//       are there one by one.
 
 import { Deferred } from "../../base/deferred.ts";
 import { reasonOf, WeighbridgeError } from "../../base/errors.ts";
@@ -27,6 +29,15 @@ export type Pull<Data extends object> = {
   failure: unknown;
 };
 
+/** What a device pulls of a list (list-rounds.ts). */
+export type PullList<Data extends object> = {
+  readonly requests: readonly PullRequest<Data>[];
+  readonly device: number;
+  isOpen: boolean;
+  /** Those of its open pulls that somebody has looked at, by index of the key (P3). */
+  readonly watched: Map<number, Pull<Data>>;
+};
+
 type OpenPullsOptions = {
   /** As users number them, by their positions. */
   readonly devices: readonly number[];
@@ -42,6 +53,10 @@ export class OpenPulls<Data extends object> {
   /** By device: how many of its pulls are open, and who waits for all of them. */
   readonly #openOf: number[];
   readonly #allOver: (Deferred<void> | undefined)[] = [];
+  readonly #lists = new Set<PullList<Data>>();
+  /** Of folded lists, by key and device as `#pulls`. */
+  readonly #listOf: (PullList<Data> | undefined)[] = [];
+  readonly #requestOf: (PullRequest<Data> | undefined)[] = [];
 
   constructor(options: OpenPullsOptions) {
     this.#options = options;
@@ -50,7 +65,9 @@ export class OpenPulls<Data extends object> {
 
   /** The last pull, open or not. */
   of(keyIndex: number, device: number): Pull<Data> | undefined {
-    return this.#pulls[keyIndex * this.#options.devices.length + device];
+    const number = this.#numberOf(keyIndex, device);
+    const list = this.#listOf[number];
+    return list?.isOpen === true ? this.#watch(list, keyIndex, number) : this.#pulls[number];
   }
 
   /** Throws BAD_ARGUMENT if the device has a pull of the key that is open. */
@@ -62,14 +79,13 @@ export class OpenPulls<Data extends object> {
 
   add(request: PullRequest<Data>): void {
     const { plan, device } = request;
-    const number = plan.index * this.#options.devices.length + device;
+    const number = this.#numberOf(plan.index, device);
     const before = this.#pulls[number];
     if (before?.request === request && before.ended === undefined) {
       before.isOver = false; // the same request again, and nobody has waited for the one before: nobody holds it
       before.failure = undefined;
     } else this.#pulls[number] = { request, ended: undefined, isOver: false, failure: undefined };
-    this.#openOf[device] = this.openOf(device) + 1;
-    if (this.#openCount++ === 0) this.#options.keepAlive?.(true);
+    this.#count(device, 1);
   }
 
   openOf(device: number): number {
@@ -85,11 +101,80 @@ export class OpenPulls<Data extends object> {
   over(pull: Pull<Data>, failure?: unknown): void {
     if (pull.isOver) return;
     pull.isOver = true;
-    if (--this.#openCount === 0) this.#options.keepAlive?.(false);
     pull.failure = failure;
     pull.ended?.resolve();
-    const { device } = pull.request;
-    const left = this.openOf(device) - 1;
+    this.#count(pull.request.device, -1);
+  }
+
+  // Lists
+
+  /** Whether the last pull of each of these keys has ended well, or there was none. */
+  isCalm({ requests, device }: PullList<Data>): boolean {
+    return requests.every(({ plan }) => {
+      const pull = this.of(plan.index, device);
+      return pull === undefined || (pull.isOver && pull.failure === undefined);
+    });
+  }
+
+  /** The pulls of this list begin and end together from now on. */
+  foldList(list: PullList<Data>): void {
+    this.#lists.add(list);
+    for (const request of list.requests) {
+      const number = this.#numberOf(request.plan.index, list.device);
+      this.#listOf[number] = list;
+      this.#requestOf[number] = request;
+    }
+  }
+
+  openList(list: PullList<Data>): void {
+    list.isOpen = true;
+    this.#count(list.device, list.requests.length);
+  }
+
+  /** The data of all its pulls are there. */
+  endList(list: PullList<Data>): void {
+    list.isOpen = false;
+    for (const pull of list.watched.values()) {
+      pull.isOver = true;
+      pull.ended?.resolve();
+    }
+    list.watched.clear();
+    this.#count(list.device, -list.requests.length);
+  }
+
+  /** Its pulls are single ones from now on. */
+  unfoldList(list: PullList<Data>): void {
+    this.#lists.delete(list);
+    for (const { plan } of list.requests) {
+      const number = this.#numberOf(plan.index, list.device);
+      if (list.isOpen) this.#pulls[number] = this.#watch(list, plan.index, number);
+      this.#listOf[number] = undefined;
+      this.#requestOf[number] = undefined;
+    }
+    list.isOpen = false;
+    list.watched.clear();
+  }
+
+  /** P3 */
+  #watch({ watched }: PullList<Data>, keyIndex: number, number: number): Pull<Data> {
+    const known = watched.get(keyIndex);
+    if (known !== undefined) return known;
+    const pull = { request: this.#requestOf[number] as PullRequest<Data>, ended: undefined, isOver: false, failure: undefined };
+    watched.set(keyIndex, pull);
+    return pull;
+  }
+
+  #numberOf(keyIndex: number, device: number): number {
+    return keyIndex * this.#options.devices.length + device;
+  }
+
+  /** So many more are open, or fewer. */
+  #count(device: number, change: number): void {
+    const before = this.#openCount;
+    this.#openCount = before + change;
+    if (before === 0) this.#options.keepAlive?.(true);
+    else if (this.#openCount === 0) this.#options.keepAlive?.(false);
+    const left = this.openOf(device) + change;
     this.#openOf[device] = left;
     if (left > 0) return;
     this.#allOver[device]?.resolve();
@@ -97,10 +182,12 @@ export class OpenPulls<Data extends object> {
   }
 
   failAll(failure: unknown): void {
+    for (const list of [...this.#lists]) this.unfoldList(list);
     for (const pull of this.#pulls) if (pull !== undefined) this.over(pull, failure);
   }
 
   failOf(device: number, failure: unknown): void {
+    for (const list of [...this.#lists]) if (list.device === device) this.unfoldList(list);
     for (const pull of this.#pulls) if (pull?.request.device === device) this.over(pull, failure);
   }
 

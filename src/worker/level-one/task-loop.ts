@@ -12,6 +12,7 @@
 import { assert } from "../../base/assert.ts";
 import type { Clock } from "../../base/clock.ts";
 import type { KeyRounds, PullNews } from "./key-rounds.ts";
+import type { ListRounds } from "./list-rounds.ts";
 import type { BatchRunner, ModelTask, ShareRunner } from "./model-backend.ts";
 import type { ModelMeter } from "./model-meter.ts";
 import type { ModelWords } from "./model-words.ts";
@@ -41,6 +42,8 @@ type TaskLoopParts = {
   /** Acts on what was heard. */
   readonly act: () => void;
   readonly copy: (copy: Copy) => void;
+  /** Rounds of whole lists, which batches have beside tasks. */
+  readonly lists: Pick<ListRounds<object>, "begin" | "end"> | undefined;
   /** ModelWords.listen. */
   readonly listen: (heard: number, rung: () => void) => boolean;
   /** The model is closed, or broken. */
@@ -218,21 +221,28 @@ export class TaskLoop {
 
   /** All that is ready, in one call. */
   #runBatch(runner: BatchRunner): void {
-    const { words, rounds, hear, act, copy, taskOf, timeline } = this.#parts;
+    const { words, rounds, hear, act, copy, taskOf, timeline, lists } = this.#parts;
     if (words.locked(hear)) act();
     const fromMs = timeline();
+    const runs = lists?.begin() ?? [];
     const { claims, tasks } = words.locked(() => {
       const all = rounds.tasks.claimAll();
       return { claims: all, tasks: all.map(taskOf) };
     });
     for (const each of this.#copies.splice(0)) copy(each);
-    if (claims.length === 0) return;
+    if (claims.length + runs.length === 0) return;
     const end = (thrown: unknown, hasFailed: boolean): void => {
       if (!words.isOpen) return;
-      words.locked(() => this.#finishBatch(claims, fromMs, hasFailed ? words.keepFailure(thrown) : 0));
+      const failure = words.locked(() => {
+        const kept = hasFailed ? words.keepFailure(thrown) : 0;
+        this.#finishBatch(claims, fromMs, kept);
+        return kept;
+      });
+      for (const run of runs) lists?.end(run, failure, fromMs, timeline());
       this.pump();
     };
-    runner.runBatch(tasks).then(
+    const prepared = runs.map((run) => run.prepared);
+    runner.runBatch(tasks, prepared).then(
       () => end(undefined, false),
       (thrown: unknown) => end(thrown, true),
     );
