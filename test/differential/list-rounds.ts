@@ -177,7 +177,7 @@ export class ListModel {
 
   #note(what: string, act: () => unknown): void {
     try {
-      this.log.push(`${what}: ${act()}`);
+      this.log.push(`${what}: ${String(act())}`);
     } catch (thrown) {
       this.log.push(`${what}: ${shown(thrown)}`);
     }
@@ -242,5 +242,5 @@ export class ListModel {
 }
 
 function shown(thrown: unknown): string {
-  return isWeighbridgeError(thrown) ? `${thrown.code} ${thrown.message}` : `${thrown}`;
+  return isWeighbridgeError(thrown) ? `${thrown.code} ${thrown.message}` : String(thrown);
 }

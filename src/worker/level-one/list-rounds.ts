@@ -11,7 +11,7 @@
 //   ListRounds.F2. Whatever a folded list has no word for unfolds it first: then the words of its keys, and their pulls,
 //       are those that single calls would have left. So a list means what its calls mean one by one.
 //   ListRounds.F3. A list is folded when every device has pushed it CALM_ROUNDS times since it was unfolded: folding costs
-//       about a round, and what unfolds it may come again.
+//       something, and what unfolds it may come again.
 
 import { FoldedKeys } from "./folded-keys.ts";
 import type { KeyRounds } from "./key-rounds.ts";
