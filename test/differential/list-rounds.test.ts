@@ -140,3 +140,29 @@ test("a list that comes again is one thing to do from its sixth round on, and wh
   assert.equal(model.preparedCount, 0);
   assert.ok(!model.log.some((line) => line.includes("_")), "no call failed");
 });
+
+test("a device that ends while the round of a folded list is open, or runs, is told as it is key by key", async () => {
+  for (const goesOn of [false, true])
+    for (const isRunning of [false, true]) {
+      const models = [true, false].map((isFolding) => new ListModel({ deviceCount: 3, isFolding, goesOn }));
+      for (const model of models) {
+        for (let round = 1; round <= 9; round++) {
+          const last = round === 9 && !isRunning ? 1 : 3;
+          for (let device = 0; device < last; device++) model.pushList(device, 0, round);
+          for (let device = 0; device < last; device++) model.pullList(device, 0);
+          model.turn();
+          if (round < 9) await model.endBatch();
+        }
+        model.waitAll(0);
+        model.lose(1);
+        model.turn();
+        await model.endBatch();
+        for (const device of [0, 2]) model.pushList(device, 0, 10);
+        for (const device of [0, 2]) model.pullList(device, 0);
+        model.turn();
+        await model.endBatch();
+      }
+      assert.ok(models[0]!.preparedRuns > 0);
+      assert.deepEqual(models[0]!.state(), models[1]!.state(), `goes on: ${goesOn}, runs: ${isRunning}`);
+    }
+});
