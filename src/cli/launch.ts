@@ -7,6 +7,7 @@ import { isWeighbridgeError, reasonOf, WeighbridgeError } from "../base/errors.t
 import { requireWritableDirectory } from "../node/checkpoint/checkpoint-directory.ts";
 import { findCheckpoint } from "../node/checkpoint/find-checkpoint.ts";
 import { type NodeConfig, schedulerAddress } from "../node/config/node-config.ts";
+import { requireDurable } from "../node/durable/durable-directory.ts";
 import { functionModulePath } from "../node/function-module.ts";
 import { freePort } from "../node/launcher/free-port.ts";
 import { Job, type JobOutcome, type RestartRules } from "../node/launcher/job.ts";
@@ -44,6 +45,9 @@ The job ends when all processes have ended. When one fails, or on Ctrl-C, the ot
 
 With --restart on-failure, servers and workers that fail once the cluster is complete are started again, each with its rank, up to five
 times in a row. What a server held is gone unless it has a standby (--replicas 2) or goes on from a checkpoint (--resume, --checkpoint-every).
+
+With --durable DIR the servers write every update to DIR before they acknowledge it. When the job was killed, the same command brings it
+back with all of them; the script runs from its beginning, and finds its parameters as they were.
 
 Examples:
   $ weighbridge launch -w 2 script.ts
@@ -103,7 +107,8 @@ function checkServers({ serverCount }: NodeConfig): void {
  * Checks once, before any server starts, the files that all of them read and the directory they write to. Returns what
  * the servers begin with, in words; undefined if no checkpoint is asked for. Throws BAD_CONFIG.
  */
-async function checkFiles({ functions, restore, resume, checkpointDir }: NodeConfig): Promise<string | undefined> {
+async function checkFiles({ functions, restore, resume, checkpointDir, durable }: NodeConfig): Promise<string | undefined> {
+  if (durable !== undefined) requireDurable(durable);
   if (checkpointDir !== undefined) requireWritableDirectory(checkpointDir);
   if (functions !== undefined) functionModulePath(functions);
   const from = restore ?? resume;

@@ -23,6 +23,9 @@ script throws, the server ends with exit code 1.
 With --replicas 2 every server is held by two processes: start each twice. The scheduler decides which of them serves; the other repeats
 what it does, and takes over when it dies.
 
+With --durable DIR a server writes every update to DIR before it acknowledges it. Killed and started again with the same --rank, it goes
+on with all of them.
+
 Examples:
   $ weighbridge server -s 2 -w 2 --scheduler-port 9700 --rank 0
   $ weighbridge server -s 4 -w 2 --scheduler-port 9700 --threads 4

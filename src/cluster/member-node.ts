@@ -5,6 +5,7 @@ import { isWeighbridgeError, reasonOf, WeighbridgeError } from "../base/errors.t
 import type { PeerOptions } from "../peer/peer-options.ts";
 import type { Address } from "../transport/transport.ts";
 import type { Role } from "../wire/node-id.ts";
+import type { ResumeClaim } from "../wire/register.ts";
 import type { RosterView } from "../wire/roster.ts";
 import { ClusterNode } from "./cluster-node.ts";
 import { Membership } from "./membership.ts";
@@ -17,6 +18,8 @@ const LEAVE_DEADLINE_MS = 2000;
 export abstract class MemberNode extends ClusterNode {
   readonly #options: MemberOptions;
   #membership: Membership | undefined;
+  /** Of a node that comes back with state of a process before it; set before it registers. */
+  protected claim: ResumeClaim | undefined;
 
   constructor(role: Role, options: MemberOptions, peer: Pick<PeerOptions, "readBuffers" | "limits">) {
     super(role, options, peer);
@@ -62,7 +65,7 @@ export abstract class MemberNode extends ClusterNode {
     await this.#membership?.barrier(group, customer, wait, outlivesDeaths);
   }
 
-  protected async depart(): Promise<void> {
+  protected async depart(_wait: WaitOptions & { readonly isTogether: boolean }): Promise<void> {
     await this.#membership?.leave();
   }
 
@@ -80,7 +83,7 @@ export abstract class MemberNode extends ClusterNode {
     membership.onRoster((roster) => this.follow(roster));
     membership.onFatal((error) => this.fail(error));
     this.registering(membership);
-    await membership.join();
+    await membership.join(this.claim);
     try {
       await this.registered(membership);
     } catch (thrown) {

@@ -192,8 +192,11 @@ export class Membership {
     return () => this.#fatalListeners.delete(listener);
   }
 
-  /** Registers and waits until the whole cluster has. Throws SCHEDULER_UNREACHABLE, or the scheduler's own error. */
-  async join(): Promise<void> {
+  /**
+   * Registers and waits until the whole cluster has; `claim`: with state of a process before it. Throws
+   * SCHEDULER_UNREACHABLE, or the scheduler's own error.
+   */
+  async join(claim?: ResumeClaim): Promise<void> {
     assert(this.#channel === undefined, "a node joins once");
     const { peer, clock, log, schedulerAddress, otherSchedulers } = this.#options;
     this.#joining = new Deferred();
@@ -202,7 +205,7 @@ export class Membership {
     this.#watchStart();
     this.#watch.noticeAbsence(channel);
     try {
-      const reply = await Promise.race([this.#register(channel, undefined), this.#joining.promise]);
+      const reply = await Promise.race([this.#register(channel, claim), this.#joining.promise]);
       this.#registration = reply;
       peer.id = reply.node;
       peer.incarnation = reply.incarnation;

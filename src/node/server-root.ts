@@ -9,6 +9,8 @@ import { openCheckpoint } from "./checkpoint/find-checkpoint.ts";
 import { PeriodicCheckpoints } from "./checkpoint/periodic-checkpoints.ts";
 import { ServerFiles } from "./checkpoint/server-files.ts";
 import type { NodeConfig } from "./config/node-config.ts";
+import { durableDirectory } from "./durable/durable-directory.ts";
+import { SegmentLog } from "./durable/segment-log.ts";
 import { EscapedRejections } from "./escaped-rejections.ts";
 import { hugePages } from "./huge-pages.ts";
 import { advertised, listenAddress, type ProcessNodeOptions, startProcessNode } from "./process-node.ts";
@@ -22,7 +24,7 @@ import { zstd } from "./zstd.ts";
 export async function startServer(config: NodeConfig, options: ProcessNodeOptions = {}): Promise<ServerNode> {
   const { rank, nodeId, linkTimeoutMs, arenaBytesMax, replicas } = config;
   const label = nodeId ?? `${hostname()}:${process.pid}`;
-  const started = await startProcessNode(config, options, async (common, { log }) => {
+  const started = await startProcessNode(config, options, async (common, { log, clock }) => {
     const load = async (): Promise<ServerModule | undefined> =>
       config.functions === undefined ? undefined : await loadServerModule(config.functions);
     const loaded = await orReport(() => config, load);
@@ -30,6 +32,10 @@ export async function startServer(config: NodeConfig, options: ProcessNodeOption
     const checkpoints = await orReport(
       () => config,
       () => checkpointOptions(config),
+    );
+    const durable = await orReport(
+      () => config,
+      () => durableDirectory(config),
     );
     const escaped = functions.length === 0 ? undefined : new EscapedRejections(log);
     const node = new ServerNode({
@@ -46,6 +52,7 @@ export async function startServer(config: NodeConfig, options: ProcessNodeOption
       functions: escaped === undefined ? [] : functions.map((fn) => escaped.watch(fn)),
       onState: (arena) => void hugePages({ log }).then((advise) => advise?.(arena)),
       ...checkpoints,
+      ...(durable === undefined ? {} : { durable: new SegmentLog({ directory: durable, clock, log }) }),
       ...common,
     });
     if (escaped !== undefined) node.registerExitCallback(() => escaped.close());

@@ -17,9 +17,12 @@
 //       over.
 //   Chains.I6. The incarnation of a rank rises with every takeover: the head before is FENCED from then on.
 
+import type { WeighbridgeError } from "../base/errors.ts";
 import { idOf } from "../wire/node-id.ts";
+import type { RegisterRequest } from "../wire/register.ts";
 import { deathAtMs, type RankSlot } from "./rank-slot.ts";
 import type { RankSlots } from "./rank-slots.ts";
+import { fenced, stillThere } from "./resume-claims.ts";
 import type { StateJournal } from "./state-journal.ts";
 
 /** Of a rank. */
@@ -75,6 +78,22 @@ export class Chains {
     if (counted === standbyIncarnation) return false;
     this.#journal.write({ kind: "chain", rank, since, standby: standbyIncarnation });
     return true;
+  }
+
+  /**
+   * Why a process that has the state of this incarnation from a disk cannot go on with it: somebody began the rank anew
+   * since, or its holder is connected (docs/decisions/0071).
+   */
+  comebackRefusal(slot: RankSlot, request: RegisterRequest, stored: number): WeighbridgeError | undefined {
+    const { node, rank, incarnation, state, confirmed, downSinceMs } = slot;
+    const isNewest = stored <= incarnation && stored >= (this.#of(rank)?.since ?? incarnation);
+    if (!isNewest) return fenced(node, stored, slot);
+    return state === "alive" && confirmed && downSinceMs === undefined ? stillThere(request, slot) : undefined;
+  }
+
+  /** A server comes back with the state of this incarnation, in the next one: the rank goes on. */
+  cameBack({ rank }: RankSlot, stored: number): void {
+    if (this.#of(rank) === undefined) this.#journal.write({ kind: "chain", rank, since: stored, standby: 0 });
   }
 
   /** When the holder of this slot counts as dead unless it sends something before. */

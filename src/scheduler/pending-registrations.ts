@@ -49,7 +49,8 @@ export class PendingRegistrations {
     if (this.#registrations.has(channel))
       throw new WeighbridgeError("BAD_REQUEST", "this link has registered already, and waits for its rank");
     if (id > 0 && resume === undefined) throw new WeighbridgeError("BAD_REQUEST", `${name} has registered already, and has its rank`);
-    if (resume !== undefined && (resume.node !== id || resume.incarnation !== incarnation))
+    const isOwn = resume?.isStored === true ? id <= 0 : resume?.node === id && resume.incarnation === incarnation;
+    if (resume !== undefined && !isOwn)
       throw new WeighbridgeError(
         "BAD_REQUEST",
         `${name} cannot resume the rank of ${nameOf(resume.node)} in incarnation ${resume.incarnation}`,

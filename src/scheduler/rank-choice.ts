@@ -57,6 +57,20 @@ export function chooseCopy(applicant: Applicant<unknown>, slots: readonly RankSl
   return { found: "nothing", lookAgainAtMs: deadlineMs };
 }
 
+/** Of a worker: waits for servers that have sent nothing to this scheduler; undefined when all have come (Roster.R8). */
+export function waitForServers(
+  { request, arrivedAtMs }: Applicant<unknown>,
+  slots: readonly RankSlot[],
+  { startTimeoutMs }: RankChoiceRules,
+  nowMs: number,
+): RankChoice | undefined {
+  const missing = slots.filter(({ role, confirmed }) => role === "server" && !confirmed);
+  if (request.role !== "worker" || missing.length === 0) return undefined;
+  const lookAgainAtMs = arrivedAtMs + startTimeoutMs;
+  if (nowMs < lookAgainAtMs) return { found: "nothing", lookAgainAtMs };
+  return { found: "refusal", error: nothingFree(request, missing, startTimeoutMs) }; // RankChoice.S2
+}
+
 export function chooseRank(applicant: Applicant<unknown>, slots: readonly RankSlot[], rules: RankChoiceRules, nowMs: number): RankChoice {
   const { request, arrivedAtMs } = applicant;
   const ofRole = slots.filter(({ role, rank }) => role === request.role && rank === (request.rank ?? rank));

@@ -32,6 +32,12 @@ export function otherJob({ label }: RegisterRequest, { job, node }: ResumeClaim,
   return new WeighbridgeError("WRONG_JOB", message, { retryable: true });
 }
 
+/** Another process serves the rank whose state this one has from a disk. */
+export function stillThere({ label }: RegisterRequest, { node, label: holder }: RankSlot): WeighbridgeError {
+  const message = `"${label}" has the state of ${nameOf(node)} on its disk, but "${holder}" holds that rank and lives`;
+  return new WeighbridgeError("RANK_TAKEN", message);
+}
+
 export function fenced(node: number, incarnation: number, slot: RankSlot | undefined): WeighbridgeError {
   const reason = slot === undefined ? "is not in this job" : `was replaced by "${slot.label}" (incarnation ${slot.incarnation})`;
   return new WeighbridgeError("FENCED", `${nameOf(node)} of incarnation ${incarnation} ${reason}`);

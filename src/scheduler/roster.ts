@@ -20,6 +20,8 @@
 //       before the job runs waits for it; one that resumes, until the servers have told which guests they know.
 //   Roster.R7. Where servers have standbys, a scheduler that has less written down than a node knows decides nothing:
 //       it could put back a head that was replaced. It fails, and the nodes wait for one that has the state.
+//   Roster.R8. A job that comes back from the disks of its servers gives no rank to a worker before every server has
+//       come: they know which incarnations of workers there were.
 
 import { assert } from "../base/assert.ts";
 import { WeighbridgeError } from "../base/errors.ts";
@@ -42,7 +44,7 @@ import { Chains } from "./chains.ts";
 import { assignRanks, conflict } from "./formation.ts";
 import { Guests } from "./guests.ts";
 import { firstPlacement, nextPlacement, type PlacementChange } from "./placement-epochs.ts";
-import { chooseCopy, chooseRank, type RankChoice } from "./rank-choice.ts";
+import { chooseCopy, chooseRank, type RankChoice, waitForServers } from "./rank-choice.ts";
 import { holderOf, type RankSlot } from "./rank-slot.ts";
 import { type Audience, RankSlots } from "./rank-slots.ts";
 import { fenced, isAnother, isBehind, otherJob, tooOld } from "./resume-claims.ts";
@@ -101,6 +103,7 @@ export class Roster<T> {
   readonly #slots: RankSlots;
   readonly #chains: Chains;
   #isResumed = false;
+  #isStored = false; // from a disk (Roster.R8)
   #finished = false;
   #isEnding = false;
 
@@ -407,6 +410,8 @@ export class Roster<T> {
 
   #choiceFor(applicant: Applicant<T>, nowMs: number): RankChoice {
     const slots = this.#slots.all();
+    const wait = this.#isStored ? waitForServers(applicant, slots, this.#rules, nowMs) : undefined; // Roster.R8
+    if (wait !== undefined) return wait;
     const choose = applicant.request.copy === undefined ? chooseRank : chooseCopy;
     // Roster.R4
     return choose(applicant, this.#isEnding ? slots.filter(({ state }) => state !== "left") : slots, this.#rules, nowMs);
@@ -502,6 +507,7 @@ export class Roster<T> {
       this.#returnUntilMs = undefined;
       if (claim.job !== this.job) this.#journal.write({ kind: "job", job: claim.job });
       this.#isResumed = true;
+      this.#isStored = claim.isStored === true;
       this.#phase = "running";
       this.#slots.establish(this.#rules);
       decisions.push({ kind: "run" });
@@ -516,6 +522,8 @@ export class Roster<T> {
     if (this.#isResumed) for (const node of this.#slots.recall(claim.roster, nowMs)) decisions.push({ kind: "died", node });
     this.#chains.recalled(nowMs);
     const slot = this.#slots.get(claim.node);
+    if (claim.isStored === true && slot !== undefined)
+      return this.#conclude([...decisions, ...this.#comeBack({ request, caller, arrivedAtMs: nowMs }, slot, claim, nowMs)], nowMs);
     if (slot === undefined || claim.incarnation < slot.incarnation || isAnother(slot, request, claim)) {
       return this.#conclude([...decisions, { kind: "refuse", caller, error: fenced(claim.node, claim.incarnation, slot) }], nowMs);
     }
@@ -523,6 +531,18 @@ export class Roster<T> {
     if (!this.#chains.isPromoted(slot, incarnation)) this.#slots.assign(slot, request, incarnation, nowMs);
     decisions.push({ kind: "admit", caller, node, incarnation, recovery: false });
     return this.#conclude(decisions, nowMs);
+  }
+
+  /** A process that has the state of a server from a disk gets its rank, in the next incarnation. */
+  #comeBack({ request, caller }: Applicant<T>, slot: RankSlot, { node, incarnation }: ResumeClaim, nowMs: number): Decision<T>[] {
+    const admitted = (): Decision<T> => ({ kind: "admit", caller, node, incarnation: slot.incarnation, recovery: true });
+    if (slot.state === "alive" && slot.token === request.token) return [admitted()]; // the answer was lost
+    const error = this.#chains.comebackRefusal(slot, request, incarnation);
+    if (error !== undefined) return [{ kind: "refuse", caller, error }];
+    const before: Decision<T>[] = slot.state === "alive" ? [{ kind: "died", node }] : [];
+    this.#chains.cameBack(slot, incarnation);
+    this.#slots.assign(slot, request, slot.incarnation + 1, nowMs);
+    return [...before, admitted()];
   }
 
   /** Roster.R5 */

@@ -1,5 +1,6 @@
 // server-node — a server of the cluster: its arena, its engine, and the checkpoint that it restores before it serves.
 
+import type { WaitOptions } from "../base/deferred.ts";
 import { isWeighbridgeError, type WeighbridgeError } from "../base/errors.ts";
 import { randomToken } from "../base/random.ts";
 import { CatalogueCalls } from "../cluster/catalogue-calls.ts";
@@ -19,9 +20,10 @@ import type { SnapshotFiles, SnapshotSource } from "../store/snapshot/snapshot-f
 import type { GeneralCompression } from "../wire/codecs/general-compression.ts";
 import type { Fields, FieldValues } from "../wire/function-schema.ts";
 import { idOf, isGuest, type Role, rankOf, roleOf } from "../wire/node-id.ts";
-import type { CopyClaim } from "../wire/register.ts";
+import type { CopyClaim, ResumeClaim } from "../wire/register.ts";
 import type { RosterView } from "../wire/roster.ts";
 import { ChainMember, checkReplication } from "./replication/chain-member.ts";
+import type { DurableLog } from "./replication/durable-log.ts";
 import { ArenaReadBuffers, Server, serverLimits } from "./server.ts";
 
 /** The default size: a GiB of addresses stays for updates and checkpoints of a full server (Arena.A5). */
@@ -49,6 +51,10 @@ export type ServerNodeOptions = MemberOptions & {
   readonly digestEntries?: number | undefined;
   /** How much of its state a standby that comes later gets in one turn. */
   readonly fillBytes?: number | undefined;
+  /** Where its log goes, so that it comes back with all that it acknowledged (docs/decisions/0071). */
+  readonly durable?: DurableLog | undefined;
+  /** How large that log grows before the state is written anew. */
+  readonly refillBytes?: number | undefined;
   /** The checkpoint that the server restores first. */
   readonly restoreFrom?: (() => Promise<SnapshotSource>) | undefined;
   /** The server begins empty where `restoreFrom` finds none. */
@@ -63,6 +69,8 @@ export class ServerNode extends MemberNode {
   /** Whether it asks to be a standby. */
   readonly #isStandby: boolean;
   readonly #chain: ChainMember | undefined;
+  readonly #durable: DurableLog | undefined;
+  #membership: Membership | undefined;
   /** How many workers share the links' part of the arena. */
   #sharerCount: number;
 
@@ -80,11 +88,14 @@ export class ServerNode extends MemberNode {
     this.#mayBeginEmpty = options.mayBeginEmpty === true;
     this.#limits = limits;
     this.#sharerCount = workerCount;
-    const { isStandby = false, replicas = 1, digestEntries, fillBytes } = options;
-    const replica = replicas === 1 ? undefined : { clock, log, digestEntries, fillBytes, host: this.peer };
+    const { isStandby = false, replicas = 1, durable, digestEntries, fillBytes, refillBytes } = options;
+    const isAlone = replicas === 1 && durable === undefined;
+    const replica = isAlone ? undefined : { clock, log, durable, digestEntries, fillBytes, refillBytes, host: this.peer };
     this.server = new Server({ arena, clock, workerCount, functions, plugIns, compression, checkpointFiles, replica, log });
     this.#isStandby = isStandby;
     this.#chain = this.server.replica === undefined ? undefined : new ChainMember(this, this.server.replica);
+    this.#durable = durable;
+    if (durable !== undefined) durable.onFailed = (error) => this.fail(error);
     this.server.serve(this.peer);
     this.server.workers.node = this;
     let { onState } = options;
@@ -106,6 +117,7 @@ export class ServerNode extends MemberNode {
   protected override async prepare(): Promise<void> {
     // Only to check that it opens: which one is the newest may change until this node has its rank.
     await this.#unlessNone(async () => await (await this.#restoreFrom?.())?.close());
+    await this.server.replica?.openDurable();
   }
 
   /** Undefined where no checkpoint is there and the server may begin without. */
@@ -122,6 +134,12 @@ export class ServerNode extends MemberNode {
   async callServer<Q extends Fields, R extends Fields>(rank: number, fn: Contract<Q, R>, request: FieldValues<Q>): Promise<FieldValues<R>> {
     if (rank !== this.rank) return await this.call(idOf("server", rank), fn, request);
     return await this.server.callItself({ worker: this.id, incarnation: this.peer.incarnation }, fn, request);
+  }
+
+  /** What the disk of a durable server has, it claims from the scheduler. */
+  #claimOf({ memory }: Membership): ResumeClaim | undefined {
+    const { identity } = this.server.replica ?? {};
+    return identity && { ...identity, passed: [], ...memory.claim(), isStored: true };
   }
 
   protected registering(membership: Membership): void {
@@ -148,11 +166,14 @@ export class ServerNode extends MemberNode {
       }),
     );
     this.#chain?.registering(membership);
+    this.#membership = membership;
+    this.claim = this.#claimOf(membership);
     epochWait.requestPlacement = () => membership.askPlacement();
     if (this.#restoreFrom !== undefined) parameters.isRestoring = true;
   }
 
   protected async registered(membership: Membership): Promise<void> {
+    if (this.claim !== undefined) membership.memory.reportCatalogue(membership, this.log);
     const { checkpoints } = this.server;
     checkpoints.joined(membership.job, new CatalogueCalls({ membership, clock: this.clock }));
     if (this.#restoreFrom !== undefined) await this.#restore(membership, this.#restoreFrom);
@@ -181,6 +202,10 @@ export class ServerNode extends MemberNode {
   protected override follow(roster: RosterView): void {
     super.follow(roster);
     this.#chain?.follow(roster);
+    if (this.#membership !== undefined) {
+      const { job, node, incarnation } = this.#membership;
+      this.server.replica?.identify({ job, node, incarnation, roster });
+    }
     this.server.follow(roster);
     this.#dropGuests();
     const workers = roster.nodes.filter(({ role }) => role === "worker").length;
@@ -195,9 +220,15 @@ export class ServerNode extends MemberNode {
       if (isGuest(channel.id) && !this.server.guests.has(channel.id)) this.peer.drop(channel, nodeDeadError(channel.id, "left"));
   }
 
+  protected override async depart(wait: WaitOptions & { readonly isTogether: boolean }): Promise<void> {
+    await super.depart(wait);
+    if (wait.isTogether) await this.#durable?.remove();
+  }
+
   protected override async release(): Promise<void> {
     await super.release();
     this.server.close();
+    await this.#durable?.close();
   }
 
   protected override hasWorkers(): boolean {

@@ -70,6 +70,8 @@ export type ResumeClaim = {
   readonly rendezvous?: readonly RendezvousHeld[] | undefined;
   /** What it knows of the catalogue of parameters; the entries follow in pages (catalogue.ts). */
   readonly catalogue?: CatalogueClaim | undefined;
+  /** The process is another one, which has the state from a disk: it asks for the next incarnation. */
+  readonly isStored?: boolean | undefined;
 };
 
 const resumeClaimShape: Check<ResumeClaim> = object({
@@ -82,6 +84,7 @@ const resumeClaimShape: Check<ResumeClaim> = object({
   gathered: optional(generationShape),
   rendezvous: optional(list(rendezvousHeldShape)),
   catalogue: optional(catalogueClaimShape),
+  isStored: optional(flag),
 });
 
 export const registerRequestShape: Check<RegisterRequest> = object({

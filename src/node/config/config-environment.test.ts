@@ -70,6 +70,7 @@ const free = record({
   outboxBytesMax: bytes,
   arenaBytesMax: fc.integer({ min: 8 * 2 ** 20, max: 2 ** 32 }),
   checkpointDir: fc.option(fc.constantFrom("checkpoints", "/srv/my checkpoints"), { nil: undefined }),
+  durable: fc.constant(undefined),
   restore: fc.option(fc.constantFrom("checkpoints/step-000001", "/srv/my checkpoints"), { nil: undefined }),
   resume: fc.constant(undefined),
   checkpointEvery: fc.constant(undefined),

@@ -319,6 +319,12 @@ export const KEYS: { readonly [K in KeyName]: ConfigKey<FlatConfig[K]> } = {
     description: "Where servers keep checkpoints: one directory that all of them see. Without it none can be taken.",
     fallback: ABSENT,
   },
+  durable: {
+    kind: value.optional(value.label(PATH_CHARS_MAX, "directory")),
+    description:
+      "Where a server writes every update before it acknowledges it: started again with the same rank and directory, it goes on with all of them. A job that ends leaves nothing there. Needs rank; not with replicas 2.",
+    fallback: ABSENT,
+  },
   restore: {
     kind: value.optional(value.label(PATH_CHARS_MAX, "directory")),
     description:

@@ -75,6 +75,7 @@ test("fills in every default when only the required keys are given", () => {
     wakefulLoop: "on",
     functions: undefined,
     checkpointDir: undefined,
+    durable: undefined,
     restore: undefined,
     resume: undefined,
     checkpointEvery: undefined,

@@ -73,6 +73,8 @@ export type NodeConfig = {
   readonly functions: string | undefined;
   /** Where servers keep checkpoints, the same for all; undefined: they save none. */
   readonly checkpointDir: string | undefined;
+  /** Where a server keeps its log. Undefined: it keeps none. */
+  readonly durable: string | undefined;
   /** A checkpoint, or a directory of checkpoints, that a server begins with. */
   readonly restore: string | undefined;
   /** The same, unless there is none. */

@@ -36,7 +36,7 @@ export function stateDirectory(
     return undefined;
   }
   if (stateDir === "auto") removeLeftovers(root, Date.now() - LEFTOVER_MS);
-  return join(root, `${nameOf(job)}@${schedulerPort}`);
+  return join(root, `${directoryName(job)}@${schedulerPort}`);
 }
 
 function userDirectory(): string {
@@ -45,7 +45,7 @@ function userDirectory(): string {
 }
 
 /** A job's name as that of a directory; no two jobs have one. */
-function nameOf(job: string): string {
+export function directoryName(job: string): string {
   const name = job.replace(/[^A-Za-z0-9_-]/gu, (char) => `%${char.codePointAt(0)?.toString(16)}.`);
   return name.length <= NAME_CHARS_MAX ? name : `${name.slice(0, NAME_CHARS_MAX)}%${crc32(name).toString(16)}`;
 }

@@ -4,9 +4,12 @@ import { isWeighbridgeError, WeighbridgeError } from "../../base/errors.ts";
 import { type FileLayer, type OpenFile, reasonText } from "../checkpoint/file-layer.ts";
 
 /** `what` was attempted, such as "cannot write /…/records". A WeighbridgeError is returned as it is. */
-export function stateIo(what: string, cause: unknown): WeighbridgeError {
+export function stateIo(
+  what: string,
+  cause: unknown,
+  fix = "the job goes on; start the scheduler again when that is mended",
+): WeighbridgeError {
   if (isWeighbridgeError(cause)) return cause;
-  const fix = "the job goes on; start the scheduler again when that is mended";
   return new WeighbridgeError("STATE_IO", `${what}: ${reasonText(cause)}; ${fix}`, { cause });
 }
 

@@ -36,6 +36,8 @@ export type StateLockOptions = {
   readonly clock: Clock;
   /** For tests; otherwise this process. */
   readonly self?: LockHolder;
+  /** For messages: what a holder is, and what to do about one. */
+  readonly words?: { readonly holder: string; readonly fix: string };
   /** Whether the process of this holder, on this machine, has ended. */
   readonly isGone?: (holder: LockHolder) => boolean;
 };
@@ -71,7 +73,7 @@ export class StateLock {
   /** Throws STATE_HELD if another scheduler has taken the lock over (StateLock.L1). */
   async check(): Promise<void> {
     const text = await this.#read();
-    if (!this.#isOwn(text)) throw held(this.#options.directory, holderOf(text));
+    if (!this.#isOwn(text)) throw held(this.#options, holderOf(text));
   }
 
   async release(): Promise<void> {
@@ -87,13 +89,13 @@ export class StateLock {
   }
 
   async #takeOver(): Promise<void> {
-    const { clock, directory, layer, isGone = isProcessGone } = this.#options;
+    const { clock, layer, isGone = isProcessGone } = this.#options;
     const before = await this.#read();
     const holder = holderOf(before);
     const isHere = holder?.host === this.#self.host;
-    if (holder !== undefined && isHere && !isGone(holder)) throw held(directory, holder);
+    if (holder !== undefined && isHere && !isGone(holder)) throw held(this.#options, holder);
     if (!isHere) await sleep(clock, SILENT_MS);
-    if ((await this.#read()) !== before) throw held(directory, holderOf(await this.#read()));
+    if ((await this.#read()) !== before) throw held(this.#options, holderOf(await this.#read()));
     const own = `${this.#path}.${this.#self.id}`;
     try {
       this.#file = await layer.create(own);
@@ -134,9 +136,11 @@ function holderOf(text: string): LockHolder | undefined {
   }
 }
 
-function held(directory: string, holder: LockHolder | undefined): WeighbridgeError {
-  const who = holder === undefined ? "another scheduler" : `the scheduler of process ${holder.pid} on ${holder.host}`;
-  const fix = "stop that one first, or name another directory (--state-dir) or job (--job)";
+const SCHEDULER_WORDS = { holder: "scheduler", fix: "stop that one first, or name another directory (--state-dir) or job (--job)" };
+
+function held({ directory, words = SCHEDULER_WORDS }: StateLockOptions, by: LockHolder | undefined): WeighbridgeError {
+  const { holder, fix } = words;
+  const who = by === undefined ? `another ${holder}` : `the ${holder} of process ${by.pid} on ${by.host}`;
   return new WeighbridgeError("STATE_HELD", `${who} uses the state in ${directory}; ${fix}`);
 }
 

@@ -16,22 +16,28 @@ import { PausableLink } from "../../peer/pausable-link.ts";
 import type { Peer } from "../../peer/peer.ts";
 import { idOf, nameOf, rankOf, roleOf } from "../../wire/node-id.ts";
 import type { RosterEntry, RosterView } from "../../wire/roster.ts";
+import { standbySink } from "./log-sink.ts";
 import type { Replica } from "./replica.ts";
 
 /** Throws UNSUPPORTED for what a replicated server does not do so far, BAD_CONFIG for a standby of none. */
 export function checkReplication(options: {
   readonly replicas?: number | undefined;
   readonly isStandby?: boolean | undefined;
+  readonly restoreFrom?: unknown;
   readonly gateway?: unknown;
+  readonly durable?: unknown;
 }): void {
-  const { replicas = 1, isStandby = false, gateway } = options;
+  const { replicas = 1, isStandby = false, restoreFrom, gateway, durable } = options;
   if (replicas !== 1 && replicas !== 2)
     throw new WeighbridgeError("UNSUPPORTED", `a server rank is held by 1 or 2 processes, not by ${replicas}`);
   if (replicas === 1) {
     if (isStandby) throw new WeighbridgeError("BAD_CONFIG", "a standby belongs to a cluster with replicas 2");
-    return;
-  }
-  if (gateway !== undefined) throw new WeighbridgeError("UNSUPPORTED", "servers behind ps-lite's protocol are not replicated");
+    if (durable === undefined) return;
+  } else if (durable !== undefined) throw new WeighbridgeError("UNSUPPORTED", "a server is replicated or durable, not both so far");
+  const kind = durable === undefined ? "replicated" : "durable";
+  if (restoreFrom !== undefined && durable !== undefined)
+    throw new WeighbridgeError("UNSUPPORTED", "a durable server does not restore checkpoints so far");
+  if (gateway !== undefined) throw new WeighbridgeError("UNSUPPORTED", `servers behind ps-lite's protocol are not ${kind}`);
 }
 
 /** How long a standby may be without a link before its head tells the scheduler. */
@@ -196,7 +202,7 @@ export class ChainMember {
       this.#isStandbyLost = false;
     };
     log.onReplaced = (error) => this.#node.replaced(error);
-    log.sendTo(channel);
+    log.sendTo(standbySink(channel, this.#node.clock));
     this.#watch(channel);
   }
 

@@ -35,6 +35,8 @@ export type FillOptions = {
   readonly server: FilledServer;
   readonly log: ReplicaLog;
   readonly clock: Clock;
+  /** Called before FILL, once it is known that there can be a copy. */
+  readonly begin: () => void;
   /** The last request of each worker that was a read in several frames. */
   readonly longReads: ReadonlyMap<Channel, number>;
   /** The answers that are kept now. */
@@ -52,15 +54,21 @@ export class Fill {
   readonly #longReads: readonly (readonly [Channel, number])[];
   #isOver = false;
 
+  /** The number of FILL. */
+  readonly position: number;
+  /** How many bytes FILL and PARTS came to. */
+  byteCount = 0;
+
   /** Sends FILL, and goes on by itself. Throws HANDLER_FAILED for a parameter whose updater has failed. */
-  constructor(options: FillOptions, channel: Channel) {
+  constructor(options: FillOptions) {
     this.#options = options;
-    const { server, log, longReads } = options;
+    const { server, log, longReads, begin } = options;
     const failure = server.parameters.all.find((parameter) => parameter.failure !== undefined)?.failure;
     if (failure !== undefined) throw failure;
     this.#longReads = [...longReads];
-    log.start(channel);
-    log.appendPacked(EntryKind.FILL, saveServer(server));
+    begin();
+    this.byteCount = log.appendPacked(EntryKind.FILL, saveServer(server));
+    this.position = log.position;
     log.whenAcknowledged(() => this.#copy(0));
   }
 
@@ -74,7 +82,7 @@ export class Fill {
       send: ({ server, log, batchBytes: bytesMax = BATCH_BYTES }) => {
         const partsMax = Math.min(BATCH_PARTS, PART_COUNT - from);
         const image = saveParts(server.parameters, from, { partsMax, bytesMax });
-        log.appendPacked(EntryKind.PARTS, image);
+        this.byteCount += log.appendPacked(EntryKind.PARTS, image);
         return image.to;
       },
       next: (to) => (to < PART_COUNT ? this.#copy(to) : this.#compare(0)),

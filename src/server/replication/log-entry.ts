@@ -6,8 +6,8 @@
 //        8   u32    node         who sent the frame
 //       12   u32    textBytes    of a body that is JSON, without its padding; otherwise 0
 //       16   f64    incarnation  of that node
-//       24          body         FRAME, KV, READ_END: the header of a frame, and its payload; REFUSED, WORKERS, DIGEST:
-//                                JSON; FILL, PARTS, FILLED: JSON and arrays (packed-body.ts)
+//       24          body         FRAME, KV, READ_END: the header of a frame, and its payload; REFUSED, WORKERS, DIGEST,
+//                                IDENTITY: JSON; FILL, PARTS, FILLED: JSON and arrays (packed-body.ts)
 //
 //   NOTHING    the head refused the request after all: nothing was changed
 //   REFUSED    which update that was, and why: its worker may not have heard of it
@@ -19,6 +19,7 @@
 //   FILL       the first entry for a standby that is filled: what is the head's and not a part's (fill-state.ts)
 //   PARTS      the state of some parts as it is now, instead of what the standby has of them
 //   FILLED     answers that the head keeps: the standby has everything now
+//   IDENTITY   who a durable server is (durable-log.ts)
 
 import { WeighbridgeError } from "../../base/errors.ts";
 import type { FrameHeader } from "../../wire/frame.ts";
@@ -38,6 +39,7 @@ export const EntryKind = {
   PARTS: 7,
   FILLED: 8,
   REFUSED: 9,
+  IDENTITY: 10,
 } as const;
 export type EntryKind = (typeof EntryKind)[keyof typeof EntryKind];
 

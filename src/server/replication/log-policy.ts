@@ -1,4 +1,4 @@
-// log-policy — what a replicated server does with each function: which requests are entries of its log, and which
+// log-policy — what a replicated or durable server does with each function: which requests are entries of its log, and which
 // functions it does not serve (docs/decisions/0060). Pure.
 //
 //   logged     changes the state of the server: every update but those below
@@ -48,10 +48,12 @@ export function policyOf({ nameHash, effect }: Pick<Contract, "nameHash" | "effe
 /** Throws UNSUPPORTED for a function of a user's own that changes state: nobody knows whether it can be repeated. */
 export function checkUsersFunction({ name, isUpdate }: Pick<Contract, "name" | "isUpdate">): void {
   if (!isUpdate) return;
-  const fix = "declare it with `reads`, or start the servers with replicas 1";
-  throw new WeighbridgeError("UNSUPPORTED", `the function ${name} changes state, and this server is replicated: ${fix}`);
+  const fix = "declare it with `reads`, or start the servers with replicas 1 and without --durable";
+  throw new WeighbridgeError("UNSUPPORTED", `the function ${name} changes state, and this server is replicated or durable: ${fix}`);
 }
 
+const REPEATING = "replicated or durable servers so far: start them with replicas 1 and without --durable";
+
 export function refusedError(name: string): WeighbridgeError {
-  return new WeighbridgeError("UNSUPPORTED", `${name} is not served by replicated servers so far: start them with replicas 1`);
+  return new WeighbridgeError("UNSUPPORTED", `${name} is not served by ${REPEATING}`);
 }

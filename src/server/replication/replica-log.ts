@@ -1,15 +1,15 @@
-// replica-log — the log of a head: numbers what changes its state, sends it to the standby, and holds back what leaves
-// for others until the standby has it (docs/decisions/0060). Not what an entry is (log-entry.ts), nor who writes them
-// (logged-requests.ts).
+// replica-log — the log of a head: numbers what changes its state, gives it to a sink, a standby or a disk, and holds back
+// what leaves for others until the sink has it (docs/decisions/0060, 0071). Not what an entry is (log-entry.ts), nor who
+// writes them (logged-requests.ts).
 //
-//   append ──► a page ── full, or the turn's input is handled ──► LOG to the standby ──► acknowledged ──► held writes leave
+//   append ──► a page ── full, or the turn's input is handled ──► to the sink ──► acknowledged ──► held writes leave
 //
 // Invariants:
 //   ReplicaLog.I1. A write leaves only when every entry that was there when it was made is acknowledged: nobody sees
 //       what a failover could take back.
 //   ReplicaLog.I2. Entries reach the standby in order, each once: what it has is a prefix of the log.
 //   ReplicaLog.I8. What is kept for the standby is bounded: links that bring more are not read until it has caught up.
-//   ReplicaLog.L1. Without a standby nothing is kept and nothing waits. Only the scheduler says that there is none.
+//   ReplicaLog.L1. Without a sink nothing is kept and nothing waits. Only the scheduler says that there is no standby.
 //   ReplicaLog.L2. Nothing waits for a standby that is being filled, until it has all but what is under way (fill.ts).
 
 import { assert } from "../../base/assert.ts";
@@ -17,14 +17,13 @@ import type { Clock } from "../../base/clock.ts";
 import { Deferred } from "../../base/deferred.ts";
 import { isWeighbridgeError, reasonOf, type WeighbridgeError } from "../../base/errors.ts";
 import type { Log } from "../../base/log.ts";
-import { replicaLog } from "../../contracts/replication.ts";
-import { callFunction } from "../../peer/call-function.ts";
 import type { Channel } from "../../peer/channel.ts";
 import type { Output } from "../../peer/frame-writer.ts";
 import type { Link } from "../../transport/transport.ts";
 import type { FrameHeader } from "../../wire/frame.ts";
 import { encodeJson } from "../../wire/json-body.ts";
 import { ENTRY_BYTES, type EntryKind, EntryPage, frameEntryBytes } from "./log-entry.ts";
+import type { LogSink } from "./log-sink.ts";
 import { pack } from "./packed-body.ts";
 
 const PAGE_BYTES = 768 * 1024;
@@ -40,7 +39,9 @@ export type ReplicaLogOptions = { readonly clock: Clock; readonly log: Log; read
 export class ReplicaLog {
   /** The number of the last entry. */
   position = 0;
-  /** The last entry that the standby has. */
+  /** How much was written since `byteCount` was set to 0. */
+  byteCount = 0;
+  /** The last entry that the sink has. */
   acknowledged = 0;
   /** False once the scheduler has said that there is no standby (ReplicaLog.L1). */
   isOn = true;
@@ -57,10 +58,10 @@ export class ReplicaLog {
   readonly #options: ReplicaLogOptions;
   readonly #keptBytesMax: number;
   readonly #waiting = new Set<HeldOutput>();
-  #channel: Channel | undefined;
+  #sink: LogSink | undefined;
   #page: EntryPage | undefined;
   #lastEntry = 0;
-  /** Pages that wait for a channel. */
+  /** Pages that wait for a sink. */
   #unsent: { readonly first: number; readonly page: EntryPage }[] = [];
   /** Pages for entries to come. */
   readonly #pool: EntryPage[] = [];
@@ -68,6 +69,7 @@ export class ReplicaLog {
   #room: Deferred<void> | undefined;
   #isFlushing = false;
   #isWatched = false;
+  #isClosed = false;
   /** Who waits until an entry is acknowledged. */
   #reached: { readonly position: number; readonly run: () => void } | undefined;
 
@@ -76,21 +78,28 @@ export class ReplicaLog {
     this.#keptBytesMax = options.keptBytesMax ?? KEPT_BYTES_MAX;
   }
 
-  /** The standby is reached through this channel. */
-  sendTo(channel: Channel): void {
-    if (this.#channel === channel || !this.isOn) return;
-    this.#channel = channel;
-    for (const { first, page } of this.#unsent.splice(0)) this.#send(channel, first, page);
+  /** The log goes there, from its first entry on. */
+  sendTo(sink: LogSink): void {
+    if (!this.isOn) return;
+    this.#sink = sink;
+    for (const { first, page } of this.#unsent.splice(0)) this.#send(sink, first, page);
   }
 
-  /** A standby that has nothing is reached through this channel: the log goes on for it, and nobody waits (ReplicaLog.L2). */
-  start(channel: Channel): void {
+  /** The sink has all entries up to this one, as a process before this one wrote them. */
+  goOnAfter(position: number): void {
+    assert(this.position === 0, "a log goes on before anything is written");
+    this.position = position;
+    this.acknowledged = position;
+  }
+
+  /** A standby that has nothing: the log goes on for it, and nobody waits (ReplicaLog.L2). */
+  start(sink: LogSink): void {
     this.stop();
     this.isOn = true;
-    this.#channel = channel;
+    this.#sink = sink;
   }
 
-  /** Calls `run` once, when the standby has all entries that are there now. One waits at a time. */
+  /** Calls `run` once, when the sink has all entries that are there now. One waits at a time. */
   whenAcknowledged(run: () => void): void {
     this.#reached = { position: this.position, run };
   }
@@ -100,12 +109,17 @@ export class ReplicaLog {
     this.isOn = false;
     this.holdsBack = false;
     this.#reached = undefined;
-    this.#channel = undefined;
+    this.#sink = undefined;
     this.#page = undefined;
     this.#unsent = [];
     this.#keptBytes = 0;
     this.acknowledged = this.position;
     this.#release();
+  }
+
+  /** What waits goes on waiting, and never leaves: the sink may not have it. */
+  close(): void {
+    this.#isClosed = true;
   }
 
   // Entries.
@@ -168,37 +182,37 @@ export class ReplicaLog {
     const first = this.position - page.count + 1;
     if (!this.#isWatched) this.#watch();
     this.#keptBytes += page.length;
-    if (this.#channel === undefined) this.#unsent.push({ first, page });
-    else this.#send(this.#channel, first, page);
+    this.byteCount += page.length;
+    if (this.#sink === undefined) this.#unsent.push({ first, page });
+    else this.#send(this.#sink, first, page);
   }
 
   /** Runs only while entries are not acknowledged. */
   #watch(): void {
     const { acknowledged, position } = this;
-    this.#isWatched = this.isOn && acknowledged < position;
+    this.#isWatched = this.isOn && !this.#isClosed && acknowledged < position;
     if (!this.#isWatched) return;
     this.#options.clock.after(this.lateMs, () => {
-      if (this.isOn && this.acknowledged === acknowledged) this.onLate();
+      if (this.isOn && !this.#isClosed && this.acknowledged === acknowledged) this.onLate();
       this.#watch();
     });
   }
 
-  #send(channel: Channel, first: number, page: EntryPage): void {
-    const { clock, log } = this.#options;
+  #send(sink: LogSink, first: number, page: EntryPage): void {
     const entries = page.bytes.subarray(0, page.length);
-    callFunction(channel, replicaLog, { first, entries }, { clock }).then(
-      ({ applied }) => {
-        if (this.#channel !== channel) return;
+    sink.write({ first, last: first + page.count - 1, entries }).then(
+      (applied) => {
+        if (this.#sink !== sink) return;
         this.#keptBytes -= page.length;
         this.#reuse(page);
         this.#acknowledge(applied);
       },
       (thrown: unknown) => {
-        if (this.#channel !== channel) return;
+        if (this.#sink !== sink || this.#isClosed) return;
         if (isWeighbridgeError(thrown, "FENCED")) this.onReplaced(thrown);
         // The scheduler decides what follows; until then what waits goes on waiting.
         else {
-          log.warn("the standby does not take the log", { reason: reasonOf(thrown) });
+          this.#options.log.warn(`${sink.name} does not take the log`, { reason: reasonOf(thrown) });
           this.onRefused(thrown);
         }
       },
@@ -214,7 +228,7 @@ export class ReplicaLog {
 
   #acknowledge(applied: number): void {
     if (applied <= this.acknowledged) return;
-    assert(applied <= this.position, "a standby has a prefix of the log");
+    assert(applied <= this.position, "a sink has a prefix of the log");
     this.acknowledged = applied;
     this.onAcknowledged();
     this.#release();

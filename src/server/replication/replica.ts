@@ -4,6 +4,8 @@
 //   standby ── LOG: repeat ──► standby ── promote ──► head, without a standby
 //   head ── requests: log, handle ──► head ── the standby was given up ──► head, without a standby
 //   head, without a standby ── one comes: fill ──► head        standby that comes late ── FILL … FILLED ──► standby
+//   durable: comes back ── restore: its own entries ──► head, whose log goes to the disk; now and then a FILL goes there
+//   too, and what was before it is not needed any more (docs/decisions/0071)
 //
 // Invariants (with ReplicaLog.I1, I2 and I8):
 //   Replica.I2. A standby repeats what its head did, in the same order, and gets the same bits: digests are compared
@@ -12,7 +14,7 @@
 //   Replica.I6. Clocks, joins, leaves and deaths of workers are entries: the lowest clock never falls over a failover.
 
 import { assert } from "../../base/assert.ts";
-import { WeighbridgeError } from "../../base/errors.ts";
+import { reasonOf, WeighbridgeError } from "../../base/errors.ts";
 import type { WorkerIncarnation } from "../../consistency/worker-incarnations.ts";
 import type { Contract } from "../../contracts/contract.ts";
 import { PART_COUNT } from "../../keys/part.ts";
@@ -23,8 +25,10 @@ import { type Failure, failureShape, toFailure } from "../../wire/failure.ts";
 import { FrameHeader, HEADER_BYTES, Kind } from "../../wire/frame.ts";
 import { decodeHeader } from "../../wire/frame-reader.ts";
 import { count, decodeJson, encodeJson, list, object, optional } from "../../wire/json-body.ts";
-import { nameOf, roleOf } from "../../wire/node-id.ts";
+import { nameOf, rankOf, roleOf } from "../../wire/node-id.ts";
 import { type RosterEntry, rosterEntryShape } from "../../wire/roster.ts";
+import type { Ownership } from "../ownership.ts";
+import { type DurableLog, identityShape, type ServerIdentity } from "./durable-log.ts";
 import { Fill, type FillOptions } from "./fill.ts";
 import {
   type AnswersImage,
@@ -39,6 +43,7 @@ import {
 } from "./fill-state.ts";
 import { EntryKind, type ReadEntry, readEntries } from "./log-entry.ts";
 import { type LogPolicy, policyOf } from "./log-policy.ts";
+import { type LogPage, standbySink } from "./log-sink.ts";
 import { unpack } from "./packed-body.ts";
 import { ReplicaLog, type ReplicaLogOptions } from "./replica-log.ts";
 import { StandInChannel } from "./stand-in-channel.ts";
@@ -47,12 +52,17 @@ import { digestOf, digestOfParts } from "./state-digest.ts";
 /** How often a head and its standby compare a part. */
 const DIGEST_ENTRIES = 1024;
 
+/** How much of a durable server's log is kept behind its last FILL: this, or so many times what the state came to. */
+const REFILL_BYTES = 256 * 1024 * 1024;
+const REFILL_STATES = 2;
+
 const workersShape = object({ nodes: list(rosterEntryShape), goneGuests: optional(list(count)) });
 const refusedShape = object({ node: count, incarnation: count, request: count, stamp: count, failure: failureShape });
 const digestShape = object({ part: count, to: optional(count), digest: count });
 
 /** The server that is replicated. */
 export type ReplicatedServer = FilledServer & {
+  readonly ownership: Pick<Ownership, "adopt">;
   /** The handler of functions. */
   readonly functions: FunctionHandler & { handOver(channel: Channel): void };
   /** The handler of kv frames of an application. */
@@ -69,6 +79,10 @@ export type ReplicaOptions = ReplicaLogOptions & {
   readonly digestEntries?: number | undefined;
   /** How much of the state a standby that is filled gets in one turn. */
   readonly fillBytes?: number | undefined;
+  /** Of a durable server: where its log goes. */
+  readonly durable?: DurableLog | undefined;
+  /** How large the log of a durable server grows before its state is written anew. */
+  readonly refillBytes?: number | undefined;
 };
 
 export class Replica {
@@ -99,6 +113,12 @@ export class Replica {
   #isFilling = false;
   #hasBegun = false;
   #workers: readonly RosterEntry[] = [];
+  /** Of a durable server: who it is, or was when it ended. */
+  identity: ServerIdentity | undefined;
+  /** Whether entries come from its own disk. */
+  #isComingBack = false;
+  /** What the state came to when it was written last. */
+  #stateBytes = 0;
   #sinceDigest = 0;
   #digestPart = 0;
 
@@ -142,6 +162,11 @@ export class Replica {
    */
   fill(channel: Channel, { filled, failed }: Pick<FillOptions, "filled" | "failed">): void {
     this.endFill();
+    const begin = (): void => this.log.start(standbySink(channel, this.#options.clock));
+    this.#begin({ begin, failed, filled });
+  }
+
+  #begin({ begin, filled, failed }: Pick<FillOptions, "begin" | "filled" | "failed">): Fill {
     const { log } = this;
     const { clock, fillBytes: batchBytes } = this.#options;
     const server = this.#server;
@@ -151,8 +176,73 @@ export class Replica {
       filled();
     };
     for (const [known] of this.#longReads) if (known.ended !== undefined) this.#longReads.delete(known);
-    this.#fill = new Fill({ server, log, clock, longReads: this.#longReads, answers, filled: done, failed, batchBytes }, channel);
+    const fill = new Fill({ server, log, clock, longReads: this.#longReads, answers, begin, filled: done, failed, batchBytes });
+    this.#fill = fill;
     log.appendText(EntryKind.WORKERS, { nodes: this.#workers });
+    return fill;
+  }
+
+  // The disk.
+
+  /**
+   * Repeats what the disk has, and sends the log there from now on; without a disk nothing happens. Throws what
+   * DurableLog.open throws.
+   */
+  async openDurable(): Promise<void> {
+    const { durable } = this.#options;
+    if (durable === undefined) return;
+    this.#isComingBack = true;
+    await durable.open((page) => this.#restore(page));
+    this.#isComingBack = false;
+    this.log.goOnAfter(this.applied);
+    this.log.sendTo(durable);
+  }
+
+  /** What follows in the log was cut by this placement. */
+  #isNow(identity: ServerIdentity): void {
+    this.identity = identity;
+    const { placement } = identity.roster;
+    if (placement !== undefined) this.#server.ownership.adopt(placement, rankOf(identity.node));
+  }
+
+  #restore({ first, entries }: LogPage): void {
+    this.log.byteCount += entries.byteLength;
+    try {
+      this.#repeat(first, entries);
+    } catch (thrown) {
+      const message = `entry ${this.applied + 1} of this server's log could not be repeated: ${reasonOf(thrown)}`;
+      throw new WeighbridgeError("STATE_CORRUPT", message, { cause: thrown });
+    }
+  }
+
+  /** Who this durable server is, before anything is acknowledged under that name. */
+  identify(identity: ServerIdentity): void {
+    if (this.#options.durable === undefined) return;
+    this.identity = identity;
+    this.log.appendText(EntryKind.IDENTITY, identity);
+  }
+
+  /** Writes the state of a durable server anew, as entries of its log, once that is large. */
+  #refill(durable: DurableLog): void {
+    const { log } = this;
+    log.byteCount = 0;
+    const failed = (error: unknown): void => {
+      this.#fill = undefined;
+      this.#options.log.warn("the state could not be written anew, and is later", { reason: reasonOf(error) });
+    };
+    try {
+      const fill = this.#begin({
+        begin: () => log.appendText(EntryKind.IDENTITY, this.identity), // DurableLog.D3
+        failed,
+        filled: () => {
+          this.#stateBytes = fill.byteCount;
+          this.#options.log.info("the state was written anew", { bytes: fill.byteCount, entry: fill.position });
+          durable.trim(fill.position - 1);
+        },
+      });
+    } catch (thrown) {
+      failed(thrown);
+    }
   }
 
   /** The standby that is being filled is given up, if there is one. */
@@ -187,6 +277,8 @@ export class Replica {
   /** An entry was written: after DIGEST_ENTRIES of them comes a digest. */
   appended(): void {
     if (this.#fill !== undefined) return; // Fill.F3
+    const { durable, refillBytes = REFILL_BYTES } = this.#options;
+    if (durable !== undefined && this.log.byteCount > Math.max(refillBytes, REFILL_STATES * this.#stateBytes)) this.#refill(durable);
     if (++this.#sinceDigest < (this.#options.digestEntries ?? DIGEST_ENTRIES)) return;
     this.#sinceDigest = 0;
     const part = this.#digestPart++ % PART_COUNT;
@@ -233,7 +325,8 @@ export class Replica {
   }
 
   close(): void {
-    this.log.stop();
+    if (this.#options.durable === undefined) this.log.stop();
+    else this.log.close(); // what the disk may not have is told to nobody
   }
 
   // The standby.
@@ -259,14 +352,14 @@ export class Replica {
   }
 
   #repeat(first: number, entries: Uint8Array): void {
-    if (!this.#hasBegun && entries[0] === EntryKind.FILL) this.applied = first - 1;
+    if (!this.#hasBegun && (entries[0] === EntryKind.FILL || this.#isComingBack)) this.applied = first - 1;
     if (first > this.applied + 1) throw new WeighbridgeError("BAD_REQUEST", `entry ${first} came after entry ${this.applied}`);
     this.#words = new Uint32Array(entries.buffer, entries.byteOffset, entries.length >> 2);
     let index = first;
     for (const entry of readEntries(entries)) {
       if (index++ <= this.applied) continue;
       this.#repeatOne(entry, entries);
-      this.#hasBegun = true;
+      if (entry.kind !== EntryKind.IDENTITY) this.#hasBegun = true; // DurableLog.D3
       this.applied++;
     }
   }
@@ -298,16 +391,22 @@ export class Replica {
         break;
       }
       case EntryKind.FILL:
+        if (this.#hasBegun && this.#isComingBack) break; // it has all that comes with it
         if (this.#hasBegun) throw new WeighbridgeError("BAD_REQUEST", "a standby is filled once, from the start");
         this.#isFilling = true;
         loadServer(this.#server, unpack(entries, entry) as ServerImage, ({ worker, incarnation }) => this.#standInOf(worker, incarnation));
         break;
       case EntryKind.PARTS:
+        if (this.#isComingBack && !this.#isFilling) break;
         loadParts(this.#server.parameters, unpack(entries, entry) as PartsImage);
         break;
       case EntryKind.FILLED:
+        if (this.#isComingBack && !this.#isFilling) break;
         this.#isFilling = false;
         this.#keepAnswers(unpack(entries, entry) as AnswersImage);
+        break;
+      case EntryKind.IDENTITY:
+        this.#isNow(decodeJson(identityShape, "an identity", textOf(entry, entries)));
         break;
       default:
         throw new WeighbridgeError("BAD_REQUEST", `there is no entry of kind ${entry.kind}`);

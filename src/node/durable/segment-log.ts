@@ -1,0 +1,283 @@
+// segment-log — a server's log in files of its own (docs/decisions/0071). segment-bytes.ts has their bytes, stored-log.ts
+// reads them when the server comes back, state-lock.ts keeps other processes away.
+//
+//   <directory>/log-000000000007   a segment: batches of entries, one after the other; zeros behind them
+//               spare              a segment that is not needed any more, or not yet: the next one is made of it
+//               lock
+//
+//   write ──► gathered, while a batch is written and synced ──► the next batch, of all that came meanwhile ──► resolved
+//
+// A file that grows costs several times as much as one that has its size: a segment is filled with zeros before it is used.
+//
+// Invariants (with DurableLog.D1 and D2):
+//   SegmentLog.W1. One batch is written at a time, and synced before the next one: only the last one can be unfinished.
+//   SegmentLog.W2. A segment has its head, on the disk, before it has its name, and its name before its first batch.
+//   SegmentLog.W3. While the disk is full nothing is acknowledged, and the batch is tried again; every other failure ends
+//       the server.
+
+import { randomInt } from "node:crypto";
+import { dirname, join } from "node:path";
+import type { CancelTimer, Clock } from "../../base/clock.ts";
+import { isWeighbridgeError, WeighbridgeError } from "../../base/errors.ts";
+import type { Log } from "../../base/log.ts";
+import type { DurableLog } from "../../server/replication/durable-log.ts";
+import type { LogPage } from "../../server/replication/log-sink.ts";
+import { type FileLayer, type OpenFile, reasonText } from "../checkpoint/file-layer.ts";
+import { stateIo } from "../state/state-io.ts";
+import { StateLock, type StateLockOptions } from "../state/state-lock.ts";
+import { durableFiles } from "./durable-files.ts";
+import * as layout from "./segment-bytes.ts";
+import { findLog, readLog, type StoredSegment } from "./stored-log.ts";
+
+const SEGMENT_BYTES = 64 * 1024 * 1024;
+const SPARE_FILE = "spare";
+/** Batches up to this size are written by one call. */
+const GATHERED_BYTES = 1024 * 1024;
+const RETRY_MS = 1000;
+/** How long this process may write before it looks again whether it still has the lock. */
+const LOCK_CHECK_MS = 500;
+/** These pass when somebody frees space. */
+const FULL: ReadonlySet<string> = new Set(["ENOSPC", "EDQUOT"]);
+const FIX = "start the server again when that is mended";
+const LOCK_WORDS = { holder: "server", fix: "stop that one first, or name another directory (--durable)" };
+
+export type SegmentLogOptions = Pick<StateLockOptions, "directory" | "clock" | "self" | "isGone"> & {
+  readonly log: Log;
+  readonly layer?: FileLayer;
+  readonly segmentBytes?: number;
+};
+
+type Waiting = LogPage & { readonly resolve: (last: number) => void; readonly reject: (error: WeighbridgeError) => void };
+type Segment = Pick<StoredSegment, "path" | "number" | "salt" | "byteCount"> & { last: number };
+
+export class SegmentLog implements DurableLog {
+  readonly name = "the disk";
+  onFailed: (error: WeighbridgeError) => void = () => {};
+  readonly #options: SegmentLogOptions;
+  readonly #layer: FileLayer;
+  readonly #clock: Clock;
+  readonly #lock: StateLock;
+  readonly #gathered = new Uint8Array(GATHERED_BYTES);
+  /** Those that are needed, in order; the last one is written to. */
+  readonly #segments: Segment[] = [];
+  #file: OpenFile | undefined;
+  #end = 0;
+  #queue: Waiting[] = [];
+  #writing: Promise<void> | undefined;
+  #trimTo = 0;
+  #checkedAtMs = -Infinity;
+  #failure: WeighbridgeError | undefined;
+  #cancelRetry: CancelTimer = () => {};
+  #retrying: (() => void) | undefined;
+
+  constructor(options: SegmentLogOptions) {
+    const { directory, clock, layer = durableFiles } = options;
+    this.#options = options;
+    this.#layer = layer;
+    this.#clock = clock;
+    this.#lock = new StateLock({ ...options, directory, layer, words: LOCK_WORDS });
+  }
+
+  async open(repeat: (page: LogPage) => void): Promise<void> {
+    const { directory } = this.#options;
+    try {
+      await this.#layer.makeDirectory(directory);
+      for (const above of [dirname(directory), dirname(dirname(directory))]) await this.#layer.syncDirectory(above);
+      await this.#lock.acquire();
+      const found = await findLog(this.#layer, directory);
+      await readLog(this.#layer, found, repeat);
+      this.#segments.push(...found.segments);
+      this.#trimTo = found.start;
+      const last = found.segments.at(-1);
+      if (last === undefined) return;
+      this.#file = await this.#layer.open(last.path);
+      this.#end = last.end;
+    } catch (thrown) {
+      await this.close();
+      throw stateIo(`cannot use ${directory}`, thrown, FIX);
+    }
+  }
+
+  write(page: LogPage): Promise<number> {
+    if (this.#failure !== undefined) return Promise.reject(this.#failure);
+    return new Promise((resolve, reject) => {
+      this.#queue.push({ ...page, resolve, reject });
+      this.#writing ??= this.#writeAll();
+    });
+  }
+
+  trim(position: number): void {
+    this.#trimTo = position;
+  }
+
+  async remove(): Promise<void> {
+    await this.#stop();
+    const { directory, log } = this.#options;
+    try {
+      for (const { name } of await this.#layer.list(directory)) if (name !== "lock") await this.#layer.remove(join(directory, name));
+    } catch (thrown) {
+      log.warn("the log of a job that has ended could not be removed", { directory, reason: reasonText(thrown) });
+    }
+    await this.#lock.release().catch(() => {}); // an old lock harms nobody
+    await this.#layer.remove(directory).catch(() => {}); // nor an empty directory
+  }
+
+  async close(): Promise<void> {
+    await this.#stop();
+    await this.#lock.release().catch(() => {}); // whoever comes next sees that this process is gone
+  }
+
+  async #stop(): Promise<void> {
+    this.#failure ??= new WeighbridgeError("CLOSED", "the server was closed");
+    this.#cancelRetry();
+    this.#retrying?.();
+    await this.#writing;
+    await this.#file?.close().catch(() => {}); // what was synced stays so
+    this.#file = undefined;
+  }
+
+  // Batches.
+
+  /** SegmentLog.W1 */
+  async #writeAll(): Promise<void> {
+    while (this.#queue.length > 0 && this.#failure === undefined) {
+      const pages = this.#queue.splice(0);
+      try {
+        await this.#attempt(() => this.#writeBatch(pages));
+        const last = pages.at(-1)?.last ?? 0;
+        for (const { resolve } of pages) resolve(last);
+        await this.#attempt(() => this.#dropOld());
+      } catch (thrown) {
+        this.#fail(thrown, pages);
+      }
+    }
+    if (this.#failure !== undefined) for (const { reject } of this.#queue.splice(0)) reject(this.#failure);
+    this.#writing = undefined;
+  }
+
+  async #writeBatch(pages: readonly LogPage[]): Promise<void> {
+    const nowMs = this.#clock.nowMs();
+    if (nowMs - this.#checkedAtMs >= LOCK_CHECK_MS) {
+      await this.#lock.check();
+      this.#checkedAtMs = nowMs;
+    }
+    const byteCount = layout.BATCH_HEAD_BYTES + layout.bytesOf(pages);
+    const { file, segment } = await this.#segmentFor(byteCount, pages[0]?.first ?? 0);
+    const pieces = [layout.encodeBatchHead(segment.salt, pages), ...pages.map(({ entries }) => entries)];
+    let at = this.#end;
+    for (const piece of byteCount <= GATHERED_BYTES ? [this.#gather(pieces)] : pieces) at = await writeFully(file, piece, at);
+    await file.sync();
+    this.#end = at;
+    segment.last = pages.at(-1)?.last ?? segment.last;
+  }
+
+  #gather(pieces: readonly Uint8Array[]): Uint8Array {
+    let byteCount = 0;
+    for (const piece of pieces) {
+      this.#gathered.set(piece, byteCount);
+      byteCount += piece.byteLength;
+    }
+    return this.#gathered.subarray(0, byteCount);
+  }
+
+  // Segments.
+
+  /** The segment that has room for a batch of this size. */
+  async #segmentFor(byteCount: number, first: number): Promise<{ readonly file: OpenFile; readonly segment: Segment }> {
+    const current = this.#segments.at(-1);
+    if (this.#file !== undefined && current !== undefined && this.#end + byteCount <= current.byteCount)
+      return { file: this.#file, segment: current };
+    const { directory, segmentBytes = SEGMENT_BYTES } = this.#options;
+    const spare = join(directory, SPARE_FILE);
+    const file = await this.#openSpare(spare, Math.max(segmentBytes, layout.SEGMENT_HEAD_BYTES + byteCount));
+    const head = { salt: randomInt(1, 2 ** 32), number: (current?.number ?? 0) + 1, first };
+    const path = join(directory, `log-${String(head.number).padStart(12, "0")}`);
+    try {
+      await writeFully(file, layout.encodeHead(head), 0);
+      await file.sync();
+      await this.#layer.rename(spare, path); // SegmentLog.W2
+      await this.#layer.syncDirectory(directory);
+    } catch (thrown) {
+      await file.close().catch(() => {}); // it is made again
+      throw thrown;
+    }
+    await this.#file?.close();
+    this.#file = file;
+    this.#end = layout.SEGMENT_HEAD_BYTES;
+    const segment = { ...head, path, byteCount: await file.size(), last: first - 1 };
+    this.#segments.push(segment);
+    return { file, segment };
+  }
+
+  /** What was a segment, or a file of zeros, of at least this size. */
+  async #openSpare(path: string, byteCount: number): Promise<OpenFile> {
+    const before = await this.#layer.open(path).catch(() => undefined); // there is none
+    if (before !== undefined && (await before.size()) >= byteCount) return before;
+    await before?.close();
+    await this.#layer.remove(path);
+    const file = await this.#layer.create(path);
+    try {
+      const zeros = new Uint8Array(Math.min(byteCount, GATHERED_BYTES));
+      for (let at = 0; at < byteCount; ) at = await writeFully(file, zeros.subarray(0, byteCount - at), at);
+      await file.sync();
+      return file;
+    } catch (thrown) {
+      await file.close().catch(() => {}); // it is made again
+      throw thrown;
+    }
+  }
+
+  /** Segments whose entries are not needed go; one of them is kept as the spare. */
+  async #dropOld(): Promise<void> {
+    const { directory } = this.#options;
+    for (let [oldest, next] = this.#segments; oldest !== undefined && next !== undefined; [oldest, next] = this.#segments) {
+      if (oldest.last >= this.#trimTo) return;
+      await this.#layer.rename(oldest.path, join(directory, SPARE_FILE));
+      await this.#layer.syncDirectory(directory); // before it is written to: until then it is the log's first segment
+      this.#segments.shift();
+    }
+  }
+
+  // Failures.
+
+  /** SegmentLog.W3 */
+  async #attempt(step: () => Promise<void>): Promise<void> {
+    const { log, directory } = this.#options;
+    for (let tries = 0; ; tries++) {
+      try {
+        await step();
+        if (tries > 0) log.info("the server writes its log again", { directory });
+        return;
+      } catch (thrown) {
+        if (this.#failure !== undefined) throw this.#failure;
+        if (!FULL.has((thrown as { readonly code?: string }).code ?? "")) throw thrown;
+        if (tries === 0)
+          log.error("the server cannot write its log, and acknowledges nothing until it can", { directory, reason: reasonText(thrown) });
+        await new Promise<void>((resolve) => {
+          this.#retrying = resolve;
+          this.#cancelRetry = this.#clock.after(RETRY_MS, resolve);
+        });
+        if (this.#failure !== undefined) throw this.#failure;
+      }
+    }
+  }
+
+  #fail(thrown: unknown, pages: readonly Waiting[]): void {
+    const isFirst = this.#failure === undefined;
+    const { directory } = this.#options;
+    const error = isWeighbridgeError(thrown) ? thrown : stateIo(`cannot write the log in ${directory}`, thrown, FIX);
+    this.#failure ??= error;
+    for (const { reject } of pages) reject(error);
+    if (isFirst) this.onFailed(error);
+  }
+}
+
+/** Returns where the next byte goes. Throws what the file system says, also if it takes no more bytes. */
+async function writeFully(file: OpenFile, bytes: Uint8Array, position: number): Promise<number> {
+  for (let done = 0; done < bytes.byteLength; ) {
+    const count = await file.write(bytes.subarray(done), position + done);
+    if (count === 0) throw Object.assign(new Error("the file system takes no more bytes"), { code: "ENOSPC" });
+    done += count;
+  }
+  return position + bytes.byteLength;
+}

@@ -1,0 +1,151 @@
+// The files of a durable log on a disk that loses what was not synced: a crash at every operation, damage, and no room.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { setImmediate } from "node:timers/promises";
+import { SILENT_LOG } from "../../src/base/log.ts";
+import { Random } from "../../src/base/random.ts";
+import type { FileLayer } from "../../src/node/checkpoint/file-layer.ts";
+import { SegmentLog } from "../../src/node/durable/segment-log.ts";
+import { EntryKind, EntryPage } from "../../src/server/replication/log-entry.ts";
+import type { LogPage } from "../../src/server/replication/log-sink.ts";
+import { SimClock } from "../../src/testing/sim-clock.ts";
+import { throwsCode } from "../../src/testing/throws-code.ts";
+import { SimDisk } from "./sim-disk.ts";
+
+const DIRECTORY = "/durable/server-0";
+const PAGES = 24;
+
+/** One entry; those before a FILL are IDENTITY (DurableLog.D3). */
+function pageOf(number: number): LogPage {
+  const kind =
+    number % 8 === 3 ? EntryKind.IDENTITY : number % 8 === 4 ? EntryKind.FILL : number % 8 === 7 ? EntryKind.FILLED : EntryKind.WORKERS;
+  const page = new EntryPage(512);
+  page.addText(kind, new TextEncoder().encode(`entry ${number} ${"x".repeat((number * 37) % 300)}`));
+  return { first: number, last: number, entries: page.bytes.subarray(0, page.length) };
+}
+
+class Stage {
+  readonly clock: SimClock = new SimClock({ settle: () => setImmediate() });
+  readonly disk: SimDisk;
+  readonly #random: Random;
+
+  constructor(seed: number) {
+    this.#random = new Random(seed);
+    this.disk = new SimDisk(this.#random, "/durable");
+  }
+
+  /** A process that dies before its `operations`-th operation. */
+  process(operations = Infinity): { readonly log: SegmentLog; readonly isDead: () => boolean; readonly die: () => void } {
+    const mount = this.disk.mount(this.clock, 0);
+    let left = operations;
+    const counted = <T extends object>(target: T): T =>
+      new Proxy(target, {
+        get: (of, name) => {
+          const member: unknown = Reflect.get(of, name);
+          if (typeof member !== "function") return member;
+          return async (...args: unknown[]) => {
+            if (--left === 0) mount.die();
+            const result: unknown = await (member as (...args: unknown[]) => Promise<unknown>).apply(of, args);
+            return name === "create" || name === "open" ? counted(result as object) : result;
+          };
+        },
+      });
+    const layer = counted(mount.layer) as FileLayer;
+    const self = { id: String(this.#random.below(2 ** 30)), host: "sim", pid: 1, startedAt: "" };
+    const { clock } = this;
+    const log = new SegmentLog({ directory: DIRECTORY, clock, log: SILENT_LOG, layer, self, isGone: () => true, segmentBytes: 1024 });
+    return { log, isDead: () => left <= 0, die: () => mount.die() };
+  }
+
+  async recover(): Promise<LogPage[]> {
+    const found: LogPage[] = [];
+    const { log } = this.process();
+    await this.clock.runUntil(
+      log.open((page) => void found.push({ ...page, entries: page.entries.slice() })),
+      { untilMs: this.clock.nowMs() + 60_000 },
+    );
+    await this.clock.runUntil(log.close(), { untilMs: this.clock.nowMs() + 60_000 });
+    return found;
+  }
+}
+
+/** Writes all pages, one after the other or several at once, trimming as a server does. Returns how many were acknowledged. */
+async function writeAll(log: SegmentLog, acknowledged: (last: number) => void): Promise<void> {
+  await log.open(() => {});
+  for (let number = 1; number <= PAGES; number += 2) {
+    const writes = [log.write(pageOf(number)), log.write(pageOf(number + 1))];
+    for (const write of writes) acknowledged(await write);
+    const filled = number + 1 - ((number + 2) % 8);
+    if (filled >= 7) log.trim(filled - 4);
+  }
+}
+
+function bytesFrom(start: number, last: number): Uint8Array {
+  return Buffer.concat(Array.from({ length: last - start + 1 }, (_, i) => pageOf(start + i).entries));
+}
+
+test("a crash at every operation, with the power: what was acknowledged is there, bit for bit, and nothing else (DurableLog.D1, D2)", async () => {
+  let isOver = false;
+  for (let operations = 1; !isOver; operations++) {
+    const stage = new Stage(operations);
+    const { log, isDead, die } = stage.process(operations);
+    let acknowledged = 0;
+    const writing = writeAll(log, (last) => {
+      acknowledged = last;
+    });
+    let isDone = false;
+    void writing.then(() => {
+      isDone = true;
+    });
+    while (!isDone && !isDead()) await stage.clock.advance(1);
+    for (let i = 0; i < 5; i++) await setImmediate();
+    isOver = isDone;
+    die();
+    stage.disk.failPower();
+    const found = await stage.recover();
+    const [first, last] = [found[0]?.first ?? 1, found.at(-1)?.last ?? 0];
+    assert.ok(last >= acknowledged, `crash before operation ${operations}: ${acknowledged} acknowledged, ${last} found`);
+    assert.ok(first === 1 || first % 8 === 3, `begins with entry ${first}`);
+    assert.deepEqual(Buffer.concat(found.map(({ entries }) => entries)), Buffer.from(bytesFrom(first, last)), `operation ${operations}`);
+  }
+});
+
+test("while the disk is full nothing is acknowledged; then everything is", async () => {
+  const stage = new Stage(1);
+  const { log } = stage.process();
+  await stage.clock.runUntil(
+    log.open(() => {}),
+    { untilMs: 60_000 },
+  );
+  stage.disk.roomBytes = 1100;
+  let acknowledged = 0;
+  const writing = (async () => {
+    for (let number = 1; number <= 8; number++) acknowledged = await log.write(pageOf(number));
+  })();
+  await stage.clock.advance(3000);
+  const before = acknowledged;
+  assert.ok(before < 8, `${before}`);
+  stage.disk.roomBytes = Infinity;
+  await stage.clock.runUntil(writing, { untilMs: stage.clock.nowMs() + 60_000 });
+  assert.equal(acknowledged, 8);
+  await stage.clock.runUntil(log.close(), { untilMs: stage.clock.nowMs() + 60_000 });
+  await assert.rejects(log.write(pageOf(9)), throwsCode("CLOSED"));
+});
+
+test("a damaged byte before the last batch is STATE_CORRUPT, with its path and offset (StoredLog.S1)", async () => {
+  const stage = new Stage(2);
+  const { log } = stage.process();
+  await stage.clock.runUntil(
+    writeAll(log, () => {}),
+    { untilMs: 60_000 },
+  );
+  await stage.clock.runUntil(log.close(), { untilMs: stage.clock.nowMs() + 60_000 });
+  const { layer } = stage.disk.mount(stage.clock, 0);
+  const names = (await layer.list(DIRECTORY)).map(({ name }) => name).filter((name) => name.startsWith("log-"));
+  const file = await layer.open(`${DIRECTORY}/${names.sort()[0]}`);
+  const byte = new Uint8Array(1);
+  await file.read(byte, 100);
+  await file.write(Uint8Array.of((byte[0] as number) ^ 4), 100);
+  await assert.rejects(stage.recover(), throwsCode("STATE_CORRUPT", /log-\d+ is damaged at byte \d+/));
+});
