@@ -1,4 +1,5 @@
-// card-failure — a kernel that writes where it must not: the card's context is lost for the process, so this file has one of its own.
+// card-failure — a kernel that writes where it must not: the card's context is lost for the process, so this file has
+// one of its own.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -153,7 +153,9 @@ export class CudaCard {
     this.#events.push(event);
   }
 
-  /** The handle of a kernel. Throws KERNEL_REJECTED if the source does not compile, BAD_ARGUMENT for an unknown name. */
+  /**
+   * The handle of a kernel. Throws KERNEL_REJECTED if the source does not compile, BAD_ARGUMENT for an unknown name.
+   */
   kernelHandle(source: string, name: string, options: readonly string[] = []): number {
     this.enter();
     const { functions } = this.driver;

@@ -62,7 +62,9 @@ export class CudaKernel {
     for (let i = 0; i < PARAMETERS_MAX; i++) this.#pointers[i] = base + BigInt(8 * i);
   }
 
-  /** CudaKernel.K2. Throws BAD_ARGUMENT for values that do not fit (K1), DEVICE_FAILED if the driver refuses the launch. */
+  /**
+   * CudaKernel.K2. Throws BAD_ARGUMENT for values that do not fit (K1), DEVICE_FAILED if the driver refuses the launch.
+   */
   launch(options: LaunchOptions, ...values: readonly KernelArgument[]): void {
     if (values.length !== this.#sizes.length)
       throw new WeighbridgeError(

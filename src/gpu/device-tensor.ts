@@ -2,8 +2,8 @@
 // kernels do with it.
 //
 // Invariants:
-//   DeviceTensor.D1. Copies and fills are work of the device's stream, in the order of the calls; kernels launched on that
-//       stream afterwards see them, without a wait in between.
+//   DeviceTensor.D1. Copies and fills are work of the device's stream, in the order of the calls; kernels launched on
+//       that stream afterwards see them, without a wait in between.
 //   DeviceTensor.D2. A copy reads or writes the caller's array through pinned memory, which is the one documented copy;
 //       an array that lies in pinned memory itself (`CudaDevice.pinned`) is read and written where it lies.
 //   DeviceTensor.D3. A view shares the memory of its tensor; once that is freed, every use of either is CLOSED.

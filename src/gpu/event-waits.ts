@@ -1,6 +1,6 @@
 // event-waits — waits for events of a card without blocking the thread. CUDA can tell a thread that an event is done
-// only by blocking it or by a call from a thread of its own, which costs a hop between threads; so we ask: in every turn
-// of the event loop for a while, then once in a millisecond.
+// only by blocking it or by a call from a thread of its own, which costs a hop between threads; so we ask: in every
+// turn of the event loop for a while, then once in a millisecond.
 //
 // Invariants:
 //   EventWaits.W1. One loop asks for all events; it runs only while somebody waits.

@@ -1,4 +1,5 @@
-// no-cuda — what a machine without CUDA, or with a part of it, says. A driver of plain functions stands in for NVIDIA's.
+// no-cuda — what a machine without CUDA, or with a part of it, says. A driver of plain functions stands in for
+// NVIDIA's.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -1,5 +1,5 @@
-// prepared-rounds — rounds of small keys that come again with the same tensors: their table stays on the card, and a round of
-// all of them is one launch. Which rounds those are is decided in worker/level-one/list-rounds.ts.
+// prepared-rounds — rounds of small keys that come again with the same tensors: their table stays on the card, and a
+// round of all of them is one launch. Which rounds those are is decided in worker/level-one/list-rounds.ts.
 //
 // Invariants:
 //   PreparedRounds.P1. The table names tensors whose owner holds them: a place is not another tensor's meanwhile

@@ -1,5 +1,5 @@
-// round-kernel — one kind of round, compiled for a card: launched for a single large key, or for many small ones at once
-// with a table of their addresses. Not what belongs into a round (cuda-backend.ts).
+// round-kernel — one kind of round, compiled for a card: launched for a single large key, or for many small ones at
+// once with a table of their addresses. Not what belongs into a round (cuda-backend.ts).
 //
 // Invariants:
 //   RoundKernel.R1. What `append` wrote belongs to the next `writeTable`; nothing is kept beyond it.
@@ -118,7 +118,10 @@ export class RoundKernel {
     return { at, tileCount: this.#tilesOf(spans) };
   }
 
-  /** As `append`, of as many sources as the kernel has, and targets by their places, which were checked (RoundKernel.R3). */
+  /**
+   * As `append`, of as many sources as the kernel has, and targets by their places, which were checked
+   * (RoundKernel.R3).
+   */
   appendWith({ at: from, tileCount }: RoundRest, { sources, targets }: RoundPlaces, places: TensorPlaces): void {
     if (this.#roundCount === this.#firstTiles.length) this.#grow();
     const { words } = this.#table;
@@ -146,7 +149,10 @@ export class RoundKernel {
     return 4 * this.#roundCount * (this.#roundWords + 1);
   }
 
-  /** Copies what was appended to the card. The span is the caller's again when the last launch of it is done (RoundKernel.R2). */
+  /**
+   * Copies what was appended to the card. The span is the caller's again when the last launch of it is done
+   * (RoundKernel.R2).
+   */
   writeTable(span: TableSpan, stream: CudaStream): LaunchTable {
     const { tableBytes } = this;
     const table = { span, roundCount: this.#roundCount, tileCount: this.#tileCount };

@@ -1,6 +1,6 @@
-// round-source — the CUDA C++ of rounds: sums what the devices pushed, in their order, updates the weights with the sum,
-// and hands the result out, in one pass over the bytes. The text is made for a type of number, an update rule and a
-// number of devices, and compiled when it is first needed.
+// round-source — the CUDA C++ of rounds: sums what the devices pushed, in their order, updates the weights with the
+// sum, and hands the result out, in one pass over the bytes. The text is made for a type of number, an update rule and
+// a number of devices, and compiled when it is first needed.
 //
 //   Round, 8-byte words        sources[S] | targets[T] | previous | result | slot 0 | slot 1 | length | flags | settings
 //   settings                   SETTINGS numbers of the element's type, in the order of SETTING
@@ -62,7 +62,9 @@ export const SETTING_COUNT: number = Object.keys(SETTING).length;
 
 export const FLAG = { aligned: 1, bare: 2, decays: 4 } as const;
 
-/** What an update does to `w` with the gradient `g` and the slots `a` and `b`; `plain` is the gradient without decay. */
+/**
+ * What an update does to `w` with the gradient `g` and the slots `a` and `b`; `plain` is the gradient without decay.
+ */
 const UPDATES: Readonly<Record<UpdateRule, string>> = {
   sum: "w = w + plain;",
   sgd: "w = w - rate * g;",

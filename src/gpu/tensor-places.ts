@@ -2,7 +2,8 @@
 // and addresses of a card have more.
 //
 // Invariants:
-//   TensorPlaces.P1. A place is a tensor's for as long as somebody holds the tensor, and free for another one afterwards.
+//   TensorPlaces.P1. A place is a tensor's for as long as somebody holds the tensor, and free for another one
+//       afterwards.
 //   TensorPlaces.P2. The address of a tensor that was freed meanwhile is CLOSED, never an address that is not its own.
 
 import { WeighbridgeError } from "../base/errors.ts";

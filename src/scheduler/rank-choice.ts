@@ -57,7 +57,9 @@ export function chooseCopy(applicant: Applicant<unknown>, slots: readonly RankSl
   return { found: "nothing", lookAgainAtMs: deadlineMs };
 }
 
-/** Of a worker: waits for servers that have sent nothing to this scheduler; undefined when all have come (Roster.R8). */
+/**
+ * Of a worker: waits for servers that have sent nothing to this scheduler; undefined when all have come (Roster.R8).
+ */
 export function waitForServers(
   { request, arrivedAtMs }: Applicant<unknown>,
   slots: readonly RankSlot[],

@@ -1,5 +1,6 @@
-// Goal: lists that level 1 folds (worker/level-one/list-rounds.ts) mean what they mean key by key: drawn programs of lists,
-// single calls, waits and failures have the same results and the same errors, whether lists can be folded or not.
+// Goal: lists that level 1 folds (worker/level-one/list-rounds.ts) mean what they mean key by key: drawn programs of
+// lists, single calls, waits and failures have the same results and the same errors, whether lists can be folded or
+// not.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -1,5 +1,6 @@
-// list-rounds — a model whose backend takes batches and computes in plain arrays: what list-rounds.test.ts compares. Lists of
-// requests are given either as they are, so that level 1 may fold them, or copied each time, so that it cannot.
+// list-rounds — a model whose backend takes batches and computes in plain arrays: what list-rounds.test.ts compares.
+// Lists of requests are given either as they are, so that level 1 may fold them, or copied each time, so that it
+// cannot.
 
 import { assert } from "../../src/base/assert.ts";
 import type { Clock } from "../../src/base/clock.ts";

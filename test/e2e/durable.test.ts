@@ -1,5 +1,5 @@
-// durable — Goal: with --durable, a job whose processes are all killed comes back with every update that was acknowledged; damage is found, and a
-// directory serves one process.
+// durable — Goal: with --durable, a job whose processes are all killed comes back with every update that was
+// acknowledged; damage is found, and a directory serves one process.
 
 import assert from "node:assert/strict";
 import { mkdtemp, open, readdir, rm } from "node:fs/promises";

@@ -70,7 +70,10 @@ class Stage {
   }
 }
 
-/** Writes all pages, one after the other or several at once, trimming as a server does. Returns how many were acknowledged. */
+/**
+ * Writes all pages, one after the other or several at once, trimming as a server does. Returns how many were
+ * acknowledged.
+ */
 async function writeAll(log: SegmentLog, acknowledged: (last: number) => void): Promise<void> {
   await log.open(() => {});
   for (let number = 1; number <= PAGES; number += 2) {

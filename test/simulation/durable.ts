@@ -1,5 +1,5 @@
-// Goal: durable servers whose processes die, one by one or all at once, with or without the power, come back with every update that was
-// acknowledged and with none that was not sent, bit for bit. Workers that live go on where they were.
+// Goal: durable servers whose processes die, one by one or all at once, with or without the power, come back with every
+// update that was acknowledged and with none that was not sent, bit for bit. Workers that live go on where they were.
 
 import assert from "node:assert/strict";
 import { setImmediate } from "node:timers/promises";

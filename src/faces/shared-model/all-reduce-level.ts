@@ -1,18 +1,18 @@
-// all-reduce-level — level 2 without servers (mshadow-ps: RabitModel): the workers add up, or average, what their devices
-// pushed, among themselves. Every worker gets the same bits. BSP for each key, since nobody has a sum before all have
-// pushed.
+// all-reduce-level — level 2 without servers (mshadow-ps: RabitModel): the workers add up, or average, what their
+// devices pushed, among themselves. Every worker gets the same bits. BSP for each key, since nobody has a sum before
+// all have pushed.
 //
-// Workers finish rounds in orders of their own, but operations among workers have to be called in the same order by all.
-// So they take turns: in a turn every worker tells the others which rounds it has ready; those that all have are reduced,
-// in the order of their priorities, a few megabytes in one turn. A worker that has none ready takes no part, and the
-// others wait for it.
+// Workers finish rounds in orders of their own, but operations among workers have to be called in the same order by
+// all. So they take turns: in a turn every worker tells the others which rounds it has ready; those that all have are
+// reduced, in the order of their priorities, a few megabytes in one turn. A worker that has none ready takes no part,
+// and the others wait for it.
 //
 //   turn n      who has what ──> all agree ──> pieces of up to TURN_BYTES in all are reduced
 //   turn n + 1                       who has what ──> …        while those of turn n are on their way
 //
 // Invariants:
-//   AllReduceLevel.G1. What is reduced in a turn, and in which order, follows from what all workers told in it, and from
-//       what was reduced before: it is the same everywhere.
+//   AllReduceLevel.G1. What is reduced in a turn, and in which order, follows from what all workers told in it, and
+//       from what was reduced before: it is the same everywhere.
 //   AllReduceLevel.G2. At most the pieces of two turns are on their way: an urgent key waits for those alone.
 //   AllReduceLevel.G3. When an operation fails, all rounds that are open fail with its error, and so do later ones.
 

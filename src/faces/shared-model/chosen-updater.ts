@@ -1,4 +1,5 @@
-// chosen-updater — the updater that a model was given, checked: a built-in one by its settings, or an object of the user's.
+// chosen-updater — the updater that a model was given, checked: a built-in one by its settings, or an object of the
+// user's.
 
 import { showValue, WeighbridgeError } from "../../base/errors.ts";
 import type { RowElement } from "../../kernel/row-element.ts";

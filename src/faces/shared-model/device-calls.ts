@@ -1,5 +1,5 @@
-// device-calls — the calls of the devices that one thread runs, checked: initKey's shape, push, pullReq, pullWait. The same
-// in the thread that created the model and in those that run a device of it; level 1 does the rest.
+// device-calls — the calls of the devices that one thread runs, checked: initKey's shape, push, pullReq, pullWait. The
+// same in the thread that created the model and in those that run a device of it; level 1 does the rest.
 
 import type { WaitOptions } from "../../base/deferred.ts";
 import { showValue, WeighbridgeError } from "../../base/errors.ts";

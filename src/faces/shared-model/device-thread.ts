@@ -1,5 +1,5 @@
-// device-thread — a thread that runs a device of a shared model: what it is given, what it asks of the owner over its port
-// (everything else goes through shared memory), and the model as it sees it.
+// device-thread — a thread that runs a device of a shared model: what it is given, what it asks of the owner over its
+// port (everything else goes through shared memory), and the model as it sees it.
 
 import type { Clock } from "../../base/clock.ts";
 import { Deferred, type WaitOptions } from "../../base/deferred.ts";

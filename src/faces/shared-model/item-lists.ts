@@ -1,5 +1,6 @@
-// item-lists — the lists that pushAll or pullAll was given. A training loop gives the same ones in every step: a list that
-// comes again, with the same items in it, is not checked item by item a second time, and nothing is allocated for it.
+// item-lists — the lists that pushAll or pullAll was given. A training loop gives the same ones in every step: a list
+// that comes again, with the same items in it, is not checked item by item a second time, and nothing is allocated for
+// it.
 //
 // Invariants:
 //   ItemLists.I1. A request that was made before is used again only if the list, each of its items and every field of

@@ -1,4 +1,5 @@
-// model-params — the options of mshadow-ps that setParam sets, checked. Names are mshadow's; values may be text, as there.
+// model-params — the options of mshadow-ps that setParam sets, checked. Names are mshadow's; values may be text, as
+// there.
 //
 //   update_on_server   0, 1      whether rounds update weights; defaults to 1 if the model has an updater
 //   test_on_server     0, 1      whether checkWeight may be called

@@ -1,5 +1,5 @@
-// model-statistics — what a shared model tells of itself: counts and times per key and device, and a time line in Chrome's
-// trace format.
+// model-statistics — what a shared model tells of itself: counts and times per key and device, and a time line in
+// Chrome's trace format.
 
 import type { KeyPlan } from "../../worker/level-one/model-backend.ts";
 import type { DeviceTimes, KeyTimes, ModelMeter, ModelSpan } from "../../worker/level-one/model-meter.ts";
@@ -43,7 +43,10 @@ export function statisticsOf({ meter, devices, isLive, plans }: Told): ModelStat
   };
 }
 
-/** Devices have a line each for what they do and wait for, then every thread one for its reduces, then every key one for level 2. */
+/**
+ * Devices have a line each for what they do and wait for, then every thread one for its reduces, then every key one for
+ * level 2.
+ */
 export function traceOf({ meter, devices, plans }: Told): ChromeTrace {
   const keyOf = new Map(plans.map(({ key, index }) => [index, key]));
   const exchangeLine = 2 * devices.length + 1;

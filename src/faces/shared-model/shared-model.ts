@@ -128,7 +128,9 @@ export interface SharedModel<Data extends object = object> {
   [Symbol.asyncDispose](): Promise<void>;
 }
 
-/** The model in a thread that runs one device of it: the calls of that device. `init` and `setParam` are the owner's. */
+/**
+ * The model in a thread that runs one device of it: the calls of that device. `init` and `setParam` are the owner's.
+ */
 export type DeviceModel<Data extends object = object> = SharedModel<Data> & {
   /** The device that this thread runs. */
   readonly device: number;

@@ -1,4 +1,5 @@
-// segment-bytes — the bytes of a segment of a durable log (segment-log.ts): its head, and batches of entries behind it. Pure.
+// segment-bytes — the bytes of a segment of a durable log (segment-log.ts): its head, and batches of entries behind it.
+// Pure.
 //
 //   offset   type      field         the head; little-endian
 //        0   u8 × 16   "weighbridge log\n"

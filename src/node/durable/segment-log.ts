@@ -1,5 +1,5 @@
-// segment-log — a server's log in files of its own (docs/decisions/0071). segment-bytes.ts has their bytes, stored-log.ts
-// reads them when the server comes back, state-lock.ts keeps other processes away.
+// segment-log — a server's log in files of its own (docs/decisions/0071). segment-bytes.ts has their bytes,
+// stored-log.ts reads them when the server comes back, state-lock.ts keeps other processes away.
 //
 //   <directory>/log-000000000007   a segment: batches of entries, one after the other; zeros behind them
 //               spare              a segment that is not needed any more, or not yet: the next one is made of it
@@ -7,13 +7,14 @@
 //
 //   write ──► gathered, while a batch is written and synced ──► the next batch, of all that came meanwhile ──► resolved
 //
-// A file that grows costs several times as much as one that has its size: a segment is filled with zeros before it is used.
+// A file that grows costs several times as much as one that has its size: a segment is filled with zeros before it is
+// used.
 //
 // Invariants (with DurableLog.D1 and D2):
 //   SegmentLog.W1. One batch is written at a time, and synced before the next one: only the last one can be unfinished.
 //   SegmentLog.W2. A segment has its head, on the disk, before it has its name, and its name before its first batch.
-//   SegmentLog.W3. While the disk is full nothing is acknowledged, and the batch is tried again; every other failure ends
-//       the server.
+//   SegmentLog.W3. While the disk is full nothing is acknowledged, and the batch is tried again; every other failure
+//       ends the server.
 
 import { randomInt } from "node:crypto";
 import { dirname, join } from "node:path";

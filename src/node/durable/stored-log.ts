@@ -1,12 +1,12 @@
-// stored-log — reads the segments that a durable log left (segment-log.ts): checks all of them, finds where to begin, and
-// hands out the entries from there on.
+// stored-log — reads the segments that a durable log left (segment-log.ts): checks all of them, finds where to begin,
+// and hands out the entries from there on.
 //
-// A segment ends where no whole batch begins. In the last one that is the end of the log: a batch that was not synced may
-// be there in part, and was acknowledged to nobody.
+// A segment ends where no whole batch begins. In the last one that is the end of the log: a batch that was not synced
+// may be there in part, and was acknowledged to nobody.
 //
 // Invariants:
-//   StoredLog.S1. Only what follows the last whole batch is dropped. A batch that is damaged while a later one is there, a
-//       number that is missing, a head that cannot be read: STATE_CORRUPT, with path and offset.
+//   StoredLog.S1. Only what follows the last whole batch is dropped. A batch that is damaged while a later one is
+//       there, a number that is missing, a head that cannot be read: STATE_CORRUPT, with path and offset.
 
 import { join } from "node:path";
 import { WeighbridgeError } from "../../base/errors.ts";

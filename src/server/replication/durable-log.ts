@@ -1,5 +1,6 @@
-// durable-log — what a durable server needs of a disk (docs/decisions/0071): a log that outlives the process. The entries
-// are those that a standby would repeat, so a server that comes back repeats its own. node/durable/ implements it.
+// durable-log — what a durable server needs of a disk (docs/decisions/0071): a log that outlives the process. The
+// entries are those that a standby would repeat, so a server that comes back repeats its own. node/durable/ implements
+// it.
 //
 // Invariants:
 //   DurableLog.D1. `write` resolves when the disk has the entries: no crash, and no power failure, takes them back.
@@ -21,9 +22,9 @@ export type DurableLog = LogSink & {
   /** Called once, when the disk has failed: nothing is written any more, and nothing acknowledged. */
   onFailed: (error: WeighbridgeError) => void;
   /**
-   * Gives `repeat` all that has to be repeated: from the IDENTITY before the newest FILL that is followed by its FILLED, or
-   * from the first entry on. Resolves when writing may begin, behind the last entry. Throws STATE_CORRUPT, STATE_HELD, STATE_IO, and
-   * what `repeat` throws.
+   * Gives `repeat` all that has to be repeated: from the IDENTITY before the newest FILL that is followed by its
+   * FILLED, or from the first entry on. Resolves when writing may begin, behind the last entry. Throws STATE_CORRUPT,
+   * STATE_HELD, STATE_IO, and what `repeat` throws.
    */
   open(repeat: (page: LogPage) => void): Promise<void>;
   /** Entries before this one are not needed any more. */

@@ -1,5 +1,5 @@
-// fill-state — what a standby gets that was not there from the start (docs/decisions/0068): what is the server's and not
-// a part's, the state of parts, and the answers that its head keeps. Not when they are sent (fill.ts).
+// fill-state — what a standby gets that was not there from the start (docs/decisions/0068): what is the server's and
+// not a part's, the state of parts, and the answers that its head keeps. Not when they are sent (fill.ts).
 //
 //   FILL     saveServer    the vector clock; clocks of workers, counts of pushes; the catalogue, and of each parameter
 //                          its rate, its phases and its counts; key lists; requests that have not come whole; who lives

@@ -1,18 +1,20 @@
 // fill — the head's side of filling a standby that was not there from the start, while training goes on
 // (docs/decisions/0068). What is sent: fill-state.ts. The standby's side: replica.ts.
 //
-//   FILL, entries … ──► PARTS, entries, PARTS, entries … ──► DIGEST … ──► FILLED ── acknowledged ──► the scheduler hears
+//   FILL, entries … ──► PARTS, entries, PARTS, entries … ──► DIGEST … ──► FILLED ── acknowledged ──► the scheduler
+//   hears
 //   everything that is the server's       part after part       all parts      answers; from here on output waits
 //
-// All of it are entries of the log, between those of requests, so order, resending and bounds are the log's. From FILL on
-// the standby repeats every entry. What it makes of a part that has not come is of no use, and replaced when it comes.
+// All of it are entries of the log, between those of requests, so order, resending and bounds are the log's. From FILL
+// on the standby repeats every entry. What it makes of a part that has not come is of no use, and replaced when it
+// comes.
 //
 // Invariants:
 //   Fill.F1. A turn copies a bounded share: workers wait for one batch, not for the copy.
 //   Fill.F2. What is under way to the standby is bounded: the next batch is made when it has the last one.
 //   Fill.F3. Before FILLED, all parts were compared: a standby that differs from its head never counts.
-//   Fill.F4. From the turn of FILLED on, output waits for the standby (ReplicaLog.I1); the scheduler hears of it when the
-//       standby has FILLED. So the standby has all that anybody was told before it may take over, and all after it.
+//   Fill.F4. From the turn of FILLED on, output waits for the standby (ReplicaLog.I1); the scheduler hears of it when
+//       the standby has FILLED. So the standby has all that anybody was told before it may take over, and all after it.
 //   Fill.F5. A read in several frames that came whole before FILL, and whose answer its worker may not have, is unknown
 //       to the standby: FILLED waits until the worker has it. A worker that says nothing is given up to LATE_MS.
 

@@ -1,5 +1,5 @@
-// log-policy — what a replicated or durable server does with each function: which requests are entries of its log, and which
-// functions it does not serve (docs/decisions/0060). Pure.
+// log-policy — what a replicated or durable server does with each function: which requests are entries of its log, and
+// which functions it does not serve (docs/decisions/0060). Pure.
 //
 //   logged     changes the state of the server: every update but those below
 //   recording  a read that leaves a note behind (Contract: recordingRead): an entry where notes are taken

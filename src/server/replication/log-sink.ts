@@ -1,5 +1,5 @@
-// log-sink — where the log of a server goes: to a standby, or to a disk (durable-log.ts). The log (replica-log.ts) keeps
-// what a sink does not have yet, and holds back what leaves until it does.
+// log-sink — where the log of a server goes: to a standby, or to a disk (durable-log.ts). The log (replica-log.ts)
+// keeps what a sink does not have yet, and holds back what leaves until it does.
 
 import type { Clock } from "../../base/clock.ts";
 import { replicaLog } from "../../contracts/replication.ts";

@@ -1,6 +1,6 @@
-// packed-body — a value made of objects, lists, maps and typed arrays as the body of an entry of the log: JSON, padded to
-// a multiple of 8, and behind it the bytes of the arrays, each padded the same way. Not a format of files or of other
-// languages: a head and its standby run the same version.
+// packed-body — a value made of objects, lists, maps and typed arrays as the body of an entry of the log: JSON, padded
+// to a multiple of 8, and behind it the bytes of the arrays, each padded the same way. Not a format of files or of
+// other languages: a head and its standby run the same version.
 
 import { WeighbridgeError } from "../../base/errors.ts";
 import { paddedBytes } from "../../wire/frame.ts";

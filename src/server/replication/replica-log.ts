@@ -1,6 +1,6 @@
-// replica-log — the log of a head: numbers what changes its state, gives it to a sink, a standby or a disk, and holds back
-// what leaves for others until the sink has it (docs/decisions/0060, 0071). Not what an entry is (log-entry.ts), nor who
-// writes them (logged-requests.ts).
+// replica-log — the log of a head: numbers what changes its state, gives it to a sink, a standby or a disk, and holds
+// back what leaves for others until the sink has it (docs/decisions/0060, 0071). Not what an entry is (log-entry.ts),
+// nor who writes them (logged-requests.ts).
 //
 //   append ──► a page ── full, or the turn's input is handled ──► to the sink ──► acknowledged ──► held writes leave
 //

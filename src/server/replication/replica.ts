@@ -4,8 +4,8 @@
 //   standby ── LOG: repeat ──► standby ── promote ──► head, without a standby
 //   head ── requests: log, handle ──► head ── the standby was given up ──► head, without a standby
 //   head, without a standby ── one comes: fill ──► head        standby that comes late ── FILL … FILLED ──► standby
-//   durable: comes back ── restore: its own entries ──► head, whose log goes to the disk; now and then a FILL goes there
-//   too, and what was before it is not needed any more (docs/decisions/0071)
+//   durable: comes back ── restore: its own entries ──► head, whose log goes to the disk; now and then a FILL goes
+//   there too, and what was before it is not needed any more (docs/decisions/0071)
 //
 // Invariants (with ReplicaLog.I1, I2 and I8):
 //   Replica.I2. A standby repeats what its head did, in the same order, and gets the same bits: digests are compared
@@ -136,7 +136,9 @@ export class Replica {
     return this.#server.parameters.isRestoring;
   }
 
-  /** Whether reads leave notes that updates depend on: what a worker has pulled (DC-ASGD), and which keys it has named. */
+  /**
+   * Whether reads leave notes that updates depend on: what a worker has pulled (DC-ASGD), and which keys it has named.
+   */
   get recordsReads(): boolean {
     return this.#server.parameters.recordsReads;
   }

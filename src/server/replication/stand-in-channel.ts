@@ -1,6 +1,6 @@
 // stand-in-channel — on a standby, the channel of a worker of which only its head hears: handlers answer it as if the
-// worker were there. Answers that could not be made again are kept by stamp, for the worker that sends its updates again
-// when the standby has taken over; all others are dropped.
+// worker were there. Answers that could not be made again are kept by stamp, for the worker that sends its updates
+// again when the standby has taken over; all others are dropped.
 //
 // Invariants:
 //   StandIn.K1. An answer that its handler keeps is kept here until the worker has it: the head's frames say which

@@ -22,8 +22,8 @@ export function digestOfParts(
 
 /**
  * Of this part, and of the clocks of workers. Not of the vector clock: a head counts the stamps of requests that it
- * refused, and of those that leave no trace; nor of blocks that a read has made, which are as they begin. Adds to `count`
- * the bytes that it read.
+ * refused, and of those that leave no trace; nor of blocks that a read has made, which are as they begin. Adds to
+ * `count` the bytes that it read.
  */
 export function digestOf(parameters: Parameters, part: number, count: { bytes: number } = { bytes: 0 }): number {
   let sum = digestOfClocks(parameters.pacer);

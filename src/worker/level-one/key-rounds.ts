@@ -1,6 +1,6 @@
 // key-rounds — who has pushed which key, which rounds are complete, and what follows for its devices and their pulls.
-// What is to be done for a round, and by whom, is task-queue.ts. Decisions on the words of a model (key-record.ts), made
-// by whichever thread has the lock; no data move here, nothing waits.
+// What is to be done for a round, and by whom, is task-queue.ts. Decisions on the words of a model (key-record.ts),
+// made by whichever thread has the lock; no data move here, nothing waits.
 //
 //   a round      open: devices push → complete → reduced: any threads, share by share → (exchanged: the owner) → there
 //   a pull       waits for its round  →  served by the reduce, or handed out by a task, or copied by its home  →  ended

@@ -1,6 +1,6 @@
-// level-one — level 1 of a shared model in one thread: takes what its devices push, and ends their pulls. Every thread of
-// a model has one, over the same words; that of the owner also adds keys, brings results to level 2 and hears of devices
-// that end. What is decided is in key-rounds.ts, how tasks are done in task-loop.ts. Knows no face and no Node.
+// level-one — level 1 of a shared model in one thread: takes what its devices push, and ends their pulls. Every thread
+// of a model has one, over the same words; that of the owner also adds keys, brings results to level 2 and hears of
+// devices that end. What is decided is in key-rounds.ts, how tasks are done in task-loop.ts. Knows no face and no Node.
 //
 // Invariants:
 //   LevelOne.L1. `push` and `pull` move no data but those that only this thread can reach: tasks are done later, in a

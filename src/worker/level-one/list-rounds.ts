@@ -1,6 +1,7 @@
-// list-rounds — rounds of whole lists of keys. Devices that push and pull the same lists in every step need no record of
-// each key: while nothing else happens to its keys, a list is folded: one record says who has pushed and pulled it, and the
-// backend keeps what does its round. For backends that take batches; what single calls mean is decided in key-rounds.ts.
+// list-rounds — rounds of whole lists of keys. Devices that push and pull the same lists in every step need no record
+// of each key: while nothing else happens to its keys, a list is folded: one record says who has pushed and pulled it,
+// and the backend keeps what does its round. For backends that take batches; what single calls mean is decided in
+// key-rounds.ts.
 //
 //   unfolded: the words of the keys ──► folded: pushed by devices → pulled by all → running → over ─┐
 //           ▲                              ▲                                                         │
@@ -8,10 +9,10 @@
 //
 // Invariants:
 //   ListRounds.F1. Only calm keys are folded (FoldedKeys.F1), and a key is in one folded list at most.
-//   ListRounds.F2. Whatever a folded list has no word for unfolds it first: then the words of its keys, and their pulls,
-//       are those that single calls would have left. So a list means what its calls mean one by one.
-//   ListRounds.F3. A list is folded when every device has pushed it CALM_ROUNDS times since it was unfolded: folding costs
-//       something, and what unfolds it may come again.
+//   ListRounds.F2. Whatever a folded list has no word for unfolds it first: then the words of its keys, and their
+//       pulls, are those that single calls would have left. So a list means what its calls mean one by one.
+//   ListRounds.F3. A list is folded when every device has pushed it CALM_ROUNDS times since it was unfolded: folding
+//       costs something, and what unfolds it may come again.
 
 import { FoldedKeys } from "./folded-keys.ts";
 import type { KeyRounds } from "./key-rounds.ts";

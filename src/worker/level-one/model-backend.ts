@@ -87,7 +87,8 @@ export type BatchRunner = {
   runBatch(tasks: readonly ModelTask[], prepared?: readonly PreparedTasks[]): Promise<void>;
   /**
    * For rounds of these keys that will come again with the same places: what `runBatch` takes instead of the tasks, of
-   * keys that no other task of the batch has. Undefined: it has nothing for them. Throws what `runBatch` would reject with.
+   * keys that no other task of the batch has. Undefined: it has nothing for them. Throws what `runBatch` would reject
+   * with.
    */
   prepare?(tasks: readonly ReduceTask[]): PreparedTasks | undefined;
 };

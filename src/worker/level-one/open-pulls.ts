@@ -1,11 +1,11 @@
-// open-pulls — the pulls of the devices that one thread runs: which are open, who waits for them, and how they ended. When
-// they end is decided elsewhere (key-rounds.ts); data are there by then.
+// open-pulls — the pulls of the devices that one thread runs: which are open, who waits for them, and how they ended.
+// When they end is decided elsewhere (key-rounds.ts); data are there by then.
 //
 // Invariants:
 //   OpenPulls.P1. A pull ends once: its data are there, then its callback has ended, then who waits goes on.
 //   OpenPulls.P2. What a callback throws is what its pull failed with; it ends no thread.
-//   OpenPulls.P3. The pulls of a folded list begin and end together, and have no callbacks: only those that somebody looks at
-//       are there one by one.
+//   OpenPulls.P3. The pulls of a folded list begin and end together, and have no callbacks: only those that somebody
+//       looks at are there one by one.
 
 import { Deferred } from "../../base/deferred.ts";
 import { reasonOf, WeighbridgeError } from "../../base/errors.ts";

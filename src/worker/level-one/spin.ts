@@ -1,5 +1,5 @@
-// spin — looks at a word that another thread is about to change, without sleeping: to be woken takes 50 to 100 µs. A core
-// that looks leaves its means to the other thread of the same core, where the engine can say so.
+// spin — looks at a word that another thread is about to change, without sleeping: to be woken takes 50 to 100 µs. A
+// core that looks leaves its means to the other thread of the same core, where the engine can say so.
 
 /** Looks between two looks at the clock. */
 const LOOKS = 64;

@@ -1,6 +1,6 @@
-// task-loop — what a thread of a model does when it has nothing else to do: it claims shares of the tasks that there are
-// (task-queue.ts), has its backend do them, makes the copies that it alone can make, and sleeps on its bell. It knows
-// neither keys nor pulls: who made it hears what has ended.
+// task-loop — what a thread of a model does when it has nothing else to do: it claims shares of the tasks that there
+// are (task-queue.ts), has its backend do them, makes the copies that it alone can make, and sleeps on its bell. It
+// knows neither keys nor pulls: who made it hears what has ended.
 //
 // Invariants:
 //   TaskLoop.L1. A thread does the next run of shares whenever it has nothing else to do, but for TURN_MS at a time.

@@ -101,7 +101,9 @@ export class TaskQueue {
     return run;
   }
 
-  /** All tasks there are, in their order, for a thread that does them at once and does not end while the model is there. */
+  /**
+   * All tasks there are, in their order, for a thread that does them at once and does not end while the model is there.
+   */
   claimAll(): Claim[] {
     const [reduces, handOuts] = [this.#reduces.drain(), this.#handOuts.drain()];
     const all: Claim[] = [];

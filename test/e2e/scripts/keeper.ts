@@ -1,6 +1,6 @@
-// keeper — a worker of durable servers. Prints what it finds: how often each row was pushed to, and the bits of a table with an optimizer.
-// Then it pushes to both, one push after the other, and prints the number of each that was acknowledged; after --pushes of them it prints the
-// bits, and waits for the end of its standard input.
+// keeper — a worker of durable servers. Prints what it finds: how often each row was pushed to, and the bits of a table
+// with an optimizer. Then it pushes to both, one push after the other, and prints the number of each that was
+// acknowledged; after --pushes of them it prints the bits, and waits for the end of its standard input.
 
 import { createHash } from "node:crypto";
 import { parseArgs } from "node:util";
