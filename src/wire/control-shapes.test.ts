@@ -57,6 +57,7 @@ const RESUME = {
   job: "j",
   node: 9,
   incarnation: 1,
+  isStored: true,
   roster: ROSTER,
   passed: [BARRIER],
   units: { open: [], over: [] },

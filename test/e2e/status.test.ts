@@ -27,7 +27,7 @@ test("shows who waits, who is there, and who is dead", async () => {
   const [running] = await Promise.all([ask(), check().succeeds()]);
   assert.match(
     running,
-    /is running: 2 of 2 nodes are there \(1 of 1 server, 1 of 1 worker\); scheduler up \d.*, weighbridge \d+\.\d+\.\d+/,
+    /is running: 2 of 2 nodes are there \(1 of 1 server, 1 of 1 worker\); placement epoch 1; scheduler up \d.*, weighbridge \d+\.\d+\.\d+/,
   );
   assert.match(running, /^node {2}role +rank {2}address +state +inc\. +heartbeat {2}label$/m);
   assert.match(running, new RegExp(`^ {3}1 {2}scheduler +0 {2}tcp://127\\.0\\.0\\.1:${cluster.port} +alive`, "m"));

@@ -8,7 +8,7 @@ import { idOf } from "../../src/wire/node-id.ts";
 import { type FillingCounts, FillingStage, killWhileFilling, runFilling } from "./filling.ts";
 import { forSeeds } from "./seeds.ts";
 
-const SEEDS = 4;
+const SEEDS = 2;
 /** npm run soak takes every boundary. */
 const STRIDE = 150;
 const HEAD = idOf("server", 0);

@@ -42,9 +42,9 @@ for (const consistencyModel of ["SSP", "SSPPush"] as const)
   });
 
 for (const config of [{}, { consistencyModel: "SSPPush" }, { aggressiveClock: true }] as const)
-  test(`snapshots are exact, or not there, while parts move from server to server (${JSON.stringify(config)}), for 2 seeds`, async () => {
+  test(`snapshots are exact, or not there, while parts move from server to server (${JSON.stringify(config)}), for 1 seed`, async () => {
     const tally: SnapshotTally = { taken: 0, asked: 0, changes: { count: 0 } };
-    await forSeeds({ from: 1, count: 2 }, async (seed) => await runMovingSnapshots(seed, config, tally));
+    await forSeeds({ from: 1, count: 1 }, async (seed) => await runMovingSnapshots(seed, config, tally));
     const { taken, asked, changes } = tally;
     assert.ok(2 * taken > asked && changes.count > asked, `${taken} of ${asked} snapshots were taken, parts moved ${changes.count} times`);
   });

@@ -9,6 +9,7 @@ import { Checkpoints, undisturbed } from "../simulation/checkpoints.ts";
 import { runChurn, runReduces } from "../simulation/collectives.ts";
 import { runCrashes } from "../simulation/crashes.ts";
 import { runCutLinks } from "../simulation/cut-links.ts";
+import { runBlackouts, runComebacks } from "../simulation/durable.ts";
 import { runEmbeddingCache } from "../simulation/embedding-cache.ts";
 import { runExactlyOnce } from "../simulation/exactly-once.ts";
 import { drawFaults, runFailover } from "../simulation/failover.ts";
@@ -111,5 +112,12 @@ test(`checkpoints are whole, and what workers do is exact, while parts move, for
     assert.deepEqual(await runParameters(seed, seed + 1, changes), await runParameters(seed));
     assert.deepEqual(await runLinks(seed, seed + 1, changes), await runLinks(seed));
     if (seed % 4 === 0) await new Checkpoints(seed, reference, changes).run();
+  });
+});
+
+test("durable servers lose nothing when everything dies, and come back one by one, for 30 seeds", async () => {
+  await forSeeds({ from: 2, count: 30 }, async (seed) => {
+    await runBlackouts(seed);
+    await runComebacks(seed);
   });
 });
