@@ -6,7 +6,7 @@ import { test } from "node:test";
 import { Random } from "../base/random.ts";
 import { RosterStage, requestOf, texts } from "../testing/roster-stage.ts";
 import { throwsCode } from "../testing/throws-code.ts";
-import type { Decision } from "./roster.ts";
+import type { Decision } from "./roster-decision.ts";
 
 // Forming.
 

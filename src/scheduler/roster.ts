@@ -16,8 +16,7 @@
 //   Roster.R5. A state that was found is used when a node of its run resumes. It is set aside, with a message, and the
 //       job begins anew, when none has within `returnMs` and a whole cluster of new nodes is there, or when a node of
 //       another run resumes. Until then nobody gets a slot: nodes that are only cut off find their job as it was.
-//   Roster.R6. Guests (guests.ts) are no nodes: the job neither waits for them nor ends with them. One that comes
-//       before the job runs waits for it; one that resumes, until the servers have told which guests they know.
+//   Roster.R6. Guests (guest-door.ts) are no nodes: the job neither waits for them nor ends with them.
 //   Roster.R7. Where servers have standbys, a scheduler that has less written down than a node knows decides nothing:
 //       it could put back a head that was replaced. It fails, and the nodes wait for one that has the state.
 //   Roster.R8. A job that comes back from the disks of its servers gives no rank to a worker before every server has
@@ -30,60 +29,21 @@ import { jobConflict } from "../wire/hello.ts";
 import { idOf, isGuest, nameOf, type Role } from "../wire/node-id.ts";
 import type { RegisterRequest, ResumeClaim } from "../wire/register.ts";
 import type { PlacementView, RosterView } from "../wire/roster.ts";
-import {
-  type Applicant,
-  type ClusterCounts,
-  cannotStart,
-  cannotTakePart,
-  contradiction,
-  incomplete,
-  jobOver,
-  malformed,
-} from "./applicant.ts";
+import { type Applicant, cannotStart, cannotTakePart, contradiction, incomplete, jobOver, malformed } from "./applicant.ts";
 import { Chains } from "./chains.ts";
 import { assignRanks, conflict } from "./formation.ts";
+import { GuestDoor } from "./guest-door.ts";
 import { Guests } from "./guests.ts";
 import { firstPlacement, nextPlacement, type PlacementChange } from "./placement-epochs.ts";
 import { chooseCopy, chooseRank, type RankChoice, waitForServers } from "./rank-choice.ts";
 import { holderOf, type RankSlot } from "./rank-slot.ts";
-import { type Audience, RankSlots } from "./rank-slots.ts";
+import { RankSlots } from "./rank-slots.ts";
 import { fenced, isAnother, isBehind, otherJob, tooOld } from "./resume-claims.ts";
+import type { Decision, RosterRules } from "./roster-decision.ts";
 import type { StateJournal } from "./state-journal.ts";
-
-export type RosterRules = ClusterCounts & {
-  /** 0: nodes send no heartbeats. */
-  readonly heartbeatIntervalMs: number;
-  /** 0: only a closed link shows a death. */
-  readonly heartbeatTimeoutMs: number;
-  readonly startTimeoutMs: number;
-  /** How the servers of a new job share its parts; a running job keeps its placement. Defaults to "ring". */
-  readonly placement?: PlacementView["policy"] | undefined;
-};
 
 /** For the nodes of a state that was found, where no heartbeats are sent. */
 const RETURN_MS = 5000;
-
-export type Decision<T> =
-  | { readonly kind: "admit"; readonly caller: T; readonly node: number; readonly incarnation: number; readonly recovery: boolean }
-  | { readonly kind: "refuse"; readonly caller: T; readonly error: WeighbridgeError }
-  /** The cluster is there: nodes may be answered and the job has its id. */
-  | { readonly kind: "run" }
-  /** An incarnation of this node is over. */
-  | { readonly kind: "died"; readonly node: number }
-  /** A standby holds this server's rank from now on. */
-  | { readonly kind: "promoted"; readonly node: number; readonly incarnation: number; readonly label: string }
-  /** Publish to everybody alive, or, if only guests have come or gone, to servers alone. */
-  | { readonly kind: "announce"; readonly to: Audience }
-  /** This guest is forgotten: its conversation ends. */
-  | { readonly kind: "dismiss"; readonly node: number; readonly error: WeighbridgeError }
-  /** The state of an earlier run is not used, for this reason. */
-  | { readonly kind: "setAside"; readonly job: string; readonly reason: string }
-  /** A node knows more than the state that was found. */
-  | { readonly kind: "outdated"; readonly node: number }
-  /** The job cannot go on. */
-  | { readonly kind: "fail"; readonly error: WeighbridgeError }
-  /** Everybody has left, or is dead and has nobody to come back to. */
-  | { readonly kind: "finish" };
 
 export class Roster<T> {
   readonly #rules: RosterRules;
@@ -97,9 +57,8 @@ export class Roster<T> {
   #phase: Phase = "forming";
   #failure: WeighbridgeError | undefined;
   #applicants: Applicant<T>[] = [];
-  /** Guests that wait (Roster.R6). */
-  #waitingGuests: Applicant<T>[] = [];
   readonly #guests: Guests;
+  readonly #guestDoor: GuestDoor<T>;
   readonly #slots: RankSlots;
   readonly #chains: Chains;
   #isResumed = false;
@@ -115,6 +74,7 @@ export class Roster<T> {
     this.#jobId = jobId;
     this.#guests = new Guests(this.#rules.heartbeatTimeoutMs);
     this.#slots = new RankSlots(journal, this.#guests);
+    this.#guestDoor = new GuestDoor({ guests: this.#guests, journal, slots: this.#slots });
     this.#chains = new Chains({ journal, slots: this.#slots, heartbeatTimeoutMs: this.#rules.heartbeatTimeoutMs });
   }
 
@@ -201,7 +161,10 @@ export class Roster<T> {
 
   register(request: RegisterRequest, caller: T, nowMs: number): Decision<T>[] {
     if (this.#failure !== undefined) return [{ kind: "refuse", caller, error: this.#failure }];
-    if (request.role === "guest") return this.#welcome({ request, caller, arrivedAtMs: nowMs }, nowMs);
+    if (request.role === "guest") {
+      this.#guestDoor.wait({ request, caller, arrivedAtMs: nowMs });
+      return this.#conclude([], nowMs);
+    }
     if (request.failure !== undefined) return this.#missOut(caller, cannotStart(request, request.failure));
     const wrong = malformed(request);
     if (wrong !== undefined) return [{ kind: "refuse", caller, error: wrong }];
@@ -214,7 +177,7 @@ export class Roster<T> {
   /** The caller went away before it was answered. */
   withdraw(caller: T): void {
     this.#applicants = this.#applicants.filter((applicant) => applicant.caller !== caller);
-    this.#waitingGuests = this.#waitingGuests.filter((applicant) => applicant.caller !== caller);
+    this.#guestDoor.withdraw(caller);
   }
 
   /** A node sent something. Throws when it has no slot, or no longer. */
@@ -257,7 +220,7 @@ export class Roster<T> {
   linkDown(node: number, incarnation: number, nowMs: number): Decision<T>[] {
     if (isGuest(node)) {
       this.#guests.linkDown(node, nowMs);
-      return this.#guests.has(node) ? [] : [this.#dismiss(node)];
+      return this.#guests.has(node) ? [] : [this.#guestDoor.dismissal(node)];
     }
     const slot = this.#slots.get(node);
     if (slot === undefined || slot.incarnation !== incarnation) return [];
@@ -319,7 +282,7 @@ export class Roster<T> {
     if (this.#phase === "forming" && nowMs >= this.#deadlineMs) {
       return this.fail(incomplete(this.#rules, this.#applicants, this.#rules.startTimeoutMs));
     }
-    const decisions: Decision<T>[] = this.#guests.expire(nowMs).map((node) => this.#dismiss(node));
+    const decisions: Decision<T>[] = this.#guests.expire(nowMs).map((node) => this.#guestDoor.dismissal(node));
     if (decisions.length > 0) this.#slots.guestsChanged();
     for (const slot of this.#slots.all()) {
       if (nowMs < this.#chains.deathAtMs(slot)) continue;
@@ -339,9 +302,9 @@ export class Roster<T> {
     if (this.#failure !== undefined) return [];
     this.#phase = "failed";
     this.#failure = error;
-    const refusals = [...this.#applicants, ...this.#waitingGuests].map(({ caller }): Decision<T> => ({ kind: "refuse", caller, error }));
+    const waiting = [...this.#applicants, ...this.#guestDoor.clear()];
+    const refusals = waiting.map(({ caller }): Decision<T> => ({ kind: "refuse", caller, error }));
     this.#applicants = [];
-    this.#waitingGuests = [];
     return [{ kind: "fail", error }, ...refusals];
   }
 
@@ -442,52 +405,6 @@ export class Roster<T> {
     return earlier.map(({ caller }) => ({ kind: "refuse", caller, error }));
   }
 
-  // Guests.
-
-  /** Roster.R6 */
-  #welcome(guest: Applicant<T>, nowMs: number): Decision<T>[] {
-    this.#waitingGuests.push(guest);
-    if (this.#phase !== "running") return [];
-    return this.#conclude([], nowMs);
-  }
-
-  #admitGuests(nowMs: number): Decision<T>[] {
-    const waiting = this.#waitingGuests;
-    this.#waitingGuests = [];
-    return waiting.flatMap((guest) => {
-      const { request, caller } = guest;
-      if (this.#isEnding || this.#finished) return { kind: "refuse", caller, error: jobOver(request) };
-      try {
-        const node = this.#numberOf(guest, nowMs);
-        if (node !== undefined) return { kind: "admit", caller, node, incarnation: 1, recovery: true };
-        this.#waitingGuests.push(guest);
-        return [];
-      } catch (thrown) {
-        if (!(thrown instanceof WeighbridgeError)) throw thrown;
-        return { kind: "refuse", caller, error: thrown };
-      }
-    });
-  }
-
-  /** Undefined while that is not decided. Throws FENCED, QUEUE_FULL. */
-  #numberOf({ request: { token, resume } }: Applicant<T>, nowMs: number): number | undefined {
-    const { job, term } = this.#journal.state;
-    if (resume === undefined) {
-      const before = this.#guests.size;
-      const node = this.#guests.admit(token, `${job} ${term}`, nowMs);
-      if (this.#guests.size > before) this.#slots.guestsChanged();
-      return node;
-    }
-    if (resume.job === job && this.#guests.resume(resume.node, token, nowMs)) return resume.node;
-    if (resume.job === job && !this.hasHeardEverybody) return undefined;
-    throw this.#guests.forgotten(resume.node);
-  }
-
-  /** A guest that is no longer there. */
-  #dismiss(node: number): Decision<T> {
-    return { kind: "dismiss", node, error: this.#guests.forgotten(node) };
-  }
-
   // Nodes that resume after a restart of the scheduler.
 
   #resume(request: RegisterRequest, claim: ResumeClaim, caller: T, nowMs: number): Decision<T>[] {
@@ -574,6 +491,10 @@ export class Roster<T> {
   #publish(): Decision<T>[] {
     const to = this.#slots.publish();
     return to === undefined ? [] : [{ kind: "announce", to }];
+  }
+
+  #admitGuests(nowMs: number): Decision<T>[] {
+    return this.#guestDoor.admit(nowMs, { isOver: this.#isEnding || this.#finished, isSettled: this.hasHeardEverybody });
   }
 
   /** What follows from any event: free slots are assigned, changes published, the end noticed. */

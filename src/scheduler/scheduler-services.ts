@@ -23,7 +23,8 @@ import { CollectiveService, checkGather } from "./collective-service.ts";
 import { DeadNodeWait, type DeadNodeWaitOptions } from "./dead-node-wait.ts";
 import type { PendingRegistration } from "./pending-registrations.ts";
 import { RendezvousService } from "./rendezvous-service.ts";
-import type { Decision, Roster } from "./roster.ts";
+import type { Roster } from "./roster.ts";
+import type { Decision } from "./roster-decision.ts";
 import type { StateJournal } from "./state-journal.ts";
 import { UnitService } from "./unit-service.ts";
 

@@ -1,6 +1,7 @@
 // roster-stage — a Roster of two servers and two workers at a time that a test sets, whose decisions read as words.
 
-import { type Decision, Roster, type RosterRules } from "../scheduler/roster.ts";
+import { Roster } from "../scheduler/roster.ts";
+import type { Decision, RosterRules } from "../scheduler/roster-decision.ts";
 import { StateJournal } from "../scheduler/state-journal.ts";
 import type { CopyClaim, RegisterRequest, ResumeClaim } from "../wire/register.ts";
 import type { RosterView } from "../wire/roster.ts";
