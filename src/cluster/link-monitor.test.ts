@@ -22,7 +22,7 @@ const SERVER = 8;
 const WORKER = 9;
 /** A function that the server answers never. */
 const SLOW: typeof HEARTBEAT = jsonContract({
-  ...{ id: FunctionId.SIMPLE, name: "slow", target: "server", effect: "idempotent" },
+  ...{ id: FunctionId.SIMPLE, name: "slow", target: "server" },
   request: emptyShape,
   response: emptyShape,
 });

@@ -9,7 +9,6 @@ import { type JsonContract, jsonContract } from "./contract.ts";
 export const catalogueOpen: JsonContract<catalogue.CatalogueOpenRequest, catalogue.CatalogueNumbers> = jsonContract({
   name: "wb/catalogue/open",
   target: "scheduler",
-  effect: "idempotent",
   request: catalogue.catalogueOpenRequestShape,
   response: catalogue.catalogueNumbersShape,
 });
@@ -18,7 +17,6 @@ export const catalogueOpen: JsonContract<catalogue.CatalogueOpenRequest, catalog
 export const catalogueReserve: JsonContract<catalogue.CatalogueReserveRequest, catalogue.CatalogueNumbers> = jsonContract({
   name: "wb/catalogue/reserve",
   target: "scheduler",
-  effect: "idempotent",
   request: catalogue.catalogueReserveRequestShape,
   response: catalogue.catalogueNumbersShape,
 });
@@ -26,7 +24,6 @@ export const catalogueReserve: JsonContract<catalogue.CatalogueReserveRequest, c
 export const catalogueFind: JsonContract<catalogue.CatalogueFindRequest, catalogue.CatalogueFound> = jsonContract({
   name: "wb/catalogue/find",
   target: "scheduler",
-  effect: "idempotent",
   request: catalogue.catalogueFindRequestShape,
   response: catalogue.catalogueFoundShape,
 });
@@ -35,7 +32,6 @@ export const catalogueFind: JsonContract<catalogue.CatalogueFindRequest, catalog
 export const catalogueClear: JsonContract<catalogue.CatalogueClearRequest, Empty> = jsonContract({
   name: "wb/catalogue/clear",
   target: "scheduler",
-  effect: "idempotent",
   request: catalogue.catalogueClearRequestShape,
   response: emptyShape,
 });
@@ -44,7 +40,6 @@ export const catalogueClear: JsonContract<catalogue.CatalogueClearRequest, Empty
 export const catalogueList: JsonContract<catalogue.CatalogueListRequest, catalogue.CataloguePage> = jsonContract({
   name: "wb/catalogue/list",
   target: "scheduler",
-  effect: "idempotent",
   request: catalogue.catalogueListRequestShape,
   response: catalogue.cataloguePageShape,
 });
@@ -53,7 +48,6 @@ export const catalogueList: JsonContract<catalogue.CatalogueListRequest, catalog
 export const catalogueTell: JsonContract<catalogue.CataloguePage, Empty> = jsonContract({
   name: "wb/catalogue/tell",
   target: "scheduler",
-  effect: "idempotent",
   request: catalogue.cataloguePageShape,
   response: emptyShape,
 });

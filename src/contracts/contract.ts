@@ -125,11 +125,16 @@ export function contract<const Q extends Fields, const R extends Fields>(options
   };
 }
 
-/** For the control plane: a function that both sides describe by shapes. */
+/** For the control plane: an idempotent function that both sides describe by shapes. */
 export function jsonContract<Q, R>(
-  options: Omit<ContractOptions<Fields, Fields>, "request" | "response"> & { readonly request: Check<Q>; readonly response: Check<R> },
+  options: Pick<ContractOptions<Fields, Fields>, "id" | "name" | "target"> & { readonly request: Check<Q>; readonly response: Check<R> },
 ): JsonContract<Q, R> {
-  return contract({ ...options, request: { body: json(options.request) }, response: { body: json(options.response) } });
+  return contract({
+    ...options,
+    effect: "idempotent",
+    request: { body: json(options.request) },
+    response: { body: json(options.response) },
+  });
 }
 
 /** Whether something that a caller hands over is a contract, with or without a handler. */

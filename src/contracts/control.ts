@@ -23,7 +23,6 @@ export const REGISTER: JsonContract<RegisterRequest, RegisterReply> = jsonContra
   id: FunctionId.REGISTER,
   name: "wb/cluster/register",
   target: "scheduler",
-  effect: "idempotent",
   request: registerRequestShape,
   response: registerReplyShape,
 });
@@ -33,7 +32,6 @@ export const HEARTBEAT: JsonContract<control.HeartbeatRequest, Empty> = jsonCont
   id: FunctionId.HEARTBEAT,
   name: "wb/cluster/heartbeat",
   target: "node",
-  effect: "idempotent",
   request: control.heartbeatRequestShape,
   response: control.emptyShape,
 });
@@ -42,7 +40,6 @@ export const BARRIER: JsonContract<control.BarrierRequest, control.BarrierReply>
   id: FunctionId.BARRIER,
   name: "wb/cluster/barrier",
   target: "scheduler",
-  effect: "idempotent",
   request: control.barrierRequestShape,
   response: control.barrierReplyShape,
 });
@@ -51,7 +48,6 @@ export const LEAVE: JsonContract<control.LeaveRequest, Empty> = jsonContract({
   id: FunctionId.LEAVE,
   name: "wb/cluster/leave",
   target: "scheduler",
-  effect: "idempotent",
   request: control.leaveRequestShape,
   response: control.emptyShape,
 });
@@ -60,7 +56,6 @@ export const STATUS: JsonContract<Empty, control.StatusReply> = jsonContract({
   id: FunctionId.STATUS,
   name: "wb/cluster/status",
   target: "scheduler",
-  effect: "idempotent",
   request: control.emptyShape,
   response: control.statusReplyShape,
 });
@@ -70,7 +65,6 @@ export const ROSTER: JsonContract<RosterView, Empty> = jsonContract({
   id: FunctionId.ROSTER,
   name: "wb/cluster/roster",
   target: "node",
-  effect: "idempotent",
   request: rosterShape,
   response: control.emptyShape,
 });
@@ -80,7 +74,6 @@ export const PLACEMENT: JsonContract<Empty, control.PlacementReply> = jsonContra
   id: FunctionId.PLACEMENT,
   name: "wb/cluster/placement",
   target: "scheduler",
-  effect: "idempotent",
   request: control.emptyShape,
   response: control.placementReplyShape,
 });
@@ -95,7 +88,6 @@ export const PREPARE: JsonContract<control.PrepareRequest, Empty> = jsonContract
   id: FunctionId.PREPARE,
   name: "wb/cluster/prepare",
   target: "node",
-  effect: "idempotent",
   request: control.prepareRequestShape,
   response: control.emptyShape,
 });
@@ -105,7 +97,6 @@ export const ABORT: JsonContract<control.AbortRequest, Empty> = jsonContract({
   id: FunctionId.ABORT,
   name: "wb/cluster/abort",
   target: "node",
-  effect: "idempotent",
   request: control.abortRequestShape,
   response: control.emptyShape,
 });
@@ -115,7 +106,6 @@ export const UNITS: JsonContract<UnitsRequest, UnitsReply> = jsonContract({
   id: FunctionId.UNITS,
   name: "wb/cluster/units",
   target: "scheduler",
-  effect: "idempotent",
   request: unitsRequestShape,
   response: unitsReplyShape,
 });
@@ -125,7 +115,6 @@ export const GATHER: JsonContract<GatherRequest, GatherReply> = jsonContract({
   id: FunctionId.GATHER,
   name: "wb/cluster/gather",
   target: "scheduler",
-  effect: "idempotent",
   request: gatherRequestShape,
   response: gatherReplyShape,
 });
@@ -134,7 +123,6 @@ export const RENDEZVOUS: JsonContract<RendezvousRequest, RendezvousReply> = json
   id: FunctionId.RENDEZVOUS,
   name: "wb/cluster/rendezvous",
   target: "scheduler",
-  effect: "idempotent",
   request: rendezvousRequestShape,
   response: rendezvousReplyShape,
 });

@@ -35,7 +35,7 @@ const doubled: Contract<typeof numbers, typeof numbers> = contract({
 type Texts = { readonly texts: readonly string[] };
 const textsShape = object({ texts: list(text) });
 const copyTexts: JsonContract<Texts, Texts> = jsonContract({
-  ...{ id: 1000, name: "test/copy", target: "worker", effect: "idempotent" },
+  ...{ id: 1000, name: "test/copy", target: "worker" },
   request: textsShape,
   response: textsShape,
 });

@@ -1,49 +1,20 @@
 // consistency-json — a consistency as JSON, in requests and checkpoints, with an unbounded staleness as "any"; and
-// which parameters may have which.
+// which parameters may have which. How it is read: consistency-shape.ts.
 
 import { WeighbridgeError } from "../base/errors.ts";
-import type { ConsistencyHistory, ConsistencyMode } from "../consistency/consistency-phases.ts";
-import { type Check, count, list, object, oneOf } from "../wire/json-body.ts";
+import type { ConsistencyMode } from "../consistency/consistency-phases.ts";
 import type { JsonObject } from "../wire/json-value.ts";
 import { checkCombination, type ParameterSpec } from "./parameter-spec.ts";
 import { checkRowType } from "./row-types/row-type-spec.ts";
 
-const ANY = "any";
-
-/** Throws BAD_REQUEST. */
-export const stalenessShape: Check<number> = (value, path) => (value === ANY ? Infinity : count(value, path));
-
-const modeFields = { updates: oneOf("async", "sync"), reduce: oneOf("sum", "mean"), staleness: stalenessShape };
-const modeShape: Check<ConsistencyMode> = object(modeFields);
-
-/** Throws BAD_REQUEST. */
-export const historyShape: Check<ConsistencyHistory> = object({
-  phases: list(object({ ...modeFields, from: count })),
-  turn: count,
-  turnWorker: count,
-});
+export const ANY_STALENESS = "any";
 
 export function encodeStaleness(staleness: number): number | string {
-  return staleness === Infinity ? ANY : staleness;
+  return staleness === Infinity ? ANY_STALENESS : staleness;
 }
 
 export function encodeMode({ updates, reduce, staleness }: ConsistencyMode): JsonObject {
   return { updates, reduce, staleness: encodeStaleness(staleness) };
-}
-
-export function encodeHistory({ phases, turn, turnWorker }: ConsistencyHistory): JsonObject {
-  return { phases: phases.map((phase) => ({ from: phase.from, ...encodeMode(phase) })), turn, turnWorker };
-}
-
-/** Throws BAD_REQUEST. */
-export function decodeMode(json: string): ConsistencyMode {
-  let value: unknown;
-  try {
-    value = JSON.parse(json);
-  } catch (cause) {
-    throw new WeighbridgeError("BAD_REQUEST", "the consistency of a parameter is no JSON", { cause });
-  }
-  return modeShape(value, "consistency");
 }
 
 /**

@@ -5,7 +5,8 @@ import { reasonOf, WeighbridgeError } from "../base/errors.ts";
 import type { ConsistencyHistory } from "../consistency/consistency-phases.ts";
 import { type Check, count, object, optional } from "../wire/json-body.ts";
 import type { JsonObject } from "../wire/json-value.ts";
-import { encodeHistory, encodeStaleness, historyShape, stalenessShape } from "./consistency-json.ts";
+import { encodeStaleness } from "./consistency-json.ts";
+import { encodeHistory, historyShape, stalenessShape } from "./consistency-shape.ts";
 import { type ResolvedSchedule, resolveSchedule } from "./updaters/learning-rate-schedule.ts";
 
 export type TrainingState = {

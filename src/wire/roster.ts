@@ -3,7 +3,7 @@
 
 import { packageVersionShape, tokenShape } from "./hello.ts";
 import { type Check, count, flag, list, object, oneOf, optional, shortText } from "./json-body.ts";
-import { idOf, inGroup, nameOf, type Role, roleShape, SCHEDULER_ID } from "./node-id.ts";
+import { idOf, nameOf, type Role, roleShape, SCHEDULER_ID } from "./node-id.ts";
 
 /** Bounds of names that everybody keeps: a roster of a thousand nodes fits a frame. */
 export const addressShape: Check<string> = shortText(512);
@@ -86,19 +86,6 @@ export const rosterShape: Check<RosterView> = object({
   placement: optional(placementShape),
   endedGeneration: optional(count),
 });
-
-/**
- * The nodes of a group that have not left, dead ones included, in ps-lite's order: workers, servers, the scheduler.
- * Standbys wait with the servers.
- */
-export function groupMembers({ nodes }: RosterView, group: number): number[] {
-  const idsOf = (wanted: Role): number[] =>
-    nodes
-      .filter(({ role, state }) => role === wanted && state !== "left" && inGroup(role, group))
-      .map(({ node }) => node)
-      .sort((a, b) => a - b);
-  return [...idsOf("worker"), ...idsOf("server"), ...idsOf("standby"), ...(inGroup("scheduler", group) ? [SCHEDULER_ID] : [])];
-}
 
 /** The ranks of all servers, ascending, dead ones and those that have left included. */
 export function serverRanks({ nodes }: Pick<RosterView, "nodes">): number[] {

@@ -14,8 +14,9 @@ import type { PeerMetrics } from "../../peer/channel-host.ts";
 import type { Scheduler } from "../../scheduler/scheduler.ts";
 import type { Server } from "../../server/server.ts";
 import { GROUP_MAX, idOf, nameOf, type Role, rankOf, roleOf, SCHEDULER_ID } from "../../wire/node-id.ts";
-import { deadNodes, groupMembers, type RosterView } from "../../wire/roster.ts";
+import { deadNodes, type RosterView } from "../../wire/roster.ts";
 import type { Worker } from "../../worker/worker.ts";
+import { groupMembers } from "./group-members.ts";
 
 /** A WorkerNode, a ServerNode or a SchedulerNode, with the engine of its role. */
 export type OfficeNode = ClusterNode & { readonly scheduler?: Scheduler; readonly worker?: Worker | undefined; readonly server?: Server };
