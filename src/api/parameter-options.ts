@@ -6,7 +6,7 @@ import { checkOptions } from "../base/known-options.ts";
 import type { RowElement } from "../kernel/row-element.ts";
 import { type Consistency, engineConsistency } from "../store/consistency.ts";
 import { type InitializerSpec, resolveInitializer } from "../store/initializers/initializer-spec.ts";
-import { checkCombination, type TableSpec, type TensorSpec } from "../store/parameter-spec.ts";
+import { checkCombination, type ParameterSpec, type TableSpec, type TensorSpec } from "../store/parameter-spec.ts";
 import type { PsRowType } from "../store/row-types/ps-row-type.ts";
 import { checkRowType, rowTypeSpec } from "../store/row-types/row-type-spec.ts";
 import { type OptimizerSpec, resolveOptimizer } from "../store/updaters/optimizer-spec.ts";
@@ -47,6 +47,12 @@ export type EmbeddingOptions<T extends RowTypeOption = "f32"> = CommonOptions & 
 };
 
 const COMMON_OPTIONS: readonly string[] = ["init", "optimizer", "consistency", "link"];
+
+/** Whatever parameter of this kind has this name. Throws BAD_ARGUMENT. */
+export function whateverIs<K extends ParameterSpec["kind"]>(kind: K, name: string): { readonly kind: K; readonly name: string } {
+  checkName(name);
+  return { kind, name };
+}
 
 /** Throws BAD_ARGUMENT. */
 export function tensorSpec(name: string, options: TensorOptions): TensorSpec {

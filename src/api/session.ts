@@ -56,6 +56,7 @@ import {
   type RowTypeOption,
   type TensorOptions,
   tensorSpec,
+  whateverIs,
 } from "./parameter-options.ts";
 
 const CALL_OPTIONS: readonly string[] = ["priority", "scope", "into", "passing", "countedAs", ...WAIT_NAMES];
@@ -158,22 +159,27 @@ export class Session {
     return this.#clock.value;
   }
 
-  /** Opens the tensor of this name, or makes it. Throws SPEC_MISMATCH if somebody described it differently (S1). */
-  async tensor(name: string, options: TensorOptions, wait: WaitOptions = {}): Promise<Tensor> {
+  /**
+   * Opens the tensor of this name, or makes it. Throws SPEC_MISMATCH if somebody described it differently (S1). Without
+   * options it opens what is there, and throws UNKNOWN_PARAMETER if nobody has made it.
+   */
+  async tensor(name: string, options?: TensorOptions, wait: WaitOptions = {}): Promise<Tensor> {
     checkWaitOptions(wait);
-    return await this.#engine.tensor(tensorSpec(name, options), wait);
+    return await this.#engine.tensor(options === undefined ? whateverIs("tensor", name) : tensorSpec(name, options), wait);
   }
 
-  /** Opens the table of this name, or makes it. Throws SPEC_MISMATCH if somebody described it differently (S1). */
+  /**
+   * The same for a table. One whose rows are not of f32 is opened without options as `embedding<"i64">(name)`; one with
+   * a row type of a user's own throws UNSUPPORTED then, because this process has to have the type.
+   */
   async embedding<T extends RowTypeOption = "f32">(
     name: string,
-    options: EmbeddingOptions<T>,
+    options?: EmbeddingOptions<T>,
     wait: WaitOptions = {},
   ): Promise<Embedding<ElementOf<T>>> {
     checkWaitOptions(wait);
-    const spec = embeddingSpec(name, options);
-    const { rowType } = options;
-    return await this.#engine.embedding<ElementOf<T>>(spec, wait, typeof rowType === "object" ? rowType : undefined);
+    const wanted = options === undefined ? whateverIs("table", name) : embeddingSpec(name, options);
+    return await this.#engine.embedding<ElementOf<T>>(wanted, wait, typeof options?.rowType === "object" ? options.rowType : undefined);
   }
 
   /** Calls a function that the servers were started with, on one of them. Its errors come back as errors. */

@@ -99,6 +99,17 @@ function eachElement(rows: RowSpans, others: RowSpans, use: (at: number, other: 
 
 const plugIns = [clamped, unlucky, products];
 
+test("a table is opened by its name with an updater of a user's own, but not with rows that only their type can join", async () => {
+  await using cluster = await EmbeddedCluster.start({ servers: 2, plugIns });
+  const { session } = cluster;
+  await session.embedding("clamped", { dim: 1, optimizer: clamped.with({ limit: 2 }) });
+  const table = await session.embedding("clamped");
+  await table.push([1, 1], Float32Array.of(1, 4));
+  assert.deepEqual(await table.pull([1]), Float32Array.of(2));
+  await session.embedding("products", { dim: 1, rowType: products });
+  await assert.rejects(session.embedding("products"), throwsCode("UNSUPPORTED", /"products" has rows of a type of its own, products/));
+});
+
 test("an updater of a user's own updates rows of tables and tensors, with its settings and columns", async () => {
   await using cluster = await EmbeddedCluster.start({ servers: 2, plugIns });
   const { session } = cluster;

@@ -43,6 +43,13 @@ export type TableSpec = CommonSpec & {
 
 export type ParameterSpec = TensorSpec | TableSpec;
 
+/** A parameter as its caller describes it, to make or open it, or by its name alone, to open what is there. */
+export type Wanted<S extends ParameterSpec = ParameterSpec> = S | { readonly kind: S["kind"]; readonly name: string };
+
+export function isDescribed<S extends ParameterSpec>(wanted: Wanted<S>): wanted is S {
+  return "optimizer" in wanted;
+}
+
 /** Throws BAD_ARGUMENT for fields that exclude each other. */
 export function checkCombination({
   name,

@@ -8,11 +8,12 @@
 import { assert } from "../base/assert.ts";
 import type { Clock } from "../base/clock.ts";
 import { checkWait, type WaitOptions } from "../base/deferred.ts";
-import { isWeighbridgeError } from "../base/errors.ts";
+import { isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
+import { didYouMean } from "../base/nearest-name.ts";
 import { CatalogueCalls, type NumberedParameter } from "../cluster/catalogue-calls.ts";
 import type { Membership } from "../cluster/membership.ts";
 import type { CatalogueSource } from "../cluster/node-memory.ts";
-import { decodeParameterSpec, type ParameterSpec, specDifferences } from "../store/parameter-spec.ts";
+import { decodeParameterSpec, isDescribed, type ParameterSpec, specDifferences, type Wanted } from "../store/parameter-spec.ts";
 import type { CatalogueEntry, ParameterNumber } from "../wire/catalogue.ts";
 
 /** How long to wait for a linked scheduler that does not answer, if this worker knows the parameter. */
@@ -43,36 +44,51 @@ export class CatalogueClient implements CatalogueSource {
   }
 
   /**
-   * The number of this parameter, which is made if nobody has made it. Throws SPEC_MISMATCH when somebody described
-   * it differently, CATALOGUE_FULL, SCHEDULER_UNREACHABLE or DEADLINE for one that this worker does not know (C1).
+   * The number of this parameter, which is made if nobody has made it and it is described. Throws SPEC_MISMATCH when
+   * somebody described it differently, UNKNOWN_PARAMETER for a name that nobody has made, CATALOGUE_FULL,
+   * SCHEDULER_UNREACHABLE or DEADLINE for one that this worker does not know (C1).
    */
-  async open(spec: ParameterSpec, wait: WaitOptions): Promise<NumberedParameter> {
+  async open<S extends ParameterSpec>(wanted: Wanted<S>, wait: WaitOptions): Promise<NumberedParameter & { readonly spec: S }> {
     checkWait(wait);
-    const { name } = spec;
-    const text = JSON.stringify(spec);
-    const known = this.#known.get(name);
-    const what = `make or open ${JSON.stringify(name)}`;
-    if (known !== undefined && isLike(known, spec) && (await this.#isStill(known, what, wait))) return { ...numberOf(known), isNew: false };
-    const [numbered] = await this.#calls.open([text], what, wait);
+    const { name } = wanted;
+    const what = `${isDescribed(wanted) ? "make or open" : "open"} ${JSON.stringify(name)}`;
+    if (!isDescribed(wanted) || isLike(this.#known.get(name), wanted)) {
+      const entry = await this.#find(name, what, wait);
+      if (entry?.spec !== undefined && (!isDescribed(wanted) || isLike(entry, wanted))) {
+        const spec = decodeParameterSpec(entry.spec);
+        if (spec.kind !== wanted.kind) throw otherKind(spec);
+        this.#remember(entry);
+        return { ...numberOf(entry), isNew: false, spec: spec as S };
+      }
+    }
+    if (!isDescribed(wanted)) throw await this.#unknown(name, wait);
+    const spec = JSON.stringify(wanted);
+    const [numbered] = await this.#calls.open([spec], what, wait);
     assert(numbered !== undefined, "each has its answer");
-    this.#remember({ name, ...numberOf(numbered), spec: text });
-    return numbered;
+    this.#remember({ name, ...numberOf(numbered), spec });
+    return { ...numbered, spec: wanted };
   }
 
   /**
-   * Whether what this worker knows is as the scheduler says, or the scheduler says nothing (C1). Nothing is made: a
-   * worker may give up waiting.
+   * What the scheduler has of this name; what this worker knows of it, while the scheduler says nothing (C1). Nothing
+   * is made: a worker may give up waiting.
    */
-  async #isStill(known: CatalogueEntry, what: string, wait: WaitOptions): Promise<boolean> {
-    if (this.#membership.isSchedulerAway) return true;
+  async #find(name: string, what: string, wait: WaitOptions): Promise<CatalogueEntry | undefined> {
+    const known = this.#known.get(name);
+    if (known === undefined) return await this.#calls.find(name, what, wait);
+    if (this.#membership.isSchedulerAway) return known;
     try {
-      const deadlineMs = Math.min(wait.deadlineMs ?? Infinity, KNOWN_WAIT_MS);
-      const entry = await this.#calls.find(known.name, what, { ...wait, deadlineMs });
-      return entry?.spec !== undefined && entry.number === known.number && entry.edition === known.edition;
+      return await this.#calls.find(name, what, { ...wait, deadlineMs: Math.min(wait.deadlineMs ?? Infinity, KNOWN_WAIT_MS) });
     } catch (thrown) {
-      if (isWeighbridgeError(thrown, "DEADLINE") || isWeighbridgeError(thrown, "SCHEDULER_UNREACHABLE")) return true;
+      if (isWeighbridgeError(thrown, "DEADLINE") || isWeighbridgeError(thrown, "SCHEDULER_UNREACHABLE")) return known;
       throw thrown;
     }
+  }
+
+  async #unknown(name: string, wait: WaitOptions): Promise<WeighbridgeError> {
+    const names = (await this.#calls.list(wait)).map((entry) => entry.name);
+    const others = names.length === 0 ? ", nor any other." : didYouMean(name, names);
+    return new WeighbridgeError("UNKNOWN_PARAMETER", `there is no parameter ${JSON.stringify(name)}${others} To make it, describe it`);
   }
 
   /** Ends this edition, so that the name can be described anew. Returns it: the servers still have to clear it. */
@@ -108,8 +124,13 @@ export class CatalogueClient implements CatalogueSource {
   }
 }
 
-function isLike({ spec: text }: CatalogueEntry, spec: ParameterSpec): boolean {
-  return text !== undefined && specDifferences(decodeParameterSpec(text), spec).length === 0;
+function otherKind({ kind, name }: ParameterSpec): WeighbridgeError {
+  const [other, opens] = kind === "table" ? ["tensor", "embedding"] : ["table", "tensor"];
+  return new WeighbridgeError("SPEC_MISMATCH", `${JSON.stringify(name)} is a ${kind}, not a ${other}: open it with ${opens}()`);
+}
+
+function isLike(entry: CatalogueEntry | undefined, spec: ParameterSpec): boolean {
+  return entry?.spec !== undefined && specDifferences(decodeParameterSpec(entry.spec), spec).length === 0;
 }
 
 function numberOf({ number, edition }: ParameterNumber): ParameterNumber {

@@ -11,7 +11,7 @@ import { floatsOf, type RowElement } from "../kernel/row-element.ts";
 import { badField } from "../store/bad-field.ts";
 import { type Consistency, engineConsistency } from "../store/consistency.ts";
 import { checkChange, encodeMode, encodeStaleness } from "../store/consistency-json.ts";
-import type { ParameterSpec } from "../store/parameter-spec.ts";
+import type { ParameterSpec, Wanted } from "../store/parameter-spec.ts";
 import { elementOf } from "../store/row-types/row-type-spec.ts";
 import { clipScale, gradientNorm } from "../store/updaters/gradient-norm.ts";
 import { resolveSchedule, type ScheduleSpec } from "../store/updaters/learning-rate-schedule.ts";
@@ -193,16 +193,20 @@ export class ParameterControl implements PushCheck {
   /**
    * Makes or opens the parameter: the scheduler gives it its number and says who of two workers that differ has it,
    * then the servers make it. Throws SPEC_MISMATCH, also where servers have different plug-ins, UNKNOWN_PLUG_IN and
-   * HANDLER_FAILED, and what catalogue-client.ts throws without the scheduler.
+   * HANDLER_FAILED, and what catalogue-client.ts throws for a name that nobody has made, and without the scheduler.
    */
-  static async open(options: Omit<ParameterControlOptions, "parameter">, wait: WaitOptions): Promise<ParameterControl> {
-    const { catalogue, spec } = options;
+  static async open<S extends ParameterSpec>(
+    options: Omit<ParameterControlOptions, "parameter" | "spec">,
+    wanted: Wanted<S>,
+    wait: WaitOptions,
+  ): Promise<{ readonly control: ParameterControl; readonly spec: S }> {
+    const { catalogue } = options;
     for (let attempt = 1; ; attempt++) {
-      const { number, edition, isNew } = await catalogue.open(spec, wait);
-      const control = new ParameterControl({ ...options, parameter: number });
+      const { number, edition, isNew, spec } = await catalogue.open(wanted, wait);
+      const control = new ParameterControl({ ...options, spec, parameter: number });
       try {
         await control.#create(edition, wait);
-        return control;
+        return { control, spec };
       } catch (thrown) {
         if (isWeighbridgeError(thrown, "UNKNOWN_PARAMETER") && attempt < OPEN_ATTEMPTS) {
           catalogue.forget(spec.name); // it was cleared meanwhile: the catalogue has its next edition

@@ -3,7 +3,7 @@
 
 import type { Clock } from "../base/clock.ts";
 import type { WaitOptions } from "../base/deferred.ts";
-import { isWeighbridgeError } from "../base/errors.ts";
+import { isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import { Arena } from "../kernel/arena.ts";
 import { addRows } from "../kernel/element-loops.ts";
@@ -11,7 +11,14 @@ import { FiniteScan } from "../kernel/finite-scan.ts";
 import type { RowElement } from "../kernel/row-element.ts";
 import { rowJoin } from "../kernel/row-joins.ts";
 import { hashText } from "../keys/mix.ts";
-import { decodeParameterSpec, type ParameterSpec, type TableSpec, type TensorSpec } from "../store/parameter-spec.ts";
+import {
+  decodeParameterSpec,
+  isDescribed,
+  type ParameterSpec,
+  type TableSpec,
+  type TensorSpec,
+  type Wanted,
+} from "../store/parameter-spec.ts";
 import type { PsRowType } from "../store/row-types/ps-row-type.ts";
 import { elementOf, rowElements } from "../store/row-types/row-type-spec.ts";
 import { TensorShape } from "../store/tensor-shape.ts";
@@ -80,32 +87,37 @@ export class ParameterEngine {
     this.#router.serverRestarted = (server) => this.clock.serverRestarted(server);
   }
 
-  /** Throws SPEC_MISMATCH when somebody described it differently. */
-  async tensor(spec: TensorSpec, wait: WaitOptions): Promise<Tensor> {
-    const shape = new TensorShape(spec.shape); // throws before anything is made
-    const open = await this.#open(spec, wait);
-    const tensor = new Tensor(spec, { ...open, shape, arena: this.#planner.arena });
+  /** Throws SPEC_MISMATCH when somebody described it differently, UNKNOWN_PARAMETER for a name that nobody has made. */
+  async tensor(wanted: Wanted<TensorSpec>, wait: WaitOptions): Promise<Tensor> {
+    if (isDescribed(wanted)) new TensorShape(wanted.shape); // throws before anything is made
+    const { spec, ...open } = await this.#open(wanted, wait);
+    const tensor = new Tensor(spec, { ...open, shape: new TensorShape(spec.shape), arena: this.#planner.arena });
     if (open.link?.kept !== undefined) this.#keeping.set(spec.name, tensor);
     else this.#keeping.delete(spec.name);
     return tensor;
   }
 
   /** As `tensor`. `rowType`: a user's own, which the spec names. */
-  async embedding<E extends RowElement>(spec: TableSpec, wait: WaitOptions, rowType?: PsRowType): Promise<Embedding<E>> {
-    const open = await this.#open(spec, wait);
+  async embedding<E extends RowElement>(wanted: Wanted<TableSpec>, wait: WaitOptions, rowType?: PsRowType): Promise<Embedding<E>> {
+    const { spec, ...open } = await this.#open(wanted, wait);
+    if (typeof spec.rowType === "object" && rowType === undefined)
+      throw new WeighbridgeError(
+        "UNSUPPORTED",
+        `${JSON.stringify(spec.name)} has rows of a type of its own, ${spec.rowType.name}: describe it, with that rowType`,
+      );
     const [element, { arena }, merge] = [elementOf(spec), this.#planner, mergeOf(spec.optimizer)];
     const rows = { arena, element, width: rowElements(spec), merge, rowType: rowType ?? { name: element, add: addRows } };
     const ofTable = { planner: this.#planner, caches: this.#caches, merge: spec.rowType === undefined ? merge : rowJoin(rows) };
     return new Embedding<E>(spec, { ...open, ...ofTable });
   }
 
-  async #open(spec: ParameterSpec, wait: WaitOptions): Promise<OpenParameter> {
-    const checked = decodeParameterSpec(JSON.stringify(spec));
-    this.#links.check(checked);
+  async #open<S extends ParameterSpec>(wanted: Wanted<S>, wait: WaitOptions): Promise<OpenParameter & { readonly spec: S }> {
+    const checked = isDescribed(wanted) ? (decodeParameterSpec(JSON.stringify(wanted)) as S) : wanted;
+    if (isDescribed(checked)) this.#links.check(checked);
     const { functions, clock } = this;
     const common = { functions, catalogue: this.#catalogue, scan: this.#scan, clock, pushes: this.#pushes };
-    const control = await ParameterControl.open({ ...common, spec: checked }, wait);
-    return { functions, control, link: this.#links.of(spec, control.handle) };
+    const { control, spec } = await ParameterControl.open<S>(common, checked, wait);
+    return { functions, control, spec, link: this.#links.of(spec, control.handle) };
   }
 
   /** Joins the other workers, once all that live have called it. */

@@ -19,7 +19,7 @@ test("hundreds of guests come and go while workers train, and the job ends while
   const worker = cluster.worker(0, "guest-host", String(GUESTS + 1));
   await worker.says(/^ready$/);
   await using stays = await early;
-  const rounds = await stays.tensor("rounds", { shape: [4], consistency: "bsp", optimizer: { type: "sum" } });
+  const rounds = await stays.tensor("rounds");
   const [before = 0] = await rounds.pull();
   assert.throws(
     () => stays.clock(),
@@ -27,7 +27,7 @@ test("hundreds of guests come and go while workers train, and the job ends while
   );
   const visit = async (): Promise<void> => {
     await using guest = await connect({ role: "guest", schedulerPort: cluster.port, logLevel: "silent" });
-    const visits = await guest.embedding("visits", { dim: 1, consistency: "asp", optimizer: { type: "sum" } });
+    const visits = await guest.embedding("visits");
     await visits.push([1], Float32Array.of(1));
     assert.ok(((await visits.pull([1]))[0] ?? 0) >= 1);
   };
