@@ -17,6 +17,15 @@ export type ClusterMemory = { readonly rssServerMb: number; readonly rssWorkerMb
 
 type OurNode = Child<OurNodeProtocol>;
 
+export type OurClusterOptions = {
+  readonly regime: Regime;
+  readonly nodesPerRole: number;
+  /** Whose protocol the nodes speak: our own when left out. */
+  readonly van?: "zmq";
+  /** Processes that hold each server rank. */
+  readonly replicas?: number;
+};
+
 const FINALIZE_TIMEOUT_MS = 5_000;
 const NODE = new URL("./our-node.ts", import.meta.url);
 
@@ -31,9 +40,9 @@ export class OurCluster implements AsyncDisposable {
     this.#workers = workers;
   }
 
-  /** `van` is whose protocol the nodes speak: our own when left out. */
-  static async start({ regime, nodesPerRole, van }: { regime: Regime; nodesPerRole: number; van?: "zmq" }): Promise<OurCluster> {
+  static async start({ regime, nodesPerRole, van, replicas = 1 }: OurClusterOptions): Promise<OurCluster> {
     const env = {
+      WEIGHBRIDGE_REPLICAS: String(replicas),
       ...(van === undefined ? {} : { DMLC_PS_VAN_TYPE: van }),
       DMLC_PS_ROOT_URI: "127.0.0.1",
       DMLC_PS_ROOT_PORT: String(await freePort()),
@@ -53,7 +62,7 @@ export class OurCluster implements AsyncDisposable {
             nodeArgs: role === "worker" ? [] : engineFlags(role), // a worker is a user's process
           }),
       );
-    const cluster = new OurCluster(nodes("scheduler", 1), nodes("server", nodesPerRole), nodes("worker", nodesPerRole));
+    const cluster = new OurCluster(nodes("scheduler", 1), nodes("server", nodesPerRole * replicas), nodes("worker", nodesPerRole));
     try {
       await Promise.all(cluster.#nodes().map((node) => node.ask("start", null)));
     } catch (error) {

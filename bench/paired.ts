@@ -2,17 +2,21 @@
 //
 //   git worktree add ../before COMMIT && (cd ../before && npm install)
 //   node bench/paired.ts --other ../before [--starts 3] [--turns 7] [--ms 350] [CASE…]
+//   node bench/paired.ts --other . --replicas 2 push-4B-w64 push-1MB-w8 push-16MB-w4 push-10kx64-w4
 //
 // Both clusters are alive; a turn measures one and then the other, in both orders by turns. What counts is the ratio
 // within a turn. The processor's clock, other work on the machine and where threads and memory have come to lie change
 // from start to start more than from turn to turn, so clusters are started several times, and the median of the starts'
-// medians is told. The other checkout's own bench drives its cluster: both must know the case.
+// medians is told. The other checkout's own bench drives its cluster: both must know the case. With
+// `--replicas 2` each server of this checkout has two copies, those of the other one. What other processes of the
+// machine used of its cores meanwhile is told, too: above 5 % the figures say little.
 
 import { resolve } from "node:path";
 import { pathToFileURL } from "node:url";
 import { parseArgs } from "node:util";
 import { type BenchCase, CASES } from "./cases.ts";
 import type { Regime } from "./child.ts";
+import { ForeignCpu } from "./foreign-cpu.ts";
 import { type Figure, together } from "./meter.ts";
 import { OurCluster } from "./our-cluster.ts";
 import { median } from "./statistics.ts";
@@ -22,12 +26,12 @@ const SETTLE_MS = 1_200;
 const WARMUP_MS = 60;
 const CASES_PER_CLUSTER = 8;
 
-type Settings = { readonly Other: typeof OurCluster; readonly turns: number; readonly measureMs: number; readonly regime: Regime };
+type Settings = { readonly Other: typeof OurCluster; readonly turns: number; readonly measureMs: number; readonly regime: Regime; readonly replicas: number };
 type Turn = { readonly ours: Figure; readonly other: Figure };
 
-async function turnsOf(cases: readonly BenchCase[], { Other, turns, measureMs, regime }: Settings): Promise<Map<string, Turn[]>> {
+async function turnsOf(cases: readonly BenchCase[], { Other, turns, measureMs, regime, replicas }: Settings): Promise<Map<string, Turn[]>> {
   const nodesPerRole = (cases[0] as BenchCase).nodesPerRole;
-  await using ours = await OurCluster.start({ regime, nodesPerRole });
+  await using ours = await OurCluster.start({ regime, nodesPerRole, replicas });
   await using other = await Other.start({ regime, nodesPerRole });
   const found = new Map<string, Turn[]>();
   for (const benchCase of cases) {
@@ -71,6 +75,7 @@ async function main(): Promise<void> {
       turns: { type: "string", default: "7" },
       ms: { type: "string", default: "350" },
       regime: { type: "string", default: "free" },
+      replicas: { type: "string", default: "1" },
     },
   });
   if (values.other === undefined) throw new Error("--other names the checkout to compare with");
@@ -79,15 +84,18 @@ async function main(): Promise<void> {
   const { OurCluster: Other } = (await import(pathToFileURL(resolve(values.other, "bench/our-cluster.ts")).href)) as {
     OurCluster: typeof OurCluster;
   };
-  const settings = { Other, turns: Number(values.turns), measureMs: Number(values.ms), regime: values.regime as Regime };
+  const settings = { Other, turns: Number(values.turns), measureMs: Number(values.ms), regime: values.regime as Regime, replicas: Number(values.replicas) };
   const chosen = CASES.filter(({ name }) => positionals.length === 0 || positionals.includes(name));
   for (const cases of groupsOf(chosen)) {
     const starts: Map<string, Turn[]>[] = [];
+    const foreign = new ForeignCpu();
     for (let start = 0; start < Number(values.starts); start++) starts.push(await turnsOf(cases, settings));
     for (const benchCase of cases) {
       const turns = starts.map((found) => found.get(benchCase.name) as Turn[]);
       console.log(line(benchCase, turns));
     }
+    const share = foreign.share();
+    if (share !== undefined) console.log(`other processes used ${(share * 100).toFixed(1)} % of the cores`);
   }
 }
 
