@@ -20,7 +20,7 @@ const PAGES = 24;
 function pageOf(number: number): LogPage {
   const kind =
     number % 8 === 3 ? EntryKind.IDENTITY : number % 8 === 4 ? EntryKind.FILL : number % 8 === 7 ? EntryKind.FILLED : EntryKind.WORKERS;
-  const page = new EntryPage(512);
+  const page = new EntryPage(new Uint8Array(512));
   page.addText(kind, new TextEncoder().encode(`entry ${number} ${"x".repeat((number * 37) % 300)}`));
   return { first: number, last: number, entries: page.bytes.subarray(0, page.length) };
 }

@@ -36,11 +36,11 @@ export async function findLog(layer: FileLayer, directory: string): Promise<Foun
   let [fill, start] = [0, 0];
   const note = ({ first, entries }: LogPage): void => {
     let number = first;
-    for (const { kind } of readEntries(entries)) {
+    for (const { kind, count } of readEntries(entries)) {
       if (number === 1) start = 1;
       if (kind === EntryKind.FILL) fill = number - 1; // DurableLog.D3
       if (kind === EntryKind.FILLED) start = fill;
-      number++;
+      number += count;
     }
   };
   for (const name of names.sort()) {
@@ -71,8 +71,10 @@ export async function readLog(layer: FileLayer, { segments, start }: Found, repe
 function from({ first, last, entries }: LogPage, start: number): LogPage {
   if (first >= start) return { first, last, entries };
   let number = first;
-  for (const { at, bodyBytes } of readEntries(entries))
-    if (++number === start) return { first: start, last, entries: entries.subarray(at + bodyBytes) };
+  for (const { at, bodyBytes, count } of readEntries(entries)) {
+    number += count;
+    if (number === start) return { first: start, last, entries: entries.subarray(at + bodyBytes) };
+  }
   return { first, last, entries };
 }
 

@@ -9,6 +9,9 @@
 //       24          body         FRAME, KV, READ_END: the header of a frame, and its payload; REFUSED, WORKERS, DIGEST,
 //                                IDENTITY: JSON; FILL, PARTS, FILLED: JSON and arrays (packed-body.ts)
 //
+// Small frames of one node that are alike and follow each other share one entry: its body is a run (wire/frame.ts). Each
+// of them has a number of its own in the log.
+//
 //   NOTHING    the head refused the request after all: nothing was changed
 //   REFUSED    which update that was, and why: its worker may not have heard of it
 //   FRAME      a request of a function that changed something, or part of one, to be handled as it came
@@ -22,8 +25,20 @@
 //   IDENTITY   who a durable server is (durable-log.ts)
 
 import { WeighbridgeError } from "../../base/errors.ts";
-import type { FrameHeader } from "../../wire/frame.ts";
-import { encodeHeader, HEADER_BYTES, paddedBytes } from "../../wire/frame.ts";
+import {
+  continuesRun,
+  encodeHeader,
+  endRun,
+  FrameHeader,
+  HEADER_BYTES,
+  lengthenRun,
+  MORE_SHIFT,
+  paddedBytes,
+  RUN_MORE_MAX,
+  RUN_PAYLOAD_BYTES_MAX,
+  shortenRun,
+  stepRun,
+} from "../../wire/frame.ts";
 import { type PackedBody, writePacked } from "./packed-body.ts";
 
 export const ENTRY_BYTES = 24;
@@ -43,28 +58,47 @@ export const EntryKind = {
 } as const;
 export type EntryKind = (typeof EntryKind)[keyof typeof EntryKind];
 
-export type EntrySource = { readonly node: number; readonly incarnation: number };
+/** Where a frame's header has `more`. */
+const MORE_BYTE = 20;
+/** Payloads up to this size are copied by a loop: a view costs more. */
+const SMALL_COPY_BYTES = 64;
+const NOWHERE = -1;
 
-/** How many bytes the entry of a frame takes. */
+/** How many bytes the entry of a frame takes at most. */
 export function frameEntryBytes({ payloadBytes }: FrameHeader): number {
   return ENTRY_BYTES + HEADER_BYTES + paddedBytes(payloadBytes);
 }
+
+/** Copies bytes to this place in a page; throws nothing. */
+export type CopyBytes = (page: EntryPage, to: number, bytes: Uint8Array, at: number, byteCount: number) => void;
 
 /** Memory that entries are written to, in three views. */
 export class EntryPage {
   readonly bytes: Uint8Array;
   readonly #words: Uint32Array;
-  readonly #view: DataView;
+  readonly #doubles: Float64Array;
+  readonly #copy: CopyBytes;
   /** How much of it is written. */
   length = 0;
-  /** How many entries. */
+  /** How many entries, each frame of a run for itself. */
   count = 0;
+  /** The entry that the next frame may join: where it begins, whose it is, and its last header. */
+  #run = NOWHERE;
+  #runKind: EntryKind = EntryKind.NOTHING;
+  #runNode = 0;
+  #runIncarnation = 0;
+  #runMore = 0;
+  readonly #last = new FrameHeader();
+  /** The last frame: where what it added begins. */
+  #lastFrom = 0;
 
-  constructor(byteCount: number) {
-    const buffer = new ArrayBuffer(byteCount);
-    this.bytes = new Uint8Array(buffer);
-    this.#words = new Uint32Array(buffer);
-    this.#view = new DataView(buffer);
+  /** `bytes` are the page's alone, from a multiple of 8 on. */
+  constructor(bytes: Uint8Array, copy: CopyBytes = copyBytes) {
+    const { buffer, byteOffset, byteLength } = bytes;
+    this.bytes = bytes;
+    this.#words = new Uint32Array(buffer, byteOffset, byteLength >> 2);
+    this.#doubles = new Float64Array(buffer, byteOffset, byteLength >> 3);
+    this.#copy = copy;
   }
 
   get room(): number {
@@ -74,56 +108,123 @@ export class EntryPage {
   clear(): void {
     this.length = 0;
     this.count = 0;
+    this.#run = NOWHERE;
   }
 
-  /** A frame, whose payload is `bytes` from `at` on. Returns where the entry begins. */
-  addFrame(kind: EntryKind, source: EntrySource, header: FrameHeader, bytes: Uint8Array, at: number): number {
+  /** A frame of this node, whose payload is `bytes` from `at` on. */
+  addFrame(kind: EntryKind, node: number, incarnation: number, header: FrameHeader, bytes: Uint8Array, at: number): void {
     const { payloadBytes } = header;
-    const entry = this.#add(kind, source, HEADER_BYTES + paddedBytes(payloadBytes), 0);
-    const frame = entry + ENTRY_BYTES;
-    encodeHeader(header, this.#words, frame >> 2);
-    this.bytes.set(bytes.subarray(at, at + payloadBytes), frame + HEADER_BYTES);
-    return entry;
+    this.#lastFrom = this.length;
+    let to = this.length;
+    if (this.#joins(kind, node, incarnation, header)) {
+      this.#lengthen(paddedBytes(payloadBytes));
+    } else {
+      const entry = this.#add(kind, node, incarnation, HEADER_BYTES + paddedBytes(payloadBytes), 0);
+      to = entry + ENTRY_BYTES + HEADER_BYTES;
+      encodeHeader(header, this.#words, (entry + ENTRY_BYTES) >> 2);
+      if (header.more !== 0) endRun(this.#words, (entry + ENTRY_BYTES) >> 2); // it came in a run, which may end earlier here
+      if (payloadBytes <= RUN_PAYLOAD_BYTES_MAX) this.#begin(entry, kind, node, incarnation, header);
+    }
+    const target = this.bytes;
+    if (payloadBytes <= SMALL_COPY_BYTES) for (let i = 0; i < payloadBytes; i++) target[to + i] = bytes[at + i] as number;
+    else this.#copy(this, to, bytes, at, payloadBytes);
+  }
+
+  #joins(kind: EntryKind, node: number, incarnation: number, header: FrameHeader): boolean {
+    return (
+      this.#run !== NOWHERE &&
+      this.#runMore < RUN_MORE_MAX &&
+      kind === this.#runKind &&
+      node === this.#runNode &&
+      incarnation === this.#runIncarnation &&
+      continuesRun(this.#last, header)
+    );
+  }
+
+  /** The next frame may join this one. */
+  #begin(entry: number, kind: EntryKind, node: number, incarnation: number, header: FrameHeader): void {
+    this.#run = entry;
+    this.#runKind = kind;
+    this.#runNode = node;
+    this.#runIncarnation = incarnation;
+    this.#runMore = 0;
+    this.#last.copyFrom(header);
+    this.#last.more = 0;
+  }
+
+  /** One more frame, of so many bytes, belongs to the run. */
+  #lengthen(byteCount: number): void {
+    const words = this.#words;
+    const entry = this.#run >> 2;
+    this.#runMore++;
+    lengthenRun(words, entry + ENTRY_BYTES / 4);
+    stepRun(this.#last);
+    (words[entry + 1] as number) += byteCount;
+    this.length += byteCount;
+    this.count++;
   }
 
   addText(kind: EntryKind, text: Uint8Array): void {
-    const entry = this.#add(kind, { node: 0, incarnation: 0 }, paddedBytes(text.length), text.length);
+    const entry = this.#add(kind, 0, 0, paddedBytes(text.length), text.length);
     this.bytes.set(text, entry + ENTRY_BYTES);
   }
 
   addPacked(kind: EntryKind, body: PackedBody): void {
-    const entry = this.#add(kind, { node: 0, incarnation: 0 }, body.byteCount, body.text.length);
+    const entry = this.#add(kind, 0, 0, body.byteCount, body.text.length);
     writePacked(body, this.bytes, entry + ENTRY_BYTES);
   }
 
-  /** Makes the last entry one of nothing. */
-  dropLast(entry: number): void {
-    this.#words[entry >> 2] = EntryKind.NOTHING;
-    this.#words[(entry >> 2) + 1] = 0;
-    this.length = entry + ENTRY_BYTES;
+  /** Makes the frame that was added last an entry of nothing. */
+  dropLast(): void {
+    const words = this.#words;
+    const from = this.#lastFrom;
+    if (this.#run !== NOWHERE && this.#run !== from) {
+      const entry = this.#run >> 2;
+      shortenRun(words, entry + ENTRY_BYTES / 4);
+      (words[entry + 1] as number) -= this.length - from;
+    }
+    this.length = from;
+    this.count--;
+    this.#add(EntryKind.NOTHING, 0, 0, 0, 0);
   }
 
-  #add(kind: EntryKind, { node, incarnation }: EntrySource, bodyBytes: number, textBytes: number): number {
+  #add(kind: EntryKind, node: number, incarnation: number, bodyBytes: number, textBytes: number): number {
+    this.#run = NOWHERE;
     const entry = this.length;
     const word = entry >> 2;
     this.#words[word] = kind;
     this.#words[word + 1] = bodyBytes;
     this.#words[word + 2] = node;
     this.#words[word + 3] = textBytes;
-    this.#view.setFloat64(entry + 16, incarnation, true);
+    this.#doubles[(entry + 16) >> 3] = incarnation;
     this.length = entry + ENTRY_BYTES + bodyBytes;
     this.count++;
     return entry;
   }
 }
 
-/** An entry as a standby reads it; `at` is where its body begins in `bytes`. Reused for the next one. */
-export type ReadEntry = { kind: number; at: number; bodyBytes: number; textBytes: number; node: number; incarnation: number };
+function copyBytes({ bytes: target }: EntryPage, to: number, bytes: Uint8Array, at: number, byteCount: number): void {
+  target.set(bytes.subarray(at, at + byteCount), to);
+}
+
+/**
+ * An entry as a standby reads it; `at` is where its body begins in `bytes`, `count` how many numbers of the log it has.
+ * Reused for the next one.
+ */
+export type ReadEntry = {
+  kind: number;
+  count: number;
+  at: number;
+  bodyBytes: number;
+  textBytes: number;
+  node: number;
+  incarnation: number;
+};
 
 /** The entries of a LOG, one by one, in the same object. Throws BAD_REQUEST where they do not add up. */
 export function* readEntries(entries: Uint8Array): Iterable<Readonly<ReadEntry>> {
   const view = new DataView(entries.buffer, entries.byteOffset, entries.byteLength);
-  const entry: ReadEntry = { kind: 0, at: 0, bodyBytes: 0, textBytes: 0, node: 0, incarnation: 0 };
+  const entry: ReadEntry = { kind: 0, count: 1, at: 0, bodyBytes: 0, textBytes: 0, node: 0, incarnation: 0 };
   for (let at = 0; at < entries.length; at = entry.at + entry.bodyBytes) {
     if (entries.length - at < ENTRY_BYTES) throw cut(at, entries.length);
     entry.kind = view.getUint32(at, true);
@@ -134,8 +235,13 @@ export function* readEntries(entries: Uint8Array): Iterable<Readonly<ReadEntry>>
     entry.at = at + ENTRY_BYTES;
     if (entry.bodyBytes % 8 !== 0 || entry.textBytes > entry.bodyBytes || entry.at + entry.bodyBytes > entries.length)
       throw cut(at, entries.length);
+    entry.count = hasFrame(entry) ? 1 + (view.getUint32(entry.at + MORE_BYTE, true) >>> MORE_SHIFT) : 1;
     yield entry;
   }
+}
+
+function hasFrame({ kind, bodyBytes }: Readonly<ReadEntry>): boolean {
+  return (kind === EntryKind.FRAME || kind === EntryKind.KV || kind === EntryKind.READ_END) && bodyBytes >= HEADER_BYTES;
 }
 
 function cut(at: number, byteCount: number): WeighbridgeError {

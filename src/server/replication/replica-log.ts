@@ -22,12 +22,11 @@ import type { Output } from "../../peer/frame-writer.ts";
 import type { Link } from "../../transport/transport.ts";
 import type { FrameHeader } from "../../wire/frame.ts";
 import { encodeJson } from "../../wire/json-body.ts";
-import { ENTRY_BYTES, type EntryKind, EntryPage, frameEntryBytes } from "./log-entry.ts";
+import { ENTRY_BYTES, type EntryKind, type EntryPage, frameEntryBytes } from "./log-entry.ts";
+import { LogPages } from "./log-pages.ts";
 import type { LogSink } from "./log-sink.ts";
 import { pack } from "./packed-body.ts";
 
-const PAGE_BYTES = 768 * 1024;
-const POOLED_PAGES_MAX = 16;
 /** ReplicaLog.I8 */
 const KEPT_BYTES_MAX = 64 * 1024 * 1024;
 
@@ -60,11 +59,9 @@ export class ReplicaLog {
   readonly #waiting = new Set<HeldOutput>();
   #sink: LogSink | undefined;
   #page: EntryPage | undefined;
-  #lastEntry = 0;
   /** Pages that wait for a sink. */
-  #unsent: { readonly first: number; readonly page: EntryPage }[] = [];
-  /** Pages for entries to come. */
-  readonly #pool: EntryPage[] = [];
+  readonly #unsent: { readonly first: number; readonly page: EntryPage }[] = [];
+  readonly #pages: LogPages;
   #keptBytes = 0;
   #room: Deferred<void> | undefined;
   #isFlushing = false;
@@ -73,8 +70,9 @@ export class ReplicaLog {
   /** Who waits until an entry is acknowledged. */
   #reached: { readonly position: number; readonly run: () => void } | undefined;
 
-  constructor(options: ReplicaLogOptions) {
+  constructor(options: ReplicaLogOptions, pages: LogPages) {
     this.#options = options;
+    this.#pages = pages;
     this.#keptBytesMax = options.keptBytesMax ?? KEPT_BYTES_MAX;
   }
 
@@ -110,8 +108,9 @@ export class ReplicaLog {
     this.holdsBack = false;
     this.#reached = undefined;
     this.#sink = undefined;
+    if (this.#page !== undefined) this.#pages.give(this.#page);
     this.#page = undefined;
-    this.#unsent = [];
+    for (const { page } of this.#unsent.splice(0)) this.#pages.give(page);
     this.#keptBytes = 0;
     this.acknowledged = this.position;
     this.#release();
@@ -126,8 +125,7 @@ export class ReplicaLog {
 
   /** A request, as it came: before its handler runs, which may change its bytes. */
   appendFrame(kind: EntryKind, { id, incarnation }: Channel, header: FrameHeader, bytes: Uint8Array, at: number): void {
-    const page = this.#pageFor(frameEntryBytes(header));
-    this.#lastEntry = page.addFrame(kind, { node: id, incarnation }, header, bytes, at);
+    this.#pageFor(frameEntryBytes(header)).addFrame(kind, id, incarnation, header, bytes, at);
   }
 
   appendText(kind: EntryKind, body: unknown): void {
@@ -144,7 +142,7 @@ export class ReplicaLog {
   /** The last request was refused by its handler. Its number stays taken: a write may wait for it. */
   retract(): void {
     assert(this.#page !== undefined, "nothing is sent while a handler runs");
-    this.#page.dropLast(this.#lastEntry);
+    this.#page.dropLast();
   }
 
   /** ReplicaLog.I8 */
@@ -161,7 +159,7 @@ export class ReplicaLog {
   /** The page that the next entry is written to; it gets its number here. */
   #pageFor(byteCount: number): EntryPage {
     if (this.#page !== undefined && this.#page.room < byteCount) this.#sendPage();
-    this.#page ??= (byteCount <= PAGE_BYTES ? this.#pool.pop() : undefined) ?? new EntryPage(Math.max(PAGE_BYTES, byteCount));
+    this.#page ??= this.#pages.take(byteCount);
     this.position++;
     if (!this.#isFlushing) {
       this.#isFlushing = true;
@@ -202,12 +200,14 @@ export class ReplicaLog {
     const entries = page.bytes.subarray(0, page.length);
     sink.write({ first, last: first + page.count - 1, entries }).then(
       (applied) => {
+        const { length } = page;
+        this.#pages.give(page);
         if (this.#sink !== sink) return;
-        this.#keptBytes -= page.length;
-        this.#reuse(page);
+        this.#keptBytes -= length;
         this.#acknowledge(applied);
       },
       (thrown: unknown) => {
+        this.#pages.drop(page); // what is left of a write to it may still leave
         if (this.#sink !== sink || this.#isClosed) return;
         if (isWeighbridgeError(thrown, "FENCED")) this.onReplaced(thrown);
         // The scheduler decides what follows; until then what waits goes on waiting.
@@ -217,13 +217,6 @@ export class ReplicaLog {
         }
       },
     );
-  }
-
-  /** The call that carried it has ended. */
-  #reuse(page: EntryPage): void {
-    if (page.bytes.length !== PAGE_BYTES || this.#pool.length >= POOLED_PAGES_MAX) return;
-    page.clear();
-    this.#pool.push(page);
   }
 
   #acknowledge(applied: number): void {

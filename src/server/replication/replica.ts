@@ -17,12 +17,13 @@ import { assert } from "../../base/assert.ts";
 import { reasonOf, WeighbridgeError } from "../../base/errors.ts";
 import type { WorkerIncarnation } from "../../consistency/worker-incarnations.ts";
 import type { Contract } from "../../contracts/contract.ts";
+import type { Kernels } from "../../kernel/kernels.ts";
 import { PART_COUNT } from "../../keys/part.ts";
 import { Answer, keptLabel, labelOf } from "../../peer/answer.ts";
 import type { Channel, FunctionHandler } from "../../peer/channel.ts";
 import type { ChannelHost } from "../../peer/channel-host.ts";
 import { type Failure, failureShape, toFailure } from "../../wire/failure.ts";
-import { FrameHeader, HEADER_BYTES, Kind } from "../../wire/frame.ts";
+import { FrameHeader, HEADER_BYTES, Kind, paddedBytes, stepRun } from "../../wire/frame.ts";
 import { decodeHeader } from "../../wire/frame-reader.ts";
 import { count, decodeJson, encodeJson, list, object, optional } from "../../wire/json-body.ts";
 import { nameOf, rankOf, roleOf } from "../../wire/node-id.ts";
@@ -42,6 +43,7 @@ import {
   saveAnswers,
 } from "./fill-state.ts";
 import { EntryKind, type ReadEntry, readEntries } from "./log-entry.ts";
+import { LogPages } from "./log-pages.ts";
 import { type LogPolicy, policyOf } from "./log-policy.ts";
 import { type LogPage, standbySink } from "./log-sink.ts";
 import { unpack } from "./packed-body.ts";
@@ -62,6 +64,7 @@ const digestShape = object({ part: count, to: optional(count), digest: count });
 
 /** The server that is replicated. */
 export type ReplicatedServer = FilledServer & {
+  readonly kernels: Pick<Kernels, "copy">;
   readonly ownership: Pick<Ownership, "adopt">;
   /** The handler of functions. */
   readonly functions: FunctionHandler & { handOver(channel: Channel): void };
@@ -125,7 +128,7 @@ export class Replica {
   constructor(server: ReplicatedServer, functions: readonly Contract[], options: ReplicaOptions) {
     this.#server = server;
     this.#options = options;
-    this.log = new ReplicaLog(options);
+    this.log = new ReplicaLog(options, new LogPages(server));
     this.policies = new Map(functions.map((fn) => [fn.nameHash, policyOf(fn)]));
   }
 
@@ -359,10 +362,15 @@ export class Replica {
     this.#words = new Uint32Array(entries.buffer, entries.byteOffset, entries.length >> 2);
     let index = first;
     for (const entry of readEntries(entries)) {
-      if (index++ <= this.applied) continue;
-      this.#repeatOne(entry, entries);
+      const known = this.applied + 1 - index; // so many frames of this entry were repeated before
+      index += entry.count;
+      if (known >= entry.count) continue;
+      if (entry.count > 1) this.#repeatRun(entry, entries, known);
+      else {
+        this.#repeatOne(entry, entries);
+        this.applied++;
+      }
       if (entry.kind !== EntryKind.IDENTITY) this.#hasBegun = true; // DurableLog.D3
-      this.applied++;
     }
   }
 
@@ -429,6 +437,29 @@ export class Replica {
     }
     if (header.stamp !== 0) clock.advance(node, incarnation, header.stamp); // Replica.I5
     handler.handle(standIn, header, entries, at + HEADER_BYTES, true);
+  }
+
+  /** The frames of a run but the first `known` ones. */
+  #repeatRun({ kind, count, at, bodyBytes, node, incarnation }: Readonly<ReadEntry>, entries: Uint8Array, known: number): void {
+    const header = this.#header;
+    decodeHeader(this.#words, at >> 2, header);
+    const stride = paddedBytes(header.payloadBytes);
+    if (bodyBytes !== HEADER_BYTES + count * stride)
+      throw new WeighbridgeError("BAD_REQUEST", `${count} frames of ${header.payloadBytes} bytes do not fit an entry of ${bodyBytes}`);
+    const { clock, functions } = this.#server;
+    const handler = kind === EntryKind.KV ? this.#server.kvHandlerOf(header.app) : functions;
+    const standIn = this.#standInOf(node, incarnation);
+    const applied = header.stamp === 0 ? undefined : clock.entryOf(node, incarnation);
+    header.more = 0;
+    for (let i = 0; i < count; i++) {
+      if (i >= known) {
+        standIn.begin(header);
+        if (applied !== undefined && header.stamp > applied.stamp) applied.stamp = header.stamp; // Replica.I5
+        handler.handle(standIn, header, entries, at + HEADER_BYTES + i * stride, true);
+        this.applied++;
+      }
+      stepRun(header);
+    }
   }
 
   /** Those of the head, instead of what was answered here while parts were missing. */
