@@ -26,7 +26,13 @@ const SETTLE_MS = 1_200;
 const WARMUP_MS = 60;
 const CASES_PER_CLUSTER = 8;
 
-type Settings = { readonly Other: typeof OurCluster; readonly turns: number; readonly measureMs: number; readonly regime: Regime; readonly replicas: number };
+type Settings = {
+  readonly Other: typeof OurCluster;
+  readonly turns: number;
+  readonly measureMs: number;
+  readonly regime: Regime;
+  readonly replicas: number;
+};
 type Turn = { readonly ours: Figure; readonly other: Figure };
 
 async function turnsOf(cases: readonly BenchCase[], { Other, turns, measureMs, regime, replicas }: Settings): Promise<Map<string, Turn[]>> {
@@ -84,7 +90,13 @@ async function main(): Promise<void> {
   const { OurCluster: Other } = (await import(pathToFileURL(resolve(values.other, "bench/our-cluster.ts")).href)) as {
     OurCluster: typeof OurCluster;
   };
-  const settings = { Other, turns: Number(values.turns), measureMs: Number(values.ms), regime: values.regime as Regime, replicas: Number(values.replicas) };
+  const settings = {
+    Other,
+    turns: Number(values.turns),
+    measureMs: Number(values.ms),
+    regime: values.regime as Regime,
+    replicas: Number(values.replicas),
+  };
   const chosen = CASES.filter(({ name }) => positionals.length === 0 || positionals.includes(name));
   for (const cases of groupsOf(chosen)) {
     const starts: Map<string, Turn[]>[] = [];

@@ -14,7 +14,10 @@
 //   PsFunction.P1. A function that changes state (`reads` not set) runs once for each call of a worker, however often
 //       the call travels.
 //   PsFunction.P2. One that only reads may run again when its answer was lost.
+//   PsFunction.P3. A `deterministic` one does the same wherever it runs for the same requests, in the same order, on the
+//       same state: replicated and durable servers repeat it. They refuse others that change state.
 
+import { WeighbridgeError } from "../base/errors.ts";
 import type { Fields, FieldValues } from "../wire/function-schema.ts";
 import type { Contract } from "./contract.ts";
 import { checkHandler, describedFunction } from "./described-function.ts";
@@ -40,22 +43,44 @@ export type PsFunctionOptions<Q extends Fields, R extends Fields> = {
    * With it the answers of an update need not be kept, and leave without a copy.
    */
   again?(context: FunctionContext, request: FieldValues<Q>): FieldValues<R> | Promise<FieldValues<R>>;
+  /**
+   * Promises that the handler, which is not async, depends on its requests and their order, on parameters and on its own
+   * state alone; not on time, chance, files, other nodes, or the order of rows (P3).
+   */
+  readonly deterministic?: boolean;
+  /** Of a deterministic function that keeps state of its own (`own`): all of it, as bytes, for a copy of this server. */
+  save?(context: FunctionContext): Uint8Array;
+  /** Makes the state of its own what `save` has saved, whatever it was. */
+  load?(context: FunctionContext, saved: Uint8Array): void;
   /** What it throws comes back to the caller as an error. An array it returns is the response's now. */
   handler(context: FunctionContext, request: FieldValues<Q>): FieldValues<R> | Promise<FieldValues<R>>;
 };
 
 export type PsFunction<Q extends Fields = Fields, R extends Fields = Fields> = Contract<Q, R> & {
   readonly isInPlace: boolean;
+  readonly isDeterministic: boolean;
+  save?(context: FunctionContext): Uint8Array;
+  load?(context: FunctionContext, saved: Uint8Array): void;
   handle(context: FunctionContext, request: FieldValues<Q>): FieldValues<R> | Promise<FieldValues<R>>;
   handleAgain(context: FunctionContext, request: FieldValues<Q>): FieldValues<R> | Promise<FieldValues<R>>;
 };
 
-const OPTION_NAMES: readonly string[] = ["name", "request", "response", "reads", "inPlace", "again", "handler"];
+const OPTION_NAMES: readonly string[] = [
+  ...["name", "request", "response", "reads", "inPlace", "deterministic", "save", "load", "again", "handler"],
+];
 
-/** Throws BAD_ARGUMENT for a name or a field type that cannot be, and for an option that there is none of. */
+/**
+ * Throws BAD_ARGUMENT for a name or a field type that cannot be, for an option that there is none of, and for `save`
+ * without `load` or `deterministic`.
+ */
 export function psFunction<const Q extends Fields, const R extends Fields>(options: PsFunctionOptions<Q, R>): PsFunction<Q, R> {
   const made = describedFunction(options, { target: "server", optionNames: OPTION_NAMES, answersAgain: options?.again !== undefined });
-  const { inPlace = false, handler, again } = options;
-  checkHandler(options.name, handler);
-  return { ...made, isInPlace: inPlace, handle: handler, handleAgain: again ?? handler };
+  const { name, inPlace = false, deterministic = false, save, load, handler, again } = options;
+  checkHandler(name, handler);
+  if ((save === undefined) !== (load === undefined) || (save !== undefined && !deterministic))
+    throw new WeighbridgeError("BAD_ARGUMENT", `${name}: a function has save and load, both, if it is deterministic and keeps state`);
+  return {
+    ...{ ...made, isInPlace: inPlace, isDeterministic: deterministic, handle: handler, handleAgain: again ?? handler },
+    ...(save === undefined || load === undefined ? {} : { save, load }),
+  };
 }

@@ -28,7 +28,7 @@ import type { PrepareRequest } from "../wire/control.ts";
 import { FrameHeader } from "../wire/frame.ts";
 import { READ_BUFFER_BYTES } from "../wire/frame-reader.ts";
 import type { Fields, FieldValues } from "../wire/function-schema.ts";
-import { isGuest } from "../wire/node-id.ts";
+import { isGuest, SCHEDULER_ID } from "../wire/node-id.ts";
 import type { RosterEntry, RosterView } from "../wire/roster.ts";
 import { ArenaWatch } from "./arena-watch.ts";
 import { CheckpointService, ownerName } from "./checkpoint/checkpoint-service.ts";
@@ -42,8 +42,9 @@ import { Ownership } from "./ownership.ts";
 import { Parameters } from "./parameters/parameters.ts";
 import { WorkerGroups } from "./parameters/worker-groups.ts";
 import { PlacementPrepare } from "./placement-prepare.ts";
-import { checkUsersFunction, refusedError } from "./replication/log-policy.ts";
+import { refusedError } from "./replication/log-policy.ts";
 import { LoggedRequests } from "./replication/logged-requests.ts";
+import { checkRepeatable, OwnState, repeatedFunctions } from "./replication/repeated-function.ts";
 import { Replica, type ReplicaOptions } from "./replication/replica.ts";
 import { RequestGate } from "./request-gate.ts";
 import { type FunctionState, ServerContext } from "./server-context.ts";
@@ -54,6 +55,9 @@ const SERVER_READ_BYTES = 2 * READ_BUFFER_BYTES;
 
 /** A guest has one: another connection of its process is another guest. */
 const GUEST_INCARNATION = 1;
+
+/** Who calls what no worker has asked for. */
+const NOBODY: WorkerIncarnation = { worker: SCHEDULER_ID, incarnation: 0 };
 
 /** A link with less room would wait for every answer. */
 const LINK_BYTES_MIN = 64 * 1024;
@@ -91,6 +95,8 @@ export class Server {
   readonly groups: WorkerGroups;
   readonly checkpoints: CheckpointService;
   readonly functions: ServerFunctions;
+  /** What users' functions keep of their own. */
+  readonly ownState: OwnState;
   /** The functions of workers, for handlers. */
   readonly workers: WorkerCalls = new WorkerCalls();
   readonly guests: GuestList = new GuestList();
@@ -115,18 +121,21 @@ export class Server {
     const { clock, workerCount, functions = [], compression, checkpointFiles: files, log = SILENT_LOG } = options;
     const secret = crypto.getRandomValues(new BigUint64Array(1))[0]!;
     const { ownership } = this;
+    if (options.replica !== undefined) checkRepeatable(options.plugIns ?? []);
     const plugIns = new PlugIns(options.plugIns);
     this.parameters = new Parameters({ arena, kernels, clock, workerCount, secret, compression, ownership, plugIns, log });
     this.groups = new WorkerGroups(clock, workerCount);
     this.#placement = new PlacementPrepare(ownership, clock);
     const saved = { parameters: this.parameters, vectorClock: this.clock, ownership, placement: this.#placement, files };
     this.checkpoints = new CheckpointService({ ...saved, log, clock });
-    const served = [...BUILT_IN_FUNCTIONS, ...functions];
-    this.replica = options.replica && new Replica(this, served, options.replica);
-    if (this.replica !== undefined) for (const fn of functions) checkUsersFunction(fn);
+    const users = options.replica === undefined ? functions : repeatedFunctions(functions);
+    this.replica = options.replica && new Replica(this, { ours: BUILT_IN_FUNCTIONS, users }, options.replica);
     const { parameters, groups, checkpoints, workers, replica } = this;
-    this.functions = serverFunctions({ arena, kernels, parameters, groups, checkpoints, ownership, workers, replica }, clock);
-    for (const fn of served) this.functions.add(fn);
+    const state = { arena, kernels, parameters, groups, checkpoints, ownership, workers, replica };
+    const own = new Map<string, object>();
+    this.functions = serverFunctions(state, clock, own);
+    for (const fn of [...BUILT_IN_FUNCTIONS, ...users]) this.functions.add(fn);
+    this.ownState = new OwnState(users, () => new ServerContext(state, NOBODY, own));
   }
 
   /** Serves the functions of applications on this peer. */
@@ -257,8 +266,7 @@ export function serverLimits(arena: Arena, workerCount: number, limits: Partial<
 export type ServerFunctions = FunctionHost<ServerContext>;
 
 /** Its handlers know the server's state, its requests are put together in the arena. */
-export function serverFunctions(state: FunctionState, clock: Clock): ServerFunctions {
-  const own = new Map<string, object>();
+export function serverFunctions(state: FunctionState, clock: Clock, own: Map<string, object> = new Map()): ServerFunctions {
   return new FunctionHost<ServerContext>({
     clock,
     memory: new ArenaMemory(state.arena),

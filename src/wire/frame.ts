@@ -242,16 +242,6 @@ export function lengthenRun(words: Uint32Array, at: number): void {
   (words[at + 5] as number) += 1 << MORE_SHIFT;
 }
 
-/** The frame at word index `at` is in no run. */
-export function endRun(words: Uint32Array, at: number): void {
-  (words[at + 5] as number) &= HIGH_MASK;
-}
-
-/** The last frame of the run does not belong to it any more. */
-export function shortenRun(words: Uint32Array, at: number): void {
-  (words[at + 5] as number) -= 1 << MORE_SHIFT;
-}
-
 /** Makes of a frame's header that of the next one in its run. */
 export function stepRun(header: FrameHeader): void {
   header.request++;

@@ -4,7 +4,9 @@
 //   FILL     saveServer    the vector clock; clocks of workers, counts of pushes; the catalogue, and of each parameter
 //                          its rate, its phases and its counts; key lists; requests that have not come whole; who lives
 //   PARTS    saveParts     rows, blocks, sums, what workers pulled, and open rounds: PartState, and the sums of kv
-//   FILLED   saveAnswers   answers that cannot be made again, by the stamps of their updates
+//                          and what users' functions keep of their own
+//   FILLED   saveAnswers   answers that cannot be made again, by the stamps of their updates; and what users' functions
+//                          keep, since what they did meanwhile may depend on parts that were missing
 //
 // Invariants:
 //   FillState.F1. Parts that are loaded replace what the standby made of them: it repeats every entry from FILL on, and
@@ -24,6 +26,7 @@ import type { ParameterImage } from "../parameters/hosted-parameter.ts";
 import type { KeyListsImage } from "../parameters/parameter-link.ts";
 import type { Parameters } from "../parameters/parameters.ts";
 import { type PartPage, PartState } from "../parameters/part-state.ts";
+import type { OwnState, OwnStateImage } from "./repeated-function.ts";
 
 /** The server that is saved, or filled. */
 export type FilledServer = {
@@ -32,6 +35,7 @@ export type FilledServer = {
   readonly clock: VectorClock;
   readonly ownership: Pick<Ownership, "hasAppCut" | "noteAppCut">;
   readonly functions: { readonly assembly: Pick<RequestAssembly, "unfinished"> };
+  readonly ownState: OwnState;
 };
 
 /** What came of a request of several frames. */
@@ -46,10 +50,11 @@ export type ServerImage = {
   readonly keyLists: readonly KeyListsImage[];
   readonly unfinished: readonly UnfinishedImage[];
   readonly hasAppCut: boolean;
+  readonly own: OwnStateImage;
 };
 
 /** Copies nothing that a later turn could change, but what is packed in this one. */
-export function saveServer({ parameters, clock, ownership, functions }: FilledServer): ServerImage {
+export function saveServer({ parameters, clock, ownership, functions, ownState }: FilledServer): ServerImage {
   return {
     stamps: [...clock.entries()].map(([worker, { incarnation, stamp }]) => ({ worker, incarnation, stamp })),
     pacer: parameters.pacer.save(),
@@ -71,6 +76,7 @@ export function saveServer({ parameters, clock, ownership, functions }: FilledSe
       ),
     ),
     hasAppCut: ownership.hasAppCut,
+    own: ownState.save(),
   };
 }
 
@@ -92,6 +98,7 @@ export function loadServer(server: FilledServer, image: ServerImage, channelOf: 
     functions.assembly.unfinished.take(channelOf(holder), name, frame);
   }
   if (image.hasAppCut) ownership.noteAppCut();
+  server.ownState.load(image.own);
 }
 
 /** The state of parts from `from` on, before `to`. */
@@ -156,6 +163,8 @@ type KeptAnswerImage = {
   readonly label: RequestLabel;
   readonly frames: readonly Omit<AnswerOptions, "held">[];
 };
+/** What FILLED carries. */
+export type FilledImage = { readonly answers: AnswersImage; readonly own: OwnStateImage };
 export type AnswersImage = readonly (WorkerIncarnation & { readonly kept: readonly KeptAnswerImage[] })[];
 
 /** Of the workers behind these channels. */

@@ -21,7 +21,7 @@
 import type { Clock } from "../../base/clock.ts";
 import { PART_COUNT } from "../../keys/part.ts";
 import type { Channel } from "../../peer/channel.ts";
-import { type AnswersImage, type FilledServer, saveParts, saveServer } from "./fill-state.ts";
+import { type FilledImage, type FilledServer, saveParts, saveServer } from "./fill-state.ts";
 import { EntryKind } from "./log-entry.ts";
 import type { ReplicaLog } from "./replica-log.ts";
 import { digestOfParts } from "./state-digest.ts";
@@ -41,8 +41,8 @@ export type FillOptions = {
   readonly begin: () => void;
   /** The last request of each worker that was a read in several frames. */
   readonly longReads: ReadonlyMap<Channel, number>;
-  /** The answers that are kept now. */
-  readonly answers: () => AnswersImage;
+  /** The answers that are kept now, and what users' functions keep. */
+  readonly answers: () => FilledImage;
   /** The standby has everything, and output waits for it (Fill.F4). */
   readonly filled: () => void;
   /** It cannot be filled, for this reason. */

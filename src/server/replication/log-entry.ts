@@ -6,15 +6,16 @@
 //        8   u32    node         who sent the frame
 //       12   u32    textBytes    of a body that is JSON, without its padding; otherwise 0
 //       16   f64    incarnation  of that node
-//       24          body         FRAME, KV, READ_END: the header of a frame, and its payload; REFUSED, WORKERS, DIGEST,
+//       24          body         FRAME, THROWN, KV, READ_END: the header of a frame, and its payload; REFUSED, WORKERS, DIGEST,
 //                                IDENTITY: JSON; FILL, PARTS, FILLED: JSON and arrays (packed-body.ts)
 //
-// Small frames of one node that are alike and follow each other share one entry: its body is a run (wire/frame.ts). Each
+// Small frames of KV of one node that are alike and follow each other share one entry: its body is a run (wire/frame.ts). Each
 // of them has a number of its own in the log.
 //
 //   NOTHING    the head refused the request after all: nothing was changed
 //   REFUSED    which update that was, and why: its worker may not have heard of it
 //   FRAME      a request of a function that changed something, or part of one, to be handled as it came
+//   THROWN     the same of a user's function that threw: what it did until then is repeated (repeated-function.ts)
 //   KV         the same of an application of the kv face
 //   READ_END   the last frame of a read in several frames: the others are kept until its caller has the answer
 //   WORKERS    which workers live, in which incarnations
@@ -28,15 +29,14 @@ import { WeighbridgeError } from "../../base/errors.ts";
 import {
   continuesRun,
   encodeHeader,
-  endRun,
   FrameHeader,
   HEADER_BYTES,
+  HIGH_MASK,
   lengthenRun,
   MORE_SHIFT,
   paddedBytes,
   RUN_MORE_MAX,
   RUN_PAYLOAD_BYTES_MAX,
-  shortenRun,
   stepRun,
 } from "../../wire/frame.ts";
 import { type PackedBody, writePacked } from "./packed-body.ts";
@@ -55,6 +55,7 @@ export const EntryKind = {
   FILLED: 8,
   REFUSED: 9,
   IDENTITY: 10,
+  THROWN: 11,
 } as const;
 export type EntryKind = (typeof EntryKind)[keyof typeof EntryKind];
 
@@ -84,7 +85,6 @@ export class EntryPage {
   count = 0;
   /** The entry that the next frame may join: where it begins, whose it is, and its last header. */
   #run = NOWHERE;
-  #runKind: EntryKind = EntryKind.NOTHING;
   #runNode = 0;
   #runIncarnation = 0;
   #runMore = 0;
@@ -122,8 +122,8 @@ export class EntryPage {
       const entry = this.#add(kind, node, incarnation, HEADER_BYTES + paddedBytes(payloadBytes), 0);
       to = entry + ENTRY_BYTES + HEADER_BYTES;
       encodeHeader(header, this.#words, (entry + ENTRY_BYTES) >> 2);
-      if (header.more !== 0) endRun(this.#words, (entry + ENTRY_BYTES) >> 2); // it came in a run, which may end earlier here
-      if (payloadBytes <= RUN_PAYLOAD_BYTES_MAX) this.#begin(entry, kind, node, incarnation, header);
+      if (header.more !== 0) this.#more(entry, 0); // it came in a run, which may end earlier here
+      if (kind === EntryKind.KV && payloadBytes <= RUN_PAYLOAD_BYTES_MAX) this.#begin(entry, node, incarnation, header);
     }
     const target = this.bytes;
     if (payloadBytes <= SMALL_COPY_BYTES) for (let i = 0; i < payloadBytes; i++) target[to + i] = bytes[at + i] as number;
@@ -134,7 +134,7 @@ export class EntryPage {
     return (
       this.#run !== NOWHERE &&
       this.#runMore < RUN_MORE_MAX &&
-      kind === this.#runKind &&
+      kind === EntryKind.KV &&
       node === this.#runNode &&
       incarnation === this.#runIncarnation &&
       continuesRun(this.#last, header)
@@ -142,14 +142,19 @@ export class EntryPage {
   }
 
   /** The next frame may join this one. */
-  #begin(entry: number, kind: EntryKind, node: number, incarnation: number, header: FrameHeader): void {
+  #begin(entry: number, node: number, incarnation: number, header: FrameHeader): void {
     this.#run = entry;
-    this.#runKind = kind;
     this.#runNode = node;
     this.#runIncarnation = incarnation;
     this.#runMore = 0;
     this.#last.copyFrom(header);
     this.#last.more = 0;
+  }
+
+  /** So many further frames belong to the entry. */
+  #more(entry: number, more: number): void {
+    const at = (entry + ENTRY_BYTES + MORE_BYTE) >> 2;
+    this.#words[at] = ((this.#words[at] as number) & HIGH_MASK) | (more << MORE_SHIFT);
   }
 
   /** One more frame, of so many bytes, belongs to the run. */
@@ -179,13 +184,18 @@ export class EntryPage {
     const words = this.#words;
     const from = this.#lastFrom;
     if (this.#run !== NOWHERE && this.#run !== from) {
-      const entry = this.#run >> 2;
-      shortenRun(words, entry + ENTRY_BYTES / 4);
-      (words[entry + 1] as number) -= this.length - from;
+      this.#more(this.#run, this.#runMore - 1);
+      (words[(this.#run >> 2) + 1] as number) -= this.length - from;
     }
     this.length = from;
     this.count--;
     this.#add(EntryKind.NOTHING, 0, 0, 0, 0);
+  }
+
+  /** The handler of the frame that was added last threw, and is to be repeated. */
+  markThrown(): void {
+    this.#words[this.#lastFrom >> 2] = EntryKind.THROWN;
+    this.#run = NOWHERE;
   }
 
   #add(kind: EntryKind, node: number, incarnation: number, bodyBytes: number, textBytes: number): number {
@@ -235,13 +245,13 @@ export function* readEntries(entries: Uint8Array): Iterable<Readonly<ReadEntry>>
     entry.at = at + ENTRY_BYTES;
     if (entry.bodyBytes % 8 !== 0 || entry.textBytes > entry.bodyBytes || entry.at + entry.bodyBytes > entries.length)
       throw cut(at, entries.length);
-    entry.count = hasFrame(entry) ? 1 + (view.getUint32(entry.at + MORE_BYTE, true) >>> MORE_SHIFT) : 1;
+    entry.count = mayBeRun(entry) ? 1 + (view.getUint32(entry.at + MORE_BYTE, true) >>> MORE_SHIFT) : 1;
     yield entry;
   }
 }
 
-function hasFrame({ kind, bodyBytes }: Readonly<ReadEntry>): boolean {
-  return (kind === EntryKind.FRAME || kind === EntryKind.KV || kind === EntryKind.READ_END) && bodyBytes >= HEADER_BYTES;
+function mayBeRun({ kind, bodyBytes }: Readonly<ReadEntry>): boolean {
+  return kind === EntryKind.KV && bodyBytes >= HEADER_BYTES;
 }
 
 function cut(at: number, byteCount: number): WeighbridgeError {

@@ -2,6 +2,7 @@
 // which functions it does not serve (docs/decisions/0060). Pure.
 //
 //   logged     changes the state of the server: every update but those below
+//   repeated   the same of a user's function: what it does before it throws is repeated, too (repeated-function.ts)
 //   recording  a read that leaves a note behind (Contract: recordingRead): an entry where notes are taken
 //   read       no entry
 //   headOnly   changes nothing that outlives a head: groups, whose workers ask again, and saves of checkpoints
@@ -13,7 +14,7 @@ import type { Contract } from "../../contracts/contract.ts";
 import { partialReducePartners, sspSync } from "../../contracts/groups.ts";
 import { relayCall, relayGone } from "../../contracts/relay.ts";
 
-export type LogPolicy = "logged" | "recording" | "read" | "headOnly" | "refused";
+export type LogPolicy = "logged" | "repeated" | "recording" | "read" | "headOnly" | "refused";
 
 const HEAD_ONLY: readonly Contract[] = [
   sspSync,
@@ -43,13 +44,6 @@ export function policyOf({ nameHash, effect }: Pick<Contract, "nameHash" | "effe
   if (known !== undefined) return known;
   if (effect === "update") return "logged";
   return effect === "recordingRead" ? "recording" : "read";
-}
-
-/** Throws UNSUPPORTED for a function of a user's own that changes state: nobody knows whether it can be repeated. */
-export function checkUsersFunction({ name, isUpdate }: Pick<Contract, "name" | "isUpdate">): void {
-  if (!isUpdate) return;
-  const fix = "declare it with `reads`, or start the servers with replicas 1 and without --durable";
-  throw new WeighbridgeError("UNSUPPORTED", `the function ${name} changes state, and this server is replicated or durable: ${fix}`);
 }
 
 const REPEATING = "replicated or durable servers so far: start them with replicas 1 and without --durable";

@@ -4,7 +4,7 @@
 // Invariants:
 //   LoggedRequests.I1. The entry of a request comes before its answer, so the answer waits for it (ReplicaLog.I1).
 //   LoggedRequests.I2. Entries are in the order in which the head's handlers ran; requests that a handler refused are
-//       no entries, or entries of nothing.
+//       no entries, or entries of nothing; but for those of users' functions.
 //   LoggedRequests.I5. After a failover an update that the standby has applied is answered by what it kept, or by its
 //       `again`; one that leaves no trace in the log is handled as new. That one was refused is an entry: behind a
 //       later update of its worker it would count as applied.
@@ -62,7 +62,9 @@ export class LoggedRequests implements FunctionHandler {
     try {
       this.#inner.handle(channel, header, bytes, at, fresh);
     } catch (thrown) {
-      log.retract(); // LoggedRequests.I2
+      if (policy === "repeated")
+        log.markThrown(); // RepeatedFunction.R2
+      else log.retract(); // LoggedRequests.I2
       if (stamp !== 0) replica.refused(channel, { request, stamp }, thrown);
       throw thrown;
     }

@@ -23,7 +23,7 @@ import type { Link } from "../../transport/transport.ts";
 import type { FrameHeader } from "../../wire/frame.ts";
 import { encodeJson } from "../../wire/json-body.ts";
 import { ENTRY_BYTES, type EntryKind, type EntryPage, frameEntryBytes } from "./log-entry.ts";
-import { LogPages } from "./log-pages.ts";
+import type { LogPages } from "./log-pages.ts";
 import type { LogSink } from "./log-sink.ts";
 import { pack } from "./packed-body.ts";
 
@@ -143,6 +143,12 @@ export class ReplicaLog {
   retract(): void {
     assert(this.#page !== undefined, "nothing is sent while a handler runs");
     this.#page.dropLast();
+  }
+
+  /** The handler of the last request threw, and what it did until then is to be repeated. */
+  markThrown(): void {
+    assert(this.#page !== undefined, "nothing is sent while a handler runs");
+    this.#page.markThrown();
   }
 
   /** ReplicaLog.I8 */

@@ -34,6 +34,7 @@ import { Fill, type FillOptions } from "./fill.ts";
 import {
   type AnswersImage,
   answersOf,
+  type FilledImage,
   type FilledServer,
   keptImage,
   loadParts,
@@ -88,6 +89,9 @@ export type ReplicaOptions = ReplicaLogOptions & {
   readonly refillBytes?: number | undefined;
 };
 
+/** Our functions, and those of users. */
+export type ServedContracts = { readonly ours: readonly Contract[]; readonly users: readonly Contract[] };
+
 export class Replica {
   readonly log: ReplicaLog;
   /** By the hashes of their names. */
@@ -125,11 +129,14 @@ export class Replica {
   #sinceDigest = 0;
   #digestPart = 0;
 
-  constructor(server: ReplicatedServer, functions: readonly Contract[], options: ReplicaOptions) {
+  constructor(server: ReplicatedServer, { ours, users }: ServedContracts, options: ReplicaOptions) {
     this.#server = server;
     this.#options = options;
     this.log = new ReplicaLog(options, new LogPages(server));
-    this.policies = new Map(functions.map((fn) => [fn.nameHash, policyOf(fn)]));
+    this.policies = new Map([
+      ...ours.map((fn) => [fn.nameHash, policyOf(fn)] as const),
+      ...users.map(({ nameHash, isUpdate }) => [nameHash, isUpdate ? "repeated" : "read"] as const),
+    ]);
   }
 
   // The head.
@@ -175,7 +182,7 @@ export class Replica {
     const { log } = this;
     const { clock, fillBytes: batchBytes } = this.#options;
     const server = this.#server;
-    const answers = (): AnswersImage => this.#answers();
+    const answers = (): FilledImage => ({ answers: this.#answers(), own: server.ownState.save() });
     const done = (): void => {
       this.#fill = undefined;
       filled();
@@ -378,6 +385,9 @@ export class Replica {
     switch (entry.kind) {
       case EntryKind.NOTHING:
         break;
+      case EntryKind.THROWN:
+        this.#repeatThrown(entry, entries);
+        break;
       case EntryKind.FRAME:
       case EntryKind.KV:
       case EntryKind.READ_END:
@@ -413,7 +423,7 @@ export class Replica {
       case EntryKind.FILLED:
         if (this.#isComingBack && !this.#isFilling) break;
         this.#isFilling = false;
-        this.#keepAnswers(unpack(entries, entry) as AnswersImage);
+        this.#filled(unpack(entries, entry) as FilledImage);
         break;
       case EntryKind.IDENTITY:
         this.#isNow(decodeJson(identityShape, "an identity", textOf(entry, entries)));
@@ -436,7 +446,22 @@ export class Replica {
       return;
     }
     if (header.stamp !== 0) clock.advance(node, incarnation, header.stamp); // Replica.I5
-    handler.handle(standIn, header, entries, at + HEADER_BYTES, true);
+    try {
+      handler.handle(standIn, header, entries, at + HEADER_BYTES, true);
+    } catch (thrown) {
+      if (this.#isFilling && this.policies.get(header.command) === "repeated") return; // a part may be missing
+      throw thrown;
+    }
+  }
+
+  /** RepeatedFunction.R2. Without all parts a function may do anything: what it made of its own state is replaced. */
+  #repeatThrown(entry: Readonly<ReadEntry>, entries: Uint8Array): void {
+    try {
+      this.#repeatFrame(entry, entries);
+    } catch {
+      return; // as its head did; why is the next entry
+    }
+    if (!this.#isFilling) throw new WeighbridgeError("BAD_REQUEST", "a function threw at its head, and not here");
   }
 
   /** The frames of a run but the first `known` ones. */
@@ -462,7 +487,12 @@ export class Replica {
     }
   }
 
-  /** Those of the head, instead of what was answered here while parts were missing. */
+  /** What depends on all parts is as the head has it, instead of what was made here while some were missing. */
+  #filled({ answers, own }: FilledImage): void {
+    this.#server.ownState.load(own);
+    this.#keepAnswers(answers);
+  }
+
   #keepAnswers(image: AnswersImage): void {
     for (const standIn of this.#standIns.values()) standIn.forgetAnswers();
     for (const { worker, incarnation, kept } of image) {
