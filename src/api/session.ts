@@ -74,6 +74,7 @@ export type SessionNode = {
   readonly log: Log;
   readonly role: string;
   readonly rank: number;
+  readonly workerCount: number;
   readonly roster: RosterView;
   barrier(group: number, customer: number, wait?: WaitOptions): Promise<void>;
   finalize(options?: { readonly barrier?: boolean } & WaitOptions): Promise<void>;
@@ -136,8 +137,10 @@ export class Session {
     return this.#node.rank;
   }
 
+  /** How many the start waited for; a guest's is how many have come so far. */
   get workerCount(): number {
-    return this.#node.roster.nodes.filter(({ role }) => role === "worker").length;
+    const { role, roster, workerCount } = this.#node;
+    return role === "guest" ? roster.nodes.filter((entry) => entry.role === "worker").length : workerCount;
   }
 
   get serverCount(): number {

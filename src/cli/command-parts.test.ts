@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { wrapHelp } from "./command-parts.ts";
+import { configFlags, wrapHelp } from "./command-parts.ts";
 
 const TEXT = `
 Every process runs the script, which learns
@@ -46,4 +46,12 @@ test("at every width the words are the same, and only what has no space to break
       `width ${width}`,
     );
   }
+});
+
+test("a range of workers is the count that the start waits for, and the most that there may be", () => {
+  assert.deepEqual(configFlags({ workers: "2..8", rank: 1, verbose: true }), { workerCount: "2", workerCountMax: "8", rank: 1 });
+  assert.deepEqual(configFlags({ workerCount: "2..5" }), { workerCount: "2", workerCountMax: "5" });
+  assert.deepEqual(configFlags({ workerCount: "2", workerCountMax: "5" }), { workerCount: "2", workerCountMax: "5" });
+  assert.deepEqual(configFlags({ workers: "3" }), { workerCount: "3" });
+  assert.deepEqual(configFlags({ workers: "2..8..9" }), { workerCount: "2", workerCountMax: "8..9" }, "which loadConfig refuses");
 });

@@ -7,6 +7,8 @@ import type { StandardOutput } from "./standard-output.ts";
 
 export type Flags = Readonly<Record<string, unknown>>;
 
+/** `2..8`. */
+const RANGE = /^(?<least>.*?)\.\.(?<most>.*)$/;
 const HEADING = "Configuration (each also by its variable, or in a file):";
 
 export type FlagChoice = {
@@ -22,14 +24,20 @@ export function addConfigFlags(command: Command, { only, except = [], defaults =
     if (except.includes(name) || (only !== undefined && !only.includes(name))) continue;
     const option = new Option(flag, `${description} [${defaults[name] ?? standard}; ${variable}]`);
     command.addOption(option.helpGroup(HEADING));
+    // A range reads better as --workers 2..8, and people of other launchers type that.
+    if (name === "workerCount") command.addOption(new Option("--workers <range>").conflicts("workerCount").hideHelp());
   }
   return command;
 }
 
-/** The part of commander's flags that `loadConfig` reads. */
-export function configFlags(flags: Flags): Flags {
+/** The part of commander's flags that `loadConfig` reads; of a range of workers both ends. */
+export function configFlags({ workers, ...flags }: Flags): Flags {
   const keys = new Set(describeKeys().map(({ flagKey }) => flagKey));
-  return Object.fromEntries(Object.entries(flags).filter(([key]) => keys.has(key)));
+  const given = Object.fromEntries(Object.entries(flags).filter(([key]) => keys.has(key)));
+  const counts = workers ?? flags.workerCount;
+  if (typeof counts !== "string") return given;
+  const { least = counts, most } = RANGE.exec(counts)?.groups ?? {};
+  return { ...given, workerCount: least, ...(most === undefined ? {} : { workerCountMax: most }) };
 }
 
 const WIDTH = 80;

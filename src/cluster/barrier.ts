@@ -87,6 +87,11 @@ export class Barriers<T> {
     return new Set(entries.filter(([, { outlivesDeaths }]) => outlivesDeaths).map(([node]) => node));
   }
 
+  /** The number of the last round of this barrier that ended; 0: none has. */
+  lastRound({ group, customer }: { readonly group: number; readonly customer: number }): number {
+    return this.#states.get(`${group}/${customer}`)?.lastRound ?? 0;
+  }
+
   /** A node reports that it passed this round: it is over for everybody. Ignores what cannot be. */
   passed(barrier: Omit<BarrierEntry<T>, "caller">): SettledEntry<T>[] {
     if (this.#problemWith(barrier) !== undefined) return [];

@@ -349,7 +349,7 @@ export class Membership {
       hello: (hello) => {
         const { serverCount, workerCount } = this.#options;
         if (this.guests !== undefined && isGuest(hello.node)) this.guests.check(hello);
-        else checkMember(hello, { roster: this.#roster.view, serverCount, workerCount, isCertain: true });
+        else checkMember(hello, { roster: this.#roster.view, serverCount, workerCount, isCertain: true, mayGrow: true });
         this.checkDialer(hello);
       },
     };

@@ -2,6 +2,7 @@
 
 import { randomUUID } from "node:crypto";
 import { basename } from "node:path";
+import { WeighbridgeError } from "../base/errors.ts";
 import { SchedulerNode, type SchedulerNodeOptions } from "../scheduler/scheduler-node.ts";
 import type { StateStore } from "../scheduler/state-store.ts";
 import type { StatusReply } from "../wire/control.ts";
@@ -16,7 +17,8 @@ export type SchedulerRootOptions = ProcessNodeOptions & Pick<SchedulerNodeOption
 
 /** Starts the scheduler of a configuration. Throws what starting a node throws. */
 export async function startScheduler(config: NodeConfig, options: SchedulerRootOptions = {}): Promise<SchedulerNode> {
-  const { heartbeatIntervalMs, heartbeatTimeoutMs, managePort, placement, job, replicas } = config;
+  const { heartbeatIntervalMs, heartbeatTimeoutMs, managePort, placement, job, replicas, workerCountMax } = config;
+  checkRange(config);
   const onRoster: ProcessNodeOptions["onRoster"] = (roster) => {
     options.onRoster?.(roster);
     publishRoster(roster);
@@ -30,6 +32,7 @@ export async function startScheduler(config: NodeConfig, options: SchedulerRootO
       ...(managePort === 0 ? {} : { manage }),
       placement,
       replicas,
+      workerCountMax,
       store: await stateStore(config, { job: name, clock, log, onStandby: options.onStandby }),
       jobId: jobId(name, randomUUID()),
       incarnation: Date.now(),
@@ -37,6 +40,14 @@ export async function startScheduler(config: NodeConfig, options: SchedulerRootO
       ...common,
     });
   });
+}
+
+/** Throws BAD_CONFIG. */
+function checkRange({ workerCount: least, workerCountMax: most, van }: NodeConfig): void {
+  if (most < least) throw new WeighbridgeError("BAD_CONFIG", `workerCountMax: expected at least ${least}, the workerCount, found ${most}`);
+  if (van === "weighbridge" || most === least) return;
+  const fix = "use --van weighbridge, or as many workers as the start waits for";
+  throw new WeighbridgeError("BAD_CONFIG", `workerCountMax is ${most}, but the counts of ps-lite's protocol are fixed: ${fix}`);
 }
 
 /** Loaded on demand: Node's HTTP costs 9 to 17 MB of memory. */

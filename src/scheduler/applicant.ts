@@ -13,7 +13,10 @@ export type Applicant<T> = { readonly request: RegisterRequest; readonly caller:
 
 export type ClusterCounts = {
   readonly serverCount: number;
+  /** How many the start waits for. */
   readonly workerCount: number;
+  /** How many there may be at most; defaults to `workerCount`. */
+  readonly workerCountMax?: number | undefined;
   /** By how many processes each server rank is held: 1, or 2 for a head and a standby. Defaults to 1. */
   readonly replicas?: number | undefined;
 };
@@ -21,6 +24,11 @@ export type ClusterCounts = {
 export function countOf({ serverCount, workerCount, replicas = 1 }: ClusterCounts, role: Role): number {
   if (role === "standby") return serverCount * (replicas - 1);
   return role === "server" ? serverCount : role === "worker" ? workerCount : 1;
+}
+
+/** How many nodes of a role there may be. */
+export function countMaxOf(counts: ClusterCounts, role: Role): number {
+  return role === "worker" ? (counts.workerCountMax ?? counts.workerCount) : countOf(counts, role);
 }
 
 const COUNTS_FIX = "start all nodes with the same DMLC_NUM_SERVER/DMLC_NUM_WORKER (--server-count/--worker-count)";
@@ -80,7 +88,7 @@ export function contradiction(
     const message = `${name} was started with replicas ${own}, but the scheduler with replicas ${replicas}; ${REPLICAS_FIX}`;
     return new WeighbridgeError("COUNT_MISMATCH", message);
   }
-  const count = countOf(counts, request.role);
+  const count = countMaxOf(counts, request.role);
   if (request.rank !== undefined && request.rank >= count)
     return new WeighbridgeError(
       "BAD_CONFIG",
@@ -97,7 +105,7 @@ export function rankClash(first: RegisterRequest, second: RegisterRequest): Weig
 export function oneTooMany(request: RegisterRequest, counts: ClusterCounts, others: readonly Applicant<unknown>[]): WeighbridgeError {
   const { role } = request;
   const copies = role === "server" && (counts.replicas ?? 1) > 1 ? ` in ${counts.replicas} copies` : "";
-  const count = `${plural(countOf(counts, role), role)}${copies}`;
+  const count = `${plural(countMaxOf(counts, role), role)}${copies}`;
   const there = others.length === 0 ? "" : `, and ${labels(others)} registered already`;
   const message = `${nameOfApplicant(request)} is one too many: the cluster has ${count}${there}; start no more than that, or ${COUNTS_FIX}`;
   return new WeighbridgeError("COUNT_MISMATCH", message);

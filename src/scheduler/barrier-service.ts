@@ -20,6 +20,11 @@ export class BarrierService {
     return this.#barriers.lasting({ group: Group.ALL, customer: 0 });
   }
 
+  /** Whether everybody has passed the barrier of the start. */
+  get hasStarted(): boolean {
+    return this.#barriers.lastRound({ group: Group.ALL, customer: 0 }) > 0;
+  }
+
   /** A node enters a barrier; answered when it may pass. Throws if it must not enter, and once the job is over. */
   enter(node: number, request: BarrierRequest): Promise<BarrierReply> {
     if (this.#closed !== undefined) throw this.#closed;

@@ -6,11 +6,13 @@
 //       first, in the order they came.
 //   Formation.F3. A contradiction between nodes ends the start: the cluster was set up wrongly, and waiting does not
 //       help.
+//   Formation.F4. Of workers the start waits for as many as it has to; those that came beyond, as long as they are
+//       allowed, begin with the others. Their ranks leave no gap: one that requests a higher rank waits for the others.
 
 import { assert } from "../base/assert.ts";
 import type { WeighbridgeError } from "../base/errors.ts";
 import type { Role } from "../wire/node-id.ts";
-import { type Applicant, type ClusterCounts, contradiction, countOf, oneTooMany, rankClash } from "./applicant.ts";
+import { type Applicant, type ClusterCounts, contradiction, countMaxOf, countOf, oneTooMany, rankClash } from "./applicant.ts";
 import { copyConflict, dealCopies } from "./server-copies.ts";
 
 const ROLES: readonly Role[] = ["server", "worker"];
@@ -29,7 +31,7 @@ export function conflict<T>(
   const peers = others.filter((other) => other.request.role === request.role);
   const twin = request.rank === undefined ? undefined : peers.find((other) => other.request.rank === request.rank);
   if (twin !== undefined) return rankClash(twin.request, request);
-  return peers.length >= countOf(counts, request.role) ? oneTooMany(request, counts, peers) : undefined;
+  return peers.length >= countMaxOf(counts, request.role) ? oneTooMany(request, counts, peers) : undefined;
 }
 
 /** The rank of each once all are there (Formation.F1), otherwise undefined, or why there is none. */
@@ -43,8 +45,9 @@ export function assignRanks<T>(applicants: readonly Applicant<T>[], counts: Clus
       continue;
     }
     const ofRole = applicants.filter(({ request }) => request.role === role);
-    const count = countOf(counts, role);
-    if (ofRole.length < count) return undefined;
+    const { length: count } = ofRole;
+    const isWhole = ofRole.every(({ request }) => (request.rank ?? 0) < count);
+    if (count < countOf(counts, role) || !isWhole) return undefined; // Formation.F4
     const asked = new Set(ofRole.map(({ request }) => request.rank));
     const free = Array.from({ length: count }, (_, rank) => rank).filter((rank) => !asked.has(rank));
     for (const applicant of ofRole) {

@@ -10,8 +10,10 @@
 // Invariants:
 //   RankChoice.S1. No rank is assigned while a node may still resume its slot after a restart of the scheduler.
 //   RankChoice.S2. A node that waits is answered within `startTimeoutMs`: a slot, or an error that names the holders.
+//   RankChoice.S3. The ranks of workers grow by the next one, and only while all others are held: they stay few.
 
 import type { WeighbridgeError } from "../base/errors.ts";
+import type { RegisterRequest } from "../wire/register.ts";
 import { type Applicant, nothingFree, rankHeld } from "./applicant.ts";
 import type { RankSlot } from "./rank-slot.ts";
 import { unlikeCopies } from "./server-copies.ts";
@@ -19,11 +21,17 @@ import { unlikeCopies } from "./server-copies.ts";
 /** A node whose link broke dials again well within this time, unless its process is gone. */
 const SUSPECT_GRACE_MS = 1000;
 
-export type RankChoiceRules = { readonly heartbeatIntervalMs: number; readonly startTimeoutMs: number };
+export type RankChoiceRules = {
+  readonly heartbeatIntervalMs: number;
+  readonly startTimeoutMs: number;
+  /** How many ranks of workers there may be; undefined: no more than there are. */
+  readonly workerCountMax?: number | undefined;
+};
 
-/** Exactly one of them: a slot, an error, or when to look again if nothing happens before. */
+/** Exactly one of them: a slot, the rank of a new one, an error, or when to look again if nothing happens before. */
 export type RankChoice =
   | { readonly found: "slot"; readonly slot: RankSlot }
+  | { readonly found: "added"; readonly rank: number }
   | { readonly found: "refusal"; readonly error: WeighbridgeError }
   | { readonly found: "nothing"; readonly lookAgainAtMs: number };
 
@@ -88,6 +96,8 @@ export function chooseRank(applicant: Applicant<unknown>, slots: readonly RankSl
       if (nowMs >= slot.downSinceMs + graceMs) return { found: "slot", slot };
       lookAgainAtMs = Math.min(lookAgainAtMs, slot.downSinceMs + graceMs);
     }
+    const added = addedRank(request, slots);
+    if (added < (rules.workerCountMax ?? 0)) return { found: "added", rank: added };
     const [holder] = ofRole;
     if (request.rank !== undefined && holder !== undefined && (rules.heartbeatIntervalMs === 0 || holder.heardAtMs > arrivedAtMs))
       return { found: "refusal", error: rankHeld(request, holder) };
@@ -95,4 +105,13 @@ export function chooseRank(applicant: Applicant<unknown>, slots: readonly RankSl
   // RankChoice.S2
   if (nowMs >= deadlineMs) return { found: "refusal", error: nothingFree(request, ofRole, rules.startTimeoutMs) };
   return { found: "nothing", lookAgainAtMs };
+}
+
+/** The rank that the job would grow by for this node; Infinity if by none, or another will be free soon (RankChoice.S3). */
+function addedRank({ role, rank }: RegisterRequest, slots: readonly RankSlot[]): number {
+  const workers = slots.filter((slot) => slot.role === "worker");
+  const isFull = workers.every(({ state, downSinceMs }) => state === "alive" && downSinceMs === undefined);
+  let next = 0;
+  while (workers.some((worker) => worker.rank === next)) next++;
+  return role === "worker" && isFull && (rank ?? next) === next ? next : Infinity;
 }

@@ -9,11 +9,12 @@
 //   RankSlots.V4. Servers and standbys see the guests, too. A change of these alone is no news for others: their roster
 //       keeps the version of the last change that concerns them.
 
+import { assert } from "../base/assert.ts";
 import type { StatusEntry } from "../wire/control.ts";
-import type { Role } from "../wire/node-id.ts";
+import { type Role, rankOf, roleOf } from "../wire/node-id.ts";
 import type { RegisterRequest } from "../wire/register.ts";
 import type { NodeState, PlacementView, RosterEntry, RosterView } from "../wire/roster.ts";
-import { type ClusterCounts, countOf } from "./applicant.ts";
+import { type ClusterCounts, countMaxOf, countOf } from "./applicant.ts";
 import type { Guests } from "./guests.ts";
 import { emptyRankSlot, entryOf, publicEntryOf, type RankSlot } from "./rank-slot.ts";
 import type { StateJournal } from "./state-journal.ts";
@@ -37,6 +38,7 @@ export class RankSlots {
   #endedGeneration = 0;
   #changed = false;
   #guestsChanged = false;
+  #workerCountMax = 0;
 
   /** Incarnations are written to this journal, and read from there. */
   constructor(journal: StateJournal, guests: Guests) {
@@ -46,12 +48,23 @@ export class RankSlots {
 
   /** Makes all slots, empty. */
   establish(counts: ClusterCounts): void {
+    this.#workerCountMax = countMaxOf(counts, "worker");
     for (const role of ROLES) {
       for (let rank = 0; rank < countOf(counts, role); rank++) {
         const slot = emptyRankSlot(role, rank, this.#journal);
         this.#slots.set(slot.node, slot);
       }
     }
+  }
+
+  /** Makes the slot of one more worker, empty. */
+  addWorker(rank: number): RankSlot {
+    const slot = emptyRankSlot("worker", rank, this.#journal);
+    assert(!this.#slots.has(slot.node), `worker ${rank} is added once`);
+    const others = [...this.#slots].filter(([, held]) => held.role !== "worker" || held.rank > rank);
+    for (const [node] of others) this.#slots.delete(node); // workers come first, by rank
+    for (const [node, held] of [[slot.node, slot] as const, ...others]) this.#slots.set(node, held);
+    return slot;
   }
 
   get(node: number): RankSlot | undefined {
@@ -155,7 +168,8 @@ export class RankSlots {
     const isNewer = version > this.#recalledVersion;
     if (isNewer && guests !== undefined) this.#guests.recall(guests, nowMs); // Guests.G3
     for (const { node, address, label, incarnation, state, token = "", packageVersion = "", sumsIncarnation = 0 } of nodes) {
-      const slot = this.#slots.get(node);
+      const isAdded = roleOf(node) === "worker" && rankOf(node) < this.#workerCountMax;
+      const slot = this.#slots.get(node) ?? (isAdded ? this.addWorker(rankOf(node)) : undefined);
       if (slot !== undefined) this.noteSums(slot, sumsIncarnation);
       if (slot === undefined || incarnation < slot.incarnation) continue;
       if (incarnation === slot.incarnation && (slot.confirmed || !isNewer)) continue;

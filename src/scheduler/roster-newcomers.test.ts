@@ -3,7 +3,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { RosterStage, requestOf, texts } from "../testing/roster-stage.ts";
+import { OLD_ROSTER, RosterStage, requestOf, texts } from "../testing/roster-stage.ts";
 
 test("a newcomer takes the place of a dead node of its role, any number of times", () => {
   const book = new RosterStage().formed();
@@ -97,4 +97,54 @@ test("the same process that registers again after its answer was lost keeps its 
   const request = requestOf("s1", { rank: 1 });
   assert.deepEqual(texts(book.roster.register(request, "s1-again", 10)), ["admit s1-again as 10/1"]);
   assert.equal(book.roster.view().version, 1);
+});
+
+test("a worker that is allowed gets the next rank once all others are held (Roster.R9)", () => {
+  const book = new RosterStage({ workerCountMax: 4 }).formed();
+  assert.deepEqual(book.register("w2"), ["admit w2 as 13/1 recovery", "announce"]);
+  assert.deepEqual(book.register("w4", { rank: 4 }), ["refuse w4 BAD_CONFIG"]);
+  book.linkDown(11);
+  assert.deepEqual(book.register("w3"), [], "the holder of worker 1 may be dead");
+  assert.deepEqual(book.tick(1000), ["died 11", "admit w3 as 11/2 recovery", "announce"]);
+  assert.deepEqual(book.register("w5", { rank: 3 }), ["admit w5 as 15/1 recovery", "announce"]);
+  assert.deepEqual(book.register("s2"), [], "servers have no range");
+  assert.deepEqual(
+    book.roster.view().nodes.map(({ node }) => node),
+    [9, 11, 13, 15, 8, 10],
+  );
+});
+
+test("a worker beyond what is allowed waits for a rank, and is told who holds them", () => {
+  const book = new RosterStage({ workerCountMax: 3, heartbeatIntervalMs: 0 }).formed();
+  book.register("w2");
+  assert.deepEqual(book.register("w3"), []);
+  assert.deepEqual(book.tick(60_000), ["refuse w3 DEADLINE"]);
+  assert.deepEqual(book.register("w4"), []);
+  assert.deepEqual(book.leave(13), ["admit w4 as 13/2 recovery", "announce"]);
+});
+
+test("workers beyond the count that come while the cluster forms begin with it, without a gap between ranks (Formation.F4)", () => {
+  const book = new RosterStage({ workerCountMax: 4 });
+  for (const name of ["s0", "w0", "w1"]) book.register(name);
+  book.register("w3", { rank: 3 });
+  assert.deepEqual(book.register("s1"), [], "nobody has rank 2 yet");
+  assert.deepEqual(book.register("w2"), [
+    "run",
+    "admit s0 as 8/1",
+    "admit s1 as 10/1",
+    "admit w0 as 9/1",
+    "admit w1 as 11/1",
+    "admit w3 as 15/1",
+    "admit w2 as 13/1",
+  ]);
+});
+
+test("an added worker that resumes after a restart of the scheduler keeps its rank, and so do those that have not come yet", () => {
+  const book = new RosterStage({ workerCountMax: 4 });
+  const entry = OLD_ROSTER.nodes[0]!;
+  const added = [13, 15].map((node) => ({ ...entry, node, rank: (node - 9) >> 1, label: `old-${node}` }));
+  const roster = { ...OLD_ROSTER, nodes: [...OLD_ROSTER.nodes, ...added] };
+  assert.deepEqual(book.resume("w3", { node: 15, roster }), ["run", "admit w3 as 15/1", "announce"]);
+  assert.deepEqual(book.register("w9"), [], "all may still come back");
+  assert.deepEqual(book.resume("w2", { node: 13, roster }), ["admit w2 as 13/1", "announce"]);
 });

@@ -21,8 +21,9 @@
 //       it could put back a head that was replaced. It fails, and the nodes wait for one that has the state.
 //   Roster.R8. A job that comes back from the disks of its servers gives no rank to a worker before every server has
 //       come: they know which incarnations of workers there were.
+//   Roster.R9. Where more workers are allowed than the start waits for, one that comes to a running job gets the next
+//       rank when all others are held. It joins at the lowest clock, as one that comes back does.
 
-import { assert } from "../base/assert.ts";
 import { WeighbridgeError } from "../base/errors.ts";
 import type { AbortRequest, Phase, StatusEntry, WaitingEntry } from "../wire/control.ts";
 import { jobConflict } from "../wire/hello.ts";
@@ -329,8 +330,7 @@ export class Roster<T> {
     this.#slots.establish(this.#rules);
     decisions.push({ kind: "run" });
     for (const { applicant: assigned, role, rank } of assignments) {
-      const slot = this.#slots.get(idOf(role, rank));
-      assert(slot !== undefined, "ranks are given within the counts");
+      const slot = this.#slots.get(idOf(role, rank)) ?? this.#slots.addWorker(rank);
       decisions.push({ ...this.#assign(assigned, slot, nowMs), recovery: false });
     }
     this.#chains.formed();
@@ -376,8 +376,9 @@ export class Roster<T> {
     const wait = this.#isStored ? waitForServers(applicant, slots, this.#rules, nowMs) : undefined; // Roster.R8
     if (wait !== undefined) return wait;
     const choose = applicant.request.copy === undefined ? chooseRank : chooseCopy;
-    // Roster.R4
-    return choose(applicant, this.#isEnding ? slots.filter(({ state }) => state !== "left") : slots, this.#rules, nowMs);
+    if (!this.#isEnding) return choose(applicant, slots, this.#rules, nowMs);
+    const held = slots.filter(({ state }) => state !== "left"); // Roster.R4
+    return choose(applicant, held, { ...this.#rules, workerCountMax: undefined }, nowMs);
   }
 
   #assignApplicants(nowMs: number): Decision<T>[] {
@@ -389,9 +390,9 @@ export class Roster<T> {
       if (choice.found === "nothing") this.#applicants.push(applicant);
       else if (choice.found === "refusal") decisions.push({ kind: "refuse", caller: applicant.caller, error: choice.error });
       else {
-        // not published yet
-        if (choice.slot.state === "alive") decisions.push({ kind: "died", node: choice.slot.node });
-        decisions.push(this.#assign(applicant, choice.slot, nowMs));
+        const slot = choice.found === "added" ? this.#slots.addWorker(choice.rank) : choice.slot;
+        if (slot.state === "alive") decisions.push({ kind: "died", node: slot.node }); // not published yet
+        decisions.push(this.#assign(applicant, slot, nowMs));
       }
     }
     return decisions;

@@ -22,6 +22,8 @@ export type SchedulerNodeOptions = NodeOptions & {
   readonly incarnation?: number;
   /** Where the scheduler's state outlives its process. */
   readonly store?: StateStore | undefined;
+  /** How many workers there may be at most. */
+  readonly workerCountMax?: number | undefined;
   /** As SchedulerOptions.replicas. */
   readonly replicas?: number | undefined;
   /** How servers share the parts, if the job begins here. Defaults to "ring". */
@@ -38,7 +40,7 @@ export class SchedulerNode extends ClusterNode {
     super("scheduler", options, { readBuffers: new PlainReadBuffers(), limits: options.limits ?? {}, acceptsAnonymous: true });
     const { heartbeatIntervalMs = 1000, heartbeatTimeoutMs = 5000, jobId = "job", incarnation = 1, placement } = options;
     const { peer, clock, log, serverCount, workerCount, startTimeoutMs } = this;
-    const counts = { serverCount, workerCount, replicas: options.replicas };
+    const counts = { serverCount, workerCount, workerCountMax: options.workerCountMax, replicas: options.replicas };
     const times = { heartbeatIntervalMs, heartbeatTimeoutMs, startTimeoutMs };
     this.#options = options;
     this.scheduler = new Scheduler({

@@ -81,6 +81,11 @@ export class SchedulerServices {
     return this.#barriers.leaving;
   }
 
+  /** Whether everybody has passed the barrier of the start. */
+  get hasStarted(): boolean {
+    return this.#barriers.hasStarted;
+  }
+
   /** A node, or the scheduler itself, stands at a barrier. */
   async enterBarrier(node: number, request: BarrierRequest): Promise<BarrierReply> {
     const entered = this.#barriers.enter(node, request);

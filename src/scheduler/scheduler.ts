@@ -54,6 +54,8 @@ export type SchedulerOptions = {
   readonly log: Log;
   readonly serverCount: number;
   readonly workerCount: number;
+  /** How many workers there may be at most; defaults to `workerCount`. */
+  readonly workerCountMax?: number | undefined;
   /** By how many processes each server rank is held: 1, or 2 for a head and a standby. Defaults to 1. */
   readonly replicas?: number | undefined;
   readonly heartbeatIntervalMs: number;
@@ -449,7 +451,9 @@ export class Scheduler {
     }
   }
 
-  #admit({ caller, node, incarnation, recovery }: Decision<PendingRegistration> & { kind: "admit" }): void {
+  #admit({ caller, node, incarnation, ...admission }: Decision<PendingRegistration> & { kind: "admit" }): void {
+    // a worker that was added (Roster.R9) before the others have passed the barrier of the start waits there with them
+    const recovery = admission.recovery && (incarnation > 1 || isGuest(node) || this.#services.hasStarted);
     const { heartbeatIntervalMs, heartbeatTimeoutMs } = this.#options;
     const { channel } = caller;
     this.#registrations.close(caller);

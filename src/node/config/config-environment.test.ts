@@ -99,8 +99,11 @@ const place = record({
   replicas: fc.constant(1),
   threads: fc.constantFrom(1, 2),
 });
-const configs = fc.tuple(free, heartbeat, place).map(([a, b, c]): NodeConfig => {
-  return c.role === "scheduler" ? { ...a, ...b, ...c, port: a.schedulerPort, rank: undefined } : { ...a, ...b, ...c };
+const more = fc.integer({ min: 0, max: 100 });
+const configs = fc.tuple(free, heartbeat, place, more).map(([a, b, c, added]): NodeConfig => {
+  const workerCountMax = a.van === "weighbridge" ? Math.min(65_535, c.workerCount + added) : c.workerCount;
+  const config = { ...a, ...b, ...c, workerCountMax };
+  return c.role === "scheduler" ? { ...config, port: a.schedulerPort, rank: undefined } : config;
 });
 
 function load(sources: ConfigSources): NodeConfig {

@@ -89,10 +89,16 @@ export const KEYS: { readonly [K in KeyName]: ConfigKey<FlatConfig[K]> } = {
   workerCount: {
     kind: count,
     short: "-w",
-    description: "Workers in the cluster.",
+    description:
+      "Workers that the start waits for. On the command line also a range, -w 2..8 or --workers 2..8, whose end is the workerCountMax.",
     fallback: REQUIRED,
     dmlc: [{ name: "DMLC_NUM_WORKER" }],
     mindspore: [{ name: "MS_WORKER_NUM" }],
+  },
+  workerCountMax: {
+    kind: count,
+    description: "How many workers there may be at most: later ones join the running job.",
+    fallback: derived("workerCount", ({ workerCount }) => workerCount),
   },
   job: {
     kind: value.optional(value.jobName(JOB_CHARS_MAX)),
@@ -238,11 +244,7 @@ export const KEYS: { readonly [K in KeyName]: ConfigKey<FlatConfig[K]> } = {
     fallback: derived(`${HEARTBEAT_TIMEOUT_MS}, more when heartbeatIntervalMs is long, 0 when it is 0`, timeoutFor),
     dmlc: [{ name: "PS_HEARTBEAT_TIMEOUT", note: "seconds", translate: foreign.seconds }],
   },
-  startTimeoutMs: {
-    kind: value.milliseconds(1),
-    description: "All nodes have to join within this time.",
-    fallback: constant(60_000),
-  },
+  startTimeoutMs: { kind: value.milliseconds(1), description: "All nodes have to join within this time.", fallback: constant(60_000) },
   requestTimeoutMs: {
     kind: value.optional(value.milliseconds(1)),
     description: "A wait for a request ends with DEADLINE after this long, unless the call sets its own deadline.",
@@ -270,17 +272,9 @@ export const KEYS: { readonly [K in KeyName]: ConfigKey<FlatConfig[K]> } = {
     fallback: constant(0),
     dmlc: [{ name: "PS_DROP_MSG" }],
   },
-  "faults.duplicatePercent": {
-    kind: value.percent(),
-    description: "Received messages to deliver twice on purpose.",
-    fallback: constant(0),
-  },
+  "faults.duplicatePercent": { kind: value.percent(), description: "Received messages to repeat on purpose.", fallback: constant(0) },
   "faults.reorderPercent": { kind: value.percent(), description: "Received messages to deliver late on purpose.", fallback: constant(0) },
-  "faults.delayMs": {
-    kind: value.milliseconds(0),
-    description: "The longest time to hold a message back on purpose.",
-    fallback: constant(0),
-  },
+  "faults.delayMs": { kind: value.milliseconds(0), description: "How long to hold a message back at most.", fallback: constant(0) },
   "faults.seed": {
     kind: value.wholeNumber({ min: 0, max: U32_MAX }, "seed"),
     description: "The same seed makes the same faults.",

@@ -111,7 +111,7 @@ const RULES: readonly Rule[] = [
     check: ({ checkpointEvery: every, checkpointDir: directory }) =>
       every !== undefined && directory === undefined && ["a checkpointDir, where they are kept", "set checkpointDir"],
   },
-  { key: "rank", with: ["role", "serverCount", "workerCount", "threads"], check: checkRank },
+  { key: "rank", with: ["role", "serverCount", "workerCountMax", "threads"], check: checkRank },
   { key: "heartbeatTimeoutMs", with: ["heartbeatIntervalMs"], check: checkHeartbeat },
   {
     key: "socketDir",
@@ -125,10 +125,10 @@ const RULES: readonly Rule[] = [
   },
 ];
 
-function checkRank({ role, rank, serverCount, workerCount, threads }: FlatConfig): Finding {
+function checkRank({ role, rank, serverCount, workerCountMax, threads }: FlatConfig): Finding {
   if (rank === undefined) return false;
   if (role === "scheduler") return rank !== 0 && ["none, as there is one scheduler", "leave rank out"];
-  const [count, taken] = role === "server" ? [serverCount, threads] : [workerCount, 1];
+  const [count, taken] = role === "server" ? [serverCount, threads] : [workerCountMax, 1];
   if (count < taken || rank + taken <= count) return false; // Another rule reports a count that is too small.
   const why = `as there ${count === 1 ? `is 1 ${role}` : `are ${count} ${role}s`}${taken > 1 ? ` and this process is ${taken} of them` : ""}`;
   return [`a rank from 0 to ${count - taken}, ${why}`, `lower rank or raise ${role}Count`];

@@ -78,6 +78,7 @@ test("fills in every default when only the required keys are given", () => {
     durable: undefined,
     restore: undefined,
     resume: undefined,
+    workerCountMax: 3,
     checkpointEvery: undefined,
     keep: undefined,
     logLevel: "info",
@@ -143,6 +144,13 @@ test("names the nearest known option and flag for an unknown one", () => {
   );
   assert.match(problemOf({ options: { ...BASE, faults: { drop: 1 } } as NodeConfigOptions }), /did you mean faults\.dropPercent\?/);
   assert.match(problemOf({ options: BASE, commandLine: { workers: 3 } }), /--workers \(command line\).*did you mean --worker-count\?/);
+});
+
+test("there may be as many workers as the start waits for, unless more are allowed", () => {
+  assert.equal(withBase({ workerCount: 3 }).workerCountMax, 3);
+  assert.equal(withBase({ workerCount: 1, workerCountMax: 3, rank: 2 }).rank, 2);
+  const refusal = (options: NodeConfigOptions): string => problemOf({ options: { ...BASE, ...options } });
+  assert.match(refusal({ workerCountMax: 4, rank: 4 }), /rank \(option\): expected a rank from 0 to 3/);
 });
 
 test("takes the flags of nested keys as commander spells them", () => {
