@@ -1,7 +1,7 @@
 #!/usr/bin/env node
-// weighbridge.mjs — the command's first file. Plain JavaScript that old versions of Node can read, so that one of them can say what is
-// missing instead of failing over TypeScript. A Node that is too old, Bun and Deno hand over to the Node 24 that npm installed, or that is on the
-// PATH, if there is one.
+// weighbridge.mjs — the command's first file. Plain JavaScript that old versions of Node can read, so that one of them
+// can say what is missing instead of failing over TypeScript. A Node that is too old, Bun and Deno hand over to the
+// Node 24 that npm installed, or that is on the PATH, if there is one.
 
 import { spawn, spawnSync } from "node:child_process";
 import { existsSync } from "node:fs";
@@ -30,7 +30,10 @@ async function run() {
   if (exitCode !== 0) process.exitCode = exitCode; // A script that ran in this process may have set its own.
 }
 
-/** Process 1 of a container has no default action for signals: it ends by this until somebody else listens (src/node/end-signal.ts knows it by its name). */
+/**
+ * Process 1 of a container has no default action for signals: it ends by this until somebody else listens
+ * (src/node/end-signal.ts knows it by its name).
+ */
 function weighbridgeEndSignal(signal) {
   if (process.listenerCount(signal) === 0) process.exit(128 + constants.signals[signal]);
 }
@@ -59,7 +62,10 @@ function handOver() {
   });
 }
 
-/** The Node that npm put beside this package: in its own node_modules, or in the one it lies in. For another runtime also the one on the PATH. */
+/**
+ * The Node that npm put beside this package: in its own node_modules, or in the one it lies in. For another runtime
+ * also the one on the PATH.
+ */
 function findNode() {
   const folders = [1, 2, 3, 4].map((level) => join(here, ...Array(level).fill("..")));
   const places = folders.flatMap((folder) => [

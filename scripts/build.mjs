@@ -1,4 +1,5 @@
-// build — makes the package that is published, in dist/: plain JavaScript with types. The repository itself runs its sources unbuilt.
+// build — makes the package that is published, in dist/: plain JavaScript with types. The repository itself runs its
+// sources unbuilt.
 //   npm run build && npm pack ./dist      a .tgz to install elsewhere
 //   npm run build && npm publish ./dist
 
@@ -42,7 +43,8 @@ const builtExports = Object.fromEntries(
   }),
 );
 
-// A door opened by an older Node says so in one line, before anything behind it fails over what that Node does not have.
+// A door opened by an older Node says so in one line, before anything behind it fails over what that Node does not
+// have.
 const GATE = "src/needs-node.js";
 const major = Number(/\d+/.exec(engines.node)[0]);
 writeFileSync(

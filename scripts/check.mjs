@@ -1,5 +1,5 @@
-// check — what `npm test` runs: types, lint and kernels as built, then every test. Stops at the first that fails. Its last
-// lines say what was skipped, and why.
+// check — what `npm test` runs: types, lint and kernels as built, then every test. Stops at the first that fails. Its
+// last lines say what was skipped, and why.
 // `npm test -- src/wire` runs only the tests below these paths.
 
 import { spawn } from "node:child_process";
@@ -86,7 +86,8 @@ async function runTests(entries) {
   const { run } = await import("node:test");
   const { dot, spec } = await import("node:test/reporters");
   const { pipeline } = await import("node:stream/promises");
-  // The cache of compiled code that the command itself uses spares each of the several hundred processes some of its start.
+  // The cache of compiled code that the command itself uses spares each of the several hundred processes some of its
+  // start.
   process.env.NODE_COMPILE_CACHE ??= path.join(os.tmpdir(), "node-compile-cache");
   const tests = run({ files: entries, concurrency: PROCESSES_AT_ONCE, timeout: TEST_TIMEOUT_MS, execArgv: EXEC_ARGV });
   let summary;

@@ -1,5 +1,5 @@
-// install-numpy — brings numpy along for the tests of the client in Python, where it may: as root on Debian, by its package. Elsewhere those tests are skipped,
-// and `npm test` says so.
+// install-numpy — brings numpy along for the tests of the client in Python, where it may: as root on Debian, by its
+// package. Elsewhere those tests are skipped, and `npm test` says so.
 
 import { spawnSync } from "node:child_process";
 import { existsSync } from "node:fs";

@@ -1,7 +1,8 @@
 // make-vectors — writes spec/vectors/: the golden bytes of every message, from the real encoders.
 //   node scripts/make-vectors.ts            writes the files
 //   node scripts/make-vectors.ts --check    exits 1 when a file is not what the code gives
-// A difference is a change of the wire: it needs a docs/decisions page, and a new version of the protocol unless old peers understand it.
+// A difference is a change of the wire: it needs a docs/decisions page, and a new version of the protocol unless old
+// peers understand it.
 
 import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";

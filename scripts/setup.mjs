@@ -1,5 +1,6 @@
-// setup — makes `npm start` and `npm test` work on a fresh machine: installs what the lock file names when node_modules is missing or older.
-// Plain JavaScript that old Node versions run too; the scripts behind it then find Node 24 in node_modules/.bin.
+// setup — makes `npm start` and `npm test` work on a fresh machine: installs what the lock file names when node_modules
+// is missing or older. Plain JavaScript that old Node versions run too; the scripts behind it then find Node 24 in
+// node_modules/.bin.
 
 import { spawnSync } from "node:child_process";
 import { existsSync, statSync, writeFileSync } from "node:fs";

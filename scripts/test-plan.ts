@@ -2,7 +2,8 @@
 //
 // Starting a process and loading the sources takes longer than most test files do, so the files of a room run in few
 // processes. What starts processes of its own mostly waits: those files run alone, and one process of the others runs
-// beside two of them, so that neither all wait nor all compute. The slowest start first and the short ones fill the end.
+// beside two of them, so that neither all wait nor all compute. The slowest start first and the short ones fill the
+// end.
 //
 // Invariants:
 //   TestPlan.T1. Every file is in exactly one process.
@@ -62,7 +63,10 @@ function processesOf(folder: string, files: readonly string[]): TestProcess[] {
   ];
 }
 
-/** What Node is to run for these processes, in order: the file itself, or one in `directory` that imports the files. Empties `directory` before. */
+/**
+ * What Node is to run for these processes, in order: the file itself, or one in `directory` that imports the files.
+ * Empties `directory` before.
+ */
 export function writeEntries(processes: readonly TestProcess[], directory: string): string[] {
   rmSync(directory, { recursive: true, force: true });
   mkdirSync(directory, { recursive: true });

@@ -2,8 +2,8 @@
 //
 // The runner watches every promise and timer through an async hook, to tell in which test an error arose that nobody
 // caught. A cluster makes millions of promises, and the hook takes a seventh of the time of all simulations. Without it
-// such an error still fails its file, under the name of the file instead of that of the test; `node --test` on the file,
-// which does not preload this, tells the test.
+// such an error still fails its file, under the name of the file instead of that of the test; `node --test` on the
+// file, which does not preload this, tells the test.
 
 const asyncHooks = require("node:async_hooks");
 const { isMainThread } = require("node:worker_threads");

@@ -16,12 +16,14 @@ if (office.isServer) new KVServer(office, APP);
 if (office.isWorker) {
   const kv = new KVWorker(office, APP);
 
-  // Keys are 64-bit numbers in ascending order. Each server owns an equal range of them, so keys all over the range keep all servers busy.
+  // Keys are 64-bit numbers in ascending order. Each server owns an equal range of them, so keys all over the range
+  // keep all servers busy.
   const step = 2n ** 64n / BigInt(KEY_COUNT);
   const keys = BigUint64Array.from({ length: KEY_COUNT }, (_, i) => BigInt(i) * step);
   const vals = Float32Array.from(keys, (_, i) => i);
 
-  // Calls return at once with a timestamp to wait for; the arrays are sent without a copy, so they must not change until then.
+  // Calls return at once with a timestamp to wait for; the arrays are sent without a copy, so they must not change
+  // until then.
   for (let round = 0; round < ROUND_COUNT; round++) await kv.wait(kv.push(keys, vals));
 
   // Every worker has pushed once all of them stand here.

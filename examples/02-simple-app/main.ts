@@ -1,4 +1,5 @@
-// 02-simple-app — requests with a number (head) and bytes (body) instead of keys and values: for whatever else nodes have to tell each other.
+// 02-simple-app — requests with a number (head) and bytes (body) instead of keys and values: for whatever else nodes
+// have to tell each other.
 
 import { Group, SCHEDULER_ID, SimpleApp } from "weighbridge/kv";
 import { start } from "weighbridge/node";
@@ -23,7 +24,8 @@ if (office.isWorker) {
   const answers: string[] = [];
   app.setResponseHandle((response) => void answers.push(new TextDecoder().decode(response.body)));
 
-  // To a group: everybody in it answers. Nodes of one role do not talk to each other, so a worker asks servers and the scheduler.
+  // To a group: everybody in it answers. Nodes of one role do not talk to each other, so a worker asks servers and the
+  // scheduler.
   await app.wait(app.request(Ask.WHO_ARE_YOU, "", Group.SERVERS + Group.SCHEDULER));
   const expected = ["scheduler 0", ...Array.from({ length: office.numServers }, (_, rank) => `server ${rank}`)];
   check(answers.splice(0).sort(), expected.sort());

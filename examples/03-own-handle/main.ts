@@ -1,5 +1,6 @@
-// 03-own-handle — a server that decides itself what a push means and when a pull is answered. Here: synchronous training (BSP) with
-// momentum. Each worker sends its gradient and asks for the new weights in one call; the server answers nobody until it has heard everybody.
+// 03-own-handle — a server that decides itself what a push means and when a pull is answered. Here: synchronous
+// training (BSP) with momentum. Each worker sends its gradient and asks for the new weights in one call; the server
+// answers nobody until it has heard everybody.
 
 import { type KVMeta, type KVPairs, type KVRequestHandle, KVServer, KVWorker } from "weighbridge/kv";
 import { start } from "weighbridge/node";

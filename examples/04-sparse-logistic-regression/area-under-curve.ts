@@ -1,4 +1,5 @@
-// area-under-curve — how likely a late flight scores above one in time: 0.5 is guessing. By ranks; equal scores share theirs.
+// area-under-curve — how likely a late flight scores above one in time: 0.5 is guessing. By ranks; equal scores share
+// theirs.
 
 export function areaUnderCurve(scores: Float64Array, labels: Uint8Array): number {
   const order = Uint32Array.from(scores, (_, i) => i).sort((a, b) => (scores[a] as number) - (scores[b] as number));

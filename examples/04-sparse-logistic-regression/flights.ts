@@ -1,5 +1,5 @@
-// flights — departures in the United States in 2001, as sparse examples: which features a flight has, and whether it came late.
-// The data set comes with the npm package vega-datasets; each worker reads its own share of it.
+// flights — departures in the United States in 2001, as sparse examples: which features a flight has, and whether it
+// came late. The data set comes with the npm package vega-datasets; each worker reads its own share of it.
 
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";

@@ -1,5 +1,5 @@
-// 04-sparse-logistic-regression — which flights will be late? One weight per feature in a table on the servers, trained with FTRL by all
-// workers at once, each on its own flights.
+// 04-sparse-logistic-regression — which flights will be late? One weight per feature in a table on the servers, trained
+// with FTRL by all workers at once, each on its own flights.
 
 import { connect } from "weighbridge";
 import { areaUnderCurve } from "./area-under-curve.ts";
@@ -12,7 +12,8 @@ const BATCH = 1000;
 const session = await connect();
 const { rank, workerCount } = session;
 
-// A table whose rows are one weight each. FTRL keeps weights of features that tell nothing at zero; it runs on the servers.
+// A table whose rows are one weight each. FTRL keeps weights of features that tell nothing at zero; it runs on the
+// servers.
 const weights = await session.embedding("weights", {
   dim: 1,
   optimizer: { type: "ftrl", alpha: 0.05, beta: 1, l1: 1, l2: 1 },

@@ -1,8 +1,12 @@
-// functions — what the servers of this example do beside pushing and pulling. They are started with --functions functions.ts.
+// functions — what the servers of this example do beside pushing and pulling. They are started with --functions
+// functions.ts.
 
 import { psFunction } from "weighbridge";
 
-/** The k rows of a table that have the largest norm among those this server holds: found where the rows are, so that none has to travel. */
+/**
+ * The k rows of a table that have the largest norm among those this server holds: found where the rows are, so that
+ * none has to travel.
+ */
 export const largestRows = psFunction({
   name: "largestRows",
   request: { table: "string", count: "u32" },

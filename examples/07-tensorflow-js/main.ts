@@ -1,5 +1,5 @@
-// 07-tensorflow-js — a model of TensorFlow.js, compiled and fitted as always; its weights live on the parameter servers, and every worker fits its own
-// share of the digits.
+// 07-tensorflow-js — a model of TensorFlow.js, compiled and fitted as always; its weights live on the parameter
+// servers, and every worker fits its own share of the digits.
 
 import "@tensorflow/tfjs-backend-cpu";
 import * as tf from "@tensorflow/tfjs-core";

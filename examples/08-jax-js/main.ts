@@ -1,4 +1,5 @@
-// 08-jax-js — two spirals, told apart by a small network in jax-js. The network is a function of a tree of arrays; the tree lives on the parameter servers.
+// 08-jax-js — two spirals, told apart by a small network in jax-js. The network is a function of a tree of arrays; the
+// tree lives on the parameter servers.
 
 import * as jax from "@jax-js/jax";
 import { connect } from "weighbridge";

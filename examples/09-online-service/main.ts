@@ -1,4 +1,5 @@
-// 09-online-service — one replica of a web service that ranks items for users, and learns from what they click. Several share the tables.
+// 09-online-service — one replica of a web service that ranks items for users, and learns from what they click. Several
+// share the tables.
 //   GET  /rank?user=5&item=1&item=2&item=3              the items, the likeliest first
 //   POST /learn {"user": "5", "item": "2", "clicked": true}
 //   GET  /live, /ready                                  for what watches over the process; neither learns anything
@@ -39,7 +40,10 @@ async function openTables(from: Session): Promise<Tables> {
   return { users, items };
 }
 
-/** They are lost with a server that is started again without its checkpoint; the first request after that makes them anew. */
+/**
+ * They are lost with a server that is started again without its checkpoint; the first request after that makes them
+ * anew.
+ */
 async function ready(): Promise<Tables> {
   if (session === undefined || isEnding) throw new Refusal(503, "not ready");
   tables ??= openTables(session);

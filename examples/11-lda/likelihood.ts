@@ -1,5 +1,5 @@
-// likelihood — how well topics explain the words: log p(words, topics) of LDA with everything else summed out (Griffiths
-// and Steyvers, 2004). It has a part for the topics and one for the documents.
+// likelihood — how well topics explain the words: log p(words, topics) of LDA with everything else summed out
+// (Griffiths and Steyvers, 2004). It has a part for the topics and one for the documents.
 
 /** Of all words: `counts` has how often each topic was given to each word, word by word. */
 export function topicsLikelihood(counts: Int32Array, topics: number, beta: number): number {
@@ -31,7 +31,9 @@ export function documentsLikelihood(counts: Int32Array, topics: number, alpha: n
   return sum;
 }
 
-/** The logarithm of the gamma function, for arguments above 0: Stirling's series behind a few steps of its recurrence. */
+/**
+ * The logarithm of the gamma function, for arguments above 0: Stirling's series behind a few steps of its recurrence.
+ */
 function logGamma(x: number): number {
   let factors = 1;
   for (; x < 8; x++) factors *= x;

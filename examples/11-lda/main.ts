@@ -1,6 +1,6 @@
 // 11-lda — which airports belong together? Latent Dirichlet allocation by collapsed Gibbs sampling: processes share the
-// counts of words and topics in a table, three times, with reads that may be 0, 2 and 8 clocks behind. The picture shows
-// what that buys.
+// counts of words and topics in a table, three times, with reads that may be 0, 2 and 8 clocks behind. The picture
+// shows what that buys.
 
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
@@ -25,9 +25,9 @@ const STALENESS = [0, 0, 2, 8];
 const integers = denseRow("i32");
 const doubles = denseRow("f64");
 const [INTEGERS, DOUBLES] = [0, 1];
-// Tables 0 to 3, one for each run, have a row for each word, with its count for each topic, and behind them one with the
-// counts of all words. The others have a row for each run and clock: those counts as all workers together have made them
-// by then; and the likelihood with, behind it, when each worker ended the clock, in milliseconds.
+// Tables 0 to 3, one for each run, have a row for each word, with its count for each topic, and behind them one with
+// the counts of all words. The others have a row for each run and clock: those counts as all workers together have made
+// them by then; and the likelihood with, behind it, when each worker ended the clock, in milliseconds.
 const [HISTORY, CURVES] = [STALENESS.length, STALENESS.length + 1];
 
 const group = new TableGroup();

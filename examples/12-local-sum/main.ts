@@ -1,4 +1,5 @@
-// local-sum — mshadow-ps's local_sum: every device, a thread, has two rows, pushes them, and gets the sums of all devices.
+// local-sum — mshadow-ps's local_sum: every device, a thread, has two rows, pushes them, and gets the sums of all
+// devices.
 
 import { isMainThread } from "node:worker_threads";
 import { attachDevice, createSharedModel, startDeviceThread } from "weighbridge/shared-model";

@@ -1,4 +1,5 @@
-// The kernels of the net, in CUDA C++: one thread computes one number of the result. They are compiled when the net starts.
+// The kernels of the net, in CUDA C++: one thread computes one number of the result. They are compiled when the net
+// starts.
 
 export const SOURCE = `
 extern "C" __global__ void readImages(float *out, const unsigned char *pixels, int first, int count) {

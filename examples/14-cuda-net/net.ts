@@ -1,5 +1,5 @@
-// mshadow-ps's nnet_ps: a net of 784, 100 and 10 neurons whose batches several devices share. Every device has all weights; gradients are summed
-// by the shared model, and the callback of each pull updates the weights on the device.
+// mshadow-ps's nnet_ps: a net of 784, 100 and 10 neurons whose batches several devices share. Every device has all
+// weights; gradients are summed by the shared model, and the callback of each pull updates the weights on the device.
 
 import type { Cuda, CudaKernel, DeviceTensor, KernelArgument, SharedModel } from "weighbridge/shared-model";
 import { SOURCE } from "./kernels.ts";

@@ -1,5 +1,5 @@
-// mshadow-ps's nnet_ps on the CPU: a net of 784, 100 and 10 neurons whose batches several devices share. Every device has
-// all weights; the shared model sums gradients, and the callback of each pull updates the weights of its device.
+// mshadow-ps's nnet_ps on the CPU: a net of 784, 100 and 10 neurons whose batches several devices share. Every device
+// has all weights; the shared model sums gradients, and the callback of each pull updates the weights of its device.
 
 import type { SharedModel } from "weighbridge/shared-model";
 

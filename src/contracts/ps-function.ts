@@ -14,8 +14,8 @@
 //   PsFunction.P1. A function that changes state (`reads` not set) runs once for each call of a worker, however often
 //       the call travels.
 //   PsFunction.P2. One that only reads may run again when its answer was lost.
-//   PsFunction.P3. A `deterministic` one does the same wherever it runs for the same requests, in the same order, on the
-//       same state: replicated and durable servers repeat it. They refuse others that change state.
+//   PsFunction.P3. A `deterministic` one does the same wherever it runs for the same requests, in the same order, on
+//       the same state: replicated and durable servers repeat it. They refuse others that change state.
 
 import { WeighbridgeError } from "../base/errors.ts";
 import type { Fields, FieldValues } from "../wire/function-schema.ts";
@@ -44,11 +44,13 @@ export type PsFunctionOptions<Q extends Fields, R extends Fields> = {
    */
   again?(context: FunctionContext, request: FieldValues<Q>): FieldValues<R> | Promise<FieldValues<R>>;
   /**
-   * Promises that the handler, which is not async, depends on its requests and their order, on parameters and on its own
-   * state alone; not on time, chance, files, other nodes, or the order of rows (P3).
+   * Promises that the handler, which is not async, depends on its requests and their order, on parameters and on its
+   * own state alone; not on time, chance, files, other nodes, or the order of rows (P3).
    */
   readonly deterministic?: boolean;
-  /** Of a deterministic function that keeps state of its own (`own`): all of it, as bytes, for a copy of this server. */
+  /**
+   * Of a deterministic function that keeps state of its own (`own`): all of it, as bytes, for a copy of this server.
+   */
   save?(context: FunctionContext): Uint8Array;
   /** Makes the state of its own what `save` has saved, whatever it was. */
   load?(context: FunctionContext, saved: Uint8Array): void;

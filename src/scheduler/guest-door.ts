@@ -1,8 +1,8 @@
 // guest-door — guests that ask to come in: those that wait, and who gets which number. Not who is there: guests.ts.
 //
 // Invariants:
-//   GuestDoor.G1. A guest that comes before the job runs waits for it; one that resumes waits until the servers have told
-//       which guests they know, and is refused if none of them knows it.
+//   GuestDoor.G1. A guest that comes before the job runs waits for it; one that resumes waits until the servers have
+//       told which guests they know, and is refused if none of them knows it.
 
 import { WeighbridgeError } from "../base/errors.ts";
 import { type Applicant, jobOver } from "./applicant.ts";

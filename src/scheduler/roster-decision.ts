@@ -1,4 +1,5 @@
-// roster-decision — what the roster decides (roster.ts), for scheduler.ts to carry out in order, and the rules it decides by.
+// roster-decision — what the roster decides (roster.ts), for scheduler.ts to carry out in order, and the rules it
+// decides by.
 
 import type { WeighbridgeError } from "../base/errors.ts";
 import type { PlacementView } from "../wire/roster.ts";

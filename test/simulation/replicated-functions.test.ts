@@ -1,5 +1,5 @@
-// Goal: functions and plug-ins of users on replicated servers: those that can be repeated are, also those that throw, and
-// what they keep goes to standbys that come later; all others are refused by name.
+// Goal: functions and plug-ins of users on replicated servers: those that can be repeated are, also those that throw,
+// and what they keep goes to standbys that come later; all others are refused by name.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -9,8 +9,8 @@
 //       24          body         FRAME, THROWN, KV, READ_END: the header of a frame, and its payload; REFUSED, WORKERS, DIGEST,
 //                                IDENTITY: JSON; FILL, PARTS, FILLED: JSON and arrays (packed-body.ts)
 //
-// Small frames of KV of one node that are alike and follow each other share one entry: its body is a run (wire/frame.ts). Each
-// of them has a number of its own in the log.
+// Small frames of KV of one node that are alike and follow each other share one entry: its body is a run
+// (wire/frame.ts). Each of them has a number of its own in the log.
 //
 //   NOTHING    the head refused the request after all: nothing was changed
 //   REFUSED    which update that was, and why: its worker may not have heard of it
