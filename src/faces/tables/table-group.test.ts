@@ -38,3 +38,16 @@ test("who waits for other threads to register is told CLOSED when the group shut
   await shutDown(cluster, group);
   await cluster.run(Promise.all(told));
 });
+
+test("who asks for snapshots of a table without a bound is told that they are no exact cut", async () => {
+  const cluster = await MemoryCluster.start();
+  const group = new TableGroup(() => Session.open(cluster.worker(0).node));
+  group.registerRow(0, denseRow("f32"));
+  await cluster.run(group.init({ numLocalAppThreads: 1, numTables: 3, snapshotClock: 100 }));
+  for (const [id, staleness] of [2, Infinity, Infinity].entries())
+    await cluster.run(group.createTable(id, { rowType: 0, rowCapacity: 4, processCacheCapacity: 4, staleness }));
+  await cluster.run(group.createTableDone());
+  const told = cluster.logLines.filter((line) => line.includes("snapshots of tables"));
+  assert.match(told.join("\n"), /^[^\n]*staleness Infinity may have updates of later clocks, too[^\n]*$/);
+  await shutDown(cluster, group);
+});

@@ -157,11 +157,21 @@ export class TableGroup {
     await session.barrier();
     this.#stage = "running";
     if (this.#hasInitThread) this.#initThread = this.#register();
-    if (snapshotClock !== -1 && session.rank === 0)
+    if (snapshotClock !== -1 && session.rank === 0) {
+      this.#tellInexact();
       this.#snapshots = takeCheckpoints(session, snapshotClock, () => this.#stage === "closed");
+    }
     if (consistencyModel !== "SSPAggr") return;
     const { updateSortPolicy: policy, serverPushRowThreshold: rowsMax } = this.#config;
     process.sendEarly({ rowsMax, bytesMax: oplogPushUpperBoundKb * 1000, policy, random: new Random(session.rank + 1) }, bandwidthMbps);
+  }
+
+  /** Of tables without a bound a snapshot is no exact cut (docs/decisions/0012). */
+  #tellInexact(): void {
+    const unbounded = [...this.#configs].filter(([, { staleness }]) => staleness === Infinity).map(([id]) => id);
+    if (unbounded.length === 0) return;
+    const what = "snapshots of tables with staleness Infinity may have updates of later clocks, too";
+    this.#opened.session.log.warn(what, { tables: unbounded.join() });
   }
 
   /**
