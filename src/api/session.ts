@@ -17,7 +17,7 @@ import { checkOptions, checkWaitOptions, WAIT_NAMES } from "../base/known-option
 import type { Log } from "../base/log.ts";
 import { checkpointSave } from "../contracts/checkpoints.ts";
 import { type Contract, isContract } from "../contracts/contract.ts";
-import { checkWorkerFunction, isWorkerFunction } from "../contracts/described-function.ts";
+import { checkWorkerFunction, isWorkerFunction } from "../contracts/user-function.ts";
 import type { WorkerFunction, WorkerHandler } from "../contracts/worker-function.ts";
 import type { ParameterSpec } from "../store/parameter-spec.ts";
 import type { Fields, FieldValues } from "../wire/function-schema.ts";

@@ -1,12 +1,10 @@
 // described-function — what all functions of users' own are described by, whoever serves them: those of servers
-// (ps-function.ts) and those of workers (worker-function.ts).
+// (ps-function.ts) and those of workers (worker-function.ts). Makes them; user-function.ts recognises them.
 
 import { showValue, WeighbridgeError } from "../base/errors.ts";
 import { didYouMean } from "../base/nearest-name.ts";
 import type { Fields } from "../wire/function-schema.ts";
-import { type Contract, contract, isContract } from "./contract.ts";
-import type { PsFunction } from "./ps-function.ts";
-import type { WorkerFunction } from "./worker-function.ts";
+import { type Contract, contract } from "./contract.ts";
 
 export type FunctionDescription<Q extends Fields, R extends Fields> = {
   /** Names it on the wire. Unique within a node. */
@@ -49,20 +47,4 @@ export function describedFunction<const Q extends Fields, const R extends Fields
 export function checkHandler(name: string, handler: unknown): void {
   if (typeof handler === "function") return;
   throw new WeighbridgeError("BAD_ARGUMENT", `${name}: a handler is a function, not ${showValue(handler)}`);
-}
-
-/** Whether something that a module exports is a function of servers. */
-export function isPsFunction(value: unknown): value is PsFunction {
-  return isContract(value) && value.target === "server" && "isInPlace" in value;
-}
-
-/** Whether something that a module exports is a function of workers. */
-export function isWorkerFunction(value: unknown): value is WorkerFunction {
-  return isContract(value) && value.target === "worker" && "isInPlace" in value;
-}
-
-/** Throws BAD_ARGUMENT for what a caller hands over and `workerFunction` has not made. */
-export function checkWorkerFunction(value: unknown): void {
-  if (isWorkerFunction(value)) return;
-  throw new WeighbridgeError("BAD_ARGUMENT", `what a worker serves is a function that workerFunction() made, not ${showValue(value)}`);
 }

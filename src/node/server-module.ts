@@ -4,8 +4,8 @@
 import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { WeighbridgeError } from "../base/errors.ts";
-import { isPsFunction, isWorkerFunction } from "../contracts/described-function.ts";
 import type { PsFunction } from "../contracts/ps-function.ts";
+import { isPsFunction, isWorkerFunction } from "../contracts/user-function.ts";
 import { isPsRowType, isPsUpdater } from "../store/described-plug-in.ts";
 import type { PlugInModule } from "../store/plug-ins.ts";
 import type { PsRowType } from "../store/row-types/ps-row-type.ts";

@@ -14,7 +14,7 @@ import type { WaitOptions } from "../base/deferred.ts";
 import { isWeighbridgeError, showValue, WeighbridgeError } from "../base/errors.ts";
 import { checkWaitOptions, WAIT_NAMES } from "../base/known-options.ts";
 import type { ClusterNode } from "../cluster/cluster-node.ts";
-import { checkWorkerFunction } from "../contracts/described-function.ts";
+import { checkWorkerFunction } from "../contracts/user-function.ts";
 import type { WorkerCalls as FunctionWorkerCalls, WorkerCallOptions } from "../contracts/function-context.ts";
 import type { WorkerFunction } from "../contracts/worker-function.ts";
 import { nearestFunction } from "../wire/failure.ts";
