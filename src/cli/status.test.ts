@@ -3,7 +3,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { StatusEntry, StatusReply } from "../wire/control.ts";
-import { durationText, statusProblems, statusText } from "./status.ts";
+import { statusProblems, statusText } from "./status.ts";
+import { durationText } from "./terminal-text.ts";
 
 const REPLY: StatusReply = {
   job: "j1",

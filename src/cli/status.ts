@@ -1,11 +1,12 @@
-// status — shows which nodes are in a cluster, as its scheduler knows it, as a table for people or as JSON.
+// status — shows which nodes and guests are in a cluster, as its scheduler knows it, as tables for people or as JSON.
 
 import { Command } from "commander";
 import type { StatusEntry, StatusReply, WaitingEntry } from "../wire/control.ts";
 import { nameOf, SCHEDULER_ID } from "../wire/node-id.ts";
 import { addClusterFlags, clusterRequest, findScheduler } from "./cluster-client.ts";
 import { type Flags, helpText, type Invocation } from "./command-parts.ts";
-import { foldLine, type TextRow, textTable } from "./terminal-text.ts";
+import { guestsText } from "./guests-text.ts";
+import { durationText, foldLine, type TextRow, textTable } from "./terminal-text.ts";
 
 const HELP = `
 Examples:
@@ -27,7 +28,8 @@ export function statusCommand(invocation: Invocation): Command {
     .addHelpText("after", helpText(HELP))
     .action(async (flags: Flags) => {
       const { address, status: reply } = await findScheduler(clusterRequest(flags));
-      process.stdout.write(`${flags.json === true ? JSON.stringify(reply, null, 2) : statusText(reply, address, terminalColumns())}\n`);
+      const people = (): string => `${statusText(reply, address, terminalColumns())}${guestsText(reply.guests)}`;
+      process.stdout.write(`${flags.json === true ? JSON.stringify(reply, null, 2) : people()}\n`);
       if (flags.check !== true) return;
       const problems = statusProblems(reply);
       for (const problem of problems) process.stderr.write(`weighbridge: ${problem}\n`);
@@ -141,15 +143,6 @@ function labelText(label: string, address: string): string {
   const [what, where] = label.split(" at ");
   const isRepeated = what !== undefined && where !== undefined && address.endsWith(`/${where}`);
   return (isRepeated ? what : label) || NOTHING;
-}
-
-export function durationText(ms: number): string {
-  if (ms < 1000) return `${Math.round(ms)} ms`;
-  const seconds = ms / 1000;
-  if (seconds < 60) return `${seconds.toFixed(1)} s`;
-  const minutes = Math.floor(seconds / 60);
-  if (minutes < 60) return `${minutes} min ${Math.floor(seconds % 60)} s`;
-  return `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
 }
 
 /**

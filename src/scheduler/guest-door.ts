@@ -59,16 +59,17 @@ export class GuestDoor<T> {
   }
 
   /** Undefined while that is not decided (GuestDoor.G1). Throws FENCED, QUEUE_FULL. */
-  #numberOf({ request: { token, resume } }: Applicant<T>, nowMs: number, isSettled: boolean): number | undefined {
+  #numberOf({ request }: Applicant<T>, nowMs: number, isSettled: boolean): number | undefined {
     const { guests, journal, slots } = this.#options;
     const { job, term } = journal.state;
+    const { resume } = request;
     if (resume === undefined) {
       const before = guests.size;
-      const node = guests.admit(token, `${job} ${term}`, nowMs);
+      const node = guests.admit(request, `${job} ${term}`, nowMs);
       if (guests.size > before) slots.guestsChanged();
       return node;
     }
-    if (resume.job === job && guests.resume(resume.node, token, nowMs)) return resume.node;
+    if (resume.job === job && guests.resume(resume.node, request, nowMs)) return resume.node;
     if (resume.job === job && !isSettled) return undefined;
     throw guests.forgotten(resume.node);
   }

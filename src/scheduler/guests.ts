@@ -1,5 +1,5 @@
-// guests — the clients of a job that are not counted: who is there, by number and token, and when each last sent
-// something. Pure; roster.ts asks it. Servers learn the list with the roster, and forget what a guest left there when
+// guests — the clients of a job that are not counted: who is there, by number and token, since when, and when each last
+// sent something. Pure; roster.ts asks it. Servers learn the list with the roster, and forget what a guest left there when
 // it is no longer in it (docs/decisions/0069).
 //
 //   waiting ── the job runs ──► there ── LEAVE, or silent for the heartbeat timeout ──► forgotten, for good
@@ -12,7 +12,9 @@
 
 import { WeighbridgeError } from "../base/errors.ts";
 import { hashText } from "../keys/mix.ts";
+import type { GuestStatus } from "../wire/control.ts";
 import { FIRST_GUEST_ID, nameOf } from "../wire/node-id.ts";
+import type { RegisterRequest } from "../wire/register.ts";
 import type { GuestEntry } from "../wire/roster.ts";
 import { LINK_GRACE_MS } from "./rank-slot.ts";
 
@@ -20,10 +22,16 @@ import { LINK_GRACE_MS } from "./rank-slot.ts";
 export const GUESTS_MAX = 2048;
 
 type Guest = GuestEntry & {
+  /** As it names itself; "" until one that an earlier scheduler let in has come back. */
+  label: string;
+  /** When it came; undefined: before this scheduler was started. */
+  readonly cameAtMs: number | undefined;
   heardAtMs: number;
   /** Since when it has no link to us; undefined while it has one. */
   downSinceMs: number | undefined;
 };
+
+type GuestName = Pick<RegisterRequest, "token" | "label">;
 
 export class Guests {
   readonly #guests = new Map<number, Guest>();
@@ -48,25 +56,36 @@ export class Guests {
     return [...this.#guests.values()].map(({ node, token }) => ({ node, token }));
   }
 
+  /** For people. Those that came first, first. */
+  status(nowMs: number): GuestStatus[] {
+    const ago = (atMs: number): number => Math.max(0, Math.round(nowMs - atMs));
+    return [...this.#guests.values()].map(({ node, label, cameAtMs, heardAtMs, downSinceMs }) => ({
+      ...{ node, label, heartbeatAgeMs: ago(heardAtMs), linked: downSinceMs === undefined },
+      ...(cameAtMs === undefined ? {} : { hereMs: ago(cameAtMs) }),
+    }));
+  }
+
   /**
    * Returns the number of the guest with this token, which is new, or lost our answer. `seed` differs for every
    * scheduler of every run. Throws QUEUE_FULL (Guests.G2).
    */
-  admit(token: string, seed: string, nowMs: number): number {
+  admit({ token, label }: GuestName, seed: string, nowMs: number): number {
     const known = [...this.#guests.values()].find((guest) => guest.token === token);
     if (known === undefined && this.#guests.size >= GUESTS_MAX)
       throw new WeighbridgeError("QUEUE_FULL", `${GUESTS_MAX} guests are there already; try again when some have left`, {
         retryable: true,
       });
     const node = known?.node ?? this.#draw(seed);
-    this.#guests.set(node, { node, token, heardAtMs: nowMs, downSinceMs: undefined });
+    const cameAtMs = known === undefined ? nowMs : known.cameAtMs;
+    this.#guests.set(node, { node, token, label, cameAtMs, heardAtMs: nowMs, downSinceMs: undefined });
     return node;
   }
 
   /** The guest is there in this scheduler's time, too. False if it is not known, or by another token (Guests.G1). */
-  resume(node: number, token: string, nowMs: number): boolean {
+  resume(node: number, { token, label }: GuestName, nowMs: number): boolean {
     const known = this.#guests.get(node);
     if (known?.token !== token) return false;
+    known.label = label;
     known.heardAtMs = nowMs;
     known.downSinceMs = undefined;
     return true;
@@ -75,7 +94,8 @@ export class Guests {
   /** Guests.G3 */
   recall(guests: readonly GuestEntry[], nowMs: number): void {
     this.#guests.clear();
-    for (const { node, token } of guests) this.#guests.set(node, { node, token, heardAtMs: nowMs, downSinceMs: nowMs });
+    for (const { node, token } of guests)
+      this.#guests.set(node, { node, token, label: "", cameAtMs: undefined, heardAtMs: nowMs, downSinceMs: nowMs });
   }
 
   /** It sent something. Throws FENCED (Guests.G1). */

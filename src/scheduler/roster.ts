@@ -129,7 +129,7 @@ export class Roster<T> {
   }
 
   /** The guests that are there. */
-  get guests(): Pick<Guests, "size" | "has" | "entries" | "check"> {
+  get guests(): Pick<Guests, "size" | "has" | "entries" | "check" | "status"> {
     return this.#guests;
   }
 

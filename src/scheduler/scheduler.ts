@@ -230,6 +230,7 @@ export class Scheduler {
       nodes: this.#roster.status(nowMs),
       waiting: this.#roster.waiting(),
       ...(this.#services.leaving.size === 0 ? {} : { leaving: [...this.#services.leaving] }),
+      ...(this.#roster.guests.size === 0 ? {} : { guests: this.#roster.guests.status(nowMs) }),
     };
   }
 

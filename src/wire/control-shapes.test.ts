@@ -122,8 +122,9 @@ const MESSAGES: readonly { name: string; shape: Check<unknown>; body: Record<str
       nodes: [{ ...ENTRY, heartbeatAgeMs: 3, linked: true, promotedAgoMs: 5 }],
       waiting: [WAITING],
       leaving: [1, 8],
+      guests: [{ node: 2 ** 31, label: "h:7", hereMs: 12, heartbeatAgeMs: 3, linked: true }],
     },
-    optional: ["replicas", "epoch", "packageVersion", "term", "standbys", "leaving"],
+    optional: ["replicas", "epoch", "packageVersion", "term", "standbys", "leaving", "guests"],
   },
   { name: "UNITS", shape: unitsRequestShape, body: UNITS },
   {

@@ -54,6 +54,24 @@ const waitingEntryShape: Check<WaitingEntry> = object({
   packageVersion: optional(packageVersionShape),
 });
 
+/** A guest that is there. */
+export type GuestStatus = {
+  readonly node: number;
+  /** Where it runs, as it says itself: host and process. */
+  readonly label: string;
+  /** How long ago it came; left out: before this scheduler was started. */
+  readonly hereMs?: number | undefined;
+  readonly heartbeatAgeMs: number;
+  readonly linked: boolean;
+};
+const guestStatusShape: Check<GuestStatus> = object({
+  node: count,
+  label: labelShape,
+  hereMs: optional(count),
+  heartbeatAgeMs: count,
+  linked: flag,
+});
+
 export type Phase = "forming" | "running" | "failed";
 
 export type StatusReply = {
@@ -76,6 +94,8 @@ export type StatusReply = {
   readonly waiting: readonly WaitingEntry[];
   /** Nodes that are done and stand at the last barrier, by id. */
   readonly leaving?: readonly number[] | undefined;
+  /** Left out: none is there. */
+  readonly guests?: readonly GuestStatus[] | undefined;
 };
 export const statusReplyShape: Check<StatusReply> = object({
   job: text,
@@ -91,6 +111,7 @@ export const statusReplyShape: Check<StatusReply> = object({
   nodes: list(statusEntryShape),
   waiting: list(waitingEntryShape),
   leaving: optional(list(count)),
+  guests: optional(list(guestStatusShape)),
 });
 
 /** The placement as the scheduler knows it; left out: it knows none. */

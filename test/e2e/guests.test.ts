@@ -4,6 +4,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import { connect, isWeighbridgeError } from "weighbridge";
+import type { StatusReply } from "../../src/wire/control.ts";
 import { Cluster } from "./cluster.ts";
 
 const GUESTS = 200;
@@ -21,6 +22,14 @@ test("hundreds of guests come and go while workers train, and the job ends while
   await using stays = await early;
   const rounds = await stays.tensor("rounds");
   const [before = 0] = await rounds.pull();
+  const statusOf = async (...flags: string[]): Promise<string> => {
+    const status = cluster.weighbridge(["status", "--scheduler-port", cluster.port, ...flags]);
+    await status.succeeds();
+    return status.stdout;
+  };
+  assert.match(await statusOf(), new RegExp(`^1 guest\\nguest .*\\nguest ${stays.rank} +\\S+:${process.pid} `, "m"));
+  const { guests = [] } = JSON.parse(await statusOf("--json")) as StatusReply;
+  assert.deepEqual([guests.length, guests[0]?.node, guests[0]?.linked], [1, stays.rank, true]);
   assert.throws(
     () => stays.clock(),
     (error) => isWeighbridgeError(error, "UNSUPPORTED"),

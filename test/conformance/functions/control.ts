@@ -86,6 +86,7 @@ export const CONTROL: FunctionFamily = {
         nodes: "as in a roster, without tokens, with `heartbeatAgeMs?` and `linked`",
         waiting: "nodes without a place: `{role, rank?, address, label, packageVersion?}`",
         leaving: "numbers of nodes that stand at the last barrier",
+        guests: "`{node, label, hereMs?, heartbeatAgeMs, linked}`; left out: there are none",
       },
       errors: [],
       vectors: ["status-request", "status-reply"],
