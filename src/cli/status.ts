@@ -118,10 +118,12 @@ function standbyState({ state, linked, isFilling = false }: StatusEntry): string
   return `${isFilling ? "is filled" : "stands by"}${linked ? "" : ", no link"}`;
 }
 
-function nodeState({ state, linked, continues, promotedAgoMs }: StatusEntry): string {
+function nodeState({ state, linked, continues, returns, promotedAgoMs }: StatusEntry): string {
+  if (state === "dead" && returns === true) return "awaited";
   if (state !== "alive") return state;
   if (!linked) return "alive, no link";
   if (continues === undefined) return state;
+  if (returns === true) return "alive, came back";
   return `alive, took over${promotedAgoMs === undefined ? "" : ` ${durationText(promotedAgoMs)} ago`}`;
 }
 
@@ -154,10 +156,10 @@ export function statusProblems({ phase, nodes, waiting, serverCount, workerCount
   const nodeCount = serverCount * replicas + workerCount;
   if (phase === "forming") return [`the cluster is not complete: ${waiting.length} of ${nodeCount} nodes are there`];
   const hasWorkers = nodes.some(({ role, state }) => role === "worker" && state === "alive");
-  return nodes.flatMap(({ node, role, rank, state, linked, isFilling }) => {
+  return nodes.flatMap(({ node, role, rank, state, linked, isFilling, returns }) => {
     if (role === "standby" && state !== "alive") return hasWorkers ? [`server ${rank} has no standby`] : [];
     if (isFilling === true) return [`the standby of server ${rank} is being filled`];
-    if (state === "dead") return [`${nameOf(node)} is dead`];
+    if (state === "dead") return [`${nameOf(node)} is dead${returns === true ? ", and is waited for" : ""}`];
     if (state === "left" && role === "server" && hasWorkers) return [`${nameOf(node)} has left, and there are still workers`];
     return state === "alive" && !linked ? [`${nameOf(node)} has no link to the scheduler`] : [];
   });

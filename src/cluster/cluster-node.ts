@@ -28,7 +28,7 @@ import { Peer } from "../peer/peer.ts";
 import type { PeerOptions } from "../peer/peer-options.ts";
 import type { Fields, FieldValues } from "../wire/function-schema.ts";
 import { GROUP_MAX, Group, inGroup, nameOf, type Role, rankOf, SCHEDULER_ID } from "../wire/node-id.ts";
-import type { RosterEntry, RosterView } from "../wire/roster.ts";
+import { isAwaited, type RosterEntry, type RosterView } from "../wire/roster.ts";
 import { LastBarrier } from "./last-barrier.ts";
 import { type NodeOptions, START_TIMEOUT_MS, schedulerText } from "./node-options.ts";
 import { incompleteError } from "./scheduler-calls.ts";
@@ -258,8 +258,9 @@ export abstract class ClusterNode {
   /** Adopts a newer roster. */
   protected follow(roster: RosterView): void {
     this.#options.onRoster?.(roster);
-    for (const { node, role, state } of roster.nodes) {
-      if (state === "alive" || role === "standby") continue; // one whose slot is free may have taken over, and has to hear it
+    for (const entry of roster.nodes) {
+      const { node, role, state } = entry;
+      if (state === "alive" || isAwaited(entry) || role === "standby") continue; // one whose slot is free may have taken over, and has to hear it
       this.peer.channel(node)?.failCalls(nodeDeadError(node, state));
     }
     for (const entry of roster.nodes) if (entry.role === this.role) this.#followOwn(entry);

@@ -28,7 +28,7 @@ const SLOW: typeof HEARTBEAT = jsonContract({
 });
 
 /** A worker with a call that its server has parked; the worker watches its links by `watchClock`. */
-async function parked({ watchClock = (clock) => clock, isSchedulerAway = () => false, rules = RULES }: Partial<Parked> = {}) {
+async function parked({ watchClock = (clock) => clock, isSchedulerAway = () => false, rules = RULES, successorMs }: Partial<Parked> = {}) {
   const clock = new SimClock();
   const network = new SimNetwork({ clock, seed: 1 });
   const open = (host: string, id: number): Peer => {
@@ -40,7 +40,10 @@ async function parked({ watchClock = (clock) => clock, isSchedulerAway = () => f
   };
   const [server, worker] = [open("server", SERVER), open("worker", WORKER)];
   const watch = (peer: Peer, by: Clock): LinkMonitor =>
-    new LinkMonitor({ peer, clock: by, log: SILENT_LOG, linkTimeoutMs: LINK_TIMEOUT_MS, isSchedulerAway, isAlive: () => true });
+    new LinkMonitor({
+      ...{ peer, clock: by, log: SILENT_LOG, linkTimeoutMs: LINK_TIMEOUT_MS, isSchedulerAway, isAwaited: () => true },
+      successorMs: () => successorMs,
+    });
   watch(server, clock);
   server.serve(serveJson(SLOW, () => new Promise<object>(() => {})));
   await server.listen("sim://server:1");
@@ -52,7 +55,12 @@ async function parked({ watchClock = (clock) => clock, isSchedulerAway = () => f
   return { clock, network, worker, channel, failures, call };
 }
 
-type Parked = { readonly rules: typeof RULES; readonly watchClock: (clock: SimClock) => Clock; readonly isSchedulerAway: () => boolean };
+type Parked = {
+  readonly rules: typeof RULES;
+  readonly watchClock: (clock: SimClock) => Clock;
+  readonly isSchedulerAway: () => boolean;
+  readonly successorMs: number;
+};
 
 test("a node that was held up for minutes takes nobody for silent (LinkMonitor.A1)", async () => {
   const HELD_UP_MS = 600_000;
@@ -98,6 +106,19 @@ test("a link that opens again and again but carries nothing does not keep a call
   assert.equal(failures.length, 1);
   assert.match(failures[0] ?? "", /server 0 could not be reached over sim:\/\/server:1/);
 });
+
+for (const isAway of [false, true])
+  test(`calls wait for a server that comes back, and not for ever${isAway ? ", also while the scheduler is away" : ""}`, async () => {
+    const successorMs = 3 * LINK_TIMEOUT_MS;
+    const { clock, network, failures, call } = await parked({ successorMs, isSchedulerAway: () => isAway });
+    call();
+    await clock.advance(100);
+    network.crash("server");
+    await clock.advance(successorMs - RULES.heartbeatIntervalMs);
+    assert.deepEqual(failures, []);
+    await clock.advance(2 * RULES.heartbeatIntervalMs);
+    assert.match(failures.join(), /server 0 could not be reached over sim:\/\/server:1/);
+  });
 
 test("an idle link is left alone, and asked only while the scheduler is away (LinkMonitor.A5)", async () => {
   let isAway = false;

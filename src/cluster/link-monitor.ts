@@ -4,7 +4,7 @@
 //
 //   calls wait, silence for a tick                 ──► a HEARTBEAT tests whether the other node still reads
 //   silence for `heartbeatTimeoutMs`               ──► a warning; the link is closed and opened anew
-//   … and for `linkTimeoutMs`                      ──► the calls fail with LINK_LOST
+//   … and for `linkTimeoutMs`, or `successorMs`    ──► the calls fail with LINK_LOST
 //   … or for `heartbeatTimeoutMs`, while the scheduler is away ──► the calls fail with NODE_DEAD: nobody else decides
 //
 // Invariants:
@@ -36,13 +36,13 @@ export type LinkMonitorOptions = {
   readonly linkTimeoutMs: number;
   /** Whether nobody can decide now who is dead. */
   readonly isSchedulerAway: () => boolean;
-  /** Whether the node is alive by the roster: calls to others have failed already. */
-  readonly isAlive: (node: number) => boolean;
+  /** Whether the roster says that the node answers, now or later: calls to others have failed already. */
+  readonly isAwaited: (node: number) => boolean;
   /**
-   * Whether the node is a server that has, or had, a standby: it may wait for the scheduler's word, or be replaced, so
-   * that no node judges for itself.
+   * How long calls wait for a server that another process may go on for; undefined where none may. It may wait for the
+   * scheduler's word, or be replaced, so that no node judges for itself.
    */
-  readonly hasStandby?: (node: number) => boolean;
+  readonly successorMs?: (node: number) => number | undefined;
 };
 
 /** The precision with which a silence is noticed. */
@@ -128,7 +128,7 @@ export class LinkMonitor {
   }
 
   #look(channel: Channel): void {
-    const { isSchedulerAway, isAlive } = this.#options;
+    const { isSchedulerAway, isAwaited } = this.#options;
     if (channel.id === SCHEDULER_ID) return;
     const silence = this.#silenceOf(channel);
     const { link } = channel;
@@ -138,7 +138,7 @@ export class LinkMonitor {
     const isNewHolder = channel.incarnation !== silence.incarnation;
     const isUnwatched = link !== undefined && this.#timeoutMs === 0; // LinkMonitor.A6
     silence.incarnation = channel.incarnation;
-    if (isHeard || isIdle || isUnwatched || isNewHolder || !isAlive(channel.id)) {
+    if (isHeard || isIdle || isUnwatched || isNewHolder || !isAwaited(channel.id)) {
       if (isHeard && silence.isReported) this.#options.log.info("a node answers again", { node: channel.name });
       silence.end(link, { isHeard });
       return;
@@ -168,9 +168,10 @@ export class LinkMonitor {
 
   /** Fails the calls to a node that has been unreachable for too long; logs it once. */
   #judge(channel: Channel, silence: Silence): void {
-    const { peer, log, linkTimeoutMs, isSchedulerAway, hasStandby } = this.#options;
-    const isJudge = isSchedulerAway() && this.#timeoutMs > 0 && hasStandby?.(channel.id) !== true;
-    const limitMs = isJudge ? Math.min(this.#timeoutMs, linkTimeoutMs) : linkTimeoutMs;
+    const { peer, log, linkTimeoutMs, isSchedulerAway, successorMs } = this.#options;
+    const successor = successorMs?.(channel.id);
+    const isJudge = isSchedulerAway() && this.#timeoutMs > 0 && successor === undefined;
+    const limitMs = isJudge ? Math.min(this.#timeoutMs, linkTimeoutMs) : (successor ?? linkTimeoutMs);
     if (!this.#isReached(silence.ticks, limitMs)) return;
     const link = peer.addressOf(channel) ?? silence.link?.remote ?? "any link";
     const reason = `${channel.name} could not be reached over ${link} for ${Math.round(silence.ticks * this.#tickMs)} ms (${silence.problem})`;

@@ -74,10 +74,10 @@ export abstract class MemberNode extends ClusterNode {
   }
 
   protected async join(): Promise<void> {
-    const { rank, label = "", schedulerAddress, otherSchedulers, linkTimeoutMs, copy } = this.#options;
+    const { rank, label = "", schedulerAddress, otherSchedulers, linkTimeoutMs, copy, returns } = this.#options;
     const { peer, clock, log, registersAs: role, serverCount, workerCount, startTimeoutMs } = this;
     const address = await this.#listen();
-    const common = { peer, clock, log, role, rank, address, label, serverCount, workerCount, copy };
+    const common = { peer, clock, log, role, rank, address, label, serverCount, workerCount, copy, returns };
     const membership = new Membership({ ...common, schedulerAddress, otherSchedulers, startTimeoutMs, linkTimeoutMs });
     this.#membership = membership;
     membership.onRoster((roster) => this.follow(roster));

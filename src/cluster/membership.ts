@@ -27,7 +27,7 @@ import type { Address } from "../transport/transport.ts";
 import type { AbortRequest } from "../wire/control.ts";
 import { idOf, isGuest, nameOf, type Role, rankOf, roleOf, SCHEDULER_ID } from "../wire/node-id.ts";
 import type { RegisterReply, ResumeClaim } from "../wire/register.ts";
-import type { PlacementView, RosterEntry, RosterView } from "../wire/roster.ts";
+import { isAwaited, type PlacementView, type RosterEntry, type RosterView } from "../wire/roster.ts";
 import { BarrierClient } from "./barrier-client.ts";
 import { Heartbeat } from "./heartbeat.ts";
 import { LinkMonitor } from "./link-monitor.ts";
@@ -40,7 +40,7 @@ import { wrongScheduler } from "./start-failure.ts";
 
 export type MembershipOptions = Pick<
   MemberOptions,
-  "clock" | "rank" | "serverCount" | "workerCount" | "schedulerAddress" | "otherSchedulers" | "linkTimeoutMs" | "copy"
+  "clock" | "rank" | "serverCount" | "workerCount" | "schedulerAddress" | "otherSchedulers" | "linkTimeoutMs" | "copy" | "returns"
 > & {
   /** Its id, incarnation, job and events are set here. */
   readonly peer: Peer;
@@ -106,12 +106,16 @@ export class Membership {
       refused: (error) => this.#end(error),
     });
     this.#watch = new SchedulerWait({ ...options, schedulerAddress: schedulerText(options), loss: () => peer.schedulerLoss });
+    const { linkTimeoutMs = LINK_TIMEOUT_MS, startTimeoutMs } = options;
     this.#links = new LinkMonitor({
       ...options,
-      linkTimeoutMs: options.linkTimeoutMs ?? LINK_TIMEOUT_MS,
+      linkTimeoutMs,
       isSchedulerAway: () => this.#channel?.link === undefined,
-      isAlive: (node) => this.entry(node)?.state === "alive",
-      hasStandby: (node) => roleOf(node) === "server" && this.entry(idOf("standby", rankOf(node))) !== undefined,
+      isAwaited: (node) => isAwaited(this.entry(node) ?? { state: "left" }),
+      successorMs: (node) => {
+        if (this.entry(node)?.returns === true) return Math.max(linkTimeoutMs, startTimeoutMs);
+        return roleOf(node) === "server" && this.entry(idOf("standby", rankOf(node))) !== undefined ? linkTimeoutMs : undefined;
+      },
     });
     peer.events = this.#peerEvents();
     serveSchedulerNews(peer, { roster: (roster) => this.#hear(roster), aborted: (error) => this.#end(error) });
@@ -356,11 +360,11 @@ export class Membership {
   }
 
   #register(channel: Channel, resume: ResumeClaim | undefined): Promise<RegisterReply> {
-    const { rank, serverCount, workerCount, label, copy } = this.#options;
+    const { rank, serverCount, workerCount, label, copy, returns } = this.#options;
     const role = resume === undefined ? this.#options.role : roleOf(resume.node); // a standby may have taken over
     const { token, packageVersion: version } = this.#options.peer;
     const node = { role, rank, address: this.address, serverCount, workerCount, label, token, packageVersion: version || undefined };
-    return ask(channel, REGISTER, { ...node, resume, copy }, this.#options.clock);
+    return ask(channel, REGISTER, { ...node, resume, copy, returns }, this.#options.clock);
   }
 
   #watchStart(): void {

@@ -53,6 +53,8 @@ export type MemberOptions = NodeOptions & {
   readonly advertise?: (bound: Address) => Address;
   /** Of a server whose rank is held by several processes. */
   readonly copy?: CopyClaim | undefined;
+  /** Of a server: if its process ends, another one goes on with its state. */
+  readonly returns?: boolean | undefined;
   /** Calls to a node that could not be reached for this long fail with LINK_LOST. */
   readonly linkTimeoutMs?: number | undefined;
 };

@@ -56,6 +56,8 @@ export class Channel {
   incarnation: number;
   /** Since which incarnation the other node's state is the same: an earlier one after a failover (Channel.N7). */
   since: number;
+  /** A later incarnation may go on with the state of this one. Who dials the node says whether it does. */
+  returns = false;
   /** Rises when the conversation begins anew: its numbers begin anew, too. */
   conversation = 1;
   /** The other node has said that it leaves: a link that breaks afterwards is expected. */

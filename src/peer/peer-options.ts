@@ -3,7 +3,7 @@
 import type { Clock } from "../base/clock.ts";
 import type { WeighbridgeError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
-import type { Transport } from "../transport/transport.ts";
+import type { Address, Transport } from "../transport/transport.ts";
 import type { Hello, MemberKind } from "../wire/hello.ts";
 import type { Call } from "./call.ts";
 import type { Channel } from "./channel.ts";
@@ -31,6 +31,13 @@ export type PeerOptions = {
   readonly kind?: MemberKind | undefined;
   /** Of the package, for messages. */
   readonly packageVersion?: string | undefined;
+};
+
+/** See `Peer.dial`. */
+export type DialOptions = {
+  readonly others?: readonly Address[];
+  readonly continues?: number | undefined;
+  readonly returns?: boolean | undefined;
 };
 
 /** The events of a node's channels. */

@@ -32,7 +32,7 @@ import { FunctionHost, ServedCall } from "./function-host.ts";
 import type { Gateway, GatewayHost, PeerConnection } from "./gateway.ts";
 import { checkDialer, checkJob, dialsItself, replacedError, restartedError } from "./hello-rules.ts";
 import { PeerLog } from "./peer-log.ts";
-import type { AcceptedNode, PeerEvents, PeerOptions } from "./peer-options.ts";
+import type { AcceptedNode, DialOptions, PeerEvents, PeerOptions } from "./peer-options.ts";
 import { PlainMemory } from "./plain-memory.ts";
 import type { ServedFunction } from "./served-function.ts";
 
@@ -189,14 +189,10 @@ export class Peer implements ChannelHost, ConnectionHost, GatewayHost {
   /**
    * A channel to a node at this address, or at one of `others`. A channel that was known under another address or
    * incarnation moves there. `continues`: the state of the node's incarnations from this one on goes on in
-   * `incarnation` (Channel.N7).
+   * `incarnation` (Channel.N7). `returns`: a later incarnation may go on with that state, and the next `dial` says so.
    */
-  dial(
-    id: number,
-    address: Address,
-    incarnation: number,
-    { others = [], continues = incarnation }: { readonly others?: readonly Address[]; readonly continues?: number | undefined } = {},
-  ): Channel {
+  dial(id: number, address: Address, incarnation: number, options: DialOptions = {}): Channel {
+    const { others = [], continues = incarnation, returns = false } = options;
     let channel = this.#channels.get(id);
     if (channel !== undefined && channel.incarnation < incarnation && !this.#dialer.has(channel))
       this.drop(channel, restartedError(channel));
@@ -209,6 +205,7 @@ export class Peer implements ChannelHost, ConnectionHost, GatewayHost {
     }
     if (channel.incarnation === 0) channel.since = incarnation;
     channel.incarnation = Math.max(channel.incarnation, incarnation);
+    channel.returns = returns;
     this.#dialer.dial(channel, address, others);
     return channel;
   }
@@ -316,8 +313,10 @@ export class Peer implements ChannelHost, ConnectionHost, GatewayHost {
         retryable: true,
       });
     }
-    if (hello.incarnation < channel.incarnation) {
-      throw new WeighbridgeError("NO_ROUTE", `${dial.address} still is an older incarnation of ${channel.name}`, { retryable: true });
+    const isOlder = hello.incarnation < channel.incarnation;
+    if (isOlder || (channel.returns && hello.incarnation > channel.incarnation)) {
+      const message = `${dial.address} ${isOlder ? "still is an older" : "is a later"} incarnation of ${channel.name}`;
+      throw new WeighbridgeError("NO_ROUTE", message, { retryable: true });
     }
     if (channel.link !== undefined) this.#replaceLink(channel);
     const isRestarted = channel.incarnation !== 0 && hello.incarnation !== channel.incarnation;

@@ -21,6 +21,8 @@ export type RankSlot = {
   readonly incarnation: number;
   /** Of a copy of a replicated server that has registered here. */
   copy: CopyClaim | undefined;
+  /** Of a server: another process goes on with its state if this one ends. */
+  returns: boolean;
   state: NodeState;
   /** The newest incarnation that reported sums; 0: none did. */
   sumsIncarnation: number;
@@ -48,6 +50,7 @@ export function emptyRankSlot(role: Role, rank: number, journal: StateJournal): 
       return journal.state.incarnations.get(node) ?? 0;
     },
     copy: undefined,
+    returns: false,
     state: "dead",
     sumsIncarnation: 0,
     heardAtMs: 0,
@@ -79,9 +82,10 @@ export function publicEntryOf({
   label,
   packageVersion,
   sumsIncarnation,
+  returns,
 }: RankSlot): RosterEntry {
   const sums = sumsIncarnation === 0 ? {} : { sumsIncarnation };
-  const entry = { node, role, rank, address, incarnation, state, label, ...sums };
+  const entry = { node, role, rank, address, incarnation, state, label, ...sums, ...(returns ? { returns } : {}) };
   return packageVersion === "" ? entry : { ...entry, packageVersion };
 }
 

@@ -102,18 +102,21 @@ export class RankSlots {
   }
 
   /** The node of this request holds the slot from now on, in this incarnation. */
-  assign(slot: RankSlot, { address, label, token, copy, packageVersion = "" }: RegisterRequest, incarnation: number, nowMs: number): void {
+  assign(slot: RankSlot, request: RegisterRequest, incarnation: number, nowMs: number): void {
+    const { address, label, token, copy, packageVersion = "", returns = false } = request;
     const isNews = slot.incarnation !== incarnation || slot.address !== address || slot.label !== label || slot.state !== "alive";
     this.setIncarnation(slot, incarnation);
-    Object.assign(slot, { address, label, token, copy, packageVersion, state: "alive", confirmed: true } satisfies Partial<RankSlot>);
+    const holder = { address, label, token, copy, packageVersion, returns };
+    Object.assign(slot, { ...holder, state: "alive", confirmed: true } satisfies Partial<RankSlot>);
     slot.heardAtMs = nowMs;
     slot.downSinceMs = undefined;
     if (isNews) this.#changed = true;
   }
 
   /** The standby holds this slot from now on. It has not spoken as that node yet. */
-  takeOver(slot: RankSlot, { address, label, token, copy, packageVersion }: RankSlot, nowMs: number): void {
-    Object.assign(slot, { address, label, token, copy, packageVersion, state: "alive", confirmed: true } satisfies Partial<RankSlot>);
+  takeOver(slot: RankSlot, { address, label, token, copy, packageVersion, returns }: RankSlot, nowMs: number): void {
+    const holder = { address, label, token, copy, packageVersion, returns };
+    Object.assign(slot, { ...holder, state: "alive", confirmed: true } satisfies Partial<RankSlot>);
     slot.heardAtMs = nowMs;
     slot.promotedAtMs = nowMs;
     slot.downSinceMs = nowMs;
@@ -167,7 +170,7 @@ export class RankSlots {
     this.endGeneration(endedGeneration);
     const isNewer = version > this.#recalledVersion;
     if (isNewer && guests !== undefined) this.#guests.recall(guests, nowMs); // Guests.G3
-    for (const { node, address, label, incarnation, state, token = "", packageVersion = "", sumsIncarnation = 0 } of nodes) {
+    for (const { node, incarnation, sumsIncarnation = 0, ...entry } of nodes) {
       const isAdded = roleOf(node) === "worker" && rankOf(node) < this.#workerCountMax;
       const slot = this.#slots.get(node) ?? (isAdded ? this.addWorker(rankOf(node)) : undefined);
       if (slot !== undefined) this.noteSums(slot, sumsIncarnation);
@@ -175,7 +178,8 @@ export class RankSlots {
       if (incarnation === slot.incarnation && (slot.confirmed || !isNewer)) continue;
       if (slot.confirmed) ended.push(node);
       this.setIncarnation(slot, incarnation);
-      Object.assign(slot, { address, label, packageVersion, state, token, confirmed: false } satisfies Partial<RankSlot>);
+      const { address, label, state, token = "", packageVersion = "", returns = false } = entry;
+      Object.assign(slot, { address, label, packageVersion, returns, state, token, confirmed: false } satisfies Partial<RankSlot>);
       slot.heardAtMs = nowMs;
       slot.downSinceMs = nowMs;
       this.#changed = true;

@@ -80,7 +80,7 @@ export class ServerNode extends MemberNode {
     checkReplication(options);
     super(
       "server",
-      { ...options, copy: copyClaim(options) },
+      { ...options, copy: copyClaim(options), returns: options.durable === undefined ? undefined : true },
       { readBuffers: new ArenaReadBuffers(arena), limits: serverLimits(arena, workerCount, limits) },
     );
     const { clock, log } = this;

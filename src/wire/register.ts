@@ -37,6 +37,8 @@ export type RegisterRequest = {
   readonly failure?: AbortRequest | undefined;
   /** Of a server whose rank is held by several processes; left out by all others. */
   readonly copy?: CopyClaim | undefined;
+  /** Of a server that keeps its state on a disk: if its process ends, another one goes on with it. */
+  readonly returns?: boolean | undefined;
 };
 
 /**
@@ -99,6 +101,7 @@ export const registerRequestShape: Check<RegisterRequest> = object({
   resume: optional(resumeClaimShape),
   failure: optional(abortRequestShape),
   copy: optional(copyClaimShape),
+  returns: optional(flag),
 });
 
 export type RegisterReply = {

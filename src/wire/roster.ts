@@ -27,6 +27,8 @@ export type RosterEntry = {
   readonly sumsIncarnation?: number | undefined;
   /** Of a server that took over as a standby: since which incarnation its state goes on. Left out: since its own. */
   readonly continues?: number | undefined;
+  /** Of a server: if its process ends, another one goes on with its state. Calls wait for that one. */
+  readonly returns?: boolean | undefined;
   /** Of a standby that came later, and does not have everything that its head has. Left out: it has. */
   readonly isFilling?: boolean | undefined;
 };
@@ -43,6 +45,7 @@ export const rosterEntryShape: Check<RosterEntry> = object({
   token: optional(tokenShape),
   sumsIncarnation: optional(count),
   continues: optional(count),
+  returns: optional(flag),
   isFilling: optional(flag),
 });
 
@@ -93,6 +96,11 @@ export function serverRanks({ nodes }: Pick<RosterView, "nodes">): number[] {
     .filter(({ role }) => role === "server")
     .map(({ rank }) => rank)
     .sort((a, b) => a - b);
+}
+
+/** Whether calls to this node are answered, now or when it has come back. */
+export function isAwaited({ state, returns }: Pick<RosterEntry, "state" | "returns">): boolean {
+  return state === "alive" || (state === "dead" && returns === true);
 }
 
 /** The nodes that were declared dead and that nobody has replaced. */

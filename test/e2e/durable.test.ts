@@ -56,7 +56,7 @@ suite("durable", { concurrency: 2 }, () => {
     for (const path of [durable, state]) await rm(path, { recursive: true });
   });
 
-  test("a server that is killed and started again goes on; no call of a worker fails", async () => {
+  test("a server that is killed and started again, after it was declared dead, goes on; no call of a worker fails", async () => {
     const durable = await directory();
     await using cluster = await Cluster.create({ servers: 1, workers: 1, flags: ["--durable", durable] });
     const job = new Job(cluster, 1, "--pushes", "2000");
@@ -65,6 +65,7 @@ suite("durable", { concurrency: 2 }, () => {
     const second = cluster.server(0);
     await second.fails(/STATE_HELD: the server of process \d+ on .* uses the state in/);
     await server.kill();
+    await (job.nodes[0] as Running).says(/server 0 is dead/);
     const again = cluster.server(0);
     await job.worker.says(/^done/);
     job.worker.endInput();

@@ -114,6 +114,39 @@ test("a crash at every operation, with the power: what was acknowledged is there
   }
 });
 
+test("a crash at every operation, then a process that goes on, then the power fails: what either acknowledged is there (SegmentLog.W4)", async () => {
+  let isOver = false;
+  for (let operations = 1; !isOver; operations++) {
+    const stage = new Stage(operations);
+    const { clock, disk } = stage;
+    const first = stage.process(operations);
+    const writing = writeAll(first.log, () => {});
+    let isDone = false;
+    void writing.then(() => {
+      isDone = true;
+    });
+    while (!isDone && !first.isDead()) await clock.advance(1);
+    for (let i = 0; i < 5; i++) await setImmediate();
+    isOver = isDone;
+    first.die();
+    const second = stage.process();
+    let last = 0;
+    const goOn = async (): Promise<void> => {
+      await second.log.open((page) => {
+        last = page.last;
+      });
+      for (const to = last + 3; last < to; ) last = await second.log.write(pageOf(last + 1));
+    };
+    await clock.runUntil(goOn(), { untilMs: clock.nowMs() + 60_000 });
+    second.die();
+    disk.failPower();
+    const found = await stage.recover();
+    const start = found[0]?.first ?? 1;
+    assert.equal(found.at(-1)?.last, last, `crash before operation ${operations}`);
+    assert.deepEqual(Buffer.concat(found.map(({ entries }) => entries)), Buffer.from(bytesFrom(start, last)), `operation ${operations}`);
+  }
+});
+
 test("while the disk is full nothing is acknowledged; then everything is", async () => {
   const stage = new Stage(1);
   const { log } = stage.process();

@@ -22,6 +22,7 @@ const SIZE = 12;
 const ROWS = [1, 2, 3, 5, 8, 13];
 const DIM = 3;
 const DEADLINE = { deadlineMs: 120_000 };
+const HEARTBEAT_TIMEOUT_MS = 2000;
 const OPTIMIZERS: readonly OptimizerSpec[] = [
   { type: "sgd", learningRate: 0.1 },
   { type: "momentum", learningRate: 0.1 },
@@ -52,7 +53,7 @@ export class DurableStage {
       workerCount: WORKERS,
       network: { latencyMsMin: 0, latencyMsMax: 1 + (seed % 3), breakChance: isCalm ? 0 : (seed % 3) * 0.001 },
       heartbeatIntervalMs: 500,
-      heartbeatTimeoutMs: 8000, // a lock that the power failure has emptied is waited for
+      heartbeatTimeoutMs: HEARTBEAT_TIMEOUT_MS,
       settle: () => setImmediate(),
       log: this.#log(),
       optionsOf: (node) => {
@@ -244,7 +245,10 @@ export async function runBlackouts(seed: number): Promise<number> {
   return stage.refills;
 }
 
-/** Servers die one by one, and come back at once: no call fails, and every step counts once. */
+/**
+ * Servers die one by one, with or without the power, and come back, some of them long after they were declared dead: no
+ * call fails, and every step counts once.
+ */
 export async function runComebacks(seed: number): Promise<number> {
   const steps = 30;
   const random = new Random(seed + 5);
@@ -259,8 +263,9 @@ export async function runComebacks(seed: number): Promise<number> {
     const server = idOf("server", random.below(SERVERS));
     if (cluster.running(server) !== undefined) {
       comebacks++;
-      stage.kill(server, { power: false });
-      cluster.clock.after(random.below(100), () => void stage.comeBack(server).catch((thrown) => stage.fail(thrown)));
+      stage.kill(server, { power: random.chance(0.5) });
+      const awayMs = random.chance(0.3) ? HEARTBEAT_TIMEOUT_MS + random.below(10_000) : random.below(100);
+      cluster.clock.after(awayMs, () => void stage.comeBack(server).catch((thrown) => stage.fail(thrown)));
     }
     cluster.clock.after(100 + random.below(400), strike);
   };

@@ -15,6 +15,8 @@
 //   SegmentLog.W2. A segment has its head, on the disk, before it has its name, and its name before its first batch.
 //   SegmentLog.W3. While the disk is full nothing is acknowledged, and the batch is tried again; every other failure
 //       ends the server.
+//   SegmentLog.W4. What was found and repeated is on the disk before anything is written behind it: the process before
+//       may have died between a write and its sync.
 
 import { randomInt } from "node:crypto";
 import { dirname, join } from "node:path";
@@ -93,6 +95,8 @@ export class SegmentLog implements DurableLog {
       if (last === undefined) return;
       this.#file = await this.#layer.open(last.path);
       this.#end = last.end;
+      await this.#file.sync(); // SegmentLog.W4
+      await this.#layer.syncDirectory(directory);
     } catch (thrown) {
       await this.close();
       throw stateIo(`cannot use ${directory}`, thrown, FIX);

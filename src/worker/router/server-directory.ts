@@ -12,7 +12,7 @@ import { type Call, nodeDeadError } from "../../peer/call.ts";
 import type { Channel } from "../../peer/channel.ts";
 import type { Peer } from "../../peer/peer.ts";
 import { idOf, nameOf } from "../../wire/node-id.ts";
-import type { RosterView } from "../../wire/roster.ts";
+import { isAwaited, type RosterView } from "../../wire/roster.ts";
 
 /** What a request of a function is about; the router finds the server. */
 export type Route =
@@ -133,12 +133,13 @@ export class ServerDirectory {
   /** Router.R2 */
   #follow(roster: RosterView): void {
     this.#placeWithout(roster);
-    for (const { node, role, rank, state, address, incarnation, continues } of roster.nodes) {
+    for (const entry of roster.nodes) {
+      const { node, role, rank, state, address, incarnation, continues, returns } = entry;
       if (role !== "server") continue;
-      if (state === "alive") {
+      if (state === "alive" || isAwaited(entry)) {
         const before = this.incarnationOf(rank);
         this.gone[rank] = undefined;
-        this.channels[rank] = this.#peer.dial(node, address, incarnation, { continues });
+        this.channels[rank] = this.#peer.dial(node, address, incarnation, { continues, returns });
         if (before !== 0 && before !== this.incarnationOf(rank)) this.serverRestarted(rank);
       } else if (this.gone[rank] === undefined) {
         const error = nodeDeadError(node, state);

@@ -26,6 +26,7 @@ export const CONTROL: FunctionFamily = {
         resume: "the place it has, and what it knows: for a scheduler that was restarted (protocol.md, C9)",
         failure: "why it cannot take its place (protocol.md, C30)",
         copy: "of a server whose rank is held by several processes: `{replicas, host, process, settings}` (protocol.md, C6a)",
+        returns: "of a server that keeps its state on a disk (protocol.md, C14c)",
       },
       response: {
         job: "NAME/RUN, for its hellos",
