@@ -30,8 +30,9 @@ import type { Fields, FieldValues } from "../wire/function-schema.ts";
 import { GROUP_MAX, Group, inGroup, nameOf, type Role, rankOf, SCHEDULER_ID } from "../wire/node-id.ts";
 import { isAwaited, type RosterEntry, type RosterView } from "../wire/roster.ts";
 import { LastBarrier } from "./last-barrier.ts";
-import { type NodeOptions, START_TIMEOUT_MS, schedulerText } from "./node-options.ts";
+import type { NodeOptions } from "./node-options.ts";
 import { incompleteError } from "./scheduler-calls.ts";
+import { START_TIMEOUT_MS, schedulerText } from "./scheduler-wait.ts";
 
 /** How a node leaves the cluster. */
 export type FinalizeOptions = { readonly barrier?: boolean } & WaitOptions;

@@ -32,10 +32,10 @@ import { BarrierClient } from "./barrier-client.ts";
 import { Heartbeat } from "./heartbeat.ts";
 import { LinkMonitor } from "./link-monitor.ts";
 import { NodeMemory } from "./node-memory.ts";
-import { type MemberOptions, schedulerText } from "./node-options.ts";
+import type { MemberOptions } from "./node-options.ts";
 import { type PlacementListener, RosterCopy, type RosterListener } from "./roster-copy.ts";
 import { incompleteError, missingNodes, SchedulerCalls, serveSchedulerNews } from "./scheduler-calls.ts";
-import { SchedulerWait } from "./scheduler-wait.ts";
+import { SchedulerWait, schedulerText } from "./scheduler-wait.ts";
 import { wrongScheduler } from "./start-failure.ts";
 
 export type MembershipOptions = Pick<

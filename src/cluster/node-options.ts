@@ -1,4 +1,4 @@
-// node-options — the options of a node of any role. node/ makes them from the configuration of a process.
+// node-options — the options of a node of any role. node/ makes them from the configuration of a process. Types alone.
 
 import type { Clock } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
@@ -58,14 +58,3 @@ export type MemberOptions = NodeOptions & {
   /** Calls to a node that could not be reached for this long fail with LINK_LOST. */
   readonly linkTimeoutMs?: number | undefined;
 };
-
-/** How long a node waits for its cluster when nothing else is said. */
-export const START_TIMEOUT_MS = 60_000;
-
-/** Where the scheduler is looked for, for messages: `tcp://a:9700 or tcp://b:9700`. */
-export function schedulerText({
-  schedulerAddress,
-  otherSchedulers = [],
-}: Pick<NodeOptions, "schedulerAddress" | "otherSchedulers">): string {
-  return [schedulerAddress, ...otherSchedulers].join(" or ");
-}

@@ -6,6 +6,7 @@ import { WeighbridgeError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import type { Channel } from "../peer/channel.ts";
 import type { Address } from "../transport/transport.ts";
+import type { NodeOptions } from "./node-options.ts";
 
 export type SchedulerWaitOptions = {
   readonly clock: Clock;
@@ -16,6 +17,8 @@ export type SchedulerWaitOptions = {
   readonly loss: () => string | undefined;
 };
 
+/** How long a node waits for its cluster when nothing else is said. */
+export const START_TIMEOUT_MS = 60_000;
 /** A scheduler answers within its own start timeout; its error says more than ours, so it gets this much longer. */
 const ANSWER_SLACK_MS = 1000;
 /** Nodes that are started together find each other sooner; after this a log line names what is waited for. */
@@ -114,4 +117,12 @@ export class SchedulerWait {
     const fix = "DMLC_PS_ROOT_URI/DMLC_PS_ROOT_PORT (--scheduler-host/--scheduler-port) at the right one";
     return new WeighbridgeError("SCHEDULER_UNREACHABLE", `${unreachable} ${fix}`, { cause: this.cause });
   }
+}
+
+/** Where the scheduler is looked for, for messages: `tcp://a:9700 or tcp://b:9700`. */
+export function schedulerText({
+  schedulerAddress,
+  otherSchedulers = [],
+}: Pick<NodeOptions, "schedulerAddress" | "otherSchedulers">): string {
+  return [schedulerAddress, ...otherSchedulers].join(" or ");
 }
