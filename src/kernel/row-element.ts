@@ -56,6 +56,11 @@ export function fillElements(elements: RowArray, value: number, from?: number, t
   else elements.fill(value, from, to);
 }
 
+/** Copies elements of one type to the beginning of a target. */
+export function copyElements(target: RowArray, source: RowArray): void {
+  (target as Float64Array).set(source as Float64Array); // any of them: `set` is alike
+}
+
 /** The same bytes as 32-bit words: how rows of every type are moved. */
 export function wordsOf({ buffer, byteOffset, byteLength }: RowArray): Float32Array {
   return new Float32Array(buffer, byteOffset, byteLength / WORD_BYTES);

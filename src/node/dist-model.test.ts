@@ -6,6 +6,7 @@ import { suite, test } from "node:test";
 import { EmbeddedCluster } from "weighbridge/embedded";
 import { createSharedModel, modelUpdater, type SharedModel, type SharedModelOptions, type Updater } from "weighbridge/shared-model";
 import type { Session } from "../api/session.ts";
+import { fillElements, ROW_ELEMENTS, type RowArray, type RowElement } from "../kernel/row-element.ts";
 import { throwsCode } from "../testing/throws-code.ts";
 
 type Model = SharedModel<Float32Array>;
@@ -151,20 +152,127 @@ suite("a model through servers", () => {
     await model.close();
   });
 
-  test("refuses what servers do not have, and says why: weights that are set, other types than f32", async () => {
-    await using cluster = await EmbeddedCluster.start({ servers: 1 });
-    const { session } = cluster;
-    const model = await openModel(session, { updater: { type: "sum" } }, [[2]]);
-    await assert.rejects(
-      model.setWeight(new Float32Array(2), 0, 1),
-      throwsCode("UNSUPPORTED", /weights of key 0 cannot be set: servers have them/),
+  test("has weights that are set for all workers, which what is pushed later changes; ftrl has none that can be set", async () => {
+    await using cluster = await EmbeddedCluster.start({ servers: 2, workers: 2 });
+    const length = 200_000; // several blocks
+    const options = { updater: { type: "momentum", learningRate: 1, momentum: 0.5 }, initialWeight: 1 } as const;
+    const [one, other] = (await Promise.all(cluster.sessions.map((session) => openModel(session, options, [[length]])))) as [Model, Model];
+    assert.deepEqual(new Set(await round(one, 0, [1, 1], length)), new Set([-1]));
+    const weights = Float32Array.from({ length }, (_, i) => i % 1000);
+    await one.setWeight(weights, 0, 2);
+    assert.deepEqual(await pulled(one, 0, length), weights, "a pull without a push");
+    assert.deepEqual(
+      await round(other, 0, [0, 0], length),
+      weights.map((value) => value - 1),
+      "and what the optimizer keeps goes on",
     );
-    await model.close();
-    for (const dtype of ["f64", "i32", "i64"] as const)
-      assert.throws(
-        () => createSharedModel("dist", { session, dtype, updater: { type: "sum" } }),
-        throwsCode("UNSUPPORTED", /is of f32, as the tensors of servers/),
-      );
+    const bad = weights.slice().fill(Number.NaN, 199_999);
+    await assert.rejects(one.setWeight(bad, 0, 1), throwsCode("NOT_FINITE", /cannot have NaN/));
+    assert.deepEqual(
+      await round(one, 0, [0, 0], length),
+      weights.map((value) => value - 1.5),
+    );
+    const [ftrl] = (await Promise.all(
+      cluster.sessions.map((session) => openModel(session, { updater: { type: "ftrl" }, name: "ftrl" }, [[2]])),
+    )) as [Model];
+    await assert.rejects(ftrl.setWeight(new Float32Array(2), 0, 1), throwsCode("UNSUPPORTED", /ftrl computes them/));
+    await Promise.all([one, other].map((model) => model.close()));
+  });
+
+  test("is of f64, i32 and i64 as well, with lengths of whole rows and others, eventual and in step, and weights that are set", async () => {
+    for (const [dtype, length] of [
+      ["f64", 4096],
+      ["f64", 3],
+      ["i32", 10_000],
+      ["i64", 4097],
+    ] as const)
+      for (const consistency of ["asp", "bsp"] as const) {
+        await using cluster = await EmbeddedCluster.start({ servers: 2, workers: 2 });
+        const { Array: View, bytes } = ROW_ELEMENTS[dtype];
+        const fill = (value: number): RowArray => {
+          const array: RowArray = new View(new ArrayBuffer(length * bytes));
+          fillElements(array, value);
+          return array;
+        };
+        const exchanged = async (model: SharedModel<RowArray>, value: number): Promise<RowArray> => {
+          const data = [fill(value), fill(value + 1)];
+          for (const device of [0, 1]) model.push(data[device]!, 5, device);
+          for (const device of [0, 1]) model.pullReq(data[device]!, 5, device);
+          for (const device of [0, 1]) await model.pullWait(5, device);
+          assert.deepEqual(data[0], data[1]);
+          return data[0]!;
+        };
+        const models = await Promise.all(
+          cluster.sessions.map(async (session) => {
+            const model = createSharedModel("dist", { session, dtype, updater: { type: "sum" }, initialWeight: 7, consistency });
+            await model.init([0, 1]);
+            for (const device of [0, 1]) await model.initKey([length], 5, device);
+            return model as unknown as SharedModel<RowArray>;
+          }),
+        );
+        const [one, other] = models as [SharedModel<RowArray>, SharedModel<RowArray>];
+        const before = fill(0);
+        one.pullReq(before, 5, 1);
+        await one.pullWait(5, 1);
+        assert.deepEqual(before, fill(7), "before any push");
+        const large = dtype === "f64" ? 2 ** -40 : dtype === "i64" ? 2 ** 50 : 2 ** 20; // what f32 could not add
+        const both = await Promise.all(models.map((model) => exchanged(model, large)));
+        const sum = 7 + 2 * (2 * large + 1);
+        assert.ok(
+          both.some((values) => String(values) === String(fill(sum))),
+          `${dtype}, ${consistency}`,
+        );
+        if (consistency === "bsp") assert.deepEqual(both, [fill(sum), fill(sum)]);
+        const weights = fill(3);
+        await one.setWeight(weights, 5, 0);
+        const after = await Promise.all(models.map((model) => exchanged(model, -1)));
+        if (consistency === "bsp") assert.deepEqual(after, [fill(1), fill(1)]);
+        const last = await Promise.all([exchanged(one, 0), exchanged(other, -1)]);
+        if (consistency === "bsp") assert.deepEqual(last, [fill(1), fill(1)]);
+        await Promise.all(models.map((model) => model.close()));
+      }
+  });
+
+  test("of f64 runs built-in updaters and updaters of a module on the servers; what there is none for is refused by name", async () => {
+    const scaled = modelUpdater({
+      ...{ name: "scaled", version: 1, deterministic: true, dtype: "f64", settings: { eta: 0.25 }, slots: ["sum"] },
+      initModel: (key, weights) => void weights.fill(10 + key),
+      update: (_key, weights, gradient, { settings, slots }) => {
+        for (let i = 0; i < weights.length; i++) {
+          slots.sum![i]! += gradient[i]!;
+          weights[i]! -= settings.eta * slots.sum![i]!;
+        }
+      },
+    });
+    await using cluster = await EmbeddedCluster.start({ servers: 2, plugIns: [scaled] });
+    const { session } = cluster;
+    const pushed = async (updater: SharedModelOptions["updater"], name: string): Promise<readonly Float64Array[]> => {
+      const model = createSharedModel("dist", { session, dtype: "f64", updater: updater!, initialWeight: 1, name });
+      await model.init([0]);
+      await model.initKey([3, 3000], 2, 0);
+      const seen: Float64Array[] = [];
+      for (let step = 0; step < 3; step++) {
+        const data = new Float64Array(9000).fill(step === 0 ? 0 : 2);
+        if (step > 0) model.push(data, 2, 0);
+        model.pullReq(data, 2, 0);
+        await model.pullWait(2, 0);
+        seen.push(data);
+      }
+      await model.close();
+      for (const values of seen) assert.equal(new Set(values).size, 1);
+      return seen;
+    };
+    const firsts = (seen: readonly Float64Array[]): number[] => seen.map((values) => values[8999]!);
+    assert.deepEqual(firsts(await pushed(scaled, "own")), [12, 11.5, 10.5]);
+    assert.deepEqual(firsts(await pushed({ type: "sgd", learningRate: 0.5 }, "sgd")), [1, 0, -1]);
+    assert.deepEqual(firsts(await pushed({ type: "momentum", learningRate: 0.5, momentum: 0.5 }, "momentum")), [1, 0, -1.5]);
+    const refused = (options: object, message: RegExp): void =>
+      assert.throws(() => createSharedModel("dist", { session, ...options } as never), throwsCode("BAD_ARGUMENT", message));
+    refused({ dtype: "f64", updater: { type: "adam" } }, /optimizer adam is not for rows of f64; there are sum, assign/);
+    refused({ dtype: "i32", updater: { type: "sgd" } }, /optimizer sgd is not for rows of i32/);
+    refused({ dtype: "i32", updater: { type: "sum" }, initialWeight: 0.5 }, /begin with a constant that is a whole number/);
+    refused({ dtype: "i64", updater: scaled }, /the updater scaled is for f64, and the model is of i64/);
+    assert.throws(() => modelUpdater({ ...scaled.ofModel, dtype: "f16" } as never), throwsCode("BAD_ARGUMENT", /dtype is one of f32/));
   });
 
   test("has options of its own, checked", async () => {
@@ -184,11 +292,11 @@ suite("a model through servers", () => {
     refused({ through: "allReduce", consistency: "bsp", updater: undefined }, /consistency is for servers/);
     refused({ through: "allReduce", reduce: "max", updater: undefined }, /reduce is sum or mean/);
     assert.throws(() => createSharedModel("local", { session }), throwsCode("BAD_ARGUMENT", /session is an option of a "dist" model/));
-    for (const options of [
-      { dtype: "f64", updater: { type: "sum" } },
-      { through: "allReduce", updater: { type: "sgd" } },
-    ] as const)
-      assert.throws(() => createSharedModel("dist", { session, ...options } as never), throwsCode("UNSUPPORTED"));
+    refused({ through: "allReduce", reduce: "mean", dtype: "i64", updater: undefined }, /reduce "mean" is for floats, not i64/);
+    assert.throws(
+      () => createSharedModel("dist", { session, through: "allReduce", updater: { type: "sgd" } }),
+      throwsCode("UNSUPPORTED", /no built-in updaters of f32, as sgd/),
+    );
     const model = createSharedModel("dist", { session, updater: { type: "sum" } });
     model.setParam("update_on_server", 0);
     await assert.rejects(model.init(), throwsCode("BAD_ARGUMENT", /cannot be off/));
@@ -310,6 +418,50 @@ suite("a model through an all-reduce", () => {
     );
     const seen = await Promise.all(models.map((model, rank) => round(model, 0, [rank, 1], 2)));
     assert.deepEqual(seen, [Float32Array.of(8.5, 8.5), Float32Array.of(8.5, 8.5)]);
+    await Promise.all(models.map((model) => model.close()));
+  });
+
+  test("is of f64, i32 and i64 as well, short and long, with built-in updaters of those; workers of different types are told", async () => {
+    const opened = async <E extends RowElement>(session: Session, dtype: E, options: SharedModelOptions<E>, length: number) => {
+      const model = createSharedModel<RowElement>("dist", { session, through: "allReduce", dtype, ...options } as SharedModelOptions);
+      await model.init([0, 1]);
+      for (const device of [0, 1]) await model.initKey([length], 0, device);
+      return model as SharedModel<RowArray>;
+    };
+    for (const dtype of ["f64", "i32", "i64"] as const)
+      for (const length of [3, 700_001]) {
+        await using cluster = await EmbeddedCluster.start({ workers: 3 });
+        const isMean = dtype === "f64" && length === 3;
+        const options = isMean ? { reduce: "mean" } : { updater: { type: "sum" }, initialWeight: 5 };
+        const models = await Promise.all(cluster.sessions.map((session) => opened(session, dtype, options as never, length)));
+        const { Array: View, bytes } = ROW_ELEMENTS[dtype];
+        const large = dtype === "f64" ? 2 ** -45 : dtype === "i64" ? 2 ** 40 : 2 ** 26; // what f32 could not add
+        const seen = await Promise.all(
+          models.map(async (model, rank) => {
+            const data = [0, 1].map((device): RowArray => {
+              const array: RowArray = new View(new ArrayBuffer(length * bytes));
+              fillElements(array, rank + 1 + (device === 0 ? large : 0));
+              return array;
+            });
+            for (const device of [0, 1]) model.push(data[device]!, 0, device);
+            for (const device of [0, 1]) model.pullReq(data[device]!, 0, device);
+            for (const device of [0, 1]) await model.pullWait(0, device);
+            return new Set([...data[0]!, ...data[1]!].map(Number));
+          }),
+        );
+        const sum = 12 + 3 * large;
+        for (const values of seen) assert.deepEqual([...values], [isMean ? sum / 3 : 5 + sum], `${dtype} × ${length}`);
+        await Promise.all(models.map((model) => model.close()));
+      }
+    await using cluster = await EmbeddedCluster.start({ workers: 2 });
+    const models = await Promise.all(cluster.sessions.map((session, rank) => opened(session, rank === 0 ? "i32" : "f32", {}, 4)));
+    const ends = models.map(async (model, rank) => {
+      const data = rank === 0 ? new Int32Array(4) : new Float32Array(4);
+      for (const device of [0, 1]) model.push(data, 0, device);
+      model.pullReq(data, 0, 0);
+      await model.pullWait(0, 0);
+    });
+    await Promise.all(ends.map((end) => assert.rejects(end, throwsCode("SPEC_MISMATCH", /an all-reduce of 4 elements \(type 6\)/))));
     await Promise.all(models.map((model) => model.close()));
   });
 

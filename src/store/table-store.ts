@@ -158,6 +158,36 @@ export class TableStore extends TableState {
     }
   }
 
+  /**
+   * Gives rows these values, from an address, and makes missing ones; slots stay. With `isStart` only rows that were
+   * missing. Returns how many it gave them. Throws ARENA_FULL, nothing changed.
+   */
+  set(list: KeyList, values: number, isStart: boolean): number {
+    const { keys, keyCount } = list;
+    const [rows, { version }] = [this.#scratch >>> 2, this.columns];
+    this.rows.frozen?.preserve(keys, keyCount);
+    const known = new Uint8Array(isStart ? keyCount : 0);
+    for (let from = 0; from < known.length; from += this.#chunkRows) {
+      const count = Math.min(this.#chunkRows, keyCount - from);
+      this.#find({ keys: keys + from * KEY_BYTES, keyCount: count }, WORD_BYTES);
+      for (let i = 0; i < count; i++) known[from + i] = this.arena.words[rows + i] === 0 ? 0 : 1;
+    }
+    this.#makeRoom(list);
+    let takenCount = 0;
+    for (let from = 0; from < keyCount; from += this.#chunkRows) {
+      const count = Math.min(this.#chunkRows, keyCount - from);
+      this.#locate({ keys: keys + from * KEY_BYTES, keyCount: count });
+      for (let i = 0; i < count; i++) {
+        if (known[from + i] === 1) continue;
+        this.kernels.copy(this.arena.words[rows + i] as number, values + (from + i) * this.valueBytes, this.valueBytes);
+        takenCount++;
+      }
+      if (version !== undefined) this.rowKernels.addWords(this.#scratch, count, version.offset, 0);
+    }
+    this.pulled?.remove(keys, keyCount);
+    return takenCount;
+  }
+
   /** Whether so many new rows certainly do not fit. */
   #isTooMany(newCount: number): boolean {
     const room = this.arena.stateBytesMax + this.arena.overdraftBytes - this.arena.stateUsedBytes;

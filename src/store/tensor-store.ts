@@ -74,13 +74,19 @@ export class TensorStore extends TensorBlocks {
     const block = this.block(index);
     if (block.isStarted) return false;
     this.#ownSlots(block);
-    this.#own(block);
+    this.set(index, values);
     const { span, slots, rowCount } = block;
-    this.kernels.copy(span.address, values, span.byteCount);
     if (slots !== undefined) this.updater.startBlock(span.address, slots.address, rowCount);
+    return true;
+  }
+
+  /** Replaces the values of a block, from an address; its slots stay. Throws OUT_OF_RANGE or ARENA_FULL. */
+  set(index: number, values: number): void {
+    const block = this.block(index);
+    this.#own(block);
+    this.kernels.copy(block.span.address, values, block.span.byteCount);
     block.pulled.forgetAll();
     block.isStarted = true;
-    return true;
   }
 
   /** Applies one gradient, as long as the block. Throws OUT_OF_RANGE, ARENA_FULL (TensorStore.T3) or NOT_FINITE. */

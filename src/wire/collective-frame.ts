@@ -1,10 +1,10 @@
 // collective-frame — COLLECTIVE: a part of a collective operation, from one member of a generation to another.
 //
-//   request   flags: kind │ command: rank of the one who broadcasts, else 0
+//   request   flags: kind │ command: rank of the one who broadcasts; type of the elements that are reduced; else 0
 //             arg0 generation │ arg1 sequence: 1, 2, 3 … in the order in which every member calls operations
-//             arg2 length: floats of the whole (ALL_REDUCE, BROADCAST), bytes for this receiver (EXCHANGE)
+//             arg2 length: elements of the whole (ALL_REDUCE, BROADCAST), bytes for this receiver (EXCHANGE)
 //             arg3 index: 0, 1, 2 … among the parts of this operation from this sender to this receiver
-//             payload: f32 × n, or bytes
+//             payload: elements (f32 of a BROADCAST), or bytes
 //   OVER      arg0 generation, and JSON as payload: the sender takes no part in operations from `from` on, and why
 //   answer    nothing: the part was taken
 //

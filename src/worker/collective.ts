@@ -15,6 +15,8 @@
 import { type WaitOptions, waitFor } from "../base/deferred.ts";
 import { isWeighbridgeError, reasonOf, WeighbridgeError } from "../base/errors.ts";
 import { checkWaitOptions } from "../base/known-options.ts";
+import { reducedType } from "../kernel/element-spans.ts";
+import { ELEMENT_LIST, type RowArray } from "../kernel/row-element.ts";
 import type { Channel } from "../peer/channel.ts";
 import { CollectiveKind, DIRECT_BYTES_MAX, type GatherReply } from "../wire/collective-frame.ts";
 import type { FrameHeader } from "../wire/frame.ts";
@@ -32,7 +34,7 @@ import type { MeshUser, WorkerMesh } from "./worker-mesh.ts";
 const CLOSE_DEADLINE_MS = 5000;
 /** How long the scheduler is asked who is missing, after a deadline has passed. */
 const LOOK_DEADLINE_MS = 1000;
-const FLOATS_MAX = 2 ** 32 - 1;
+const LENGTH_MAX = 2 ** 32 - 1;
 
 export class Collective implements MeshUser {
   readonly #mesh: WorkerMesh;
@@ -100,12 +102,13 @@ export class Collective implements MeshUser {
    * a failure is not defined. When the wait ends first, with DEADLINE or ABORTED, the operation goes on: `reform` or
    * `close` ends it.
    */
-  async allReduce(values: Float32Array, wait: WaitOptions = {}): Promise<void> {
+  async allReduce(values: RowArray, wait: WaitOptions = {}): Promise<void> {
     checkWaitOptions(wait);
     const circle = this.#usable();
-    checkFloats(values, "an all-reduce");
+    const type = reducedType(values);
+    checkLength(values, "an all-reduce", type >= 0, ELEMENT_LIST);
     const isSmall = values.byteLength <= DIRECT_BYTES_MAX;
-    await this.#run(circle, isSmall ? new DirectReduce(values) : new RingReduce(values), wait);
+    await this.#run(circle, isSmall ? new DirectReduce(values, type) : new RingReduce(values, type), wait);
   }
 
   /**
@@ -129,7 +132,7 @@ export class Collective implements MeshUser {
   async broadcast(values: Float32Array, fromRank: number, wait: WaitOptions = {}): Promise<void> {
     checkWaitOptions(wait);
     const circle = this.#usable();
-    checkFloats(values, "a broadcast");
+    checkLength(values, "a broadcast", values instanceof Float32Array, "f32");
     const position = circle.members.findIndex(({ node }) => node === idOf("worker", fromRank));
     if (position < 0)
       throw new WeighbridgeError("BAD_ARGUMENT", `worker ${fromRank} broadcasts, but the members are workers ${this.members.join(", ")}`);
@@ -310,7 +313,7 @@ export class Collective implements MeshUser {
   }
 }
 
-function checkFloats(values: Float32Array, what: string): void {
-  if (!(values instanceof Float32Array)) throw new WeighbridgeError("BAD_ARGUMENT", `${what} takes a Float32Array`);
-  if (values.length > FLOATS_MAX) throw new WeighbridgeError("BAD_ARGUMENT", `${what} of ${values.length} floats: at most ${FLOATS_MAX}`);
+function checkLength(values: RowArray, what: string, isRight: boolean, types: string): void {
+  if (!isRight) throw new WeighbridgeError("BAD_ARGUMENT", `${what} takes an array of ${types}`);
+  if (values.length > LENGTH_MAX) throw new WeighbridgeError("BAD_ARGUMENT", `${what} of ${values.length} elements: at most ${LENGTH_MAX}`);
 }

@@ -28,7 +28,6 @@ import { BLOCK_BYTES } from "../wire/frame.ts";
 import { BoundedCache, type CacheOptions } from "./cache/bounded-cache.ts";
 import { CachedEmbedding } from "./cache/cached-embedding.ts";
 import { lostArray } from "./caller-array.ts";
-import type { FunctionClient } from "./function-client.ts";
 import { type KeyList, KeyLists } from "./key-lists.ts";
 import {
   type CallOptions,
@@ -37,10 +36,10 @@ import {
   type OpenParameter,
   Parameter,
   type ParameterCall,
+  type ParameterRequests,
   type PushFrameCall,
   type ReadOptions,
 } from "./parameter.ts";
-import type { ParameterHandle } from "./parameter-handle.ts";
 import type { RawRowsOpener } from "./raw-rows.ts";
 import type { AnyRequest, Recut } from "./router/function-request.ts";
 import type { RowFrame, RowPlan, RowPlanner } from "./router/row-plan.ts";
@@ -62,10 +61,8 @@ export type OpenTable = OpenParameter & {
 };
 
 /** What requests for rows of a table are made with. */
-export type RowRequests = {
-  readonly functions: FunctionClient;
+export type RowRequests = ParameterRequests & {
   readonly planner: RowPlanner;
-  readonly handle: ParameterHandle;
   /** 32-bit words of a row. */
   readonly width: number;
 };
@@ -177,9 +174,8 @@ export class Embedding<E extends RowElement = "f32"> extends Parameter {
   }
 
   /** What a face stands on that moves the rows of this table in its own way (tables): how its requests are made. */
-  openWith<T>(open: (requests: RowRequests) => T): T {
-    const { functions, handle } = this;
-    return open({ functions, handle, planner: this.#planner, width: this.#width });
+  override openWith<T>(open: (requests: RowRequests) => T): T {
+    return super.openWith((requests) => open({ ...requests, planner: this.#planner, width: this.#width }));
   }
 
   /** Throws BAD_ARGUMENT for rows that only servers update. */

@@ -45,6 +45,9 @@ export type OpenParameter = {
   readonly link?: LinkCalls | undefined;
 };
 
+/** What requests for a parameter are made with. */
+export type ParameterRequests = Pick<OpenParameter, "functions"> & { readonly handle: ParameterHandle };
+
 export abstract class Parameter {
   readonly name: string;
   protected readonly functions: FunctionClient;
@@ -79,6 +82,11 @@ export abstract class Parameter {
    */
   async nonFinite(options: WaitOptions = {}): Promise<NonFiniteCounts> {
     return await this.control.nonFinite(options);
+  }
+
+  /** For whoever makes requests of its own for the parameter. */
+  openWith<T>(open: (requests: ParameterRequests) => T): T {
+    return open({ functions: this.functions, handle: this.handle });
   }
 
   /** Removes the parameter from the servers. */

@@ -30,7 +30,7 @@ import type { ModelLevel } from "./model-level.ts";
 /** What is reduced in one turn. */
 const TURN_BYTES = 4 * 1024 * 1024;
 /** Of one key, so that others have a share of a turn. */
-const PIECE_FLOATS = 256 * 1024;
+const PIECE_BYTES = 1024 * 1024;
 /** How long workers wait that have rounds ready, but none in common. */
 const PAUSE_MS = 1;
 /** A round as it is told: key, priority, length. */
@@ -46,13 +46,13 @@ export type AllReduceLevelOptions = {
 
 type OpenRound = {
   readonly round: CompletedRound;
-  readonly values: Float32Array;
+  readonly values: RowArray;
   readonly ended: Deferred<void>;
   begun: number;
   reduced: number;
 };
 type Told = { readonly key: number; readonly priority: number; readonly length: number };
-type Piece = { readonly open: OpenRound; readonly values: Float32Array };
+type Piece = { readonly open: OpenRound; readonly values: RowArray };
 
 export class AllReduceLevel implements ModelLevel {
   readonly settingNames: readonly string[] = [];
@@ -88,7 +88,7 @@ export class AllReduceLevel implements ModelLevel {
 
   async exchange(round: CompletedRound): Promise<void> {
     const { plan, values } = round;
-    assert(values instanceof Float32Array && !this.#rounds.has(plan.key), "one round of a key at a time, of f32");
+    assert(!this.#rounds.has(plan.key), "one round of a key at a time");
     if (this.#closed !== undefined) throw this.#closed;
     const open: OpenRound = { round, values, ended: new Deferred<void>(), begun: 0, reduced: 0 };
     this.#rounds.set(plan.key, open);
@@ -153,7 +153,7 @@ export class AllReduceLevel implements ModelLevel {
     });
     common.sort((one, other) => other.priority - one.priority); // stable: as the first worker has them when equal
     const pieces: Piece[] = [];
-    let restFloats = TURN_BYTES / Float32Array.BYTES_PER_ELEMENT;
+    let restBytes = TURN_BYTES;
     for (const { key, length, lengths } of common) {
       const open = this.#rounds.get(key) as OpenRound;
       if (lengths.some((other) => other !== length)) {
@@ -161,10 +161,11 @@ export class AllReduceLevel implements ModelLevel {
         this.#end(open, new WeighbridgeError("SPEC_MISMATCH", message));
         continue;
       }
-      while (restFloats > 0 && open.begun < length) {
-        const values = open.values.subarray(open.begun, open.begun + Math.min(PIECE_FLOATS, restFloats));
+      while (restBytes > 0 && open.begun < length) {
+        const count = Math.min(PIECE_BYTES, restBytes) / open.values.BYTES_PER_ELEMENT;
+        const values = open.values.subarray(open.begun, open.begun + count);
         open.begun += values.length;
-        restFloats -= values.length;
+        restBytes -= values.byteLength;
         pieces.push({ open, values });
       }
     }
@@ -174,7 +175,7 @@ export class AllReduceLevel implements ModelLevel {
   async #reduce({ open, values }: Piece): Promise<void> {
     const collective = this.#joined();
     await collective.allReduce(values);
-    if (this.#options.reduce === "mean") scale(values, 1 / collective.members.length);
+    if (this.#options.reduce === "mean") scale(values as Float64Array, 1 / collective.members.length); // of floats
     open.reduced += values.length; // pieces may end in another order than they began
     if (open.reduced === open.values.length) this.#end(open);
   }
@@ -211,6 +212,6 @@ function toldOf(bytes: Uint8Array): Told[] {
   });
 }
 
-function scale(values: Float32Array, factor: number): void {
+function scale(values: Float64Array, factor: number): void {
   for (let i = 0; i < values.length; i++) values[i] = (values[i] as number) * factor;
 }

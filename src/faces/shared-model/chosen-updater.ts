@@ -6,7 +6,10 @@ import type { RowElement } from "../../kernel/row-element.ts";
 import { isPsUpdater } from "../../store/described-plug-in.ts";
 import { type OptimizerSpec, type ResolvedOptimizer, resolveOptimizer } from "../../store/updaters/optimizer-spec.ts";
 import type { PsUpdater } from "../../store/updaters/ps-updater.ts";
+import type { LevelTwo } from "../../worker/level-one/level-two.ts";
+import { checkPlain, PlainLevel } from "./plain-level.ts";
 import type { Updater } from "./updater.ts";
+import { UpdaterLevel } from "./updater-level.ts";
 
 /** Those that look at each weight for itself. */
 const OFFERED: readonly string[] = [
@@ -37,11 +40,11 @@ export function ownUpdater(updater: ChosenUpdater | undefined): Updater | undefi
 }
 
 /** For an updater that runs in this process. Throws BAD_ARGUMENT. */
-export function checkUpdater(updater: ChosenUpdater, dtype: RowElement): void {
+export function checkUpdater(updater: ChosenUpdater, dtype: RowElement, initialWeight: number): void {
   if (typeof updater !== "object" || updater === null) throw bad(`an updater is an object, not ${showValue(updater)}`);
   if (isBuiltIn(updater)) {
-    builtInUpdater(updater);
-    if (dtype !== "f32") throw bad(`the built-in updater ${updater.type} is for f32, not ${dtype}: give an updater of your own`);
+    const optimizer = builtInUpdater(updater);
+    if (dtype !== "f32") checkPlain({ optimizer, dtype, initialWeight });
     return;
   }
   if (isPsUpdater(updater)) throw bad(`the updater ${updater.name} runs on servers: it is for a "dist" model through servers`);
@@ -58,6 +61,17 @@ export function builtInUpdater(spec: OptimizerSpec): ResolvedOptimizer {
   if (!OFFERED.includes(resolved.type)) throw bad(`updater.type: a shared model has ${OFFERED.join(", ")}, not ${resolved.type}`);
   if ((resolved.clipNorm ?? null) !== null) throw bad("updater.clipNorm: a shared model does not clip by norm");
   return resolved;
+}
+
+/** What runs an updater in the place of level 2; undefined for none, and for those that level 1 runs itself. */
+export function updaterLevel(
+  updater: ChosenUpdater | undefined,
+  { dtype, initialWeight }: { readonly dtype: RowElement; readonly initialWeight: number },
+): LevelTwo | undefined {
+  if (updater === undefined) return undefined;
+  const own = ownUpdater(updater);
+  if (own !== undefined) return new UpdaterLevel(own, dtype);
+  return dtype === "f32" || !isBuiltIn(updater) ? undefined : new PlainLevel({ optimizer: builtInUpdater(updater), dtype, initialWeight });
 }
 
 function bad(message: string): WeighbridgeError {

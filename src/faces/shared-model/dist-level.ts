@@ -4,18 +4,19 @@ import { Session } from "../../api/session.ts";
 import type { Clock } from "../../base/clock.ts";
 import { showValue, WeighbridgeError } from "../../base/errors.ts";
 import { didYouMean } from "../../base/nearest-name.ts";
+import { ROW_ELEMENTS, type RowElement } from "../../kernel/row-element.ts";
 import { engineConsistency } from "../../store/consistency.ts";
 import { isPsUpdater } from "../../store/described-plug-in.ts";
 import { type OptimizerSpec, resolveOptimizer } from "../../store/updaters/optimizer-spec.ts";
 import type { PsUpdater } from "../../store/updaters/ps-updater.ts";
 import { AllReduceLevel } from "./all-reduce-level.ts";
-import { checkUpdater, isBuiltIn, ownUpdater } from "./chosen-updater.ts";
+import { checkUpdater, isBuiltIn, updaterLevel } from "./chosen-updater.ts";
 import { type Connect, DistSession } from "./dist-session.ts";
 import type { ModelLevel } from "./model-level.ts";
 import { isModelUpdater } from "./model-updater.ts";
+import { checkPlain } from "./plain-level.ts";
 import { ServerLevel } from "./server-level.ts";
 import type { DistOptions, SharedModelOptions } from "./shared-model.ts";
-import { UpdaterLevel } from "./updater-level.ts";
 
 export const DIST_OPTIONS: readonly (keyof DistOptions)[] = ["session", "through", "consistency", "reduce", "name"];
 
@@ -27,11 +28,9 @@ export function checkLocal(options: SharedModelOptions): void {
 
 /** Throws BAD_ARGUMENT, UNSUPPORTED. */
 export function distLevel(options: SharedModelOptions, parts: { readonly clock: Clock; readonly connect?: Connect }): ModelLevel {
-  const { session: given, through = "servers", dtype = "f32" } = options;
+  const { session: given, through = "servers" } = options;
   if (!["servers", "allReduce"].includes(through))
     throw bad(`through is servers or allReduce, not ${showValue(through)}${didYouMean(through, ["servers", "allReduce"])}`);
-  if (dtype !== "f32")
-    throw new WeighbridgeError("UNSUPPORTED", `a "dist" model is of f32, as the tensors of servers and sums of workers are, not ${dtype}`);
   if (given !== undefined && !(given instanceof Session)) throw bad(`session is what connect() gives, not ${showValue(given)}`);
   const { connect } = parts;
   if (given === undefined && connect === undefined) throw bad("there is no way to connect here: give the option session");
@@ -40,7 +39,7 @@ export function distLevel(options: SharedModelOptions, parts: { readonly clock: 
 }
 
 function serverLevel(options: SharedModelOptions, session: DistSession): ServerLevel {
-  const { updater, name = "shared-model", initialWeight = 0, consistency = "asp", reduce } = options;
+  const { updater, name = "shared-model", initialWeight = 0, consistency = "asp", reduce, dtype = "f32" } = options;
   if (reduce !== undefined) throw bad('reduce is for through: "allReduce"; servers have consistency: { bsp: true, reduce: "mean" }');
   if (typeof name !== "string" || name === "") throw bad(`name is a text, not ${showValue(name)}`);
   engineConsistency(consistency);
@@ -49,13 +48,20 @@ function serverLevel(options: SharedModelOptions, session: DistSession): ServerL
       'a "dist" model needs the option updater: what the servers do to the weights with what a worker pushes, { type: "sum" } at least',
     );
   if (typeof updater !== "object" || updater === null) throw bad(`an updater is an object, not ${showValue(updater)}`);
-  return new ServerLevel({ session, name, updater: serverUpdater(updater), initialWeight, consistency });
+  return new ServerLevel({ session, dtype, name, updater: serverUpdater(updater, dtype, initialWeight), initialWeight, consistency });
 }
 
-function serverUpdater(updater: NonNullable<SharedModelOptions["updater"]>): OptimizerSpec | PsUpdater {
+function serverUpdater(
+  updater: NonNullable<SharedModelOptions["updater"]>,
+  dtype: RowElement,
+  initialWeight: number,
+): OptimizerSpec | PsUpdater {
+  if (isPsUpdater(updater) && !updater.elements.includes(dtype))
+    throw bad(`the updater ${updater.name} is for ${updater.elements.join(", ")}, and the model is of ${dtype}`);
   if (isModelUpdater(updater)) return updater;
   if (isPsUpdater(updater) || isBuiltIn(updater)) {
-    resolveOptimizer(updater, "updater");
+    const optimizer = resolveOptimizer(updater, "updater");
+    if (dtype !== "f32") checkPlain({ optimizer, dtype, initialWeight });
     return updater;
   }
   const how = "export one that modelUpdater() makes from a module, and start the servers with --functions and that module";
@@ -63,15 +69,17 @@ function serverUpdater(updater: NonNullable<SharedModelOptions["updater"]>): Opt
 }
 
 function allReduceLevel(options: SharedModelOptions, session: DistSession, clock: Clock): AllReduceLevel {
-  const { updater, reduce = "sum", consistency, name } = options;
+  const { updater, reduce = "sum", consistency, name, dtype = "f32", initialWeight = 0 } = options;
   if (!["sum", "mean"].includes(reduce)) throw bad(`reduce is sum or mean, not ${showValue(reduce)}${didYouMean(reduce, ["sum", "mean"])}`);
   if (consistency !== undefined) throw bad("consistency is for servers: an all-reduce is BSP for each key");
   if (name !== undefined) throw bad("name is for servers: an all-reduce has no parameters there");
-  if (updater !== undefined) checkUpdater(updater, "f32");
-  if (updater !== undefined && isBuiltIn(updater))
-    throw new WeighbridgeError("UNSUPPORTED", `through allReduce there are no built-in updaters, as ${updater.type}: give one of your own`);
-  const own = ownUpdater(updater);
-  return new AllReduceLevel({ session, clock, reduce, after: own === undefined ? undefined : new UpdaterLevel(own, "f32") });
+  if (reduce === "mean" && !ROW_ELEMENTS[dtype].isFloat) throw bad(`reduce "mean" is for floats, not ${dtype}: a mean may lie between two`);
+  if (updater !== undefined) checkUpdater(updater, dtype, initialWeight);
+  if (updater !== undefined && isBuiltIn(updater) && dtype === "f32") {
+    const what = `through allReduce there are no built-in updaters of f32, as ${updater.type}: give one of your own`;
+    throw new WeighbridgeError("UNSUPPORTED", what);
+  }
+  return new AllReduceLevel({ session, clock, reduce, after: updaterLevel(updater, { dtype, initialWeight }) });
 }
 
 function bad(message: string): WeighbridgeError {

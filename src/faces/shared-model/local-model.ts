@@ -11,7 +11,7 @@ import { type WaitOptions, waitFor } from "../../base/deferred.ts";
 import { reasonOf, showValue, WeighbridgeError } from "../../base/errors.ts";
 import { checkOptions, checkWaitOptions, WAIT_NAMES } from "../../base/known-options.ts";
 import { didYouMean } from "../../base/nearest-name.ts";
-import { ELEMENT_NAMES, fillElements, ROW_ELEMENTS, type RowArray, type RowElement } from "../../kernel/row-element.ts";
+import { copyElements, ELEMENT_NAMES, fillElements, ROW_ELEMENTS, type RowArray, type RowElement } from "../../kernel/row-element.ts";
 import type { ResolvedOptimizer } from "../../store/updaters/optimizer-spec.ts";
 import { CpuBackend, type CpuBackendOptions, type CpuMemory, createCpuMemory } from "../../worker/level-one/cpu-backend.ts";
 import type { RoundRules } from "../../worker/level-one/key-rounds.ts";
@@ -21,7 +21,7 @@ import type { KeyPlan, ModelBackend } from "../../worker/level-one/model-backend
 import { createMeterMemory } from "../../worker/level-one/model-meter.ts";
 import { DEVICES_MAX, type ModelMemory, ModelWords, OWNER } from "../../worker/level-one/model-words.ts";
 import type { ThreadPort } from "../../worker/tables/thread-line.ts";
-import { builtInUpdater, checkUpdater, isBuiltIn, ownUpdater } from "./chosen-updater.ts";
+import { builtInUpdater, checkUpdater, isBuiltIn, ownUpdater, updaterLevel } from "./chosen-updater.ts";
 import { checkKey, checkShape, DeviceCalls } from "./device-calls.ts";
 import { type DeviceGrant, serveThread } from "./device-thread.ts";
 import { checkLocal, DIST_OPTIONS, distLevel } from "./dist-level.ts";
@@ -39,7 +39,6 @@ import type {
   SharedModelOptions,
   SharedModelType,
 } from "./shared-model.ts";
-import { UpdaterLevel } from "./updater-level.ts";
 
 const OPTION_NAMES: readonly (keyof SharedModelOptions)[] = [
   ...(["device", "dtype", "updater", "initialWeight", "onDeviceLoss", "memoryBytesMax", "trace", "traceFile"] as const),
@@ -111,7 +110,7 @@ export class LocalModel<Data extends object = object> implements SharedModel<Dat
     oneOf("the type of a shared model", ["local", "dist"], type);
     this.#dist = type === "dist" ? distLevel(options, parts) : undefined;
     if (type === "local") checkLocal(options);
-    if (type === "local" && updater !== undefined) checkUpdater(updater, dtype);
+    if (type === "local" && updater !== undefined) checkUpdater(updater, dtype, initialWeight);
     this.#keepsTrace = trace;
     this.type = type;
     this.#options = options;
@@ -162,7 +161,7 @@ export class LocalModel<Data extends object = object> implements SharedModel<Dat
   }
 
   #prepare(devices: readonly number[]): Opened<Data> {
-    const { updater, onDeviceLoss = "fail", dtype = "f32" } = this.#options;
+    const { updater, onDeviceLoss = "fail", dtype = "f32", initialWeight = 0 } = this.#options;
     const params = this.#params;
     const updates = params.updateOnServer ?? updater !== undefined;
     if (updates && updater === undefined)
@@ -170,9 +169,8 @@ export class LocalModel<Data extends object = object> implements SharedModel<Dat
     if (!updates && updater !== undefined && this.#dist !== undefined)
       throw bad('the updater of a "dist" model cannot be off: leave it out');
     const used = updates && this.#dist === undefined ? updater : undefined;
-    const builtIn = used !== undefined && isBuiltIn(used) ? builtInUpdater(used) : undefined;
-    const own = ownUpdater(used);
-    const levelTwo = this.#dist ?? (own === undefined ? undefined : new UpdaterLevel(own, dtype));
+    const builtIn = used !== undefined && isBuiltIn(used) && dtype === "f32" ? builtInUpdater(used) : undefined;
+    const levelTwo = this.#dist ?? updaterLevel(used, { dtype, initialWeight });
     const memory = levelOneMemory(devices.length);
     const { deviceCount, keyCountMax } = memory;
     const rules: RoundRules = {
@@ -412,7 +410,7 @@ export class LocalModel<Data extends object = object> implements SharedModel<Dat
 
 async function writeResult(backend: ModelBackend, plan: KeyPlan, version: 0 | 1, values: RowArray): Promise<void> {
   const result = await backend.borrowResult(plan, version);
-  (result as Float64Array).set(values as Float64Array); // any of them: `set` is alike
+  copyElements(result, values);
   await backend.returnResult(plan, version, result);
 }
 

@@ -15,24 +15,26 @@
 
 import { showValue, WeighbridgeError } from "../../base/errors.ts";
 import { checkOptions } from "../../base/known-options.ts";
-import type { RowSpans } from "../../kernel/row-element.ts";
+import { ELEMENT_LIST, isRowElement, type RowArray, type RowElement, type RowSpans } from "../../kernel/row-element.ts";
 import type { RowsInHand } from "../../store/row-types/ps-row-type.ts";
 import { type PsUpdater, psUpdater, type UpdaterSettings, type UpdaterStep } from "../../store/updaters/ps-updater.ts";
 
 /** The other arguments of an update. */
-export type ModelUpdate<S extends UpdaterSettings = UpdaterSettings> = {
+export type ModelUpdate<S extends UpdaterSettings = UpdaterSettings, E extends RowElement = RowElement> = {
   readonly settings: S;
   /** By the names of `slots`: what the updater keeps beside each weight, as many elements as there are weights. */
-  readonly slots: Readonly<Record<string, Float32Array>>;
+  readonly slots: Readonly<Record<string, RowArray<E>>>;
 };
 
-export type ModelUpdaterOptions<S extends UpdaterSettings = UpdaterSettings> = {
+export type ModelUpdaterOptions<S extends UpdaterSettings = UpdaterSettings, E extends RowElement = RowElement> = {
   /** Unique within a server. */
   readonly name: string;
   /** Rises with every change of what it does or keeps. */
   readonly version: number;
   /** Promises that equal weights, gradients and settings give equal bits, on every server. */
   readonly deterministic: boolean;
+  /** The type of the weights, which is the model's. Defaults to "f32". */
+  readonly dtype?: E;
   /** Its settings with their defaults; the model's setParam sets them. */
   readonly settings?: S;
   /** What it keeps beside the weights, of which each begins with 0. Saved and moved with them. */
@@ -41,30 +43,35 @@ export type ModelUpdaterOptions<S extends UpdaterSettings = UpdaterSettings> = {
    * Fills all weights of a key, which are 0 so far. A worker calls it once for each key, however many devices it has;
    * of several workers the first to come decides.
    */
-  initModel?(key: number, weights: Float32Array, settings: S): void;
+  initModel?(key: number, weights: RowArray<E>, settings: S): void;
   /** Changes weights of a key by the gradient, on a server. If it throws, they are as they were. */
-  update(key: number, weights: Float32Array, gradient: Float32Array, step: ModelUpdate<S>): void;
+  update(key: number, weights: RowArray<E>, gradient: RowArray<E>, step: ModelUpdate<S, E>): void;
 };
 
 /** What modelUpdater made: the updater that servers load, and what workers need of it. */
-export type ModelUpdater<S extends UpdaterSettings = UpdaterSettings> = PsUpdater & { readonly ofModel: ModelUpdaterOptions<S> };
+export type ModelUpdater<S extends UpdaterSettings = UpdaterSettings, E extends RowElement = RowElement> = PsUpdater & {
+  readonly ofModel: ModelUpdaterOptions<S, E>;
+};
 
 /** How the server is told which key a parameter is. */
 const KEY_SETTING = "key";
-const OPTION_NAMES = ["name", "version", "deterministic", "settings", "slots", "initModel", "update"] as const;
+const OPTION_NAMES = ["name", "version", "deterministic", "dtype", "settings", "slots", "initModel", "update"] as const;
 
 /** Throws BAD_ARGUMENT. */
-export function modelUpdater<S extends UpdaterSettings = Record<never, never>>(options: ModelUpdaterOptions<S>): ModelUpdater<S> {
+export function modelUpdater<S extends UpdaterSettings = Record<never, never>, const E extends RowElement = "f32">(
+  options: ModelUpdaterOptions<S, E>,
+): ModelUpdater<S, E> {
   checkOptions(options, OPTION_NAMES, "the options of an updater of a model");
-  const { name, version, deterministic, settings = {} as S, slots = [], initModel, update } = options;
+  const { name, version, deterministic, dtype = "f32" as E, settings = {} as S, slots = [], initModel, update } = options;
+  if (!isRowElement(dtype)) throw bad(`${name}: dtype is one of ${ELEMENT_LIST}, not ${showValue(dtype)}`);
   if (!(Array.isArray(slots) && slots.every((slot) => typeof slot === "string" && slot !== "")))
     throw bad(`${name}: slots are a list of names, not ${showValue(slots)}`);
   if (!["function", "undefined"].includes(typeof initModel)) throw bad(`${name}: initModel is a function, not ${showValue(initModel)}`);
   if (typeof update !== "function") throw bad(`${name}: update is a function, not ${showValue(update)}`);
   if (typeof settings === "object" && settings !== null && KEY_SETTING in settings)
     throw bad(`${name}: ${KEY_SETTING} is no setting: initModel and update get it`);
-  const plugIn = psUpdater({
-    ...{ name, version, deterministic, settings: { ...settings, [KEY_SETTING]: 0 } as UpdaterSettings },
+  const plugIn = psUpdater<E, UpdaterSettings>({
+    ...{ name, version, deterministic, elements: [dtype], settings: { ...settings, [KEY_SETTING]: 0 } as UpdaterSettings },
     columns: (width) => Object.fromEntries(slots.map((slot) => [slot, { elements: width }])),
     update: (rows, gradients, step) => eachRun(rows, gradients, step as UpdaterStep<S & { readonly key: number }>, update),
   });
@@ -81,11 +88,11 @@ export function updaterOfKey(updater: ModelUpdater, key: number, settings: Updat
 }
 
 /** Rows that lie side by side, with their gradients and slots, are one call. */
-function eachRun<S extends UpdaterSettings>(
-  rows: RowsInHand<"f32">,
-  gradients: RowSpans<"f32">,
+function eachRun<S extends UpdaterSettings, E extends RowElement>(
+  rows: RowsInHand<E>,
+  gradients: RowSpans<E>,
   { settings }: UpdaterStep<S & { readonly key: number }>,
-  update: ModelUpdaterOptions<S>["update"],
+  update: ModelUpdaterOptions<S, E>["update"],
 ): void {
   const { count, width, starts, elements } = rows;
   const columns = Object.entries(rows.columns);
@@ -94,8 +101,8 @@ function eachRun<S extends UpdaterSettings>(
   for (let from = 0, to = 1; from < count; from = to++) {
     while (to < count && follows(to)) to++;
     const length = (to - from) * width;
-    const part = (all: Float32Array, list: Uint32Array): Float32Array =>
-      all.subarray(list[from] as number, (list[from] as number) + length);
+    const part = (all: RowArray<E>, list: Uint32Array): RowArray<E> =>
+      all.subarray(list[from] as number, (list[from] as number) + length) as RowArray<E>;
     const slots = Object.fromEntries(columns.map(([name, list]) => [name, part(elements, list)]));
     update(settings.key, part(elements, starts), part(gradients.elements, gradients.starts), { settings, slots });
   }

@@ -1,4 +1,4 @@
-// server-level — level 2 by servers: each key is a tensor there, what the devices of this machine pushed together goes
+// server-level — level 2 by servers: each key is a parameter there (server-key.ts), what the devices of this machine pushed together goes
 // to its updater, and the weights come back. Eventual unless told otherwise: a worker sees its own update, and waits
 // for no other worker.
 //
@@ -15,19 +15,20 @@
 import { assert } from "../../base/assert.ts";
 import type { WaitOptions } from "../../base/deferred.ts";
 import { reasonAndSite, showValue, WeighbridgeError } from "../../base/errors.ts";
-import type { RowArray } from "../../kernel/row-element.ts";
+import { copyElements, ROW_ELEMENTS, type RowArray, type RowElement } from "../../kernel/row-element.ts";
 import type { Consistency } from "../../store/consistency.ts";
 import type { OptimizerSpec } from "../../store/updaters/optimizer-spec.ts";
 import type { PsUpdater, UpdaterSettings } from "../../store/updaters/ps-updater.ts";
 import type { CompletedRound } from "../../worker/level-one/level-two.ts";
 import type { KeyPlan } from "../../worker/level-one/model-backend.ts";
-import type { Tensor } from "../../worker/tensor.ts";
 import type { DistSession } from "./dist-session.ts";
 import type { ModelLevel } from "./model-level.ts";
 import { isModelUpdater, type ModelUpdater, updaterOfKey } from "./model-updater.ts";
+import { openServerKey, type ServerKey } from "./server-key.ts";
 
 export type ServerLevelOptions = {
   readonly session: DistSession;
+  readonly dtype: RowElement;
   /** The keys are the parameters `name/0`, `name/1` and so on. */
   readonly name: string;
   readonly updater: OptimizerSpec | PsUpdater | ModelUpdater;
@@ -35,7 +36,7 @@ export type ServerLevelOptions = {
   readonly consistency: Consistency;
 };
 
-type OpenKey = { readonly tensor: Tensor; readonly landing: Float32Array; isPushed: boolean };
+type OpenKey = { readonly there: ServerKey; readonly landing: RowArray; isPushed: boolean };
 
 export class ServerLevel implements ModelLevel {
   readonly settingNames: readonly string[];
@@ -66,38 +67,39 @@ export class ServerLevel implements ModelLevel {
     await this.#options.session.open(wait);
   }
 
-  async openKey({ key, shape, length }: KeyPlan): Promise<RowArray> {
-    const { updater, name, initialWeight: value, consistency, session } = this.#options;
+  async openKey(plan: KeyPlan): Promise<RowArray> {
+    const { key, length } = plan;
+    const { updater, name, dtype, session, initialWeight, consistency } = this.#options;
     const settings = isModelUpdater(updater) ? { ...updater.ofModel.settings, ...this.#settings } : {};
     const optimizer = isModelUpdater(updater) ? updaterOfKey(updater, key, settings) : updater;
     const { signal } = this.#closing;
-    const init = { type: "constant", value } as const;
-    const tensor = await session.value.tensor(`${name}/${key}`, { shape, optimizer, consistency, init }, { signal });
-    const landing = new Float32Array(length);
+    const described = { dtype, name: `${name}/${key}`, plan, optimizer, initialWeight, consistency };
+    const there = await openServerKey(session.value, described, { signal });
+    const { Array: View, bytes } = ROW_ELEMENTS[dtype];
+    const landing: RowArray = new View(new ArrayBuffer(length * bytes));
     if (isModelUpdater(updater) && updater.ofModel.initModel !== undefined) {
       initModel(updater, key, landing, settings);
-      await tensor.start(landing, { signal });
+      await there.start(landing, { signal });
     }
-    await tensor.pull(landing, { signal });
-    this.#keys.set(key, { tensor, landing, isPushed: false });
+    await there.pull(landing, { signal });
+    this.#keys.set(key, { there, landing, isPushed: false });
     this.#behindCount++;
     return landing;
   }
 
   async exchange({ plan: { key }, priority, values }: CompletedRound): Promise<void> {
-    const open = this.#keys.get(key);
-    assert(open !== undefined && values instanceof Float32Array, `key ${key} was opened, of f32`);
-    const { tensor, landing } = open;
+    const open = this.#keyOf(key);
+    const { there, landing } = open;
     const call = { priority, signal: this.#closing.signal };
-    if (this.#options.consistency === "asp") await tensor.pushPull(values, landing, call);
+    if (this.#options.consistency === "asp") await there.pushPull(values, landing, call);
     else await this.#inStep(open, values, call);
-    values.set(landing);
+    copyElements(values, landing);
   }
 
   /** Pushes, and pulls what the servers will have made of it at the end of the clock. */
-  async #inStep(open: OpenKey, values: Float32Array, call: { readonly priority: number; readonly signal: AbortSignal }): Promise<void> {
-    const { tensor, landing } = open;
-    const calls = [tensor.push(values, call), tensor.pull(landing, { ...call, clocksAhead: 1 })];
+  async #inStep(open: OpenKey, values: RowArray, call: { readonly priority: number; readonly signal: AbortSignal }): Promise<void> {
+    const { there, landing } = open;
+    const calls = [there.push(values, call), there.pull(landing, { ...call, clocksAhead: 1 })];
     assert(!open.isPushed, "a key is at most one round ahead of the clock (V2)");
     open.isPushed = true;
     if (--this.#behindCount === 0) this.#endClock();
@@ -111,9 +113,15 @@ export class ServerLevel implements ModelLevel {
     this.#options.session.value.clock();
   }
 
-  setWeights({ key }: KeyPlan): never {
-    const what = "servers have them, and only what is pushed changes them; initialWeight and initModel say how they begin";
-    throw new WeighbridgeError("UNSUPPORTED", `the weights of key ${key} cannot be set: ${what}`);
+  /** For all workers: the others have them with their next round. */
+  async setWeights({ key }: KeyPlan, values: RowArray): Promise<void> {
+    await this.#keyOf(key).there.set(values, { signal: this.#closing.signal });
+  }
+
+  #keyOf(key: number): OpenKey {
+    const open = this.#keys.get(key);
+    assert(open !== undefined, `key ${key} was opened`);
+    return open;
   }
 
   async close(): Promise<void> {
@@ -122,7 +130,7 @@ export class ServerLevel implements ModelLevel {
   }
 }
 
-function initModel(updater: ModelUpdater, key: number, weights: Float32Array, settings: UpdaterSettings): void {
+function initModel(updater: ModelUpdater, key: number, weights: RowArray, settings: UpdaterSettings): void {
   try {
     updater.ofModel.initModel?.(key, weights, settings);
   } catch (thrown) {

@@ -2,7 +2,7 @@
 // what devices get.
 
 import { reasonAndSite, WeighbridgeError } from "../../base/errors.ts";
-import { ROW_ELEMENTS, type RowArray, type RowElement } from "../../kernel/row-element.ts";
+import { copyElements, ROW_ELEMENTS, type RowArray, type RowElement } from "../../kernel/row-element.ts";
 import type { CompletedRound, LevelTwo } from "../../worker/level-one/level-two.ts";
 import type { KeyPlan } from "../../worker/level-one/model-backend.ts";
 import type { Updater } from "./updater.ts";
@@ -26,13 +26,13 @@ export class UpdaterLevel implements LevelTwo {
   }
 
   async exchange({ plan: { key }, values }: CompletedRound): Promise<void> {
-    const weights = this.#weights.get(key) as Float64Array; // any of them: `set` is alike
+    const weights = this.#weights.get(key)!;
     await this.#called("update", key, () => this.#updater.update(key, weights, values));
-    (values as Float64Array).set(weights);
+    copyElements(values, weights);
   }
 
   setWeights({ key }: KeyPlan, values: RowArray): void {
-    (this.#weights.get(key) as Float64Array).set(values as Float64Array);
+    copyElements(this.#weights.get(key)!, values);
   }
 
   close(): void {

@@ -13,6 +13,7 @@ import { PARAMETER_HANDLERS } from "./parameters.ts";
 import { RAW_ROW_HANDLERS } from "./raw-rows.ts";
 import { REPLICATION_HANDLERS } from "./replication.ts";
 import { ROW_HANDLERS } from "./rows.ts";
+import { SET_VALUE_HANDLERS } from "./set-values.ts";
 import { TABLE_ROW_HANDLERS } from "./table-rows.ts";
 
 export const BUILT_IN_FUNCTIONS: readonly ServedFunction[] = [
@@ -25,6 +26,7 @@ export const BUILT_IN_FUNCTIONS: readonly ServedFunction[] = [
   ...RAW_ROW_HANDLERS,
   ...REPLICATION_HANDLERS,
   ...ROW_HANDLERS,
+  ...SET_VALUE_HANDLERS,
   ...TABLE_ROW_HANDLERS.map((fn) => workersOnly(fn, "does not share tables with workers")),
   ...TENSOR_HANDLERS,
 ];

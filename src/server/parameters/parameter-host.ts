@@ -186,6 +186,12 @@ export function checkScale(scale: number, spec: ParameterSpec): void {
     throw new WeighbridgeError("BAD_REQUEST", `values for ${name} came with the scale ${scale}: ${optimizer.type} takes them as they are`);
 }
 
+/** Throws UNSUPPORTED for an optimizer that computes values anew, whatever they were. */
+export function checkSettable({ name, optimizer: { type } }: ParameterSpec): void {
+  if (type === "ftrl")
+    throw new WeighbridgeError("UNSUPPORTED", `values of ${name} cannot be set: ftrl computes them of what it has summed up`);
+}
+
 /** The greatest magnitude of the array as floats; Infinity if one is not finite. */
 export function greatestIn({ buffer, byteOffset, byteLength }: ArrayBufferView): number {
   let greatest = 0;

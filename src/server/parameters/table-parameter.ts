@@ -15,7 +15,7 @@ import type { FreshRows, RowsSync } from "../../contracts/cached-rows.ts";
 import type { TableRow } from "../../contracts/function-context.ts";
 import type { MergeNumber, RowJoin } from "../../kernel/duplicate-kernels.ts";
 import { CURSOR_BYTES, LIST_ROWS_MAX } from "../../kernel/kernels.ts";
-import { elementsAt, ROW_ELEMENTS, type RowArray } from "../../kernel/row-element.ts";
+import { elementsAt, floatsOf, ROW_ELEMENTS, type RowArray } from "../../kernel/row-element.ts";
 import { firstKeyFrom } from "../../keys/key-range.ts";
 import { checkChange } from "../../store/consistency-json.ts";
 import type { TableSpec } from "../../store/parameter-spec.ts";
@@ -28,7 +28,7 @@ import { FIRST_GUEST_ID, rankOf } from "../../wire/node-id.ts";
 import { type CallMemory, codedOffset, type Kept, keepKeys, roomFor } from "./call-memory.ts";
 import { type FreshRoom, freshRoom, readFresh } from "./fresh-rows.ts";
 import { HostedParameter, type ParameterImage } from "./hosted-parameter.ts";
-import { checkScale, greatestIn, type ParameterHost, type ParameterIds } from "./parameter-host.ts";
+import { checkScale, checkSettable, greatestIn, type ParameterHost, type ParameterIds } from "./parameter-host.ts";
 import type { TablePage } from "./part-state.ts";
 import { RowClaims } from "./row-claims.ts";
 import type { RowsRound } from "./row-contribution.ts";
@@ -145,6 +145,32 @@ export class TableParameter extends HostedParameter<TableSpec> {
     const at = { gradientScale: scale, scheduleStep: clock, workerRank: rankOf(holder.worker), magnitude };
     const update = { ...at, step: this.step, gradients: gradients.byteOffset, updateCounts: updateCounts?.byteOffset };
     this.#apply({ keys: keys.byteOffset, keyCount: keys.length, owners }, update);
+  }
+
+  /**
+   * Replaces rows, each key once; with `isStart` only gives missing ones what they begin with. Returns how many rows
+   * have these values now. Throws OUT_OF_RANGE, VALUE_LENGTH, NOT_FINITE, ARENA_FULL, UNSUPPORTED.
+   */
+  set(keys: BigUint64Array, values: Float32Array, isStart: boolean): number {
+    this.#check(keys);
+    if (!isStart) checkSettable(this.spec);
+    const element = elementOf(this.spec);
+    const expected = keys.length * this.words;
+    if (values.length !== expected)
+      throw new WeighbridgeError(
+        "VALUE_LENGTH",
+        `${this.#elements(values.length)} values came for ${this.spec.name}; ${this.#elements(expected)} were expected`,
+      );
+    const floats = ROW_ELEMENTS[element].isFloat ? floatsOf(element, values) : [];
+    const wrong = floats.findIndex((value) => !Number.isFinite(value));
+    if (wrong >= 0)
+      throw new WeighbridgeError("NOT_FINITE", `${this.spec.name} cannot have ${floats[wrong]}, element ${wrong} of ${floats.length}`);
+    const { rowCount } = this.store;
+    const takenCount = this.store.set({ keys: keys.byteOffset, keyCount: keys.length }, values.byteOffset, isStart);
+    this.store.noteMagnitude(greatestIn(values));
+    if (!isStart) this.onChanged?.(keys);
+    if (this.store.rowCount !== rowCount || this.store.isFrozen) this.host.noteGrowth();
+    return takenCount;
   }
 
   /**

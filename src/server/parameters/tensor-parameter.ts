@@ -10,7 +10,7 @@ import { TensorStore } from "../../store/tensor-store.ts";
 import type { ValueShape } from "../../wire/codecs/value-codec.ts";
 import { type CallMemory, codedOffset, type Kept, keepRows, roomFor } from "./call-memory.ts";
 import { HostedParameter } from "./hosted-parameter.ts";
-import { greatestIn, type ParameterHost, type ParameterIds } from "./parameter-host.ts";
+import { checkSettable, greatestIn, type ParameterHost, type ParameterIds } from "./parameter-host.ts";
 import type { TensorPage } from "./part-state.ts";
 import { TensorPushes } from "./tensor-requests.ts";
 
@@ -47,16 +47,30 @@ export class TensorParameter extends HostedParameter<TensorSpec> {
    * VALUE_LENGTH, NOT_FINITE, ARENA_FULL.
    */
   start(block: number, values: Float32Array): boolean {
-    this.checkLength(block, values.length);
-    const { optimizers } = this.host;
-    const magnitude = optimizers.greatestMagnitude(values.byteOffset, values.length);
-    if (!Number.isFinite(magnitude)) {
-      const index = optimizers.checkFinite(values.byteOffset, values.length);
-      throw new WeighbridgeError("NOT_FINITE", `${this.spec.name} cannot begin with ${values[index]}, element ${index} of block ${block}`);
-    }
+    const magnitude = this.#magnitudeOf(block, values);
     if (this.pushes.has(block) || !this.store.start(block, values.byteOffset)) return false;
     this.store.noteMagnitude(magnitude);
     return true;
+  }
+
+  /**
+   * Replaces the values of a block, whatever was pushed before. Throws OUT_OF_RANGE, VALUE_LENGTH, NOT_FINITE,
+   * ARENA_FULL, UNSUPPORTED.
+   */
+  set(block: number, values: Float32Array): void {
+    const magnitude = this.#magnitudeOf(block, values);
+    checkSettable(this.spec);
+    this.store.set(block, values.byteOffset);
+    this.store.noteMagnitude(magnitude);
+  }
+
+  #magnitudeOf(block: number, values: Float32Array): number {
+    this.checkLength(block, values.length);
+    const { optimizers } = this.host;
+    const magnitude = optimizers.greatestMagnitude(values.byteOffset, values.length);
+    if (Number.isFinite(magnitude)) return magnitude;
+    const index = optimizers.checkFinite(values.byteOffset, values.length);
+    throw new WeighbridgeError("NOT_FINITE", `${this.spec.name} cannot have ${values[index]}, element ${index} of block ${block}`);
   }
 
   /**

@@ -1,8 +1,9 @@
 // broadcast — one member's values become everybody's: they go round the ring from it, part by part, and end with its
 // left neighbour.
 
-import { CollectiveKind } from "../../wire/collective-frame.ts";
-import { bytesOf, Operation, type OperationContext, type PartLabel, unexpectedPart } from "./operation.ts";
+import { bytesOf } from "../../kernel/element-spans.ts";
+import { CollectiveKind, PART_BYTES } from "../../wire/collective-frame.ts";
+import { Operation, type OperationContext, type PartLabel, unexpectedPart } from "./operation.ts";
 import type { PartStream } from "./part-stream.ts";
 import { partsOf } from "./ring-cursor.ts";
 
@@ -33,7 +34,8 @@ export class Broadcast extends Operation {
     this.#context = context;
     this.#left = (position + memberCount - 1) % memberCount;
     if (distance < memberCount - 1) this.#stream = context.streamTo((position + 1) % memberCount, this);
-    const parts = this.length === 0 ? [{ from: 0, to: 0 }] : partsOf(0, this.length); // one at least, so that who calls something else is found
+    // One at least, so that who calls something else is found.
+    const parts = this.length === 0 ? [{ from: 0, to: 0 }] : partsOf(0, this.length, PART_BYTES / Float32Array.BYTES_PER_ELEMENT);
     if (distance === 0) {
       for (const { from, to } of parts) this.#stream?.push(bytesOf(this.#values, from, to));
       return;

@@ -2,19 +2,21 @@
 // in the order of ranks. One way instead of the ring's 2 · (n − 1), for n ÷ 2 times its bytes. What leaves is a copy,
 // so it is over as soon as everything has come.
 
+import { addElements, bytesOf, elementsOf } from "../../kernel/element-spans.ts";
+import { copyElements, type RowArray } from "../../kernel/row-element.ts";
 import { CollectiveKind } from "../../wire/collective-frame.ts";
-import { addFloats, bytesOf, floatsOf, Operation, type OperationContext, type PartLabel, unexpectedPart } from "./operation.ts";
+import { Operation, type OperationContext, type PartLabel, unexpectedPart } from "./operation.ts";
 import type { PartStream } from "./part-stream.ts";
 
 export class DirectReduce extends Operation {
-  readonly #values: Float32Array;
+  readonly #values: RowArray;
   /** By position; this member's own are undefined. */
-  readonly #parts: (Float32Array | undefined)[] = [];
+  readonly #parts: (RowArray | undefined)[] = [];
   #context: OperationContext | undefined;
   #awaitedCount = 0;
 
-  constructor(values: Float32Array) {
-    super({ kind: CollectiveKind.ALL_REDUCE, length: values.length });
+  constructor(values: RowArray, root: number) {
+    super({ kind: CollectiveKind.ALL_REDUCE, root, length: values.length });
     this.#values = values;
   }
 
@@ -35,9 +37,9 @@ export class DirectReduce extends Operation {
   }
 
   take(from: number, label: PartLabel, payload: Uint8Array): void {
-    if (label.index !== 0 || this.#parts[from] !== undefined || payload.length !== 4 * this.length)
+    if (label.index !== 0 || this.#parts[from] !== undefined || payload.length !== this.#values.byteLength)
       throw unexpectedPart(this, from, label, payload.length);
-    this.#parts[from] = floatsOf(payload).slice();
+    this.#parts[from] = elementsOf(this.#values, payload.slice());
     this.#awaitedCount--;
     if (this.#awaitedCount > 0) return;
     this.#sum();
@@ -60,8 +62,8 @@ export class DirectReduce extends Operation {
     const [first = values] = this.#parts;
     for (let i = 1; i <= this.#parts.length || i <= position; i++) {
       const addend = i === position ? values : this.#parts[i];
-      if (addend !== undefined) addFloats(first, 0, addend);
+      if (addend !== undefined) addElements(first, 0, addend);
     }
-    if (first !== values) values.set(first);
+    if (first !== values) copyElements(values, first);
   }
 }

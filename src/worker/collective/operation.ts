@@ -18,7 +18,7 @@ export type PartLabel = {
   readonly generation: number;
   readonly sequence: number;
   readonly kind: number;
-  /** Rank of the one who broadcasts; 0 for other kinds. */
+  /** Rank of the one who broadcasts; the number of the elements' type for an all-reduce (elements.ts); 0 otherwise. */
   readonly root: number;
   readonly length: number;
   readonly index: number;
@@ -46,7 +46,7 @@ export type OperationSubject = { readonly kind: CollectiveKind; readonly root?: 
 export abstract class Operation {
   readonly kind: CollectiveKind;
   readonly root: number;
-  /** Floats of all-reduce and broadcast; 0 for an exchange, whose parts have lengths of their own. */
+  /** Elements of all-reduce and broadcast; 0 for an exchange, whose parts have lengths of their own. */
   readonly length: number;
   readonly done: Deferred<void> = new Deferred();
   /** Given when it is called. */
@@ -102,7 +102,7 @@ export abstract class Operation {
 export function describeSubject({ kind, root, length }: { readonly kind: number; readonly root: number; readonly length: number }): string {
   switch (kind) {
     case CollectiveKind.ALL_REDUCE:
-      return `an all-reduce of ${length} floats`;
+      return `an all-reduce of ${length} ${root === 0 ? "floats" : `elements (type ${root})`}`;
     case CollectiveKind.BROADCAST:
       return `a broadcast of ${length} floats from worker ${root}`;
     case CollectiveKind.EXCHANGE:
@@ -115,19 +115,4 @@ export function describeSubject({ kind, root, length }: { readonly kind: number;
 export function unexpectedPart(operation: Operation, from: number, { index }: PartLabel, byteCount: number): WeighbridgeError {
   const message = `part ${index} of ${byteCount} bytes, from member ${from}, is not what comes next in ${operation.describe()}`;
   return new WeighbridgeError("BAD_REQUEST", message);
-}
-
-/** The bytes of a range of floats, where they lie. */
-export function bytesOf(values: Float32Array, from: number, to: number): Uint8Array {
-  return new Uint8Array(values.buffer, values.byteOffset + 4 * from, 4 * (to - from));
-}
-
-/** A payload's floats, where they lie: frames are aligned. */
-export function floatsOf(payload: Uint8Array): Float32Array {
-  return new Float32Array(payload.buffer, payload.byteOffset, payload.byteLength >> 2);
-}
-
-/** values[from …] += addend. A plain loop: the arrays are the caller's, not in a kernel's arena. */
-export function addFloats(values: Float32Array, from: number, addend: Float32Array): void {
-  for (let i = 0; i < addend.length; i++) values[from + i] = (values[from + i] as number) + (addend[i] as number);
 }

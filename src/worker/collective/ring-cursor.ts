@@ -12,24 +12,21 @@
 //       every run.
 //   RingCursor.C2. Parts come in this one order, so the index of a part says all about it.
 
-import { PART_BYTES } from "../../wire/collective-frame.ts";
-
-const PART_FLOATS = PART_BYTES / 4;
-
-export type RingPosition = { readonly length: number; readonly position: number; readonly memberCount: number };
+/** `partLength`: elements of a part at most. */
+export type RingPosition = Readonly<{ length: number; position: number; memberCount: number; partLength: number }>;
 
 /** Where segment `segment` begins; that of `memberCount` is the end. */
-export function segmentFrom(segment: number, { length, memberCount }: RingPosition): number {
+export function segmentFrom(segment: number, { length, memberCount }: Pick<RingPosition, "length" | "memberCount">): number {
   return Math.floor((length * segment) / memberCount);
 }
 
 /** The parts of a range, in order. */
-export function* partsOf(from: number, to: number): Iterable<{ readonly from: number; readonly to: number }> {
-  for (let at = from; at < to; at += PART_FLOATS) yield { from: at, to: Math.min(to, at + PART_FLOATS) };
+export function* partsOf(from: number, to: number, partLength: number): Iterable<{ readonly from: number; readonly to: number }> {
+  for (let at = from; at < to; at += partLength) yield { from: at, to: Math.min(to, at + partLength) };
 }
 
 export class RingCursor {
-  /** The part that comes next, in floats of the array; meaningless once it `isOver`. */
+  /** The part that comes next, in elements of the array; meaningless once it `isOver`. */
   from = 0;
   to = 0;
   /** Its index (C2). */
@@ -81,6 +78,6 @@ export class RingCursor {
   }
 
   #cut(): void {
-    this.to = Math.min(this.#segmentTo, this.from + PART_FLOATS);
+    this.to = Math.min(this.#segmentTo, this.from + this.#ring.partLength);
   }
 }

@@ -5,20 +5,22 @@
 // A part may be overwritten while it is still unanswered: by the complete sum of it. That has come round the ring
 // through the receiver, which so has taken the part; if it is sent again, it is known there by its number, and dropped.
 
-import { CollectiveKind } from "../../wire/collective-frame.ts";
-import { addFloats, bytesOf, floatsOf, Operation, type OperationContext, type PartLabel, unexpectedPart } from "./operation.ts";
+import { addElements, bytesOf, elementsOf } from "../../kernel/element-spans.ts";
+import type { RowArray } from "../../kernel/row-element.ts";
+import { CollectiveKind, PART_BYTES } from "../../wire/collective-frame.ts";
+import { Operation, type OperationContext, type PartLabel, unexpectedPart } from "./operation.ts";
 import type { PartStream } from "./part-stream.ts";
 import { partsOf, RingCursor, segmentFrom } from "./ring-cursor.ts";
 
 export class RingReduce extends Operation {
-  readonly #values: Float32Array;
+  readonly #values: RowArray;
   #context: OperationContext | undefined;
   #left = 0;
   #cursor: RingCursor | undefined;
   #stream: PartStream | undefined;
 
-  constructor(values: Float32Array) {
-    super({ kind: CollectiveKind.ALL_REDUCE, length: values.length });
+  constructor(values: RowArray, root: number) {
+    super({ kind: CollectiveKind.ALL_REDUCE, root, length: values.length });
     this.#values = values;
   }
 
@@ -28,12 +30,12 @@ export class RingReduce extends Operation {
 
   begin(context: OperationContext): void {
     const { position, memberCount } = context;
-    const ring = { length: this.length, position, memberCount };
+    const ring = { length: this.length, position, memberCount, partLength: PART_BYTES / this.#values.BYTES_PER_ELEMENT };
     this.#context = context;
     this.#left = (position + memberCount - 1) % memberCount;
     this.#cursor = new RingCursor(ring);
     this.#stream = context.streamTo((position + 1) % memberCount, this);
-    for (const { from, to } of partsOf(segmentFrom(position, ring), segmentFrom(position + 1, ring)))
+    for (const { from, to } of partsOf(segmentFrom(position, ring), segmentFrom(position + 1, ring), ring.partLength))
       this.#stream.push(bytesOf(this.#values, from, to));
   }
 
@@ -47,7 +49,7 @@ export class RingReduce extends Operation {
     const cursor = this.#cursor;
     if (cursor === undefined || !this.#isNext(from, label, payload.length)) throw unexpectedPart(this, from, label, payload.length);
     const own = bytesOf(this.#values, cursor.from, cursor.to);
-    if (cursor.isPartial) addFloats(this.#values, cursor.from, floatsOf(payload));
+    if (cursor.isPartial) addElements(this.#values, cursor.from, elementsOf(this.#values, payload));
     else if (payload.buffer !== own.buffer || payload.byteOffset !== own.byteOffset) own.set(payload);
     const { isHandedOn } = cursor;
     cursor.advance();
@@ -70,7 +72,11 @@ export class RingReduce extends Operation {
   #isNext(from: number, { index }: PartLabel, byteCount: number): boolean {
     const cursor = this.#cursor;
     return (
-      cursor !== undefined && from === this.#left && !cursor.isOver && index === cursor.index && byteCount === 4 * (cursor.to - cursor.from)
+      cursor !== undefined &&
+      from === this.#left &&
+      !cursor.isOver &&
+      index === cursor.index &&
+      byteCount === bytesOf(this.#values, cursor.from, cursor.to).length
     );
   }
 }

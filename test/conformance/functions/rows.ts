@@ -1,6 +1,7 @@
 // rows — what spec/functions.md says of src/contracts/rows.ts.
 
 import { rowsPull, rowsPush, rowsPushPull } from "../../../src/contracts/rows.ts";
+import { rowsSet } from "../../../src/contracts/set-values.ts";
 import * as words from "./common-words.ts";
 import { documented, type FunctionFamily } from "./documented.ts";
 
@@ -48,6 +49,22 @@ export const ROWS: FunctionFamily = {
       example: {
         request: { ...push, pushKeys: BigUint64Array.of(7n), gradients: Float32Array.of(1, -2), pullKeys: BigUint64Array.of(9n, 7n) },
         response: { values: Float32Array.of(0, 0, -0.5, 1) },
+      },
+    }),
+    documented(rowsSet, {
+      about:
+        "Replaces rows, for all workers, or makes them, as they are whatever the link. What the optimizer keeps beside them stays, and counts no step. An open round of sync updates is applied to them.",
+      request: {
+        parameter: PARAMETER,
+        isStart: "whether rows that are there stay as they are: the first to come decides what a row begins with",
+        keys: KEYS,
+        values: "the rows one after the other, in the order of `keys`, as 32-bit words; floats are finite",
+      },
+      response: { takenCount: "how many rows have these values now" },
+      errors: [...words.FIND_ERRORS, "OUT_OF_RANGE", "VALUE_LENGTH", "NOT_FINITE", "ARENA_FULL"],
+      example: {
+        request: { parameter: 2, isStart: false, keys: BigUint64Array.of(7n, 9n), values: Float32Array.of(1, -2, 0.5, 4) },
+        response: { takenCount: 2 },
       },
     }),
   ],

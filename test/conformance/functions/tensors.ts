@@ -1,5 +1,6 @@
 // tensors — what spec/functions.md says of src/contracts/tensors.ts.
 
+import { tensorSet } from "../../../src/contracts/set-values.ts";
 import * as tensors from "../../../src/contracts/tensors.ts";
 import * as words from "./common-words.ts";
 import { documented, type FunctionFamily } from "./documented.ts";
@@ -53,6 +54,14 @@ export const TENSORS: FunctionFamily = {
       response: { isTaken: "whether these are the values now" },
       errors: [...words.FIND_ERRORS, "OUT_OF_RANGE", "VALUE_LENGTH", "NOT_FINITE", "ARENA_FULL"],
       example: { request: { parameter: 1, block: 2, values: gradients }, response: { isTaken: true } },
+    }),
+    documented(tensorSet, {
+      about:
+        "Replaces the values of the block, for all workers, as they are whatever the link. What the optimizer keeps beside them stays, and counts no step. An open round of sync updates is applied to them.",
+      request: { parameter: PARAMETER, block: BLOCK, values: "one for each element of the block, in order; finite" },
+      response: {},
+      errors: [...words.FIND_ERRORS, "OUT_OF_RANGE", "VALUE_LENGTH", "NOT_FINITE", "ARENA_FULL"],
+      example: { request: { parameter: 1, block: 2, values: gradients }, response: {} },
     }),
   ],
 };
