@@ -31,7 +31,7 @@ class Program {
   async run(): Promise<void> {
     for (let phase = 0; phase < PHASES; phase++) {
       const list = this.#random.below(LISTS.length);
-      const rounds = 5 + this.#random.below(4);
+      const rounds = 5 + this.#random.below(8);
       for (let round = 0; round < rounds; round++) await this.#calmRound(list);
       const steps = 1 + this.#random.below(8);
       for (let step = 0; step < steps; step++) await this.#wildStep(list);
@@ -166,4 +166,28 @@ test("a device that ends while the round of a folded list is open, or runs, is t
       assert.ok(models[0]!.preparedRuns > 0);
       assert.deepEqual(models[0]!.state(), models[1]!.state(), `goes on: ${goesOn}, runs: ${isRunning}`);
     }
+});
+
+test("a list that is unfolded every few rounds is folded ever more seldom, and as before once it is left alone (ListRounds.F3)", async () => {
+  const model = new ListModel({ deviceCount: 2, isFolding: true, goesOn: false });
+  const rounds = async (count: number): Promise<void> => {
+    for (let round = 0; round < count; round++) {
+      for (const device of [0, 1]) model.pushList(device, 0, round);
+      for (const device of [0, 1]) model.pullList(device, 0);
+      model.turn();
+      await model.endBatch();
+    }
+  };
+  for (let step = 0; step < 100; step++) {
+    await rounds(5);
+    model.resultOf(7);
+  }
+  assert.ok(model.preparations <= 16, `${model.preparations} preparations, in 100 steps of which each could have had two`);
+  await rounds(800);
+  const before = model.preparedRuns;
+  await rounds(10);
+  assert.equal(model.preparedRuns, before + 10);
+  model.resultOf(7);
+  await rounds(8);
+  assert.ok(model.preparedRuns > before + 10, "it was folded for long enough to be folded soon again");
 });

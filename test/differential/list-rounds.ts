@@ -167,6 +167,11 @@ export class ListModel {
     return lines;
   }
 
+  /** How often something was prepared. */
+  get preparations(): number {
+    return this.#prepared.length;
+  }
+
   /** How much is prepared and not closed. */
   get preparedCount(): number {
     return this.#prepared.filter(({ isClosed }) => !isClosed).length;

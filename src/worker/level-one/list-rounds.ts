@@ -11,8 +11,9 @@
 //   ListRounds.F1. Only calm keys are folded (FoldedKeys.F1), and a key is in one folded list at most.
 //   ListRounds.F2. Whatever a folded list has no word for unfolds it first: then the words of its keys, and their
 //       pulls, are those that single calls would have left. So a list means what its calls mean one by one.
-//   ListRounds.F3. A list is folded when every device has pushed it CALM_ROUNDS times since it was unfolded: folding
-//       costs something, and what unfolds it may come again.
+//   ListRounds.F3. A list is folded when every device has pushed it `calmRounds` times since it was unfolded: folding
+//       costs something, and what unfolds it may come again. It comes to twice as many if the list was not folded for as
+//       long: so what is unfolded again and again is hardly ever folded, and costs what it cost without.
 
 import { FoldedKeys } from "./folded-keys.ts";
 import type { KeyRounds } from "./key-rounds.ts";
@@ -26,6 +27,7 @@ import type { Claim } from "./task-queue.ts";
 /** Shorter lists gain nothing. */
 const KEYS_MIN = 16;
 const CALM_ROUNDS = 3;
+const CALM_ROUNDS_MAX = 2 ** 20;
 
 type ListRoundsParts<Data extends object> = {
   readonly words: ModelWords;
@@ -43,8 +45,9 @@ type List<Data extends object> = {
   /** By device. */
   readonly pushes: (readonly PushRequest<Data>[] | undefined)[];
   readonly pulls: (PullList<Data> | undefined)[];
-  /** Pushes since it was unfolded, or a device had another list (F3). */
+  /** Pushes since it was unfolded, or a device had another list, and how many rounds of them fold it (F3). */
   calmPushes: number;
+  calmRounds: number;
   /** The backend has nothing that does its rounds again. */
   isRefused: boolean;
   isFolded: boolean;
@@ -210,7 +213,17 @@ export class ListRounds<Data extends object> {
   #newList(keys: Int32Array): List<Data> {
     const none = (): boolean[] => Array.from({ length: this.#deviceCount }, () => false);
     const list: List<Data> = {
-      ...{ keys, pushes: [], pulls: [], calmPushes: 0, isRefused: false, isFolded: false, roundCount: 0, run: undefined },
+      ...{
+        keys,
+        pushes: [],
+        pulls: [],
+        calmPushes: 0,
+        calmRounds: CALM_ROUNDS,
+        isRefused: false,
+        isFolded: false,
+        roundCount: 0,
+        run: undefined,
+      },
       ...{ hasPushed: none(), hasPulled: none(), pushCount: 0, pullCount: 0, prepared: [undefined, undefined] },
       firstRounds: new Int32Array(keys.length),
     };
@@ -222,7 +235,7 @@ export class ListRounds<Data extends object> {
   #fold(list: List<Data>): boolean {
     const { words, pulls } = this.#parts;
     const { keys } = list;
-    if (++list.calmPushes <= CALM_ROUNDS * this.#deviceCount || list.isRefused || list.run !== undefined) return false;
+    if (++list.calmPushes <= list.calmRounds * this.#deviceCount || list.isRefused || list.run !== undefined) return false;
     for (let device = 0; device < this.#deviceCount; device++)
       if (list.pushes[device] === undefined || list.pulls[device] === undefined) return false;
     if (!words.locked(() => keys.every((keyIndex) => this.#foldedOf[keyIndex] === undefined && this.#keys.isCalm(keyIndex)))) return false;
@@ -254,6 +267,7 @@ export class ListRounds<Data extends object> {
     const { keys, run } = list;
     list.isFolded = false;
     list.calmPushes = 0;
+    list.calmRounds = list.roundCount < list.calmRounds ? Math.min(CALM_ROUNDS_MAX, 2 * list.calmRounds) : CALM_ROUNDS;
     this.#folded.delete(list);
     for (const each of list.pulls) if (each !== undefined) pulls.unfoldList(each);
     words.locked(() => {
