@@ -44,6 +44,15 @@ export function createParameter(workspace: Workspace, { name, shape, initializer
   };
 }
 
+/**
+ * From now on `backward` leaves the gradient there. For the parameters of built-in layers, which look for the place in
+ * every pass.
+ */
+export function useGradient(parameter: Parameter, { address, values }: FloatSpan): void {
+  const moved: Pick<Parameter, "gradient" | "gradientAddress"> = { gradientAddress: address, gradient: values };
+  Object.assign(parameter, moved);
+}
+
 /** Draws the first values of all parameters; equal seeds, names and shapes lead to equal values. */
 export function initializeParameters(workspace: Workspace, parameters: readonly Parameter[], seed: number): void {
   const kernels = new SimdInitializerKernels(workspace.arena);

@@ -7,6 +7,7 @@ import { createLoss, createNetwork } from "../../test/support/device-network.ts"
 import { Random } from "../base/random.ts";
 import type { StepEvent } from "../faces/training/callbacks/callback.ts";
 import { ArrayDataset } from "../faces/training/dataset.ts";
+import type { DeviceStarter } from "../faces/training/devices/training-devices.ts";
 import { Model as FaceModel, type TrainOptions } from "../faces/training/model.ts";
 import type { Network } from "../faces/training/network.ts";
 import { EmbeddingNetwork } from "../faces/training/networks/embedding-network.ts";
@@ -23,6 +24,7 @@ import { Sequential } from "../nn/sequential.ts";
 import { Workspace } from "../nn/workspace.ts";
 import { throwsCode } from "../testing/throws-code.ts";
 import { EmbeddedCluster } from "./embedded-cluster.ts";
+import { realClock } from "./real-clock.ts";
 import { Model } from "./training-devices.ts";
 
 const [SIDE, CLASSES, SAMPLES] = [6, 3, 50];
@@ -53,7 +55,11 @@ function built(sampleCountMax: number, layers: readonly LayerPlan[] = LAYERS): {
 
 type Run = { readonly weights: readonly number[]; readonly losses: readonly number[]; readonly steps: readonly number[] };
 
-async function trained({ network, model }: ReturnType<typeof built>, options: TrainOptions, epochs = 3): Promise<Run> {
+async function trained(
+  { network, model }: { readonly network: Sequential; readonly model: FaceModel },
+  options: TrainOptions,
+  epochs = 3,
+): Promise<Run> {
   const events: StepEvent[] = [];
   const callbacks = [{ stepEnd: (event: StepEvent) => void events.push(event) }];
   const result = await model.train(epochs, images, { callbacks, ...options });
@@ -92,6 +98,21 @@ test("devices release all they took, have the same bits every run, and a model t
     await trained(built(10), { batchSize: 10, devices: 2 }),
   ];
   assert.deepEqual(first, second);
+});
+
+test("a device that is held up holds nobody up, and changes no bit: the others compute its chunks", async () => {
+  const expected = await trained(built(32), { batchSize: 32, devices: 2 });
+  const deviceStarter: DeviceStarter = {
+    ...{ clock: realClock(), timeline: () => performance.now(), coreCount: 2 },
+    start: (_grant, { ready }) => {
+      ready();
+      return { stop: async () => await Promise.resolve() };
+    },
+  };
+  const { network } = built(32);
+  const loss = new SoftmaxCrossEntropy(network.workspace, { classCount: CLASSES, sampleCountMax: 32 });
+  const model = new FaceModel(network, { loss, optimizer }, { deviceStarter });
+  assert.deepEqual(await trained({ network, model }, { batchSize: 32, devices: 2 }), expected);
 });
 
 test("large layers, whose updates threads share, are trained as one device does, within 1e-4, and with the same bits every run", async () => {

@@ -167,7 +167,7 @@ export class Model {
   async #withDevices<T>(plan: DevicePlan, unitSize: number, wait: WaitOptions, run: (devices: TrainingDevices) => Promise<T>): Promise<T> {
     const { deviceStarter: starter } = this.#parts;
     if (starter === undefined) throw new WeighbridgeError("UNSUPPORTED", `this model has one device, not ${plan.count}`);
-    const devices = await TrainingDevices.open(plan, { network: this.network, unitSize, starter }, wait);
+    const devices = await TrainingDevices.open(plan, { network: this.network, loss: this.#options.loss, unitSize, starter }, wait);
     try {
       return await run(devices);
     } finally {

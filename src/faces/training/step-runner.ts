@@ -53,7 +53,7 @@ export class StepRunner {
   readonly #lookups: readonly EmbeddingLookup[];
   /** By stage. */
   readonly #order: readonly (readonly GradientSource[])[];
-  readonly #outputs: Activations[] = [];
+  #outputs: readonly Activations[] = [];
   #pushes: Promise<void>[] = [];
   #hasGiven = false;
   /** Whether the routes' gradients are those of the last step. */
@@ -70,32 +70,46 @@ export class StepRunner {
    * Computes a unit whose values and labels are in place. Returns the mean loss of its samples. Throws NOT_FINITE (S2).
    */
   async run(input: StepInput): Promise<number> {
-    const { devices, open } = this.#options;
+    const { devices } = this.#options;
     const mean = (value: number): number => (value * input.globalSize) / input.sampleCount;
-    if (devices === undefined) return mean(await this.#compute(input, input.labels));
-    await this.settle(); // TrainingDevices.V1
-    const labels = devices.begin(input);
     try {
-      return mean(await this.#compute(input, labels));
-    } catch (thrown) {
-      await devices.sum(open.patience.wait).catch(() => {}); // TrainingDevices.V2; the first failure counts
-      throw thrown;
-    }
-  }
-
-  /** Returns the sum of the losses of all samples of the unit over the size of its global batch. */
-  async #compute(input: StepInput, labels: Float32Array): Promise<number> {
-    const { loss } = this.#options;
-    const outputs = await this.#forward(input.ids);
-    if (input.nextIds !== undefined) for (const lookup of this.#lookups) lookup.prefetch(input.nextIds);
-    const value = loss.compute(outputs, labels, input.globalSize);
-    this.#checkLoss(value, input.where);
-    try {
-      return await this.#backward(loss.gradient, value, input.where);
+      return mean(devices === undefined ? await this.#compute(input) : await this.#computeShared(input, devices));
     } catch (thrown) {
       if (!(thrown instanceof WeighbridgeError) || thrown.code !== "NOT_FINITE") throw thrown;
       throw thrown.message.startsWith(input.where) ? thrown : this.notFinite(thrown.message, input.where, thrown);
     }
+  }
+
+  /** Returns the sum of the losses of all samples of the unit over the size of its global batch. */
+  async #compute(input: StepInput): Promise<number> {
+    const { loss, overlaps } = this.#options;
+    const outputs = await this.#forward(input.ids);
+    if (input.nextIds !== undefined) for (const lookup of this.#lookups) lookup.prefetch(input.nextIds);
+    const value = loss.compute(outputs, input.labels, input.globalSize);
+    this.#checkLoss(value, input.where);
+    const given = await this.#backward(loss.gradient);
+    await this.#give((overlaps ? this.#order.slice(0, given) : this.#order).toReversed().flat());
+    return value;
+  }
+
+  /** The same with other threads. */
+  async #computeShared(input: StepInput, devices: TrainingDevices): Promise<number> {
+    const { meter, open } = this.#options;
+    await this.settle(); // TrainingDevices.V1
+    devices.begin(input);
+    try {
+      devices.compute();
+    } catch (thrown) {
+      await devices.sum(open.patience.wait).catch(() => {}); // TrainingDevices.V2; the first failure counts
+      throw thrown;
+    }
+    const value = await meter.wait(devices.sum(open.patience.wait));
+    this.#outputs = devices.outputs;
+    this.#checkLoss(value, input.where);
+    this.#hasGiven = true;
+    this.#hasGradients = true;
+    await this.#give(this.#order.toReversed().flat());
+    return value;
   }
 
   /** S2 */
@@ -171,6 +185,8 @@ export class StepRunner {
   async #forward(ids: IdBatch | undefined, isTraining = true): Promise<Activations> {
     const { network, meter, overlaps, open } = this.#options;
     const acquiring = ids === undefined ? undefined : this.#acquire(ids);
+    const outputs: Activations[] = [];
+    this.#outputs = outputs;
     let activations = network.input;
     for (const [i, stage] of network.stages.entries()) {
       const acquired = stage.lookup === undefined ? undefined : acquiring?.get(stage.lookup);
@@ -180,7 +196,7 @@ export class StepRunner {
         if (ready !== undefined) await ready;
       }
       activations = stage.forward(activations, isTraining);
-      this.#outputs[i] = activations;
+      outputs[i] = activations;
       if (overlaps && this.#comingBytes(i + 1) >= COMING_BYTES_MIN) await nextTurn();
     }
     return activations!;
@@ -206,11 +222,11 @@ export class StepRunner {
   }
 
   /**
-   * Pushes a stage's gradients when its backward has returned: nothing leaves before the thread is free. Returns the
-   * loss of all devices.
+   * Pushes a stage's gradients when its backward has returned, with overlap: nothing leaves before the thread is free.
+   * Returns the first stage whose gradients were pushed.
    */
-  async #backward(lossGradient: Activations, ownLoss: number, where: string): Promise<number> {
-    const { network, overlaps, devices, open, meter } = this.#options;
+  async #backward(lossGradient: Activations): Promise<number> {
+    const { network, overlaps } = this.#options;
     this.#hasGiven = true;
     this.#hasGradients = true;
     let gradient: Activations | undefined = lossGradient;
@@ -221,11 +237,12 @@ export class StepRunner {
       for (const source of this.#order[i]!) this.#push(source);
       if (i > 0) await nextTurn();
     }
-    const value = ownLoss + (devices === undefined ? 0 : await meter.wait(devices.sum(open.patience.wait)));
-    this.#checkLoss(value, where);
-    for (const source of overlaps ? this.#order.slice(0, i).toReversed().flat() : this.#order.toReversed().flat()) this.#push(source);
+    return i;
+  }
+
+  async #give(sources: readonly GradientSource[]): Promise<void> {
+    for (const source of sources) this.#push(source);
     await this.#reduce();
-    return value;
   }
 
   /** S4 */

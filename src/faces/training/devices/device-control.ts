@@ -1,76 +1,134 @@
 // device-control — what the owner of a training and the threads of its devices tell each other in every step, in shared
-// memory: which samples, and that it has begun; the losses. Gradients are level 1's (gradient-sums.ts).
+// memory: the samples and their chunks (chunks.ts), who computes which, and the losses. Gradients are level 1's
+// (gradient-sums.ts).
 //
-//   words     step | samples of each device: first, count     i32
-//   numbers   divisor | loss of each device                   f64
+//   words     step | samples | chunks | claim: step << 12 | chunks left | chunks done    i32
+//   numbers   divisor | loss of each chunk                                               f64
 //
 // Invariants:
-//   DeviceControl.D1. The owner writes samples and divisor before it raises `step`; a device writes its loss before it
-//       pushes its gradients. Nobody writes what another may still read: a step begins after the one before is summed.
+//   DeviceControl.D1. The owner writes everything else before it lets chunks be claimed, or raises `step`. Nobody writes
+//       what another may still read: a step begins after the one before is summed, which is after all its chunks.
+//   DeviceControl.D2. A chunk is computed once: by the device of its number, or by whoever has claimed it.
+
+import { assert } from "../../../base/assert.ts";
+import { type Chunk, chunksOf, type Dealing } from "./chunks.ts";
 
 /** Plain data: it can be posted to another thread. */
-export type ControlMemory = { readonly words: Int32Array; readonly numbers: Float64Array };
+export type ControlMemory = {
+  readonly words: Int32Array;
+  readonly numbers: Float64Array;
+  readonly deviceCount: number;
+  readonly dealing: Dealing;
+};
 
 const STEP = 0;
 const SAMPLES = 1;
+const CHUNKS = 2;
+const CLAIM = 3;
+const DONE = 4;
+const WORDS = 5;
 const LOSSES = 1;
+const LEFT_BITS = 12;
+const LEFT_MASK = 2 ** LEFT_BITS - 1;
 
-export function createControlMemory(deviceCount: number): ControlMemory {
+/** There is no chunk for this thread. */
+export const NO_CHUNK = -1;
+
+export function createControlMemory(deviceCount: number, dealing: Dealing): ControlMemory {
+  assert(dealing.chunkCountMax <= LEFT_MASK, `${dealing.chunkCountMax} chunks are too many`);
   return {
-    words: new Int32Array(new SharedArrayBuffer((SAMPLES + 2 * deviceCount) * Int32Array.BYTES_PER_ELEMENT)),
-    numbers: new Float64Array(new SharedArrayBuffer((LOSSES + deviceCount) * Float64Array.BYTES_PER_ELEMENT)),
+    words: new Int32Array(new SharedArrayBuffer(WORDS * Int32Array.BYTES_PER_ELEMENT)),
+    numbers: new Float64Array(new SharedArrayBuffer((LOSSES + dealing.chunkCountMax) * Float64Array.BYTES_PER_ELEMENT)),
+    ...{ deviceCount, dealing },
   };
 }
 
-/** Samples `from` to `to` of a unit, for one of `deviceCount` devices. The first device has one if there is any. */
-export function shareOf(sampleCount: number, device: number, deviceCount: number): { readonly from: number; readonly to: number } {
-  const start = (of: number): number => Math.ceil((of * sampleCount) / deviceCount);
-  return { from: start(device), to: start(device + 1) };
-}
-
 export class DeviceControl {
+  readonly #memory: ControlMemory;
   readonly #words: Int32Array;
   readonly #numbers: Float64Array;
-  readonly #deviceCount: number;
+  readonly #device: number;
+  /** The step whose own chunk this device has begun. */
+  #step = 0;
+  /** By number of samples: units of one size are dealt alike, so there are few. */
+  readonly #chunks = new Map<number, readonly Chunk[]>();
 
-  constructor({ words, numbers }: ControlMemory) {
-    this.#words = words;
-    this.#numbers = numbers;
-    this.#deviceCount = numbers.length - LOSSES;
+  constructor(memory: ControlMemory, device: number) {
+    this.#memory = memory;
+    this.#words = memory.words;
+    this.#numbers = memory.numbers;
+    this.#device = device;
   }
 
   /** The owner deals the samples of a unit and lets all devices begin (D1). */
   begin(sampleCount: number, divisor: number): void {
+    const words = this.#words;
+    const step = Atomics.load(words, STEP) + 1;
+    const { length } = this.#chunksOf(sampleCount);
     this.#numbers[0] = divisor;
-    for (let device = 0; device < this.#deviceCount; device++) {
-      const { from, to } = shareOf(sampleCount, device, this.#deviceCount);
-      this.#words[SAMPLES + 2 * device] = from;
-      this.#words[SAMPLES + 2 * device + 1] = to - from;
+    words[SAMPLES] = sampleCount;
+    words[CHUNKS] = length;
+    Atomics.store(words, DONE, 0);
+    if (this.#memory.dealing.isClaimed) Atomics.store(words, CLAIM, (step << LEFT_BITS) | length);
+    Atomics.store(words, STEP, step);
+  }
+
+  /** Whether there is a chunk for this thread. */
+  get hasChunk(): boolean {
+    if (this.#memory.dealing.isClaimed) return (Atomics.load(this.#words, CLAIM) & LEFT_MASK) !== 0;
+    return Atomics.load(this.#words, STEP) !== this.#step;
+  }
+
+  /** The number of a chunk that this thread has to compute, and to report as done; NO_CHUNK if there is none (D2). */
+  nextChunk(): number {
+    if (this.#memory.dealing.isClaimed) return this.#claim();
+    const step = Atomics.load(this.#words, STEP);
+    if (step === this.#step) return NO_CHUNK;
+    this.#step = step;
+    return this.#device;
+  }
+
+  #claim(): number {
+    const words = this.#words;
+    for (;;) {
+      const claim = Atomics.load(words, CLAIM);
+      const left = claim & LEFT_MASK;
+      if (left === 0) return NO_CHUNK;
+      if (Atomics.compareExchange(words, CLAIM, claim, claim - 1) === claim) return words[CHUNKS]! - left;
     }
-    Atomics.add(this.#words, STEP, 1);
   }
 
-  /** The number of the step that was begun last; wraps around. */
-  get step(): number {
-    return Atomics.load(this.#words, STEP);
-  }
-
-  samplesOf(device: number): { readonly from: number; readonly count: number } {
-    return { from: this.#words[SAMPLES + 2 * device]!, count: this.#words[SAMPLES + 2 * device + 1]! };
+  /** Of a chunk that this thread has. */
+  samplesOf(chunk: number): Chunk {
+    return this.#chunksOf(this.#words[SAMPLES]!)[chunk]!;
   }
 
   get divisor(): number {
     return this.#numbers[0]!;
   }
 
-  setLoss(device: number, loss: number): void {
-    this.#numbers[LOSSES + device] = loss;
+  /** A chunk is computed. Whether it was the last of the step. */
+  done(chunk: number, loss: number): boolean {
+    this.#numbers[LOSSES + chunk] = loss;
+    return Atomics.add(this.#words, DONE, 1) + 1 === this.#words[CHUNKS];
   }
 
-  /** Of all devices but the owner's. */
-  get otherLosses(): number {
+  /** Of the step that is summed, or about to be. */
+  get chunkCount(): number {
+    return this.#words[CHUNKS]!;
+  }
+
+  /** Of all chunks, in their order. */
+  get loss(): number {
     let sum = 0;
-    for (let device = 1; device < this.#deviceCount; device++) sum += this.#numbers[LOSSES + device]!;
+    for (let chunk = 0; chunk < this.chunkCount; chunk++) sum += this.#numbers[LOSSES + chunk]!;
     return sum;
+  }
+
+  #chunksOf(sampleCount: number): readonly Chunk[] {
+    const { deviceCount, dealing } = this.#memory;
+    const known = this.#chunks.get(sampleCount) ?? chunksOf(sampleCount, deviceCount, dealing);
+    this.#chunks.set(sampleCount, known);
+    return known;
   }
 }

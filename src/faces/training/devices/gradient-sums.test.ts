@@ -1,4 +1,4 @@
-// Goal: gradients are summed in the order of devices, whole and once, whichever thread does which share, and the
+// Goal: gradients are summed in the order of chunks, whole and once, whichever thread does which share, and the
 // greatest magnitude of each is known.
 
 import assert from "node:assert/strict";
@@ -25,7 +25,7 @@ test("the first device has the sums, of large gradients that are cut and of smal
   );
   const scratch = addresses.map(() => arena.allocate(scratchWords(3) * 4));
   const maxima = createMaxima(lengths);
-  const threads = [0, 1, 2].map((thread) => new GradientSums(arena, { lengths, addresses, scratch, maxima }, thread));
+  const threads = [0, 1, 2].map((thread) => new GradientSums(arena, { lengths, addresses, scratch, maxima }, thread, () => 3));
   const plan = { ...gradientKey(lengths), index: 0 };
   const reduce: ReduceTask = { kind: "reduce", plan, round: 1, version: 1, sources: [1, 1, 1], targets: [1] };
   const shares = threads[0]!.runner.begin(plan, 1);

@@ -1,11 +1,11 @@
 // gradient-sums — level 1's backend for the devices of a training: the gradients of all parameters are one key, and a
-// round of it adds those of the other devices to the owner's, where they lie. There is no array of results.
+// round of it adds those of the other chunks to those of the first, where they lie. There is no array of results.
 //
 //   share      spans of gradients of SHARE_BYTES together, at most      any thread does it
 //   scratch    of every thread: job of the optimizers | sources
 //
 // Invariants:
-//   GradientSums.G1. Devices are added in their order, whoever does it (ReduceKernels.D1): the same bits every run.
+//   GradientSums.G1. Chunks are added in their order, whoever does it (ReduceKernels.D1): the same bits every run.
 //   GradientSums.G2. There is nothing to hand out: the sum lies where the owner pulls it to.
 
 import type { Arena } from "../../../kernel/arena.ts";
@@ -24,7 +24,7 @@ const PUSHED: Place = 1;
 export type GradientSpans = {
   /** Floats of each parameter. */
   readonly lengths: readonly number[];
-  /** By device, then parameter. */
+  /** By chunk, then parameter. */
   readonly addresses: readonly (readonly number[])[];
   /** By thread, which has the number of its device. */
   readonly scratch: readonly number[];
@@ -35,8 +35,8 @@ export type GradientSpans = {
 type Span = { readonly parameter: number; readonly from: number; readonly byteCount: number; readonly number: number };
 
 /** Of a thread. */
-export function scratchWords(deviceCount: number): number {
-  return JOB_BYTES / WORD_BYTES + deviceCount;
+export function scratchWords(chunkCountMax: number): number {
+  return JOB_BYTES / WORD_BYTES + chunkCountMax;
 }
 
 export function createMaxima(lengths: readonly number[]): Float64Array {
@@ -56,15 +56,18 @@ export class GradientSums implements TaskBackend<Float32Array> {
   readonly #words: Uint32Array;
   readonly #sources: number;
   readonly #spans: GradientSpans;
+  readonly #chunkCount: () => number;
   readonly #shares: readonly (readonly Span[])[];
   /** By parameter: the numbers of its spans. */
   readonly #numbers: readonly (readonly number[])[];
 
-  constructor(arena: Arena, spans: GradientSpans, thread: number) {
+  /** `chunkCount`: how many chunks the round has that is summed. */
+  constructor(arena: Arena, spans: GradientSpans, thread: number, chunkCount: () => number) {
     this.#kernels = { ...simdReduceKernels(arena), greatestMagnitude: arena.module.greatestMagnitude };
     this.#words = arena.words;
     this.#sources = spans.scratch[thread]! + JOB_BYTES;
     this.#spans = spans;
+    this.#chunkCount = chunkCount;
     this.#shares = sharesOf(spans.lengths);
     const all = this.#shares.flat();
     this.#numbers = spans.lengths.map((_, i) => all.filter(({ parameter }) => parameter === i).map(({ number }) => number));
@@ -105,11 +108,11 @@ export class GradientSums implements TaskBackend<Float32Array> {
   /** A span is searched while it is in the cache of the core. */
   #sum(share: number): void {
     const { addresses, maxima } = this.#spans;
+    const count = this.#chunkCount();
     for (const { parameter, from, byteCount, number } of this.#shares[share]!) {
-      for (let device = 0; device < addresses.length; device++)
-        this.#words[this.#sources / WORD_BYTES + device] = addresses[device]![parameter]!;
+      for (let chunk = 0; chunk < count; chunk++) this.#words[this.#sources / WORD_BYTES + chunk] = addresses[chunk]![parameter]!;
       const result = addresses[0]![parameter]! + from;
-      this.#kernels.reduceSpans(ElementType.F32, result, this.#sources, addresses.length, 0, 0, from, byteCount);
+      this.#kernels.reduceSpans(ElementType.F32, result, this.#sources, count, 0, 0, from, byteCount);
       maxima[number] = this.#kernels.greatestMagnitude(result, byteCount / WORD_BYTES);
     }
   }

@@ -1,12 +1,13 @@
-// training-devices — several threads of one worker that compute the gradients of a unit together: each has a share of
-// its samples and a replica of the network, all read the same values, and level 1 (worker/level-one) sums their
-// gradients into those of the owner's network. What follows, on servers, among workers or here, is that of one device;
+// training-devices — several threads of one worker that compute the gradients of a unit together: its samples are dealt
+// in chunks (chunks.ts), each thread has a replica of the network, all read the same values, and level 1
+// (worker/level-one) sums the gradients of the chunks into those of the owner's network. What follows, on servers, among workers or here, is that of one device;
 // threads that wait do a part of the sums and of the updates that are made here (docs/decisions/0066).
 //
 // Invariants:
 //   TrainingDevices.V1. The owner is device 0. Values change only while no device computes: between `sum` and `begin`.
-//   TrainingDevices.V2. Every `begin` is followed by a `sum`, also when the owner's own share has failed, so that all
-//       devices are in the same round.
+//   TrainingDevices.V2. Every `begin` is followed by a `sum`, also when a chunk of the owner's has failed, so that all
+//       devices are in the same round. Whoever has computed the last chunk pushes for all devices but the owner's: a
+//       device that is held up, and has no chunk, holds nobody up.
 //   TrainingDevices.V3. A thread that ends before the training does fails the `sum` that waits for it, and all later
 //       ones, with NODE_DEAD and its name.
 
@@ -15,6 +16,7 @@ import { Deferred, type WaitOptions, waitFor } from "../../../base/deferred.ts";
 import { reasonOf, showValue, WeighbridgeError } from "../../../base/errors.ts";
 import { checkOptions } from "../../../base/known-options.ts";
 import { SimdOptimizerKernels } from "../../../kernel/optimizer-kernels.ts";
+import type { Activations } from "../../../nn/activations.ts";
 import { describeLoss, describeNetwork } from "../../../nn/built-in-networks.ts";
 import type { Parameter } from "../../../nn/parameter.ts";
 import { ReplicaWorkspace } from "../../../nn/replica-workspace.ts";
@@ -25,10 +27,12 @@ import { createMeterMemory } from "../../../worker/level-one/model-meter.ts";
 import { DEVICES_MAX, OWNER } from "../../../worker/level-one/model-words.ts";
 import { type Loss, lookupsOf, type Network, parametersOf } from "../network.ts";
 import type { UnitSamples } from "../unit-feed.ts";
+import { ChunkRunner } from "./chunk-runner.ts";
+import { chunksOf, type Dealing, dealingOf } from "./chunks.ts";
 import { createControlMemory, DeviceControl } from "./device-control.ts";
-import type { TrainingGrant } from "./device-loop.ts";
+import { pushesOf, type TrainingGrant } from "./device-loop.ts";
 import { createMaxima, GradientSums, gradientKey, scratchWords } from "./gradient-sums.ts";
-import { buildReplica, type ReplicaPlan, type ReplicaSource } from "./replica.ts";
+import { buildReplica, type Replica, type ReplicaPlan, type ReplicaSource } from "./replica.ts";
 import { createLoopWords, SharedLoop } from "./shared-loop.ts";
 import type { LoopCrew } from "./update-kernels.ts";
 
@@ -112,29 +116,36 @@ type Grant = Omit<TrainingGrant, "device" | "spans">;
 export class TrainingDevices {
   /** For updates of values: the threads that wait do a part of them. */
   readonly crew: LoopCrew;
-  readonly #network: Network;
   readonly #control: DeviceControl;
+  readonly #runner: ChunkRunner;
   readonly #labels: Float32Array;
   readonly #level: LevelOne<Float32Array>;
   readonly #push: PushRequest<Float32Array>;
+  readonly #otherPushes: readonly PushRequest<Float32Array>[];
   readonly #sums: GradientSums;
   readonly #positions: ReadonlyMap<Parameter, number>;
   readonly #lookMs: number;
   readonly #workspaces: Workspace[];
   readonly #threads: DeviceHandle[] = [];
   #isBegun = false;
+  /** Whether the owner has computed the last chunk. */
+  #isLast = false;
 
-  private constructor(network: Network, grant: Grant, starter: DeviceStarter, labels: Float32Array, workspaces: Workspace[]) {
-    const { memory, meter, rules, plan, gradients, loop, control, lookMs } = grant;
+  private constructor(replica: Replica, grant: Grant, starter: DeviceStarter, labels: Float32Array, workspaces: Workspace[]) {
+    const { memory, meter, rules, plan, gradients, loop, unit, lookMs } = grant;
+    const { network } = replica;
     const { arena } = network.workspace;
     const { clock, timeline } = starter;
-    this.#network = network;
+    const control = new DeviceControl(grant.control, OWNER);
+    this.#control = control;
+    this.#runner = new ChunkRunner({ arena, replica, control, unit, gradients, isClaimed: grant.control.dealing.isClaimed });
     this.#positions = new Map(parametersOf(network).map((parameter, i) => [parameter, i]));
-    this.#sums = new GradientSums(arena, gradients, OWNER);
+    this.#sums = new GradientSums(arena, gradients, OWNER, () => control.chunkCount);
     this.#level = new LevelOne<Float32Array>({ memory, meter, thread: OWNER, rules, clock, timeline, backend: this.#sums, helps: true });
     this.#level.addKey(plan, { hasWeights: false, isExchanged: false });
-    this.#push = { data: parametersOf(network)[0]!.gradient, plan, device: 0, priority: 0, after: undefined };
-    this.#control = new DeviceControl(control);
+    const { gradient: data } = parametersOf(network)[0]!;
+    this.#push = { data, plan, device: 0, priority: 0, after: undefined };
+    this.#otherPushes = pushesOf(rules.devices.length, plan, data);
     this.crew = { loop: new SharedLoop(loop, new SimdOptimizerKernels(arena)), call: () => this.#level.callThreads() };
     this.#labels = labels;
     this.#lookMs = lookMs;
@@ -144,32 +155,38 @@ export class TrainingDevices {
   /** Starts the threads. Throws ARENA_FULL, BAD_ARGUMENT, and NODE_DEAD for a thread that does not come up. */
   static async open(
     { count, source }: DevicePlan,
-    { network, unitSize, starter }: { readonly network: Network; readonly unitSize: number; readonly starter: DeviceStarter },
+    { network, loss, unitSize, starter }: Replica & { readonly unitSize: number; readonly starter: DeviceStarter },
     wait: WaitOptions,
   ): Promise<TrainingDevices> {
     const { arena } = network.workspace;
     const own = new Workspace({ arena });
     const values = parametersOf(network).map(({ name, address, values: { length } }) => ({ name, address, floatCount: length }));
-    const replica: ReplicaPlan = { source, sampleCountMax: Math.ceil(unitSize / count), values };
+    const lengths = values.map(({ floatCount }) => floatCount);
+    const dealing = dealingOf({
+      ...{ deviceCount: count, sampleCountMax: unitSize, usesWeightsOften: hasConvolution(source) },
+      gradientBytes: lengths.reduce((sum, length) => sum + length, 0) * Float32Array.BYTES_PER_ELEMENT,
+    });
+    const sampleCountMax = Math.max(...chunksOf(unitSize, count, dealing).map((chunk) => chunk.count));
+    const replica: ReplicaPlan = { source, sampleCountMax, values };
     const replicas: ReplicaWorkspace[] = [];
     let devices: TrainingDevices | undefined;
     try {
       const addresses = [parametersOf(network).map(({ gradientAddress }) => gradientAddress)];
-      while (addresses.length < count) {
+      while (replicas.length < count - 1) {
         const workspace = ReplicaWorkspace.layOut(arena, values);
         replicas.push(workspace);
         const built = await buildReplica(workspace, replica);
         addresses.push(parametersOf(built.network).map(({ gradientAddress }) => gradientAddress));
       }
+      while (addresses.length < dealing.chunkCountMax) addresses.push(lengths.map((length) => own.floats(length).address));
       const labels = own.floats(unitSize);
       const { address, shape } = network.input!;
       const unit = { address, shape, labelsAt: labels.address, sampleCountMax: unitSize };
-      const scratch = addresses.map(() => own.words(scratchWords(count)).address);
-      const lengths = values.map(({ floatCount }) => floatCount);
-      const shared = sharedMemory(count, lengths, starter.coreCount);
+      const scratch = Array.from({ length: count }, () => own.words(scratchWords(dealing.chunkCountMax)).address);
+      const shared = sharedMemory(count, dealing, lengths, starter.coreCount);
       const gradients = { lengths, addresses, scratch, maxima: createMaxima(lengths) };
       const grant: Grant = { ...shared, replica, unit, arena: arena.memory, gradients };
-      devices = new TrainingDevices(network, grant, starter, labels.values, [own, ...replicas]);
+      devices = new TrainingDevices({ network, loss }, grant, starter, labels.values, [own, ...replicas]);
       await Promise.all(replicas.map((each, i) => devices!.#start({ ...grant, device: i + 1, spans: each.spans }, starter, wait)));
       return devices;
     } catch (thrown) {
@@ -194,31 +211,42 @@ export class TrainingDevices {
     await waitFor(isReady.promise, `device ${device} of the training to start`, starter.clock, wait);
   }
 
-  /**
-   * Deals a unit that was read into the network's input, and lets the others begin. Returns the labels of device 0
-   * (V1).
-   */
-  begin({ sampleCount, labels, globalSize }: UnitSamples): Float32Array {
+  /** Deals a unit that was read into the network's input, and lets the others begin (V1). */
+  begin({ sampleCount, labels, globalSize }: UnitSamples): void {
     this.#labels.set(labels);
     this.#isBegun = true;
     this.#control.begin(sampleCount, globalSize);
     this.#level.callThreads();
-    const { count } = this.#control.samplesOf(0);
-    this.#network.input!.sampleCount = count;
-    return labels.subarray(0, count);
+  }
+
+  /** Computes chunks while there are some. Throws what the network throws. */
+  compute(): void {
+    this.#isLast = false;
+    try {
+      this.#isLast = this.#runner.run();
+    } catch (thrown) {
+      this.#isLast = this.#runner.skip(); // V2
+      throw thrown;
+    }
+  }
+
+  /** What the stages gave for the last chunk that was computed here. */
+  get outputs(): readonly Activations[] {
+    return this.#runner.outputs;
   }
 
   /**
-   * Adds the gradients of the others to those of the network. Returns the sum of their losses; 0 if nothing was begun.
+   * Adds the gradients of all chunks, in the network's own. Returns the sum of their losses; 0 if nothing was begun.
    */
   async sum(wait: WaitOptions): Promise<number> {
     if (!this.#isBegun) return 0;
     this.#isBegun = false;
     this.#level.push([this.#push]);
+    if (this.#isLast) this.#level.push(this.#otherPushes);
     this.#level.pull([{ ...this.#push, callback: undefined }]);
     this.#level.help({ isCalled: () => !this.#level.isPulling(0), lookMs: this.#lookMs, sleeps: false });
     await this.#level.waitAll(0, wait);
-    return this.#control.otherLosses;
+    return this.#control.loss;
   }
 
   /** The greatest magnitude of a summed gradient, from `sum` until the gradient changes; NaN or Infinity if one is. */
@@ -234,9 +262,15 @@ export class TrainingDevices {
   }
 }
 
+/** Its weights are used many times for each sample. */
+function hasConvolution(source: ReplicaSource): boolean {
+  return source.kind === "built-in" && source.network.layers.some(({ kind }) => kind === "conv");
+}
+
 /** Level 1 for one key, the gradients of all parameters, and what else the threads share. */
 function sharedMemory(
   count: number,
+  dealing: Dealing,
   lengths: readonly number[],
   coreCount: number,
 ): Pick<Grant, "memory" | "meter" | "rules" | "plan" | "control" | "loop" | "lookMs"> {
@@ -246,6 +280,6 @@ function sharedMemory(
   const rules: RoundRules = { threadsMax: count, oneReduceAtATime: false, oneHandOutAtATime: false, goesOn: false, devices };
   return {
     ...{ memory, meter, rules, plan: { ...gradientKey(lengths), index: 0 } },
-    ...{ control: createControlMemory(count), loop: createLoopWords(), lookMs: count <= coreCount ? LOOK_MS : LOOK_MS_SHARED },
+    ...{ control: createControlMemory(count, dealing), loop: createLoopWords(), lookMs: count <= coreCount ? LOOK_MS : LOOK_MS_SHARED },
   };
 }

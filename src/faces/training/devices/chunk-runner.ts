@@ -1,0 +1,122 @@
+// chunk-runner — computes chunks of a unit with a network, in one thread of a training: reads the samples where the
+// owner has read them, and leaves the gradients of each chunk in the place of that chunk. The owner has one over the
+// network that is trained, the others over their replicas.
+
+import type { Arena } from "../../../kernel/arena.ts";
+import { Activations, type Shape } from "../../../nn/activations.ts";
+import { type Parameter, useGradient } from "../../../nn/parameter.ts";
+import type { FloatSpan } from "../../../nn/workspace.ts";
+import { parametersOf } from "../network.ts";
+import { type DeviceControl, NO_CHUNK } from "./device-control.ts";
+import type { GradientSpans } from "./gradient-sums.ts";
+import type { Replica } from "./replica.ts";
+
+/** Where the samples of a unit lie, and their labels. Plain data. */
+export type UnitMemory = {
+  readonly address: number;
+  readonly shape: Shape;
+  readonly labelsAt: number;
+  readonly sampleCountMax: number;
+};
+
+export type ChunkRunnerOptions = {
+  readonly arena: Arena;
+  readonly replica: Replica;
+  readonly control: DeviceControl;
+  readonly unit: UnitMemory;
+  readonly gradients: GradientSpans;
+  /** Whether the network leaves gradients where it is told; otherwise in its own place, which is its chunk's. */
+  readonly isClaimed: boolean;
+};
+
+export class ChunkRunner {
+  readonly #options: ChunkRunnerOptions;
+  /** By chunk, then parameter: where their gradients are left. */
+  readonly #places: readonly (readonly FloatSpan[])[];
+  readonly #parameters: readonly Parameter[];
+  readonly #labels: Float32Array;
+  /** The one in hand. */
+  #chunk = NO_CHUNK;
+  /** By first sample and count: units of one size are dealt alike, so there are few. */
+  readonly #inputs = new Map<string, Activations>();
+  /** The outputs of the stages for the last chunk. */
+  readonly outputs: Activations[] = [];
+
+  constructor(options: ChunkRunnerOptions) {
+    const { arena, unit, gradients, isClaimed } = options;
+    const { buffer } = arena.memory;
+    const { lengths } = gradients;
+    this.#options = options;
+    this.#parameters = parametersOf(options.replica.network);
+    this.#labels = new Float32Array(buffer, unit.labelsAt, unit.sampleCountMax);
+    this.#places = (isClaimed ? gradients.addresses : []).map((addresses) =>
+      addresses.map((address, i) => ({ address, values: new Float32Array(buffer, address, lengths[i]!) })),
+    );
+  }
+
+  /** Computes chunks while there are some. Returns whether it has computed the last one of the step. */
+  run(): boolean {
+    let isLast = false;
+    while (this.#take()) isLast = this.#end(this.#compute(this.#chunk)) || isLast;
+    this.#useGradients(0);
+    return isLast;
+  }
+
+  /** After `run` has thrown: passes over its chunk and those that are left. Returns as `run`. */
+  skip(): boolean {
+    let isLast = this.#end(Number.NaN);
+    while (this.#take()) isLast = this.#end(Number.NaN) || isLast;
+    this.#useGradients(0);
+    return isLast;
+  }
+
+  #take(): boolean {
+    this.#chunk = this.#options.control.nextChunk();
+    return this.#chunk !== NO_CHUNK;
+  }
+
+  #end(loss: number): boolean {
+    return this.#options.control.done(this.#chunk, loss);
+  }
+
+  /** Leaves the gradients of a chunk. Returns the sum of its samples' losses over the divisor. */
+  #compute(chunk: number): number {
+    const { control, replica } = this.#options;
+    const { from, count } = control.samplesOf(chunk);
+    if (count === 0) {
+      for (const { gradient } of this.#parameters) gradient.fill(0);
+      return 0;
+    }
+    this.#useGradients(chunk);
+    const { stages } = replica.network;
+    let activations = this.#inputOf(from, count);
+    for (let i = 0; i < stages.length; i++) {
+      activations = stages[i]!.forward(activations, true);
+      this.outputs[i] = activations;
+    }
+    const value = replica.loss.compute(activations, this.#labels.subarray(from, from + count), control.divisor);
+    let gradient: Activations | undefined = replica.loss.gradient;
+    for (let i = stages.length - 1; i >= 0 && gradient !== undefined; i--) gradient = stages[i]!.backward(gradient, () => {});
+    return value;
+  }
+
+  #useGradients(chunk: number): void {
+    const places = this.#places[chunk];
+    if (places !== undefined) for (let i = 0; i < places.length; i++) useGradient(this.#parameters[i]!, places[i]!);
+  }
+
+  #inputOf(from: number, count: number): Activations {
+    const name = `${from} ${count}`;
+    const known = this.#inputs.get(name);
+    if (known !== undefined) return known;
+    const { arena, unit } = this.#options;
+    const floats = (floatCount: number): FloatSpan => {
+      const address = unit.address + (from * Float32Array.BYTES_PER_ELEMENT * floatCount) / count;
+      return { address, values: new Float32Array(arena.memory.buffer, address, floatCount) };
+    };
+    const input = new Activations({ floats }, unit.shape, count);
+    input.sampleCount = count;
+    this.#inputs.set(name, input);
+    return input;
+  }
+}
