@@ -230,7 +230,7 @@ test("f64 is computed in f64, and sums of i32 and i64 wrap around", { skip }, as
   }
 });
 
-test("tasks of one key are done in their order within a batch (B2)", { skip }, async () => {
+test("tasks of one key are done in their order within a batch (TaskLaunches.L1)", { skip }, async () => {
   const backend = await openBackend();
   const plan = planOf(0, 4099);
   backend.openKey(plan, resolveOptimizer({ type: "sgd", learningRate: 1 }));
