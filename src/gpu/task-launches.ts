@@ -142,7 +142,6 @@ export class TaskLaunches {
     if (this.#prepared.delete(rounds)) this.#tables.giveBack(table);
   }
 
-
   /** When nothing runs any more. */
   close(): void {
     this.#zeroRows?.free();

@@ -298,6 +298,20 @@ suite("priorities", () => {
   });
 });
 
+test("push and pullReq return at once: what they ask for is done when their caller waits, or its event loop turns", async () => {
+  await using model = await openModel([0, 1], { 0: [1_000_000] });
+  const data = [0, 1].map((device) => model.tensor([1_000_000], device).fill(device + 1));
+  const lasts = (): unknown => data.map((each) => each[999_999]);
+  let pulled = 0;
+  for (const device of [0, 1]) {
+    model.push(data[device]!, 0, device);
+    model.pullReq(data[device]!, 0, device, 0, () => void pulled++);
+  }
+  assert.deepEqual([lasts(), pulled], [[1, 2], 0]);
+  for (const device of [0, 1]) await model.pullWait(0, device);
+  assert.deepEqual([lasts(), pulled], [[3, 3], 2]);
+});
+
 suite("callbacks", () => {
   test("run after the data are there, and end before pullWait does", async () => {
     await using model = await openModel([0], { 0: [1] });

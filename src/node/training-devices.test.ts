@@ -23,6 +23,7 @@ import { SquaredError } from "../nn/losses/squared-error.ts";
 import { Sequential } from "../nn/sequential.ts";
 import { Workspace } from "../nn/workspace.ts";
 import { throwsCode } from "../testing/throws-code.ts";
+import { Tensor } from "../worker/tensor.ts";
 import { EmbeddedCluster } from "./embedded-cluster.ts";
 import { realClock } from "./real-clock.ts";
 import { Model } from "./training-devices.ts";
@@ -167,6 +168,22 @@ function fromModule(): { readonly network: Network; readonly model: Model } {
   const [network, loss] = [createNetwork(workspace, { sampleCountMax: 10 }), createLoss(workspace, { sampleCountMax: 10 })];
   return { network, model: new Model(network, { loss, optimizer }) };
 }
+
+test("level 2 gets one gradient of a parameter in a step, however many devices a worker has", async (context) => {
+  const pushes = context.mock.method(Tensor.prototype, "push");
+  const counts: number[] = [];
+  for (const devices of [1, 2, 3]) {
+    await using cluster = await EmbeddedCluster.start();
+    const { network, model } = built(10);
+    setParamPs(network);
+    await model.train(1, images, { batchSize: 10, devices, session: cluster.session });
+    counts.push(pushes.mock.callCount());
+    pushes.mock.resetCalls();
+  }
+  const { network } = built(10);
+  const stepCount = SAMPLES / 10;
+  assert.deepEqual(counts, Array(3).fill(stepCount * network.parameters.length));
+});
 
 test("a network of layers that are not built in is made by a module in every thread, within 1e-4 of one device", async () => {
   const weights: number[][] = [];
