@@ -187,8 +187,8 @@ test("a Postoffice is ps-lite's word: beside its own face, only the root of that
   assert.ok(read("src/faces/kv/postoffice.ts").split("\n").length <= 200);
 });
 
-test("who owns what is known to the keys, the router, the scheduler and the server's ownership check alone", () => {
-  const knows = /^src\/(keys\/|worker\/router(\.ts|\/)|scheduler\/|server\/ownership\.ts|testing\/)/;
+test("who owns what is known to the keys, the router, the scheduler, the server's ownership check and the exchange of parts alone", () => {
+  const knows = /^src\/(keys\/|worker\/router(\.ts|\/)|scheduler\/|server\/(ownership\.ts|copy\/)|testing\/)/;
   const placements = /^src\/keys\/(placement|placement-of|ring-placement)\.ts$/;
   for (const path of sources.filter((candidate) => !isTest(candidate) && !knows.test(candidate))) {
     for (const target of importsOf(path).filter((specifier) => specifier.startsWith("."))) {

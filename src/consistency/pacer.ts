@@ -104,10 +104,11 @@ export class Pacer<H extends SyncUpdate<H>> {
     return { clocks: this.clocks.save(), pushes: this.pushes.save(), lost };
   }
 
-  /** Of a pacer to which nothing has happened. */
+  /** Replaces what was here; there are no open rounds. */
   load({ clocks, pushes, lost }: PacerImage): void {
     this.clocks.load(clocks);
     this.pushes.load(pushes);
+    this.#lost.clear();
     for (const { worker, incarnation, clocks: of } of lost) this.#lost.set(worker, { incarnation, clocks: of });
     this.rounds.follow();
   }

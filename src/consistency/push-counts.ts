@@ -180,6 +180,8 @@ export class PushCounts {
   /** Of counts that have counted nothing. */
   load({ isCounted, holders, pushers }: PushCountsImage): void {
     this.isCounted = isCounted;
+    this.#holders.clear();
+    this.#pushers.clear();
     for (const { worker, incarnation, numbers, refused } of holders) {
       const of = new Map(refused.map(([parameter, list]) => [parameter, new Set(list)]));
       this.#holders.set(worker, { incarnation, numbers: new Map(numbers), refused: of.size === 0 ? undefined : of });

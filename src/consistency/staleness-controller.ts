@@ -104,8 +104,9 @@ export class StalenessController extends MemberClocks {
     return { isFormed, clockMin, clockHighest, slowestCount, members, incarnations: this.incarnations.save() };
   }
 
-  /** Of a set that nobody has joined. */
+  /** Replaces what was here. */
   load({ isFormed, clockMin, clockHighest, slowestCount, members, incarnations }: ClocksImage): void {
+    this.memberClocks.clear();
     for (const { worker, incarnation, clock } of members) this.memberClocks.set(worker, { incarnation, clock });
     this.incarnations.load(incarnations);
     this.isFormed = isFormed;

@@ -82,14 +82,15 @@ export const PLACEMENT: JsonContract<Empty, control.PlacementReply> = jsonContra
  * The placement is about to change. A worker answers once the servers have answered every clock announcement that it
  * has sent, a server when it loads nothing from a checkpoint; until it has the placement, or hears that it does not
  * come, the one sends no other announcement, and the other begins no load. QUEUE_FULL: ask again. UNSUPPORTED: it
- * cannot, and the placement does not come.
+ * cannot, and the placement does not come. Once it has come, a server answers when its parts are where they belong;
+ * NODE_DEAD, ARENA_FULL and others say why that cannot be.
  */
-export const PREPARE: JsonContract<control.PrepareRequest, Empty> = jsonContract({
+export const PREPARE: JsonContract<control.PrepareRequest, control.PrepareReply> = jsonContract({
   id: FunctionId.PREPARE,
   name: "wb/cluster/prepare",
   target: "node",
   request: control.prepareRequestShape,
-  response: control.emptyShape,
+  response: control.prepareReplyShape,
 });
 
 /** The scheduler ends the job. */

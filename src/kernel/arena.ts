@@ -102,6 +102,11 @@ export class Arena {
     return this.module.usedBytes() + this.module.reserveUsedBytes();
   }
 
+  /** For how much more state there is room. */
+  get stateFreeBytes(): number {
+    return Math.max(0, this.stateBytesMax - this.stateUsedBytes);
+  }
+
   /** How much of `stateBytesMax` state cannot have: it is in use, or owed to the reserve (Arena.A4). */
   get stateUsedBytes(): number {
     return this.module.stateUsedBytes();

@@ -1,26 +1,54 @@
 // placement-of — makes a placement from its description, which the scheduler publishes with the roster and refusals
 // carry.
+//
+// Invariants:
+//   PlacementOf.D1. While parts move from some servers to others, part by part in the order of their numbers, every
+//       placement between is described by how far they have come: no list of parts, and the way back is the same.
 
 import { WeighbridgeError } from "../base/errors.ts";
 import { PART_COUNT, Placement, type PlacementOptions } from "./placement.ts";
+import type { PlacementDescription, PlacementMove } from "./placement-description.ts";
 import { ringPlacement } from "./ring-placement.ts";
 
-/** Equal descriptions give the same placement on every node (Placement.P3). */
-export type PlacementDescription = {
-  readonly epoch: number;
-  readonly policy: "ring" | "range";
-  /** Ranks. */
-  readonly servers: readonly number[];
-  /** Parts whose owner is not the policy's: part, rank, part, rank … Left out: none. */
-  readonly moved?: readonly number[] | undefined;
-};
-
 /** Throws BAD_ARGUMENT if the description is invalid. */
-export function placementOf({ policy, moved = [], ...options }: PlacementDescription): Placement {
-  const placement = policy === "ring" ? ringPlacement(options) : rangePlacement(options);
-  if (moved.length === 0) return placement;
-  const owners = movedOwners(moved, placement.servers);
-  return new Placement(options, () => (part) => owners.get(part) ?? placement.owners[part]!);
+export function placementOf(description: PlacementDescription): Placement {
+  return new Placements().of(description);
+}
+
+type Policy = PlacementDescription["policy"];
+
+/** Makes placements one after the other. What takes longest, those of a policy, it keeps: the two ends of a move. */
+export class Placements {
+  #ends = new Map<string, Placement>();
+
+  /** Throws BAD_ARGUMENT if the description is invalid. */
+  of({ policy, moved = [], move, servers, epoch }: PlacementDescription): Placement {
+    const options = { servers, epoch };
+    if (move !== undefined) return this.#between(policy, move, options);
+    const { owners, servers: ranks } = this.#end(policy, servers);
+    const others = movedOwners(moved, ranks);
+    return new Placement(options, () => (part) => others.get(part) ?? owners[part]!);
+  }
+
+  /** PlacementOf.D1 */
+  #between(policy: Policy, { from, to, below }: PlacementMove, options: PlacementOptions): Placement {
+    const [before, after] = [this.#end(policy, from), this.#end(policy, to)];
+    const both = [...new Set([...from, ...to])].sort((a, b) => a - b);
+    if (String(both) !== String(options.servers) || !Number.isInteger(below) || below < 0 || below > PART_COUNT)
+      throw new WeighbridgeError(
+        "BAD_ARGUMENT",
+        `a placement on the way from servers ${from.join()} to ${to.join()} names both, and so many parts`,
+      );
+    return new Placement(options, (ranks) => (part) => ranks.indexOf((part < below ? after : before).ownerOf(part)));
+  }
+
+  /** As the policy has it; its epoch is of no use. */
+  #end(policy: Policy, servers: readonly number[]): Placement {
+    const name = `${policy} ${servers.join()}`;
+    const made = this.#ends.get(name) ?? (policy === "ring" ? ringPlacement : rangePlacement)({ servers, epoch: 0 });
+    this.#ends = new Map([...this.#ends].filter(([other]) => other !== name).slice(-1)).set(name, made);
+    return made;
+  }
 }
 
 /** The index of the owner of every moved part. */

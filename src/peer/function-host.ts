@@ -285,7 +285,8 @@ export class FunctionHost<C> implements FunctionHandler {
       })
       .catch((thrown: unknown) => {
         call.releaseAll();
-        kept.fail(handlerError(fn, thrown));
+        const isOver = isWeighbridgeError(thrown, "WRONG_EPOCH") && fn.answersParts;
+        kept.fail((isOver ? this.#options.ownership?.lateError(fn, epoch) : undefined) ?? handlerError(fn, thrown));
       });
   }
 

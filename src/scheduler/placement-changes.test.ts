@@ -31,7 +31,7 @@ test("a placement is moved to and told once every worker is prepared for its epo
   const { scheduler, servers } = await cluster.formed();
   const workers = new Workers(cluster, "w1");
   const moved: number[] = [];
-  const change = scheduler.publishPlacement({ policy: "range" }, ({ epoch }) => moved.push(epoch));
+  const change = scheduler.publishPlacement({ policy: "range" }, ({ placement }) => moved.push(placement.epoch));
   await cluster.clock.advance(1000);
   assert.deepEqual(workers.asked.sort(), ["w0: 2", "w1: 2"]);
   assert.deepEqual([moved, servers[0]?.placement?.epoch], [[], 1]);

@@ -27,7 +27,7 @@ test("every node hears of the next placement, which has the next epoch", async (
   const { scheduler, servers, workers } = await cluster.formed();
   const heard: number[][] = [];
   for (const node of [...servers, ...workers]) {
-    assert.deepEqual(node.placement, { ...FIRST, moved: undefined });
+    assert.deepEqual(node.placement, { ...FIRST, moved: undefined, move: undefined });
     const epochs: number[] = [];
     heard.push(epochs);
     node.onPlacement(({ epoch }) => epochs.push(epoch));
@@ -36,7 +36,7 @@ test("every node hears of the next placement, which has the next epoch", async (
   await cluster.clock.runUntil(Promise.all(changes));
   await cluster.clock.advance(100);
   for (const node of [...servers, ...workers])
-    assert.deepEqual(node.placement, { epoch: 3, policy: "range", servers: [1], moved: undefined });
+    assert.deepEqual(node.placement, { epoch: 3, policy: "range", servers: [1], moved: undefined, move: undefined });
   for (const epochs of heard) assert.equal(epochs.at(-1), 3);
 });
 
@@ -82,7 +82,7 @@ test("nodes keep the placement that they have while a restarted scheduler knows 
   cluster.network.crash("scheduler");
   const next = await cluster.scheduler();
   await cluster.clock.advance(3000);
-  assert.deepEqual(next.roster.placement, { epoch: 2, policy: "range", servers: [0, 1], moved: undefined });
+  assert.deepEqual(next.roster.placement, { epoch: 2, policy: "range", servers: [0, 1], moved: undefined, move: undefined });
   for (const node of [...servers, ...workers]) assert.deepEqual(node.placement, next.roster.placement);
 });
 

@@ -11,7 +11,9 @@ import type { PlacementView } from "../wire/roster.ts";
 import type { ClusterCounts } from "./applicant.ts";
 import type { RankSlots } from "./rank-slots.ts";
 
-/** What is left out stays as it is; `moved` belongs to its policy and servers, and goes with them. */
+/**
+ * What is left out stays as it is; `moved` belongs to its policy and servers, and goes with them. `move` does not stay.
+ */
 export type PlacementChange = Partial<Omit<PlacementView, "epoch">>;
 
 /** Of a job that begins with these servers; undefined without any. */
@@ -34,7 +36,12 @@ export function nextPlacement(slots: Pick<RankSlots, "all" | "placement">, chang
   const { policy = current.policy, servers = current.servers } = change;
   const isSame = policy === current.policy && servers === current.servers;
   const moved = change.moved ?? (isSame ? current.moved : undefined);
-  const next = { epoch: current.epoch + 1, policy, servers, ...(moved === undefined || moved.length === 0 ? {} : { moved }) };
+  const { move } = change;
+  const next = {
+    ...{ epoch: current.epoch + 1, policy, servers },
+    ...(moved === undefined || moved.length === 0 ? {} : { moved }),
+    ...(move === undefined ? {} : { move }),
+  };
   const unknown = servers.filter((rank) => !slots.all().some((slot) => slot.role === "server" && slot.rank === rank));
   if (unknown.length > 0)
     throw new WeighbridgeError("BAD_ARGUMENT", `a placement names servers of the job, not server ${unknown.join(", ")}`);

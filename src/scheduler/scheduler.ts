@@ -37,8 +37,9 @@ import type { DeadNodeWaitOptions } from "./dead-node-wait.ts";
 import { drained, FailureNotice } from "./failure-notice.ts";
 import { FunctionRelay } from "./function-relay.ts";
 import { type PendingRegistration, PendingRegistrations } from "./pending-registrations.ts";
-import { type PartsMove, PlacementChanges } from "./placement-changes.ts";
+import { type ChangeCheck, PlacementChanges } from "./placement-changes.ts";
 import type { PlacementChange } from "./placement-epochs.ts";
+import { type MoveOptions, PlacementMoves } from "./placement-moves.ts";
 import { Roster } from "./roster.ts";
 import type { Decision } from "./roster-decision.ts";
 import { RosterPush } from "./roster-push.ts";
@@ -101,6 +102,7 @@ export class Scheduler {
   readonly #services: SchedulerServices;
   readonly #push: RosterPush;
   readonly #changes: PlacementChanges;
+  readonly #moves: PlacementMoves;
   readonly #relay: FunctionRelay;
   readonly #ownBarriers: BarrierClient;
   readonly #registrations = new PendingRegistrations();
@@ -142,6 +144,7 @@ export class Scheduler {
       next: (change) => this.#roster.nextPlacement(change),
       tell: (change) => this.#carryOut(this.#roster.publishPlacement(change)),
     });
+    this.#moves = new PlacementMoves({ changes: this.#changes, clock, view: () => this.#roster.view() });
     // Late, because an earlier scheduler may have passed barriers of this job.
     this.#ownBarriers = new BarrierClient({ clock, isLate: true, enter: (request) => this.#services.enterBarrier(SCHEDULER_ID, request) });
   }
@@ -263,12 +266,17 @@ export class Scheduler {
   }
 
   /**
-   * Publishes a placement that differs in `change` and has the next epoch, once all workers are prepared. `move` then
-   * moves the state of the parts that get another owner; what it throws abandons the change. Throws BAD_ARGUMENT,
-   * DEADLINE, and NO_ROUTE before every node of the job has resumed, since one may know a newer placement.
+   * Publishes a placement that differs in `change` and has the next epoch, once all nodes are prepared and `check` does
+   * not throw; ends when the parts have changed hands. Throws as PlacementChanges.publish, and NO_ROUTE before every
+   * node of the job has resumed, since one may know a newer placement.
    */
-  async publishPlacement(change: PlacementChange = {}, move: PartsMove = () => {}): Promise<void> {
-    await this.#changes.publish(change, move);
+  async publishPlacement(change: PlacementChange = {}, check?: ChangeCheck): Promise<void> {
+    await this.#changes.publish(change, check);
+  }
+
+  /** Moves all parts to the servers of these ranks, live. Throws as PlacementMoves.moveTo. */
+  async moveTo(servers: readonly number[], options: MoveOptions = {}): Promise<void> {
+    await this.#moves.moveTo(servers, options);
   }
 
   /** Everybody has passed the last barrier: nobody comes any more, and all are leaving. */
@@ -310,10 +318,12 @@ export class Scheduler {
   #serve(): void {
     const serve = <Q, R>(fn: JsonContract<Q, R>, answer: (channel: Channel, request: Q) => R | Promise<R>): void =>
       this.#peer.serve(serveDurably(this.#journal, fn, answer));
-    serve(REGISTER, (channel, request) => {
+    serve(REGISTER, async (channel, request) => {
+      // A server that comes back while parts move would take those for its own that have not come.
+      while (request.role === "server" && request.resume === undefined && this.#changes.moving !== undefined) await this.#changes.moving;
       const caller = this.#registrations.open(channel, request, this.#peer.joinRefusal(channel));
       this.#carryOut(this.#roster.register(request, caller, this.#clock.nowMs()));
-      return caller.reply.promise;
+      return await caller.reply.promise;
     });
     serve(HEARTBEAT, (channel, { holdsSums, standbyLost, standbyFilled }) => {
       const { id, incarnation } = channel;

@@ -1,5 +1,6 @@
-// epoch-wait — keeps requests that were cut by a newer placement than this server has. It pauses their links, requests
-// the placement from the scheduler, and then handles them in the order of their arrival.
+// epoch-wait — keeps requests that were cut by a newer placement than this server has or serves by, and all others while
+// parts come or go. It pauses their links, requests the placement from the scheduler, and then handles them in the order
+// of their arrival.
 //
 // Invariants:
 //   EpochWait.W1. Requests of a channel are handled in the order of their arrival: those behind a waiting one wait,
@@ -94,18 +95,24 @@ export class EpochWait {
   #handleAll(isLate = false): void {
     for (const [channel, queue] of this.#queues) {
       const { requests, isOver } = queue;
-      while (requests.length > 0 && (isLate || requests[0]!.header.epoch <= this.#ownership.epoch)) this.#handle(requests.shift()!, isLate);
+      while (requests.length > 0 && (isLate || this.#mayPass(requests[0]!.header))) this.#handle(requests.shift()!, isLate);
       if (requests.length > 0) continue;
       this.#queues.delete(channel);
       isOver.resolve();
     }
   }
 
+  /** One of no epoch waits as long as parts come or go (PartsExchange.E2). */
+  #mayPass({ epoch }: FrameHeader): boolean {
+    const { servedEpoch, isSettling } = this.#ownership;
+    return epoch === 0 ? !isSettling : epoch <= servedEpoch;
+  }
+
   #handle({ request, gate, header, payload, isFresh }: Waiting, isLate: boolean): void {
     const { channel } = request;
     if (channel.ended !== undefined && isGuest(channel.id)) return; // GuestList.L1
     request.serve(() => {
-      if (isLate && header.epoch > this.#ownership.epoch) {
+      if (isLate && !this.#mayPass(header)) {
         gate.abandon(channel, header);
         throw this.#ownership.wrongEpoch(header.epoch);
       }

@@ -111,7 +111,7 @@ test("before any placement nothing is owned and nothing is checked (Ownership.O1
 });
 
 test("WRONG_EPOCH carries the placement and may be retried (Ownership.O3)", () => {
-  const view: PlacementView = { epoch: 8, policy: "ring", servers: [0, 1], moved: [3, 1] };
+  const view: PlacementView = { epoch: 8, policy: "ring", servers: [0, 1], moved: [3, 1], move: undefined };
   const error = owning(view, 0).ownership.wrongEpoch(7);
   assert.ok(isWeighbridgeError(error, "WRONG_EPOCH") && error.retryable);
   assert.match(error.message, /cut by the placement of epoch 7, and server 0 has that of epoch 8; nothing of it was applied/);

@@ -13,13 +13,17 @@
 //       retryable.
 //   Ownership.O4. A server that has prepared for a change of the servers accepts no state that an application assigned
 //       to it itself until the change is over.
+//   Ownership.O5. While parts come to or go from this server with the placement (copy/parts-exchange.ts), requests of
+//       its epoch wait, and those of the one before are refused: the server answers for no part that it does not have.
+//   Ownership.O6. While parts of the job are on their way from servers to others, applications begin to keep no state
+//       by even ranges, or by servers of their own choice: it could not move.
 
 import { WeighbridgeError } from "../base/errors.ts";
 import type { Arena } from "../kernel/arena.ts";
 import { type OwnershipKernels, simdOwnershipKernels } from "../kernel/partition-kernels.ts";
 import { evenRanges } from "../keys/key-range.ts";
 import { PART_BITS, PART_COUNT, type Placement, partOf } from "../keys/placement.ts";
-import { placementOf } from "../keys/placement-of.ts";
+import { Placements } from "../keys/placement-of.ts";
 import { APP_CUT } from "../wire/frame.ts";
 import type { PlacementView } from "../wire/roster.ts";
 
@@ -37,6 +41,8 @@ type OwnedRange = {
 export class Ownership {
   /** Of the placement; 0 while there is none (Ownership.O1). Nobody else writes it. */
   epoch = 0;
+  /** The newest epoch whose requests are served: the one before `epoch` while parts come or go (Ownership.O5). */
+  servedEpoch = 0;
   /**
    * The address of a byte for each part, 1 if owned, for the lookup in tables; 0 if all are, or before the first
    * placement (store/table-requests.ts). Nobody else writes it.
@@ -47,6 +53,7 @@ export class Ownership {
   #rank = 0;
   #view: PlacementView | undefined;
   #placement: Placement | undefined;
+  readonly #placements = new Placements();
   /** One byte for each part, in the arena: 1 if it is ours. 0: not allocated yet. */
   #ownedParts = 0;
   #ownsAll = false;
@@ -77,6 +84,11 @@ export class Ownership {
     return this.#view;
   }
 
+  /** Whether parts come to or go from this server (Ownership.O5). */
+  get isSettling(): boolean {
+    return this.servedEpoch !== this.epoch;
+  }
+
   /** The newest epoch in which a part left this server: earlier requests may be about that part. */
   get lossEpoch(): number {
     return this.#lossEpoch;
@@ -97,7 +109,7 @@ export class Ownership {
    */
   admitAppCut(): void {
     if (this.#hasAppCut) return;
-    if (this.areServersChanging) {
+    if (this.areServersChanging || this.#view?.move !== undefined) {
       const why =
         "the servers of the job are about to change, and requests whose servers an application chose itself (setSlicer) wait for that";
       throw new WeighbridgeError("QUEUE_FULL", `${why}: send it again; nothing of it was applied`, { retryable: true });
@@ -105,10 +117,13 @@ export class Ownership {
     this.#hasAppCut = true;
   }
 
-  /** Adopts the placement if it is newer, as the server of this rank. Throws ARENA_FULL. */
-  adopt(view: PlacementView, rank: number): void {
+  /**
+   * Adopts the placement if it is newer, as the server of this rank; `isSettling`: `settled` is called when its parts
+   * are where they belong (Ownership.O5). Throws ARENA_FULL.
+   */
+  adopt(view: PlacementView, rank: number, { isSettling = false }: { readonly isSettling?: boolean } = {}): void {
     if (view.epoch <= this.epoch) return; // Ownership.O1
-    const placement = placementOf(view);
+    const placement = this.#placements.of(view);
     const before = this.#placement;
     if (this.#ownedParts === 0) this.#ownedParts = this.#arena.allocate(PART_COUNT);
     const { bytes } = this.#arena;
@@ -121,6 +136,7 @@ export class Ownership {
     }
     this.#rank = rank;
     this.#view = view;
+    if (!isSettling) this.servedEpoch = view.epoch;
     this.epoch = view.epoch;
     this.#placement = placement;
     this.#ownsAll = ownedCount === PART_COUNT;
@@ -129,7 +145,13 @@ export class Ownership {
     for (const listener of this.#listeners) listener();
   }
 
-  /** Calls `listener` after every newer placement. */
+  /** All parts of the placement are where they belong (Ownership.O5). */
+  settled(): void {
+    this.servedEpoch = this.epoch;
+    for (const listener of this.#listeners) listener();
+  }
+
+  /** Calls `listener` after every newer placement, and when its parts are where they belong. */
   onChange(listener: () => void): void {
     this.#listeners.push(listener);
   }

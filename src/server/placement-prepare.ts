@@ -23,7 +23,7 @@ export class PlacementPrepare {
     this.#ownership = ownership;
     this.#clock = clock;
     ownership.onChange(() => {
-      if (this.#hold !== undefined && ownership.epoch >= this.#hold.epoch) this.#hold.end();
+      if (this.#hold !== undefined && ownership.servedEpoch >= this.#hold.epoch) this.#hold.end();
     });
   }
 

@@ -7,7 +7,7 @@
 //   cut by the application (APP_CUT) served; nothing is checked
 //   epoch 0                          a function whose target is a node; kv is refused
 //   older epoch                      refused whole with WRONG_EPOCH, which carries the placement
-//   newer epoch                      waits for the placement (epoch-wait.ts)
+//   newer epoch                      waits for the placement, and for the parts that come or go by it (epoch-wait.ts)
 //   keys of another server           refused whole with WRONG_OWNER
 //
 // Invariants:
@@ -25,6 +25,7 @@ import { INLINE_BYTES_MAX } from "../peer/frame-batch.ts";
 import { unstampedError } from "../peer/function-host.ts";
 import { APP_CUT, type FrameHeader, type RequestLabel } from "../wire/frame.ts";
 import { FunctionId } from "../wire/function-id.ts";
+import { isGuest, roleOf } from "../wire/node-id.ts";
 import type { ArenaWatch } from "./arena-watch.ts";
 import type { EpochWait } from "./epoch-wait.ts";
 import type { Ownership } from "./ownership.ts";
@@ -73,7 +74,7 @@ export class RequestGate implements FunctionHandler {
 
   destination(channel: Channel, header: FrameHeader): Uint8Array | undefined {
     if (header.payloadBytes <= INLINE_BYTES_MAX) return undefined; // small ones stay in the arena
-    if (header.epoch !== 0 && header.epoch !== this.#ownership.epoch) return undefined; // it may be refused, or wait
+    if (header.epoch !== 0 && header.epoch !== this.#ownership.servedEpoch) return undefined; // it may be refused, or wait
     return this.#inner.destination?.(channel, header);
   }
 
@@ -83,7 +84,8 @@ export class RequestGate implements FunctionHandler {
 
   handle(channel: Channel, header: FrameHeader, bytes: Uint8Array, at: number, fresh: boolean): void {
     const { channels } = this.#epochWait;
-    if (header.epoch > this.#ownership.epoch || (channels.size > 0 && channels.has(channel)))
+    const { servedEpoch, epoch } = this.#ownership;
+    if (header.epoch > servedEpoch || (channels.size > 0 && channels.has(channel)) || (servedEpoch !== epoch && waits(channel, header)))
       this.#epochWait.add(this, channel, header, bytes, at, fresh); // RequestGate.G2
     else this.pass(channel, header, bytes, at, fresh);
   }
@@ -140,6 +142,11 @@ export class RequestGate implements FunctionHandler {
     this.#buffer = bytes;
     this.#words = new Uint32Array(bytes.buffer, bytes.byteOffset, bytes.byteLength >> 2);
   }
+}
+
+/** Whether parts that come or go have to be there first (PartsExchange.E2): for all that is not refused, but of servers. */
+function waits({ id }: Channel, { epoch }: FrameHeader): boolean {
+  return epoch === 0 && (isGuest(id) || roleOf(id) === "worker");
 }
 
 function nameOfKv(functionId: number): string {

@@ -7,6 +7,7 @@ import type { Arena } from "../kernel/arena.ts";
 import type { Kernels } from "../kernel/kernels.ts";
 import { rankOf } from "../wire/node-id.ts";
 import type { CheckpointService } from "./checkpoint/checkpoint-service.ts";
+import type { PartsDeparture } from "./copy/parts-departure.ts";
 import type { Ownership } from "./ownership.ts";
 import type { Parameters } from "./parameters/parameters.ts";
 import type { WorkerGroups } from "./parameters/worker-groups.ts";
@@ -21,6 +22,7 @@ export type FunctionState = {
   readonly groups: WorkerGroups;
   readonly checkpoints: CheckpointService;
   readonly ownership: Ownership;
+  readonly departure: PartsDeparture;
   readonly workers: WorkerCalls;
   /** Of a server that has a standby, or is one. */
   readonly replica?: Replica | undefined;
@@ -33,6 +35,7 @@ export class ServerContext implements FunctionState, FunctionContext {
   readonly groups: WorkerGroups;
   readonly checkpoints: CheckpointService;
   readonly ownership: Ownership;
+  readonly departure: PartsDeparture;
   readonly workers: WorkerCalls;
   readonly replica: Replica | undefined;
   /** The calling worker, as clocks count it. */
@@ -43,7 +46,7 @@ export class ServerContext implements FunctionState, FunctionContext {
 
   /** `own`: the objects that users' functions keep, the same for all callers. */
   constructor(
-    { arena, kernels, parameters, groups, checkpoints, ownership, workers, replica }: FunctionState,
+    { arena, kernels, parameters, groups, checkpoints, ownership, departure, workers, replica }: FunctionState,
     holder: WorkerIncarnation,
     own: Map<string, object>,
   ) {
@@ -53,6 +56,7 @@ export class ServerContext implements FunctionState, FunctionContext {
     this.groups = groups;
     this.checkpoints = checkpoints;
     this.ownership = ownership;
+    this.departure = departure;
     this.workers = workers;
     this.replica = replica;
     this.holder = holder;

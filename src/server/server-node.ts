@@ -1,7 +1,7 @@
 // server-node — a server of the cluster: its arena, its engine, and the checkpoint that it restores before it serves.
 
 import type { WaitOptions } from "../base/deferred.ts";
-import { isWeighbridgeError, type WeighbridgeError } from "../base/errors.ts";
+import { isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
 import { randomToken } from "../base/random.ts";
 import { CatalogueCalls } from "../cluster/catalogue-calls.ts";
 import { MemberNode } from "../cluster/member-node.ts";
@@ -18,10 +18,12 @@ import type { ChannelLimits } from "../peer/channel-host.ts";
 import type { PlugInModule } from "../store/plug-ins.ts";
 import type { SnapshotFiles, SnapshotSource } from "../store/snapshot/snapshot-files.ts";
 import type { GeneralCompression } from "../wire/codecs/general-compression.ts";
+import type { PrepareReply, PrepareRequest } from "../wire/control.ts";
 import type { Fields, FieldValues } from "../wire/function-schema.ts";
 import { idOf, isGuest, type Role, rankOf, roleOf } from "../wire/node-id.ts";
 import type { CopyClaim, ResumeClaim } from "../wire/register.ts";
 import type { RosterView } from "../wire/roster.ts";
+import { PartsExchange } from "./copy/parts-exchange.ts";
 import { ChainMember, checkReplication } from "./replication/chain-member.ts";
 import type { DurableLog } from "./replication/durable-log.ts";
 import { ArenaReadBuffers, Server, serverLimits } from "./server.ts";
@@ -71,6 +73,10 @@ export class ServerNode extends MemberNode {
   readonly #chain: ChainMember | undefined;
   readonly #durable: DurableLog | undefined;
   #membership: Membership | undefined;
+  /** Parts that come and go with the placement. */
+  readonly exchange: PartsExchange;
+  /** What servers take note of once parts that come or go have settled (PartsExchange.E2). */
+  #laterRoster: RosterView | undefined;
   /** How many workers share the links' part of the arena. */
   #sharerCount: number;
 
@@ -96,6 +102,11 @@ export class ServerNode extends MemberNode {
     this.#chain = this.server.replica === undefined ? undefined : new ChainMember(this, this.server.replica);
     this.#durable = durable;
     if (durable !== undefined) durable.onFailed = (error) => this.fail(error);
+    const { ownership, parameters, departure, checkpoints } = this.server;
+    const incarnationOf = (rank: number): number | undefined => this.#aliveServer(rank);
+    this.exchange = new PartsExchange({ ownership, parameters, departure, clock, log, node: this, incarnationOf });
+    checkpoints.isMoving = () => ownership.isSettling;
+    ownership.onChange(() => this.#catchUp());
     this.server.serve(this.peer);
     this.server.workers.node = this;
     let { onState } = options;
@@ -155,14 +166,13 @@ export class ServerNode extends MemberNode {
       const { sumsIncarnation = 0, incarnation = 0, continues = incarnation } = membership.entry(node) ?? {};
       if (sumsIncarnation < continues && sumsIncarnation > 0) checkpoints.noteLostSums({ node, incarnation, sumsIncarnation });
     });
-    membership.onPlacement((placement) => ownership.adopt(placement, rankOf(membership.node)));
+    membership.onPlacement((placement) => this.exchange.take(placement, rankOf(membership.node)));
     // Also one that did not come from the scheduler.
     ownership.onChange(() => ownership.placement && membership.adoptPlacement(ownership.placement));
     this.peer.serve(
-      serveJson(PREPARE, (channel, request) => {
+      serveJson(PREPARE, async (channel, request) => {
         checkSender(channel, "PREPARE");
-        this.server.prepare(request);
-        return {};
+        return await this.#prepare(request, membership);
       }),
     );
     this.#chain?.registering(membership);
@@ -199,14 +209,50 @@ export class ServerNode extends MemberNode {
     this.log.info("restored a checkpoint", { path, clock, parameters: parameters.length });
   }
 
+  async #prepare(request: PrepareRequest, { roster }: Membership): Promise<PrepareReply> {
+    const { epoch, holdMs, hasCome = false, roster: version = 0 } = request;
+    if (hasCome) {
+      await this.exchange.settled(epoch);
+      return {};
+    }
+    if (holdMs === 0) {
+      this.server.prepare(request);
+      return {};
+    }
+    if (roster.version < version)
+      throw new WeighbridgeError("QUEUE_FULL", `server ${this.rank} has an older roster than ${version}`, { retryable: true });
+    const reply = this.exchange.weigh(request);
+    this.server.prepare(request);
+    return reply;
+  }
+
+  /** The incarnation of a server that lives. */
+  #aliveServer(rank: number): number | undefined {
+    const entry = this.#membership?.entry(idOf("server", rank));
+    return entry?.state === "alive" ? entry.incarnation : undefined;
+  }
+
+  /** PartsExchange.E2 */
+  #catchUp(): void {
+    const roster = this.#laterRoster;
+    if (roster === undefined || this.server.ownership.isSettling) return;
+    this.#laterRoster = undefined;
+    this.server.follow(roster);
+  }
+
   protected override follow(roster: RosterView): void {
     super.follow(roster);
+    // Before it is taken note of who has died: until parts have settled that waits (PartsExchange.E2).
+    if (roster.placement !== undefined && this.#membership !== undefined)
+      this.exchange.take(roster.placement, rankOf(this.#membership.node));
     this.#chain?.follow(roster);
     if (this.#membership !== undefined) {
       const { job, node, incarnation } = this.#membership;
       this.server.replica?.identify({ job, node, incarnation, roster });
     }
-    this.server.follow(roster);
+    if (this.server.ownership.isSettling) this.#laterRoster = roster;
+    else this.server.follow(roster);
+    this.exchange.review();
     this.#dropGuests();
     const workers = roster.nodes.filter(({ role }) => role === "worker").length;
     if (workers <= this.#sharerCount) return;
@@ -226,6 +272,7 @@ export class ServerNode extends MemberNode {
   }
 
   protected override async release(): Promise<void> {
+    this.exchange.close();
     await super.release();
     this.server.close();
     await this.#durable?.close();

@@ -18,6 +18,7 @@ import { BLOCK_BYTES, Kind } from "../wire/frame.ts";
 import { FunctionFlag, FunctionId } from "../wire/function-id.ts";
 import type { Fields, FieldValues } from "../wire/function-schema.ts";
 import { CheckpointService } from "./checkpoint/checkpoint-service.ts";
+import { PartsDeparture } from "./copy/parts-departure.ts";
 import { Ownership } from "./ownership.ts";
 import { Parameters } from "./parameters/parameters.ts";
 import { WorkerGroups } from "./parameters/worker-groups.ts";
@@ -49,7 +50,16 @@ class Stage {
       clock,
     });
     this.host = serverFunctions(
-      { arena, kernels, parameters, groups: new WorkerGroups(clock, 1), checkpoints, ownership, workers: new WorkerCalls() },
+      {
+        arena,
+        kernels,
+        parameters,
+        groups: new WorkerGroups(clock, 1),
+        checkpoints,
+        ownership,
+        departure: new PartsDeparture(() => parameters),
+        workers: new WorkerCalls(),
+      },
       clock,
     );
     for (const fn of functions) this.host.add(fn);

@@ -32,6 +32,7 @@ import { isGuest, SCHEDULER_ID } from "../wire/node-id.ts";
 import type { RosterEntry, RosterView } from "../wire/roster.ts";
 import { ArenaWatch } from "./arena-watch.ts";
 import { CheckpointService, ownerName } from "./checkpoint/checkpoint-service.ts";
+import { PartsDeparture } from "./copy/parts-departure.ts";
 import { EpochWait } from "./epoch-wait.ts";
 import { GuestList } from "./guest-list.ts";
 import { BUILT_IN_FUNCTIONS } from "./handlers/built-in-functions.ts";
@@ -86,6 +87,8 @@ export class Server {
   readonly clock: VectorClock = new VectorClock();
   /** What is this server's own. */
   readonly ownership: Ownership;
+  /** What has left with the last placement. */
+  readonly departure: PartsDeparture;
   /** Requests that were cut by a placement which this server has not heard of. */
   readonly epochWait: EpochWait;
   readonly apps: AppRegistry;
@@ -114,6 +117,7 @@ export class Server {
     this.kernels = new SimdKernels(options.arena);
     this.#watch = new ArenaWatch(options.arena, options.log ?? SILENT_LOG);
     this.ownership = new Ownership(options.arena);
+    this.departure = new PartsDeparture(() => this.parameters);
     this.epochWait = new EpochWait(this.ownership, options.clock);
     this.apps = new AppRegistry({ clock: options.clock, checkAgain: ({ epoch, flags }) => this.ownership.checkKept(epoch, flags) });
     this.unfinishedRequests = new PartialRequests({ clock: options.clock });
@@ -130,8 +134,8 @@ export class Server {
     this.checkpoints = new CheckpointService({ ...saved, log, clock });
     const users = options.replica === undefined ? functions : repeatedFunctions(functions);
     this.replica = options.replica && new Replica(this, { ours: BUILT_IN_FUNCTIONS, users }, options.replica);
-    const { parameters, groups, checkpoints, workers, replica } = this;
-    const state = { arena, kernels, parameters, groups, checkpoints, ownership, workers, replica };
+    const { parameters, groups, checkpoints, workers, replica, departure } = this;
+    const state = { arena, kernels, parameters, groups, checkpoints, ownership, departure, workers, replica };
     const own = new Map<string, object>();
     this.functions = serverFunctions(state, clock, own);
     for (const fn of [...BUILT_IN_FUNCTIONS, ...users]) this.functions.add(fn);
@@ -237,7 +241,17 @@ export class Server {
   /** The scheduler prepares this server for another placement. Throws as PlacementPrepare.take; UNSUPPORTED. */
   prepare(request: PrepareRequest): void {
     if (this.replica !== undefined && request.holdMs > 0) throw refusedError("a change of the placement");
+    if (request.servers !== undefined && request.holdMs > 0) this.#checkKv();
     this.#placement.take(request, this.checkpoints);
+  }
+
+  /** Throws UNSUPPORTED: raw keys of kv lie in even ranges over the servers, and do not move. */
+  #checkKv(): void {
+    for (const [owner, { keyCount }] of this.parameters.sums.all) {
+      if (owner === "data" || keyCount === 0) continue;
+      const why = `application ${owner} of the kv face has ${keyCount} keys on server ${this.ownership.rank}, which do not move`;
+      throw new WeighbridgeError("UNSUPPORTED", `the servers of this job cannot change: ${why}`);
+    }
   }
 
   close(): void {

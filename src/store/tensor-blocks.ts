@@ -93,6 +93,16 @@ export class TensorBlocks {
     return this.#blocks.indexesOf(part);
   }
 
+  /** What the blocks of a part take. */
+  bytesOfPart(part: number): number {
+    let bytes = 0;
+    for (const index of this.blocksOfPart(part)) {
+      const { span, slots } = this.blocks.get(index)!;
+      bytes += span.byteCount + (slots?.byteCount ?? 0);
+    }
+    return bytes;
+  }
+
   countOfPart(part: number): number {
     return this.#blocks.indexesOf(part).length;
   }

@@ -10,6 +10,7 @@ import { Arena } from "../kernel/arena.ts";
 import { SimdKernels } from "../kernel/simd-kernels.ts";
 import { ServedCall } from "../peer/function-host.ts";
 import { CheckpointService } from "../server/checkpoint/checkpoint-service.ts";
+import { PartsDeparture } from "../server/copy/parts-departure.ts";
 import { BUILT_IN_FUNCTIONS } from "../server/handlers/built-in-functions.ts";
 import { Ownership } from "../server/ownership.ts";
 import { Parameters } from "../server/parameters/parameters.ts";
@@ -179,6 +180,7 @@ export class ParameterStage {
       groups: this.#groups,
       checkpoints: this.#checkpoints,
       ownership,
+      departure: new PartsDeparture(() => parameters),
       workers: this.#workers,
     };
     return new ServerContext(state, this.holder(rank), this.#owned);

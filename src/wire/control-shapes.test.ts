@@ -11,6 +11,7 @@ import {
   emptyShape,
   leaveRequestShape,
   placementReplyShape,
+  prepareReplyShape,
   prepareRequestShape,
   rendezvousReplyShape,
   rendezvousRequestShape,
@@ -36,7 +37,7 @@ const ENTRY = {
   continues: 1,
   isFilling: true,
 };
-const PLACEMENT = { epoch: 4, policy: "ring", servers: [0, 2], moved: [17, 2] };
+const PLACEMENT = { epoch: 4, policy: "ring", servers: [0, 2], moved: [17, 2], move: { from: [0], to: [0, 2], below: 7 } };
 const ROSTER = { version: 3, nodes: [ENTRY], guests: [{ node: 2 ** 31, token: "g" }], placement: PLACEMENT, endedGeneration: 2 };
 const HELD = { name: "end", generation: 1, values: [{ rank: 0, value: "7" }] };
 const GENERATION = { generation: 3, members: [{ node: 9, incarnation: 1 }] };
@@ -99,9 +100,20 @@ const MESSAGES: readonly { name: string; shape: Check<unknown>; body: Record<str
     body: { job: "j", node: 9, incarnation: 1, recovery: true, heartbeatIntervalMs: 0, heartbeatTimeoutMs: 5000, roster: ROSTER },
   },
   { name: "ROSTER", shape: rosterShape, body: ROSTER, optional: ["guests", "placement", "endedGeneration"] },
-  { name: "a placement", shape: placementShape, body: PLACEMENT, optional: ["moved"] },
+  { name: "a placement", shape: placementShape, body: PLACEMENT, optional: ["moved", "move"] },
   { name: "the answer to PLACEMENT", shape: placementReplyShape, body: { placement: PLACEMENT }, optional: ["placement"] },
-  { name: "PREPARE", shape: prepareRequestShape, body: { epoch: 2, holdMs: 30_000, servers: [0, 2] }, optional: ["servers"] },
+  {
+    name: "PREPARE",
+    shape: prepareRequestShape,
+    body: { epoch: 2, holdMs: 30_000, servers: [0, 2], placement: PLACEMENT, roster: 4, hasCome: true },
+    optional: ["servers", "placement", "roster", "hasCome"],
+  },
+  {
+    name: "the answer to PREPARE",
+    shape: prepareReplyShape,
+    body: { leaving: [1, 4096], roomBytes: 2 ** 30 },
+    optional: ["leaving", "roomBytes"],
+  },
   { name: "BARRIER", shape: barrierRequestShape, body: BARRIER, optional: ["outlivesDeaths"] },
   { name: "the answer to BARRIER", shape: barrierReplyShape, body: { round: 1 } },
   { name: "ABORT", shape: abortRequestShape, body: { code: "DEADLINE", message: "too late" } },

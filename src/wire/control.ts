@@ -120,10 +120,23 @@ export const placementReplyShape: Check<PlacementReply> = object({ placement: op
 
 /**
  * PREPARE: the placement of this epoch comes within `holdMs` after this message arrived; 0: it does not come.
- * `servers`: the ranks of the servers that it names; left out: the same as before.
+ * `servers`: the ranks of the servers that it names; left out: the same as before. A server is told the placement, and
+ * the `roster` that it must have heard of. `hasCome`: it was published; a server answers when its parts have settled.
  */
-export type PrepareRequest = { readonly epoch: number; readonly holdMs: number; readonly servers?: readonly number[] | undefined };
-export const prepareRequestShape: Check<PrepareRequest> = object({ epoch: count, holdMs: count, servers: optional(list(count)) });
+export type PrepareRequest = { readonly epoch: number; readonly holdMs: number } & Optional<ServerPreparation>;
+type ServerPreparation = { servers: readonly number[]; placement: PlacementView; roster: number; hasCome: boolean };
+type Optional<T> = { readonly [K in keyof T]?: T[K] | undefined };
+const preparation = {
+  servers: optional(list(count)),
+  placement: optional(placementShape),
+  roster: optional(count),
+  hasCome: optional(flag),
+};
+export const prepareRequestShape: Check<PrepareRequest> = object({ epoch: count, holdMs: count, ...preparation });
+
+/** Of a server: rank, bytes, rank, bytes … that leave it by the placement, and the bytes for which it has room. */
+export type PrepareReply = { readonly leaving?: readonly number[] | undefined; readonly roomBytes?: number | undefined };
+export const prepareReplyShape: Check<PrepareReply> = object({ leaving: optional(list(count)), roomBytes: optional(count) });
 
 /**
  * HEARTBEAT. `holdsSums`: a server has values of the kv face or data of pushData (RosterEntry.sumsIncarnation).

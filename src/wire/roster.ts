@@ -1,6 +1,7 @@
 // roster — the nodes of the job as the scheduler publishes them, and who is missing while a job forms or ends. Every
 // change has a higher version; a node ignores a roster that is older than its own.
 
+import type { PlacementDescription } from "../keys/placement-description.ts";
 import { packageVersionShape, tokenShape } from "./hello.ts";
 import { type Check, count, flag, list, object, oneOf, optional, shortText } from "./json-body.ts";
 import { idOf, nameOf, type Role, roleShape, SCHEDULER_ID } from "./node-id.ts";
@@ -49,21 +50,15 @@ export const rosterEntryShape: Check<RosterEntry> = object({
   isFilling: optional(flag),
 });
 
-/** Which server owns which part, as in keys/placement-of.ts. A newer placement has a higher epoch, from 1 on. */
-export type PlacementView = {
-  readonly epoch: number;
-  readonly policy: "ring" | "range";
-  /** The ranks of the servers that take part. */
-  readonly servers: readonly number[];
-  /** Parts whose owner is not the policy's: part, rank, part, rank … */
-  readonly moved?: readonly number[] | undefined;
-};
+/** Which server owns which part. */
+export type PlacementView = PlacementDescription;
 
 export const placementShape: Check<PlacementView> = object({
   epoch: count,
   policy: oneOf("ring", "range"),
   servers: list(count),
   moved: optional(list(count)),
+  move: optional(object({ from: list(count), to: list(count), below: count })),
 });
 
 /** A client that is not counted, and what it shows in its hellos. */

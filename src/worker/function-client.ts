@@ -66,6 +66,13 @@ export class FunctionClient {
     return this.router.clockMessages.joining();
   }
 
+  /** No other placement comes until the returned function is called; waits for one that is about to come. */
+  async steady(): Promise<() => void> {
+    const { clockMessages } = this.router;
+    while (clockMessages.hold !== undefined) await clockMessages.hold.released;
+    return clockMessages.joining();
+  }
+
   /** Waits for something that goes on even when nobody waits for it any more. */
   async wait<T>(promise: Promise<T>, what: string, { subject, ...wait }: CallWait): Promise<T> {
     try {

@@ -204,8 +204,9 @@ export class ParameterControl implements PushCheck {
     for (let attempt = 1; ; attempt++) {
       const { number, edition, isNew, spec } = await catalogue.open(wanted, wait);
       const control = new ParameterControl({ ...options, spec, parameter: number });
+      const made = await options.functions.steady(); // all servers make it, also those that come
       try {
-        await control.#create(edition, wait);
+        await control.#create(edition, wait).finally(made);
         return { control, spec };
       } catch (thrown) {
         if (isWeighbridgeError(thrown, "UNKNOWN_PARAMETER") && attempt < OPEN_ATTEMPTS) {
@@ -260,7 +261,8 @@ export class ParameterControl implements PushCheck {
     const { functions, parameter } = this.#options;
     const change = mode === undefined ? { consistency: "", clock: 0, turn: 0 } : await this.#turnOf(mode, fromClock, wait);
     const request = { parameter, settings: isSet ? JSON.stringify(body) : "", ...change };
-    const changes = await functions.callAll(parameterConfigure, request, this.#asked(wait));
+    const told = await functions.steady();
+    const changes = await functions.callAll(parameterConfigure, request, this.#asked(wait)).finally(told);
     return mode === undefined ? this.clock : Math.max(...changes.map(({ clock }) => clock));
   }
 
@@ -306,7 +308,9 @@ export class ParameterControl implements PushCheck {
     this.checkCall(wait);
     await this.#states(wait);
     const edition = await catalogue.clear(this.handle.name, wait);
-    await functions.callAll(parameterClear, { parameter, edition, pushNumber: this.handle.pushNumber }, this.#asked(wait));
+    const cleared = await functions.steady();
+    const request = { parameter, edition, pushNumber: this.handle.pushNumber };
+    await functions.callAll(parameterClear, request, this.#asked(wait)).finally(cleared);
     this.handle.cleared();
   }
 

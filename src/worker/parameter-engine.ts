@@ -84,7 +84,7 @@ export class ParameterEngine {
     await this.clock.join(wait);
     this.#router.onFailure = (error) => this.clock.joinAgain(error);
     this.functions.explainFailure = (error, allowed) => this.clock.explained(error, allowed);
-    this.#router.serverRestarted = (server) => this.clock.serverRestarted(server);
+    this.#router.serverCame = (server) => this.clock.serverCame(server);
   }
 
   /** Throws SPEC_MISMATCH when somebody described it differently, UNKNOWN_PARAMETER for a name that nobody has made. */

@@ -25,7 +25,7 @@ import { Deferred, type WaitOptions, waitFor } from "../base/deferred.ts";
 import { showValue, WeighbridgeError } from "../base/errors.ts";
 import type { Membership } from "../cluster/membership.ts";
 import type { Contract } from "../contracts/contract.ts";
-import { placementOf } from "../keys/placement-of.ts";
+import { Placements } from "../keys/placement-of.ts";
 import type { Call, CallFate } from "../peer/call.ts";
 import { type FunctionCallOptions, functionCalls } from "../peer/function-call.ts";
 import { placementOfError } from "../wire/failure.ts";
@@ -75,6 +75,7 @@ export class Router extends ServerDirectory {
   /** R7 */
   readonly clockMessages: ClockMessages;
   readonly #membership: RouterOptions["membership"];
+  readonly #placements = new Placements();
   #isSendingAgain = false;
   #refused: RoutedRequest[] = [];
   /** Requests of functions that cannot leave yet. */
@@ -94,9 +95,11 @@ export class Router extends ServerDirectory {
   /** A placement was published, or came with a refusal. An older one changes nothing. */
   adopt(published: PlacementView): void {
     if (published.epoch <= this.epoch) return;
-    this.place(placementOf(published));
+    const before = this.servers;
+    this.place(this.#placements.of(published));
     if (this.openUpdates > 0) this.held ??= new Deferred(); // R4
     this.clockMessages.adopted(published.epoch);
+    if (before.length > 0) for (const rank of this.servers) if (!before.includes(rank)) this.serverCame(rank);
   }
 
   // Requests of functions.

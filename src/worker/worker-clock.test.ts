@@ -294,7 +294,7 @@ test("a server that was restarted is joined at once, alone, and told the clock t
   const servers = new Servers();
   servers.clock.raise(63);
   servers.clocks = [63, 60];
-  servers.clock.serverRestarted(1);
+  servers.clock.serverCame(1);
   assert.deepEqual(servers.asked, ["join of server 1"], "before any other call can be made");
   await setImmediate();
   assert.deepEqual(servers.asked, ["join of server 1", "advance 63 of server 1"]);
@@ -304,13 +304,13 @@ test("a server that was restarted is joined at once, alone, and told the clock t
 test("a worker that has left joins no server that is restarted, and one that cannot be joined is left to the next call (J8, J4)", async () => {
   const servers = new Servers();
   servers.failure = new WeighbridgeError("NODE_DEAD", "server 1 is dead");
-  servers.clock.serverRestarted(1);
+  servers.clock.serverCame(1);
   await setImmediate();
   assert.deepEqual([servers.asked.splice(0), servers.warnings], [["join of server 1"], []]);
   servers.failure = undefined;
   await servers.clock.leave({});
   servers.asked.length = 0;
-  servers.clock.serverRestarted(1);
+  servers.clock.serverCame(1);
   assert.deepEqual(servers.asked, []);
 });
 

@@ -43,6 +43,7 @@ import { AppRegistry, simpleHost } from "../../src/peer/app-registry.ts";
 import { serveJson } from "../../src/peer/call-function.ts";
 import { PartialRequests } from "../../src/peer/partial-requests.ts";
 import { CheckpointService } from "../../src/server/checkpoint/checkpoint-service.ts";
+import { PartsDeparture } from "../../src/server/copy/parts-departure.ts";
 import { StoreHandle } from "../../src/server/kv/store-handle.ts";
 import { answerWhole, type WholeKvRequest, WholeRequests } from "../../src/server/kv/whole-requests.ts";
 import { Ownership } from "../../src/server/ownership.ts";
@@ -196,7 +197,16 @@ export function goldenServer(): RecordedExchange {
     clock,
   });
   const functions = serverFunctions(
-    { arena, kernels, parameters, groups: new WorkerGroups(clock, 1), checkpoints, ownership, workers: new WorkerCalls() },
+    {
+      arena,
+      kernels,
+      parameters,
+      groups: new WorkerGroups(clock, 1),
+      checkpoints,
+      ownership,
+      departure: new PartsDeparture(() => parameters),
+      workers: new WorkerCalls(),
+    },
     clock,
   );
   functions.add(goldenFunction);

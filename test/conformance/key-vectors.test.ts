@@ -37,10 +37,19 @@ function hash(text: string): bigint {
   return h ^ (h >> 16n);
 }
 
-type Words = { readonly policy: string; readonly servers: readonly number[]; readonly moved?: readonly number[] };
+type Words = {
+  readonly policy: string;
+  readonly servers: readonly number[];
+  readonly moved?: readonly number[];
+  readonly move?: { readonly from: readonly number[]; readonly to: readonly number[]; readonly below: number };
+};
 
 /** P2 to P4: the rank of the owner of every part. */
-function owners({ policy, servers, moved = [] }: Words): number[] {
+function owners({ policy, servers, moved = [], move }: Words): number[] {
+  if (move !== undefined) {
+    const [before, after] = [owners({ policy, servers: move.from }), owners({ policy, servers: move.to })];
+    return before.map((owner, part) => (part < move.below ? (after[part] ?? -1) : owner));
+  }
   const ranks = [...servers].sort((a, b) => a - b);
   const made =
     policy === "range" ? Array.from({ length: PARTS }, (_, part) => ranks[Math.floor((part * ranks.length) / PARTS)] ?? -1) : ring(ranks);
@@ -87,7 +96,7 @@ test("mixed keys and parts are those of rule P1", () => {
   }
 });
 
-test("owners of all parts are those of rules P2 to P4, for both policies, ranks with gaps and parts that were moved", () => {
+test("owners of all parts are those of rules P2 to P4, for both policies, ranks with gaps, parts that were moved and parts that are on their way", () => {
   for (const example of examples<Words & { readonly owners: string }>("placements")) {
     const ranks = [...example.servers].sort((a, b) => a - b);
     assert.equal(

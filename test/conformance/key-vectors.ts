@@ -5,7 +5,8 @@
 import { evenRanges } from "../../src/keys/key-range.ts";
 import { hashText, mixInto } from "../../src/keys/mix.ts";
 import { PART_COUNT, partOf } from "../../src/keys/placement.ts";
-import { type PlacementDescription, placementOf } from "../../src/keys/placement-of.ts";
+import type { PlacementDescription } from "../../src/keys/placement-description.ts";
+import { placementOf } from "../../src/keys/placement-of.ts";
 import { TensorShape } from "../../src/store/tensor-shape.ts";
 import { DOCUMENTED } from "./functions/all.ts";
 
@@ -21,6 +22,8 @@ const PLACEMENTS: readonly PlacementDescription[] = [
   { epoch: 1, policy: "ring", servers: [0, 1] },
   { epoch: 1, policy: "ring", servers: [0, 1, 2, 3, 4, 5, 6] },
   { epoch: 9, policy: "ring", servers: [30, 4, 9], moved: [17, 30, 18, 4] },
+  { epoch: 10, policy: "ring", servers: [0, 1, 2], move: { from: [0, 1], to: [0, 1, 2], below: 1000 } },
+  { epoch: 11, policy: "range", servers: [0, 1, 5], move: { from: [0, 1], to: [1, 5], below: 4096 } },
 ];
 const SHAPES: readonly (readonly number[])[] = [
   ...[[], [1], [10], [131_072], [131_073], [1_000_000]],

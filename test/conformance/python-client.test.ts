@@ -130,7 +130,6 @@ async function startPlaced(
     get scheduler() {
       return scheduler.scheduler;
     },
-    serverOf: (rank) => servers[rank]?.server,
     address,
     ended,
     close: async () => {

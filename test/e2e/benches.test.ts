@@ -42,6 +42,7 @@ const BENCHES: Readonly<Record<string, Bench>> = {
     figure: /^sgd +0\.1 +\d+\.\d/,
   },
   main: { args: ["--quick", "--case", "push-4B-w1", "--regime", "free"], figure: /^push-4B-w1 .*\d/ },
+  moving: { args: ["--rows", 4096, "--seconds", 0.1], figure: /moved 1 MiB in [\d.]+ s and \d+ steps; 0 of 4096 rows are wrong/ },
   nn: { args: ["--round-ms", 1], figure: /\| forward, loss, backward \| [\d.]+/ },
   optimizers: { args: ["copy"], figure: /^copy +[\d.]+ GB\/s/ },
   overlap: { launch: ["-s", 1, "-w", 1], args: ["--pairs", 1], figure: /rows, 0 cached: on [\d.]+ steps\/s/ },

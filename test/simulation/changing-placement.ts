@@ -8,7 +8,7 @@ import { Session } from "../../src/api/session.ts";
 import { Random } from "../../src/base/random.ts";
 import { KVServer } from "../../src/faces/kv/kv-server.ts";
 import { KVWorker } from "../../src/faces/kv/kv-worker.ts";
-import { type Changes, keepChanging } from "../../src/testing/change-placement.ts";
+import { type Changes, keepChanging, moveAny } from "../../src/testing/change-placement.ts";
 import { GRADIENT_TYPES } from "../../src/testing/optimizer-types.ts";
 import { SimCluster } from "../../src/testing/sim-cluster.ts";
 
@@ -24,23 +24,26 @@ const RAW_KEYS = BigUint64Array.from({ length: 6 }, (_, i) => (2n ** 64n / 6n) *
 /** A ring takes longer to make. */
 export const optionsOf = (): { readonly placement: "range" } => ({ placement: "range" });
 
+/** What changes meanwhile: nothing, who owns which parts, or also which servers have any. */
+export type Changing = "nothing" | "parts" | "servers";
+
 /** Runs what each worker does; returns how often parts moved meanwhile. */
 async function runAll<T>(
   seed: number,
-  isChanging: boolean,
+  changing: Changing,
   job: (cluster: SimCluster, rank: number) => Promise<T>,
 ): Promise<{ readonly outcomes: readonly T[]; readonly changes: Changes; readonly refusedCount: number }> {
   const cluster = new SimCluster({ seed, serverCount: SERVERS, workerCount: WORKERS, settle: setImmediate, optionsOf });
   await cluster.start();
   for (let rank = 0; rank < SERVERS; rank++) new KVServer(cluster.server(rank), 0);
   const changes: Changes = { count: 0 };
-  if (isChanging) keepChanging(cluster, new Random(seed), PAUSE_MS_MAX, changes);
+  if (changing !== "nothing") keepChanging(cluster, new Random(seed), PAUSE_MS_MAX, changes, changing === "parts" ? undefined : moveAny);
   const outcomes = await cluster.run(Promise.all(Array.from({ length: WORKERS }, (_, rank) => job(cluster, rank))));
   const refusedCount = Array.from({ length: SERVERS }, (_, rank) => cluster.server(rank).metrics.requestsFailed).reduce((a, b) => a + b);
   return { outcomes, changes: { ...changes }, refusedCount };
 }
 
-async function work(cluster: SimCluster, rank: number, seed: number): Promise<void> {
+async function work(cluster: SimCluster, rank: number, { seed, hasKv }: { readonly seed: number; readonly hasKv: boolean }): Promise<void> {
   const random = new Random(seed * 100 + rank);
   const session = await Session.open(cluster.worker(rank).node);
   const kv = new KVWorker(cluster.worker(rank), 0);
@@ -55,7 +58,7 @@ async function work(cluster: SimCluster, rank: number, seed: number): Promise<vo
   const ones = new Float32Array(2 * KEYS.length).fill(1);
   for (let round = 1; round <= ROUNDS; round++) {
     const pushes = [own.push(KEYS, ones), shared.push(KEYS, ones), encoded.push(KEYS, ones), tensor.push(new Float32Array(SIZE).fill(1))];
-    const kvPush = kv.push(RAW_KEYS, new Float32Array(RAW_KEYS.length).fill(1));
+    const kvPush = hasKv ? kv.wait(kv.push(RAW_KEYS, new Float32Array(RAW_KEYS.length).fill(1))) : undefined;
     if (random.chance(0.2)) cluster.network.breakLinks(`worker-${rank}`, `server-${random.below(SERVERS)}`);
     const seen = await own.pull(KEYS);
     assert.ok(
@@ -67,12 +70,13 @@ async function work(cluster: SimCluster, rank: number, seed: number): Promise<vo
       copies.every((value) => value === round),
       `so does its cache`,
     );
-    await Promise.all([...pushes, kv.wait(kvPush)]);
+    await Promise.all([...pushes, kvPush]);
   }
   await session.barrier();
   for (const table of [shared, encoded])
     assert.deepEqual(await table.pull(KEYS), new Float32Array(2 * KEYS.length).fill(WORKERS * ROUNDS), table.name);
   assert.deepEqual(await tensor.pull(), new Float32Array(SIZE).fill(WORKERS * ROUNDS));
+  if (!hasKv) return await session.barrier();
   const raw = new Float32Array(RAW_KEYS.length);
   await kv.wait(kv.pull(RAW_KEYS, raw));
   assert.deepEqual(raw, new Float32Array(RAW_KEYS.length).fill(WORKERS * ROUNDS));
@@ -80,8 +84,9 @@ async function work(cluster: SimCluster, rank: number, seed: number): Promise<vo
 }
 
 /** Acknowledged = applied. Returns how many requests were refused. */
-export async function runAcknowledged(seed: number): Promise<number> {
-  const { refusedCount } = await runAll(seed, true, (cluster, rank) => work(cluster, rank, seed));
+export async function runAcknowledged(seed: number, changing: Changing = "parts"): Promise<number> {
+  const about = { seed, hasKv: changing !== "servers" }; // which refuses a change of the servers
+  const { refusedCount } = await runAll(seed, changing, (cluster, rank) => work(cluster, rank, about));
   return refusedCount;
 }
 
@@ -108,8 +113,8 @@ async function keepPace(cluster: SimCluster, rank: number): Promise<void> {
 }
 
 /** No read under SSP misses a push that its bound promises. Returns how often parts moved. */
-export async function runPace(seed: number): Promise<number> {
-  return (await runAll(seed, true, keepPace)).changes.count;
+export async function runPace(seed: number, changing: Changing = "parts"): Promise<number> {
+  return (await runAll(seed, changing, keepPace)).changes.count;
 }
 
 /**
@@ -153,12 +158,12 @@ async function train(cluster: SimCluster, rank: number): Promise<readonly Float3
 
 /** What is read under BSP while nothing moves, by worker. */
 export async function undisturbedReads(): Promise<readonly (readonly Float32Array[])[]> {
-  return (await runAll(1, false, train)).outcomes;
+  return (await runAll(1, "nothing", train)).outcomes;
 }
 
 /** BSP reads the same bits. Returns how often parts moved. */
-export async function runBits(seed: number, expected: readonly (readonly Float32Array[])[]): Promise<number> {
-  const { outcomes, changes } = await runAll(seed, true, train);
+export async function runBits(seed: number, expected: readonly (readonly Float32Array[])[], changing: Changing = "parts"): Promise<number> {
+  const { outcomes, changes } = await runAll(seed, changing, train);
   for (const [rank, reads] of outcomes.entries())
     for (const [i, values] of reads.entries()) {
       const name = [...GRADIENT_TYPES, "dense adam", "dense momentum"][i % (GRADIENT_TYPES.length + 2)];

@@ -9,9 +9,10 @@ import { Session } from "../../src/api/session.ts";
 import { type ErrorCode, isWeighbridgeError, WeighbridgeError } from "../../src/base/errors.ts";
 import { Random } from "../../src/base/random.ts";
 import type { Postoffice } from "../../src/faces/kv/postoffice.ts";
-import { PART_COUNT } from "../../src/keys/part.ts";
+import { PART_COUNT, partOf } from "../../src/keys/part.ts";
 import { placementOf } from "../../src/keys/placement-of.ts";
 import type { PlacementChange } from "../../src/scheduler/placement-epochs.ts";
+import type { ServerNode } from "../../src/server/server-node.ts";
 import { changePlacement, nodesOf } from "../../src/testing/change-placement.ts";
 import { SimCluster } from "../../src/testing/sim-cluster.ts";
 import { idOf, rankOf, roleOf, SCHEDULER_ID } from "../../src/wire/node-id.ts";
@@ -28,7 +29,7 @@ const MOVED = 600;
 /** Whatever takes longer hangs: a worker that was prepared by a scheduler which died waits 30 s. */
 const WAIT = { deadlineMs: 60_000 };
 
-export const PHASES = ["preparing", "prepared", "moved", "told"] as const;
+export const PHASES = ["preparing", "prepared", "moving", "told"] as const;
 export type Phase = (typeof PHASES)[number];
 export const VICTIMS = ["scheduler", "worker", "giver", "receiver", "bystander", "link"] as const;
 export type Victim = (typeof VICTIMS)[number];
@@ -114,12 +115,14 @@ export class PlacementCrashes {
       if (victim === "scheduler" && phase !== "told") throw new WeighbridgeError("CLOSED", "the scheduler died");
     };
     if (phase === "preparing") mishap.healed = this.#sleep(random.below(4)).then(() => this.#strike(victim, { from, to }));
-    const phases = phase === "prepared" ? { prepared: strike } : phase === "moved" ? { moved: strike } : {};
+    const epoch = Math.max(...this.#epochs());
     try {
-      await changePlacement(nodesOf(this.#cluster), change, phases);
+      const changing = changePlacement(nodesOf(this.#cluster), change, phase === "prepared" ? strike : undefined);
+      if (phase === "moving") mishap.healed = this.#strikeBehind(epoch, changing, () => this.#strike(victim, { from, to }));
+      await changing;
       this.tally.told++;
     } catch (thrown) {
-      if (!isOneOf(thrown, "NO_ROUTE", "DEADLINE", "CLOSED")) throw thrown;
+      if (!isOneOf(thrown, "NO_ROUTE", "DEADLINE", "CLOSED", "NODE_DEAD", "UNKNOWN_PARAMETER")) throw thrown;
       this.tally.givenUp++;
     }
     if (phase === "told") {
@@ -127,6 +130,20 @@ export class PlacementCrashes {
       strike();
     }
     await mishap.healed;
+  }
+
+  /** Once a server has heard of the next placement: parts are on their way. */
+  async #strikeBehind(epoch: number, changing: Promise<void>, strike: () => Promise<void>): Promise<void> {
+    let isOver = false;
+    const over = (): void => {
+      isOver = true;
+    };
+    changing.then(over, over);
+    const isHeard = (): boolean =>
+      [0, 1, 2].some((rank) => (this.#cluster.running(idOf("server", rank))?.server?.ownership.epoch ?? 0) > epoch);
+    while (!isOver && !isHeard()) await this.#sleep(1);
+    await this.#sleep(this.#random.below(8));
+    await strike();
   }
 
   /** Parts of one server that go to another; undefined without a scheduler. */
@@ -174,13 +191,19 @@ export class PlacementCrashes {
     network.heal(one, other);
   }
 
-  /** With a server what it holds is gone. */
+  /** With a server what it holds is gone; and maybe what has just been taken from one by another. */
   #lose(rank: number): void {
-    const ownership = this.#cluster.server(rank).server?.ownership;
+    const holds = (server: number, part: number): boolean =>
+      (this.#cluster.running(idOf("server", server))?.node as ServerNode | undefined)?.exchange.holds(part) === true;
     for (const [i, key] of KEYS.entries()) {
-      if (ownership?.ownsKey(Number(key & 0xffff_ffffn), Number(key >> 32n)) !== true) continue;
+      const part = partOf(Number(key & 0xffff_ffffn), Number(key >> 32n));
+      const isLost = holds(rank, part);
+      if (!isLost && [0, 1, 2].some((server) => holds(server, part))) continue;
       (this.#lossesOf[i] as number)++;
-      for (const accounts of this.#accounts) Object.assign(accounts[i] as Account, { sure: 0, maybe: 0 });
+      for (const accounts of this.#accounts) {
+        const { sure, maybe } = accounts[i] as Account;
+        accounts[i] = { sure: 0, maybe: isLost ? 0 : sure + maybe };
+      }
     }
   }
 

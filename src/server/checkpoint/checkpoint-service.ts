@@ -65,6 +65,9 @@ type Saving = {
   error: WeighbridgeError | undefined;
 };
 
+/** Beyond all epochs (EPOCH_MAX). */
+const MOVING_EPOCH = 2 ** 32 - 1;
+
 /** A directory that is being made; its name once it exists. */
 type Begun = { pending: string; readonly owner: string };
 
@@ -74,6 +77,8 @@ type LostSums = { readonly node: number; readonly incarnation: number; readonly 
 export class CheckpointService {
   /** Why this server loads nothing from a checkpoint, if so. */
   loadRefusal: WeighbridgeError | undefined;
+  /** Whether parts are on their way from or to this server, and lie on two of them. */
+  isMoving: () => boolean = () => false;
   /** What links with updates wait for while a cut is open. */
   readonly pressure: CutPressure;
   /** Loads of whole checkpoints, and of one parameter each. */
@@ -119,6 +124,12 @@ export class CheckpointService {
     const what = `${nameOf(node)} was restarted (incarnation ${incarnation}) without the sums of incarnation ${sumsIncarnation}`;
     const message = `no checkpoint is taken: ${what}, values of the kv face or data of pushData; restore a checkpoint, or start the job anew`;
     this.#lostSums ??= new WeighbridgeError("UNKNOWN_PARAMETER", message);
+  }
+
+  /** What a cut says of its epoch. While parts move it is one that no other server has: that checkpoint is cut again. */
+  get #cutEpoch(): number {
+    const { epoch, rank } = this.#options.ownership;
+    return this.isMoving() ? MOVING_EPOCH - rank : epoch;
   }
 
   /** Whether a load is going on that is not shown to everybody yet (CheckpointService.V7). */
@@ -182,7 +193,7 @@ export class CheckpointService {
       try {
         snapshot.freeze();
         this.#watch(saving);
-        saving.frozen.resolve({ names: snapshot.names, run, epoch: ownership.epoch });
+        saving.frozen.resolve({ names: snapshot.names, run, epoch: this.#cutEpoch });
       } catch (thrown) {
         this.#end(saving, thrown);
       }

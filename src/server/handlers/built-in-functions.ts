@@ -10,6 +10,7 @@ import { CLOCK_HANDLERS } from "./clocks.ts";
 import { DATA_HANDLERS } from "./data.ts";
 import { GROUP_HANDLERS } from "./groups.ts";
 import { PARAMETER_HANDLERS } from "./parameters.ts";
+import { PART_HANDLERS } from "./parts.ts";
 import { RAW_ROW_HANDLERS } from "./raw-rows.ts";
 import { REPLICATION_HANDLERS } from "./replication.ts";
 import { ROW_HANDLERS } from "./rows.ts";
@@ -23,6 +24,7 @@ export const BUILT_IN_FUNCTIONS: readonly ServedFunction[] = [
   ...DATA_HANDLERS,
   ...GROUP_HANDLERS.map((fn) => workersOnly(fn, "is in no group of workers")),
   ...PARAMETER_HANDLERS,
+  ...PART_HANDLERS,
   ...RAW_ROW_HANDLERS,
   ...REPLICATION_HANDLERS,
   ...ROW_HANDLERS,

@@ -68,6 +68,11 @@ export class PartState {
     return all.reduce((count, parameter) => count + parameter.dropPart(part), sums.of("data").dropPart(part));
   }
 
+  /** About how many bytes of parameters a part has here, without open rounds and data. */
+  weighPart(part: number): number {
+    return this.#parameters.all.reduce((bytes, parameter) => bytes + parameter.weighPart(part), 0);
+  }
+
   /** How many rows, blocks and arrays of data a part has here. */
   countPart(part: number): number {
     const { all, sums } = this.#parameters;
@@ -94,3 +99,19 @@ type ParameterPage = { readonly parameter: string } & (TablePage | TensorPage);
 /** Data beside the parameters. */
 type DataPage = { readonly kind: "data"; readonly images: SumImages };
 export type PartPage = ParameterPage | DataPage;
+
+/** About what it takes in memory and on the wire. */
+export function bytesOfPage(page: PartPage): number {
+  switch (page.kind) {
+    case "rows":
+    case "data":
+      return page.images.payloads.byteLength;
+    case "pulledRows":
+      return page.pulled.images.payloads.byteLength;
+    case "block":
+      return page.image.values.byteLength + page.image.slots.byteLength;
+    case "openRows":
+    case "openBlock":
+      return page.image.gradients.byteLength;
+  }
+}

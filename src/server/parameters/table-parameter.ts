@@ -351,6 +351,11 @@ export class TableParameter extends HostedParameter<TableSpec> {
     return this.store.dropPart(part);
   }
 
+  /** About what a part takes, without its open rounds. */
+  weighPart(part: number): number {
+    return this.countPart(part) * (KEY_BYTES + this.store.columns.payload.byteCount);
+  }
+
   countPart(part: number): number {
     return this.store.parts.countOfPart(part);
   }

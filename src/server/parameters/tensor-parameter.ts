@@ -174,6 +174,11 @@ export class TensorParameter extends HostedParameter<TensorSpec> {
     return this.store.dropPart(part);
   }
 
+  /** About what a part takes, without its open rounds. */
+  weighPart(part: number): number {
+    return this.store.bytesOfPart(part);
+  }
+
   countPart(part: number): number {
     return this.store.countOfPart(part);
   }

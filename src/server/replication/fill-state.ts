@@ -25,7 +25,7 @@ import type { Ownership } from "../ownership.ts";
 import type { ParameterImage } from "../parameters/hosted-parameter.ts";
 import type { KeyListsImage } from "../parameters/parameter-link.ts";
 import type { Parameters } from "../parameters/parameters.ts";
-import { type PartPage, PartState } from "../parameters/part-state.ts";
+import { bytesOfPage, type PartPage, PartState } from "../parameters/part-state.ts";
 import type { OwnState, OwnStateImage } from "./repeated-function.ts";
 
 /** The server that is saved, or filled. */
@@ -122,7 +122,7 @@ export function saveParts(
   for (; part < from + partsMax && byteCount < bytesMax; part++) {
     for (const page of state.savePart(part)) {
       pages.push(page);
-      byteCount += bytesOf(page);
+      byteCount += bytesOfPage(page);
     }
     for (const [owner, store] of parameters.sums.all) {
       if (owner === "data") continue; // PartState has it
@@ -133,21 +133,6 @@ export function saveParts(
     }
   }
   return { from, to: part, pages, sums };
-}
-
-function bytesOf(page: PartPage): number {
-  switch (page.kind) {
-    case "rows":
-    case "data":
-      return page.images.payloads.byteLength;
-    case "pulledRows":
-      return page.pulled.images.payloads.byteLength;
-    case "block":
-      return page.image.values.byteLength + page.image.slots.byteLength;
-    case "openRows":
-    case "openBlock":
-      return page.image.gradients.byteLength;
-  }
 }
 
 /** FillState.F1. Throws ARENA_FULL. */

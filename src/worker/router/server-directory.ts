@@ -45,8 +45,11 @@ export type DirectoryOptions = {
 };
 
 export class ServerDirectory {
-  /** Called when calls to this server go to a new incarnation of it, before any of them can be made. */
-  serverRestarted: (rank: number) => void = () => {};
+  /**
+   * Called when calls to this server go to a new incarnation of it, before any of them can be made, or when it has come
+   * into the placement.
+   */
+  serverCame: (rank: number) => void = () => {};
   readonly clock: Clock;
   // Plain fields that only this file changes, because every request looks at them.
   /** The ranks of all servers, ascending. */
@@ -140,7 +143,7 @@ export class ServerDirectory {
         const before = this.incarnationOf(rank);
         this.gone[rank] = undefined;
         this.channels[rank] = this.#peer.dial(node, address, incarnation, { continues, returns });
-        if (before !== 0 && before !== this.incarnationOf(rank)) this.serverRestarted(rank);
+        if (before !== 0 && before !== this.incarnationOf(rank)) this.serverCame(rank);
       } else if (this.gone[rank] === undefined) {
         const error = nodeDeadError(node, state);
         this.gone[rank] = error;

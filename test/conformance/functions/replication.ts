@@ -1,5 +1,6 @@
 // replication — what spec/functions.md says of src/contracts/replication.ts.
 
+import { partsDone, partsFetch } from "../../../src/contracts/parts.ts";
 import { replicaLog } from "../../../src/contracts/replication.ts";
 import { documented, type FunctionFamily } from "./documented.ts";
 
@@ -17,6 +18,38 @@ export const REPLICATION: FunctionFamily = {
       response: { applied: "the number of the last entry that the standby has repeated" },
       errors: ["BAD_REQUEST", "FENCED", "HANDLER_FAILED", "UNSUPPORTED"],
       example: { request: { first: 7, entries: new Uint8Array(24) }, response: { applied: 7 } },
+    }),
+  ],
+};
+
+export const PARTS: FunctionFamily = {
+  title: "Parts that move",
+  about: "What a server that gets parts with a new placement calls on the servers that had them (docs/decisions/0072).",
+  functions: [
+    documented(partsFetch, {
+      about: "The state of parts that are the caller's by a placement, and were the server's before it.",
+      request: {
+        epoch: "of that placement",
+        from: "the first part to look at",
+        asMember: "whether the caller comes into the placement, and needs what is not a part's: clocks, counts of pushes, parameters",
+      },
+      response: {
+        to: "the first part that was not looked at; 4,096: there is no more",
+        textBytes: "of the JSON that the body begins with",
+        body: "JSON, padded to a multiple of 8, and the arrays that it names: rows, blocks, data and open rounds, and for a caller that comes what is not a part's",
+      },
+      errors: ["BAD_REQUEST", "HANDLER_FAILED", "QUEUE_FULL", "WRONG_EPOCH"],
+      example: {
+        request: { epoch: 2, from: 0, asMember: false },
+        response: { to: 4096, textBytes: 22, body: new TextEncoder().encode('{"to":4096,"pages":[]}  ') },
+      },
+    }),
+    documented(partsDone, {
+      about: "The caller has them: the server drops what it still holds of them.",
+      request: { epoch: "of that placement" },
+      response: {},
+      errors: ["BAD_REQUEST", "QUEUE_FULL", "WRONG_EPOCH"],
+      example: { request: { epoch: 2 }, response: {} },
     }),
   ],
 };

@@ -168,6 +168,9 @@ def part_of(keys: Any) -> np.ndarray:
 
 def owners_of(placement: dict[str, Any]) -> np.ndarray:
     """The rank that owns each of the 4,096 parts (P2 to P4)."""
+    if move := placement.get("move"):  # P4
+        ends = [owners_of({"policy": placement["policy"], "servers": move[end]}) for end in ("to", "from")]
+        return np.where(np.arange(4096) < move["below"], *ends)
     ranks = sorted(placement["servers"])
     n = len(ranks)
     if placement["policy"] == "range":

@@ -1,0 +1,187 @@
+// moving — what workers feel while all parts of a table go from one server to another under full load: how long no push is
+// answered, how many pushes there are meanwhile, and whether every one of them counts. Scheduler, two servers and a
+// worker, each its own process.
+//
+//   node bench/moving.ts [--rows 4194304] [--seconds 3]
+//
+// The table has rows of 64 floats: 4,194,304 of them are 1 GiB. The worker pushes 1,024 random rows at a time, and has
+// eight such pushes under way.
+
+import { parseArgs } from "node:util";
+import { Session } from "../src/api/session.ts";
+import { Random } from "../src/base/random.ts";
+import { loadConfig } from "../src/node/config/config.ts";
+import { engineFlags } from "../src/node/engine-flags.ts";
+import { freePort } from "../src/node/launcher/free-port.ts";
+import { nodeSessions } from "../src/node/node-sessions.ts";
+import { officeOver } from "../src/node/start.ts";
+import type { Embedding } from "../src/worker/embedding.ts";
+import { Child } from "./child.ts";
+import { serveCommands } from "./command-loop.ts";
+import { ForeignCpu } from "./foreign-cpu.ts";
+import { quantile } from "./statistics.ts";
+
+const DIM = 64;
+const PUSH_ROWS = 1024;
+const PUSHES_UNDER_WAY = 8;
+/** Rows of one push, or of one read, before and after the measurement. */
+const CHUNK_ROWS = 16_384;
+
+/** What pushes did between two reports: how many were answered in which time, and the longest times without an answer. */
+type Report = { readonly pushes: number; readonly seconds: number; readonly gapMs: number; readonly gapMsP99: number };
+
+type Protocol = {
+  start: { request: null; reply: null };
+  fill: { request: { rows: number }; reply: null };
+  /** Begins with the first, and goes on until `end`. */
+  report: { request: null; reply: Report };
+  /** How many rows do not have what was pushed to them. */
+  end: { request: null; reply: { wrong: number } };
+};
+
+/** The worker: pushes ones, and counts them by row. */
+class Pusher {
+  readonly #table: Embedding;
+  readonly #counts: Uint32Array;
+  readonly #random = new Random(7);
+  readonly #ones = new Float32Array(CHUNK_ROWS * DIM).fill(1);
+  #underWay: Promise<void>[] = [];
+  #isOver = false;
+  #answeredMs: number[] = [performance.now()];
+
+  constructor(table: Embedding, rows: number) {
+    this.#table = table;
+    this.#counts = new Uint32Array(rows);
+  }
+
+  async fill(): Promise<void> {
+    for (let from = 0; from < this.#counts.length; from += CHUNK_ROWS) await this.#push(rowsFrom(from, this.#counts.length));
+  }
+
+  begin(): void {
+    this.#underWay = Array.from({ length: PUSHES_UNDER_WAY }, () => this.#keepPushing());
+  }
+
+  report(): Report {
+    const times = this.#answeredMs;
+    const last = times.at(-1)!;
+    this.#answeredMs = [last];
+    const gaps = times.slice(1).map((ms, i) => ms - times[i]!);
+    gaps.push(performance.now() - last);
+    gaps.sort((a, b) => a - b);
+    return { pushes: gaps.length - 1, seconds: (last - times[0]!) / 1000, gapMs: quantile(gaps, 1), gapMsP99: quantile(gaps, 0.99) };
+  }
+
+  async end(): Promise<number> {
+    this.#isOver = true;
+    await Promise.all(this.#underWay);
+    let wrong = 0;
+    for (let from = 0; from < this.#counts.length; from += CHUNK_ROWS) {
+      const keys = rowsFrom(from, this.#counts.length);
+      const values = await this.#table.pull(keys);
+      for (let i = 0; i < keys.length; i++)
+        if (values[i * DIM] !== this.#counts[from + i] || values[i * DIM + DIM - 1] !== this.#counts[from + i]) wrong++;
+    }
+    return wrong;
+  }
+
+  async #keepPushing(): Promise<void> {
+    while (!this.#isOver) {
+      await this.#push(BigUint64Array.from({ length: PUSH_ROWS }, () => BigInt(this.#random.below(this.#counts.length))));
+      this.#answeredMs.push(performance.now());
+    }
+  }
+
+  async #push(keys: BigUint64Array): Promise<void> {
+    await this.#table.push(keys, this.#ones.subarray(0, keys.length * DIM));
+    for (const key of keys) this.#counts[Number(key)]!++;
+  }
+}
+
+function rowsFrom(from: number, rowCount: number): BigUint64Array {
+  return BigUint64Array.from({ length: Math.min(CHUNK_ROWS, rowCount - from) }, (_, i) => BigInt(from + i));
+}
+
+async function openOffice(): Promise<Awaited<ReturnType<typeof officeOver>>> {
+  return await officeOver(loadConfig({ env: process.env }), { sessions: nodeSessions });
+}
+
+function beWorker(): void {
+  let session: Session | undefined;
+  let pusher: Pusher | undefined;
+  serveCommands<Protocol>({
+    async start() {
+      const office = await openOffice();
+      if (office.isWorker) session = await Session.open(office.node);
+      return null;
+    },
+    async fill({ rows }) {
+      const table = await session!.embedding("moving", { dim: DIM, optimizer: { type: "sum" } });
+      pusher = new Pusher(table, rows);
+      await pusher.fill();
+      return null;
+    },
+    report() {
+      const report = pusher!.report();
+      if (report.pushes === 0) pusher!.begin();
+      return report;
+    },
+    end: async () => ({ wrong: await pusher!.end() }),
+  });
+}
+
+async function measure(rows: number, seconds: number): Promise<void> {
+  const foreign = new ForeignCpu();
+  const env = {
+    DMLC_PS_ROOT_URI: "127.0.0.1",
+    DMLC_PS_ROOT_PORT: String(await freePort("127.0.0.1")),
+    DMLC_NUM_SERVER: "2",
+    DMLC_NUM_WORKER: "1",
+    WEIGHBRIDGE_LOG_LEVEL: "warn",
+  };
+  const child = (role: "server" | "worker", name: string): Child<Protocol> => {
+    const nodeArgs = role === "worker" ? [] : engineFlags(role);
+    return new Child({ name, script: new URL(import.meta.url), regime: "free", env: { ...env, DMLC_ROLE: role }, nodeArgs });
+  };
+  const nodes = [child("server", "server 0"), child("server", "server 1"), child("worker", "worker")];
+  const worker = nodes[2]!;
+  try {
+    Object.assign(process.env, env, { DMLC_ROLE: "scheduler" });
+    const [office] = await Promise.all([openOffice(), ...nodes.map((node) => node.ask("start", null))]);
+    const scheduler = office.scheduler!;
+    const sleep = (ms: number): Promise<void> => new Promise((resume) => setTimeout(resume, ms));
+    await scheduler.moveTo([0]);
+    await worker.ask("fill", { rows });
+    await worker.ask("report", null);
+    await sleep(1000);
+    await worker.ask("report", null);
+    await sleep(seconds * 1000);
+    const before = await worker.ask("report", null);
+    const beganMs = performance.now();
+    let steps = 0;
+    await scheduler.moveTo([1], { onProgress: () => steps++ });
+    const tookSeconds = (performance.now() - beganMs) / 1000;
+    const during = await worker.ask("report", null);
+    await sleep(seconds * 1000);
+    const after = await worker.ask("report", null);
+    const { wrong } = await worker.ask("end", null);
+    const rate = ({ pushes, seconds: took }: Report): number => pushes / took;
+    const text = (name: string, report: Report): string =>
+      `${name}: ${rate(report).toFixed(0)} pushes/s of ${PUSH_ROWS} rows, longest gap ${report.gapMs.toFixed(1)} ms, p99 ${report.gapMsP99.toFixed(1)} ms`;
+    console.log(text("before", before));
+    console.log(`${text("moving", during)}; ${(rate(during) / rate(before)).toFixed(2)} of before`);
+    console.log(text("after", after));
+    const moved = (rows * DIM * 4) / 2 ** 20;
+    console.log(`moved ${moved.toFixed(0)} MiB in ${tookSeconds.toFixed(1)} s and ${steps - 1} steps; ${wrong} of ${rows} rows are wrong`);
+  } finally {
+    await Promise.all(nodes.map((node) => node.close()));
+  }
+  const share = foreign.share();
+  if (share !== undefined) console.log(`foreign CPU ${(share * 100).toFixed(1)} %`);
+  process.exit(0); // the scheduler would wait for its nodes
+}
+
+if (process.env["DMLC_ROLE"] === undefined) {
+  const { values } = parseArgs({ options: { rows: { type: "string", default: "4194304" }, seconds: { type: "string", default: "3" } } });
+  await measure(Number(values.rows), Number(values.seconds));
+} else beWorker();

@@ -1,0 +1,32 @@
+// member-state — what is a server's and not a part's, for one that comes into the placement: clocks of workers and counts
+// of pushes, the catalogue, and of each parameter its rate, its phases and its claim. All servers of a placement are alike
+// in it when it changes (PlacementChanges.C1, C4).
+
+import type { CatalogueEntry } from "../../wire/catalogue.ts";
+import type { ParameterImage } from "../parameters/hosted-parameter.ts";
+import type { Parameters } from "../parameters/parameters.ts";
+
+export type MemberImage = {
+  readonly pacer: ReturnType<Parameters["pacer"]["save"]>;
+  readonly catalogue: readonly CatalogueEntry[];
+  readonly parameters: readonly ParameterImage[];
+};
+
+export function saveMember(parameters: Parameters): MemberImage {
+  return {
+    pacer: { ...parameters.pacer.save(), lost: [] }, // whoever lost something is told by the servers that were there
+    catalogue: [...parameters.entries()],
+    parameters: parameters.all.map((parameter) => parameter.save()),
+  };
+}
+
+/**
+ * Replaces what was here. Handles of workers go on with what comes, as after a restore; which updates of theirs tables
+ * have taken they learn anew. Throws ARENA_FULL.
+ */
+export function loadMember(parameters: Parameters, { pacer, catalogue, parameters: images }: MemberImage): void {
+  parameters.clearAll();
+  parameters.pacer.load(pacer);
+  parameters.adopt(catalogue);
+  for (const image of images) parameters.get(image.number).load({ ...image, isRestored: true, taken: [] });
+}

@@ -1,0 +1,102 @@
+// parts-arrival — a server that gets parts with a new placement fetches them from the servers that had them
+// (docs/decisions/0072). Not their side (parts-departure.ts), nor when it serves (parts-exchange.ts).
+//
+//   fetch from all sources ──► all is here ──► done, to every source ──► the parts are this server's
+//                          └── a source has died, or there is no room: nothing is this server's
+//
+// Invariants:
+//   PartsArrival.A1. Parts are this server's when it has all of them, and their sources know.
+//   PartsArrival.A2. Loading a page again changes nothing (PartState.P1): what failed is fetched again.
+
+import type { Clock } from "../../base/clock.ts";
+import { isWeighbridgeError, WeighbridgeError } from "../../base/errors.ts";
+import type { ClusterNode } from "../../cluster/cluster-node.ts";
+import { partsDone, partsFetch } from "../../contracts/parts.ts";
+import { PART_COUNT } from "../../keys/part.ts";
+import { idOf } from "../../wire/node-id.ts";
+import type { Parameters } from "../parameters/parameters.ts";
+import { PartState } from "../parameters/part-state.ts";
+import { unpack } from "../replication/packed-body.ts";
+import { loadMember } from "./member-state.ts";
+import type { DepartedParts } from "./parts-departure.ts";
+
+/** A source may hear of the placement a moment later. */
+const ASK_AGAIN_MS = 2;
+
+export type PartsArrivalOptions = {
+  readonly parameters: Parameters;
+  readonly node: Pick<ClusterNode, "call">;
+  readonly clock: Clock;
+};
+
+/** What comes with a placement. */
+export type Arriving = {
+  readonly epoch: number;
+  /** By rank of the source: the parts that come from it. */
+  readonly parts: ReadonlyMap<number, readonly number[]>;
+  /** The rank that tells what is not a part's; undefined for a server that knows it. */
+  readonly teller: number | undefined;
+};
+
+export class PartsArrival {
+  readonly #options: PartsArrivalOptions;
+  /** Counts placements: what was fetched for an earlier one is dropped. */
+  #turn = 0;
+
+  constructor(options: PartsArrivalOptions) {
+    this.#options = options;
+  }
+
+  /** What was under way ends, and nothing of it is taken. */
+  cancel(): void {
+    this.#turn++;
+  }
+
+  /**
+   * Ends when all is here; `taken` is called with the parts of each source that knows. Throws NODE_DEAD for a source that
+   * has died, ARENA_FULL, and ABORTED once it was cancelled.
+   */
+  async fetch({ epoch, parts, teller }: Arriving, taken: (parts: readonly number[]) => void): Promise<void> {
+    const turn = ++this.#turn;
+    const sources = [...new Set([...(teller === undefined ? [] : [teller]), ...parts.keys()])];
+    if (teller !== undefined) await this.#fetchFrom(teller, { epoch, turn, asMember: true }); // parts need their parameters
+    await Promise.all(sources.filter((rank) => rank !== teller).map((rank) => this.#fetchFrom(rank, { epoch, turn, asMember: false })));
+    for (const rank of sources) {
+      await this.#again(turn, () => this.#options.node.call(idOf("server", rank), partsDone, { epoch }));
+      taken(parts.get(rank) ?? []); // PartsArrival.A1
+    }
+  }
+
+  async #fetchFrom(rank: number, { epoch, turn, asMember }: { readonly epoch: number; readonly turn: number; readonly asMember: boolean }) {
+    const { node, parameters } = this.#options;
+    const state = new PartState(parameters);
+    for (let from = 0; from < PART_COUNT; ) {
+      const request = { epoch, from, asMember: asMember && from === 0 };
+      const { to, textBytes, body } = await this.#again(turn, () => node.call(idOf("server", rank), partsFetch, request));
+      const { member, pages } = unpack(body, { at: 0, textBytes, bodyBytes: body.length }) as DepartedParts;
+      if (member !== undefined) loadMember(parameters, member);
+      state.loadPart(pages);
+      from = to;
+    }
+  }
+
+  /** Until it is answered; a source that has died is not asked again. */
+  async #again<T>(turn: number, call: () => Promise<T>): Promise<T> {
+    for (;;) {
+      try {
+        const answer = await call();
+        this.#check(turn);
+        return answer;
+      } catch (thrown) {
+        this.#check(turn);
+        if (!isWeighbridgeError(thrown) || (!thrown.retryable && thrown.code !== "LINK_LOST") || thrown.code === "NODE_DEAD") throw thrown;
+        await new Promise<void>((resume) => this.#options.clock.after(ASK_AGAIN_MS, resume));
+        this.#check(turn);
+      }
+    }
+  }
+
+  #check(turn: number): void {
+    if (turn !== this.#turn) throw new WeighbridgeError("ABORTED", "another placement has come before its parts had");
+  }
+}

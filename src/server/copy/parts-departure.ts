@@ -1,0 +1,108 @@
+// parts-departure — what has left a server with a new placement, until its new owners have it (docs/decisions/0072): parts,
+// and for servers that come into the placement what is not a part's. Not the new owner's side: parts-arrival.ts.
+//
+//   the placement is adopted ──► fenced: nothing of it changes any more ── read, again and again ──► done: dropped
+//
+// Invariants:
+//   PartsDeparture.D1. Until every new owner has said that it is done, this server serves nothing of the placement
+//       (Ownership.O5): rows, blocks and open rounds stay as they were, and so do clocks. If a new owner cannot take its
+//       parts, they are here, and an earlier placement can come back.
+//   PartsDeparture.D2. A new owner that has died, or was restarted, will not be done: the server says so.
+
+import { WeighbridgeError } from "../../base/errors.ts";
+import { PART_COUNT } from "../../keys/part.ts";
+import type { Parameters } from "../parameters/parameters.ts";
+import { bytesOfPage, type PartPage, PartState } from "../parameters/part-state.ts";
+import { type MemberImage, saveMember } from "./member-state.ts";
+
+const BATCH_BYTES = 512 * 1024;
+const BATCH_PARTS = 256;
+
+/** Some parts of one new owner, up to `to`; what is not a part's comes with the first of them, where it is asked for. */
+export type DepartedParts = { readonly to: number; readonly pages: readonly PartPage[]; readonly member?: MemberImage | undefined };
+
+/** What leaves with a placement. */
+export type Departing = {
+  readonly epoch: number;
+  /** By part: its new owner, a rank. */
+  readonly parts: ReadonlyMap<number, number>;
+  /** By rank: the incarnations of those who take something from here. */
+  readonly takers: ReadonlyMap<number, number>;
+};
+
+const NOTHING: Departing = { epoch: 0, parts: new Map(), takers: new Map() };
+
+export class PartsDeparture {
+  readonly #parameters: () => Parameters;
+  #departing = NOTHING;
+  /** The ranks that are not done. */
+  readonly #waiting = new Set<number>();
+  /** Called with the parts that a new owner has taken. */
+  onTaken: (parts: readonly number[]) => void = () => {};
+
+  constructor(parameters: () => Parameters) {
+    this.#parameters = parameters;
+  }
+
+  /** Whether somebody has still to take something. */
+  get isUnderWay(): boolean {
+    return this.#waiting.size > 0;
+  }
+
+  /** What left with a placement before is as if it had not, unless it is done. */
+  begin(departing: Departing): void {
+    this.#departing = departing;
+    this.#waiting.clear();
+    for (const rank of departing.takers.keys()) this.#waiting.add(rank);
+  }
+
+  /** Why it will never be over, if so; `incarnationOf` gives that of a server that lives (PartsDeparture.D2). */
+  failure(incarnationOf: (rank: number) => number | undefined): WeighbridgeError | undefined {
+    for (const rank of this.#waiting) {
+      if (incarnationOf(rank) === this.#departing.takers.get(rank)) continue;
+      return new WeighbridgeError("NODE_DEAD", `server ${rank} is dead, and has not taken its parts`);
+    }
+    return undefined;
+  }
+
+  /**
+   * The next parts of this owner; none where this server holds nothing of it, since it was restarted. Throws a retryable
+   * WRONG_EPOCH when the placement of that epoch is over, HANDLER_FAILED.
+   */
+  read(
+    owner: number,
+    { epoch, from, asMember }: { readonly epoch: number; readonly from: number; readonly asMember: boolean },
+  ): DepartedParts {
+    this.#check(epoch);
+    const parameters = this.#parameters();
+    const member = asMember ? saveMember(parameters) : undefined;
+    const state = new PartState(parameters);
+    const pages: PartPage[] = [];
+    let [part, byteCount, partCount] = [from, 0, 0];
+    for (; part < PART_COUNT && byteCount < BATCH_BYTES && partCount < BATCH_PARTS; part++) {
+      if (this.#departing.parts.get(part) !== owner) continue;
+      partCount++;
+      for (const page of state.savePart(part)) {
+        pages.push(page);
+        byteCount += bytesOfPage(page);
+      }
+    }
+    return { to: part, pages, ...(member === undefined ? {} : { member }) };
+  }
+
+  /** This owner has its parts: they are dropped here. Throws as `read`. */
+  done(owner: number, epoch: number): void {
+    this.#check(epoch);
+    if (!this.#waiting.delete(owner)) return;
+    const parts = [...this.#departing.parts].filter(([, to]) => to === owner).map(([part]) => part);
+    const state = new PartState(this.#parameters());
+    for (const part of parts) state.dropPart(part);
+    this.onTaken(parts);
+  }
+
+  #check(epoch: number): void {
+    if (epoch >= this.#departing.epoch) return;
+    const message = `parts have left with the placement of epoch ${this.#departing.epoch}, not ${epoch}`;
+    throw new WeighbridgeError("WRONG_EPOCH", message, { retryable: true });
+  }
+}
