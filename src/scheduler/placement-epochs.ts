@@ -5,7 +5,7 @@
 //       two placements: a restarted scheduler makes none before all nodes have resumed, since any may know a newer one.
 
 import { WeighbridgeError } from "../base/errors.ts";
-import { placementOf } from "../keys/placement-of.ts";
+import { Placements } from "../keys/placement-of.ts";
 import { EPOCH_MAX } from "../wire/frame.ts";
 import type { PlacementView } from "../wire/roster.ts";
 import type { ClusterCounts } from "./applicant.ts";
@@ -25,7 +25,11 @@ export function firstPlacement({
 }
 
 /** Throws BAD_ARGUMENT for an illegal placement, NO_ROUTE while the next epoch is uncertain (PlacementEpochs.E1). */
-export function nextPlacement(slots: Pick<RankSlots, "all" | "placement">, change: PlacementChange): PlacementView {
+export function nextPlacement(
+  slots: Pick<RankSlots, "all" | "placement">,
+  change: PlacementChange,
+  placements: Placements = new Placements(),
+): PlacementView {
   const current = slots.placement;
   const silent = slots.all().filter(({ state, confirmed }) => state === "alive" && !confirmed);
   if (current === undefined || silent.length > 0)
@@ -45,6 +49,6 @@ export function nextPlacement(slots: Pick<RankSlots, "all" | "placement">, chang
   const unknown = servers.filter((rank) => !slots.all().some((slot) => slot.role === "server" && slot.rank === rank));
   if (unknown.length > 0)
     throw new WeighbridgeError("BAD_ARGUMENT", `a placement names servers of the job, not server ${unknown.join(", ")}`);
-  placementOf(next);
+  placements.of(next);
   return next;
 }

@@ -25,6 +25,7 @@
 //       rank when all others are held. It joins at the lowest clock, as one that comes back does.
 
 import { WeighbridgeError } from "../base/errors.ts";
+import { Placements } from "../keys/placement-of.ts";
 import type { AbortRequest, Phase, StatusEntry, WaitingEntry } from "../wire/control.ts";
 import { jobConflict } from "../wire/hello.ts";
 import { idOf, isGuest, nameOf, type Role } from "../wire/node-id.ts";
@@ -60,6 +61,7 @@ export class Roster<T> {
   #applicants: Applicant<T>[] = [];
   readonly #guests: Guests;
   readonly #guestDoor: GuestDoor<T>;
+  readonly #placements = new Placements();
   readonly #slots: RankSlots;
   readonly #chains: Chains;
   #isResumed = false;
@@ -243,7 +245,7 @@ export class Roster<T> {
 
   /** What `publishPlacement` would publish. Throws as it does. */
   nextPlacement(change: PlacementChange): PlacementView {
-    return nextPlacement(this.#slots, change);
+    return nextPlacement(this.#slots, change, this.#placements);
   }
 
   /** Publishes this placement with the next epoch. Throws BAD_ARGUMENT, and NO_ROUTE before every node has resumed. */

@@ -15,8 +15,9 @@ import type { Parameters } from "../parameters/parameters.ts";
 import { bytesOfPage, type PartPage, PartState } from "../parameters/part-state.ts";
 import { type MemberImage, saveMember } from "./member-state.ts";
 
-const BATCH_BYTES = 512 * 1024;
-const BATCH_PARTS = 256;
+/** Of one answer: all that a server gets in a step, as a rule (PlacementMoves.M2). */
+const BATCH_BYTES = 4 * 2 ** 20;
+const BATCH_PARTS = 1024;
 
 /** Some parts of one new owner, up to `to`; what is not a part's comes with the first of them, where it is asked for. */
 export type DepartedParts = { readonly to: number; readonly pages: readonly PartPage[]; readonly member?: MemberImage | undefined };
