@@ -35,6 +35,7 @@ const ENTRY = {
   token: "t",
   sumsIncarnation: 1,
   continues: 1,
+  returns: true,
   isFilling: true,
 };
 const PLACEMENT = { epoch: 4, policy: "ring", servers: [0, 2], moved: [17, 2], move: { from: [0], to: [0, 2], below: 7 } };
@@ -91,8 +92,8 @@ const MESSAGES: readonly { name: string; shape: Check<unknown>; body: Record<str
   {
     name: "REGISTER",
     shape: registerRequestShape,
-    body: { ...REGISTER, resume: RESUME, failure: { code: "PORT_IN_USE", message: "taken" }, copy: COPY },
-    optional: ["rank", "packageVersion", "resume", "failure", "copy"],
+    body: { ...REGISTER, resume: RESUME, failure: { code: "PORT_IN_USE", message: "taken" }, copy: COPY, returns: true },
+    optional: ["rank", "packageVersion", "resume", "failure", "copy", "returns"],
   },
   {
     name: "the answer to REGISTER",
