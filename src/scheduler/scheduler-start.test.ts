@@ -5,7 +5,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Log, LogFields } from "../base/log.ts";
 import { SILENT_LOG } from "../base/log.ts";
-import { groupMembers } from "../faces/kv/group-members.ts";
+import { groupMembers } from "../cluster/group-members.ts";
 import { ControlCluster } from "../testing/control-cluster.ts";
 import { Group } from "../wire/node-id.ts";
 

@@ -15,7 +15,9 @@ import { WorkerServices } from "../worker/worker-services.ts";
 export type OfficeOptions = NodeOptions & { readonly role: Role } & Partial<WorkerNodeOptions & ServerNodeOptions & SchedulerNodeOptions>;
 
 export async function startOffice(options: OfficeOptions): Promise<Postoffice> {
-  return await Postoffice.start(nodeOf(options));
+  const office = new Postoffice(nodeOf(options));
+  await office.node.start();
+  return office;
 }
 
 function nodeOf(options: OfficeOptions): OfficeNode {

@@ -6,6 +6,7 @@ import type { WaitOptions } from "../../base/deferred.ts";
 import { WeighbridgeError } from "../../base/errors.ts";
 import type { Log } from "../../base/log.ts";
 import type { ClusterNode, FinalizeOptions } from "../../cluster/cluster-node.ts";
+import { groupMembers } from "../../cluster/group-members.ts";
 import { simpleRequest } from "../../contracts/kv.ts";
 import { evenRanges, type Range } from "../../keys/key-range.ts";
 import { AppRegistry } from "../../peer/app-registry.ts";
@@ -16,7 +17,6 @@ import type { Server } from "../../server/server.ts";
 import { GROUP_MAX, idOf, nameOf, type Role, rankOf, roleOf, SCHEDULER_ID } from "../../wire/node-id.ts";
 import { deadNodes, type RosterView } from "../../wire/roster.ts";
 import type { Worker } from "../../worker/worker.ts";
-import { groupMembers } from "./group-members.ts";
 
 /** A WorkerNode, a ServerNode or a SchedulerNode, with the engine of its role. */
 export type OfficeNode = ClusterNode & { readonly scheduler?: Scheduler; readonly worker?: Worker | undefined; readonly server?: Server };
@@ -58,13 +58,6 @@ export class Postoffice {
     this.applications = new AppRegistry({ clock: this.clock, byCustomer: this.isWorker });
     node.peer.serveFrames(simpleRequest, this.applications);
     node.closeWith(this.applications);
-  }
-
-  /** Starts the node and waits for the rest of the cluster. Closes everything again if that fails. */
-  static async start(node: OfficeNode): Promise<Postoffice> {
-    const office = new Postoffice(node);
-    await node.start();
-    return office;
   }
 
   /** The engine of a worker, once it has registered. */

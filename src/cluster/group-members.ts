@@ -1,7 +1,7 @@
-// group-members — which nodes a group of ps-lite stands for.
+// group-members — which nodes a group of ps-lite stands for: workers, servers, the scheduler, or several of them.
 
-import { inGroup, type Role, SCHEDULER_ID } from "../../wire/node-id.ts";
-import type { RosterView } from "../../wire/roster.ts";
+import { inGroup, type Role, SCHEDULER_ID } from "../wire/node-id.ts";
+import type { RosterView } from "../wire/roster.ts";
 
 /**
  * The nodes of a group that have not left, dead ones included, in ps-lite's order: workers, servers, the scheduler.
