@@ -4,7 +4,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
-import { checkpointSave } from "../contracts/checkpoints.ts";
+import { checkpointSave, type Frozen } from "../contracts/checkpoints.ts";
 import type { Contract } from "../contracts/contract.ts";
 import { restoreCheckpoint, type ServerCalls, takeCheckpoint } from "./checkpoint.ts";
 
@@ -17,6 +17,8 @@ const createdAt = "2026-01-02T03:04:05.678Z";
 class Servers implements ServerCalls {
   readonly servers = [2, 5];
   readonly asked: string[] = [];
+  /** Those of the placement, as the first cut finds it: then it has `servers` alone. */
+  placed: readonly number[] = [2, 5];
   /** What the first server was given to write. */
   manifest: unknown;
   readonly #epochs: (readonly [number, number])[];
@@ -36,11 +38,13 @@ class Servers implements ServerCalls {
     return name === checkpointSave.commit.name ? { path: "step-3", warning: undefined } : {};
   }) as ServerCalls["call"];
 
-  #cut(server: number): { readonly names: readonly string[]; readonly run: string; readonly epoch: number } {
+  #cut(server: number): Frozen {
     const at = this.servers.indexOf(server);
     const epochs = at === 1 ? this.#epochs.shift() : this.#epochs[0];
     if (epochs === undefined) throw new WeighbridgeError("BAD_ARGUMENT", "clock 3 is over", { retryable: true });
-    return { names: [], run: "run", epoch: epochs[at] as number };
+    const servers = Uint32Array.from(this.placed);
+    if (at === 1) this.placed = this.servers;
+    return { names: [], run: "run", epoch: epochs[at] as number, servers };
   }
 }
 
@@ -53,6 +57,13 @@ test("cuts that servers made in different epochs are abandoned and made again, a
   };
   assert.equal((await takeCheckpoint(servers, { createdAt, clock: 3, onCut })).step, 3);
   assert.equal(cuts, 1);
+  assert.equal(servers.asked.filter((call) => call === "cut 2").length, 2);
+});
+
+test("cuts of one epoch that has another server than those that were asked are abandoned and made again (C6)", async () => {
+  const servers = new Servers([2, 2], [3, 3]);
+  servers.placed = [2, 5, 6];
+  assert.equal((await takeCheckpoint(servers, { createdAt, clock: 3 })).step, 3);
   assert.equal(servers.asked.filter((call) => call === "cut 2").length, 2);
 });
 

@@ -160,8 +160,9 @@ async function takeAt(servers: ServerCalls, clock: number, options: TakeOptions)
   const id = `${createdAt}@${clock}`;
   let pending: string | undefined;
   try {
-    const cuts = await askAll(servers, save.cut, { id, clock, isWhole: parameter === undefined }); // C2
-    requireOnePlacement(cuts, clock); // C6
+    const asked = servers.servers;
+    const cuts = await askEach(servers, asked, save.cut, { id, clock, isWhole: parameter === undefined }); // C2
+    requireOnePlacement(cuts, asked, clock); // C6
     onCut?.();
     const common = commonNames(cuts);
     const others = new Set(cuts.flatMap(({ names }) => names.filter((name) => !common.includes(name))));
@@ -174,7 +175,7 @@ async function takeAt(servers: ServerCalls, clock: number, options: TakeOptions)
       );
     const begun = await servers.call(committerOf(servers), save.begin, { step: wanted, stepMin: clock, directory });
     pending = begun.pending;
-    const reports = await askAll(servers, save.write, { ...begun, id, job, parameters });
+    const reports = await askEach(servers, asked, save.write, { ...begun, id, job, parameters });
     await requireOneOfEach(servers, parameters); // C4
     const manifest = manifestOf(reports, { job, step: begun.step, clock, createdAt, run: cuts[0]?.run ?? "", note });
     const { path, warning } = await servers.call(committerOf(servers), save.commit, { pending, manifest, keep });
@@ -282,9 +283,9 @@ async function requireOneOfEach(servers: ServerCalls, parameters: readonly strin
   }
 }
 
-function requireOnePlacement(cuts: readonly contracts.Frozen[], clock: number): void {
+function requireOnePlacement(cuts: readonly contracts.Frozen[], asked: readonly number[], clock: number): void {
   const epochs = new Set(cuts.map(({ epoch }) => epoch));
-  if (epochs.size === 1) return;
+  if (epochs.size === 1 && cuts.every(({ servers }) => String(servers) === String(asked))) return;
   const message = `no checkpoint is taken: the placement changed while servers made the cut at clock ${clock}, in epochs ${[...epochs].join(" and ")}`;
   throw new WeighbridgeError("WRONG_EPOCH", `${message}; take it again`, { retryable: true });
 }

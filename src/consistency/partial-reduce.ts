@@ -107,14 +107,19 @@ export class PartialReduce {
     this.#holders.revived(holder);
   }
 
+  /** Groups under these keys form at another server: who waits gets `error`, and asks there. */
+  drop(isMeant: (key: bigint) => boolean, error: WeighbridgeError): void {
+    for (const [key, { cancelTimer, requests }] of this.#forming) {
+      if (!isMeant(key)) continue;
+      this.#forming.delete(key);
+      cancelTimer();
+      for (const { waiter } of requests.values()) waiter.failed(error);
+    }
+  }
+
   /** Nobody waits any more. */
   close(): void {
-    const groups = [...this.#forming.values()];
-    this.#forming.clear();
-    for (const { cancelTimer, requests } of groups) {
-      cancelTimer();
-      for (const { waiter } of requests.values()) waiter.failed(new WeighbridgeError("CLOSED", "the server is closing"));
-    }
+    this.drop(() => true, new WeighbridgeError("CLOSED", "the server is closing"));
   }
 
   #open({ key, want, patienceMs }: PartnerRequest): FormingGroup {

@@ -3,7 +3,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { isWeighbridgeError } from "../base/errors.ts";
+import { isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
 import { Random } from "../base/random.ts";
 import { SimClock } from "../testing/sim-clock.ts";
 import { throwsCode } from "../testing/throws-code.ts";
@@ -240,4 +240,24 @@ test("members that loop and die at random never pass too early, and never hang",
       if (groups.sync({ ...holderOf(rank), group: GROUP, version, deadlineMs: 1000, waiter }) === undefined) check(rank, version);
     }
   }
+});
+
+test("a group goes on at another server with the versions of its members; who waits here is told to ask there", () => {
+  const [one, other] = [openGroups(), openGroups()];
+  one.init(0, { tolerance: 1 });
+  one.init(1, { tolerance: 1 });
+  one.sync(1, 3);
+  one.sync(0, 5);
+  assert.deepEqual(one.news(), ["1@3"]);
+  other.groups.load(one.groups.save((key) => key === GROUP));
+  one.groups.drop((key) => key === GROUP, new WeighbridgeError("WRONG_EPOCH", "it is elsewhere", { retryable: true }));
+  assert.deepEqual([one.news(), one.groups.groupCount], [["0@5:WRONG_EPOCH"], 0]);
+  other.sync(0, 5);
+  assert.deepEqual(other.news(), []);
+  other.sync(1, 4);
+  assert.deepEqual(other.news().sort(), ["0@5", "1@4"]);
+  assert.deepEqual(
+    other.groups.save(() => false),
+    [],
+  );
 });

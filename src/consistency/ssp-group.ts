@@ -21,7 +21,7 @@ import type { Clock } from "../base/clock.ts";
 import { WeighbridgeError } from "../base/errors.ts";
 import { nameOf } from "../wire/node-id.ts";
 import { type ParkedRead, type ParkedReadId, ParkingLot } from "./parking-lot.ts";
-import { checkStaleness, StalenessController } from "./staleness-controller.ts";
+import { type ClocksImage, checkStaleness, StalenessController } from "./staleness-controller.ts";
 import { type WorkerIncarnation, WorkerIncarnations } from "./worker-incarnations.ts";
 
 const GROUPS_MAX = 4096;
@@ -52,6 +52,15 @@ type SspGroup = {
   readonly tolerance: number;
   readonly versions: StalenessController;
   readonly lot: ParkingLot;
+};
+
+/** A group with the versions of its members. */
+export type SspGroupImage = {
+  /** Decimal. */
+  readonly key: string;
+  readonly size: number;
+  readonly tolerance: number;
+  readonly versions: ClocksImage;
 };
 
 export class SspGroups {
@@ -135,6 +144,30 @@ export class SspGroups {
   /** The incarnation was taken for dead, and lives: it may init its groups again. */
   revived(holder: WorkerIncarnation): void {
     this.#holders.revived(holder);
+  }
+
+  /** Those of some keys, for another server. */
+  save(isMeant: (key: bigint) => boolean): readonly SspGroupImage[] {
+    const meant = [...this.#groups].filter(([key]) => isMeant(key));
+    return meant.map(([key, { size, tolerance, versions }]) => ({ key: key.toString(), size, tolerance, versions: versions.save() }));
+  }
+
+  /** Goes on with groups of another server, where nobody waits. */
+  load(images: readonly SspGroupImage[]): void {
+    for (const { key, size, tolerance, versions } of images) {
+      const group = this.#create({ size, tolerance });
+      group.versions.load(versions);
+      this.#groups.set(BigInt(key), group);
+    }
+  }
+
+  /** Groups of these keys are another server's: who waits gets `error`. */
+  drop(isMeant: (key: bigint) => boolean, error: WeighbridgeError): void {
+    for (const [key, { lot }] of this.#groups) {
+      if (!isMeant(key)) continue;
+      this.#groups.delete(key);
+      lot.failEverybody(error);
+    }
   }
 
   /** Nobody waits any more. */

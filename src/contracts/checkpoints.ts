@@ -42,9 +42,9 @@ const surveyFields: SurveyFields = { clockMin: "u32", names, gone: json(optional
 /** `id` names the save on this server from here on. `isWhole`: sums are in it, too, not only parameters. */
 type CutFields = { readonly id: Name; readonly clock: "u32"; readonly isWhole: "bool" };
 const cutFields: CutFields = { id: name, clock: "u32", isWhole: "bool" };
-/** The parameters there were, the run of the job, and the epoch of the placement at the cut. */
-type FrozenFields = { readonly names: Names; readonly run: "string"; readonly epoch: "u32" };
-const frozenFields: FrozenFields = { names, run: "string", epoch: "u32" };
+/** The parameters there were, the run of the job, and the epoch and the servers of the placement at the cut. */
+type FrozenFields = { readonly names: Names; readonly run: "string"; readonly epoch: "u32"; readonly servers: "u32[]" };
+const frozenFields: FrozenFields = { names, run: "string", epoch: "u32", servers: "u32[]" };
 /** `step` left out: the next number, and at least `stepMin`. `directory` left out: among the job's own checkpoints. */
 type BeginFields = { readonly step: Maybe<Count>; readonly stepMin: Count; readonly directory: Maybe<Name> };
 const beginFields: BeginFields = { step: maybeNumber, stepMin: number, directory: maybeName };

@@ -60,6 +60,8 @@ export type PlacementChangesOptions = {
   /** Throws BAD_ARGUMENT, NO_ROUTE. */
   readonly next: (change: PlacementChange) => PlacementView;
   readonly tell: (change: PlacementChange) => void;
+  /** The placement before that of the view, as far as it is known. */
+  readonly previous: () => PlacementView | undefined;
 };
 
 /** One change: which nodes were called and which are prepared, by incarnations, and why it cannot be. */
@@ -94,9 +96,20 @@ export class PlacementChanges {
     await this.#inTurn(() => this.#publish(change, check));
   }
 
-  /** Waits until all parts of the placement as it is are where they belong. Throws what servers say, and DEADLINE. */
+  /**
+   * Waits until all parts of the placement as it is are where they belong. If they cannot come, since somebody died while
+   * there was no scheduler, the one before comes back (PlacementChanges.C6). Throws DEADLINE, and what servers say.
+   */
   async settle(): Promise<void> {
-    await this.#inTurn(() => this.#settle());
+    await this.#inTurn(async () => {
+      try {
+        await this.#settle();
+      } catch (thrown) {
+        const previous = this.#options.previous();
+        if (previous === undefined || this.#closed !== undefined) throw thrown;
+        await this.#takeBack(previous);
+      }
+    });
   }
 
   async #inTurn(work: () => Promise<void>): Promise<void> {

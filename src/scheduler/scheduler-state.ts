@@ -27,6 +27,8 @@ export type SchedulerState = {
   readonly incarnations: ReadonlyMap<number, number>;
   /** Left out before the cluster is complete, and in a job without servers. */
   readonly placement?: PlacementView | undefined;
+  /** The one before it, which comes back if parts cannot come to their new owners (PlacementChanges.C6). */
+  readonly previous?: PlacementView | undefined;
   /** Who stands by for which server rank; empty where servers are not replicated. */
   readonly chains: ReadonlyMap<number, Chain>;
   readonly catalogue: Catalogue;
@@ -91,7 +93,7 @@ export function applyRecord(state: SchedulerState, { version, ...record }: State
     }
     case "placement": {
       const { placement } = record;
-      return placement.epoch > (state.placement?.epoch ?? 0) ? { ...state, placement } : state;
+      return placement.epoch > (state.placement?.epoch ?? 0) ? { ...state, placement, previous: state.placement } : state;
     }
     case "chain": {
       const { kind: _, rank, ...chain } = record;
@@ -110,12 +112,13 @@ export function recordsOf({
   workerCount,
   incarnations,
   placement,
+  previous,
   chains,
   catalogue,
 }: SchedulerState): StateRecord[] {
   const bodies: RecordBody[] = [{ kind: "start", job, term, serverCount, workerCount }];
   for (const [node, incarnation] of incarnations) bodies.push({ kind: "incarnation", node, incarnation });
-  if (placement !== undefined) bodies.push({ kind: "placement", placement });
+  for (const one of [previous, placement]) if (one !== undefined) bodies.push({ kind: "placement", placement: one });
   for (const [rank, chain] of chains) bodies.push({ kind: "chain", rank, ...chain });
   if (catalogue.highest > 0) bodies.push({ kind: "highest", number: catalogue.highest });
   for (const entry of catalogue.entries.values()) bodies.push({ kind: "parameter", ...entry });

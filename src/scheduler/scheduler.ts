@@ -143,6 +143,7 @@ export class Scheduler {
       ...{ peer, clock, view: () => this.#roster.view() },
       next: (change) => this.#roster.nextPlacement(change),
       tell: (change) => this.#carryOut(this.#roster.publishPlacement(change)),
+      previous: () => this.#journal.state.previous,
     });
     this.#moves = new PlacementMoves({ changes: this.#changes, clock, view: () => this.#roster.view() });
     // Late, because an earlier scheduler may have passed barriers of this job.

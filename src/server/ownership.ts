@@ -80,6 +80,11 @@ export class Ownership {
     return this.#view?.servers.length ?? 0;
   }
 
+  /** Their ranks, ascending. */
+  get servers(): Uint32Array {
+    return Uint32Array.from(this.#placement?.servers ?? []);
+  }
+
   get placement(): PlacementView | undefined {
     return this.#view;
   }

@@ -102,9 +102,12 @@ export class ServerNode extends MemberNode {
     this.#chain = this.server.replica === undefined ? undefined : new ChainMember(this, this.server.replica);
     this.#durable = durable;
     if (durable !== undefined) durable.onFailed = (error) => this.fail(error);
-    const { ownership, parameters, departure, checkpoints } = this.server;
-    const incarnationOf = (rank: number): number | undefined => this.#aliveServer(rank);
-    this.exchange = new PartsExchange({ ownership, parameters, departure, clock, log, node: this, incarnationOf });
+    const { ownership, parameters, groups, departure, checkpoints } = this.server;
+    const about = {
+      incarnationOf: (rank: number): number | undefined => this.#aliveServer(rank),
+      onLeft: (error: WeighbridgeError): void => checkpoints.left(error),
+    };
+    this.exchange = new PartsExchange({ ownership, parameters, groups, departure, clock, log, node: this, ...about });
     checkpoints.isMoving = () => ownership.isSettling;
     ownership.onChange(() => this.#catchUp());
     this.server.serve(this.peer);

@@ -49,15 +49,20 @@ class Stage {
       log: SILENT_LOG,
       clock,
     });
+    const groups = new WorkerGroups(clock, 1);
     this.host = serverFunctions(
       {
         arena,
         kernels,
         parameters,
-        groups: new WorkerGroups(clock, 1),
+        groups,
         checkpoints,
         ownership,
-        departure: new PartsDeparture(() => parameters),
+        departure: new PartsDeparture(
+          ownership,
+          () => parameters,
+          () => groups,
+        ),
         workers: new WorkerCalls(),
       },
       clock,

@@ -180,7 +180,11 @@ export class ParameterStage {
       groups: this.#groups,
       checkpoints: this.#checkpoints,
       ownership,
-      departure: new PartsDeparture(() => parameters),
+      departure: new PartsDeparture(
+        ownership,
+        () => parameters,
+        () => this.#groups,
+      ),
       workers: this.#workers,
     };
     return new ServerContext(state, this.holder(rank), this.#owned);

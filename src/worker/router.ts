@@ -221,7 +221,7 @@ export class Router extends ServerDirectory {
   refused(request: RoutedRequest, error: WeighbridgeError): boolean {
     if (!this.isCutAgain(request.epoch, error)) return false;
     this.#refused.push(request);
-    if (request.fn.isUpdate) this.openUpdates--;
+    if (request.isCounted) this.openUpdates--;
     this.sendAgainSoon();
     return true;
   }
@@ -395,11 +395,11 @@ export class RoutedRequest implements FunctionCallOptions<Fields, Fields> {
   }
 
   /**
-   * Whether it is an update that others wait for while the placement changes (R4). What follows no placement is none:
-   * it may wait for other workers.
+   * Whether it is an update that others wait for while the placement changes (R4). What is not about parts is none: it
+   * may wait for other workers.
    */
   get isCounted(): boolean {
-    return this.fn.isUpdate && this.epoch > 0;
+    return this.fn.isUpdate && this.fn.isPlaced && this.epoch > 0;
   }
 
   /** Its call has its answer. */

@@ -196,15 +196,20 @@ export function goldenServer(): RecordedExchange {
     log: SILENT_LOG,
     clock,
   });
+  const groups = new WorkerGroups(clock, 1);
   const functions = serverFunctions(
     {
       arena,
       kernels,
       parameters,
-      groups: new WorkerGroups(clock, 1),
+      groups,
       checkpoints,
       ownership,
-      departure: new PartsDeparture(() => parameters),
+      departure: new PartsDeparture(
+        ownership,
+        () => parameters,
+        () => groups,
+      ),
       workers: new WorkerCalls(),
     },
     clock,

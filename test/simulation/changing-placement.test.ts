@@ -227,3 +227,57 @@ test("a first request that an application cut itself is served when the change o
   await cluster.clock.advance(1000);
   await cluster.run(kv.wait(kv.push(BigUint64Array.of(7n), Float32Array.of(1))));
 });
+
+/** Rows of one push, and a move to servers 1 and 2 that has begun. */
+async function begunMove(): Promise<{ readonly cluster: SimCluster; readonly rows: Embedding }> {
+  const cluster = new SimCluster({ seed: 3, serverCount: SERVERS, workerCount: WORKERS, settle: setImmediate, optionsOf });
+  await cluster.start();
+  const session = await cluster.run(Session.open(cluster.worker(0).node));
+  const rows = await cluster.run(session.embedding("rows", { dim: 1, optimizer: { type: "sum" } }));
+  await cluster.run(rows.push(ROW_KEYS, new Float32Array(ROW_KEYS.length).fill(1)));
+  let moved = 0;
+  const onProgress = (progress: { readonly moved: number }): void => {
+    moved = progress.moved;
+  };
+  cluster.scheduler.scheduler?.moveTo([1, 2], { onProgress }).catch(() => {}); // whoever interrupts it knows
+  while (moved === 0) await cluster.clock.advance(1);
+  return { cluster, rows };
+}
+
+const serversNow = (cluster: SimCluster): string => JSON.stringify(cluster.scheduler.scheduler?.roster.placement);
+
+test("a move that a scheduler had begun is finished by the next one, or goes back, and no row is lost (PlacementMoves.M1)", async () => {
+  for (const servers of [
+    [1, 2],
+    [0, 1, 2],
+    [0, 1],
+  ]) {
+    const { cluster, rows } = await begunMove();
+    cluster.kill(SCHEDULER_ID);
+    await cluster.run(cluster.startNode(SCHEDULER_ID));
+    await cluster.clock.advance(5000);
+    assert.match(serversNow(cluster), /"move":/, "it is on its way");
+    const seen: number[] = [];
+    const moving = cluster.scheduler.scheduler?.moveTo(servers, { onProgress: ({ moved }) => seen.push(moved) });
+    await cluster.run(moving ?? Promise.resolve());
+    assert.doesNotMatch(serversNow(cluster), /"move":/);
+    assert.deepEqual(cluster.scheduler.scheduler?.roster.placement?.servers, servers);
+    assert.ok((seen[0] ?? 0) > 0, "it went on from where it was");
+    assert.deepEqual(await cluster.run(rows.pull(ROW_KEYS)), new Float32Array(ROW_KEYS.length).fill(1));
+  }
+});
+
+test("a move that is aborted ends after its step, one at a time, and another one takes it back; a dead server is refused by name", async () => {
+  const { cluster, rows } = await begunMove();
+  const { scheduler } = cluster.scheduler;
+  await assert.rejects(cluster.run(scheduler?.moveTo([0, 1, 2]) ?? Promise.resolve()), throwsCode("QUEUE_FULL", /one move at a time/));
+  await cluster.clock.advance(5000);
+  const abort = new AbortController();
+  const moving = scheduler?.moveTo([0, 1, 2], { signal: abort.signal, onProgress: ({ moved }) => moved > 0 && abort.abort() });
+  await assert.rejects(cluster.run(moving ?? Promise.resolve()), /aborted/);
+  assert.match(serversNow(cluster), /"move":/);
+  await cluster.run(scheduler?.moveTo([1, 2]) ?? Promise.resolve());
+  assert.deepEqual(scheduler?.roster.placement?.servers, [1, 2]);
+  assert.deepEqual(await cluster.run(rows.pull(ROW_KEYS)), new Float32Array(ROW_KEYS.length).fill(1));
+  await assert.rejects(cluster.run(scheduler?.moveTo([1, 2, 3]) ?? Promise.resolve()), throwsCode("NODE_DEAD", /there is no server 3/));
+});

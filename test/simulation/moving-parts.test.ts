@@ -9,8 +9,9 @@ import { forSeeds } from "./seeds.ts";
 
 const SEEDS = 2;
 
-test(`while parts move, pushes with pulls, raw rows, encoded links, data, SSP groups, partial reduces, collectives, rendezvous and barriers are exact, for ${SEEDS} seeds`, async () => {
-  const changes: Changes = { count: 0 };
-  await forSeeds({ from: 1, count: SEEDS }, async (seed) => await runMovingParts(seed, changes));
-  assert.ok(changes.count > SEEDS, `${changes.count} changes`);
-});
+for (const changing of ["parts", "servers"] as const)
+  test(`while ${changing === "parts" ? "parts move" : "servers come and go"}, pushes with pulls, raw rows, encoded links, data, SSP groups, partial reduces, collectives, rendezvous and barriers are exact, for ${SEEDS} seeds`, async () => {
+    const changes: Changes = { count: 0 };
+    await forSeeds({ from: 1, count: SEEDS }, async (seed) => await runMovingParts(seed, changes, changing));
+    assert.ok(changes.count > SEEDS, `${changes.count} changes`);
+  });

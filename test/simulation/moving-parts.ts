@@ -8,7 +8,7 @@ import { Session } from "../../src/api/session.ts";
 import { Random } from "../../src/base/random.ts";
 import { TensorWorker } from "../../src/faces/tensors/tensor-worker.ts";
 import { Arena } from "../../src/kernel/arena.ts";
-import { type Changes, keepChanging } from "../../src/testing/change-placement.ts";
+import { type Changes, keepChanging, moveAny } from "../../src/testing/change-placement.ts";
 import { SimCluster } from "../../src/testing/sim-cluster.ts";
 import { openRawRows } from "../../src/worker/raw-rows.ts";
 
@@ -34,10 +34,10 @@ class MovingParts {
     this.#cluster = new SimCluster({ seed, serverCount: SERVERS, workerCount: WORKERS, placement: "range", settle: () => setImmediate() });
   }
 
-  async run(changes: Changes): Promise<void> {
+  async run(changes: Changes, changing: "parts" | "servers"): Promise<void> {
     const cluster = this.#cluster;
     await cluster.start();
-    keepChanging(cluster, this.#random, PAUSE_MS_MAX, changes);
+    keepChanging(cluster, this.#random, PAUSE_MS_MAX, changes, changing === "parts" ? undefined : moveAny);
     await cluster.run(Promise.all([0, 1].map((rank) => this.#work(rank))));
   }
 
@@ -146,6 +146,6 @@ class MovingParts {
   }
 }
 
-export async function runMovingParts(seed: number, changes: Changes): Promise<void> {
-  await new MovingParts(seed).run(changes);
+export async function runMovingParts(seed: number, changes: Changes, changing: "parts" | "servers" = "parts"): Promise<void> {
+  await new MovingParts(seed).run(changes, changing);
 }

@@ -8,7 +8,7 @@ import { setImmediate } from "node:timers/promises";
 import { reasonOf } from "../../src/base/errors.ts";
 import { Random } from "../../src/base/random.ts";
 import type { TableGroupConfig } from "../../src/faces/tables/table-config.ts";
-import { type Changes, keepChanging } from "../../src/testing/change-placement.ts";
+import { type Changes, keepChanging, moveAny } from "../../src/testing/change-placement.ts";
 import { FLOATS, TableCluster } from "./tables.ts";
 
 const ROWS = 6;
@@ -38,7 +38,7 @@ async function runModel(seed: number, options: ModelOptions): Promise<number> {
   const sim = isMoving ? ({ placement: "range", settle: () => setImmediate() } as const) : {};
   const cluster = await TableCluster.simulate(seed, { processes, servers, threads, tables: [table], config }, sim);
   const changes: Changes = { count: 0 };
-  if (isMoving) keepChanging(cluster.cluster, random, PAUSE_MS_MAX, changes);
+  if (isMoving) keepChanging(cluster.cluster, random, PAUSE_MS_MAX, changes, seed % 2 === 0 ? moveAny : undefined); // or servers come and go
   const added: Added[] = [];
   let reads = 0;
   let working = processes * threads;

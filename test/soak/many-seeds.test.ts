@@ -102,6 +102,10 @@ test(`checkpoints are whole, and what workers do is exact, while parts move, for
   const [reference, reads, changes] = [await undisturbed(), await undisturbedReads(), { count: 0 }];
   await forSeeds({ from: 11_000_000, count: CHANGING }, async (seed) => {
     await runAcknowledged(seed);
+    await runAcknowledged(seed, "servers");
+    await runPace(seed, "servers");
+    await runBits(seed, reads, "servers");
+    await runMovingParts(seed, changes, "servers");
     await runPace(seed);
     await runBits(seed, reads);
     await runMovingParts(seed, changes);

@@ -7,7 +7,6 @@
 //   TensorWorker.F2. The failure of a call reaches the caller that awaits it, and the next `wait` of its name; it is
 //       never an unhandled rejection.
 
-import type { FunctionTarget } from "../../api/function-target.ts";
 import type { Session } from "../../api/session.ts";
 import type { WaitOptions } from "../../base/deferred.ts";
 import { showValue, WeighbridgeError } from "../../base/errors.ts";
@@ -197,7 +196,7 @@ export class TensorWorker {
     if (size === 0) throw new WeighbridgeError("BAD_ARGUMENT", "a group has at least one member, not 0"); // 0: a member synchronizes
     checkWaitOptions(wait);
     const call = { ...wait, countedAs: SSP_INIT };
-    const { version } = await this.#session.call(sspSync, this.#serverOf(group), { group, size, tolerance, version: 0 }, call);
+    const { version } = await this.#session.call(sspSync, { key: group }, { group, size, tolerance, version: 0 }, call);
     return version;
   }
 
@@ -207,7 +206,7 @@ export class TensorWorker {
    */
   async sspSync(key: number | bigint, version: number, wait: WaitOptions = {}): Promise<void> {
     const group = keyOf(key);
-    await this.#session.call(sspSync, this.#serverOf(group), { group, size: 0, tolerance: 0, version }, wait);
+    await this.#session.call(sspSync, { key: group }, { group, size: 0, tolerance: 0, version }, wait);
   }
 
   /**
@@ -222,13 +221,8 @@ export class TensorWorker {
     const group = keyOf(key);
     checkOptions(options, ["want", "waitMs"], "the settings of a partial reduce");
     const { want, waitMs } = options;
-    const { ranks } = await this.#session.call(partialReducePartners, this.#serverOf(group), { group, want, patienceMs: waitMs }, wait);
+    const { ranks } = await this.#session.call(partialReducePartners, { key: group }, { group, want, patienceMs: waitMs }, wait);
     return [...ranks];
-  }
-
-  /** A group waits at one server: it belongs to no part, and does not move with one. */
-  #serverOf(group: bigint): FunctionTarget {
-    return { server: Number(group % BigInt(this.#session.serverCount)) };
   }
 
   /** Counts payload bytes by function from now on. */

@@ -113,7 +113,7 @@ test("two cuts at once, one that waits for its clock and another's: the second i
       message: /first is taking/,
     });
   one.stage.parameters.pacer.startAt(3);
-  assert.deepEqual(await waits, { names: [], run: "run", epoch: one.stage.ownership.epoch });
+  assert.deepEqual(await waits, { names: [], run: "run", epoch: one.stage.ownership.epoch, servers: Uint32Array.of(0) });
 });
 
 test("a directory whose owner died while it was made is gone before the next one is begun (CheckpointService.V4)", async () => {

@@ -146,6 +146,12 @@ export class CheckpointService {
     this.parameterLoads.unstage(owner);
   }
 
+  /** This server is in no placement any more, and hears of no clock: a cut that waits for one is made without it. */
+  left(error: WeighbridgeError): void {
+    const { isOver = true, isWriting = false, cancelIdle } = this.#saving ?? {};
+    if (!isOver && !isWriting && cancelIdle === undefined) this.#lose(error);
+  }
+
   close(): void {
     this.#lose(new WeighbridgeError("CLOSED", "the server is closing"));
   }
@@ -193,7 +199,7 @@ export class CheckpointService {
       try {
         snapshot.freeze();
         this.#watch(saving);
-        saving.frozen.resolve({ names: snapshot.names, run, epoch: this.#cutEpoch });
+        saving.frozen.resolve({ names: snapshot.names, run, epoch: this.#cutEpoch, servers: ownership.servers });
       } catch (thrown) {
         this.#end(saving, thrown);
       }

@@ -21,12 +21,13 @@ export function saveMember(parameters: Parameters): MemberImage {
 }
 
 /**
- * Replaces what was here. Handles of workers go on with what comes, as after a restore; which updates of theirs tables
- * have taken they learn anew. Throws ARENA_FULL.
+ * Replaces what was here. Handles of workers go on with what comes, as after a restore. Which updates of theirs this
+ * server has taken is its own, of the time when it was in a placement before (TakenUpdates.U1). Throws ARENA_FULL.
  */
 export function loadMember(parameters: Parameters, { pacer, catalogue, parameters: images }: MemberImage): void {
+  const taken = new Map(parameters.all.map((parameter) => [parameter.number, parameter.save().taken]));
   parameters.clearAll();
   parameters.pacer.load(pacer);
   parameters.adopt(catalogue);
-  for (const image of images) parameters.get(image.number).load({ ...image, isRestored: true, taken: [] });
+  for (const image of images) parameters.get(image.number).load({ ...image, isRestored: true, taken: taken.get(image.number) ?? [] });
 }

@@ -16,6 +16,7 @@ import { PART_COUNT } from "../../keys/part.ts";
 import { idOf } from "../../wire/node-id.ts";
 import type { Parameters } from "../parameters/parameters.ts";
 import { PartState } from "../parameters/part-state.ts";
+import type { WorkerGroups } from "../parameters/worker-groups.ts";
 import { unpack } from "../replication/packed-body.ts";
 import { loadMember } from "./member-state.ts";
 import type { DepartedParts } from "./parts-departure.ts";
@@ -25,6 +26,7 @@ const ASK_AGAIN_MS = 2;
 
 export type PartsArrivalOptions = {
   readonly parameters: Parameters;
+  readonly groups: WorkerGroups;
   readonly node: Pick<ClusterNode, "call">;
   readonly clock: Clock;
 };
@@ -73,9 +75,10 @@ export class PartsArrival {
     for (let from = 0; from < PART_COUNT; ) {
       const request = { epoch, from, asMember: asMember && from === 0 };
       const { to, textBytes, body } = await this.#again(turn, () => node.call(idOf("server", rank), partsFetch, request));
-      const { member, pages } = unpack(body, { at: 0, textBytes, bodyBytes: body.length }) as DepartedParts;
+      const { member, pages, groups } = unpack(body, { at: 0, textBytes, bodyBytes: body.length }) as DepartedParts;
       if (member !== undefined) loadMember(parameters, member);
       state.loadPart(pages);
+      this.#options.groups.ssp.load(groups);
       from = to;
     }
   }

@@ -10,17 +10,27 @@
 //   PartsDeparture.D2. A new owner that has died, or was restarted, will not be done: the server says so.
 
 import { WeighbridgeError } from "../../base/errors.ts";
-import { PART_COUNT } from "../../keys/part.ts";
+import type { SspGroupImage } from "../../consistency/ssp-group.ts";
+import { PART_COUNT, partOf } from "../../keys/part.ts";
+import type { Ownership } from "../ownership.ts";
 import type { Parameters } from "../parameters/parameters.ts";
 import { bytesOfPage, type PartPage, PartState } from "../parameters/part-state.ts";
+import type { WorkerGroups } from "../parameters/worker-groups.ts";
 import { type MemberImage, saveMember } from "./member-state.ts";
 
+const LOW = 0xffff_ffffn;
 /** Of one answer: all that a server gets in a step, as a rule (PlacementMoves.M2). */
 const BATCH_BYTES = 4 * 2 ** 20;
 const BATCH_PARTS = 1024;
 
 /** Some parts of one new owner, up to `to`; what is not a part's comes with the first of them, where it is asked for. */
-export type DepartedParts = { readonly to: number; readonly pages: readonly PartPage[]; readonly member?: MemberImage | undefined };
+export type DepartedParts = {
+  readonly to: number;
+  readonly pages: readonly PartPage[];
+  /** Groups of workers whose keys lie in the parts; with the first of them. */
+  readonly groups: readonly SspGroupImage[];
+  readonly member?: MemberImage | undefined;
+};
 
 /** What leaves with a placement. */
 export type Departing = {
@@ -34,15 +44,19 @@ export type Departing = {
 const NOTHING: Departing = { epoch: 0, parts: new Map(), takers: new Map() };
 
 export class PartsDeparture {
+  readonly #ownership: Pick<Ownership, "wrongEpoch" | "epoch">;
   readonly #parameters: () => Parameters;
+  readonly #groups: () => WorkerGroups;
   #departing = NOTHING;
   /** The ranks that are not done. */
   readonly #waiting = new Set<number>();
   /** Called with the parts that a new owner has taken. */
   onTaken: (parts: readonly number[]) => void = () => {};
 
-  constructor(parameters: () => Parameters) {
+  constructor(ownership: Pick<Ownership, "wrongEpoch" | "epoch">, parameters: () => Parameters, groups: () => WorkerGroups) {
+    this.#ownership = ownership;
     this.#parameters = parameters;
+    this.#groups = groups;
   }
 
   /** Whether somebody has still to take something. */
@@ -88,7 +102,13 @@ export class PartsDeparture {
         byteCount += bytesOfPage(page);
       }
     }
-    return { to: part, pages, ...(member === undefined ? {} : { member }) };
+    const groups = from === 0 ? this.#groups().ssp.save((key) => this.#isOf(owner, key)) : [];
+    return { to: part, pages, groups, ...(member === undefined ? {} : { member }) };
+  }
+
+  /** Whether a group of this key goes to this owner. */
+  #isOf(owner: number, key: bigint): boolean {
+    return this.#departing.parts.get(partOf(Number(key & LOW), Number(key >> 32n))) === owner;
   }
 
   /** This owner has its parts: they are dropped here. Throws as `read`. */
@@ -98,6 +118,7 @@ export class PartsDeparture {
     const parts = [...this.#departing.parts].filter(([, to]) => to === owner).map(([part]) => part);
     const state = new PartState(this.#parameters());
     for (const part of parts) state.dropPart(part);
+    this.#groups().drop((key) => this.#isOf(owner, key), this.#ownership.wrongEpoch(epoch - 1)); // they ask where the parts are now
     this.onTaken(parts);
   }
 

@@ -21,23 +21,29 @@ import { Deferred } from "../../base/deferred.ts";
 import { isWeighbridgeError, reasonOf, WeighbridgeError } from "../../base/errors.ts";
 import type { Log } from "../../base/log.ts";
 import type { ClusterNode } from "../../cluster/cluster-node.ts";
-import { PART_COUNT, type Placement } from "../../keys/placement.ts";
+import { PART_COUNT, type Placement, partOf } from "../../keys/placement.ts";
 import { Placements } from "../../keys/placement-of.ts";
 import type { PrepareReply, PrepareRequest } from "../../wire/control.ts";
 import type { PlacementView } from "../../wire/roster.ts";
 import type { Ownership } from "../ownership.ts";
 import type { Parameters } from "../parameters/parameters.ts";
 import { PartState } from "../parameters/part-state.ts";
+import type { WorkerGroups } from "../parameters/worker-groups.ts";
 import { PartsArrival } from "./parts-arrival.ts";
 import type { PartsDeparture } from "./parts-departure.ts";
+
+const LOW = 0xffff_ffffn;
 
 export type PartsExchangeOptions = {
   readonly ownership: Ownership;
   readonly parameters: Parameters;
+  readonly groups: WorkerGroups;
   readonly departure: PartsDeparture;
   readonly node: Pick<ClusterNode, "call">;
   readonly clock: Clock;
   readonly log: Log;
+  /** This server has left the placement; the error is for those who wait here. */
+  readonly onLeft: (error: WeighbridgeError) => void;
   /** Of a server that lives. */
   readonly incarnationOf: (rank: number) => number | undefined;
 };
@@ -109,7 +115,9 @@ export class PartsExchange {
     ownership.adopt(next, rank, { isSettling: takers.size > 0 || !this.#hasArrived });
     if (!now.servers.includes(rank)) {
       this.#isMember = false;
-      parameters.pacer.lot.failEverybody(ownership.wrongEpoch(before.epoch)); // PartsExchange.E3
+      const error = ownership.wrongEpoch(before.epoch);
+      parameters.pacer.lot.failEverybody(error); // PartsExchange.E3
+      this.#options.onLeft(error);
     }
     if (!this.#hasArrived) void this.#arrive(now.epoch, isComing ? teller : undefined);
     this.#wake();
@@ -119,7 +127,10 @@ export class PartsExchange {
   #dropUnfinished(held: ReadonlySet<number>): void {
     this.#arrival.cancel();
     const state = new PartState(this.#options.parameters);
-    for (const part of this.#sources.keys()) if (!held.has(part)) state.dropPart(part);
+    const unfinished = new Set([...this.#sources.keys()].filter((part) => !held.has(part)));
+    for (const part of unfinished) state.dropPart(part);
+    const over = new WeighbridgeError("ABORTED", "the parts have not come");
+    this.#options.groups.drop((key) => unfinished.has(partOf(Number(key & LOW), Number(key >> 32n))), over);
   }
 
   #noteSources(before: Placement, now: Placement, rank: number): void {

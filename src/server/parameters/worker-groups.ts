@@ -2,6 +2,7 @@
 // alive.
 
 import type { Clock } from "../../base/clock.ts";
+import type { WeighbridgeError } from "../../base/errors.ts";
 import { PartialReduce } from "../../consistency/partial-reduce.ts";
 import { SspGroups } from "../../consistency/ssp-group.ts";
 import type { WorkerIncarnation } from "../../consistency/worker-incarnations.ts";
@@ -33,6 +34,12 @@ export class WorkerGroups {
       this.ssp.gone(holder);
       this.partialReduce.gone(holder);
     }
+  }
+
+  /** Groups of these keys are another server's: who waits gets `error`. */
+  drop(isMeant: (key: bigint) => boolean, error: WeighbridgeError): void {
+    this.ssp.drop(isMeant, error);
+    this.partialReduce.drop(isMeant, error);
   }
 
   close(): void {

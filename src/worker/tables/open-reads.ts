@@ -13,8 +13,8 @@ import type { RowRequests } from "../embedding.ts";
 import type { TableExchange } from "./table-exchange.ts";
 import { isOutside } from "./table-failures.ts";
 
-/** How often a read is made at most. */
-export const ATTEMPTS = 8;
+/** How often a read is made at most: each time the placement changes it may be in vain, and parts move in many steps. */
+export const ATTEMPTS = 64;
 
 /** A row that was asked for at a clock. */
 export type OpenRead = { readonly rowId: number; readonly clock: number; readonly waiting: Deferred<number>[]; attempts: number };

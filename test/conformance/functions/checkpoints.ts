@@ -26,11 +26,19 @@ function saveFunctions({ survey, cut, begin, write, commit, abandon }: typeof ch
     }),
     documented(cut, {
       about:
-        "Answered when this server's part of the cut at `clock` is frozen (consistency.md, D1). When the epochs of two servers differ, parts have moved between their cuts: the checkpoint is abandoned, and taken again.",
+        "Answered when this server's part of the cut at `clock` is frozen (consistency.md, D1). When the epochs of two servers differ, or others were asked than the servers of that epoch, parts have moved between their cuts: the checkpoint is abandoned, and taken again.",
       request: { id: ID, clock: "of the cut", isWhole: "whether sums (checkpoint.md) are in it, too; not if one parameter is saved" },
-      response: { names: "the parameters that are in it", run: "the run of the job", epoch: "of the placement at the cut" },
-      errors: ["QUEUE_FULL", "BAD_ARGUMENT", "UNSUPPORTED", "ARENA_FULL", "ABORTED", "DEADLINE", "NODE_DEAD", "CLOSED"],
-      example: { request: { id: "2026-01-02@12", clock: 12, isWhole: true }, response: { names: ["w"], run: "5f", epoch: 3 } },
+      response: {
+        names: "the parameters that are in it",
+        run: "the run of the job",
+        epoch: "of the placement at the cut",
+        servers: "ranks of its servers",
+      },
+      errors: ["QUEUE_FULL", "BAD_ARGUMENT", "UNSUPPORTED", "ARENA_FULL", "ABORTED", "DEADLINE", "NODE_DEAD", "CLOSED", "WRONG_EPOCH"],
+      example: {
+        request: { id: "2026-01-02@12", clock: 12, isWhole: true },
+        response: { names: ["w"], run: "5f", epoch: 3, servers: Uint32Array.of(0, 1) },
+      },
     }),
     documented(begin, {
       about: "Of the server of the lowest rank: makes the directory for the checkpoint.",

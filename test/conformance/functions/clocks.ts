@@ -48,12 +48,12 @@ export const CLOCKS: FunctionFamily = {
   ],
 };
 
-const GROUP = "a number that the workers agree on; the server of this rank is asked, modulo how many servers the job has";
+const GROUP = "a number that the workers agree on; as a key it has a part, whose owner is asked";
 
 export const GROUPS: FunctionFamily = {
   title: "Groups of workers",
   about:
-    "SSP groups and partial reduce (consistency.md, G1 to G4 and Q1 to Q5). One server serves a group, by its number; a group belongs to no part, and does not move with one.",
+    "SSP groups and partial reduce (consistency.md, G1 to G4 and Q1 to Q5). The owner of a group's key (protocol.md, P1) serves it, and the group goes with its part: a call names the epoch by which it was cut, and one that waits when the part leaves gets WRONG_EPOCH.",
   functions: [
     documented(sspSync, {
       about:
