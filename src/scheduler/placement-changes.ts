@@ -138,8 +138,8 @@ export class PlacementChanges {
     const { next, tell, view } = this.#options;
     const placement = next(change);
     const before = view().placement;
-    const { epoch, servers } = placement;
-    const isAmongSame = String(servers) === String(before?.servers);
+    const { epoch, servers, move } = placement;
+    const isAmongSame = move === undefined && String(servers) === String(before?.servers);
     const preparation: Preparation = {
       placement,
       request: { epoch, holdMs: HOLD_MS, ...(isAmongSame ? {} : { servers }) },

@@ -62,6 +62,8 @@ export class Ownership {
   /** Of the raw keys: the halves of the first one that is ours, and of the first one after the range. */
   readonly range: OwnedRange = this.#range;
   #hasAppCut = false;
+  /** Whether parts of the job are on their way from servers to others (Ownership.O6). Nobody else writes it. */
+  isOnTheWay = false;
   /** Whether this server is prepared for a placement with other servers. The checkpoint service writes it. */
   areServersChanging = false;
   #listeners: (() => void)[] = [];
@@ -114,12 +116,13 @@ export class Ownership {
    */
   admitAppCut(): void {
     if (this.#hasAppCut) return;
-    if (this.areServersChanging || this.#view?.move !== undefined) {
-      const why =
-        "the servers of the job are about to change, and requests whose servers an application chose itself (setSlicer) wait for that";
-      throw new WeighbridgeError("QUEUE_FULL", `${why}: send it again; nothing of it was applied`, { retryable: true });
-    }
+    if (this.areServersChanging || this.isOnTheWay) throw changing("requests whose servers an application chose itself (setSlicer)");
     this.#hasAppCut = true;
+  }
+
+  /** For an update of raw keys. Throws QUEUE_FULL while parts are on their way (Ownership.O6). */
+  admitRange(): void {
+    if (this.isOnTheWay) throw changing("the first keys of an application of the kv face");
   }
 
   /**
@@ -141,6 +144,7 @@ export class Ownership {
     }
     this.#rank = rank;
     this.#view = view;
+    this.isOnTheWay = view.move !== undefined;
     if (!isSettling) this.servedEpoch = view.epoch;
     this.epoch = view.epoch;
     this.#placement = placement;
@@ -250,6 +254,11 @@ export class Ownership {
     const message = `${what} (part ${part}) is server ${owner}'s in epoch ${this.epoch}, not server ${this.#rank}'s: the caller cut its request wrongly`;
     return new WeighbridgeError("WRONG_OWNER", message);
   }
+}
+
+function changing(what: string): WeighbridgeError {
+  const message = `the servers of the job are about to change, and ${what} wait for that: send it again; nothing of it was applied`;
+  return new WeighbridgeError("QUEUE_FULL", message, { retryable: true });
 }
 
 function keyAt(words: Uint32Array, at: number): bigint {

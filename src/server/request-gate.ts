@@ -125,6 +125,7 @@ export class RequestGate implements FunctionHandler {
     if ((header.flags & APP_CUT) !== 0) ownership.admitAppCut();
     else if (header.epoch !== ownership.epoch) this.#checkApplied(channel, header);
     else if (ownership.epoch !== 0 && keyCount > 0 && keyCount * KEY_BYTES <= header.payloadBytes) {
+      if (ownership.isOnTheWay && header.stamp !== 0) ownership.admitRange();
       if (bytes !== this.#buffer) this.#lookAt(bytes);
       checkRange(ownership, this.#words, at >> 2, keyCount);
     } // else the application refuses invalid requests

@@ -281,3 +281,20 @@ test("a move that is aborted ends after its step, one at a time, and another one
   assert.deepEqual(await cluster.run(rows.pull(ROW_KEYS)), new Float32Array(ROW_KEYS.length).fill(1));
   await assert.rejects(cluster.run(scheduler?.moveTo([1, 2, 3]) ?? Promise.resolve()), throwsCode("NODE_DEAD", /there is no server 3/));
 });
+
+test("an application of the kv face that begins while parts are on their way to other servers waits for that (Ownership.O6)", async () => {
+  const { cluster } = await begunMove();
+  for (let rank = 0; rank < SERVERS; rank++) new KVServer(cluster.server(rank), 3);
+  const kv = new KVWorker(cluster.worker(0), 3);
+  const push = async (): Promise<void> => await kv.wait(kv.push(BigUint64Array.of(1n), Float32Array.of(1)));
+  await assert.rejects(
+    cluster.run(push()),
+    (error) => isWeighbridgeError(error, "QUEUE_FULL") && error.retryable && /kv face/.test(error.message),
+  );
+  await cluster.clock.advance(5000);
+  assert.deepEqual(cluster.scheduler.scheduler?.roster.placement?.servers, [1, 2]);
+  await cluster.run(push());
+  const refused = cluster.run(cluster.scheduler.scheduler?.moveTo([1]) ?? Promise.resolve());
+  await assert.rejects(refused, throwsCode("UNSUPPORTED", /application 3 of the kv face has 1 keys/));
+  assert.deepEqual(cluster.scheduler.scheduler?.roster.placement?.move, undefined, "nothing has begun");
+});
