@@ -8,7 +8,7 @@ import { Random } from "../../src/base/random.ts";
 import { askStatus } from "../../src/cli/cluster-client.ts";
 import { realClock } from "../../src/node/real-clock.ts";
 import { SocketTransport } from "../../src/node/transport/socket-transport.ts";
-import type { StatusEntry } from "../../src/wire/control.ts";
+import type { StatusEntry, StatusReply } from "../../src/wire/control.ts";
 import type { Cluster } from "./cluster.ts";
 import type { Running } from "./processes.ts";
 
@@ -17,6 +17,8 @@ const WHOLE_MS = 60_000;
 /** Every so many strikes the scheduler is killed. */
 const SCHEDULER_EVERY = 7;
 
+export type Signal = "SIGKILL" | "SIGSTOP";
+export type Victim = "head" | "standby" | "scheduler";
 type Copy = { readonly rank: number; readonly process: Running };
 
 export class Copies {
@@ -40,33 +42,62 @@ export class Copies {
     return { rank, process: this.#cluster.server(rank) };
   }
 
-  /** Strikes once, and returns when every rank has two copies again. */
-  async strike(count: number, signal: "SIGKILL" | "SIGSTOP"): Promise<void> {
+  /** Strikes once, and returns when every rank has two copies again: who was struck. */
+  async strike(count: number, signal: Signal): Promise<Victim> {
     if (signal === "SIGKILL" && count % SCHEDULER_EVERY === SCHEDULER_EVERY - 1) {
       await this.scheduler.kill();
       this.scheduler = this.#cluster.scheduler();
       await this.whole();
-      return;
+      return "scheduler";
     }
     const victim = this.#copies[this.#random.below(this.#copies.length)];
     assert.ok(victim !== undefined);
+    return await this.#strikeCopy(victim, signal);
+  }
+
+  /** As `strike`, the head of this rank. */
+  async strikeHead(rank: number, signal: Signal): Promise<void> {
+    const roles = await this.#roles();
+    const head = this.#copies.find((copy) => copy.rank === rank && roles.get(copy.process.pid) === "server");
+    assert.ok(head !== undefined, `no head of rank ${rank}`);
+    await this.#strikeCopy(head, signal);
+  }
+
+  async #strikeCopy(victim: Copy, signal: Signal): Promise<Victim> {
+    const isHead = (await this.#roles()).get(victim.process.pid) === "server";
     victim.process.signal(signal);
     this.#copies = [...this.#copies.filter((copy) => copy !== victim), this.#start(victim.rank)];
     await this.whole();
     await victim.process.kill();
+    return isHead ? "head" : "standby";
+  }
+
+  /** What each process is, by its number, as far as the scheduler says. */
+  async #roles(): Promise<ReadonlyMap<number, StatusEntry["role"]>> {
+    const status = await this.#status();
+    return new Map(status?.nodes.map(({ label, role }) => [pidOf(label), role]));
+  }
+
+  async #status(): Promise<StatusReply | undefined> {
+    const clock = realClock();
+    const ask = { address: `tcp://127.0.0.1:${this.#cluster.port}`, deadlineMs: 1000, clock };
+    return await askStatus({ ...ask, transport: new SocketTransport({ clock, log: SILENT_LOG }) }).catch(() => undefined);
   }
 
   /** Waits until each rank is held by two of the processes that run, which have everything. */
   async whole(): Promise<void> {
-    const pids = new Set(this.processes.map(({ pid }) => String(pid)));
+    const pids = new Set(this.processes.map(({ pid }) => pid));
     const isCopy = ({ role, state, isFilling, label, linked }: StatusEntry): boolean =>
-      role !== "worker" && state === "alive" && linked && isFilling !== true && pids.has(label.split(":").at(-1) ?? "");
-    const clock = realClock();
+      role !== "worker" && state === "alive" && linked && isFilling !== true && pids.has(pidOf(label));
     for (const giveUpAt = performance.now() + WHOLE_MS; performance.now() < giveUpAt; await sleep(POLL_MS)) {
-      const ask = { address: `tcp://127.0.0.1:${this.#cluster.port}`, deadlineMs: 1000, clock };
-      const status = await askStatus({ ...ask, transport: new SocketTransport({ clock, log: SILENT_LOG }) }).catch(() => undefined);
+      const status = await this.#status();
       if (status !== undefined && status.nodes.filter(isCopy).length === this.#copies.length) return;
     }
     assert.fail(`not every rank has two copies\n${[this.scheduler, ...this.processes].map(({ transcript }) => transcript).join("\n")}`);
   }
+}
+
+/** Of a label "host:pid". */
+function pidOf(label: string): number {
+  return Number(label.split(":").at(-1));
 }

@@ -13,7 +13,7 @@ import type { StateRecord } from "../../src/scheduler/scheduler-state.ts";
 import type { OptimizerSpec } from "../../src/store/updaters/optimizer-spec.ts";
 import { SimCluster } from "../../src/testing/sim-cluster.ts";
 import { idOf, nameOf, roleOf, SCHEDULER_ID } from "../../src/wire/node-id.ts";
-import { noise, SimStore } from "./failover.ts";
+import { noise, SimStore } from "./replicated-job.ts";
 import { type Mount, SimDisk } from "./sim-disk.ts";
 
 const SERVERS = 2;

@@ -3,25 +3,21 @@
 // happens.
 
 import assert from "node:assert/strict";
-import { setImmediate } from "node:timers/promises";
-import { Session } from "../../src/api/session.ts";
+import type { Session } from "../../src/api/session.ts";
 import { Random } from "../../src/base/random.ts";
-import { KVServer } from "../../src/faces/kv/kv-server.ts";
 import { KVWorker } from "../../src/faces/kv/kv-worker.ts";
-import type { StateRecord } from "../../src/scheduler/scheduler-state.ts";
-import type { StateStore } from "../../src/scheduler/state-store.ts";
 import type { OptimizerSpec } from "../../src/store/updaters/optimizer-spec.ts";
-import { SimCluster } from "../../src/testing/sim-cluster.ts";
+import type { SimCluster } from "../../src/testing/sim-cluster.ts";
 import { idOf, SCHEDULER_ID } from "../../src/wire/node-id.ts";
+import { DEADLINE, noise, ReplicatedJob, SERVERS } from "./replicated-job.ts";
 
-const SERVERS = 2;
-const WORKERS = 2;
 const CLOCKS = 8;
 const SIZE = 24;
 const ROWS = [1, 2, 3, 5, 8, 13, 21, 34];
-const DEADLINE = { deadlineMs: 120_000 };
 /** In which a run without faults is over. */
 const FAULTS_MS = 150;
+/** A scheduler that was killed is started again within this time. */
+const RESTART_MS = 400;
 
 /** What happens to one of the processes of a rank. */
 const FAULTS = [
@@ -48,125 +44,47 @@ const OPTIMIZERS: readonly OptimizerSpec[] = [
   { type: "ftrl" },
 ];
 
-/** A disk that outlives schedulers. */
-export class SimStore implements StateStore {
-  onLost: StateStore["onLost"] = () => {};
-  readonly isHeld: boolean = true;
-  readonly standbys: readonly string[] = [];
-  readonly location: string = "a simulated disk";
-  readonly #records: StateRecord[];
-  readonly #later: (written: () => void) => void;
-  #isDead = false;
-  /** Called when records are to be written, before they are. */
-  onWrite: () => void = () => {};
-
-  constructor(records: StateRecord[], later: (written: () => void) => void) {
-    this.#records = records;
-    this.#later = later;
-  }
-
-  async open(): Promise<readonly StateRecord[]> {
-    return structuredClone(this.#records);
-  }
-
-  async append(records: readonly StateRecord[]): Promise<void> {
-    await this.#write(() => this.#records.push(...structuredClone(records)));
-  }
-
-  async replace(records: readonly StateRecord[]): Promise<void> {
-    await this.#write(() => this.#records.splice(0, this.#records.length, ...structuredClone(records)));
-  }
-
-  async clear(): Promise<void> {}
-
-  async close(): Promise<void> {}
-
-  /** Its process is gone, and so is what it has not written. */
-  die(): void {
-    this.#isDead = true;
-  }
-
-  async #write(write: () => void): Promise<void> {
-    this.onWrite();
-    await new Promise<void>((written) => this.#later(written));
-    if (this.#isDead) await new Promise<never>(() => {});
-    write();
-  }
-}
-
 /** What the synchronous parameters came to. */
 export type Outcome = { readonly tensor: Float32Array; readonly rows: Float32Array };
 
 class Failover {
   readonly seed: number;
   readonly cluster: SimCluster;
+  readonly #job: ReplicatedJob;
   readonly #random: Random;
   /** Called with the next push that is acknowledged. */
   #answered: (() => void) | undefined;
-  /** What schedulers have written down. */
-  readonly #records: StateRecord[] = [];
-  #scheduler: SimStore | undefined;
   /** To the shared tensor, by all workers. */
   #pushed = 0;
 
   constructor(seed: number, isCalm: boolean) {
     this.seed = seed;
     this.#random = new Random(seed * 7 + 3);
-    this.cluster = new SimCluster({
-      seed,
-      serverCount: SERVERS,
-      workerCount: WORKERS,
-      replicas: 2,
-      network: { latencyMsMin: 0, latencyMsMax: 1 + (seed % 4), breakChance: isCalm ? 0 : (seed % 3) * 0.002 },
-      heartbeatIntervalMs: 50,
-      heartbeatTimeoutMs: 500,
-      settle: () => setImmediate(),
-      optionsOf: (node) => (node === SCHEDULER_ID ? { store: this.#store() } : { digestEntries: 7 }),
-    });
+    const network = { latencyMsMin: 0, latencyMsMax: 1 + (seed % 4), breakChance: isCalm ? 0 : (seed % 3) * 0.002 };
+    this.#job = new ReplicatedJob({ seed, random: this.#random, network, options: { digestEntries: 7 } });
+    this.cluster = this.#job.cluster;
   }
 
   async run(faults: readonly Fault[]): Promise<Outcome> {
     const { cluster } = this;
-    await cluster.start();
-    for (let rank = 0; rank < SERVERS; rank++)
-      for (const role of ["server", "standby"] as const) new KVServer(cluster.office(idOf(role, rank)), 0);
-    const ranks = Array.from({ length: WORKERS }, (_, rank) => rank);
-    const sessions = await cluster.run(Promise.all(ranks.map((rank) => Session.open(cluster.worker(rank).node, DEADLINE))));
+    const sessions = await this.#job.start();
     for (const [rank, fault] of faults.entries()) this.#schedule(fault, rank % SERVERS);
     const outcomes = await cluster.run(Promise.all(sessions.map((session, rank) => this.#work(session, rank))));
     const [outcome] = outcomes;
     assert.ok(outcome !== undefined);
     for (const other of outcomes) assert.deepEqual(other, outcome, "workers read the same round");
     await this.#checkSums(sessions[0] as Session);
-    cluster.network.heal();
-    cluster.network.breakChance = 0;
-    await cluster.run(
-      Promise.all([SCHEDULER_ID, ...ranks.map((rank) => idOf("worker", rank))].map((node) => cluster.running(node)?.close())),
-    );
+    await this.#job.end();
     return outcome;
-  }
-
-  /** That of the scheduler that starts next. */
-  #store(): SimStore {
-    this.#scheduler = new SimStore(this.#records, (written) => void this.cluster.clock.after(this.#random.below(5), written));
-    return this.#scheduler;
-  }
-
-  /** As SIGKILL does; what was not written by then is lost. It is started again later. */
-  #killScheduler(): void {
-    const { cluster } = this;
-    this.#scheduler?.die();
-    cluster.kill(SCHEDULER_ID);
-    cluster.clock.after(this.#random.below(400), () => void cluster.startNode(SCHEDULER_ID));
   }
 
   /** The scheduler dies when it next writes something down, or a little later. */
   #killAtWrite(): void {
-    const store = this.#scheduler;
+    const { store } = this.#job;
     if (store === undefined) return;
     store.onWrite = () => {
       store.onWrite = () => {};
-      this.cluster.clock.after(this.#random.below(4), () => this.cluster.running(SCHEDULER_ID) && this.#killScheduler());
+      this.cluster.clock.after(this.#random.below(4), () => this.#job.killScheduler(RESTART_MS));
     };
   }
 
@@ -183,7 +101,7 @@ class Failover {
     };
     cluster.clock.after(atMs, () => {
       if (fault.startsWith("kill scheduler")) {
-        this.#killScheduler();
+        this.#job.killScheduler(RESTART_MS);
         if (fault === "kill scheduler, then head") cluster.clock.after(this.#random.below(100), () => cluster.kill(head));
       } else if (fault === "kill head, then scheduler as it writes") {
         cluster.kill(head);
@@ -255,10 +173,6 @@ class Failover {
       "pushes to the shared tensor",
     );
   }
-}
-
-export function noise(length: number, seed: number): Float32Array {
-  return Float32Array.from({ length }, (_, i) => Math.sin(seed * 12.9898 + i * 78.233));
 }
 
 /** Throws when a call fails, something is lost or counted twice. Returns the bits of the synchronous parameters. */

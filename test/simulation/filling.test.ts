@@ -52,6 +52,27 @@ test("a standby without memory for the state leaves, and pushes go on", async ()
   await stage.close();
 });
 
+test("a standby that comes right after one that was silent is filled at once: its head does not confuse the two", async () => {
+  const stage = new FillingStage(5);
+  await stage.open();
+  const { cluster } = stage;
+  await cluster.run(cluster.startNode(STANDBY));
+  while (!stage.isCounted) await stage.push();
+  cluster.network.isolate(cluster.hostOf(STANDBY));
+  cluster.kill(STANDBY); // nobody sees it: it is silent, until its head opens the link anew
+  const next = cluster.startNode(STANDBY, "standby-0-next");
+  await cluster.clock.advance(10);
+  await stage.push();
+  await cluster.run(next);
+  const { replica } = stage.serverOf(HEAD);
+  while (replica?.isFillingStandby !== true) cluster.clock.step();
+  while (!stage.isCounted) {
+    assert.equal(replica.log.isOn, true, "it is not given up");
+    await stage.push();
+  }
+  await stage.close();
+});
+
 test("with a head that dies while its standby is being filled the rank is dead: calls fail with NODE_DEAD, and the standby leaves", async () => {
   const stage = new FillingStage(3);
   await stage.open();

@@ -17,20 +17,19 @@ import type { Server } from "../../src/server/server.ts";
 import type { OptimizerSpec } from "../../src/store/updaters/optimizer-spec.ts";
 import { SimCluster } from "../../src/testing/sim-cluster.ts";
 import { idOf, SCHEDULER_ID } from "../../src/wire/node-id.ts";
-import { noise, SimStore } from "./failover.ts";
+import { DEADLINE, noise, ReplicatedJob, SERVERS, SimStore } from "./replicated-job.ts";
 
 const HEAD = idOf("server", 0);
 const STANDBY = idOf("standby", 0);
-const SERVERS = 2;
-const WORKERS = 2;
 const CLOCKS = 40;
 const SIZE = 24;
 const ROWS = [1, 2, 3, 5, 8, 13, 21, 34];
 /** Enough keys for a list that links name. */
 const LISTED = Array.from({ length: 20 }, (_, i) => i * 3);
-const DEADLINE = { deadlineMs: 120_000 };
 /** Between two faults of a rank. */
 const FAULT_MS = 180;
+/** A scheduler that was killed is started again within this time. */
+const RESTART_MS = 150;
 
 const OPTIMIZERS: readonly OptimizerSpec[] = [
   { type: "sgd", learningRate: 0.1 },
@@ -54,9 +53,9 @@ class Filling {
   readonly cluster: SimCluster;
   readonly counts: FillingCounts = { fills: 0, takeovers: 0, differing: 0 };
   readonly #seed: number;
+  readonly #isCalm: boolean;
   readonly #random: Random;
-  readonly #records: StateRecord[] = [];
-  #scheduler: SimStore | undefined;
+  readonly #job: ReplicatedJob;
   #pushed = 0;
   #processes = 0;
   #isOver = false;
@@ -66,27 +65,17 @@ class Filling {
   constructor(seed: number, { isCalm }: { readonly isCalm: boolean }) {
     this.#seed = seed;
     this.#random = new Random(seed * 11 + 5);
-    this.cluster = new SimCluster({
-      seed,
-      serverCount: SERVERS,
-      workerCount: WORKERS,
-      replicas: 2,
-      network: { latencyMsMin: 0, latencyMsMax: 1 + (seed % 3), breakChance: isCalm ? 0 : (seed % 3) * 0.001 },
-      heartbeatIntervalMs: 50,
-      heartbeatTimeoutMs: 500,
-      settle: () => setImmediate(),
-      log: this.#log(),
-      optionsOf: (node) => (node === SCHEDULER_ID ? { store: this.#store() } : { digestEntries: 7, fillBytes: 200 }),
-    });
+    this.#isCalm = isCalm;
+    const network = { latencyMsMin: 0, latencyMsMax: 1 + (seed % 3), breakChance: isCalm ? 0 : (seed % 3) * 0.001 };
+    const options = { digestEntries: 7, fillBytes: 200 };
+    this.#job = new ReplicatedJob({ seed, random: this.#random, network, options, log: this.#log() });
+    this.cluster = this.#job.cluster;
   }
 
   async run(): Promise<Outcome> {
     const { cluster } = this;
-    await cluster.start();
-    for (let rank = 0; rank < SERVERS; rank++)
-      for (const role of ["server", "standby"] as const) new KVServer(cluster.office(idOf(role, rank)), 0);
-    const ranks = Array.from({ length: WORKERS }, (_, rank) => rank);
-    const sessions = await cluster.run(Promise.all(ranks.map((rank) => Session.open(cluster.worker(rank).node, DEADLINE))));
+    const sessions = await this.#job.start();
+    if (!this.#isCalm) for (let rank = 0; rank < SERVERS; rank++) this.#next(rank);
     const outcomes = await cluster.run(Promise.all(sessions.map((session, rank) => this.#work(session, rank))));
     this.#isOver = true;
     const [first] = outcomes;
@@ -94,19 +83,11 @@ class Filling {
     for (const { tensor, rows } of outcomes) assert.deepEqual([tensor, rows], [first.tensor, first.rows], "workers read the same round");
     const shared = await cluster.run((sessions[0] as Session).tensor("shared", { shape: [SIZE], consistency: "asp" }, DEADLINE));
     assert.deepEqual(await cluster.run(shared.pull(undefined, DEADLINE)), new Float32Array(SIZE).fill(this.#pushed), "pushes to all");
-    cluster.network.heal();
-    cluster.network.breakChance = 0;
-    await cluster.run(
-      Promise.all([SCHEDULER_ID, ...ranks.map((rank) => idOf("worker", rank))].map((node) => cluster.running(node)?.close())),
-    );
+    await this.#job.end();
     return { tensor: first.tensor, rows: first.rows, own: outcomes.flatMap(({ own }) => own) };
   }
 
-  /** Something happens to each rank again and again, until the workers are done. */
-  trouble(): void {
-    for (let rank = 0; rank < SERVERS; rank++) this.#next(rank);
-  }
-
+  /** Something happens to this rank again and again, until the workers are done. */
   #next(rank: number): void {
     const atMs = 20 + (this.#random.below(1_000_000) / 1_000_000) * FAULT_MS;
     this.cluster.clock.after(atMs, () => {
@@ -138,7 +119,7 @@ class Filling {
       this.counts.takeovers++;
       cluster.kill(head);
     } else if (drawn < 4) cluster.kill(standby);
-    else if (drawn < 5) this.#killScheduler();
+    else if (drawn < 5) this.#job.killScheduler(RESTART_MS);
     else if (drawn < 6) cluster.network.breakLinks(cluster.hostOf(standby));
     else if (drawn < 7) {
       const host = cluster.hostOf(standby); // stopped for a while
@@ -160,19 +141,6 @@ class Filling {
       (office) => void new KVServer(office, 0),
       () => {}, // killed before it had its rank
     );
-  }
-
-  #killScheduler(): void {
-    const { cluster } = this;
-    if (cluster.running(SCHEDULER_ID) === undefined) return;
-    this.#scheduler?.die();
-    cluster.kill(SCHEDULER_ID);
-    cluster.clock.after(this.#random.below(150), () => void cluster.startNode(SCHEDULER_ID));
-  }
-
-  #store(): SimStore {
-    this.#scheduler = new SimStore(this.#records, (written) => void this.cluster.clock.after(this.#random.below(5), written));
-    return this.#scheduler;
   }
 
   /** Counts what nodes say. */
@@ -237,7 +205,6 @@ class Filling {
 /** Throws when a call fails, something is lost or counted twice, or bits differ from those of a run without faults. */
 export async function runFilling(seed: number): Promise<FillingCounts> {
   const troubled = new Filling(seed, { isCalm: false });
-  troubled.trouble();
   const outcome = await troubled.run();
   assert.deepEqual(outcome, await new Filling(seed, { isCalm: true }).run(), "the bits of a run without faults");
   return troubled.counts;

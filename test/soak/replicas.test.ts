@@ -1,23 +1,60 @@
-// replicas — Goal: 200 SIGKILLs and 50 SIGSTOPs of heads, standbys and schedulers, by seeds, while workers train in
-// step and push asynchronously: no call fails, each push counts once, and what was trained in step has the bits of a
-// run without them. Half an hour.
+// replicas — Goal: 200 SIGKILLs and 50 SIGSTOPs of heads, standbys and schedulers, by seeds, while workers train. Those
+// that train in step and push asynchronously: no call fails, each push counts once, and what was trained in step has
+// the bits of a run without them. LeNet, in step, reads the digits as well as without them, to the last one; Wide &
+// Deep, asynchronous, trains to the end. The pauses that workers saw are told. A quarter of an hour.
 
 import assert from "node:assert/strict";
-import { test } from "node:test";
-import { Cluster } from "../e2e/cluster.ts";
-import { Copies } from "../e2e/copies.ts";
+import { type TestContext, test } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
+import { Random } from "../../src/base/random.ts";
+import { Cluster, HEARTBEAT_TIMEOUT_MS } from "../e2e/cluster.ts";
+import { Copies, type Signal } from "../e2e/copies.ts";
+import { Processes, type Running } from "../e2e/processes.ts";
 
-const SEEDS = 5;
+const SEEDS = 4;
 const KILLS = 40;
 const STOPS = 10;
 const SERVERS = 2;
+/** Of each task; in each run both ranks are struck once. */
+const TRAININGS = 15;
+const STOP_EVERY = 3;
+const PAUSES = 30;
+const STRIKES: readonly Signal[] = [...Array<"SIGKILL">(KILLS).fill("SIGKILL"), ...Array<"SIGSTOP">(STOPS).fill("SIGSTOP")];
 
-async function run(seed: number, strikes: readonly ("SIGKILL" | "SIGSTOP")[]): Promise<readonly string[]> {
+/** The longest waits of workers since this was made, in ms. */
+class Waits {
+  readonly #workers: readonly Running[];
+  readonly #counts: readonly number[];
+
+  constructor(workers: readonly Running[]) {
+    this.#workers = workers;
+    this.#counts = workers.map(({ stdout }) => stdout.length);
+  }
+
+  get longestMs(): number {
+    const told = this.#workers.flatMap(({ stdout }, i) => [...stdout.slice(this.#counts[i]).matchAll(/^waited (\d+) ms$/gm)]);
+    return Math.max(0, ...told.map(([, ms]) => Number(ms)));
+  }
+}
+
+function percentiles(pauses: readonly number[]): string {
+  const sorted = [...pauses].sort((a, b) => a - b);
+  const at = (share: number): number => sorted[Math.min(sorted.length - 1, Math.floor(share * sorted.length))] ?? 0;
+  return `${pauses.length} pauses, p50 ${at(0.5)}, p90 ${at(0.9)}, p99 ${at(0.99)} ms`;
+}
+
+async function run(t: TestContext, seed: number, strikes: readonly Signal[]): Promise<readonly string[]> {
   await using cluster = await Cluster.create({ servers: SERVERS, workers: 2, flags: ["--replicas", 2, "--job", `replicas-${seed}`] });
   const copies = new Copies(cluster, { servers: SERVERS, seed });
   const workers = [cluster.worker(0, "survivor"), cluster.worker(1, "survivor")];
   for (const worker of workers) await worker.says(/^pushed \d+$/, 2, 120_000);
-  for (const [count, signal] of strikes.entries()) await copies.strike(count, signal);
+  const pauses = new Map<string, number[]>();
+  for (const [count, signal] of strikes.entries()) {
+    const waits = new Waits(workers);
+    const struck = `${signal} of a ${await copies.strike(count, signal)}`;
+    pauses.set(struck, [...(pauses.get(struck) ?? []), waits.longestMs]);
+  }
+  for (const [struck, list] of pauses) t.diagnostic(`seed ${seed}, ${struck}: ${percentiles(list)}`);
   for (const worker of workers) worker.endInput();
   const bits: string[] = [];
   for (const worker of workers) {
@@ -29,9 +66,67 @@ async function run(seed: number, strikes: readonly ("SIGKILL" | "SIGSTOP")[]): P
 }
 
 for (let seed = 1; seed <= SEEDS; seed++) {
-  test(`${KILLS} kills and ${STOPS} stops lose nothing, seed ${seed}`, async () => {
-    const strikes = [...Array<"SIGKILL">(KILLS).fill("SIGKILL"), ...Array<"SIGSTOP">(STOPS).fill("SIGSTOP")];
-    const bits = [...(await run(seed, strikes)), ...(await run(seed, []))];
+  test(`${KILLS} kills and ${STOPS} stops lose nothing, seed ${seed}`, async (t) => {
+    const bits = [...(await run(t, seed, STRIKES)), ...(await run(t, seed, []))];
     assert.equal(new Set(bits).size, 1, bits.join());
   });
 }
+
+/** What `train` says at the end, while a process of each rank is struck at a moment of the seed. */
+async function train(task: readonly (string | number)[], seed: number, signal: Signal | undefined): Promise<string> {
+  await using processes = new Processes();
+  const flags = ["--replicas", 2, "--no-checkpoint", "--every", 10, "--seed", 1];
+  const job = processes.weighbridge(["train", ...task, ...flags], {
+    env: { WEIGHBRIDGE_HEARTBEAT_TIMEOUT_MS: String(HEARTBEAT_TIMEOUT_MS) },
+  });
+  const random = new Random(seed);
+  await job.says(/step: 1, loss is/, 1, 120_000);
+  for (let rank = 0; signal !== undefined && rank < SERVERS; rank++) {
+    const pattern = random.chance(0.6)
+      ? `^ *The server node id:(\\d+),.* rank id:${rank}$`
+      : `^ *The standby node id:(\\d+),.* rank id:${rank}$`;
+    const [, pid] = await job.says(new RegExp(pattern));
+    await sleep(random.below(400));
+    process.kill(Number(pid), signal);
+  }
+  await job.succeeds(240_000);
+  return (await job.says(/^ {2}(?:accuracy|AUC) +(\d+\.\d+)/))[1] as string;
+}
+
+for (const [task, isExact] of [
+  [["lenet", "--limit", 6400], true],
+  [["wide-deep", "--limit", 100_000, "--consistency", "asp"], false],
+] as const) {
+  test(`${task[0]} trains on while ${TRAININGS} times a process of both ranks is killed or stopped`, async () => {
+    const calm = await train(task, 0, undefined);
+    for (let seed = 1; seed <= TRAININGS; seed++) {
+      const figure = await train(task, seed, seed % STOP_EVERY === 0 ? "SIGSTOP" : "SIGKILL");
+      if (isExact) assert.equal(figure, calm, `seed ${seed}`);
+    }
+  });
+}
+
+test(`the pause that a worker sees when the only rank's head is killed, or stopped (heartbeats of ${HEARTBEAT_TIMEOUT_MS} ms), is told`, async (t) => {
+  await using cluster = await Cluster.create({ servers: 1, workers: 1, flags: ["--replicas", 2, "--job", "pauses"] });
+  const copies = new Copies(cluster, { servers: 1, seed: 1 });
+  const worker = cluster.worker(0, "survivor");
+  await worker.says(/^bits \w+$/, 1, 120_000);
+  for (const [signal, count] of [
+    ["SIGKILL", PAUSES],
+    ["SIGSTOP", 10],
+  ] as const) {
+    const pauses: number[] = [];
+    for (let i = 0; i < count; i++) {
+      const waits = new Waits([worker]);
+      const reports = worker.count(/^pushed \d+$/);
+      await copies.strikeHead(0, signal);
+      await worker.says(/^pushed \d+$/, reports + 2);
+      pauses.push(waits.longestMs);
+    }
+    t.diagnostic(`${signal}: ${percentiles(pauses)}: ${pauses.join(" ")}`);
+    assert.ok(Math.min(...pauses) > 0, `a head that is struck is missed\n${worker.transcript}`);
+  }
+  worker.endInput();
+  await worker.says(/^verified \d+ pushes/, 1, 120_000);
+  for (const node of [worker, ...copies.processes, copies.scheduler]) await node.succeeds(120_000);
+});

@@ -213,6 +213,7 @@ export class ChainMember {
       const loss = ++this.#lossCount;
       this.#watch(channel);
       this.#node.clock.after(LINK_GRACE_MS, () => {
+        if (this.#channel !== channel) return; // another standby has come meanwhile
         if (this.#lossCount === loss && channel.link === undefined && this.#replica.log.isOn) this.#lost(channel, "there is no link to it");
       });
     });

@@ -66,6 +66,8 @@ export class ReplicaLog {
   #room: Deferred<void> | undefined;
   #isFlushing = false;
   #isWatched = false;
+  /** When the sink acknowledged something last, or had nothing to acknowledge. */
+  #heardAtMs = 0;
   #isClosed = false;
   /** Who waits until an entry is acknowledged. */
   #reached: { readonly position: number; readonly run: () => void } | undefined;
@@ -184,6 +186,7 @@ export class ReplicaLog {
     if (page === undefined) return;
     this.#page = undefined;
     const first = this.position - page.count + 1;
+    if (this.acknowledged === first - 1) this.#heardAtMs = this.#options.clock.nowMs(); // nothing was awaited so far
     if (!this.#isWatched) this.#watch();
     this.#keptBytes += page.length;
     this.byteCount += page.length;
@@ -193,13 +196,15 @@ export class ReplicaLog {
 
   /** Runs only while entries are not acknowledged. */
   #watch(): void {
-    const { acknowledged, position } = this;
-    this.#isWatched = this.isOn && !this.#isClosed && acknowledged < position;
+    const { clock } = this.#options;
+    this.#isWatched = this.isOn && !this.#isClosed && this.acknowledged < this.position;
     if (!this.#isWatched) return;
-    this.#options.clock.after(this.lateMs, () => {
-      if (this.isOn && !this.#isClosed && this.acknowledged === acknowledged) this.onLate();
-      this.#watch();
-    });
+    const leftMs = this.#heardAtMs + this.lateMs - clock.nowMs();
+    if (leftMs <= 0) {
+      this.#heardAtMs = clock.nowMs();
+      this.onLate();
+    }
+    clock.after(leftMs <= 0 ? this.lateMs : leftMs, () => this.#watch());
   }
 
   #send(sink: LogSink, first: number, page: EntryPage): void {
@@ -229,6 +234,7 @@ export class ReplicaLog {
     if (applied <= this.acknowledged) return;
     assert(applied <= this.position, "a sink has a prefix of the log");
     this.acknowledged = applied;
+    this.#heardAtMs = this.#options.clock.nowMs();
     this.onAcknowledged();
     this.#release();
     const reached = this.#reached;

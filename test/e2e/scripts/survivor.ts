@@ -1,7 +1,7 @@
 // survivor — a worker of replicated servers: no call of it may fail, whichever process is killed. It trains two
 // parameters in step with the others, for which it prints the bits of step STEPS, and pushes to two asynchronous ones
 // until its standard input ends, or --pushes times, as fast as they are acknowledged. Then it checks that each of its
-// pushes counted once. It prints the longest time that it waited for one.
+// pushes counted once. It prints the longest time that it waited for one, and each that was long.
 
 import { createHash } from "node:crypto";
 import { setTimeout } from "node:timers/promises";
@@ -11,6 +11,8 @@ import { connect } from "weighbridge";
 /** Of the synchronous parameters: however long the worker lives, they make as many. */
 const STEPS = 60;
 const REPORT_MS = 200;
+/** Waits from here on are told one by one. */
+const LONG_MS = 30;
 const SIZE = 5000;
 const KEYS = Array.from({ length: 64 }, (_, key) => key * 97);
 const WAIT = { deadlineMs: 60_000 };
@@ -37,7 +39,9 @@ let [longestMs, pushCount, reportAt] = [0, 0, 0];
 async function timed<T>(answer: Promise<T>): Promise<T> {
   const startedAt = performance.now();
   const value = await answer;
-  longestMs = Math.max(longestMs, performance.now() - startedAt);
+  const waitedMs = performance.now() - startedAt;
+  longestMs = Math.max(longestMs, waitedMs);
+  if (waitedMs >= LONG_MS) console.log(`waited ${Math.round(waitedMs)} ms`);
   return value;
 }
 
