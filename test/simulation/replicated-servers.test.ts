@@ -14,7 +14,7 @@ import { digestOf } from "../../src/server/replication/state-digest.ts";
 import type { Server } from "../../src/server/server.ts";
 import { SimCluster } from "../../src/testing/sim-cluster.ts";
 import { throwsCode } from "../../src/testing/throws-code.ts";
-import { idOf, roleOf } from "../../src/wire/node-id.ts";
+import { idOf, roleOf, SCHEDULER_ID } from "../../src/wire/node-id.ts";
 
 const HEAD = idOf("server", 0);
 const STANDBY = idOf("standby", 0);
@@ -115,6 +115,33 @@ test("a log is for a standby: no worker may send one, and a server that has take
   replica.isStandby = false;
   assert.throws(() => replica.repeat(head, 1, new Uint8Array(24)), throwsCode("FENCED", /has taken over/));
   replica.isStandby = true;
+});
+
+test("a head that was replaced, and does not know it, acknowledges nothing to a worker that does not know it either (Chains.I6)", async () => {
+  const options = { seed: 4, serverCount: 1, workerCount: 2, replicas: 2, heartbeatIntervalMs: 50, heartbeatTimeoutMs: 500 } as const;
+  const own = new SimCluster({ ...options, settle: () => setImmediate() });
+  await own.start();
+  const workers = await own.run(Promise.all([0, 1].map((rank) => Session.open(own.worker(rank).node))));
+  const [first, second] = await own.run(Promise.all(workers.map((worker) => worker.embedding("rows", { dim: 1, consistency: "asp" }))));
+  assert.ok(first !== undefined && second !== undefined);
+  const one = Float32Array.of(1);
+  await own.run(second.push([7], one));
+  const scheduler = own.hostOf(SCHEDULER_ID);
+  own.network.partition(own.hostOf(HEAD), scheduler);
+  await own.clock.advance(400);
+  own.network.partition(scheduler, own.hostOf(idOf("worker", 1)), { isOneWay: true });
+  while ((own.office(STANDBY).server as Server).replica?.isStandby === true) own.clock.step();
+  let isAcknowledged = false;
+  const pushed = second.push([7], one).then(() => {
+    isAcknowledged = true;
+  });
+  await own.run(first.push([7], one)); // by the new head
+  await own.clock.advance(100);
+  assert.ok(own.running(HEAD) !== undefined && !isAcknowledged, "the head before answers");
+  own.network.heal();
+  await own.run(pushed);
+  for (const rows of [first, second]) assert.deepEqual([...(await own.run(rows.pull([7])))], [3]);
+  await own.run(Promise.all(own.nodes().map((node) => own.running(node)?.close())));
 });
 
 test("a standby that differs from its head leaves, and training goes on without it (Replica.I2)", async () => {

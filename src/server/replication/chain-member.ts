@@ -49,6 +49,8 @@ export type ChainNode = {
   readonly log: Log;
   leave(): Promise<void>;
   close(): Promise<void>;
+  /** Why it ends, if it does. */
+  readonly failure: WeighbridgeError | undefined;
   /** Ends this node with an error. */
   replaced(error: WeighbridgeError): void;
 };
@@ -90,7 +92,12 @@ export class ChainMember {
   registering(membership: Membership): void {
     this.#membership = membership;
     membership.checkDialer = ({ node }) => {
-      if (!this.#replica.isStandby || !isClient(node)) return;
+      if (!isClient(node)) return;
+      if (this.#node.failure !== undefined) {
+        // It ends. A worker that it took in anew would find its calls forgotten, which the standby has (Channel.N7).
+        throw new WeighbridgeError("NO_ROUTE", `${nameOf(node)} dialed a server that was replaced`, { retryable: true });
+      }
+      if (!this.#replica.isStandby) return;
       throw new WeighbridgeError("NO_ROUTE", `${nameOf(node)} dialed a standby, which does not serve`, { retryable: true });
     };
   }
