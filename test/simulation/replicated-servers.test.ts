@@ -82,6 +82,8 @@ test("what a standby could not repeat is refused with UNSUPPORTED, by name", asy
   };
   await assert.rejects(new SimCluster(nodes).start(), throwsCode("UNSUPPORTED", /the function touch changes state/));
   await assert.rejects(cluster.run(session.restore()), throwsCode("UNSUPPORTED", /a load of a checkpoint|wb\/checkpoint\/load/));
+  await cluster.run(session.tensor("loaded", { shape: [4] }));
+  await assert.rejects(cluster.run(session.loadParameter("loaded", "saved")), throwsCode("UNSUPPORTED", /wb\/\S+ is not served/));
 });
 
 test("an update that a head refused is refused by the standby that takes over, also behind one that was applied (LoggedRequests.I5)", async () => {
@@ -141,6 +143,29 @@ test("a head that was replaced, and does not know it, acknowledges nothing to a 
   own.network.heal();
   await own.run(pushed);
   for (const rows of [first, second]) assert.deepEqual([...(await own.run(rows.pull([7])))], [3]);
+  await own.run(Promise.all(own.nodes().map((node) => own.running(node)?.close())));
+});
+
+test("a standby that runs out of memory leaves the chain, and pushes go on", async () => {
+  const own = new SimCluster({
+    seed: 5,
+    serverCount: 1,
+    workerCount: 1,
+    replicas: 2,
+    settle: () => setImmediate(),
+    optionsOf: (node) => (node === STANDBY ? { arenaBytesMax: 2 ** 21 } : {}),
+  });
+  await own.start();
+  const worker = await own.run(Session.open(own.worker(0).node));
+  const rows = await own.run(worker.embedding("rows", { dim: 64, consistency: "asp" }));
+  const keys = Array.from({ length: 1000 }, (_, key) => key);
+  for (let step = 0; step < 12; step++) {
+    const shifted = keys.map((key) => key + step * 1000);
+    await own.run(rows.push(shifted, new Float32Array(64_000).fill(1)));
+  }
+  assert.deepEqual([...(await own.run(rows.pull([0, 11_999])))], Array(128).fill(1));
+  assert.equal(own.scheduler.roster.nodes.find(({ node }) => node === STANDBY)?.state, "left");
+  assert.equal((own.office(HEAD).server as Server).replica?.log.isOn, false);
   await own.run(Promise.all(own.nodes().map((node) => own.running(node)?.close())));
 });
 
