@@ -15,6 +15,7 @@ import type { WaitOptions } from "../base/deferred.ts";
 import { showValue, WeighbridgeError } from "../base/errors.ts";
 import { checkOptions, checkWaitOptions, WAIT_NAMES } from "../base/known-options.ts";
 import type { Log } from "../base/log.ts";
+import type { LeaveBarrier } from "../cluster/cluster-node.ts";
 import { checkpointSave } from "../contracts/checkpoints.ts";
 import { type Contract, isContract } from "../contracts/contract.ts";
 import { checkWorkerFunction, isWorkerFunction } from "../contracts/user-function.ts";
@@ -77,7 +78,7 @@ export type SessionNode = {
   readonly workerCount: number;
   readonly roster: RosterView;
   barrier(group: number, customer: number, wait?: WaitOptions): Promise<void>;
-  finalize(options?: { readonly barrier?: boolean } & WaitOptions): Promise<void>;
+  finalize(options?: { readonly barrier?: LeaveBarrier } & WaitOptions): Promise<void>;
 };
 
 export class Session {
@@ -386,11 +387,12 @@ export class Session {
   /**
    * Flushes what caches hold and top-k has kept, and leaves the clock set and the cluster; by default together with all
    * other nodes, so that servers stay until the last worker is done, and once the checkpoints and parameters are
-   * written that this worker saves. Without the barrier they are given up, and reject with CLOSED; so may a checkpoint
-   * that waits for a clock which this worker has not ended. Called again once it is closed, or while it closes, it does
+   * written that this worker saves. Dead nodes are waited for as long as a start may take since they died; with
+   * `barrier: "living"` this worker leaves at once when one is dead. Without the barrier what is being saved is given up,
+   * and rejects with CLOSED; so may a checkpoint that waits for a clock which this worker has not ended. Called again once it is closed, or while it closes, it does
    * nothing more: `await using` may follow.
    */
-  async close(options: { readonly barrier?: boolean } & WaitOptions = {}): Promise<void> {
+  async close(options: { readonly barrier?: LeaveBarrier } & WaitOptions = {}): Promise<void> {
     checkWaitOptions(options, CLOSE_OPTIONS, "the options of a close");
     this.#closing ??= this.#flushAndLeave(options).catch((thrown: unknown) => {
       this.#closing = undefined; // it may be tried otherwise, without the barrier for instance
@@ -403,7 +405,7 @@ export class Session {
     await this.close();
   }
 
-  async #flushAndLeave(options: { readonly barrier?: boolean } & WaitOptions): Promise<void> {
+  async #flushAndLeave(options: { readonly barrier?: LeaveBarrier } & WaitOptions): Promise<void> {
     try {
       if (options.barrier !== false) await this.#endSaves(options);
       const { deadlineMs, signal } = options;
@@ -420,7 +422,7 @@ export class Session {
     await this.wait(Promise.all([saving, this.#files.ended]), "what is being saved", { deadlineMs, signal });
   }
 
-  async #leave(options: { readonly barrier?: boolean } & WaitOptions): Promise<void> {
+  async #leave(options: { readonly barrier?: LeaveBarrier } & WaitOptions): Promise<void> {
     if (this.#node.role === "guest") return await this.#node.finalize({ ...options, barrier: false });
     try {
       await this.#clock.leave(options);

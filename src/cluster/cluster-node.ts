@@ -28,14 +28,17 @@ import { Peer } from "../peer/peer.ts";
 import type { PeerOptions } from "../peer/peer-options.ts";
 import type { Fields, FieldValues } from "../wire/function-schema.ts";
 import { GROUP_MAX, Group, inGroup, nameOf, type Role, rankOf, SCHEDULER_ID } from "../wire/node-id.ts";
-import { isAwaited, type RosterEntry, type RosterView } from "../wire/roster.ts";
+import { deadNodes, isAwaited, type RosterEntry, type RosterView } from "../wire/roster.ts";
 import { LastBarrier } from "./last-barrier.ts";
 import type { NodeOptions } from "./node-options.ts";
 import { incompleteError } from "./scheduler-calls.ts";
 import { START_TIMEOUT_MS, schedulerText } from "./scheduler-wait.ts";
 
+/** Whether all nodes leave together; "living": unless one of them is dead, or dies meanwhile. */
+export type LeaveBarrier = boolean | "living";
+
 /** How a node leaves the cluster. */
-export type FinalizeOptions = { readonly barrier?: boolean } & WaitOptions;
+export type FinalizeOptions = { readonly barrier?: LeaveBarrier } & WaitOptions;
 const FINALIZE_OPTIONS: readonly string[] = ["barrier", ...WAIT_NAMES];
 
 /** What may be open with one other node (ClusterNode.N4): enough to fill a link for as long as an answer takes. */
@@ -323,15 +326,18 @@ export abstract class ClusterNode {
   async #finalize({ barrier = true, deadlineMs, signal }: FinalizeOptions): Promise<void> {
     const wait = { deadlineMs, signal: signal === undefined ? this.#closing.signal : AbortSignal.any([signal, this.#closing.signal]) };
     let failure: unknown;
+    let isTogether = barrier !== false;
     try {
-      if (barrier) await this.#passLastBarrier(wait);
+      if (barrier === true) await this.#passLastBarrier(wait);
+      else if (barrier === "living") await this.enterBarrier(Group.ALL, 0, wait, false);
     } catch (thrown) {
       const explained = await this.#explained(thrown, () => this.missingAtEnd());
-      failure = this.#failure ?? explained; // reported first, whatever leaving comes to
+      if (barrier === "living" && isWeighbridgeError(thrown, "NODE_DEAD")) isTogether = false;
+      else failure = this.#failure ?? explained; // reported first, whatever leaving comes to
     }
     try {
       if (failure === undefined) this.peer.isLeaving = true;
-      await this.depart({ ...wait, isTogether: barrier && failure === undefined });
+      await this.depart({ ...wait, isTogether: isTogether && failure === undefined });
     } catch (thrown) {
       failure ??= this.#failure ?? thrown;
     } finally {
@@ -344,6 +350,8 @@ export abstract class ClusterNode {
   async #passLastBarrier(wait: WaitOptions): Promise<void> {
     this.#lastBarrier = new LastBarrier({
       clock: this.clock,
+      log: this.log,
+      dead: () => deadNodes(this.roster).map(nameOf),
       enter: async (entry) => {
         this.checkAlive();
         await this.enterBarrier(Group.ALL, 0, entry, true);

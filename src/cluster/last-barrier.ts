@@ -1,6 +1,6 @@
 // last-barrier — a node waits for all others before it leaves, so that servers stay until the last worker is done. It
 // is one entry into the barrier of all nodes that outlives deaths: a dead node may be started again and come to it yet.
-// The scheduler decides when to give up on the dead (scheduler/dead-node-wait.ts).
+// The scheduler decides when to give up on the dead (scheduler/dead-node-wait.ts); until then a node says who they are.
 //
 // Invariants:
 //   LastBarrier.L1. A node that was declared dead while it waited, or whose scheduler knows no entries that outlive
@@ -8,12 +8,16 @@
 //   LastBarrier.L2. A server whose scheduler is away stays while workers are connected: they may train on, and the
 //       scheduler may come back.
 
-import type { Clock } from "../base/clock.ts";
+import type { CancelTimer, Clock } from "../base/clock.ts";
 import { type WaitOptions, waitFor } from "../base/deferred.ts";
 import { isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
+import type { Log } from "../base/log.ts";
 
 export type LastBarrierOptions = {
   readonly clock: Clock;
+  readonly log: Log;
+  /** The names of nodes that are dead now. */
+  readonly dead: () => readonly string[];
   /** Enters the barrier of all nodes. */
   readonly enter: (wait: WaitOptions) => Promise<void>;
   /** Throws why the job is over, if it is. */
@@ -24,6 +28,8 @@ export type LastBarrierOptions = {
 
 /** How soon a node enters again whose entry failed (LastBarrier.L1). */
 const REENTER_MS = 200;
+/** How soon, and how often, a node looks whether it waits for dead ones. */
+const LOOK_MS = 1000;
 
 export class LastBarrier {
   readonly #options: LastBarrierOptions;
@@ -45,6 +51,7 @@ export class LastBarrier {
     const rest = (): WaitOptions =>
       wait.deadlineMs === undefined ? wait : { ...wait, deadlineMs: Math.max(0, deadlineAtMs - clock.nowMs()) };
     this.#isWaiting = true;
+    const stopTelling = this.#tellDead();
     try {
       while (!(await this.#enter(rest()))) {
         const again = new Promise<void>((resolve) => clock.after(REENTER_MS, resolve));
@@ -52,8 +59,23 @@ export class LastBarrier {
         this.#options.checkAlive();
       }
     } finally {
+      stopTelling();
       this.#isWaiting = false;
     }
+  }
+
+  /** Logs which dead nodes this one waits for, whenever there are others. Returns how to end that. */
+  #tellDead(): CancelTimer {
+    const { clock, log, dead } = this.#options;
+    let told = "";
+    const look = (): void => {
+      const nodes = dead().join(", ");
+      if (nodes !== "" && nodes !== told) log.warn("this node is done, and waits for dead ones, which may be started again", { nodes });
+      told = nodes;
+      cancel = clock.after(LOOK_MS, look);
+    };
+    let cancel = clock.after(LOOK_MS, look);
+    return () => cancel();
   }
 
   /** Returns whether all nodes were there; false: to be entered again. */

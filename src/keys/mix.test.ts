@@ -1,23 +1,20 @@
-// Goal: the mix on halves is the mix of the kernel, and spreads small consecutive ids evenly.
+// Goal: the mix on halves is the top half of the kernel's mix, and spreads small consecutive ids evenly.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
 import { plainMix } from "../kernel/plain-partition-kernels.ts";
-import { mixHigh, mixInto } from "./mix.ts";
+import { mixHigh } from "./mix.ts";
 
 const KEY_MAX = 2n ** 64n - 1n;
 
 function check(key: bigint): void {
   const low = Number(key & 0xffff_ffffn);
   const high = Number(key >> 32n);
-  const out = new Uint32Array(2);
-  mixInto(low, high, out);
-  assert.equal((BigInt(out[1]!) << 32n) | BigInt(out[0]!), plainMix(key), `key ${key}`);
-  assert.equal(mixHigh(low, high), out[1]);
+  assert.equal(mixHigh(low, high), Number(plainMix(key) >> 32n), `key ${key}`);
 }
 
-test("equals the kernels' mix for every kind of key", () => {
+test("equals the top half of the kernels' mix for every kind of key", () => {
   for (const key of [0n, 1n, KEY_MAX, KEY_MAX - 1n, 2n ** 32n, 2n ** 32n - 1n, 2n ** 63n, 0xffff_0000_ffff_0000n]) check(key);
   fc.assert(fc.property(fc.bigInt({ min: 0n, max: KEY_MAX }), check), { numRuns: 2_000 });
 });

@@ -30,16 +30,6 @@ export function mixHigh(low: number, high: number): number {
   return scaledHigh((Math.imul(first, FACTOR_LOW) ^ firstHigh) >>> 0, firstHigh);
 }
 
-/** mix(key) whole, as u32 halves at out[0] (low) and out[1] (high). */
-export function mixInto(low: number, high: number, out: Uint32Array): void {
-  const first = (low ^ high) >>> 0;
-  const firstHigh = scaledHigh(first, high);
-  const second = (Math.imul(first, FACTOR_LOW) ^ firstHigh) >>> 0;
-  const secondHigh = scaledHigh(second, firstHigh);
-  out[0] = Math.imul(second, FACTOR_LOW) ^ secondHigh;
-  out[1] = secondHigh;
-}
-
 /**
  * 32 bits of a name: FNV-1a over its UTF-16 units, then mixed, so that names that differ in their last letter differ
  * everywhere. Whoever uses it checks for collisions.

@@ -1,13 +1,13 @@
 // dead-node-wait — how long nodes that are done wait for dead ones, which may be restarted and come to the last
 // barrier.
 //
-//   somebody works ──► all who live are done, and some are dead ──► for `startTimeoutMs`: the job ends with NODE_DEAD
+//   somebody works ──► all who live are done, and one is dead for `startTimeoutMs` ──► the job ends with NODE_DEAD
 //          ▲                     │ one came back, or is not done after all
 //          └─────────────────────┘
 //
 // Invariants:
-//   DeadNodeWait.W1. As long as a live node is not done, the dead may come back: the time begins when the last one is
-//       done.
+//   DeadNodeWait.W1. As long as a live node is not done, the dead may come back, however long they are dead. Then one
+//       has as long as a start may take, since it died: nobody waits for one that is dead for longer.
 //   DeadNodeWait.W2. A caller that knows the dead will not come back may report it earlier: they then count as having
 //       left.
 
@@ -28,8 +28,8 @@ export type DeadNodeWaitOptions = {
 export class DeadNodeWait {
   readonly #options: DeadNodeWaitOptions;
   #cancelTimer: CancelTimer | undefined;
-  /** The dead that are waited for now. */
-  #names: readonly string[] = [];
+  /** Since when nodes are dead, by number, as far as this scheduler knows. */
+  #diedAtMs: ReadonlyMap<number, number> = new Map();
 
   constructor(options: DeadNodeWaitOptions) {
     this.#options = options;
@@ -38,14 +38,14 @@ export class DeadNodeWait {
   /** Nodes have come, died, or are done: `leaving` wait at the last barrier, the scheduler among them. */
   review(roster: RosterView, leaving: ReadonlySet<number>): void {
     const { clock, startTimeoutMs, onOnlyDead, dismiss } = this.#options;
-    this.#names = deadNodes(roster).map(nameOf);
+    const nowMs = clock.nowMs();
+    this.#diedAtMs = new Map(deadNodes(roster).map((node) => [node, this.#diedAtMs.get(node) ?? nowMs]));
     const isDone = leaving.has(SCHEDULER_ID) && roster.nodes.every(({ node, state }) => state !== "alive" || leaving.has(node));
-    if (this.#names.length === 0 || !isDone) {
-      this.close();
-      return;
-    }
-    this.#cancelTimer ??= clock.after(startTimeoutMs, () => this.#giveUp()); // DeadNodeWait.W1
-    onOnlyDead?.(this.#names, dismiss);
+    this.close();
+    if (this.#diedAtMs.size === 0 || !isDone) return;
+    const dueMs = Math.min(...this.#diedAtMs.values()) + startTimeoutMs;
+    this.#cancelTimer = clock.after(Math.max(0, dueMs - nowMs), () => this.#giveUp()); // DeadNodeWait.W1
+    onOnlyDead?.([...this.#diedAtMs.keys()].map(nameOf), dismiss);
   }
 
   close(): void {
@@ -54,8 +54,10 @@ export class DeadNodeWait {
   }
 
   #giveUp(): void {
-    const { startTimeoutMs, giveUp } = this.#options;
-    const text = `${this.#names.join(", ")} died and did not come back within ${startTimeoutMs} ms after everybody else was done`;
+    const { clock, startTimeoutMs, giveUp } = this.#options;
+    const overdue = [...this.#diedAtMs].filter(([, diedAtMs]) => clock.nowMs() - diedAtMs >= startTimeoutMs);
+    const names = overdue.map(([node]) => nameOf(node)).join(", ");
+    const text = `everybody else is done, and ${names} died and did not come back within ${startTimeoutMs} ms`;
     giveUp(new WeighbridgeError("NODE_DEAD", text, { retryable: true }));
   }
 }

@@ -2,8 +2,9 @@
 // keys, the owners of parts and of raw keys, and the blocks of a tensor. scripts/make-vectors.ts writes them to
 // spec/vectors/keys/, key-vectors.test.ts holds them against the formulas of spec/protocol.md.
 
+import { plainMix } from "../../src/kernel/plain-partition-kernels.ts";
 import { evenRanges } from "../../src/keys/key-range.ts";
-import { hashText, mixInto } from "../../src/keys/mix.ts";
+import { hashText } from "../../src/keys/mix.ts";
 import { PART_COUNT, partOf } from "../../src/keys/placement.ts";
 import type { PlacementDescription } from "../../src/keys/placement-description.ts";
 import { placementOf } from "../../src/keys/placement-of.ts";
@@ -66,10 +67,7 @@ export function makeKeyVectors(): KeyVector[] {
 
 function mixExample(key: bigint): Readonly<Record<string, unknown>> {
   const [low, high] = [Number(key & 0xffff_ffffn), Number(key >> 32n)];
-  const mixed = new Uint32Array(2);
-  mixInto(low, high, mixed);
-  const whole = (BigInt(mixed[1] ?? 0) << 32n) | BigInt(mixed[0] ?? 0);
-  return { key: key.toString(), mix: whole.toString(), part: partOf(low, high) };
+  return { key: key.toString(), mix: plainMix(key).toString(), part: partOf(low, high) };
 }
 
 function blockExample(shape: readonly number[]): Readonly<Record<string, unknown>> {

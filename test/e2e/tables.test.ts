@@ -50,14 +50,17 @@ for (const model of ["SSP", "SSPPush"] as const)
     }
   });
 
-test("when a process is killed the others go on within the detection time", async () => {
+test("when a process is killed the others go on within the detection time, and end when they are done", async () => {
   await using cluster = await Cluster.create({ servers: 1, workers: 3 });
   cluster.scheduler();
   cluster.server(0);
   const workers = [0, 1, 2].map((rank) => cluster.worker(rank, "tables-hello", "mode=alone", "processes=3", "threads=2", "clocks=200"));
   for (const worker of workers) await worker.says(/^at clock 20$/);
   await workers[2]!.kill();
-  for (const worker of workers.slice(0, 2)) await worker.says(/^2 threads are done$/);
+  for (const worker of workers.slice(0, 2)) {
+    await worker.says(/^2 threads are done$/);
+    await worker.succeeds();
+  }
 });
 
 test("a process that is stopped is waited for no longer than the detection time; continued, it goes on and has lost nothing", async () => {
@@ -73,6 +76,18 @@ test("a process that is stopped is waited for no longer than the detection time;
   stopped.signal("SIGCONT");
   for (const worker of [stopped, steady]) await worker.says(/^2 threads are done$/); // each has seen all of its increments
   for (const worker of [stopped, steady]) await worker.succeeds();
+});
+
+test("when a process of a host map is killed the other one ends as soon as that is known, and says why", async () => {
+  await using processes = new Processes();
+  const ports = `ports=${await freePort("127.0.0.1")},${await freePort("127.0.0.1")}`;
+  const [first, second] = [0, 1].map((client) =>
+    processes.run(process.execPath, [script("tables-hello"), "mode=alone", ports, `client=${client}`, "clocks=400"], {}),
+  );
+  assert.ok(first !== undefined && second !== undefined);
+  for (const client of [first, second]) await client.says(/^at clock 20$/);
+  await second.kill();
+  await first.fails(/NODE_DEAD/, 30_000);
 });
 
 test("two processes of a host map start their servers themselves, and the first one the scheduler; both write their statistics", async () => {

@@ -257,7 +257,8 @@ export class TableGroup {
     const { session, process } = this.#joined;
     for (const thread of this.#threads) thread[Symbol.dispose](); // G2
     let failure = await process.close();
-    await session.close().catch((thrown: unknown) => {
+    // All of it has been sent: a dead process is waited for no longer.
+    await session.close({ barrier: "living" }).catch((thrown: unknown) => {
       failure ??= thrown; // what was lost comes first
     });
     await this.#snapshots;
