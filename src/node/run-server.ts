@@ -3,6 +3,8 @@
 
 import type { ClusterNode } from "../cluster/cluster-node.ts";
 import { KVServer } from "../faces/kv/kv-server.ts";
+import { jobNameOf } from "../wire/hello.ts";
+import { nameOf, roleOf } from "../wire/node-id.ts";
 import type { NodeConfig } from "./config/node-config.ts";
 import { startNode } from "./start.ts";
 
@@ -13,7 +15,16 @@ export async function runServer(
   onStarted: (node: ClusterNode) => void = () => {},
 ): Promise<void> {
   const office = await startNode(config);
+  const { logLevel } = config;
+  if (logLevel === "info" || logLevel === "debug") process.stdout.write(`${joinedText(office.node)}\n`);
   for (const appId of appIds) new KVServer(office, appId);
   onStarted(office.node);
   await office.finalize();
+}
+
+/** For people who watch a server: which rank it has, where it listens, and in which job. */
+function joinedText({ id, rank, roster, peer }: ClusterNode): string {
+  const { address, incarnation } = roster.nodes.find(({ node }) => node === id) ?? { address: "", incarnation: 1 };
+  const name = roleOf(id) === "standby" ? `the standby of server ${rank}` : nameOf(id);
+  return `${name}${address === "" ? "" : ` at ${address}`} has joined job ${jobNameOf(peer.job)}${incarnation > 1 ? `, incarnation ${incarnation}` : ""}`;
 }

@@ -512,9 +512,11 @@ export class Scheduler {
     log.error("the job cannot go on", { code: error.code, reason: error.message });
     const notice = new FailureNotice({ clock: this.#clock, serverCount, workerCount, replicas, lingerMs });
     this.#failure = { error, notice };
-    // otherwise a scheduler that is started rightly, or where the nodes reach it, goes on with the job
-    this.#isOver = !error.retryable && !this.#roster.isAwaitingReturn;
     const isTold = !(error.retryable && this.#roster.isResumed); // Roster.R7: its nodes wait for another scheduler
+    // otherwise a scheduler that is started rightly, or where the nodes reach it, goes on with the job
+    this.#isOver = isTold && !this.#roster.isAwaitingReturn;
+    if (!this.#isOver && this.#journal.location !== "")
+      log.warn("the state of the job stays, for another scheduler", { state: this.#journal.location });
     this.#journal.told(() => {
       if (!isTold) return;
       notice.send(this.#peer, this.#roster.view(), error);

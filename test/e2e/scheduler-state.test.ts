@@ -44,6 +44,22 @@ suite("scheduler-state", { concurrency: 2 }, () => {
     assert.deepEqual(readdirSync(root), []);
   });
 
+  test("a job that fails because a dead worker does not come back says whom it waits for, and leaves no state", async () => {
+    const root = mkdtempSync(join(tmpdir(), "weighbridge-state-"));
+    const flags = ["--job", "failing", "--state-dir", root, "--heartbeat-timeout-ms", 1500, "--start-timeout-ms", 15_000];
+    await using cluster = await Cluster.create({ servers: 1, workers: 2, flags });
+    const [scheduler, server] = [cluster.scheduler(), cluster.server(0)];
+    const [worker, dead] = [cluster.worker(0, "reader"), cluster.worker(1, "reader")];
+    for (const node of [worker, dead]) await node.says(/^reads 0 to 0$/);
+    await server.says(/^server 0 at tcp:\/\/\S+ has joined job failing$/);
+    await dead.kill();
+    worker.endInput();
+    await until(() => /is done, and waits for dead ones.*worker 1/.test(worker.stderr), "the words");
+    for (const node of [worker, server, scheduler])
+      await node.fails(/NODE_DEAD: .*worker 1 died and did not come back within 15000 ms/, 40_000);
+    assert.deepEqual(readdirSync(root), []);
+  });
+
   test("a job that is killed as a whole leaves a state that the next one sets aside and says so", async () => {
     const root = mkdtempSync(join(tmpdir(), "weighbridge-state-"));
     const flags = ["--job", "durable", "--state-dir", root, "--heartbeat-timeout-ms", 500];

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { idOf, type Role } from "../../wire/node-id.ts";
 import type { NodeState, RosterEntry } from "../../wire/roster.ts";
-import { type JobState, jobState, RosterLines } from "./training-role.ts";
+import { type JobState, jobState, RosterLines, serverPosition } from "./training-role.ts";
 
 function judge(servers: readonly NodeState[], workers: readonly NodeState[], workerCount: number = workers.length): JobState {
   const entry = (role: "server" | "worker", rank: number, state: NodeState): RosterEntry => ({
@@ -41,6 +41,11 @@ test("a job fails with the last worker, by name (V2)", () => {
 
 test("a job fails with a server, by name (V2)", () => {
   assert.deepEqual(judge(["alive", "dead"], ["alive"]), { kind: "failed", reason: "server 1 died, and the parameters with it" });
+});
+
+test("of the two processes of a server that stop, one says that it is the standby", () => {
+  assert.equal(serverPosition(idOf("server", 1), 7), "after clock 7");
+  assert.equal(serverPosition(idOf("standby", 1), 7), "as its standby after clock 7");
 });
 
 test("a cluster that is not complete is waited for", () => {

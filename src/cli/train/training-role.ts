@@ -12,8 +12,8 @@ import type { ClusterNode } from "../../cluster/cluster-node.ts";
 import { loadConfig } from "../../node/config/config.ts";
 import type { NodeConfig } from "../../node/config/node-config.ts";
 import { RosterChanges, registrationLines } from "../../node/run-scheduler.ts";
-import type { Server } from "../../server/server.ts";
-import { nameOf } from "../../wire/node-id.ts";
+import type { ServerNode } from "../../server/server-node.ts";
+import { nameOf, roleOf } from "../../wire/node-id.ts";
 import type { RosterEntry, RosterView } from "../../wire/roster.ts";
 import type { TrainPlan } from "./train-plan.ts";
 
@@ -38,7 +38,7 @@ class Attendant implements TrainingRole {
   readonly #config: NodeConfig;
   readonly #lines: RosterLines;
   readonly #over = Promise.withResolvers<void>();
-  #server: Server | undefined;
+  #server: ServerNode | undefined;
 
   constructor(config: NodeConfig) {
     this.#config = config;
@@ -47,7 +47,7 @@ class Attendant implements TrainingRole {
   }
 
   get position(): string {
-    return this.#server === undefined ? "" : `after clock ${this.#server.parameters.pacer.clockMin}`;
+    return this.#server === undefined ? "" : serverPosition(this.#server.id, this.#server.server.parameters.pacer.clockMin);
   }
 
   async run(): Promise<void> {
@@ -60,7 +60,7 @@ class Attendant implements TrainingRole {
     if (this.#config.role === "scheduler")
       return await (await import("../../node/scheduler-root.ts")).startScheduler(this.#config, options);
     const node = await (await import("../../node/server-root.ts")).startServer(this.#config, options);
-    this.#server = node.server;
+    this.#server = node;
     return node;
   }
 
@@ -73,6 +73,11 @@ class Attendant implements TrainingRole {
     if (state.kind === "done" && !isWaitedFor) this.#over.resolve();
     if (state.kind === "failed") this.#over.reject(new WeighbridgeError("NODE_DEAD", state.reason));
   }
+}
+
+/** Of a server that stops: a rank may be held by two. */
+export function serverPosition(node: number, clock: number): string {
+  return `${roleOf(node) === "standby" ? "as its standby " : ""}after clock ${clock}`;
 }
 
 export type JobState = { readonly kind: "running" } | { readonly kind: "done" } | { readonly kind: "failed"; readonly reason: string };
