@@ -2,8 +2,9 @@
 // goes on.
 
 import { badField } from "../bad-field.ts";
-import { CONSTANT_SCHEDULE, type ResolvedSchedule, rateShare } from "./learning-rate-schedule.ts";
+import { CONSTANT_SCHEDULE, type ResolvedSchedule } from "./learning-rate-schedule.ts";
 import { isFloat32, type ResolvedOptimizer } from "./optimizer-spec.ts";
+import { rateShare } from "./rate-share.ts";
 
 export class LearningRate {
   /** The rate at every step; undefined where the schedule changes it. Nobody else writes it. */
