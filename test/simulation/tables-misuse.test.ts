@@ -152,6 +152,17 @@ test("with all rows of the process cache under accessors a get of another one fa
   await cluster.shutDown();
 });
 
+test("rows that are prefetched hold no row of the process cache: a get finds room, however many come with it", async () => {
+  const cluster = await TableCluster.start({ processes: 1, tables: [{ processCacheCapacity: 4 }] });
+  const table = cluster.thread(0).getTableOrDie(0, FLOATS);
+  for (let row = 0; row < 8; row++) void table.getAsync(row);
+  const rows = await cluster.run(Promise.all([table.get(100), table.get(101), table.get(102), table.get(103)]));
+  await cluster.run(table.waitPendingAsyncGet());
+  for (const row of rows) row.release();
+  for (let row = 0; row < 8; row++) (await cluster.run(Promise.resolve(table.get(row)))).release();
+  await cluster.shutDown();
+});
+
 /** Two processes create a table each after the other; what the second one is told. */
 async function createDifferently(configs: readonly [TableGroupConfig, TableGroupConfig], cases: readonly Different[]): Promise<void> {
   const cluster = await MemoryCluster.start({ workerCount: 2 });

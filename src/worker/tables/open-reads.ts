@@ -16,8 +16,11 @@ import { isOutside } from "./table-failures.ts";
 /** How often a read is made at most: each time the placement changes it may be in vain, and parts move in many steps. */
 export const ATTEMPTS = 64;
 
+/** Somebody who is told the slot of a row; `pins`: pinned, because it is going to be read. */
+export type RowWait = { readonly told: Deferred<number>; readonly pins: boolean };
+
 /** A row that was asked for at a clock. */
-export type OpenRead = { readonly rowId: number; readonly clock: number; readonly waiting: Deferred<number>[]; attempts: number };
+export type OpenRead = { readonly rowId: number; readonly clock: number; readonly waiting: RowWait[]; attempts: number };
 
 const NONE: readonly OpenRead[] = [];
 
@@ -38,9 +41,9 @@ export class OpenReads {
     return this.#open.get(rowId) ?? NONE;
   }
 
-  /** Asks for a row as of a clock. Resolves with its slot, pinned; rejects as it ended. */
-  ask(rowId: number, clock: number): Promise<number> {
-    const waiting = new Deferred<number>();
+  /** Asks for a row as of a clock. Resolves with its slot, pinned with `pins`; rejects as it ended. */
+  ask(rowId: number, clock: number, pins: boolean): Promise<number> {
+    const waiting = { told: new Deferred<number>(), pins };
     const known = this.of(rowId);
     const same = known.find((read) => read.clock === clock);
     if (same !== undefined) same.waiting.push(waiting);
@@ -48,7 +51,7 @@ export class OpenReads {
       this.#open.set(rowId, [...known, { rowId, clock, waiting: [waiting], attempts: 0 }]);
       this.#leave(rowId, clock);
     }
-    return waiting.promise;
+    return waiting.told.promise;
   }
 
   /** Asks for it once more (R3). False: it was asked for too often. */
@@ -59,7 +62,7 @@ export class OpenReads {
   }
 
   /** It is over: everybody who waits is told. */
-  end(read: OpenRead, tell: (waiting: Deferred<number>) => void): void {
+  end(read: OpenRead, tell: (waiting: RowWait) => void): void {
     const others = this.of(read.rowId).filter((one) => one !== read);
     if (others.length === 0) this.#open.delete(read.rowId);
     else this.#open.set(read.rowId, others);
@@ -88,7 +91,7 @@ export class OpenReads {
       for (const rowId of rowIds) {
         const read = this.of(rowId).find((one) => one.clock === clock);
         if (read === undefined) continue;
-        if (!isOutside(error) || !this.again(read)) this.end(read, (waiting) => waiting.reject(error));
+        if (!isOutside(error) || !this.again(read)) this.end(read, ({ told }) => told.reject(error));
       }
     });
   }

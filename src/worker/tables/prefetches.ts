@@ -9,12 +9,12 @@ export class Prefetches {
   readonly #open = new Set<Promise<void>>();
 
   /**
-   * `reading` is one more, which `unpin` lets go of once it has come. A promise if its caller has to wait (P1). One
-   * that fails is over as well: who reads the row is told.
+   * `coming` is one more. A promise if its caller has to wait (P1). One that fails is over as well: who reads the row is
+   * told.
    */
-  add(reading: Promise<number>, unpin: (slot: number) => void): Promise<void> | undefined {
+  add(coming: Promise<void>): Promise<void> | undefined {
     const open = this.#open;
-    const tracked: Promise<void> = reading.then(unpin, () => {}).then(() => void open.delete(tracked));
+    const tracked: Promise<void> = coming.catch(() => {}).then(() => void open.delete(tracked));
     open.add(tracked);
     return open.size > OPEN_MAX ? Promise.race(open) : undefined;
   }

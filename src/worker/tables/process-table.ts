@@ -192,7 +192,7 @@ export class ProcessTable<E extends RowElement = RowElement> implements HeldRows
       const slot = await this.#whenPushed(rowId, Math.max(0, clock - this.options.staleness));
       if (slot !== NO_SLOT) return slot;
     }
-    return await this.#reads.ask(rowId, clock);
+    return await this.#reads.ask(rowId, clock, true);
   }
 
   /** The slot of a subscribed row once a push has made it fresh, pinned; NO_SLOT for one that has to be asked for. */
@@ -245,9 +245,9 @@ export class ProcessTable<E extends RowElement = RowElement> implements HeldRows
     this.rows.unpin(slot);
   }
 
-  /** Asks for a row, also where servers would push it; as `read`. */
-  async ask(rowId: number, clock: number): Promise<number> {
-    return await this.#reads.ask(rowId, clock);
+  /** Asks for a row, also where servers would push it, and pins nothing: many may come that nobody reads yet. */
+  async prefetch(rowId: number, clock: number): Promise<void> {
+    await this.#reads.ask(rowId, clock, false);
   }
 
   /** Rows that were asked for are there. */
@@ -271,11 +271,11 @@ export class ProcessTable<E extends RowElement = RowElement> implements HeldRows
       for (const read of this.#reads.of(rowId)) {
         if (rows.clock < read.clock - this.options.staleness) continue; // what it asked for is still to come
         if (slot >= 0)
-          this.#reads.end(read, (waiting) => waiting.resolve(this.rows.pin(low, high))); // P3
+          this.#reads.end(read, ({ told, pins }) => told.resolve(pins ? this.rows.pin(low, high) : slot)); // P3
         else if (typeof kept !== "number")
-          this.#reads.end(read, (waiting) => waiting.reject(kept)); // P5
-        else if (slot === NO_SLOT) this.#reads.end(read, (waiting) => waiting.reject(this.#full(rowId)));
-        else if (!this.#reads.again(read)) this.#reads.end(read, (waiting) => waiting.reject(this.#unknown(rowId)));
+          this.#reads.end(read, ({ told }) => told.reject(kept)); // P5
+        else if (slot === NO_SLOT) this.#reads.end(read, ({ told }) => told.reject(this.#full(rowId)));
+        else if (!this.#reads.again(read)) this.#reads.end(read, ({ told }) => told.reject(this.#unknown(rowId)));
       }
     }
   }

@@ -172,7 +172,7 @@ export class SharedTable<E extends RowElement = RowElement> implements TableRows
 
   prefetch(rowId: number): Promise<void> | undefined {
     const { id } = this.#memory;
-    return this.#prefetches.add(this.#line.read(id, rowId), (slot) => this.#line.unpin(id, slot));
+    return this.#prefetches.add(this.#line.read(id, rowId).then((slot) => this.#line.unpin(id, slot)));
   }
 
   prefetched(): Promise<void> {

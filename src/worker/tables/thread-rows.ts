@@ -88,7 +88,7 @@ export class ThreadRows<E extends RowElement = RowElement> implements TableRows<
   }
 
   prefetch(rowId: number): Promise<void> | undefined {
-    return this.#prefetches.add(this.table.ask(rowId, this.clock), (slot) => this.table.unpin(slot));
+    return this.#prefetches.add(this.table.prefetch(rowId, this.clock));
   }
 
   prefetched(): Promise<void> {
