@@ -48,7 +48,6 @@ const OPTION_NAMES: readonly (keyof SharedModelOptions)[] = [
 /** What `init` has chosen. */
 export type BackendChoice = {
   readonly dtype: RowElement;
-  readonly usePinnedMemory: boolean;
 };
 
 /** What stands around the face, injected. */
@@ -188,9 +187,9 @@ export class LocalModel<Data extends object = object> implements SharedModel<Dat
 
   #backend(memory: ModelMemory, updater: ResolvedOptimizer | undefined): Pick<Opened<Data>, "backend" | "cpu"> {
     const { device = "cpu", dtype = "f32", memoryBytesMax } = this.#options;
-    const { bigArrayLength, usePinnedMemory } = this.#params;
+    const { bigArrayLength } = this.#params;
     if (device !== "cpu") {
-      const backend = this.#parts.backendOf?.(device, { dtype, usePinnedMemory });
+      const backend = this.#parts.backendOf?.(device, { dtype });
       if (backend === undefined) throw new WeighbridgeError("UNSUPPORTED", `device: ${JSON.stringify(device)} is not offered here`);
       return { backend: backend as unknown as ModelBackend<Data>, cpu: undefined };
     }

@@ -6,7 +6,7 @@
 //   push_op[<key>]     sum, gather
 //   reduce_thread      8         threads that reduce one round together
 //   bigarray_bound     1000000   elements from which on they do
-//   use_pin_memory     1         for CUDA
+//   use_pin_memory     1         checked alone: copies of CUDA always go through pinned memory
 //   push_thread        ndev, one whether an urgent reduce overtakes one that has begun
 //   pull_thread        ndev, one the same of hand-outs
 //   msg:…                        ignored
@@ -21,7 +21,6 @@ export type ModelParams = {
   readonly pushOperations: Map<number, PushOperation>;
   reduceThreads: number;
   bigArrayLength: number;
-  usePinnedMemory: boolean;
   oneReduceAtATime: boolean;
   oneHandOutAtATime: boolean;
 };
@@ -29,7 +28,7 @@ export type ModelParams = {
 export function defaultParams(): ModelParams {
   return {
     ...{ updateOnServer: undefined, testOnServer: false, pushOperations: new Map() },
-    ...{ reduceThreads: 8, bigArrayLength: 1_000_000, usePinnedMemory: true },
+    ...{ reduceThreads: 8, bigArrayLength: 1_000_000 },
     ...{ oneReduceAtATime: false, oneHandOutAtATime: false },
   };
 }
@@ -49,8 +48,8 @@ const SETTERS: Readonly<Record<string, Setter>> = {
   bigarray_bound: (params, value) => {
     params.bigArrayLength = whole("bigarray_bound", value);
   },
-  use_pin_memory: (params, value) => {
-    params.usePinnedMemory = flag("use_pin_memory", value);
+  use_pin_memory: (_, value) => {
+    flag("use_pin_memory", value); // copies of CUDA always go through pinned memory
   },
   push_thread: (params, value) => {
     params.oneReduceAtATime = choice("push_thread", ["ndev", "one"], value) === "one";
