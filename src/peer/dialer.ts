@@ -3,6 +3,8 @@
 // Invariants:
 //   Dialer.P3. A dialed channel is redialed until it ends or gets another address. One of several addresses (the
 //       scheduler's) is tried after the other; a round of all of them takes as long as one try would.
+//   Dialer.P4. A try at an address where the node is not any more does not delay the next: who stopped there may never
+//       answer. What comes of it is nobody's.
 
 import type { Clock } from "../base/clock.ts";
 import type { Address } from "../transport/transport.ts";
@@ -56,7 +58,9 @@ export class Dialer {
 
   /** Dials this channel's node at this address or one of the others, and nowhere else any more. */
   dial(channel: Channel, address: Address, others: readonly Address[] = []): void {
-    const dial = this.#dials.get(channel) ?? { channel, address, others, attempt: 0, isConnecting: false };
+    const known = this.#dials.get(channel);
+    const isElsewhere = known !== undefined && known.address !== address && channel.link === undefined;
+    const dial = known === undefined || isElsewhere ? { channel, address, others, attempt: 0, isConnecting: false } : known; // Dialer.P4
     this.#dials.set(channel, dial);
     if (dial.address !== address) {
       dial.address = address;
@@ -83,7 +87,7 @@ export class Dialer {
   ended(connection: PeerConnection, cause: Error | undefined): void {
     const dial = this.#connections.get(connection);
     this.#connections.delete(connection);
-    if (dial === undefined) return;
+    if (dial === undefined || this.isDropped(dial)) return;
     dial.isConnecting = false;
     if (connection.channel === undefined && cause !== undefined) this.#options.unreachable(dial.channel, cause);
     this.#redial(dial);

@@ -146,6 +146,25 @@ test("a head that was replaced, and does not know it, acknowledges nothing to a 
   await own.run(Promise.all(own.nodes().map((node) => own.running(node)?.close())));
 });
 
+test("a head that stops is replaced within the heartbeat timeout and 200 ms, also for a worker that was dialing it again by then", async () => {
+  for (let seed = 10; seed < 16; seed++) {
+    const options = { seed, serverCount: 1, workerCount: 1, replicas: 2, heartbeatIntervalMs: 50, heartbeatTimeoutMs: 500 } as const;
+    const own = new SimCluster({ ...options, settle: () => setImmediate() });
+    await own.start();
+    const worker = await own.run(Session.open(own.worker(0).node));
+    const rows = await own.run(worker.embedding("rows", { dim: 1, consistency: "asp" }));
+    await own.run(rows.push([7], Float32Array.of(1)));
+    await own.clock.advance(7 * seed);
+    own.network.isolate(own.hostOf(HEAD));
+    const stoppedAtMs = own.clock.nowMs();
+    await own.run(rows.push([7], Float32Array.of(1)));
+    const pauseMs = own.clock.nowMs() - stoppedAtMs;
+    assert.ok(pauseMs <= 700, `seed ${seed}: ${pauseMs.toFixed()} ms`);
+    own.network.heal();
+    await own.run(Promise.all(own.nodes().map((node) => own.running(node)?.close())));
+  }
+});
+
 test("a standby that runs out of memory leaves the chain, and pushes go on", async () => {
   const own = new SimCluster({
     seed: 5,
