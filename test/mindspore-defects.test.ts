@@ -6,10 +6,12 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Session } from "../src/api/session.ts";
+import { WeighbridgeError } from "../src/base/errors.ts";
 import { EmbeddedCluster } from "../src/node/embedded-cluster.ts";
 import { serveManagement } from "../src/node/manage-server.ts";
 import { SimCluster } from "../src/testing/sim-cluster.ts";
 import type { StatusReply } from "../src/wire/control.ts";
+import type { ScalingReport } from "../src/wire/scaling.ts";
 import { temporaryFolder } from "./support/checkpoint-stage.ts";
 
 test("defect 1, workers that spin: a read that has to wait for others is asked once, and waits at the server", async () => {
@@ -76,18 +78,25 @@ test("defect 6, only what caches wrote back is saved: what optimizers on the ser
 
 test("defects 11 and 12, an HTTP interface that goes on after an error: a malformed or premature change is answered once, and changes nothing", async () => {
   const status: StatusReply = { job: "job-1", phase: "forming", serverCount: 2, workerCount: 1, uptimeMs: 5, nodes: [], waiting: [] };
-  const server = await serveManagement(0, () => status);
+  const report: ScalingReport = { wishedCount: 2, shares: [], queued: [], ended: [] };
+  const asked: unknown[] = [];
+  const ask = async (request: unknown): Promise<number> => {
+    asked.push(request);
+    throw new WeighbridgeError("NO_ROUTE", "the cluster is not ready", { retryable: true });
+  };
+  const server = await serveManagement(0, { status: () => status, scaling: { ask, rollBack: ask, report: () => report } });
   const at = (path: string): string => `http://127.0.0.1:${server.port}${path}`;
   try {
     for (const [path, body] of [
       ["/scalein", '{"node_ids": ['],
       ["/scaleout", '{"worker_num": 0, "server_num": 2}'],
     ] as const) {
-      const reply = await fetch(at(path), { method: "POST", body });
-      assert.equal(reply.status, 404);
-      assert.deepEqual(await reply.json(), { error_message: `there is /status, /nodes, /state, and no ${path}`, code: "1" });
-      assert.deepEqual(await (await fetch(at("/status"))).json(), status);
+      const reply = await fetch(at(path), { method: "POST", body, headers: { "content-type": "application/json" } });
+      assert.equal(reply.status, 400);
+      assert.match(((await reply.json()) as { error_message: string }).error_message, path === "/scalein" ? /is not JSON/ : /is not ready/);
+      assert.deepEqual(await (await fetch(at("/status"))).json(), { ...status, scaling: report });
     }
+    assert.deepEqual(asked, [{ add: 2 }]); // what was malformed asked for nothing
   } finally {
     await server.close();
   }

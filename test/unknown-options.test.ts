@@ -183,6 +183,7 @@ const CALLS: Readonly<Record<string, (x: never, on: Stage) => unknown>> = {
   "Collective.reform wait": (x, { collective }) => collective.reform(x),
   "Customer.wait options": (x, { app }) => app.customer.wait(app.customer.newRequest(0), x),
   "EmbeddedCluster.close wait": (x, { cluster }) => cluster.close(x),
+  "EmbeddedCluster.scale wait": (x, { cluster }) => cluster.scale(1, x),
   "EmbeddedCluster.start options": (x) => EmbeddedCluster.start(x),
   "Embedding.cached options": (x, { table }) => table.cached(given({ rows: 4 }, x)),
   "Embedding.clear options": (x, { table }) => table.clear(x),

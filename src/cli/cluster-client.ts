@@ -16,6 +16,7 @@ import { schedulerAddresses } from "../node/config/node-config.ts";
 import { realClock } from "../node/real-clock.ts";
 import { SocketTransport } from "../node/transport/socket-transport.ts";
 import { ask, callFunction } from "../peer/call-function.ts";
+import type { Channel } from "../peer/channel.ts";
 import { Peer } from "../peer/peer.ts";
 import { PlainReadBuffers } from "../peer/plain-memory.ts";
 import type { Address, Transport } from "../transport/transport.ts";
@@ -43,11 +44,8 @@ const STAND_INS = { role: "worker", serverCount: 1, workerCount: 1, rank: 0, thr
  * Runs `use` with calls that the scheduler relays to the servers. Throws SCHEDULER_UNREACHABLE, and what `use` throws.
  */
 export async function withServers<T>(request: ClusterRequest, use: (servers: ServerCalls) => Promise<T>): Promise<T> {
-  const { findMs, deadlineMs, transport, clock } = request;
-  const { address, status } = await findScheduler(request);
-  const peer = new Peer({ transport, clock, log: SILENT_LOG, readBuffers: new PlainReadBuffers(), connectDeadlineMs: findMs });
-  try {
-    const scheduler = peer.dial(SCHEDULER_ID, address, 0);
+  const { deadlineMs, clock } = request;
+  return await withScheduler(request, async ({ scheduler, status }) => {
     return await use({
       servers: serverRanks(status),
       call: async (server, fn, request) => {
@@ -57,6 +55,19 @@ export async function withServers<T>(request: ClusterRequest, use: (servers: Ser
         return fn.response.decode(response, 0, response.length);
       },
     });
+  });
+}
+
+/** Who answers, and with which status. */
+export type FoundScheduler = { readonly scheduler: Channel; readonly address: Address; readonly status: StatusReply };
+
+/** Runs `use` with a conversation with the scheduler. Throws SCHEDULER_UNREACHABLE, and what `use` throws. */
+export async function withScheduler<T>(request: ClusterRequest, use: (found: FoundScheduler) => Promise<T>): Promise<T> {
+  const { findMs, transport, clock } = request;
+  const { address, status } = await findScheduler(request);
+  const peer = new Peer({ transport, clock, log: SILENT_LOG, readBuffers: new PlainReadBuffers(), connectDeadlineMs: findMs });
+  try {
+    return await use({ scheduler: peer.dial(SCHEDULER_ID, address, 0), address, status });
   } finally {
     await peer.close();
   }
@@ -78,7 +89,7 @@ export function clusterRequest(flags: Flags): ClusterRequest {
 }
 
 /** The address at which the scheduler answers, and its answer. Throws what the first of them says if none does. */
-export async function findScheduler({
+async function findScheduler({
   addresses,
   findMs,
   transport,

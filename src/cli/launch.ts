@@ -166,12 +166,15 @@ export function schedulerTexts(config: NodeConfig): { readonly scheduler: string
 }
 
 /** Runs the job and passes its output on. Returns the exit code. */
-async function runJob({ processes }: JobPlan, output: StandardOutput, restart?: RestartRules): Promise<number> {
+async function runJob({ processes, serverOf }: JobPlan, output: StandardOutput, restart?: RestartRules): Promise<number> {
   process.stdout.setMaxListeners(0);
   process.stderr.setMaxListeners(0);
   const errors = new ReportedErrors();
   const job = new Job({
     processes,
+    serverOf,
+    onAdded: ({ name }) => process.stderr.write(`weighbridge: ${name} is started\n`),
+    onServerLost: (end) => process.stderr.write(`weighbridge: ${serverLostText(end)}\n`),
     restart,
     onRestart: (end, delayMs) => process.stderr.write(`weighbridge: ${endText(end)}; it is started again in ${delayMs} ms\n`),
     attach: (node) => showOutput(node, errors),
@@ -194,6 +197,11 @@ async function runJob({ processes }: JobPlan, output: StandardOutput, restart?: 
 /** About a process that still runs when all others are done. */
 export function deadText(name: string): string {
   return `${name} was declared dead, and all others are done: it is ended now`;
+}
+
+/** About a server that the job did not have yet. */
+export function serverLostText(end: ProcessEnd): string {
+  return `${endText(end)}; the job goes on without it`;
 }
 
 /** About one of two processes with the same servers. */

@@ -22,6 +22,7 @@ const COMMANDS: Readonly<Record<string, () => Promise<(invocation: Invocation) =
   server: async () => (await import("./server.ts")).serverCommand,
   worker: async () => (await import("./worker.ts")).workerCommand,
   status: async () => (await import("./status.ts")).statusCommand,
+  scale: async () => (await import("./scale.ts")).scaleCommand,
   checkpoint: async () => (await import("./checkpoint.ts")).checkpointCommand,
   bench: async () => (await import("./bench.ts")).benchCommand,
 };

@@ -1,12 +1,19 @@
 // status — shows which nodes and guests are in a cluster, as its scheduler knows it, as tables for people or as JSON.
 
 import { Command } from "commander";
+import { scalingReport } from "../contracts/scaling.ts";
+import { ask } from "../peer/call-function.ts";
 import type { StatusEntry, StatusReply, WaitingEntry } from "../wire/control.ts";
 import { nameOf, SCHEDULER_ID } from "../wire/node-id.ts";
-import { addClusterFlags, clusterRequest, findScheduler } from "./cluster-client.ts";
+import type { ScalingReport } from "../wire/scaling.ts";
+import { addClusterFlags, type ClusterRequest, clusterRequest, type FoundScheduler, withScheduler } from "./cluster-client.ts";
 import { type Flags, helpText, type Invocation } from "./command-parts.ts";
 import { guestsText } from "./guests-text.ts";
+import { scalingLines, skewOf } from "./scaling-text.ts";
 import { durationText, foldLine, type TextRow, textTable } from "./terminal-text.ts";
+
+/** With what the scheduler reports of changes of the servers; left out behind ps-lite's protocol. */
+export type ClusterStatus = StatusReply & { readonly scaling?: ScalingReport | undefined };
 
 const HELP = `
 Examples:
@@ -27,7 +34,8 @@ export function statusCommand(invocation: Invocation): Command {
     .option("--check", "exit with 1 unless all nodes have joined and none is dead or without a link; a worker that has left is done")
     .addHelpText("after", helpText(HELP))
     .action(async (flags: Flags) => {
-      const { address, status: reply } = await findScheduler(clusterRequest(flags));
+      const request = clusterRequest(flags);
+      const { address, reply } = await withScheduler(request, (found) => clusterStatus(request, found));
       const people = (): string => `${statusText(reply, address, terminalColumns())}${guestsText(reply.guests)}`;
       process.stdout.write(`${flags.json === true ? JSON.stringify(reply, null, 2) : people()}\n`);
       if (flags.check !== true) return;
@@ -38,6 +46,14 @@ export function statusCommand(invocation: Invocation): Command {
   return addClusterFlags(command);
 }
 
+async function clusterStatus(
+  { clock, findMs }: ClusterRequest,
+  { scheduler, address, status }: FoundScheduler,
+): Promise<{ readonly address: string; readonly reply: ClusterStatus }> {
+  const scaling = ask(scheduler, scalingReport, {}, clock, { deadlineMs: findMs });
+  return { address, reply: { ...status, scaling: await scaling.catch(() => undefined) } }; // an older scheduler knows none
+}
+
 const HEAD: TextRow = ["node", "role", "rank", "address", "state", "inc.", "heartbeat", "label"];
 /** A further column if nodes run different versions of the package; if all run one, the headline shows it. */
 const VERSION_HEAD = "weighbridge";
@@ -46,17 +62,25 @@ const RIGHT_ALIGNED: ReadonlySet<string> = new Set(["node", "rank", "inc.", "hea
 const NOTHING = "-";
 
 /** Wraps the headline between words at this many columns; the table keeps its width. */
-export function statusText(reply: StatusReply, schedulerAddress: string, columns: number = Infinity): string {
+export function statusText(reply: ClusterStatus, schedulerAddress: string, columns: number = Infinity): string {
   const folded = (line: string): string => foldLine(line, { columns, indent: 2 }).join("\n");
   const scheduler: TextRow = [String(SCHEDULER_ID), "scheduler", "0", schedulerAddress, "alive", termText(reply), NOTHING, NOTHING];
   const { standbys = [] } = reply;
-  const rows = [scheduler, ...reply.nodes.map(nodeRow), ...reply.waiting.map(waitingRow), ...standbys.map(standbyRow)];
+  const rows = [
+    scheduler,
+    ...reply.nodes.map(nodeRow),
+    ...reply.waiting.map((entry) => waitingRow(entry, reply)),
+    ...standbys.map(standbyRow),
+  ];
   const versions = [reply, ...reply.nodes, ...reply.waiting].map(({ packageVersion }) => packageVersion);
   const known = new Set(versions.filter((version) => version !== undefined));
-  if (known.size <= 1)
-    return `${folded(`${headline(reply)}${[...known].map((version) => `, weighbridge ${version}`).join("")}`)}\n\n${tableOf(HEAD, rows)}`;
+  const changes = (reply.scaling === undefined ? [] : scalingLines(reply.scaling)).map((line) => `\n${folded(line)}`).join("");
+  if (known.size <= 1) {
+    const version = [...known].map((one) => `, weighbridge ${one}`).join("");
+    return `${folded(`${headline(reply)}${version}`)}${changes}\n\n${tableOf(HEAD, rows)}`;
+  }
   const wider = rows.map((row, index): TextRow => [...row, versions[index] ?? NOTHING]);
-  return `${folded(`${headline(reply)}, nodes of different versions`)}\n\n${tableOf([...HEAD, VERSION_HEAD], wider)}`;
+  return `${folded(`${headline(reply)}, nodes of different versions`)}${changes}\n\n${tableOf([...HEAD, VERSION_HEAD], wider)}`;
 }
 
 function standbyRow(address: string): TextRow {
@@ -71,7 +95,8 @@ function tableOf(head: TextRow, rows: readonly TextRow[]): string {
   return textTable({ head, rows, rightAligned: RIGHT_ALIGNED });
 }
 
-function headline({ job, phase, serverCount, workerCount, replicas = 1, epoch, uptimeMs, nodes, waiting }: StatusReply): string {
+function headline(reply: ClusterStatus): string {
+  const { job, phase, serverCount, workerCount, replicas = 1, epoch, uptimeMs, nodes, waiting, scaling } = reply;
   const there = phase === "forming" ? waiting : nodes.filter(({ state }) => state === "alive");
   const countOf = (role: string): number => there.filter((entry) => entry.role === role).length;
   const standbyCount = serverCount * (replicas - 1);
@@ -83,7 +108,9 @@ function headline({ job, phase, serverCount, workerCount, replicas = 1, epoch, u
   const others = nodes.filter(({ role }) => role !== "standby"); // one that is gone is missing, and shown as that
   const gone = (["dead", "left"] as const).flatMap((state) => goneText(others.filter((node) => node.state === state).length, state));
   const counts = [`${there.length} of ${serverCount + standbyCount + workerCount} nodes are there (${roles})`, ...gone].join(", ");
-  const placement = epoch === undefined ? "" : `; placement epoch ${epoch}`;
+  const skew = scaling && skewOf(scaling);
+  const fullest = skew === undefined ? "" : `, the fullest server has ${skew.toFixed(2)} of the mean`;
+  const placement = epoch === undefined ? "" : `; placement epoch ${epoch}${fullest}`;
   return `job ${job} is ${phase}: ${counts}${placement}; scheduler up ${durationText(uptimeMs)}`;
 }
 
@@ -127,13 +154,13 @@ function nodeState({ state, linked, continues, returns, promotedAgoMs }: StatusE
   return `alive, took over${promotedAgoMs === undefined ? "" : ` ${durationText(promotedAgoMs)} ago`}`;
 }
 
-function waitingRow({ role, rank, address, label }: WaitingEntry): TextRow {
+function waitingRow({ role, rank, address, label }: WaitingEntry, { phase }: StatusReply): TextRow {
   return [
     NOTHING,
     role,
     rank === undefined ? NOTHING : String(rank),
     address || NOTHING,
-    "waiting",
+    phase === "running" && role === "server" ? "spare" : "waiting",
     NOTHING,
     NOTHING,
     labelText(label, address),

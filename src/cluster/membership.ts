@@ -158,10 +158,6 @@ export class Membership {
     return this.#roster.entry(node);
   }
 
-  deadNodes(): number[] {
-    return this.#roster.deadNodes();
-  }
-
   /** Adopts a roster that came with an answer of the scheduler, if it is newer. */
   adopt(roster: RosterView): void {
     this.#roster.adopt(roster);
@@ -303,6 +299,11 @@ export class Membership {
     peer.incarnation = incarnation;
     this.#isTakingOver = true;
     this.#channel?.link?.destroy(); // the next one begins with a hello of that node, and a scheduler that resumes it
+  }
+
+  /** This node waits for its rank for as long as it takes, now that it knows that there is none. */
+  waitOn(): void {
+    this.#watch.started();
   }
 
   /** This server has sums from now on: the next incarnation of its rank learns from the scheduler that they existed. */

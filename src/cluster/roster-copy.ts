@@ -4,7 +4,7 @@
 //   RosterCopy.C1. The version only rises, whatever the order in which rosters arrive.
 //   RosterCopy.C2. The epoch of the placement only rises: a restarted scheduler may know an older one, or none.
 
-import { deadNodes, type PlacementView, type RosterEntry, type RosterView } from "../wire/roster.ts";
+import type { PlacementView, RosterEntry, RosterView } from "../wire/roster.ts";
 
 export type RosterListener = (roster: RosterView) => void;
 export type PlacementListener = (placement: PlacementView) => void;
@@ -54,9 +54,5 @@ export class RosterCopy {
 
   entry(node: number): RosterEntry | undefined {
     return this.#view.nodes.find((entry) => entry.node === node);
-  }
-
-  deadNodes(): number[] {
-    return deadNodes(this.#view);
   }
 }

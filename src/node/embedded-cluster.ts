@@ -59,9 +59,11 @@ const OPTION_NAMES: readonly string[] = [
 export class EmbeddedCluster {
   /** One session for each worker, by rank. */
   readonly sessions: readonly Session[];
-  readonly #nodes: readonly ClusterNode[];
+  readonly #scheduler: SchedulerNode;
+  readonly #nodes: Set<ClusterNode>;
 
-  private constructor(nodes: readonly ClusterNode[], sessions: readonly Session[]) {
+  private constructor(scheduler: SchedulerNode, nodes: Set<ClusterNode>, sessions: readonly Session[]) {
+    this.#scheduler = scheduler;
     this.#nodes = nodes;
     this.sessions = sessions;
   }
@@ -105,34 +107,34 @@ export class EmbeddedCluster {
       signal: giveUp.signal,
     });
     const range = (count: number): number[] => Array.from({ length: count }, (_, rank) => rank);
-    const scheduler = new SchedulerNode({ ...common(), placement, jobId: jobId("embedded", randomUUID()), incarnation: Date.now() });
-    const serverNodes = range(servers).map((rank) => {
+    const serverOf = (rank: number): ServerNode => {
+      const served = { functions: functions.filter(isPsFunction), plugIns: loaded };
       const listenAddress = `memory://server-${rank}`;
-      const served = functions.filter(isPsFunction);
-      return new ServerNode({
-        ...common(),
-        rank,
-        listenAddress,
-        compression,
-        functions: served,
-        plugIns: loaded,
-        arenaBytesMax,
-        ...checkpoints,
-      });
+      return new ServerNode({ ...common(), rank, listenAddress, compression, arenaBytesMax, ...served, ...checkpoints });
+    };
+    const nodes = new Set<ClusterNode>();
+    const scheduler = new SchedulerNode({
+      ...{ ...common(), placement, jobId: jobId("embedded", randomUUID()), incarnation: Date.now() },
+      onServers: ({ wished }) => {
+        const known = [...nodes].filter((node) => node.role === "server").map(({ rank }) => rank);
+        for (const rank of wished) if (!known.includes(rank)) addServer(serverOf(rank), nodes);
+      },
     });
+    const serverNodes = range(servers).map(serverOf);
     const workerNodes = range(workers).map((rank) => {
       const served = functions.filter(isWorkerFunction);
       return new WorkerNode({ ...common(), rank, meshAddress: `memory://worker-${rank}`, sessions: nodeSessions, functions: served });
     });
-    const nodes = [scheduler, ...serverNodes, ...workerNodes];
-    await allOrNone(nodes, giveUp, (all) => waitFor(all, "the start of the cluster", clock, { deadlineMs, signal }));
-    for (const node of [scheduler, ...serverNodes]) node.finalize().catch(() => {}); // they stay until the last worker has closed
+    for (const node of [scheduler, ...serverNodes, ...workerNodes]) nodes.add(node);
+    await allOrNone([...nodes], giveUp, (all) => waitFor(all, "the start of the cluster", clock, { deadlineMs, signal }));
+    scheduler.finalize().catch(() => {}); // it stays until the last worker has closed
+    for (const node of serverNodes) stay(node, nodes);
     try {
       const wait = { deadlineMs: restMs(), signal };
       const sessions = await Promise.all(workerNodes.map((node) => Session.open(node, wait)));
-      return new EmbeddedCluster(nodes, sessions);
+      return new EmbeddedCluster(scheduler, nodes, sessions);
     } catch (thrown) {
-      await Promise.all(nodes.map((node) => node.close()));
+      await Promise.all([...nodes].map((node) => node.close()));
       throw thrown;
     }
   }
@@ -145,12 +147,28 @@ export class EmbeddedCluster {
   }
 
   /**
+   * Changes the number of servers while the sessions go on: parts of all parameters move. Throws BAD_REQUEST,
+   * UNSUPPORTED, ARENA_FULL, QUEUE_FULL, and ABORTED with the reason if the change was taken back; if the wait ends
+   * early, with DEADLINE or ABORTED, it goes on.
+   */
+  async scale(servers: number, wait: WaitOptions = {}): Promise<void> {
+    checkWaitOptions(wait);
+    checkCount("servers", servers, 1);
+    const { scaling } = this.#scheduler.scheduler;
+    const change = async (): Promise<void> => {
+      const { outcome, reason } = await scaling.ended(await scaling.ask({ to: servers }));
+      if (outcome !== "done") throw new WeighbridgeError("ABORTED", `the servers are as they were: ${reason}`);
+    };
+    await waitFor(change(), `the cluster to have ${servers} servers`, realClock(), wait);
+  }
+
+  /**
    * Closes all nodes, also those that are still working. If the wait ends early, with DEADLINE or ABORTED, they go on
    * closing.
    */
   async close(wait: WaitOptions = {}): Promise<void> {
     checkWaitOptions(wait);
-    await waitFor(Promise.all(this.#nodes.map((node) => node.close())), "the nodes of the cluster to close", realClock(), wait);
+    await waitFor(Promise.all([...this.#nodes].map((node) => node.close())), "the nodes of the cluster to close", realClock(), wait);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -176,6 +194,21 @@ async function allOrNone(
     for (const [index, { status }] of outcomes.entries()) if (status === "fulfilled") await nodes[index]?.close();
     throw thrown;
   }
+}
+
+/** Starts a server of a running cluster. One that cannot start is waited for in vain, and the change taken back. */
+function addServer(node: ServerNode, nodes: Set<ClusterNode>): void {
+  nodes.add(node);
+  node.start().then(
+    () => stay(node, nodes),
+    () => nodes.delete(node),
+  );
+}
+
+/** A server stays until the last worker has closed, or its parts have moved to others. */
+function stay(node: ServerNode, nodes: Set<ClusterNode>): void {
+  const ended = (): void => void nodes.delete(node);
+  node.finalize().then(ended, ended);
 }
 
 function checkPath(what: string, path: string | undefined): void {

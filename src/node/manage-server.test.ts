@@ -1,11 +1,13 @@
-// manage-server.test — Goal: the scheduler's HTTP tells who is there in MindSpore's words and in ours, changes nothing,
-// and whoever misuses it gets an answer.
+// manage-server.test — Goal: the scheduler's HTTP tells who is there in MindSpore's words and in ours, changes the servers
+// when it is asked rightly, and whoever misuses it gets an answer.
 
 import assert from "node:assert/strict";
 import { connect } from "node:net";
 import { test } from "node:test";
-import { isWeighbridgeError } from "../base/errors.ts";
+import { isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
+import type { ManagedJob } from "../scheduler/scheduler-node.ts";
 import type { StatusReply } from "../wire/control.ts";
+import type { ScaleRequest, ScalingReport } from "../wire/scaling.ts";
 import { loadConfig } from "./config/config.ts";
 import { freePort } from "./launcher/free-port.ts";
 import { serveManagement } from "./manage-server.ts";
@@ -22,6 +24,19 @@ const STATUS: StatusReply = {
   waiting: [{ role: "worker", rank: undefined, address: "", label: "b:2" }],
 };
 
+const REPORT: ScalingReport = { wishedCount: 1, shares: [{ rank: 0, parts: 4096 }], queued: [], ended: [] };
+
+/** A job that takes every change, and keeps what was asked for. */
+function jobOf(
+  status: () => StatusReply = () => STATUS,
+  report: () => ScalingReport = () => REPORT,
+): ManagedJob & { readonly asked: unknown[] } {
+  const asked: unknown[] = [];
+  const note = async (what: unknown): Promise<number> => asked.push(what);
+  const scaling = { ask: (request: ScaleRequest) => note(request), rollBack: (direction?: string) => note(direction), report };
+  return { status, scaling, asked };
+}
+
 async function get(port: number, path: string, method = "GET"): Promise<{ readonly code: number; readonly body: unknown }> {
   const response = await fetch(`http://127.0.0.1:${port}${path}`, { method });
   return { code: response.status, body: await response.json() };
@@ -29,9 +44,12 @@ async function get(port: number, path: string, method = "GET"): Promise<{ readon
 
 test("/status is our own reply; /nodes and /state are MindSpore's, for every phase", async () => {
   let status: StatusReply = STATUS;
-  const server = await serveManagement(0, () => status);
+  const server = await serveManagement(
+    0,
+    jobOf(() => status),
+  );
   try {
-    assert.deepEqual((await get(server.port, "/status")).body, JSON.parse(JSON.stringify(STATUS)));
+    assert.deepEqual((await get(server.port, "/status")).body, JSON.parse(JSON.stringify({ ...STATUS, scaling: REPORT })));
     assert.deepEqual(await get(server.port, "/nodes?x=1"), {
       code: 200,
       body: {
@@ -60,17 +78,134 @@ test("/status is our own reply; /nodes and /state are MindSpore's, for every pha
   }
 });
 
-test("what is not there, and what would change something, is refused in words", async () => {
-  const server = await serveManagement(0, () => STATUS);
+type Post = { readonly body?: string; readonly headers?: Readonly<Record<string, string>>; readonly method?: string };
+
+async function post(port: number, path: string, { body = "", headers = {}, method = "POST" }: Post = {}): Promise<unknown> {
+  const type = { "content-type": "application/json" };
+  const response = await fetch(`http://127.0.0.1:${port}${path}`, { method, headers: { ...type, ...headers }, body });
+  assert.equal(response.headers.get("access-control-allow-origin"), null);
+  return { code: response.status, body: await response.json() };
+}
+
+test("changes of the servers are asked for in MindSpore's bodies, and answered in its words", async () => {
+  const job = jobOf();
+  const server = await serveManagement(0, job);
+  const words = async (path: string, body: string): Promise<unknown> => {
+    const reply = (await post(server.port, path, { body })) as { code: number; body: { message: string; code: string; number: number } };
+    assert.deepEqual([reply.code, reply.body.code, reply.body.number], [200, "0", job.asked.length]);
+    return reply.body.message;
+  };
   try {
-    assert.deepEqual(await get(server.port, "/scaleout", "POST"), {
-      code: 404,
-      body: { error_message: "there is /status, /nodes, /state, and no /scaleout", code: "1" },
-    });
-    assert.equal((await get(server.port, "/__proto__")).code, 404);
-    assert.deepEqual(await get(server.port, "/nodes", "DELETE"), {
+    assert.equal(await words("/scaleout", '{"worker_num": 0, "server_num": 2}'), "Cluster begin to scale out.");
+    assert.equal(await words("/scaleout", '{"server_num": 1, "timeout_ms": 5000}'), "Cluster begin to scale out.");
+    assert.equal(await words("/scalein", '{"node_ids": ["a:1"]}'), "Cluster begin to scale in."); // rank 0 may leave
+    assert.equal(await words("/scalein", '{"node_ids": ["server 0"]}'), "Cluster begin to scale in.");
+    assert.equal(await words("/scaleoutRollback", ""), "Cluster scale out rollback success.");
+    assert.equal(await words("/scaleinRollback", "{}"), "Cluster scale in rollback success.");
+    assert.deepEqual(job.asked, [{ add: 2 }, { add: 1, timeoutMs: 5000 }, { leave: [0] }, { leave: [0] }, "out", "in"]);
+  } finally {
+    await server.close();
+  }
+});
+
+test("/state has MindSpore's words for a change under way", async () => {
+  for (const direction of ["out", "in"] as const) {
+    const current = { number: 1, direction, step: "moving", from: [0], to: [0, 1], awaited: [] } as const;
+    const server = await serveManagement(
+      0,
+      jobOf(undefined, () => ({ ...REPORT, current })),
+    );
+    try {
+      const { body } = await get(server.port, "/state");
+      assert.equal((body as { cluster_state: string }).cluster_state, `CLUSTER_SCALE_${direction.toUpperCase()}`);
+    } finally {
+      await server.close();
+    }
+  }
+});
+
+test("what is not there, makes no sense or comes from elsewhere is refused in words, and changes nothing", async () => {
+  const job = jobOf();
+  const server = await serveManagement(0, job);
+  const { port } = server;
+  const refused = async (path: string, how: Post, code: number, message: RegExp): Promise<void> => {
+    const reply = (await post(port, path, how)) as { code: number; body: { error_message: string; code: string } };
+    assert.deepEqual([reply.code, reply.body.code], [code, "1"], path);
+    assert.match(reply.body.error_message, message);
+  };
+  try {
+    await refused("/scale", {}, 404, /there is \/status, .*\/scaleinRollback, and no \/scale$/);
+    await refused("/__proto__", {}, 404, /no \/__proto__/);
+    assert.deepEqual(await get(port, "/nodes", "DELETE"), {
       code: 405,
       body: { error_message: "/nodes is for GET, not DELETE", code: "1" },
+    });
+    assert.equal((await get(port, "/scaleout")).code, 405);
+    assert.equal((await get(port, "/scaleout", "OPTIONS")).code, 405); // a page's question before a POST of JSON
+    const body = '{"worker_num": 0, "server_num": 2}';
+    await refused("/scaleout", { body, headers: { "content-type": "text/plain" } }, 415, /application\/json/);
+    await refused("/scaleout", { body: '{"server_num": 2' }, 400, /not JSON/);
+    await refused("/scaleout", { body: "[2]" }, 400, /the body must be an object, but is a list/);
+    await refused("/scaleout", { body: "" }, 400, /server_num must be a whole number from 0 up, but is left out/);
+    await refused("/scaleout", { body: '{"server_num": -1}' }, 400, /server_num must be a whole number/);
+    await refused("/scaleout", { body: '{"server_num": 1.5}' }, 400, /server_num must be a whole number/);
+    await refused("/scaleout", { body: '{"server_num": 1, "server_nun": 1}' }, 400, /no "server_nun"/);
+    await refused("/scaleout", { body: '{"worker_num": 1, "server_num": 0}' }, 400, /workers join a running job by themselves/);
+    await refused("/scalein", { body: '{"node_ids": "a:1"}' }, 400, /node_ids must be a list/);
+    await refused("/scalein", { body: '{"node_ids": ["z:9"]}' }, 400, /there is no node "z:9"; GET \/nodes lists them/);
+    await refused("/scalein", { body: `{"node_ids": ["${"x".repeat(70_000)}"]}` }, 413, /at most 65536 bytes/);
+    assert.deepEqual(job.asked, []);
+  } finally {
+    await server.close();
+  }
+});
+
+test("a page that reaches this machine under another name is refused", async () => {
+  const job = jobOf();
+  const server = await serveManagement(0, job);
+  const body = '{"server_num": 2}';
+  const lines = ["POST /scaleout HTTP/1.1", "Host: page.example", "Content-Type: application/json", `Content-Length: ${body.length}`];
+  const socket = connect(server.port, "127.0.0.1");
+  socket.end(`${lines.join("\r\n")}\r\nConnection: close\r\n\r\n${body}`);
+  let reply = "";
+  for await (const chunk of socket) reply += String(chunk);
+  assert.match(reply, /^HTTP\/1\.1 403 /);
+  assert.deepEqual(job.asked, []);
+  await server.close();
+});
+
+test("two nodes of one id, and a worker's id, are no server's", async () => {
+  const [node] = STATUS.nodes;
+  assert.ok(node !== undefined);
+  const nodes = [node, { ...node, node: 10, rank: 1 }, { ...node, node: 9, role: "worker" as const, label: "b:2" }];
+  const server = await serveManagement(
+    0,
+    jobOf(() => ({ ...STATUS, nodes })),
+  );
+  const message = async (id: string): Promise<string> => {
+    const reply = (await post(server.port, "/scalein", { body: JSON.stringify({ node_ids: [id] }) })) as {
+      body: { error_message: string };
+    };
+    return reply.body.error_message;
+  };
+  try {
+    assert.equal(await message("a:1"), '"a:1" is server 0 and server 1: use that name');
+    assert.equal(await message("b:2"), '"b:2" is worker 0, and only servers are scaled in');
+  } finally {
+    await server.close();
+  }
+});
+
+test("what the scheduler refuses has its code", async () => {
+  const job = jobOf();
+  const refusal = async (): Promise<number> => {
+    throw new WeighbridgeError("UNSUPPORTED", "application 0 has keys");
+  };
+  const server = await serveManagement(0, { ...job, scaling: { ...job.scaling, ask: refusal } });
+  try {
+    assert.deepEqual(await post(server.port, "/scaleout", { body: '{"server_num": 2}' }), {
+      code: 400,
+      body: { error_message: "application 0 has keys", code: "1", error: "UNSUPPORTED" },
     });
   } finally {
     await server.close();
@@ -78,7 +213,7 @@ test("what is not there, and what would change something, is refused in words", 
 });
 
 test("a client that says nothing, or nonsense, keeps nobody from being answered, nor the server from closing", async () => {
-  const server = await serveManagement(0, () => STATUS);
+  const server = await serveManagement(0, jobOf());
   const silent = connect(server.port, "127.0.0.1");
   const rude = connect(server.port, "127.0.0.1");
   for (const socket of [silent, rude]) socket.on("error", () => {});
@@ -88,19 +223,16 @@ test("a client that says nothing, or nonsense, keeps nobody from being answered,
 });
 
 test("a port in use is named with what sets it", async () => {
-  const server = await serveManagement(0, () => STATUS);
+  const server = await serveManagement(0, jobOf());
   try {
-    await assert.rejects(
-      serveManagement(server.port, () => STATUS),
-      (error) => {
-        assert.ok(isWeighbridgeError(error, "PORT_IN_USE"));
-        assert.match(
-          error.message,
-          new RegExp(`127\\.0\\.0\\.1:${server.port} \\(managePort, --manage-port, MS_SCHED_MANAGE_PORT\\): it is taken`),
-        );
-        return true;
-      },
-    );
+    await assert.rejects(serveManagement(server.port, jobOf()), (error) => {
+      assert.ok(isWeighbridgeError(error, "PORT_IN_USE"));
+      assert.match(
+        error.message,
+        new RegExp(`127\\.0\\.0\\.1:${server.port} \\(managePort, --manage-port, MS_SCHED_MANAGE_PORT\\): it is taken`),
+      );
+      return true;
+    });
   } finally {
     await server.close();
   }
@@ -133,7 +265,7 @@ test("MS_SCHED_MANAGE_PORT opens it on the scheduler, from before the cluster is
   await Promise.all(offices.map((office) => office.finalize()));
   await assert.rejects(get(managePort, "/state"));
 
-  const taken = await serveManagement(managePort, () => STATUS);
+  const taken = await serveManagement(managePort, jobOf());
   try {
     const outcomes = await Promise.allSettled([node("MS_SCHED"), node("MS_PSERVER")]);
     for (const outcome of outcomes) {

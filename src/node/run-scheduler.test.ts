@@ -31,6 +31,14 @@ test("tells of deaths, returns and departures, each once", () => {
   assert.deepEqual(after("alive"), ["server 0 at tcp://h:1 (me) is heard of again"]);
   assert.deepEqual(after("alive", 2), ["server 0 at tcp://h:1 (me) took its place, incarnation 2"]);
   assert.deepEqual(after("left", 2), ["server 0 has left"]);
+  assert.deepEqual(changes.since({ version: 2, nodes: [] }), []);
+});
+
+test("tells of a server that no roster lists any more that it has left", () => {
+  const changes = new RosterChanges({ serverCount: 1, workerCount: 0 });
+  changes.since({ version: 1, nodes: [entry("server", "alive")] });
+  assert.deepEqual(changes.since({ version: 2, nodes: [] }), ["server 0 has left"]);
+  assert.deepEqual(changes.since({ version: 3, nodes: [] }), []);
 });
 
 test("tells that a standby took over, or was given up", () => {

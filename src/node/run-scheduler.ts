@@ -54,6 +54,11 @@ export class RosterChanges {
       const sentence = entry.role === "standby" ? standbyChange(before, entry, nodes) : change(before, entry);
       if (sentence !== undefined) sentences.push(sentence);
     }
+    const ids = new Set(nodes.map(({ node }) => node));
+    for (const { node, state } of [...this.#known.values()].filter((entry) => !ids.has(entry.node))) {
+      this.#known.delete(node);
+      if (state !== "left") sentences.push(`${nameOf(node)} has left`); // its parts have moved to other servers
+    }
     if (!this.#isComplete && nodes.every(({ state }) => state === "alive")) {
       this.#isComplete = true;
       sentences.push(`the cluster is complete: ${this.#countsText}`, ...registrationLines(nodes));

@@ -3,12 +3,11 @@
 import { randomUUID } from "node:crypto";
 import { basename } from "node:path";
 import { WeighbridgeError } from "../base/errors.ts";
-import { SchedulerNode, type SchedulerNodeOptions } from "../scheduler/scheduler-node.ts";
+import { type ManagedJob, SchedulerNode, type SchedulerNodeOptions } from "../scheduler/scheduler-node.ts";
 import type { StateStore } from "../scheduler/state-store.ts";
-import type { StatusReply } from "../wire/control.ts";
 import { jobId } from "../wire/hello.ts";
 import { type NodeConfig, tcpAddress } from "./config/node-config.ts";
-import { publishDeadNodes, publishRoster } from "./launcher/launcher-pipe.ts";
+import { publishDeadNodes, publishRoster, publishServers } from "./launcher/launcher-pipe.ts";
 import { type ProcessNodeOptions, startProcessNode } from "./process-node.ts";
 import type { EtcdStoreOptions } from "./state/etcd-store.ts";
 import { stateDirectory } from "./state/state-directory.ts";
@@ -24,7 +23,7 @@ export async function startScheduler(config: NodeConfig, options: SchedulerRootO
     publishRoster(roster);
   };
   return await startProcessNode(config, { ...options, onRoster }, async (common, { clock, log }) => {
-    const manage = (status: () => StatusReply): Promise<{ close(): Promise<void> }> => serveHttp(managePort, status);
+    const manage = (managed: ManagedJob): Promise<{ close(): Promise<void> }> => serveHttp(managePort, managed);
     const name = job ?? directoryName();
     return new SchedulerNode({
       heartbeatIntervalMs,
@@ -36,6 +35,7 @@ export async function startScheduler(config: NodeConfig, options: SchedulerRootO
       store: await stateStore(config, { job: name, clock, log, onStandby: options.onStandby }),
       jobId: jobId(name, randomUUID()),
       incarnation: Date.now(),
+      onServers: publishServers,
       onOnlyDead: (names, dismiss) => publishDeadNodes({ names, dismiss }),
       ...common,
     });
@@ -51,9 +51,9 @@ function checkRange({ workerCount: least, workerCountMax: most, van }: NodeConfi
 }
 
 /** Loaded on demand: Node's HTTP costs 9 to 17 MB of memory. */
-async function serveHttp(port: number, status: () => StatusReply): Promise<{ close(): Promise<void> }> {
+async function serveHttp(port: number, job: ManagedJob): Promise<{ close(): Promise<void> }> {
   const { serveManagement } = await import("./manage-server.ts");
-  return await serveManagement(port, status);
+  return await serveManagement(port, job);
 }
 
 /** How long a scheduler looks for etcd, if its start may take that long. */

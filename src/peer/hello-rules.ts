@@ -58,7 +58,7 @@ export type HelloRules = {
   readonly workerCount: number;
   /** False when nodes may have newer incarnations than the roster knows: on a restarted scheduler. */
   readonly isCertain: boolean;
-  /** Whether workers may have joined of whom the roster does not know yet. */
+  /** Whether nodes may have joined of which the roster does not know yet. */
   readonly mayGrow?: boolean;
 };
 
@@ -73,9 +73,8 @@ export function checkMember(
   const entry = roster.nodes.find((candidate) => candidate.node === node);
   const isRank = rankOf(node) < (roleOf(node) === "worker" ? workerCount : serverCount);
   // While our roster is empty our counts may be wrong: the node goes on and waits for a scheduler that knows it.
-  const retryable = roster.version === 0 || (mayGrow && roleOf(node) === "worker");
   if (entry === undefined && (roster.version > 0 || !isRank))
-    throw new WeighbridgeError("NO_ROUTE", `there is no node ${node} in this job`, { retryable });
+    throw new WeighbridgeError("NO_ROUTE", `there is no node ${node} in this job`, { retryable: roster.version === 0 || mayGrow });
   if (entry?.incarnation === incarnation && token !== undefined && entry.token !== undefined && token !== entry.token) {
     const message = `this is not ${nameOf(node)} of incarnation ${incarnation}: its hello has another token than the one it registered with`;
     throw new WeighbridgeError("FENCED", message);

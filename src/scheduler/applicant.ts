@@ -70,14 +70,20 @@ export function cannotTakePart(name: string, { code, message }: AbortRequest): W
   return new WeighbridgeError(code as ErrorCode, `${name} cannot take part: ${message}`);
 }
 
-/** The counts or the rank contradict the scheduler's. `others` registered before. */
+/**
+ * The counts or the rank contradict the scheduler's. `others` registered before. `isRunning`: servers may have come and
+ * left since the start, so that nobody's number of them counts, and a server's counts do not at all.
+ */
 export function contradiction(
   request: RegisterRequest,
   counts: ClusterCounts,
   others: readonly Applicant<unknown>[],
+  { isRunning }: { readonly isRunning: boolean } = { isRunning: false },
 ): WeighbridgeError | undefined {
   const name = nameOfApplicant(request);
-  if (request.serverCount !== counts.serverCount || request.workerCount !== counts.workerCount) {
+  const isOtherServers = request.serverCount !== counts.serverCount && !isRunning;
+  const isOtherWorkers = request.workerCount !== counts.workerCount && !(isRunning && request.role === "server");
+  if (isOtherServers || isOtherWorkers) {
     const agreeing = others.length === 0 ? "" : ` and ${labels(others)}`;
     const theirs = `the scheduler${agreeing} for ${countsText(counts)}`;
     return new WeighbridgeError("COUNT_MISMATCH", `${name} was started for ${countsText(request)}, but ${theirs}; ${COUNTS_FIX}`);
@@ -89,7 +95,7 @@ export function contradiction(
     return new WeighbridgeError("COUNT_MISMATCH", message);
   }
   const count = countMaxOf(counts, request.role);
-  if (request.rank !== undefined && request.rank >= count)
+  if (request.rank !== undefined && request.rank >= count && !(isRunning && request.role === "server"))
     return new WeighbridgeError(
       "BAD_CONFIG",
       `${name} asks for rank ${request.rank}, but ranks of ${count} end at ${count - 1}; ${RANK_FIX}`,

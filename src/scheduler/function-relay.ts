@@ -11,13 +11,12 @@ import type { Channel } from "../peer/channel.ts";
 import type { Peer } from "../peer/peer.ts";
 import { servedFunction } from "../peer/served-function.ts";
 import { idOf } from "../wire/node-id.ts";
-import type { RosterView } from "../wire/roster.ts";
+import { type RosterView, serverRanks } from "../wire/roster.ts";
 
 export type FunctionRelayOptions = {
   readonly peer: Peer;
   readonly clock: Clock;
   readonly log: Log;
-  readonly serverCount: number;
   readonly view: () => Pick<RosterView, "nodes">;
 };
 
@@ -32,12 +31,12 @@ export class FunctionRelay {
 
   /** Calls through this node are rejected with NO_ROUTE, NODE_DEAD and what the server answers. */
   serve(): void {
-    const { peer, clock, serverCount } = this.#options;
+    const { peer, clock } = this.#options;
     peer.serve(
       servedFunction(relayCall, {
         handler: async (channel: Channel, call) => {
           const { server } = call;
-          if (server >= serverCount) throw new WeighbridgeError("NO_ROUTE", `there is no server ${server} among ${serverCount} here`);
+          this.#requireServer(server);
           const servers = this.#asked.get(channel) ?? new Set();
           this.#asked.set(channel, servers.add(server));
           return await callFunction(this.#channelTo(server), relayCall, { ...call, caller: `${channel.id}` }, { clock });
@@ -59,6 +58,13 @@ export class FunctionRelay {
 
   async #tell(server: number, caller: string): Promise<void> {
     await callFunction(this.#channelTo(server), relayGone, { caller }, { clock: this.#options.clock });
+  }
+
+  /** Throws NO_ROUTE. */
+  #requireServer(server: number): void {
+    const ranks = serverRanks(this.#options.view());
+    if (ranks.length > 0 && !ranks.includes(server))
+      throw new WeighbridgeError("NO_ROUTE", `there is no server ${server} among ${ranks.length} here`);
   }
 
   /** Nobody answers on the channel of a server that is gone. Throws NODE_DEAD, NO_ROUTE. */

@@ -9,7 +9,8 @@
 //
 // Invariants:
 //   RankChoice.S1. No rank is assigned while a node may still resume its slot after a restart of the scheduler.
-//   RankChoice.S2. A node that waits is answered within `startTimeoutMs`: a slot, or an error that names the holders.
+//   RankChoice.S2. A node that waits is answered within `startTimeoutMs`: a slot, or an error that names the holders. A
+//       spare server waits on (AddedServers.A2).
 //   RankChoice.S3. The ranks of workers grow by the next one, and only while all others are held: they stay few.
 
 import type { WeighbridgeError } from "../base/errors.ts";
@@ -26,6 +27,8 @@ export type RankChoiceRules = {
   readonly startTimeoutMs: number;
   /** How many ranks of workers there may be; undefined: no more than there are. */
   readonly workerCountMax?: number | undefined;
+  /** Spare servers wait on (RankChoice.S2). */
+  readonly mayScale?: boolean | undefined;
 };
 
 /** Exactly one of them: a slot, the rank of a new one, an error, or when to look again if nothing happens before. */
@@ -84,7 +87,8 @@ export function waitForServers(
 export function chooseRank(applicant: Applicant<unknown>, slots: readonly RankSlot[], rules: RankChoiceRules, nowMs: number): RankChoice {
   const { request, arrivedAtMs } = applicant;
   const ofRole = slots.filter(({ role, rank }) => role === request.role && rank === (request.rank ?? rank));
-  const deadlineMs = arrivedAtMs + rules.startTimeoutMs;
+  const isSpare = rules.mayScale === true && request.role === "server" && (request.rank === undefined || ofRole.length === 0);
+  const deadlineMs = isSpare ? Infinity : arrivedAtMs + rules.startTimeoutMs;
   const isSettled = !slots.some(({ state, confirmed }) => state === "alive" && !confirmed); // RankChoice.S1
   let lookAgainAtMs = deadlineMs;
   if (isSettled) {

@@ -6,6 +6,7 @@
 //   RankSlots.V2. The version never falls, also over a restart of the scheduler: it rises above what the nodes
 //       remember.
 //   RankSlots.V3. The epoch of the placement never falls either: of those that nodes remember, the highest wins.
+//   RankSlots.V5. A roster that nodes remember lists all servers of the job: those that it does not list have left it.
 //   RankSlots.V4. Servers and standbys see the guests, too. A change of these alone is no news for others: their roster
 //       keeps the version of the last change that concerns them.
 
@@ -46,25 +47,30 @@ export class RankSlots {
     this.#guests = guests;
   }
 
-  /** Makes all slots, empty. */
+  /** Makes all slots, empty: as many as there are to be, and the servers of a placement that was found. */
   establish(counts: ClusterCounts): void {
     this.#workerCountMax = countMaxOf(counts, "worker");
     for (const role of ROLES) {
-      for (let rank = 0; rank < countOf(counts, role); rank++) {
-        const slot = emptyRankSlot(role, rank, this.#journal);
-        this.#slots.set(slot.node, slot);
-      }
+      const ranks = Array.from({ length: countOf(counts, role) }, (_, rank) => rank);
+      for (const rank of (role === "server" ? this.placement?.servers : undefined) ?? ranks) this.add(role, rank);
     }
   }
 
-  /** Makes the slot of one more worker, empty. */
-  addWorker(rank: number): RankSlot {
-    const slot = emptyRankSlot("worker", rank, this.#journal);
-    assert(!this.#slots.has(slot.node), `worker ${rank} is added once`);
-    const others = [...this.#slots].filter(([, held]) => held.role !== "worker" || held.rank > rank);
-    for (const [node] of others) this.#slots.delete(node); // workers come first, by rank
-    for (const [node, held] of [[slot.node, slot] as const, ...others]) this.#slots.set(node, held);
+  /** A slot more, empty. It is published when somebody has it. */
+  add(role: Role, rank: number): RankSlot {
+    const slot = emptyRankSlot(role, rank, this.#journal);
+    assert(!this.#slots.has(slot.node), `${role} ${rank} is added once`);
+    const isLater = (other: RankSlot): boolean =>
+      other.role === role ? other.rank > rank : ROLES.indexOf(other.role) > ROLES.indexOf(role);
+    const later = this.all().filter(isLater);
+    for (const other of later) this.#slots.delete(other.node);
+    for (const next of [slot, ...later]) this.#slots.set(next.node, next);
     return slot;
+  }
+
+  /** Nobody has this slot, and nobody will. */
+  remove({ node }: RankSlot): void {
+    if (this.#slots.delete(node)) this.#changed = true;
   }
 
   get(node: number): RankSlot | undefined {
@@ -170,9 +176,10 @@ export class RankSlots {
     this.endGeneration(endedGeneration);
     const isNewer = version > this.#recalledVersion;
     if (isNewer && guests !== undefined) this.#guests.recall(guests, nowMs); // Guests.G3
+    if (isNewer) this.#recallServers(nodes);
     for (const { node, incarnation, sumsIncarnation = 0, ...entry } of nodes) {
       const isAdded = roleOf(node) === "worker" && rankOf(node) < this.#workerCountMax;
-      const slot = this.#slots.get(node) ?? (isAdded ? this.addWorker(rankOf(node)) : undefined);
+      const slot = this.#slots.get(node) ?? (isAdded ? this.add("worker", rankOf(node)) : undefined);
       if (slot !== undefined) this.noteSums(slot, sumsIncarnation);
       if (slot === undefined || incarnation < slot.incarnation) continue;
       if (incarnation === slot.incarnation && (slot.confirmed || !isNewer)) continue;
@@ -192,13 +199,21 @@ export class RankSlots {
     return ended;
   }
 
+  /** RankSlots.V5 */
+  #recallServers(nodes: RosterView["nodes"]): void {
+    const ofServers = new Set(nodes.filter(({ role }) => role === "server").map(({ node }) => node));
+    for (const node of ofServers) if (!this.#slots.has(node)) this.add("server", rankOf(node));
+    for (const slot of this.all()) if (slot.role === "server" && !slot.confirmed && !ofServers.has(slot.node)) this.remove(slot);
+  }
+
   /** What the state says of a slot has changed: it is published. */
   changed(): void {
     this.#changed = true;
   }
 
   #entryOf(slot: RankSlot): RosterEntry {
-    return { ...entryOf(slot), ...this.#chainOf(slot) };
+    const isRetired = slot.role === "server" && this.#journal.state.scaling.retired.includes(slot.rank);
+    return { ...entryOf(slot), ...this.#chainOf(slot), ...(isRetired ? { isRetired } : {}) };
   }
 
   /** What the chain of its rank says of a server or a standby. */

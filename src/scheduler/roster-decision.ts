@@ -14,11 +14,15 @@ export type RosterRules = ClusterCounts & {
   readonly startTimeoutMs: number;
   /** How the servers of a new job share its parts; a running job keeps its placement. Defaults to "ring". */
   readonly placement?: PlacementView["policy"] | undefined;
+  /** Servers may come and leave while the job runs (added-servers.ts). Defaults to false. */
+  readonly mayScale?: boolean | undefined;
 };
 
 export type Decision<T> =
   | { readonly kind: "admit"; readonly caller: T; readonly node: number; readonly incarnation: number; readonly recovery: boolean }
   | { readonly kind: "refuse"; readonly caller: T; readonly error: WeighbridgeError }
+  /** It waits for a rank that there is not: all of so many servers are there. */
+  | { readonly kind: "spare"; readonly caller: T; readonly serverCount: number }
   /** The cluster is there: nodes may be answered and the job has its id. */
   | { readonly kind: "run" }
   /** An incarnation of this node is over. */

@@ -8,7 +8,8 @@
 //
 // Invariants:
 //   Roster.R1. A slot has one holder. A new one gets the next incarnation; the old one is FENCED from then on.
-//   Roster.R2. Every application is answered: with a slot, or with an error within `startTimeoutMs`.
+//   Roster.R2. Every application is answered: with a slot, or with an error within `startTimeoutMs`; that of a spare
+//       server (AddedServers.A2) when the job is over.
 //   Roster.R3. After a restart the first node that resumes brings the job, the slots and their incarnations; nobody
 //       else's slot is reassigned before its holder had `heartbeatTimeoutMs` to resume as well.
 //   Roster.R4. Once everybody has passed the last barrier nobody who leaves is replaced, and a node that still waits
@@ -31,6 +32,7 @@ import { jobConflict } from "../wire/hello.ts";
 import { idOf, isGuest, nameOf, type Role } from "../wire/node-id.ts";
 import type { RegisterRequest, ResumeClaim } from "../wire/register.ts";
 import type { PlacementView, RosterView } from "../wire/roster.ts";
+import { AddedServers, notNeeded } from "./added-servers.ts";
 import { type Applicant, cannotStart, cannotTakePart, contradiction, incomplete, jobOver, malformed } from "./applicant.ts";
 import { Chains } from "./chains.ts";
 import { assignRanks, conflict } from "./formation.ts";
@@ -64,6 +66,7 @@ export class Roster<T> {
   readonly #placements = new Placements();
   readonly #slots: RankSlots;
   readonly #chains: Chains;
+  readonly #added: AddedServers<T>;
   #isResumed = false;
   #isStored = false; // from a disk (Roster.R8)
   #finished = false;
@@ -79,6 +82,7 @@ export class Roster<T> {
     this.#slots = new RankSlots(journal, this.#guests);
     this.#guestDoor = new GuestDoor({ guests: this.#guests, journal, slots: this.#slots });
     this.#chains = new Chains({ journal, slots: this.#slots, heartbeatTimeoutMs: this.#rules.heartbeatTimeoutMs });
+    this.#added = new AddedServers(journal, this.#slots);
   }
 
   /** The scheduler may decide from now on; `isFound`: the state is that of a job that was running (Roster.R5). */
@@ -254,6 +258,12 @@ export class Roster<T> {
     return this.#publish();
   }
 
+  /** The state says something else of the servers (scaling.ts). */
+  review(nowMs: number): Decision<T>[] {
+    this.#slots.changed();
+    return this.#conclude([], nowMs);
+  }
+
   /** Everybody has passed the last barrier (Roster.R4). */
   ending(nowMs: number): Decision<T>[] {
     this.#isEnding = true;
@@ -270,7 +280,8 @@ export class Roster<T> {
     const slot = this.#holder(node, incarnation);
     if (failure === undefined && !this.#isOver && this.#chains.hasSuccessor(slot)) return this.#conclude(this.#gone(slot, nowMs), nowMs);
     this.#chains.left(slot);
-    if (failure !== undefined && incarnation === 1) return this.fail(cannotTakePart(holderOf(slot), failure));
+    const isNew = incarnation === 1 && !(slot.role === "server" && this.#slots.placement?.servers.includes(slot.rank) === false);
+    if (failure !== undefined && isNew) return this.fail(cannotTakePart(holderOf(slot), failure));
     return this.#conclude([], nowMs);
   }
 
@@ -332,7 +343,7 @@ export class Roster<T> {
     this.#slots.establish(this.#rules);
     decisions.push({ kind: "run" });
     for (const { applicant: assigned, role, rank } of assignments) {
-      const slot = this.#slots.get(idOf(role, rank)) ?? this.#slots.addWorker(rank);
+      const slot = this.#slots.get(idOf(role, rank)) ?? this.#slots.add("worker", rank);
       decisions.push({ ...this.#assign(assigned, slot, nowMs), recovery: false });
     }
     this.#chains.formed();
@@ -353,7 +364,7 @@ export class Roster<T> {
   /** A newcomer to a cluster that is complete. */
   #apply(applicant: Applicant<T>, nowMs: number): Decision<T>[] {
     const { request, caller } = applicant;
-    const error = contradiction(request, this.#rules, []);
+    const error = contradiction(request, this.#rules, [], { isRunning: this.#rules.mayScale === true });
     if (error !== undefined) return [{ kind: "refuse", caller, error }];
     const own = this.#slots.all().find((slot) => slot.token === request.token && slot.state !== "left");
     if (own !== undefined) {
@@ -374,7 +385,7 @@ export class Roster<T> {
   }
 
   #choiceFor(applicant: Applicant<T>, nowMs: number): RankChoice {
-    const slots = this.#slots.all();
+    const slots = this.#slots.all().filter((slot) => !this.#added.isRetired(slot));
     const wait = this.#isStored ? waitForServers(applicant, slots, this.#rules, nowMs) : undefined; // Roster.R8
     if (wait !== undefined) return wait;
     const choose = applicant.request.copy === undefined ? chooseRank : chooseCopy;
@@ -388,16 +399,26 @@ export class Roster<T> {
     const waiting = this.#applicants;
     this.#applicants = [];
     for (const applicant of waiting) {
+      const isSpare = this.#rules.mayScale === true && this.#added.isSpare(applicant);
       const choice = this.#choiceFor(applicant, nowMs);
-      if (choice.found === "nothing") this.#applicants.push(applicant);
-      else if (choice.found === "refusal") decisions.push({ kind: "refuse", caller: applicant.caller, error: choice.error });
+      const added = isSpare && choice.found === "nothing" && this.#mayAdd ? this.#added.slotFor(applicant) : undefined;
+      if (added !== undefined) decisions.push(this.#assign(applicant, added, nowMs));
+      else if (choice.found === "nothing") {
+        this.#applicants.push(applicant);
+        if (isSpare && this.hasHeardEverybody) decisions.push(...this.#added.notice(applicant));
+      } else if (choice.found === "refusal") decisions.push({ kind: "refuse", caller: applicant.caller, error: choice.error });
       else {
-        const slot = choice.found === "added" ? this.#slots.addWorker(choice.rank) : choice.slot;
+        const slot = choice.found === "added" ? this.#slots.add("worker", choice.rank) : choice.slot;
         if (slot.state === "alive") decisions.push({ kind: "died", node: slot.node }); // not published yet
         decisions.push(this.#assign(applicant, slot, nowMs));
       }
     }
     return decisions;
+  }
+
+  /** Roster.R4, RankChoice.S1 */
+  get #mayAdd(): boolean {
+    return !this.#isEnding && this.hasHeardEverybody;
   }
 
   /** An earlier application of the same process is void: its link is gone, or it would not register again. */
@@ -418,7 +439,8 @@ export class Roster<T> {
       return [...this.fail(error), { kind: "refuse", caller, error }];
     }
     if (this.#phase === "forming") {
-      const error = contradiction(request, this.#rules, this.#applicants);
+      // What was found says how many servers there are by now.
+      const error = contradiction(request, this.#rules, this.#applicants, { isRunning: this.#isFound });
       // The wrong one is this scheduler: the node waits for one with the right counts.
       const own = error && new WeighbridgeError(error.code, error.message, { retryable: true });
       if (own !== undefined) return [...this.fail(own), { kind: "refuse", caller, error: own }];
@@ -503,11 +525,16 @@ export class Roster<T> {
   /** What follows from any event: free slots are assigned, changes published, the end noticed. */
   #conclude(decisions: Decision<T>[], nowMs: number): Decision<T>[] {
     if (this.#phase !== "running") return decisions;
+    this.#added.dropRetired();
     decisions.push(...this.#assignApplicants(nowMs), ...this.#admitGuests(nowMs), ...this.#publish());
     const states = new Set(this.#slots.all().map(({ state }) => state));
     const hasAllLeft = !states.has("alive") && states.has("left");
-    if (hasAllLeft && this.#isEnding)
-      for (const { caller, request } of this.#applicants.splice(0)) decisions.push({ kind: "refuse", caller, error: jobOver(request) });
+    for (const applicant of hasAllLeft ? this.#applicants.splice(0) : []) {
+      const { caller, request } = applicant;
+      const isSpare = this.#rules.mayScale === true && this.#added.isSpare(applicant);
+      if (isSpare || this.#isEnding) decisions.push({ kind: "refuse", caller, error: isSpare ? notNeeded(request) : jobOver(request) });
+      else this.#applicants.push(applicant);
+    }
     if (hasAllLeft && this.#applicants.length === 0 && !this.#finished) {
       this.#finished = true;
       decisions.push({ kind: "finish" });

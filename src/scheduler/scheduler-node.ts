@@ -7,8 +7,16 @@ import type { NodeOptions } from "../cluster/node-options.ts";
 import { PlainReadBuffers } from "../peer/plain-memory.ts";
 import type { StatusReply } from "../wire/control.ts";
 import type { PlacementView, RosterView } from "../wire/roster.ts";
+import type { Scaling, WishedServers } from "./scaling.ts";
 import { Scheduler } from "./scheduler.ts";
 import type { StateStore } from "./state-store.ts";
+
+/** What people see of a job, and what they may ask of it. */
+export type ManagedJob = {
+  status(): StatusReply;
+  /** Changes of the number of servers. */
+  readonly scaling: Pick<Scaling, "ask" | "rollBack" | "report">;
+};
 
 export type SchedulerNodeOptions = NodeOptions & {
   readonly heartbeatIntervalMs?: number;
@@ -16,7 +24,7 @@ export type SchedulerNodeOptions = NodeOptions & {
   /** Called when the scheduler listens, before any node can have come. */
   readonly onListening?: () => void;
   /** Opens what shows people the job, once the scheduler listens; closed with the node. If it throws, the job ends. */
-  readonly manage?: ((status: () => StatusReply) => Promise<{ close(): Promise<void> }>) | undefined;
+  readonly manage?: ((job: ManagedJob) => Promise<{ close(): Promise<void> }>) | undefined;
   /** A name for the job, and a number higher than that of any earlier scheduler of it. */
   readonly jobId?: string;
   readonly incarnation?: number;
@@ -26,6 +34,8 @@ export type SchedulerNodeOptions = NodeOptions & {
   readonly workerCountMax?: number | undefined;
   /** As SchedulerOptions.replicas. */
   readonly replicas?: number | undefined;
+  /** As SchedulerOptions.onServers. */
+  readonly onServers?: ((servers: WishedServers) => void) | undefined;
   /** How servers share the parts, if the job begins here. Defaults to "ring". */
   readonly placement?: PlacementView["policy"] | undefined;
   /** Called with the dead nodes that all others wait for alone; a caller that knows they are gone for good says so. */
@@ -49,6 +59,8 @@ export class SchedulerNode extends ClusterNode {
       log,
       ...counts,
       ...times,
+      ...(options.gateway === undefined ? {} : { mayScale: false }),
+      onServers: options.onServers,
       placement,
       jobId,
       incarnation,
@@ -78,7 +90,7 @@ export class SchedulerNode extends ClusterNode {
     await scheduler.start(this.#options.schedulerAddress);
     this.#options.onListening?.();
     try {
-      const management = await this.#options.manage?.(() => scheduler.status());
+      const management = await this.#options.manage?.(scheduler);
       if (management !== undefined) this.closeWith(management);
     } catch (thrown) {
       if (!isWeighbridgeError(thrown)) throw thrown;

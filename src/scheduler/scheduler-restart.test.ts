@@ -6,6 +6,7 @@ import { test } from "node:test";
 import type { Membership } from "../cluster/membership.ts";
 import { ControlCluster, HEARTBEAT_TIMEOUT_MS, SCHEDULER_ADDRESS, stateOf } from "../testing/control-cluster.ts";
 import { Group } from "../wire/node-id.ts";
+import { deadNodes } from "../wire/roster.ts";
 
 test("a scheduler may be restarted: nodes go on, keep their places and learn of changes again", async () => {
   const cluster = new ControlCluster();
@@ -13,7 +14,7 @@ test("a scheduler may be restarted: nodes go on, keep their places and learn of 
   for (let restart = 0; restart < 3; restart++) {
     cluster.network.crash("scheduler");
     await cluster.clock.advance(20_000);
-    for (const membership of [...servers, ...workers]) assert.deepEqual([membership.deadNodes(), membership.fatal], [[], undefined]);
+    for (const membership of [...servers, ...workers]) assert.deepEqual([deadNodes(membership.roster), membership.fatal], [[], undefined]);
     const scheduler = await cluster.scheduler();
     await cluster.clock.advance(20_000);
     assert.equal(scheduler.job, "job/1");

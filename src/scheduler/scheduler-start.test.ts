@@ -8,6 +8,7 @@ import { SILENT_LOG } from "../base/log.ts";
 import { groupMembers } from "../cluster/group-members.ts";
 import { ControlCluster } from "../testing/control-cluster.ts";
 import { Group } from "../wire/node-id.ts";
+import { deadNodes } from "../wire/roster.ts";
 
 test("a cluster forms once everybody has registered, and everybody knows everybody", async () => {
   const cluster = new ControlCluster();
@@ -30,7 +31,7 @@ test("a cluster forms once everybody has registered, and everybody knows everybo
     assert.equal(membership.entry(8)?.address, "sim://s-first:9000");
     assert.equal(membership.job, "job/1");
     assert.equal(membership.recovery, false);
-    assert.deepEqual(membership.deadNodes(), []);
+    assert.deepEqual(deadNodes(membership.roster), []);
   }
 });
 

@@ -1,7 +1,8 @@
 // scheduler-state — what a scheduler must not forget: the job, its own term, the incarnations of the ranks, the counts,
-// the placement, the catalogue of parameters. One value that only records change: state-journal.ts has them written
-// before anybody is told of them, and a restarted scheduler reads them back. Barriers, rendezvous, units, heartbeats
-// and who is alive are not part of it: a restarted scheduler learns them from the nodes.
+// the placement, what is asked of the number of servers, the catalogue of parameters. One value that only records
+// change: state-journal.ts has them written before anybody is told of them, and a restarted scheduler reads them back.
+// Barriers, rendezvous, units, heartbeats and who is alive are not part of it: a restarted scheduler learns them from
+// the nodes.
 //
 // Invariants:
 //   SchedulerState.S1. The same records, in the same order, give the same state; a record survives JSON unchanged.
@@ -15,6 +16,7 @@ import { WeighbridgeError } from "../base/errors.ts";
 import type { PlacementView } from "../wire/roster.ts";
 import { applyToCatalogue, type Catalogue, type CatalogueRecord, emptyCatalogue } from "./catalogue.ts";
 import type { Chain, ChainRecord } from "./chains.ts";
+import { applyToScaling, emptyScaling, recordsOfScaling, type ScalingRecord, type ScalingState } from "./scaling-wish.ts";
 
 export type SchedulerState = {
   readonly job: string;
@@ -31,6 +33,8 @@ export type SchedulerState = {
   readonly previous?: PlacementView | undefined;
   /** Who stands by for which server rank; empty where servers are not replicated. */
   readonly chains: ReadonlyMap<number, Chain>;
+  /** What is asked of the number of servers. */
+  readonly scaling: ScalingState;
   readonly catalogue: Catalogue;
 };
 
@@ -53,13 +57,15 @@ export type RecordBody =
   /** Requests are cut by this placement from now on. */
   | { readonly kind: "placement"; readonly placement: PlacementView }
   | ChainRecord
+  | ScalingRecord
   | CatalogueRecord;
 
 export const RECORD_VERSION = 1;
 export type StateRecord = { readonly version: number } & RecordBody;
 
 export function emptyState(): SchedulerState {
-  return { job: "", term: 0, serverCount: 0, workerCount: 0, incarnations: new Map(), chains: new Map(), catalogue: emptyCatalogue() };
+  const counts = { term: 0, serverCount: 0, workerCount: 0 };
+  return { job: "", ...counts, incarnations: new Map(), chains: new Map(), scaling: emptyScaling(), catalogue: emptyCatalogue() };
 }
 
 /**
@@ -99,12 +105,16 @@ export function applyRecord(state: SchedulerState, { version, ...record }: State
       const { kind: _, rank, ...chain } = record;
       return { ...state, chains: new Map(state.chains).set(rank, chain) };
     }
+    case "wish":
+    case "wishEnd":
+    case "retired":
+      return { ...state, scaling: applyToScaling(state.scaling, record) };
     default:
       return { ...state, catalogue: applyToCatalogue(state.catalogue, record) };
   }
 }
 
-/** The records that give this state, as few as can be. Those of chains and moves belong here too. */
+/** The records that give this state, as few as can be. */
 export function recordsOf({
   job,
   term,
@@ -114,12 +124,14 @@ export function recordsOf({
   placement,
   previous,
   chains,
+  scaling,
   catalogue,
 }: SchedulerState): StateRecord[] {
   const bodies: RecordBody[] = [{ kind: "start", job, term, serverCount, workerCount }];
   for (const [node, incarnation] of incarnations) bodies.push({ kind: "incarnation", node, incarnation });
   for (const one of [previous, placement]) if (one !== undefined) bodies.push({ kind: "placement", placement: one });
   for (const [rank, chain] of chains) bodies.push({ kind: "chain", rank, ...chain });
+  bodies.push(...recordsOfScaling(scaling));
   if (catalogue.highest > 0) bodies.push({ kind: "highest", number: catalogue.highest });
   for (const entry of catalogue.entries.values()) bodies.push({ kind: "parameter", ...entry });
   return bodies.map((body) => ({ version: RECORD_VERSION, ...body }));

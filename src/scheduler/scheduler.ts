@@ -19,7 +19,7 @@
 import type { CancelTimer, Clock } from "../base/clock.ts";
 import { Deferred, type WaitOptions, waitFor } from "../base/deferred.ts";
 import { WeighbridgeError } from "../base/errors.ts";
-import type { Log, LogFields } from "../base/log.ts";
+import type { LogFields } from "../base/log.ts";
 import { BarrierClient } from "../cluster/barrier-client.ts";
 import type { JsonContract } from "../contracts/contract.ts";
 import { ABORT, HEARTBEAT, LEAVE, PLACEMENT, REGISTER, STATUS } from "../contracts/control.ts";
@@ -32,8 +32,7 @@ import type { Address } from "../transport/transport.ts";
 import type { StatusReply } from "../wire/control.ts";
 import { jobNameOf } from "../wire/hello.ts";
 import { isGuest, nameOf, roleOf, SCHEDULER_ID } from "../wire/node-id.ts";
-import { deadNodes, missingAtEnd, missingText, type PlacementView, type RosterView } from "../wire/roster.ts";
-import type { DeadNodeWaitOptions } from "./dead-node-wait.ts";
+import { deadNodes, missingAtEnd, missingText, type RosterView } from "../wire/roster.ts";
 import { drained, FailureNotice } from "./failure-notice.ts";
 import { FunctionRelay } from "./function-relay.ts";
 import { type PendingRegistration, PendingRegistrations } from "./pending-registrations.ts";
@@ -43,41 +42,12 @@ import { type MoveOptions, PlacementMoves } from "./placement-moves.ts";
 import { Roster } from "./roster.ts";
 import type { Decision } from "./roster-decision.ts";
 import { RosterPush } from "./roster-push.ts";
+import type { Scaling } from "./scaling.ts";
+import { ScalingService } from "./scaling-service.ts";
+import type { SchedulerOptions } from "./scheduler-options.ts";
 import { SchedulerServices, serveDurably } from "./scheduler-services.ts";
-import type { SchedulerState, StateRecord } from "./scheduler-state.ts";
+import type { SchedulerState } from "./scheduler-state.ts";
 import { StateJournal } from "./state-journal.ts";
-import type { StateStore } from "./state-store.ts";
-
-export type SchedulerOptions = {
-  /** Ours alone: its id, job and events are set here. */
-  readonly peer: Peer;
-  readonly clock: Clock;
-  readonly log: Log;
-  readonly serverCount: number;
-  readonly workerCount: number;
-  /** How many workers there may be at most; defaults to `workerCount`. */
-  readonly workerCountMax?: number | undefined;
-  /** By how many processes each server rank is held: 1, or 2 for a head and a standby. Defaults to 1. */
-  readonly replicas?: number | undefined;
-  readonly heartbeatIntervalMs: number;
-  readonly heartbeatTimeoutMs: number;
-  readonly startTimeoutMs: number;
-  /**
-   * Which start of a scheduler this is, for instance the time of day. Raised when nodes know a higher one
-   * (Scheduler.D4).
-   */
-  readonly incarnation: number;
-  /** The job, by its name and the run that begins here (wire/hello.ts); a run that is going on keeps its own. */
-  readonly jobId: string;
-  /** How servers share the parts, if the job begins here. Defaults to "ring". */
-  readonly placement?: PlacementView["policy"] | undefined;
-  readonly lingerMs?: number;
-  readonly onOnlyDead?: DeadNodeWaitOptions["onOnlyDead"];
-  /** Where the state outlives this process; left out, a scheduler that is restarted learns it from the nodes. */
-  readonly store?: StateStore | undefined;
-  /** Sees every record that changes the scheduler's state, in order. */
-  readonly onRecord?: (record: StateRecord) => void;
-};
 
 const LINGER_MS = 2000;
 /** More than any clock says: what a stranger claims must leave room for schedulers to come. */
@@ -103,6 +73,7 @@ export class Scheduler {
   readonly #push: RosterPush;
   readonly #changes: PlacementChanges;
   readonly #moves: PlacementMoves;
+  readonly #scaling: ScalingService;
   readonly #relay: FunctionRelay;
   readonly #ownBarriers: BarrierClient;
   readonly #registrations = new PendingRegistrations();
@@ -126,7 +97,8 @@ export class Scheduler {
     this.#options = options;
     this.#peer = peer;
     this.#clock = clock;
-    this.#roster = new Roster({ rules: options, journal, jobId });
+    const { mayScale = (options.replicas ?? 1) === 1, onServers = () => {} } = options;
+    this.#roster = new Roster({ rules: { ...options, mayScale }, journal, jobId });
     this.#services = new SchedulerServices({
       ...options,
       journal,
@@ -146,6 +118,14 @@ export class Scheduler {
       previous: () => this.#journal.state.previous,
     });
     this.#moves = new PlacementMoves({ changes: this.#changes, clock, view: () => this.#roster.view() });
+    this.#scaling = new ScalingService({
+      ...{ ...options, journal, onServers },
+      view: () => this.#roster.view(),
+      isSettled: () => this.#roster.hasHeardEverybody,
+      askedRanks: () => this.#roster.waiting().flatMap(({ role, rank }) => (role === "server" && rank !== undefined ? [rank] : [])),
+      moveTo: (servers, how) => this.#moves.moveTo(servers, how),
+      changed: () => this.#carryOut(this.#roster.review(this.#clock.nowMs())),
+    });
     // Late, because an earlier scheduler may have passed barriers of this job.
     this.#ownBarriers = new BarrierClient({ clock, isLate: true, enter: (request) => this.#services.enterBarrier(SCHEDULER_ID, request) });
   }
@@ -219,10 +199,12 @@ export class Scheduler {
   }
 
   status(): StatusReply {
-    const { serverCount, workerCount, replicas = 1 } = this.#options;
+    const { workerCount, replicas = 1 } = this.#options;
     const nowMs = this.#clock.nowMs();
     const { job, phase } = this.#roster;
-    const epoch = this.#journal.state.placement?.epoch;
+    const { placement } = this.#journal.state;
+    const { epoch } = placement ?? {};
+    const serverCount = (phase === "running" ? placement?.servers.length : undefined) ?? this.#options.serverCount;
     return {
       ...{ job: jobNameOf(job), phase, serverCount, workerCount },
       ...(replicas === 1 ? {} : { replicas }),
@@ -280,6 +262,11 @@ export class Scheduler {
     await this.#moves.moveTo(servers, options);
   }
 
+  /** Changes of the number of servers. */
+  get scaling(): Scaling {
+    return this.#scaling.scaling;
+  }
+
   /** Everybody has passed the last barrier: nobody comes any more, and all are leaving. */
   ending(): void {
     this.#carryOut(this.#roster.ending(this.#clock.nowMs()));
@@ -305,8 +292,7 @@ export class Scheduler {
     await drained(this.#clock);
     await this.#journal.close({ isOver: this.#isOver || !this.#hasNodes });
     const error = new WeighbridgeError("CLOSED", "the scheduler was closed");
-    this.#changes.close(error);
-    this.#services.close(error);
+    this.#endServices(error);
     this.#ready.reject(error);
     this.#finished.reject(error);
     await this.#peer.close();
@@ -340,6 +326,7 @@ export class Scheduler {
     });
     serve(STATUS, () => this.status());
     this.#relay.serve();
+    this.#scaling.serve();
     serve(PLACEMENT, (channel) => {
       this.#heard(channel);
       return { placement: this.roster.placement };
@@ -408,7 +395,10 @@ export class Scheduler {
   ): void {
     for (const decision of decisions) this.#carryOutOne(decision);
     if (isReviewed) return;
-    if (decisions.length > 0) this.#services.review();
+    if (decisions.length > 0) {
+      this.#services.review();
+      this.scaling.review();
+    }
     this.#arm();
   }
 
@@ -435,6 +425,10 @@ export class Scheduler {
         break;
       case "refuse":
         this.#refuse(decision.caller, decision.error);
+        break;
+      case "spare":
+        log.info("a server waits as a spare", { servers: decision.serverCount });
+        this.#scaling.tellSpare(decision.caller.channel, decision.serverCount);
         break;
       case "died":
         log.warn("a node is dead", { node: nameOf(decision.node) });
@@ -522,8 +516,7 @@ export class Scheduler {
       notice.send(this.#peer, this.#roster.view(), error);
       this.#endGuests(error);
     });
-    this.#changes.close(error);
-    this.#services.close(error);
+    this.#endServices(error);
     notice.over().then(() => {
       this.#ready.reject(error);
       this.#finished.reject(error);
@@ -536,13 +529,18 @@ export class Scheduler {
   #lose(error: WeighbridgeError): void {
     this.#options.log.error("this scheduler ends, the job goes on", { code: error.code, reason: error.message });
     this.#cancelTimer();
-    this.#changes.close(error);
-    this.#services.close(error);
+    this.#endServices(error);
     this.#ready.reject(error);
     this.#finished.reject(error);
     for (const listener of [...this.#failedListeners]) listener(error);
     this.#failed.resolve(error);
     this.#peer.close().catch(this.#failed.reject);
+  }
+
+  #endServices(error: WeighbridgeError): void {
+    this.#changes.close(error);
+    this.scaling.close(error);
+    this.#services.close(error);
   }
 
   #announceRoster(): void {

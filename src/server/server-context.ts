@@ -12,6 +12,7 @@ import type { Ownership } from "./ownership.ts";
 import type { Parameters } from "./parameters/parameters.ts";
 import type { WorkerGroups } from "./parameters/worker-groups.ts";
 import type { Replica } from "./replication/replica.ts";
+import type { ScalingPart } from "./scaling-part.ts";
 import type { WorkerCalls } from "./worker-calls.ts";
 
 /** What all calls on a server share. */
@@ -26,6 +27,8 @@ export type FunctionState = {
   readonly workers: WorkerCalls;
   /** Of a server that has a standby, or is one. */
   readonly replica?: Replica | undefined;
+  /** Of a server of a job. */
+  readonly scaling?: ScalingPart | undefined;
 };
 
 export class ServerContext implements FunctionState, FunctionContext {
@@ -38,6 +41,7 @@ export class ServerContext implements FunctionState, FunctionContext {
   readonly departure: PartsDeparture;
   readonly workers: WorkerCalls;
   readonly replica: Replica | undefined;
+  readonly scaling: ScalingPart | undefined;
   /** The calling worker, as clocks count it. */
   readonly holder: WorkerIncarnation;
   /** Its rank. */
@@ -46,7 +50,7 @@ export class ServerContext implements FunctionState, FunctionContext {
 
   /** `own`: the objects that users' functions keep, the same for all callers. */
   constructor(
-    { arena, kernels, parameters, groups, checkpoints, ownership, departure, workers, replica }: FunctionState,
+    { arena, kernels, parameters, groups, checkpoints, ownership, departure, workers, replica, scaling }: FunctionState,
     holder: WorkerIncarnation,
     own: Map<string, object>,
   ) {
@@ -59,6 +63,7 @@ export class ServerContext implements FunctionState, FunctionContext {
     this.departure = departure;
     this.workers = workers;
     this.replica = replica;
+    this.scaling = scaling;
     this.holder = holder;
     this.worker = rankOf(holder.worker);
     this.#own = own;

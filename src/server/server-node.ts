@@ -119,6 +119,11 @@ export class ServerNode extends MemberNode {
     };
   }
 
+  /** Resolves when no part is this server's any more, and it is to leave (ScalingPart.P2). */
+  get retired(): Promise<void> {
+    return this.server.scaling.retired;
+  }
+
   /** Its standby has taken over. */
   replaced(error: WeighbridgeError): void {
     this.fail(error);
@@ -178,6 +183,7 @@ export class ServerNode extends MemberNode {
         return await this.#prepare(request, membership);
       }),
     );
+    this.server.scaling.waitOn = () => membership.waitOn();
     this.#chain?.registering(membership);
     this.#membership = membership;
     this.claim = this.#claimOf(membership);
@@ -194,10 +200,11 @@ export class ServerNode extends MemberNode {
     this.#chain?.follow(membership.roster);
   }
 
-  /** A standby that came later gets what its head has instead. */
-  async #restore({ node, recovery }: Membership, from: () => Promise<SnapshotSource>): Promise<void> {
+  /** A standby that came later gets what its head has instead, a server that was added what others give it. */
+  async #restore({ node, recovery, placement }: Membership, from: () => Promise<SnapshotSource>): Promise<void> {
     const { checkpoints, parameters: own } = this.server;
-    if (roleOf(node) === "standby" && recovery) {
+    const isAdded = placement?.servers.includes(rankOf(node)) === false;
+    if (isAdded || (roleOf(node) === "standby" && recovery)) {
       own.isRestoring = false;
       return;
     }
@@ -248,6 +255,10 @@ export class ServerNode extends MemberNode {
     // Before it is taken note of who has died: until parts have settled that waits (PartsExchange.E2).
     if (roster.placement !== undefined && this.#membership !== undefined)
       this.exchange.take(roster.placement, rankOf(this.#membership.node));
+    const isRetired = roster.nodes.some(({ node, incarnation, isRetired: is = false }) => {
+      return is && node === this.id && incarnation === this.peer.incarnation;
+    });
+    if (isRetired) this.server.scaling.retire();
     this.#chain?.follow(roster);
     if (this.#membership !== undefined) {
       const { job, node, incarnation } = this.#membership;
@@ -267,6 +278,12 @@ export class ServerNode extends MemberNode {
   #dropGuests(): void {
     for (const channel of [...this.peer.channels()])
       if (isGuest(channel.id) && !this.server.guests.has(channel.id)) this.peer.drop(channel, nodeDeadError(channel.id, "left"));
+  }
+
+  /** The last barrier is not waited for by a server that is to leave before the others (ScalingPart.P2). */
+  protected override async enterBarrier(group: number, customer: number, wait: WaitOptions, outlivesDeaths: boolean): Promise<void> {
+    const entered = super.enterBarrier(group, customer, wait, outlivesDeaths);
+    await (outlivesDeaths ? Promise.race([entered, this.server.scaling.retired]) : entered);
   }
 
   protected override async depart(wait: WaitOptions & { readonly isTogether: boolean }): Promise<void> {

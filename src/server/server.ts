@@ -48,6 +48,7 @@ import { LoggedRequests } from "./replication/logged-requests.ts";
 import { checkRepeatable, OwnState, repeatedFunctions } from "./replication/repeated-function.ts";
 import { Replica, type ReplicaOptions } from "./replication/replica.ts";
 import { RequestGate } from "./request-gate.ts";
+import { ScalingPart } from "./scaling-part.ts";
 import { type FunctionState, ServerContext } from "./server-context.ts";
 import { WorkerCalls } from "./worker-calls.ts";
 
@@ -105,6 +106,8 @@ export class Server {
   readonly guests: GuestList = new GuestList();
   /** Its part in the chain of its rank; undefined where servers are not replicated. */
   readonly replica: Replica | undefined;
+  /** Its part in changes of the servers of the job. */
+  readonly scaling: ScalingPart;
   readonly #watch: ArenaWatch;
   readonly #placement: PlacementPrepare;
   /** The incarnation of each worker that the roster told last. */
@@ -138,8 +141,9 @@ export class Server {
     this.checkpoints = new CheckpointService({ ...saved, log, clock });
     const users = options.replica === undefined ? functions : repeatedFunctions(functions);
     this.replica = options.replica && new Replica(this, { ours: BUILT_IN_FUNCTIONS, users }, options.replica);
-    const { parameters, groups, checkpoints, workers, replica, departure } = this;
-    const state = { arena, kernels, parameters, groups, checkpoints, ownership, departure, workers, replica };
+    this.scaling = new ScalingPart(this, log);
+    const { parameters, groups, checkpoints, workers, replica, departure, scaling } = this;
+    const state = { arena, kernels, parameters, groups, checkpoints, ownership, departure, workers, replica, scaling };
     const own = new Map<string, object>();
     this.functions = serverFunctions(state, clock, own);
     for (const fn of [...BUILT_IN_FUNCTIONS, ...users]) this.functions.add(fn);

@@ -3,6 +3,7 @@
 import { Roster } from "../scheduler/roster.ts";
 import type { Decision, RosterRules } from "../scheduler/roster-decision.ts";
 import { StateJournal } from "../scheduler/state-journal.ts";
+import type { AbortRequest } from "../wire/control.ts";
 import type { CopyClaim, RegisterRequest, ResumeClaim } from "../wire/register.ts";
 import type { RosterView } from "../wire/roster.ts";
 
@@ -17,12 +18,13 @@ const RULES: RosterRules = {
 /** A roster at time 0 whose callers are names; `s0`, `w1` and the like register under those. */
 export class RosterStage {
   readonly roster: Roster<string>;
+  readonly journal: StateJournal = new StateJournal();
   nowMs = 0;
   readonly #replicas: number;
 
   constructor(rules: Partial<RosterRules> = {}) {
     this.#replicas = rules.replicas ?? 1;
-    const journal = new StateJournal();
+    const { journal } = this;
     journal.write({ kind: "start", job: "job/new", term: 1, serverCount: 2, workerCount: 2 });
     this.roster = new Roster({ rules: { ...RULES, ...rules }, journal, jobId: "job/new" });
     this.roster.open(0, { isFound: false });
@@ -56,8 +58,13 @@ export class RosterStage {
     return texts(this.roster.linkUp(node, incarnation, this.nowMs));
   }
 
-  leave(node: number, incarnation = 1): string[] {
-    return texts(this.roster.leave(node, incarnation, this.nowMs));
+  leave(node: number, incarnation = 1, failure?: AbortRequest): string[] {
+    return texts(this.roster.leave(node, incarnation, this.nowMs, failure));
+  }
+
+  /** The journal was written to. */
+  review(): string[] {
+    return texts(this.roster.review(this.nowMs));
   }
 
   dueMs(): number {

@@ -96,7 +96,7 @@ export class RouterStage {
     const channels = servers.map((rank) => this.#channel(rank));
     let follow: (roster: RosterView) => void = () => {};
     this.router = new Router({
-      peer: { dial: (node) => channels[servers.findIndex((rank) => idOf("server", rank) === node)] as Channel },
+      peer: { dial: (node) => channels[servers.findIndex((rank) => idOf("server", rank) === node)] as Channel, drop: () => {} },
       membership: {
         onRoster: (listener) => {
           follow = listener;

@@ -32,6 +32,8 @@ export type RosterEntry = {
   readonly returns?: boolean | undefined;
   /** Of a standby that came later, and does not have everything that its head has. Left out: it has. */
   readonly isFilling?: boolean | undefined;
+  /** Of a server that has no parts any more, and is to leave. */
+  readonly isRetired?: boolean | undefined;
 };
 
 export const rosterEntryShape: Check<RosterEntry> = object({
@@ -48,6 +50,7 @@ export const rosterEntryShape: Check<RosterEntry> = object({
   continues: optional(count),
   returns: optional(flag),
   isFilling: optional(flag),
+  isRetired: optional(flag),
 });
 
 /** Which server owns which part. */

@@ -10,7 +10,7 @@ import { type JobPlan, modulePath, type Program, planJob } from "../../node/laun
 import { LineStream, tagLines } from "../../node/launcher/node-output.ts";
 import type { NodeProcess, ProcessEnd } from "../../node/launcher/node-process.ts";
 import { FAILED_EXIT_CODE } from "../../node/launcher/process-errors.ts";
-import { copyLostText, deadText, exitCodeOf, forwardEnds, schedulerTexts } from "../launch.ts";
+import { copyLostText, deadText, exitCodeOf, forwardEnds, schedulerTexts, serverLostText } from "../launch.ts";
 import type { StandardOutput } from "../standard-output.ts";
 import { causeText, closingOf, endLines, shortCause } from "./closing-lines.ts";
 import { parseReport } from "./report.ts";
@@ -65,13 +65,16 @@ export async function runTraining(wanted: TrainPlan, isResumed: boolean, output:
   requireData(wanted);
   await requireSamples(wanted);
   const run = isResumed ? await resumedRun(wanted) : newRun(wanted);
-  const { processes, scheduler } = await planProcesses(run);
+  const { processes, scheduler, serverOf } = await planProcesses(run);
   const { plan, directory, resumedFrom } = run;
   const where = { runDirectory: directory, resumedFrom, ...schedulerTexts(scheduler) };
   const screen = new TrainingScreen({ out: process.stdout, plan, ...where });
   screen.open();
   const job = new Job({
     processes,
+    serverOf,
+    onAdded: ({ name }) => screen.note(`${name} is started`),
+    onServerLost: (end) => screen.note(serverLostText(end)),
     attach: (node) => showOutput(node, screen),
     isDispensable: (end, running) => isDispensable(end, running, screen),
     onCopyLost: (end) => screen.note(copyLostText(end)),

@@ -39,6 +39,8 @@ class Attendant implements TrainingRole {
   readonly #lines: RosterLines;
   readonly #over = Promise.withResolvers<void>();
   #server: ServerNode | undefined;
+  /** Of a server that leaves before the job is done. */
+  #retired: Promise<void> = new Promise(() => {});
 
   constructor(config: NodeConfig) {
     this.#config = config;
@@ -52,7 +54,7 @@ class Attendant implements TrainingRole {
 
   async run(): Promise<void> {
     const node = await this.#start({ onRoster: (roster) => this.#follow(roster) });
-    await this.#over.promise;
+    await Promise.race([this.#over.promise, this.#retired]);
     await node.close();
   }
 
@@ -61,6 +63,7 @@ class Attendant implements TrainingRole {
       return await (await import("../../node/scheduler-root.ts")).startScheduler(this.#config, options);
     const node = await (await import("../../node/server-root.ts")).startServer(this.#config, options);
     this.#server = node;
+    this.#retired = node.retired;
     return node;
   }
 
@@ -83,12 +86,13 @@ export function serverPosition(node: number, clock: number): string {
 export type JobState = { readonly kind: "running" } | { readonly kind: "done" } | { readonly kind: "failed"; readonly reason: string };
 
 /** Derives from the roster whether a job is running, is done or has failed. */
-export function jobState({ nodes }: RosterView, { workerCount }: { readonly workerCount: number }): JobState {
+export function jobState({ nodes, placement }: RosterView, { workerCount }: { readonly workerCount: number }): JobState {
   const workers = nodes.filter(({ role }) => role === "worker");
   if (workers.length < workerCount) return { kind: "running" }; // the cluster is not complete yet
   const isAtWork = workers.some(({ state }) => state === "alive");
   if (!isAtWork && workers.some(({ state }) => state === "left")) return { kind: "done" }; // V1
-  const deadServers = nodes.filter(({ role, state }) => role === "server" && state === "dead");
+  const hasParts = (rank: number): boolean => placement?.servers.includes(rank) !== false;
+  const deadServers = nodes.filter(({ role, rank, state }) => role === "server" && state === "dead" && hasParts(rank));
   if (deadServers.length > 0) return { kind: "failed", reason: `${named(deadServers)} died, and the parameters with it` }; // V2
   return isAtWork ? { kind: "running" } : { kind: "failed", reason: `no worker is left: ${named(workers)} died` };
 }

@@ -349,7 +349,7 @@ export const KEYS: { readonly [K in KeyName]: ConfigKey<FlatConfig[K]> } = {
   managePort: {
     kind: port,
     description:
-      "The port of the scheduler's HTTP server, which reports the nodes to its own machine (/status, /nodes, /state); 0 for none.",
+      "The port of the scheduler's HTTP server for its own machine, which reports the nodes (/status, /nodes, /state) and takes changes of the servers (/scaleout, /scalein); 0 for none.",
     fallback: constant(0),
     mindspore: [{ name: "MS_SCHED_MANAGE_PORT" }],
   },

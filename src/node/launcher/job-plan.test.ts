@@ -96,3 +96,10 @@ test("refuses what makes no sense", () => {
     (error) => isWeighbridgeError(error, "BAD_CONFIG"),
   );
 });
+
+test("a server that is added later has its rank, one thread, and counts that it fits", () => {
+  const commandLine = { serverCount: "2", workerCount: "1", threads: "2" };
+  const { serverOf } = planJob({ commandLine, env: {}, defaults: { schedulerPort: 9700 }, programOf: ({ role }) => ["run", role] });
+  const config = loadConfig({ env: { ...serverOf(5)?.env } });
+  assert.deepEqual([config.role, config.rank, config.threads, config.serverCount, config.port], ["server", 5, 1, 6, 0]);
+});

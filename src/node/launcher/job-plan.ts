@@ -36,6 +36,8 @@ export type JobPlan = {
   readonly scheduler: NodeConfig;
   /** The scheduler first, then servers and workers by rank. */
   readonly processes: readonly ProcessPlan[];
+  /** The process of a server that the job gets while it runs; undefined: none is started for it. */
+  readonly serverOf: (rank: number) => ProcessPlan | undefined;
 };
 
 /** Throws BAD_CONFIG. */
@@ -54,11 +56,14 @@ export function planJob({ commandLine, env, defaults, programOf }: JobRequest): 
     }
   }
   for (let rank = 0; rank < workerCount; rank++) add({ role: "worker", rank, threads: 1 });
-  const processes = configs.flatMap((config) => {
+  const processOf = (config: NodeConfig): ProcessPlan | undefined => {
     const program = programOf(config);
-    return program === undefined ? [] : [{ ...planProcess(config, program), inherited: env }];
-  });
-  return { scheduler, processes };
+    return program && { ...planProcess(config, program), inherited: env };
+  };
+  const processes = configs.flatMap((config) => processOf(config) ?? []);
+  const serverOf = (rank: number): ProcessPlan | undefined =>
+    processOf(load({ role: "server", rank, threads: 1, port: 0, serverCount: Math.max(serverCount, rank + 1) }, () => {}));
+  return { scheduler, processes, serverOf };
 }
 
 function planProcess(config: NodeConfig, program: Program): ProcessPlan {

@@ -228,3 +228,36 @@ test("a job whose output cannot be written ends, with that as the reason and not
   assert.deepEqual(await job.outcome, { kind: "unseen", error });
   assert.match(text, /told: the disk is full/);
 });
+
+/** A scheduler's process that reports these lines, one after the other, when it hears of the last one's effect. */
+function reporting(lines: readonly string[], everyMs = 50): ProcessPlan {
+  const code = `const fs = require("node:fs"); const lines = ${JSON.stringify(lines)};
+    const next = () => { const line = lines.shift(); if (line === undefined) process.exit(0); fs.writeSync(3, line + "\\n"); setTimeout(next, ${everyMs}); };
+    next();`;
+  return { ...processPlan("scheduler", code), role: "scheduler" };
+}
+
+test("a server that the scheduler wants and that has no process is started, once; its failure before it has parts is none of the job's (J8)", async () => {
+  const told: string[] = [];
+  const serverOf = (rank: number): ProcessPlan => ({ ...processPlan(`server ${rank}`, "process.exit(3)"), role: "server", ranks: [rank] });
+  const server: ProcessPlan = { ...processPlan("server 0", "setTimeout(() => {}, 100)"), role: "server" };
+  const { job } = start([reporting(["complete:", "servers:0/0", "servers:0,1/0", "servers:0,1/0", "servers:0/0"], 200), server], {
+    serverOf,
+    onAdded: ({ name }) => told.push(`${name} is started`),
+    onServerLost: (end) => told.push(endText(end)),
+  });
+  assert.deepEqual(await job.outcome, { kind: "done" });
+  assert.deepEqual(told, ["server 1 is started", "server 1 ended with exit code 3"]);
+});
+
+test("a server that was added and has parts is one of the job: its failure ends it (J8)", async () => {
+  const serverOf = (rank: number): ProcessPlan => ({
+    ...processPlan(`server ${rank}`, "setTimeout(() => process.exit(3), 400)"),
+    role: "server",
+    ranks: [rank],
+  });
+  const { job } = start([reporting(["complete:", "servers:0,1/0", "servers:0,1/0,1", "", "", "", "", "", "", "", ""], 100)], { serverOf });
+  const outcome = await job.outcome;
+  assert.ok(outcome.kind === "failed");
+  assert.equal(outcome.culprit.plan.name, "server 1");
+});

@@ -19,11 +19,14 @@
 //       copy of the same servers. Copies that outlive the scheduler's good end, since they are stopped, are ended.
 //   Job.J7. Where that is asked for, a server or worker that fails in a complete cluster is started again with its
 //       rank: a bounded number of times in a row, each after a longer pause. Then its failure counts.
+//   Job.J8. The scheduler says which servers there are to be. One that has no process is started; one that is not among
+//       them leaves by itself, or is ended UNWANTED_GRACE_MS later. The failure of a server without parts is none of the
+//       job's: the scheduler takes its change back.
 
 import { setTimeout as sleep } from "node:timers/promises";
 import { Deferred } from "../../base/deferred.ts";
 import type { ProcessPlan } from "./job-plan.ts";
-import { DEAD_GRACE_MS, type DeadReport, GONE_LINE, GRACE_MS } from "./launcher-pipe.ts";
+import { DEAD_GRACE_MS, type DeadReport, GONE_LINE, GRACE_MS, type ServersReport } from "./launcher-pipe.ts";
 import { endText, NodeProcess, type ProcessEnd } from "./node-process.ts";
 
 export type JobOutcome =
@@ -43,8 +46,17 @@ export type RestartRules = {
   readonly steadyMs: number;
 };
 
+/** Longer than the scheduler waits for a server to leave. */
+const UNWANTED_GRACE_MS = 15_000;
+
 export type JobOptions = {
   readonly processes: readonly ProcessPlan[];
+  /** The process of a server that the job gets while it runs (J8). Left out, or undefined: none is started. */
+  readonly serverOf?: ((rank: number) => ProcessPlan | undefined) | undefined;
+  /** Called for a process that is started while the job runs (J8). */
+  readonly onAdded?: (plan: ProcessPlan) => void;
+  /** Called for a server that failed without having had parts (J8). */
+  readonly onServerLost?: (end: ProcessEnd) => void;
   /** Attaches the output of each process as it starts; nobody else reads it. */
   readonly attach: (process: NodeProcess) => void;
   /** Called as soon as the job has failed, before the others are ended. */
@@ -77,6 +89,10 @@ export class Job {
   #killTimer: NodeJS.Timeout | undefined;
   #dead: DeadReport = { names: [], isRestDone: false };
   #isComplete = false;
+  /** How many plans have not ended. */
+  #openCount: number;
+  /** What the scheduler said last (J8). */
+  #servers: ServersReport | undefined;
   /** Aborted when the job is being ended. */
   readonly #over = new AbortController();
   #copiesTimer: NodeJS.Timeout | undefined;
@@ -89,15 +105,60 @@ export class Job {
     this.outcome = this.#outcome.promise;
     this.#processes = options.processes.map((plan) => this.#start(plan));
     for (const process of this.#processes) options.attach(process);
-    const ends = this.#processes.map(async (_, index) => this.#ended(await this.#lastEnd(index)));
-    Promise.all(ends).then(() => this.#finish(), this.#outcome.reject);
+    this.#openCount = this.#processes.length;
+    for (const index of this.#processes.keys()) this.#follow(index);
+  }
+
+  /** To the end of its process, and of the job with the last one. */
+  #follow(index: number): void {
+    const ended = this.#lastEnd(index).then((end) => {
+      this.#ended(end);
+      if (--this.#openCount === 0) this.#finish();
+    });
+    ended.catch(this.#outcome.reject);
+  }
+
+  /** J8 */
+  #hearOfServers(servers: ServersReport): void {
+    const { serverOf = () => undefined, attach, onAdded } = this.#options;
+    this.#servers = servers;
+    if (this.#ending !== undefined) return;
+    const { wished } = servers;
+    const isOf =
+      (rank: number) =>
+      (process: NodeProcess): boolean =>
+        process.plan.role === "server" && process.plan.ranks.includes(rank);
+    for (const rank of wished.filter((one) => !this.#processes.some(isOf(one)))) {
+      const plan = serverOf(rank);
+      if (plan === undefined) continue;
+      onAdded?.(plan);
+      const process = this.#start(plan);
+      const index = this.#processes.push(process) - 1;
+      attach(process);
+      this.#openCount++;
+      this.#follow(index);
+    }
+    for (const process of this.#running) if (this.#isUnwanted(process.plan)) this.#endUnwanted(process);
+  }
+
+  #isUnwanted({ role, ranks }: ProcessPlan): boolean {
+    const { wished = ranks } = this.#servers ?? {};
+    return role === "server" && !ranks.some((rank) => wished.includes(rank));
+  }
+
+  #endUnwanted(process: NodeProcess): void {
+    const timer = setTimeout(() => {
+      if (process.isRunning && this.#isUnwanted(process.plan)) this.#giveUp(process);
+    }, UNWANTED_GRACE_MS);
+    process.ended.finally(() => clearTimeout(timer)).catch(() => {}); // It does not reject.
   }
 
   #start(plan: ProcessPlan): NodeProcess {
     const onComplete = (): void => {
       this.#isComplete = true;
     };
-    return new NodeProcess(plan, { onComplete, onDead: (report) => this.#hearOfDead(report) });
+    const onServers = (report: ServersReport): void => this.#hearOfServers(report);
+    return new NodeProcess(plan, { onComplete, onServers, onDead: (report) => this.#hearOfDead(report) });
   }
 
   /** How the process of this plan ended at last, after all restarts (J7). */
@@ -201,6 +262,10 @@ export class Job {
       this.#options.onCopyLost?.(end); // J6
       return;
     }
+    if (this.#isWithoutParts(end.plan)) {
+      this.#options.onServerLost?.(end);
+      return;
+    }
     if (this.#options.isDispensable?.(end, plans) === true) {
       this.#endDeadProcesses();
       return;
@@ -209,6 +274,12 @@ export class Job {
     const { reasonFor = endText } = this.#options;
     for (const process of running) process.send(reasonFor(end));
     this.#end({ kind: "failed", culprit: end }, "SIGTERM");
+  }
+
+  /** J8 */
+  #isWithoutParts({ role, ranks }: ProcessPlan): boolean {
+    const { placed = ranks } = this.#servers ?? {};
+    return role === "server" && !ranks.some((rank) => placed.includes(rank));
   }
 
   #end(ending: Exclude<JobOutcome, { kind: "done" }>, signal: NodeJS.Signals): void {

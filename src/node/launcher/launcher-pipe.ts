@@ -3,9 +3,10 @@
 //
 //   to the process      why the job ends, in words; to the scheduler's "gone:": no dead node that it reported has a process
 //   to the launcher     from the scheduler's process: "complete:" when all nodes have joined, and all nodes that are
-//                       dead now: "dead:worker 1,worker 3", or "only-dead:…" when nobody else is at work
+//                       dead now: "dead:worker 1,worker 3", or "only-dead:…" when nobody else is at work; and the ranks of
+//                       the servers that there are to be, and of those that have parts: "servers:0,1,2/0,1"
 //
-// Inside a process, the scheduler's node publishes its dead nodes through Node's diagnostics channels, by name: the
+// Inside a process, the scheduler's node publishes its dead nodes and its servers through Node's diagnostics channels, by name: the
 // script may have loaded another copy of the package.
 
 import { channel, subscribe } from "node:diagnostics_channel";
@@ -31,6 +32,27 @@ export type DeadReport = {
   readonly isRestDone: boolean;
 };
 
+/** The servers of the job, by rank. */
+export type ServersReport = {
+  /** Those that there are to be: whoever starts processes sees to it. */
+  readonly wished: readonly number[];
+  /** Those that have parts. */
+  readonly placed: readonly number[];
+};
+
+const SERVERS = /^servers:([\d,]*)\/([\d,]*)$/;
+
+function serversLine({ wished, placed }: ServersReport): string {
+  return `servers:${wished.join(",")}/${placed.join(",")}`;
+}
+
+/** Undefined for any other line. */
+export function parseServersReport(line: string): ServersReport | undefined {
+  const [, wished, placed] = SERVERS.exec(line) ?? [];
+  const ranksOf = (text: string): number[] => text.split(",").flatMap((rank) => (rank === "" ? [] : [Number(rank)]));
+  return wished === undefined || placed === undefined ? undefined : { wished: ranksOf(wished), placed: ranksOf(placed) };
+}
+
 const REPORT = /^(dead|only-dead):(.*)$/;
 
 function deadReportLine({ names, isRestDone }: DeadReport): string {
@@ -44,6 +66,7 @@ export function parseDeadReport(line: string): DeadReport | undefined {
 }
 
 const CHANNEL = "weighbridge:dead-nodes";
+const SERVERS_CHANNEL = "weighbridge:servers";
 
 export type DeadNodes = {
   /** All that are dead now: "worker 1". */
@@ -64,6 +87,11 @@ export function publishDeadNodes(dead: DeadNodes): void {
   channel(CHANNEL).publish(dead);
 }
 
+/** Publishes which servers there are to be. */
+export function publishServers(servers: ServersReport): void {
+  channel(SERVERS_CHANNEL).publish(servers);
+}
+
 function onDeadNodes(listener: (dead: DeadNodes) => void): void {
   subscribe(CHANNEL, (message) => listener(message as DeadNodes)); // Published above, maybe by another copy of it.
 }
@@ -81,6 +109,7 @@ export type LauncherWatch = {
 export function watchLauncher({ onReason = () => {}, onGone = endSoon }: LauncherWatch = {}): void {
   const pipe = new Socket({ fd: WATCH_FD, readable: true, writable: false });
   const dismissDead = reportDeadNodes();
+  subscribe(SERVERS_CHANNEL, (message) => send(serversLine(message as ServersReport))); // published above
   pipe.on("error", () => {}); // A broken pipe also closes.
   pipe.on("close", onGone);
   pipe

@@ -8,7 +8,7 @@ import type { Readable, Writable } from "node:stream";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Deferred } from "../../base/deferred.ts";
 import type { ProcessPlan } from "./job-plan.ts";
-import { COMPLETE_LINE, type DeadReport, parseDeadReport, WATCH_FD } from "./launcher-pipe.ts";
+import { COMPLETE_LINE, type DeadReport, parseDeadReport, parseServersReport, type ServersReport, WATCH_FD } from "./launcher-pipe.ts";
 import { ErrorTail, LineStream } from "./node-output.ts";
 
 export type ProcessEnd = {
@@ -28,6 +28,7 @@ export type SchedulerReports = {
   /** All nodes have joined. */
   readonly onComplete: () => void;
   readonly onDead: (report: DeadReport) => void;
+  readonly onServers: (report: ServersReport) => void;
 };
 
 /** How long to wait for the output of a process that ended; a process it started may hold the pipes open for ever. */
@@ -88,13 +89,15 @@ export class NodeProcess {
     }
   }
 
-  #listen({ onDead = () => {}, onComplete = () => {} }: Partial<SchedulerReports>): void {
+  #listen({ onDead = () => {}, onComplete = () => {}, onServers = () => {} }: Partial<SchedulerReports>): void {
     const pipe = this.#child.stdio[WATCH_FD] as Socket | null | undefined;
     pipe?.unref(); // A process that it started may hold the other end open.
     pipe?.on("error", () => {}); // It ended; its exit reports that.
     const take = (line: string): undefined => {
       const report = parseDeadReport(line);
       if (report !== undefined) onDead(report);
+      const servers = parseServersReport(line);
+      if (servers !== undefined) onServers(servers);
       if (line === COMPLETE_LINE) onComplete();
     };
     pipe?.pipe(new LineStream(take)).resume();

@@ -14,6 +14,7 @@ import { PART_HANDLERS } from "./parts.ts";
 import { RAW_ROW_HANDLERS } from "./raw-rows.ts";
 import { REPLICATION_HANDLERS } from "./replication.ts";
 import { ROW_HANDLERS } from "./rows.ts";
+import { SCALING_HANDLERS } from "./scaling.ts";
 import { SET_VALUE_HANDLERS } from "./set-values.ts";
 import { TABLE_ROW_HANDLERS } from "./table-rows.ts";
 
@@ -28,6 +29,7 @@ export const BUILT_IN_FUNCTIONS: readonly ServedFunction[] = [
   ...RAW_ROW_HANDLERS,
   ...REPLICATION_HANDLERS,
   ...ROW_HANDLERS,
+  ...SCALING_HANDLERS,
   ...SET_VALUE_HANDLERS,
   ...TABLE_ROW_HANDLERS.map((fn) => workersOnly(fn, "does not share tables with workers")),
   ...TENSOR_HANDLERS,

@@ -39,7 +39,7 @@ export class BlockRoute {
 export type KeyShare = { readonly to: Route; readonly positions: number[] };
 
 export type DirectoryOptions = {
-  readonly peer: Pick<Peer, "dial">;
+  readonly peer: Pick<Peer, "dial" | "drop">;
   readonly membership: Pick<Membership, "onRoster">;
   readonly clock: Clock;
 };
@@ -64,7 +64,7 @@ export class ServerDirectory {
   readonly gone: (WeighbridgeError | undefined)[] = [];
   /** Undefined until there are servers. */
   placement: Placement | undefined;
-  readonly #peer: Pick<Peer, "dial">;
+  readonly #peer: Pick<Peer, "dial" | "drop">;
 
   constructor({ peer, membership, clock }: DirectoryOptions) {
     this.#peer = peer;
@@ -150,5 +150,8 @@ export class ServerDirectory {
         this.channels[rank]?.failCalls(error);
       }
     }
+    // A server that is not listed any more has left, and its parts have moved to others.
+    const isListed = ({ id }: Channel): boolean => roster.nodes.some(({ node }) => node === id);
+    for (const channel of this.channels) if (channel && !isListed(channel)) this.#peer.drop(channel, nodeDeadError(channel.id, "left"));
   }
 }

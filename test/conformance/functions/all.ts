@@ -10,12 +10,13 @@ import { EXCHANGES, FRAMES } from "./frames.ts";
 import { DATA, PARAMETERS } from "./parameters.ts";
 import { PARTS, REPLICATION } from "./replication.ts";
 import { ROWS } from "./rows.ts";
+import { SCALING } from "./scaling.ts";
 import { TABLES } from "./tables.ts";
 import { TENSORS } from "./tensors.ts";
 
 export const FAMILIES: readonly FunctionFamily[] = [
   ...[TENSORS, ROWS, CLOCKS, PARAMETERS, CATALOGUE, CACHED_ROWS, TABLES, RAW_ROWS],
-  ...[GROUPS, DATA, CHECKPOINTS, RELAY, REPLICATION, PARTS, CONTROL, FRAMES, EXCHANGES],
+  ...[GROUPS, DATA, CHECKPOINTS, RELAY, REPLICATION, PARTS, SCALING, CONTROL, FRAMES, EXCHANGES],
 ];
 
 export const DOCUMENTED: readonly DocumentedFunction[] = FAMILIES.flatMap(({ functions }) => functions);

@@ -1,0 +1,41 @@
+// Goal: changes of the servers read as sentences.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import type { ScalingReport, ScalingView } from "../wire/scaling.ts";
+import { changeText, endText, scalingLines, skewOf } from "./scaling-text.ts";
+
+const VIEW: ScalingView = { number: 3, direction: "out", step: "waiting", from: [0, 1], to: [0, 1, 2, 3], awaited: [2, 3], waitMs: 48_000 };
+const REPORT: ScalingReport = { wishedCount: 2, shares: [], queued: [], ended: [] };
+
+test("each step has its words", () => {
+  assert.equal(changeText(VIEW), "change 3, 2 servers to 4: waiting for server 2, server 3, 48.0 s left");
+  const steps = (["moving", "rollingBack"] as const).map((step) => changeText({ ...VIEW, step, parts: 2048, moved: 1024 }));
+  assert.deepEqual(steps, [
+    "change 3, 2 servers to 4: moving parts, 1,024 of 2,048",
+    "change 3, 2 servers to 4: taking it back, 1,024 of 2,048",
+  ]);
+  assert.equal(changeText({ ...VIEW, step: "moving", from: [0] }), "change 3, 1 server to 4: moving parts");
+  assert.equal(changeText({ ...VIEW, step: "leaving", to: [1], direction: "in" }), "change 3, 2 servers to 1: server 0 leaving");
+});
+
+test("a status has the change under way and how many follow, or the last one if it did not do what was asked", () => {
+  assert.deepEqual(scalingLines({ ...REPORT, current: VIEW, queued: [4, 5] }), [`${changeText(VIEW)}; 2 more changes will follow`]);
+  const end = { number: 1, outcome: "rolledBack", reason: "no server came" } as const;
+  assert.deepEqual(scalingLines({ ...REPORT, ended: [end] }), ["change 1 was rolled back: no server came"]);
+  assert.deepEqual(scalingLines({ ...REPORT, ended: [end, { number: 2, outcome: "done" }] }), []);
+  assert.equal(endText({ number: 2, outcome: "failed", reason: "x" }), "change 2 has failed: x");
+});
+
+test("the skew is that of the fullest server", () => {
+  assert.equal(skewOf({ shares: [{ rank: 0, parts: 4096 }] }), undefined);
+  assert.equal(
+    skewOf({
+      shares: [
+        { rank: 0, parts: 3072 },
+        { rank: 1, parts: 1024 },
+      ],
+    }),
+    1.5,
+  );
+});

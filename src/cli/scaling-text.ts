@@ -1,0 +1,50 @@
+// scaling-text — changes of the servers in words, for `weighbridge status` and `weighbridge scale`. Pure.
+
+import { idOf, nameOf } from "../wire/node-id.ts";
+import type { ScalingEnd, ScalingReport, ScalingView } from "../wire/scaling.ts";
+import { countText, durationText, number } from "./terminal-text.ts";
+
+/** The change under way: "change 3, 2 servers to 4: waiting for server 2, server 3, 48.0 s left". */
+export function changeText(view: ScalingView): string {
+  const { from, to } = view;
+  return `change ${view.number}, ${countText(from.length, "server")} to ${to.length}: ${stepText(view)}`;
+}
+
+function stepText({ step, awaited, waitMs = 0, parts, moved = 0, from, to }: ScalingView): string {
+  const progress = parts === undefined ? "" : `, ${number(moved)} of ${number(parts)}`;
+  switch (step) {
+    case "waiting":
+      return `waiting for ${namesText(awaited)}, ${durationText(waitMs)} left`;
+    case "moving":
+      return `moving parts${progress}`;
+    case "rollingBack":
+      return `taking it back${progress}`;
+    case "leaving":
+      return `${namesText(from.filter((rank) => !to.includes(rank)))} leaving`;
+  }
+}
+
+/** How a change ended: "change 3 was rolled back: …". */
+export function endText({ number: change, outcome, reason }: ScalingEnd): string {
+  const words = { done: "is done", rolledBack: "was rolled back", failed: "has failed" };
+  return `change ${change} ${words[outcome]}${reason === undefined ? "" : `: ${reason}`}`;
+}
+
+/** What `status` says of changes beside its table; the last one only if it did not do what was asked. */
+export function scalingLines({ current, queued, ended }: ScalingReport): string[] {
+  const last = ended.at(-1);
+  const waiting = queued.length === 0 ? "" : `; ${countText(queued.length, "more change")} will follow`;
+  if (current !== undefined) return [`${changeText(current)}${waiting}`];
+  return last === undefined || last.outcome === "done" ? [] : [endText(last)];
+}
+
+/** How much the fullest server has of what each would have if all had the same; undefined for one server. */
+export function skewOf({ shares }: Pick<ScalingReport, "shares">): number | undefined {
+  const counts = shares.map(({ parts }) => parts);
+  const mean = counts.reduce((sum, parts) => sum + parts, 0) / counts.length;
+  return counts.length < 2 ? undefined : Math.max(...counts) / mean;
+}
+
+function namesText(ranks: readonly number[]): string {
+  return ranks.length === 0 ? "servers" : ranks.map((rank) => nameOf(idOf("server", rank))).join(", ");
+}

@@ -1,0 +1,49 @@
+// scaling — servers that come and leave while the job runs: what tools ask of the scheduler, and the scheduler of
+// servers (scheduler/scaling.ts; docs/decisions/0073). JSON both ways; the shapes are in src/wire/scaling.ts.
+
+import { type Empty, emptyShape } from "../wire/control.ts";
+import * as scaling from "../wire/scaling.ts";
+import { type JsonContract, jsonContract } from "./contract.ts";
+
+/**
+ * Asks for a change of the servers; answered when it is written down and nothing speaks against it. Throws BAD_REQUEST,
+ * UNSUPPORTED, ARENA_FULL, NODE_DEAD, QUEUE_FULL.
+ */
+export const scalingAsk: JsonContract<scaling.ScaleRequest, scaling.ScaleReply> = jsonContract({
+  name: "wb/scaling/ask",
+  target: "scheduler",
+  request: scaling.scaleRequestShape,
+  response: scaling.scaleReplyShape,
+});
+
+/** Takes the change under way back; answered when it is. Throws BAD_REQUEST where none is, or it is too late. */
+export const scalingRollBack: JsonContract<scaling.RollBackRequest, scaling.ScaleReply> = jsonContract({
+  name: "wb/scaling/rollback",
+  target: "scheduler",
+  request: scaling.rollBackRequestShape,
+  response: scaling.scaleReplyShape,
+});
+
+/** How far the change under way is, and how the last ones ended. */
+export const scalingReport: JsonContract<Empty, scaling.ScalingReport> = jsonContract({
+  name: "wb/scaling/report",
+  target: "scheduler",
+  request: emptyShape,
+  response: scaling.scalingReportShape,
+});
+
+/** From the scheduler, before anything moves. Throws UNSUPPORTED, naming what cannot move. */
+export const scalingSurvey: JsonContract<scaling.SurveyRequest, scaling.SurveyReply> = jsonContract({
+  name: "wb/scaling/survey",
+  target: "server",
+  request: scaling.surveyRequestShape,
+  response: scaling.surveyReplyShape,
+});
+
+/** From the scheduler, to a server that waits for a rank and gets none for now. */
+export const scalingSpare: JsonContract<scaling.SpareNotice, Empty> = jsonContract({
+  name: "wb/scaling/spare",
+  target: "server",
+  request: scaling.spareNoticeShape,
+  response: emptyShape,
+});

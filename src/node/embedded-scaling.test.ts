@@ -1,0 +1,37 @@
+// embedded-scaling.test — Goal: a cluster inside the process changes its servers while its sessions go on, and refuses what
+// cannot be.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { throwsCode } from "../testing/throws-code.ts";
+import { EmbeddedCluster } from "./embedded-cluster.ts";
+
+test("servers come and leave while a session pushes, and all that was pushed is there", async () => {
+  await using cluster = await EmbeddedCluster.start({ servers: 2, arenaBytesMax: 2 ** 26 });
+  const { session } = cluster;
+  const rows = await session.embedding("rows", { dim: 4, optimizer: { type: "sum" }, consistency: "asp" });
+  const keys = Array.from({ length: 500 }, (_, key) => key * 31);
+  const ones = new Float32Array(keys.length * 4).fill(1);
+  let [pushes, isOver] = [0, false];
+  const pushing = (async () => {
+    for (; !isOver; pushes++) await rows.push(keys, ones);
+  })();
+  for (const servers of [4, 3, 1, 2]) {
+    await cluster.scale(servers, { deadlineMs: 60_000 });
+    assert.equal(session.serverCount, servers);
+  }
+  isOver = true;
+  await pushing;
+  const values = await rows.pull(keys);
+  assert.ok(
+    values.every((value) => value === pushes),
+    `${pushes} pushes`,
+  );
+});
+
+test("a change that cannot be is refused, and changes nothing", async () => {
+  await using cluster = await EmbeddedCluster.start({ servers: 1, arenaBytesMax: 2 ** 26 });
+  await assert.rejects(cluster.scale(0), throwsCode("BAD_ARGUMENT"));
+  await assert.rejects(cluster.scale(5000), throwsCode("BAD_REQUEST", /1 to 4096 servers/));
+  await cluster.scale(1);
+});

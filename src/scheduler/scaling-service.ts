@@ -1,0 +1,88 @@
+// scaling-service — serves what tools ask of the number of servers, and asks the servers what a change comes to
+// (docs/decisions/0073). What happens when is decided in scaling.ts.
+
+import { WeighbridgeError } from "../base/errors.ts";
+import { scalingAsk, scalingReport, scalingRollBack, scalingSpare, scalingSurvey } from "../contracts/scaling.ts";
+import { PART_COUNT } from "../keys/placement.ts";
+import { placementOf } from "../keys/placement-of.ts";
+import { ask } from "../peer/call-function.ts";
+import type { Channel } from "../peer/channel.ts";
+import type { Peer } from "../peer/peer.ts";
+import { idOf } from "../wire/node-id.ts";
+import type { PlacementView } from "../wire/roster.ts";
+import type { SurveyReply } from "../wire/scaling.ts";
+import { Scaling, type ScalingOptions } from "./scaling.ts";
+import { namesOf, type ServerSets } from "./scaling-wish.ts";
+import { serveDurably } from "./scheduler-services.ts";
+
+const SURVEY_DEADLINE_MS = 5000;
+
+export type ScalingServiceOptions = Omit<ScalingOptions, "refusal" | "survey"> & {
+  readonly peer: Peer;
+  readonly replicas?: number | undefined;
+  /** False behind a gateway to another protocol. */
+  readonly mayScale?: boolean | undefined;
+};
+
+export class ScalingService {
+  readonly scaling: Scaling;
+  readonly #options: ScalingServiceOptions;
+
+  constructor(options: ScalingServiceOptions) {
+    this.#options = options;
+    this.scaling = new Scaling({
+      ...options,
+      refusal: () => this.#refusal(),
+      survey: (sets, next) => this.#survey(sets, next),
+    });
+  }
+
+  serve(): void {
+    const { peer, journal } = this.#options;
+    const { scaling } = this;
+    peer.serve(serveDurably(journal, scalingAsk, async (_, request) => ({ number: await scaling.ask(request) })));
+    peer.serve(serveDurably(journal, scalingRollBack, async (_, { direction }) => ({ number: await scaling.rollBack(direction) })));
+    peer.serve(serveDurably(journal, scalingReport, () => scaling.report()));
+  }
+
+  /** The server behind this channel waits as a spare. */
+  tellSpare(channel: Channel, serverCount: number): void {
+    ask(channel, scalingSpare, { serverCount }, this.#options.clock).catch(() => {}); // it waits all the same, or is gone
+  }
+
+  #refusal(): WeighbridgeError | undefined {
+    const { mayScale = true, replicas = 1 } = this.#options;
+    const refused = (why: string): WeighbridgeError => new WeighbridgeError("UNSUPPORTED", `the servers of this job cannot change: ${why}`);
+    if (!mayScale) return refused("it speaks ps-lite's protocol (--van), whose nodes know no other number of servers");
+    return replicas > 1 ? refused(`each of them is held by ${replicas} processes (--replicas)`) : undefined;
+  }
+
+  /** Scaling.S2 */
+  async #survey({ from, to }: ServerSets, next: PlacementView): Promise<void> {
+    const { peer, clock } = this.#options;
+    const answers = from.map(async (rank) => {
+      const channel = peer.channel(idOf("server", rank));
+      if (channel === undefined) throw new WeighbridgeError("NO_ROUTE", `there is no channel to ${namesOf([rank])}`, { retryable: true });
+      return { rank, ...(await ask(channel, scalingSurvey, { servers: to }, clock, { deadlineMs: SURVEY_DEADLINE_MS })) };
+    });
+    checkRoom(await Promise.all(answers), next);
+  }
+}
+
+type Holding = SurveyReply & { readonly rank: number };
+
+/**
+ * Whether what these servers hold fits those of the next placement that are there already: parts are of about one size.
+ * Throws ARENA_FULL.
+ */
+export function checkRoom(holdings: readonly Holding[], next: PlacementView): void {
+  const placement = placementOf(next);
+  const heldBytes = holdings.reduce((sum, { stateBytes }) => sum + stateBytes, 0);
+  for (const { rank, stateBytesMax } of holdings) {
+    const shareBytes = Math.ceil((heldBytes * placement.partsOf(rank).length) / PART_COUNT);
+    if (shareBytes <= stateBytesMax) continue;
+    const mebibytes = (bytes: number): string => `${Math.ceil(bytes / 2 ** 20)} MiB`;
+    const message = `${namesOf([rank])} would hold ${mebibytes(shareBytes)} of the job's ${mebibytes(heldBytes)}, and has room for ${mebibytes(stateBytesMax)}`;
+    throw new WeighbridgeError("ARENA_FULL", `${message}; keep more servers, or give them more memory (arenaBytesMax)`);
+  }
+}

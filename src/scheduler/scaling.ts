@@ -1,0 +1,406 @@
+// scaling — the number of servers of a running job changes: what was asked for is written down, begins when the change
+// before it has ended, waits for new servers, has parts moved, and lets servers leave; or all of it is taken back. Not
+// how parts move (placement-moves.ts), who gets which rank (roster.ts), nor who starts processes (`onServers`).
+//
+//   asked ──► under way ──► new servers are there ──► parts moved ──► servers without parts leave ──► done
+//               │  refused      │ too late, rolled back   │ failed, rolled back
+//               ▼               ▼                         ▼
+//             failed          rolledBack ◄────────── parts moved back
+//
+// Invariants:
+//   Scaling.S1. A change is written down before its caller hears of it, and so is every step that others act on
+//       (Scheduler.D5): a restarted scheduler goes on with it.
+//   Scaling.S2. Nothing moves before every server has said that it can take part, and that what the job holds fits the
+//       servers to be.
+//   Scaling.S3. Every change ends: new servers are waited for `timeoutMs`, leaving ones LEAVE_MS, and a way back that
+//       fails is tried BACK_TRIES times.
+//   Scaling.S4. Until all parts have moved a change can be taken back; from then on it is carried through.
+
+import type { Clock } from "../base/clock.ts";
+import { Deferred, waitFor } from "../base/deferred.ts";
+import { reasonOf, WeighbridgeError } from "../base/errors.ts";
+import type { Log } from "../base/log.ts";
+import { placementOf } from "../keys/placement-of.ts";
+import { rankOf, roleOf } from "../wire/node-id.ts";
+import type { PlacementView, RosterEntry, RosterView } from "../wire/roster.ts";
+import type { ScaleRequest, ScalingDirection, ScalingEnd, ScalingReport, ScalingStep, ScalingView } from "../wire/scaling.ts";
+import type { MoveProgress, PlacementMoves } from "./placement-moves.ts";
+import { checkAsk, directionOf, namesOf, type ScalingWish, type ServerSets, serversAfter, wishedServers } from "./scaling-wish.ts";
+import type { StateJournal } from "./state-journal.ts";
+
+const SCALING_TIMEOUT_MS = 60_000;
+/** What may wait behind the change under way. */
+const QUEUE_MAX = 16;
+/** How long servers without parts may take to leave. */
+const LEAVE_MS = 10_000;
+/** Scaling.S3 */
+const BACK_TRIES = 30;
+const BACK_DELAY_MS = 1000;
+
+export type ScalingOptions = {
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly journal: StateJournal;
+  readonly view: () => RosterView;
+  /** Whether every node of the job has been heard of. */
+  readonly isSettled: () => boolean;
+  /** Ranks that servers which wait for one have asked for. */
+  readonly askedRanks: () => readonly number[];
+  /** Why the servers of this job cannot change at all, if so. */
+  readonly refusal: () => WeighbridgeError | undefined;
+  /** Asks the servers (Scaling.S2). Throws UNSUPPORTED, ARENA_FULL. */
+  readonly survey: (sets: ServerSets, next: PlacementView) => Promise<void>;
+  readonly moveTo: PlacementMoves["moveTo"];
+  /** The state says something else of the servers: the roster looks at it. */
+  readonly changed: () => void;
+  /** The servers that there are to be, and those that have parts: whoever starts processes sees to it. */
+  readonly onServers: (servers: WishedServers) => void;
+};
+
+/** By rank. */
+export type WishedServers = { readonly wished: readonly number[]; readonly placed: readonly number[] };
+
+/** The change under way, as far as it is not written down. */
+type Current = {
+  readonly sets: ServerSets;
+  readonly untilMs: number;
+  readonly abort: AbortController;
+  step: ScalingStep;
+  progress: MoveProgress | undefined;
+};
+
+export class Scaling {
+  readonly #options: ScalingOptions;
+  #isRunning = false;
+  #current: Current | undefined;
+  /** Whoever waits for the end of a change, by its number. */
+  readonly #waiting = new Map<number, Deferred<ScalingEnd>>();
+  /** Resolves when the roster has changed. */
+  #news = new Deferred<void>();
+  #closed: WeighbridgeError | undefined;
+  readonly #closing = new AbortController();
+  #shares: { readonly epoch: number; readonly shares: ScalingReport["shares"] } = { epoch: 0, shares: [] };
+  #told = "";
+
+  constructor(options: ScalingOptions) {
+    this.#options = options;
+  }
+
+  /**
+   * Returns the number of the change. Throws BAD_REQUEST, NO_ROUTE while the cluster forms, NODE_DEAD, UNSUPPORTED,
+   * ARENA_FULL, QUEUE_FULL; then nothing has changed.
+   */
+  async ask({ timeoutMs = SCALING_TIMEOUT_MS, ...ask }: ScaleRequest): Promise<number> {
+    checkAsk({ ...ask, timeoutMs });
+    if (this.#closed !== undefined) throw this.#closed;
+    const refusal = this.#options.refusal();
+    if (refusal !== undefined) throw refusal;
+    const from = this.#expected();
+    const to = this.#after(ask, from);
+    if (this.#wishes.length === 0) await this.#check({ from, to });
+    if (this.#wishes.length >= QUEUE_MAX)
+      throw new WeighbridgeError("QUEUE_FULL", `${QUEUE_MAX} changes of the servers wait already`, { retryable: true });
+    const number = this.#options.journal.state.scaling.highest + 1;
+    this.#write({ number, ask, timeoutMs });
+    this.#go();
+    return number;
+  }
+
+  /**
+   * Takes the change under way back. Returns its number once it is. Throws BAD_REQUEST where none of that direction is,
+   * or all its parts have moved (Scaling.S4).
+   */
+  async rollBack(direction?: ScalingDirection): Promise<number> {
+    const [wish] = this.#wishes;
+    const current = this.#current;
+    const what = direction === undefined ? "change of the servers" : `scale-${direction}`;
+    if (wish === undefined || current === undefined || (direction !== undefined && directionOf(current.sets) !== direction))
+      throw new WeighbridgeError("BAD_REQUEST", `no ${what} is under way that could be taken back`);
+    if (current.step === "leaving") throw new WeighbridgeError("BAD_REQUEST", `the ${what} has moved all parts: ask for another change`);
+    this.#write({ ...wish, isBack: true });
+    current.abort.abort(new WeighbridgeError("ABORTED", "its rollback was asked for"));
+    const { outcome, reason } = await this.ended(wish.number);
+    if (outcome !== "rolledBack") throw new WeighbridgeError("BAD_REQUEST", `change ${wish.number} was not taken back: ${reason}`);
+    return wish.number;
+  }
+
+  /** How the change of this number ends. Rejects when this is closed before. */
+  async ended(number: number): Promise<ScalingEnd> {
+    const known = this.#options.journal.state.scaling.ends.find((end) => end.number === number);
+    if (known !== undefined) return known;
+    this.#checkOpen();
+    const waiting = this.#waiting.get(number) ?? new Deferred<ScalingEnd>();
+    this.#waiting.set(number, waiting);
+    return await waiting.promise;
+  }
+
+  /** What is under way, what waits, how the last changes ended, and who owns how much. */
+  report(): ScalingReport {
+    const { wishes, ends } = this.#options.journal.state.scaling;
+    const [first] = wishes;
+    const current = first === undefined ? undefined : this.#viewOf(first);
+    const queued = wishes.filter((wish) => wish !== first || current === undefined).map(({ number }) => number);
+    const wished = wishedServers(this.#options.journal.state.scaling) ?? this.#servers;
+    return { wishedCount: wished.length, shares: this.#sharesNow(), ...(current && { current }), queued, ended: ends };
+  }
+
+  /** The roster has changed. */
+  review(): void {
+    this.#news.resolve();
+    this.#news = new Deferred();
+    this.#tellWished();
+    this.#go();
+  }
+
+  /** Nothing more happens here; a scheduler that finds the state goes on. */
+  close(error: WeighbridgeError): void {
+    this.#closed ??= error;
+    this.#closing.abort(error);
+    this.#current?.abort.abort(error);
+    for (const { reject } of this.#waiting.values()) reject(error);
+    this.#news.resolve();
+  }
+
+  get #wishes(): readonly ScalingWish[] {
+    return this.#options.journal.state.scaling.wishes;
+  }
+
+  get #placement(): PlacementView | undefined {
+    return this.#options.journal.state.placement;
+  }
+
+  get #servers(): readonly number[] {
+    return this.#placement?.servers ?? [];
+  }
+
+  /** The servers when all that was asked for is done. Throws NO_ROUTE. */
+  #expected(): readonly number[] {
+    if (this.#placement === undefined || !this.#options.isSettled())
+      throw new WeighbridgeError("NO_ROUTE", "the cluster is not ready: not every node of the job is there", { retryable: true });
+    const after = (servers: readonly number[], { ask, begun, isBack }: ScalingWish): readonly number[] =>
+      begun === undefined ? this.#after(ask, servers) : isBack === true ? begun.from : begun.to;
+    return this.#wishes.reduce(after, this.#servers);
+  }
+
+  #after(ask: ScalingWish["ask"], from: readonly number[]): readonly number[] {
+    return serversAfter(ask, from, (count) => this.#ranksFor(count, from));
+  }
+
+  /** ScalingWish.W2 */
+  #ranksFor(count: number, taken: readonly number[]): readonly number[] {
+    const { journal, askedRanks, view } = this.#options;
+    const { retired } = journal.state.scaling;
+    const held = serversOf(view()).map(({ rank }) => rank);
+    const isFree = (rank: number): boolean => !taken.includes(rank) && !retired.includes(rank);
+    const idle = held.filter(isFree); // a scheduler that forgot its state let them in
+    const ranks = [...new Set([...idle, ...askedRanks().filter(isFree)])].slice(0, count);
+    const everHeld = [...journal.state.incarnations.keys()].filter((node) => roleOf(node) === "server").map(rankOf);
+    const known = new Set([...everHeld, ...taken, ...ranks]);
+    for (let rank = 0; ranks.length < count; rank++) if (!known.has(rank)) ranks.push(rank);
+    return ranks;
+  }
+
+  #write(wish: ScalingWish): void {
+    this.#options.journal.write({ kind: "wish", wish });
+    this.#changed();
+  }
+
+  #changed(): void {
+    this.#options.changed();
+    this.#tellWished();
+  }
+
+  #tellWished(): void {
+    const placed = this.#servers;
+    const wished = wishedServers(this.#options.journal.state.scaling) ?? placed;
+    const text = `${wished.join()}/${placed.join()}`;
+    if (text === this.#told || placed.length === 0) return;
+    this.#told = text;
+    this.#options.journal.told(() => this.#options.onServers({ wished, placed }));
+  }
+
+  #go(): void {
+    if (this.#isRunning || this.#closed !== undefined || this.#wishes.length === 0 || !this.#options.isSettled()) return;
+    this.#isRunning = true;
+    this.#run()
+      .catch((thrown: unknown) => {
+        if (this.#closed === undefined) throw thrown; // else whoever waits was told
+      })
+      .finally(() => {
+        this.#isRunning = false;
+      });
+  }
+
+  async #run(): Promise<void> {
+    for (let [wish] = this.#wishes; wish !== undefined; [wish] = this.#wishes) {
+      const end = await this.#carryOut(wish);
+      this.#options.log[end.outcome === "done" ? "info" : "warn"](`a change of the servers has ended: ${endText(end)}`, {
+        servers: this.#servers.join(" "),
+      });
+      this.#options.journal.write({ kind: "wishEnd", ...end });
+      this.#changed();
+      this.#current = undefined;
+      this.#waiting.get(end.number)?.resolve(end);
+      this.#waiting.delete(end.number);
+    }
+  }
+
+  /** Throws only when this is closed. */
+  async #carryOut({ number, ask, timeoutMs, begun, isBack }: ScalingWish): Promise<ScalingEnd> {
+    const { clock, log } = this.#options;
+    let current: Current;
+    try {
+      const from = begun?.from ?? this.#servers;
+      const sets = begun ?? { from, to: this.#after(ask, from) };
+      if (begun === undefined) await this.#check(sets);
+      this.#checkOpen();
+      const state = { step: "waiting", progress: undefined } as const;
+      current = { sets, untilMs: clock.nowMs() + timeoutMs, abort: new AbortController(), ...state };
+    } catch (thrown) {
+      this.#checkOpen();
+      return { number, outcome: "failed", reason: reasonOf(thrown) };
+    }
+    this.#current = current;
+    const { sets } = current;
+    if (begun === undefined) this.#write({ number, ask, timeoutMs, begun: sets });
+    log.info("the servers of the job change", { from: sets.from.join(" "), to: sets.to.join(" ") });
+    try {
+      if (isBack === true) throw new WeighbridgeError("ABORTED", "its rollback was asked for");
+      await this.#serversAreThere(current);
+      await this.#move(current, sets.to);
+    } catch (thrown) {
+      this.#checkOpen();
+      return await this.#goBack({ number, ask, timeoutMs, begun: sets, isBack: true }, current, thrown);
+    }
+    current.step = "leaving";
+    await this.#haveLeft();
+    return { number, outcome: "done" };
+  }
+
+  /** Scaling.S2. Throws NODE_DEAD, UNSUPPORTED, ARENA_FULL. */
+  async #check(sets: ServerSets): Promise<void> {
+    const { view, survey } = this.#options;
+    const placement = this.#placement;
+    if (placement === undefined) throw new WeighbridgeError("NO_ROUTE", "the cluster is not ready: it has no servers yet");
+    const gone = sets.from.filter((rank) => !isThere(view(), rank));
+    if (gone.length > 0) {
+      const message = `the servers cannot change while ${namesOf(gone)} is dead or away; start it again first`;
+      throw new WeighbridgeError("NODE_DEAD", message, { retryable: true });
+    }
+    await survey(sets, { epoch: placement.epoch, policy: placement.policy, servers: sets.to });
+  }
+
+  /** Throws DEADLINE naming those that have not come. */
+  async #serversAreThere(current: Current): Promise<void> {
+    const { clock } = this.#options;
+    for (let missing = this.#awaited(current); missing.length > 0; missing = this.#awaited(current)) {
+      this.#checkOpen();
+      await waitFor(this.#news.promise, `${namesOf(missing)} to come`, clock, {
+        deadlineMs: Math.max(0, current.untilMs - clock.nowMs()),
+        signal: current.abort.signal,
+      });
+    }
+  }
+
+  #awaited({ sets: { to } }: Current): readonly number[] {
+    const view = this.#options.view();
+    return to.filter((rank) => !isThere(view, rank));
+  }
+
+  async #move(current: Current, servers: readonly number[], signal: AbortSignal = current.abort.signal): Promise<void> {
+    this.#checkOpen();
+    if (current.step === "waiting") current.step = "moving";
+    current.progress = undefined;
+    await this.#options.moveTo(servers, {
+      signal,
+      onProgress: (progress) => {
+        current.progress = progress;
+      },
+    });
+    this.#checkOpen();
+  }
+
+  /** Scaling.S3 */
+  async #goBack(wish: ScalingWish, current: Current, thrown: unknown): Promise<ScalingEnd> {
+    const { number } = wish;
+    const reason = reasonOf(current.abort.signal.reason ?? thrown);
+    const hasMoved = current.step !== "waiting";
+    current.step = "rollingBack";
+    this.#write(wish);
+    const failure = hasMoved ? await this.#moveBack(current) : undefined;
+    if (failure !== undefined) return { number, outcome: "failed", reason: `${reason}; and it cannot be taken back: ${failure}` };
+    await this.#haveLeft();
+    return { number, outcome: "rolledBack", reason };
+  }
+
+  /** Returns why it cannot be done, if so. */
+  async #moveBack(current: Current): Promise<string | undefined> {
+    const { clock } = this.#options;
+    const { signal } = this.#closing;
+    for (let tries = 1; ; tries++) {
+      try {
+        await this.#move(current, current.sets.from, signal);
+        return undefined;
+      } catch (thrown) {
+        this.#checkOpen();
+        if (tries === BACK_TRIES) return reasonOf(thrown);
+      }
+      await new Promise<void>((resolve) => clock.after(BACK_DELAY_MS, resolve));
+      this.#checkOpen();
+    }
+  }
+
+  /** Waits until the servers that no change wants are gone (ScalingWish.W3), LEAVE_MS at most. */
+  async #haveLeft(): Promise<void> {
+    const { clock, log, view, journal } = this.#options;
+    const isKept = (rank: number): boolean => this.#servers.includes(rank);
+    const ranks = serversOf(view()).flatMap(({ rank }) => (isKept(rank) ? [] : [rank]));
+    if (ranks.length > 0) journal.write({ kind: "retired", ranks });
+    this.#changed();
+    const untilMs = clock.nowMs() + LEAVE_MS;
+    const left = (): readonly RosterEntry[] => serversOf(view()).filter(({ isRetired, state }) => isRetired === true && state === "alive");
+    while (left().length > 0 && clock.nowMs() < untilMs) {
+      const news = waitFor(this.#news.promise, "servers to leave", clock, { deadlineMs: Math.max(0, untilMs - clock.nowMs()) });
+      await news.catch(() => {}); // they leave later, or are found dead
+      this.#checkOpen();
+    }
+    const stayed = left().map(({ rank }) => rank);
+    if (stayed.length > 0) log.warn(`${namesOf(stayed)} has no parts any more, and has not left yet`);
+  }
+
+  #checkOpen(): void {
+    if (this.#closed !== undefined) throw this.#closed;
+  }
+
+  #viewOf({ number }: ScalingWish): ScalingView | undefined {
+    const current = this.#current;
+    if (current === undefined) return undefined;
+    const { sets, step, progress, untilMs } = current;
+    const waitMs = Math.max(0, Math.round(untilMs - this.#options.clock.nowMs()));
+    const awaited = step === "waiting" ? this.#awaited(current) : [];
+    return { number, direction: directionOf(sets), step, ...sets, awaited, ...(awaited.length === 0 ? {} : { waitMs }), ...progress };
+  }
+
+  #sharesNow(): ScalingReport["shares"] {
+    const view = this.#placement;
+    if (view !== undefined && view.epoch !== this.#shares.epoch) {
+      const placement = placementOf(view);
+      const shares = placement.servers.map((rank) => ({ rank, parts: placement.partsOf(rank).length }));
+      this.#shares = { epoch: view.epoch, shares };
+    }
+    return this.#shares.shares;
+  }
+}
+
+function serversOf({ nodes }: RosterView): readonly RosterEntry[] {
+  return nodes.filter(({ role }) => role === "server");
+}
+
+function isThere(view: RosterView, rank: number): boolean {
+  return serversOf(view).some((entry) => entry.rank === rank && entry.state === "alive");
+}
+
+function endText({ number, outcome, reason }: ScalingEnd): string {
+  const word = { done: "is done", rolledBack: "was rolled back", failed: "has failed" }[outcome];
+  return `change ${number} ${word}${reason === undefined ? "" : `: ${reason}`}`;
+}

@@ -1,0 +1,45 @@
+// scheduler-options — what a scheduler is made with (scheduler.ts).
+
+import type { Clock } from "../base/clock.ts";
+import type { Log } from "../base/log.ts";
+import type { Peer } from "../peer/peer.ts";
+import type { PlacementView } from "../wire/roster.ts";
+import type { DeadNodeWaitOptions } from "./dead-node-wait.ts";
+import type { WishedServers } from "./scaling.ts";
+import type { StateRecord } from "./scheduler-state.ts";
+import type { StateStore } from "./state-store.ts";
+
+export type SchedulerOptions = {
+  /** Ours alone: its id, job and events are set here. */
+  readonly peer: Peer;
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly serverCount: number;
+  readonly workerCount: number;
+  /** How many workers there may be at most; defaults to `workerCount`. */
+  readonly workerCountMax?: number | undefined;
+  /** By how many processes each server rank is held: 1, or 2 for a head and a standby. Defaults to 1. */
+  readonly replicas?: number | undefined;
+  /** Whether servers may come and leave while the job runs. Defaults to true. */
+  readonly mayScale?: boolean | undefined;
+  /** Called with the servers that there are to be, when they change, for whoever starts processes. */
+  readonly onServers?: ((servers: WishedServers) => void) | undefined;
+  readonly heartbeatIntervalMs: number;
+  readonly heartbeatTimeoutMs: number;
+  readonly startTimeoutMs: number;
+  /**
+   * Which start of a scheduler this is, for instance the time of day. Raised when nodes know a higher one
+   * (Scheduler.D4).
+   */
+  readonly incarnation: number;
+  /** The job, by its name and the run that begins here (wire/hello.ts); a run that is going on keeps its own. */
+  readonly jobId: string;
+  /** How servers share the parts, if the job begins here. Defaults to "ring". */
+  readonly placement?: PlacementView["policy"] | undefined;
+  readonly lingerMs?: number;
+  readonly onOnlyDead?: DeadNodeWaitOptions["onOnlyDead"];
+  /** Where the state outlives this process; left out, a scheduler that is restarted learns it from the nodes. */
+  readonly store?: StateStore | undefined;
+  /** Sees every record that changes the scheduler's state, in order. */
+  readonly onRecord?: (record: StateRecord) => void;
+};

@@ -1,0 +1,98 @@
+// scaling — what is asked of the number of servers, and what the scheduler reports of it. JSON, as the control plane;
+// outside of control.ts, since no worker needs it.
+
+import { type Check, count, list, object, oneOf, optional, text } from "./json-body.ts";
+
+/** Servers that come, or servers that leave. */
+export type ScalingDirection = "out" | "in";
+const directionShape = oneOf("out", "in");
+
+/**
+ * Exactly one of `to`, so many servers in all, `add`, so many more, and `leave`, these ranks gone. `timeoutMs`: how long
+ * new servers may take to come; left out: a minute.
+ */
+export type ScaleRequest = {
+  readonly to?: number | undefined;
+  readonly add?: number | undefined;
+  readonly leave?: readonly number[] | undefined;
+  readonly timeoutMs?: number | undefined;
+};
+export const scaleRequestShape: Check<ScaleRequest> = object({
+  to: optional(count),
+  add: optional(count),
+  leave: optional(list(count)),
+  timeoutMs: optional(count),
+});
+
+/** The change has this number in reports. */
+export type ScaleReply = { readonly number: number };
+export const scaleReplyShape: Check<ScaleReply> = object({ number: count });
+
+/** `direction`: only a change of that direction; left out: the one under way. */
+export type RollBackRequest = { readonly direction?: ScalingDirection | undefined };
+export const rollBackRequestShape: Check<RollBackRequest> = object({ direction: optional(directionShape) });
+
+/** What the change under way does now: it waits for new servers, moves parts, lets servers leave, or goes back. */
+export type ScalingStep = "waiting" | "moving" | "leaving" | "rollingBack";
+
+export type ScalingView = {
+  readonly number: number;
+  readonly direction: ScalingDirection;
+  readonly step: ScalingStep;
+  /** Ranks before, and ranks to be. */
+  readonly from: readonly number[];
+  readonly to: readonly number[];
+  /** The ranks of servers that have not come yet. */
+  readonly awaited: readonly number[];
+  /** How much longer they are waited for. */
+  readonly waitMs?: number | undefined;
+  /** Of the parts that move: how many there are, and how many have. */
+  readonly parts?: number | undefined;
+  readonly moved?: number | undefined;
+};
+const viewShape: Check<ScalingView> = object({
+  number: count,
+  direction: directionShape,
+  step: oneOf("waiting", "moving", "leaving", "rollingBack"),
+  from: list(count),
+  to: list(count),
+  awaited: list(count),
+  waitMs: optional(count),
+  parts: optional(count),
+  moved: optional(count),
+});
+
+export type ScalingOutcome = "done" | "rolledBack" | "failed";
+
+/** How a change ended, and why it did not do what was asked. */
+export type ScalingEnd = { readonly number: number; readonly outcome: ScalingOutcome; readonly reason?: string | undefined };
+const endShape: Check<ScalingEnd> = object({ number: count, outcome: oneOf("done", "rolledBack", "failed"), reason: optional(text) });
+
+export type ScalingReport = {
+  /** How many servers there are to be when the change under way is done. */
+  readonly wishedCount: number;
+  /** How many parts each server owns, by rank. */
+  readonly shares: readonly { readonly rank: number; readonly parts: number }[];
+  readonly current?: ScalingView | undefined;
+  /** The numbers of changes that come later. */
+  readonly queued: readonly number[];
+  /** The last ones that ended, the newest last. */
+  readonly ended: readonly ScalingEnd[];
+};
+export const scalingReportShape: Check<ScalingReport> = object({
+  wishedCount: count,
+  shares: list(object({ rank: count, parts: count })),
+  current: optional(viewShape),
+  queued: list(count),
+  ended: list(endShape),
+});
+
+/** Whether a server can go along with a change to these servers; its answer says how much it holds, and can hold. */
+export type SurveyRequest = { readonly servers: readonly number[] };
+export const surveyRequestShape: Check<SurveyRequest> = object({ servers: list(count) });
+export type SurveyReply = { readonly stateBytes: number; readonly stateBytesMax: number };
+export const surveyReplyShape: Check<SurveyReply> = object({ stateBytes: count, stateBytesMax: count });
+
+/** All of so many servers are there: the one that hears this is waited for by nobody. */
+export type SpareNotice = { readonly serverCount: number };
+export const spareNoticeShape: Check<SpareNotice> = object({ serverCount: count });

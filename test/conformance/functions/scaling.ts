@@ -1,0 +1,74 @@
+// scaling — what spec/functions.md says of src/contracts/scaling.ts.
+
+import * as scaling from "../../../src/contracts/scaling.ts";
+import { documentedJson, type FunctionFamily } from "./documented.ts";
+
+const NUMBER = "of the change, in reports";
+const current = { number: 2, direction: "out", step: "moving", from: [0, 1], to: [0, 1, 2], awaited: [], parts: 1365, moved: 700 } as const;
+
+export const SCALING: FunctionFamily = {
+  title: "Servers that come and leave",
+  about:
+    "What tools ask of the number of servers while a job runs, and what the scheduler asks of servers for it (docs/decisions/0073). One JSON object each way. Tools need no place (protocol.md, C3).",
+  functions: [
+    documentedJson(scaling.scalingAsk, {
+      about: "Asks for a change of the servers. Answered when it is written down; it begins when those before it have ended.",
+      request: {
+        to: "how many servers there are to be; exactly one of `to`, `add` and `leave` is there",
+        add: "how many more",
+        leave: "the ranks of those that leave",
+        timeoutMs: "how long new servers may take to come; left out: a minute",
+      },
+      response: { number: NUMBER },
+      errors: ["ARENA_FULL", "BAD_REQUEST", "NODE_DEAD", "NO_ROUTE", "QUEUE_FULL", "UNSUPPORTED"],
+      example: { request: { to: 3, timeoutMs: 60_000 }, response: { number: 2 } },
+    }),
+    documentedJson(scaling.scalingRollBack, {
+      about: "Takes the change under way back. Answered when all parts are where they were, and new servers have left.",
+      request: { direction: '"out" or "in": only a change of that direction; left out: any' },
+      response: { number: NUMBER },
+      errors: ["BAD_REQUEST"],
+      example: { request: { direction: "out" }, response: { number: 2 } },
+    }),
+    documentedJson(scaling.scalingReport, {
+      about: "How far the change under way is, and how the last ones ended.",
+      request: {},
+      response: {
+        wishedCount: "how many servers there are to be when the change under way is done",
+        shares: "a list of `{rank, parts}`: how many of the 4,096 parts each server owns",
+        current:
+          '`{number, direction, step, from, to, awaited, waitMs?, parts?, moved?}`; left out: none. `direction` is "out" or "in", `step` "waiting", "moving", "leaving" or "rollingBack"; `from` and `to` are the ranks before and after, `awaited` those that have not come, `waitMs` how much longer they are waited for, `parts` how many parts move and `moved` how many have',
+        queued: "the numbers of changes that come later",
+        ended: 'the last ones, the newest last: a list of `{number, outcome, reason?}`; `outcome` is "done", "rolledBack" or "failed"',
+      },
+      errors: [],
+      example: {
+        request: {},
+        response: {
+          wishedCount: 3,
+          shares: [
+            { rank: 0, parts: 2048 },
+            { rank: 1, parts: 2048 },
+          ],
+          current,
+          queued: [],
+          ended: [{ number: 1, outcome: "rolledBack", reason: "waited 60000 ms for server 2 to come" }],
+        },
+      },
+    }),
+    documentedJson(scaling.scalingSurvey, {
+      about: "From the scheduler, before anything moves: whether the server can go along. It names what cannot move.",
+      request: { servers: "the ranks of the servers to be" },
+      response: { stateBytes: "that the server holds", stateBytesMax: "that it can hold" },
+      errors: ["BAD_REQUEST", "UNSUPPORTED"],
+      example: { request: { servers: [0, 1, 2] }, response: { stateBytes: 1_048_576, stateBytesMax: 2_147_483_648 } },
+    }),
+    documentedJson(scaling.scalingSpare, {
+      about: "From the scheduler, to a server that waits for a place and gets none for now (protocol.md, C5b).",
+      request: { serverCount: "how many servers the job has" },
+      response: {},
+      errors: ["BAD_REQUEST"],
+      example: { request: { serverCount: 2 }, response: {} },
+    }),
+  ],
+};
