@@ -1,0 +1,115 @@
+// scaling — Goal: servers of real jobs come and leave while workers train: by the command line and over HTTP, with
+// processes that a launcher starts and with others. No call of a worker fails, each push counts once, and BSP gives the
+// bits of a run whose servers stay.
+
+import assert from "node:assert/strict";
+import { suite, test } from "node:test";
+import { freePort } from "../../src/node/launcher/free-port.ts";
+import { Cluster } from "./cluster.ts";
+import { Processes, type Running, until } from "./processes.ts";
+
+const TRAIN_MS = 90_000;
+
+/** Waits until a worker has pushed more than it had. */
+async function goesOn(...workers: readonly Running[]): Promise<void> {
+  for (const worker of workers) await worker.says(/^pushed \d+$/, worker.count(/^pushed \d+$/) + 2);
+}
+
+async function bitsOf(worker: Running): Promise<string> {
+  const [, bits = ""] = await worker.says(/^bits (\w+)$/);
+  return bits;
+}
+
+type Answer = { readonly code: string; readonly number?: number; readonly message?: string; readonly cluster_state?: string };
+
+async function http(port: number, path: string, body?: unknown): Promise<Answer> {
+  const json = { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body) };
+  const response = await fetch(`http://127.0.0.1:${port}${path}`, body === undefined ? {} : json);
+  return (await response.json()) as Answer;
+}
+
+/** Its changes end as the last line says. */
+async function scale(processes: Processes, port: number | string, ...flags: readonly (string | number)[]): Promise<Running> {
+  const command = processes.weighbridge(["scale", "--scheduler-port", port, ...flags]);
+  await command.ends(TRAIN_MS);
+  return command;
+}
+
+suite("scaling", { concurrency: 1 }, () => {
+  test("servers that are started by hand join, and some leave, rank 0 too, while workers push: nothing is lost", async () => {
+    const bits: string[] = [];
+    for (const isCalm of [true, false]) {
+      const managePort = await freePort("127.0.0.1");
+      await using cluster = await Cluster.create({ servers: 2, workers: 2, flags: ["--job", "scaling", "--manage-port", managePort] });
+      const scheduler = cluster.scheduler();
+      const [first, second] = [cluster.server(0), cluster.server(1)];
+      const workers = [cluster.worker(0, "survivor"), cluster.worker(1, "survivor")];
+      await goesOn(...workers);
+      const others: Running[] = [second];
+      if (isCalm) others.push(first);
+      else {
+        const change = cluster.weighbridge(["scale", "--scheduler-port", cluster.port, "--servers", 4]);
+        await change.says(/^change 1, 2 servers to 4: waiting for server 2, server 3$/);
+        assert.equal((await http(managePort, "/state")).cluster_state, "CLUSTER_SCALE_OUT");
+        const added = [2, 3].map(() => cluster.weighbridge(["server", "--scheduler-port", cluster.port, "-s", 4, "-w", 2]));
+        await change.succeeds();
+        await change.says(/^change 1 is done$/);
+        await goesOn(...workers);
+        const { message } = await http(managePort, "/scalein", { node_ids: ["server 0"] });
+        assert.equal(message, "Cluster begin to scale in.");
+        await first.succeeds();
+        assert.match(first.stderr, /no part of the job is this server's any more: it leaves/);
+        await scheduler.says(/^server 0 has left$/);
+        const status = cluster.weighbridge(["status", "--scheduler-port", cluster.port]);
+        await status.says(/\(3 of 3 servers, 2 of 2 workers\); placement epoch \d+, the fullest server has 1\.\d\d of the mean/);
+        others.push(...added);
+      }
+      await goesOn(...workers);
+      bits.push(...(await Promise.all(workers.map(bitsOf))));
+      for (const worker of workers) worker.endInput();
+      for (const worker of workers) await worker.says(/^verified/);
+      for (const node of [...workers, ...others, scheduler]) await node.succeeds();
+    }
+    assert.equal(new Set(bits).size, 1, bits.join(" "));
+  });
+
+  test("where no server comes, the change is taken back after --timeout; a spare is let in by the next one", async () => {
+    await using cluster = await Cluster.create({ servers: 1, workers: 1, flags: ["--job", "scaling-spare"] });
+    const scheduler = cluster.scheduler();
+    const server = cluster.server(0);
+    const worker = cluster.worker(0, "survivor");
+    await goesOn(worker);
+    const late = await scale(cluster, cluster.port, "--servers", 2, "--timeout", "500ms");
+    assert.equal((await late.ends()).code, 1, late.transcript);
+    await late.says(/^change 1 was rolled back: waited \d+ ms for server 1 to come$/);
+    const spare = cluster.weighbridge(["server", ...cluster.flags]);
+    await until(() => /waiting as a spare: all 1 servers/.test(spare.stderr), "the spare to say so");
+    const status = cluster.weighbridge(["status", "--scheduler-port", cluster.port]);
+    await status.says(/ server +- +\S+ +spare /);
+    const change = await scale(cluster, cluster.port, "--servers", 2);
+    await change.succeeds();
+    worker.endInput();
+    await worker.says(/^verified/);
+    for (const node of [worker, server, spare, scheduler]) await node.succeeds();
+  });
+
+  test("a training goes from 2 servers to 4 and to 3, and learns what it learns with 2", async () => {
+    const train = ["train", "lenet", "--limit", 3840, "--epochs", 2, "--no-checkpoint", "--every", 10];
+    const results: string[] = [];
+    for (const changes of [[], [4, 3]]) {
+      await using processes = new Processes();
+      const job = processes.weighbridge(train);
+      const [, port = ""] = await job.says(/--scheduler-port (\d+)/);
+      if (changes.length > 0) await job.says(/^ {2}epoch: 1 step: 10, loss is/);
+      for (const servers of changes) {
+        const change = await scale(processes, port, "--servers", servers);
+        await change.succeeds();
+      }
+      await job.succeeds(TRAIN_MS);
+      const [, loss = ""] = await job.says(/^ {2}epoch: 2 step: 60, loss is (\S+)$/);
+      results.push(loss);
+      if (changes.length > 0) await job.says(/server 3 is started/);
+    }
+    assert.equal(results[0], results[1], "BSP has the bits of a run whose servers stay");
+  });
+});
