@@ -262,9 +262,8 @@ export abstract class ClusterNode {
   /** Adopts a newer roster. */
   protected follow(roster: RosterView): void {
     this.#options.onRoster?.(roster);
-    for (const entry of roster.nodes) {
-      const { node, role, state } = entry;
-      if (state === "alive" || isAwaited(entry) || role === "standby") continue; // one whose slot is free may have taken over, and has to hear it
+    for (const { node, role, state, returns } of roster.nodes) {
+      if (state === "alive" || isAwaited({ state, returns }) || role === "standby") continue; // one whose slot is free may have taken over, and has to hear it
       this.peer.channel(node)?.failCalls(nodeDeadError(node, state));
     }
     for (const entry of roster.nodes) if (entry.role === this.role) this.#followOwn(entry);

@@ -20,6 +20,8 @@ export abstract class MemberNode extends ClusterNode {
   #membership: Membership | undefined;
   /** Of a node that comes back with state of a process before it; set before it registers. */
   protected claim: ResumeClaim | undefined;
+  /** Whether another process goes on with the state that this node leaves. */
+  protected returns: boolean | undefined;
 
   constructor(role: Role, options: MemberOptions, peer: Pick<PeerOptions, "readBuffers" | "limits">) {
     super(role, options, peer);
@@ -36,7 +38,7 @@ export abstract class MemberNode extends ClusterNode {
 
   override async leave(): Promise<void> {
     await super.leave();
-    await this.#membership?.leave({ deadlineMs: LEAVE_DEADLINE_MS });
+    await this.#membership?.leave({ deadlineMs: LEAVE_DEADLINE_MS }, { returns: this.returns });
   }
 
   /** As what this node registers. */
@@ -89,7 +91,7 @@ export abstract class MemberNode extends ClusterNode {
     } catch (thrown) {
       const { code, message } = isWeighbridgeError(thrown) ? thrown : new WeighbridgeError("HANDLER_FAILED", reasonOf(thrown));
       // the others wait at the start barrier
-      await membership.leave({ deadlineMs: LEAVE_DEADLINE_MS }, { code, message });
+      await membership.leave({ deadlineMs: LEAVE_DEADLINE_MS }, { failure: { code, message } });
       throw thrown;
     }
   }

@@ -24,7 +24,7 @@ import { checkMember } from "../peer/hello-rules.ts";
 import type { Peer } from "../peer/peer.ts";
 import type { AcceptedNode, PeerEvents } from "../peer/peer-options.ts";
 import type { Address } from "../transport/transport.ts";
-import type { AbortRequest } from "../wire/control.ts";
+import type { LeaveRequest } from "../wire/control.ts";
 import { idOf, isGuest, nameOf, type Role, rankOf, roleOf, SCHEDULER_ID } from "../wire/node-id.ts";
 import type { RegisterReply, ResumeClaim } from "../wire/register.ts";
 import { isAwaited, type PlacementView, type RosterEntry, type RosterView } from "../wire/roster.ts";
@@ -261,15 +261,16 @@ export class Membership {
 
   /**
    * Reports to the scheduler that this node is done: it no longer counts. With `failure` it cannot begin: the cluster
-   * that starts with it ends with that reason. Returns even if the scheduler cannot be reached.
+   * that starts with it ends with that reason. With `returns` it is waited for. Returns even if the scheduler cannot be
+   * reached.
    */
-  async leave(wait: WaitOptions = { deadlineMs: LEAVE_DEADLINE_MS }, failure?: AbortRequest): Promise<void> {
+  async leave(wait: WaitOptions = { deadlineMs: LEAVE_DEADLINE_MS }, request: LeaveRequest = {}): Promise<void> {
     this.#heartbeat?.stop();
     if (this.#registration === undefined || this.#fatal !== undefined || this.#leaving !== undefined) return;
     this.#leaving = new Deferred();
     try {
       await waitFor(
-        Promise.race([this.ask(LEAVE, failure === undefined ? {} : { failure }), this.#leaving.promise]),
+        Promise.race([this.ask(LEAVE, request), this.#leaving.promise]),
         "the scheduler to let this node go",
         this.#options.clock,
         wait,

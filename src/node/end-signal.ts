@@ -4,7 +4,7 @@
 //
 // Invariants:
 //   EndSignal.E1. The process ends when all nodes in it that listen here have left, after SIGNAL_LEAVE_MS at the
-//       latest.
+//       latest, or after what a server needs that saves its state first.
 //   EndSignal.E2. Only servers, schedulers with standbys, and every node of process 1 listen: the system ends all
 //       others by itself.
 
@@ -14,6 +14,8 @@ import { isMainThread, parentPort } from "node:worker_threads";
 
 /** Less than a container or a launcher waits. */
 const SIGNAL_LEAVE_MS = 2000;
+/** For a server that saves its state: what ends processes decides when it has waited long enough. */
+export const SIGNAL_SAVE_MS = 600_000;
 /** What a process sends to its server threads, which get no signals themselves. */
 export const LEAVE_MESSAGE = "weighbridge: leave";
 
@@ -24,15 +26,16 @@ const INIT_SIGNALS: readonly NodeJS.Signals[] = ["SIGTERM", "SIGINT", "SIGHUP"];
 const LISTENER_NAME = "weighbridgeEndSignal";
 
 /**
- * Calls `leave` before a signal ends this process, if that is our task (E2). Returns a function that stops listening.
+ * Calls `leave` before a signal ends this process, if that is our task (E2), and waits for it up to `leaveMs`. Returns
+ * a function that stops listening.
  */
-export function onEndSignal(leave: (() => Promise<void>) | undefined): () => void {
-  if (!isMainThread) return leave === undefined ? () => {} : onThreadMessage(leave);
+export function onEndSignal(leave: (() => Promise<void>) | undefined, leaveMs: number = SIGNAL_LEAVE_MS): () => void {
+  if (!isMainThread) return leave === undefined ? () => {} : onThreadMessage(leave, leaveMs);
   const signals = process.pid === 1 ? INIT_SIGNALS : leave === undefined ? [] : SIGNALS;
   const listener = {
     [LISTENER_NAME]: (signal: NodeJS.Signals): void => {
       if (listenersOf(signal).some(({ name }) => name !== LISTENER_NAME)) return; // the program's own
-      const left = Promise.race([leave?.(), sleep(SIGNAL_LEAVE_MS)]);
+      const left = Promise.race([leave?.(), sleep(leaveMs)]);
       const done = (): void => {
         process.off(signal, listener);
         if (listenersOf(signal).length === 0) endBy(signal); // E1
@@ -56,11 +59,11 @@ function listenersOf(signal: NodeJS.Signals): { readonly name: string }[] {
   return process.listeners(signal) as { readonly name: string }[]; // all of them are functions
 }
 
-function onThreadMessage(leave: () => Promise<void>): () => void {
+function onThreadMessage(leave: () => Promise<void>, leaveMs: number): () => void {
   const listener = (message: unknown): void => {
     if (message !== LEAVE_MESSAGE) return;
     const end = (): void => process.exit(0); // in a thread, this ends the thread only
-    Promise.race([leave(), sleep(SIGNAL_LEAVE_MS)]).then(end, end);
+    Promise.race([leave(), sleep(leaveMs)]).then(end, end);
   };
   parentPort?.on("message", listener);
   parentPort?.unref(); // It does not keep the thread alive.

@@ -12,7 +12,7 @@ import type { MemberOptions, NodeOptions } from "../cluster/node-options.ts";
 import type { Address } from "../transport/transport.ts";
 import { nameOf } from "../wire/node-id.ts";
 import { type NodeConfig, schedulerAddresses, tcpAddress } from "./config/node-config.ts";
-import { onEndSignal } from "./end-signal.ts";
+import { onEndSignal, SIGNAL_SAVE_MS } from "./end-signal.ts";
 import { realClock } from "./real-clock.ts";
 import { requireNodeSockets } from "./runtime.ts";
 import { textLog } from "./text-log.ts";
@@ -51,7 +51,7 @@ export async function startProcessNode<N extends ClusterNode>(
     await (await starting).leave();
   };
   const hasSuccessor = config.role === "server" || (config.role === "scheduler" && config.etcd !== undefined);
-  const stopListening = onEndSignal(hasSuccessor ? leave : undefined);
+  const stopListening = onEndSignal(hasSuccessor ? leave : undefined, config.checkpointDir === undefined ? undefined : SIGNAL_SAVE_MS);
   const signal = options.signal === undefined ? ended.signal : AbortSignal.any([options.signal, ended.signal]);
   const starting = startComposed(config, { ...options, signal }, compose);
   try {

@@ -84,14 +84,16 @@ function standbyChange(before: RosterEntry | undefined, entry: RosterEntry, node
   return server.state === "alive" ? `server ${rank} goes on without its standby` : change(before, entry);
 }
 
-function change(before: RosterEntry | undefined, { node, state, incarnation, address, label, continues }: RosterEntry): string | undefined {
+function change(before: RosterEntry | undefined, entry: RosterEntry): string | undefined {
+  const { node, state, incarnation, address, label, continues, returns = false } = entry;
   if (before !== undefined && before.state === state && before.incarnation === incarnation) return undefined;
   const name = nameOf(node);
-  if (state === "dead") return `${name} is dead`;
+  if (state === "dead") return `${name} is dead${returns ? ", and is waited for" : ""}`;
   if (state === "left") return `${name} has left`;
   const where = `${address === "" ? "" : ` at ${address}`}${label === "" ? "" : ` (${label})`}`;
   if (before === undefined && incarnation <= 1) return `${name}${where} joined`;
   if (before?.incarnation === incarnation) return `${name}${where} is heard of again`;
+  if (continues !== undefined && returns) return `${name} came back${where}, incarnation ${incarnation}`;
   if (continues !== undefined) return `the standby${where} is ${name} from now on, incarnation ${incarnation}`;
   return `${name}${where} took its place, incarnation ${incarnation}`;
 }

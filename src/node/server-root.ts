@@ -11,6 +11,7 @@ import { ServerFiles } from "./checkpoint/server-files.ts";
 import type { NodeConfig } from "./config/node-config.ts";
 import { durableDirectory } from "./durable/durable-directory.ts";
 import { SegmentLog } from "./durable/segment-log.ts";
+import { StoppedServers } from "./durable/stopped-servers.ts";
 import { EscapedRejections } from "./escaped-rejections.ts";
 import { hugePages } from "./huge-pages.ts";
 import { advertised, listenAddress, type ProcessNodeOptions, startProcessNode } from "./process-node.ts";
@@ -22,6 +23,17 @@ import { zstd } from "./zstd.ts";
  * are reported to the others first.
  */
 export async function startServer(config: NodeConfig, options: ProcessNodeOptions = {}): Promise<ServerNode> {
+  const stopped = new StoppedServers(config);
+  try {
+    return await startOnce(config, options, stopped);
+  } catch (thrown) {
+    if (!stopped.giveUp(thrown)) throw thrown;
+    return await startOnce(config, options, stopped);
+  }
+}
+
+/** Starts the server with what a process of its rank has left when it was stopped, if anything. */
+async function startOnce(config: NodeConfig, options: ProcessNodeOptions, stopped: StoppedServers): Promise<ServerNode> {
   const { rank, nodeId, linkTimeoutMs, arenaBytesMax, replicas } = config;
   const label = nodeId ?? `${hostname()}:${process.pid}`;
   const started = await startProcessNode(config, options, async (common, { log, clock }) => {
@@ -53,6 +65,7 @@ export async function startServer(config: NodeConfig, options: ProcessNodeOption
       onState: (arena) => void hugePages({ log }).then((advise) => advise?.(arena)),
       ...checkpoints,
       ...(durable === undefined ? {} : { durable: new SegmentLog({ directory: durable, clock, log }) }),
+      stops: await stopped.files(clock, log),
       ...common,
     });
     if (escaped !== undefined) node.registerExitCallback(() => escaped.close());

@@ -82,11 +82,13 @@ export class Chains {
 
   /**
    * Why a process that has the state of this incarnation from a disk cannot go on with it: somebody began the rank anew
-   * since, or its holder is connected (docs/decisions/0071).
+   * since, or its holder is connected (docs/decisions/0071). What a server left that keeps no log of its own is the
+   * state of that incarnation alone (PlannedStop.P2).
    */
   comebackRefusal(slot: RankSlot, request: RegisterRequest, stored: number): WeighbridgeError | undefined {
     const { node, rank, incarnation, state, confirmed, downSinceMs } = slot;
-    const isNewest = stored <= incarnation && stored >= (this.#of(rank)?.since ?? incarnation);
+    const since = request.returns === true ? (this.#of(rank)?.since ?? incarnation) : incarnation;
+    const isNewest = stored <= incarnation && stored >= since;
     if (!isNewest) return fenced(node, stored, slot);
     return state === "alive" && confirmed && downSinceMs === undefined ? stillThere(request, slot) : undefined;
   }

@@ -32,6 +32,10 @@ export function otherJob({ label }: RegisterRequest, { job, node }: ResumeClaim,
   return new WeighbridgeError("WRONG_JOB", message, { retryable: true });
 }
 
+export function otherRun({ label }: RegisterRequest, { job, node }: ResumeClaim, ownJob: string): WeighbridgeError {
+  return new WeighbridgeError("FENCED", `${nameOf(node)} ("${label}") belongs to job ${job}, but this scheduler runs job ${ownJob}`);
+}
+
 /** Another process serves the rank whose state this one has from a disk. */
 export function stillThere({ label }: RegisterRequest, { node, label: holder }: RankSlot): WeighbridgeError {
   const message = `"${label}" has the state of ${nameOf(node)} on its disk, but "${holder}" holds that rank and lives`;

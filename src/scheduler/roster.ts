@@ -27,7 +27,7 @@
 
 import { WeighbridgeError } from "../base/errors.ts";
 import { Placements } from "../keys/placement-of.ts";
-import type { AbortRequest, Phase, StatusEntry, WaitingEntry } from "../wire/control.ts";
+import type { LeaveRequest, Phase, StatusEntry, WaitingEntry } from "../wire/control.ts";
 import { jobConflict } from "../wire/hello.ts";
 import { idOf, isGuest, nameOf, type Role } from "../wire/node-id.ts";
 import type { RegisterRequest, ResumeClaim } from "../wire/register.ts";
@@ -42,7 +42,7 @@ import { firstPlacement, nextPlacement, type PlacementChange } from "./placement
 import { chooseCopy, chooseRank, type RankChoice, waitForServers } from "./rank-choice.ts";
 import { holderOf, type RankSlot } from "./rank-slot.ts";
 import { RankSlots } from "./rank-slots.ts";
-import { fenced, isAnother, isBehind, otherJob, tooOld } from "./resume-claims.ts";
+import { fenced, isAnother, isBehind, otherJob, otherRun, tooOld } from "./resume-claims.ts";
 import type { Decision, RosterRules } from "./roster-decision.ts";
 import type { StateJournal } from "./state-journal.ts";
 
@@ -270,15 +270,20 @@ export class Roster<T> {
     return this.#conclude([], nowMs);
   }
 
-  /** The node is done. With `failure` it could not begin: so ends the job, unless the node replaced another. */
-  leave(node: number, incarnation: number, nowMs: number, failure?: AbortRequest): Decision<T>[] {
+  /**
+   * The node is done. With `failure` it could not begin: so ends the job, unless the node replaced another. With
+   * `returns` another process comes for the state that this server has left.
+   */
+  leave(node: number, incarnation: number, nowMs: number, { failure, returns = false }: LeaveRequest = {}): Decision<T>[] {
     if (isGuest(node)) {
       this.#guests.leave(node);
       this.#slots.guestsChanged();
       return this.#conclude([], nowMs);
     }
     const slot = this.#holder(node, incarnation);
-    if (failure === undefined && !this.#isOver && this.#chains.hasSuccessor(slot)) return this.#conclude(this.#gone(slot, nowMs), nowMs);
+    slot.returns = returns;
+    if (failure === undefined && !this.#isOver && (returns || this.#chains.hasSuccessor(slot)))
+      return this.#conclude(this.#gone(slot, nowMs), nowMs);
     this.#chains.left(slot);
     const isNew = incarnation === 1 && !(slot.role === "server" && this.#slots.placement?.servers.includes(slot.rank) === false);
     if (failure !== undefined && isNew) return this.fail(cannotTakePart(holderOf(slot), failure));
@@ -434,6 +439,8 @@ export class Roster<T> {
   #resume(request: RegisterRequest, claim: ResumeClaim, caller: T, nowMs: number): Decision<T>[] {
     const decisions: Decision<T>[] = [];
     if (jobConflict(claim.job, this.job) === "name") return [{ kind: "refuse", caller, error: otherJob(request, claim, this.job) }];
+    if (claim.isStored === true && request.returns !== true && claim.job !== this.job)
+      return [{ kind: "refuse", caller, error: otherRun(request, claim, this.job) }]; // PlannedStop.P2
     if (this.#isTooOldFor(claim)) {
       const error = tooOld(request, claim);
       return [...this.fail(error), { kind: "refuse", caller, error }];
@@ -455,8 +462,7 @@ export class Roster<T> {
       decisions.push({ kind: "run" });
     }
     if (claim.job !== this.job) {
-      const message = `${nameOf(claim.node)} ("${request.label}") belongs to job ${claim.job}, but this scheduler runs job ${this.job}`;
-      return [{ kind: "refuse", caller, error: new WeighbridgeError("FENCED", message) }];
+      return [{ kind: "refuse", caller, error: otherRun(request, claim, this.job) }];
     }
     // A scheduler that was there from the start knows better than any node.
     // Roster.R3

@@ -318,9 +318,9 @@ export class Scheduler {
       if (standbyLost !== undefined) this.#carryOut(this.#roster.standbyLost(id, incarnation, standbyLost, this.#clock.nowMs()));
       return this.#heard(channel, holdsSums);
     });
-    serve(LEAVE, (channel, { failure }) => {
+    serve(LEAVE, (channel, request) => {
       const { id, incarnation } = channel;
-      this.#carryOut(this.#roster.leave(id, incarnation, this.#clock.nowMs(), failure));
+      this.#carryOut(this.#roster.leave(id, incarnation, this.#clock.nowMs(), request));
       channel.isLeaving = true;
       return {};
     });

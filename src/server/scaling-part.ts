@@ -20,11 +20,11 @@ export class ScalingPart {
   readonly retired: Promise<void>;
   /** This node waits for its rank for as long as it takes. */
   waitOn: () => void = () => {};
-  readonly #server: Pick<Server, "arena" | "apps" | "ownership" | "parameters" | "replica">;
+  readonly #server: Pick<Server, "arena" | "apps" | "ownership" | "parameters" | "isLogging">;
   readonly #log: Log;
   readonly #retired = new Deferred<void>();
 
-  constructor(server: Pick<Server, "arena" | "apps" | "ownership" | "parameters" | "replica">, log: Log) {
+  constructor(server: Pick<Server, "arena" | "apps" | "ownership" | "parameters" | "isLogging">, log: Log) {
     this.#server = server;
     this.#log = log;
     this.retired = this.#retired.promise;
@@ -45,8 +45,8 @@ export class ScalingPart {
 
   /** Throws UNSUPPORTED. */
   survey(): SurveyReply {
-    const { arena, replica, ownership } = this.#server;
-    if (replica !== undefined) throw refusedError("a change of the servers");
+    const { arena, ownership } = this.#server;
+    if (this.#server.isLogging) throw refusedError("a change of the servers");
     const app = this.#fixedApplication();
     if (app !== undefined) {
       const why = `${app} has keys of the kv face, in contiguous ranges of the servers, which do not move`;

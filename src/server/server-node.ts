@@ -26,6 +26,7 @@ import type { RosterView } from "../wire/roster.ts";
 import { PartsExchange } from "./copy/parts-exchange.ts";
 import { ChainMember, checkReplication } from "./replication/chain-member.ts";
 import type { DurableLog } from "./replication/durable-log.ts";
+import { PlannedStop, type PlannedStopFiles } from "./replication/planned-stop.ts";
 import { ArenaReadBuffers, Server, serverLimits } from "./server.ts";
 
 /** The default size: a GiB of addresses stays for updates and checkpoints of a full server (Arena.A5). */
@@ -57,6 +58,10 @@ export type ServerNodeOptions = MemberOptions & {
   readonly durable?: DurableLog | undefined;
   /** How large that log grows before the state is written anew. */
   readonly refillBytes?: number | undefined;
+  /**
+   * Where a server that is neither replicated nor durable leaves its state when it is stopped (docs/decisions/0070).
+   */
+  readonly stops?: PlannedStopFiles | undefined;
   /** The checkpoint that the server restores first. */
   readonly restoreFrom?: (() => Promise<SnapshotSource>) | undefined;
   /** The server begins empty where `restoreFrom` finds none. */
@@ -72,6 +77,8 @@ export class ServerNode extends MemberNode {
   readonly #isStandby: boolean;
   readonly #chain: ChainMember | undefined;
   readonly #durable: DurableLog | undefined;
+  readonly #stop: PlannedStop | undefined;
+  #hasBegun = false;
   #membership: Membership | undefined;
   /** Parts that come and go with the placement. */
   readonly exchange: PartsExchange;
@@ -94,13 +101,19 @@ export class ServerNode extends MemberNode {
     this.#mayBeginEmpty = options.mayBeginEmpty === true;
     this.#limits = limits;
     this.#sharerCount = workerCount;
-    const { isStandby = false, replicas = 1, durable, digestEntries, fillBytes, refillBytes } = options;
+    const { isStandby = false, replicas = 1, durable, digestEntries, fillBytes, refillBytes, stops } = options;
     const isAlone = replicas === 1 && durable === undefined;
-    const replica = isAlone ? undefined : { clock, log, durable, digestEntries, fillBytes, refillBytes, host: this.peer };
+    const isForStops = isAlone && stops !== undefined;
+    const host = this.peer;
+    const replica = isAlone && !isForStops ? undefined : { clock, log, durable, digestEntries, fillBytes, refillBytes, isForStops, host };
     this.server = new Server({ arena, clock, workerCount, functions, plugIns, compression, checkpointFiles, replica, log });
     this.#isStandby = isStandby;
     this.#chain = this.server.replica === undefined ? undefined : new ChainMember(this, this.server.replica);
     this.#durable = durable;
+    if (isForStops && this.server.replica !== undefined) {
+      const problem = (): string => this.server.stopProblem;
+      this.#stop = new PlannedStop({ ...stops, log, replica: this.server.replica, functions, plugIns: plugIns ?? [], problem });
+    }
     if (durable !== undefined) durable.onFailed = (error) => this.fail(error);
     const { ownership, parameters, groups, departure, checkpoints } = this.server;
     const about = {
@@ -129,6 +142,22 @@ export class ServerNode extends MemberNode {
     this.fail(error);
   }
 
+  /** A server whose state is on a disk by then is waited for. */
+  override async leave(): Promise<void> {
+    const membership = this.#hasBegun ? this.#membership : undefined;
+    if (membership !== undefined && this.#stop !== undefined) {
+      const { job, node, incarnation, roster } = membership;
+      this.server.stopping();
+      await this.#stop.save({ job, node, incarnation, roster }, this.rank);
+    }
+    if (this.#durable !== undefined || this.#stop?.isSaved === true) this.returns = true;
+    await super.leave();
+    if (this.returns !== true) return;
+    this.server.replica?.close(); // nothing more is acknowledged
+    await this.#durable?.close();
+    await this.#stop?.close();
+  }
+
   protected override get registersAs(): Role {
     return this.#isStandby ? "standby" : this.role;
   }
@@ -137,6 +166,7 @@ export class ServerNode extends MemberNode {
     // Only to check that it opens: which one is the newest may change until this node has its rank.
     await this.#unlessNone(async () => await (await this.#restoreFrom?.())?.close());
     await this.server.replica?.openDurable();
+    await this.#stop?.open();
   }
 
   /** Undefined where no checkpoint is there and the server may begin without. */
@@ -188,14 +218,16 @@ export class ServerNode extends MemberNode {
     this.#membership = membership;
     this.claim = this.#claimOf(membership);
     epochWait.requestPlacement = () => membership.askPlacement();
-    if (this.#restoreFrom !== undefined) parameters.isRestoring = true;
+    if (this.#restoreFrom !== undefined && this.claim === undefined) parameters.isRestoring = true;
   }
 
   protected async registered(membership: Membership): Promise<void> {
     if (this.claim !== undefined) membership.memory.reportCatalogue(membership, this.log);
     const { checkpoints } = this.server;
     checkpoints.joined(membership.job, new CatalogueCalls({ membership, clock: this.clock }));
-    if (this.#restoreFrom !== undefined) await this.#restore(membership, this.#restoreFrom);
+    if (this.#restoreFrom !== undefined && this.claim === undefined) await this.#restore(membership, this.#restoreFrom);
+    if (this.claim !== undefined) await this.#stop?.begun();
+    this.#hasBegun = true;
     this.server.begun();
     this.#chain?.follow(membership.roster);
   }
@@ -296,6 +328,7 @@ export class ServerNode extends MemberNode {
     await super.release();
     this.server.close();
     await this.#durable?.close();
+    await this.#stop?.close();
   }
 
   protected override hasWorkers(): boolean {

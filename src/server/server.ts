@@ -104,10 +104,12 @@ export class Server {
   /** The functions of workers, for handlers. */
   readonly workers: WorkerCalls = new WorkerCalls();
   readonly guests: GuestList = new GuestList();
-  /** Its part in the chain of its rank; undefined where servers are not replicated. */
+  /** Its part in the chain of its rank; undefined where servers are not replicated, nor saved when they are stopped. */
   readonly replica: Replica | undefined;
   /** Its part in changes of the servers of the job. */
   readonly scaling: ScalingPart;
+  /** Whether it does nothing that a standby, or the server itself when it comes back, could not repeat. */
+  readonly isRepeated: boolean;
   readonly #watch: ArenaWatch;
   readonly #placement: PlacementPrepare;
   /** The incarnation of each worker that the roster told last. */
@@ -132,14 +134,15 @@ export class Server {
     const { clock, workerCount, functions = [], compression, checkpointFiles: files, log = SILENT_LOG } = options;
     const secret = crypto.getRandomValues(new BigUint64Array(1))[0]!;
     const { ownership } = this;
-    if (options.replica !== undefined) checkRepeatable(options.plugIns ?? []);
+    this.isRepeated = options.replica !== undefined && options.replica.isForStops !== true;
+    if (this.isRepeated) checkRepeatable(options.plugIns ?? []);
     const plugIns = new PlugIns(options.plugIns);
     this.parameters = new Parameters({ arena, kernels, clock, workerCount, secret, compression, ownership, plugIns, log });
     this.groups = new WorkerGroups(clock, workerCount);
     this.#placement = new PlacementPrepare(ownership, clock);
     const saved = { parameters: this.parameters, vectorClock: this.clock, ownership, placement: this.#placement, files };
     this.checkpoints = new CheckpointService({ ...saved, log, clock });
-    const users = options.replica === undefined ? functions : repeatedFunctions(functions);
+    const users = this.isRepeated ? repeatedFunctions(functions) : functions;
     this.replica = options.replica && new Replica(this, { ours: BUILT_IN_FUNCTIONS, users }, options.replica);
     this.scaling = new ScalingPart(this, log);
     const { parameters, groups, checkpoints, workers, replica, departure, scaling } = this;
@@ -241,14 +244,31 @@ export class Server {
     this.checkpoints.forget(ownerName(holder));
   }
 
+  /** Why the state of this server cannot be saved now when it is stopped; "": it can. */
+  get stopProblem(): string {
+    if (this.ownership.isSettling) return "parts of it are moving";
+    const isOwn = [...this.apps.served.values()].some((handler) => !(handler instanceof StoreHandle));
+    return isOwn ? "it has a handle of its own for kv" : "";
+  }
+
   /** This server has begun: what a standby could not repeat is refused from now on. */
   begun(): void {
-    if (this.replica !== undefined) this.checkpoints.loadRefusal = refusedError("a load of a checkpoint into a running job");
+    if (this.isRepeated) this.checkpoints.loadRefusal = refusedError("a load of a checkpoint into a running job");
+  }
+
+  /** This server is about to stop, and saves its state: nothing is loaded meanwhile. */
+  stopping(): void {
+    this.checkpoints.loadRefusal = refusedError("a load of a checkpoint while a server stops");
+  }
+
+  /** Whether what it does is written to a log: parts that come and go are no entries of it. */
+  get isLogging(): boolean {
+    return this.isRepeated || this.replica?.log.isOn === true;
   }
 
   /** The scheduler prepares this server for another placement. Throws as PlacementPrepare.take; UNSUPPORTED. */
   prepare(request: PrepareRequest): void {
-    if (this.replica !== undefined && request.holdMs > 0) throw refusedError("a change of the placement");
+    if (this.isLogging && request.holdMs > 0) throw refusedError("a change of the placement");
     if (request.servers !== undefined && request.holdMs > 0) this.#checkKv();
     this.#placement.take(request, this.checkpoints);
   }

@@ -3,7 +3,7 @@
 import { Roster } from "../scheduler/roster.ts";
 import type { Decision, RosterRules } from "../scheduler/roster-decision.ts";
 import { StateJournal } from "../scheduler/state-journal.ts";
-import type { AbortRequest } from "../wire/control.ts";
+import type { LeaveRequest } from "../wire/control.ts";
 import type { CopyClaim, RegisterRequest, ResumeClaim } from "../wire/register.ts";
 import type { RosterView } from "../wire/roster.ts";
 
@@ -58,8 +58,8 @@ export class RosterStage {
     return texts(this.roster.linkUp(node, incarnation, this.nowMs));
   }
 
-  leave(node: number, incarnation = 1, failure?: AbortRequest): string[] {
-    return texts(this.roster.leave(node, incarnation, this.nowMs, failure));
+  leave(node: number, incarnation = 1, request: LeaveRequest = {}): string[] {
+    return texts(this.roster.leave(node, incarnation, this.nowMs, request));
   }
 
   /** The journal was written to. */

@@ -30,8 +30,9 @@ export type AbortRequest = { readonly code: string; readonly message: string };
 export const abortRequestShape: Check<AbortRequest> = object({ code: text, message: text });
 
 /** LEAVE: the sender is done; `failure` says why a node that has its rank cannot begin after all. */
-export type LeaveRequest = { readonly failure?: AbortRequest | undefined };
-export const leaveRequestShape: Check<LeaveRequest> = object({ failure: optional(abortRequestShape) });
+/** `returns`: another process goes on with the state of this server, which has stopped in order to be started again. */
+export type LeaveRequest = { readonly failure?: AbortRequest | undefined; readonly returns?: boolean | undefined };
+export const leaveRequestShape: Check<LeaveRequest> = object({ failure: optional(abortRequestShape), returns: optional(flag) });
 
 export type StatusEntry = RosterEntry & {
   /** Time since the node last sent something to the scheduler; undefined before the first time. */

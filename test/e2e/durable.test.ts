@@ -65,7 +65,21 @@ suite("durable", { concurrency: 2 }, () => {
     const second = cluster.server(0);
     await second.fails(/STATE_HELD: the server of process \d+ on .* uses the state in/);
     await server.kill();
-    await (job.nodes[0] as Running).says(/server 0 is dead/);
+    await (job.nodes[0] as Running).says(/server 0 is dead, and is waited for/);
+    const again = cluster.server(0);
+    await job.worker.says(/^done/);
+    job.worker.endInput();
+    for (const node of [job.worker, again]) await node.succeeds();
+    await rm(durable, { recursive: true });
+  });
+
+  test("a server that is stopped, and started again once its end is known, goes on; no call of a worker fails", async () => {
+    const durable = await directory();
+    await using cluster = await Cluster.create({ servers: 1, workers: 1, flags: ["--durable", durable] });
+    const job = new Job(cluster, 1, "--pushes", "2000");
+    await job.worker.says(/^acknowledged \d+$/, 20);
+    (job.nodes[1] as Running).signal("SIGTERM");
+    await (job.nodes[0] as Running).says(/server 0 is dead, and is waited for/);
     const again = cluster.server(0);
     await job.worker.says(/^done/);
     job.worker.endInput();

@@ -169,6 +169,31 @@ test("while the disk is full nothing is acknowledged; then everything is", async
   await assert.rejects(log.write(pageOf(9)), throwsCode("CLOSED"));
 });
 
+for (const ending of ["nothing was written for a while", "the log was closed", "the process died at once"] as const)
+  test(`a damaged byte in the last batch, after ${ending}, is ${ending === "the process died at once" ? "taken for unfinished" : "STATE_CORRUPT"} (SegmentLog.W5)`, async () => {
+    const stage = new Stage(3);
+    const { clock } = stage;
+    const { log, die } = stage.process();
+    const write = async (): Promise<void> => {
+      await log.open(() => {});
+      for (let number = 1; number <= 3; number++) await log.write(pageOf(number));
+    };
+    await clock.runUntil(write(), { untilMs: 60_000 });
+    if (ending === "nothing was written for a while") await clock.advance(1000);
+    if (ending === "the log was closed") await clock.runUntil(log.close(), { untilMs: clock.nowMs() + 60_000 });
+    die();
+    stage.disk.failPower();
+    const { layer } = stage.disk.mount(clock, 0);
+    const file = await layer.open(`${DIRECTORY}/log-000000000001`);
+    const bytes = new Uint8Array(await file.size());
+    await file.read(bytes, 0);
+    const at = Buffer.from(bytes).indexOf("entry 3 ");
+    await file.write(Uint8Array.of((bytes[at] as number) ^ 4), at);
+    if (ending !== "the process died at once")
+      await assert.rejects(stage.recover(), throwsCode("STATE_CORRUPT", /log-\d+ is damaged at byte/));
+    else assert.equal((await stage.recover()).at(-1)?.last, 2);
+  });
+
 test("a damaged byte before the last batch is STATE_CORRUPT, with its path and offset (StoredLog.S1)", async () => {
   const stage = new Stage(2);
   const { log } = stage.process();

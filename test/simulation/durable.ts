@@ -36,6 +36,8 @@ export class DurableStage {
   readonly said: string[] = [];
   /** By server. */
   readonly disks: Map<number, SimDisk> = new Map();
+  /** Servers that have left their state. */
+  readonly stopped: Set<number> = new Set();
   refills = 0;
   failure: unknown;
   readonly #random: Random;
@@ -44,8 +46,17 @@ export class DurableStage {
   #scheduler: SimStore | undefined;
   #run = 0;
 
-  /** `keepsState`: the scheduler does. */
-  constructor(seed: number, { isCalm = false, keepsState = true }: { readonly isCalm?: boolean; readonly keepsState?: boolean } = {}) {
+  /**
+   * `keepsState`: the scheduler does. `leaves`: servers are not durable, and leave their state when they are stopped.
+   */
+  constructor(
+    seed: number,
+    {
+      isCalm = false,
+      keepsState = true,
+      leaves = false,
+    }: { readonly isCalm?: boolean; readonly keepsState?: boolean; leaves?: boolean } = {},
+  ) {
     this.#random = new Random(seed * 13 + 7);
     this.cluster = new SimCluster({
       seed,
@@ -58,6 +69,10 @@ export class DurableStage {
       log: this.#log(),
       optionsOf: (node) => {
         if (node === SCHEDULER_ID) return { jobId: `sim/${++this.#run}`, ...(keepsState ? { store: this.#store() } : {}) };
+        if (roleOf(node) === "server" && leaves) {
+          const found = this.stopped.delete(node) ? this.#logOf(node) : undefined;
+          return { stops: { logOf: async () => this.#logOf(node), found }, digestEntries: 7, fillBytes: 200 };
+        }
         if (roleOf(node) === "server") return { durable: this.#logOf(node), digestEntries: 7, fillBytes: 200, refillBytes: 8000 };
         return {};
       },
@@ -86,6 +101,11 @@ export class DurableStage {
 
   killAll({ power }: { readonly power: boolean }): void {
     for (const node of this.cluster.nodes()) if (this.cluster.running(node) !== undefined) this.kill(node, { power });
+  }
+
+  async stop(server: number): Promise<void> {
+    await this.cluster.office(server).node.leave();
+    this.stopped.add(server);
   }
 
   async comeBack(server: number): Promise<void> {
@@ -246,26 +266,35 @@ export async function runBlackouts(seed: number): Promise<number> {
 }
 
 /**
- * Servers die one by one, with or without the power, and come back, some of them long after they were declared dead: no
- * call fails, and every step counts once.
+ * Servers die one by one, with or without the power, or are stopped, and come back, some of them long after they were
+ * declared dead: no call fails, and every step counts once. `leaves`: those that are not durable are only ever stopped.
  */
-export async function runComebacks(seed: number): Promise<number> {
-  const steps = 30;
+export async function runComebacks(seed: number, { leaves = false }: { readonly leaves?: boolean } = {}): Promise<number> {
+  const steps = leaves ? 60 : 30;
   const random = new Random(seed + 5);
   const references = await expected(seed, steps);
-  const stage = new DurableStage(seed);
+  const stage = new DurableStage(seed, { leaves });
   const { cluster } = stage;
   const sessions = await stage.start();
   let isOver = false;
   let comebacks = 0;
+  const struck = new Set<number>();
   const strike = (): void => {
     if (isOver) return;
     const server = idOf("server", random.below(SERVERS));
-    if (cluster.running(server) !== undefined) {
+    if (cluster.running(server) !== undefined && !struck.has(server)) {
       comebacks++;
-      stage.kill(server, { power: random.chance(0.5) });
+      struck.add(server);
       const awayMs = random.chance(0.3) ? HEARTBEAT_TIMEOUT_MS + random.below(10_000) : random.below(100);
-      cluster.clock.after(awayMs, () => void stage.comeBack(server).catch((thrown) => stage.fail(thrown)));
+      const isPlanned = leaves || random.chance(0.3);
+      const away = async (): Promise<void> => {
+        if (isPlanned) await stage.stop(server);
+        stage.kill(server, { power: random.chance(0.5) });
+        await new Promise<void>((resolve) => cluster.clock.after(awayMs, resolve));
+        await stage.comeBack(server);
+        struck.delete(server);
+      };
+      away().catch((thrown: unknown) => stage.fail(thrown));
     }
     cluster.clock.after(100 + random.below(400), strike);
   };

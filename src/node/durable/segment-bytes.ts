@@ -18,6 +18,8 @@
 //       24   u32       crc           of the bytes before, and of the entries
 //       28   u32       0
 //       32             entries       server/replication/log-entry.ts
+//
+// A batch without entries is a mark: all before it is on the disk. The next batch is written over it.
 
 import { crc32 } from "node:zlib";
 import type { LogPage } from "../../server/replication/log-sink.ts";

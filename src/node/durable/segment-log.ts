@@ -17,6 +17,8 @@
 //       ends the server.
 //   SegmentLog.W4. What was found and repeated is on the disk before anything is written behind it: the process before
 //       may have died between a write and its sync.
+//   SegmentLog.W5. When nothing was written for MARK_MS, and when the log is closed, a mark behind the last batch says
+//       that it was synced: one that is damaged is not taken for one that is unfinished.
 
 import { randomInt } from "node:crypto";
 import { dirname, join } from "node:path";
@@ -37,6 +39,7 @@ const SPARE_FILE = "spare";
 /** Batches up to this size are written by one call. */
 const GATHERED_BYTES = 1024 * 1024;
 const RETRY_MS = 1000;
+const MARK_MS = 100;
 /** How long this process may write before it looks again whether it still has the lock. */
 const LOCK_CHECK_MS = 500;
 /** These pass when somebody frees space. */
@@ -71,6 +74,7 @@ export class SegmentLog implements DurableLog {
   #checkedAtMs = -Infinity;
   #failure: WeighbridgeError | undefined;
   #cancelRetry: CancelTimer = () => {};
+  #cancelMark: CancelTimer = () => {};
   #retrying: (() => void) | undefined;
 
   constructor(options: SegmentLogOptions) {
@@ -133,10 +137,13 @@ export class SegmentLog implements DurableLog {
   }
 
   async #stop(): Promise<void> {
+    const isFirst = this.#failure === undefined;
     this.#failure ??= new WeighbridgeError("CLOSED", "the server was closed");
+    this.#cancelMark();
     this.#cancelRetry();
     this.#retrying?.();
     await this.#writing;
+    if (isFirst) await this.#mark().catch(() => {}); // without it the log is as after a kill
     await this.#file?.close().catch(() => {}); // what was synced stays so
     this.#file = undefined;
   }
@@ -158,6 +165,32 @@ export class SegmentLog implements DurableLog {
     }
     if (this.#failure !== undefined) for (const { reject } of this.#queue.splice(0)) reject(this.#failure);
     this.#writing = undefined;
+    this.#cancelMark();
+    if (this.#failure === undefined) this.#cancelMark = this.#clock.after(MARK_MS, () => this.#markIdle());
+  }
+
+  #markIdle(): void {
+    this.#writing ??= this.#mark().then(
+      () => this.#marked(),
+      (thrown: unknown) => {
+        this.#fail(thrown, []);
+        this.#marked();
+      },
+    );
+  }
+
+  /** Goes on with what came meanwhile. */
+  #marked(): void {
+    this.#writing = this.#queue.length > 0 ? this.#writeAll() : undefined;
+  }
+
+  /** SegmentLog.W5 */
+  async #mark(): Promise<void> {
+    const [file, segment] = [this.#file, this.#segments.at(-1)];
+    if (file === undefined || segment === undefined) return;
+    await this.#lock.check();
+    await writeFully(file, layout.encodeBatchHead(segment.salt, []), this.#end);
+    await file.sync();
   }
 
   async #writeBatch(pages: readonly LogPage[]): Promise<void> {
@@ -190,11 +223,11 @@ export class SegmentLog implements DurableLog {
   /** The segment that has room for a batch of this size. */
   async #segmentFor(byteCount: number, first: number): Promise<{ readonly file: OpenFile; readonly segment: Segment }> {
     const current = this.#segments.at(-1);
-    if (this.#file !== undefined && current !== undefined && this.#end + byteCount <= current.byteCount)
+    if (this.#file !== undefined && current !== undefined && this.#end + byteCount + layout.BATCH_HEAD_BYTES <= current.byteCount)
       return { file: this.#file, segment: current };
     const { directory, segmentBytes = SEGMENT_BYTES } = this.#options;
     const spare = join(directory, SPARE_FILE);
-    const file = await this.#openSpare(spare, Math.max(segmentBytes, layout.SEGMENT_HEAD_BYTES + byteCount));
+    const file = await this.#openSpare(spare, Math.max(segmentBytes, layout.SEGMENT_HEAD_BYTES + byteCount + layout.BATCH_HEAD_BYTES));
     const head = { salt: randomInt(1, 2 ** 32), number: (current?.number ?? 0) + 1, first };
     const path = join(directory, `log-${String(head.number).padStart(12, "0")}`);
     try {

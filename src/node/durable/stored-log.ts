@@ -1,12 +1,12 @@
 // stored-log — reads the segments that a durable log left (segment-log.ts): checks all of them, finds where to begin,
 // and hands out the entries from there on.
 //
-// A segment ends where no whole batch begins. In the last one that is the end of the log: a batch that was not synced
-// may be there in part, and was acknowledged to nobody.
+// A segment ends where no whole batch begins, or with a mark. In the last one that is the end of the log: a batch that
+// was not synced may be there in part, and was acknowledged to nobody.
 //
 // Invariants:
-//   StoredLog.S1. Only what follows the last whole batch is dropped. A batch that is damaged while a later one is
-//       there, a number that is missing, a head that cannot be read: STATE_CORRUPT, with path and offset.
+//   StoredLog.S1. Only what follows the last whole batch is dropped. A batch that is damaged while a later one, or a
+//       mark, is there, a number that is missing, a head that cannot be read: STATE_CORRUPT, with path and offset.
 
 import { join } from "node:path";
 import { WeighbridgeError } from "../../base/errors.ts";
@@ -100,7 +100,7 @@ async function readSegment(layer: FileLayer, path: string, found: (page: LogPage
       if (batch === undefined || end + layout.BATCH_HEAD_BYTES + batch.byteCount > byteCount) break;
       const bytes = await bytesAt(end, layout.BATCH_HEAD_BYTES + batch.byteCount);
       const entries = bytes.subarray(layout.BATCH_HEAD_BYTES);
-      if (!layout.isWhole(bytes, entries)) break;
+      if (!layout.isWhole(bytes, entries) || batch.entryCount === 0) break;
       if (batch.first !== last + 1) throw corrupt(path, end, `entry ${batch.first} follows entry ${last}`);
       last += batch.entryCount;
       found({ first: batch.first, last, entries });

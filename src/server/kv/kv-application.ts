@@ -19,8 +19,8 @@ type KvApplicationOptions = {
   readonly unfinishedRequests: PartialRequests<PartialRequest>;
   readonly parameters: { readonly sums: ServerSums };
   readonly checkpoints: { readonly pressure: CutPressure };
-  /** Set on a server that has a standby. */
-  readonly replica?: object | undefined;
+  /** Set on a server that is replicated or durable. */
+  readonly isRepeated?: boolean | undefined;
 };
 
 export class KvApplication {
@@ -31,8 +31,8 @@ export class KvApplication {
   readonly #isReplicated: boolean;
 
   /** Sums pushes from the start. Throws BAD_ARGUMENT if the application exists already. */
-  constructor({ arena, apps, unfinishedRequests, parameters, checkpoints, replica }: KvApplicationOptions, appId: number) {
-    this.#isReplicated = replica !== undefined;
+  constructor({ arena, apps, unfinishedRequests, parameters, checkpoints, isRepeated }: KvApplicationOptions, appId: number) {
+    this.#isReplicated = isRepeated === true;
     this.#appId = appId;
     this.#apps = apps;
     this.#unfinished = unfinishedRequests;

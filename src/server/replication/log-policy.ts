@@ -39,9 +39,13 @@ const POLICIES: ReadonlyMap<number, LogPolicy> = new Map([
   ...REFUSED.map(({ nameHash }) => [nameHash, "refused"] as const),
 ]);
 
-export function policyOf({ nameHash, effect }: Pick<Contract, "nameHash" | "effect">): LogPolicy {
+/** `isForStops`: what is refused elsewhere is served until the server stops (planned-stop.ts). */
+export function policyOf(
+  { nameHash, effect }: Pick<Contract, "nameHash" | "effect">,
+  { isForStops = false }: { readonly isForStops?: boolean | undefined } = {},
+): LogPolicy {
   const known = POLICIES.get(nameHash);
-  if (known !== undefined) return known;
+  if (known !== undefined && !(isForStops && known === "refused")) return known;
   if (effect === "update") return "logged";
   return effect === "recordingRead" ? "recording" : "read";
 }

@@ -87,6 +87,8 @@ export type ReplicaOptions = ReplicaLogOptions & {
   readonly durable?: DurableLog | undefined;
   /** How large the log of a durable server grows before its state is written anew. */
   readonly refillBytes?: number | undefined;
+  /** The server logs nothing before it is stopped, and serves all that others do (planned-stop.ts). */
+  readonly isForStops?: boolean | undefined;
 };
 
 /** Our functions, and those of users. */
@@ -128,13 +130,15 @@ export class Replica {
   #stateBytes = 0;
   #sinceDigest = 0;
   #digestPart = 0;
+  /** Whether its state was left for another process. */
+  #hasLeft = false;
 
   constructor(server: ReplicatedServer, { ours, users }: ServedContracts, options: ReplicaOptions) {
     this.#server = server;
     this.#options = options;
     this.log = new ReplicaLog(options, new LogPages(server));
     this.policies = new Map([
-      ...ours.map((fn) => [fn.nameHash, policyOf(fn)] as const),
+      ...ours.map((fn) => [fn.nameHash, policyOf(fn, options)] as const),
       ...users.map(({ nameHash, isUpdate }) => [nameHash, isUpdate ? "repeated" : "read"] as const),
     ]);
   }
@@ -208,6 +212,30 @@ export class Replica {
     this.#isComingBack = false;
     this.log.goOnAfter(this.applied);
     this.log.sendTo(durable);
+  }
+
+  /** Repeats what a process before left when it was stopped (PlannedStop.open). */
+  async openStopped(left: DurableLog): Promise<void> {
+    this.#isComingBack = true;
+    await left.open((page) => this.#restore(page));
+    this.#isComingBack = false;
+    if (this.identity === undefined || this.#isFilling)
+      throw new WeighbridgeError("ABORTED", "the stop of the server before this one was not finished");
+    this.log.goOnAfter(this.applied);
+  }
+
+  /** Writes the state there, and from then on what changes it: resolves when output waits for it (Fill.F4). */
+  async leave(left: DurableLog, identity: ServerIdentity): Promise<void> {
+    this.#hasLeft = true;
+    await left.open(() => {});
+    await new Promise<void>((filled, failed) => {
+      const begin = (): void => {
+        this.log.start(left);
+        this.log.onRefused = failed;
+        this.log.appendText(EntryKind.IDENTITY, identity); // DurableLog.D3
+      };
+      this.#begin({ begin, filled, failed });
+    });
   }
 
   /** What follows in the log was cut by this placement. */
@@ -337,7 +365,7 @@ export class Replica {
   }
 
   close(): void {
-    if (this.#options.durable === undefined) this.log.stop();
+    if (this.#options.durable === undefined && !this.#hasLeft) this.log.stop();
     else this.log.close(); // what the disk may not have is told to nobody
   }
 

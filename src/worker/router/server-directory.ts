@@ -136,10 +136,9 @@ export class ServerDirectory {
   /** Router.R2 */
   #follow(roster: RosterView): void {
     this.#placeWithout(roster);
-    for (const entry of roster.nodes) {
-      const { node, role, rank, state, address, incarnation, continues, returns } = entry;
+    for (const { node, role, rank, state, address, incarnation, continues, returns } of roster.nodes) {
       if (role !== "server") continue;
-      if (state === "alive" || isAwaited(entry)) {
+      if (state === "alive" || isAwaited({ state, returns })) {
         const before = this.incarnationOf(rank);
         this.gone[rank] = undefined;
         this.channels[rank] = this.#peer.dial(node, address, incarnation, { continues, returns });

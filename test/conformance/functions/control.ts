@@ -65,7 +65,10 @@ export const CONTROL: FunctionFamily = {
     }),
     documentedControl(control.LEAVE, {
       about: "The sender is done, and no longer counts.",
-      request: { failure: "`{code, message}`: why one that has its place cannot begin (protocol.md, C15)" },
+      request: {
+        failure: "`{code, message}`: why one that has its place cannot begin (protocol.md, C15)",
+        returns: "of a server that has stopped to be started again (protocol.md, C15a)",
+      },
       response: {},
       errors: ["FENCED", "NO_ROUTE"],
       vectors: ["leave-request", "leave-reply", "leave-failure-request"],

@@ -1,0 +1,43 @@
+// Servers that are stopped to be started again: they are waited for, and what they left counts once, in its run.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { OLD_ROSTER, RosterStage } from "../testing/roster-stage.ts";
+
+const LEFT = { job: "job/new", node: 8, isStored: true } as const;
+
+test("a server that has left its state is dead, and waited for; the next process of its rank continues it, once (PlannedStop.P2)", () => {
+  const stage = new RosterStage().formed();
+  const entry = () => stage.roster.view().nodes.find(({ node }) => node === 8);
+  assert.equal(entry()?.returns, undefined);
+  assert.deepEqual(stage.leave(8, 1, { returns: true }), ["died 8", "announce"]);
+  assert.deepEqual([entry()?.state, entry()?.returns], ["dead", true]);
+  assert.deepEqual(stage.resume("s0 again", LEFT, { rank: 0 }), ["admit s0 again as 8/2 recovery", "announce"]);
+  assert.deepEqual([entry()?.state, entry()?.returns, entry()?.continues], ["alive", undefined, 1]);
+  stage.linkDown(8, 2);
+  assert.deepEqual(stage.resume("s0 third", LEFT, { rank: 0 }), ["refuse s0 third FENCED"], "what it did since is not in there");
+});
+
+test("a durable server comes back with what it wrote in any incarnation since its state began", () => {
+  const stage = new RosterStage();
+  for (const name of ["s0", "s1"]) stage.register(name, { rank: Number(name[1]), returns: true });
+  for (const name of ["w0", "w1"]) stage.register(name, { rank: Number(name[1]) });
+  for (const incarnation of [1, 2]) {
+    stage.linkDown(8, incarnation);
+    const decisions = stage.resume(`s0 after ${incarnation}`, LEFT, { rank: 0, returns: true });
+    assert.ok(decisions.includes(`admit s0 after ${incarnation} as 8/${incarnation + 1} recovery`), decisions.join());
+  }
+});
+
+test("a scheduler that begins does not learn a job from what a stopped server left, but from a durable one", () => {
+  const claim = { ...LEFT, job: "job/old", roster: OLD_ROSTER };
+  assert.deepEqual(new RosterStage().resume("s0", claim, { rank: 0 }), ["refuse s0 FENCED"]);
+  assert.ok(new RosterStage().resume("s0", claim, { rank: 0, returns: true }).includes("admit s0 as 8/2 recovery"));
+});
+
+test("a server that leaves when nobody works any more has left, whatever it left behind", () => {
+  const stage = new RosterStage().formed();
+  for (const worker of [9, 11]) stage.leave(worker);
+  stage.leave(8, 1, { returns: true });
+  assert.ok(stage.states().includes("8 left 1"));
+});

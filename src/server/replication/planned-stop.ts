@@ -1,0 +1,105 @@
+// planned-stop — a server without a standby that is stopped in order to be started again: it leaves its state as a log,
+// which the next process of its rank repeats (docs/decisions/0070). Not where the log lies: node/durable/.
+//
+//   SIGTERM ──► IDENTITY, FILL … FILLED, while training goes on ──► LEAVE, returns ──► the log is closed
+//   start ──► the log is repeated ──► the rank, in the next incarnation, which continues ──► the log is removed
+//
+// Invariants:
+//   PlannedStop.P1. The log has all that anybody was told when the scheduler hears that the server returns (Fill.F4);
+//       from then on nothing is told that it does not have.
+//   PlannedStop.P2. A log is gone on with once, and only in the run it belongs to: the scheduler takes it for the last
+//       incarnation of the rank alone (Chains.comebackRefusal).
+//   PlannedStop.P3. A server with something that could not be repeated leaves nothing: then calls fail at once, as
+//       without a directory.
+
+import { reasonOf, WeighbridgeError } from "../../base/errors.ts";
+import type { Log } from "../../base/log.ts";
+import type { PsFunction } from "../../contracts/ps-function.ts";
+import type { PlugInModule } from "../../store/plug-ins.ts";
+import type { RosterView } from "../../wire/roster.ts";
+import type { DurableLog, ServerIdentity } from "./durable-log.ts";
+import { checkRepeatable } from "./repeated-function.ts";
+import type { Replica } from "./replica.ts";
+
+export type PlannedStopFiles = {
+  /** Where the server of this rank leaves its state. Nothing is there yet. */
+  readonly logOf: (rank: number) => Promise<DurableLog>;
+  /** What a process before has left for this one. */
+  readonly found?: DurableLog | undefined;
+};
+
+export type PlannedStopOptions = PlannedStopFiles & {
+  readonly log: Log;
+  readonly replica: Replica;
+  readonly functions: readonly PsFunction[];
+  readonly plugIns: readonly PlugInModule[];
+  /** What else keeps the state from being saved now; "": nothing. */
+  readonly problem: () => string;
+};
+
+export class PlannedStop {
+  readonly #options: PlannedStopOptions;
+  #saved: DurableLog | undefined;
+
+  constructor(options: PlannedStopOptions) {
+    this.#options = options;
+    options.replica.log.stop(); // nothing is logged before the stop
+  }
+
+  /** Whether the state was left for another process. */
+  get isSaved(): boolean {
+    return this.#saved !== undefined;
+  }
+
+  /**
+   * Repeats what a process before has left. Throws ABORTED if its stop was not finished, and what DurableLog.open
+   * throws.
+   */
+  async open(): Promise<void> {
+    const { found, replica } = this.#options;
+    if (found !== undefined) await replica.openStopped(found);
+  }
+
+  /** The state that was found is served from now on. */
+  async begun(): Promise<void> {
+    await this.#options.found?.remove();
+  }
+
+  /**
+   * Leaves the state of this server for the next process. Never throws: what went wrong is logged, and nothing is left.
+   */
+  async save(identity: ServerIdentity, rank: number): Promise<void> {
+    const { log, replica, logOf } = this.#options;
+    if (this.#saved !== undefined || !hasWorkers(identity.roster)) return;
+    let durable: DurableLog | undefined;
+    try {
+      this.#checkRepeatable();
+      durable = await logOf(rank);
+      await replica.leave(durable, identity);
+      this.#saved = durable; // PlannedStop.P1
+      log.info("the state is saved for the next process of this rank", { entries: replica.log.position });
+    } catch (thrown) {
+      log.warn("the state could not be saved, and is lost with this process", { reason: reasonOf(thrown) });
+      await durable?.remove();
+    }
+  }
+
+  /** Nothing more is told to anybody. */
+  async close(): Promise<void> {
+    await this.#saved?.close();
+    await this.#options.found?.close();
+  }
+
+  /** PlannedStop.P3 */
+  #checkRepeatable(): void {
+    const { functions, plugIns, problem } = this.#options;
+    const own = functions.find(({ isUpdate }) => isUpdate);
+    const why = own === undefined ? problem() : `its function ${own.name} changes state`;
+    if (why !== "") throw new WeighbridgeError("UNSUPPORTED", why);
+    checkRepeatable(plugIns);
+  }
+}
+
+function hasWorkers({ nodes }: RosterView): boolean {
+  return nodes.some(({ role, state }) => role === "worker" && state !== "left");
+}

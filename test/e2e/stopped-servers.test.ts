@@ -1,0 +1,57 @@
+// stopped-servers — Goal: a server without a standby that is stopped by SIGTERM, and started again with the same rank
+// and checkpoint directory, goes on where it was; calls wait for it. What is left of a run that is over is not used.
+
+import assert from "node:assert/strict";
+import { mkdtemp, readdir, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { suite, test } from "node:test";
+import { Cluster } from "./cluster.ts";
+
+async function directory(): Promise<string> {
+  return await mkdtemp(join(tmpdir(), "weighbridge-stopped-"));
+}
+
+suite("stopped servers", { concurrency: 2 }, () => {
+  test("a server that is stopped, and started again with the same rank and directory, goes on; no call of a worker fails", async () => {
+    const checkpoints = await directory();
+    await using cluster = await Cluster.create({ servers: 1, workers: 1, flags: ["--checkpoint-dir", checkpoints] });
+    const [scheduler, server, worker] = [cluster.scheduler(), cluster.server(0), cluster.worker(0, "keeper", "--pushes", "2000")];
+    await worker.says(/^acknowledged \d+$/, 20);
+    server.signal("SIGTERM");
+    await scheduler.says(/server 0 is dead, and is waited for/);
+    const again = cluster.server(0);
+    await worker.says(/^done/);
+    assert.deepEqual(await readdir(join(checkpoints, "stopped")), [], "what was gone on with is removed");
+    worker.endInput();
+    for (const node of [worker, again]) await node.succeeds();
+    await rm(checkpoints, { recursive: true });
+  });
+
+  test("what a server left in a run that is over is not used, and says so", async () => {
+    const checkpoints = await directory();
+    await using cluster = await Cluster.create({ servers: 1, workers: 1, flags: ["--checkpoint-dir", checkpoints] });
+    const first = [cluster.scheduler(), cluster.server(0), cluster.worker(0, "keeper", "--pushes", "1000000")] as const;
+    await first[2].says(/^acknowledged \d+$/, 20);
+    first[1].signal("SIGTERM");
+    await first[0].says(/server 0 is dead, and is waited for/);
+    await Promise.all(first.map((node) => node.kill()));
+
+    await using next = await Cluster.create({ servers: 1, workers: 1, flags: ["--checkpoint-dir", checkpoints] });
+    const [, server, worker] = [next.scheduler(), next.server(0), next.worker(0, "keeper", "--pushes", "5")];
+    assert.equal((await worker.says(/^found (\d+) to (\d+) (\w+)$/))[1], "0");
+    assert.match(server.stderr, /what a server of this rank left when it was stopped is not used/);
+    await worker.says(/^done/);
+    worker.endInput();
+    for (const node of [worker, server]) await node.succeeds();
+    await rm(checkpoints, { recursive: true });
+  });
+
+  test("without a directory and without a standby, calls to a server that is stopped fail at once", async () => {
+    await using cluster = await Cluster.create({ servers: 1, workers: 1 });
+    const [, server, worker] = [cluster.scheduler(), cluster.server(0), cluster.worker(0, "keeper", "--pushes", "1000000")];
+    await worker.says(/^acknowledged \d+$/, 20);
+    server.signal("SIGTERM");
+    await worker.fails(/NODE_DEAD: server 0 has left/);
+  });
+});
