@@ -78,6 +78,6 @@ test("a server that was added and cannot begin is refused its slot, and the job 
   stage.register("s2");
   stage.journal.write({ kind: "wish", wish: WISH });
   stage.review();
-  assert.deepEqual(stage.leave(12, 1, { code: "CHECKPOINT_IO", message: "no disk" }), ["announce"]);
+  assert.deepEqual(stage.leave(12, 1, { failure: { code: "CHECKPOINT_IO", message: "no disk" } }), ["announce"]);
   assert.equal(stage.roster.phase, "running");
 });
