@@ -58,13 +58,12 @@ export class Dialer {
 
   /** Dials this channel's node at this address or one of the others, and nowhere else any more. */
   dial(channel: Channel, address: Address, others: readonly Address[] = []): void {
-    const known = this.#dials.get(channel);
-    const isElsewhere = known !== undefined && known.address !== address && channel.link === undefined;
-    const dial = known === undefined || isElsewhere ? { channel, address, others, attempt: 0, isConnecting: false } : known; // Dialer.P4
+    let dial = this.#dials.get(channel);
+    const isElsewhere = dial?.address !== address && channel.link === undefined; // Dialer.P4
+    if (dial === undefined || isElsewhere) dial = { channel, address, others, attempt: 0, isConnecting: false };
     this.#dials.set(channel, dial);
     if (dial.address !== address) {
-      dial.address = address;
-      dial.others = others;
+      Object.assign(dial, { address, others });
       channel.link?.destroy();
     }
     this.#connect(dial);
@@ -116,7 +115,6 @@ export class Dialer {
   }
 
   #redial(dial: Dial): void {
-    if (this.isDropped(dial)) return;
     const { clock, redialDelayMs } = this.#options;
     const { address, others } = dial;
     const [next = address, ...rest] = others;
