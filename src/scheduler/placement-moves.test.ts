@@ -64,18 +64,18 @@ class Stage {
   }
 }
 
-test("steps are of at most 3 MiB, or of one part, whatever parts have; with little state there are few (PlacementMoves.M2)", async () => {
+test("steps are of at most 2 MiB, or of one part, whatever parts have; with little state there are few (PlacementMoves.M2)", async () => {
   for (const [bytesPerPart, stepsMax] of [
     [0, 8],
     [100, 8],
-    [16_384, 60],
-    [262_144, 420],
+    [16_384, 80],
+    [262_144, 620],
     [8 * MIB, 4100],
   ] as const) {
     const stage = new Stage(2, { bytesPerPart });
     const seen: MoveProgress[] = [];
     await stage.moveTo([1], (progress) => seen.push(progress));
-    const limit = Math.max(3 * MIB, bytesPerPart);
+    const limit = Math.max(2 * MIB, bytesPerPart);
     assert.ok(
       stage.steps.every((bytes) => bytes <= limit),
       `${bytesPerPart}: ${Math.max(...stage.steps)} bytes in one step`,

@@ -23,7 +23,7 @@ import type { PlacementView, RosterView } from "../wire/roster.ts";
 import type { PlacementChanges, PreparedChange } from "./placement-changes.ts";
 
 /** PlacementMoves.M2 */
-const STEP_BYTES = 3 * 2 ** 20;
+const STEP_BYTES = 2 * 2 ** 20;
 /** Of the first step. */
 const FIRST_PARTS = 64;
 /** After one that was small the next step has so many times as many parts at most. */

@@ -121,7 +121,7 @@ export class ServerNode extends MemberNode {
       onLeft: (error: WeighbridgeError): void => checkpoints.left(error),
     };
     this.exchange = new PartsExchange({ ownership, parameters, groups, departure, clock, log, node: this, ...about });
-    checkpoints.isMoving = () => ownership.isSettling;
+    checkpoints.isMoving = () => ownership.isSettling || departure.hasRemains;
     ownership.onChange(() => this.#catchUp());
     this.server.serve(this.peer);
     this.server.workers.node = this;

@@ -58,11 +58,7 @@ class Stage {
         groups,
         checkpoints,
         ownership,
-        departure: new PartsDeparture(
-          ownership,
-          () => parameters,
-          () => groups,
-        ),
+        departure: new PartsDeparture({ ownership, parameters: () => parameters, groups: () => groups, clock }),
         workers: new WorkerCalls(),
       },
       clock,

@@ -122,11 +122,12 @@ export class Server {
     this.kernels = new SimdKernels(options.arena);
     this.#watch = new ArenaWatch(options.arena, options.log ?? SILENT_LOG);
     this.ownership = new Ownership(options.arena);
-    this.departure = new PartsDeparture(
-      this.ownership,
-      () => this.parameters,
-      () => this.groups,
-    );
+    this.departure = new PartsDeparture({
+      ownership: this.ownership,
+      parameters: () => this.parameters,
+      groups: () => this.groups,
+      clock: options.clock,
+    });
     this.epochWait = new EpochWait(this.ownership, options.clock);
     this.apps = new AppRegistry({ clock: options.clock, checkAgain: ({ epoch, flags }) => this.ownership.checkKept(epoch, flags) });
     this.unfinishedRequests = new PartialRequests({ clock: options.clock });

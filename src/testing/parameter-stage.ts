@@ -180,11 +180,7 @@ export class ParameterStage {
       groups: this.#groups,
       checkpoints: this.#checkpoints,
       ownership,
-      departure: new PartsDeparture(
-        ownership,
-        () => parameters,
-        () => this.#groups,
-      ),
+      departure: new PartsDeparture({ ownership, parameters: () => parameters, groups: () => this.#groups, clock: this.clock }),
       workers: this.#workers,
     };
     return new ServerContext(state, this.holder(rank), this.#owned);

@@ -205,11 +205,7 @@ export function goldenServer(): RecordedExchange {
       groups,
       checkpoints,
       ownership,
-      departure: new PartsDeparture(
-        ownership,
-        () => parameters,
-        () => groups,
-      ),
+      departure: new PartsDeparture({ ownership, parameters: () => parameters, groups: () => groups, clock }),
       workers: new WorkerCalls(),
     },
     clock,

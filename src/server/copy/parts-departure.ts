@@ -8,7 +8,10 @@
 //       (Ownership.O5): rows, blocks and open rounds stay as they were, and so do clocks. If a new owner cannot take its
 //       parts, they are here, and an earlier placement can come back.
 //   PartsDeparture.D2. A new owner that has died, or was restarted, will not be done: the server says so.
+//   PartsDeparture.D3. What a new owner has is dropped in small shares between requests, and before parts come again:
+//       until then no checkpoint is cut.
 
+import type { Clock } from "../../base/clock.ts";
 import { WeighbridgeError } from "../../base/errors.ts";
 import type { SspGroupImage } from "../../consistency/ssp-group.ts";
 import { PART_COUNT, partOf } from "../../keys/part.ts";
@@ -22,6 +25,8 @@ const LOW = 0xffff_ffffn;
 /** Of one answer: all that a server gets in a step, as a rule (PlacementMoves.M2). */
 const BATCH_BYTES = 4 * 2 ** 20;
 const BATCH_PARTS = 1024;
+/** So many parts are dropped in one turn. */
+const DROPPED_TOGETHER = 8;
 
 /** Some parts of one new owner, up to `to`; what is not a part's comes with the first of them, where it is asked for. */
 export type DepartedParts = {
@@ -41,22 +46,38 @@ export type Departing = {
   readonly takers: ReadonlyMap<number, number>;
 };
 
+export type PartsDepartureOptions = {
+  readonly ownership: Pick<Ownership, "wrongEpoch">;
+  readonly parameters: () => Parameters;
+  readonly groups: () => WorkerGroups;
+  readonly clock: Clock;
+};
+
 const NOTHING: Departing = { epoch: 0, parts: new Map(), takers: new Map() };
 
 export class PartsDeparture {
-  readonly #ownership: Pick<Ownership, "wrongEpoch" | "epoch">;
+  readonly #ownership: Pick<Ownership, "wrongEpoch">;
   readonly #parameters: () => Parameters;
   readonly #groups: () => WorkerGroups;
+  readonly #clock: Clock;
+  /** Parts that were taken, and are not dropped yet. */
+  readonly #remains: number[] = [];
   #departing = NOTHING;
   /** The ranks that are not done. */
   readonly #waiting = new Set<number>();
   /** Called with the parts that a new owner has taken. */
   onTaken: (parts: readonly number[]) => void = () => {};
 
-  constructor(ownership: Pick<Ownership, "wrongEpoch" | "epoch">, parameters: () => Parameters, groups: () => WorkerGroups) {
+  constructor({ ownership, parameters, groups, clock }: PartsDepartureOptions) {
     this.#ownership = ownership;
     this.#parameters = parameters;
     this.#groups = groups;
+    this.#clock = clock;
+  }
+
+  /** Whether parts that were taken are still here (PartsDeparture.D3). */
+  get hasRemains(): boolean {
+    return this.#remains.length > 0;
   }
 
   /** Whether somebody has still to take something. */
@@ -66,6 +87,7 @@ export class PartsDeparture {
 
   /** What left with a placement before is as if it had not, unless it is done. */
   begin(departing: Departing): void {
+    this.#drop(Infinity);
     this.#departing = departing;
     this.#waiting.clear();
     for (const rank of departing.takers.keys()) this.#waiting.add(rank);
@@ -111,15 +133,25 @@ export class PartsDeparture {
     return this.#departing.parts.get(partOf(Number(key & LOW), Number(key >> 32n))) === owner;
   }
 
-  /** This owner has its parts: they are dropped here. Throws as `read`. */
+  /** This owner has its parts: they are not held here any more. Throws as `read`. */
   done(owner: number, epoch: number): void {
     this.#check(epoch);
     if (!this.#waiting.delete(owner)) return;
     const parts = [...this.#departing.parts].filter(([, to]) => to === owner).map(([part]) => part);
-    const state = new PartState(this.#parameters());
-    for (const part of parts) state.dropPart(part);
+    if (parts.length > 0 && !this.hasRemains) this.#clock.soon(() => this.#dropSome());
+    this.#remains.push(...parts);
     this.#groups().drop((key) => this.#isOf(owner, key), this.#ownership.wrongEpoch(epoch - 1)); // they ask where the parts are now
     this.onTaken(parts);
+  }
+
+  #dropSome(): void {
+    this.#drop(DROPPED_TOGETHER);
+    if (this.hasRemains) this.#clock.after(0, () => this.#dropSome());
+  }
+
+  #drop(countMax: number): void {
+    const state = new PartState(this.#parameters());
+    for (const part of this.#remains.splice(0, countMax)) state.dropPart(part);
   }
 
   #check(epoch: number): void {
