@@ -37,6 +37,7 @@ const ENTRY = {
   continues: 1,
   returns: true,
   isFilling: true,
+  isRetired: true,
 };
 const PLACEMENT = { epoch: 4, policy: "ring", servers: [0, 2], moved: [17, 2], move: { from: [0], to: [0, 2], below: 7 } };
 const ROSTER = { version: 3, nodes: [ENTRY], guests: [{ node: 2 ** 31, token: "g" }], placement: PLACEMENT, endedGeneration: 2 };
@@ -156,7 +157,12 @@ const MESSAGES: readonly { name: string; shape: Check<unknown>; body: Record<str
     optional: ["values", "missing"],
   },
   { name: "the answer to GATHER", shape: gatherReplyShape, body: { ...GENERATION, roster: ROSTER } },
-  { name: "LEAVE", shape: leaveRequestShape, body: { failure: { code: "CHECKPOINT_TORN", message: "too short" } }, optional: ["failure"] },
+  {
+    name: "LEAVE",
+    shape: leaveRequestShape,
+    body: { failure: { code: "CHECKPOINT_TORN", message: "too short" }, returns: true },
+    optional: ["failure", "returns"],
+  },
   { name: "an empty body", shape: emptyShape, body: {} },
 ];
 
