@@ -251,12 +251,8 @@ test("a server that the scheduler wants and that has no process is started, once
 });
 
 test("a server that was added and has parts is one of the job: its failure ends it (J8)", async () => {
-  const serverOf = (rank: number): ProcessPlan => ({
-    ...processPlan(`server ${rank}`, "setTimeout(() => process.exit(3), 400)"),
-    role: "server",
-    ranks: [rank],
-  });
-  const { job } = start([reporting(["complete:", "servers:0,1/0", "servers:0,1/0,1", "", "", "", "", "", "", "", ""], 100)], { serverOf });
+  const serverOf = (rank: number): ProcessPlan => ({ ...processPlan(`server ${rank}`, "process.exit(3)"), role: "server", ranks: [rank] });
+  const { job } = start([reporting(["complete:", "servers:1/1"]), processPlan("worker 0", WAIT)], { serverOf });
   const outcome = await job.outcome;
   assert.ok(outcome.kind === "failed");
   assert.equal(outcome.culprit.plan.name, "server 1");
