@@ -18,8 +18,8 @@ export const ROOT = "/snapshots";
 export const EVERY = 3;
 export const ROWS = 4;
 const CLOCKS = 10;
-/** Between two changes of the placement. */
-const PAUSE_MS_MAX = 12;
+/** Between two changes of the placement, which take about as long: servers exchange parts. */
+const PAUSE_MS_MAX = 50;
 
 /** A cluster whose servers keep checkpoints on this disk. */
 export async function startOn(
