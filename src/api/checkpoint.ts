@@ -78,8 +78,8 @@ const JOB_DEFAULT = "weighbridge";
 const AHEAD_MAX = 1000;
 /** How often servers are surveyed before one is said to have lost a parameter: making one takes a round trip. */
 const LOOKS_MAX = 20;
-/** How often a cut is made anew because parameters were cleared and made while it was made. */
-const CUTS_MAX = 8;
+/** How often a cut is made anew because parameters were cleared and made, or parts moved, while it was made. */
+const CUTS_MAX = 64;
 
 /** What is wrong about them is said before the servers stop for a cut. Throws BAD_ARGUMENT. */
 export function checkCheckpointOptions(options: CheckpointOptions): void {
@@ -286,7 +286,7 @@ async function requireOneOfEach(servers: ServerCalls, parameters: readonly strin
 function requireOnePlacement(cuts: readonly contracts.Frozen[], asked: readonly number[], clock: number): void {
   const epochs = new Set(cuts.map(({ epoch }) => epoch));
   if (epochs.size === 1 && cuts.every(({ servers }) => String(servers) === String(asked))) return;
-  const message = `no checkpoint is taken: the placement changed while servers made the cut at clock ${clock}, in epochs ${[...epochs].join(" and ")}`;
+  const message = `no checkpoint is taken: parts moved between servers while they made the cut at clock ${clock}`;
   throw new WeighbridgeError("WRONG_EPOCH", `${message}; take it again`, { retryable: true });
 }
 

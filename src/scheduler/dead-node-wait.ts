@@ -55,8 +55,9 @@ export class DeadNodeWait {
 
   #giveUp(): void {
     const { clock, startTimeoutMs, giveUp } = this.#options;
-    const overdue = [...this.#diedAtMs].filter(([, diedAtMs]) => clock.nowMs() - diedAtMs >= startTimeoutMs);
-    const names = overdue.map(([node]) => nameOf(node)).join(", ");
+    const firstMs = Math.min(...this.#diedAtMs.values()); // it is overdue, though the timer may have come a moment early
+    const lastMs = Math.max(firstMs, clock.nowMs() - startTimeoutMs);
+    const names = [...this.#diedAtMs].flatMap(([node, diedAtMs]) => (diedAtMs <= lastMs ? nameOf(node) : [])).join(", ");
     const text = `everybody else is done, and ${names} died and did not come back within ${startTimeoutMs} ms`;
     giveUp(new WeighbridgeError("NODE_DEAD", text, { retryable: true }));
   }
