@@ -4,7 +4,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { movedParts, PART_COUNT } from "../keys/placement.ts";
-import { placementOf } from "../keys/placement-of.ts";
+import { Placements } from "../keys/placement-of.ts";
 import { SimClock } from "../testing/sim-clock.ts";
 import { throwsCode } from "../testing/throws-code.ts";
 import { idOf } from "../wire/node-id.ts";
@@ -22,6 +22,7 @@ class Stage {
   readonly #bytesPerPart: number;
   readonly #roomBytes: number;
   readonly #serverCount: number;
+  readonly #placements = new Placements();
   /** The bytes of each step. */
   readonly steps: number[] = [];
   abandonedCount = 0;
@@ -43,9 +44,9 @@ class Stage {
   async publish({ servers = this.placement.servers, move }: PlacementChange, check?: ChangeCheck): Promise<void> {
     const { epoch, policy } = this.placement;
     const placement = { epoch: epoch + 1, policy, servers, ...(move === undefined ? {} : { move }) };
-    const next = placementOf(placement);
+    const next = this.#placements.of(placement);
     const arriving = new Map(servers.map((rank) => [rank, { byteCount: 0, roomBytes: this.#roomBytes }]));
-    const moved = movedParts(placementOf(this.placement), next);
+    const moved = movedParts(this.#placements.of(this.placement), next);
     for (const part of moved) arriving.get(next.ownerOf(part))!.byteCount += this.#bytesPerPart;
     try {
       check?.({ placement, arriving });
