@@ -9,12 +9,7 @@ import { realClock } from "../../src/node/real-clock.ts";
 import { SocketTransport } from "../../src/node/transport/socket-transport.ts";
 import { Processes, type Running, script } from "./processes.ts";
 
-export type ClusterOptions = {
-  readonly servers: number;
-  /** A number, or a range: `2..5`. */
-  readonly workers: number | string;
-  readonly flags?: readonly (string | number)[];
-};
+export type ClusterOptions = { readonly servers: number; readonly workers: number; readonly flags?: readonly (string | number)[] };
 
 /** A node is dead after this long in these tests. */
 export const HEARTBEAT_TIMEOUT_MS = 2000;
@@ -52,11 +47,6 @@ export class Cluster extends Processes {
 
   server(rank: number): Running {
     return this.weighbridge(["server", ...this.flags, "--rank", rank]);
-  }
-
-  /** A worker that joins, and gets the rank that is free. */
-  newcomer(scriptName: string, ...args: readonly string[]): Running {
-    return this.weighbridge(["worker", ...this.flags, script(scriptName), ...args]);
   }
 
   worker(rank: number, scriptName: string, ...args: readonly string[]): Running {
