@@ -352,9 +352,8 @@ export class Session {
    */
   async units(name: string, options: UnitOptions, wait: WaitOptions = {}): Promise<UnitFeed> {
     checkWaitOptions(wait);
-    const known = ["epoch", "batchCount", "partCount", "assignment", "partsMax", "idleMs"] as const;
-    checkOptions(options, known, `the options of units ${showValue(name)}`);
-    return await this.#units.open(name, { ...options, firstClock: this.clocks }, wait);
+    checkOptions(options, ["epoch", "batchCount", "partCount", "assignment", "idleMs"], `the options of units ${showValue(name)}`);
+    return await this.#units.open(name, options, wait);
   }
 
   /** The first epoch, from `epoch` on, in which nothing is left for this worker. Infinity if there is none. */

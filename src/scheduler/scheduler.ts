@@ -347,7 +347,7 @@ export class Scheduler {
   }
 
   #checkHello(hello: AcceptedNode): void {
-    const { serverCount, workerCountMax: workerCount = this.#options.workerCount } = this.#options;
+    const { serverCount, workerCount } = this.#options;
     const { guests, phase, hasHeardEverybody } = this.#roster;
     // one that is not known yet may be told of by a server
     if (isGuest(hello.node)) {
@@ -459,8 +459,7 @@ export class Scheduler {
 
   #admit({ caller, node, incarnation, ...admission }: Decision<PendingRegistration> & { kind: "admit" }): void {
     // a worker that was added (Roster.R9) before the others have passed the barrier of the start waits there with them
-    const hasStarted = this.isResumed || this.#services.hasStarted; // of a job that goes on perhaps no node knows that it passed
-    const recovery = admission.recovery && (incarnation > 1 || isGuest(node) || hasStarted);
+    const recovery = admission.recovery && (incarnation > 1 || isGuest(node) || this.#services.hasStarted);
     const { heartbeatIntervalMs, heartbeatTimeoutMs } = this.#options;
     const { channel } = caller;
     this.#registrations.close(caller);

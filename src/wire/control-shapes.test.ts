@@ -70,8 +70,8 @@ const RESUME = {
 };
 
 const EPOCH = { name: "train", epoch: 0, batchCount: 8, partCount: 2, assignment: "even" };
-const UNITS = { ...EPOCH, done: [0, 3], held: [3, 4], unused: [], want: 2, waitMs: 20, inherited: 0, leaves: false, clock: 7, partsMax: 1 };
-const ACCOUNT = { ...EPOCH, done: [0, 3], held: [3, 4], suspect: [], repeatedCount: 1, clock: 7 };
+const UNITS = { ...EPOCH, done: [0, 3], held: [3, 4], unused: [], want: 2, waitMs: 20, inherited: 0, leaves: false };
+const ACCOUNT = { ...EPOCH, done: [0, 3], held: [3, 4], suspect: [], repeatedCount: 1 };
 
 const MESSAGES: readonly { name: string; shape: Check<unknown>; body: Record<string, unknown>; optional?: readonly string[] }[] = [
   {
@@ -140,20 +140,12 @@ const MESSAGES: readonly { name: string; shape: Check<unknown>; body: Record<str
     },
     optional: ["replicas", "epoch", "packageVersion", "term", "standbys", "leaving", "guests"],
   },
-  { name: "UNITS", shape: unitsRequestShape, body: UNITS, optional: ["clock", "partsMax"] },
+  { name: "UNITS", shape: unitsRequestShape, body: UNITS },
   {
     name: "the answer to UNITS",
     shape: unitsReplyShape,
-    body: {
-      isOver: false,
-      units: [4, 6],
-      lost: [],
-      repeatedCount: 0,
-      inherited: { version: 1, done: [0, 1], suspect: [] },
-      awaited: [2],
-      clock: 7,
-    },
-    optional: ["inherited", "awaited", "clock"],
+    body: { isOver: false, units: [4, 6], lost: [], repeatedCount: 0, inherited: { version: 1, done: [0, 1], suspect: [] }, awaited: [2] },
+    optional: ["inherited", "awaited"],
   },
   { name: "what is known of units", shape: unitsClaimShape, body: { open: [ACCOUNT], over: [{ name: "train", epochs: [0, 2] }] } },
   { name: "GATHER", shape: gatherRequestShape, body: { step: "enter", address: "tcp://c:3", generation: 2 } },

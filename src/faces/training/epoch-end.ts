@@ -26,7 +26,7 @@ const LOOK_MS = 100;
 
 export type EpochEnd = {
   readonly rendezvous: Pick<Rendezvous, "isHeld">;
-  /** A member is gone, or one waits to join: the workers cannot continue before they regroup. */
+  /** A member is gone: the workers cannot continue before they regroup. */
   readonly isBroken: () => boolean;
   readonly regroup: (signal: AbortSignal) => Promise<void>;
 };
@@ -66,6 +66,7 @@ export function epochRendezvous(session: Session, { name, epoch }: EpochName, wa
 
 /** Every worker calls it. Rejects with DEADLINE if a live worker does not come. */
 export async function alignClocks(session: Session, { name, epoch }: EpochName, wait: WaitOptions): Promise<void> {
+  if (session.workerCount === 1) return;
   const rendezvous = epochRendezvous(session, { name, epoch }, wait);
   while (!(await rendezvous.isHeld()));
   const highest = rendezvous.values.reduce((most, { value }) => Math.max(most, Number(value)), 0);

@@ -81,9 +81,7 @@ export class Trainer {
       meter.restart();
       const progress: Progress = { stepCount: 0, globalStep: 0, sampleCount: 0, lossSum: 0 };
       const redoneBefore = this.#redoneCount;
-      const repeated = await this.#epoch(epoch, progress);
-      if (repeated === "missed") continue;
-      const repeatedCount = repeated + this.#redoneCount - redoneBefore;
+      const repeatedCount = (await this.#epoch(epoch, progress)) + this.#redoneCount - redoneBefore;
       loss = progress.lossSum / progress.sampleCount;
       const event: EpochEvent = { ...this.#event(epoch, progress, loss), seconds: meter.seconds, repeatedCount };
       total.stepCount += progress.stepCount;
@@ -98,16 +96,14 @@ export class Trainer {
     return { epochCount, stepCount, sampleCount, seconds, waitShare, loss, repeatedCount, retryCount: open.retryCount };
   }
 
-  /** Returns how many units were repeated; "missed": it was over before this worker came. */
-  async #epoch(epoch: number, progress: Progress): Promise<number | "missed"> {
+  /** Returns how many units were repeated. */
+  async #epoch(epoch: number, progress: Progress): Promise<number> {
     const { runner, open, align } = this.#options;
     const feed = await this.#options.openFeed(epoch);
-    const isMissed = feed.isOver;
     this.#feed = feed;
     try {
       if (open.group === undefined) {
         await this.#stepsAlone(epoch, progress);
-        while (open.clocks < (feed.nextClock ?? 0)) open.endClock(); // the others may wait for it in rounds without it
         await this.#acknowledge();
         await open.flush();
         await align(epoch);
@@ -116,7 +112,7 @@ export class Trainer {
         while (!(await this.#leaveTogether(epoch, open.group)));
       }
       await runner.refresh(); // T2
-      return isMissed ? "missed" : feed.repeatedCount;
+      return feed.repeatedCount;
     } finally {
       this.#feed = undefined;
       await feed.close();
@@ -128,11 +124,12 @@ export class Trainer {
     const { overlaps, runner, open } = this.#options;
     let isBehind = false;
     for (let unit = await this.#nextUnit(); unit !== "over"; unit = await this.#nextUnit()) {
-      const clock = unit === "idle" ? (this.#feed?.nextClock ?? open.clocks + 1) : (unit.clock ?? 0);
-      isBehind ||= clock > open.clocks; // rounds that this worker has no share of
       if (isBehind || unit === "idle") await this.#acknowledge();
-      while (open.clocks < clock) open.endClock(); // the others may wait for it; this worker does not wait, because they may be done
-      if (unit === "idle") continue;
+      if (unit === "idle") {
+        open.endClock(); // the others may wait for it; this worker does not wait, because they may be done
+        isBehind = true;
+        continue;
+      }
       if (isBehind) await runner.refresh();
       isBehind = false;
       await this.#step(epoch, unit, progress, overlaps ? await this.#lookAhead() : undefined);
@@ -145,23 +142,21 @@ export class Trainer {
     let unit: Unit | "idle" | "over" = await this.#nextUnit();
     for (let isBegun = false; ; isBegun = false) {
       try {
-        const isEarly: boolean = typeof unit !== "string" && (unit.clock ?? 0) > open.clocks; // its round comes later
-        const due: Unit | undefined = typeof unit === "string" || isEarly ? undefined : unit;
-        const next = overlaps && due !== undefined ? await this.#lookAhead() : undefined;
-        const offer = { hasUnit: due !== undefined, isOver: unit === "over", hasNext: next !== undefined, isEarly };
-        const { isStep, isOver, allHaveNext, mustRegroup, isAnyEarly } = await this.#options.meter.wait(group.agree(offer));
+        const next = overlaps && typeof unit !== "string" ? await this.#lookAhead() : undefined;
+        const offer = { hasUnit: typeof unit !== "string", isOver: unit === "over", hasNext: next !== undefined };
+        const { isStep, isOver, allHaveNext, mustRegroup } = await this.#options.meter.wait(group.agree(offer));
         if (mustRegroup) {
           await open.regroup();
           continue;
         }
         if (isOver) return;
-        if (isStep && due !== undefined) {
+        if (isStep && typeof unit === "string") await this.#skip();
+        else if (isStep && typeof unit !== "string") {
           isBegun = true;
-          await this.#step(epoch, due, progress, allHaveNext ? next : undefined);
-        } else if (isStep) await this.#skip();
-        else if (isAnyEarly) open.endClock(); // all do
+          await this.#step(epoch, unit, progress, allHaveNext ? next : undefined);
+        }
         await this.#acknowledge(); // a step of all workers is complete, or is repeated
-        if (!isEarly) unit = await this.#nextUnit();
+        unit = await this.#nextUnit();
       } catch (thrown) {
         if (!group.isBroken) throw thrown;
         if (isBegun) this.#redoneCount++;
@@ -178,7 +173,7 @@ export class Trainer {
     await open.flush();
     return await leaveEpoch({
       rendezvous: rendezvousOf(epoch),
-      isBroken: () => group.isBroken || group.hasNewcomers, // who waits for the group is waited for at the rendezvous
+      isBroken: () => group.isBroken,
       regroup: (signal) => open.regroup(signal),
     });
   }

@@ -19,13 +19,7 @@ import type { ReducedRoute } from "./reduced-route.ts";
 import { isTransient } from "./retry.ts";
 
 /** What a worker has for the next step. */
-export type StepOffer = {
-  readonly hasUnit: boolean;
-  readonly isOver: boolean;
-  readonly hasNext: boolean;
-  /** It has a unit of a later round. */
-  readonly isEarly: boolean;
-};
+export type StepOffer = { readonly hasUnit: boolean; readonly isOver: boolean; readonly hasNext: boolean };
 
 /** What all members know about the next step. */
 export type StepAgreement = {
@@ -35,8 +29,6 @@ export type StepAgreement = {
   readonly isOver: boolean;
   /** All of them know their unit after this one. */
   readonly allHaveNext: boolean;
-  /** Some have units of later rounds only. */
-  readonly isAnyEarly: boolean;
 };
 
 /** The part of a worker's Collective that a group uses. */
@@ -75,11 +67,6 @@ export class TrainingGroup {
     return this.collective.failure !== undefined && !this.collective.isClosed;
   }
 
-  /** Workers wait to join. */
-  get hasNewcomers(): boolean {
-    return !this.isBroken && this.collective.newcomers.length > 0;
-  }
-
   /** Whether this failure is another member's end, and not this worker's own. */
   mayRecover(thrown: unknown): boolean {
     const isOwn = isWeighbridgeError(thrown) && OWN_END.has(thrown.code);
@@ -87,14 +74,12 @@ export class TrainingGroup {
   }
 
   /** W1. Also detects a worker that waits to join. */
-  async agree({ hasUnit, isOver, hasNext, isEarly }: StepOffer): Promise<StepAgreement & { readonly mustRegroup: boolean }> {
+  async agree({ hasUnit, isOver, hasNext }: StepOffer): Promise<StepAgreement & { readonly mustRegroup: boolean }> {
     const isAwaited = this.collective.newcomers.length > 0;
-    const votes = Float32Array.of(Number(hasUnit), Number(isOver), Number(hasNext), Number(isAwaited), Number(isEarly));
+    const votes = Float32Array.of(Number(hasUnit), Number(isOver), Number(hasNext), Number(isAwaited));
     await this.collective.allReduce(votes, this.#wait());
     const { length: count } = this.collective.members;
-    const [stepCount = 0, overCount, nextCount, regroupCount = 0, earlyCount = 0] = votes;
-    const agreement = { isStep: stepCount > 0, isOver: overCount === count, allHaveNext: nextCount === count, isAnyEarly: earlyCount > 0 };
-    return { ...agreement, mustRegroup: regroupCount > 0 };
+    return { isStep: votes[0]! > 0, isOver: votes[1] === count, allHaveNext: votes[2] === count, mustRegroup: votes[3]! > 0 };
   }
 
   /** The next generation, of the live members. Rejects if none forms, and with ABORTED when `signal` fires. */
