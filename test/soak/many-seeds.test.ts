@@ -70,9 +70,7 @@ test(`cached rows keep their bounds and lose nothing, for ${COUNT} more seeds`, 
 });
 
 test(`epochs are done whole whoever dies, for ${COUNT} more seeds`, async () => {
-  await forSeeds({ from: 5_000_000, count: COUNT }, (seed) =>
-    runLentUnits(seed, { workers: seed % 4 >= 2, scheduler: seed % 2 === 1, joins: seed % 8 >= 4 }),
-  );
+  await forSeeds({ from: 5_000_000, count: COUNT }, (seed) => runLentUnits(seed, { workers: seed % 4 >= 2, scheduler: seed % 2 === 1 }));
 });
 
 test(`workers reduce exactly over bad links, for ${COUNT} more seeds`, async () => {

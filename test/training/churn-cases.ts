@@ -170,7 +170,7 @@ function deafAtEnd(session: Session, epoch: number, kill: () => Promise<void>): 
   const deaf = (collective: Collective): Collective =>
     over(collective, {
       allReduce: async (votes: Float32Array, wait?: WaitOptions) => {
-        const isEnd = votes.length === 5 && votes[1] === 1;
+        const isEnd = votes.length === 4 && votes[1] === 1;
         await collective.allReduce(votes, wait);
         if (!isEnd || votes[1] !== collective.members.length || ++overs !== epoch) return;
         await kill();
