@@ -2,7 +2,7 @@
 
 import { setTimeout as sleep } from "node:timers/promises";
 import { Command, InvalidArgumentError } from "commander";
-import { WeighbridgeError } from "../base/errors.ts";
+import { isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
 import { scalingAsk, scalingReport, scalingRollBack } from "../contracts/scaling.ts";
 import { duration } from "../node/config/value-kind.ts";
 import { ask } from "../peer/call-function.ts";
@@ -16,6 +16,8 @@ const SERVERS_MAX = 4096;
 const TIMEOUT_MS_MIN = 100;
 const LOOK_EVERY_MS = 200;
 const ROLL_BACK_MS_MAX = 600_000;
+/** A scheduler that does not answer for longer is gone. */
+const ANSWER_MS_MAX = 10_000;
 
 const HELP = `
 Parts move while training goes on. Clusters that \`weighbridge launch\` or \`weighbridge train\` runs start and end the server processes
@@ -59,7 +61,9 @@ async function scaleTo(
   const { number } = await ask(scheduler, scalingAsk, wish, clock, { deadlineMs });
   let shown = "";
   for (;;) {
-    const report = await ask(scheduler, scalingReport, {}, clock, { deadlineMs });
+    const report = await ask(scheduler, scalingReport, {}, clock, { deadlineMs: ANSWER_MS_MAX }).catch((thrown: unknown) => {
+      throw isWeighbridgeError(thrown, "DEADLINE") ? goneError(number, thrown) : thrown;
+    });
     const end = report.ended.find((one) => one.number === number);
     if (end !== undefined) return end;
     const line = lineOf(report, number);
@@ -67,6 +71,11 @@ async function scaleTo(
     shown = line;
     await sleep(LOOK_EVERY_MS);
   }
+}
+
+function goneError(number: number, cause: WeighbridgeError): WeighbridgeError {
+  const message = `the scheduler has not answered for ${ANSWER_MS_MAX / 1000} s while change ${number} was under way: its job has ended, or it is away`;
+  return new WeighbridgeError("SCHEDULER_UNREACHABLE", message, { cause });
 }
 
 /** Without the time that is left, which changes with every look. */

@@ -94,7 +94,7 @@ suite("scaling", { concurrency: 1 }, () => {
   });
 
   test("a training goes from 2 servers to 4 and to 3, and learns what it learns with 2", async () => {
-    const train = ["train", "lenet", "--limit", 3840, "--epochs", 2, "--no-checkpoint", "--every", 10];
+    const train = ["train", "lenet", "--limit", 3840, "--epochs", 6, "--no-checkpoint", "--every", 10];
     const results: string[] = [];
     for (const changes of [[], [4, 3]]) {
       await using processes = new Processes();
@@ -106,7 +106,7 @@ suite("scaling", { concurrency: 1 }, () => {
         await change.succeeds();
       }
       await job.succeeds(TRAIN_MS);
-      const [, loss = ""] = await job.says(/^ {2}epoch: 2 step: 60, loss is (\S+)$/);
+      const [, loss = ""] = await job.says(/^ {2}epoch: 6 step: 60, loss is (\S+)$/);
       results.push(loss);
       if (changes.length > 0) await job.says(/server 3 is started/);
     }
