@@ -2,7 +2,8 @@
 // workers and servers, publishes, and waits until the parts have changed hands, which servers do by themselves
 // (server/copy). Not what a placement is (placement-epochs.ts), nor which ones follow each other (placement-moves.ts).
 //
-//   publish ──► PREPARE to every live node ──► all prepared ──► told with the roster ──► all parts are where they belong
+//   publish ──► PREPARE to every live node ──► all prepared ──► told with the roster ──► all parts are where they
+//   belong
 //                       │                                                └── they cannot come: taken back, also told
 //                       └── not all within PREPARE_MS, or UNSUPPORTED: PREPARE with holdMs 0, nothing published
 //
@@ -97,8 +98,9 @@ export class PlacementChanges {
   }
 
   /**
-   * Waits until all parts of the placement as it is are where they belong. If they cannot come, since somebody died while
-   * there was no scheduler, the one before comes back (PlacementChanges.C6). Throws DEADLINE, and what servers say.
+   * Waits until all parts of the placement as it is are where they belong. If they cannot come, since somebody died
+   * while there was no scheduler, the one before comes back (PlacementChanges.C6). Throws DEADLINE, and what servers
+   * say.
    */
   async settle(): Promise<void> {
     await this.#inTurn(async () => {
@@ -282,7 +284,10 @@ export class PlacementChanges {
     return this.#options.view().nodes.filter(({ state }) => state === "alive");
   }
 
-  /** What has to be prepared: a server anew when it was told of others that live or died meanwhile (PlacementChanges.C4). */
+  /**
+   * What has to be prepared: a server anew when it was told of others that live or died meanwhile
+   * (PlacementChanges.C4).
+   */
   #stateOf(node: RosterEntry): string {
     return node.role === "server" ? `${holderOf(node)}/${this.#options.view().version}` : holderOf(node);
   }

@@ -1,15 +1,15 @@
-// placement-moves — moves the parts of a running job to other servers, live: a sequence of placements, each of which moves
-// a few MiB of parts, so that every pause is short (docs/decisions/0072). Not what one change does (placement-changes.ts),
-// nor when and why servers come and go.
+// placement-moves — moves the parts of a running job to other servers, live: a sequence of placements, each of which
+// moves a few MiB of parts, so that every pause is short (docs/decisions/0072). Not what one change does
+// (placement-changes.ts), nor when and why servers come and go.
 //
 //   servers A ──► A ∪ B, no part has moved ──► parts below 7, 15, 29 … are where B has them ──► … all are ──► servers B
 //                 those that come learn all that is not a part's
 //
 // Invariants:
-//   PlacementMoves.M1. Every placement on the way says how far it is (PlacementOf.D1). So a scheduler that is restarted,
-//       or whose move was interrupted, goes on from there, forward or back.
-//   PlacementMoves.M2. A step moves at most STEP_BYTES, or one part; and between two steps workers have as much time for
-//       themselves as a step takes.
+//   PlacementMoves.M1. Every placement on the way says how far it is (PlacementOf.D1). So a scheduler that is
+//       restarted, or whose move was interrupted, goes on from there, forward or back.
+//   PlacementMoves.M2. A step moves at most STEP_BYTES, or one part; and between two steps workers have as much time
+//       for themselves as a step takes.
 //   PlacementMoves.M3. Servers without room for what they would get refuse a step before anything of it moves.
 //   PlacementMoves.M4. One move at a time.
 

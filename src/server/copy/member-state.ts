@@ -1,6 +1,6 @@
-// member-state — what is a server's and not a part's, for one that comes into the placement: clocks of workers and counts
-// of pushes, the catalogue, and of each parameter its rate, its phases and its claim. All servers of a placement are alike
-// in it when it changes (PlacementChanges.C1, C4).
+// member-state — what is a server's and not a part's, for one that comes into the placement: clocks of workers and
+// counts of pushes, the catalogue, and of each parameter its rate, its phases and its claim. All servers of a placement
+// are alike in it when it changes (PlacementChanges.C1, C4).
 
 import type { CatalogueEntry } from "../../wire/catalogue.ts";
 import type { ParameterImage } from "../parameters/hosted-parameter.ts";

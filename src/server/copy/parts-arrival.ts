@@ -55,8 +55,8 @@ export class PartsArrival {
   }
 
   /**
-   * Ends when all is here; `taken` is called with the parts of each source that knows. Throws NODE_DEAD for a source that
-   * has died, ARENA_FULL, and ABORTED once it was cancelled.
+   * Ends when all is here; `taken` is called with the parts of each source that knows. Throws NODE_DEAD for a source
+   * that has died, ARENA_FULL, and ABORTED once it was cancelled.
    */
   async fetch({ epoch, parts, teller }: Arriving, taken: (parts: readonly number[]) => void): Promise<void> {
     const turn = ++this.#turn;

@@ -1,12 +1,12 @@
-// parts-departure — what has left a server with a new placement, until its new owners have it (docs/decisions/0072): parts,
-// and for servers that come into the placement what is not a part's. Not the new owner's side: parts-arrival.ts.
+// parts-departure — what has left a server with a new placement, until its new owners have it (docs/decisions/0072):
+// parts, and for servers that come into the placement what is not a part's. Not the new owner's side: parts-arrival.ts.
 //
 //   the placement is adopted ──► fenced: nothing of it changes any more ── read, again and again ──► done: dropped
 //
 // Invariants:
 //   PartsDeparture.D1. Until every new owner has said that it is done, this server serves nothing of the placement
-//       (Ownership.O5): rows, blocks and open rounds stay as they were, and so do clocks. If a new owner cannot take its
-//       parts, they are here, and an earlier placement can come back.
+//       (Ownership.O5): rows, blocks and open rounds stay as they were, and so do clocks. If a new owner cannot take
+//       its parts, they are here, and an earlier placement can come back.
 //   PartsDeparture.D2. A new owner that has died, or was restarted, will not be done: the server says so.
 //   PartsDeparture.D3. What a new owner has is dropped in small shares between requests, and before parts come again:
 //       until then no checkpoint is cut.
@@ -28,7 +28,9 @@ const BATCH_PARTS = 1024;
 /** So many parts are dropped in one turn. */
 const DROPPED_TOGETHER = 8;
 
-/** Some parts of one new owner, up to `to`; what is not a part's comes with the first of them, where it is asked for. */
+/**
+ * Some parts of one new owner, up to `to`; what is not a part's comes with the first of them, where it is asked for.
+ */
 export type DepartedParts = {
   readonly to: number;
   readonly pages: readonly PartPage[];
@@ -103,8 +105,8 @@ export class PartsDeparture {
   }
 
   /**
-   * The next parts of this owner; none where this server holds nothing of it, since it was restarted. Throws a retryable
-   * WRONG_EPOCH when the placement of that epoch is over, HANDLER_FAILED.
+   * The next parts of this owner; none where this server holds nothing of it, since it was restarted. Throws a
+   * retryable WRONG_EPOCH when the placement of that epoch is over, HANDLER_FAILED.
    */
   read(
     owner: number,

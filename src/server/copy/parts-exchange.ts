@@ -1,19 +1,20 @@
 // parts-exchange — what a server does when the placement changes: it adopts it, gives away the parts that have another
-// owner now, fetches those that are its own, and serves by it when both are done (docs/decisions/0072). parts-departure.ts
-// and parts-arrival.ts are the two sides.
+// owner now, fetches those that are its own, and serves by it when both are done (docs/decisions/0072).
+// parts-departure.ts and parts-arrival.ts are the two sides.
 //
 //   a placement comes ──► nothing comes or goes here: adopted and served
 //                     └── adopted, its requests wait ──► all has come, and all that goes was taken: served
-//                                                    └── that cannot be: not served; the scheduler takes the placement back
+//                                                    └── that cannot be: not served; the scheduler takes the placement
+//                                                    back
 //
 // Invariants:
-//   PartsExchange.E1. A part is held by one server: by its source until its new owner has all of it and the source knows,
-//       by the new owner from then on. Which parts a server holds, and not which placement came before, says what comes
-//       and goes.
+//   PartsExchange.E1. A part is held by one server: by its source until its new owner has all of it and the source
+//       knows, by the new owner from then on. Which parts a server holds, and not which placement came before, says
+//       what comes and goes.
 //   PartsExchange.E2. While parts come or go this server serves nothing by the new placement, and nothing at all that a
 //       worker asks of it: what is not a part's stays as it is, too. Deaths of workers are taken note of afterwards.
-//   PartsExchange.E3. A server that comes into the placement learns first what is not a part's, from the lowest rank that
-//       stays in it. One that leaves it answers nobody who waits there: they ask where the parts are now.
+//   PartsExchange.E3. A server that comes into the placement learns first what is not a part's, from the lowest rank
+//       that stays in it. One that leaves it answers nobody who waits there: they ask where the parts are now.
 
 import { assert } from "../../base/assert.ts";
 import type { Clock } from "../../base/clock.ts";
@@ -177,7 +178,9 @@ export class PartsExchange {
     this.#settled = new Deferred();
   }
 
-  /** Ends when all parts of the placement of this epoch are where they belong, as far as this server has to do with it. */
+  /**
+   * Ends when all parts of the placement of this epoch are where they belong, as far as this server has to do with it.
+   */
   async settled(epoch: number): Promise<void> {
     const { ownership, departure, incarnationOf } = this.#options;
     for (;;) {
