@@ -7,8 +7,8 @@
 //   no overlap   all gradients leave when all are computed, and all weights are there before the next step begins
 
 import { Session } from "../src/api/session.ts";
-import { LocalModel } from "../src/faces/shared-model/local-model.ts";
 import type { ChromeTrace } from "../src/faces/shared-model/model-statistics.ts";
+import { OwnerModel } from "../src/faces/shared-model/owner-model.ts";
 import type { SharedModel } from "../src/faces/shared-model/shared-model.ts";
 import { SimCluster } from "../src/testing/sim-cluster.ts";
 
@@ -37,7 +37,7 @@ export async function runLayers({ lengths, layerMs, steps, overlaps, latencyMs, 
   const train = async (): Promise<LayeredRun> => {
     const session = await Session.open(cluster.worker(0).node);
     const options = { session, updater: { type: "sum" }, consistency: "bsp", trace: true } as const;
-    const model = new LocalModel<Float32Array>("dist", options, { clock, timeline: () => clock.nowMs() });
+    const model = new OwnerModel<Float32Array>("dist", options, { clock, timeline: () => clock.nowMs() });
     await model.init([0]);
     const times = await trainLayers(model, { lengths, layerMs, steps, overlaps }, { compute, nowMs: () => clock.nowMs() });
     return { ...times, trace: model.trace() };

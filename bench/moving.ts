@@ -1,5 +1,5 @@
-// moving — what workers feel while all parts of a table go from one server to another under full load: how long no push is
-// answered, how many pushes there are meanwhile, and whether every one of them counts. Scheduler, two servers and a
+// moving — what workers feel while all parts of a table go from one server to another under full load: how long no push
+// is answered, how many pushes there are meanwhile, and whether every one of them counts. Scheduler, two servers and a
 // worker, each its own process.
 //
 //   node bench/moving.ts [--rows 4194304] [--seconds 3]
@@ -27,7 +27,9 @@ const PUSHES_UNDER_WAY = 8;
 /** Rows of one push, or of one read, before and after the measurement. */
 const CHUNK_ROWS = 16_384;
 
-/** What pushes did between two reports: how many were answered in which time, and the longest times without an answer. */
+/**
+ * What pushes did between two reports: how many were answered in which time, and the longest times without an answer.
+ */
 type Report = { readonly pushes: number; readonly seconds: number; readonly gapMs: number; readonly gapMsP99: number };
 
 type Protocol = {

@@ -24,6 +24,10 @@ export type OurClusterOptions = {
   readonly van?: "zmq";
   /** Processes that hold each server rank. */
   readonly replicas?: number;
+  /** Where servers keep their logs: they are durable. */
+  readonly durable?: string | undefined;
+  /** Where servers keep checkpoints. */
+  readonly checkpointDir?: string | undefined;
 };
 
 const FINALIZE_TIMEOUT_MS = 5_000;
@@ -40,9 +44,11 @@ export class OurCluster implements AsyncDisposable {
     this.#workers = workers;
   }
 
-  static async start({ regime, nodesPerRole, van, replicas = 1 }: OurClusterOptions): Promise<OurCluster> {
+  static async start({ regime, nodesPerRole, van, replicas = 1, durable, checkpointDir }: OurClusterOptions): Promise<OurCluster> {
     const env = {
       WEIGHBRIDGE_REPLICAS: String(replicas),
+      ...(durable === undefined ? {} : { WEIGHBRIDGE_DURABLE: durable }),
+      ...(checkpointDir === undefined ? {} : { WEIGHBRIDGE_CHECKPOINT_DIR: checkpointDir }),
       ...(van === undefined ? {} : { DMLC_PS_VAN_TYPE: van }),
       DMLC_PS_ROOT_URI: "127.0.0.1",
       DMLC_PS_ROOT_PORT: String(await freePort()),
@@ -58,7 +64,7 @@ export class OurCluster implements AsyncDisposable {
             name: `our ${role} ${index}`,
             script: NODE,
             regime,
-            env: { ...env, DMLC_ROLE: role },
+            env: { ...env, DMLC_ROLE: role, ...(role === "server" ? { WEIGHBRIDGE_RANK: String(index % nodesPerRole) } : {}) },
             nodeArgs: role === "worker" ? [] : engineFlags(role), // a worker is a user's process
           }),
       );

@@ -3,15 +3,19 @@
 //   git worktree add ../before COMMIT && (cd ../before && npm install)
 //   node bench/paired.ts --other ../before [--starts 3] [--turns 7] [--ms 350] [CASE…]
 //   node bench/paired.ts --other . --replicas 2 push-4B-w64 push-1MB-w8 push-16MB-w4 push-10kx64-w4
+//   node bench/paired.ts --other . --durable push-4B-w64 push-1MB-w8
 //
 // Both clusters are alive; a turn measures one and then the other, in both orders by turns. What counts is the ratio
 // within a turn. The processor's clock, other work on the machine and where threads and memory have come to lie change
 // from start to start more than from turn to turn, so clusters are started several times, and the median of the starts'
 // medians is told. The other checkout's own bench drives its cluster: both must know the case. With
-// `--replicas 2` each server of this checkout has two copies, those of the other one. What other processes of the
-// machine used of its cores meanwhile is told, too: above 5 % the figures say little.
+// `--replicas 2` each server of this checkout has two copies, with `--durable` it keeps its log in a file, with
+// `--checkpoints` it has a directory for them; those of the other one have one copy and no files. What other processes
+// of the machine used of its cores meanwhile is told, too: above 5 % the figures say little.
 
-import { resolve } from "node:path";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join, resolve } from "node:path";
 import { pathToFileURL } from "node:url";
 import { parseArgs } from "node:util";
 import { type BenchCase, CASES } from "./cases.ts";
@@ -32,12 +36,18 @@ type Settings = {
   readonly measureMs: number;
   readonly regime: Regime;
   readonly replicas: number;
+  readonly durable: boolean;
+  readonly checkpoints: boolean;
 };
 type Turn = { readonly ours: Figure; readonly other: Figure };
 
-async function turnsOf(cases: readonly BenchCase[], { Other, turns, measureMs, regime, replicas }: Settings): Promise<Map<string, Turn[]>> {
+async function turnsOf(cases: readonly BenchCase[], settings: Settings): Promise<Map<string, Turn[]>> {
+  const { Other, turns, measureMs, regime, replicas } = settings;
   const nodesPerRole = (cases[0] as BenchCase).nodesPerRole;
-  await using ours = await OurCluster.start({ regime, nodesPerRole, replicas });
+  using files = temporaryDirectory();
+  const durable = settings.durable ? join(files.path, "durable") : undefined;
+  const checkpointDir = settings.checkpoints ? join(files.path, "checkpoints") : undefined;
+  await using ours = await OurCluster.start({ regime, nodesPerRole, replicas, durable, checkpointDir });
   await using other = await Other.start({ regime, nodesPerRole });
   const found = new Map<string, Turn[]>();
   for (const benchCase of cases) {
@@ -55,6 +65,11 @@ async function turnsOf(cases: readonly BenchCase[], { Other, turns, measureMs, r
     found.set(benchCase.name, list);
   }
   return found;
+}
+
+function temporaryDirectory(): Disposable & { readonly path: string } {
+  const path = mkdtempSync(join(tmpdir(), "weighbridge-bench-"));
+  return { path, [Symbol.dispose]: () => rmSync(path, { recursive: true, force: true }) };
 }
 
 /** How much better ours is: above 1 is faster. */
@@ -82,6 +97,8 @@ async function main(): Promise<void> {
       ms: { type: "string", default: "350" },
       regime: { type: "string", default: "free" },
       replicas: { type: "string", default: "1" },
+      durable: { type: "boolean", default: false },
+      checkpoints: { type: "boolean", default: false },
     },
   });
   if (values.other === undefined) throw new Error("--other names the checkout to compare with");
@@ -96,6 +113,8 @@ async function main(): Promise<void> {
     measureMs: Number(values.ms),
     regime: values.regime as Regime,
     replicas: Number(values.replicas),
+    durable: values.durable,
+    checkpoints: values.checkpoints,
   };
   const chosen = CASES.filter(({ name }) => positionals.length === 0 || positionals.includes(name));
   for (const cases of groupsOf(chosen)) {

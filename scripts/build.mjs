@@ -6,13 +6,18 @@
 import { spawnSync } from "node:child_process";
 import { cpSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join, posix } from "node:path";
+import { bundle } from "./bundle.ts";
 
 const root = join(import.meta.dirname, "..");
 const dist = join(root, "dist");
 rmSync(dist, { recursive: true, force: true });
 
-const { status } = spawnSync("tsc", ["-p", "tsconfig.build.json"], { cwd: root, stdio: "inherit", shell: process.platform === "win32" });
-if (status !== 0) process.exit(status ?? 1);
+// Comments are for readers of types: a process that loads JavaScript without them starts with a fifth less CPU time.
+for (const flag of ["--removeComments", "--emitDeclarationOnly"]) {
+  const options = { cwd: root, stdio: "inherit", shell: process.platform === "win32" };
+  const { status } = spawnSync("tsc", ["-p", "tsconfig.build.json", flag], options);
+  if (status !== 0) process.exit(status ?? 1);
+}
 
 // With everything that README links to: the package says nothing of a place on the web where it could be read.
 const PAGES = ["README.md", "CHANGELOG.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "docs", "examples", "spec", "bench/RESULTS.md"];
@@ -36,12 +41,14 @@ const {
 // Not the builds of Node, which are for the repository.
 const optionalDependencies = { koffi: rest.optionalDependencies.koffi };
 const builtExports = Object.fromEntries(
-  Object.entries(exports).map(([door, path]) => {
-    if (!path.endsWith(".ts")) return [door, path];
-    const stem = path.slice(0, -".ts".length);
+  Object.entries(exports).map(([door, { default: source } = {}]) => {
+    if (source === undefined) return [door, exports[door]];
+    const stem = source.slice(0, -".ts".length);
     return [door, { types: `${stem}.d.ts`, default: `${stem}.js` }];
   }),
 );
+const doors = Object.values(builtExports).flatMap(({ default: door }) => (door === undefined ? [] : [posix.normalize(door)]));
+bundle(dist, [...doors, "src/cli/main.js"]);
 
 // A door opened by an older Node says so in one line, before anything behind it fails over what that Node does not
 // have.
@@ -58,10 +65,9 @@ if (Number(process.versions.node.split(".")[0]) < ${major}) {
 }
 `,
 );
-for (const { default: door } of Object.values(builtExports)) {
-  if (door === undefined) continue;
+for (const door of doors) {
   const path = join(dist, door);
-  writeFileSync(path, `import "${posix.relative(posix.dirname(posix.normalize(door)), GATE)}";\n${readFileSync(path, "utf8")}`);
+  writeFileSync(path, `import "${posix.relative(posix.dirname(door), GATE)}";\n${readFileSync(path, "utf8")}`);
 }
 
 const manifest = {

@@ -6,9 +6,9 @@ import assert from "node:assert/strict";
 import { existsSync, globSync, readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { test } from "node:test";
-import packageJson from "weighbridge/package.json" with { type: "json" };
 import { COMMAND_NAMES } from "../src/cli/main.ts";
 import { describeKeys } from "../src/node/config/describe-keys.ts";
+import { DOORS } from "./support/doors.ts";
 
 const root = join(import.meta.dirname, "..");
 const read = (path: string): string => readFileSync(join(root, path), "utf8");
@@ -118,9 +118,8 @@ test("every flag is one of the command's", () => {
 });
 
 test("every name that a script imports is exported by its door", () => {
-  const doors: Readonly<Record<string, string>> = packageJson.exports;
   eachMatch(/^import \{([^}]*)\} from "weighbridge(\/[\w-]+)?";/gm, ([, names = "", door = ""], page) => {
-    const source = doors[`.${door}`];
+    const source = DOORS[`.${door}`];
     assert.ok(source !== undefined, `${page}: there is no door weighbridge${door}`);
     for (const name of names.split(",").map((entry) => entry.replace(/^\s*type /, "").trim())) {
       if (name !== "") assert.match(read(source), new RegExp(`\\b${name}\\b`), `${page}: weighbridge${door} exports no ${name}`);
@@ -205,3 +204,18 @@ function sectionOf(page: string, heading: string): string {
   assert.ok(section !== undefined, `${page} has no heading ${heading}`);
   return section.split("\n## ")[0] ?? "";
 }
+
+test("each invariant of docs/decisions/0079 is cited by code and by tests", () => {
+  const labels = [...read("docs/decisions/0079-what-holds-whoever-dies.md").matchAll(/^\| \*\*(I\d)\*\*/gm)].map(([, label]) => label);
+  assert.deepEqual(labels, ["I1", "I2", "I3", "I4", "I5", "I6", "I7", "I8"]);
+  const files = globSync(["src/**/*.ts", "test/**/*.test.ts"], { cwd: root });
+  const citing = (isTest: boolean): Set<string> =>
+    new Set(
+      files
+        .filter((path) => path.endsWith(".test.ts") === isTest && !path.endsWith("docs.test.ts"))
+        .flatMap((path) => [...read(path).matchAll(/Availability\.(I\d(?:(?:, | and )I\d)*)/g)])
+        .flatMap(([, cited = ""]) => cited.match(/I\d/g) ?? []),
+    );
+  assert.deepEqual([...citing(false)].sort(), labels, "in code");
+  assert.deepEqual([...citing(true)].sort(), labels, "in tests");
+});

@@ -14,7 +14,6 @@ import { EmbeddedCluster } from "weighbridge/embedded";
 import { type JaxArray, PsParameters } from "weighbridge/jax";
 import { Group, KVServer, KVWorker, type Postoffice, SimpleApp } from "weighbridge/kv";
 import * as nodes from "weighbridge/node";
-import packageJson from "weighbridge/package.json" with { type: "json" };
 import { type CudaDevice, createSharedModel, modelUpdater, openCuda, type SharedModel } from "weighbridge/shared-model";
 import { denseRow, type Table } from "weighbridge/tables";
 import { TensorWorker } from "weighbridge/tensors";
@@ -25,6 +24,7 @@ import { customRow } from "../src/faces/tables/rows/custom-row.ts";
 import { sparseFeatureRow } from "../src/faces/tables/rows/sparse-row.ts";
 import { TableGroup } from "../src/faces/tables/table-group.ts";
 import { MemoryCluster } from "../src/testing/memory-cluster.ts";
+import { DOORS } from "./support/doors.ts";
 import { standInCuda } from "./support/stand-in-cuda.ts";
 
 const root = join(import.meta.dirname, "..");
@@ -94,8 +94,7 @@ function callsOf(name: string, path: string, isTypeOnly: boolean, as: string = n
 
 function callsOfDoors(): string[] {
   const calls = new Set(HANDED_OUT.flatMap(([name, path]) => callsOf(name, path, true)));
-  for (const path of Object.values(packageJson.exports)) {
-    if (!path.endsWith(".ts")) continue;
+  for (const path of Object.values(DOORS)) {
     for (const [, typeOnly, list = "", from = ""] of read(path).matchAll(/^export (type )?\{([^}]*)\} from "([^"]+)"/gms)) {
       for (const entry of list.split(",").map((part) => part.trim())) {
         const name = entry.replace(/^type /, "");
@@ -184,6 +183,7 @@ const CALLS: Readonly<Record<string, (x: never, on: Stage) => unknown>> = {
   "Customer.wait options": (x, { app }) => app.customer.wait(app.customer.newRequest(0), x),
   "EmbeddedCluster.close wait": (x, { cluster }) => cluster.close(x),
   "EmbeddedCluster.scale wait": (x, { cluster }) => cluster.scale(1, x),
+  "EmbeddedCluster.scaleWorkers wait": (x, { cluster }) => cluster.scaleWorkers(1, x),
   "EmbeddedCluster.start options": (x) => EmbeddedCluster.start(x),
   "Embedding.cached options": (x, { table }) => table.cached(given({ rows: 4 }, x)),
   "Embedding.clear options": (x, { table }) => table.clear(x),
@@ -258,6 +258,8 @@ const CALLS: Readonly<Record<string, (x: never, on: Stage) => unknown>> = {
   "Session.units wait": (x, { session }) => session.units("none", UNITS, x),
   "Session.wait wait": (x, { session }) => session.wait(Promise.reject(new Error("nobody waits for it")), "it", x),
   "SharedModel.init options": (x) => createSharedModel("local").init([0], x),
+  "SharedModel.initKey wait": (x, { sharedModel }) => sharedModel.initKey([1], 0, 0, x),
+  "SharedModel.setWeight wait": (x, { sharedModel }) => sharedModel.setWeight(one, 0, 0, x),
   "SharedModel.pullWait wait": (x, { sharedModel }) => sharedModel.pullWait(0, 0, x),
   "SharedModel.pullWaitAll wait": (x, { sharedModel }) => sharedModel.pullWaitAll(0, x),
   "SharedModel.push options": (x, { sharedModel }) => sharedModel.push(one, 0, 0, 0, x),

@@ -29,18 +29,23 @@ const PACK_ROWS_MIN: u32 = 16;
 
 /** `scratch` has TILE_BYTES + 32 · k bytes. */
 export function multiply(m: u32, n: u32, k: u32, a: usize, b: usize, c: usize, flags: u32, scratch: usize): void {
+  multiplyRows(0, m, m, n, k, a, b, c, flags, scratch);
+}
+
+/** Rows `from` to `to` of C alone. */
+export function multiplyRows(from: u32, to: u32, m: u32, n: u32, k: u32, a: usize, b: usize, c: usize, flags: u32, scratch: usize): void {
   const isTransposed = (flags & A_TRANSPOSED) != 0;
   const aRow: usize = isTransposed ? 4 : <usize>k << 2, aStep: usize = isTransposed ? <usize>m << 2 : 4, row: usize = n << 2;
   for (let j: u32 = 0; j < n; j += TILE_COLUMNS) {
     const width = min(TILE_COLUMNS, n - j);
     let columns = b + (<usize>j << 2), step = row;
-    if (width < TILE_COLUMNS || m >= PACK_ROWS_MIN) {
+    if (width < TILE_COLUMNS || to - from >= PACK_ROWS_MIN) {
       pack(columns, row, k, width, scratch + TILE_BYTES);
       columns = scratch + TILE_BYTES;
       step = PANEL_ROW;
     }
-    for (let i: u32 = 0; i < m; i += TILE_ROWS) {
-      const height = min(TILE_ROWS, m - i), rows = a + <usize>i * aRow, target = c + <usize>i * row + (<usize>j << 2);
+    for (let i = from; i < to; i += TILE_ROWS) {
+      const height = min(TILE_ROWS, to - i), rows = a + <usize>i * aRow, target = c + <usize>i * row + (<usize>j << 2);
       if (height == TILE_ROWS && width == TILE_COLUMNS) {
         tile(rows, rows + aRow, rows + 2 * aRow, rows + 3 * aRow, aStep, columns, step, k, target, row, (flags & ACCUMULATE) != 0);
       } else {

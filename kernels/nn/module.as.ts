@@ -6,7 +6,7 @@ export { addBiasToColumns, addBiasToRows, addColumnSums, addRowSums } from "./bi
 export { fold, framePlanes, unfold, unframePlanes } from "./convolution.as";
 export { addToRows, findOutOfRange, sumOfRows } from "./embedding.as";
 export { relu, reluGradient, sigmoid, sigmoidGradient } from "./activations.as";
-export { multiply, multiplyTransposed } from "./matrix-product.as";
+export { multiply, multiplyRows, multiplyTransposed } from "./matrix-product.as";
 export { channelSums, combineChannels } from "./channels.as";
 export { maxPool, maxPoolGradient } from "./max-pool.as";
 export { dotOfHalves, dotOfHalvesGradient } from "./pairs.as";

@@ -16,7 +16,8 @@
 //       was cleared on some servers before their cut, and on others after, is not. A server that was restarted without
 //       the sums of an earlier incarnation refuses the cut itself (CheckpointService.V10).
 //   Checkpoint.C6. No checkpoint is taken of servers that made their cuts in different epochs of the placement: a part
-//       that moved in between would be in it twice, or not at all. The cut is made again where its clock allows it.
+//       that moved in between would be in it twice, or not at all. Servers see to it that they make them in one
+//       (CheckpointService.V8); when others have come or left since they were asked, those there are now are asked.
 //   Checkpoint.C5. A worker never waits for a clock that it has to end itself: none above its own is asked for in its
 //       name.
 
@@ -78,7 +79,9 @@ const JOB_DEFAULT = "weighbridge";
 const AHEAD_MAX = 1000;
 /** How often servers are surveyed before one is said to have lost a parameter: making one takes a round trip. */
 const LOOKS_MAX = 20;
-/** How often a cut is made anew because parameters were cleared and made, or parts moved, while it was made. */
+/**
+ * How often a cut is made anew because parameters were cleared and made, or servers came or left, while it was made.
+ */
 const CUTS_MAX = 64;
 
 /** What is wrong about them is said before the servers stop for a cut. Throws BAD_ARGUMENT. */

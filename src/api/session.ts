@@ -38,27 +38,12 @@ import type { Worker } from "../worker/worker.ts";
 import { CLOCK_MAX, LAST_PRIORITY, type WorkerClock } from "../worker/worker-clock.ts";
 import type { WorkerMesh } from "../worker/worker-mesh.ts";
 import type { WorkerServices } from "../worker/worker-services.ts";
-import {
-  type CheckpointOptions,
-  checkCheckpointOptions,
-  checkStep,
-  type RestoredCheckpoint,
-  restoreCheckpoint,
-  type ServerCalls,
-  type TakenCheckpoint,
-  takeCheckpoint,
-} from "./checkpoint.ts";
+import type { CheckpointOptions, RestoredCheckpoint, ServerCalls, TakenCheckpoint } from "./checkpoint.ts";
+import { checkCheckpointOptions, checkStep, restoreCheckpoint, takeCheckpoint } from "./checkpoint.ts";
 import { type FunctionTarget, routeOf } from "./function-target.ts";
 import { ParameterFiles } from "./parameter-files.ts";
-import {
-  type ElementOf,
-  type EmbeddingOptions,
-  embeddingSpec,
-  type RowTypeOption,
-  type TensorOptions,
-  tensorSpec,
-  whateverIs,
-} from "./parameter-options.ts";
+import type { ElementOf, EmbeddingOptions, RowTypeOption, TensorOptions } from "./parameter-options.ts";
+import { embeddingSpec, tensorSpec, whateverIs } from "./parameter-options.ts";
 
 const CALL_OPTIONS: readonly string[] = ["priority", "scope", "into", "passing", "countedAs", ...WAIT_NAMES];
 /** What the bytes of saving one parameter are counted as. */
@@ -88,6 +73,8 @@ export class Session {
   readonly #units: UnitClient;
   /** Where the workers of a job wait for each other, each with a small value. Nobody waits for the dead. */
   readonly rendezvous: RendezvousClient;
+  /** Fires when the job is to have fewer workers and this one is asked to leave: end what is under way, then close. */
+  readonly leaving: AbortSignal;
   readonly #catalogue: CatalogueClient;
   readonly #files = new ParameterFiles();
   readonly #clock: WorkerClock;
@@ -107,6 +94,7 @@ export class Session {
     this.#node = node;
     this.#units = sessions.units;
     this.rendezvous = sessions.rendezvous;
+    this.leaving = sessions.leaving;
     this.#catalogue = sessions.catalogue;
     this.#engine = sessions.open({ rank, clock, log });
     this.#functions = this.#engine.functions;
@@ -352,8 +340,9 @@ export class Session {
    */
   async units(name: string, options: UnitOptions, wait: WaitOptions = {}): Promise<UnitFeed> {
     checkWaitOptions(wait);
-    checkOptions(options, ["epoch", "batchCount", "partCount", "assignment", "idleMs"], `the options of units ${showValue(name)}`);
-    return await this.#units.open(name, options, wait);
+    const known = ["epoch", "batchCount", "partCount", "assignment", "partsMax", "idleMs"] as const;
+    checkOptions(options, known, `the options of units ${showValue(name)}`);
+    return await this.#units.open(name, { ...options, firstClock: this.clocks }, wait);
   }
 
   /** The first epoch, from `epoch` on, in which nothing is left for this worker. Infinity if there is none. */
@@ -388,13 +377,13 @@ export class Session {
    * Flushes what caches hold and top-k has kept, and leaves the clock set and the cluster; by default together with all
    * other nodes, so that servers stay until the last worker is done, and once the checkpoints and parameters are
    * written that this worker saves. Dead nodes are waited for as long as a start may take since they died; with
-   * `barrier: "living"` this worker leaves at once when one is dead. Without the barrier what is being saved is given up,
-   * and rejects with CLOSED; so may a checkpoint that waits for a clock which this worker has not ended. Called again once it is closed, or while it closes, it does
-   * nothing more: `await using` may follow.
+   * `barrier: "living"` this worker leaves at once when one is dead. Without the barrier what is being saved is given
+   * up, and rejects with CLOSED; so may a checkpoint that waits for a clock which this worker has not ended. Called
+   * again once it is closed, or while it closes, it does nothing more: `await using` may follow.
    */
   async close(options: { readonly barrier?: LeaveBarrier } & WaitOptions = {}): Promise<void> {
     checkWaitOptions(options, CLOSE_OPTIONS, "the options of a close");
-    this.#closing ??= this.#flushAndLeave(options).catch((thrown: unknown) => {
+    this.#closing ??= this.#flushAndLeave({ ...(this.leaving.aborted ? { barrier: false } : {}), ...options }).catch((thrown: unknown) => {
       this.#closing = undefined; // it may be tried otherwise, without the barrier for instance
       throw thrown;
     });

@@ -52,6 +52,7 @@ back with all of them; the script runs from its beginning, and finds its paramet
 Examples:
   $ weighbridge launch -w 2 script.ts
   $ weighbridge launch -s 2 -w 4 --worker-only -- train.ts --epochs 3
+  $ weighbridge launch -s 2 -w 2..5 --worker-only -- train.ts    (weighbridge scale --workers 5 starts three more)
   $ weighbridge launch -s 8 -w 2 --threads 4 --transport unix --worker-only -- train.ts
   $ weighbridge launch -w 2 --restart on-failure --checkpoint-dir ckpt --checkpoint-every 60s --keep 3 --resume ckpt --worker-only -- train.ts
   $ weighbridge launch -s 2 -w 2 -- python3 train.py`;
@@ -148,8 +149,9 @@ function programFor(
   );
 }
 
-function printHowToJoin({ workerCount, schedulerHost, schedulerPort, serverCount }: NodeConfig): void {
-  const how = `weighbridge worker -s ${serverCount} -w ${workerCount} --scheduler-host ${schedulerHost} --scheduler-port ${schedulerPort}`;
+function printHowToJoin({ workerCount, workerCountMax, schedulerHost, schedulerPort, serverCount }: NodeConfig): void {
+  const range = workerCountMax > workerCount ? `${workerCount}..${workerCountMax}` : workerCount;
+  const how = `weighbridge worker -s ${serverCount} -w ${range} --scheduler-host ${schedulerHost} --scheduler-port ${schedulerPort}`;
   const workers = workerCount === 1 ? "1 worker; start it" : `${workerCount} workers; start each`;
   process.stderr.write(`weighbridge: waiting for ${workers} with: ${how} script.ts\n`);
 }
@@ -166,13 +168,14 @@ export function schedulerTexts(config: NodeConfig): { readonly scheduler: string
 }
 
 /** Runs the job and passes its output on. Returns the exit code. */
-async function runJob({ processes, serverOf }: JobPlan, output: StandardOutput, restart?: RestartRules): Promise<number> {
+async function runJob({ processes, serverOf, workerOf }: JobPlan, output: StandardOutput, restart?: RestartRules): Promise<number> {
   process.stdout.setMaxListeners(0);
   process.stderr.setMaxListeners(0);
   const errors = new ReportedErrors();
   const job = new Job({
     processes,
     serverOf,
+    workerOf,
     onAdded: ({ name }) => process.stderr.write(`weighbridge: ${name} is started\n`),
     onServerLost: (end) => process.stderr.write(`weighbridge: ${serverLostText(end)}\n`),
     restart,

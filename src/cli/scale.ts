@@ -1,22 +1,26 @@
-// scale — changes the number of servers of a running cluster, and shows how far that is.
+// scale — changes the number of servers or workers of a running cluster, and shows how far that is.
 
 import { setTimeout as sleep } from "node:timers/promises";
 import { Command, InvalidArgumentError } from "commander";
+import type { Clock } from "../base/clock.ts";
 import { isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
-import { scalingAsk, scalingReport, scalingRollBack } from "../contracts/scaling.ts";
+import { scalingAsk, scalingEnded, scalingReport, scalingRollBack, scalingWorkers } from "../contracts/scaling.ts";
 import { duration } from "../node/config/value-kind.ts";
 import { ask } from "../peer/call-function.ts";
+import type { Channel } from "../peer/channel.ts";
 import type { ScalingEnd, ScalingReport } from "../wire/scaling.ts";
 import { addClusterFlags, type ClusterRequest, clusterRequest, type FoundScheduler, withScheduler } from "./cluster-client.ts";
 import { type Flags, helpText, type Invocation, wholeNumber } from "./command-parts.ts";
-import { changeText, endText } from "./scaling-text.ts";
+import { changeText, endText, workersText } from "./scaling-text.ts";
 
 /** As many as there are parts. */
 const SERVERS_MAX = 4096;
+const WORKERS_MAX = 65_536;
+const WORKERS_MS = 60_000;
 const TIMEOUT_MS_MIN = 100;
 const LOOK_EVERY_MS = 200;
 const ROLL_BACK_MS_MAX = 600_000;
-/** A scheduler that does not answer for longer is gone. */
+/** A scheduler that does not answer for longer was killed, or is cut off: one whose job ends says so. */
 const ANSWER_MS_MAX = 10_000;
 
 const HELP = `
@@ -24,26 +28,40 @@ Parts move while training goes on. Clusters that \`weighbridge launch\` or \`wei
 themselves. Elsewhere start the new servers as the others were started: the change waits for them, and is rolled back after --timeout.
 Servers that leave end by themselves, with exit code 0, the newest first; POST /scalein names others (docs/guides/grow-and-shrink.md).
 
+Workers (--workers) join by themselves wherever they are started with the range of the job, such as -w 2..8; \`launch\` and \`train\` start
+them. Those of the highest ranks are asked to leave: a training hands its data over and ends, other scripts see it in session.leaving.
+If they have not all come or left after --timeout, the command ends with exit code 1, and the wish stands: \`status\` shows it.
+
 The command ends when the change has, with exit code 1 if it was rolled back. Ended early, it leaves the change under way.
 
 Examples:
   $ weighbridge scale --servers 4 --scheduler-port 9700
   $ weighbridge scale --servers 4 --timeout 5min --scheduler-port 9700
+  $ weighbridge scale --workers 5 --scheduler-port 9700
   $ weighbridge scale --rollback --scheduler-port 9700`;
 
 export function scaleCommand(invocation: Invocation): Command {
   const command = new Command("scale")
-    .summary("change the number of servers of a running cluster")
-    .description("Adds servers to a running cluster, or lets some leave, and moves the parameters accordingly.")
+    .summary("change the number of servers or workers of a running cluster")
+    .description("Adds servers or workers to a running cluster, or lets some leave; parameters and data move accordingly.")
     .option("--servers <count>", "how many servers there are to be", wholeNumber({ min: 1, max: SERVERS_MAX }))
-    .option("--timeout <duration>", "how long new servers may take to come [60s]", milliseconds)
+    .option("--workers <count>", "how many workers there are to be", wholeNumber({ min: 1, max: WORKERS_MAX }))
+    .option("--timeout <duration>", "how long new nodes may take to come [60s]", milliseconds)
     .option("--rollback", "take back the change that is under way, instead")
     .addHelpText("after", helpText(HELP))
-    .action(async (flags: Flags & { readonly servers?: number; readonly timeout?: number; readonly rollback?: boolean }) => {
-      const { servers, timeout: timeoutMs, rollback = false } = flags;
-      if ((servers === undefined) !== rollback)
-        throw new WeighbridgeError("BAD_CONFIG", "scale takes --servers with their number, or --rollback; see `weighbridge scale --help`");
+    .action(async (given: Flags & ScaleFlags) => {
+      const { servers, workers, timeout: timeoutMs, rollback = false, ...flags } = given;
+      if ([servers, workers, rollback || undefined].filter((one) => one !== undefined).length !== 1)
+        throw new WeighbridgeError(
+          "BAD_CONFIG",
+          "scale takes --servers or --workers with their number, or --rollback; see `weighbridge scale --help`",
+        );
       const request = clusterRequest(flags);
+      if (workers !== undefined) {
+        const isMet = await withScheduler(request, (found) => scaleWorkers(request, found, { to: workers, timeoutMs }));
+        if (!isMet) invocation.exitCode = 1;
+        return;
+      }
       const end = await withScheduler(request, (found) =>
         servers === undefined ? rollBack(request, found) : scaleTo(request, found, { to: servers, timeoutMs }),
       );
@@ -53,19 +71,58 @@ export function scaleCommand(invocation: Invocation): Command {
   return addClusterFlags(command);
 }
 
+type ScaleFlags = { readonly servers?: number; readonly workers?: number; readonly timeout?: number; readonly rollback?: boolean };
+
+/** Returns whether there are as many as were asked for. */
+async function scaleWorkers(
+  { clock, deadlineMs }: ClusterRequest,
+  { scheduler }: FoundScheduler,
+  { to, timeoutMs = WORKERS_MS }: { readonly to: number; readonly timeoutMs: number | undefined },
+): Promise<boolean> {
+  const untilMs = clock.nowMs() + timeoutMs;
+  let report = await ask(scheduler, scalingWorkers, { to }, clock, { deadlineMs });
+  for (let shown = ""; ; ) {
+    const line = workersText(report);
+    if (line !== shown) process.stdout.write(`${line}\n`);
+    shown = line;
+    if (report.wishedCount === undefined) return true;
+    if (clock.nowMs() >= untilMs) return false;
+    await sleep(LOOK_EVERY_MS);
+    const { workers } = await ask(scheduler, scalingReport, {}, clock, { deadlineMs: ANSWER_MS_MAX }).catch((thrown: unknown) => {
+      throw isWeighbridgeError(thrown, "DEADLINE") ? goneError("the workers changed", thrown) : thrown;
+    });
+    report = workers ?? report;
+  }
+}
+
 async function scaleTo(
   { clock, deadlineMs }: ClusterRequest,
   { scheduler }: FoundScheduler,
   wish: { readonly to: number; readonly timeoutMs: number | undefined },
 ): Promise<ScalingEnd> {
   const { number } = await ask(scheduler, scalingAsk, wish, clock, { deadlineMs });
+  return await Promise.race([ended(scheduler, clock, number), showProgress(scheduler, clock, number)]);
+}
+
+/** Throws CLOSED when the job has ended before. A scheduler that was started again is asked again. */
+async function ended(scheduler: Channel, clock: Clock, number: number): Promise<ScalingEnd> {
+  for (;;) {
+    try {
+      return await ask(scheduler, scalingEnded, { number }, clock);
+    } catch (thrown) {
+      if (!isWeighbridgeError(thrown) || !(thrown.retryable || thrown.code === "NODE_DEAD" || thrown.code === "LINK_LOST")) throw thrown;
+      await sleep(LOOK_EVERY_MS);
+    }
+  }
+}
+
+/** Ends only when the scheduler is gone. */
+async function showProgress(scheduler: Channel, clock: Clock, number: number): Promise<never> {
   let shown = "";
   for (;;) {
     const report = await ask(scheduler, scalingReport, {}, clock, { deadlineMs: ANSWER_MS_MAX }).catch((thrown: unknown) => {
-      throw isWeighbridgeError(thrown, "DEADLINE") ? goneError(number, thrown) : thrown;
+      throw isWeighbridgeError(thrown, "DEADLINE") ? goneError(`change ${number} was under way`, thrown) : thrown;
     });
-    const end = report.ended.find((one) => one.number === number);
-    if (end !== undefined) return end;
     const line = lineOf(report, number);
     if (line !== shown) process.stdout.write(`${line}\n`);
     shown = line;
@@ -73,8 +130,8 @@ async function scaleTo(
   }
 }
 
-function goneError(number: number, cause: WeighbridgeError): WeighbridgeError {
-  const message = `the scheduler has not answered for ${ANSWER_MS_MAX / 1000} s while change ${number} was under way: its job has ended, or it is away`;
+function goneError(meanwhile: string, cause: WeighbridgeError): WeighbridgeError {
+  const message = `the scheduler has not answered for ${ANSWER_MS_MAX / 1000} s while ${meanwhile}: it was killed, or cannot be reached`;
   return new WeighbridgeError("SCHEDULER_UNREACHABLE", message, { cause });
 }
 

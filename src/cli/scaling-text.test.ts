@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { ScalingReport, ScalingView } from "../wire/scaling.ts";
-import { changeText, endText, scalingLines, skewOf } from "./scaling-text.ts";
+import { changeText, endText, scalingLines, skewOf, workersText } from "./scaling-text.ts";
 
 const VIEW: ScalingView = { number: 3, direction: "out", step: "waiting", from: [0, 1], to: [0, 1, 2, 3], awaited: [2, 3], waitMs: 48_000 };
 const REPORT: ScalingReport = { wishedCount: 2, shares: [], queued: [], ended: [] };
@@ -38,4 +38,15 @@ test("the skew is that of the fullest server", () => {
     }),
     1.5,
   );
+});
+
+test("the number of workers, who is waited for and who leaves", () => {
+  const report = { presentCount: 2, leaving: [], countMin: 2, countMax: 5 };
+  assert.equal(workersText(report), "2 workers");
+  assert.equal(workersText({ ...report, wishedCount: 5 }), "2 of 5 workers: waiting for 3");
+  assert.equal(workersText({ ...report, wishedCount: 2, leaving: [2, 3] }), "2 workers: worker 2, worker 3 leaving");
+  assert.equal(workersText({ ...report, wishedCount: 3, leaving: [3] }), "2 of 3 workers: waiting for 1, worker 3 leaving");
+  const quiet = { wishedCount: 1, shares: [], queued: [], ended: [] };
+  assert.deepEqual(scalingLines({ ...quiet, workers: report }), []);
+  assert.deepEqual(scalingLines({ ...quiet, workers: { ...report, wishedCount: 5 } }), ["2 of 5 workers: waiting for 3"]);
 });

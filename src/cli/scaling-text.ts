@@ -1,7 +1,7 @@
 // scaling-text — changes of the servers in words, for `weighbridge status` and `weighbridge scale`. Pure.
 
 import { idOf, nameOf } from "../wire/node-id.ts";
-import type { ScalingEnd, ScalingReport, ScalingView } from "../wire/scaling.ts";
+import type { ScalingEnd, ScalingReport, ScalingView, WorkersReport } from "../wire/scaling.ts";
 import { countText, durationText, number } from "./terminal-text.ts";
 
 /** The change under way: "change 3, 2 servers to 4: waiting for server 2, server 3, 48.0 s left". */
@@ -31,11 +31,21 @@ export function endText({ number: change, outcome, reason }: ScalingEnd): string
 }
 
 /** What `status` says of changes beside its table; the last one only if it did not do what was asked. */
-export function scalingLines({ current, queued, ended }: ScalingReport): string[] {
+export function scalingLines({ current, queued, ended, workers }: ScalingReport): string[] {
+  const ofWorkers = workers?.wishedCount === undefined ? [] : [workersText(workers)];
   const last = ended.at(-1);
   const waiting = queued.length === 0 ? "" : `; ${countText(queued.length, "more change")} will follow`;
-  if (current !== undefined) return [`${changeText(current)}${waiting}`];
-  return last === undefined || last.outcome === "done" ? [] : [endText(last)];
+  if (current !== undefined) return [`${changeText(current)}${waiting}`, ...ofWorkers];
+  return last === undefined || last.outcome === "done" ? ofWorkers : [endText(last), ...ofWorkers];
+}
+
+/** "2 of 5 workers: waiting for 3", "3 workers: worker 3, worker 4 leaving", "5 workers". */
+export function workersText({ presentCount, wishedCount = presentCount, leaving }: WorkersReport): string {
+  const missing = wishedCount - presentCount;
+  const counts = missing > 0 ? `${presentCount} of ${countText(wishedCount, "worker")}` : countText(presentCount, "worker");
+  const leavers = leaving.length === 0 ? [] : [`${leaving.map((rank) => nameOf(idOf("worker", rank))).join(", ")} leaving`];
+  const steps = [...(missing > 0 ? [`waiting for ${missing}`] : []), ...leavers].join(", ");
+  return steps === "" ? counts : `${counts}: ${steps}`;
 }
 
 /** How much the fullest server has of what each would have if all had the same; undefined for one server. */

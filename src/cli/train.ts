@@ -6,7 +6,16 @@ import { WeighbridgeError } from "../base/errors.ts";
 import { nearestName } from "../base/nearest-name.ts";
 import { helpText, type Invocation, wholeNumber } from "./command-parts.ts";
 import { number } from "./terminal-text.ts";
-import { EVERY_DEFAULT, NODES_DEFAULT, planTraining, SEED_DEFAULT, TASKS, type TaskName, type TrainFlags } from "./train/train-plan.ts";
+import {
+  EVERY_DEFAULT,
+  NODES_DEFAULT,
+  planTraining,
+  SEED_DEFAULT,
+  TASKS,
+  type TaskName,
+  type TrainFlags,
+  type WorkerRange,
+} from "./train/train-plan.ts";
 import { runTraining } from "./train/training-job.ts";
 
 const NODES_MAX = 64;
@@ -26,6 +35,7 @@ that saved anything, with the same flags, on any number of servers and, with bsp
 The job has a cluster of its own. From the environment it reads the WEIGHBRIDGE_* variables that say how nodes work (heartbeats, time limits, transport,
 memory, log level), and nothing that belongs to another job: no address, port, rank, count or role, and nothing of DMLC_*, PS_* or MS_*.
 
+With -w 2..5 the job starts with two workers, and \`weighbridge scale --workers 5\` starts three more, or lets some leave, while it runs.
 The job continues with the remaining workers when some are killed. It fails when a server dies, or the last worker. With --replicas 2 every
 server is held by two processes, and the job also continues when one of them is killed.
 
@@ -40,6 +50,7 @@ Examples:
   $ weighbridge train lenet -s 4 -w 4 --consistency ssp:3 --epochs 2
   $ weighbridge train wide-deep --cache-rows 4000
   $ weighbridge train lenet --replicas 2
+  $ weighbridge train lenet -w 2..5
   $ weighbridge train lenet --resume --epochs 3`;
 
 export function trainCommand(invocation: Invocation): Command {
@@ -49,7 +60,7 @@ export function trainCommand(invocation: Invocation): Command {
     .description("Starts a cluster on this machine, trains a model whose weights live on its servers, and shows its progress.")
     .addArgument(new Argument("[task]", "what to learn").choices(Object.keys(TASKS)).argParser(taskName).default("lenet"))
     .option("-s, --servers <count>", "servers", wholeNumber({ min: 1, max: NODES_MAX }), NODES_DEFAULT)
-    .option("-w, --workers <count>", "workers", wholeNumber({ min: 1, max: NODES_MAX }), NODES_DEFAULT)
+    .option("-w, --workers <count>", "workers, or as 2..5 how few and how many; scale --workers changes it", workerRange, NODES_DEFAULT)
     .option(
       "--replicas <count>",
       "processes that hold each server; with 2, one of them may be killed [1]",
@@ -85,6 +96,13 @@ function taskName(text: string): TaskName {
   if (names.includes(text)) return text as TaskName;
   const nearest = nearestName(text, names);
   throw new WeighbridgeError("BAD_CONFIG", `there is no task "${text}" to train; did you mean ${nearest}? There are ${names.join(", ")}`);
+}
+
+/** A number, or a range: 2..5. */
+function workerRange(text: string): number | WorkerRange {
+  const count = wholeNumber({ min: 1, max: NODES_MAX });
+  const [least = "", most, ...rest] = text.split("..");
+  return most === undefined || rest.length > 0 ? count(text) : { least: count(least), most: count(most) };
 }
 
 function positiveNumber(text: string): number {

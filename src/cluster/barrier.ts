@@ -87,6 +87,11 @@ export class Barriers<T> {
     return new Set(entries.filter(([, { outlivesDeaths }]) => outlivesDeaths).map(([node]) => node));
   }
 
+  /** Whether nodes stand at this barrier. */
+  hasStanding({ group, customer }: { readonly group: number; readonly customer: number }): boolean {
+    return (this.#states.get(`${group}/${customer}`)?.entries.size ?? 0) > 0;
+  }
+
   /** The number of the last round of this barrier that ended; 0: none has. */
   lastRound({ group, customer }: { readonly group: number; readonly customer: number }): number {
     return this.#states.get(`${group}/${customer}`)?.lastRound ?? 0;

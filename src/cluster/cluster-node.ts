@@ -302,7 +302,9 @@ export abstract class ClusterNode {
   protected fail(error: WeighbridgeError): void {
     if (this.#failure !== undefined) return;
     if (this.#finalizing !== undefined) {
-      if (this.#lastBarrier?.isWaiting === true) this.#failure = error;
+      if (this.#lastBarrier?.isWaiting !== true) return;
+      this.#failure = error;
+      this.#closing.abort(); // it waits no longer, whoever is missing
       return;
     }
     this.#failure = error;

@@ -68,7 +68,7 @@ export abstract class MemberNode extends ClusterNode {
   }
 
   protected async depart(_wait: WaitOptions & { readonly isTogether: boolean }): Promise<void> {
-    await this.#membership?.leave();
+    await this.#membership?.leave(undefined, { returns: this.returns });
   }
 
   protected async release(): Promise<void> {

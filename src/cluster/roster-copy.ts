@@ -2,7 +2,8 @@
 //
 // Invariants:
 //   RosterCopy.C1. The version only rises, whatever the order in which rosters arrive.
-//   RosterCopy.C2. The epoch of the placement only rises: a restarted scheduler may know an older one, or none.
+//   RosterCopy.C2. The epoch of the placement only rises, and so does that up to which parts are handed over: a
+//       restarted scheduler may know an older one, or none.
 
 import type { PlacementView, RosterEntry, RosterView } from "../wire/roster.ts";
 
@@ -23,7 +24,9 @@ export class RosterCopy {
     if (roster.version <= this.#view.version) return; // RosterCopy.C1
     const known = this.#view.placement;
     const isNewer = (roster.placement?.epoch ?? 0) > (known?.epoch ?? 0); // RosterCopy.C2
+    const handedOver = Math.max(roster.handedOver ?? 0, this.#view.handedOver ?? 0);
     this.#view = isNewer || known === undefined ? roster : { ...roster, placement: known };
+    if (handedOver > (roster.handedOver ?? 0)) this.#view = { ...this.#view, handedOver };
     for (const listener of [...this.#listeners]) listener(this.#view);
     if (isNewer) this.#tellPlacement();
   }

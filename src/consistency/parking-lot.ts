@@ -7,7 +7,8 @@
 //       admitted.
 //   ParkingLot.P2. Those who need less go first; among equals, who came first.
 //   ParkingLot.P3. A parked read ends exactly once: admitted, failed, or cancelled by its caller, who gets no callback.
-//   ParkingLot.P4. At most `readsMax` reads and `bytesMax` bytes are parked; what is more is refused with QUEUE_FULL.
+//   ParkingLot.P4. At most `readsMax` reads and `bytesMax` bytes are parked; what is more is refused with QUEUE_FULL
+//       (Availability.I8 of docs/decisions/0079).
 
 import { assert } from "../base/assert.ts";
 import type { CancelTimer, Clock } from "../base/clock.ts";

@@ -7,7 +7,8 @@
 // Invariants:
 //   StalenessController.W1. `clockMin` never decreases, whoever joins, leaves, dies or is restarted. Without members it
 //       is the highest clock anybody reached. Until every expected worker has joined or is gone, it is 0, or the clock
-//       of a restored job.
+//       of a restored job. A standby and a new owner of parts have the same clocks (Availability.I6 of
+//       docs/decisions/0079).
 //   StalenessController.W2. A read at clock c with bound s is admitted exactly when clockMin >= c - s.
 //   StalenessController.W4. A read of a slowest member is admitted, whatever its bound: the cluster cannot deadlock.
 //   StalenessController.W5. A worker joins at clockMin: an earlier clock would undo W1, a later one would let it run

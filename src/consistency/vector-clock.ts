@@ -5,7 +5,8 @@
 // counts from 1 again.
 //
 // Invariants:
-//   VectorClock.V1. `advance` is true at most once per (worker, incarnation, stamp), and for rising stamps.
+//   VectorClock.V1. `advance` is true at most once per (worker, incarnation, stamp), and for rising stamps:
+//       Availability.I5 of docs/decisions/0079 rests on it.
 //   VectorClock.V2. An incarnation that was replaced never advances again: its stamp is Infinity.
 
 export type ClockEntry = { incarnation: number; stamp: number };

@@ -16,6 +16,17 @@ export const scalingAsk: JsonContract<scaling.ScaleRequest, scaling.ScaleReply> 
   response: scaling.scaleReplyShape,
 });
 
+/**
+ * Asks for another number of workers; answered when it is written down. Those that are too many are asked to leave.
+ * Throws BAD_REQUEST, NO_ROUTE.
+ */
+export const scalingWorkers: JsonContract<scaling.WorkersRequest, scaling.WorkersReport> = jsonContract({
+  name: "wb/scaling/workers",
+  target: "scheduler",
+  request: scaling.workersRequestShape,
+  response: scaling.workersReportShape,
+});
+
 /** Takes the change under way back; answered when it is. Throws BAD_REQUEST where none is, or it is too late. */
 export const scalingRollBack: JsonContract<scaling.RollBackRequest, scaling.ScaleReply> = jsonContract({
   name: "wb/scaling/rollback",
@@ -30,6 +41,17 @@ export const scalingReport: JsonContract<Empty, scaling.ScalingReport> = jsonCon
   target: "scheduler",
   request: emptyShape,
   response: scaling.scalingReportShape,
+});
+
+/**
+ * Answered when the change of this number has ended. Throws CLOSED when the job has ended before, and why the job
+ * failed.
+ */
+export const scalingEnded: JsonContract<scaling.ScaleReply, scaling.ScalingEnd> = jsonContract({
+  name: "wb/scaling/ended",
+  target: "scheduler",
+  request: scaling.scaleReplyShape,
+  response: scaling.scalingEndShape,
 });
 
 /** From the scheduler, before anything moves. Throws UNSUPPORTED, naming what cannot move. */

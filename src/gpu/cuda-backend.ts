@@ -39,7 +39,7 @@ import { PreparedRounds } from "./prepared-rounds.ts";
 import type { TableSpan } from "./round-kernel.ts";
 import { TaskLaunches } from "./task-launches.ts";
 import type { TensorPlaces } from "./tensor-places.ts";
-import { UpdateSettings } from "./update-settings.ts";
+import { runsOnCard, UpdateSettings } from "./update-settings.ts";
 
 export type CudaBackendOptions = {
   /** Opens CUDA. Rejects with NO_DEVICE. */
@@ -116,6 +116,10 @@ export class CudaBackend implements ModelBackend<DeviceTensor> {
     const [device] = this.#devices;
     if (device === undefined) throw new WeighbridgeError("CLOSED", "CUDA is not open");
     return device.card;
+  }
+
+  runsUpdater(updater: ResolvedOptimizer): boolean {
+    return runsOnCard(updater, this.dtype);
   }
 
   openKey(plan: KeyPlan, updater: ResolvedOptimizer | undefined): void {
@@ -232,12 +236,13 @@ export class CudaBackend implements ModelBackend<DeviceTensor> {
     return this.#devices[device]?.stream;
   }
 
+  /** Also of what `open` has left when it failed. */
   async close(): Promise<void> {
-    if (this.#streams === undefined) return;
-    const streams = Object.values(this.#streams);
-    const launches = this.#launches;
+    const streams = Object.values(this.#streams ?? {});
+    const [launches, cuda] = [this.#launches, this.#cuda];
     this.#streams = undefined;
     this.#launches = undefined;
+    this.#cuda = undefined;
     this.#devices = [];
     try {
       for (const stream of streams) await stream.finish();
@@ -245,7 +250,7 @@ export class CudaBackend implements ModelBackend<DeviceTensor> {
       launches?.close();
       for (const stream of streams) stream.close();
     } finally {
-      if (this.#options.ownsCuda) this.#cuda?.close();
+      if (this.#options.ownsCuda) cuda?.close();
     }
   }
 

@@ -84,7 +84,9 @@ export class TaskLaunches {
     };
   }
 
-  /** Keys come in their order. Compiles what they need, so that what does not compile is told here, and no round waits. */
+  /**
+   * Keys come in their order. Compiles what they need, so that what does not compile is told here, and no round waits.
+   */
   addKey(addresses: KeyAddresses): void {
     const { plan, update } = addresses;
     const rule: RoundRule = plan.operation === "gather" ? "copy" : (update?.rule ?? "none");

@@ -7,6 +7,11 @@ import { LearningRate } from "../store/updaters/learning-rate.ts";
 import type { ResolvedOptimizer } from "../store/updaters/optimizer-spec.ts";
 import { FLAG, isUpdateRule, type RoundRule, SETTING, SETTING_COUNT, UPDATE_RULES } from "./round-source.ts";
 
+/** Whether the kernel of rounds makes updates of this kind. */
+export function runsOnCard({ type }: ResolvedOptimizer, element: RowElement): boolean {
+  return isUpdateRule(type) && (element === "f32" || element === "f64");
+}
+
 export class UpdateSettings {
   readonly rule: RoundRule;
   /** In the order of SETTING; `prepare` writes them. */

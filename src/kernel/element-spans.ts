@@ -1,5 +1,5 @@
-// element-spans — a caller's array of elements as bytes that travel, and back: views, and sums of arrays that do not lie
-// in a kernel's arena.
+// element-spans — a caller's array of elements as bytes that travel, and back: views, and sums of arrays that do not
+// lie in a kernel's arena.
 
 import { addRows } from "./element-loops.ts";
 import { type ElementType, elementTypeOf } from "./elements.ts";

@@ -1,6 +1,9 @@
-// placement-description — the few words that give a placement: published with the roster, carried by refusals, and kept.
+// placement-description — the few words that give a placement: published with the roster, carried by refusals, and
+// kept.
 
-/** Equal descriptions give the same placement on every node (Placement.P3). A newer one has a higher epoch, from 1 on. */
+/**
+ * Equal descriptions give the same placement on every node (Placement.P3). A newer one has a higher epoch, from 1 on.
+ */
 export type PlacementDescription = {
   readonly epoch: number;
   readonly policy: "ring" | "range";

@@ -66,6 +66,27 @@ describe("products", () => {
         kernels.multiply(m, n, k, stage.noise(m * k), stage.noise(k * n), target, flags, scratch);
       });
     });
+
+    test(`multiplyRows makes those rows of what multiply makes, and no others, flags ${flags}`, () => {
+      for (const [m, n, k] of [
+        [21, 9, 5],
+        [16, 8, 4],
+        [5, 3, 1],
+      ] as const)
+        for (const [from, to] of [
+          [0, m],
+          [0, 4],
+          [3, m],
+          [4, m - 1],
+          [2, 2],
+        ] as const)
+          assertSameMemory((kernels, stage) => {
+            const target = stage.noise(m * n + GUARD_FLOATS);
+            const scratch = stage.arena.allocate(productScratchBytes(k));
+            kernels.multiplyRows(from, to, m, n, k, stage.noise(m * k), stage.noise(k * n), target, flags, scratch);
+            stage.arena.bytes.fill(0, scratch, scratch + productScratchBytes(k));
+          });
+    });
   }
 
   for (const flags of [0, PRODUCT.accumulate]) {

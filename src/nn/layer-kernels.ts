@@ -25,6 +25,19 @@ export interface LayerKernels {
    * C[m × n] = A[m × k] · B[k × n]; flags say whether A is stored as [k × m], and whether the product is added to C.
    */
   multiply(m: number, n: number, k: number, a: number, b: number, c: number, flags: number, scratch: number): void;
+  /** `multiply`, of rows `from` to `to` of C alone. */
+  multiplyRows(
+    from: number,
+    to: number,
+    m: number,
+    n: number,
+    k: number,
+    a: number,
+    b: number,
+    c: number,
+    flags: number,
+    scratch: number,
+  ): void;
   /** C[m × n] = A[m × k] · Bᵀ, B stored as [n × k]; the flag `accumulate` alone. */
   multiplyTransposed(m: number, n: number, k: number, a: number, b: number, c: number, flags: number): void;
 

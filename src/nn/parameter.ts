@@ -18,9 +18,19 @@ export type Parameter = {
   readonly values: Float32Array;
   readonly gradientAddress: number;
   readonly gradient: Float32Array;
+  /**
+   * Whether the gradient is a product, of which `backward` can leave the factors: [rows × columns] is the sum over
+   * samples of the gradient of output `row` times input `column`.
+   */
+  readonly isProduct?: boolean | undefined;
+  /** While set, `backward` leaves the factors there, and no gradient. */
+  leaveFactors?: ((factors: Factors) => void) | undefined;
   /** Set while the parameter lives on servers (training/set-param-ps.ts); if left out, it lives here. */
   serverTarget?: ServerTarget | undefined;
 };
+
+/** Of a gradient that is a product; each a matrix of f32 with a row for every sample. */
+export type Factors = { readonly outputGradientAt: number; readonly inputAt: number; readonly sampleCount: number };
 
 /** Options of a parameter that lives on servers. */
 export type ServerTarget = {
@@ -28,15 +38,16 @@ export type ServerTarget = {
   readonly initInServer: boolean;
 };
 
-export type ParameterDescription = Pick<Parameter, "name" | "shape" | "initializer">;
+export type ParameterDescription = Pick<Parameter, "name" | "shape" | "initializer" | "isProduct">;
 
-export function createParameter(workspace: Workspace, { name, shape, initializer }: ParameterDescription): Parameter {
+export function createParameter(workspace: Workspace, { name, shape, initializer, isProduct }: ParameterDescription): Parameter {
   const values: FloatSpan = workspace.valuesOf(name) ?? workspace.floats(floatsOf(shape));
   const gradient: FloatSpan = workspace.floats(floatsOf(shape));
   return {
     name,
     shape,
     initializer,
+    isProduct,
     address: values.address,
     values: values.values,
     gradientAddress: gradient.address,

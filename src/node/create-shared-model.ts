@@ -1,8 +1,10 @@
 // create-shared-model — composes a shared model for Node: its clock, its files, the devices that it may have.
 
 import { writeFile } from "node:fs/promises";
+import { reasonOf, WeighbridgeError } from "../base/errors.ts";
 import { checkOptions } from "../base/known-options.ts";
-import { LocalModel } from "../faces/shared-model/local-model.ts";
+import type { ChromeTrace } from "../faces/shared-model/model-statistics.ts";
+import { OwnerModel } from "../faces/shared-model/owner-model.ts";
 import type { SharedModel, SharedModelOptions, SharedModelType } from "../faces/shared-model/shared-model.ts";
 import { type Cuda, type CudaOptions, openCuda as openCudaWith } from "../gpu/cuda.ts";
 import { CudaBackend } from "../gpu/cuda-backend.ts";
@@ -42,12 +44,20 @@ export function createSharedModel(
   const isForCuda = typeof options === "object" && options?.device === "cuda";
   // A model of the CPU refuses what only CUDA has, as everything that it does not know.
   const { cuda, devicesPerCard, ...others }: Partial<CudaModelOptions> = isForCuda ? (options as CudaModelOptions) : {};
-  return new LocalModel<DeviceTensor>(type, isForCuda ? (others as SharedModelOptions) : options, {
+  return new OwnerModel<DeviceTensor>(type, isForCuda ? (others as SharedModelOptions) : options, {
     ...{ clock: realClock(), timeline, connect },
-    writeTrace: async (path, trace) => await writeFile(path, JSON.stringify(trace)),
+    writeTrace,
     backendOf: (_, { dtype }) =>
       new CudaBackend({ dtype, ownsCuda: cuda === undefined, openCuda: async () => cuda ?? (await openCuda({ devicesPerCard })) }),
   });
+}
+
+async function writeTrace(path: string, trace: ChromeTrace): Promise<void> {
+  try {
+    await writeFile(path, JSON.stringify(trace));
+  } catch (thrown) {
+    throw new WeighbridgeError("BAD_ARGUMENT", `traceFile ${path} cannot be written: ${reasonOf(thrown)}`, { cause: thrown });
+  }
 }
 
 /** Opens CUDA, for tensors and kernels of your own. Rejects with NO_DEVICE, which says what is missing. */

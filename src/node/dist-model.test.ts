@@ -268,7 +268,9 @@ suite("a model through servers", () => {
     assert.deepEqual(firsts(await pushed({ type: "momentum", learningRate: 0.5, momentum: 0.5 }, "momentum")), [1, 0, -1.5]);
     const refused = (options: object, message: RegExp): void =>
       assert.throws(() => createSharedModel("dist", { session, ...options } as never), throwsCode("BAD_ARGUMENT", message));
-    refused({ dtype: "f64", updater: { type: "adam" } }, /optimizer adam is not for rows of f64; there are sum, assign/);
+    const [, afterOne] = firsts(await pushed({ type: "adam", learningRate: 0.5 }, "adam"));
+    assert.ok(Math.abs(afterOne! - 0.5) < 1e-8, `Adam's first step is as long as its rate: ${afterOne}`);
+    refused({ dtype: "f64", updater: { type: "lazyAdam" } }, /optimizer lazyAdam is not for rows of f64; there are sum, assign/);
     refused({ dtype: "i32", updater: { type: "sgd" } }, /optimizer sgd is not for rows of i32/);
     refused({ dtype: "i32", updater: { type: "sum" }, initialWeight: 0.5 }, /begin with a constant that is a whole number/);
     refused({ dtype: "i64", updater: scaled }, /the updater scaled is for f64, and the model is of i64/);
@@ -293,10 +295,6 @@ suite("a model through servers", () => {
     refused({ through: "allReduce", reduce: "max", updater: undefined }, /reduce is sum or mean/);
     assert.throws(() => createSharedModel("local", { session }), throwsCode("BAD_ARGUMENT", /session is an option of a "dist" model/));
     refused({ through: "allReduce", reduce: "mean", dtype: "i64", updater: undefined }, /reduce "mean" is for floats, not i64/);
-    assert.throws(
-      () => createSharedModel("dist", { session, through: "allReduce", updater: { type: "sgd" } }),
-      throwsCode("UNSUPPORTED", /no built-in updaters of f32, as sgd/),
-    );
     const model = createSharedModel("dist", { session, updater: { type: "sum" } });
     model.setParam("update_on_server", 0);
     await assert.rejects(model.init(), throwsCode("BAD_ARGUMENT", /cannot be off/));
@@ -419,6 +417,60 @@ suite("a model through an all-reduce", () => {
     const seen = await Promise.all(models.map((model, rank) => round(model, 0, [rank, 1], 2)));
     assert.deepEqual(seen, [Float32Array.of(8.5, 8.5), Float32Array.of(8.5, 8.5)]);
     await Promise.all(models.map((model) => model.close()));
+  });
+
+  test("gives the sum to built-in updaters, with the bits that one machine with all devices has; their weights can be set", async () => {
+    await using cluster = await EmbeddedCluster.start({ workers: 2 });
+    const length = 5000; // more than a chunk
+    const updaters = [
+      { type: "sgd", learningRate: 0.5, clipValue: 2.5 },
+      { type: "adam", learningRate: 0.1, schedule: { type: "step", every: 2, factor: 0.5 } },
+      { type: "rmsprop", momentum: 0.5 },
+      { type: "ftrl" },
+    ] as const;
+    const values = Array.from({ length: 4 }, (_, step) => [step + 0.25, 1 - step] as const);
+    for (const [i, updater] of updaters.entries()) {
+      const options = { updater, initialWeight: 0.5 };
+      const run = async (model: Model): Promise<readonly Float32Array[]> => {
+        const seen = [await pulled(model, 0, length)];
+        for (const [step, pair] of values.entries()) {
+          if (step === 2 && updater.type !== "ftrl") await model.setWeight(new Float32Array(length).fill(7), 0, 1);
+          seen.push(await round(model, 0, pair, length));
+        }
+        if (updater.type === "ftrl")
+          await assert.rejects(model.setWeight(new Float32Array(length), 0, 1), throwsCode("UNSUPPORTED", /key 0 .* ftrl computes them/));
+        await model.close();
+        return seen;
+      };
+      const models = await Promise.all(
+        cluster.sessions.map((session) => openModel(session, { through: "allReduce", reduce: "mean", ...options }, [[length]])),
+      );
+      const [one, other] = (await Promise.all(models.map(run))) as [readonly Float32Array[], readonly Float32Array[]];
+      const alone = createSharedModel("local", options);
+      await alone.init([1, 2]);
+      for (const device of [1, 2]) await alone.initKey([length], 0, device);
+      const expected = await run(alone);
+      assert.deepEqual(one, other, `updater ${i}`);
+      assert.deepEqual(one, expected, `updater ${i}`);
+    }
+  });
+
+  test("with msg:disable_allreduce leaves every machine its own sum", async () => {
+    await using cluster = await EmbeddedCluster.start({ workers: 2 });
+    const sums = await Promise.all(
+      cluster.sessions.map(async (session, rank) => {
+        const model = createSharedModel("dist", { session, through: "allReduce" });
+        assert.throws(() => model.setParam("msg:disable_allreduce", "no"), throwsCode("BAD_ARGUMENT", /is 0 or 1/));
+        model.setParam("msg:disable_allreduce", 1);
+        model.setParam("msg:other", "ignored");
+        await model.init([1, 2]);
+        for (const device of [1, 2]) await model.initKey([1], 0, device);
+        const [sum] = await round(model, 0, [rank, 5], 1);
+        await model.close();
+        return sum;
+      }),
+    );
+    assert.deepEqual(sums, [5, 6]);
   });
 
   test("is of f64, i32 and i64 as well, short and long, with built-in updaters of those; workers of different types are told", async () => {

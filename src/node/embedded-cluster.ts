@@ -34,6 +34,8 @@ export type EmbeddedOptions = WaitOptions & {
   readonly servers?: number;
   /** Defaults to 1. */
   readonly workers?: number;
+  /** How many workers there may be (`scaleWorkers`). Defaults to `workers`. */
+  readonly workersMax?: number;
   /** How parts of tables and tensors are distributed over the servers. Defaults to "ring". */
   readonly placement?: PlacementName;
   /** Functions of the servers, beside the built-in ones, and of the workers. */
@@ -51,29 +53,47 @@ export type EmbeddedOptions = WaitOptions & {
 };
 
 const OPTION_NAMES: readonly string[] = [
-  ...["servers", "workers", "placement", "functions", "plugIns", "arenaBytesMax", "checkpointDir", "checkpointFiles", "restore"],
+  ...[
+    "servers",
+    "workers",
+    "workersMax",
+    "placement",
+    "functions",
+    "plugIns",
+    "arenaBytesMax",
+    "checkpointDir",
+    "checkpointFiles",
+    "restore",
+  ],
   ...WAIT_NAMES,
 ];
 
 /** A cluster inside this process, over memory links: for tests and small jobs. One event loop serves all of it. */
 export class EmbeddedCluster {
-  /** One session for each worker, by rank. */
-  readonly sessions: readonly Session[];
   readonly #scheduler: SchedulerNode;
   readonly #nodes: Set<ClusterNode>;
+  /** By rank. */
+  readonly #workers: Map<number, EmbeddedWorker>;
 
-  private constructor(scheduler: SchedulerNode, nodes: Set<ClusterNode>, sessions: readonly Session[]) {
+  private constructor(scheduler: SchedulerNode, nodes: Set<ClusterNode>, workers: Map<number, EmbeddedWorker>) {
     this.#scheduler = scheduler;
     this.#nodes = nodes;
-    this.sessions = sessions;
+    this.#workers = workers;
+  }
+
+  /** One session for each worker, by rank; with `workersMax`, for each that is there. */
+  get sessions(): readonly Session[] {
+    const ranks = [...this.#workers.keys()].sort((a, b) => a - b);
+    return ranks.flatMap((rank) => this.#workers.get(rank)?.session ?? []);
   }
 
   /** Throws BAD_ARGUMENT, DEADLINE, ABORTED, and what starting a node throws; all nodes are then closed again. */
   static async start(options: EmbeddedOptions = {}): Promise<EmbeddedCluster> {
     checkWaitOptions(options, OPTION_NAMES, "the options of a cluster inside the process");
-    const { servers = 1, workers = 1, placement = "ring", functions = [], plugIns = [], arenaBytesMax } = options;
+    const { servers = 1, workers = 1, workersMax = workers, placement = "ring", functions = [], plugIns = [], arenaBytesMax } = options;
     checkCount("servers", servers, 1);
     checkCount("workers", workers, 0);
+    checkCount("workersMax", workersMax, workers);
     if (placement !== "ring" && placement !== "range")
       throw new WeighbridgeError(
         "BAD_ARGUMENT",
@@ -112,19 +132,24 @@ export class EmbeddedCluster {
       const listenAddress = `memory://server-${rank}`;
       return new ServerNode({ ...common(), rank, listenAddress, compression, arenaBytesMax, ...served, ...checkpoints });
     };
+    const workerOf = (rank: number): WorkerNode => {
+      const served = functions.filter(isWorkerFunction);
+      return new WorkerNode({ ...common(), rank, meshAddress: `memory://worker-${rank}`, sessions: nodeSessions, functions: served });
+    };
     const nodes = new Set<ClusterNode>();
+    const workersThere = new Map<number, EmbeddedWorker>();
     const scheduler = new SchedulerNode({
-      ...{ ...common(), placement, jobId: jobId("embedded", randomUUID()), incarnation: Date.now() },
+      ...{ ...common(), workerCountMax: workersMax, placement, jobId: jobId("embedded", randomUUID()), incarnation: Date.now() },
       onServers: ({ wished }) => {
         const known = [...nodes].filter((node) => node.role === "server").map(({ rank }) => rank);
         for (const rank of wished) if (!known.includes(rank)) addServer(serverOf(rank), nodes);
       },
+      onWorkers: (ranks) => {
+        for (const rank of ranks) if (!workersThere.has(rank)) addWorker(rank, workerOf(rank), nodes, workersThere);
+      },
     });
     const serverNodes = range(servers).map(serverOf);
-    const workerNodes = range(workers).map((rank) => {
-      const served = functions.filter(isWorkerFunction);
-      return new WorkerNode({ ...common(), rank, meshAddress: `memory://worker-${rank}`, sessions: nodeSessions, functions: served });
-    });
+    const workerNodes = range(workers).map(workerOf);
     for (const node of [scheduler, ...serverNodes, ...workerNodes]) nodes.add(node);
     await allOrNone([...nodes], giveUp, (all) => waitFor(all, "the start of the cluster", clock, { deadlineMs, signal }));
     scheduler.finalize().catch(() => {}); // it stays until the last worker has closed
@@ -132,7 +157,12 @@ export class EmbeddedCluster {
     try {
       const wait = { deadlineMs: restMs(), signal };
       const sessions = await Promise.all(workerNodes.map((node) => Session.open(node, wait)));
-      return new EmbeddedCluster(scheduler, nodes, sessions);
+      for (const [rank, session] of sessions.entries()) workersThere.set(rank, { session, opened: Promise.resolve(session) });
+      if (workersMax > workers)
+        scheduler.scheduler.onRoster(({ nodes: entries }) => {
+          for (const { role, rank, state } of entries) if (role === "worker" && state !== "alive") forget(rank, workersThere);
+        });
+      return new EmbeddedCluster(scheduler, nodes, workersThere);
     } catch (thrown) {
       await Promise.all([...nodes].map((node) => node.close()));
       throw thrown;
@@ -160,6 +190,24 @@ export class EmbeddedCluster {
       if (outcome !== "done") throw new WeighbridgeError("ABORTED", `the servers are as they were: ${reason}`);
     };
     await waitFor(change(), `the cluster to have ${servers} servers`, realClock(), wait);
+  }
+
+  /**
+   * Changes the number of workers, up to `workersMax`: new ones have sessions then; those of the highest ranks are
+   * asked to leave (`session.leaving`), and it resolves when their users have closed them. Throws BAD_ARGUMENT,
+   * BAD_REQUEST, and what a worker that cannot start throws; if the wait ends early, with DEADLINE or ABORTED, the wish
+   * stands.
+   */
+  async scaleWorkers(workers: number, wait: WaitOptions = {}): Promise<void> {
+    checkWaitOptions(wait);
+    checkCount("workers", workers, 1);
+    const { scheduler } = this.#scheduler;
+    scheduler.workers.ask({ to: workers });
+    const change = async (): Promise<void> => {
+      await Promise.all([...this.#workers.values()].map(({ opened }) => opened));
+      await scheduler.workers.met();
+    };
+    await waitFor(change(), `the cluster to have ${workers} workers`, realClock(), wait);
   }
 
   /**
@@ -203,6 +251,28 @@ function addServer(node: ServerNode, nodes: Set<ClusterNode>): void {
     () => stay(node, nodes),
     () => nodes.delete(node),
   );
+}
+
+/** A worker, and its session once it is open. */
+type EmbeddedWorker = { readonly session?: Session; readonly opened: Promise<Session> };
+
+/** Starts a worker of a running cluster. One that cannot start is gone, and its starter is told. */
+function addWorker(rank: number, node: WorkerNode, nodes: Set<ClusterNode>, workers: Map<number, EmbeddedWorker>): void {
+  nodes.add(node);
+  const opened = node.start().then(() => Session.open(node));
+  workers.set(rank, { opened });
+  opened.then(
+    (session) => workers.set(rank, { session, opened }),
+    () => {
+      workers.delete(rank);
+      nodes.delete(node);
+    },
+  );
+}
+
+/** A worker has left, or is dead. */
+function forget(rank: number, workers: Map<number, EmbeddedWorker>): void {
+  if (workers.get(rank)?.session !== undefined) workers.delete(rank);
 }
 
 /** A server stays until the last worker has closed, or its parts have moved to others. */

@@ -1,5 +1,5 @@
-// embedded-scaling.test — Goal: a cluster inside the process changes its servers while its sessions go on, and refuses what
-// cannot be.
+// embedded-scaling.test — Goal: a cluster inside the process changes its servers while its sessions go on, and refuses
+// what cannot be.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -34,4 +34,37 @@ test("a change that cannot be is refused, and changes nothing", async () => {
   await assert.rejects(cluster.scale(0), throwsCode("BAD_ARGUMENT"));
   await assert.rejects(cluster.scale(5000), throwsCode("BAD_REQUEST", /1 to 4096 servers/));
   await cluster.scale(1);
+});
+
+test("workers come and leave a training, and the sessions are those that are there", async () => {
+  await using cluster = await EmbeddedCluster.start({ workers: 2, workersMax: 4, arenaBytesMax: 2 ** 26 });
+  await cluster.scaleWorkers(4, { deadlineMs: 60_000 });
+  assert.deepEqual(
+    cluster.sessions.map(({ rank }) => rank),
+    [0, 1, 2, 3],
+  );
+  const total = 200;
+  const done = cluster.sessions.map(async (session) => {
+    const sums = await session.tensor("sums", { shape: [4], optimizer: { type: "sum" }, consistency: "asp" });
+    const feed = await session.units("work", { epoch: 0, batchCount: total, partCount: 1, assignment: "free" });
+    if (session.leaving.aborted) feed.retire();
+    session.leaving.addEventListener("abort", () => feed.retire());
+    for (let unit = await feed.next(); unit !== "over"; unit = await feed.next()) {
+      if (unit === "idle") continue;
+      await sums.push(Float32Array.of(1, 1, 1, 1));
+      feed.done(unit);
+    }
+    if (session.leaving.aborted) await session.close();
+    return session.rank;
+  });
+  await cluster.scaleWorkers(2, { deadlineMs: 60_000 });
+  await Promise.all(done);
+  assert.deepEqual(
+    cluster.sessions.map(({ rank }) => rank),
+    [0, 1],
+  );
+  const sums = await cluster.session.tensor("sums", { shape: [4], optimizer: { type: "sum" }, consistency: "asp" });
+  assert.equal((await sums.pull())[0], total);
+  await assert.rejects(cluster.scaleWorkers(5), throwsCode("BAD_REQUEST", /2 to 4 workers; 5 were asked for/));
+  await assert.rejects(cluster.scaleWorkers(0), throwsCode("BAD_ARGUMENT"));
 });

@@ -9,21 +9,22 @@ import { nameOf } from "../wire/node-id.ts";
 import type { ScalingDirection, ScalingReport } from "../wire/scaling.ts";
 
 export const GET_ROUTES: Readonly<Record<string, (job: ManagedJob) => unknown>> = {
-  "/status": (job) => ({ ...job.status(), scaling: job.scaling.report() }),
+  "/status": (job) => ({ ...job.status(), scaling: job.scalingReport() }),
   "/nodes": (job) => nodes(job.status()),
-  "/state": (job) => state(job.status(), job.scaling.report()),
+  "/state": (job) => state(job.status(), job.scalingReport()),
 };
 
 /** `body` is what JSON gave. Throws BAD_REQUEST, and as Scaling does. */
 export const POST_ROUTES: Readonly<Record<string, (job: ManagedJob, body: unknown) => Promise<unknown>>> = {
-  "/scaleout": async (job, body) => begun("out", await job.scaling.ask(scaleOut(body))),
-  "/scalein": async (job, body) => begun("in", await job.scaling.ask({ leave: leaving(job.status(), body) })),
+  "/scaleout": async (job, body) => begun("out", await scaleOut(job, body)),
+  "/scalein": async (job, body) => begun("in", await scaleIn(job, body)),
   "/scaleoutRollback": async (job) => rolledBack("out", await job.scaling.rollBack("out")),
   "/scaleinRollback": async (job) => rolledBack("in", await job.scaling.rollBack("in")),
 };
 
-function begun(direction: ScalingDirection, number: number): unknown {
-  return { message: `Cluster begin to scale ${direction}.`, code: "0", number };
+/** `number`: of the change of the servers; undefined if only workers change. */
+function begun(direction: ScalingDirection, number: number | undefined): unknown {
+  return { message: `Cluster begin to scale ${direction}.`, code: "0", ...(number === undefined ? {} : { number }) };
 }
 
 function rolledBack(direction: ScalingDirection, number: number): unknown {
@@ -32,21 +33,35 @@ function rolledBack(direction: ScalingDirection, number: number): unknown {
 
 const scaleOutShape = object({ worker_num: optional(count), server_num: count, timeout_ms: optional(count) });
 
-function scaleOut(body: unknown): { readonly add: number; readonly timeoutMs?: number } {
+/** All of it or nothing: what is asked of workers is checked before servers are asked for. */
+async function scaleOut({ scaling, workers }: ManagedJob, body: unknown): Promise<number | undefined> {
   requireOnly(body, ["worker_num", "server_num", "timeout_ms"]);
-  const { worker_num: workers = 0, server_num: add, timeout_ms: timeoutMs } = scaleOutShape(body, "the body");
-  if (workers > 0)
-    throw new WeighbridgeError("UNSUPPORTED", `worker_num is 0, not ${workers}: workers join a running job by themselves when they start`);
-  return { add, ...(timeoutMs === undefined ? {} : { timeoutMs }) };
+  const { worker_num: workerCount = 0, server_num: serverCount, timeout_ms: timeoutMs } = scaleOutShape(body, "the body");
+  if (workerCount > 0) workers.check({ add: workerCount });
+  const areServers = serverCount > 0 || workerCount === 0; // a request for nothing is refused as one for no servers
+  const number = areServers ? await scaling.ask({ add: serverCount, ...(timeoutMs === undefined ? {} : { timeoutMs }) }) : undefined;
+  if (workerCount > 0) workers.ask({ add: workerCount });
+  return number;
 }
 
 const scaleInShape = object({ node_ids: list(text) });
 
-/** The ranks of the servers with these ids, as /nodes has them, or names such as "server 2". Throws BAD_REQUEST. */
-function leaving({ nodes: known }: StatusReply, body: unknown): readonly number[] {
+async function scaleIn(job: ManagedJob, body: unknown): Promise<number | undefined> {
+  const { servers, workers } = leaving(job.status(), body);
+  if (workers.length > 0) job.workers.check({ leave: workers });
+  const number = servers.length > 0 || workers.length === 0 ? await job.scaling.ask({ leave: servers }) : undefined;
+  if (workers.length > 0) job.workers.ask({ leave: workers });
+  return number;
+}
+
+/** The ranks of the nodes with these ids, as /nodes has them, or names such as "server 2". Throws BAD_REQUEST. */
+function leaving(
+  { nodes: known }: StatusReply,
+  body: unknown,
+): { readonly servers: readonly number[]; readonly workers: readonly number[] } {
   requireOnly(body, ["node_ids"]);
   const { node_ids: ids } = scaleInShape(body, "the body");
-  return ids.map((id) => {
+  const named = ids.map((id) => {
     const found = known.filter(({ node, label }) => label === id || nameOf(node) === id);
     const [one, other] = found;
     if (one === undefined) throw new WeighbridgeError("BAD_REQUEST", `there is no node ${JSON.stringify(id)}; GET /nodes lists them`);
@@ -55,10 +70,12 @@ function leaving({ nodes: known }: StatusReply, body: unknown): readonly number[
         "BAD_REQUEST",
         `${JSON.stringify(id)} is ${found.map(({ node }) => nameOf(node)).join(" and ")}: use that name`,
       );
-    if (one.role !== "server")
-      throw new WeighbridgeError("BAD_REQUEST", `${JSON.stringify(id)} is ${nameOf(one.node)}, and only servers are scaled in`);
-    return one.rank;
+    if (one.role !== "server" && one.role !== "worker")
+      throw new WeighbridgeError("BAD_REQUEST", `${JSON.stringify(id)} is ${nameOf(one.node)}, and only servers and workers are scaled in`);
+    return one;
   });
+  const ranksOf = (role: string): number[] => named.filter((node) => node.role === role).map(({ rank }) => rank);
+  return { servers: ranksOf("server"), workers: ranksOf("worker") };
 }
 
 /** A misspelt field must not be taken for one that was left out. */

@@ -1,5 +1,5 @@
-// manage-server.test — Goal: the scheduler's HTTP tells who is there in MindSpore's words and in ours, changes the servers
-// when it is asked rightly, and whoever misuses it gets an answer.
+// manage-server.test — Goal: the scheduler's HTTP tells who is there in MindSpore's words and in ours, changes the
+// servers when it is asked rightly, and whoever misuses it gets an answer.
 
 import assert from "node:assert/strict";
 import { connect } from "node:net";
@@ -7,7 +7,8 @@ import { test } from "node:test";
 import { isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
 import type { ManagedJob } from "../scheduler/scheduler-node.ts";
 import type { StatusReply } from "../wire/control.ts";
-import type { ScaleRequest, ScalingReport } from "../wire/scaling.ts";
+import { idOf } from "../wire/node-id.ts";
+import type { ScaleRequest, ScalingReport, WorkersReport, WorkersRequest } from "../wire/scaling.ts";
 import { loadConfig } from "./config/config.ts";
 import { freePort } from "./launcher/free-port.ts";
 import { serveManagement } from "./manage-server.ts";
@@ -33,8 +34,18 @@ function jobOf(
 ): ManagedJob & { readonly asked: unknown[] } {
   const asked: unknown[] = [];
   const note = async (what: unknown): Promise<number> => asked.push(what);
-  const scaling = { ask: (request: ScaleRequest) => note(request), rollBack: (direction?: string) => note(direction), report };
-  return { status, scaling, asked };
+  const scaling = { ask: (request: ScaleRequest) => note(request), rollBack: (direction?: string) => note(direction) };
+  const workers = {
+    check: ({ add = 0 }: WorkersRequest): number => {
+      if (add > 3) throw new WeighbridgeError("BAD_REQUEST", `this job has 2 to 5 workers; ${2 + add} were asked for`);
+      return 2 + add;
+    },
+    ask: (request: WorkersRequest): WorkersReport => {
+      asked.push({ workers: request });
+      return { presentCount: 2, leaving: [], countMin: 2, countMax: 5 };
+    },
+  };
+  return { status, scaling, workers, scalingReport: report, asked };
 }
 
 async function get(port: number, path: string, method = "GET"): Promise<{ readonly code: number; readonly body: unknown }> {
@@ -87,8 +98,9 @@ async function post(port: number, path: string, { body = "", headers = {}, metho
   return { code: response.status, body: await response.json() };
 }
 
-test("changes of the servers are asked for in MindSpore's bodies, and answered in its words", async () => {
-  const job = jobOf();
+test("changes of the servers and workers are asked for in MindSpore's bodies, and answered in its words", async () => {
+  const [server0] = STATUS.nodes;
+  const job = jobOf(() => ({ ...STATUS, nodes: [server0!, { ...server0!, node: 11, role: "worker", rank: 1, label: "c:3" }] }));
   const server = await serveManagement(0, job);
   const words = async (path: string, body: string): Promise<unknown> => {
     const reply = (await post(server.port, path, { body })) as { code: number; body: { message: string; code: string; number: number } };
@@ -102,7 +114,13 @@ test("changes of the servers are asked for in MindSpore's bodies, and answered i
     assert.equal(await words("/scalein", '{"node_ids": ["server 0"]}'), "Cluster begin to scale in.");
     assert.equal(await words("/scaleoutRollback", ""), "Cluster scale out rollback success.");
     assert.equal(await words("/scaleinRollback", "{}"), "Cluster scale in rollback success.");
-    assert.deepEqual(job.asked, [{ add: 2 }, { add: 1, timeoutMs: 5000 }, { leave: [0] }, { leave: [0] }, "out", "in"]);
+    assert.deepEqual(job.asked.splice(0), [{ add: 2 }, { add: 1, timeoutMs: 5000 }, { leave: [0] }, { leave: [0] }, "out", "in"]);
+    const reply = await post(server.port, "/scaleout", { body: '{"worker_num": 2, "server_num": 0}' });
+    assert.deepEqual(reply, { code: 200, body: { message: "Cluster begin to scale out.", code: "0" } });
+    await post(server.port, "/scaleout", { body: '{"worker_num": 1, "server_num": 1}' });
+    await post(server.port, "/scalein", { body: '{"node_ids": ["worker 1", "server 0"]}' });
+    const workers = [{ workers: { add: 2 } }, { add: 1 }, { workers: { add: 1 } }, { leave: [0] }, { workers: { leave: [1] } }];
+    assert.deepEqual(job.asked, workers, "workers, too");
   } finally {
     await server.close();
   }
@@ -150,7 +168,7 @@ test("what is not there, makes no sense or comes from elsewhere is refused in wo
     await refused("/scaleout", { body: '{"server_num": -1}' }, 400, /server_num must be a whole number/);
     await refused("/scaleout", { body: '{"server_num": 1.5}' }, 400, /server_num must be a whole number/);
     await refused("/scaleout", { body: '{"server_num": 1, "server_nun": 1}' }, 400, /no "server_nun"/);
-    await refused("/scaleout", { body: '{"worker_num": 1, "server_num": 0}' }, 400, /workers join a running job by themselves/);
+    await refused("/scaleout", { body: '{"worker_num": 4, "server_num": 1}' }, 400, /2 to 5 workers; 6 were asked for/);
     await refused("/scalein", { body: '{"node_ids": "a:1"}' }, 400, /node_ids must be a list/);
     await refused("/scalein", { body: '{"node_ids": ["z:9"]}' }, 400, /there is no node "z:9"; GET \/nodes lists them/);
     await refused("/scalein", { body: `{"node_ids": ["${"x".repeat(70_000)}"]}` }, 413, /at most 65536 bytes/);
@@ -174,10 +192,10 @@ test("a page that reaches this machine under another name is refused", async () 
   await server.close();
 });
 
-test("two nodes of one id, and a worker's id, are no server's", async () => {
+test("two nodes of one id, and a standby's id, are no server's", async () => {
   const [node] = STATUS.nodes;
   assert.ok(node !== undefined);
-  const nodes = [node, { ...node, node: 10, rank: 1 }, { ...node, node: 9, role: "worker" as const, label: "b:2" }];
+  const nodes = [node, { ...node, node: 10, rank: 1 }, { ...node, node: idOf("standby", 0), role: "standby" as const, label: "b:2" }];
   const server = await serveManagement(
     0,
     jobOf(() => ({ ...STATUS, nodes })),
@@ -190,7 +208,7 @@ test("two nodes of one id, and a worker's id, are no server's", async () => {
   };
   try {
     assert.equal(await message("a:1"), '"a:1" is server 0 and server 1: use that name');
-    assert.equal(await message("b:2"), '"b:2" is worker 0, and only servers are scaled in');
+    assert.match(await message("b:2"), /^"b:2" is .*, and only servers and workers are scaled in$/);
   } finally {
     await server.close();
   }

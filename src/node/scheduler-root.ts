@@ -7,7 +7,7 @@ import { type ManagedJob, SchedulerNode, type SchedulerNodeOptions } from "../sc
 import type { StateStore } from "../scheduler/state-store.ts";
 import { jobId } from "../wire/hello.ts";
 import { type NodeConfig, tcpAddress } from "./config/node-config.ts";
-import { publishDeadNodes, publishRoster, publishServers } from "./launcher/launcher-pipe.ts";
+import { publishDeadNodes, publishRoster, publishServers, publishWorkers } from "./launcher/launcher-pipe.ts";
 import { type ProcessNodeOptions, startProcessNode } from "./process-node.ts";
 import type { EtcdStoreOptions } from "./state/etcd-store.ts";
 import { stateDirectory } from "./state/state-directory.ts";
@@ -35,7 +35,9 @@ export async function startScheduler(config: NodeConfig, options: SchedulerRootO
       store: await stateStore(config, { job: name, clock, log, onStandby: options.onStandby }),
       jobId: jobId(name, randomUUID()),
       incarnation: Date.now(),
+      dateMs: Date.now,
       onServers: publishServers,
+      onWorkers: publishWorkers,
       onOnlyDead: (names, dismiss) => publishDeadNodes({ names, dismiss }),
       ...common,
     });

@@ -2,11 +2,13 @@
 
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
+import { EmbeddedCluster } from "weighbridge/embedded";
 import { DeviceNet, type Images, rowsOf, trainBatches } from "../../examples/14-cuda-net/net.ts";
 import { cudaForTests } from "../../test/support/cuda.ts";
 import { Random } from "../base/random.ts";
 import type { SharedModel } from "../faces/shared-model/shared-model.ts";
 import type { DeviceTensor } from "../gpu/device-tensor.ts";
+import type { OptimizerSpec } from "../store/updaters/optimizer-spec.ts";
 import { throwsCode } from "../testing/throws-code.ts";
 import { type CudaModelOptions, createSharedModel, openCuda } from "./create-shared-model.ts";
 
@@ -125,6 +127,60 @@ test("a user's updater gets the sum on the host, through pinned memory, and its 
     assert.deepEqual(await valuesOf(data[device]!), [8.5, 8.5, 8.5, 8.5]);
   }
   assert.deepEqual(seen, [[3, 3, 3, 3]]);
+});
+
+test("updaters of f64 run on the card, and those that it has not on the host, as on the CPU within one part in a million (f32) or 10^12 (f64)", {
+  skip,
+}, async () => {
+  const run = async (device: "cpu" | "cuda", dtype: "f32" | "f64", updater: OptimizerSpec): Promise<number[]> => {
+    const options = { dtype, updater, initialWeight: 2 };
+    const model = device === "cuda" ? await modelOf([0], options) : createSharedModel<"f32" | "f64">("local", options);
+    if (device === "cpu") await model.init([0]);
+    await model.initKey([1000], 3, 0);
+    const data = model.tensor([1000], 0) as DeviceTensor & Float32Array; // both have fill
+    for (let step = 1; step <= 4; step++) {
+      data.fill(step / 3);
+      (model as SharedModel<object>).push(data, 3, 0);
+      (model as SharedModel<object>).pullReq(data, 3, 0);
+      await model.pullWait(3, 0);
+    }
+    const values = device === "cuda" ? await valuesOf(data) : Array.from(data, Number);
+    await model.close();
+    return values;
+  };
+  const cases = [
+    ...(["adam", "momentum", "adagrad", "rmsprop"] as const).map((type) => ({ dtype: "f64", type }) as const),
+    ...(["rmsprop", "ftrl"] as const).map((type) => ({ dtype: "f32", type }) as const),
+  ];
+  for (const { dtype, type } of cases) {
+    const [ours, expected] = [await run("cuda", dtype, { type }), await run("cpu", dtype, { type })];
+    const bound = dtype === "f32" ? 1e-6 : 1e-12;
+    for (const [i, value] of ours.entries())
+      assert.ok(Math.abs(value - expected[i]!) <= bound * Math.abs(expected[i]!), `${type} of ${dtype}: ${value}, not ${expected[i]}`);
+  }
+});
+
+test("dist: what the devices of a card pushed goes to the servers and comes back, or is added up among the workers", { skip }, async () => {
+  await using cluster = await EmbeddedCluster.start({ servers: 1, workers: 2 });
+  const throughServers = { updater: { type: "sgd", learningRate: 0.5 }, initialWeight: 10 } as const;
+  for (const options of [throughServers, { through: "allReduce" } as const]) {
+    const models = cluster.sessions.map((session) => createSharedModel("dist", { device: "cuda", cuda: cuda(), session, ...options }));
+    const rounds = models.map(async (model) => {
+      await model.init([0, 1]);
+      const data = [1, 2].map((value, device) => filled(model, device, [4], value));
+      for (const device of [0, 1]) await model.initKey([4], 0, device);
+      for (const device of [0, 1]) model.push(data[device]!, 0, device);
+      for (const device of [0, 1]) model.pullReq(data[device]!, 0, device);
+      for (const device of [0, 1]) await model.pullWait(0, device);
+      const [one, other] = await Promise.all(data.map(valuesOf));
+      assert.deepEqual(one, other);
+      return one![3]!;
+    });
+    const seen = (await Promise.all(rounds)).toSorted((one, other) => one - other);
+    if ("through" in options) assert.deepEqual(seen, [6, 6]);
+    else assert.ok(seen[0] === 7 && (seen[1] === 7 || seen[1] === 8.5), `${seen.join(", ")}: the last one sees both updates`);
+    await Promise.all(models.map((model) => model.close()));
+  }
 });
 
 test("4 devices, 100 rounds: every device has the same bits in every round, and no round has data of another", { skip }, async () => {

@@ -4,7 +4,7 @@
 import { MessageChannel, type MessagePort, Worker, type WorkerOptions, workerData } from "node:worker_threads";
 import { WeighbridgeError } from "../base/errors.ts";
 import { type DeviceGrant, DeviceThread } from "../faces/shared-model/device-thread.ts";
-import { LocalModel } from "../faces/shared-model/local-model.ts";
+import { OwnerModel } from "../faces/shared-model/owner-model.ts";
 import type { DeviceModel, SharedModel } from "../faces/shared-model/shared-model.ts";
 import type { RowArrays, RowElement } from "../kernel/row-element.ts";
 import type { ThreadPort } from "../worker/tables/thread-line.ts";
@@ -29,7 +29,7 @@ export function startDeviceThread<Data extends object>(
   module: URL | string,
   worker: DeviceThreadStart = {},
 ): Worker {
-  if (!(model instanceof LocalModel))
+  if (!(model instanceof OwnerModel))
     throw new WeighbridgeError("BAD_ARGUMENT", "startDeviceThread() takes a model that createSharedModel() made in this thread");
   const { port1, port2 } = new MessageChannel();
   const { grant, ended } = model.openThread(device, port1 as unknown as ThreadPort);

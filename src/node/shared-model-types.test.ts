@@ -1,10 +1,11 @@
-// Goal: a shared model of one machine is of every type of number, with sums and with the built-in updaters that there are
-// for it.
+// Goal: a shared model of one machine is of every type of number, with sums and with the built-in updaters that there
+// are for it.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { createSharedModel, type OptimizerSpec, type RowArray, type RowElement, type SharedModel } from "weighbridge/shared-model";
 import { fillElements, ROW_ELEMENTS } from "../kernel/row-element.ts";
+import { throwsCode } from "../testing/throws-code.ts";
 
 test("numbers of every type are summed", async () => {
   for (const dtype of ["f32", "f64", "i32", "i64"] as const) {
@@ -32,6 +33,10 @@ test("built-in updaters of f64, i32 and i64 do what those of f32 do, step by ste
       { type: "momentum", learningRate: 0.5, momentum: 0.5 },
       { type: "adagrad", learningRate: 0.5, initialAccumulator: 4 },
       { type: "sgd", learningRate: 0.5, schedule: { type: "step", every: 2, factor: 0.5 } },
+      { type: "nesterov", learningRate: 0.5, momentum: 0.5 },
+      { type: "rmsprop", learningRate: 0.5, momentum: 0.5 },
+      { type: "adam", learningRate: 0.5 },
+      { type: "adamW", learningRate: 0.5 },
     ],
     i32: [{ type: "sum" }, { type: "assign" }, { type: "min" }, { type: "max" }],
     i64: [{ type: "sum" }, { type: "max" }],
@@ -66,4 +71,15 @@ test("built-in updaters of f64, i32 and i64 do what those of f32 do, step by ste
         assert.ok(Math.abs(value! - expected[step]![0]!) <= 1e-6 * Math.abs(value!), `${dtype} ${updater.type} ${step}: ${value}`);
       }
     }
+});
+
+test("ftrl has no weights that can be set: it computes them of what it has summed up, here as on servers", async () => {
+  for (const dtype of ["f32", "f64"] as const) {
+    const model = createSharedModel<RowElement>("local", { dtype, updater: { type: "ftrl" } }) as SharedModel<RowArray>;
+    await model.init();
+    const { Array: View, bytes } = ROW_ELEMENTS[dtype];
+    await model.initKey([16 / bytes], 3, 0);
+    await assert.rejects(model.setWeight(new View(new ArrayBuffer(16)), 3, 0), throwsCode("UNSUPPORTED", /key 3 .* ftrl computes them/));
+    await model.close();
+  }
 });

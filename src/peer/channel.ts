@@ -10,10 +10,11 @@
 //
 // Invariants (see also FrameWriter):
 //   Channel.N5. Every call ends: answered, failed by the other side, or failed by `end`, `renew`, `failCalls` or
-//       `failLost`.
+//       `failLost` (Availability.I7 of docs/decisions/0079).
 //   Channel.N6. A failed call never leaves again, and its number is settled: the same incarnation takes the next call.
 //   Channel.N7. A failover ends no call: what had left keeps its order and its stamps, and leaves before anything new.
-//       An update of a lower stamp that left later would be taken for one that was applied (VectorClock.V1).
+//       An update of a lower stamp that left later would be taken for one that was applied (VectorClock.V1,
+//       Availability.I5).
 //   ReceivedRequests.S1. A request is fresh exactly once.
 //   ReceivedRequests.S2. Requests become fresh in the order of their numbers.
 //   ReceivedRequests.S3. Answers that cannot be made again are kept until the caller has them (`settled`).

@@ -38,6 +38,11 @@ test("a number that has no place in the job is refused", () => {
   for (const node of [10, 11, 2 ** 53 - 1]) assert.equal(outcome(node, 1, {}), "never");
 });
 
+test("a restarted scheduler lets a node in of which the node that told it of the others had not heard", () => {
+  assert.equal(outcome(11, 1, { isCertain: false, workerCount: 2 }), "");
+  assert.equal(outcome(13, 1, { isCertain: false, workerCount: 2 }), "never");
+});
+
 test("while nobody has told us of anybody the counts decide", () => {
   assert.deepEqual(
     [8, 9, 10, 11].map((node) => outcome(node, 1, { roster: NOBODY, serverCount: 1, workerCount: 2 })),

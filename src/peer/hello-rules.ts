@@ -72,8 +72,9 @@ export function checkMember(
 ): void {
   const entry = roster.nodes.find((candidate) => candidate.node === node);
   const isRank = rankOf(node) < (roleOf(node) === "worker" ? workerCount : serverCount);
-  // While our roster is empty our counts may be wrong: the node goes on and waits for a scheduler that knows it.
-  if (entry === undefined && (roster.version > 0 || !isRank))
+  // While our roster is empty our counts may be wrong: the node goes on and waits for a scheduler that knows it. A
+  // restarted scheduler may have its roster from a node that had not heard of this one.
+  if (entry === undefined && ((roster.version > 0 && isCertain) || !isRank))
     throw new WeighbridgeError("NO_ROUTE", `there is no node ${node} in this job`, { retryable: roster.version === 0 || mayGrow });
   if (entry?.incarnation === incarnation && token !== undefined && entry.token !== undefined && token !== entry.token) {
     const message = `this is not ${nameOf(node)} of incarnation ${incarnation}: its hello has another token than the one it registered with`;

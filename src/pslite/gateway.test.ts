@@ -412,6 +412,15 @@ test("a node whose connections with the scheduler broke while it stood at a barr
   await cluster.finalize();
 });
 
+test("a job behind ps-lite's protocol neither scales nor changes its workers, and is told why", async () => {
+  const { cluster } = await started({ serverCount: 2 });
+  const { scheduler } = cluster.office("scheduler");
+  assert.ok(scheduler !== undefined);
+  await assert.rejects(scheduler.scaling.ask({ add: 1 }), throwsCode("UNSUPPORTED", /ps-lite's protocol \(--van\)/));
+  assert.throws(() => scheduler.workers.ask({ add: 1 }), throwsCode("BAD_REQUEST", /no more and no fewer/));
+  await cluster.finalize();
+});
+
 test("no frame of ours is written or parsed for a node that speaks ps-lite's protocol", async () => {
   const { cluster, kv } = await started();
   const out = new Float32Array(200_000);

@@ -1,5 +1,5 @@
-// added-servers.test — Goal: servers beyond those of a job get a rank when one is asked for, wait as spares otherwise, and
-// slots of servers that leave end with them.
+// added-servers.test — Goal: servers beyond those of a job get a rank when one is asked for, wait as spares otherwise,
+// and slots of servers that leave end with them.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -20,9 +20,13 @@ export class BarrierService {
     return this.#barriers.lasting({ group: Group.ALL, customer: 0 });
   }
 
-  /** Whether everybody has passed the barrier of the start. */
-  get hasStarted(): boolean {
-    return this.#barriers.lastRound({ group: Group.ALL, customer: 0 }) > 0;
+  /**
+   * Whether everybody has passed the barrier of the start. In a resumed job perhaps all who passed it were restarted
+   * since, and none of them says so: then nobody stands there.
+   */
+  hasStarted(isResumed: boolean): boolean {
+    const barrier = { group: Group.ALL, customer: 0 };
+    return this.#barriers.lastRound(barrier) > 0 || (isResumed && !this.#barriers.hasStanding(barrier));
   }
 
   /** A node enters a barrier; answered when it may pass. Throws if it must not enter, and once the job is over. */

@@ -101,6 +101,28 @@ test("a head without a link for 50 ms is replaced by its standby, which goes on 
   assert.deepEqual(stage.heard(STANDBY), [], "what it sent as a standby comes late");
 });
 
+test("a head at whose address nothing listens any more is replaced at once, but for one that has come back or has no standby", () => {
+  const stage = replicated();
+  assert.equal(stage.roster.lostHead(HEAD, 1), undefined, "it has a link");
+  stage.linkDown(HEAD);
+  assert.deepEqual([stage.roster.lostHead(HEAD, 1), stage.roster.lostHead(HEAD, 2)], ["memory://s0", undefined]);
+  assert.deepEqual(stage.tick(10), []);
+  stage.roster.headGone(HEAD, 1, 10);
+  assert.equal(stage.roster.dueMs(10), 10);
+  assert.ok(stage.tick(10).includes("promoted"));
+  const back = replicated();
+  back.linkDown(HEAD);
+  back.roster.headGone(HEAD, 1, 0);
+  back.nowMs = 1;
+  back.linkUp(HEAD);
+  back.nowMs = 2;
+  back.linkDown(HEAD);
+  assert.deepEqual(back.tick(51), [], "that was the process before");
+  const alone = refilling();
+  alone.linkDown(HEAD);
+  assert.equal(alone.roster.lostHead(HEAD, 1), undefined);
+});
+
 test("a head that comes back in time stays", () => {
   const stage = replicated();
   stage.linkDown(HEAD);
@@ -174,4 +196,26 @@ test("who stands by is in the state, and survives its records", () => {
   const again = recordsOf(journal.state).reduce(applyRecord, emptyState());
   assert.deepEqual(again.chains, journal.state.chains);
   assert.deepEqual(again.chains.get(1), { since: 3, standby: 2 });
+});
+
+test("how long ago a standby took over is told by a scheduler that was restarted since, also when another stands by", () => {
+  let dateMs = 1_000_000;
+  const agoMs = (stage: RosterStage): number | undefined =>
+    stage.roster.status(stage.nowMs).find(({ node }) => node === HEAD)?.promotedAgoMs;
+  const before = new RosterStage({ replicas: 2, dateMs: () => dateMs }).formed();
+  for (const rank of [0, 1]) before.register(`t${rank}`, { role: "standby", rank, address: `memory://t${rank}` });
+  assert.equal(agoMs(before), undefined);
+  before.linkDown(HEAD);
+  assert.ok(before.tick(50).includes("promoted"));
+  dateMs += 4000;
+  assert.equal(agoMs(before), 4000);
+  const claim = { node: HEAD, job: "job/new", incarnation: 2, roster: before.roster.view() };
+  before.resume("t0", claim, { address: "memory://t0", role: "server" });
+  before.register("t2", { role: "standby", address: "memory://t2" });
+  before.roster.standbyFilled(HEAD, 2, 2, 0);
+  assert.equal(before.journal.state.chains.get(0)?.standby, 2);
+  const after = new RosterStage({ replicas: 2, dateMs: () => dateMs + 100 });
+  after.journal.write(...recordsOf(before.journal.state));
+  after.resume("t0", { ...claim, roster: before.roster.view() }, { address: "memory://t0", role: "server" });
+  assert.equal(agoMs(after), 4100);
 });

@@ -6,7 +6,7 @@
 //   alone ── a process takes the slot ──► filling: it counts for nothing ── its head says that it has everything ──►
 //   both
 //
-// Invariants:
+// Invariants (together: one head for each rank and incarnation, Availability.I3 of docs/decisions/0079):
 //   Chains.I3. A standby takes over only while the state says that it has everything its head acknowledged. A standby
 //       that was given up never takes over: the record of it comes before the head hears that it is alone.
 //   Chains.C1. A head is not taken for dead while its standby lives and cannot be reached: one of them comes back, or
@@ -33,14 +33,25 @@ export type Chain = {
   readonly standby: number;
   /** The incarnation of the standby that took over last, and may not have heard of it. */
   readonly promoted?: number | undefined;
+  /** When a standby took over last, as the time of day. */
+  readonly promotedAtMs?: number | undefined;
 };
 
 export type ChainRecord = { readonly kind: "chain"; readonly rank: number } & Chain;
 
-/** A closed link shows a death after this long, where somebody can take over: a false alarm costs a copy, no data. */
+/**
+ * A closed link shows a death after this long, where somebody can take over: a false alarm costs a copy, no data. If
+ * nothing listens at its address any more, it does so at once (head-probe.ts).
+ */
 const LINK_GRACE_MS = 50;
 
-export type ChainsOptions = { readonly journal: StateJournal; readonly slots: RankSlots; readonly heartbeatTimeoutMs: number };
+export type ChainsOptions = {
+  readonly journal: StateJournal;
+  readonly slots: RankSlots;
+  readonly heartbeatTimeoutMs: number;
+  /** As RosterRules.dateMs. */
+  readonly dateMs?: (() => number) | undefined;
+};
 
 /** What became of a rank whose head or standby is gone. */
 export type ChainOutcome = "dead" | "promoted" | "alone";
@@ -49,11 +60,13 @@ export class Chains {
   readonly #journal: StateJournal;
   readonly #slots: RankSlots;
   readonly #heartbeatTimeoutMs: number;
+  readonly #dateMs: (() => number) | undefined;
 
-  constructor({ journal, slots, heartbeatTimeoutMs }: ChainsOptions) {
+  constructor({ journal, slots, heartbeatTimeoutMs, dateMs }: ChainsOptions) {
     this.#journal = journal;
     this.#slots = slots;
     this.#heartbeatTimeoutMs = heartbeatTimeoutMs;
+    this.#dateMs = dateMs;
   }
 
   /** All nodes have come: heads and standbys are empty, so that each standby has what its head has. */
@@ -74,9 +87,9 @@ export class Chains {
   filled({ role, rank, incarnation }: RankSlot, standbyIncarnation: number): boolean {
     const standby = role === "server" ? this.#slots.get(idOf("standby", rank)) : undefined;
     if (standby?.state !== "alive" || standby.incarnation !== standbyIncarnation) return false;
-    const { since, standby: counted } = this.#of(rank) ?? { since: incarnation, standby: 0 };
-    if (counted === standbyIncarnation) return false;
-    this.#journal.write({ kind: "chain", rank, since, standby: standbyIncarnation });
+    const chain = this.#of(rank) ?? { since: incarnation, standby: 0 };
+    if (chain.standby === standbyIncarnation) return false;
+    this.#write(rank, { ...chain, standby: standbyIncarnation });
     return true;
   }
 
@@ -104,7 +117,9 @@ export class Chains {
     const standby = slot.role === "server" && slot.state === "alive" ? this.#standbyOf(slot.rank) : undefined;
     if (standby === undefined) return atMs;
     if (!isReachable(standby)) return Infinity; // Chains.C1
-    return slot.downSinceMs === undefined || !slot.confirmed ? atMs : Math.min(atMs, slot.downSinceMs + LINK_GRACE_MS);
+    if (slot.downSinceMs === undefined || !slot.confirmed) return atMs;
+    const { downSinceMs, refusedAtMs = -Infinity } = slot;
+    return Math.min(atMs, refusedAtMs >= downSinceMs ? refusedAtMs : downSinceMs + LINK_GRACE_MS);
   }
 
   /** The holder of this slot is gone. Writes down what follows from it, and changes the slots. */
@@ -123,7 +138,7 @@ export class Chains {
     // In this order: a scheduler that finds the first record alone gives the rank to the standby once more.
     this.#slots.setIncarnation(slot, slot.incarnation + 1); // Chains.I6
     this.#slots.takeOver(slot, standby, nowMs);
-    this.#giveUp(rank, standby.incarnation);
+    this.#giveUp(rank, { promoted: standby.incarnation, promotedAtMs: this.#dateMs?.() ?? nowMs });
     this.#slots.setState(standby, "left");
     return "promoted";
   }
@@ -165,10 +180,18 @@ export class Chains {
     return standby !== undefined && isReachable(standby);
   }
 
-  #giveUp(rank: number, promoted?: number): void {
+  #giveUp(rank: number, promotion: Pick<Chain, "promoted" | "promotedAtMs"> = {}): void {
     const chain = this.#of(rank);
     if (chain === undefined || chain.standby === 0) return;
-    this.#journal.write({ kind: "chain", rank, since: chain.since, standby: 0, ...(promoted === undefined ? {} : { promoted }) });
+    this.#write(rank, { ...chain, standby: 0, ...promotion });
+  }
+
+  /**
+   * The state of the rank goes on. Who took over before is told as long as nobody stands by: then it has heard of it.
+   */
+  #write(rank: number, { since, standby, promoted, promotedAtMs }: Chain): void {
+    const last = promoted === undefined || standby !== 0 ? {} : { promoted };
+    this.#journal.write({ kind: "chain", rank, since, standby, ...last, ...(promotedAtMs === undefined ? {} : { promotedAtMs }) });
   }
 
   /** The standby that may take over this rank (Chains.I3). */

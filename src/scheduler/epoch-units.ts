@@ -12,14 +12,38 @@
 //   EpochUnits.U3. A suspect unit is one that is free and was lent before to a worker that may have begun it.
 //       `repeatedCount` counts those that were lent again.
 //   EpochUnits.U4. The cost depends on gaps and on what is lent, not on the number of units.
+//   EpochUnits.U5. In rounds nothing is dealt before those are here who began with the others, or took part in an epoch
+//       before: without deaths every batch is one round (round-deal.ts).
 
 import { WeighbridgeError } from "../base/errors.ts";
 import { RunSet } from "../base/run-set.ts";
 import { idOf, nameOf } from "../wire/node-id.ts";
-import { type EpochDescription, type Runs, UNIT_RUNS_MAX, UNITS_HELD_MAX, type UnitsAccount, unitOf } from "../wire/units.ts";
+import {
+  type EpochDescription,
+  type Runs,
+  UNIT_RUNS_MAX,
+  UNITS_HELD_MAX,
+  type UnitsAccount,
+  type UnitsRequest,
+  unitOf,
+} from "../wire/units.ts";
+import { RoundDeal, type Share } from "./round-deal.ts";
 
 /** What a worker reports of its own units. */
-export type UnitsReport = { readonly done: Runs; readonly held: Runs; readonly unused: Runs };
+export type UnitsReport = Pick<UnitsRequest, "done" | "held" | "unused" | "clock" | "partsMax" | "retires">;
+
+/** What a worker would like. */
+export type Wish = { readonly want: number; readonly isWaiting: boolean };
+
+/** The workers of a job, by rank. */
+export type Crew = {
+  /** Those that live and have been heard of, rising. */
+  readonly present: readonly number[];
+  /** Those that took part in epochs of this name. */
+  readonly regulars: ReadonlySet<number>;
+  /** How many the job's start waited for. */
+  readonly startCount: number;
+};
 
 export class EpochUnits {
   readonly description: EpochDescription;
@@ -34,12 +58,23 @@ export class EpochUnits {
   readonly #withdrawn = new Set<number>();
   /** Ranks that have reported about this epoch, in their present incarnation. */
   readonly #known = new Set<number>();
+  /** In rounds: the most parts of a batch that a worker has room for, by rank; all where it has not said. */
+  readonly #partsMax = new Map<number, number>();
+  readonly #rounds: RoundDeal | undefined;
+  /** In rounds: ranks that are about to leave, and are dealt no more. */
+  readonly #retiring = new Set<number>();
   #repeatedCount = 0;
   #inheritedVersion = 0;
 
   constructor(description: EpochDescription) {
     this.description = description;
     this.#unitCount = description.batchCount * description.partCount;
+    this.#rounds = description.assignment === "rounds" ? new RoundDeal(description) : undefined;
+  }
+
+  /** In rounds: where a worker stands that has done all it was lent. */
+  get clock(): number | undefined {
+    return this.#rounds?.clock;
   }
 
   get isOver(): boolean {
@@ -70,10 +105,13 @@ export class EpochUnits {
    * Records what the worker of this rank has done and holds. Returns what it holds no longer: others have it, or have
    * done it. Throws BAD_REQUEST for illegal units, or ones that were never lent; nothing has changed then.
    */
-  report(rank: number, { done, held, unused }: UnitsReport): Runs {
+  report(rank: number, { done, held, unused, clock, partsMax, retires }: UnitsReport): Runs {
     const heldSet = RunSet.of(held);
     this.#check(rank, done, heldSet, RunSet.of(unused));
     this.#known.add(rank);
+    this.#rounds?.noteClock(clock ?? 0);
+    if (partsMax !== undefined) this.#partsMax.set(rank, Math.max(1, partsMax));
+    if (retires === true) this.#retiring.add(rank);
     this.#finish(done);
     const lent = this.#lent.get(rank) ?? new RunSet();
     for (const ordinal of [...lent]) if (!heldSet.has(ordinal)) this.#giveBack(lent, ordinal, isIn(unused, ordinal) ? "unused" : "suspect");
@@ -89,11 +127,12 @@ export class EpochUnits {
   }
 
   /** What a worker reports after a restart of the scheduler. */
-  recall(rank: number, { done, held, suspect, repeatedCount }: UnitsAccount): void {
+  recall(rank: number, { done, held, suspect, repeatedCount, clock }: UnitsAccount): void {
     const heldSet = RunSet.of(held);
     const highest = Math.max(heldSet.last + 1, done.at(-1) ?? 0, suspect.at(-1) ?? 0);
-    if (highest > this.#unitCount || heldSet.size > UNITS_HELD_MAX) return; // nothing that we ever lent
+    if (highest > this.#unitCount || heldSet.size > this.#heldMax) return; // nothing that we ever lent
     this.#known.add(rank);
+    this.#rounds?.noteClock(clock ?? 0);
     this.#suspect.addRuns(suspect);
     this.#suspect.removeRuns(this.#gone.runs);
     this.#finish(done);
@@ -131,6 +170,8 @@ export class EpochUnits {
   release(rank: number): void {
     this.#withdrawn.delete(rank);
     this.#known.delete(rank);
+    this.#retiring.delete(rank);
+    this.#rounds?.release(rank);
     if (this.#done.size > 0) this.#inheritedVersion++;
     const lent = this.#lent.get(rank);
     if (lent === undefined) return;
@@ -142,33 +183,68 @@ export class EpochUnits {
   setPart(rank: number, takesPart: boolean): void {
     if (takesPart) this.#withdrawn.delete(rank);
     else this.#withdrawn.add(rank);
+    if (!takesPart) this.#rounds?.release(rank);
   }
 
   /**
-   * Lends up to so many units to the worker of this rank, the lowest first; none if there are none for it now.
-   * `isWaiting`: it has nothing to do; else it borrows ahead.
+   * Lends up to so many units, or in rounds the shares of so many rounds, to the worker of this rank, the lowest first;
+   * none if there are none for it now. `isWaiting`: it has nothing to do; else it borrows ahead. In rounds also the
+   * clock of the first, or of the next round if there are none.
    */
-  lend(rank: number, { want, isWaiting }: { readonly want: number; readonly isWaiting: boolean }, present: readonly number[]): Runs {
-    const takers = present.filter((other) => !this.#withdrawn.has(other));
-    if (!takers.includes(rank)) return [];
+  lend(rank: number, { want, isWaiting }: Wish, there: Crew): { readonly units: Runs; readonly clock?: number | undefined } {
+    const takers = there.present.filter((other) => !this.#withdrawn.has(other));
+    if (!takers.includes(rank)) return { units: [] };
     const lent = this.#lent.get(rank) ?? new RunSet();
-    const room = Math.min(want, UNITS_HELD_MAX - lent.size);
-    const ordinals = this.#isEven ? this.#evenShare(rank, room, takers) : this.#freeShare(room, isWaiting, takers.length);
+    const room = Math.min(want, Math.floor((this.#heldMax - lent.size) / this.#unitMax));
+    if (room === 0) return { units: [] };
+    const shares = this.#rounds === undefined ? undefined : this.#shares(rank, room, takers, there);
+    const ordinals =
+      shares?.flatMap((share) => this.#freeOf(share)) ??
+      (this.#isEven ? this.#evenShare(rank, room, takers) : this.#freeShare(room, isWaiting, takers.length));
+    const units = new RunSet();
     for (const ordinal of ordinals) {
       if (this.#suspect.has(ordinal)) this.#repeatedCount++; // EpochUnits.U3
       this.#take(lent, ordinal);
+      units.add(ordinal);
     }
     this.#keep(rank, lent);
-    const units = new RunSet();
-    for (const ordinal of ordinals) units.add(ordinal);
-    return units.runs;
+    return { units: units.runs, clock: shares?.[0]?.clock ?? this.clock };
   }
 
-  /** Those among the present whose own units nobody else is lent, and who have not requested them. */
-  awaited(present: readonly number[]): readonly number[] {
+  /** Nothing while somebody is waited for (EpochUnits.U5); to one that retires only what it was dealt. */
+  #shares(rank: number, roundCount: number, takers: readonly number[], there: Crew): readonly Share[] {
+    const isRetiring = this.#retiring.has(rank);
+    if (!isRetiring && this.awaited(there).length > 0) return [];
+    const dealt = isRetiring ? [] : takers.filter((other) => this.#known.has(other) && !this.#retiring.has(other));
+    const all = dealt.map((other) => ({ rank: other, partsMax: this.#partsMax.get(other) ?? this.description.partCount }));
+    return this.#rounds?.take(rank, roundCount, all, this.#gone) ?? [];
+  }
+
+  /** Of a share; a worker that was taken for dead may have done some of it since it was dealt. */
+  #freeOf({ from, to }: Share): number[] {
+    return Array.from({ length: to - from }, (_, i) => from + i).filter((ordinal) => !this.#gone.has(ordinal));
+  }
+
+  /**
+   * Those among the present that a worker without units waits for: even, whose own units nobody else is lent, and who
+   * have not requested them; in rounds, as long as nothing is dealt without them.
+   */
+  awaited({ present, regulars, startCount }: Crew): readonly number[] {
     const { batchCount, partCount } = this.description;
+    const unheard = present.filter((rank) => !this.#known.has(rank));
     const hasUnits = (rank: number): boolean => rank < partCount && this.#gone.nextAbsent(rank * batchCount) < (rank + 1) * batchCount;
-    return this.#isEven ? present.filter((rank) => !this.#known.has(rank) && hasUnits(rank)) : [];
+    if (this.#isEven) return unheard.filter(hasUnits);
+    if (this.#rounds === undefined) return [];
+    return present.length - unheard.length < startCount ? unheard : unheard.filter((rank) => regulars.has(rank)); // EpochUnits.U5
+  }
+
+  /** The most units that are lent as one: a share of a batch. */
+  get #unitMax(): number {
+    return this.#rounds === undefined ? 1 : this.description.partCount;
+  }
+
+  get #heldMax(): number {
+    return UNITS_HELD_MAX * this.#unitMax;
   }
 
   get #isEven(): boolean {
@@ -225,11 +301,9 @@ export class EpochUnits {
       const message = `${who} reports unit ${highest - 1} of epoch ${epoch} of "${name}", which has ${this.#unitCount}`;
       throw new WeighbridgeError("BAD_REQUEST", message);
     }
-    if (held.size > UNITS_HELD_MAX) {
-      throw new WeighbridgeError(
-        "BAD_REQUEST",
-        `${who} cannot hold ${held.size} units: there are at most ${UNITS_HELD_MAX} for each worker`,
-      );
+    if (held.size > this.#heldMax) {
+      const message = `${who} cannot hold ${held.size} units: there are at most ${this.#heldMax} for each worker`;
+      throw new WeighbridgeError("BAD_REQUEST", message);
     }
     for (let i = 0; i < done.length; i += 2) {
       for (let ordinal = done[i] as number; ordinal < (done[i + 1] as number); ) {

@@ -1,6 +1,6 @@
 // guests — the clients of a job that are not counted: who is there, by number and token, since when, and when each last
-// sent something. Pure; roster.ts asks it. Servers learn the list with the roster, and forget what a guest left there when
-// it is no longer in it (docs/decisions/0069).
+// sent something. Pure; roster.ts asks it. Servers learn the list with the roster, and forget what a guest left there
+// when it is no longer in it (docs/decisions/0069).
 //
 //   waiting ── the job runs ──► there ── LEAVE, or silent for the heartbeat timeout ──► forgotten, for good
 //

@@ -1,11 +1,10 @@
 // placement-changes — how the placement of a running job changes: one change at a time; the scheduler prepares all live
-// workers and servers, publishes, and waits until the parts have changed hands, which servers do by themselves
+// workers and servers, publishes, and decides that the parts are handed over once their new owners have all of them
 // (server/copy). Not what a placement is (placement-epochs.ts), nor which ones follow each other (placement-moves.ts).
 //
-//   publish ──► PREPARE to every live node ──► all prepared ──► told with the roster ──► all parts are where they
-//   belong
-//                       │                                                └── they cannot come: taken back, also told
-//                       └── not all within PREPARE_MS, or UNSUPPORTED: PREPARE with holdMs 0, nothing published
+//   PREPARE to servers, then workers ──► prepared ──► told, pending ──► parts have arrived ──► handed over ──► served
+//        │                                                └── a server is gone, or parts cannot come: taken back
+//        └── not all in time, or UNSUPPORTED: PREPARE with holdMs 0, nothing published
 //
 // Invariants:
 //   PlacementChanges.C1. When a placement is told every live worker of the roster is prepared, also one that joined
@@ -18,9 +17,14 @@
 //       adopted, and holds nothing that an application cut itself if the servers change (Ownership.O4). It has heard of
 //       the same deaths as all others: servers that exchange parts then hear of later ones afterwards.
 //   PlacementChanges.C5. A node that cannot take part (UNSUPPORTED) ends the change; after other failures it is
-//       retried.
-//   PlacementChanges.C6. A change whose parts cannot come to their new owners is taken back: nobody has served by it
-//       what it was about, so nothing is prepared for that.
+//       retried. A server that refuses for now, since it cuts or loads a checkpoint, is waited for while nobody is
+//       prepared: what it does may need the others, whose part waits for as long as they are prepared.
+//   PlacementChanges.C6. Whether the parts of a placement are handed over, all of them, is one record of the
+//       scheduler's state. Before it every source holds what it gives, and the placement is taken back, by this
+//       scheduler or the next one: nobody has served by it what it was about, so nothing is prepared for that. Behind
+//       it sources drop what they gave, new owners serve, and nothing goes back.
+//   PlacementChanges.C7. Parts are handed over only while every server that lived when the placement was told lives, in
+//       the same incarnation: each has said that all its parts have arrived.
 
 import type { Clock } from "../base/clock.ts";
 import { Deferred, waitFor } from "../base/deferred.ts";
@@ -29,17 +33,19 @@ import { PREPARE } from "../contracts/control.ts";
 import { ask } from "../peer/call-function.ts";
 import type { Peer } from "../peer/peer.ts";
 import type { PrepareReply, PrepareRequest } from "../wire/control.ts";
-import { nameOf } from "../wire/node-id.ts";
+import { idOf, nameOf } from "../wire/node-id.ts";
 import type { PlacementView, RosterEntry, RosterView } from "../wire/roster.ts";
 import type { PlacementChange } from "./placement-epochs.ts";
+import type { PendingPlacement } from "./scheduler-state.ts";
 
-/** How long all nodes together may take. */
+/** How long all workers together may take, and servers that refuse for now (PlacementChanges.C5). */
 const PREPARE_MS = 10_000;
+const SERVERS_MS = 60_000;
 /** How long a node stays prepared when nothing more comes (PlacementChanges.C3). */
 const HOLD_MS = 30_000;
 /** After a failure a node is called again. */
 const ASK_AGAIN_MS = 200;
-/** The same where parts are on their way. */
+/** The same where parts are on their way, or a server cuts or loads a checkpoint. */
 const ASK_SOON_MS = 5;
 /** How long parts may take to change hands. */
 const SETTLE_MS = 30_000;
@@ -60,18 +66,23 @@ export type PlacementChangesOptions = {
   readonly view: () => RosterView;
   /** Throws BAD_ARGUMENT, NO_ROUTE. */
   readonly next: (change: PlacementChange) => PlacementView;
-  readonly tell: (change: PlacementChange) => void;
-  /** The placement before that of the view, as far as it is known. */
-  readonly previous: () => PlacementView | undefined;
+  readonly tell: (change: PlacementChange, how: { readonly isPending: boolean }) => void;
+  /** Undefined: the parts of the placement are handed over (PlacementChanges.C6). */
+  readonly pending: () => PendingPlacement | undefined;
+  readonly handOver: () => void;
+  /** Whether every node of the job has been heard of. */
+  readonly isSettled: () => boolean;
 };
 
-/** One change: which nodes were called and which are prepared, by incarnations, and why it cannot be. */
+/** A try to prepare all nodes: which were called and which are prepared, by incarnations, and why it cannot be. */
 type Preparation = {
   readonly placement: PlacementView;
   readonly request: PrepareRequest;
   readonly asked: Set<string>;
   readonly prepared: Map<string, PrepareReply>;
   refusal: WeighbridgeError | undefined;
+  /** A server refuses for now (PlacementChanges.C5). */
+  isPutOff: boolean;
 };
 
 export class PlacementChanges {
@@ -81,7 +92,8 @@ export class PlacementChanges {
   /** Resolves when a node has answered, or the roster has changed. */
   #news = new Deferred<void>();
   #closed: WeighbridgeError | undefined;
-  #moving: Promise<void> | undefined;
+  /** How many changes are under way, or wait for their turn. */
+  #open = 0;
 
   constructor(options: PlacementChangesOptions) {
     this.#options = options;
@@ -89,8 +101,9 @@ export class PlacementChanges {
 
   /**
    * Throws BAD_ARGUMENT and NO_ROUTE as the roster does, DEADLINE naming the nodes that are not prepared, UNSUPPORTED
-   * (PlacementChanges.C5), and what `check` throws; then nothing was published. NODE_DEAD, ARENA_FULL and what else
-   * servers say of parts that cannot come: then it was taken back (PlacementChanges.C6).
+   * (PlacementChanges.C5), and what `check` throws; then nothing was published. NODE_DEAD for a server that is not
+   * there, ARENA_FULL and what else servers say of parts that cannot come: then it was taken back, if it was published
+   * (PlacementChanges.C6).
    */
   async publish(change: PlacementChange, check: ChangeCheck = () => {}): Promise<void> {
     this.#options.next(change);
@@ -98,42 +111,48 @@ export class PlacementChanges {
   }
 
   /**
-   * Waits until all parts of the placement as it is are where they belong. If they cannot come, since somebody died
-   * while there was no scheduler, the one before comes back (PlacementChanges.C6). Throws DEADLINE, and what servers
-   * say.
+   * Waits until all servers serve by the placement as it is. One that another scheduler left pending is taken back
+   * (PlacementChanges.C6). Throws DEADLINE, NO_ROUTE.
    */
   async settle(): Promise<void> {
     await this.#inTurn(async () => {
-      try {
-        await this.#settle();
-      } catch (thrown) {
-        const previous = this.#options.previous();
-        if (previous === undefined || this.#closed !== undefined) throw thrown;
-        await this.#takeBack(previous);
-      }
+      const pending = this.#options.pending();
+      if (pending === undefined) await this.#served();
+      else if (pending.previous !== undefined) await this.#takeBack(pending.previous);
+      else await this.#finish(this.#holders()); // no server knows the one before: none has given anything away
     });
   }
 
   async #inTurn(work: () => Promise<void>): Promise<void> {
+    this.#open++;
     const turn = this.#last.then(work);
     this.#last = turn.catch(() => {}); // its caller gets it
-    await turn;
+    await turn.finally(() => {
+      this.#open--;
+      this.#wake();
+    });
   }
 
-  /** Settles when parts of a placement that was told have changed hands, or stay; undefined while none move. */
+  /** While parts of the placement are not handed over: something that settles when that may be over. */
   get moving(): Promise<void> | undefined {
-    return this.#moving;
+    return this.#options.pending() === undefined ? undefined : this.#news.promise;
   }
 
   /** The roster has changed (PlacementChanges.C2). */
   review(): void {
-    this.#news.resolve();
-    this.#news = new Deferred();
+    this.#wake();
+    const isLeft = this.#open === 0 && this.#options.pending() !== undefined && this.#options.isSettled();
+    if (isLeft && this.#closed === undefined) this.settle().catch(() => {}); // tried again with the next news
   }
 
   close(error: WeighbridgeError): void {
     this.#closed = error;
-    this.review();
+    this.#wake();
+  }
+
+  #wake(): void {
+    this.#news.resolve();
+    this.#news = new Deferred();
   }
 
   async #publish(change: PlacementChange, check: ChangeCheck): Promise<void> {
@@ -142,50 +161,79 @@ export class PlacementChanges {
     const before = view().placement;
     const { epoch, servers, move } = placement;
     const isAmongSame = move === undefined && String(servers) === String(before?.servers);
-    const preparation: Preparation = {
-      placement,
-      request: { epoch, holdMs: HOLD_MS, ...(isAmongSame ? {} : { servers }) },
-      asked: new Set(),
-      prepared: new Map(),
-      refusal: undefined,
-    };
+    const request = { epoch, holdMs: HOLD_MS, ...(isAmongSame ? {} : { servers }) };
     try {
-      await this.#prepareAll(preparation);
+      const preparation = await this.#prepareAll({ placement, request });
+      this.#checkAlive([...(before?.servers ?? []), ...servers]);
       check({ placement: next(change), arriving: this.#arriving(preparation) });
-      tell(change); // nothing has happened since all were prepared (PlacementChanges.C1)
+      tell(change, { isPending: true }); // nothing has happened since all were prepared (PlacementChanges.C1)
     } catch (thrown) {
-      // then its hold ends by itself
-      for (const node of this.#liveNodes()) this.#ask(node, { epoch, holdMs: 0 }).catch(() => {});
+      this.#release(epoch);
       throw thrown;
     }
-    const moving = new Deferred<void>();
-    this.#moving = moving.promise;
+    await this.#finish(this.#holders(), before);
+  }
+
+  /** Hands the parts of a placement that was told over, or takes it back. */
+  async #finish(holders: readonly RosterEntry[], before?: PlacementView): Promise<void> {
     try {
-      await this.#settle();
+      await this.#arrived(holders);
+      this.#options.handOver(); // nothing has happened since all have arrived (PlacementChanges.C7)
     } catch (thrown) {
       if (before !== undefined && this.#closed === undefined) await this.#takeBack(before);
       throw thrown;
-    } finally {
-      this.#moving = undefined;
-      moving.resolve();
     }
+    await this.#served();
   }
 
   /** PlacementChanges.C6 */
   async #takeBack({ policy, servers, moved = [], move }: PlacementView): Promise<void> {
-    this.#options.tell({ policy, servers, moved, move });
-    await this.#settle();
+    this.#options.tell({ policy, servers, moved, move }, { isPending: false });
+    await this.#served();
   }
 
-  async #prepareAll(preparation: Preparation): Promise<void> {
+  /** Live servers, as they are now. */
+  #holders(): readonly RosterEntry[] {
+    return this.#liveNodes().filter(({ role }) => role === "server");
+  }
+
+  /** Throws NODE_DEAD. */
+  #checkAlive(ranks: readonly number[]): void {
+    const missing = ranks.find((rank) => !this.#holders().some((node) => node.rank === rank));
+    if (missing !== undefined)
+      throw new WeighbridgeError("NODE_DEAD", `parts cannot move: ${nameOf(idOf("server", missing))} is not there`);
+  }
+
+  /** The placement of this epoch does not come. A node that does not hear of it is held until HOLD_MS are over. */
+  #release(epoch: number): void {
+    for (const node of this.#liveNodes()) this.#ask(node, { epoch, holdMs: 0 }).catch(() => {});
+  }
+
+  async #prepareAll(change: Pick<Preparation, "placement" | "request">): Promise<Preparation> {
+    const { clock } = this.#options;
+    for (const untilMs = clock.nowMs() + SERVERS_MS; ; ) {
+      const preparation: Preparation = { ...change, asked: new Set(), prepared: new Map(), refusal: undefined, isPutOff: false };
+      if (await this.#tryAll(preparation, untilMs)) return preparation;
+      this.#release(change.request.epoch); // PlacementChanges.C5
+      await new Promise<void>((resume) => clock.after(ASK_SOON_MS, resume));
+    }
+  }
+
+  /** False: it was put off. Servers first: workers are not held while a server refuses. */
+  async #tryAll(preparation: Preparation, serversUntilMs: number): Promise<boolean> {
     const { clock } = this.#options;
     const { asked, prepared, request } = preparation;
-    const untilMs = clock.nowMs() + PREPARE_MS;
+    let workersUntilMs = Infinity;
     for (;;) {
       if (this.#closed !== undefined) throw this.#closed;
       if (preparation.refusal !== undefined) throw preparation.refusal; // PlacementChanges.C5
-      const waiting = this.#liveNodes().filter((node) => !prepared.has(this.#stateOf(node)));
-      if (waiting.length === 0) return;
+      const missing = this.#liveNodes().filter((node) => !prepared.has(this.#stateOf(node)));
+      if (missing.length === 0) return true;
+      const servers = missing.filter(({ role }) => role === "server");
+      const waiting = servers.length > 0 ? servers : missing;
+      if (waiting === missing) workersUntilMs = Math.min(workersUntilMs, clock.nowMs() + PREPARE_MS);
+      const untilMs = Math.min(serversUntilMs, workersUntilMs);
+      if (preparation.isPutOff && clock.nowMs() < untilMs) return false;
       for (const node of waiting) if (!asked.has(this.#stateOf(node))) this.#prepare(node, preparation);
       const names = waiting.map(({ node }) => nameOf(node)).join(", ");
       await waitFor(this.#news.promise, `${names} to prepare for the placement of epoch ${request.epoch}`, clock, {
@@ -210,8 +258,22 @@ export class PlacementChanges {
     return arriving;
   }
 
-  /** All live servers say that they have, and have given away, what the placement says. */
-  async #settle(): Promise<void> {
+  /** All of these servers have what comes to them. Throws NODE_DEAD for one that is gone (PlacementChanges.C7). */
+  async #arrived(holders: readonly RosterEntry[]): Promise<void> {
+    await this.#awaitAll("arrival", () => {
+      const alive = new Set(this.#holders().map(holderOf));
+      const gone = holders.find((node) => !alive.has(holderOf(node)));
+      if (gone !== undefined) throw new WeighbridgeError("NODE_DEAD", `${nameOf(gone.node)} is dead, and parts were on their way`);
+      return holders;
+    });
+  }
+
+  /** All live servers serve by the placement. */
+  async #served(): Promise<void> {
+    await this.#awaitAll("service", () => this.#holders());
+  }
+
+  async #awaitAll(awaits: "arrival" | "service", nodesOf: () => readonly RosterEntry[]): Promise<void> {
     const { clock, view } = this.#options;
     const { epoch = 0 } = view().placement ?? {};
     const untilMs = clock.nowMs() + SETTLE_MS;
@@ -220,23 +282,24 @@ export class PlacementChanges {
     const asked = new Set<string>();
     for (;;) {
       if (this.#closed !== undefined) throw this.#closed;
-      const waiting = this.#liveNodes().filter((node) => node.role === "server" && !settled.has(holderOf(node)));
+      const waiting = nodesOf().filter((node) => !settled.has(holderOf(node)));
       if (failed.length > 0) throw failed[0];
       if (waiting.length === 0) return;
       for (const node of waiting) {
         const holder = holderOf(node);
         if (asked.has(holder)) continue;
         asked.add(holder);
-        this.#ask(node, { epoch, holdMs: 0, hasCome: true }).then(
+        this.#ask(node, { epoch, holdMs: 0, awaits }).then(
           () => {
             settled.add(holder);
-            this.review();
+            this.#wake();
           },
           (thrown: unknown) => {
-            if (isWeighbridgeError(thrown) && !thrown.retryable) failed.push(thrown);
+            const isOfServer = isWeighbridgeError(thrown) && !thrown.retryable && thrown.code !== "FENCED"; // else it was replaced
+            if (isOfServer && awaits === "arrival") failed.push(thrown);
             clock.after(ASK_SOON_MS, () => {
               asked.delete(holder);
-              this.review();
+              this.#wake();
             });
           },
         );
@@ -256,17 +319,22 @@ export class PlacementChanges {
     this.#ask(node, node.role === "server" ? { ...request, placement, roster: version } : request).then(
       (reply) => {
         preparation.prepared.set(state, reply);
-        this.review();
+        this.#wake();
       },
       (thrown: unknown) => {
         if (isWeighbridgeError(thrown, "UNSUPPORTED")) {
           preparation.refusal = thrown;
-          this.review();
+          this.#wake();
+          return;
+        }
+        if (node.role === "server" && isWeighbridgeError(thrown, "QUEUE_FULL")) {
+          preparation.isPutOff = true;
+          this.#wake();
           return;
         }
         this.#options.clock.after(ASK_AGAIN_MS, () => {
           preparation.asked.delete(state);
-          this.review();
+          this.#wake();
         });
       },
     );

@@ -1,5 +1,5 @@
-// placement-moves — Goal: parts go to other servers in steps that are small, few for little state, and never begun where
-// there is no room; a server that joins n gets about 1/(n+1) of the parts.
+// placement-moves — Goal: parts go to other servers in steps that are small, few for little state, and never begun
+// where there is no room; a server that joins n gets about 1/(n+1) of the parts.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

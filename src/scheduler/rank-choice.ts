@@ -111,7 +111,9 @@ export function chooseRank(applicant: Applicant<unknown>, slots: readonly RankSl
   return { found: "nothing", lookAgainAtMs };
 }
 
-/** The rank that the job would grow by for this node; Infinity if by none, or another will be free soon (RankChoice.S3). */
+/**
+ * The rank that the job would grow by for this node; Infinity if by none, or another will be free soon (RankChoice.S3).
+ */
 function addedRank({ role, rank }: RegisterRequest, slots: readonly RankSlot[]): number {
   const workers = slots.filter((slot) => slot.role === "worker");
   const isFull = workers.every(({ state, downSinceMs }) => state === "alive" && downSinceMs === undefined);

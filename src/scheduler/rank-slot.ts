@@ -27,10 +27,10 @@ export type RankSlot = {
   /** The newest incarnation that reported sums; 0: none did. */
   sumsIncarnation: number;
   heardAtMs: number;
-  /** When a standby took this slot over, if this scheduler saw it. */
-  promotedAtMs?: number | undefined;
   /** Since when it has no link to us; undefined while it has one. */
   downSinceMs: number | undefined;
+  /** When nothing listened at its address any more, while it had no link. */
+  refusedAtMs?: number | undefined;
   /** False while we have it from another node's memory, and the node itself has sent nothing. */
   confirmed: boolean;
 };

@@ -7,8 +7,8 @@
 //       remember.
 //   RankSlots.V3. The epoch of the placement never falls either: of those that nodes remember, the highest wins.
 //   RankSlots.V5. A roster that nodes remember lists all servers of the job: those that it does not list have left it.
-//   RankSlots.V4. Servers and standbys see the guests, too. A change of these alone is no news for others: their roster
-//       keeps the version of the last change that concerns them.
+//   RankSlots.V4. Servers and standbys see the guests, and whether parts are handed over. A change of these alone is no
+//       news for others: their roster keeps the version of the last change that concerns them.
 
 import { assert } from "../base/assert.ts";
 import type { StatusEntry } from "../wire/control.ts";
@@ -18,6 +18,7 @@ import type { NodeState, PlacementView, RosterEntry, RosterView } from "../wire/
 import { type ClusterCounts, countMaxOf, countOf } from "./applicant.ts";
 import type { Guests } from "./guests.ts";
 import { emptyRankSlot, entryOf, publicEntryOf, type RankSlot } from "./rank-slot.ts";
+import type { PendingPlacement } from "./scheduler-state.ts";
 import type { StateJournal } from "./state-journal.ts";
 
 /** ps-lite's order, and what it does not know. */
@@ -38,7 +39,7 @@ export class RankSlots {
   /** Generations of workers up to this one are over. */
   #endedGeneration = 0;
   #changed = false;
-  #guestsChanged = false;
+  #serverNewsChanged = false;
   #workerCountMax = 0;
 
   /** Incarnations are written to this journal, and read from there. */
@@ -87,21 +88,24 @@ export class RankSlots {
     const seesGuests = reader === "server" || reader === "standby";
     const ended = this.#endedGeneration === 0 ? {} : { endedGeneration: this.#endedGeneration };
     const { placement } = this;
+    const seesParts = seesGuests && placement !== undefined;
     return {
       version: seesGuests ? this.#version : this.#commonVersion, // RankSlots.V4
       nodes: this.all().map((slot) => this.#entryOf(slot)),
       ...(seesGuests && this.#guests.size > 0 ? { guests: this.#guests.entries() } : {}),
       ...(placement === undefined ? {} : { placement }),
+      ...(seesParts ? this.#handOverOf(placement) : {}),
       ...ended,
     };
   }
 
-  status(nowMs: number): StatusEntry[] {
+  /** `dateMs`: the time of day. */
+  status(nowMs: number, dateMs: number): StatusEntry[] {
     const ago = (atMs: number): number => Math.max(0, Math.round(nowMs - atMs));
     return this.all().map((slot) => ({
       ...this.#chainOf(slot),
       ...publicEntryOf(slot),
-      ...(slot.promotedAtMs === undefined ? {} : { promotedAgoMs: ago(slot.promotedAtMs) }),
+      ...this.#promotionOf(slot, dateMs),
       heartbeatAgeMs: slot.confirmed ? ago(slot.heardAtMs) : undefined,
       linked: slot.downSinceMs === undefined,
     }));
@@ -124,8 +128,8 @@ export class RankSlots {
     const holder = { address, label, token, copy, packageVersion, returns };
     Object.assign(slot, { ...holder, state: "alive", confirmed: true } satisfies Partial<RankSlot>);
     slot.heardAtMs = nowMs;
-    slot.promotedAtMs = nowMs;
     slot.downSinceMs = nowMs;
+    slot.refusedAtMs = undefined;
     this.#changed = true;
   }
 
@@ -153,11 +157,44 @@ export class RankSlots {
     return this.#journal.state.placement;
   }
 
-  /** Takes the placement if it is newer (RankSlots.V3). */
-  setPlacement(placement: PlacementView | undefined): void {
+  /** Takes the placement if it is newer (RankSlots.V3); `pending`: its parts are not handed over yet. */
+  setPlacement(placement: PlacementView | undefined, pending?: PendingPlacement): void {
     if (placement === undefined || placement.epoch <= (this.placement?.epoch ?? 0)) return;
-    this.#journal.write({ kind: "placement", placement });
+    this.#journal.write({ kind: "placement", placement, ...(pending === undefined ? {} : { pending }) });
     this.#changed = true;
+  }
+
+  /** Undefined: all parts are with their owners. */
+  get pending(): PendingPlacement | undefined {
+    return this.#journal.state.pending;
+  }
+
+  /** Parts of placements up to this epoch are with their owners, for good. */
+  setHandedOver(epoch: number): void {
+    if (this.pending === undefined || epoch < (this.placement?.epoch ?? 0)) return;
+    this.#journal.write({ kind: "handedOver", epoch });
+    this.#serverNewsChanged = true;
+  }
+
+  #handOverOf({ epoch }: PlacementView): Pick<RosterView, "handedOver" | "previous"> {
+    const { pending } = this;
+    if (pending === undefined) return { handedOver: epoch };
+    const { previous } = pending;
+    return { handedOver: previous?.epoch ?? epoch - 1, ...(previous === undefined ? {} : { previous }) };
+  }
+
+  /** What a node remembers of the placement: only servers know whether its parts are handed over. */
+  #recallPlacement({ placement, handedOver, previous }: RosterView): void {
+    if (placement === undefined) return;
+    const before = this.placement;
+    const isOver = handedOver !== undefined && handedOver >= placement.epoch;
+    const isLater = before !== undefined && before.epoch < placement.epoch;
+    this.setPlacement(placement, isOver ? undefined : { previous: previous ?? (isLater ? before : undefined) });
+    if (isOver) this.setHandedOver(placement.epoch);
+    const { pending, placement: now } = this;
+    if (now === undefined || pending === undefined || pending.previous !== undefined || handedOver === undefined) return;
+    const known = placement.epoch < now.epoch ? placement : previous;
+    if (known !== undefined) this.#journal.write({ kind: "placement", placement: now, pending: { previous: known } });
   }
 
   setState(slot: RankSlot, state: NodeState): void {
@@ -170,9 +207,10 @@ export class RankSlots {
    * Adopts what a node remembers of the others, where it is newer than what we know. Returns the nodes whose
    * incarnation, as we knew it, is over.
    */
-  recall({ version, nodes, guests, placement, endedGeneration = 0 }: RosterView, nowMs: number): number[] {
+  recall(roster: RosterView, nowMs: number): number[] {
+    const { version, nodes, guests, endedGeneration = 0 } = roster;
     const ended: number[] = [];
-    this.setPlacement(placement);
+    this.#recallPlacement(roster);
     this.endGeneration(endedGeneration);
     const isNewer = version > this.#recalledVersion;
     if (isNewer && guests !== undefined) this.#guests.recall(guests, nowMs); // Guests.G3
@@ -212,7 +250,9 @@ export class RankSlots {
   }
 
   #entryOf(slot: RankSlot): RosterEntry {
-    const isRetired = slot.role === "server" && this.#journal.state.scaling.retired.includes(slot.rank);
+    const { scaling, workers } = this.#journal.state;
+    const isAsked = workers?.leaving.some(({ rank, incarnation }) => rank === slot.rank && incarnation === slot.incarnation) === true;
+    const isRetired = slot.role === "worker" ? isAsked : slot.role === "server" && scaling.retired.includes(slot.rank);
     return { ...entryOf(slot), ...this.#chainOf(slot), ...(isRetired ? { isRetired } : {}) };
   }
 
@@ -224,23 +264,29 @@ export class RankSlots {
     return chain.since >= incarnation ? {} : { continues: chain.since };
   }
 
+  /** How long ago the standby of a server's rank took over last. */
+  #promotionOf({ role, rank }: RankSlot, dateMs: number): Pick<StatusEntry, "promotedAgoMs"> {
+    const atMs = role === "server" ? this.#journal.state.chains.get(rank)?.promotedAtMs : undefined;
+    return atMs === undefined ? {} : { promotedAgoMs: Math.max(0, Math.round(dateMs - atMs)) };
+  }
+
   setIncarnation({ node, incarnation: before }: RankSlot, incarnation: number): void {
     if (before !== incarnation) this.#journal.write({ kind: "incarnation", node, incarnation });
   }
 
   /** Guests have come or gone. */
   guestsChanged(): void {
-    this.#guestsChanged = true;
+    this.#serverNewsChanged = true;
   }
 
   /** For whom there are changes to publish, which have a new version then (RankSlots.V1). */
   publish(): Audience | undefined {
-    const to = this.#changed ? "all" : this.#guestsChanged ? "servers" : undefined;
+    const to = this.#changed ? "all" : this.#serverNewsChanged ? "servers" : undefined;
     if (to === undefined) return undefined;
     this.#version++;
     if (this.#changed) this.#commonVersion = this.#version;
     this.#changed = false;
-    this.#guestsChanged = false;
+    this.#serverNewsChanged = false;
     return to;
   }
 }

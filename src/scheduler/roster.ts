@@ -32,14 +32,13 @@ import { jobConflict } from "../wire/hello.ts";
 import { idOf, isGuest, nameOf, type Role } from "../wire/node-id.ts";
 import type { RegisterRequest, ResumeClaim } from "../wire/register.ts";
 import type { PlacementView, RosterView } from "../wire/roster.ts";
-import { AddedServers, notNeeded } from "./added-servers.ts";
-import { type Applicant, cannotStart, cannotTakePart, contradiction, incomplete, jobOver, malformed } from "./applicant.ts";
+import { type Applicant, cannotStart, cannotTakePart, contradiction, incomplete, malformed } from "./applicant.ts";
+import { Applicants, type JobFacts } from "./applicants.ts";
 import { Chains } from "./chains.ts";
 import { assignRanks, conflict } from "./formation.ts";
 import { GuestDoor } from "./guest-door.ts";
 import { Guests } from "./guests.ts";
 import { firstPlacement, nextPlacement, type PlacementChange } from "./placement-epochs.ts";
-import { chooseCopy, chooseRank, type RankChoice, waitForServers } from "./rank-choice.ts";
 import { holderOf, type RankSlot } from "./rank-slot.ts";
 import { RankSlots } from "./rank-slots.ts";
 import { fenced, isAnother, isBehind, otherJob, otherRun, tooOld } from "./resume-claims.ts";
@@ -60,13 +59,12 @@ export class Roster<T> {
   #isFound = false;
   #phase: Phase = "forming";
   #failure: WeighbridgeError | undefined;
-  #applicants: Applicant<T>[] = [];
+  readonly #applicants: Applicants<T>;
   readonly #guests: Guests;
   readonly #guestDoor: GuestDoor<T>;
   readonly #placements = new Placements();
   readonly #slots: RankSlots;
   readonly #chains: Chains;
-  readonly #added: AddedServers<T>;
   #isResumed = false;
   #isStored = false; // from a disk (Roster.R8)
   #finished = false;
@@ -81,8 +79,9 @@ export class Roster<T> {
     this.#guests = new Guests(this.#rules.heartbeatTimeoutMs);
     this.#slots = new RankSlots(journal, this.#guests);
     this.#guestDoor = new GuestDoor({ guests: this.#guests, journal, slots: this.#slots });
-    this.#chains = new Chains({ journal, slots: this.#slots, heartbeatTimeoutMs: this.#rules.heartbeatTimeoutMs });
-    this.#added = new AddedServers(journal, this.#slots);
+    const { dateMs } = rules;
+    this.#chains = new Chains({ journal, slots: this.#slots, heartbeatTimeoutMs: this.#rules.heartbeatTimeoutMs, dateMs });
+    this.#applicants = new Applicants({ rules: this.#rules, journal, slots: this.#slots, chains: this.#chains });
   }
 
   /** The scheduler may decide from now on; `isFound`: the state is that of a job that was running (Roster.R5). */
@@ -140,13 +139,11 @@ export class Roster<T> {
   }
 
   status(nowMs: number): StatusEntry[] {
-    return this.#slots.status(nowMs);
+    return this.#slots.status(nowMs, this.#rules.dateMs?.() ?? nowMs);
   }
 
   waiting(): WaitingEntry[] {
-    return this.#applicants.map(({ request: { role, rank, address, label, packageVersion } }) => {
-      return { role, rank, address, label, ...(packageVersion === undefined ? {} : { packageVersion }) };
-    });
+    return this.#applicants.entries();
   }
 
   /** When `tick` has to be called, if nothing else happens before. */
@@ -156,14 +153,8 @@ export class Roster<T> {
       const returnUntilMs = this.#returnUntilMs ?? -Infinity;
       return nowMs < returnUntilMs ? Math.min(this.#deadlineMs, returnUntilMs) : this.#deadlineMs;
     }
-    const slots = this.#slots.all();
-    const dueTimes = slots.map((slot) => this.#chains.deathAtMs(slot));
-    dueTimes.push(this.#guests.dueMs());
-    for (const applicant of this.#applicants) {
-      const choice = this.#choiceFor(applicant, nowMs);
-      dueTimes.push(choice.found === "nothing" ? choice.lookAgainAtMs : nowMs);
-    }
-    return Math.min(Infinity, ...dueTimes);
+    const deathTimes = this.#slots.all().map((slot) => this.#chains.deathAtMs(slot));
+    return Math.min(this.#guests.dueMs(), this.#applicants.dueMs(this.#facts, nowMs), ...deathTimes);
   }
 
   register(request: RegisterRequest, caller: T, nowMs: number): Decision<T>[] {
@@ -176,14 +167,14 @@ export class Roster<T> {
     const wrong = malformed(request);
     if (wrong !== undefined) return [{ kind: "refuse", caller, error: wrong }];
     if (request.resume !== undefined) return this.#resume(request, request.resume, caller, nowMs);
-    const decisions = this.#forget(request.token);
+    const decisions = this.#applicants.forget(request.token);
     const applicant: Applicant<T> = { request, caller, arrivedAtMs: nowMs };
     return [...decisions, ...(this.#phase === "forming" ? this.#gather(applicant, nowMs) : this.#apply(applicant, nowMs))];
   }
 
   /** The caller went away before it was answered. */
   withdraw(caller: T): void {
-    this.#applicants = this.#applicants.filter((applicant) => applicant.caller !== caller);
+    this.#applicants.withdraw(caller);
     this.#guestDoor.withdraw(caller);
   }
 
@@ -235,6 +226,20 @@ export class Roster<T> {
     return this.#conclude([], nowMs);
   }
 
+  /** Where this head listened, if its link is closed and its standby could take over (head-probe.ts). */
+  lostHead(node: number, incarnation: number): string | undefined {
+    const slot = this.#slots.get(node);
+    if (slot?.incarnation !== incarnation || slot.downSinceMs === undefined || slot.state !== "alive") return undefined;
+    return this.#chains.hasSuccessor(slot) ? slot.address : undefined;
+  }
+
+  /** Nothing listens there any more. */
+  headGone(node: number, incarnation: number, nowMs: number): Decision<T>[] {
+    const slot = this.#slots.get(node);
+    if (slot?.incarnation === incarnation) slot.refusedAtMs = nowMs;
+    return this.#conclude([], nowMs);
+  }
+
   /** A node listens at this address from now on. Throws when it has no slot, or no longer. */
   listens(node: number, incarnation: number, address: string, nowMs: number): Decision<T>[] {
     this.#slots.setAddress(this.#holder(node, incarnation), address);
@@ -252,9 +257,18 @@ export class Roster<T> {
     return nextPlacement(this.#slots, change, this.#placements);
   }
 
-  /** Publishes this placement with the next epoch. Throws BAD_ARGUMENT, and NO_ROUTE before every node has resumed. */
-  publishPlacement(change: PlacementChange): Decision<T>[] {
-    this.#slots.setPlacement(this.nextPlacement(change));
+  /**
+   * Publishes this placement with the next epoch; `isPending`: its parts are handed over later. Throws BAD_ARGUMENT,
+   * and NO_ROUTE before every node has resumed.
+   */
+  publishPlacement(change: PlacementChange, { isPending = false }: { readonly isPending?: boolean } = {}): Decision<T>[] {
+    this.#slots.setPlacement(this.nextPlacement(change), isPending ? { previous: this.#slots.placement } : undefined);
+    return this.#publish();
+  }
+
+  /** All parts of the placement are with their owners, for good. */
+  handOver(): Decision<T>[] {
+    this.#slots.setHandedOver(this.#slots.placement?.epoch ?? 0);
     return this.#publish();
   }
 
@@ -299,7 +313,7 @@ export class Roster<T> {
   tick(nowMs: number): Decision<T>[] {
     if (this.#returnUntilMs !== undefined && nowMs < this.#deadlineMs) return this.#form(nowMs);
     if (this.#phase === "forming" && nowMs >= this.#deadlineMs) {
-      return this.fail(incomplete(this.#rules, this.#applicants, this.#rules.startTimeoutMs));
+      return this.fail(incomplete(this.#rules, this.#applicants.all, this.#rules.startTimeoutMs));
     }
     const decisions: Decision<T>[] = this.#guests.expire(nowMs).map((node) => this.#guestDoor.dismissal(node));
     if (decisions.length > 0) this.#slots.guestsChanged();
@@ -321,35 +335,34 @@ export class Roster<T> {
     if (this.#failure !== undefined) return [];
     this.#phase = "failed";
     this.#failure = error;
-    const waiting = [...this.#applicants, ...this.#guestDoor.clear()];
+    const waiting = [...this.#applicants.takeAll(), ...this.#guestDoor.clear()];
     const refusals = waiting.map(({ caller }): Decision<T> => ({ kind: "refuse", caller, error }));
-    this.#applicants = [];
     return [{ kind: "fail", error }, ...refusals];
   }
 
   // Forming.
 
   #gather(applicant: Applicant<T>, nowMs: number): Decision<T>[] {
-    const error = conflict(applicant, this.#rules, this.#applicants);
+    const error = conflict(applicant, this.#rules, this.#applicants.all);
     if (error !== undefined) return this.#missOut(applicant.caller, error);
-    this.#applicants.push(applicant);
+    this.#applicants.add(applicant);
     return this.#form(nowMs);
   }
 
   /** Gives everybody a slot once all are there. */
   #form(nowMs: number): Decision<T>[] {
-    const assignments = assignRanks(this.#applicants, this.#rules);
+    const assignments = assignRanks(this.#applicants.all, this.#rules);
     if (assignments instanceof WeighbridgeError) return this.fail(assignments);
     if (assignments === undefined || nowMs < (this.#returnUntilMs ?? 0)) return []; // Roster.R5
     const decisions: Decision<T>[] = [];
     if (this.#returnUntilMs !== undefined) decisions.push(this.#setAside(`none of its nodes came back within ${this.returnMs} ms`));
-    this.#applicants = [];
+    this.#applicants.takeAll();
     this.#phase = "running";
     this.#slots.establish(this.#rules);
     decisions.push({ kind: "run" });
     for (const { applicant: assigned, role, rank } of assignments) {
       const slot = this.#slots.get(idOf(role, rank)) ?? this.#slots.add("worker", rank);
-      decisions.push({ ...this.#assign(assigned, slot, nowMs), recovery: false });
+      decisions.push({ ...this.#applicants.assign(assigned, slot, nowMs), recovery: false });
     }
     this.#chains.formed();
     this.#slots.setPlacement(firstPlacement(this.#rules));
@@ -378,60 +391,8 @@ export class Roster<T> {
       const recovery = own.incarnation > 1;
       return this.#conclude([{ kind: "admit", caller, node: own.node, incarnation: own.incarnation, recovery }], nowMs);
     }
-    this.#applicants.push(applicant);
+    this.#applicants.add(applicant);
     return this.#conclude([], nowMs);
-  }
-
-  /** Gives a slot to this node, in a new incarnation (Roster.R1). */
-  #assign({ request, caller }: Applicant<T>, slot: RankSlot, nowMs: number): Decision<T> & { kind: "admit" } {
-    this.#slots.assign(slot, request, slot.incarnation + 1, nowMs);
-    this.#chains.assigned(slot);
-    return { kind: "admit", caller, node: slot.node, incarnation: slot.incarnation, recovery: true };
-  }
-
-  #choiceFor(applicant: Applicant<T>, nowMs: number): RankChoice {
-    const slots = this.#slots.all().filter((slot) => !this.#added.isRetired(slot));
-    const wait = this.#isStored ? waitForServers(applicant, slots, this.#rules, nowMs) : undefined; // Roster.R8
-    if (wait !== undefined) return wait;
-    const choose = applicant.request.copy === undefined ? chooseRank : chooseCopy;
-    if (!this.#isEnding) return choose(applicant, slots, this.#rules, nowMs);
-    const held = slots.filter(({ state }) => state !== "left"); // Roster.R4
-    return choose(applicant, held, { ...this.#rules, workerCountMax: undefined }, nowMs);
-  }
-
-  #assignApplicants(nowMs: number): Decision<T>[] {
-    const decisions: Decision<T>[] = [];
-    const waiting = this.#applicants;
-    this.#applicants = [];
-    for (const applicant of waiting) {
-      const isSpare = this.#rules.mayScale === true && this.#added.isSpare(applicant);
-      const choice = this.#choiceFor(applicant, nowMs);
-      const added = isSpare && choice.found === "nothing" && this.#mayAdd ? this.#added.slotFor(applicant) : undefined;
-      if (added !== undefined) decisions.push(this.#assign(applicant, added, nowMs));
-      else if (choice.found === "nothing") {
-        this.#applicants.push(applicant);
-        if (isSpare && this.hasHeardEverybody) decisions.push(...this.#added.notice(applicant));
-      } else if (choice.found === "refusal") decisions.push({ kind: "refuse", caller: applicant.caller, error: choice.error });
-      else {
-        const slot = choice.found === "added" ? this.#slots.add("worker", choice.rank) : choice.slot;
-        if (slot.state === "alive") decisions.push({ kind: "died", node: slot.node }); // not published yet
-        decisions.push(this.#assign(applicant, slot, nowMs));
-      }
-    }
-    return decisions;
-  }
-
-  /** Roster.R4, RankChoice.S1 */
-  get #mayAdd(): boolean {
-    return !this.#isEnding && this.hasHeardEverybody;
-  }
-
-  /** An earlier application of the same process is void: its link is gone, or it would not register again. */
-  #forget(token: string): Decision<T>[] {
-    const error = new WeighbridgeError("ABORTED", "this node registered again meanwhile", { retryable: true });
-    const earlier = this.#applicants.filter(({ request }) => request.token === token);
-    this.#applicants = this.#applicants.filter(({ request }) => request.token !== token);
-    return earlier.map(({ caller }) => ({ kind: "refuse", caller, error }));
   }
 
   // Nodes that resume after a restart of the scheduler.
@@ -447,7 +408,7 @@ export class Roster<T> {
     }
     if (this.#phase === "forming") {
       // What was found says how many servers there are by now.
-      const error = contradiction(request, this.#rules, this.#applicants, { isRunning: this.#isFound });
+      const error = contradiction(request, this.#rules, this.#applicants.all, { isRunning: this.#isFound });
       // The wrong one is this scheduler: the node waits for one with the right counts.
       const own = error && new WeighbridgeError(error.code, error.message, { retryable: true });
       if (own !== undefined) return [...this.fail(own), { kind: "refuse", caller, error: own }];
@@ -511,6 +472,10 @@ export class Roster<T> {
 
   // Common to all.
 
+  get #facts(): JobFacts {
+    return { isEnding: this.#isEnding, isStored: this.#isStored, isSettled: this.hasHeardEverybody };
+  }
+
   #holder(node: number, incarnation: number): RankSlot {
     const slot = this.#slots.get(node);
     if (slot === undefined || !slot.confirmed || incarnation > slot.incarnation)
@@ -531,17 +496,11 @@ export class Roster<T> {
   /** What follows from any event: free slots are assigned, changes published, the end noticed. */
   #conclude(decisions: Decision<T>[], nowMs: number): Decision<T>[] {
     if (this.#phase !== "running") return decisions;
-    this.#added.dropRetired();
-    decisions.push(...this.#assignApplicants(nowMs), ...this.#admitGuests(nowMs), ...this.#publish());
+    decisions.push(...this.#applicants.assignFree(this.#facts, nowMs), ...this.#admitGuests(nowMs), ...this.#publish());
     const states = new Set(this.#slots.all().map(({ state }) => state));
     const hasAllLeft = !states.has("alive") && states.has("left");
-    for (const applicant of hasAllLeft ? this.#applicants.splice(0) : []) {
-      const { caller, request } = applicant;
-      const isSpare = this.#rules.mayScale === true && this.#added.isSpare(applicant);
-      if (isSpare || this.#isEnding) decisions.push({ kind: "refuse", caller, error: isSpare ? notNeeded(request) : jobOver(request) });
-      else this.#applicants.push(applicant);
-    }
-    if (hasAllLeft && this.#applicants.length === 0 && !this.#finished) {
+    if (hasAllLeft) decisions.push(...this.#applicants.refuseLast(this.#facts));
+    if (hasAllLeft && this.#applicants.all.length === 0 && !this.#finished) {
       this.#finished = true;
       decisions.push({ kind: "finish" });
     }

@@ -1,8 +1,16 @@
-// scaling-service — serves what tools ask of the number of servers, and asks the servers what a change comes to
-// (docs/decisions/0073). What happens when is decided in scaling.ts.
+// scaling-service — serves what tools ask of the number of servers and workers, and asks the servers what a change
+// comes to (docs/decisions/0073). What happens when is decided in scaling.ts.
 
 import { WeighbridgeError } from "../base/errors.ts";
-import { scalingAsk, scalingReport, scalingRollBack, scalingSpare, scalingSurvey } from "../contracts/scaling.ts";
+import {
+  scalingAsk,
+  scalingEnded,
+  scalingReport,
+  scalingRollBack,
+  scalingSpare,
+  scalingSurvey,
+  scalingWorkers,
+} from "../contracts/scaling.ts";
 import { PART_COUNT } from "../keys/placement.ts";
 import { placementOf } from "../keys/placement-of.ts";
 import { ask } from "../peer/call-function.ts";
@@ -10,22 +18,25 @@ import type { Channel } from "../peer/channel.ts";
 import type { Peer } from "../peer/peer.ts";
 import { idOf } from "../wire/node-id.ts";
 import type { PlacementView } from "../wire/roster.ts";
-import type { SurveyReply } from "../wire/scaling.ts";
+import type { ScalingReport, SurveyReply } from "../wire/scaling.ts";
 import { Scaling, type ScalingOptions } from "./scaling.ts";
 import { namesOf, type ServerSets } from "./scaling-wish.ts";
 import { serveDurably } from "./scheduler-services.ts";
+import { WorkerScaling, type WorkerScalingOptions } from "./worker-scaling.ts";
 
 const SURVEY_DEADLINE_MS = 5000;
 
-export type ScalingServiceOptions = Omit<ScalingOptions, "refusal" | "survey"> & {
-  readonly peer: Peer;
-  readonly replicas?: number | undefined;
-  /** False behind a gateway to another protocol. */
-  readonly mayScale?: boolean | undefined;
-};
+export type ScalingServiceOptions = Omit<ScalingOptions, "refusal" | "survey"> &
+  WorkerScalingOptions & {
+    readonly peer: Peer;
+    readonly replicas?: number | undefined;
+    /** False behind a gateway to another protocol. */
+    readonly mayScale?: boolean | undefined;
+  };
 
 export class ScalingService {
   readonly scaling: Scaling;
+  readonly workers: WorkerScaling;
   readonly #options: ScalingServiceOptions;
 
   constructor(options: ScalingServiceOptions) {
@@ -35,14 +46,27 @@ export class ScalingService {
       refusal: () => this.#refusal(),
       survey: (sets, next) => this.#survey(sets, next),
     });
+    this.workers = new WorkerScaling(options);
   }
 
   serve(): void {
     const { peer, journal } = this.#options;
-    const { scaling } = this;
+    const { scaling, workers } = this;
     peer.serve(serveDurably(journal, scalingAsk, async (_, request) => ({ number: await scaling.ask(request) })));
     peer.serve(serveDurably(journal, scalingRollBack, async (_, { direction }) => ({ number: await scaling.rollBack(direction) })));
-    peer.serve(serveDurably(journal, scalingReport, () => scaling.report()));
+    peer.serve(serveDurably(journal, scalingWorkers, (_, request) => workers.ask(request)));
+    peer.serve(serveDurably(journal, scalingReport, () => this.report()));
+    peer.serve(serveDurably(journal, scalingEnded, (_, { number }) => scaling.ended(number)));
+  }
+
+  report(): ScalingReport {
+    return { ...this.scaling.report(), workers: this.workers.report() };
+  }
+
+  /** The roster has changed. */
+  review(): void {
+    this.scaling.review();
+    this.workers.review();
   }
 
   /** The server behind this channel waits as a spare. */

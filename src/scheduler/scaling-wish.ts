@@ -76,7 +76,9 @@ export function recordsOfScaling({ wishes, ends, retired }: ScalingState): Scali
   ];
 }
 
-/** The servers that there are to be while the first change is under way (ScalingWish.W1); undefined: those there are. */
+/**
+ * The servers that there are to be while the first change is under way (ScalingWish.W1); undefined: those there are.
+ */
 export function wishedServers({ wishes: [wish] }: ScalingState): readonly number[] | undefined {
   if (wish?.begun === undefined) return undefined;
   return wish.isBack === true ? wish.begun.from : wish.begun.to;

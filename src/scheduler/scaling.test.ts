@@ -1,5 +1,5 @@
-// scaling.test — Goal: every change of the servers ends as it was asked for, or as if nobody had asked; changes wait for
-// each other; and nothing begins that some server refuses.
+// scaling.test — Goal: every change of the servers ends as it was asked for, or as if nobody had asked; changes wait
+// for each other; and nothing begins that some server refuses.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -216,6 +216,20 @@ test("changes wait for each other, and what is asked for is counted from the end
       ["1 done", "2 done", "3 done"],
     ],
   );
+});
+
+test("a request that is repeated changes nothing more, or is refused", async () => {
+  const stage = new Stage();
+  await stage.scaling.ask({ leave: [1] });
+  await assert.rejects(stage.scaling.ask({ leave: [1] }), throwsCode("BAD_REQUEST", /not server 1/));
+  await stage.scaling.ask({ to: 2 });
+  await stage.scaling.ask({ to: 2 });
+  await stage.settle();
+  stage.leave();
+  await stage.settle();
+  stage.come(2);
+  await stage.settle();
+  assert.deepEqual([stage.servers, stage.ends()], ["0 2", ["1 done", "2 done", "3 done"]]);
 });
 
 test("a change whose ground was taken back by the one before fails by itself", async () => {

@@ -124,11 +124,15 @@ export class Scaling {
     return wish.number;
   }
 
-  /** How the change of this number ends. Rejects when this is closed before. */
+  /**
+   * How the change of this number ends. Rejects when this is closed before; BAD_REQUEST for one that nobody asked for.
+   */
   async ended(number: number): Promise<ScalingEnd> {
     const known = this.#options.journal.state.scaling.ends.find((end) => end.number === number);
     if (known !== undefined) return known;
     this.#checkOpen();
+    if (!this.#wishes.some((wish) => wish.number === number))
+      throw new WeighbridgeError("BAD_REQUEST", `there is no change ${number} of the servers, or it has ended long ago`);
     const waiting = this.#waiting.get(number) ?? new Deferred<ScalingEnd>();
     this.#waiting.set(number, waiting);
     return await waiting.promise;

@@ -7,15 +7,20 @@ import type { NodeOptions } from "../cluster/node-options.ts";
 import { PlainReadBuffers } from "../peer/plain-memory.ts";
 import type { StatusReply } from "../wire/control.ts";
 import type { PlacementView, RosterView } from "../wire/roster.ts";
+import type { ScalingReport } from "../wire/scaling.ts";
 import type { Scaling, WishedServers } from "./scaling.ts";
 import { Scheduler } from "./scheduler.ts";
 import type { StateStore } from "./state-store.ts";
+import type { WorkerScaling } from "./worker-scaling.ts";
 
 /** What people see of a job, and what they may ask of it. */
 export type ManagedJob = {
   status(): StatusReply;
   /** Changes of the number of servers. */
-  readonly scaling: Pick<Scaling, "ask" | "rollBack" | "report">;
+  readonly scaling: Pick<Scaling, "ask" | "rollBack">;
+  /** Changes of the number of workers. */
+  readonly workers: Pick<WorkerScaling, "ask" | "check">;
+  scalingReport(): ScalingReport;
 };
 
 export type SchedulerNodeOptions = NodeOptions & {
@@ -28,6 +33,8 @@ export type SchedulerNodeOptions = NodeOptions & {
   /** A name for the job, and a number higher than that of any earlier scheduler of it. */
   readonly jobId?: string;
   readonly incarnation?: number;
+  /** As RosterRules.dateMs. */
+  readonly dateMs?: (() => number) | undefined;
   /** Where the scheduler's state outlives its process. */
   readonly store?: StateStore | undefined;
   /** How many workers there may be at most. */
@@ -36,6 +43,8 @@ export type SchedulerNodeOptions = NodeOptions & {
   readonly replicas?: number | undefined;
   /** As SchedulerOptions.onServers. */
   readonly onServers?: ((servers: WishedServers) => void) | undefined;
+  /** As SchedulerOptions.onWorkers. */
+  readonly onWorkers?: ((ranks: readonly number[]) => void) | undefined;
   /** How servers share the parts, if the job begins here. Defaults to "ring". */
   readonly placement?: PlacementView["policy"] | undefined;
   /** Called with the dead nodes that all others wait for alone; a caller that knows they are gone for good says so. */
@@ -55,15 +64,18 @@ export class SchedulerNode extends ClusterNode {
     this.#options = options;
     this.scheduler = new Scheduler({
       peer,
+      transport: options.transport,
       clock,
       log,
       ...counts,
       ...times,
       ...(options.gateway === undefined ? {} : { mayScale: false }),
       onServers: options.onServers,
+      onWorkers: options.onWorkers,
       placement,
       jobId,
       incarnation,
+      dateMs: options.dateMs,
       store: options.store,
       onOnlyDead: options.onOnlyDead,
     });

@@ -3,6 +3,7 @@
 import type { Clock } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
 import type { Peer } from "../peer/peer.ts";
+import type { Transport } from "../transport/transport.ts";
 import type { PlacementView } from "../wire/roster.ts";
 import type { DeadNodeWaitOptions } from "./dead-node-wait.ts";
 import type { WishedServers } from "./scaling.ts";
@@ -12,6 +13,8 @@ import type { StateStore } from "./state-store.ts";
 export type SchedulerOptions = {
   /** Ours alone: its id, job and events are set here. */
   readonly peer: Peer;
+  /** To find out whether a process is gone (head-probe.ts). */
+  readonly transport?: Pick<Transport, "connect"> | undefined;
   readonly clock: Clock;
   readonly log: Log;
   readonly serverCount: number;
@@ -24,6 +27,8 @@ export type SchedulerOptions = {
   readonly mayScale?: boolean | undefined;
   /** Called with the servers that there are to be, when they change, for whoever starts processes. */
   readonly onServers?: ((servers: WishedServers) => void) | undefined;
+  /** Called with the ranks of the workers that there are to be, when somebody asks for another number of them. */
+  readonly onWorkers?: ((ranks: readonly number[]) => void) | undefined;
   readonly heartbeatIntervalMs: number;
   readonly heartbeatTimeoutMs: number;
   readonly startTimeoutMs: number;
@@ -32,6 +37,8 @@ export type SchedulerOptions = {
    * (Scheduler.D4).
    */
   readonly incarnation: number;
+  /** As RosterRules.dateMs. */
+  readonly dateMs?: (() => number) | undefined;
   /** The job, by its name and the run that begins here (wire/hello.ts); a run that is going on keeps its own. */
   readonly jobId: string;
   /** How servers share the parts, if the job begins here. Defaults to "ring". */

@@ -83,6 +83,40 @@ test("a node that does not come back after a restart of the scheduler is dead in
   assert.equal(stateOf(workers[0] as Membership, 8), "alive 1");
 });
 
+test("a restarted scheduler takes a worker back that was added, although the first node that resumes has not heard of it", async () => {
+  const cluster = new ControlCluster();
+  await cluster.formed({ workerCountMax: 3 });
+  cluster.network.isolate("w0");
+  const added = await cluster.restarted("worker", "w2");
+  assert.equal(added.node, 13);
+  cluster.network.crash("scheduler");
+  for (const host of ["s0", "s1", "w1", "w2"]) cluster.network.isolate(host);
+  const scheduler = await cluster.scheduler({ workerCountMax: 3 });
+  cluster.network.breakLinks("w0"); // what was on its way is lost
+  await cluster.clock.advance(10);
+  cluster.network.heal("w0");
+  await cluster.clock.advance(2000);
+  assert.deepEqual([scheduler.isResumed, scheduler.status().nodes.some(({ node }) => node === 13)], [true, false]);
+  for (const host of ["s0", "s1", "w1", "w2"]) cluster.network.heal(host);
+  await cluster.clock.advance(2000);
+  assert.deepEqual([added.fatal, scheduler.deadNodes()], [undefined, []]);
+  assert.ok(scheduler.status().nodes.every(({ linked, incarnation }) => linked && incarnation === 1));
+  assert.ok(scheduler.status().nodes.some(({ node }) => node === 13));
+});
+
+test("a worker that joins a resumed job begins at once, unless the others stand at the barrier of the start", async () => {
+  for (const areStanding of [false, true]) {
+    const cluster = new ControlCluster();
+    const { servers, workers } = await cluster.formed({ workerCountMax: 3 });
+    const standing = areStanding ? [...servers, ...workers].map((membership) => membership.barrier(Group.ALL, 0)) : [];
+    for (const entry of standing) entry.catch(() => {}); // the scheduler does not enter in this test
+    cluster.network.crash("scheduler");
+    await cluster.scheduler({ workerCountMax: 3 });
+    await cluster.clock.advance(3000);
+    assert.equal((await cluster.restarted("worker", "w2")).recovery, !areStanding);
+  }
+});
+
 test("a scheduler restarted with other counts takes no node down, and one restarted rightly takes them back", async () => {
   const cluster = new ControlCluster();
   const { workers } = await cluster.formed();

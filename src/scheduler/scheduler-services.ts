@@ -83,7 +83,7 @@ export class SchedulerServices {
 
   /** Whether everybody has passed the barrier of the start. */
   get hasStarted(): boolean {
-    return this.#barriers.hasStarted;
+    return this.#barriers.hasStarted(this.#roster.isResumed);
   }
 
   /** A node, or the scheduler itself, stands at a barrier. */

@@ -1,8 +1,8 @@
 // scheduler-state — what a scheduler must not forget: the job, its own term, the incarnations of the ranks, the counts,
-// the placement, what is asked of the number of servers, the catalogue of parameters. One value that only records
-// change: state-journal.ts has them written before anybody is told of them, and a restarted scheduler reads them back.
-// Barriers, rendezvous, units, heartbeats and who is alive are not part of it: a restarted scheduler learns them from
-// the nodes.
+// the placement, what is asked of the numbers of servers and workers, the catalogue of parameters. One value that only
+// records change: state-journal.ts has them written before anybody is told of them, and a restarted scheduler reads
+// them back. Barriers, rendezvous, units, heartbeats and who is alive are not part of it: a restarted scheduler learns
+// them from the nodes.
 //
 // Invariants:
 //   SchedulerState.S1. The same records, in the same order, give the same state; a record survives JSON unchanged.
@@ -17,6 +17,7 @@ import type { PlacementView } from "../wire/roster.ts";
 import { applyToCatalogue, type Catalogue, type CatalogueRecord, emptyCatalogue } from "./catalogue.ts";
 import type { Chain, ChainRecord } from "./chains.ts";
 import { applyToScaling, emptyScaling, recordsOfScaling, type ScalingRecord, type ScalingState } from "./scaling-wish.ts";
+import type { WorkerRecord, WorkerWish } from "./worker-scaling.ts";
 
 export type SchedulerState = {
   readonly job: string;
@@ -29,14 +30,19 @@ export type SchedulerState = {
   readonly incarnations: ReadonlyMap<number, number>;
   /** Left out before the cluster is complete, and in a job without servers. */
   readonly placement?: PlacementView | undefined;
-  /** The one before it, which comes back if parts cannot come to their new owners (PlacementChanges.C6). */
-  readonly previous?: PlacementView | undefined;
+  /** While parts of the placement are not handed over: what comes back if they cannot be (PlacementChanges.C6). */
+  readonly pending?: PendingPlacement | undefined;
   /** Who stands by for which server rank; empty where servers are not replicated. */
   readonly chains: ReadonlyMap<number, Chain>;
   /** What is asked of the number of servers. */
   readonly scaling: ScalingState;
+  /** What is asked of the number of workers; left out when it is so. */
+  readonly workers?: WorkerWish | undefined;
   readonly catalogue: Catalogue;
 };
+
+/** `previous` is the placement before; left out by a scheduler that has not learned it from a server yet. */
+export type PendingPlacement = { readonly previous?: PlacementView | undefined };
 
 export type RecordBody =
   /** A scheduler starts; what it does not find written down it learns from the nodes. */
@@ -55,9 +61,12 @@ export type RecordBody =
   /** A rank is held in this incarnation. */
   | { readonly kind: "incarnation"; readonly node: number; readonly incarnation: number }
   /** Requests are cut by this placement from now on. */
-  | { readonly kind: "placement"; readonly placement: PlacementView }
+  | { readonly kind: "placement"; readonly placement: PlacementView; readonly pending?: PendingPlacement | undefined }
+  /** Parts of the placement of this epoch are with their owners, for good. */
+  | { readonly kind: "handedOver"; readonly epoch: number }
   | ChainRecord
   | ScalingRecord
+  | WorkerRecord
   | CatalogueRecord;
 
 export const RECORD_VERSION = 1;
@@ -98,9 +107,14 @@ export function applyRecord(state: SchedulerState, { version, ...record }: State
       return { ...state, incarnations };
     }
     case "placement": {
-      const { placement } = record;
-      return placement.epoch > (state.placement?.epoch ?? 0) ? { ...state, placement, previous: state.placement } : state;
+      const { placement, pending } = record;
+      const epoch = state.placement?.epoch ?? 0;
+      if (placement.epoch > epoch) return { ...state, placement, pending };
+      const isNews = placement.epoch === epoch && state.pending !== undefined && state.pending.previous === undefined;
+      return isNews ? { ...state, pending } : state;
     }
+    case "handedOver":
+      return record.epoch >= (state.placement?.epoch ?? 0) ? { ...state, pending: undefined } : state;
     case "chain": {
       const { kind: _, rank, ...chain } = record;
       return { ...state, chains: new Map(state.chains).set(rank, chain) };
@@ -109,6 +123,8 @@ export function applyRecord(state: SchedulerState, { version, ...record }: State
     case "wishEnd":
     case "retired":
       return { ...state, scaling: applyToScaling(state.scaling, record) };
+    case "workers":
+      return { ...state, workers: record.wish };
     default:
       return { ...state, catalogue: applyToCatalogue(state.catalogue, record) };
   }
@@ -122,16 +138,18 @@ export function recordsOf({
   workerCount,
   incarnations,
   placement,
-  previous,
+  pending,
   chains,
   scaling,
+  workers,
   catalogue,
 }: SchedulerState): StateRecord[] {
   const bodies: RecordBody[] = [{ kind: "start", job, term, serverCount, workerCount }];
   for (const [node, incarnation] of incarnations) bodies.push({ kind: "incarnation", node, incarnation });
-  for (const one of [previous, placement]) if (one !== undefined) bodies.push({ kind: "placement", placement: one });
+  if (placement !== undefined) bodies.push({ kind: "placement", placement, ...(pending === undefined ? {} : { pending }) });
   for (const [rank, chain] of chains) bodies.push({ kind: "chain", rank, ...chain });
   bodies.push(...recordsOfScaling(scaling));
+  if (workers !== undefined) bodies.push({ kind: "workers", wish: workers });
   if (catalogue.highest > 0) bodies.push({ kind: "highest", number: catalogue.highest });
   for (const entry of catalogue.entries.values()) bodies.push({ kind: "parameter", ...entry });
   return bodies.map((body) => ({ version: RECORD_VERSION, ...body }));

@@ -14,28 +14,28 @@
 //       was replaced.
 //   Scheduler.D5. What was decided is durable before anybody is told: answers, rosters, the end of the job, and the
 //       term in its hellos (StateJournal.J2). So no two schedulers of a job tell nodes different things of one epoch or
-//       incarnation.
+//       incarnation (Availability.I3).
 
 import type { CancelTimer, Clock } from "../base/clock.ts";
 import { Deferred, type WaitOptions, waitFor } from "../base/deferred.ts";
 import { WeighbridgeError } from "../base/errors.ts";
-import type { LogFields } from "../base/log.ts";
 import { BarrierClient } from "../cluster/barrier-client.ts";
 import type { JsonContract } from "../contracts/contract.ts";
 import { ABORT, HEARTBEAT, LEAVE, PLACEMENT, REGISTER, STATUS } from "../contracts/control.ts";
 import { ask } from "../peer/call-function.ts";
 import type { Channel } from "../peer/channel.ts";
-import { checkMember } from "../peer/hello-rules.ts";
 import type { Peer } from "../peer/peer.ts";
-import type { AcceptedNode } from "../peer/peer-options.ts";
 import type { Address } from "../transport/transport.ts";
 import type { StatusReply } from "../wire/control.ts";
 import { jobNameOf } from "../wire/hello.ts";
-import { isGuest, nameOf, roleOf, SCHEDULER_ID } from "../wire/node-id.ts";
+import { nameOf, SCHEDULER_ID } from "../wire/node-id.ts";
 import { deadNodes, missingAtEnd, missingText, type RosterView } from "../wire/roster.ts";
+import type { ScalingReport } from "../wire/scaling.ts";
+import { Admissions } from "./admissions.ts";
 import { drained, FailureNotice } from "./failure-notice.ts";
 import { FunctionRelay } from "./function-relay.ts";
-import { type PendingRegistration, PendingRegistrations } from "./pending-registrations.ts";
+import { HeadProbe } from "./head-probe.ts";
+import type { PendingRegistration } from "./pending-registrations.ts";
 import { type ChangeCheck, PlacementChanges } from "./placement-changes.ts";
 import type { PlacementChange } from "./placement-epochs.ts";
 import { type MoveOptions, PlacementMoves } from "./placement-moves.ts";
@@ -47,11 +47,11 @@ import { ScalingService } from "./scaling-service.ts";
 import type { SchedulerOptions } from "./scheduler-options.ts";
 import { SchedulerServices, serveDurably } from "./scheduler-services.ts";
 import type { SchedulerState } from "./scheduler-state.ts";
+import { schedulerStatus } from "./scheduler-status.ts";
 import { StateJournal } from "./state-journal.ts";
+import type { WorkerScaling } from "./worker-scaling.ts";
 
 const LINGER_MS = 2000;
-/** More than any clock says: what a stranger claims must leave room for schedulers to come. */
-const INCARNATION_KNOWN_MAX = 2 ** 52;
 
 export class Scheduler {
   readonly #ready = new Deferred<void>();
@@ -70,13 +70,14 @@ export class Scheduler {
   readonly #journal: StateJournal;
   readonly #roster: Roster<PendingRegistration>;
   readonly #services: SchedulerServices;
+  readonly #admissions: Admissions;
   readonly #push: RosterPush;
   readonly #changes: PlacementChanges;
   readonly #moves: PlacementMoves;
   readonly #scaling: ScalingService;
   readonly #relay: FunctionRelay;
+  readonly #probe: HeadProbe<PendingRegistration>;
   readonly #ownBarriers: BarrierClient;
-  readonly #registrations = new PendingRegistrations();
   readonly #rosterListeners = new Set<(roster: RosterView) => void>();
   readonly #failedListeners = new Set<(error: WeighbridgeError) => void>();
   /** Once the job failed: why, and who knows. */
@@ -97,8 +98,9 @@ export class Scheduler {
     this.#options = options;
     this.#peer = peer;
     this.#clock = clock;
-    const { mayScale = (options.replicas ?? 1) === 1, onServers = () => {} } = options;
+    const { mayScale = (options.replicas ?? 1) === 1, onServers = () => {}, onWorkers = () => {} } = options;
     this.#roster = new Roster({ rules: { ...options, mayScale }, journal, jobId });
+    this.#probe = new HeadProbe({ ...options, roster: this.#roster, carryOut: (decisions) => this.#carryOut(decisions) });
     this.#services = new SchedulerServices({
       ...options,
       journal,
@@ -108,23 +110,27 @@ export class Scheduler {
       dismiss: () => this.#dismissDead(),
       giveUp: (error) => this.abort(error),
     });
+    this.#admissions = new Admissions({ ...options, journal, roster: this.#roster, services: this.#services });
     this.#relay = new FunctionRelay({ ...options, view: () => this.#roster.view() });
     const { guests } = this.#roster;
     this.#push = new RosterPush({ peer, clock, journal, guests, view: (reader) => this.#roster.view(reader) });
     this.#changes = new PlacementChanges({
       ...{ peer, clock, view: () => this.#roster.view() },
       next: (change) => this.#roster.nextPlacement(change),
-      tell: (change) => this.#carryOut(this.#roster.publishPlacement(change)),
-      previous: () => this.#journal.state.previous,
+      tell: (change, how) => this.#carryOut(this.#roster.publishPlacement(change, how)),
+      pending: () => this.#journal.state.pending,
+      handOver: () => this.#carryOut(this.#roster.handOver()),
+      isSettled: () => this.#roster.hasHeardEverybody,
     });
     this.#moves = new PlacementMoves({ changes: this.#changes, clock, view: () => this.#roster.view() });
     this.#scaling = new ScalingService({
-      ...{ ...options, journal, onServers },
+      ...{ ...options, journal, onServers, onWorkers },
       view: () => this.#roster.view(),
       isSettled: () => this.#roster.hasHeardEverybody,
       askedRanks: () => this.#roster.waiting().flatMap(({ role, rank }) => (role === "server" && rank !== undefined ? [rank] : [])),
       moveTo: (servers, how) => this.#moves.moveTo(servers, how),
       changed: () => this.#carryOut(this.#roster.review(this.#clock.nowMs())),
+      dismiss: (node, incarnation) => this.#carryOut(this.#roster.leave(node, incarnation, this.#clock.nowMs())),
     });
     // Late, because an earlier scheduler may have passed barriers of this job.
     this.#ownBarriers = new BarrierClient({ clock, isLate: true, enter: (request) => this.#services.enterBarrier(SCHEDULER_ID, request) });
@@ -144,7 +150,7 @@ export class Scheduler {
     peer.events = {
       linkUp: (channel) => this.#linkUp(channel),
       linkDown: (channel) => this.#linkDown(channel),
-      hello: (hello) => this.#checkHello(hello),
+      hello: (hello) => this.#admissions.checkHello(hello),
     };
     this.#serve();
     const listening = await peer.listen(address);
@@ -199,25 +205,9 @@ export class Scheduler {
   }
 
   status(): StatusReply {
-    const { workerCount, replicas = 1 } = this.#options;
-    const nowMs = this.#clock.nowMs();
-    const { job, phase } = this.#roster;
-    const { placement } = this.#journal.state;
-    const { epoch } = placement ?? {};
-    const serverCount = (phase === "running" ? placement?.servers.length : undefined) ?? this.#options.serverCount;
-    return {
-      ...{ job: jobNameOf(job), phase, serverCount, workerCount },
-      ...(replicas === 1 ? {} : { replicas }),
-      ...(epoch === undefined ? {} : { epoch }),
-      uptimeMs: Math.round(nowMs - this.#startedAtMs),
-      term: this.#peer.incarnation,
-      ...(this.#journal.standbys.length === 0 ? {} : { standbys: this.#journal.standbys }),
-      ...(this.#peer.packageVersion === "" ? {} : { packageVersion: this.#peer.packageVersion }),
-      nodes: this.#roster.status(nowMs),
-      waiting: this.#roster.waiting(),
-      ...(this.#services.leaving.size === 0 ? {} : { leaving: [...this.#services.leaving] }),
-      ...(this.#roster.guests.size === 0 ? {} : { guests: this.#roster.guests.status(nowMs) }),
-    };
+    const sources = { counts: this.#options, peer: this.#peer, journal: this.#journal, roster: this.#roster };
+    const { leaving } = this.#services;
+    return schedulerStatus({ ...sources, leaving, startedAtMs: this.#startedAtMs }, this.#clock.nowMs());
   }
 
   /** Which nodes have not come to the last barrier. */
@@ -267,6 +257,16 @@ export class Scheduler {
     return this.#scaling.scaling;
   }
 
+  /** Changes of the number of workers. */
+  get workers(): WorkerScaling {
+    return this.#scaling.workers;
+  }
+
+  /** What is asked of the numbers of servers and workers, and how far that is. */
+  scalingReport(): ScalingReport {
+    return this.#scaling.report();
+  }
+
   /** Everybody has passed the last barrier: nobody comes any more, and all are leaving. */
   ending(): void {
     this.#carryOut(this.#roster.ending(this.#clock.nowMs()));
@@ -286,6 +286,7 @@ export class Scheduler {
   async close(): Promise<void> {
     if (this.#closed) return;
     this.#closed = true;
+    this.#probe.close();
     this.#cancelTimer();
     this.#closing.abort();
     await this.#failure?.notice.over();
@@ -307,8 +308,9 @@ export class Scheduler {
       this.#peer.serve(serveDurably(this.#journal, fn, answer));
     serve(REGISTER, async (channel, request) => {
       // A server that comes back while parts move would take those for its own that have not come.
-      while (request.role === "server" && request.resume === undefined && this.#changes.moving !== undefined) await this.#changes.moving;
-      const caller = this.#registrations.open(channel, request, this.#peer.joinRefusal(channel));
+      while (request.role === "server" && request.resume === undefined && this.#arePartsMoving) await this.#changes.moving;
+      if (channel.link === undefined) throw new WeighbridgeError("LINK_LOST", "the node that registers is gone", { retryable: true });
+      const caller = this.#admissions.open(channel, request);
       this.#carryOut(this.#roster.register(request, caller, this.#clock.nowMs()));
       return await caller.reply.promise;
     });
@@ -334,6 +336,11 @@ export class Scheduler {
     this.#services.serve();
   }
 
+  /** Of a job that runs: one that forms goes on with no placement of before. */
+  get #arePartsMoving(): boolean {
+    return this.#roster.phase === "running" && this.#changes.moving !== undefined;
+  }
+
   #heard({ id, incarnation }: Channel, holdsSums = false): Record<never, never> {
     this.#carryOut(this.#roster.heard(id, incarnation, this.#clock.nowMs(), holdsSums));
     return {};
@@ -346,36 +353,6 @@ export class Scheduler {
     }
   }
 
-  #checkHello(hello: AcceptedNode): void {
-    const { serverCount, workerCount } = this.#options;
-    const { guests, phase, hasHeardEverybody } = this.#roster;
-    // one that is not known yet may be told of by a server
-    if (isGuest(hello.node)) {
-      if (phase !== "forming" && (guests.has(hello.node) || hasHeardEverybody)) guests.check(hello);
-    } else if (hello.node !== 0) checkMember(hello, { roster: this.roster, serverCount, workerCount, isCertain: !this.isResumed });
-    this.#outnumber(hello);
-  }
-
-  /**
-   * A node knows a scheduler of a higher incarnation, and would refuse ours: this machine's clock is behind
-   * (Scheduler.D4).
-   */
-  #outnumber({ node, knows = 0 }: AcceptedNode): void {
-    const peer = this.#peer;
-    const mayLearn = this.#roster.phase === "forming" || (this.isResumed && node !== 0);
-    if (!mayLearn || knows <= peer.incarnation || knows > INCARNATION_KNOWN_MAX) return;
-    this.#options.log.warn("this machine's clock is behind that of the scheduler before: going on with a higher incarnation", {
-      incarnation: knows + 1,
-      started: peer.incarnation,
-    });
-    this.#journal.write({ kind: "term", term: knows + 1 });
-    this.#journal.told(() => {
-      peer.incarnation = this.#journal.state.term;
-    });
-    // Scheduler.D5: the node dials again
-    if (peer.incarnation <= knows) throw new WeighbridgeError("NO_ROUTE", "this scheduler takes a higher term first", { retryable: true });
-  }
-
   #linkUp(channel: Channel): void {
     if (channel.link === undefined || this.#peer.channel(channel.id) !== channel) return;
     this.#carryOut(this.#roster.linkUp(channel.id, channel.incarnation, this.#clock.nowMs()));
@@ -383,10 +360,11 @@ export class Scheduler {
 
   #linkDown(channel: Channel): void {
     this.#relay.forget(channel);
-    const caller = this.#registrations.take(channel);
+    const caller = this.#admissions.take(channel);
     if (caller !== undefined) this.#roster.withdraw(caller);
     if (this.#closed || this.#peer.channel(channel.id) !== channel) return; // else it was replaced
     this.#carryOut(this.#roster.linkDown(channel.id, channel.incarnation, this.#clock.nowMs()));
+    this.#probe.lost(channel.id, channel.incarnation);
   }
 
   #carryOut(
@@ -397,7 +375,8 @@ export class Scheduler {
     if (isReviewed) return;
     if (decisions.length > 0) {
       this.#services.review();
-      this.scaling.review();
+      this.#changes.review();
+      this.#scaling.review();
     }
     this.#arm();
   }
@@ -421,7 +400,7 @@ export class Scheduler {
         });
         break;
       case "admit":
-        this.#admit(decision);
+        this.#admissions.admit(decision);
         break;
       case "refuse":
         this.#refuse(decision.caller, decision.error);
@@ -439,7 +418,6 @@ export class Scheduler {
         break;
       case "announce":
         this.#push.announce(decision.to);
-        this.#changes.review();
         this.#announceRoster();
         break;
       case "dismiss":
@@ -451,25 +429,11 @@ export class Scheduler {
       case "finish":
         log.info("everybody has left", { dead: this.deadNodes().map(nameOf) });
         this.#isOver = true;
+        this.scaling.close(new WeighbridgeError("CLOSED", "the job has ended, before the change of its servers had"));
         this.#endGuests(new WeighbridgeError("CLOSED", "the job is over: everybody has left"));
         drained(this.#clock).then(this.#finished.resolve, this.#finished.reject);
         break;
     }
-  }
-
-  #admit({ caller, node, incarnation, ...admission }: Decision<PendingRegistration> & { kind: "admit" }): void {
-    // a worker that was added (Roster.R9) before the others have passed the barrier of the start waits there with them
-    const recovery = admission.recovery && (incarnation > 1 || isGuest(node) || this.#services.hasStarted);
-    const { heartbeatIntervalMs, heartbeatTimeoutMs } = this.#options;
-    const { channel } = caller;
-    this.#registrations.close(caller);
-    if (!isGuest(node)) this.#services.recall(node, incarnation, caller);
-    this.#peer.identify(channel, node, incarnation);
-    if (isGuest(node)) this.#options.log.debug("a guest has come", { node: nameOf(node) });
-    else this.#tellAdmission(caller, { node: nameOf(node), incarnation, recovery });
-    const { job } = this.#roster;
-    const roster = this.#roster.view(roleOf(node));
-    caller.reply.resolve({ job, node, incarnation, recovery, heartbeatIntervalMs, heartbeatTimeoutMs, roster });
   }
 
   /** Ends the conversation with a guest that is forgotten. */
@@ -486,17 +450,8 @@ export class Scheduler {
     }
   }
 
-  #tellAdmission({ packageVersion }: PendingRegistration, fields: LogFields): void {
-    const { log } = this.#options;
-    const own = this.#peer.packageVersion;
-    log.info("a node has its rank", { ...fields, packageVersion });
-    if (own === "" || packageVersion === undefined || packageVersion === own) return;
-    log.warn("a node runs another version of the package than the scheduler", { node: fields.node, packageVersion, scheduler: own });
-  }
-
   #refuse(caller: PendingRegistration, error: WeighbridgeError): void {
-    this.#registrations.close(caller);
-    caller.reply.reject(error);
+    this.#admissions.refuse(caller, error);
     if (error === this.#failure?.error) this.#failure.notice.told(caller.role, caller.token);
     else this.#options.log.warn("a node was refused", { code: error.code, reason: error.message });
   }

@@ -332,7 +332,7 @@ test("for 300 seeds of workers that come, go, die and forget, every unit is done
     const shape: Shape = {
       batchCount: 1 + random.below(9),
       partCount: 1 + random.below(4),
-      assignment: random.chance(0.5) ? "even" : "free",
+      assignment: (["even", "free", "rounds"] as const)[random.below(3)]!,
     };
     const ledger = ledgerOf(Array.from({ length: workerCount }, (_, rank) => rank));
     const present = new Set(Array.from({ length: workerCount }, (_, rank) => rank));
@@ -359,6 +359,118 @@ test("for 300 seeds of workers that come, go, die and forget, every unit is done
     assert.equal(again, over.repeatedCount, `seed ${seed}: exactly those are counted that were lent again`);
     if (deathCount === 0) assert.equal(again, 0, `seed ${seed}`);
   }
+});
+
+const ROUNDS: Shape = { batchCount: 5, partCount: 12, assignment: "rounds" };
+
+/** What a worker is lent, as "0-6@3": units 0 to 6, the first of them at clock 3. */
+class RoundWorker {
+  readonly #ledger: ShardLedger;
+  readonly #rank: number;
+  #held: Runs = [];
+  #clock: number;
+
+  constructor(ledger: ShardLedger, rank: number, clock = 0) {
+    this.#ledger = ledger;
+    this.#rank = rank;
+    this.#clock = clock;
+  }
+
+  /** All it held is done. */
+  next(fields: Partial<UnitsRequest> = {}): string {
+    const asked = request(ROUNDS, { done: this.#held, want: 1, clock: this.#clock, ...fields });
+    this.#ledger.report(this.#rank, asked);
+    const { units, clock = NaN, isOver, awaited = [] } = this.#ledger.lend(this.#rank, asked);
+    this.#held = units;
+    this.#clock = units.length > 0 ? clock + units.length / 2 : Math.max(this.#clock, clock || 0);
+    if (awaited.length > 0) return `awaits ${awaited.join(" ")}`;
+    return isOver ? "over" : units.length === 0 ? `idle@${clock}` : `${units.join("-")}@${clock}`;
+  }
+}
+
+test("rounds: every batch is dealt to those who are there, all at one clock, once those of the start have come", () => {
+  const ledger = ledgerOf([0, 1, 2], 2);
+  const [one, two, three] = [new RoundWorker(ledger, 0, 7), new RoundWorker(ledger, 1, 6), new RoundWorker(ledger, 2, 3)];
+  assert.equal(one.next(), "awaits 1 2");
+  assert.equal(two.next(), "6-12@7", "the third is a newcomer: nobody waits for it");
+  assert.equal(one.next(), "0-6@7");
+  assert.equal(one.next(), "12-18@8");
+  assert.equal(three.next(), "32-36@9", "it has a share of the first batch that is dealt when it is there");
+  assert.equal(two.next(), "18-24@8");
+  assert.equal(two.next(), "28-32@9");
+  assert.equal(one.next(), "24-28@9");
+  assert.equal(three.next({ leaves: true, done: [32, 36] }), "idle@NaN");
+  assert.equal(one.next(), "36-42@10");
+  assert.equal(one.next(), "48-54@11");
+  assert.equal(one.next(), "idle@12", "its clock stands behind all rounds");
+  assert.equal(two.next(), "42-48@10");
+  assert.equal(two.next(), "54-60@11");
+  assert.equal(two.next(), "over");
+  assert.equal(one.next(), "over");
+});
+
+test("rounds: what a worker left behind is dealt next, at clocks of its own; nobody else's clock goes back", () => {
+  const ledger = ledgerOf([0, 1]);
+  const [one, two] = [new RoundWorker(ledger, 0), new RoundWorker(ledger, 1)];
+  one.next();
+  two.next({ want: 2 }); // 6-12@0 and 18-24@1
+  ledger.follow([0]);
+  assert.equal(one.next(), "0-6@0", "it was dealt before");
+  assert.equal(one.next(), "12-18@1");
+  assert.equal(one.next(), "6-12@2");
+  ledger.follow([0, 1]);
+  const again = new RoundWorker(ledger, 1);
+  assert.equal(again.next(), "21-24@3", "and so does the next incarnation");
+  assert.equal(one.next(), "18-21@3");
+  assert.equal(one.next(), "24-30@4");
+  assert.equal(again.next(), "30-36@4");
+});
+
+test("rounds: shares have at most as many parts as a worker has room for; the rest is a round of its own", () => {
+  const ledger = ledgerOf([0, 1]);
+  const [one, two] = [new RoundWorker(ledger, 0), new RoundWorker(ledger, 1)];
+  one.next({ partsMax: 4 });
+  assert.equal(two.next(), "6-12@0");
+  assert.equal(one.next(), "0-4@0");
+  assert.equal(one.next(), "4-5@1");
+  assert.equal(two.next(), "5-6@1");
+  assert.equal(two.next(), "18-24@2");
+});
+
+test("rounds: an epoch begins when all who took part in one before have come, and not with a newcomer", () => {
+  const ledger = ledgerOf([0, 1, 2], 1);
+  const workers = [0, 1].map((rank) => new RoundWorker(ledger, rank));
+  for (const worker of workers) worker.next({ epoch: 0 });
+  const [one, two] = workers.map((_, rank) => new RoundWorker(ledger, rank)) as [RoundWorker, RoundWorker];
+  assert.equal(one.next({ epoch: 1 }), "awaits 1");
+  ledger.died(1);
+  assert.equal(one.next({ epoch: 1 }), "0-12@0");
+  assert.equal(two.next({ epoch: 1 }), "18-24@1");
+});
+
+test("rounds: a restarted scheduler goes on behind the clocks that the workers tell", () => {
+  const ledger = ledgerOf([0, 1]);
+  ledger.unsettle();
+  const account = { name: "train", epoch: 0, ...ROUNDS, suspect: [], repeatedCount: 0 };
+  ledger.recall(0, { open: [{ ...account, done: [0, 6], held: [12, 18], clock: 9 }], over: [] });
+  ledger.recall(1, { open: [{ ...account, done: [6, 12], held: [], clock: 8 }], over: [] });
+  ledger.settle();
+  const two = new RoundWorker(ledger, 1, 8);
+  assert.equal(two.next(), "21-24@9", "units 18 to 24 are nobody's");
+  assert.equal(two.next(), "30-36@10");
+});
+
+test("rounds: a worker that is about to leave gets what it was dealt, and no share of later rounds", () => {
+  const ledger = ledgerOf([0, 1, 2], 3);
+  const [one, two, three] = [new RoundWorker(ledger, 0), new RoundWorker(ledger, 1), new RoundWorker(ledger, 2)];
+  assert.equal(three.next(), "awaits 0 1");
+  assert.equal(one.next(), "awaits 1");
+  assert.equal(two.next(), "4-8@0", "all three have a share");
+  assert.equal(three.next({ retires: true }), "8-12@0");
+  assert.equal(one.next(), "0-4@0");
+  assert.equal(one.next(), "12-18@1", "two share the next batch");
+  assert.equal(three.next({ retires: true }), "idle@2");
+  assert.equal(two.next(), "18-24@1");
 });
 
 test("a late ask of a worker that is gone gets nothing, keeps nothing, and what it has done counts", () => {

@@ -20,9 +20,14 @@ const NAMES_MAX = 256;
 const COUNTS_MAX = 64;
 
 /** What is known of the epochs of one name that are over. */
-type PastEpochs = { readonly over: RunSet; readonly repeatedCounts: Map<number, number> };
+type PastEpochs = {
+  readonly over: RunSet;
+  readonly repeatedCounts: Map<number, number>;
+  /** In rounds: where the clocks of workers stand at the end of the last one; 0 after a restart, or without rounds. */
+  clock: number;
+};
 
-type Outcome = Pick<UnitsReply, "isOver" | "units" | "repeatedCount" | "inherited" | "awaited">;
+type Outcome = Pick<UnitsReply, "isOver" | "units" | "repeatedCount" | "inherited" | "awaited" | "clock">;
 
 export class ShardLedger {
   /** By `keyOf`, the last reported one at the end. */
@@ -30,7 +35,12 @@ export class ShardLedger {
   readonly #past = new Map<string, PastEpochs>();
   /** Ranks, rising. */
   #present: readonly number[] = [];
-  readonly #workerCount: number;
+  /** By name, the ranks that took part in an epoch of it, in their present incarnation. */
+  readonly #regulars = new Map<string, Set<number>>();
+  /** How many the start waited for. */
+  readonly #startCount: number;
+  /** How many ranks there are, of workers that live or not. */
+  #rankCount: number;
   /** Ranks of which an incarnation ended, and that have not reported since: nothing waits for them. */
   readonly #silent = new Set<number>();
   #isSettled = true;
@@ -38,7 +48,8 @@ export class ShardLedger {
   readonly #told = new Set<number>();
 
   constructor({ workerCount }: { readonly workerCount: number }) {
-    this.#workerCount = workerCount;
+    this.#startCount = workerCount;
+    this.#rankCount = workerCount;
   }
 
   /** False while workers may still report what an earlier scheduler lent them (ShardLedger.L4). */
@@ -46,15 +57,17 @@ export class ShardLedger {
     return this.#isSettled;
   }
 
-  /** The workers that are alive now, by rank, rising; the units of others are free. */
-  follow(present: readonly number[]): void {
+  /** The workers that are alive now, of so many, by rank, rising; the units of others are free. */
+  follow(present: readonly number[], rankCount: number = this.#rankCount): void {
     for (const rank of this.#present) if (!present.includes(rank)) this.died(rank);
     this.#present = present;
+    this.#rankCount = rankCount;
   }
 
   /** An incarnation of this worker is over; it may have a new one already. */
   died(rank: number): void {
     this.#silent.add(rank);
+    for (const regulars of this.#regulars.values()) regulars.delete(rank);
     for (const epoch of this.#open.values()) epoch.release(rank);
   }
 
@@ -78,6 +91,7 @@ export class ShardLedger {
       if (known !== undefined && difference(known.description, account) !== undefined) continue;
       const epoch = known ?? this.#begin(account);
       epoch.recall(rank, account);
+      this.#regularsOf(account).add(rank);
       this.#endIfOver(epoch);
     }
     for (const [key, epoch] of this.#open) if (this.#isOver(epoch.description)) this.#open.delete(key);
@@ -87,7 +101,7 @@ export class ShardLedger {
   settle(): void {
     if (this.#isSettled) return;
     this.#isSettled = true;
-    if (this.#told.size < this.#workerCount) for (const epoch of this.#open.values()) epoch.suspectUnclaimed(this.#told);
+    if (this.#told.size < this.#rankCount) for (const epoch of this.#open.values()) epoch.suspectUnclaimed(this.#told);
   }
 
   /**
@@ -109,6 +123,8 @@ export class ShardLedger {
     this.#silent.delete(rank);
     const lost = epoch.report(rank, request);
     epoch.setPart(rank, !request.leaves);
+    if (request.leaves) this.#regularsOf(request).delete(rank);
+    else this.#regularsOf(request).add(rank);
     this.#endIfOver(epoch);
     return lost;
   }
@@ -117,26 +133,35 @@ export class ShardLedger {
   lend(rank: number, request: UnitsRequest): Outcome {
     const epoch = this.#open.get(keyOf(request));
     if (epoch === undefined || this.#isOver(request)) {
-      const repeatedCount = this.#past.get(request.name)?.repeatedCounts.get(request.epoch) ?? 0;
-      return { isOver: true, units: [], repeatedCount, inherited: undefined };
+      const { repeatedCounts, clock } = this.#pastOf(request.name);
+      const repeatedCount = repeatedCounts.get(request.epoch) ?? 0;
+      return { isOver: true, units: [], repeatedCount, inherited: undefined, ...(clock === 0 ? {} : { clock }) };
     }
     const { want, waitMs, leaves } = request;
     // the absent never return them
     const isLending = this.#isSettled && want > 0 && !leaves && this.#present.includes(rank);
-    const units = isLending ? epoch.lend(rank, { want, isWaiting: waitMs > 0 }, this.#takers) : [];
+    const crew = { present: this.#takers, regulars: this.#regularsOf(request), startCount: this.#startCount };
+    const { units, clock } = isLending ? epoch.lend(rank, { want, isWaiting: waitMs > 0 }, crew) : { units: [] };
     const { repeatedCount, inheritedVersion } = epoch;
-    const awaited = units.length === 0 && waitMs > 0 ? epoch.awaited(this.#takers) : [];
+    const awaited = units.length === 0 && waitMs > 0 ? epoch.awaited(crew) : [];
     return {
       isOver: false,
       units,
       repeatedCount,
       inherited: inheritedVersion > request.inherited ? epoch.inherited : undefined,
       ...(awaited.length === 0 ? {} : { awaited }),
+      ...(clock === undefined ? {} : { clock }),
     };
   }
 
   get #takers(): readonly number[] {
     return this.#silent.size === 0 ? this.#present : this.#present.filter((rank) => !this.#silent.has(rank));
+  }
+
+  #regularsOf({ name }: EpochDescription): Set<number> {
+    const regulars = this.#regulars.get(name) ?? new Set();
+    this.#regulars.set(name, regulars);
+    return regulars;
   }
 
   #isOver({ name, epoch }: EpochDescription): boolean {
@@ -185,8 +210,10 @@ export class ShardLedger {
     if (!epoch.isOver) return;
     const { name, epoch: number } = epoch.description;
     this.#open.delete(keyOf(epoch.description));
-    const { over, repeatedCounts } = this.#pastOf(name);
+    const past = this.#pastOf(name);
+    const { over, repeatedCounts } = past;
     over.add(number);
+    past.clock = Math.max(past.clock, epoch.clock ?? 0);
     if (epoch.repeatedCount > 0) repeatedCounts.set(number, epoch.repeatedCount);
     for (const oldest of repeatedCounts.keys()) {
       if (repeatedCounts.size <= COUNTS_MAX) break;
@@ -195,7 +222,7 @@ export class ShardLedger {
   }
 
   #pastOf(name: string): PastEpochs {
-    const past = this.#past.get(name) ?? { over: new RunSet(), repeatedCounts: new Map<number, number>() };
+    const past = this.#past.get(name) ?? { over: new RunSet(), repeatedCounts: new Map<number, number>(), clock: 0 };
     this.#past.set(name, past);
     return past;
   }

@@ -38,8 +38,12 @@ export class UnitService {
 
   /** The roster as it is now. `isSettled`: every node that it lists as alive has sent something to this scheduler. */
   follow({ nodes }: RosterView, { isSettled }: { readonly isSettled: boolean }): void {
-    const workers = nodes.filter(({ role, state }) => role === "worker" && state === "alive");
-    this.#ledger.follow(workers.map(({ rank }) => rank).sort((a, b) => a - b));
+    const workers = nodes.filter(({ role }) => role === "worker");
+    const present = workers.filter(({ state }) => state === "alive").map(({ rank }) => rank);
+    this.#ledger.follow(
+      present.sort((a, b) => a - b),
+      workers.length,
+    );
     if (isSettled) this.#ledger.settle();
     else this.#ledger.unsettle();
     this.#serveWaiting();
@@ -68,6 +72,7 @@ export class UnitService {
     const isPatient = request.want > 0 && (request.waitMs > 0 || !this.#ledger.isSettled);
     const ask: WaitingAsk = { rank, request, lost, reply: new Deferred(), isDue: !isPatient, cancelTimer: () => {} };
     const reply = this.#answerTo(ask);
+    if (request.assignment === "rounds") this.#serveWaiting(); // they may have a share of what was dealt for this one
     if (reply !== undefined) return reply;
     this.#waiting.add(ask);
     ask.cancelTimer = this.#clock.after(Math.min(request.waitMs, WAIT_MS_MAX), () => {
@@ -103,7 +108,8 @@ export class UnitService {
 
   #answerTo({ rank, request, lost, isDue }: WaitingAsk): UnitsReply | undefined {
     const outcome = this.#ledger.lend(rank, request);
-    const isWorthIt = outcome.isOver || outcome.units.length > 0 || (isDue && (this.#ledger.isSettled || request.want === 0));
+    const isBehind = (outcome.clock ?? 0) > (request.clock ?? 0); // the others may wait for its clock
+    const isWorthIt = outcome.isOver || outcome.units.length > 0 || isBehind || (isDue && (this.#ledger.isSettled || request.want === 0));
     return isWorthIt ? { ...outcome, lost } : undefined;
   }
 }

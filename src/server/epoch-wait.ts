@@ -1,6 +1,6 @@
-// epoch-wait — keeps requests that were cut by a newer placement than this server has or serves by, and all others while
-// parts come or go. It pauses their links, requests the placement from the scheduler, and then handles them in the order
-// of their arrival.
+// epoch-wait — keeps requests that were cut by a newer placement than this server has or serves by, and all others
+// while parts come or go. It pauses their links, requests the placement from the scheduler, and then handles them in
+// the order of their arrival.
 //
 // Invariants:
 //   EpochWait.W1. Requests of a channel are handled in the order of their arrival: those behind a waiting one wait,
@@ -22,8 +22,8 @@ const ASK_AGAIN_MS = 200;
 /** Handles a request that has waited. */
 type Gate = {
   pass(channel: Channel, header: FrameHeader, bytes: Uint8Array, at: number, isFresh: boolean): void;
-  /** Refuses the request instead. */
-  abandon(channel: Channel, header: FrameHeader): void;
+  /** Refuses the request instead, with WRONG_EPOCH. */
+  refuse(channel: Channel, header: FrameHeader, epoch: number): never;
 };
 
 type Waiting = {
@@ -112,10 +112,7 @@ export class EpochWait {
     const { channel } = request;
     if (channel.ended !== undefined && isGuest(channel.id)) return; // GuestList.L1
     request.serve(() => {
-      if (isLate && !this.#mayPass(header)) {
-        gate.abandon(channel, header);
-        throw this.#ownership.wrongEpoch(header.epoch);
-      }
+      if (isLate && !this.#mayPass(header)) gate.refuse(channel, header, header.epoch);
       gate.pass(channel, header, payload, 0, isFresh);
     });
   }

@@ -14,7 +14,8 @@
 //   Ownership.O4. A server that has prepared for a change of the servers accepts no state that an application assigned
 //       to it itself until the change is over.
 //   Ownership.O5. While parts come to or go from this server with the placement (copy/parts-exchange.ts), requests of
-//       its epoch wait, and those of the one before are refused: the server answers for no part that it does not have.
+//       its epoch wait, and those of the one before are refused: the server answers for no part that it does not have
+//       (Availability.I4).
 //   Ownership.O6. While parts of the job are on their way from servers to others, applications begin to keep no state
 //       by even ranges, or by servers of their own choice: it could not move.
 

@@ -4,6 +4,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Deferred } from "../base/deferred.ts";
+import { isWeighbridgeError } from "../base/errors.ts";
+import { SILENT_LOG } from "../base/log.ts";
 import type { Contract } from "../contracts/contract.ts";
 import { contract } from "../contracts/contract.ts";
 import { psFunction } from "../contracts/ps-function.ts";
@@ -15,13 +17,19 @@ import { resolveInitializer } from "../store/initializers/initializer-spec.ts";
 import { resolveOptimizer } from "../store/updaters/optimizer-spec.ts";
 import { SimClock } from "../testing/sim-clock.ts";
 import { StubCaller, type StubRequest } from "../testing/stub-caller.ts";
-import { APP_CUT, Kind } from "../wire/frame.ts";
+import { APP_CUT, type FrameHeader, Kind } from "../wire/frame.ts";
 import { FunctionFlag, FunctionId } from "../wire/function-id.ts";
 import type { Fields, FieldValues } from "../wire/function-schema.ts";
 import { KvFlag } from "../wire/kv-message.ts";
 import type { PlacementView } from "../wire/roster.ts";
+import { ArenaWatch } from "./arena-watch.ts";
+import { RequestGate } from "./request-gate.ts";
 import { serve } from "./served-function.ts";
 import { Server } from "./server.ts";
+
+function codeOf(thrown: unknown): string {
+  return isWeighbridgeError(thrown) ? thrown.code : String(thrown);
+}
 
 const POLICIES = ["ring", "range"] as const;
 const KEY_LAST = 2n ** 64n - 1n;
@@ -128,6 +136,19 @@ test("what was applied before is answered again, whatever its epoch", async () =
   stage.adopt({ epoch: 2 });
   assert.deepEqual(await stage.kv([0n], { epoch: 1, stamp: 7, request: 1 }), ["REPLY 1"]);
   assert.deepEqual(stage.applied, ["fresh 0", "again 0"]);
+});
+
+test("a server with a log takes note of updates that are refused here: behind a later one of its worker they would count as applied (LoggedRequests.I5)", async () => {
+  const stage = new GateStage({ epoch: 2 });
+  const { arena, clock, ownership, epochWait } = stage.server;
+  const noted: string[] = [];
+  const refusals = { refusedAtGate: (_: unknown, { stamp }: FrameHeader, thrown: unknown) => noted.push(`${stamp} ${codeOf(thrown)}`) };
+  const state = { arena, clock, ownership, epochWait, watch: new ArenaWatch(arena, SILENT_LOG), refusals };
+  stage.asker.serve(FunctionId.KV_PUSH, new RequestGate(stage.server.apps, state, stage.server.apps.served));
+  await stage.kv([0n], { epoch: 2, stamp: 1 });
+  await stage.kv([0n], { epoch: 1, stamp: 2 });
+  await stage.kv([KEY_LAST], { epoch: 2, stamp: 3 });
+  assert.deepEqual(noted, ["2 WRONG_EPOCH", "3 WRONG_OWNER"]);
 });
 
 test("the failure of an older epoch carries the placement that the server has", async () => {

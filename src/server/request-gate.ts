@@ -39,7 +39,11 @@ type GateState = {
   readonly watch: ArenaWatch;
   readonly ownership: Ownership;
   readonly epochWait: EpochWait;
+  /** Of a server with a log: takes note of updates that are refused here (LoggedRequests.I5). */
+  readonly refusals?: Refusals | undefined;
 };
+
+export type Refusals = { refusedAtGate(channel: Channel, header: FrameHeader, thrown: unknown): void };
 
 export class RequestGate implements FunctionHandler {
   readonly #inner: FunctionHandler;
@@ -50,6 +54,7 @@ export class RequestGate implements FunctionHandler {
   readonly #watch: ArenaWatch;
   readonly #ownership: Ownership;
   readonly #epochWait: EpochWait;
+  readonly #refusals: Refusals | undefined;
   /** The worker of the last update, and what is applied of its incarnation. */
   #worker = -1;
   #applied: ClockEntry = { incarnation: 0, stamp: 0 };
@@ -60,7 +65,7 @@ export class RequestGate implements FunctionHandler {
   /** `served`: the kv applications that are ready. */
   constructor(
     inner: FunctionHandler,
-    { arena, clock, watch, ownership, epochWait }: GateState,
+    { arena, clock, watch, ownership, epochWait, refusals }: GateState,
     served?: ReadonlyMap<number, FunctionHandler>,
   ) {
     this.#inner = inner;
@@ -70,6 +75,7 @@ export class RequestGate implements FunctionHandler {
     this.#watch = watch;
     this.#ownership = ownership;
     this.#epochWait = epochWait;
+    this.#refusals = refusals;
   }
 
   destination(channel: Channel, header: FrameHeader): Uint8Array | undefined {
@@ -92,13 +98,27 @@ export class RequestGate implements FunctionHandler {
 
   /** For a request that need not wait, or has waited. */
   pass(channel: Channel, header: FrameHeader, bytes: Uint8Array, at: number, fresh: boolean): void {
-    if (header.functionId !== FunctionId.FUNCTION) this.#checkKv(channel, header, bytes, at);
-    else if (header.epoch !== this.#ownership.epoch && header.epoch !== 0) this.#checkApplied(channel, header);
+    if (this.#refusals === undefined) this.#check(channel, header, bytes, at);
+    else this.#checkNoting(this.#refusals, channel, header, bytes, at);
     const isNew = header.stamp === 0 ? fresh : this.#advance(channel, header.stamp);
     const handler = this.#served?.get(header.app) ?? this.#inner;
     handler.handle(channel, header, bytes, at, isNew);
     const used = this.#arena.stateUsedBytes;
     if (used >= this.#watch.high || used < this.#watch.low) this.#watch.passed(used);
+  }
+
+  #check(channel: Channel, header: FrameHeader, bytes: Uint8Array, at: number): void {
+    if (header.functionId !== FunctionId.FUNCTION) this.#checkKv(channel, header, bytes, at);
+    else if (header.epoch !== this.#ownership.epoch && header.epoch !== 0) this.#checkApplied(channel, header);
+  }
+
+  #checkNoting(refusals: Refusals, channel: Channel, header: FrameHeader, bytes: Uint8Array, at: number): void {
+    try {
+      this.#check(channel, header, bytes, at);
+    } catch (thrown) {
+      refusals.refusedAtGate(channel, header, thrown);
+      throw thrown;
+    }
   }
 
   /** As the vector clock's, without a lookup for the last incarnation (VectorClock.V1). */
@@ -139,13 +159,23 @@ export class RequestGate implements FunctionHandler {
     throw this.#ownership.wrongEpoch(epoch);
   }
 
+  /** For a request that has waited for a placement which does not come. Throws WRONG_EPOCH. */
+  refuse(channel: Channel, header: FrameHeader, epoch: number): never {
+    this.abandon(channel, header); // RequestGate.G3
+    const error = this.#ownership.wrongEpoch(epoch);
+    this.#refusals?.refusedAtGate(channel, header, error);
+    throw error;
+  }
+
   #lookAt(bytes: Uint8Array): void {
     this.#buffer = bytes;
     this.#words = new Uint32Array(bytes.buffer, bytes.byteOffset, bytes.byteLength >> 2);
   }
 }
 
-/** Whether parts that come or go have to be there first (PartsExchange.E2): for all that is not refused, but of servers. */
+/**
+ * Whether parts that come or go have to be there first (PartsExchange.E2): for all that is not refused, but of servers.
+ */
 function waits({ id }: Channel, { epoch }: FrameHeader): boolean {
   return epoch === 0 && (isGuest(id) || roleOf(id) === "worker");
 }

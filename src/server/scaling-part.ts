@@ -2,8 +2,8 @@
 // that it waits as a spare, and when it leaves. Parts move elsewhere (copy/parts-exchange.ts).
 //
 // Invariants:
-//   ScalingPart.P1. What an application of the kv face keeps lies in contiguous ranges of raw keys, one for each server,
-//       and does not move: a server that holds such keys refuses, and names the application.
+//   ScalingPart.P1. What an application of the kv face keeps lies in contiguous ranges of raw keys, one for each
+//       server, and does not move: a server that holds such keys refuses, and names the application.
 //   ScalingPart.P2. A server leaves once the roster says that it is retired, and not before: then no part is its own,
 //       and no change wants it.
 
@@ -12,7 +12,6 @@ import { WeighbridgeError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import type { SpareNotice, SurveyReply } from "../wire/scaling.ts";
 import { StoreHandle } from "./kv/store-handle.ts";
-import { refusedError } from "./replication/log-policy.ts";
 import type { Server } from "./server.ts";
 
 export class ScalingPart {
@@ -20,11 +19,11 @@ export class ScalingPart {
   readonly retired: Promise<void>;
   /** This node waits for its rank for as long as it takes. */
   waitOn: () => void = () => {};
-  readonly #server: Pick<Server, "arena" | "apps" | "ownership" | "parameters" | "isLogging">;
+  readonly #server: Pick<Server, "arena" | "apps" | "ownership" | "parameters" | "isStopping">;
   readonly #log: Log;
   readonly #retired = new Deferred<void>();
 
-  constructor(server: Pick<Server, "arena" | "apps" | "ownership" | "parameters" | "isLogging">, log: Log) {
+  constructor(server: Pick<Server, "arena" | "apps" | "ownership" | "parameters" | "isStopping">, log: Log) {
     this.#server = server;
     this.#log = log;
     this.retired = this.#retired.promise;
@@ -46,7 +45,8 @@ export class ScalingPart {
   /** Throws UNSUPPORTED. */
   survey(): SurveyReply {
     const { arena, ownership } = this.#server;
-    if (this.#server.isLogging) throw refusedError("a change of the servers");
+    if (this.#server.isStopping)
+      throw new WeighbridgeError("UNSUPPORTED", `the servers of this job cannot change: server ${ownership.rank} is being stopped`);
     const app = this.#fixedApplication();
     if (app !== undefined) {
       const why = `${app} has keys of the kv face, in contiguous ranges of the servers, which do not move`;

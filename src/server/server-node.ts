@@ -26,6 +26,7 @@ import type { RosterView } from "../wire/roster.ts";
 import { PartsExchange } from "./copy/parts-exchange.ts";
 import { ChainMember, checkReplication } from "./replication/chain-member.ts";
 import type { DurableLog } from "./replication/durable-log.ts";
+import { exchangeLogOf } from "./replication/exchange-entries.ts";
 import { PlannedStop, type PlannedStopFiles } from "./replication/planned-stop.ts";
 import { ArenaReadBuffers, Server, serverLimits } from "./server.ts";
 
@@ -79,6 +80,8 @@ export class ServerNode extends MemberNode {
   readonly #durable: DurableLog | undefined;
   readonly #stop: PlannedStop | undefined;
   #hasBegun = false;
+  /** Whether no part is its own any more, and it is to leave. */
+  #isRetired = false;
   #membership: Membership | undefined;
   /** Parts that come and go with the placement. */
   readonly exchange: PartsExchange;
@@ -114,14 +117,13 @@ export class ServerNode extends MemberNode {
       const problem = (): string => this.server.stopProblem;
       this.#stop = new PlannedStop({ ...stops, log, replica: this.server.replica, functions, plugIns: plugIns ?? [], problem });
     }
-    if (durable !== undefined) durable.onFailed = (error) => this.fail(error);
+    if (durable !== undefined) durable.onFailed = (error) => this.#diskFailed(error);
     const { ownership, parameters, groups, departure, checkpoints } = this.server;
-    const about = {
-      incarnationOf: (rank: number): number | undefined => this.#aliveServer(rank),
-      onLeft: (error: WeighbridgeError): void => checkpoints.left(error),
-    };
-    this.exchange = new PartsExchange({ ownership, parameters, groups, departure, clock, log, node: this, ...about });
-    checkpoints.isMoving = () => ownership.isSettling || departure.hasRemains;
+    const onLeft = (error: WeighbridgeError): void => checkpoints.left(error);
+    const journal = this.server.replica && exchangeLogOf(this.server.replica.log);
+    this.exchange = new PartsExchange({ ownership, parameters, groups, departure, clock, log, node: this, onLeft, journal });
+    if (this.server.replica !== undefined) this.server.replica.exchange = this.exchange;
+    checkpoints.beforeCut = () => departure.dropAll(); // PartsDeparture.D3
     ownership.onChange(() => this.#catchUp());
     this.server.serve(this.peer);
     this.server.workers.node = this;
@@ -142,6 +144,12 @@ export class ServerNode extends MemberNode {
     this.fail(error);
   }
 
+  /** What the disk has, the next process goes on with. */
+  #diskFailed(error: WeighbridgeError): void {
+    this.returns = true;
+    this.fail(error);
+  }
+
   /** A server whose state is on a disk by then is waited for. */
   override async leave(): Promise<void> {
     const membership = this.#hasBegun ? this.#membership : undefined;
@@ -150,8 +158,9 @@ export class ServerNode extends MemberNode {
       this.server.stopping();
       await this.#stop.save({ job, node, incarnation, roster }, this.rank);
     }
-    if (this.#durable !== undefined || this.#stop?.isSaved === true) this.returns = true;
+    if ((this.#durable !== undefined && !this.#isRetired) || this.#stop?.isSaved === true) this.returns = true;
     await super.leave();
+    if (this.#isRetired) await this.#durable?.remove(); // another server has what it had
     if (this.returns !== true) return;
     this.server.replica?.close(); // nothing more is acknowledged
     await this.#durable?.close();
@@ -204,7 +213,7 @@ export class ServerNode extends MemberNode {
       const { sumsIncarnation = 0, incarnation = 0, continues = incarnation } = membership.entry(node) ?? {};
       if (sumsIncarnation < continues && sumsIncarnation > 0) checkpoints.noteLostSums({ node, incarnation, sumsIncarnation });
     });
-    membership.onPlacement((placement) => this.exchange.take(placement, rankOf(membership.node)));
+    membership.onPlacement(() => this.#followPlacement(membership));
     // Also one that did not come from the scheduler.
     ownership.onChange(() => ownership.placement && membership.adoptPlacement(ownership.placement));
     this.peer.serve(
@@ -252,11 +261,10 @@ export class ServerNode extends MemberNode {
   }
 
   async #prepare(request: PrepareRequest, { roster }: Membership): Promise<PrepareReply> {
-    const { epoch, holdMs, hasCome = false, roster: version = 0 } = request;
-    if (hasCome) {
-      await this.exchange.settled(epoch);
-      return {};
-    }
+    const { epoch, holdMs, awaits, roster: version = 0 } = request;
+    if (awaits === "arrival") await this.exchange.arrived(epoch);
+    if (awaits === "service") await this.exchange.served(epoch);
+    if (awaits !== undefined) return {};
     if (holdMs === 0) {
       this.server.prepare(request);
       return {};
@@ -268,10 +276,12 @@ export class ServerNode extends MemberNode {
     return reply;
   }
 
-  /** The incarnation of a server that lives. */
-  #aliveServer(rank: number): number | undefined {
-    const entry = this.#membership?.entry(idOf("server", rank));
-    return entry?.state === "alive" ? entry.incarnation : undefined;
+  /** A standby adopts the first placement, and those that its head has, as the log tells of them (PartsExchange.E4). */
+  #followPlacement(membership: Membership): void {
+    const { node, roster } = membership;
+    const { placement, handedOver } = roster;
+    const isFollowing = roleOf(node) === "standby" && (this.server.ownership.epoch > 0 || membership.entry(node)?.isFilling === true);
+    if (placement !== undefined && !isFollowing) this.exchange.follow(placement, rankOf(node), handedOver);
   }
 
   /** PartsExchange.E2 */
@@ -280,25 +290,27 @@ export class ServerNode extends MemberNode {
     if (roster === undefined || this.server.ownership.isSettling) return;
     this.#laterRoster = undefined;
     this.server.follow(roster);
+    this.#chain?.follow(roster); // a standby that has come meanwhile is filled
   }
 
   protected override follow(roster: RosterView): void {
     super.follow(roster);
     // Before it is taken note of who has died: until parts have settled that waits (PartsExchange.E2).
-    if (roster.placement !== undefined && this.#membership !== undefined)
-      this.exchange.take(roster.placement, rankOf(this.#membership.node));
+    if (this.#membership !== undefined) this.#followPlacement(this.#membership);
+    this.server.handedOver(roster.handedOver ?? 0);
     const isRetired = roster.nodes.some(({ node, incarnation, isRetired: is = false }) => {
       return is && node === this.id && incarnation === this.peer.incarnation;
     });
+    this.#isRetired ||= isRetired;
     if (isRetired) this.server.scaling.retire();
     this.#chain?.follow(roster);
+    if (this.#membership !== undefined) this.#followPlacement(this.#membership); // it may have taken over just now
     if (this.#membership !== undefined) {
       const { job, node, incarnation } = this.#membership;
       this.server.replica?.identify({ job, node, incarnation, roster });
     }
     if (this.server.ownership.isSettling) this.#laterRoster = roster;
     else this.server.follow(roster);
-    this.exchange.review();
     this.#dropGuests();
     const workers = roster.nodes.filter(({ role }) => role === "worker").length;
     if (workers <= this.#sharerCount) return;

@@ -128,7 +128,6 @@ export class Server {
       groups: () => this.groups,
       clock: options.clock,
     });
-    this.epochWait = new EpochWait(this.ownership, options.clock);
     this.apps = new AppRegistry({ clock: options.clock, checkAgain: ({ epoch, flags }) => this.ownership.checkKept(epoch, flags) });
     this.unfinishedRequests = new PartialRequests({ clock: options.clock });
     const { arena, kernels } = this;
@@ -143,6 +142,7 @@ export class Server {
     this.#placement = new PlacementPrepare(ownership, clock);
     const saved = { parameters: this.parameters, vectorClock: this.clock, ownership, placement: this.#placement, files };
     this.checkpoints = new CheckpointService({ ...saved, log, clock });
+    this.epochWait = new EpochWait(ownership, clock); // behind it: a cut comes before what waited for parts
     const users = this.isRepeated ? repeatedFunctions(functions) : functions;
     this.replica = options.replica && new Replica(this, { ours: BUILT_IN_FUNCTIONS, users }, options.replica);
     this.scaling = new ScalingPart(this, log);
@@ -157,8 +157,8 @@ export class Server {
   /** Serves the functions of applications on this peer. */
   serve(peer: Pick<Peer, "serveFrames" | "hostFunctions">): void {
     const { arena, clock, ownership, epochWait } = this;
-    const gate = { arena, clock, watch: this.#watch, ownership, epochWait };
     const { replica } = this;
+    const gate = { arena, clock, watch: this.#watch, ownership, epochWait, refusals: replica };
     const kv =
       replica === undefined
         ? new RequestGate(this.apps, gate, this.apps.served)
@@ -262,16 +262,22 @@ export class Server {
     this.checkpoints.loadRefusal = refusedError("a load of a checkpoint while a server stops");
   }
 
-  /** Whether what it does is written to a log: parts that come and go are no entries of it. */
-  get isLogging(): boolean {
-    return this.isRepeated || this.replica?.log.isOn === true;
+  /** Whether this server leaves its state for the next process of its rank. */
+  get isStopping(): boolean {
+    return !this.isRepeated && this.replica?.log.isOn === true;
   }
 
   /** The scheduler prepares this server for another placement. Throws as PlacementPrepare.take; UNSUPPORTED. */
   prepare(request: PrepareRequest): void {
-    if (this.isLogging && request.holdMs > 0) throw refusedError("a change of the placement");
+    if (this.isStopping && request.holdMs > 0)
+      throw new WeighbridgeError("QUEUE_FULL", `server ${this.ownership.rank} is being stopped`, { retryable: true });
     if (request.servers !== undefined && request.holdMs > 0) this.#checkKv();
     this.#placement.take(request, this.checkpoints);
+  }
+
+  /** Parts of placements up to this epoch are with their owners. */
+  handedOver(epoch: number): void {
+    this.#placement.handedOver(epoch);
   }
 
   /** Throws UNSUPPORTED: raw keys of kv lie in even ranges over the servers, and do not move. */

@@ -1,5 +1,5 @@
-// change-placement — changes the placement of a cluster in a test: the scheduler prepares all nodes and publishes, and the
-// servers exchange their parts (server/copy). Workers learn of it as always, by the roster or by a refusal.
+// change-placement — changes the placement of a cluster in a test: the scheduler prepares all nodes and publishes, and
+// the servers exchange their parts (server/copy). Workers learn of it as always, by the roster or by a refusal.
 
 import { isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
 import type { Random } from "../base/random.ts";

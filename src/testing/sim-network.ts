@@ -237,10 +237,10 @@ class SimHost implements Transport {
     const wire = this.#wire;
     const { promise, resolve, reject } = Promise.withResolvers<Link>();
     let waiting = true;
-    const fail = (reason: string): void => {
+    const fail = (reason: string, cause?: Error): void => {
       waiting = false;
       cancelDeadline();
-      reject(new WeighbridgeError("NO_ROUTE", `nobody answers at ${address}: ${reason}`, { retryable: true }));
+      reject(new WeighbridgeError("NO_ROUTE", `nobody answers at ${address}: ${reason}`, { retryable: true, cause }));
     };
     const cancelDeadline = wire.clock.after(deadlineMs, () => fail(`no answer within ${deadlineMs} ms`));
     const answer = (arrive: () => void): void => wire.carry(target.host, this.name, wire.latencyMs(), arrive);
@@ -248,7 +248,7 @@ class SimHost implements Transport {
       const accept = this.#hosts.get(target.host)?.accepts.get(target.port);
       if (!this.alive) fail(`${this.name} crashed`);
       else if (wire.isSilent(target.host)) knock(KNOCK_AGAIN_MS);
-      else if (accept === undefined) answer(() => fail("the connection was refused, nothing listens there"));
+      else if (accept === undefined) answer(() => fail("the connection was refused, nothing listens there", refused()));
       else meet(accept);
     };
     const meet = (accept: Accept): void => {
@@ -316,4 +316,8 @@ function badAddress(address: Address, why: string): WeighbridgeError {
 
 function wayName(from: string, to: string): string {
   return `${from}|${to}`;
+}
+
+function refused(): Error {
+  return Object.assign(new Error("connect ECONNREFUSED"), { code: "ECONNREFUSED" });
 }

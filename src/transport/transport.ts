@@ -55,7 +55,10 @@ export type Transport = {
    * address.
    */
   listen(address: Address, accept: (link: Link) => LinkReader): Promise<Listener>;
-  /** Throws NO_ROUTE when nobody answers there. `open` runs before any byte is read. */
+  /**
+   * Throws NO_ROUTE when nobody answers there; its cause has the code ECONNREFUSED if the machine says that nothing
+   * listens. `open` runs before any byte is read.
+   */
   connect(address: Address, open: (link: Link) => LinkReader, options: ConnectOptions): Promise<Link>;
 };
 

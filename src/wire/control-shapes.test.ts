@@ -40,7 +40,10 @@ const ENTRY = {
   isRetired: true,
 };
 const PLACEMENT = { epoch: 4, policy: "ring", servers: [0, 2], moved: [17, 2], move: { from: [0], to: [0, 2], below: 7 } };
-const ROSTER = { version: 3, nodes: [ENTRY], guests: [{ node: 2 ** 31, token: "g" }], placement: PLACEMENT, endedGeneration: 2 };
+const ROSTER = {
+  ...{ version: 3, nodes: [ENTRY], guests: [{ node: 2 ** 31, token: "g" }], placement: PLACEMENT, endedGeneration: 2 },
+  ...{ handedOver: 1, previous: PLACEMENT },
+};
 const HELD = { name: "end", generation: 1, values: [{ rank: 0, value: "7" }] };
 const GENERATION = { generation: 3, members: [{ node: 9, incarnation: 1 }] };
 const WAITING = { role: "worker", rank: 1, address: "", label: "b:2", packageVersion: "0.1.0" };
@@ -70,8 +73,11 @@ const RESUME = {
 };
 
 const EPOCH = { name: "train", epoch: 0, batchCount: 8, partCount: 2, assignment: "even" };
-const UNITS = { ...EPOCH, done: [0, 3], held: [3, 4], unused: [], want: 2, waitMs: 20, inherited: 0, leaves: false };
-const ACCOUNT = { ...EPOCH, done: [0, 3], held: [3, 4], suspect: [], repeatedCount: 1 };
+const UNITS = {
+  ...{ ...EPOCH, done: [0, 3], held: [3, 4], unused: [], want: 2, waitMs: 20, inherited: 0, leaves: false },
+  ...{ clock: 7, partsMax: 1, retires: true },
+};
+const ACCOUNT = { ...EPOCH, done: [0, 3], held: [3, 4], suspect: [], repeatedCount: 1, clock: 7 };
 
 const MESSAGES: readonly { name: string; shape: Check<unknown>; body: Record<string, unknown>; optional?: readonly string[] }[] = [
   {
@@ -101,14 +107,14 @@ const MESSAGES: readonly { name: string; shape: Check<unknown>; body: Record<str
     shape: registerReplyShape,
     body: { job: "j", node: 9, incarnation: 1, recovery: true, heartbeatIntervalMs: 0, heartbeatTimeoutMs: 5000, roster: ROSTER },
   },
-  { name: "ROSTER", shape: rosterShape, body: ROSTER, optional: ["guests", "placement", "endedGeneration"] },
+  { name: "ROSTER", shape: rosterShape, body: ROSTER, optional: ["guests", "placement", "handedOver", "previous", "endedGeneration"] },
   { name: "a placement", shape: placementShape, body: PLACEMENT, optional: ["moved", "move"] },
   { name: "the answer to PLACEMENT", shape: placementReplyShape, body: { placement: PLACEMENT }, optional: ["placement"] },
   {
     name: "PREPARE",
     shape: prepareRequestShape,
-    body: { epoch: 2, holdMs: 30_000, servers: [0, 2], placement: PLACEMENT, roster: 4, hasCome: true },
-    optional: ["servers", "placement", "roster", "hasCome"],
+    body: { epoch: 2, holdMs: 30_000, servers: [0, 2], placement: PLACEMENT, roster: 4, awaits: "arrival" },
+    optional: ["servers", "placement", "roster", "awaits"],
   },
   {
     name: "the answer to PREPARE",
@@ -140,12 +146,20 @@ const MESSAGES: readonly { name: string; shape: Check<unknown>; body: Record<str
     },
     optional: ["replicas", "epoch", "packageVersion", "term", "standbys", "leaving", "guests"],
   },
-  { name: "UNITS", shape: unitsRequestShape, body: UNITS },
+  { name: "UNITS", shape: unitsRequestShape, body: UNITS, optional: ["clock", "partsMax", "retires"] },
   {
     name: "the answer to UNITS",
     shape: unitsReplyShape,
-    body: { isOver: false, units: [4, 6], lost: [], repeatedCount: 0, inherited: { version: 1, done: [0, 1], suspect: [] }, awaited: [2] },
-    optional: ["inherited", "awaited"],
+    body: {
+      isOver: false,
+      units: [4, 6],
+      lost: [],
+      repeatedCount: 0,
+      inherited: { version: 1, done: [0, 1], suspect: [] },
+      awaited: [2],
+      clock: 7,
+    },
+    optional: ["inherited", "awaited", "clock"],
   },
   { name: "what is known of units", shape: unitsClaimShape, body: { open: [ACCOUNT], over: [{ name: "train", epochs: [0, 2] }] } },
   { name: "GATHER", shape: gatherRequestShape, body: { step: "enter", address: "tcp://c:3", generation: 2 } },

@@ -39,7 +39,7 @@ export type StatusEntry = RosterEntry & {
   readonly heartbeatAgeMs: number | undefined;
   /** Whether the node is connected to the scheduler now. */
   readonly linked: boolean;
-  /** Of a standby that took over while this scheduler ran: how long ago. */
+  /** Of a standby that took over: how long ago. */
   readonly promotedAgoMs?: number | undefined;
 };
 const heartbeatShape = object({ heartbeatAgeMs: optional(count), linked: flag, promotedAgoMs: optional(count) });
@@ -65,13 +65,8 @@ export type GuestStatus = {
   readonly heartbeatAgeMs: number;
   readonly linked: boolean;
 };
-const guestStatusShape: Check<GuestStatus> = object({
-  node: count,
-  label: labelShape,
-  hereMs: optional(count),
-  heartbeatAgeMs: count,
-  linked: flag,
-});
+const guestAges = { hereMs: optional(count), heartbeatAgeMs: count };
+const guestStatusShape: Check<GuestStatus> = object({ node: count, label: labelShape, ...guestAges, linked: flag });
 
 export type Phase = "forming" | "running" | "failed";
 
@@ -122,17 +117,14 @@ export const placementReplyShape: Check<PlacementReply> = object({ placement: op
 /**
  * PREPARE: the placement of this epoch comes within `holdMs` after this message arrived; 0: it does not come.
  * `servers`: the ranks of the servers that it names; left out: the same as before. A server is told the placement, and
- * the `roster` that it must have heard of. `hasCome`: it was published; a server answers when its parts have settled.
+ * the `roster` that it must have heard of. `awaits`: it was published, and a server answers when it has all parts that
+ * come to it ("arrival"), or when it serves by the placement ("service").
  */
 export type PrepareRequest = { readonly epoch: number; readonly holdMs: number } & Optional<ServerPreparation>;
-type ServerPreparation = { servers: readonly number[]; placement: PlacementView; roster: number; hasCome: boolean };
+type ServerPreparation = { servers: readonly number[]; placement: PlacementView; roster: number; awaits: "arrival" | "service" };
 type Optional<T> = { readonly [K in keyof T]?: T[K] | undefined };
-const preparation = {
-  servers: optional(list(count)),
-  placement: optional(placementShape),
-  roster: optional(count),
-  hasCome: optional(flag),
-};
+const comingShape = { servers: optional(list(count)), placement: optional(placementShape), roster: optional(count) };
+const preparation = { ...comingShape, awaits: optional(oneOf("arrival", "service")) };
 export const prepareRequestShape: Check<PrepareRequest> = object({ epoch: count, holdMs: count, ...preparation });
 
 /** Of a server: rank, bytes, rank, bytes … that leave it by the placement, and the bytes for which it has room. */

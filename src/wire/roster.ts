@@ -32,7 +32,7 @@ export type RosterEntry = {
   readonly returns?: boolean | undefined;
   /** Of a standby that came later, and does not have everything that its head has. Left out: it has. */
   readonly isFilling?: boolean | undefined;
-  /** Of a server that has no parts any more, and is to leave. */
+  /** Of a server that has no parts any more, or a worker that was asked: it is to leave. */
   readonly isRetired?: boolean | undefined;
 };
 
@@ -76,6 +76,13 @@ export type RosterView = {
   readonly guests?: readonly GuestEntry[] | undefined;
   /** Left out by a job without servers, and by a restarted scheduler that has not learned it yet. */
   readonly placement?: PlacementView | undefined;
+  /**
+   * For servers and standbys alone: parts of the placements up to this epoch are with their owners, for good
+   * (PlacementChanges.C6).
+   */
+  readonly handedOver?: number | undefined;
+  /** For servers and standbys alone: the placement that comes back if parts of `placement` cannot be handed over. */
+  readonly previous?: PlacementView | undefined;
   /** Generations of workers up to this one are over (collective-frame.ts); left out: none is. */
   readonly endedGeneration?: number | undefined;
 };
@@ -85,6 +92,8 @@ export const rosterShape: Check<RosterView> = object({
   nodes: list(rosterEntryShape),
   guests: optional(guestsShape),
   placement: optional(placementShape),
+  handedOver: optional(count),
+  previous: optional(placementShape),
   endedGeneration: optional(count),
 });
 

@@ -1,5 +1,5 @@
-// scaling — what is asked of the number of servers, and what the scheduler reports of it. JSON, as the control plane;
-// outside of control.ts, since no worker needs it.
+// scaling — what is asked of the number of servers and of workers, and what the scheduler reports of it. JSON, as the
+// control plane; outside of control.ts, since no worker needs it.
 
 import { type Check, count, list, object, oneOf, optional, text } from "./json-body.ts";
 
@@ -8,8 +8,8 @@ export type ScalingDirection = "out" | "in";
 const directionShape = oneOf("out", "in");
 
 /**
- * Exactly one of `to`, so many servers in all, `add`, so many more, and `leave`, these ranks gone. `timeoutMs`: how long
- * new servers may take to come; left out: a minute.
+ * Exactly one of `to`, so many servers in all, `add`, so many more, and `leave`, these ranks gone. `timeoutMs`: how
+ * long new servers may take to come; left out: a minute.
  */
 export type ScaleRequest = {
   readonly to?: number | undefined;
@@ -66,7 +66,42 @@ export type ScalingOutcome = "done" | "rolledBack" | "failed";
 
 /** How a change ended, and why it did not do what was asked. */
 export type ScalingEnd = { readonly number: number; readonly outcome: ScalingOutcome; readonly reason?: string | undefined };
-const endShape: Check<ScalingEnd> = object({ number: count, outcome: oneOf("done", "rolledBack", "failed"), reason: optional(text) });
+export const scalingEndShape: Check<ScalingEnd> = object({
+  number: count,
+  outcome: oneOf("done", "rolledBack", "failed"),
+  reason: optional(text),
+});
+
+/** Exactly one of `to`, so many workers in all, `add`, so many more, and `leave`, these ranks gone. */
+export type WorkersRequest = {
+  readonly to?: number | undefined;
+  readonly add?: number | undefined;
+  readonly leave?: readonly number[] | undefined;
+};
+export const workersRequestShape: Check<WorkersRequest> = object({
+  to: optional(count),
+  add: optional(count),
+  leave: optional(list(count)),
+});
+
+export type WorkersReport = {
+  /** Workers that are there, without those that were asked to leave. */
+  readonly presentCount: number;
+  /** How many there are to be; left out when nothing is asked for any more. */
+  readonly wishedCount?: number | undefined;
+  /** Ranks that were asked to leave, and have not left yet. */
+  readonly leaving: readonly number[];
+  /** How few and how many there may be. */
+  readonly countMin: number;
+  readonly countMax: number;
+};
+export const workersReportShape: Check<WorkersReport> = object({
+  presentCount: count,
+  wishedCount: optional(count),
+  leaving: list(count),
+  countMin: count,
+  countMax: count,
+});
 
 export type ScalingReport = {
   /** How many servers there are to be when the change under way is done. */
@@ -78,13 +113,16 @@ export type ScalingReport = {
   readonly queued: readonly number[];
   /** The last ones that ended, the newest last. */
   readonly ended: readonly ScalingEnd[];
+  /** Left out by a scheduler that does not know of it. */
+  readonly workers?: WorkersReport | undefined;
 };
 export const scalingReportShape: Check<ScalingReport> = object({
   wishedCount: count,
   shares: list(object({ rank: count, parts: count })),
   current: optional(viewShape),
   queued: list(count),
-  ended: list(endShape),
+  ended: list(scalingEndShape),
+  workers: optional(workersReportShape),
 });
 
 /** Whether a server can go along with a change to these servers; its answer says how much it holds, and can hold. */

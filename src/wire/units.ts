@@ -3,8 +3,9 @@
 //
 //   An epoch of B batches cut into P parts has B · P units: unit u is part u mod P of batch u div P. Messages number
 //   them by ordinals, so that what one worker borrows lies side by side:
-//     "even"   ordinal = part · B + batch      a worker borrows rising batches of one part
-//     "free"   ordinal = batch · P + part      every worker borrows the next
+//     "even"     ordinal = part · B + batch      a worker borrows rising batches of one part
+//     "free"     ordinal = batch · P + part      every worker borrows the next
+//     "rounds"   ordinal = batch · P + part      every worker borrows its share of the next batches
 //   and list them as runs: from, to, from, to …, half open, rising, no two touching.
 
 import { WeighbridgeError } from "../base/errors.ts";
@@ -19,7 +20,8 @@ const UNIT_PARTS_MAX = 65_536;
 export const UNITS_HELD_MAX = 1024;
 const SHOWN_LENGTH_MAX = 80;
 
-export type Assignment = "even" | "free";
+const ASSIGNMENTS = ["even", "free", "rounds"] as const;
+export type Assignment = (typeof ASSIGNMENTS)[number];
 
 /** What all workers have to agree on. */
 export type EpochDescription = {
@@ -38,19 +40,11 @@ const runs: Check<Runs> = (value, path) => {
   const isRising = bounds.every((bound, i) => i === 0 || bound > (bounds[i - 1] as number));
   if (bounds.length % 2 === 0 && bounds.length <= 2 * UNIT_RUNS_MAX && isRising) return bounds;
   const actual = bounds.length > 2 * UNIT_RUNS_MAX ? `${bounds.length} numbers` : JSON.stringify(bounds).slice(0, SHOWN_LENGTH_MAX);
-  throw new WeighbridgeError(
-    "BAD_REQUEST",
-    `${path} must be runs, from, to, from, to …, rising, at most ${UNIT_RUNS_MAX}, but is ${actual}`,
-  );
+  const message = `${path} must be runs, from, to, from, to …, rising, at most ${UNIT_RUNS_MAX}, but is ${actual}`;
+  throw new WeighbridgeError("BAD_REQUEST", message);
 };
 
-const description = {
-  name: shortText(256),
-  epoch: count,
-  batchCount: count,
-  partCount: count,
-  assignment: oneOf("even", "free"),
-};
+const description = { name: shortText(256), epoch: count, batchCount: count, partCount: count, assignment: oneOf(...ASSIGNMENTS) };
 
 export type UnitsRequest = EpochDescription & {
   /** Done since the last request that was answered, their updates acknowledged. Repeating it does no harm. */
@@ -59,7 +53,7 @@ export type UnitsRequest = EpochDescription & {
   readonly held: Runs;
   /** Given back, never begun. */
   readonly unused: Runs;
-  /** How many more it would like; 0: it only reports. */
+  /** How many more it would like, in rounds: of how many rounds; 0: it only reports. */
   readonly want: number;
   /** How long the answer may wait for a unit to lend. */
   readonly waitMs: number;
@@ -67,16 +61,16 @@ export type UnitsRequest = EpochDescription & {
   readonly inherited: number;
   /** It takes no more part in the epoch. */
   readonly leaves: boolean;
+  /** In rounds: where its clock stands when it has done all it holds. */
+  readonly clock?: number | undefined;
+  /** In rounds: the most parts of a batch that it has room for; as many as there are when left out. */
+  readonly partsMax?: number | undefined;
+  /** In rounds: it is about to leave, and takes no share of rounds that are not dealt yet. */
+  readonly retires?: boolean | undefined;
 };
 export const unitsRequestShape: Check<UnitsRequest> = object({
-  ...description,
-  done: runs,
-  held: runs,
-  unused: runs,
-  want: count,
-  waitMs: count,
-  inherited: count,
-  leaves: flag,
+  ...{ ...description, done: runs, held: runs, unused: runs, want: count, waitMs: count, inherited: count, leaves: flag },
+  ...{ clock: optional(count), partsMax: optional(count), retires: optional(flag) },
 });
 
 export type UnitsReply = {
@@ -91,24 +85,24 @@ export type UnitsReply = {
   readonly inherited: { readonly version: number; readonly done: Runs; readonly suspect: Runs } | undefined;
   /** Ranks that live, have units of their own to do, and have requested none of this epoch yet. Left out if none. */
   readonly awaited?: readonly number[] | undefined;
+  /**
+   * In rounds: the clock at which the first of `units` is to be done, those of the following batches at the following
+   * clocks. If there are no units: where the worker's clock has to stand when it has done all it holds.
+   */
+  readonly clock?: number | undefined;
 };
 export const unitsReplyShape: Check<UnitsReply> = object({
-  isOver: flag,
-  units: runs,
-  lost: runs,
-  repeatedCount: count,
+  ...{ isOver: flag, units: runs, lost: runs, repeatedCount: count, awaited: optional(list(count)), clock: optional(count) },
   inherited: optional(object({ version: count, done: runs, suspect: runs })),
-  awaited: optional(list(count)),
 });
 
 /** What a worker reports to a restarted scheduler about an epoch that is not over. */
-export type UnitsAccount = EpochDescription & {
-  readonly done: Runs;
-  readonly held: Runs;
-  /** Were lent to a worker that died, as far as it knows, and may have been begun. */
-  readonly suspect: Runs;
-  readonly repeatedCount: number;
-};
+export type UnitsAccount = EpochDescription &
+  Pick<UnitsRequest, "done" | "held" | "clock"> & {
+    /** Were lent to a worker that died, as far as it knows, and may have been begun. */
+    readonly suspect: Runs;
+    readonly repeatedCount: number;
+  };
 
 export type UnitsClaim = {
   readonly open: readonly UnitsAccount[];
@@ -116,7 +110,7 @@ export type UnitsClaim = {
   readonly over: readonly { readonly name: string; readonly epochs: Runs }[];
 };
 export const unitsClaimShape: Check<UnitsClaim> = object({
-  open: list(object({ ...description, done: runs, held: runs, suspect: runs, repeatedCount: count })),
+  open: list(object({ ...description, done: runs, held: runs, suspect: runs, repeatedCount: count, clock: optional(count) })),
   over: list(object({ name: shortText(256), epochs: runs })),
 });
 
@@ -128,13 +122,13 @@ export function epochProblem({ name, epoch, batchCount, partCount, assignment }:
   if (!isWhole(batchCount, 1)) return `an epoch has at least one batch, not ${batchCount}`;
   if (!isWhole(partCount, 1) || partCount > UNIT_PARTS_MAX) return `a batch has 1 to ${UNIT_PARTS_MAX} parts, not ${partCount}`;
   if (batchCount * partCount > UNITS_MAX) return `an epoch has at most ${UNITS_MAX} units, not ${batchCount} · ${partCount}`;
-  if (assignment !== "even" && assignment !== "free")
-    return `units are assigned "even" or "free", not ${JSON.stringify(assignment)}${didYouMean(assignment, ["even", "free"])}`;
+  if (!ASSIGNMENTS.includes(assignment))
+    return `units are assigned "even", "free" or "rounds", not ${JSON.stringify(assignment)}${didYouMean(assignment, ASSIGNMENTS)}`;
   return undefined;
 }
 
 /** The unit of this ordinal. */
 export function unitOf({ assignment, batchCount, partCount }: EpochDescription, ordinal: number): number {
-  if (assignment === "free") return ordinal;
+  if (assignment !== "even") return ordinal;
   return (ordinal % batchCount) * partCount + Math.floor(ordinal / batchCount);
 }

@@ -11,15 +11,8 @@ import { isWeighbridgeError, showValue, WeighbridgeError } from "../base/errors.
 import { checkOptions, checkWaitOptions, WAIT_NAMES } from "../base/known-options.ts";
 import type { Membership } from "../cluster/membership.ts";
 import { RENDEZVOUS } from "../contracts/control.ts";
-import {
-  RENDEZVOUS_NAME_LENGTH_MAX,
-  RENDEZVOUS_VALUE_LENGTH_MAX,
-  type RendezvousHeld,
-  type RendezvousName,
-  type RendezvousReply,
-  type RendezvousRequest,
-  type RendezvousValue,
-} from "../wire/control.ts";
+import type { RendezvousHeld, RendezvousName, RendezvousReply, RendezvousRequest, RendezvousValue } from "../wire/control.ts";
+import { RENDEZVOUS_NAME_LENGTH_MAX, RENDEZVOUS_VALUE_LENGTH_MAX } from "../wire/control.ts";
 
 export type RendezvousOptions = {
   /** Which one of this name, 0, 1, 2 …: each is held once. */

@@ -100,7 +100,7 @@ test("options that make no sense are refused before anything is asked", async ()
   await refused({ epoch: -1 }, /an epoch is a whole number from 0 up, not -1/);
   await refused({ batchCount: 0 }, /at least one batch, not 0/);
   await refused({ partCount: 1.5 }, /1 to 65536 parts, not 1.5/);
-  await refused({ assignment: "fair" as "free" }, /assigned "even" or "free", not "fair"/);
+  await refused({ assignment: "fair" as "free" }, /assigned "even", "free" or "rounds", not "fair"/);
   await refused({ idleMs: -1 }, /idleMs/);
   await refused({ idleMS: 1 }, /have no "idleMS"/);
   await refused({}, /a name of 1 to 256 characters/, "");

@@ -14,15 +14,8 @@ import { WeighbridgeError } from "../base/errors.ts";
 import { RunSet } from "../base/run-set.ts";
 import type { Membership } from "../cluster/membership.ts";
 import { UNITS } from "../contracts/control.ts";
-import {
-  type Assignment,
-  type EpochDescription,
-  epochProblem,
-  type Runs,
-  UNIT_RUNS_MAX,
-  type UnitsAccount,
-  type UnitsClaim,
-} from "../wire/units.ts";
+import type { Assignment, EpochDescription, Runs, UnitsAccount, UnitsClaim } from "../wire/units.ts";
+import { epochProblem, UNIT_RUNS_MAX } from "../wire/units.ts";
 import { UnitFeed } from "./unit-feed.ts";
 
 export type UnitOptions = {
@@ -31,8 +24,13 @@ export type UnitOptions = {
   readonly batchCount: number;
   /** Into how many parts each is cut. */
   readonly partCount: number;
-  /** "even": worker r is given part r of every batch, the same in every run. "free": whoever asks is given the next. */
+  /**
+   * "even": worker r is given part r of every batch, the same in every run. "free": whoever asks is given the next.
+   * "rounds": every batch is one round, dealt to the workers that are there, each with a share and all at one clock.
+   */
   readonly assignment: Assignment;
+  /** In rounds: the most parts of a batch that this worker has room for; all by default. */
+  readonly partsMax?: number | undefined;
   /** How long `next` waits for something to do before it says "idle". Defaults to 20. */
   readonly idleMs?: number;
 };
@@ -56,18 +54,17 @@ export class UnitClient {
   }
 
   /** Throws BAD_ARGUMENT for a bad description, SPEC_MISMATCH if it differs from another worker's. */
-  async open(name: string, options: UnitOptions, wait: WaitOptions = {}): Promise<UnitFeed> {
-    const { epoch, batchCount, partCount, assignment, idleMs = IDLE_MS } = options;
+  async open(name: string, options: UnitOptions & { readonly firstClock?: number }, wait: WaitOptions = {}): Promise<UnitFeed> {
+    const { epoch, batchCount, partCount, assignment, partsMax = partCount, idleMs = IDLE_MS } = options;
     const description: EpochDescription = { name, epoch, batchCount, partCount, assignment };
-    const problem = epochProblem(description) ?? (idleMs >= 0 ? undefined : `idleMs is a time, not ${idleMs}`);
+    const bounds = idleMs >= 0 && partsMax >= 1 ? undefined : `idleMs is a time, not ${idleMs}, and partsMax at least 1, not ${partsMax}`;
+    const problem = epochProblem(description) ?? bounds;
     if (problem !== undefined) throw new WeighbridgeError("BAD_ARGUMENT", problem);
     const key = keyOf(description);
     if (this.#feeds.has(key)) throw new WeighbridgeError("BAD_ARGUMENT", `epoch ${epoch} of "${name}" has a feed already: close it first`); // C1
     const feed = new UnitFeed({
-      description,
-      clock: this.#clock,
-      idleMs: Math.max(1, Math.round(idleMs)),
-      before: this.#accounts.get(key),
+      ...{ description, clock: this.#clock, before: this.#accounts.get(key), idleMs: Math.max(1, Math.round(idleMs)) },
+      ...(assignment === "rounds" ? { firstClock: options.firstClock ?? 0, partsMax: Math.floor(partsMax) } : {}),
       ask: (request) => this.#membership.ask(UNITS, request),
       ended: (ended) => this.#remember(ended),
     });

@@ -7,7 +7,7 @@ import { Deferred } from "../base/deferred.ts";
 import { isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
 import { RunSet } from "../base/run-set.ts";
 import { SimClock } from "../testing/sim-clock.ts";
-import type { UnitsReply, UnitsRequest } from "../wire/units.ts";
+import type { Assignment, UnitsReply, UnitsRequest } from "../wire/units.ts";
 import { type Unit, UnitFeed } from "./unit-feed.ts";
 
 const NOTHING: UnitsReply = { isOver: false, units: [], lost: [], repeatedCount: 0, inherited: undefined };
@@ -19,21 +19,26 @@ class Stage {
   readonly #replies: Deferred<UnitsReply>[] = [];
   endedCount = 0;
   #answeredCount = 0;
-  readonly feed = new UnitFeed({
-    description: { name: "train", epoch: 0, batchCount: 50, partCount: 2, assignment: "free" },
-    clock: this.clock,
-    idleMs: 20,
-    before: undefined,
-    ask: (request) => {
-      this.asked.push(request);
-      const reply = new Deferred<UnitsReply>();
-      this.#replies.push(reply);
-      return reply.promise;
-    },
-    ended: () => {
-      this.endedCount++;
-    },
-  });
+  readonly feed: UnitFeed;
+
+  constructor(assignment: Assignment = "free") {
+    this.feed = new UnitFeed({
+      description: { name: "train", epoch: 0, batchCount: 50, partCount: 2, assignment },
+      ...(assignment === "rounds" ? { firstClock: 0, partsMax: 2 } : {}),
+      clock: this.clock,
+      idleMs: 20,
+      before: undefined,
+      ask: (request) => {
+        this.asked.push(request);
+        const reply = new Deferred<UnitsReply>();
+        this.#replies.push(reply);
+        return reply.promise;
+      },
+      ended: () => {
+        this.endedCount++;
+      },
+    });
+  }
 
   get last(): UnitsRequest {
     return this.asked.at(-1) as UnitsRequest;
@@ -250,4 +255,34 @@ test("who is idle because others live and do not ask is told their names after i
     idle([5], 100),
     (error) => isWeighbridgeError(error, "DEADLINE") && error.message.includes("worker 5 to ask for units of epoch 0"),
   );
+});
+
+test("a worker that is about to leave does what it was dealt in rounds, and then it is over for it (F6)", async () => {
+  const stage = new Stage("rounds");
+  const opened = stage.feed.open({});
+  await stage.answer({ units: [0, 2], clock: 0 });
+  await opened;
+  stage.feed.retire();
+  assert.deepEqual(await stage.nextUnit(), { unit: 0, batch: 0, part: 0, parts: 2, clock: 0 });
+  assert.equal(stage.last.retires, true);
+  await stage.answer({ units: [2, 3], clock: 1 }); // it was dealt before the scheduler heard of it
+  stage.feed.done(0);
+  assert.deepEqual([(await stage.nextUnit()).unit, stage.feed.hasRetired], [2, false]);
+  await stage.answer({ clock: 2 });
+  stage.feed.done(2);
+  assert.deepEqual([await stage.feed.next(), stage.feed.hasRetired], ["over", true]);
+});
+
+test("in other assignments it is over at once, and what it has not begun is given back (F6)", async () => {
+  const stage = new Stage();
+  await stage.stock(4, 7);
+  await stage.nextUnit();
+  stage.feed.done(4);
+  stage.feed.retire();
+  assert.equal(await stage.feed.next(), "over");
+  const closed = stage.feed.close();
+  await stage.answer({});
+  if (!stage.isAnswered) await stage.answer({});
+  await closed;
+  assert.deepEqual([stage.last.done, stage.last.unused, stage.last.leaves], [[4, 5], [5, 7], true]);
 });

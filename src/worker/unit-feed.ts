@@ -11,32 +11,37 @@
 //   UnitFeed.F3. The next request reports what is done, FLUSH_MS later at the latest.
 //   UnitFeed.F4. `next` returns "idle" and "over" only if the scheduler has said so.
 //   UnitFeed.F5. No worker is idle for ever because of one that lives and requests nothing: a DEADLINE names that one.
+//   UnitFeed.F6. A feed that retires takes what this worker was dealt in rounds, so that they stay whole, and then says
+//       "over"; in other assignments it says so at once.
 
 import { assert } from "../base/assert.ts";
 import type { CancelTimer, Clock } from "../base/clock.ts";
-import { Deferred, type WaitOptions, waitFor } from "../base/deferred.ts";
+import { type WaitOptions, waitFor } from "../base/deferred.ts";
 import { WeighbridgeError } from "../base/errors.ts";
 import { checkWaitOptions } from "../base/known-options.ts";
 import { RunSet } from "../base/run-set.ts";
-import {
-  type EpochDescription,
-  UNIT_RUNS_MAX,
-  UNITS_HELD_MAX,
-  type UnitsAccount,
-  type UnitsReply,
-  type UnitsRequest,
-  unitOf,
-} from "../wire/units.ts";
+import type { EpochDescription, Runs, UnitsAccount, UnitsReply, UnitsRequest } from "../wire/units.ts";
+import { UNIT_RUNS_MAX, UNITS_HELD_MAX, unitOf } from "../wire/units.ts";
 
 export type Unit = {
   /** batch · partCount + part. */
   readonly unit: number;
   readonly batch: number;
   readonly part: number;
+  /** In rounds: how many parts of the batch it has, from `part` on. */
+  readonly parts?: number;
+  /** In rounds: the clock at which its updates are due, the same for all that have a share of the round. */
+  readonly clock?: number;
 };
+
+/** A unit, and its ordinals. */
+type Lent = { readonly unit: Unit; readonly from: number; readonly to: number };
 
 export type UnitFeedOptions = {
   readonly description: EpochDescription;
+  /** In rounds: this worker's clock. */
+  readonly firstClock?: number | undefined;
+  readonly partsMax?: number | undefined;
   readonly clock: Clock;
   /** How long `next` waits before it returns "idle"; at least 1: a request that waits has nothing to do. */
   readonly idleMs: number;
@@ -58,10 +63,10 @@ const PACE_WEIGHT = 0.2;
 export class UnitFeed {
   readonly #options: UnitFeedOptions;
   readonly #clock: Clock;
-  /** Ordinals in the order in which they are to be done. */
-  #stock: number[] = [];
-  /** By unit, the ordinal. */
-  readonly #begun = new Map<number, number>();
+  /** In the order in which they are to be done. */
+  #stock: Lent[] = [];
+  /** By unit. */
+  readonly #begun = new Map<number, Lent>();
   readonly #unreported = new RunSet();
   /** All this worker has done, for a scheduler that was restarted. */
   readonly #done = new RunSet();
@@ -70,18 +75,23 @@ export class UnitFeed {
   #repeatedCount = 0;
   #isOver = false;
   #isClosed = false;
+  /** It was told to retire; and nothing is left for it. */
+  #isRetiring = false;
+  #isRetired = false;
   /** Those of whom the scheduler said that they have not asked, and since when it says so of anybody. */
   #awaited: { readonly ranks: readonly number[]; readonly sinceMs: number } | undefined;
   /** Mean time of a step; undefined before the second one is done. */
   #paceMs: number | undefined;
   #doneAtMs: number | undefined;
   #leaseMax = FIRST_LEASE;
+  #nextClock: number | undefined;
   #open: { readonly answer: Promise<void>; readonly isPatient: boolean } | undefined;
   #cancelFlush: CancelTimer | undefined;
 
   constructor(options: UnitFeedOptions) {
     this.#options = options;
     this.#clock = options.clock;
+    this.#nextClock = options.firstClock;
     this.#done.addRuns(options.before?.done ?? []);
     this.#repeatedCount = options.before?.repeatedCount ?? 0;
   }
@@ -104,6 +114,22 @@ export class UnitFeed {
     return this.#isOver;
   }
 
+  /** In rounds: where this worker's clock has to stand when it has done all it was lent: others may wait for it. */
+  get nextClock(): number | undefined {
+    return this.#nextClock;
+  }
+
+  /** Whether this worker has retired from the epoch before it is over (F6). */
+  get hasRetired(): boolean {
+    return this.#isRetired && !this.#isOver;
+  }
+
+  /** This worker is about to leave: `next` gives it no more than it has to do (F6), and then says "over". */
+  retire(): void {
+    this.#isRetiring = true;
+    if (this.description.assignment !== "rounds") this.#isRetired = true; // `close` gives back what is in stock
+  }
+
   /** The first ask: throws SPEC_MISMATCH when another worker described the epoch differently. */
   async open(wait: WaitOptions): Promise<void> {
     await waitFor(this.#ask({ isPatient: false }).answer, `the units of "${this.description.name}"`, this.#clock, wait);
@@ -118,17 +144,18 @@ export class UnitFeed {
    */
   async next(wait: WaitOptions = {}): Promise<Unit | "idle" | "over"> {
     checkWaitOptions(wait);
-    const { deadlineMs } = wait;
+    const [{ deadlineMs }, { name, epoch }] = [wait, this.description];
     const giveUpAtMs = this.#clock.nowMs() + (deadlineMs ?? Infinity);
     for (;;) {
-      if (this.#isClosed) throw closed(this.description);
-      const ordinal = this.#stock.shift();
-      if (ordinal !== undefined) return this.#begin(ordinal);
-      if (this.#isOver) return "over";
-      if (this.#begun.size >= UNITS_HELD_MAX) throw tooManyBegun(this.description, this.#begun.size);
+      if (this.#isClosed) throw new WeighbridgeError("CLOSED", `the units of epoch ${epoch} of "${name}" were closed`);
+      const lent = this.hasRetired && this.description.assignment !== "rounds" ? undefined : this.#stock.shift();
+      if (lent !== undefined) return this.#begin(lent);
+      if (this.#isOver || this.#isRetired) return "over";
+      const excess = `${this.#begun.size} units of epoch ${epoch} of "${name}" were begun and none of them is done: call done() for each`;
+      if (this.#begun.size >= UNITS_HELD_MAX) throw new WeighbridgeError("QUEUE_FULL", excess);
       const ask = this.#open ?? this.#ask({ isPatient: true });
       const restMs = deadlineMs === undefined ? undefined : Math.max(0, giveUpAtMs - this.#clock.nowMs());
-      await waitFor(ask.answer, `a unit of "${this.description.name}"`, this.#clock, { ...wait, deadlineMs: restMs });
+      await waitFor(ask.answer, `a unit of "${name}"`, this.#clock, { ...wait, deadlineMs: restMs });
       if (!ask.isPatient || this.#stock.length > 0 || this.#isOver || this.#isClosed) continue;
       this.#checkAwaited(deadlineMs);
       return "idle"; // F4
@@ -141,14 +168,14 @@ export class UnitFeed {
    */
   done(unit: number | Unit): void {
     const number = typeof unit === "number" ? unit : unit.unit;
-    const ordinal = this.#begun.get(number);
-    if (ordinal === undefined) {
+    const lent = this.#begun.get(number);
+    if (lent === undefined) {
       const { name, epoch } = this.description;
       throw new WeighbridgeError("BAD_ARGUMENT", `unit ${number} of epoch ${epoch} of "${name}" is none that this worker has begun`);
     }
     this.#begun.delete(number);
-    this.#done.add(ordinal);
-    this.#unreported.add(ordinal);
+    this.#done.add(lent.from, lent.to);
+    this.#unreported.add(lent.from, lent.to);
     this.#notePace();
     this.#flushSoon();
   }
@@ -182,26 +209,24 @@ export class UnitFeed {
     const done = RunSet.of(this.#inherited.done);
     done.addRuns(this.#done.runs);
     const { suspect } = this.#inherited;
-    return { ...this.description, done: done.runs, held: this.#held(), suspect, repeatedCount: this.#repeatedCount };
+    const [held, repeatedCount, clock] = [this.#held(), this.#repeatedCount, this.#nextClock];
+    return { ...this.description, done: done.runs, held, suspect, repeatedCount, ...(clock === undefined ? {} : { clock }) };
   }
 
   /** F5 */
   #checkAwaited(deadlineMs = Infinity): void {
     if (this.#awaited === undefined || this.#clock.nowMs() - this.#awaited.sinceMs < deadlineMs) return;
-    const { ranks } = this.#awaited;
-    const { name, epoch } = this.description;
+    const [{ ranks }, { name, epoch }] = [this.#awaited, this.description];
     const who = `${ranks.length > 1 ? "workers" : "worker"} ${ranks.join(", ")}`;
     const message = `waited ${deadlineMs} ms for ${who} to ask for units of epoch ${epoch} of "${name}": all workers that live have to`;
     throw new WeighbridgeError("DEADLINE", message, { retryable: true });
   }
 
-  #begin(ordinal: number): Unit {
-    const unit = unitOf(this.description, ordinal);
-    const { partCount } = this.description;
-    this.#begun.set(unit, ordinal);
+  #begin(lent: Lent): Unit {
+    this.#begun.set(lent.unit.unit, lent);
     this.#doneAtMs ??= this.#clock.nowMs();
     if (this.#stock.length <= this.#lease() / 2 && this.#open === undefined && !this.#isOver) this.#ask({ isPatient: false }); // F2
-    return { unit, batch: Math.floor(unit / partCount), part: unit % partCount };
+    return lent.unit;
   }
 
   /** How many units LEASE_MS of steps need. */
@@ -228,50 +253,64 @@ export class UnitFeed {
 
   #held(): number[] {
     const held = new RunSet();
-    if (!this.#isClosed) for (const ordinal of this.#stock) held.add(ordinal);
-    if (!this.#isClosed) for (const ordinal of this.#begun.values()) held.add(ordinal);
+    if (!this.#isClosed) for (const { from, to } of [...this.#stock, ...this.#begun.values()]) held.add(from, to);
     return [...held.runs];
   }
 
   #ask({ isPatient }: { readonly isPatient: boolean }): { readonly answer: Promise<void>; readonly isPatient: boolean } {
     assert(this.#open === undefined, "one ask is open at a time"); // F1
-    const { description, idleMs } = this.#options;
+    const { description, idleMs, partsMax } = this.#options;
     const unused = new RunSet();
-    if (this.#isClosed) for (const ordinal of this.#stock) unused.add(ordinal);
+    if (this.#isClosed) for (const { from, to } of this.#stock) unused.add(from, to);
     const done = this.#unreported.runs.slice(0, 2 * UNIT_RUNS_MAX);
     const want = this.#isClosed ? 0 : Math.max(0, this.#lease() - this.#stock.length);
-    const waitMs = isPatient ? idleMs : 0;
-    const leaves = this.#isClosed;
+    const [waitMs, leaves] = [isPatient ? idleMs : 0, this.#isClosed];
     const request: UnitsRequest = {
       ...description,
       ...{ done, held: this.#held(), unused: unused.runs, want, waitMs, inherited: this.#inherited.version, leaves },
+      ...(this.#nextClock === undefined ? {} : { clock: this.#nextClock, partsMax }),
+      ...(this.#isRetiring ? { retires: true } : {}),
     };
-    const answered = new Deferred<void>();
-    const open = { answer: answered.promise, isPatient };
-    this.#open = open;
-    this.#options.ask(request).then(
-      (reply) => {
-        this.#open = undefined;
-        this.#unreported.removeRuns(done);
-        this.#take(reply);
-        answered.resolve();
-      },
-      (error: unknown) => {
-        this.#open = undefined;
-        answered.reject(error); // what was done is told again with the next ask
-      },
-    );
-    return open;
+    const asked = this.#options.ask(request).finally(() => {
+      this.#open = undefined;
+    });
+    const answer = asked.then((reply) => {
+      this.#unreported.removeRuns(done); // if it failed, what was done is told again with the next ask
+      this.#take(reply);
+      if (request.retires === true && want > 0 && reply.units.length === 0) this.#isRetired = true; // F6
+    });
+    answer.catch(ignored);
+    this.#open = { answer, isPatient };
+    return this.#open;
   }
 
-  #take({ isOver, units, lost, repeatedCount, inherited, awaited }: UnitsReply): void {
+  /** In rounds whole shares of batches, else single units. */
+  #lentBy(units: Runs, clock: number | undefined): Lent[] {
+    const { partCount, assignment } = this.description;
+    const size = assignment === "rounds" ? partCount : 1;
+    const lent: Lent[] = [];
+    for (let i = 0; i < units.length; i += 2) {
+      const end = units[i + 1] as number;
+      for (let from = units[i] as number, to = from; from < end; from = to) {
+        to = Math.min(end, from - (from % size) + size);
+        const unit = unitOf(this.description, from);
+        const [batch, part] = [Math.floor(unit / partCount), unit % partCount];
+        const due = clock === undefined ? {} : { parts: to - from, clock: clock + batch - Math.floor((units[0] as number) / partCount) };
+        lent.push({ unit: { unit, batch, part, ...due }, from, to });
+      }
+    }
+    return lent;
+  }
+
+  #take({ isOver, units, lost, repeatedCount, inherited, awaited, clock }: UnitsReply): void {
     this.#awaited = awaited === undefined ? undefined : { ranks: awaited, sinceMs: this.#awaited?.sinceMs ?? this.#clock.nowMs() };
     this.#repeatedCount = Math.max(this.#repeatedCount, repeatedCount);
     if (inherited !== undefined) this.#inherited = inherited;
     if (units.length > 0) this.#leaseMax = Math.min(LEASE_MAX, 2 * this.#leaseMax);
     const lostSet = RunSet.of(lost);
-    const stock = [...this.#stock.filter((ordinal) => !lostSet.has(ordinal)), ...RunSet.of(units)];
-    this.#stock = stock.sort((a, b) => unitOf(this.description, a) - unitOf(this.description, b));
+    const kept = this.#stock.filter(({ from, to }) => lostSet.nextPresent(from) >= to);
+    this.#stock = [...kept, ...this.#lentBy(units, clock)].sort((a, b) => (a.unit.clock ?? a.unit.unit) - (b.unit.clock ?? b.unit.unit));
+    if (clock !== undefined) this.#nextClock = Math.max(this.#nextClock ?? 0, clock, (this.#stock.at(-1)?.unit.clock ?? -1) + 1);
     if (this.#unreported.size > 0) this.#flushSoon();
     if (!isOver || this.#isOver) return;
     this.#isOver = true;
@@ -279,17 +318,6 @@ export class UnitFeed {
     this.#cancelFlush?.();
     this.#options.ended(this);
   }
-}
-
-function closed({ name, epoch }: EpochDescription): WeighbridgeError {
-  return new WeighbridgeError("CLOSED", `the units of epoch ${epoch} of "${name}" were closed`);
-}
-
-function tooManyBegun({ name, epoch }: EpochDescription, count: number): WeighbridgeError {
-  return new WeighbridgeError(
-    "QUEUE_FULL",
-    `${count} units of epoch ${epoch} of "${name}" were begun and none of them is done: call done() for each`,
-  );
 }
 
 /** For a failure that somebody else is told of. */

@@ -3,6 +3,7 @@
 
 import type { GeneralCompression } from "../wire/codecs/general-compression.ts";
 import { CatalogueClient } from "./catalogue-client.ts";
+import { leaveNotice } from "./leave-notice.ts";
 import { ParameterEngine, type ParameterEngineOptions } from "./parameter-engine.ts";
 import { RendezvousClient } from "./rendezvous-client.ts";
 import type { Router } from "./router.ts";
@@ -26,6 +27,8 @@ export class WorkerServices {
   readonly rendezvous: RendezvousClient;
   /** The links with the other workers. */
   readonly mesh: WorkerMesh;
+  /** Fires when this worker is asked to leave. */
+  readonly leaving: AbortSignal;
   readonly #router: Router;
   readonly #compression: GeneralCompression | undefined;
 
@@ -36,6 +39,7 @@ export class WorkerServices {
     this.units = new UnitClient(ground);
     this.rendezvous = new RendezvousClient(ground);
     this.mesh = new WorkerMesh(ground);
+    this.leaving = leaveNotice(ground.membership);
   }
 
   open(options: Omit<ParameterEngineOptions, "compression">): ParameterEngine {

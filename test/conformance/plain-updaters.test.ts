@@ -19,15 +19,21 @@ const F64: readonly OptimizerSpec[] = [
   { type: "max" },
   { type: "sgd", learningRate: 0.3, weightDecay: 0.01 },
   { type: "momentum", learningRate: 0.1, momentum: 0.7, weightDecay: 0.05, schedule: { type: "step", every: 10, factor: 0.5 } },
+  { type: "nesterov", learningRate: 0.1, momentum: 0.7, weightDecay: 0.05 },
   { type: "adagrad", learningRate: 0.5, initialAccumulator: 0.1, epsilon: 1e-6 },
+  { type: "rmsprop", learningRate: 0.05, alpha: 0.9, weightDecay: 0.02 },
+  { type: "rmsprop", learningRate: 0.05, momentum: 0.6 },
+  { type: "adam", learningRate: 0.05, beta1: 0.8, weightDecay: 0.02 },
+  { type: "adamW", learningRate: 0.05, schedule: { type: "step", every: 10, factor: 0.5 } },
+  { type: "ftrl", alpha: 0.3, l1: 0.2, l2: 0.1, initialAccumulator: 0.05 },
 ];
 
 test("f64 rows follow the judge of the kernels within one part in 10^14", async () => {
   await using cluster = await EmbeddedCluster.start({ servers: 2 });
   const { session } = cluster;
   const tables = await Promise.all(
-    F64.map((optimizer) =>
-      session.embedding(optimizer.type, { dim: DIM, rowType: "f64", optimizer, init: { type: "constant", value: 0.25 } }),
+    F64.map((optimizer, i) =>
+      session.embedding(`${i} ${optimizer.type}`, { dim: DIM, rowType: "f64", optimizer, init: { type: "constant", value: 0.25 } }),
     ),
   );
   const random = new Random(11);

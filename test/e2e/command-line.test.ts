@@ -28,7 +28,7 @@ test("--help explains the command, with an example", async () => {
 test("bench --help is the bench's own", async () => {
   await using processes = new Processes();
   for (const flag of ["--help", "-h"]) {
-    const help = processes.weighbridge(["bench", flag]);
+    const help = processes.fromSources(["bench", flag]);
     await help.succeeds();
     assert.match(help.stdout, /--raw-only[\s\S]*Cases: push-4B-w1 /);
   }
@@ -36,7 +36,7 @@ test("bench --help is the bench's own", async () => {
 
 test("the bench's own options that make no sense end with 2 as well", async () => {
   await using processes = new Processes();
-  await processes.weighbridge(["bench", "--nosuch"]).refuses(/^bench: Unknown option '--nosuch'/);
+  await processes.fromSources(["bench", "--nosuch"]).refuses(/^bench: Unknown option '--nosuch'/);
 });
 
 test("train explains its tasks with their defaults, and its exit codes", async () => {

@@ -25,6 +25,15 @@ class Job {
     this.worker = cluster.worker(0, "keeper", ...args);
   }
 
+  /** Once its only server is known to have ended, the next process of the rank takes over, and the worker finishes. */
+  async goesOn(): Promise<void> {
+    await (this.nodes[0] as Running).says(/server 0 is dead, and is waited for/);
+    const again = this.cluster.server(0);
+    await this.worker.says(/^done/);
+    this.worker.endInput();
+    for (const node of [this.worker, again]) await node.succeeds();
+  }
+
   async killAll(): Promise<void> {
     await Promise.all([...this.nodes, this.worker].map((node) => node.kill()));
   }
@@ -65,11 +74,7 @@ suite("durable", { concurrency: 2 }, () => {
     const second = cluster.server(0);
     await second.fails(/STATE_HELD: the server of process \d+ on .* uses the state in/);
     await server.kill();
-    await (job.nodes[0] as Running).says(/server 0 is dead, and is waited for/);
-    const again = cluster.server(0);
-    await job.worker.says(/^done/);
-    job.worker.endInput();
-    for (const node of [job.worker, again]) await node.succeeds();
+    await job.goesOn();
     await rm(durable, { recursive: true });
   });
 
@@ -79,11 +84,7 @@ suite("durable", { concurrency: 2 }, () => {
     const job = new Job(cluster, 1, "--pushes", "2000");
     await job.worker.says(/^acknowledged \d+$/, 20);
     (job.nodes[1] as Running).signal("SIGTERM");
-    await (job.nodes[0] as Running).says(/server 0 is dead, and is waited for/);
-    const again = cluster.server(0);
-    await job.worker.says(/^done/);
-    job.worker.endInput();
-    for (const node of [job.worker, again]) await node.succeeds();
+    await job.goesOn();
     await rm(durable, { recursive: true });
   });
 

@@ -7,7 +7,7 @@ import { dirname, join } from "node:path";
 import { before, test } from "node:test";
 import { temporaryDirectory } from "../support/temporary-directory.ts";
 import { findOldNode } from "./find-old-node.ts";
-import { DEADLINE_MS, ROOT } from "./processes.ts";
+import { BUILD, DEADLINE_MS, ROOT } from "./processes.ts";
 
 const SCRIPT = `
 import { KVServer, KVWorker } from "weighbridge/kv";
@@ -32,10 +32,12 @@ const oldNode = findOldNode();
 const modules = join(folder, "node_modules");
 
 before(() => {
-  const built = spawnSync(process.execPath, ["scripts/build.mjs"], { cwd: ROOT, encoding: "utf8", timeout: DEADLINE_MS });
-  assert.equal(built.status, 0, built.stdout + built.stderr);
+  if (BUILD === undefined) {
+    const built = spawnSync(process.execPath, ["scripts/build.mjs"], { cwd: ROOT, encoding: "utf8", timeout: DEADLINE_MS });
+    assert.equal(built.status, 0, built.stdout + built.stderr);
+  }
   mkdirSync(modules);
-  cpSync(join(ROOT, "dist"), join(modules, "weighbridge"), { recursive: true });
+  cpSync(BUILD ?? join(ROOT, "dist"), join(modules, "weighbridge"), { recursive: true });
   for (const name of ["commander", "yaml"]) symlinkSync(join(ROOT, "node_modules", name), join(modules, name));
 });
 

@@ -10,7 +10,11 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 
 export const ROOT: string = fileURLToPath(new URL("../..", import.meta.url));
-export const COMMAND: string = join(ROOT, "bin/weighbridge.mjs");
+/** The package as `npm test` has built it (scripts/check.mjs). Without it tests run the sources, which start slower. */
+export const BUILD: string | undefined = process.env.BUILT_PACKAGE;
+export const COMMAND: string = join(BUILD ?? ROOT, "bin/weighbridge.mjs");
+/** The command of the repository: it has the bench, and is what `npm start` runs. */
+const REPOSITORY_COMMAND = join(ROOT, "bin/weighbridge.mjs");
 /** Far more than anything takes on an idle machine; what it bounds is a hang. */
 export const DEADLINE_MS = 30_000;
 const POLL_MS = 20;
@@ -165,6 +169,11 @@ export class Processes implements AsyncDisposable {
     return this.run(node, [COMMAND, ...args.map(String)], { env, cwd });
   }
 
+  /** The same from the sources. */
+  fromSources(args: readonly (string | number)[], { cwd = ROOT }: SpawnOptions = {}): Running {
+    return this.run(process.execPath, [REPOSITORY_COMMAND, ...args.map(String)], { env: { NODE_OPTIONS: "" }, cwd });
+  }
+
   /**
    * The same in a shell: `weighbridge ...args` and what follows it, such as a pipe. Ends with the code of the first
    * command that does not end with 0.
@@ -189,5 +198,8 @@ export class Processes implements AsyncDisposable {
 /** Nothing of whoever runs the tests may configure the nodes. */
 function cleanEnvironment(): Record<string, string> {
   const { PATH = "", HOME = "", NODE_COMPILE_CACHE = join(tmpdir(), "node-compile-cache") } = process.env;
-  return { PATH, HOME, TMPDIR: tmpdir(), XDG_STATE_HOME: join(tmpdir(), "weighbridge-test-state"), NODE_COMPILE_CACHE };
+  const state = join(tmpdir(), "weighbridge-test-state");
+  // Scripts of tests, and examples, import the same package as the command that runs them.
+  const built = BUILD === undefined ? {} : { NODE_OPTIONS: "--conditions=built" };
+  return { PATH, HOME, TMPDIR: tmpdir(), XDG_STATE_HOME: state, NODE_COMPILE_CACHE, ...built };
 }

@@ -149,6 +149,22 @@ suite("replicas", { concurrency: 2 }, () => {
     assert.doesNotMatch(launch.stderr, /the scheduler (?:at \S+ is away|was restarted)/, "it was there all the time");
   });
 
+  test("launch --restart on-failure starts a copy again that is killed; it is filled, and takes over from the other", async () => {
+    await using cluster = await Cluster.create({ servers: 1, workers: 1, flags: [...FLAGS, "--restart", "on-failure"] });
+    const script = ["--worker-only", "test/e2e/scripts/survivor.ts", "--pushes", 1_000_000];
+    const launch = cluster.weighbridge(["launch", ...cluster.flags, "--log-level", "info", ...script]);
+    const pushed = /^\[worker 0\] pushed \d+$/;
+    const [, head] = await launch.says(/server 0 at \S+ \(.*:(\d+)\) joined/);
+    const [, standby] = await launch.says(/standby 0 at \S+ \(.*:(\d+)\) joined/);
+    await launch.says(pushed);
+    process.kill(Number(head), "SIGKILL");
+    await until(() => /the standby has everything/.test(launch.stderr), "the copy that was started again to be filled");
+    await launch.says(pushed, launch.count(pushed) + 2); // meanwhile the scheduler hears of it
+    process.kill(Number(standby), "SIGKILL");
+    await launch.says(/is server 0 from now on, incarnation 3$/);
+    await launch.says(pushed, launch.count(pushed) + 2);
+  });
+
   test("too many copies, and servers of another number of them, are refused by name", async () => {
     await using cluster = await Cluster.create({ servers: 1, workers: 1 });
     await cluster

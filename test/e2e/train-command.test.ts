@@ -198,7 +198,7 @@ function readmeLines(): string[] {
 
 test("npm start reads at least 97.5 % of the digits it never saw after its epoch, and says what the README shows", async () => {
   await using processes = new Processes();
-  const job = processes.weighbridge(["train", "lenet"], { cwd: temporaryDirectory("train-command") });
+  const job = processes.fromSources(["train", "lenet"], { cwd: temporaryDirectory("train-command") });
   await job.succeeds(EPOCH_MS);
   const [, accuracy] = await job.says(/^ {2}accuracy {5}(\d+\.\d\d) % of 10,000 digits/);
   assert.ok(Number(accuracy) >= 97.5, job.transcript);

@@ -11,10 +11,13 @@ import { KVWorker } from "../../src/faces/kv/kv-worker.ts";
 import { type Changes, keepChanging, moveAny } from "../../src/testing/change-placement.ts";
 import { GRADIENT_TYPES } from "../../src/testing/optimizer-types.ts";
 import { SimCluster } from "../../src/testing/sim-cluster.ts";
+import { idOf } from "../../src/wire/node-id.ts";
 
 export const SERVERS = 3;
 export const WORKERS = 2;
 const ROUNDS = 8;
+/** In which heads die. */
+const KILL_MS_MAX = 300;
 /** Between two changes. */
 const PAUSE_MS_MAX = 20;
 const SIZE = 3000;
@@ -32,15 +35,32 @@ async function runAll<T>(
   seed: number,
   changing: Changing,
   job: (cluster: SimCluster, rank: number) => Promise<T>,
+  isReplicated = false,
 ): Promise<{ readonly outcomes: readonly T[]; readonly changes: Changes; readonly refusedCount: number }> {
-  const cluster = new SimCluster({ seed, serverCount: SERVERS, workerCount: WORKERS, settle: setImmediate, optionsOf });
+  const common = { seed, serverCount: SERVERS, workerCount: WORKERS, settle: setImmediate } as const;
+  const replicated = {
+    replicas: 2,
+    heartbeatIntervalMs: 50,
+    heartbeatTimeoutMs: 500,
+    optionsOf: () => ({ ...optionsOf(), digestEntries: 7 }),
+  };
+  const cluster = new SimCluster(isReplicated ? { ...common, ...replicated } : { ...common, optionsOf });
   await cluster.start();
   for (let rank = 0; rank < SERVERS; rank++) new KVServer(cluster.server(rank), 0);
+  if (isReplicated) killHeads(cluster, new Random(seed * 3 + 1));
   const changes: Changes = { count: 0 };
   if (changing !== "nothing") keepChanging(cluster, new Random(seed), PAUSE_MS_MAX, changes, changing === "parts" ? undefined : moveAny);
   const outcomes = await cluster.run(Promise.all(Array.from({ length: WORKERS }, (_, rank) => job(cluster, rank))));
-  const refusedCount = Array.from({ length: SERVERS }, (_, rank) => cluster.server(rank).metrics.requestsFailed).reduce((a, b) => a + b);
+  const servers = Array.from({ length: SERVERS }, (_, rank) => cluster.running(idOf("server", rank)));
+  const refusedCount = servers.map((server) => server?.metrics.requestsFailed ?? 0).reduce((a, b) => a + b);
   return { outcomes, changes: { ...changes }, refusedCount };
+}
+
+/** The heads of two ranks die, at any moment; their standbys go on. */
+function killHeads(cluster: SimCluster, random: Random): void {
+  const first = random.below(SERVERS);
+  for (const rank of [first, (first + 1) % SERVERS])
+    cluster.clock.after(random.below(KILL_MS_MAX), () => cluster.kill(idOf(random.chance(0.7) ? "server" : "standby", rank)));
 }
 
 async function work(cluster: SimCluster, rank: number, { seed, hasKv }: { readonly seed: number; readonly hasKv: boolean }): Promise<void> {
@@ -162,8 +182,13 @@ export async function undisturbedReads(): Promise<readonly (readonly Float32Arra
 }
 
 /** BSP reads the same bits. Returns how often parts moved. */
-export async function runBits(seed: number, expected: readonly (readonly Float32Array[])[], changing: Changing = "parts"): Promise<number> {
-  const { outcomes, changes } = await runAll(seed, changing, train);
+export async function runBits(
+  seed: number,
+  expected: readonly (readonly Float32Array[])[],
+  changing: Changing = "parts",
+  { isReplicated = false }: { readonly isReplicated?: boolean } = {},
+): Promise<number> {
+  const { outcomes, changes } = await runAll(seed, changing, train, isReplicated);
   for (const [rank, reads] of outcomes.entries())
     for (const [i, values] of reads.entries()) {
       const name = [...GRADIENT_TYPES, "dense adam", "dense momentum"][i % (GRADIENT_TYPES.length + 2)];

@@ -13,7 +13,7 @@ import { PlainReadBuffers } from "../../src/peer/plain-memory.ts";
 import { Scheduler } from "../../src/scheduler/scheduler.ts";
 import { SimClock } from "../../src/testing/sim-clock.ts";
 import { SimNetwork } from "../../src/testing/sim-network.ts";
-import { Group, type Role, rankOf } from "../../src/wire/node-id.ts";
+import { Group, type Role, rankOf, roleOf } from "../../src/wire/node-id.ts";
 
 const HOSTS = ["s0", "s1", "w0", "w1", "w2"] as const;
 const COUNTS = { serverCount: 2, workerCount: 3 };
@@ -109,8 +109,12 @@ test("for 25 seeds, everybody agrees after a storm of faults, crashes and restar
     storm.network.breakChance = 0;
     await storm.clock.advance(4 * TIMEOUT_MS);
     assert.deepEqual(storm.fatal, [], `seed ${seed}`);
-    const rosters = new Set([...storm.nodes.values()].map(({ roster }) => JSON.stringify(roster)));
+    const members = [...storm.nodes.values()];
+    const rosters = new Set(members.map(({ roster: { nodes, placement } }) => JSON.stringify({ nodes, placement })));
     assert.equal(rosters.size, 1, `seed ${seed}: ${[...rosters].join("\n")}`);
+    const ofRole = (role: Role): Set<string> =>
+      new Set(members.filter(({ node }) => roleOf(node) === role).map(({ roster }) => JSON.stringify(roster)));
+    for (const role of ["server", "worker"] as const) assert.equal(ofRole(role).size, 1, `seed ${seed}: ${[...ofRole(role)].join("\n")}`);
     assert.deepEqual(storm.scheduler?.deadNodes(), [], `seed ${seed}`);
     const places = new Set([...storm.nodes.values()].map(({ node }) => node));
     assert.equal(places.size, HOSTS.length, `seed ${seed}: two nodes in one place`);

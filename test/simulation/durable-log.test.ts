@@ -210,3 +210,31 @@ test("a damaged byte before the last batch is STATE_CORRUPT, with its path and o
   await file.write(Uint8Array.of((byte[0] as number) ^ 4), 100);
   await assert.rejects(stage.recover(), throwsCode("STATE_CORRUPT", /log-\d+ is damaged at byte \d+/));
 });
+
+test("segments that are not needed any more are used again: a log that goes on for long fills no more files with zeros", async () => {
+  const stage = new Stage(1);
+  const { log } = stage.process();
+  stage.disk.roomBytes = 2 ** 30;
+  /** What so many further pages come to on the disk, in all that is written, for each byte of their entries. */
+  const round = async (from: number): Promise<number> => {
+    const before = stage.disk.roomBytes;
+    let entryBytes = 0;
+    for (let number = from; number < from + 2 * PAGES; number++) {
+      const page = pageOf(number);
+      entryBytes += page.entries.byteLength;
+      await log.write(page);
+      if (number % PAGES === 0) log.trim(number - 4);
+    }
+    return (before - stage.disk.roomBytes) / entryBytes;
+  };
+  const shares = async (): Promise<number[]> => {
+    await log.open(() => {});
+    const found = [];
+    for (let from = 1; from < 12 * PAGES; from += 2 * PAGES) found.push(await round(from));
+    await log.close();
+    return found;
+  };
+  const [first = 0, ...later] = await stage.clock.runUntil(shares(), { untilMs: 600_000 });
+  assert.ok(first > 1.9, `in the beginning files are filled: ${first}`);
+  for (const share of later.slice(1)) assert.ok(share < 1.5, `${share} bytes were written for one`);
+});

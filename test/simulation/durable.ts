@@ -11,6 +11,7 @@ import { KVWorker } from "../../src/faces/kv/kv-worker.ts";
 import { SegmentLog } from "../../src/node/durable/segment-log.ts";
 import type { StateRecord } from "../../src/scheduler/scheduler-state.ts";
 import type { OptimizerSpec } from "../../src/store/updaters/optimizer-spec.ts";
+import { type Changes, keepChanging } from "../../src/testing/change-placement.ts";
 import { SimCluster } from "../../src/testing/sim-cluster.ts";
 import { idOf, nameOf, roleOf, SCHEDULER_ID } from "../../src/wire/node-id.ts";
 import { noise, SimStore } from "./replicated-job.ts";
@@ -219,6 +220,8 @@ async function expected(seed: number, steps: number): Promise<Values[][]> {
   return values;
 }
 
+/** Between two changes of the placement. */
+const MOVE_MS_MAX = 50;
 const CRASHES = 3;
 const STEPS_MAX = 40;
 
@@ -268,14 +271,19 @@ export async function runBlackouts(seed: number): Promise<number> {
 /**
  * Servers die one by one, with or without the power, or are stopped, and come back, some of them long after they were
  * declared dead: no call fails, and every step counts once. `leaves`: those that are not durable are only ever stopped.
+ * `moves`: parts go from server to server meanwhile, and it counts how often.
  */
-export async function runComebacks(seed: number, { leaves = false }: { readonly leaves?: boolean } = {}): Promise<number> {
+export async function runComebacks(
+  seed: number,
+  { leaves = false, moves }: { readonly leaves?: boolean; readonly moves?: Changes } = {},
+): Promise<number> {
   const steps = leaves ? 60 : 30;
   const random = new Random(seed + 5);
   const references = await expected(seed, steps);
   const stage = new DurableStage(seed, { leaves });
   const { cluster } = stage;
   const sessions = await stage.start();
+  const stopMoving = moves === undefined ? () => {} : keepChanging(cluster, new Random(seed), MOVE_MS_MAX, moves);
   let isOver = false;
   let comebacks = 0;
   const struck = new Set<number>();
@@ -306,6 +314,7 @@ export async function runComebacks(seed: number, { leaves = false }: { readonly 
   };
   const values = await cluster.run(Promise.all(sessions.map(work)));
   isOver = true;
+  stopMoving();
   assert.equal(stage.failure, undefined);
   for (const [rank, value] of values.entries()) assert.deepEqual(value, references[rank]?.[steps], `worker ${rank}`);
   await cluster.clock.advance(1000);

@@ -7,11 +7,11 @@ import { forSeeds } from "./seeds.ts";
 
 const SEEDS = 24;
 
-test(`no call fails and every update counts once when heads and standbys die, stop or are cut off, for ${SEEDS} seeds`, async () => {
+test(`no call fails and every update counts once when heads and standbys die, stop or are cut off, for ${SEEDS} seeds (Availability.I1, Availability.I5)`, async () => {
   await forSeeds({ from: 1, count: SEEDS }, async (seed) => void (await runFailover(seed, drawFaults(seed))));
 });
 
-test("BSP gives the bits of a run in which nothing happens", async () => {
+test("BSP gives the bits of a run in which nothing happens (Availability.I2, Availability.I6)", async () => {
   for (let seed = 1; seed <= 3; seed++) {
     const faults: readonly Fault[] = ["kill head", "kill head at an answer"];
     assert.deepEqual(await runFailover(seed, faults), await runFailover(seed, []), `seed ${seed}`);

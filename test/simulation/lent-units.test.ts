@@ -22,3 +22,11 @@ test(`the units of workers that die are done by others, and counted, for ${SEEDS
 test(`every unit is done when workers and the scheduler die, for ${SEEDS} seeds`, async () => {
   await forSeeds({ from: 3001, count: SEEDS }, (seed) => runLentUnits(seed, { workers: true, scheduler: true }));
 });
+
+test(`workers that join a running epoch get units of it, and every batch in rounds stays one round, for ${SEEDS} seeds`, async () => {
+  await forSeeds({ from: 4001, count: SEEDS }, (seed) => runLentUnits(seed, { workers: false, scheduler: false, joins: true }));
+});
+
+test(`every unit is done when workers join while others and the scheduler die, for ${SEEDS} seeds`, async () => {
+  await forSeeds({ from: 5001, count: SEEDS }, (seed) => runLentUnits(seed, { workers: true, scheduler: true, joins: true }));
+});

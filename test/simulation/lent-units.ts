@@ -10,13 +10,16 @@ import type { Postoffice } from "../../src/faces/kv/postoffice.ts";
 import { SimCluster } from "../../src/testing/sim-cluster.ts";
 import { throwsCode } from "../../src/testing/throws-code.ts";
 import { idOf, SCHEDULER_ID } from "../../src/wire/node-id.ts";
-import type { UnitFeed } from "../../src/worker/unit-feed.ts";
+import type { Unit, UnitFeed } from "../../src/worker/unit-feed.ts";
 
 const EPOCHS = 2;
 const HEARTBEAT_TIMEOUT_MS = 1000;
 
 /** Who is killed, or cut off until it is taken for dead, while the epochs run. */
-export type Trouble = { readonly workers: boolean; readonly scheduler: boolean };
+export type Trouble = { readonly workers: boolean; readonly scheduler: boolean; readonly joins?: boolean };
+
+/** How many workers join at most. */
+const JOINS_MAX = 3;
 
 class LentUnits {
   readonly random: Random;
@@ -24,7 +27,11 @@ class LentUnits {
   readonly workerCount: number;
   readonly batchCount: number;
   readonly partCount: number;
-  readonly assignment: "even" | "free";
+  readonly assignment: "even" | "free" | "rounds";
+  /** By epoch and batch, the clocks at which parts of it were due. */
+  readonly clocks: Set<number>[][] = [];
+  /** Ranks that come later. */
+  readonly added: readonly number[];
   readonly trouble: Trouble;
   /** How often each unit of each epoch was begun and done. */
   readonly begun: number[][] = [];
@@ -39,15 +46,20 @@ class LentUnits {
   /** Whether workers sometimes close an epoch and open it again. */
   readonly areFickle: boolean;
   #isEnded = false;
+  /** Ranks whose worker has done all epochs, and asks for nothing any more. */
+  readonly #finished = new Set<number>();
 
   constructor(seed: number, trouble: Trouble) {
     this.random = new Random(seed * 7919);
     const { random } = this;
     this.trouble = trouble;
-    this.workerCount = 1 + random.below(4);
+    // A scheduler without a state, and all workers of the start restarted, would be a new job: those that joined are
+    // none of it.
+    this.workerCount = (trouble.joins === true ? 2 : 1) + random.below(4);
     this.batchCount = 1 + random.below(12);
     this.partCount = random.chance(0.5) ? this.workerCount : 1 + random.below(5);
-    this.assignment = random.chance(0.5) ? "even" : "free";
+    this.assignment = (["even", "free", "rounds"] as const)[random.below(3)]!;
+    this.added = Array.from({ length: trouble.joins === true ? 1 + random.below(JOINS_MAX) : 0 }, (_, i) => this.workerCount + i);
     this.areFickle = random.chance(0.3);
     this.cluster = new SimCluster({
       seed,
@@ -57,10 +69,12 @@ class LentUnits {
       heartbeatIntervalMs: 100,
       heartbeatTimeoutMs: HEARTBEAT_TIMEOUT_MS,
       settle: () => setImmediate(),
+      optionsOf: (node) => (node === SCHEDULER_ID ? { workerCountMax: this.workerCount + JOINS_MAX } : {}),
       log: { ...SILENT_LOG, warn: (message) => this.#heardOf(message) },
     });
     for (let epoch = 0; epoch < EPOCHS; epoch++) {
       const zeros = (): number[] => new Array<number>(this.batchCount * this.partCount).fill(0);
+      this.clocks.push(Array.from({ length: this.batchCount }, () => new Set()));
       this.begun.push(zeros());
       this.done.push(zeros());
       this.repeatedCounts.push(0);
@@ -71,7 +85,7 @@ class LentUnits {
     const { cluster, random, trouble } = this;
     await cluster.start();
     const ranks = Array.from({ length: this.workerCount }, (_, rank) => rank);
-    const work = Promise.all(ranks.map((rank) => this.#workUntilDone(rank))).then(() => {
+    const work = Promise.all([...ranks.map((rank) => this.#workUntilDone(rank)), this.#joinLater()]).then(() => {
       this.#isEnded = true;
     });
     const chaos: Promise<void>[] = [];
@@ -82,12 +96,34 @@ class LentUnits {
     this.#check();
   }
 
+  async #joinLater(): Promise<void> {
+    const joined: Promise<void>[] = [];
+    for (const rank of this.added) {
+      await this.#sleep(this.random.below(200));
+      const office = await this.cluster.startNode(idOf("worker", rank)).catch((thrown: unknown) => {
+        if (!isMishap(thrown)) throw thrown; // it was killed on its way
+      });
+      if (office === undefined) return;
+      joined.push(this.#workUntilDone(rank));
+    }
+    await Promise.all(joined);
+  }
+
   #check(): void {
     for (let epoch = 0; epoch < EPOCHS; epoch++) {
       const [begun = [], done = [], repeatedCount = 0] = [this.begun[epoch], this.done[epoch], this.repeatedCounts[epoch]];
       const undone = done.indexOf(0);
       assert.equal(undone, -1, `unit ${undone} of epoch ${epoch} was never done`);
       const again = begun.reduce((sum, count) => sum + count - 1, 0);
+      const isSteady = this.deathCount === 0 && !this.areFickle && !this.trouble.scheduler;
+      if (this.assignment === "rounds" && isSteady) {
+        const rounds = this.clocks[epoch]!.map((clocks) => [...clocks]);
+        assert.deepEqual(
+          rounds,
+          rounds.map((_, batch) => [batch]),
+          `epoch ${epoch}: every batch is one round`,
+        );
+      }
       if (this.deathCount === 0) {
         assert.deepEqual([Math.max(...begun), Math.max(...done)], [1, 1], `epoch ${epoch}: every unit once`);
         assert.equal(repeatedCount, 0, `epoch ${epoch}: nothing was repeated`);
@@ -105,6 +141,7 @@ class LentUnits {
         const office = this.cluster.office(node);
         for (let epoch = 0; epoch < EPOCHS; epoch++) await this.#work(office, rank, epoch);
         isDone = true;
+        this.#finished.add(rank);
       } catch (thrown) {
         if (!isMishap(thrown)) throw thrown;
         await this.#sleep(50);
@@ -123,13 +160,14 @@ class LentUnits {
       if (!isAlive()) throw new Error("this incarnation is not running any more");
       if (unit === "over") break;
       if (unit === "idle") continue;
-      this.#count(this.begun, epoch, unit.unit);
+      this.#count(this.begun, epoch, unit);
+      if (unit.clock !== undefined) this.clocks[epoch]![unit.batch]!.add(unit.clock);
       const isStrict = assignment === "even" && this.deathCount === 0 && partCount === this.workerCount && !this.areFickle;
       if (isStrict) assert.equal(unit.part, rank, "its own part");
       await this.#sleep(random.below(40));
       if (!isAlive()) throw new Error("this incarnation is not running any more");
       feed.done(unit.unit);
-      this.#count(this.done, epoch, unit.unit);
+      this.#count(this.done, epoch, unit);
       if (this.areFickle && random.chance(0.1)) await this.#leaveAndComeBack(feed);
     }
     this.repeatedCounts[epoch] = Math.max(this.repeatedCounts[epoch] ?? 0, feed.repeatedCount);
@@ -150,9 +188,9 @@ class LentUnits {
     }
   }
 
-  #count(counts: number[][], epoch: number, unit: number): void {
+  #count(counts: number[][], epoch: number, { unit, parts = 1 }: Unit): void {
     const ofEpoch = counts[epoch] as number[];
-    ofEpoch[unit] = (ofEpoch[unit] as number) + 1;
+    for (let i = unit; i < unit + parts; i++) ofEpoch[i] = (ofEpoch[i] as number) + 1;
   }
 
   #heardOf(message: string): void {
@@ -164,7 +202,9 @@ class LentUnits {
     for (let round = 0; round < rounds; round++) {
       await this.#sleep(random.below(300));
       if (this.#isEnded) return;
-      const node = idOf("worker", random.below(this.workerCount));
+      const rank = random.below(this.workerCount);
+      if (this.#finished.has(rank)) continue; // its next incarnation would forget that it asks for nothing any more
+      const node = idOf("worker", rank);
       this.deathCount++;
       if (random.chance(0.3)) {
         // Cut off for so long that it is taken for dead; it goes on as if nothing had been.

@@ -10,9 +10,12 @@ const SEEDS = 2;
 
 test(`while parts move, every checkpoint has each row once and is a float64 model at the cut, and so is what is restored, for ${SEEDS} seeds`, async () => {
   const changes: Changes = { count: 0 };
-  let savedCount = 0;
+  let [savedCount, refusedCount] = [0, 0];
   await forSeeds({ from: 1, count: SEEDS }, async (seed) => {
-    savedCount += (await runMovingCheckpoints(seed, changes)).saved;
+    const { saved, refused } = await runMovingCheckpoints(seed, changes);
+    savedCount += saved;
+    refusedCount += refused;
   });
+  assert.equal(refusedCount, 0, "cuts and changes wait for each other");
   assert.ok(savedCount > SEEDS && changes.count > 10 * SEEDS, `${savedCount} checkpoints, ${changes.count} changes`);
 });

@@ -1,5 +1,5 @@
-// Nodes that die and links that are cut while the placement changes: the quick share; npm run soak takes many more
-// seeds.
+// Nodes that die and links that are cut while the placement changes: whoever waits is served, or told who died
+// (Availability.I7). The quick share; npm run soak takes many more seeds.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -94,7 +94,9 @@ export class ReplicatedJob {
     });
   }
 
-  /** Starts all nodes, with application 0 of kv, and opens a session of each worker. Nothing may happen to them before. */
+  /**
+   * Starts all nodes, with application 0 of kv, and opens a session of each worker. Nothing may happen to them before.
+   */
   async start(): Promise<readonly Session[]> {
     const { cluster } = this;
     await cluster.start();

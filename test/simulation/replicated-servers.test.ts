@@ -42,7 +42,7 @@ after(async () => {
 const serverOf = (node: number): Server => cluster.office(node).server as Server;
 const digests = (node: number): number[] => Array.from({ length: PART_COUNT }, (_, part) => digestOf(serverOf(node).parameters, part));
 
-test("what was acknowledged is on both, bit for bit, also for DC-ASGD, links that carry less, and requests of many frames (Replica.I2)", async () => {
+test("what was acknowledged is on both, bit for bit, also for DC-ASGD, links that carry less, and requests of many frames (Replica.I2, Availability.I2)", async () => {
   const noise = (length: number): Float32Array => Float32Array.from({ length }, (_, i) => Math.sin(i * 12.9898));
   const asgd = await cluster.run(
     session.tensor("asgd", { shape: [64], consistency: "asp", optimizer: { type: "dcAsgd", learningRate: 0.1, lambda: 0.5 } }),
@@ -119,7 +119,7 @@ test("a log is for a standby: no worker may send one, and a server that has take
   replica.isStandby = true;
 });
 
-test("a head that was replaced, and does not know it, acknowledges nothing to a worker that does not know it either (Chains.I6)", async () => {
+test("a head that was replaced, and does not know it, acknowledges nothing to a worker that does not know it either (ChainMember.I6)", async () => {
   const options = { seed: 4, serverCount: 1, workerCount: 2, replicas: 2, heartbeatIntervalMs: 50, heartbeatTimeoutMs: 500 } as const;
   const own = new SimCluster({ ...options, settle: () => setImmediate() });
   await own.start();
@@ -133,6 +133,7 @@ test("a head that was replaced, and does not know it, acknowledges nothing to a 
   await own.clock.advance(400);
   own.network.partition(scheduler, own.hostOf(idOf("worker", 1)), { isOneWay: true });
   while ((own.office(STANDBY).server as Server).replica?.isStandby === true) own.clock.step();
+  assert.equal(own.office(STANDBY).node.peer.channel(HEAD), undefined, "the link of the head before has ended");
   let isAcknowledged = false;
   const pushed = second.push([7], one).then(() => {
     isAcknowledged = true;
@@ -140,6 +141,7 @@ test("a head that was replaced, and does not know it, acknowledges nothing to a 
   await own.run(first.push([7], one)); // by the new head
   await own.clock.advance(100);
   assert.ok(own.running(HEAD) !== undefined && !isAcknowledged, "the head before answers");
+  assert.equal(own.running(HEAD)?.node.failure?.code, "FENCED", "it hears of it from the server that took over");
   own.network.heal();
   await own.run(pushed);
   for (const rows of [first, second]) assert.deepEqual([...(await own.run(rows.pull([7])))], [3]);
@@ -163,6 +165,38 @@ test("a head that stops is replaced within the heartbeat timeout and 200 ms, als
     own.network.heal();
     await own.run(Promise.all(own.nodes().map((node) => own.running(node)?.close())));
   }
+});
+
+test("a head whose process is gone is replaced as soon as nothing listens at its address (HeadProbe.H1)", async () => {
+  for (let seed = 20; seed < 26; seed++) {
+    const options = { seed, serverCount: 1, workerCount: 1, replicas: 2, heartbeatIntervalMs: 50, heartbeatTimeoutMs: 500 } as const;
+    const own = new SimCluster({ ...options, settle: () => setImmediate() });
+    await own.start();
+    const worker = await own.run(Session.open(own.worker(0).node));
+    const rows = await own.run(worker.embedding("rows", { dim: 1, consistency: "asp" }));
+    await own.run(rows.push([7], Float32Array.of(1)));
+    const killedAtMs = own.clock.nowMs();
+    own.kill(HEAD);
+    await own.run(rows.push([7], Float32Array.of(1)));
+    const pauseMs = own.clock.nowMs() - killedAtMs;
+    assert.ok(pauseMs < 45, `seed ${seed}: ${pauseMs.toFixed()} ms`);
+    await own.run(Promise.all(own.nodes().map((node) => own.running(node)?.close())));
+  }
+});
+
+test("a head that is told to stop hands over: no call fails, and every update counts once (Availability.I5)", async () => {
+  const own = new SimCluster({ seed: 6, serverCount: 1, workerCount: 1, replicas: 2, settle: () => setImmediate() });
+  await own.start();
+  const worker = await own.run(Session.open(own.worker(0).node));
+  const rows = await own.run(worker.embedding("rows", { dim: 1, consistency: "asp" }));
+  const pushes: Promise<void>[] = [];
+  for (let i = 0; i < 20; i++) pushes.push(rows.push([7], Float32Array.of(1)));
+  const left = own.office(HEAD).node.leave();
+  for (let i = 0; i < 20; i++) pushes.push(rows.push([7], Float32Array.of(1)));
+  await own.run(Promise.all([left, ...pushes]));
+  assert.deepEqual([...(await own.run(rows.pull([7])))], [40]);
+  assert.equal(own.scheduler.roster.nodes.find(({ node }) => node === HEAD)?.incarnation, 2, "the standby leads");
+  await own.run(Promise.all(own.nodes().map((node) => own.running(node)?.close())));
 });
 
 test("a standby that runs out of memory leaves the chain, and pushes go on", async () => {

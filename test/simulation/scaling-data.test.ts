@@ -1,5 +1,5 @@
-// scaling-data — Goal: while servers come and leave, training goes on and nothing is lost: every push counts once, and BSP
-// rounds have the bits of a run whose servers stay. docs/decisions/0072, 0073.
+// scaling-data — Goal: while servers come and leave, training goes on and nothing is lost: every push counts once, and
+// BSP rounds have the bits of a run whose servers stay. docs/decisions/0072, 0073.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

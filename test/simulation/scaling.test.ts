@@ -83,6 +83,21 @@ test("a spare keeps no job from ending, and is told that it was not needed", asy
   await assert.rejects(cluster.run(spare), (error: unknown) => isWeighbridgeError(error, "CLOSED") && /was not needed/.test(error.message));
 });
 
+test("whoever waits for a change that is under way when the job ends is told so", async () => {
+  const cluster = clusterOf();
+  await cluster.start();
+  const scaling = scalingOf(cluster);
+  const number = await cluster.run(scaling.ask({ to: 3 }));
+  const ended = scaling.ended(number);
+  const offices = [SCHEDULER_ID, idOf("server", 0), idOf("server", 1), idOf("worker", 0)].map((node) => cluster.office(node));
+  await cluster.run(
+    Promise.all([
+      ...offices.map((office) => office.finalize()),
+      assert.rejects(ended, (error: unknown) => isWeighbridgeError(error, "CLOSED") && /the job has ended/.test(error.message)),
+    ]),
+  );
+});
+
 test("when no server comes, the change is taken back; one that came leaves, and one that comes later waits", async () => {
   const cluster = clusterOf();
   await cluster.start();

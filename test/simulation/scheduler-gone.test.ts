@@ -1,4 +1,4 @@
-// Goal: a scheduler that dies for good stops nobody from training, and leaves nobody waiting.
+// Goal: a scheduler that dies for good stops nobody from training, and leaves nobody waiting (Availability.I7).
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -1,5 +1,5 @@
 // scheduler-standbys.test — Goal: of several schedulers of a job one leads, whatever is killed, stopped or cut off; the
-// next one leads within a lease and a second, and knows everything that anybody was told (availability.md, I3).
+// next one leads within a lease and a second, and knows everything that anybody was told (Availability.I3).
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

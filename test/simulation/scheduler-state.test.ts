@@ -1,5 +1,5 @@
 // scheduler-state.test — Goal: a scheduler that dies at any moment has written down what it told: the next one goes on
-// with the job, its incarnations, placement and catalogue as they were (availability.md, I3).
+// with the job, its incarnations, placement and catalogue as they were (Availability.I3).
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -5,14 +5,14 @@ import assert from "node:assert/strict";
 import { suite, test } from "node:test";
 import { runLayers } from "../../bench/layered-training.ts";
 import { Session } from "../../src/api/session.ts";
-import { LocalModel } from "../../src/faces/shared-model/local-model.ts";
+import { OwnerModel } from "../../src/faces/shared-model/owner-model.ts";
 import type { DistOptions } from "../../src/faces/shared-model/shared-model.ts";
 import { SimCluster } from "../../src/testing/sim-cluster.ts";
 import type { SimNetworkOptions } from "../../src/testing/sim-network.ts";
 import { throwsCode } from "../../src/testing/throws-code.ts";
 import { idOf } from "../../src/wire/node-id.ts";
 
-type Model = LocalModel<Float32Array>;
+type Model = OwnerModel<Float32Array>;
 type Stage = { readonly cluster: SimCluster; readonly models: readonly Model[] };
 
 async function stageOf(
@@ -31,7 +31,7 @@ async function stageOf(
       ranks.map(async (rank) => {
         const session = await Session.open(cluster.worker(rank).node);
         const parts = { clock, timeline: () => clock.nowMs() };
-        const model = new LocalModel<Float32Array>("dist", { session, ...updater, ...options }, parts);
+        const model = new OwnerModel<Float32Array>("dist", { session, ...updater, ...options }, parts);
         await model.init([0]);
         for (const [key, length] of lengths.entries()) await model.initKey([length], key, 0);
         return model;

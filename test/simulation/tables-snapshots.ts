@@ -19,7 +19,7 @@ export const EVERY = 3;
 export const ROWS = 4;
 const CLOCKS = 10;
 /** Between two changes of the placement, which take about as long: servers exchange parts. */
-const PAUSE_MS_MAX = 50;
+const PAUSE_MS_MAX = 12;
 
 /** A cluster whose servers keep checkpoints on this disk. */
 export async function startOn(

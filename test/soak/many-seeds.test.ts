@@ -13,11 +13,13 @@ import { runBlackouts, runComebacks } from "../simulation/durable.ts";
 import { runEmbeddingCache } from "../simulation/embedding-cache.ts";
 import { runExactlyOnce } from "../simulation/exactly-once.ts";
 import { drawFaults, runFailover } from "../simulation/failover.ts";
+import { calmTraining, FAILOVER_VICTIMS, killWhileTraining } from "../simulation/failover-kills.ts";
 import { killWhileFilling, runFilling } from "../simulation/filling.ts";
 import { runLentUnits } from "../simulation/lent-units.ts";
 import { runLinks } from "../simulation/links.ts";
 import { runModeChanges } from "../simulation/mode-changes.ts";
 import { runMovingCheckpoints } from "../simulation/moving-checkpoints.ts";
+import { killWhileMoving, MOVING_VICTIMS } from "../simulation/moving-kills.ts";
 import { runMovingParts } from "../simulation/moving-parts.ts";
 import { runParameters } from "../simulation/parameters.ts";
 import { runPlacementCrashes } from "../simulation/placement-crashes.ts";
@@ -58,10 +60,38 @@ test(`standbys that come later are filled exactly, whoever dies, for ${Math.ceil
   });
 });
 
+test("somebody dies at every boundary between two events of a training with standbys, and of a takeover", async () => {
+  const expected = await calmTraining();
+  for (const victim of FAILOVER_VICTIMS) {
+    let events = 1;
+    while (!(await killWhileTraining(victim, events, expected))) events++;
+  }
+});
+
 test("somebody dies at every boundary between two events of a copy", async () => {
   for (const victim of ["head", "standby", "scheduler"] as const) {
     let events = 1;
     while (!(await killWhileFilling(victim, events))) events++;
+  }
+});
+
+test(`parts move between replicated servers whose heads and standbys die, for ${Math.ceil(COUNT / 50)} more seeds`, async () => {
+  const expected = await undisturbedReads();
+  await forSeeds({ from: 20_000_000, count: Math.ceil(COUNT / 50) }, async (seed) => {
+    await runBits(seed, expected, seed % 2 === 0 ? "parts" : "servers", { isReplicated: true });
+  });
+});
+
+test(`parts move between durable servers that die and come back, for ${Math.ceil(COUNT / 100)} more seeds`, async () => {
+  await forSeeds({ from: 21_000_000, count: Math.ceil(COUNT / 100) }, async (seed) => {
+    await runComebacks(seed, { moves: { count: 0 } });
+  });
+});
+
+test("somebody dies at every boundary between two events of a change of the placement", async () => {
+  for (const victim of MOVING_VICTIMS) {
+    let events = 1;
+    while (!(await killWhileMoving(victim, events))) events++;
   }
 });
 
@@ -70,7 +100,9 @@ test(`cached rows keep their bounds and lose nothing, for ${COUNT} more seeds`, 
 });
 
 test(`epochs are done whole whoever dies, for ${COUNT} more seeds`, async () => {
-  await forSeeds({ from: 5_000_000, count: COUNT }, (seed) => runLentUnits(seed, { workers: seed % 4 >= 2, scheduler: seed % 2 === 1 }));
+  await forSeeds({ from: 5_000_000, count: COUNT }, (seed) =>
+    runLentUnits(seed, { workers: seed % 4 >= 2, scheduler: seed % 2 === 1, joins: seed % 8 >= 4 }),
+  );
 });
 
 test(`workers reduce exactly over bad links, for ${COUNT} more seeds`, async () => {

@@ -80,7 +80,7 @@ async function train(task: readonly (string | number)[], seed: number, signal: S
     env: { WEIGHBRIDGE_HEARTBEAT_TIMEOUT_MS: String(HEARTBEAT_TIMEOUT_MS) },
   });
   const random = new Random(seed);
-  await job.says(/step: 1, loss is/, 1, 120_000);
+  await job.says(/step: \d+, loss is/, 1, 120_000);
   for (let rank = 0; signal !== undefined && rank < SERVERS; rank++) {
     const pattern = random.chance(0.6)
       ? `^ *The server node id:(\\d+),.* rank id:${rank}$`

@@ -22,6 +22,8 @@ export type DeviceTask = {
 async function fail(failure: DeviceTask["failure"]): Promise<void> {
   if (failure === "throw") throw new TypeError("the device fell over");
   if (failure === "exit") process.exit(7);
+  // It has nothing left to do when it is ended: a thread that ends with the lock breaks the model.
+  for (let turn = 0; turn < 10; turn++) await new Promise<void>((resolve) => void setImmediate(resolve));
   parentPort?.postMessage("stopped");
   await new Promise<void>((resolve) => void setTimeout(resolve, 2 ** 30));
 }

@@ -19,9 +19,13 @@ export class PlainLayerKernels implements LayerKernels {
   }
 
   multiply(m: number, n: number, k: number, a: number, b: number, c: number, flags: number): void {
+    this.multiplyRows(0, m, m, n, k, a, b, c, flags);
+  }
+
+  multiplyRows(from: number, to: number, m: number, n: number, k: number, a: number, b: number, c: number, flags: number): void {
     const f = this.#floats;
     const isTransposed = (flags & PRODUCT.firstTransposed) !== 0;
-    for (let i = 0; i < m; i++) {
+    for (let i = from; i < to; i++) {
       for (let j = 0; j < n; j++) {
         let sum = 0;
         for (let d = 0; d < k; d++) sum = round(sum + round(f[a / 4 + (isTransposed ? d * m + i : i * k + d)]! * f[b / 4 + d * n + j]!));

@@ -169,10 +169,10 @@ function deafAtEnd(session: Session, epoch: number, kill: () => Promise<void>): 
   let overs = 0;
   const deaf = (collective: Collective): Collective =>
     over(collective, {
-      allReduce: async (votes: Float32Array, wait?: WaitOptions) => {
-        const isEnd = votes.length === 4 && votes[1] === 1;
-        await collective.allReduce(votes, wait);
-        if (!isEnd || votes[1] !== collective.members.length || ++overs !== epoch) return;
+      exchange: async (votes: readonly Uint8Array[], wait?: WaitOptions) => {
+        const parts = await collective.exchange(votes, wait);
+        const isEnd = parts.every((part) => part.length === 32 && new Float64Array(part.slice().buffer)[1] === 1); // TrainingGroup.agree
+        if (!isEnd || ++overs !== epoch) return parts;
         await kill();
         while (collective.failure === undefined) await setTimeout(5);
         throw collective.failure;

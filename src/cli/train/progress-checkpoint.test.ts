@@ -17,6 +17,8 @@ function event(epoch: number, step: number): StepEvent {
 
 type Circumstances = {
   readonly isReporter?: boolean;
+  /** It came when both epochs were over. */
+  readonly isMissed?: boolean;
   /** Saves of the first epoch end with it. */
   readonly isSlow?: boolean;
   /** Which saves fail, counted from 1. */
@@ -40,7 +42,7 @@ type Run = {
 };
 
 async function follow(flags: Partial<TrainFlags>, circumstances: Circumstances = {}): Promise<Run> {
-  const { isReporter = true, isSlow = false, fails = () => false, isSaved = () => false, dies } = circumstances;
+  const { isReporter = true, isSlow = false, isMissed = false, fails = () => false, isSaved = () => false, dies } = circumstances;
   const [saved, failures, order]: [string[], unknown[], string[]] = [[], [], []];
   const names: (number | undefined)[] = [];
   const slow = Promise.withResolvers<void>();
@@ -60,21 +62,22 @@ async function follow(flags: Partial<TrainFlags>, circumstances: Circumstances =
   };
   const plan = planTraining("lenet", { ...FLAGS, ...flags });
   const onFailed = (error: unknown): number => failures.push(error);
-  const meet = async (when: string, epoch: number): Promise<void> => {
+  const meet = async (when: string, epoch: number): Promise<boolean> => {
     order.push(`${when} ${epoch}`);
     await turn();
+    return isReporter;
   };
   const find = (step: number): string | undefined => (isSaved(step) ? `step-${step}` : undefined);
   const options = { plan, session, find, isReporter: () => isReporter, isWhole: () => isWhole, meet, onSaved: () => {}, onFailed };
   const checkpoint = new ProgressCheckpoint(options);
   for (const epoch of [1, 2]) {
-    for (let step = 1; step <= 10; step++) {
+    for (let step = 1; step <= 10 && !isMissed; step++) {
       if (dies === "at step 5" && step === 5) isWhole = false;
       checkpoint.stepEnd(event(epoch, step));
       await turn();
     }
     slow.resolve();
-    await checkpoint.epochEnd({ ...event(epoch, 10), seconds: 1, repeatedCount: 0 });
+    await checkpoint.epochEnd({ ...event(epoch, 10), seconds: 1, repeatedCount: 0, isMissed });
   }
   await turn();
   const last: unknown = isReporter ? await checkpoint.saveLast().catch((error: unknown) => error) : undefined;
@@ -89,6 +92,10 @@ async function run(flags: Partial<TrainFlags>, circumstances: Circumstances = {}
 
 test("with bsp after every epoch, with the place to go on from", async () => {
   assert.deepEqual(await run({}), ["1.0", "2.0"]);
+});
+
+test("with bsp a worker does not save epochs that were over when it came: it has the values of a later one (P1)", async () => {
+  assert.deepEqual(await run({}, { isMissed: true }), ["2.0"], "only the result");
 });
 
 test("every so many steps too, the end of an epoch once", async () => {
@@ -107,6 +114,9 @@ test("without bsp after every epoch, too, and nobody goes on before the cut (P6)
     assert.deepEqual(order, ["epoch 1", "saved", "cut 1", "saved"]);
     assert.deepEqual((await follow({ consistency }, { isReporter: false })).order, ["epoch 1", "cut 1"], "who does not save waits as well");
     assert.deepEqual((await follow({ consistency, checkpoint: false })).order, []);
+    const late = await follow({ consistency }, { isMissed: true, isReporter: false });
+    assert.deepEqual(late.order, ["epoch 1", "cut 1"], "who came late waits and is waited for");
+    assert.deepEqual((await follow({ consistency }, { isMissed: true })).saved, ["1.0", "2.0"], "the first of those who came saves");
   }
   assert.deepEqual((await follow({})).order, ["saved", "saved"], "with bsp nobody waits");
 });

@@ -5,7 +5,9 @@
 //   ssp, asp    after every epoch only: in between, workers are at different steps
 //
 // Invariants:
-//   ProgressCheckpoint.P1. Only the reporting worker saves.
+//   ProgressCheckpoint.P1. Only the reporting worker saves; where all come together for it, the first of those who
+//       came. A worker that came when the epoch was over for the others saves nothing, and comes wherever they may
+//       wait.
 //   ProgressCheckpoint.P2. One save at a time: a step that is due during a save is skipped; the end of an epoch is not.
 //   ProgressCheckpoint.P3. A checkpoint records exactly the batches that are in it. Once a worker has died, the others
 //       do its parts when they come to them, and no step is the end of all batches before it: from then on only the end
@@ -25,7 +27,7 @@
 import type { Session } from "../../api/session.ts";
 import { WeighbridgeError } from "../../base/errors.ts";
 import type { EpochEvent, StepEvent, TrainingCallback } from "../../faces/training/callbacks/callback.ts";
-import { stepOfEpoch, stepsDone, type TrainPlan, type TrainPosition } from "./train-plan.ts";
+import { stepsDone, type TrainPlan, type TrainPosition } from "./train-plan.ts";
 import { progressNote } from "./training-progress.ts";
 
 const KEPT = 3;
@@ -36,13 +38,13 @@ export type ProgressCheckpointOptions = {
   /** The checkpoint of this step, if it exists. */
   readonly find: (step: number) => string | undefined;
   readonly isReporter: () => boolean;
-  /** Whether every worker that the job began with is alive. */
+  /** Whether no worker has died. */
   readonly isWhole: () => boolean;
   /**
    * A rendezvous of all workers after an epoch, before the cut and after it: resolves when all that live have come, at
-   * one clock.
+   * one clock, with whether this worker is the first of them.
    */
-  readonly meet: (when: "epoch" | "cut", epoch: number) => Promise<void>;
+  readonly meet: (when: "epoch" | "cut", epoch: number) => Promise<boolean>;
   readonly onSaved: (path: string, position: TrainPosition) => void;
   /** Called for a save that failed, if another one will be tried. */
   readonly onFailed: (error: unknown) => void;
@@ -60,18 +62,17 @@ export class ProgressCheckpoint implements TrainingCallback {
   stepEnd(event: StepEvent): void {
     const { plan, isWhole } = this.#options;
     const { checkpointEvery } = plan;
-    const { epoch, stepCount } = event;
-    const step = stepOfEpoch(plan, event);
+    const { epoch, stepCount, globalStep: step } = event;
     const isDue = checkpointEvery !== undefined && step % checkpointEvery === 0 && step < stepCount;
     if (!isDue || this.#saving !== undefined || !this.#maySave || !isWhole()) return; // P2, P3
     void this.#start({ epoch: epoch - 1, step }); // training goes on meanwhile
   }
 
-  async epochEnd({ epoch }: EpochEvent): Promise<void> {
+  async epochEnd({ epoch, isMissed }: EpochEvent): Promise<void> {
     const { plan } = this.#options;
     if (plan.checkpointDir === undefined || epoch === plan.epochs) return; // P7
     if (plan.consistency !== "bsp") await this.#saveTogether(epoch);
-    else if (this.#maySave) {
+    else if (this.#maySave && !isMissed) {
       await this.#saving;
       void this.#start({ epoch, step: 0 });
       if (plan.cacheRows > 0) await this.#saving; // P5: nobody goes on without this worker
@@ -92,8 +93,7 @@ export class ProgressCheckpoint implements TrainingCallback {
   /** P6. A cut is made at a clock that all workers have reached. */
   async #saveTogether(epoch: number): Promise<void> {
     const { meet } = this.#options;
-    await meet("epoch", epoch);
-    if (this.#maySave) {
+    if (await meet("epoch", epoch)) {
       await this.#saving;
       await this.#start({ epoch, step: 0 });
     }

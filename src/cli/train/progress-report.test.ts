@@ -34,7 +34,7 @@ function run(options: Run): WorkerReport[] {
   });
   for (const epoch of [1, 2]) {
     for (let step = 1; step <= 10; step++, nowMs += stepMs) report.stepEnd(event(epoch, step, globalStepOf(step)));
-    report.epochEnd({ ...event(epoch, 10), seconds: 1, repeatedCount: 0 });
+    report.epochEnd({ ...event(epoch, 10), seconds: 1, repeatedCount: 0, isMissed: false });
   }
   return reports;
 }

@@ -56,6 +56,7 @@ export class ProgressReport implements TrainingCallback {
   }
 
   epochEnd(event: EpochEvent): void {
+    if (event.isMissed) return;
     this.#latest = this.#progressOf(event);
     this.#sampleCount = this.#latest.sampleCount;
     this.#seconds = this.#latest.seconds;

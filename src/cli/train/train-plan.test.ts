@@ -10,7 +10,6 @@ import {
   reachedText,
   resumeCommand,
   samplesToVisit,
-  stepOfEpoch,
   stepsPerEpoch,
   stepsToMake,
   type TaskName,
@@ -80,13 +79,6 @@ test("steps and samples that are left are counted from where the job begins", ()
   assert.equal(samplesToVisit({ ...plan, startsAt: { epoch: 1, step: 3 } }), 1_100);
   assert.equal(stepsToMake({ ...plan, startsAt: { epoch: 1, step: 3 } }), 5);
   assert.equal(samplesToVisit({ ...plan, startsAt: { epoch: 3, step: 0 } }), 0);
-});
-
-test("steps are those of the epoch, also of one that was begun before, and never more than it has", () => {
-  const plan = { ...planTraining("lenet", { ...FLAGS, epochs: 3, limit: 640 }), startsAt: { epoch: 1, step: 4 } };
-  assert.equal(stepOfEpoch(plan, { epoch: 2, step: 1 }), 5);
-  assert.equal(stepOfEpoch(plan, { epoch: 3, step: 1 }), 1);
-  assert.equal(stepOfEpoch(plan, { epoch: 3, step: 14 }), 10);
 });
 
 test("a worker that does another's parts too is where the job is, not at its own steps", () => {

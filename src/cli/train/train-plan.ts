@@ -72,9 +72,12 @@ export const TASKS: Readonly<Record<TaskName, TaskDefaults>> = {
   },
 };
 
+/** How many workers the start waits for, and how many there may be. */
+export type WorkerRange = { readonly least: number; readonly most: number };
+
 /** As commander returns them. */
 export type TrainFlags = {
-  readonly workers: number;
+  readonly workers: number | WorkerRange;
   readonly servers: number;
   readonly replicas?: number;
   readonly epochs?: number;
@@ -103,7 +106,10 @@ export type TrainPosition = { readonly epoch: number; readonly step: number };
 
 export type TrainPlan = {
   readonly task: TaskName;
+  /** With which the job starts. */
   readonly workers: number;
+  /** How many there may be. */
+  readonly workersMax: number;
   readonly servers: number;
   /** By how many processes each server is held. */
   readonly replicas: number;
@@ -139,7 +145,8 @@ export const NODES_DEFAULT = 2;
 /** Throws BAD_CONFIG with every contradiction, one per line. */
 export function planTraining(task: TaskName, flags: TrainFlags): TrainPlan {
   const defaults = TASKS[task];
-  const { workers, servers, replicas = 1, seed, overlap, devices = 1, cacheRows = 0, quiet = false, slowWorker } = flags;
+  const { servers, replicas = 1, seed, overlap, devices = 1, cacheRows = 0, quiet = false, slowWorker } = flags;
+  const { least: workers, most: workersMax } = rangeOf(flags);
   const batchSize = flags.batchSize ?? defaults.batchSize;
   const sampleCount = flags.limit ?? defaults.sampleCount;
   const consistency = flags.consistency ?? defaults.consistency;
@@ -150,6 +157,7 @@ export function planTraining(task: TaskName, flags: TrainFlags): TrainPlan {
   return {
     task,
     workers,
+    workersMax,
     servers,
     replicas,
     epochs: flags.epochs ?? defaults.epochs,
@@ -179,13 +187,15 @@ type Chosen = {
 
 function contradictions(task: TaskName, flags: TrainFlags, chosen: Chosen): string[] {
   const { batchSize, sampleCount, consistency, learningRate } = chosen;
-  const { workers, devices = 1, cacheRows = 0, quiet = false, resume = false, slowWorker } = flags;
+  const { devices = 1, cacheRows = 0, quiet = false, resume = false, slowWorker } = flags;
+  const { least: workers, most } = rangeOf(flags);
   const parsed = parseConsistency(consistency);
   const slow = slowWorker === undefined ? undefined : parseSlowWorker(slowWorker);
   return [
     parsed === undefined &&
       `--consistency is bsp, asp or ssp:N with a whole number N, not ${consistency}${didYouMean(consistency, ["bsp", "asp", "ssp:N"])}`,
-    batchSize < workers && `--batch-size ${batchSize} leaves some of ${workers} workers without a sample`,
+    batchSize < most && `--batch-size ${batchSize} leaves some of ${most} workers without a sample`,
+    most < workers && `--workers ${workers}..${most} ends before it begins`,
     devices > 1 && TASKS[task].hasRows && `--devices ${devices}: ${task} has embeddings, whose rows one device looks up`,
     devices > 1 &&
       flags.overlap &&
@@ -212,6 +222,10 @@ function contradictions(task: TaskName, flags: TrainFlags, chosen: Chosen): stri
     slowWorker !== undefined && slow === undefined && `--slow-worker is RANK:FACTOR, such as 1:5, not ${slowWorker}`,
     slow !== undefined && slow.rank >= workers && `--slow-worker ${slowWorker}: there are workers 0 to ${workers - 1}`,
   ].filter((problem) => problem !== false);
+}
+
+function rangeOf({ workers }: Pick<TrainFlags, "workers">): WorkerRange {
+  return typeof workers === "number" ? { least: workers, most: workers } : workers;
 }
 
 function isRate(task: TaskName, learningRate: number): boolean {
@@ -266,15 +280,6 @@ export function stepsToMake(plan: TrainPlan): number {
 }
 
 /**
- * The step of an epoch, from 1, of an event that counts the steps of this run; its epoch counts from 1 as well. A
- * worker that does the parts of a dead one makes more steps than an epoch has: they count as its last.
- */
-export function stepOfEpoch(plan: TrainPlan, { epoch, step }: { readonly epoch: number; readonly step: number }): number {
-  const { startsAt } = plan;
-  return Math.min(stepsPerEpoch(plan), epoch === startsAt.epoch + 1 ? startsAt.step + step : step);
-}
-
-/**
  * How far a worker is, for people: the furthest batch it had a part of, as the screen counts. Its own steps may be
  * more, if it does the parts of another.
  */
@@ -302,8 +307,8 @@ export function resumeCommand(plan: TrainPlan): string {
 
 /** The flags of a plan that differ from its task's defaults. */
 function flagsOf(plan: TrainPlan): string[] {
-  const { task, servers, workers, replicas, batchSize, sampleCount, learningRate, seed, checkpointDir, checkpointEvery, cacheRows, data } =
-    plan;
+  const { task, servers, replicas, batchSize, sampleCount, learningRate, seed, checkpointDir, checkpointEvery, cacheRows, data } = plan;
+  const workers = plan.workersMax > plan.workers ? `${plan.workers}..${plan.workersMax}` : plan.workers;
   const defaults = TASKS[task];
   const unless = (standard: unknown, flag: string, value: string | number | undefined): string[] =>
     value === undefined || value === standard ? [] : [flag, shellWord(String(value))];

@@ -65,7 +65,7 @@ export async function runTraining(wanted: TrainPlan, isResumed: boolean, output:
   requireData(wanted);
   await requireSamples(wanted);
   const run = isResumed ? await resumedRun(wanted) : newRun(wanted);
-  const { processes, scheduler, serverOf } = await planProcesses(run);
+  const { processes, scheduler, serverOf, workerOf } = await planProcesses(run);
   const { plan, directory, resumedFrom } = run;
   const where = { runDirectory: directory, resumedFrom, ...schedulerTexts(scheduler) };
   const screen = new TrainingScreen({ out: process.stdout, plan, ...where });
@@ -73,6 +73,7 @@ export async function runTraining(wanted: TrainPlan, isResumed: boolean, output:
   const job = new Job({
     processes,
     serverOf,
+    workerOf,
     onAdded: ({ name }) => screen.note(`${name} is started`),
     onServerLost: (end) => screen.note(serverLostText(end)),
     attach: (node) => showOutput(node, screen),
@@ -115,6 +116,7 @@ export async function planProcesses({ plan, directory, resumedFrom }: Run, env: 
     commandLine: {
       serverCount: plan.servers,
       workerCount: plan.workers,
+      workerCountMax: plan.workersMax,
       replicas: plan.replicas,
       ...(directory === undefined ? {} : { checkpointDir: directory }),
       ...(resumedFrom === undefined ? {} : { restore: resumedFrom }),

@@ -91,13 +91,15 @@ export class TrainingScreen {
   }
 
   open(): void {
-    const { task, servers, workers, replicas, consistency, batchSize, startsAt } = this.#plan;
+    const { task, servers, workers, workersMax, replicas, consistency, batchSize, startsAt } = this.#plan;
     const counts = { serverCount: servers, workerCount: workers, replicas };
     const { runDirectory, resumedFrom, scheduler, statusCommand } = this.#options;
     this.#print("");
     this.#print(`  ${this.#style("bold", "Weighbridge")}  ${TASKS[task].title}`);
     this.#print("");
-    this.#print(`  cluster  1 scheduler, ${countsText(counts)}, each its own process; ${consistencyText(consistency)}`);
+    this.#print(
+      `  cluster  1 scheduler, ${countsText(counts)}${workersMax > workers ? ` (up to ${workersMax})` : ""}, each its own process; ${consistencyText(consistency)}`,
+    );
     this.#print(`  address  ${scheduler}, for ${statusCommand}`);
     if (resumedFrom !== undefined) this.#print(`  resumed  at ${positionText(startsAt)}, from ${nearPath(resumedFrom)}`);
     this.#print(`  batches  of ${number(batchSize)}, ${number(stepsPerEpoch(this.#plan))} steps an epoch`);

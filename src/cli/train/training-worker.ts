@@ -82,8 +82,12 @@ export class TrainingWorker implements TrainingRole {
       session,
       find: (step) => this.#checkpointOf(step),
       isReporter,
-      isWhole: () => aliveRanks(node).length === this.#plan.workers,
-      meet: (name, epoch) => alignClocks(session, { name, epoch: epoch - 1 }, { deadlineMs: END_MS }),
+      isWhole: () => isWhole(node),
+      meet: async (name, epoch) => {
+        const mark = String(process.pid); // an earlier holder of this rank may have come
+        const [first] = await alignClocks(session, { name, epoch: epoch - 1 }, { deadlineMs: END_MS }, mark);
+        return first?.rank === session.rank && first.mark === mark;
+      },
       onSaved: (path, { epoch }) => sendReport({ kind: "checkpoint", path, epoch }),
       onFailed: (error) => process.stderr.write(`no checkpoint was saved ${this.#position}: ${causeOf(error)}\n`),
     });
@@ -101,6 +105,7 @@ export class TrainingWorker implements TrainingRole {
     });
     const cache = this.#plan.cacheRows === 0 ? {} : { cache: rowHits(task) };
     sendReport({ kind: "done", rank: session.rank, ...totals(report, result), byteCount: bytesMoved(session), ...cache });
+    if (result.hasLeft) return; // the others go on, and report
     const wait = { deadlineMs: END_MS };
     await alignClocks(session, { name: "end", epoch: 0 }, wait); // a checkpoint is cut at a clock that all have reached
     const reportResult = async (): Promise<void> => {
@@ -139,6 +144,11 @@ function reporterOf(node: WorkerNode): number {
 
 function aliveRanks({ roster }: WorkerNode): number[] {
   return roster.nodes.filter(({ role, state }) => role === "worker" && state === "alive").map(({ rank }) => rank);
+}
+
+/** Whether every worker that there was lives, or has left by itself. */
+function isWhole({ roster }: WorkerNode): boolean {
+  return roster.nodes.every(({ role, state, incarnation }) => role !== "worker" || (state !== "dead" && incarnation === 1));
 }
 
 function totals(report: ProgressReport, { seconds, waitShare, sampleCount, repeatedCount }: TrainingResult) {

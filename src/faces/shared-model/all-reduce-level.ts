@@ -26,6 +26,7 @@ import type { CompletedRound, LevelTwo } from "../../worker/level-one/level-two.
 import type { KeyPlan } from "../../worker/level-one/model-backend.ts";
 import type { DistSession } from "./dist-session.ts";
 import type { ModelLevel } from "./model-level.ts";
+import { flag } from "./model-params.ts";
 
 /** What is reduced in one turn. */
 const TURN_BYTES = 4 * 1024 * 1024;
@@ -33,6 +34,7 @@ const TURN_BYTES = 4 * 1024 * 1024;
 const PIECE_BYTES = 1024 * 1024;
 /** How long workers wait that have rounds ready, but none in common. */
 const PAUSE_MS = 1;
+const DISABLE = "msg:disable_allreduce";
 /** A round as it is told: key, priority, length. */
 const TOLD_WORDS = 3;
 
@@ -55,11 +57,13 @@ type Told = { readonly key: number; readonly priority: number; readonly length: 
 type Piece = { readonly open: OpenRound; readonly values: RowArray };
 
 export class AllReduceLevel implements ModelLevel {
-  readonly settingNames: readonly string[] = [];
+  readonly settingNames: readonly string[] = [DISABLE];
   readonly #options: AllReduceLevelOptions;
   /** In the order in which they became ready. */
   readonly #rounds = new Map<number, OpenRound>();
   #collective: Collective | undefined;
+  /** Then what the devices of a machine pushed counts there alone. */
+  #isDisabled = false;
   #isTurning = false;
   #closed: WeighbridgeError | undefined;
 
@@ -71,8 +75,8 @@ export class AllReduceLevel implements ModelLevel {
     return this.#options.session.value.rank;
   }
 
-  setParam(name: string): void {
-    throw new WeighbridgeError("BAD_ARGUMENT", `there is no option ${JSON.stringify(name)}`);
+  setParam(name: string, value: string): void {
+    this.#isDisabled = flag(name, value);
   }
 
   /** Waits for all workers. */
@@ -87,14 +91,19 @@ export class AllReduceLevel implements ModelLevel {
   }
 
   async exchange(round: CompletedRound): Promise<void> {
+    if (this.#closed !== undefined) throw this.#closed;
+    if (!this.#isDisabled) await this.#reduced(round);
+    await this.#options.after?.exchange(round);
+  }
+
+  /** Resolves when the workers have added up the round. */
+  async #reduced(round: CompletedRound): Promise<void> {
     const { plan, values } = round;
     assert(!this.#rounds.has(plan.key), "one round of a key at a time");
-    if (this.#closed !== undefined) throw this.#closed;
     const open: OpenRound = { round, values, ended: new Deferred<void>(), begun: 0, reduced: 0 };
     this.#rounds.set(plan.key, open);
     if (!this.#isTurning) void this.#turns();
     await open.ended.promise;
-    await this.#options.after?.exchange(round);
   }
 
   setWeights(plan: KeyPlan, values: RowArray): void | Promise<void> {
@@ -123,9 +132,8 @@ export class AllReduceLevel implements ModelLevel {
         underWay.catch(() => {}); // it is awaited below
         await before; // G2
         if (pieces.length === 0) await this.#pause();
-        if (this.#hasBegunAll()) await underWay; // nothing to tell of until then
+        if (this.#hasBegunAll()) await underWay; // nothing to tell of until then; others may be ready when it is over
       }
-      await underWay;
     } catch (thrown) {
       this.#failAll(thrown);
     } finally {
@@ -146,8 +154,9 @@ export class AllReduceLevel implements ModelLevel {
   /** The pieces of this turn (G1). */
   #agreed(lists: readonly (readonly Told[])[]): Piece[] {
     const [first = [], ...others] = lists;
+    const othersByKey = others.map((list) => new Map(list.map((told) => [told.key, told])));
     const common = first.flatMap((told) => {
-      const all = [told, ...others.flatMap((list) => list.find(({ key }) => key === told.key) ?? [])];
+      const all = [told, ...othersByKey.flatMap((list) => list.get(told.key) ?? [])];
       if (all.length < lists.length) return [];
       return [{ ...told, priority: Math.max(...all.map(({ priority }) => priority)), lengths: all.map(({ length }) => length) }];
     });

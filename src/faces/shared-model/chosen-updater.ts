@@ -7,6 +7,7 @@ import { isPsUpdater } from "../../store/described-plug-in.ts";
 import { type OptimizerSpec, type ResolvedOptimizer, resolveOptimizer } from "../../store/updaters/optimizer-spec.ts";
 import type { PsUpdater } from "../../store/updaters/ps-updater.ts";
 import type { LevelTwo } from "../../worker/level-one/level-two.ts";
+import { KernelLevel } from "./kernel-level.ts";
 import { checkPlain, PlainLevel } from "./plain-level.ts";
 import type { Updater } from "./updater.ts";
 import { UpdaterLevel } from "./updater-level.ts";
@@ -47,7 +48,7 @@ export function checkUpdater(updater: ChosenUpdater, dtype: RowElement, initialW
     if (dtype !== "f32") checkPlain({ optimizer, dtype, initialWeight });
     return;
   }
-  if (isPsUpdater(updater)) throw bad(`the updater ${updater.name} runs on servers: it is for a "dist" model through servers`);
+  if (isPsUpdater(updater)) throw serversUpdater(updater);
   for (const name of ["initModel", "update"] as const)
     if (typeof updater[name] !== "function") throw bad(`an updater has a function ${name}, not ${showValue(updater[name])}`);
   for (const name of ["setParam", "initUpdater"] as const)
@@ -63,15 +64,18 @@ export function builtInUpdater(spec: OptimizerSpec): ResolvedOptimizer {
   return resolved;
 }
 
-/** What runs an updater in the place of level 2; undefined for none, and for those that level 1 runs itself. */
-export function updaterLevel(
-  updater: ChosenUpdater | undefined,
-  { dtype, initialWeight }: { readonly dtype: RowElement; readonly initialWeight: number },
-): LevelTwo | undefined {
-  if (updater === undefined) return undefined;
-  const own = ownUpdater(updater);
-  if (own !== undefined) return new UpdaterLevel(own, dtype);
-  return dtype === "f32" || !isBuiltIn(updater) ? undefined : new PlainLevel({ optimizer: builtInUpdater(updater), dtype, initialWeight });
+type UpdatedNumbers = { readonly dtype: RowElement; readonly initialWeight: number };
+
+/** What runs an updater in the place of level 2. */
+export function updaterLevel(updater: ChosenUpdater, { dtype, initialWeight }: UpdatedNumbers): LevelTwo {
+  if (isPsUpdater(updater)) throw serversUpdater(updater);
+  if (!isBuiltIn(updater)) return new UpdaterLevel(updater, dtype);
+  const optimizer = builtInUpdater(updater);
+  return dtype === "f32" ? new KernelLevel(optimizer, initialWeight) : new PlainLevel({ optimizer, dtype, initialWeight });
+}
+
+function serversUpdater({ name }: PsUpdater): WeighbridgeError {
+  return bad(`the updater ${name} runs on servers: it is for a "dist" model through servers`);
 }
 
 function bad(message: string): WeighbridgeError {

@@ -35,14 +35,14 @@ export class DeviceCalls<Data extends object> {
     this.#own = own;
     const epoch = (): number | undefined => backend.dataEpoch;
     this.#pushLists = new ItemLists({
-      ...{ names: ["data", "key", "priority", "after"], what: "a push of pushAll" },
+      ...{ names: ["data", "key", "priority", "after"], what: "the items of pushAll" },
       requestOf: ({ data, key, priority = 0, after }, position) => this.#pushOf(data, key, position, priority, after),
       isSame: (a, b) => a.data === b.data && a.key === b.key && a.priority === b.priority && a.after === b.after,
       recheck: ({ data, plan }) => this.#checkData(data, plan.length, PUSHED, plan.key),
       epoch,
     });
     this.#pullLists = new ItemLists({
-      ...{ names: ["data", "key", "priority", "callback"], what: "a pull of pullAll" },
+      ...{ names: ["data", "key", "priority", "callback"], what: "the items of pullAll" },
       requestOf: ({ data, key, priority = 0, callback }, position) => this.#pullOf(data, key, position, priority, callback),
       isSame: (a, b) => a.data === b.data && a.key === b.key && a.priority === b.priority && a.callback === b.callback,
       recheck: ({ data, plan }) => this.#checkData(data, plan.resultLength, PULLED, plan.key),
@@ -109,8 +109,7 @@ export class DeviceCalls<Data extends object> {
   async wait(key: number, device: number, wait: WaitOptions = {}): Promise<void> {
     checkWaitOptions(wait);
     const position = this.positionOf(device);
-    const plan = this.#plans.get(key);
-    if (plan !== undefined) await this.level.wait(plan, position, wait);
+    await this.level.wait(this.#planOf(key), position, wait);
   }
 
   async waitAll(device: number, wait: WaitOptions = {}): Promise<void> {

@@ -2,8 +2,9 @@
 // port (everything else goes through shared memory), and the model as it sees it.
 
 import type { Clock } from "../../base/clock.ts";
-import { Deferred, type WaitOptions } from "../../base/deferred.ts";
+import { Deferred, type WaitOptions, waitFor } from "../../base/deferred.ts";
 import { type ErrorCode, isWeighbridgeError, reasonOf, WeighbridgeError } from "../../base/errors.ts";
+import { checkWaitOptions } from "../../base/known-options.ts";
 import type { RowArray } from "../../kernel/row-element.ts";
 import { CpuBackend, type CpuBackendOptions, type CpuMemory } from "../../worker/level-one/cpu-backend.ts";
 import type { RoundRules } from "../../worker/level-one/key-rounds.ts";
@@ -85,6 +86,7 @@ export class DeviceThread implements DeviceModel<RowArray> {
   readonly #asked = new Map<number, Deferred<KeyPlan | undefined>>();
   #tickets = 0;
   #needs = 0;
+  #isClosed = false;
 
   constructor(grant: DeviceGrant, parts: ThreadParts) {
     const { memory, meter, thread, rules, devices, device, cpu } = grant;
@@ -113,9 +115,10 @@ export class DeviceThread implements DeviceModel<RowArray> {
     return await Promise.reject(ownersCall("init"));
   }
 
-  async initKey(shape: readonly number[], key: number, device: number): Promise<void> {
+  async initKey(shape: readonly number[], key: number, device: number, wait: WaitOptions = {}): Promise<void> {
+    checkWaitOptions(wait);
     this.#calls.positionOf(device);
-    const plan = await this.#ask({ kind: "initKey", shape, key });
+    const plan = await this.#ask({ kind: "initKey", shape, key }, `key ${key}`, wait);
     if (plan !== undefined) this.#calls.know(plan);
   }
 
@@ -151,9 +154,10 @@ export class DeviceThread implements DeviceModel<RowArray> {
     await this.#calls.waitAll(device, wait);
   }
 
-  async setWeight(data: RowArray, key: number, device: number): Promise<void> {
+  async setWeight(data: RowArray, key: number, device: number, wait: WaitOptions = {}): Promise<void> {
+    checkWaitOptions(wait);
     const { plan, values } = await this.#calls.weightsOf(data, key, device);
-    await this.#ask({ kind: "setWeight", plan, values: values.slice() });
+    await this.#ask({ kind: "setWeight", plan, values: values.slice() }, `the weights of key ${key}`, wait);
   }
 
   async checkWeight(data: RowArray, key: number, device: number): Promise<void> {
@@ -175,10 +179,14 @@ export class DeviceThread implements DeviceModel<RowArray> {
     throw ownersCall("trace");
   }
 
-  /** The device leaves the model. */
+  /** The device leaves the model. What it has asked the owner for rejects with CLOSED. */
   async close(): Promise<void> {
+    if (this.#isClosed) return;
     this.removeDevice(this.device);
+    this.#isClosed = true;
     this.#parts.port.close();
+    for (const answer of this.#asked.values()) answer.reject(left());
+    this.#asked.clear();
     return await Promise.resolve();
   }
 
@@ -186,15 +194,17 @@ export class DeviceThread implements DeviceModel<RowArray> {
     await this.close();
   }
 
-  async #ask(asked: Asked): Promise<KeyPlan | undefined> {
+  async #ask(asked: Asked, what: string, wait: WaitOptions): Promise<KeyPlan | undefined> {
+    if (this.#isClosed) throw left(); // nobody would hear it
     const ticket = ++this.#tickets;
     const answer = new Deferred<KeyPlan | undefined>();
     this.#asked.set(ticket, answer);
     this.#need(true);
     try {
       this.#post({ ...asked, ticket });
-      return await answer.promise;
+      return await waitFor(answer.promise, what, this.#parts.clock, wait);
     } finally {
+      this.#asked.delete(ticket);
       this.#need(false);
     }
   }
@@ -214,6 +224,10 @@ export class DeviceThread implements DeviceModel<RowArray> {
     this.#needs += isNeeded ? 1 : -1;
     if (this.#needs === (isNeeded ? 1 : 0)) this.#parts.keepAlive(isNeeded);
   }
+}
+
+function left(): WeighbridgeError {
+  return new WeighbridgeError("CLOSED", "this device has left the shared model");
 }
 
 function ownersCall(what: string): WeighbridgeError {

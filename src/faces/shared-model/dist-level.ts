@@ -75,11 +75,8 @@ function allReduceLevel(options: SharedModelOptions, session: DistSession, clock
   if (name !== undefined) throw bad("name is for servers: an all-reduce has no parameters there");
   if (reduce === "mean" && !ROW_ELEMENTS[dtype].isFloat) throw bad(`reduce "mean" is for floats, not ${dtype}: a mean may lie between two`);
   if (updater !== undefined) checkUpdater(updater, dtype, initialWeight);
-  if (updater !== undefined && isBuiltIn(updater) && dtype === "f32") {
-    const what = `through allReduce there are no built-in updaters of f32, as ${updater.type}: give one of your own`;
-    throw new WeighbridgeError("UNSUPPORTED", what);
-  }
-  return new AllReduceLevel({ session, clock, reduce, after: updaterLevel(updater, { dtype, initialWeight }) });
+  const after = updater === undefined ? undefined : updaterLevel(updater, { dtype, initialWeight });
+  return new AllReduceLevel({ session, clock, reduce, after });
 }
 
 function bad(message: string): WeighbridgeError {

@@ -20,7 +20,7 @@ function listsWith(epoch: () => number | undefined): {
     if (data === state.freed) throw new WeighbridgeError("CLOSED", "it was freed");
   };
   const lists = new ItemLists<Item, Request>({
-    ...{ names: ["data", "key", "priority"], what: "an item" },
+    ...{ names: ["data", "key", "priority"], what: "the items" },
     requestOf: ({ data, key }, position) => {
       check(data);
       return { data, key, position };
@@ -83,11 +83,8 @@ test("an item that was replaced, changed, added or removed is seen, and one that
   }
   const misspelt = [{ data: {}, key: 1, prioritty: 3 }];
   assert.throws(() => lists.requestsOf(misspelt, 0), throwsCode("BAD_ARGUMENT", /did you mean priority/));
-  assert.throws(() => lists.requestsOf("all" as unknown as Item[], 0), throwsCode("BAD_ARGUMENT", /an item is an item of a list/));
-  assert.throws(
-    () => lists.requestsOf([...itemsOf(2), { data: {}, key: 1 }], 0),
-    throwsCode("BAD_ARGUMENT", /key 1, which the list has twice/),
-  );
+  assert.throws(() => lists.requestsOf("all" as unknown as Item[], 0), throwsCode("BAD_ARGUMENT", /the items are a list, not "all"/));
+  assert.throws(() => lists.requestsOf([...itemsOf(2), { data: {}, key: 1 }], 0), throwsCode("BAD_ARGUMENT", /the items have key 1 twice/));
 });
 
 test("data that were freed are noticed: at once, or when the epoch has changed", () => {

@@ -16,7 +16,7 @@ type Keyed = { readonly key: number };
 export type ItemListsOptions<Item extends Keyed, Request> = {
   /** The fields of an item. */
   readonly names: readonly string[];
-  /** For messages: "a push of pushAll". */
+  /** For messages: "the items of pushAll". */
   readonly what: string;
   /** Checks an item of the device at this position. Throws BAD_ARGUMENT and the like. */
   readonly requestOf: (item: Item, position: number) => Request;
@@ -49,7 +49,7 @@ export class ItemLists<Item extends Keyed, Request> {
 
   requestsOf(items: readonly Item[], position: number): readonly Request[] {
     const { names, what, requestOf } = this.#options;
-    if (!Array.isArray(items)) throw new WeighbridgeError("BAD_ARGUMENT", `${what} is an item of a list, not of ${showValue(items)}`);
+    if (!Array.isArray(items)) throw new WeighbridgeError("BAD_ARGUMENT", `${what} are a list, not ${showValue(items)}`);
     const list: readonly Item[] = items;
     const known = this.#checked.get(list);
     if (known?.position === position && this.#isUnchanged(list, known)) return known.requests;
@@ -83,5 +83,5 @@ export class ItemLists<Item extends Keyed, Request> {
 function checkOnce(list: readonly Keyed[], what: string): void {
   if (new Set(list.map(({ key }) => key)).size === list.length) return;
   const twice = list.find(({ key }, i) => list.findIndex((other) => other.key === key) < i);
-  throw new WeighbridgeError("BAD_ARGUMENT", `${what} is of key ${twice?.key}, which the list has twice`);
+  throw new WeighbridgeError("BAD_ARGUMENT", `${what} have key ${twice?.key} twice`);
 }

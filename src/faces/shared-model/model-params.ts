@@ -9,7 +9,7 @@
 //   use_pin_memory     1         checked alone: copies of CUDA always go through pinned memory
 //   push_thread        ndev, one whether an urgent reduce overtakes one that has begun
 //   pull_thread        ndev, one the same of hand-outs
-//   msg:…                        ignored
+//   msg:…                        ignored, but for what level 2 has (all-reduce-level.ts)
 
 import { showValue, WeighbridgeError } from "../../base/errors.ts";
 import { didYouMean, isSlip } from "../../base/nearest-name.ts";
@@ -61,14 +61,22 @@ const SETTERS: Readonly<Record<string, Setter>> = {
 const NAMES: readonly string[] = [...Object.keys(SETTERS), "push_op[<key>]"];
 const PUSH_OP = /^push_op\[(.*)\]$/;
 
-/** False for a name that is not the model's, but may be the updater's. Throws BAD_ARGUMENT for an impossible value. */
+/**
+ * False for a name that is not the model's, but may be level 2's or the updater's. Throws BAD_ARGUMENT for an
+ * impossible value.
+ */
 export function setModelParam(params: ModelParams, name: string, value: string): boolean {
   const setter = Object.hasOwn(SETTERS, name) ? SETTERS[name] : undefined;
   const [, key] = PUSH_OP.exec(name) ?? [];
   if (setter !== undefined) setter(params, value);
   else if (key !== undefined) params.pushOperations.set(keyOf(name, key), choice(name, ["sum", "gather"], value));
-  else return name.startsWith("msg:");
+  else return false;
   return true;
+}
+
+/** Names that mshadow-ps hands to what it is built on. */
+export function isMessageParam(name: string): boolean {
+  return name.startsWith("msg:");
 }
 
 /** The error for a name that is nobody's. Undefined if it may be an updater's: it is no slip for one of the model's. */
@@ -84,7 +92,8 @@ function keyOf(name: string, text: string): number {
   return key;
 }
 
-function flag(name: string, value: string): boolean {
+/** Throws BAD_ARGUMENT. */
+export function flag(name: string, value: string): boolean {
   return choice(name, ["0", "1"], value === "true" ? "1" : value === "false" ? "0" : value) === "1";
 }
 

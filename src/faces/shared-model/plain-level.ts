@@ -1,8 +1,7 @@
 // plain-level — a built-in updater of other types than f32 in the place of level 2: the code that servers run for rows
-// of such types, on the
-// weights of a key as rows of one. Those of f32 run within level 1, in kernels.
+// of such types, on the weights of a key as rows of one. Those of f32 are kernels: level 1 runs them, or
+// kernel-level.ts after an all-reduce.
 
-import { assert } from "../../base/assert.ts";
 import { copyElements, fillElements, ROW_ELEMENTS, type RowArray, type RowElement } from "../../kernel/row-element.ts";
 import type { TableSpec } from "../../store/parameter-spec.ts";
 import { PlugIns } from "../../store/plug-ins.ts";
@@ -11,6 +10,7 @@ import { LearningRate } from "../../store/updaters/learning-rate.ts";
 import type { ResolvedOptimizer } from "../../store/updaters/optimizer-spec.ts";
 import type { CompletedRound, LevelTwo } from "../../worker/level-one/level-two.ts";
 import type { KeyPlan } from "../../worker/level-one/model-backend.ts";
+import { checkSettable } from "./settable-weights.ts";
 
 const ROW_LENGTH = 4096;
 
@@ -44,23 +44,23 @@ export class PlainLevel implements LevelTwo {
     const { dtype, initialWeight } = this.#options;
     const width = Math.min(ROW_LENGTH, length);
     const { updater, columns, settings } = this.#plugIns.updaterOf(specOf(this.#options, width))!;
-    assert(
-      columns.every(({ elements }) => elements === width),
-      "what is kept is kept for each weight",
-    );
+    const rowCount = Math.ceil(length / width);
     const { Array: View, bytes } = ROW_ELEMENTS[dtype];
-    const elements: RowArray = new View(new ArrayBuffer((1 + columns.length) * length * bytes)); // weights, then the columns
+    const keptElements = columns.reduce((sum, column) => sum + column.elements, 0);
+    const elements: RowArray = new View(new ArrayBuffer((length + keptElements * rowCount) * bytes)); // weights, then column after column
+    const columnAt = (offset: number): number => length + offset * rowCount;
     fillElements(elements, initialWeight, 0, length);
-    for (const [k, { start }] of columns.entries()) fillElements(elements, start, (k + 1) * length, (k + 2) * length);
-    const names = columns.map(({ name }) => name);
+    for (const { start, offset, elements: each } of columns) fillElements(elements, start, columnAt(offset), columnAt(offset + each));
     const lists = rowLists(length, width).map((rows) => ({
-      ...rows,
-      columns: Object.fromEntries(names.map((name, k) => [name, rows.starts.map((start) => start + (k + 1) * length)])),
+      rows,
+      columns: Object.fromEntries(
+        columns.map(({ name, offset, elements: each }) => [name, rows.starts.map((start) => columnAt(offset) + (start / width) * each)]),
+      ),
     }));
     const update = (gradient: RowArray, round: number): void => {
       const step = { settings, learningRate: this.#rate.at(round - 1), clock: round - 1, worker: undefined };
-      for (const { count, width: each, starts, columns: kept } of lists)
-        updater.update({ count, width: each, starts, elements, columns: kept }, { count, width: each, starts, elements: gradient }, step);
+      for (const { rows, columns: kept } of lists)
+        updater.update({ ...rows, elements, columns: kept }, { ...rows, elements: gradient }, step);
     };
     const weights = elements.subarray(0, length);
     this.#keys.set(key, { weights, update });
@@ -73,8 +73,9 @@ export class PlainLevel implements LevelTwo {
     copyElements(values, weights);
   }
 
-  setWeights({ key }: KeyPlan, values: RowArray): void {
-    copyElements(this.#keys.get(key)!.weights, values);
+  setWeights(plan: KeyPlan, values: RowArray): void {
+    checkSettable(plan, this.#options.optimizer);
+    copyElements(this.#keys.get(plan.key)!.weights, values);
   }
 
   close(): void {

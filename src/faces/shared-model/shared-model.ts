@@ -97,10 +97,10 @@ export interface SharedModel<Data extends object = object> {
   /** Opens the model for these devices, [0] when left out. Once. */
   init(devices?: readonly number[], options?: ModelInitOptions): Promise<void>;
   /** Makes a key known, or checks that it is known with this shape. Each device calls it before it pushes or pulls. */
-  initKey(shape: readonly number[], key: number, device: number): Promise<void>;
+  initKey(shape: readonly number[], key: number, device: number, wait?: WaitOptions): Promise<void>;
   /** A new array in the memory of the model, of zeros: pushes from it and pulls into it copy nothing else. */
   tensor(shape: readonly number[], device: number): Data;
-  /** Gives such an array back. */
+  /** Gives such an array back. No push or pull of it may be open: its memory is the next array's. */
   free(data: Data): void;
   /** Returns at once. The data must not change until the device's pull of this round has ended. */
   push(data: Data, key: number, device: number, priority?: number, options?: ModelPushOptions): void;
@@ -115,7 +115,7 @@ export interface SharedModel<Data extends object = object> {
   /** The same for all keys of the device. */
   pullWaitAll(device: number, wait?: WaitOptions): Promise<void>;
   /** Replaces the weights of a key, between rounds. */
-  setWeight(data: Data, key: number, device: number): Promise<void>;
+  setWeight(data: Data, key: number, device: number, wait?: WaitOptions): Promise<void>;
   /** Throws SPEC_MISMATCH if `data` are not the weights, or last result, of the key within 1e-5. */
   checkWeight(data: Data, key: number, device: number): Promise<void>;
   /** Says that a device has ended: others do not wait for it any longer. */

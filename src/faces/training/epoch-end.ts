@@ -26,7 +26,7 @@ const LOOK_MS = 100;
 
 export type EpochEnd = {
   readonly rendezvous: Pick<Rendezvous, "isHeld">;
-  /** A member is gone: the workers cannot continue before they regroup. */
+  /** A member is gone, or one waits to join: the workers cannot continue before they regroup. */
   readonly isBroken: () => boolean;
   readonly regroup: (signal: AbortSignal) => Promise<void>;
 };
@@ -58,17 +58,24 @@ export async function leaveEpoch({ rendezvous, isBroken, regroup }: EpochEnd): P
 /** The rendezvous of one epoch of one training. */
 export type EpochName = { readonly name: string; readonly epoch: number };
 
-/** Joins with this worker's clock, which does not change while it waits. */
-export function epochRendezvous(session: Session, { name, epoch }: EpochName, wait: WaitOptions): Rendezvous {
-  const options = { generation: epoch, value: String(session.clocks) };
+/** Joins with this worker's clock, which does not change while it waits, and its mark. */
+export function epochRendezvous(session: Session, { name, epoch }: EpochName, wait: WaitOptions, mark = ""): Rendezvous {
+  const options = { generation: epoch, value: `${session.clocks} ${mark}` };
   return session.rendezvous.open(`${name}.epoch`, options, wait, `the end of epoch ${epoch + 1} of "${name}"`);
 }
 
-/** Every worker calls it. Rejects with DEADLINE if a live worker does not come. */
-export async function alignClocks(session: Session, { name, epoch }: EpochName, wait: WaitOptions): Promise<void> {
-  if (session.workerCount === 1) return;
-  const rendezvous = epochRendezvous(session, { name, epoch }, wait);
+/** A worker that came to a rendezvous, and what it came with. */
+export type Arrival = { readonly rank: number; readonly mark: string };
+
+/**
+ * Every worker calls it. Resolves with those who came, by rank: one that calls it when it was held long ago is not
+ * among them. Rejects with DEADLINE if a live worker does not come.
+ */
+export async function alignClocks(session: Session, { name, epoch }: EpochName, wait: WaitOptions, mark = ""): Promise<Arrival[]> {
+  const rendezvous = epochRendezvous(session, { name, epoch }, wait, mark);
   while (!(await rendezvous.isHeld()));
-  const highest = rendezvous.values.reduce((most, { value }) => Math.max(most, Number(value)), 0);
+  const came = rendezvous.values.map(({ rank, value }) => ({ rank, clocks: Number.parseInt(value, 10), mark: value.replace(/^\d+ /, "") }));
+  const highest = came.reduce((most, { clocks }) => Math.max(most, clocks), 0);
   while (session.clocks < highest) session.clock();
+  return came;
 }

@@ -27,7 +27,7 @@ import { checkLoss, checkNetwork, type Loss, lookupsOf, type Network, parameters
 import { checkNames, OpenNetwork } from "./open-network.ts";
 import { StepRunner } from "./step-runner.ts";
 import { checkEpochs, Trainer, type TrainingResult } from "./trainer.ts";
-import { checkFirstStep, checkNotEnded, openFeed, resumedFeed, UnitReader } from "./unit-feed.ts";
+import { checkFirstStep, checkNotEnded, cutBatch, openFeed, resumedFeed, UnitReader } from "./unit-feed.ts";
 
 export type ModelOptions = {
   readonly loss: Loss;
@@ -131,20 +131,22 @@ export class Model {
     const { name = "training", shuffleSeed: seed = 1, firstEpoch = 0, firstStep = 0 } = options;
     checkEpochs(epochCount, firstEpoch);
     checkDataset(dataset, this.network, this.#options.loss); // M1
-    const partCount = session?.workerCount ?? 1;
-    const reader = new UnitReader(dataset, this.network, { batchSize, seed, partCount });
+    const { staleness, updates } = engineConsistency(options.consistency ?? "bsp");
+    const inRounds = session !== undefined && updates === "sync";
+    const cut = cutBatch({ batchSize, workerCount: session?.workerCount ?? 1, inRounds }, this.network);
+    const { partCount, partsMax, unitSizeMax: unitSize } = cut;
+    const reader = new UnitReader(dataset, this.network, { batchSize, seed, ...cut });
     checkFirstStep(firstStep, reader.batchCount);
-    const unitSize = Math.ceil(batchSize / partCount);
     const plan = planDevices({ devices: wanted, network: this.network, loss: this.#options.loss, unitSize, overlaps });
     checkNotEnded(session, name, { firstEpoch, epochCount });
     const wait = waitOf(options);
-    const { staleness, updates } = engineConsistency(options.consistency ?? "bsp");
-    const units = { name, batchCount: reader.batchCount, partCount, assignment: updates === "sync" ? "even" : "free" } as const;
+    const units = { name, batchCount: reader.batchCount, partCount, partsMax, assignment: inRounds ? "rounds" : "free" } as const;
     const train = async (devices: TrainingDevices | undefined): Promise<TrainingResult> => {
       const open = await this.#open(options);
       const [runner, view] = [this.#runnerOf(open, overlaps, devices), this.#viewOf(open)];
       const trainer = new Trainer({
         ...{ network: this.network, open, runner, reader, meter: this.#meter, overlaps, callbacks, view, epochCount, firstEpoch, wait },
+        leaving: session?.leaving,
         openFeed: async (epoch) => resumedFeed(await openFeed(session, { ...units, epoch }, wait), epoch === firstEpoch ? firstStep : 0),
         align: async (epoch) => {
           if (session !== undefined && staleness !== undefined) await alignClocks(session, { name, epoch }, wait);

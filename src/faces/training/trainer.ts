@@ -5,6 +5,10 @@
 //   Trainer.T1. A unit is reported as done after its updates are acknowledged.
 //   Trainer.T2. An epoch ends when the units of all workers are done; then the values here include all its updates.
 //   Trainer.T3. Workers that make every step together leave an epoch together (epoch-end.ts), even if one of them dies.
+//   Trainer.T4. Every worker comes to the end of every epoch, with its callbacks, also one that came when all units of
+//               the epoch were done: others may wait for it there. What is over for all of them does not delay it.
+//   Trainer.T5. A worker that is asked to leave does what others count on, and then stops, between two steps and
+//               without the end of the epoch: no step of the others fails, and no unit is done again.
 
 import type { WaitOptions } from "../../base/deferred.ts";
 import { WeighbridgeError } from "../../base/errors.ts";
@@ -38,6 +42,8 @@ export type TrainerOptions = {
   readonly callbacks: readonly TrainingCallback[];
   readonly view: TrainingView;
   readonly wait: WaitOptions;
+  /** Fires when this worker is to leave (T5). */
+  readonly leaving?: AbortSignal | undefined;
 };
 
 /** The result of a training. */
@@ -48,14 +54,17 @@ export type TrainingResult = {
   readonly sampleCount: number;
   readonly seconds: number;
   readonly waitShare: number;
-  /** The mean over this worker's samples of the last epoch. */
+  /** The mean over this worker's samples of the last epoch that it had some of. */
   readonly loss: number;
   /** Units that a dead worker had begun, and those that this worker computed again for it. */
   readonly repeatedCount: number;
   /** How often something was retried after a transient failure. */
   readonly retryCount: number;
+  /** This worker was asked to leave (`session.leaving`), and has stopped early: the others go on. Close its session. */
+  readonly hasLeft: boolean;
 };
 
+type EpochOutcome = { readonly repeatedCount: number; readonly isMissed: boolean; readonly hasLeft: boolean };
 type Progress = { stepCount: number; globalStep: number; sampleCount: number; lossSum: number };
 
 export class Trainer {
@@ -73,47 +82,61 @@ export class Trainer {
   }
 
   async run(): Promise<TrainingResult> {
-    const { epochCount, firstEpoch, meter, open } = this.#options;
+    const { epochCount, firstEpoch, meter, open, leaving } = this.#options;
     const total = { stepCount: 0, sampleCount: 0, repeatedCount: 0, waitedSeconds: 0, seconds: 0 };
-    let loss = Number.NaN;
-    for (let epoch = open.group?.foundEpoch() ?? firstEpoch; epoch < epochCount; epoch++) {
+    let [loss, hasLeft] = [Number.NaN, false];
+    for (let epoch = open.group?.foundEpoch() ?? firstEpoch; epoch < epochCount && !hasLeft; epoch++) {
+      hasLeft = leaving?.aborted === true;
+      if (hasLeft) break;
       if (open.group !== undefined) open.group.epoch = epoch;
       meter.restart();
       const progress: Progress = { stepCount: 0, globalStep: 0, sampleCount: 0, lossSum: 0 };
       const redoneBefore = this.#redoneCount;
-      const repeatedCount = (await this.#epoch(epoch, progress)) + this.#redoneCount - redoneBefore;
-      loss = progress.lossSum / progress.sampleCount;
-      const event: EpochEvent = { ...this.#event(epoch, progress, loss), seconds: meter.seconds, repeatedCount };
+      const outcome = await this.#epoch(epoch, progress);
+      const repeatedCount = outcome.repeatedCount + this.#redoneCount - redoneBefore;
+      const { isMissed } = outcome;
+      hasLeft = outcome.hasLeft;
+      const epochLoss = progress.lossSum / progress.sampleCount;
+      if (progress.sampleCount > 0) loss = epochLoss;
+      const event: EpochEvent = { ...this.#event(epoch, progress, epochLoss), seconds: meter.seconds, repeatedCount, isMissed };
       total.stepCount += progress.stepCount;
       total.sampleCount += progress.sampleCount;
       total.repeatedCount += repeatedCount;
       total.seconds += event.seconds;
       total.waitedSeconds += event.seconds * event.waitShare;
-      for (const callback of this.#options.callbacks) await callback.epochEnd?.(event, this.#options.view);
+      if (!hasLeft) for (const callback of this.#options.callbacks) await callback.epochEnd?.(event, this.#options.view);
     }
     const { stepCount, sampleCount, repeatedCount, seconds, waitedSeconds } = total;
     const waitShare = seconds > 0 ? waitedSeconds / seconds : 0;
-    return { epochCount, stepCount, sampleCount, seconds, waitShare, loss, repeatedCount, retryCount: open.retryCount };
+    return { epochCount, stepCount, sampleCount, seconds, waitShare, loss, repeatedCount, retryCount: open.retryCount, hasLeft };
   }
 
-  /** Returns how many units were repeated. */
-  async #epoch(epoch: number, progress: Progress): Promise<number> {
-    const { runner, open, align } = this.#options;
+  /** T4 */
+  async #epoch(epoch: number, progress: Progress): Promise<EpochOutcome> {
+    const { runner, open, align, leaving } = this.#options;
     const feed = await this.#options.openFeed(epoch);
+    const isMissed = feed.isOver;
+    const retire = (): void => feed.retire();
+    leaving?.addEventListener("abort", retire);
+    if (leaving?.aborted === true) retire();
     this.#feed = feed;
     try {
       if (open.group === undefined) {
         await this.#stepsAlone(epoch, progress);
+        while (open.clocks < (feed.nextClock ?? 0)) open.endClock(); // the others may wait for it in rounds without it
         await this.#acknowledge();
         await open.flush();
-        await align(epoch);
+        if (!feed.hasRetired) await align(epoch);
       } else {
         do await this.#stepsTogether(epoch, progress, open.group);
-        while (!(await this.#leaveTogether(epoch, open.group)));
+        while (!feed.hasRetired && !(await this.#leaveTogether(epoch, open.group)));
+        if (feed.hasRetired) await open.flush();
       }
-      await runner.refresh(); // T2
-      return feed.repeatedCount;
+      const { repeatedCount, hasRetired: hasLeft } = feed;
+      if (!hasLeft) await runner.refresh(); // T2
+      return { repeatedCount, isMissed, hasLeft };
     } finally {
+      leaving?.removeEventListener("abort", retire);
       this.#feed = undefined;
       await feed.close();
     }
@@ -124,12 +147,11 @@ export class Trainer {
     const { overlaps, runner, open } = this.#options;
     let isBehind = false;
     for (let unit = await this.#nextUnit(); unit !== "over"; unit = await this.#nextUnit()) {
+      const clock = unit === "idle" ? (this.#feed?.nextClock ?? open.clocks + 1) : (unit.clock ?? 0);
+      isBehind ||= clock > open.clocks; // rounds that this worker has no share of
       if (isBehind || unit === "idle") await this.#acknowledge();
-      if (unit === "idle") {
-        open.endClock(); // the others may wait for it; this worker does not wait, because they may be done
-        isBehind = true;
-        continue;
-      }
+      while (open.clocks < clock) open.endClock(); // the others may wait for it; this worker does not wait, because they may be done
+      if (unit === "idle") continue;
       if (isBehind) await runner.refresh();
       isBehind = false;
       await this.#step(epoch, unit, progress, overlaps ? await this.#lookAhead() : undefined);
@@ -141,22 +163,23 @@ export class Trainer {
     const { overlaps, open, runner } = this.#options;
     let unit: Unit | "idle" | "over" = await this.#nextUnit();
     for (let isBegun = false; ; isBegun = false) {
+      if (unit === "over" && this.#feed?.hasRetired === true) return; // T5
       try {
-        const next = overlaps && typeof unit !== "string" ? await this.#lookAhead() : undefined;
-        const offer = { hasUnit: typeof unit !== "string", isOver: unit === "over", hasNext: next !== undefined };
-        const { isStep, isOver, allHaveNext, mustRegroup } = await this.#options.meter.wait(group.agree(offer));
+        const next: Unit | undefined = overlaps && typeof unit !== "string" ? await this.#lookAhead() : undefined;
+        const round: number | undefined = typeof unit === "string" ? undefined : (unit.clock ?? 0);
+        const offer = { round, isOver: unit === "over", hasNext: next !== undefined };
+        const { isStep, isDue, isOver, allHaveNext, mustRegroup } = await this.#options.meter.wait(group.agree(offer));
         if (mustRegroup) {
           await open.regroup();
           continue;
         }
         if (isOver) return;
-        if (isStep && typeof unit === "string") await this.#skip();
-        else if (isStep && typeof unit !== "string") {
+        if (isDue && typeof unit !== "string") {
           isBegun = true;
           await this.#step(epoch, unit, progress, allHaveNext ? next : undefined);
-        }
+        } else if (isStep) await this.#skip();
         await this.#acknowledge(); // a step of all workers is complete, or is repeated
-        unit = await this.#nextUnit();
+        if (isDue || typeof unit === "string") unit = await this.#nextUnit();
       } catch (thrown) {
         if (!group.isBroken) throw thrown;
         if (isBegun) this.#redoneCount++;
@@ -173,7 +196,7 @@ export class Trainer {
     await open.flush();
     return await leaveEpoch({
       rendezvous: rendezvousOf(epoch),
-      isBroken: () => group.isBroken,
+      isBroken: () => group.isBroken || group.hasNewcomers, // who waits for the group is waited for at the rendezvous
       regroup: (signal) => open.regroup(signal),
     });
   }
@@ -196,8 +219,9 @@ export class Trainer {
     open.endClock();
     this.#unacknowledged = unit;
     if (!overlaps) {
+      await runner.acknowledge();
+      await runner.settle(); // before the unit is done: others end clocks for it only while the epoch is not over
       await this.#acknowledge();
-      await runner.settle();
     }
     progress.stepCount++;
     progress.globalStep = Math.max(progress.globalStep, unit.batch + 1);

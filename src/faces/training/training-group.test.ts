@@ -23,6 +23,7 @@ class Member {
       get members() {
         return memory.members;
       },
+      newcomers: [],
       exchange: async (parts: readonly Uint8Array[]) => await memory.exchange(parts),
       broadcast: async (floats: Float32Array, from: number) => {
         const parts = await memory.exchange(memory.members.map(() => new Uint8Array(floats.slice().buffer)));
@@ -113,4 +114,21 @@ test("members that reduce different numbers of parameters are told so", async ()
     assert.ok(outcome.status === "rejected" && isWeighbridgeError(outcome.reason, "SPEC_MISMATCH"));
     assert.match(outcome.reason.message, new RegExp(`worker ${1 - rank} .*reduces ${rank === 0 ? "1, not 2" : "2, not 1"} parameters`));
   }
+});
+
+test("a step has the samples of the earliest round that somebody has a share of; the others take part without theirs (W5)", async () => {
+  const shared = new MemoryCollectives([0, 1, 2]);
+  const members = [0, 1, 2].map((rank) => new Member(shared, rank, { step: 0, value: 1, clocks: 7 }));
+  const agree = async (...rounds: readonly (number | undefined)[]): Promise<readonly string[]> => {
+    const outcomes = members.map(({ group }, i) => group.agree({ round: rounds[i], isOver: rounds[i] === undefined, hasNext: true }));
+    return (await Promise.all(outcomes)).map(({ isStep, isDue, isOver, allHaveNext, mustRegroup }) =>
+      Object.entries({ isStep, isDue, isOver, allHaveNext, mustRegroup })
+        .flatMap(([name, is]) => (is ? [name] : []))
+        .join(" "),
+    );
+  };
+  assert.deepEqual(await agree(3, 3, 5), ["isStep isDue", "isStep isDue", "isStep"]);
+  assert.deepEqual(await agree(4, undefined, 5), ["isStep isDue", "isStep", "isStep"]);
+  assert.deepEqual(await agree(5, 5, 5), ["isStep isDue allHaveNext", "isStep isDue allHaveNext", "isStep isDue allHaveNext"]);
+  assert.deepEqual(await agree(undefined, undefined, undefined), ["isOver", "isOver", "isOver"]);
 });

@@ -10,6 +10,8 @@
 //   TrainingGroup.W3. Operations of the Collective begin in the same order at every member.
 //   TrainingGroup.W4. After `compare` all members have the highest clock of any: servers hold reads back while a member
 //       that waits for the reader is behind.
+//   TrainingGroup.W5. Of all units that members have, those of the earliest round are the next step: a step has the
+//       samples of one round, although members were dealt their shares at different times.
 
 import { assert } from "../../base/assert.ts";
 import type { WaitOptions } from "../../base/deferred.ts";
@@ -19,15 +21,22 @@ import type { ReducedRoute } from "./reduced-route.ts";
 import { isTransient } from "./retry.ts";
 
 /** What a worker has for the next step. */
-export type StepOffer = { readonly hasUnit: boolean; readonly isOver: boolean; readonly hasNext: boolean };
+export type StepOffer = {
+  /** The clock of the round that its unit is of; undefined without a unit. */
+  readonly round: number | undefined;
+  readonly isOver: boolean;
+  readonly hasNext: boolean;
+};
 
 /** What all members know about the next step. */
 export type StepAgreement = {
   /** At least one has a unit: all make a step. */
   readonly isStep: boolean;
+  /** This worker's unit is of that step; if not, its round comes later (W5). */
+  readonly isDue: boolean;
   /** None has a unit left. */
   readonly isOver: boolean;
-  /** All of them know their unit after this one. */
+  /** All of them have a unit of this step, and know the one after it. */
   readonly allHaveNext: boolean;
 };
 
@@ -67,19 +76,35 @@ export class TrainingGroup {
     return this.collective.failure !== undefined && !this.collective.isClosed;
   }
 
+  /** Workers wait to join. */
+  get hasNewcomers(): boolean {
+    return !this.isBroken && this.collective.newcomers.length > 0;
+  }
+
   /** Whether this failure is another member's end, and not this worker's own. */
   mayRecover(thrown: unknown): boolean {
     const isOwn = isWeighbridgeError(thrown) && OWN_END.has(thrown.code);
     return this.isBroken && !isOwn;
   }
 
-  /** W1. Also detects a worker that waits to join. */
-  async agree({ hasUnit, isOver, hasNext }: StepOffer): Promise<StepAgreement & { readonly mustRegroup: boolean }> {
+  /** W1, W5. Also detects a worker that waits to join. */
+  async agree({ round = Infinity, isOver, hasNext }: StepOffer): Promise<StepAgreement & { readonly mustRegroup: boolean }> {
     const isAwaited = this.collective.newcomers.length > 0;
-    const votes = Float32Array.of(Number(hasUnit), Number(isOver), Number(hasNext), Number(isAwaited));
-    await this.collective.allReduce(votes, this.#wait());
-    const { length: count } = this.collective.members;
-    return { isStep: votes[0]! > 0, isOver: votes[1] === count, allHaveNext: votes[2] === count, mustRegroup: votes[3]! > 0 };
+    const own = new Uint8Array(Float64Array.of(round, Number(isOver), Number(hasNext), Number(isAwaited)).buffer);
+    const parts = await this.collective.exchange(
+      this.collective.members.map(() => own),
+      this.#wait(),
+    );
+    const votes = parts.map((part) => new Float64Array(part.slice().buffer));
+    const first = Math.min(...votes.map((vote) => vote[0] ?? Infinity));
+    const isStep = first < Infinity;
+    return {
+      isStep,
+      isDue: isStep && round === first,
+      isOver: votes.every((vote) => vote[1] === 1),
+      allHaveNext: isStep && votes.every((vote) => vote[0] === first && vote[2] === 1),
+      mustRegroup: votes.some((vote) => vote[3] === 1),
+    };
   }
 
   /** The next generation, of the live members. Rejects if none forms, and with ABORTED when `signal` fires. */

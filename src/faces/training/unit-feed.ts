@@ -7,13 +7,20 @@ import type { Session } from "../../api/session.ts";
 import type { WaitOptions } from "../../base/deferred.ts";
 import { WeighbridgeError } from "../../base/errors.ts";
 import { Batches, type BatchesOptions } from "../../nn/batches.ts";
+import { checkCount } from "../../nn/layer.ts";
 import type { Dataset } from "./dataset.ts";
 import type { IdBatch } from "./embedding-lookup.ts";
 import { nextTurnOf } from "./event-loop.ts";
 import type { Network } from "./network.ts";
 
-/** Part `part` of global batch `batch`. */
-export type Unit = { readonly unit: number; readonly batch: number; readonly part: number };
+/** Part `part` of global batch `batch`; in rounds `parts` of them from there on, due at `clock`. */
+export type Unit = {
+  readonly unit: number;
+  readonly batch: number;
+  readonly part: number;
+  readonly parts?: number;
+  readonly clock?: number;
+};
 
 /** With a session, the units that the scheduler assigns. */
 export type FeedOptions = {
@@ -21,8 +28,10 @@ export type FeedOptions = {
   readonly epoch: number;
   readonly batchCount: number;
   readonly partCount: number;
-  /** "even": each worker has its own part of every batch; "free": a worker that is ready gets the next unit. */
-  readonly assignment: "even" | "free";
+  /** "rounds": all workers that are there share every batch; "free": a worker that is ready gets the next unit. */
+  readonly assignment: "rounds" | "free";
+  /** In rounds: the most parts that this worker can compute at a time. */
+  readonly partsMax: number;
 };
 
 export interface UnitFeed {
@@ -32,8 +41,16 @@ export interface UnitFeed {
   readonly isStocked: boolean;
   /** Its updates are acknowledged. */
   done(unit: number): void;
+  /** Whether the epoch is known to be over. */
+  readonly isOver: boolean;
+  /** In rounds: where this worker's clock has to stand when it has nothing to do; else undefined. */
+  readonly nextClock: number | undefined;
   /** Units that a dead worker had begun. */
   readonly repeatedCount: number;
+  /** This worker is about to leave: `next` gives it what others count on, and then says "over". */
+  retire(): void;
+  /** Whether it said so before the epoch was over. */
+  readonly hasRetired: boolean;
   close(): void | Promise<void>;
 }
 
@@ -59,6 +76,9 @@ export function checkNotEnded(
 /** All batches, whole, in order. It waits for nobody, so it lets the event loop turn. */
 class WholeFeed implements UnitFeed {
   readonly repeatedCount = 0;
+  readonly isOver = false;
+  readonly nextClock = undefined;
+  hasRetired = false;
   readonly #batchCount: number;
   #batch = 0;
 
@@ -72,7 +92,7 @@ class WholeFeed implements UnitFeed {
 
   async next({ signal }: WaitOptions = {}): Promise<Unit | "over"> {
     await nextTurnOf(`before step ${this.#batch + 1} of the epoch`, signal);
-    if (this.#batch >= this.#batchCount) return "over";
+    if (this.#batch >= this.#batchCount || this.hasRetired) return "over";
     const batch = this.#batch++;
     return { unit: batch, batch, part: 0 };
   }
@@ -81,12 +101,16 @@ class WholeFeed implements UnitFeed {
     // There is no other worker to report it to.
   }
 
+  retire(): void {
+    this.hasRetired = true;
+  }
+
   close(): void {
     // There is nothing to release.
   }
 }
 
-/** The units from batch `firstBatch` on. */
+/** The units from batch `firstBatch` on; the rounds before that take no clocks. */
 export function resumedFeed(feed: UnitFeed, firstBatch: number): UnitFeed {
   return firstBatch === 0 ? feed : new ResumedFeed(feed, firstBatch);
 }
@@ -108,10 +132,28 @@ class ResumedFeed implements UnitFeed {
     return this.#feed.isStocked;
   }
 
+  get isOver(): boolean {
+    return this.#feed.isOver;
+  }
+
+  get hasRetired(): boolean {
+    return this.#feed.hasRetired;
+  }
+
+  retire(): void {
+    this.#feed.retire();
+  }
+
+  get nextClock(): number | undefined {
+    const { nextClock } = this.#feed;
+    return nextClock === undefined ? undefined : nextClock - this.#firstBatch;
+  }
+
   async next(wait?: WaitOptions): Promise<Unit | "idle" | "over"> {
     for (;;) {
       const unit = await this.#feed.next(wait);
-      if (typeof unit === "string" || unit.batch >= this.#firstBatch) return unit;
+      if (typeof unit === "string") return unit;
+      if (unit.batch >= this.#firstBatch) return unit.clock === undefined ? unit : { ...unit, clock: unit.clock - this.#firstBatch };
       this.#feed.done(unit.unit);
     }
   }
@@ -139,47 +181,67 @@ export type UnitSamples = {
   readonly labels: Float32Array;
 };
 
+/** Finer cuts would not be more even among as many workers as share a batch. */
+const PARTS_MAX = 240;
+
+/** How a batch is cut. */
+export type BatchCut = {
+  readonly partCount: number;
+  /** The most parts that a worker computes at a time. */
+  readonly partsMax: number;
+  /** Samples of a unit, at most. */
+  readonly unitSizeMax: number;
+};
+
+/**
+ * In rounds a batch is cut finely, so that any number of workers can share it; else into a part for each worker of the
+ * start. Throws BAD_ARGUMENT if the network is too small for the batch of so many workers.
+ */
+export function cutBatch(
+  { batchSize, workerCount, inRounds }: { readonly batchSize: number; readonly workerCount: number; readonly inRounds: boolean },
+  { sampleCountMax }: Pick<Network, "sampleCountMax">,
+): BatchCut {
+  const unitSize = Math.ceil(checkCount("batchSize", batchSize) / workerCount);
+  if (unitSize > sampleCountMax) {
+    const text = `a batch of ${batchSize} cut among ${workerCount} workers has parts of ${unitSize} samples`;
+    throw new WeighbridgeError("BAD_ARGUMENT", `${text}; the network was built for ${sampleCountMax}`);
+  }
+  if (batchSize < workerCount)
+    throw new WeighbridgeError("BAD_ARGUMENT", `a batch of ${batchSize} leaves some of ${workerCount} workers without a sample`);
+  if (!inRounds) return { partCount: workerCount, partsMax: 1, unitSizeMax: unitSize };
+  const partCount = workerCount * Math.max(1, Math.floor(Math.min(batchSize, PARTS_MAX) / workerCount));
+  const partsMax = Math.min(partCount, Math.floor((sampleCountMax * partCount) / batchSize));
+  return { partCount, partsMax, unitSizeMax: Math.ceil((partsMax * batchSize) / partCount) };
+}
+
 export class UnitReader {
   /** Global batches of an epoch. */
   readonly batchCount: number;
   readonly #dataset: Dataset;
   readonly #network: Network;
-  /** By part. */
-  readonly #parts: readonly Batches[];
+  readonly #batches: Batches;
+  readonly #partCount: number;
   readonly #labels: Float32Array;
 
-  /** Throws BAD_ARGUMENT, also for parts that are larger than the network's batches. */
-  constructor(
-    dataset: Dataset,
-    network: Network,
-    options: Omit<BatchesOptions, "sampleCount" | "shard" | "shardCount"> & { partCount: number },
-  ) {
-    const { partCount, batchSize, seed } = options;
-    const { sampleCount } = dataset;
+  /** Throws BAD_ARGUMENT. */
+  constructor(dataset: Dataset, network: Network, options: Pick<BatchesOptions, "batchSize" | "seed"> & Omit<BatchCut, "partsMax">) {
+    const { partCount, unitSizeMax, batchSize, seed } = options;
     this.#dataset = dataset;
     this.#network = network;
-    this.#parts = Array.from(
-      { length: partCount },
-      (_, shard) => new Batches({ sampleCount, batchSize, seed, shard, shardCount: partCount }),
-    );
-    this.batchCount = this.#parts[0]!.batchCount;
-    const unitSize = Math.ceil(batchSize / partCount);
-    if (unitSize > network.sampleCountMax) {
-      const text = `a batch of ${batchSize} cut among ${partCount} workers has parts of ${unitSize} samples`;
-      throw new WeighbridgeError("BAD_ARGUMENT", `${text}; the network was built for ${network.sampleCountMax}`);
-    }
-    this.#labels = new Float32Array(unitSize);
+    this.#batches = new Batches({ sampleCount: dataset.sampleCount, batchSize, seed });
+    this.#partCount = partCount;
+    this.batchCount = this.#batches.batchCount;
+    this.#labels = new Float32Array(unitSizeMax);
   }
 
   /** How many samples of the epoch a unit has: none, if a last batch has too few. */
-  sizeOf(epoch: number, { batch, part }: Unit): number {
-    return this.#parts[part]!.at(epoch, batch).length;
+  sizeOf(epoch: number, unit: Unit): number {
+    return this.#indexesOf(epoch, unit).length;
   }
 
   /** Writes the values into the network's input. */
-  read(epoch: number, { batch, part }: Unit): UnitSamples {
-    const batches = this.#parts[part]!;
-    const indexes = batches.at(epoch, batch);
+  read(epoch: number, unit: Unit): UnitSamples {
+    const indexes = this.#indexesOf(epoch, unit);
     const labels = this.#labels.subarray(0, indexes.length);
     const { input } = this.#network;
     if (input !== undefined) {
@@ -187,15 +249,21 @@ export class UnitReader {
       this.#dataset.readValues?.(indexes, input);
     }
     this.#dataset.readLabels(indexes, labels);
-    return { sampleCount: indexes.length, globalSize: batches.globalSize(batch), labels };
+    return { sampleCount: indexes.length, globalSize: this.#batches.globalSize(unit.batch), labels };
   }
 
   /** The ids of a unit, in an array of their own. */
-  readIds(epoch: number, { batch, part }: Unit): IdBatch {
-    const indexes = this.#parts[part]!.at(epoch, batch);
+  readIds(epoch: number, unit: Unit): IdBatch {
+    const indexes = this.#indexesOf(epoch, unit);
     const { idsPerSample } = this.#network;
     const ids = new Float64Array(indexes.length * idsPerSample);
     this.#dataset.readIds?.(indexes, ids);
     return { ids, sampleCount: indexes.length, idsPerSample };
+  }
+
+  #indexesOf(epoch: number, { batch, part, parts = 1 }: Unit): Uint32Array {
+    const whole = this.#batches.at(epoch, batch);
+    const cut = (parted: number): number => Math.floor((parted * whole.length) / this.#partCount);
+    return whole.subarray(cut(part), cut(part + parts));
   }
 }

@@ -46,7 +46,8 @@ class Dense implements Layer {
     this.#outputs = checkCount(`${name}: outputs`, options.outputs);
     this.outputShape = [this.#outputs];
     const initializer = options.initializer ?? { type: "he" };
-    this.#weight = createParameter(workspace, { name: `${name}.weight`, shape: [this.#outputs, this.#inputs], initializer });
+    const shape = [this.#outputs, this.#inputs];
+    this.#weight = createParameter(workspace, { name: `${name}.weight`, shape, initializer, isProduct: true });
     this.#bias = createParameter(workspace, { name: `${name}.bias`, shape: [this.#outputs], initializer: { type: "constant", value: 0 } });
     this.parameters = [this.#weight, this.#bias];
     this.#output = new Activations(workspace, this.outputShape, sampleCountMax);
@@ -76,7 +77,8 @@ class Dense implements Layer {
     kernels.addColumnSums(address, sampleCount, this.#outputs, bias.gradientAddress);
     ready(bias);
     const transposed = PRODUCT.firstTransposed;
-    kernels.multiply(this.#outputs, this.#inputs, sampleCount, address, input.address, weight.gradientAddress, transposed, scratch);
+    if (weight.leaveFactors !== undefined) weight.leaveFactors({ outputGradientAt: address, inputAt: input.address, sampleCount });
+    else kernels.multiply(this.#outputs, this.#inputs, sampleCount, address, input.address, weight.gradientAddress, transposed, scratch);
     ready(weight);
     if (this.#inputGradient === undefined) return undefined;
     this.#inputGradient.sampleCount = sampleCount;

@@ -2,13 +2,14 @@
 // stored-log.ts reads them when the server comes back, state-lock.ts keeps other processes away.
 //
 //   <directory>/log-000000000007   a segment: batches of entries, one after the other; zeros behind them
-//               spare              a segment that is not needed any more, or not yet: the next one is made of it
+//               spare-000000000003 a segment that is not needed any more, or not yet: the next ones are made of these
 //               lock
 //
 //   write ──► gathered, while a batch is written and synced ──► the next batch, of all that came meanwhile ──► resolved
 //
 // A file that grows costs several times as much as one that has its size: a segment is filled with zeros before it is
-// used.
+// used, which costs as much as to write it. So what was a segment is used again, as many of them as a log has between
+// two of its checkpoints, and where there is none, one is filled while the one before it is written.
 //
 // Invariants (with DurableLog.D1 and D2):
 //   SegmentLog.W1. One batch is written at a time, and synced before the next one: only the last one can be unfinished.
@@ -35,7 +36,8 @@ import * as layout from "./segment-bytes.ts";
 import { findLog, readLog, type StoredSegment } from "./stored-log.ts";
 
 const SEGMENT_BYTES = 64 * 1024 * 1024;
-const SPARE_FILE = "spare";
+const SPARE_NAME: RegExp = /^spare-\d{12}$/u;
+const SPARES_MAX = 16;
 /** Batches up to this size are written by one call. */
 const GATHERED_BYTES = 1024 * 1024;
 const RETRY_MS = 1000;
@@ -45,7 +47,7 @@ const LOCK_CHECK_MS = 500;
 /** These pass when somebody frees space. */
 const FULL: ReadonlySet<string> = new Set(["ENOSPC", "EDQUOT"]);
 const FIX = "start the server again when that is mended";
-const LOCK_WORDS = { holder: "server", fix: "stop that one first, or name another directory (--durable)" };
+const LOCK_WORDS = { holder: "server", fix: "stop that one first, or name another directory (--durable)", diskFix: FIX };
 
 export type SegmentLogOptions = Pick<StateLockOptions, "directory" | "clock" | "self" | "isGone"> & {
   readonly log: Log;
@@ -66,6 +68,10 @@ export class SegmentLog implements DurableLog {
   readonly #gathered = new Uint8Array(GATHERED_BYTES);
   /** Those that are needed, in order; the last one is written to. */
   readonly #segments: Segment[] = [];
+  /** Files that the next segments are made of. */
+  readonly #spares: string[] = [];
+  /** While a spare is filled. */
+  #filling: Promise<void> | undefined;
   #file: OpenFile | undefined;
   #end = 0;
   #queue: Waiting[] = [];
@@ -94,6 +100,8 @@ export class SegmentLog implements DurableLog {
       const found = await findLog(this.#layer, directory);
       await readLog(this.#layer, found, repeat);
       this.#segments.push(...found.segments);
+      const names = (await this.#layer.list(directory)).map(({ name }) => name);
+      this.#spares.push(...names.filter((name) => SPARE_NAME.test(name)).map((name) => join(directory, name)));
       this.#trimTo = found.start;
       const last = found.segments.at(-1);
       if (last === undefined) return;
@@ -143,6 +151,7 @@ export class SegmentLog implements DurableLog {
     this.#cancelRetry();
     this.#retrying?.();
     await this.#writing;
+    await this.#filling;
     if (isFirst) await this.#mark().catch(() => {}); // without it the log is as after a kill
     await this.#file?.close().catch(() => {}); // what was synced stays so
     this.#file = undefined;
@@ -207,6 +216,7 @@ export class SegmentLog implements DurableLog {
     await file.sync();
     this.#end = at;
     segment.last = pages.at(-1)?.last ?? segment.last;
+    if (this.#spares.length === 0 && this.#end > segment.byteCount / 2) this.#filling ??= this.#fillSpare(segment.number + 1);
   }
 
   #gather(pieces: readonly Uint8Array[]): Uint8Array {
@@ -225,15 +235,17 @@ export class SegmentLog implements DurableLog {
     const current = this.#segments.at(-1);
     if (this.#file !== undefined && current !== undefined && this.#end + byteCount + layout.BATCH_HEAD_BYTES <= current.byteCount)
       return { file: this.#file, segment: current };
+    await this.#filling;
     const { directory, segmentBytes = SEGMENT_BYTES } = this.#options;
-    const spare = join(directory, SPARE_FILE);
-    const file = await this.#openSpare(spare, Math.max(segmentBytes, layout.SEGMENT_HEAD_BYTES + byteCount + layout.BATCH_HEAD_BYTES));
     const head = { salt: randomInt(1, 2 ** 32), number: (current?.number ?? 0) + 1, first };
-    const path = join(directory, `log-${String(head.number).padStart(12, "0")}`);
+    const spare = this.#spares.at(-1) ?? join(directory, fileName("spare", head.number));
+    const file = await this.#openSpare(spare, Math.max(segmentBytes, layout.SEGMENT_HEAD_BYTES + byteCount + layout.BATCH_HEAD_BYTES));
+    const path = join(directory, fileName("log", head.number));
     try {
       await writeFully(file, layout.encodeHead(head), 0);
       await file.sync();
       await this.#layer.rename(spare, path); // SegmentLog.W2
+      if (this.#spares.at(-1) === spare) this.#spares.pop();
       await this.#layer.syncDirectory(directory);
     } catch (thrown) {
       await file.close().catch(() => {}); // it is made again
@@ -245,6 +257,19 @@ export class SegmentLog implements DurableLog {
     const segment = { ...head, path, byteCount: await file.size(), last: first - 1 };
     this.#segments.push(segment);
     return { file, segment };
+  }
+
+  /** Fills the file that the segment of this number is made of. Never throws: it is made when it is needed. */
+  async #fillSpare(number: number): Promise<void> {
+    const { directory, segmentBytes = SEGMENT_BYTES } = this.#options;
+    const path = join(directory, fileName("spare", number));
+    try {
+      await (await this.#openSpare(path, segmentBytes)).close();
+      this.#spares.unshift(path);
+    } catch (thrown) {
+      this.#options.log.debug("a file for the log is not made ahead", { path, reason: reasonText(thrown) });
+    }
+    this.#filling = undefined;
   }
 
   /** What was a segment, or a file of zeros, of at least this size. */
@@ -265,13 +290,16 @@ export class SegmentLog implements DurableLog {
     }
   }
 
-  /** Segments whose entries are not needed go; one of them is kept as the spare. */
+  /** Segments whose entries are not needed are spares. */
   async #dropOld(): Promise<void> {
     const { directory } = this.#options;
     for (let [oldest, next] = this.#segments; oldest !== undefined && next !== undefined; [oldest, next] = this.#segments) {
       if (oldest.last >= this.#trimTo) return;
-      await this.#layer.rename(oldest.path, join(directory, SPARE_FILE));
+      const spare = join(directory, fileName("spare", oldest.number));
+      if (this.#spares.length < SPARES_MAX) await this.#layer.rename(oldest.path, spare);
+      else await this.#layer.remove(oldest.path);
       await this.#layer.syncDirectory(directory); // before it is written to: until then it is the log's first segment
+      if (this.#spares.length < SPARES_MAX) this.#spares.push(spare);
       this.#segments.shift();
     }
   }
@@ -308,6 +336,10 @@ export class SegmentLog implements DurableLog {
     for (const { reject } of pages) reject(error);
     if (isFirst) this.onFailed(error);
   }
+}
+
+function fileName(kind: "log" | "spare", number: number): string {
+  return `${kind}-${String(number).padStart(12, "0")}`;
 }
 
 /** Returns where the next byte goes. Throws what the file system says, also if it takes no more bytes. */

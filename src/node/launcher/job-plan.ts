@@ -38,6 +38,8 @@ export type JobPlan = {
   readonly processes: readonly ProcessPlan[];
   /** The process of a server that the job gets while it runs; undefined: none is started for it. */
   readonly serverOf: (rank: number) => ProcessPlan | undefined;
+  /** The same of a worker. */
+  readonly workerOf: (rank: number) => ProcessPlan | undefined;
 };
 
 /** Throws BAD_CONFIG. */
@@ -63,7 +65,8 @@ export function planJob({ commandLine, env, defaults, programOf }: JobRequest): 
   const processes = configs.flatMap((config) => processOf(config) ?? []);
   const serverOf = (rank: number): ProcessPlan | undefined =>
     processOf(load({ role: "server", rank, threads: 1, port: 0, serverCount: Math.max(serverCount, rank + 1) }, () => {}));
-  return { scheduler, processes, serverOf };
+  const workerOf = (rank: number): ProcessPlan | undefined => processOf(load({ role: "worker", rank, threads: 1, port: 0 }, () => {}));
+  return { scheduler, processes, serverOf, workerOf };
 }
 
 function planProcess(config: NodeConfig, program: Program): ProcessPlan {

@@ -1,10 +1,12 @@
 // Goal: a job's processes end together. Real ones, as a job is nothing without them; each is a line of JavaScript.
 
 import assert from "node:assert/strict";
+import { join } from "node:path";
 import test from "node:test";
+import { temporaryDirectory } from "../../../test/support/temporary-directory.ts";
 import { Job, type JobOptions } from "./job.ts";
 import type { ProcessPlan } from "./job-plan.ts";
-import { endText, type NodeProcess } from "./node-process.ts";
+import { endText, type NodeProcess, type ProcessEnd } from "./node-process.ts";
 
 const WAIT = "setInterval(() => {}, 1000); console.log('up')";
 
@@ -256,4 +258,65 @@ test("a server that was added and has parts is one of the job: its failure ends 
   const outcome = await job.outcome;
   assert.ok(outcome.kind === "failed");
   assert.equal(outcome.culprit.plan.name, "server 1");
+});
+
+test("a worker that the scheduler wants and that does not run is started, once (J9)", async () => {
+  const told: string[] = [];
+  const workerOf = (rank: number): ProcessPlan => ({
+    ...processPlan(`worker ${rank}`, "setTimeout(() => {}, 1000)"),
+    ...{ role: "worker", ranks: [rank] },
+  });
+  const { job } = start([reporting(["complete:", "workers:0", "workers:0,1"])], {
+    workerOf,
+    onAdded: ({ name }) => told.push(`${name} is started`),
+  });
+  assert.deepEqual(await job.outcome, { kind: "done" });
+  assert.deepEqual(told, ["worker 0 is started", "worker 1 is started"]);
+});
+
+test("the end of a worker that is to leave is no failure, and it is not started again (J9)", async () => {
+  const lost: string[] = [];
+  const workerOf = (rank: number): ProcessPlan => ({
+    ...processPlan(`worker ${rank}`, "setTimeout(() => process.exit(3), 1000)"),
+    ...{ role: "worker", ranks: [rank] },
+  });
+  const restart = { timesMax: 2, delayMs: 1, delayMsMax: 1, steadyMs: 60_000 };
+  const options = { workerOf, restart, onServerLost: (end: ProcessEnd) => lost.push(endText(end)) };
+  const { job } = start([reporting(["complete:", "workers:1", "workers:"])], options);
+  assert.deepEqual(await job.outcome, { kind: "done" });
+  assert.deepEqual(lost, ["worker 1 ended with exit code 3"]);
+});
+
+test("a server that was started for a change is ended with the job, when the scheduler has ended well before it came (J6, J8)", async () => {
+  const serverOf = (rank: number): ProcessPlan => ({ ...processPlan(`server ${rank}`, WAIT), role: "server", ranks: [rank] });
+  const ended: string[] = [];
+  const { job } = start([reporting(["complete:", "servers:0,1/0"]), { ...processPlan("server 0", ""), role: "server" }], {
+    ...{ serverOf, deadGraceMs: 50 },
+    onDeadProcess: ({ name }) => ended.push(name),
+  });
+  assert.deepEqual(await job.outcome, { kind: "done" });
+  assert.deepEqual(ended, ["server 1"]);
+});
+
+test("a process that was started again is not the one that the scheduler has declared dead (J4, J7)", async () => {
+  const mark = JSON.stringify(join(temporaryDirectory("job"), "again"));
+  const waits = `const fs = require("node:fs"); fs.writeSync(3, "complete:\\n");
+    const look = () => fs.existsSync(${mark}) ? fs.writeSync(3, "only-dead:worker 0\\n") && setTimeout(() => process.exit(0), 300) : setTimeout(look, 10);
+    look();`;
+  const fails = `const fs = require("node:fs");
+    if (fs.existsSync(${mark} + ".first")) { fs.writeFileSync(${mark}, ""); setTimeout(() => process.exit(0), 600); }
+    else { fs.writeFileSync(${mark} + ".first", ""); setTimeout(() => process.exit(3), 300); }`;
+  const told: string[] = [];
+  const restart = { timesMax: 2, delayMs: 1, delayMsMax: 1, steadyMs: 60_000 };
+  const plans: ProcessPlan[] = [
+    { ...processPlan("scheduler", waits), role: "scheduler" },
+    { ...processPlan("worker 0", fails), ...{ role: "worker", ranks: [0] } },
+  ];
+  const { job } = start(plans, {
+    restart,
+    onRestart: () => told.push("again"),
+    onDeadProcess: ({ name }) => told.push(`${name} is ended`),
+  });
+  assert.deepEqual(await job.outcome, { kind: "done" });
+  assert.deepEqual(told, ["again"]);
 });

@@ -13,15 +13,19 @@
 //   Job.J3. Only processes that this job started are signalled, and only while they run.
 //   Job.J4. A process that was declared dead is ended when all others have ended well or wait for it alone, and not
 //       before: it may be stopped at a breakpoint. Its end is no failure, and the scheduler is notified that it is
-//       gone.
+//       gone. One that was started again (J7) is not the one that died: it has COMEBACK_MS to join.
 //   Job.J5. When a job is ended, the scheduler is ended last: the others would report that it is unreachable.
 //   Job.J6. Once the cluster was complete, the end of a process is no failure while another one has the same ranks: a
-//       copy of the same servers. Copies that outlive the scheduler's good end, since they are stopped, are ended.
+//       copy of the same servers. Copies that outlive the scheduler's good end, since they are stopped, are ended, and so
+//       are servers without parts (J8).
 //   Job.J7. Where that is asked for, a server or worker that fails in a complete cluster is started again with its
 //       rank: a bounded number of times in a row, each after a longer pause. Then its failure counts.
 //   Job.J8. The scheduler says which servers there are to be. One that has no process is started; one that is not among
 //       them leaves by itself, or is ended UNWANTED_GRACE_MS later. The failure of a server without parts is none of the
 //       job's: the scheduler takes its change back.
+//   Job.J9. It also says which workers there are to be, when somebody asks for another number of them. One that has no
+//       running process is started; one that is not among them leaves by itself, or is ended UNWANTED_GRACE_MS later, and
+//       its end is no failure.
 
 import { setTimeout as sleep } from "node:timers/promises";
 import { Deferred } from "../../base/deferred.ts";
@@ -48,14 +52,18 @@ export type RestartRules = {
 
 /** Longer than the scheduler waits for a server to leave. */
 const UNWANTED_GRACE_MS = 15_000;
+/** As long as a start may take: until it has joined, the dead node that the scheduler reports is the process before. */
+const COMEBACK_MS = 60_000;
 
 export type JobOptions = {
   readonly processes: readonly ProcessPlan[];
   /** The process of a server that the job gets while it runs (J8). Left out, or undefined: none is started. */
   readonly serverOf?: ((rank: number) => ProcessPlan | undefined) | undefined;
-  /** Called for a process that is started while the job runs (J8). */
+  /** The same of a worker (J9). */
+  readonly workerOf?: ((rank: number) => ProcessPlan | undefined) | undefined;
+  /** Called for a process that is started while the job runs (J8, J9). */
   readonly onAdded?: (plan: ProcessPlan) => void;
-  /** Called for a server that failed without having had parts (J8). */
+  /** Called for a server that failed without having had parts (J8), and a worker that was to leave (J9). */
   readonly onServerLost?: (end: ProcessEnd) => void;
   /** Attaches the output of each process as it starts; nobody else reads it. */
   readonly attach: (process: NodeProcess) => void;
@@ -93,11 +101,15 @@ export class Job {
   #openCount: number;
   /** What the scheduler said last (J8). */
   #servers: ServersReport | undefined;
+  /** The ranks of workers that it said last (J9). */
+  #workers: readonly number[] | undefined;
   /** Aborted when the job is being ended. */
   readonly #over = new AbortController();
   #copiesTimer: NodeJS.Timeout | undefined;
   /** Processes that were ended because their nodes are dead (J4). */
   readonly #givenUp = new Set<ProcessPlan>();
+  /** When processes were started again (J7). */
+  readonly #comebacks = new WeakMap<NodeProcess, number>();
 
   /** Starts them all. */
   constructor(options: JobOptions) {
@@ -120,45 +132,58 @@ export class Job {
 
   /** J8 */
   #hearOfServers(servers: ServersReport): void {
-    const { serverOf = () => undefined, attach, onAdded } = this.#options;
     this.#servers = servers;
     if (this.#ending !== undefined) return;
-    const { wished } = servers;
-    const isOf =
-      (rank: number) =>
-      (process: NodeProcess): boolean =>
-        process.plan.role === "server" && process.plan.ranks.includes(rank);
-    for (const rank of wished.filter((one) => !this.#processes.some(isOf(one)))) {
-      const plan = serverOf(rank);
-      if (plan === undefined) continue;
-      onAdded?.(plan);
-      const process = this.#start(plan);
-      const index = this.#processes.push(process) - 1;
-      attach(process);
-      this.#openCount++;
-      this.#follow(index);
-    }
-    for (const process of this.#running) if (this.#isUnwanted(process.plan)) this.#endUnwanted(process);
+    const isKnown = (rank: number): boolean => this.#processes.some(({ plan }) => plan.role === "server" && plan.ranks.includes(rank));
+    for (const rank of servers.wished) if (!isKnown(rank)) this.#add(this.#options.serverOf?.(rank));
+    this.#endUnwanted();
   }
 
+  /** J9 */
+  #hearOfWorkers(ranks: readonly number[]): void {
+    this.#workers = ranks;
+    if (this.#ending !== undefined) return;
+    const isRunning = (rank: number): boolean => this.#running.some(({ plan }) => plan.role === "worker" && plan.ranks.includes(rank));
+    for (const rank of ranks) if (!isRunning(rank)) this.#add(this.#options.workerOf?.(rank));
+    this.#endUnwanted();
+  }
+
+  #add(plan: ProcessPlan | undefined): void {
+    if (plan === undefined) return;
+    this.#options.onAdded?.(plan);
+    const process = this.#start(plan);
+    const index = this.#processes.push(process) - 1;
+    this.#options.attach(process);
+    this.#openCount++;
+    this.#follow(index);
+  }
+
+  /** Neither among the servers nor among the workers that there are to be. */
   #isUnwanted({ role, ranks }: ProcessPlan): boolean {
-    const { wished = ranks } = this.#servers ?? {};
-    return role === "server" && !ranks.some((rank) => wished.includes(rank));
+    if (role === "scheduler") return false;
+    const wished = role === "server" ? this.#servers?.wished : this.#workers;
+    return wished !== undefined && !ranks.some((rank) => wished.includes(rank));
   }
 
-  #endUnwanted(process: NodeProcess): void {
-    const timer = setTimeout(() => {
-      if (process.isRunning && this.#isUnwanted(process.plan)) this.#giveUp(process);
-    }, UNWANTED_GRACE_MS);
-    process.ended.finally(() => clearTimeout(timer)).catch(() => {}); // It does not reject.
+  #endUnwanted(): void {
+    for (const process of this.#running.filter(({ plan }) => this.#isUnwanted(plan))) {
+      const timer = setTimeout(() => {
+        if (process.isRunning && this.#isUnwanted(process.plan)) this.#giveUp(process);
+      }, UNWANTED_GRACE_MS);
+      process.ended.finally(() => clearTimeout(timer)).catch(() => {}); // It does not reject.
+    }
   }
 
   #start(plan: ProcessPlan): NodeProcess {
     const onComplete = (): void => {
       this.#isComplete = true;
     };
-    const onServers = (report: ServersReport): void => this.#hearOfServers(report);
-    return new NodeProcess(plan, { onComplete, onServers, onDead: (report) => this.#hearOfDead(report) });
+    return new NodeProcess(plan, {
+      onComplete,
+      onServers: (report) => this.#hearOfServers(report),
+      onWorkers: (ranks) => this.#hearOfWorkers(ranks),
+      onDead: (report) => this.#hearOfDead(report),
+    });
   }
 
   /** How the process of this plan ended at last, after all restarts (J7). */
@@ -177,6 +202,7 @@ export class Job {
       if (!this.#mayRestart(end)) return end;
       const again = this.#start(process.plan);
       this.#processes[index] = again;
+      this.#comebacks.set(again, performance.now());
       attach(again);
     }
   }
@@ -185,7 +211,7 @@ export class Job {
   #mayRestart({ plan, exitCode }: ProcessEnd): boolean {
     if (exitCode === 0 || plan.role === "scheduler" || !this.#isComplete) return false;
     const scheduler = this.#processes.find((process) => process.plan.role === "scheduler");
-    return this.#ending === undefined && !this.#givenUp.has(plan) && scheduler?.isRunning === true;
+    return this.#ending === undefined && !this.#givenUp.has(plan) && !this.#isUnwanted(plan) && scheduler?.isRunning === true;
   }
 
   /** Forwards a signal and ends the job; the second time with SIGKILL. */
@@ -219,7 +245,8 @@ export class Job {
   /** J6 */
   #endCopiesSoon(): void {
     const end = (): void => {
-      for (const process of this.#running) if (this.#copiesOf(process.plan).length > 0) this.#giveUp(process);
+      for (const process of this.#running)
+        if (this.#copiesOf(process.plan).length > 0 || this.#isWithoutParts(process.plan)) this.#giveUp(process);
     };
     this.#copiesTimer = setTimeout(end, this.#options.deadGraceMs ?? DEAD_GRACE_MS);
   }
@@ -234,10 +261,15 @@ export class Job {
     const { names, isRestDone } = this.#dead;
     if (this.#ending !== undefined || names.length === 0) return;
     const running = this.#running;
-    const dead = running.filter(({ nodeNames }) => nodeNames.every((name) => names.includes(name)));
+    const isDead = ({ nodeNames }: NodeProcess): boolean => nodeNames.every((name) => names.includes(name));
+    const dead = running.filter((process) => isDead(process) && !this.#comesBack(process));
     if (dead.length < running.length && !isRestDone) return;
     for (const process of dead) this.#giveUp(process);
     if (names.every((name) => this.#isGone(name))) for (const process of running) process.send(GONE_LINE);
+  }
+
+  #comesBack(process: NodeProcess): boolean {
+    return performance.now() - (this.#comebacks.get(process) ?? -Infinity) < COMEBACK_MS;
   }
 
   /** Whether the process of this node was ended as dead and has exited. */
@@ -262,7 +294,7 @@ export class Job {
       this.#options.onCopyLost?.(end); // J6
       return;
     }
-    if (this.#isWithoutParts(end.plan)) {
+    if (this.#isWithoutParts(end.plan) || (end.plan.role === "worker" && this.#isUnwanted(end.plan))) {
       this.#options.onServerLost?.(end);
       return;
     }

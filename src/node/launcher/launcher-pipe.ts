@@ -3,11 +3,12 @@
 //
 //   to the process      why the job ends, in words; to the scheduler's "gone:": no dead node that it reported has a process
 //   to the launcher     from the scheduler's process: "complete:" when all nodes have joined, and all nodes that are
-//                       dead now: "dead:worker 1,worker 3", or "only-dead:…" when nobody else is at work; and the ranks of
-//                       the servers that there are to be, and of those that have parts: "servers:0,1,2/0,1"
+//                       dead now: "dead:worker 1,worker 3", or "only-dead:…" when nobody else is at work; and the ranks
+//                       of the servers that there are to be, and of those that have parts: "servers:0,1,2/0,1"; and the
+//                       ranks of the workers that there are to be, when that was asked for: "workers:0,1,2"
 //
-// Inside a process, the scheduler's node publishes its dead nodes and its servers through Node's diagnostics channels, by name: the
-// script may have loaded another copy of the package.
+// Inside a process, the scheduler's node publishes its dead nodes and its servers through Node's diagnostics channels,
+// by name: the script may have loaded another copy of the package.
 
 import { channel, subscribe } from "node:diagnostics_channel";
 import { writeSync } from "node:fs";
@@ -40,6 +41,7 @@ export type ServersReport = {
   readonly placed: readonly number[];
 };
 
+const ranksOf = (text: string): number[] => text.split(",").flatMap((rank) => (rank === "" ? [] : [Number(rank)]));
 const SERVERS = /^servers:([\d,]*)\/([\d,]*)$/;
 
 function serversLine({ wished, placed }: ServersReport): string {
@@ -49,8 +51,13 @@ function serversLine({ wished, placed }: ServersReport): string {
 /** Undefined for any other line. */
 export function parseServersReport(line: string): ServersReport | undefined {
   const [, wished, placed] = SERVERS.exec(line) ?? [];
-  const ranksOf = (text: string): number[] => text.split(",").flatMap((rank) => (rank === "" ? [] : [Number(rank)]));
   return wished === undefined || placed === undefined ? undefined : { wished: ranksOf(wished), placed: ranksOf(placed) };
+}
+
+/** The ranks of the workers that there are to be; undefined for any other line. */
+export function parseWorkersReport(line: string): readonly number[] | undefined {
+  const [, ranks] = /^workers:([\d,]*)$/.exec(line) ?? [];
+  return ranks === undefined ? undefined : ranksOf(ranks);
 }
 
 const REPORT = /^(dead|only-dead):(.*)$/;
@@ -67,6 +74,7 @@ export function parseDeadReport(line: string): DeadReport | undefined {
 
 const CHANNEL = "weighbridge:dead-nodes";
 const SERVERS_CHANNEL = "weighbridge:servers";
+const WORKERS_CHANNEL = "weighbridge:workers";
 
 export type DeadNodes = {
   /** All that are dead now: "worker 1". */
@@ -92,6 +100,11 @@ export function publishServers(servers: ServersReport): void {
   channel(SERVERS_CHANNEL).publish(servers);
 }
 
+/** Publishes which workers there are to be, by rank. */
+export function publishWorkers(ranks: readonly number[]): void {
+  channel(WORKERS_CHANNEL).publish(ranks);
+}
+
 function onDeadNodes(listener: (dead: DeadNodes) => void): void {
   subscribe(CHANNEL, (message) => listener(message as DeadNodes)); // Published above, maybe by another copy of it.
 }
@@ -110,6 +123,7 @@ export function watchLauncher({ onReason = () => {}, onGone = endSoon }: Launche
   const pipe = new Socket({ fd: WATCH_FD, readable: true, writable: false });
   const dismissDead = reportDeadNodes();
   subscribe(SERVERS_CHANNEL, (message) => send(serversLine(message as ServersReport))); // published above
+  subscribe(WORKERS_CHANNEL, (message) => send(`workers:${(message as readonly number[]).join(",")}`));
   pipe.on("error", () => {}); // A broken pipe also closes.
   pipe.on("close", onGone);
   pipe

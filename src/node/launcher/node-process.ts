@@ -8,7 +8,15 @@ import type { Readable, Writable } from "node:stream";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Deferred } from "../../base/deferred.ts";
 import type { ProcessPlan } from "./job-plan.ts";
-import { COMPLETE_LINE, type DeadReport, parseDeadReport, parseServersReport, type ServersReport, WATCH_FD } from "./launcher-pipe.ts";
+import {
+  COMPLETE_LINE,
+  type DeadReport,
+  parseDeadReport,
+  parseServersReport,
+  parseWorkersReport,
+  type ServersReport,
+  WATCH_FD,
+} from "./launcher-pipe.ts";
 import { ErrorTail, LineStream } from "./node-output.ts";
 
 export type ProcessEnd = {
@@ -29,6 +37,8 @@ export type SchedulerReports = {
   readonly onComplete: () => void;
   readonly onDead: (report: DeadReport) => void;
   readonly onServers: (report: ServersReport) => void;
+  /** The ranks of the workers that there are to be. */
+  readonly onWorkers: (ranks: readonly number[]) => void;
 };
 
 /** How long to wait for the output of a process that ended; a process it started may hold the pipes open for ever. */
@@ -89,7 +99,7 @@ export class NodeProcess {
     }
   }
 
-  #listen({ onDead = () => {}, onComplete = () => {}, onServers = () => {} }: Partial<SchedulerReports>): void {
+  #listen({ onDead = () => {}, onComplete = () => {}, onServers = () => {}, onWorkers = () => {} }: Partial<SchedulerReports>): void {
     const pipe = this.#child.stdio[WATCH_FD] as Socket | null | undefined;
     pipe?.unref(); // A process that it started may hold the other end open.
     pipe?.on("error", () => {}); // It ended; its exit reports that.
@@ -98,6 +108,8 @@ export class NodeProcess {
       if (report !== undefined) onDead(report);
       const servers = parseServersReport(line);
       if (servers !== undefined) onServers(servers);
+      const workers = parseWorkersReport(line);
+      if (workers !== undefined) onWorkers(workers);
       if (line === COMPLETE_LINE) onComplete();
     };
     pipe?.pipe(new LineStream(take)).resume();

@@ -36,8 +36,8 @@ export type StateLockOptions = {
   readonly clock: Clock;
   /** For tests; otherwise this process. */
   readonly self?: LockHolder;
-  /** For messages: what a holder is, and what to do about one. */
-  readonly words?: { readonly holder: string; readonly fix: string };
+  /** For messages: what a holder is, and what to do about one; what to do when the disk has failed. */
+  readonly words?: { readonly holder: string; readonly fix: string; readonly diskFix: string };
   /** Whether the process of this holder, on this machine, has ended. */
   readonly isGone?: (holder: LockHolder) => boolean;
 };
@@ -49,6 +49,7 @@ export class StateLock {
   #file: OpenFile | undefined;
   #beat = 0;
   #cancelTimer: CancelTimer = () => {};
+  #isReleased = false;
 
   constructor(options: StateLockOptions) {
     this.#options = options;
@@ -64,23 +65,25 @@ export class StateLock {
       await this.#write();
     } catch (thrown) {
       if (this.#file !== undefined) await layer.remove(this.#path); // it has no name in it
-      if ((thrown as { readonly code?: string }).code !== "EEXIST") throw stateIo(`cannot write ${this.#path}`, thrown);
+      if ((thrown as { readonly code?: string }).code !== "EEXIST") throw stateIo(`cannot write ${this.#path}`, thrown, this.#diskFix);
       await this.#takeOver();
     }
     this.#next();
   }
 
-  /** Throws STATE_HELD if another scheduler has taken the lock over (StateLock.L1). */
+  /** Throws STATE_HELD if another one has taken the lock over (StateLock.L1), STATE_IO if its file is gone. */
   async check(): Promise<void> {
     const text = await this.#read();
+    if (text === undefined) throw stateIo(`cannot use ${this.#options.directory}`, new Error("its lock was removed"), this.#diskFix);
     if (!this.#isOwn(text)) throw held(this.#options, holderOf(text));
   }
 
   async release(): Promise<void> {
+    this.#isReleased = true;
     this.#cancelTimer();
     await this.#file?.close().catch(() => {}); // the file is of no use any more
     this.#file = undefined;
-    if (this.#isOwn(await this.#read())) await this.#options.layer.remove(this.#path);
+    if (this.#isOwn((await this.#read()) ?? "")) await this.#options.layer.remove(this.#path);
   }
 
   /** A beat may be half written: the id comes first, and stays. */
@@ -90,19 +93,21 @@ export class StateLock {
 
   async #takeOver(): Promise<void> {
     const { clock, layer, isGone = isProcessGone } = this.#options;
-    const before = await this.#read();
+    const before = (await this.#read()) ?? "";
     const holder = holderOf(before);
     const isHere = holder?.host === this.#self.host;
     if (holder !== undefined && isHere && !isGone(holder)) throw held(this.#options, holder);
     if (!isHere) await sleep(clock, SILENT_MS);
-    if ((await this.#read()) !== before) throw held(this.#options, holderOf(await this.#read()));
+    const now = (await this.#read()) ?? "";
+    if (now !== before) throw held(this.#options, holderOf(now));
     const own = `${this.#path}.${this.#self.id}`;
     try {
       this.#file = await layer.create(own);
       await this.#write();
       await layer.rename(own, this.#path);
     } catch (thrown) {
-      throw stateIo(`cannot write ${own}`, thrown);
+      await layer.remove(own).catch(() => {}); // of no use without a name in it
+      throw stateIo(`cannot write ${own}`, thrown, this.#diskFix);
     }
     await sleep(clock, SETTLE_MS);
     await this.check(); // StateLock.L2
@@ -114,6 +119,7 @@ export class StateLock {
   }
 
   #next(): void {
+    if (this.#isReleased) return; // while a beat was written
     this.#cancelTimer = this.#options.clock.after(BEAT_MS, () => {
       // A beat that fails is missed; whoever takes over for that is noticed (StateLock.L1).
       this.#write().then(
@@ -123,8 +129,13 @@ export class StateLock {
     });
   }
 
-  async #read(): Promise<string> {
-    return (await readText(this.#options.layer, this.#path)) ?? "";
+  /** Undefined: there is no such file. */
+  async #read(): Promise<string | undefined> {
+    return await readText(this.#options.layer, this.#path);
+  }
+
+  get #diskFix(): string | undefined {
+    return this.#options.words?.diskFix;
   }
 }
 
@@ -136,10 +147,10 @@ function holderOf(text: string): LockHolder | undefined {
   }
 }
 
-const SCHEDULER_WORDS = { holder: "scheduler", fix: "stop that one first, or name another directory (--state-dir) or job (--job)" };
+const SCHEDULER_FIX = "stop that one first, or name another directory (--state-dir) or job (--job)";
 
-function held({ directory, words = SCHEDULER_WORDS }: StateLockOptions, by: LockHolder | undefined): WeighbridgeError {
-  const { holder, fix } = words;
+function held({ directory, words }: StateLockOptions, by: LockHolder | undefined): WeighbridgeError {
+  const { holder = "scheduler", fix = SCHEDULER_FIX } = words ?? {};
   const who = by === undefined ? `another ${holder}` : `the ${holder} of process ${by.pid} on ${by.host}`;
   return new WeighbridgeError("STATE_HELD", `${who} uses the state in ${directory}; ${fix}`);
 }

@@ -169,8 +169,8 @@ test("a server that loads a checkpoint is not prepared for another placement unt
   }
 });
 
-test("a server that is prepared for another placement begins no load before it has that, hears that it does not come, or has waited long enough (CheckpointService.V7)", async () => {
-  for (const end of ["adopted", "abandoned", "late"] as const) {
+test("a server that is prepared for another placement begins no load before the parts of that are handed over, it hears that it does not come, or has waited long enough (CheckpointService.V7)", async () => {
+  for (const end of ["handed over", "abandoned", "late"] as const) {
     const { service, placement, stage } = new Stage();
     placement.take(PREPARE, service);
     let isLoaded = false;
@@ -179,7 +179,7 @@ test("a server that is prepared for another placement begins no load before it h
     });
     await stage.clock.advance(999);
     assert.equal(isLoaded, false, end);
-    if (end === "adopted") stage.ownership.adopt({ epoch: 2, policy: "ring", servers: [0] }, 0);
+    if (end === "handed over") placement.handedOver(2);
     else if (end === "abandoned") placement.take({ epoch: 2, holdMs: 0 }, service);
     else await stage.clock.advance(1);
     await loaded;
@@ -197,6 +197,25 @@ test("a server that serves what an application cut itself is prepared for other 
     (error) => isWeighbridgeError(error, "UNSUPPORTED") && !error.retryable && /setSlicer/.test(error.message),
   );
   placement.take({ ...others, holdMs: 0 }, service);
+});
+
+test("a cut is not answered while its server is prepared for another placement; a server that makes one is not prepared before its owner goes on (CheckpointService.V8)", async () => {
+  const { service, placement, stage } = new Stage();
+  placement.take(PREPARE, service);
+  let isCut = false;
+  const cut = service.cut({ id: "a", clock: 0, isWhole: true }, "first").then(() => {
+    isCut = true;
+  });
+  await stage.clock.advance(500);
+  assert.equal(isCut, false);
+  placement.take({ epoch: 2, holdMs: 0 }, service);
+  await cut;
+  assert.throws(
+    () => placement.take(PREPARE, service),
+    (error) => isWeighbridgeError(error, "QUEUE_FULL") && error.retryable && /makes a cut/.test(error.message),
+  );
+  await service.abandon({ id: "a", pending: undefined }, "first");
+  placement.take(PREPARE, service);
 });
 
 test("a cut says of which placement it is (CheckpointService.V8)", async () => {

@@ -14,8 +14,11 @@
 //   CheckpointService.V7. The placement does not change between a load and its activation, nor between stage and
 //       replace: the server has read the parts that it owned then. A server that loads is not prepared for a change;
 //       one that is prepared begins no load until the change is over.
-//   CheckpointService.V8. A cut is of one placement: a part that leaves or comes later is written as it was, or not at
-//       all. The worker that takes the checkpoint checks that all servers cut in the same epoch.
+//   CheckpointService.V8. The cuts of all servers are of one placement, since all know the same clocks when it changes
+//       (PlacementChanges.C1). One that the change finds at the clock that is under way is made anew behind it, on all
+//       servers; what was cut at an earlier clock was cut before it, on all. A server that makes a cut is not prepared
+//       for a change before the owner goes on, and one that is prepared answers no cut until the change is over: so no
+//       owner goes on in between. A part that leaves or comes later is written as it was, or not at all.
 //   CheckpointService.V10. A server whose rank held sums in an earlier incarnation, and that was not restored, has lost
 //       them: it takes part in no checkpoint of the job.
 
@@ -56,7 +59,13 @@ const IDLE_MS_MAX = 60_000;
 type Saving = {
   readonly id: string;
   readonly owner: string;
-  readonly snapshot: ServerSnapshot;
+  readonly clock: number;
+  readonly isWhole: boolean;
+  snapshot: ServerSnapshot;
+  /** The placement at the cut; undefined before it. */
+  placement: { readonly epoch: number; readonly servers: Uint32Array } | undefined;
+  /** It is made when parts that come or go have settled (CheckpointService.V8). */
+  isPutOff: boolean;
   readonly frozen: Deferred<contracts.Frozen>;
   /** Cancels the timer of a save that is frozen and not being written. */
   cancelIdle: CancelTimer | undefined;
@@ -64,9 +73,6 @@ type Saving = {
   isOver: boolean;
   error: WeighbridgeError | undefined;
 };
-
-/** Beyond all epochs (EPOCH_MAX). */
-const MOVING_EPOCH = 2 ** 32 - 1;
 
 /** A directory that is being made; its name once it exists. */
 type Begun = { pending: string; readonly owner: string };
@@ -77,8 +83,8 @@ type LostSums = { readonly node: number; readonly incarnation: number; readonly 
 export class CheckpointService {
   /** Why this server loads nothing from a checkpoint, if so. */
   loadRefusal: WeighbridgeError | undefined;
-  /** Whether parts are on their way from or to this server, and lie on two of them. */
-  isMoving: () => boolean = () => false;
+  /** Called before a cut is made. */
+  beforeCut: () => void = () => {};
   /** What links with updates wait for while a cut is open. */
   readonly pressure: CutPressure;
   /** Loads of whole checkpoints, and of one parameter each. */
@@ -102,6 +108,7 @@ export class CheckpointService {
     });
     this.parameterLoads = new ParameterLoads(options.parameters);
     this.pressure = new CutPressure(options.parameters.host.arena, options.clock);
+    options.ownership.onChange(() => this.#placementChanged());
     options.parameters.host.arena.onFull = (use, byteCount) => {
       if (this.#saving?.snapshot.blocks(use, byteCount) !== true) return false;
       return this.#lose(new WeighbridgeError("ARENA_FULL", "the checkpoint was given up: pushes needed the memory", { retryable: true }));
@@ -126,10 +133,9 @@ export class CheckpointService {
     this.#lostSums ??= new WeighbridgeError("UNKNOWN_PARAMETER", message);
   }
 
-  /** What a cut says of its epoch. While parts move it is one that no other server has: that checkpoint is cut again. */
-  get #cutEpoch(): number {
-    const { epoch, rank } = this.#options.ownership;
-    return this.isMoving() ? MOVING_EPOCH - rank : epoch;
+  /** Whether a cut waits for its clock, or for its owner to go on (CheckpointService.V8). */
+  get isCutting(): boolean {
+    return this.#saving?.isOver === false && !this.#saving.isWriting;
   }
 
   /** Whether a load is going on that is not shown to everybody yet (CheckpointService.V7). */
@@ -184,32 +190,69 @@ export class CheckpointService {
   }
 
   async cut({ id, clock, isWhole }: contracts.Cut, owner: string): Promise<contracts.Frozen> {
-    const { parameters, vectorClock, ownership } = this.#options;
-    const run = this.#knownRun;
-    void this.#files; // throws when there are none
+    const { parameters, ownership } = this.#options;
+    void [this.#knownRun, this.#files]; // both throw when there is none
     if (isWhole && this.#lostSums !== undefined && !this.loads.isRestored) throw this.#lostSums;
+    if (ownership.placement?.servers.includes(ownership.rank) === false) throw ownership.wrongEpoch(ownership.epoch);
     // CheckpointService.V5
     if (this.#saving?.isOver === false && (this.#saving.owner !== owner || this.#saving.isWriting)) throw busy(this.#saving.owner);
     this.#lose(new WeighbridgeError("ABORTED", "its owner takes another checkpoint"));
-    const snapshot = new ServerSnapshot({ parameters, vectorClock, ownership, withSums: isWhole });
-    const [frozen, cancelIdle, error] = [new Deferred<contracts.Frozen>(), undefined, undefined];
-    const saving: Saving = { id, owner, snapshot, frozen, cancelIdle, isWriting: false, isOver: false, error };
+    const [frozen, cancelIdle, error, placement] = [new Deferred<contracts.Frozen>(), undefined, undefined, undefined];
+    const state = { snapshot: this.#snapshot(isWhole), placement, isPutOff: false, isWriting: false, isOver: false };
+    const saving: Saving = { id, owner, clock, isWhole, ...state, frozen, cancelIdle, error };
     saving.frozen.promise.catch(() => {}); // callers get the error
-    parameters.pacer.rounds.cutAt(clock, () => {
-      try {
-        snapshot.freeze();
-        this.#watch(saving);
-        saving.frozen.resolve({ names: snapshot.names, run, epoch: this.#cutEpoch, servers: ownership.servers });
-      } catch (thrown) {
-        this.#end(saving, thrown);
-      }
-    });
+    parameters.pacer.rounds.cutAt(clock, () => this.#freeze(saving));
     this.#saving = saving;
     if (!saving.isOver) {
       const isAwaitedOf = (holder: WorkerIncarnation): boolean => !saving.isWriting && saving.owner === ownerName(holder);
-      this.pressure.begin({ keptBytes: () => snapshot.keptBytes, isAwaitedOf });
+      this.pressure.begin({ keptBytes: () => saving.snapshot.keptBytes, isAwaitedOf });
     }
     return await saving.frozen.promise;
+  }
+
+  #snapshot(withSums: boolean): ServerSnapshot {
+    const { parameters, vectorClock, ownership } = this.#options;
+    return new ServerSnapshot({ parameters, vectorClock, ownership, withSums });
+  }
+
+  /** The cut, or, while parts come or go, what is done when they have settled. */
+  #freeze(saving: Saving): void {
+    const { ownership } = this.#options;
+    saving.isPutOff = ownership.isSettling;
+    if (saving.isPutOff) return;
+    try {
+      this.beforeCut();
+      saving.snapshot.freeze();
+      saving.placement = { epoch: ownership.epoch, servers: ownership.servers };
+      this.#watch(saving);
+      void this.#answer(saving);
+    } catch (thrown) {
+      this.#end(saving, thrown);
+    }
+  }
+
+  /** CheckpointService.V8 */
+  async #answer(saving: Saving): Promise<void> {
+    while (this.#options.placement.released !== undefined) await this.#options.placement.released;
+    const { snapshot, placement } = saving;
+    if (!saving.isOver && placement !== undefined) saving.frozen.resolve({ names: snapshot.names, run: this.#knownRun, ...placement });
+  }
+
+  /** CheckpointService.V8 */
+  #placementChanged(): void {
+    const saving = this.#saving;
+    if (saving === undefined || !this.isCutting) return;
+    const { ownership, parameters } = this.#options;
+    const { placement, clock, isWhole } = saving;
+    if (placement !== undefined && placement.epoch !== ownership.epoch && parameters.pacer.clockMin === clock) {
+      saving.cancelIdle?.();
+      saving.cancelIdle = undefined;
+      saving.snapshot.close();
+      saving.snapshot = this.#snapshot(isWhole);
+      saving.placement = undefined;
+      saving.isPutOff = true;
+    }
+    if (saving.isPutOff && !ownership.isSettling) this.#freeze(saving);
   }
 
   async write({ id, pending, step, job, parameters }: contracts.Write, owner: string): Promise<ServerReport> {
@@ -217,6 +260,7 @@ export class CheckpointService {
     if (saving?.id !== id || saving.owner !== owner) throw unknown(id); // CheckpointService.V2
     if (saving.error !== undefined) throw saving.error;
     if (saving.isOver) throw unknown(id);
+    if (saving.placement === undefined) throw this.#options.ownership.wrongEpoch(this.#options.ownership.epoch);
     const { snapshot } = saving;
     saving.cancelIdle?.();
     saving.cancelIdle = undefined;

@@ -1,17 +1,17 @@
 // parts-arrival — a server that gets parts with a new placement fetches them from the servers that had them
 // (docs/decisions/0072). Not their side (parts-departure.ts), nor when it serves (parts-exchange.ts).
 //
-//   fetch from all sources ──► all is here ──► done, to every source ──► the parts are this server's
+//   fetch from all sources ──► all is here ──► the scheduler hands the parts over: they are this server's
 //                          └── a source has died, or there is no room: nothing is this server's
 //
 // Invariants:
-//   PartsArrival.A1. Parts are this server's when it has all of them, and their sources know.
+//   PartsArrival.A1. Parts are this server's when the scheduler says so (PlacementChanges.C6), not when they are here.
 //   PartsArrival.A2. Loading a page again changes nothing (PartState.P1): what failed is fetched again.
 
 import type { Clock } from "../../base/clock.ts";
 import { isWeighbridgeError, WeighbridgeError } from "../../base/errors.ts";
 import type { ClusterNode } from "../../cluster/cluster-node.ts";
-import { partsDone, partsFetch } from "../../contracts/parts.ts";
+import { partsFetch } from "../../contracts/parts.ts";
 import { PART_COUNT } from "../../keys/part.ts";
 import { idOf } from "../../wire/node-id.ts";
 import type { Parameters } from "../parameters/parameters.ts";
@@ -25,17 +25,27 @@ import type { DepartedParts } from "./parts-departure.ts";
 const ASK_AGAIN_MS = 2;
 
 export type PartsArrivalOptions = {
-  readonly parameters: Parameters;
-  readonly groups: WorkerGroups;
   readonly node: Pick<ClusterNode, "call">;
   readonly clock: Clock;
+  /** Loads what has come. Throws ARENA_FULL. */
+  readonly take: (parts: DepartedParts) => void;
 };
+
+/** Throws ARENA_FULL. */
+export function loadDeparted(
+  { member, pages, groups }: DepartedParts,
+  to: { readonly parameters: Parameters; readonly groups: WorkerGroups },
+): void {
+  if (member !== undefined) loadMember(to.parameters, member);
+  new PartState(to.parameters).loadPart(pages);
+  to.groups.ssp.load(groups);
+}
 
 /** What comes with a placement. */
 export type Arriving = {
   readonly epoch: number;
-  /** By rank of the source: the parts that come from it. */
-  readonly parts: ReadonlyMap<number, readonly number[]>;
+  /** The ranks that parts come from. */
+  readonly sources: ReadonlySet<number>;
   /** The rank that tells what is not a part's; undefined for a server that knows it. */
   readonly teller: number | undefined;
 };
@@ -55,30 +65,21 @@ export class PartsArrival {
   }
 
   /**
-   * Ends when all is here; `taken` is called with the parts of each source that knows. Throws NODE_DEAD for a source
-   * that has died, ARENA_FULL, and ABORTED once it was cancelled.
+   * Ends when all is here. Throws NODE_DEAD for a source that has died, ARENA_FULL, and ABORTED once it was cancelled.
    */
-  async fetch({ epoch, parts, teller }: Arriving, taken: (parts: readonly number[]) => void): Promise<void> {
+  async fetch({ epoch, sources, teller }: Arriving): Promise<void> {
     const turn = ++this.#turn;
-    const sources = [...new Set([...(teller === undefined ? [] : [teller]), ...parts.keys()])];
     if (teller !== undefined) await this.#fetchFrom(teller, { epoch, turn, asMember: true }); // parts need their parameters
-    await Promise.all(sources.filter((rank) => rank !== teller).map((rank) => this.#fetchFrom(rank, { epoch, turn, asMember: false })));
-    for (const rank of sources) {
-      await this.#again(turn, () => this.#options.node.call(idOf("server", rank), partsDone, { epoch }));
-      taken(parts.get(rank) ?? []); // PartsArrival.A1
-    }
+    const others = [...sources].filter((rank) => rank !== teller);
+    await Promise.all(others.map((rank) => this.#fetchFrom(rank, { epoch, turn, asMember: false })));
   }
 
   async #fetchFrom(rank: number, { epoch, turn, asMember }: { readonly epoch: number; readonly turn: number; readonly asMember: boolean }) {
-    const { node, parameters } = this.#options;
-    const state = new PartState(parameters);
+    const { node, take } = this.#options;
     for (let from = 0; from < PART_COUNT; ) {
       const request = { epoch, from, asMember: asMember && from === 0 };
       const { to, textBytes, body } = await this.#again(turn, () => node.call(idOf("server", rank), partsFetch, request));
-      const { member, pages, groups } = unpack(body, { at: 0, textBytes, bodyBytes: body.length }) as DepartedParts;
-      if (member !== undefined) loadMember(parameters, member);
-      state.loadPart(pages);
-      this.#options.groups.ssp.load(groups);
+      take(unpack(body, { at: 0, textBytes, bodyBytes: body.length }) as DepartedParts);
       from = to;
     }
   }

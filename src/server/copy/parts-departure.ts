@@ -1,15 +1,14 @@
 // parts-departure — what has left a server with a new placement, until its new owners have it (docs/decisions/0072):
 // parts, and for servers that come into the placement what is not a part's. Not the new owner's side: parts-arrival.ts.
 //
-//   the placement is adopted ──► fenced: nothing of it changes any more ── read, again and again ──► done: dropped
+//   the placement is adopted ──► fenced: nothing of it changes ── read, again and again ──► handed over: dropped
 //
 // Invariants:
-//   PartsDeparture.D1. Until every new owner has said that it is done, this server serves nothing of the placement
-//       (Ownership.O5): rows, blocks and open rounds stay as they were, and so do clocks. If a new owner cannot take
-//       its parts, they are here, and an earlier placement can come back.
-//   PartsDeparture.D2. A new owner that has died, or was restarted, will not be done: the server says so.
-//   PartsDeparture.D3. What a new owner has is dropped in small shares between requests, and before parts come again:
-//       until then no checkpoint is cut.
+//   PartsDeparture.D1. Until all parts are handed over this server serves nothing of the placement (Ownership.O5):
+//       rows, blocks and open rounds stay as they were, and so do clocks. If they cannot be, all of them are here, and
+//       the placement before comes back.
+//   PartsDeparture.D3. What was handed over is dropped in small shares between requests; all of it before parts come
+//       again, and before a checkpoint is cut.
 
 import type { Clock } from "../../base/clock.ts";
 import { WeighbridgeError } from "../../base/errors.ts";
@@ -44,8 +43,6 @@ export type Departing = {
   readonly epoch: number;
   /** By part: its new owner, a rank. */
   readonly parts: ReadonlyMap<number, number>;
-  /** By rank: the incarnations of those who take something from here. */
-  readonly takers: ReadonlyMap<number, number>;
 };
 
 export type PartsDepartureOptions = {
@@ -55,20 +52,16 @@ export type PartsDepartureOptions = {
   readonly clock: Clock;
 };
 
-const NOTHING: Departing = { epoch: 0, parts: new Map(), takers: new Map() };
+const NOTHING: Departing = { epoch: 0, parts: new Map() };
 
 export class PartsDeparture {
   readonly #ownership: Pick<Ownership, "wrongEpoch">;
   readonly #parameters: () => Parameters;
   readonly #groups: () => WorkerGroups;
   readonly #clock: Clock;
-  /** Parts that were taken, and are not dropped yet. */
+  /** Parts that were handed over, and are not dropped yet. */
   readonly #remains: number[] = [];
   #departing = NOTHING;
-  /** The ranks that are not done. */
-  readonly #waiting = new Set<number>();
-  /** Called with the parts that a new owner has taken. */
-  onTaken: (parts: readonly number[]) => void = () => {};
 
   constructor({ ownership, parameters, groups, clock }: PartsDepartureOptions) {
     this.#ownership = ownership;
@@ -77,31 +70,15 @@ export class PartsDeparture {
     this.#clock = clock;
   }
 
-  /** Whether parts that were taken are still here (PartsDeparture.D3). */
-  get hasRemains(): boolean {
-    return this.#remains.length > 0;
-  }
-
-  /** Whether somebody has still to take something. */
-  get isUnderWay(): boolean {
-    return this.#waiting.size > 0;
-  }
-
-  /** What left with a placement before is as if it had not, unless it is done. */
-  begin(departing: Departing): void {
+  /** Drops all that was handed over and is still here (PartsDeparture.D3). */
+  dropAll(): void {
     this.#drop(Infinity);
-    this.#departing = departing;
-    this.#waiting.clear();
-    for (const rank of departing.takers.keys()) this.#waiting.add(rank);
   }
 
-  /** Why it will never be over, if so; `incarnationOf` gives that of a server that lives (PartsDeparture.D2). */
-  failure(incarnationOf: (rank: number) => number | undefined): WeighbridgeError | undefined {
-    for (const rank of this.#waiting) {
-      if (incarnationOf(rank) === this.#departing.takers.get(rank)) continue;
-      return new WeighbridgeError("NODE_DEAD", `server ${rank} is dead, and has not taken its parts`);
-    }
-    return undefined;
+  /** What left with a placement before is as if it had not, unless it was handed over. */
+  begin(departing: Departing): void {
+    this.dropAll();
+    this.#departing = departing;
   }
 
   /**
@@ -135,20 +112,20 @@ export class PartsDeparture {
     return this.#departing.parts.get(partOf(Number(key & LOW), Number(key >> 32n))) === owner;
   }
 
-  /** This owner has its parts: they are not held here any more. Throws as `read`. */
-  done(owner: number, epoch: number): void {
-    this.#check(epoch);
-    if (!this.#waiting.delete(owner)) return;
-    const parts = [...this.#departing.parts].filter(([, to]) => to === owner).map(([part]) => part);
-    if (parts.length > 0 && !this.hasRemains) this.#clock.soon(() => this.#dropSome());
-    this.#remains.push(...parts);
-    this.#groups().drop((key) => this.#isOf(owner, key), this.#ownership.wrongEpoch(epoch - 1)); // they ask where the parts are now
-    this.onTaken(parts);
+  /** The new owners have their parts: they are not held here any more. */
+  handOver(): void {
+    const { epoch, parts } = this.#departing;
+    if (parts.size === 0) return;
+    if (this.#remains.length === 0) this.#clock.soon(() => this.#dropSome());
+    this.#remains.push(...parts.keys());
+    this.#departing = { epoch, parts: new Map() };
+    const isGone = (key: bigint): boolean => parts.has(partOf(Number(key & LOW), Number(key >> 32n)));
+    this.#groups().drop(isGone, this.#ownership.wrongEpoch(epoch - 1)); // they ask where the parts are now
   }
 
   #dropSome(): void {
     this.#drop(DROPPED_TOGETHER);
-    if (this.hasRemains) this.#clock.after(0, () => this.#dropSome());
+    if (this.#remains.length > 0) this.#clock.after(0, () => this.#dropSome());
   }
 
   #drop(countMax: number): void {

@@ -1,7 +1,7 @@
 // parts — serves the parts that have left this server to their new owners (contracts/parts.ts).
 
 import { WeighbridgeError } from "../../base/errors.ts";
-import { partsDone, partsFetch } from "../../contracts/parts.ts";
+import { partsFetch } from "../../contracts/parts.ts";
 import { nameOf, rankOf, roleOf } from "../../wire/node-id.ts";
 import { pack, writePacked } from "../replication/packed-body.ts";
 import { type ServedFunction, serve } from "../served-function.ts";
@@ -15,13 +15,6 @@ export const PART_HANDLERS: readonly ServedFunction[] = [
       const body = new Uint8Array(packed.byteCount);
       writePacked(packed, body, 0);
       return { to: parts.to, textBytes: packed.text.length, body };
-    },
-  }),
-  serve(partsDone, {
-    handler: ({ departure, holder, ownership }, { epoch }) => {
-      if (ownership.epoch < epoch) throw unheard(ownership.rank, epoch);
-      departure.done(ownerOf(holder.worker), epoch);
-      return {};
     },
   }),
 ];

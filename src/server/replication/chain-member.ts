@@ -5,6 +5,11 @@
 //             later, and reports when it has everything
 //   standby   refuses workers, until the roster has its own token on the rank of its head: then it is the head; leaves
 //             when its head is gone before it has everything
+//
+// Invariants:
+//   ChainMember.I6. A head that was replaced acknowledges nothing that its standby lacks: its log reaches nobody.
+//       The same roster ends its link, as every link of an incarnation that is over (ClusterNode.follow), a hello of it
+//       is FENCED, and a server that has taken over repeats no log (Replica.repeat).
 
 import type { Clock } from "../../base/clock.ts";
 import { reasonOf, WeighbridgeError } from "../../base/errors.ts";
@@ -116,8 +121,6 @@ export class ChainMember {
         return;
       }
       log.warn("taking over", { node: nameOf(head.node), incarnation: head.incarnation, entries: this.#replica.applied });
-      const before = peer.channel(head.node);
-      if (before !== undefined) peer.drop(before, new WeighbridgeError("FENCED", `${nameOf(head.node)} was replaced by its standby`));
       this.#replica.promote();
       membership.takeOver(head);
       return;
@@ -126,7 +129,7 @@ export class ChainMember {
     if (standby === undefined) return; // a roster that came before the cluster was complete
     const { log: replicaLog } = this.#replica;
     if (standby.state === "alive" && standby.isFilling === true) {
-      if (standby.incarnation === this.#filled || this.#replica.isRestoring) return; // the node follows again afterwards
+      if (standby.incarnation === this.#filled || this.#replica.isRestoring || this.#replica.isSettling) return; // the node follows again afterwards
       if (replicaLog.isOn) this.#goAlone(standby); // the one before was given up, and this one has come in the same roster
       replicaLog.lateMs = membership.heartbeatTimeoutMs || replicaLog.lateMs;
       membership.memory.standbyLost = () => (this.#isStandbyLost ? standby.incarnation : 0);

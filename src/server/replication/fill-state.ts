@@ -21,6 +21,7 @@ import type { RequestAssembly, Unfinished } from "../../peer/request-assembly.ts
 import type { SumImages, SumOwner } from "../../store/sums/sum-requests.ts";
 import type { CatalogueEntry } from "../../wire/catalogue.ts";
 import type { RequestLabel } from "../../wire/frame.ts";
+import type { PlacementView } from "../../wire/roster.ts";
 import type { Ownership } from "../ownership.ts";
 import type { ParameterImage } from "../parameters/hosted-parameter.ts";
 import type { KeyListsImage } from "../parameters/parameter-link.ts";
@@ -33,7 +34,7 @@ export type FilledServer = {
   readonly arena: Arena;
   readonly parameters: Parameters;
   readonly clock: VectorClock;
-  readonly ownership: Pick<Ownership, "hasAppCut" | "noteAppCut">;
+  readonly ownership: Pick<Ownership, "hasAppCut" | "noteAppCut" | "placement" | "isSettling">;
   readonly functions: { readonly assembly: Pick<RequestAssembly, "unfinished"> };
   readonly ownState: OwnState;
 };
@@ -50,6 +51,8 @@ export type ServerImage = {
   readonly keyLists: readonly KeyListsImage[];
   readonly unfinished: readonly UnfinishedImage[];
   readonly hasAppCut: boolean;
+  /** No part of it comes or goes. */
+  readonly placement?: PlacementView | undefined;
   readonly own: OwnStateImage;
 };
 
@@ -76,6 +79,7 @@ export function saveServer({ parameters, clock, ownership, functions, ownState }
       ),
     ),
     hasAppCut: ownership.hasAppCut,
+    ...(ownership.placement === undefined ? {} : { placement: ownership.placement }),
     own: ownState.save(),
   };
 }

@@ -24,6 +24,9 @@
 //   PARTS      the state of some parts as it is now, instead of what the standby has of them
 //   FILLED     answers that the head keeps: the standby has everything now
 //   IDENTITY   who a durable server is (durable-log.ts)
+//   PLACEMENT  the head has adopted this placement (copy/parts-exchange.ts): JSON
+//   ARRIVED    some of the parts that come with it, with what is not a part's where the server joins: JSON and arrays
+//   HANDED_OVER  its parts are with their owners, of this epoch: JSON
 
 import { WeighbridgeError } from "../../base/errors.ts";
 import {
@@ -56,6 +59,9 @@ export const EntryKind = {
   REFUSED: 9,
   IDENTITY: 10,
   THROWN: 11,
+  PLACEMENT: 12,
+  ARRIVED: 13,
+  HANDED_OVER: 14,
 } as const;
 export type EntryKind = (typeof EntryKind)[keyof typeof EntryKind];
 

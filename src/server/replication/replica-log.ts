@@ -4,7 +4,7 @@
 //
 //   append ──► a page ── full, or the turn's input is handled ──► to the sink ──► acknowledged ──► held writes leave
 //
-// Invariants:
+// Invariants (Availability.I1, I2 and I8 of docs/decisions/0079):
 //   ReplicaLog.I1. A write leaves only when every entry that was there when it was made is acknowledged: nobody sees
 //       what a failover could take back.
 //   ReplicaLog.I2. Entries reach the standby in order, each once: what it has is a prefix of the log.
@@ -69,6 +69,8 @@ export class ReplicaLog {
   /** When the sink acknowledged something last, or had nothing to acknowledge. */
   #heardAtMs = 0;
   #isClosed = false;
+  /** Those who wait for a position, in its order. */
+  readonly #committing: { readonly position: number; readonly committed: Deferred<void> }[] = [];
   /** Who waits until an entry is acknowledged. */
   #reached: { readonly position: number; readonly run: () => void } | undefined;
 
@@ -102,6 +104,14 @@ export class ReplicaLog {
   /** Calls `run` once, when the sink has all entries that are there now. One waits at a time. */
   whenAcknowledged(run: () => void): void {
     this.#reached = { position: this.position, run };
+  }
+
+  /** Resolves when nobody can take back what was done up to now; undefined: nobody can (ReplicaLog.I1). */
+  whenCommitted(): Promise<void> | undefined {
+    if (!this.holdsBack || this.acknowledged === this.position) return undefined;
+    const committed = new Deferred<void>();
+    this.#committing.push({ position: this.position, committed });
+    return committed.promise;
   }
 
   /** The scheduler has given the standby up: what waited for it leaves (ReplicaLog.L1). */
@@ -251,6 +261,7 @@ export class ReplicaLog {
   }
 
   #release(): void {
+    while ((this.#committing[0]?.position ?? Infinity) <= this.acknowledged) this.#committing.shift()?.committed.resolve();
     for (const output of [...this.#waiting]) output.release(this.acknowledged);
     if (this.#room === undefined || this.#keptBytes > this.#keptBytesMax / 2) return;
     this.#room.resolve();

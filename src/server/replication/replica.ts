@@ -30,6 +30,7 @@ import { nameOf, rankOf, roleOf } from "../../wire/node-id.ts";
 import { type RosterEntry, rosterEntryShape } from "../../wire/roster.ts";
 import type { Ownership } from "../ownership.ts";
 import { type DurableLog, identityShape, type ServerIdentity } from "./durable-log.ts";
+import { type ExchangeRepeater, repeatExchange } from "./exchange-entries.ts";
 import { Fill, type FillOptions } from "./fill.ts";
 import {
   type AnswersImage,
@@ -66,7 +67,7 @@ const digestShape = object({ part: count, to: optional(count), digest: count });
 /** The server that is replicated. */
 export type ReplicatedServer = FilledServer & {
   readonly kernels: Pick<Kernels, "copy">;
-  readonly ownership: Pick<Ownership, "adopt">;
+  readonly ownership: Pick<Ownership, "epoch" | "isSettling">;
   /** The handler of functions. */
   readonly functions: FunctionHandler & { handOver(channel: Channel): void };
   /** The handler of kv frames of an application. */
@@ -79,7 +80,7 @@ export type ReplicatedServer = FilledServer & {
 
 export type ReplicaOptions = ReplicaLogOptions & {
   /** Of stand-ins, and the channels of workers. */
-  readonly host: ChannelHost & { channels(): Iterable<Channel> };
+  readonly host: ChannelHost & { readonly id: number; channels(): Iterable<Channel> };
   readonly digestEntries?: number | undefined;
   /** How much of the state a standby that is filled gets in one turn. */
   readonly fillBytes?: number | undefined;
@@ -102,6 +103,8 @@ export class Replica {
   onDiverged: (error: WeighbridgeError) => void = () => {};
   /** The scheduler's word, which comes with the rank. */
   isStandby = false;
+  /** What repeats the steps of parts that come and go. */
+  exchange: ExchangeRepeater | undefined;
   /** Of a standby: the last entry that it has repeated. */
   applied = 0;
   readonly #options: ReplicaOptions;
@@ -144,6 +147,11 @@ export class Replica {
   }
 
   // The head.
+
+  /** Whether parts come or go: a standby is filled afterwards. */
+  get isSettling(): boolean {
+    return this.#server.ownership.isSettling;
+  }
 
   /** Whether this head loads a checkpoint to begin with: its standby loads the same, or is filled afterwards. */
   get isRestoring(): boolean {
@@ -242,7 +250,12 @@ export class Replica {
   #isNow(identity: ServerIdentity): void {
     this.identity = identity;
     const { placement } = identity.roster;
-    if (placement !== undefined) this.#server.ownership.adopt(placement, rankOf(identity.node));
+    if (placement !== undefined && this.#server.ownership.epoch === 0) this.exchange?.repeatPlacement(placement, rankOf(identity.node));
+  }
+
+  /** The rank of a standby, or that which the disk of a durable server has. */
+  get #rank(): number {
+    return rankOf(this.identity?.node ?? this.#options.host.id);
   }
 
   #restore({ first, entries }: LogPage): void {
@@ -316,7 +329,7 @@ export class Replica {
 
   /** An entry was written: after DIGEST_ENTRIES of them comes a digest. */
   appended(): void {
-    if (this.#fill !== undefined) return; // Fill.F3
+    if (this.#fill !== undefined || this.#server.ownership.isSettling) return; // Fill.F3
     const { durable, refillBytes = REFILL_BYTES } = this.#options;
     if (durable !== undefined && this.log.byteCount > Math.max(refillBytes, REFILL_STATES * this.#stateBytes)) this.#refill(durable);
     if (++this.#sinceDigest < (this.#options.digestEntries ?? DIGEST_ENTRIES)) return;
@@ -326,8 +339,14 @@ export class Replica {
   }
 
   /** A handler has refused this update: the standby will say so, too (LoggedRequests.I5). */
-  refused({ id: node, incarnation }: Channel, update: { readonly request: number; readonly stamp: number }, thrown: unknown): void {
-    this.log.appendText(EntryKind.REFUSED, { node, incarnation, ...update, failure: toFailure(thrown) });
+  refused({ id: node, incarnation }: Channel, { request, stamp }: Pick<FrameHeader, "request" | "stamp">, thrown: unknown): void {
+    this.log.appendText(EntryKind.REFUSED, { node, incarnation, request, stamp, failure: toFailure(thrown) });
+  }
+
+  /** The same before any handler: what came of a request in several frames is forgotten there, too (RequestGate.G3). */
+  refusedAtGate(channel: Channel, header: FrameHeader, thrown: unknown): void {
+    if (!this.log.isOn || header.stamp === 0 || this.isStandby) return;
+    this.refused(channel, header, thrown);
   }
 
   /** The first frame of a worker's new conversation with a head that was a standby: unfinished requests go on. */
@@ -442,6 +461,7 @@ export class Replica {
         if (this.#hasBegun && this.#isComingBack) break; // it has all that comes with it
         if (this.#hasBegun) throw new WeighbridgeError("BAD_REQUEST", "a standby is filled once, from the start");
         this.#isFilling = true;
+        this.#loadPlacement(unpack(entries, entry) as ServerImage);
         loadServer(this.#server, unpack(entries, entry) as ServerImage, ({ worker, incarnation }) => this.#standInOf(worker, incarnation));
         break;
       case EntryKind.PARTS:
@@ -457,8 +477,13 @@ export class Replica {
         this.#isNow(decodeJson(identityShape, "an identity", textOf(entry, entries)));
         break;
       default:
+        if (repeatExchange(entry, entries, this.exchange, this.#rank)) break;
         throw new WeighbridgeError("BAD_REQUEST", `there is no entry of kind ${entry.kind}`);
     }
+  }
+
+  #loadPlacement({ placement }: ServerImage): void {
+    if (placement !== undefined) this.exchange?.repeatPlacement(placement, this.#rank);
   }
 
   #repeatFrame({ kind, at, node, incarnation }: Readonly<ReadEntry>, entries: Uint8Array): void {

@@ -87,10 +87,14 @@ export function rowTypeName({ rowType }: Pick<Rows, "rowType">): string {
 type PlainElement = Exclude<RowElement, "f32">;
 const PLAIN_ELEMENTS = ELEMENT_NAMES.filter((element) => element !== "f32");
 
+const F64: readonly "f64"[] = ["f64"];
+type FloatOptimizer = "sgd" | "momentum" | "nesterov" | "adagrad" | "rmsprop" | "adam" | "adamW" | "ftrl";
+
 /** For which of those there are optimizers beside the row types' own, sum and assign (plain-updaters.ts). */
-export const PLAIN_OPTIMIZERS: Readonly<
-  Record<"min" | "max", readonly PlainElement[]> & Record<"sgd" | "momentum" | "adagrad", readonly "f64"[]>
-> = { min: PLAIN_ELEMENTS, max: PLAIN_ELEMENTS, sgd: ["f64"], momentum: ["f64"], adagrad: ["f64"] };
+export const PLAIN_OPTIMIZERS: Readonly<Record<"min" | "max", readonly PlainElement[]> & Record<FloatOptimizer, readonly "f64"[]>> = {
+  ...{ min: PLAIN_ELEMENTS, max: PLAIN_ELEMENTS, sgd: F64, momentum: F64, nesterov: F64 },
+  ...{ adagrad: F64, rmsprop: F64, adam: F64, adamW: F64, ftrl: F64 },
+};
 
 /** Which of our optimizers a table of such rows can have, beside those of users. */
 function optimizersOf(rowType: RowTypeSpec): readonly string[] {
@@ -122,14 +126,10 @@ export function checkRowType(table: CheckedTable): void {
     throw refuse(`a link encodes f32, and these are ${rows}: they are pushed and pulled as they are, or "packed"`);
   if (versions) throw refuse(`versions are for caches, which hold rows of f32, and these are ${rows}`);
   const known = optimizersOf(rowType);
-  if (optimizer.type !== "custom" && !known.includes(optimizer.type)) {
-    const others = "or an updater of your own";
-    throw refuse(
-      `optimizer ${optimizer.type} is not for ${rows}; there are ${known.join(", ")}, ${others}${didYouMean(optimizer.type, known)}`,
-    );
-  }
-  if ((optimizer.clipValue ?? null) !== null) throw refuse(`clipValue is for f32, and these are ${rows}`);
-  if ((optimizer.clipNorm ?? null) !== null) throw refuse(`clipNorm is for f32, and these are ${rows}`);
+  const there = `there are ${known.join(", ")}, or an updater of your own${didYouMean(optimizer.type, known)}`;
+  if (!["custom", ...known].includes(optimizer.type)) throw refuse(`optimizer ${optimizer.type} is not for ${rows}; ${there}`);
+  for (const clip of ["clipValue", "clipNorm"] as const)
+    if ((optimizer[clip] ?? null) !== null) throw refuse(`${clip} is for f32, and these are ${rows}`);
   if (reduce === "mean" && !(isFloat && typeof rowType === "string")) throw refuse(`reduce "mean" is for floats, and these are ${rows}`);
   if (isFloat) return;
   if (initializer.type !== "constant" || !Number.isSafeInteger(initializer.value))

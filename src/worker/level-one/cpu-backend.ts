@@ -120,6 +120,10 @@ export class CpuBackend implements ModelBackend<RowArray> {
     // the memory is there
   }
 
+  runsUpdater(updater: ResolvedOptimizer): boolean {
+    return updater === this.#options.updater;
+  }
+
   openKey(plan: KeyPlan, updater: ResolvedOptimizer | undefined): void {
     assert(updater === undefined || updater === this.#options.updater, "a model has one updater");
     const bytes = plan.resultLength * this.#elementBytes;

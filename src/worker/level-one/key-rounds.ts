@@ -1,9 +1,8 @@
-// key-rounds — who has pushed which key, which rounds are complete, and what follows for its devices and their pulls.
-// What is to be done for a round, and by whom, is task-queue.ts. Decisions on the words of a model (key-record.ts),
-// made by whichever thread has the lock; no data move here, nothing waits.
+// key-rounds — who has pushed which key, which rounds are complete, and what follows when a device ends. What becomes
+// of pulls is key-pulls.ts; what is to be done for a round, and by whom, task-queue.ts. Decisions on the words of a
+// model (key-record.ts), made by whichever thread has the lock; no data move here, nothing waits.
 //
 //   a round      open: devices push → complete → reduced: any threads, share by share → (exchanged: the owner) → there
-//   a pull       waits for its round  →  served by the reduce, or handed out by a task, or copied by its home  →  ended
 //
 // Invariants:
 //   KeyRounds.R1. A round is complete when every live device has pushed; a device pushes once in a round.
@@ -15,7 +14,8 @@
 //   KeyRounds.R5. A push that was dropped (its round failed) makes the pulls of that device fail until it pushes again.
 
 import { WeighbridgeError } from "../../base/errors.ts";
-import { DEVICE, FACT, KeyRecords, PRIORITY_MIN, PULL_STATE, RECORD, WORK, WORK_STATE } from "./key-record.ts";
+import { KeyPulls, type PullNews } from "./key-pulls.ts";
+import { DEVICE, FACT, KeyRecords, PRIORITY_MIN, RECORD, WORK, WORK_STATE } from "./key-record.ts";
 import { type ModelWords, OWNER } from "./model-words.ts";
 import { TaskHeap } from "./task-heap.ts";
 import { TaskQueue, type TaskRules } from "./task-queue.ts";
@@ -36,18 +36,13 @@ export type TaskBegin = (keyIndex: number, round: number) => number;
 
 export type KeyFacts = { readonly isGather: boolean; readonly hasWeights: boolean; readonly isExchanged: boolean };
 
-/** What the home of a device hears of a pull. */
-export type PullNews =
-  | { readonly kind: "copy"; readonly keyIndex: number; readonly round: number; readonly priority: number; readonly sequence: number }
-  | { readonly kind: "ended"; readonly keyIndex: number }
-  | { readonly kind: "failed"; readonly keyIndex: number; readonly failure: number };
-
 export class KeyRounds {
   readonly tasks: TaskQueue;
   readonly #model: ModelWords;
   readonly #words: Int32Array;
   readonly #records: KeyRecords;
   readonly #rules: RoundRules;
+  readonly #pulls: KeyPulls;
   readonly #exchanges: TaskHeap;
 
   constructor(model: ModelWords, rules: RoundRules, begins: TaskBegin) {
@@ -59,14 +54,15 @@ export class KeyRounds {
       begins: (keyIndex, device) => {
         const isReduce = device < 0;
         const count = begins(keyIndex, isReduce ? this.#nextRound(keyIndex) : 0);
-        if (isReduce) this.#servePulls(keyIndex);
+        if (isReduce && !this.#hasFact(keyIndex, FACT.exchange)) this.#pulls.serve(keyIndex, this.#nextRound(keyIndex));
         return count;
       },
       ended: (keyIndex, device, failure) => {
         if (device < 0) this.#endReduce(keyIndex, failure);
-        else this.#endHandOut(keyIndex, device, failure);
+        else this.#pulls.endHandOut(keyIndex, device, failure);
       },
     });
+    this.#pulls = new KeyPulls(model, this.tasks);
     this.#exchanges = new TaskHeap(model, 2);
   }
 
@@ -154,15 +150,7 @@ export class KeyRounds {
 
   /** The pulls that the reduce which has begun serves. */
   servedTargets(keyIndex: number): number[] {
-    const targets = Array<number>(this.#model.deviceCount);
-    let count = 0;
-    for (let device = 0; device < this.#model.deviceCount; device++) {
-      const own = this.#records.deviceAt(keyIndex, device);
-      if (this.#words[own + DEVICE.pullState] === PULL_STATE.served)
-        targets[count++] = (this.#words[own + DEVICE.pullTarget] as number) >>> 0;
-    }
-    if (count < targets.length) targets.length = count;
-    return targets;
+    return this.#pulls.servedTargets(keyIndex);
   }
 
   // Pulls
@@ -175,45 +163,28 @@ export class KeyRounds {
     this.#checkNotLost(device);
     const dropped = words[own + DEVICE.dropped] as number;
     const pushed = words[own + DEVICE.pushed] as number;
-    const bound = pushed > 0 || ((words[at + RECORD.facts] as number) & FACT.weights) !== 0 ? pushed : 1; // R4
-    const isThere = (words[at + RECORD.there] as number) >= bound;
+    const round = pushed > 0 || this.#hasFact(keyIndex, FACT.weights) ? pushed : 1; // R4
+    const isThere = (words[at + RECORD.there] as number) >= round;
     if (dropped === 0 && !isThere) this.#checkLive(device);
-    words[own + DEVICE.pullRound] = bound;
-    words[own + DEVICE.pullTarget] = target;
-    words[own + DEVICE.handOut + WORK.priority] = priority;
-    words[own + DEVICE.handOut + WORK.sequence] = this.#model.nextSequence();
-    words[own + DEVICE.pullState] = PULL_STATE.waits;
-    if (dropped !== 0) this.#failPull(keyIndex, device, dropped);
-    else if (isThere) this.#release(keyIndex, device);
+    this.#pulls.open(keyIndex, device, { round, target, priority });
+    if (dropped !== 0) this.#pulls.fail(keyIndex, device, dropped);
+    else if (isThere) this.#pulls.release(keyIndex, device);
   }
 
   targetOf(keyIndex: number, device: number): number {
-    return (this.#words[this.#records.deviceAt(keyIndex, device) + DEVICE.pullTarget] as number) >>> 0;
+    return this.#pulls.targetOf(keyIndex, device);
   }
 
   /** The next of what this thread, the home of the device, has to know; undefined if there is none. */
   hear(device: number): PullNews | undefined {
-    const keyIndex = this.#model.hear(device);
-    if (keyIndex < 0) return undefined;
-    const words = this.#words;
-    const own = this.#records.deviceAt(keyIndex, device);
-    const state = words[own + DEVICE.pullState];
-    if (state === PULL_STATE.home) {
-      const [priority, sequence] = [
-        words[own + DEVICE.handOut + WORK.priority] as number,
-        words[own + DEVICE.handOut + WORK.sequence] as number,
-      ];
-      return { kind: "copy", keyIndex, round: words[own + DEVICE.pullRound] as number, priority, sequence };
-    }
-    words[own + DEVICE.pullState] = PULL_STATE.none;
-    if (state === PULL_STATE.failed) return { kind: "failed", keyIndex, failure: words[own + DEVICE.handOut + WORK.failure] as number };
-    this.#queueReduce(keyIndex); // R3
-    return { kind: "ended", keyIndex };
+    const news = this.#pulls.hear(device);
+    if (news?.kind === "ended") this.#queueReduce(news.keyIndex); // R3
+    return news;
   }
 
   /** The home has copied. */
   copied(keyIndex: number, device: number): void {
-    this.#words[this.#records.deviceAt(keyIndex, device) + DEVICE.pullState] = PULL_STATE.none;
+    this.#pulls.copied(keyIndex, device);
     this.#queueReduce(keyIndex); // R3
   }
 
@@ -257,8 +228,7 @@ export class KeyRounds {
     const at = this.#model.keyAt(keyIndex);
     const open = (words[at + RECORD.complete] as number) + 1;
     const lost = this.#records.deviceAt(keyIndex, device);
-    const ownPull = words[lost + DEVICE.pullState];
-    if (ownPull !== PULL_STATE.handed && ownPull !== PULL_STATE.served) words[lost + DEVICE.pullState] = PULL_STATE.none;
+    this.#pulls.drop(keyIndex, device);
     const hadPushed = this.#hasPushed(lost, open);
     if (hadPushed) {
       words[lost + DEVICE.sourceRound + (open & 1)] = 0;
@@ -273,8 +243,7 @@ export class KeyRounds {
         words[own + DEVICE.pushed] = open - 1;
         words[own + DEVICE.dropped] = failure; // R5
       } else if (this.#rules.goesOn) continue;
-      if (words[own + DEVICE.pullState] === PULL_STATE.waits && words[own + DEVICE.pullRound] === open)
-        this.#failPull(keyIndex, other, failure);
+      this.#pulls.failWaiting(keyIndex, other, open, failure);
     }
     words[at + RECORD.arrived] = 0;
     words[at + RECORD.openPriority] = PRIORITY_MIN;
@@ -314,30 +283,14 @@ export class KeyRounds {
     const work = at + RECORD.reduce;
     const round = (words[at + RECORD.there] as number) + 1;
     if (words[work + WORK.state] !== WORK_STATE.idle || round > (words[at + RECORD.complete] as number)) return;
-    for (let device = 0; device < this.#model.deviceCount; device++) {
-      const own = this.#records.deviceAt(keyIndex, device);
-      const isOpen = words[own + DEVICE.pullState] !== PULL_STATE.none && words[own + DEVICE.pullState] !== PULL_STATE.failed;
-      if (isOpen && words[own + DEVICE.pullState] !== PULL_STATE.ended && words[own + DEVICE.pullRound] === round - 2) return;
-    }
+    if (this.#pulls.isReading(keyIndex, round - 2)) return;
     this.tasks.add(keyIndex, -1, words[at + RECORD.roundPriority + (round & 1)] as number, this.#model.nextSequence());
-  }
-
-  /** A reduce begins: which pulls it serves is decided. */
-  #servePulls(keyIndex: number): void {
-    const words = this.#words;
-    if (((words[this.#model.keyAt(keyIndex) + RECORD.facts] as number) & FACT.exchange) !== 0) return;
-    const round = this.#nextRound(keyIndex);
-    for (let device = 0; device < this.#model.deviceCount; device++) {
-      const own = this.#records.deviceAt(keyIndex, device);
-      const waits = words[own + DEVICE.pullState] === PULL_STATE.waits && words[own + DEVICE.pullRound] === round;
-      if (waits && words[own + DEVICE.pullTarget] !== 0) words[own + DEVICE.pullState] = PULL_STATE.served;
-    }
   }
 
   #endReduce(keyIndex: number, failure: number): void {
     const words = this.#words;
     const at = this.#model.keyAt(keyIndex);
-    if (failure !== 0 || ((words[at + RECORD.facts] as number) & FACT.exchange) === 0) {
+    if (failure !== 0 || !this.#hasFact(keyIndex, FACT.exchange)) {
       this.#end(keyIndex, failure);
       return;
     }
@@ -350,14 +303,6 @@ export class KeyRounds {
     this.#model.ring(OWNER);
   }
 
-  #endHandOut(keyIndex: number, device: number, failure: number): void {
-    const words = this.#words;
-    const own = this.#records.deviceAt(keyIndex, device);
-    words[own + DEVICE.handOut + WORK.state] = WORK_STATE.idle;
-    if (failure !== 0) this.#failPull(keyIndex, device, failure);
-    else this.#endPull(keyIndex, device, PULL_STATE.ended);
-  }
-
   /** The round in hand is over: its result is there, or it failed. */
   #end(keyIndex: number, failure: number): void {
     const words = this.#words;
@@ -367,37 +312,14 @@ export class KeyRounds {
     words[at + RECORD.reduce + WORK.state] = WORK_STATE.idle;
     for (let device = 0; device < this.#model.deviceCount; device++) {
       const own = this.#records.deviceAt(keyIndex, device);
-      const state = words[own + DEVICE.pullState];
       if (failure !== 0 && words[own + DEVICE.pushed] === round) words[own + DEVICE.dropped] = failure; // R5
-      if (!(state === PULL_STATE.waits || state === PULL_STATE.served) || words[own + DEVICE.pullRound] !== round) continue;
-      if (failure !== 0) this.#failPull(keyIndex, device, failure);
-      else if (state === PULL_STATE.served) this.#endPull(keyIndex, device, PULL_STATE.ended);
-      else this.#release(keyIndex, device);
     }
+    this.#pulls.endRound(keyIndex, round, failure);
     this.#queueReduce(keyIndex);
   }
 
-  /** The result that a pull waits for is there. */
-  #release(keyIndex: number, device: number): void {
-    const words = this.#words;
-    const own = this.#records.deviceAt(keyIndex, device);
-    if (words[own + DEVICE.pullTarget] === 0) {
-      this.#endPull(keyIndex, device, PULL_STATE.home);
-      return;
-    }
-    words[own + DEVICE.pullState] = PULL_STATE.handed;
-    const work = own + DEVICE.handOut;
-    this.tasks.add(keyIndex, device, words[work + WORK.priority] as number, words[work + WORK.sequence] as number);
-  }
-
-  #failPull(keyIndex: number, device: number, failure: number): void {
-    this.#words[this.#records.deviceAt(keyIndex, device) + DEVICE.handOut + WORK.failure] = failure;
-    this.#endPull(keyIndex, device, PULL_STATE.failed);
-  }
-
-  #endPull(keyIndex: number, device: number, state: number): void {
-    this.#words[this.#records.deviceAt(keyIndex, device) + DEVICE.pullState] = state;
-    this.#model.tell(device, keyIndex);
+  #hasFact(keyIndex: number, fact: number): boolean {
+    return ((this.#words[this.#model.keyAt(keyIndex) + RECORD.facts] as number) & fact) !== 0;
   }
 
   /** The round that comes after what is there. */

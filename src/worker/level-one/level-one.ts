@@ -1,6 +1,7 @@
 // level-one — level 1 of a shared model in one thread: takes what its devices push, and ends their pulls. Every thread
-// of a model has one, over the same words; that of the owner also adds keys, brings results to level 2 and hears of
-// devices that end. What is decided is in key-rounds.ts, how tasks are done in task-loop.ts. Knows no face and no Node.
+// of a model has one, over the same words; that of the owner also adds keys, has results exchanged (exchanges.ts) and
+// hears of devices that end. What is decided is in key-rounds.ts, how tasks are done in task-loop.ts. Knows no face and
+// no Node.
 //
 // Invariants:
 //   LevelOne.L1. `push` and `pull` move no data but those that only this thread can reach: tasks are done later, in a
@@ -11,13 +12,14 @@
 import { assert } from "../../base/assert.ts";
 import type { Clock } from "../../base/clock.ts";
 import { type WaitOptions, waitFor } from "../../base/deferred.ts";
-import { isWeighbridgeError, reasonOf, WeighbridgeError } from "../../base/errors.ts";
-import type { RowArray } from "../../kernel/row-element.ts";
+import { WeighbridgeError } from "../../base/errors.ts";
+import { Exchanges } from "./exchanges.ts";
+import { KeyPlans } from "./key-plans.ts";
 import { keyWordsFor } from "./key-record.ts";
 import { KeyRounds, type RoundRules } from "./key-rounds.ts";
 import type { LevelTwo } from "./level-two.ts";
 import { ListRounds } from "./list-rounds.ts";
-import type { HandOutTask, KeyPlan, ModelTask, PushOperation, ReduceTask, ResultVersion, TaskBackend } from "./model-backend.ts";
+import { type KeyPlan, type ResultVersion, type TaskBackend, versionOf } from "./model-backend.ts";
 import { type MeterMemory, ModelMeter } from "./model-meter.ts";
 import { createModelMemory, type ModelMemory, ModelWords, OWNER } from "./model-words.ts";
 import { OpenPulls, type Pull, type PullRequest } from "./open-pulls.ts";
@@ -63,10 +65,12 @@ export class LevelOne<Data extends object = object> {
   readonly meter: ModelMeter;
   readonly #options: LevelOneOptions<Data>;
   readonly #rounds: KeyRounds;
-  readonly #plans: KeyPlan[] = [];
+  readonly #plans: KeyPlans;
   readonly #pulls: OpenPulls<Data>;
   /** Of a backend that takes batches. */
   readonly #lists: ListRounds<Data> | undefined;
+  /** Of the owner, if something completes its rounds. */
+  readonly #exchanges: Exchanges | undefined;
   readonly #loop: TaskLoop;
   /** When each device's last wait ended: it computes since then. */
   readonly #computesSince = new Map<number, number>();
@@ -75,24 +79,29 @@ export class LevelOne<Data extends object = object> {
   /** What was heard with the lock, to be acted on without it. */
   readonly #ended: Pull<Data>[] = [];
   readonly #failed: [Pull<Data>, WeighbridgeError][] = [];
-  readonly #exchanges: number[] = [];
+  readonly #toExchange: number[] = [];
 
   constructor(options: LevelOneOptions<Data>) {
-    const { memory, thread, rules, backend, clock, timeline, keepAlive } = options;
+    const { memory, thread, rules, backend, clock, timeline, keepAlive, levelTwo } = options;
     this.#options = options;
     this.words = new ModelWords(memory, thread);
     this.meter = new ModelMeter(options.meter, thread);
     this.#rounds = new KeyRounds(this.words, rules, (keyIndex, round) => this.#begin(keyIndex, round));
+    this.#plans = new KeyPlans(this.#rounds, this.words.deviceCount);
     this.#pulls = new OpenPulls({ devices: rules.devices, keepAlive });
     const { runner } = backend;
     this.#lists =
       runner.kind === "batch"
         ? new ListRounds({ words: this.words, rounds: this.#rounds, pulls: this.#pulls, meter: this.meter, runner, backend })
         : undefined;
+    const common = { words: this.words, rounds: this.#rounds, meter: this.meter, timeline };
+    this.#exchanges =
+      thread === OWNER && levelTwo !== undefined
+        ? new Exchanges({ ...common, backend, levelTwo, planOf: (keyIndex) => this.#plans.at(keyIndex), ended: () => this.#loop.pump() })
+        : undefined;
     const parts = {
-      lists: this.#lists,
-      ...{ words: this.words, rounds: this.#rounds, meter: this.meter, runner, clock, timeline },
-      taskOf: (claim: Claim) => this.#taskOf(claim),
+      ...{ ...common, lists: this.#lists, runner, clock },
+      taskOf: (claim: Claim) => this.#plans.taskOf(claim),
       hear: () => this.#hear(),
       act: () => this.#act(),
       copy: (copy: Copy) => this.#copy(copy),
@@ -122,8 +131,7 @@ export class LevelOne<Data extends object = object> {
 
   /** A key that the owner has added. */
   knowKey(plan: KeyPlan): KeyPlan {
-    this.#plans[plan.index] = plan;
-    return plan;
+    return this.#plans.know(plan);
   }
 
   /** The version of the result that a key has now. Throws QUEUE_FULL, retryable, while another is being made. */
@@ -311,35 +319,14 @@ export class LevelOne<Data extends object = object> {
   #begin(keyIndex: number, round: number): number {
     const { runner } = this.#options.backend;
     if (round > 0) this.meter.countRound(keyIndex);
-    return runner.kind === "shares" ? runner.begin(this.#planAt(keyIndex), round) : 1;
-  }
-
-  #taskOf({ keyIndex, device, round }: Claim): ModelTask {
-    const plan = this.#planAt(keyIndex);
-    if (device >= 0) {
-      const target = this.#rounds.targetOf(keyIndex, device);
-      return { kind: "handOut", plan, version: versionOf(round), device, target } satisfies HandOutTask;
-    }
-    const sources = this.#rounds.sourcesOf(keyIndex, round);
-    const targets = this.#rounds.servedTargets(keyIndex);
-    return { kind: "reduce", plan, round, version: versionOf(round), sources, targets } satisfies ReduceTask;
-  }
-
-  /** A thread may do a share of a key that its own device has not named: the words have all that is needed. */
-  #planAt(keyIndex: number): KeyPlan {
-    const known = this.#plans[keyIndex];
-    if (known !== undefined) return known;
-    const { key, length, isGather } = this.#rounds.keyOf(keyIndex);
-    const operation: PushOperation = isGather ? "gather" : "sum";
-    const resultLength = isGather ? length * this.words.deviceCount : length;
-    return this.knowKey({ key, index: keyIndex, shape: [length], length, resultLength, operation });
+    return runner.kind === "shares" ? runner.begin(this.#plans.at(keyIndex), round) : 1;
   }
 
   // What has ended
 
   /** With the lock: takes note of pulls that have ended, and of results to exchange. */
   #hear(): boolean {
-    const { thread, levelTwo } = this.#options;
+    const { thread } = this.#options;
     let hasCopies = false;
     for (let device = 0; device < this.words.deviceCount; device++) {
       if (this.words.homeOf(device) !== thread) continue;
@@ -353,17 +340,15 @@ export class LevelOne<Data extends object = object> {
         else this.#failed.push([pull, this.words.failure(news.failure)]);
       }
     }
-    if (thread === OWNER && levelTwo !== undefined)
-      for (let keyIndex = this.#rounds.claimExchange(); keyIndex >= 0; keyIndex = this.#rounds.claimExchange())
-        this.#exchanges.push(keyIndex);
-    return hasCopies || this.#ended.length + this.#failed.length + this.#exchanges.length > 0;
+    this.#exchanges?.claim(this.#toExchange);
+    return hasCopies || this.#ended.length + this.#failed.length + this.#toExchange.length > 0;
   }
 
   /** Acts on what was heard. */
   #act(): void {
     for (const [pull, failure] of this.#failed.splice(0)) this.#pulls.over(pull, failure);
     for (const pull of this.#ended.splice(0)) this.#pulls.there(pull);
-    for (const keyIndex of this.#exchanges.splice(0)) void this.#exchange(keyIndex, this.#options.levelTwo as LevelTwo);
+    for (const keyIndex of this.#toExchange.splice(0)) this.#exchanges?.begin(keyIndex);
   }
 
   #copy({ keyIndex, device, round }: Copy): void {
@@ -391,32 +376,6 @@ export class LevelOne<Data extends object = object> {
     return false;
   }
 
-  async #exchange(keyIndex: number, levelTwo: LevelTwo): Promise<void> {
-    const { backend, timeline } = this.#options;
-    const plan = this.#planAt(keyIndex);
-    const { round, priority, deviceCount } = this.words.locked(() => this.#rounds.roundInHand(keyIndex));
-    const version = versionOf(round);
-    const fromMs = timeline();
-    let failure: unknown;
-    let hasFailed = false;
-    try {
-      const values: RowArray = await backend.borrowResult(plan, version);
-      await levelTwo.exchange({ plan, round, priority, values, deviceCount });
-      await backend.returnResult(plan, version, values);
-    } catch (thrown) {
-      failure = isWeighbridgeError(thrown)
-        ? thrown
-        : new WeighbridgeError("HANDLER_FAILED", `round ${round} of key ${plan.key}: ${reasonOf(thrown)}`, { cause: thrown });
-      hasFailed = true;
-    }
-    if (!this.words.isOpen) return;
-    this.words.locked(() => {
-      this.meter.note("exchange", keyIndex, -1, fromMs, timeline());
-      this.#rounds.exchanged(keyIndex, hasFailed ? this.words.keepFailure(failure) : 0);
-    });
-    this.#loop.pump();
-  }
-
   #checkOpen(): void {
     if (!this.words.isOpen) throw this.#closedError();
   }
@@ -428,8 +387,4 @@ export class LevelOne<Data extends object = object> {
   #name(device: number): number {
     return this.#options.rules.devices[device] as number;
   }
-}
-
-function versionOf(round: number): ResultVersion {
-  return (round & 1) as ResultVersion;
 }

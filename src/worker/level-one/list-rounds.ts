@@ -18,7 +18,7 @@
 import { FoldedKeys } from "./folded-keys.ts";
 import type { KeyRounds } from "./key-rounds.ts";
 import type { PushRequest } from "./level-one.ts";
-import type { BatchRunner, PreparedTasks, ReduceTask, ResultVersion, TaskBackend } from "./model-backend.ts";
+import { type BatchRunner, type PreparedTasks, type ReduceTask, type TaskBackend, versionOf } from "./model-backend.ts";
 import type { ModelMeter } from "./model-meter.ts";
 import type { ModelWords } from "./model-words.ts";
 import type { OpenPulls, PullList, PullRequest } from "./open-pulls.ts";
@@ -321,7 +321,7 @@ export class ListRounds<Data extends object> {
       const round = (firstRounds[i] as number) + roundCount + 1;
       const sources = pushes.map((requests = []) => backend.placeOf((requests[i] as PushRequest<Data>).data));
       const targets = pulls.map((each) => backend.placeOf(((each as PullList<Data>).requests[i] as PullRequest<Data>).data));
-      return { kind: "reduce", plan, round, version: (round & 1) as ResultVersion, sources, targets };
+      return { kind: "reduce", plan, round, version: versionOf(round), sources, targets };
     });
   }
 }

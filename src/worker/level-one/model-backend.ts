@@ -23,6 +23,10 @@ export type Place = number;
 /** One of the two results of a key. */
 export type ResultVersion = 0 | 1;
 
+export function versionOf(round: number): ResultVersion {
+  return (round & 1) as ResultVersion;
+}
+
 export type PushOperation = "sum" | "gather";
 
 /** What is known of a key from `initKey` on. */
@@ -114,6 +118,8 @@ export interface ModelBackend<Data extends object = object> {
   readonly runner: ShareRunner | BatchRunner;
   /** Prepares for these devices, as users number them. Throws a typed error: no CUDA, no such device. */
   open(devices: readonly number[]): void | Promise<void>;
+  /** Whether its tasks make updates of this kind. Others are level 2's, on the host. */
+  runsUpdater(updater: ResolvedOptimizer): boolean;
   /**
    * Takes the memory of a new key: two results of zeros, slots for `updater` (undefined: none is built in). Called
    * once for each key. Throws ARENA_FULL.

@@ -17,9 +17,11 @@
 import { type ErrorCode, isWeighbridgeError, reasonOf, WeighbridgeError } from "../../base/errors.ts";
 
 export const DEVICES_MAX = 64;
-const KEYS_MAX = 16_384;
+/** One less can be there. */
+export const KEYS_MAX = 16_384;
 const FAILURES = 128;
 const FAILURE_WORDS = 512;
+const DETAIL_LENGTH_MAX = 96;
 const WORD_BYTES = 4;
 const LOCK_WAIT_MS_MAX = 5000;
 /** Attempts before a thread sleeps for a millisecond. */
@@ -344,13 +346,16 @@ export class ModelWords {
     return sequence;
   }
 
-  /** Keeps an error for the threads that have to throw it. Its number, from 1 up, is good for FAILURES more. */
+  /**
+   * Keeps an error for the threads that have to throw it, without its cause, and without a detail that is long or no
+   * plain data. Its number, from 1 up, is good for FAILURES more.
+   */
   keepFailure(thrown: unknown): number {
     const number = (this.words[FAILURE_COUNT] as number) + 1;
     this.words[FAILURE_COUNT] = number;
     const at = this.#failureAt(number);
     const error = isWeighbridgeError(thrown) ? thrown : new WeighbridgeError("HANDLER_FAILED", reasonOf(thrown));
-    const text = `${error.code}\n${JSON.stringify(error.detail ?? null)}\n${error.message}`.slice(0, FAILURE_WORDS - 1);
+    const text = [error.code, Number(error.retryable), detailText(error.detail), error.message].join("\n").slice(0, FAILURE_WORDS - 1);
     this.words[at] = text.length;
     for (let i = 0; i < text.length; i++) this.words[at + 1 + i] = text.charCodeAt(i);
     return number;
@@ -359,12 +364,22 @@ export class ModelWords {
   failure(number: number): WeighbridgeError {
     const at = this.#failureAt(number);
     const text = String.fromCharCode(...this.words.subarray(at + 1, at + 1 + (this.words[at] as number)));
-    const [code = "", detail = "", ...message] = text.split("\n");
-    const parsed: unknown = JSON.parse(detail);
-    return new WeighbridgeError(code as ErrorCode, message.join("\n"), parsed === null ? {} : { detail: parsed });
+    const [code = "", retryable = "", detail = "", ...message] = text.split("\n");
+    const options = { retryable: retryable === "1", detail: detail === "" ? undefined : (JSON.parse(detail) as unknown) };
+    return new WeighbridgeError(code as ErrorCode, message.join("\n"), options);
   }
 
   #failureAt(number: number): number {
     return this.#layout.failures + (number % FAILURES) * FAILURE_WORDS;
+  }
+}
+
+/** JSON without line breaks; empty if there is none, it is no plain data, or it would leave no room for a message. */
+function detailText(detail: unknown): string {
+  try {
+    const text = JSON.stringify(detail ?? null) ?? "null";
+    return text === "null" || text.length > DETAIL_LENGTH_MAX ? "" : text;
+  } catch {
+    return ""; // a cycle, or a number that JSON has not
   }
 }

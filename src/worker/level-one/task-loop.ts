@@ -11,7 +11,8 @@
 
 import { assert } from "../../base/assert.ts";
 import type { Clock } from "../../base/clock.ts";
-import type { KeyRounds, PullNews } from "./key-rounds.ts";
+import type { PullNews } from "./key-pulls.ts";
+import type { KeyRounds } from "./key-rounds.ts";
 import type { ListRounds } from "./list-rounds.ts";
 import type { BatchRunner, ModelTask, ShareRunner } from "./model-backend.ts";
 import type { ModelMeter } from "./model-meter.ts";

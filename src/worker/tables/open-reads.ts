@@ -13,7 +13,9 @@ import type { RowRequests } from "../embedding.ts";
 import type { TableExchange } from "./table-exchange.ts";
 import { isOutside } from "./table-failures.ts";
 
-/** How often a read is made at most: each time the placement changes it may be in vain, and parts move in many steps. */
+/**
+ * How often a read is made at most: each time the placement changes it may be in vain, and parts move in many steps.
+ */
 export const ATTEMPTS = 64;
 
 /** Somebody who is told the slot of a row; `pins`: pinned, because it is going to be read. */

@@ -1,6 +1,6 @@
 // replication — what spec/functions.md says of src/contracts/replication.ts.
 
-import { partsDone, partsFetch } from "../../../src/contracts/parts.ts";
+import { partsFetch } from "../../../src/contracts/parts.ts";
 import { replicaLog } from "../../../src/contracts/replication.ts";
 import { documented, type FunctionFamily } from "./documented.ts";
 
@@ -43,13 +43,6 @@ export const PARTS: FunctionFamily = {
         request: { epoch: 2, from: 0, asMember: false },
         response: { to: 4096, textBytes: 22, body: new TextEncoder().encode('{"to":4096,"pages":[]}  ') },
       },
-    }),
-    documented(partsDone, {
-      about: "The caller has them: the server drops what it still holds of them.",
-      request: { epoch: "of that placement" },
-      response: {},
-      errors: ["BAD_REQUEST", "QUEUE_FULL", "WRONG_EPOCH"],
-      example: { request: { epoch: 2 }, response: {} },
     }),
   ],
 };

@@ -3,13 +3,20 @@
 import * as scaling from "../../../src/contracts/scaling.ts";
 import { documentedJson, type FunctionFamily } from "./documented.ts";
 
+const WORKERS = {
+  presentCount: "workers that are there, without those that were asked to leave",
+  wishedCount: "how many there are to be; left out when nothing is asked for any more",
+  leaving: "ranks that were asked to leave, and have not left yet",
+  countMin: "how few there may be",
+  countMax: "and how many",
+};
 const NUMBER = "of the change, in reports";
 const current = { number: 2, direction: "out", step: "moving", from: [0, 1], to: [0, 1, 2], awaited: [], parts: 1365, moved: 700 } as const;
 
 export const SCALING: FunctionFamily = {
-  title: "Servers that come and leave",
+  title: "Servers and workers that come and leave",
   about:
-    "What tools ask of the number of servers while a job runs, and what the scheduler asks of servers for it (docs/decisions/0073). One JSON object each way. Tools need no place (protocol.md, C3).",
+    "What tools ask of the number of servers and workers while a job runs, and what the scheduler asks of servers for it (docs/decisions/0073, 0074). One JSON object each way. Tools need no place (protocol.md, C3).",
   functions: [
     documentedJson(scaling.scalingAsk, {
       about: "Asks for a change of the servers. Answered when it is written down; it begins when those before it have ended.",
@@ -22,6 +29,18 @@ export const SCALING: FunctionFamily = {
       response: { number: NUMBER },
       errors: ["ARENA_FULL", "BAD_REQUEST", "NODE_DEAD", "NO_ROUTE", "QUEUE_FULL", "UNSUPPORTED"],
       example: { request: { to: 3, timeoutMs: 60_000 }, response: { number: 2 } },
+    }),
+    documentedJson(scaling.scalingWorkers, {
+      about:
+        "Asks for another number of workers. Answered when it is written down. More join as soon as somebody starts them; those that are too many see in the roster that they are asked to leave.",
+      request: {
+        to: "how many workers there are to be; exactly one of `to`, `add` and `leave` is there",
+        add: "how many more",
+        leave: "the ranks of those that leave",
+      },
+      response: WORKERS,
+      errors: ["BAD_REQUEST", "NO_ROUTE"],
+      example: { request: { to: 5 }, response: { presentCount: 2, wishedCount: 5, leaving: [], countMin: 2, countMax: 8 } },
     }),
     documentedJson(scaling.scalingRollBack, {
       about: "Takes the change under way back. Answered when all parts are where they were, and new servers have left.",
@@ -40,6 +59,7 @@ export const SCALING: FunctionFamily = {
           '`{number, direction, step, from, to, awaited, waitMs?, parts?, moved?}`; left out: none. `direction` is "out" or "in", `step` "waiting", "moving", "leaving" or "rollingBack"; `from` and `to` are the ranks before and after, `awaited` those that have not come, `waitMs` how much longer they are waited for, `parts` how many parts move and `moved` how many have',
         queued: "the numbers of changes that come later",
         ended: 'the last ones, the newest last: a list of `{number, outcome, reason?}`; `outcome` is "done", "rolledBack" or "failed"',
+        workers: "what wb/scaling/workers answers",
       },
       errors: [],
       example: {
@@ -55,6 +75,13 @@ export const SCALING: FunctionFamily = {
           ended: [{ number: 1, outcome: "rolledBack", reason: "waited 60000 ms for server 2 to come" }],
         },
       },
+    }),
+    documentedJson(scaling.scalingEnded, {
+      about: "Answered when the change has ended, or the job: CLOSED, or the error that the job failed with.",
+      request: { number: NUMBER },
+      response: { number: NUMBER, outcome: '"done", "rolledBack" or "failed"', reason: "why it did not do what was asked" },
+      errors: ["BAD_REQUEST", "CLOSED"],
+      example: { request: { number: 2 }, response: { number: 2, outcome: "done" } },
     }),
     documentedJson(scaling.scalingSurvey, {
       about: "From the scheduler, before anything moves: whether the server can go along. It names what cannot move.",

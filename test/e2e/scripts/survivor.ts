@@ -12,7 +12,7 @@ import { connect } from "weighbridge";
 const STEPS = 60;
 const REPORT_MS = 200;
 /** Waits from here on are told one by one. */
-const LONG_MS = 30;
+const LONG_MS = 10;
 const SIZE = 5000;
 const KEYS = Array.from({ length: 64 }, (_, key) => key * 97);
 const WAIT = { deadlineMs: 60_000 };

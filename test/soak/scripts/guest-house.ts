@@ -1,5 +1,5 @@
-// A cluster of a scheduler, two servers and a worker in one process, over sockets, that guests of other processes visit.
-// To each message of its parent it answers with what it holds. Needs --expose-gc.
+// A cluster of a scheduler, two servers and a worker in one process, over sockets, that guests of other processes
+// visit. To each message of its parent it answers with what it holds. Needs --expose-gc.
 
 import { setTimeout as sleep } from "node:timers/promises";
 import { Session } from "../../../src/api/session.ts";

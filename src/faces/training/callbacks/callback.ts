@@ -27,11 +27,13 @@ export type StepEvent = {
 };
 
 export type EpochEvent = Omit<StepEvent, "loss"> & {
-  /** The mean over this worker's samples of the epoch. */
+  /** The mean over this worker's samples of the epoch; NaN without any. */
   readonly loss: number;
   readonly seconds: number;
   /** Units of this epoch that a dead worker had begun. */
   readonly repeatedCount: number;
+  /** This worker came to the epoch when all of its units were done, perhaps long ago: it had no part in it. */
+  readonly isMissed: boolean;
 };
 
 /** What a callback may use of its training. */
@@ -54,6 +56,7 @@ export interface TrainingView {
 export interface TrainingCallback {
   begin?(view: TrainingView): void | Promise<void>;
   stepEnd?(event: StepEvent, view: TrainingView): void | Promise<void>;
+  /** At every worker for every epoch, also one that it missed: callbacks may wait for each other. */
   epochEnd?(event: EpochEvent, view: TrainingView): void | Promise<void>;
   /** Called after the last epoch, also if the training failed, then with the error. */
   end?(view: TrainingView, error?: unknown): void | Promise<void>;
@@ -92,7 +95,8 @@ export class TimeMonitor implements TrainingCallback {
     this.#print = print;
   }
 
-  epochEnd({ seconds, step }: EpochEvent): void {
+  epochEnd({ seconds, step, isMissed }: EpochEvent): void {
+    if (isMissed) return;
     const milliseconds = seconds * 1000;
     this.#print(`epoch time: ${milliseconds.toFixed(3)} ms, per step time: ${(milliseconds / Math.max(1, step)).toFixed(3)} ms`);
   }

@@ -51,7 +51,8 @@ test("of each global step the loss is printed once, also where a worker makes up
 
 test("the time of an epoch is printed in MindSpore's words", () => {
   const lines: string[] = [];
-  new TimeMonitor((line) => lines.push(line)).epochEnd({ ...stepOf(4), seconds: 2, repeatedCount: 0 });
+  new TimeMonitor((line) => lines.push(line)).epochEnd({ ...stepOf(4), seconds: 2, repeatedCount: 0, isMissed: false });
+  new TimeMonitor((line) => lines.push(line)).epochEnd({ ...stepOf(0), seconds: 2, repeatedCount: 0, isMissed: true });
   assert.deepEqual(lines, ["epoch time: 2000.000 ms, per step time: 500.000 ms"]);
 });
 
@@ -97,7 +98,9 @@ test("saves every n steps and at the end, and keeps the newest", async () => {
 test("without a number of steps it saves at the end of every epoch, and not twice at the end", async () => {
   const { saved, view, callback } = stage();
   await callback.stepEnd(stepOf(1), view);
-  await callback.epochEnd({ ...stepOf(1), seconds: 1, repeatedCount: 0 }, view);
+  await callback.epochEnd({ ...stepOf(0), seconds: 1, repeatedCount: 0, isMissed: true }, view);
+  assert.equal(saved.names.size, 0, "it was over when this worker came");
+  await callback.epochEnd({ ...stepOf(1), seconds: 1, repeatedCount: 0, isMissed: false }, view);
   await callback.end(view);
   assert.deepEqual([...saved.names], ["net-1_1.safetensors"]);
 });
@@ -193,7 +196,7 @@ test("rows that workers keep are saved at ends of epochs, which wait for it, and
   callback.begin(view);
   await callback.stepEnd(stepOf(1), view);
   let isOver = false;
-  const over = callback.epochEnd({ ...stepOf(1), seconds: 1, repeatedCount: 0 }, view).then(() => {
+  const over = callback.epochEnd({ ...stepOf(1), seconds: 1, repeatedCount: 0, isMissed: false }, view).then(() => {
     isOver = true;
   });
   await turn();

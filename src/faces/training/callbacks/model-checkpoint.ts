@@ -75,8 +75,8 @@ export class ModelCheckpoint implements TrainingCallback {
     if (everySteps !== undefined && this.#stepCount % everySteps === 0) await this.#save(view);
   }
 
-  async epochEnd(_event: EpochEvent, view: TrainingView): Promise<void> {
-    if (this.#options.everySteps !== undefined) return;
+  async epochEnd({ isMissed }: EpochEvent, view: TrainingView): Promise<void> {
+    if (this.#options.everySteps !== undefined || isMissed) return;
     await this.#saving; // the end of an epoch is not skipped
     await this.#save(view);
     if (view.keepsRows) await this.#saving; // C5

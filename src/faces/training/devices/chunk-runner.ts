@@ -8,6 +8,7 @@ import { type Parameter, useGradient } from "../../../nn/parameter.ts";
 import type { FloatSpan } from "../../../nn/workspace.ts";
 import { parametersOf } from "../network.ts";
 import { type DeviceControl, NO_CHUNK } from "./device-control.ts";
+import { GradientFactors } from "./gradient-factors.ts";
 import type { GradientSpans } from "./gradient-sums.ts";
 import type { Replica } from "./replica.ts";
 
@@ -35,6 +36,9 @@ export class ChunkRunner {
   readonly #places: readonly (readonly FloatSpan[])[];
   readonly #parameters: readonly Parameter[];
   readonly #labels: Float32Array;
+  readonly #factors: GradientFactors;
+  /** By parameter: leaves the factors of its gradient, if that is a product. */
+  readonly #leave: readonly Parameter["leaveFactors"][];
   /** The one in hand. */
   #chunk = NO_CHUNK;
   /** By first sample and count: units of one size are dealt alike, so there are few. */
@@ -49,6 +53,10 @@ export class ChunkRunner {
     this.#options = options;
     this.#parameters = parametersOf(options.replica.network);
     this.#labels = new Float32Array(buffer, unit.labelsAt, unit.sampleCountMax);
+    this.#factors = new GradientFactors(gradients.factors, lengths.length);
+    this.#leave = gradients.products.map((shape, i) =>
+      shape === undefined ? undefined : (factors): void => this.#factors.leave(this.#chunk, i, factors),
+    );
     this.#places = (isClaimed ? gradients.addresses : []).map((addresses) =>
       addresses.map((address, i) => ({ address, values: new Float32Array(buffer, address, lengths[i]!) })),
     );
@@ -57,8 +65,9 @@ export class ChunkRunner {
   /** Computes chunks while there are some. Returns whether it has computed the last one of the step. */
   run(): boolean {
     let isLast = false;
+    for (let i = 0; i < this.#leave.length; i++) this.#parameters[i]!.leaveFactors = this.#leave[i];
     while (this.#take()) isLast = this.#end(this.#compute(this.#chunk)) || isLast;
-    this.#useGradients(0);
+    this.#restore();
     return isLast;
   }
 
@@ -66,13 +75,15 @@ export class ChunkRunner {
   skip(): boolean {
     let isLast = this.#end(Number.NaN);
     while (this.#take()) isLast = this.#end(Number.NaN) || isLast;
-    this.#useGradients(0);
+    this.#restore();
     return isLast;
   }
 
   #take(): boolean {
     this.#chunk = this.#options.control.nextChunk();
-    return this.#chunk !== NO_CHUNK;
+    if (this.#chunk === NO_CHUNK) return false;
+    this.#factors.clear(this.#chunk);
+    return true;
   }
 
   #end(loss: number): boolean {
@@ -103,6 +114,12 @@ export class ChunkRunner {
   #useGradients(chunk: number): void {
     const places = this.#places[chunk];
     if (places !== undefined) for (let i = 0; i < places.length; i++) useGradient(this.#parameters[i]!, places[i]!);
+  }
+
+  /** Outside of chunks the network is as it was. */
+  #restore(): void {
+    for (const parameter of this.#parameters) parameter.leaveFactors = undefined;
+    this.#useGradients(0);
   }
 
   #inputOf(from: number, count: number): Activations {

@@ -56,7 +56,7 @@ export async function runDevice(grant: TrainingGrant, { clock, timeline, ready }
   const replica = await buildReplica(workspace, grant.replica);
   const { arena } = workspace;
   const control = new DeviceControl(grant.control, device);
-  const backend = new GradientSums(arena, gradients, device, () => control.chunkCount);
+  const backend = new GradientSums(workspace, gradients, device, () => control.chunkCount);
   const level = new LevelOne<Float32Array>({ memory, meter, thread: device, rules, clock, timeline, backend, helps: true });
   const pushes = pushesOf(rules.devices.length, level.knowKey(grant.plan), parametersOf(replica.network)[0]!.gradient);
   arena.module.useJob(gradients.scratch[device]!);

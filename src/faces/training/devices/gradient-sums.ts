@@ -1,21 +1,26 @@
 // gradient-sums — level 1's backend for the devices of a training: the gradients of all parameters are one key, and a
-// round of it adds those of the other chunks to those of the first, where they lie. There is no array of results.
+// round of it adds those of the other chunks to those of the first, where they lie, or multiplies the factors that the
+// chunks have left (gradient-factors.ts). There is no array of results.
 //
-//   share      spans of gradients of SHARE_BYTES together, at most      any thread does it
+//   share      spans of gradients of SHARE_BYTES together, at most, whole rows of a product      any thread does it
 //   scratch    of every thread: job of the optimizers | sources
 //
 // Invariants:
-//   GradientSums.G1. Chunks are added in their order, whoever does it (ReduceKernels.D1): the same bits every run.
+//   GradientSums.G1. Chunks are added in their order, whoever does it (ReduceKernels.D1): the same bits every run. A
+//       product is made chunk by chunk, and added: the bits are those of gradients that are added.
 //   GradientSums.G2. There is nothing to hand out: the sum lies where the owner pulls it to.
 
-import type { Arena } from "../../../kernel/arena.ts";
 import { ElementType } from "../../../kernel/elements.ts";
-import type { OptimizerKernels } from "../../../kernel/optimizer-kernels.ts";
 import { type ReduceKernels, simdReduceKernels } from "../../../kernel/reduce-kernels.ts";
+import { PRODUCT } from "../../../nn/layer-kernels.ts";
+import type { Workspace } from "../../../nn/workspace.ts";
 import type { KeyPlan, Place, ShareRunner, TaskBackend } from "../../../worker/level-one/model-backend.ts";
+import { GradientFactors, type ProductShape } from "./gradient-factors.ts";
 
 const SHARE_BYTES = 2 ** 17;
 const WORD_BYTES = 4;
+/** Rows that the kernel makes at a time. */
+const TILE_ROWS = 4;
 const JOB_BYTES = 64;
 /** Gradients are found by their addresses: level 1 only has to know that something was pushed. */
 const PUSHED: Place = 1;
@@ -24,6 +29,10 @@ const PUSHED: Place = 1;
 export type GradientSpans = {
   /** Floats of each parameter. */
   readonly lengths: readonly number[];
+  /** By parameter; undefined if its gradient is no product. */
+  readonly products: readonly (ProductShape | undefined)[];
+  /** Of GradientFactors. */
+  readonly factors: Int32Array;
   /** By chunk, then parameter. */
   readonly addresses: readonly (readonly number[])[];
   /** By thread, which has the number of its device. */
@@ -39,8 +48,8 @@ export function scratchWords(chunkCountMax: number): number {
   return JOB_BYTES / WORD_BYTES + chunkCountMax;
 }
 
-export function createMaxima(lengths: readonly number[]): Float64Array {
-  const count = sharesOf(lengths).flat().length;
+export function createMaxima(spans: Pick<GradientSpans, "lengths" | "products">): Float64Array {
+  const count = sharesOf(spans).flat().length;
   return new Float64Array(new SharedArrayBuffer(count * Float64Array.BYTES_PER_ELEMENT));
 }
 
@@ -52,7 +61,9 @@ export function gradientKey(lengths: readonly number[]): Omit<KeyPlan, "index"> 
 
 export class GradientSums implements TaskBackend<Float32Array> {
   readonly runner: ShareRunner;
-  readonly #kernels: ReduceKernels & Pick<OptimizerKernels, "greatestMagnitude">;
+  readonly #kernels: ReduceKernels;
+  readonly #workspace: Pick<Workspace, "arena" | "kernels" | "scratch">;
+  readonly #factors: GradientFactors;
   readonly #words: Uint32Array;
   readonly #sources: number;
   readonly #spans: GradientSpans;
@@ -61,14 +72,17 @@ export class GradientSums implements TaskBackend<Float32Array> {
   /** By parameter: the numbers of its spans. */
   readonly #numbers: readonly (readonly number[])[];
 
-  /** `chunkCount`: how many chunks the round has that is summed. */
-  constructor(arena: Arena, spans: GradientSpans, thread: number, chunkCount: () => number) {
-    this.#kernels = { ...simdReduceKernels(arena), greatestMagnitude: arena.module.greatestMagnitude };
+  /** `workspace`: of the thread's network. `chunkCount`: how many chunks the round has that is summed. */
+  constructor(workspace: Pick<Workspace, "arena" | "kernels" | "scratch">, spans: GradientSpans, thread: number, chunkCount: () => number) {
+    const { arena } = workspace;
+    this.#kernels = simdReduceKernels(arena);
+    this.#workspace = workspace;
+    this.#factors = new GradientFactors(spans.factors, spans.lengths.length);
     this.#words = arena.words;
     this.#sources = spans.scratch[thread]! + JOB_BYTES;
     this.#spans = spans;
     this.#chunkCount = chunkCount;
-    this.#shares = sharesOf(spans.lengths);
+    this.#shares = sharesOf(spans);
     const all = this.#shares.flat();
     this.#numbers = spans.lengths.map((_, i) => all.filter(({ parameter }) => parameter === i).map(({ number }) => number));
     this.runner = {
@@ -107,14 +121,37 @@ export class GradientSums implements TaskBackend<Float32Array> {
 
   /** A span is searched while it is in the cache of the core. */
   #sum(share: number): void {
-    const { addresses, maxima } = this.#spans;
-    const count = this.#chunkCount();
-    for (const { parameter, from, byteCount, number } of this.#shares[share]!) {
-      for (let chunk = 0; chunk < count; chunk++) this.#words[this.#sources / WORD_BYTES + chunk] = addresses[chunk]![parameter]!;
-      const result = addresses[0]![parameter]! + from;
-      this.#kernels.reduceSpans(ElementType.F32, result, this.#sources, count, 0, 0, from, byteCount);
-      maxima[number] = this.#kernels.greatestMagnitude(result, byteCount / WORD_BYTES);
+    const { addresses, maxima, products } = this.#spans;
+    const { greatestMagnitude } = this.#workspace.arena.module;
+    for (const span of this.#shares[share]!) {
+      const { parameter, from, byteCount, number } = span;
+      const shape = products[parameter];
+      if (shape === undefined) this.#add(span);
+      else this.#multiply(span, shape);
+      maxima[number] = greatestMagnitude(addresses[0]![parameter]! + from, byteCount / WORD_BYTES);
     }
+  }
+
+  #add({ parameter, from, byteCount }: Span): void {
+    const { addresses } = this.#spans;
+    const count = this.#chunkCount();
+    for (let chunk = 0; chunk < count; chunk++) this.#words[this.#sources / WORD_BYTES + chunk] = addresses[chunk]![parameter]!;
+    this.#kernels.reduceSpans(ElementType.F32, addresses[0]![parameter]! + from, this.#sources, count, 0, 0, from, byteCount);
+  }
+
+  /** Rows of a product. */
+  #multiply({ parameter, from, byteCount }: Span, { rows, columns }: ProductShape): void {
+    const { kernels, scratch, arena } = this.#workspace;
+    const target = this.#spans.addresses[0]![parameter]!;
+    const [firstRow, lastRow] = [from, from + byteCount].map((at) => at / (columns * WORD_BYTES)) as [number, number];
+    let flags: number = PRODUCT.firstTransposed;
+    for (let chunk = 0; chunk < this.#chunkCount(); chunk++) {
+      const { outputGradientAt, inputAt, sampleCount } = this.#factors.of(chunk, parameter);
+      if (sampleCount === 0) continue;
+      kernels.multiplyRows(firstRow, lastRow, rows, columns, sampleCount, outputGradientAt, inputAt, target, flags, scratch);
+      flags |= PRODUCT.accumulate;
+    }
+    if ((flags & PRODUCT.accumulate) === 0) arena.module.zero(target + from, byteCount); // no chunk has samples
   }
 }
 
@@ -122,19 +159,25 @@ export class GradientSums implements TaskBackend<Float32Array> {
  * Large gradients are cut, small ones go together. The first parameter comes last: its values are updated first, while
  * its sums are in the caches.
  */
-function sharesOf(lengths: readonly number[]): readonly (readonly Span[])[] {
+function sharesOf({ lengths, products }: Pick<GradientSpans, "lengths" | "products">): readonly (readonly Span[])[] {
   const shares: Span[][] = [[]];
   let [bytes, number] = [0, 0];
+  const end = (): void => {
+    shares.push([]);
+    bytes = 0;
+  };
   for (const [parameter, floatCount] of [...lengths.entries()].reverse()) {
     const whole = floatCount * WORD_BYTES;
+    const columns = products[parameter]?.columns;
+    const tile = columns === undefined ? WORD_BYTES : TILE_ROWS * columns * WORD_BYTES;
+    if (columns !== undefined) end();
     for (let from = 0; from < whole; ) {
-      const byteCount = Math.min(whole - from, SHARE_BYTES - bytes);
+      const room = Math.max(tile, Math.floor((SHARE_BYTES - bytes) / tile) * tile);
+      const byteCount = Math.min(whole - from, room);
       shares.at(-1)!.push({ parameter, from, byteCount, number: number++ });
       from += byteCount;
       bytes += byteCount;
-      if (bytes < SHARE_BYTES) continue;
-      shares.push([]);
-      bytes = 0;
+      if (columns !== undefined || bytes >= SHARE_BYTES) end();
     }
   }
   return shares.filter((spans) => spans.length > 0);

@@ -31,6 +31,7 @@ import { ChunkRunner } from "./chunk-runner.ts";
 import { chunksOf, type Dealing, dealingOf } from "./chunks.ts";
 import { createControlMemory, DeviceControl } from "./device-control.ts";
 import { pushesOf, type TrainingGrant } from "./device-loop.ts";
+import { createFactorWords, productShapes } from "./gradient-factors.ts";
 import { createMaxima, GradientSums, gradientKey, scratchWords } from "./gradient-sums.ts";
 import { buildReplica, type Replica, type ReplicaPlan, type ReplicaSource } from "./replica.ts";
 import { createLoopWords, SharedLoop } from "./shared-loop.ts";
@@ -140,7 +141,7 @@ export class TrainingDevices {
     this.#control = control;
     this.#runner = new ChunkRunner({ arena, replica, control, unit, gradients, isClaimed: grant.control.dealing.isClaimed });
     this.#positions = new Map(parametersOf(network).map((parameter, i) => [parameter, i]));
-    this.#sums = new GradientSums(arena, gradients, OWNER, () => control.chunkCount);
+    this.#sums = new GradientSums(network.workspace, gradients, OWNER, () => control.chunkCount);
     this.#level = new LevelOne<Float32Array>({ memory, meter, thread: OWNER, rules, clock, timeline, backend: this.#sums, helps: true });
     this.#level.addKey(plan, { hasWeights: false, isExchanged: false });
     const { gradient: data } = parametersOf(network)[0]!;
@@ -184,7 +185,9 @@ export class TrainingDevices {
       const unit = { address, shape, labelsAt: labels.address, sampleCountMax: unitSize };
       const scratch = Array.from({ length: count }, () => own.words(scratchWords(dealing.chunkCountMax)).address);
       const shared = sharedMemory(count, dealing, lengths, starter.coreCount);
-      const gradients = { lengths, addresses, scratch, maxima: createMaxima(lengths) };
+      const products = productShapes(parametersOf(network), !dealing.isClaimed);
+      const factors = createFactorWords(dealing.chunkCountMax, lengths.length);
+      const gradients = { lengths, products, factors, addresses, scratch, maxima: createMaxima({ lengths, products }) };
       const grant: Grant = { ...shared, replica, unit, arena: arena.memory, gradients };
       devices = new TrainingDevices({ network, loss }, grant, starter, labels.values, [own, ...replicas]);
       await Promise.all(replicas.map((each, i) => devices!.#start({ ...grant, device: i + 1, spans: each.spans }, starter, wait)));

@@ -1,34 +1,29 @@
-// local-model — a shared model in the thread that created it, its owner: options and devices, keys, updaters, and the
-// threads that run devices. What devices do is in device-calls.ts, what follows from it in worker/level-one.
+// owner-model — a shared model in the thread that created it, its owner: options, keys, weights, and the threads that
+// run devices. What it consists of is opened in opened-model.ts; what devices do is in device-calls.ts, what follows
+// from it in worker/level-one.
 //
 // Invariants:
-//   LocalModel.M1. `setParam`, then `init`, then everything else; each call checks.
-//   LocalModel.M2. A key is opened once, whoever asks for it first and however often: initModel runs once.
-//   LocalModel.M3. A device is run by one thread: the owner's, or its own from `openThread` on.
+//   OwnerModel.M1. `setParam`, then `init`, then everything else; each call checks.
+//   OwnerModel.M2. A key is opened once, whoever asks for it first and however often: initModel runs once.
+//   OwnerModel.M3. A device is run by one thread: the owner's, or its own from `openThread` on.
 
-import type { Clock } from "../../base/clock.ts";
 import { type WaitOptions, waitFor } from "../../base/deferred.ts";
 import { reasonOf, showValue, WeighbridgeError } from "../../base/errors.ts";
 import { checkOptions, checkWaitOptions, WAIT_NAMES } from "../../base/known-options.ts";
 import { didYouMean } from "../../base/nearest-name.ts";
-import { copyElements, ELEMENT_NAMES, fillElements, ROW_ELEMENTS, type RowArray, type RowElement } from "../../kernel/row-element.ts";
-import type { ResolvedOptimizer } from "../../store/updaters/optimizer-spec.ts";
-import { CpuBackend, type CpuBackendOptions, type CpuMemory, createCpuMemory } from "../../worker/level-one/cpu-backend.ts";
-import type { RoundRules } from "../../worker/level-one/key-rounds.ts";
-import { LevelOne, levelOneMemory } from "../../worker/level-one/level-one.ts";
-import type { LevelTwo } from "../../worker/level-one/level-two.ts";
+import { copyElements, ELEMENT_NAMES, fillElements, ROW_ELEMENTS, type RowArray } from "../../kernel/row-element.ts";
 import type { KeyPlan, ModelBackend } from "../../worker/level-one/model-backend.ts";
-import { createMeterMemory } from "../../worker/level-one/model-meter.ts";
-import { DEVICES_MAX, type ModelMemory, ModelWords, OWNER } from "../../worker/level-one/model-words.ts";
+import { DEVICES_MAX } from "../../worker/level-one/model-words.ts";
 import type { ThreadPort } from "../../worker/tables/thread-line.ts";
-import { builtInUpdater, checkUpdater, isBuiltIn, ownUpdater, updaterLevel } from "./chosen-updater.ts";
-import { checkKey, checkShape, DeviceCalls } from "./device-calls.ts";
+import { checkUpdater, ownUpdater } from "./chosen-updater.ts";
+import { checkKey, checkShape } from "./device-calls.ts";
 import { type DeviceGrant, serveThread } from "./device-thread.ts";
 import { checkLocal, DIST_OPTIONS, distLevel } from "./dist-level.ts";
-import type { Connect } from "./dist-session.ts";
 import type { ModelLevel } from "./model-level.ts";
-import { defaultParams, setModelParam, unknownParam } from "./model-params.ts";
+import { defaultParams, isMessageParam, setModelParam, unknownParam } from "./model-params.ts";
 import { type ChromeTrace, type ModelStatistics, statisticsOf, traceOf } from "./model-statistics.ts";
+import { type ModelParts, type OpenedModel, openModel } from "./opened-model.ts";
+import { checkSettable } from "./settable-weights.ts";
 import type {
   ModelInitOptions,
   ModelPushOptions,
@@ -45,38 +40,7 @@ const OPTION_NAMES: readonly (keyof SharedModelOptions)[] = [
   ...DIST_OPTIONS,
 ];
 
-/** What `init` has chosen. */
-export type BackendChoice = {
-  readonly dtype: RowElement;
-};
-
-/** What stands around the face, injected. */
-export type ModelParts = {
-  readonly clock: Clock;
-  /** Milliseconds of a clock that all threads share. */
-  readonly timeline: () => number;
-  /** Makes the backend for a device other than "cpu". Left out: there is none. */
-  readonly backendOf?: (device: string, choice: BackendChoice) => ModelBackend;
-  /** Joins the cluster, for "dist". Left out: there is none but that of the option session. */
-  readonly connect?: Connect;
-  /** Writes the trace when the model closes. Left out: there are no files. */
-  readonly writeTrace?: (path: string, trace: ChromeTrace) => Promise<void>;
-};
-
-type Opened<Data extends object> = {
-  readonly devices: readonly number[];
-  readonly memory: ModelMemory;
-  readonly rules: RoundRules;
-  readonly level: LevelOne<Data>;
-  readonly backend: ModelBackend<Data>;
-  readonly calls: DeviceCalls<Data>;
-  /** For threads; undefined for devices that have none. */
-  readonly cpu: { readonly memory: CpuMemory; readonly options: CpuBackendOptions } | undefined;
-  readonly builtIn: ResolvedOptimizer | undefined;
-  readonly levelTwo: LevelTwo | undefined;
-};
-
-export class LocalModel<Data extends object = object> implements SharedModel<Data> {
+export class OwnerModel<Data extends object = object> implements SharedModel<Data> {
   readonly type: SharedModelType;
   readonly #options: SharedModelOptions;
   readonly #parts: ModelParts;
@@ -88,9 +52,10 @@ export class LocalModel<Data extends object = object> implements SharedModel<Dat
   readonly #keepsTrace: boolean;
   /** What stands above level 1, for "dist". */
   readonly #dist: ModelLevel | undefined;
-  #opened: Opened<Data> | undefined;
+  #opened: OpenedModel<Data> | undefined;
   #hasInit = false;
   #isClosed = false;
+  #closing: Promise<void> | undefined;
   /** Keys are opened one after the other. */
   #opening: Promise<unknown> = Promise.resolve();
 
@@ -130,6 +95,7 @@ export class LocalModel<Data extends object = object> implements SharedModel<Dat
       this.#dist.setParam(name, `${value}`);
       return;
     }
+    if (isMessageParam(name)) return;
     const own = ownUpdater(this.#options.updater);
     const unknown = unknownParam(name, own?.setParam !== undefined, this.#dist?.settingNames);
     if (unknown !== undefined) throw unknown;
@@ -138,19 +104,24 @@ export class LocalModel<Data extends object = object> implements SharedModel<Dat
 
   async init(devices: readonly number[] = [0], options: ModelInitOptions = {}): Promise<void> {
     checkWaitOptions(options, [...WAIT_NAMES, "args"], "the options of init");
+    if (this.#isClosed) throw closed();
     if (this.#hasInit) throw bad("init is called once");
     checkDevices(devices);
     const { args = [] } = options;
     if (!(Array.isArray(args) && args.every((arg) => typeof arg === "string")))
       throw bad(`args are a list of texts, not ${showValue(args)}`);
-    if (this.#isClosed) throw closed();
     this.#hasInit = true;
+    for (const device of devices) this.#own.add(device);
     try {
-      const opened = this.#prepare([...devices]);
-      const { deadlineMs, signal } = options;
-      const work = this.#start(opened, args, { deadlineMs, signal });
-      await waitFor(work, `init of the shared model for ${devices.length} devices`, this.#parts.clock, options);
-      if (this.#isClosed) throw closed();
+      const choice = {
+        ...{ options: this.#options, params: this.#params, keepsTrace: this.#keepsTrace, dist: this.#dist },
+        ...{ devices: [...devices], own: this.#own },
+      };
+      const opened = await openModel<Data>(choice, this.#parts, options);
+      if (this.#isClosed) {
+        await opened.backend.close();
+        throw closed();
+      }
       this.#opened = opened;
     } catch (thrown) {
       this.#hasInit = false;
@@ -159,63 +130,11 @@ export class LocalModel<Data extends object = object> implements SharedModel<Dat
     }
   }
 
-  #prepare(devices: readonly number[]): Opened<Data> {
-    const { updater, onDeviceLoss = "fail", dtype = "f32", initialWeight = 0 } = this.#options;
-    const params = this.#params;
-    const updates = params.updateOnServer ?? updater !== undefined;
-    if (updates && updater === undefined)
-      throw bad("update_on_server needs the option updater: what the sum of a round does to the weights");
-    if (!updates && updater !== undefined && this.#dist !== undefined)
-      throw bad('the updater of a "dist" model cannot be off: leave it out');
-    const used = updates && this.#dist === undefined ? updater : undefined;
-    const builtIn = used !== undefined && isBuiltIn(used) && dtype === "f32" ? builtInUpdater(used) : undefined;
-    const levelTwo = this.#dist ?? updaterLevel(used, { dtype, initialWeight });
-    const memory = levelOneMemory(devices.length);
-    const { deviceCount, keyCountMax } = memory;
-    const rules: RoundRules = {
-      ...{ threadsMax: params.reduceThreads, goesOn: onDeviceLoss === "continue", devices },
-      ...{ oneReduceAtATime: params.oneReduceAtATime, oneHandOutAtATime: params.oneHandOutAtATime },
-    };
-    const { backend, cpu } = this.#backend(memory, builtIn);
-    const { clock, timeline } = this.#parts;
-    const meter = createMeterMemory({ deviceCount, keyCountMax, keepsEvents: this.#keepsTrace });
-    const level = new LevelOne<Data>({ memory, meter, thread: OWNER, rules, backend, clock, timeline, levelTwo });
-    for (const device of devices) this.#own.add(device);
-    const calls = new DeviceCalls(level, backend, devices, this.#own);
-    return { devices, memory, rules, level, backend, calls, cpu, builtIn, levelTwo };
-  }
-
-  #backend(memory: ModelMemory, updater: ResolvedOptimizer | undefined): Pick<Opened<Data>, "backend" | "cpu"> {
-    const { device = "cpu", dtype = "f32", memoryBytesMax } = this.#options;
-    const { bigArrayLength } = this.#params;
-    if (device !== "cpu") {
-      const backend = this.#parts.backendOf?.(device, { dtype });
-      if (backend === undefined) throw new WeighbridgeError("UNSUPPORTED", `device: ${JSON.stringify(device)} is not offered here`);
-      return { backend: backend as unknown as ModelBackend<Data>, cpu: undefined };
-    }
-    const { deviceCount, keyCountMax } = memory;
-    const options: CpuBackendOptions = { dtype, threadCount: deviceCount + 1, keyCountMax, bigArrayLength, updater };
-    const cpu = { memory: createCpuMemory(options, memoryBytesMax), options };
-    const words = new ModelWords(memory, OWNER);
-    const backend = new CpuBackend(cpu.memory, options, { thread: OWNER, exclusively: (act) => words.locked(act) });
-    return { backend: backend as unknown as ModelBackend<Data>, cpu };
-  }
-
-  async #start({ backend, levelTwo, devices }: Opened<Data>, args: readonly string[], wait: WaitOptions): Promise<void> {
-    await backend.open(devices);
-    await levelTwo?.open?.(wait);
-    const own = this.#params.updateOnServer === false ? undefined : ownUpdater(this.#options.updater);
-    try {
-      await own?.initUpdater?.(this.#dist?.rank ?? 0, args);
-    } catch (thrown) {
-      throw new WeighbridgeError("HANDLER_FAILED", `initUpdater of the updater threw: ${reasonOf(thrown)}`, { cause: thrown });
-    }
-  }
-
-  async initKey(shape: readonly number[], key: number, device: number): Promise<void> {
+  async initKey(shape: readonly number[], key: number, device: number, wait: WaitOptions = {}): Promise<void> {
     const { calls } = this.#open();
+    checkWaitOptions(wait);
     calls.positionOf(device);
-    calls.know(await this.openKey(shape, key));
+    calls.know(await waitFor(this.openKey(shape, key), `key ${key}`, this.#parts.clock, wait));
   }
 
   /** M2. For the calls of threads as well. */
@@ -239,7 +158,7 @@ export class LocalModel<Data extends object = object> implements SharedModel<Dat
     }
   }
 
-  async #createKey(opened: Opened<Data>, shape: readonly number[], length: number, key: number): Promise<KeyPlan> {
+  async #createKey(opened: OpenedModel<Data>, shape: readonly number[], length: number, key: number): Promise<KeyPlan> {
     const { level, backend, builtIn, levelTwo, devices, calls } = opened;
     if (this.#isClosed) throw closed();
     const operation = this.#params.pushOperations.get(key) ?? "sum";
@@ -297,9 +216,11 @@ export class LocalModel<Data extends object = object> implements SharedModel<Dat
     await this.#open().calls.waitAll(device, wait);
   }
 
-  async setWeight(data: Data, key: number, device: number): Promise<void> {
-    const { plan, values } = await this.#open().calls.weightsOf(data, key, device);
-    await this.writeWeights(plan, values);
+  async setWeight(data: Data, key: number, device: number, wait: WaitOptions = {}): Promise<void> {
+    const { calls } = this.#open();
+    checkWaitOptions(wait);
+    const { plan, values } = await calls.weightsOf(data, key, device);
+    await waitFor(this.writeWeights(plan, values), `the weights of key ${key}`, this.#parts.clock, wait);
   }
 
   /** For the calls of threads as well. */
@@ -307,6 +228,7 @@ export class LocalModel<Data extends object = object> implements SharedModel<Dat
     const { level, backend, builtIn, levelTwo } = this.#open();
     if (plan.operation !== "sum" || (builtIn === undefined && levelTwo?.setWeights === undefined))
       throw new WeighbridgeError("UNSUPPORTED", `key ${plan.key} has no weights here: update_on_server is off, or the key gathers`);
+    if (builtIn !== undefined) checkSettable(plan, builtIn);
     const version = level.resultOf(plan);
     await levelTwo?.setWeights?.(plan, values);
     await writeResult(backend, plan, version, values);
@@ -384,8 +306,16 @@ export class LocalModel<Data extends object = object> implements SharedModel<Dat
     return { meter: level.meter, devices, isLive: (position) => level.isLive(position), plans: calls.plans };
   }
 
+  /** Resolves when all is closed, every time; who calls it first hears what failed. */
   async close(): Promise<void> {
-    if (this.#isClosed) return;
+    if (this.#closing !== undefined) await this.#closing.catch(() => {});
+    else {
+      this.#closing = this.#close();
+      await this.#closing;
+    }
+  }
+
+  async #close(): Promise<void> {
     this.#isClosed = true;
     const opened = this.#opened;
     opened?.level.close();
@@ -400,7 +330,7 @@ export class LocalModel<Data extends object = object> implements SharedModel<Dat
     await this.close();
   }
 
-  #open({ isClosedToo = false }: { readonly isClosedToo?: boolean } = {}): Opened<Data> {
+  #open({ isClosedToo = false }: { readonly isClosedToo?: boolean } = {}): OpenedModel<Data> {
     if (this.#isClosed && !isClosedToo) throw closed();
     if (this.#opened === undefined) throw bad("call init first, and wait for it");
     return this.#opened;
