@@ -9,7 +9,13 @@ import type { StateJournal } from "./state-journal.ts";
 /** How long a closed link may stay closed before its node is dead, when heartbeats do not decide that. */
 export const LINK_GRACE_MS = 5000;
 
-export type RankSlot = {
+/** When a node was last heard, and until when its silence since then is excused (Roster.R10). */
+export type LastHeard = {
+  heardAtMs: number;
+  excuse?: { readonly heardAtMs: number; readonly untilMs: number };
+};
+
+export type RankSlot = LastHeard & {
   readonly node: number;
   readonly role: Role;
   readonly rank: number;
@@ -26,7 +32,6 @@ export type RankSlot = {
   state: NodeState;
   /** The newest incarnation that reported sums; 0: none did. */
   sumsIncarnation: number;
-  heardAtMs: number;
   /** Since when it has no link to us; undefined while it has one. */
   downSinceMs: number | undefined;
   /** When nothing listened at its address any more, while it had no link. */
@@ -60,10 +65,23 @@ export function emptyRankSlot(role: Role, rank: number, journal: StateJournal): 
 }
 
 /** When the node is dead unless it sends something before; Infinity: not by itself. */
-export function deathAtMs({ state, heardAtMs, downSinceMs }: RankSlot, heartbeatTimeoutMs: number): number {
+export function deathAtMs(slot: RankSlot, heartbeatTimeoutMs: number): number {
+  const { state, downSinceMs } = slot;
   if (state !== "alive") return Infinity;
-  if (heartbeatTimeoutMs > 0) return heardAtMs + heartbeatTimeoutMs;
+  if (heartbeatTimeoutMs > 0) return silentUntilMs(slot, heartbeatTimeoutMs);
   return downSinceMs === undefined ? Infinity : downSinceMs + LINK_GRACE_MS;
+}
+
+/** Until when a node may be silent. */
+export function silentUntilMs({ heardAtMs, excuse }: LastHeard, heartbeatTimeoutMs: number): number {
+  const endMs = heardAtMs + heartbeatTimeoutMs;
+  return excuse?.heardAtMs === heardAtMs ? Math.max(endMs, excuse.untilMs) : endMs;
+}
+
+/** Excuses the silence of a node once, until this time. The next one is excused anew (Roster.R10). */
+export function excuseSilence(heard: LastHeard, untilMs: number): void {
+  const { heardAtMs, excuse } = heard;
+  if (excuse?.heardAtMs !== heardAtMs) heard.excuse = { heardAtMs, untilMs };
 }
 
 /** A slot by its holder, for messages: `worker 0 ("host:17")`. */

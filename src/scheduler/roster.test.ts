@@ -121,6 +121,20 @@ test("a node is dead exactly when nothing was heard of it for the timeout", () =
   assert.deepEqual([book.roster.view().version, book.dueMs()], [2, 8000]);
 });
 
+test("a tick that comes late excuses silence, once and for four times as long, a timeout at most (Roster.R10)", () => {
+  const book = new RosterStage().formed();
+  book.nowMs = 3000;
+  book.hearAllBut(10);
+  assert.deepEqual(book.tick(5100, { lateMs: 100 }), []);
+  assert.equal(book.dueMs(), 5500);
+  assert.deepEqual(book.tick(5600, { lateMs: 100 }), ["died 10", "announce"]);
+  book.nowMs = 5700;
+  book.hearAllBut();
+  assert.deepEqual(book.tick(60_000, { lateMs: 49_300 }), []);
+  assert.equal(book.dueMs(), 65_000);
+  assert.deepEqual(book.tick(65_000).filter((text) => text.startsWith("died")).length, 4);
+});
+
 test("a closed link alone is no death while heartbeats decide", () => {
   const book = new RosterStage().formed();
   assert.deepEqual(book.linkDown(10), []);

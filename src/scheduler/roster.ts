@@ -24,6 +24,9 @@
 //       come: they know which incarnations of workers there were.
 //   Roster.R9. Where more workers are allowed than the start waits for, one that comes to a running job gets the next
 //       rank when all others are held. It joins at the lowest clock, as one that comes back does.
+//   Roster.R10. While the scheduler did not run it could hear nobody, and nodes that noticed are about to connect
+//       again. A `tick` that comes late excuses the silence of every node, once for each silence and for
+//       HELD_UP_FACTOR times as long as it is late, a whole timeout at most.
 
 import { WeighbridgeError } from "../base/errors.ts";
 import { Placements } from "../keys/placement-of.ts";
@@ -39,12 +42,15 @@ import { assignRanks, conflict } from "./formation.ts";
 import { GuestDoor } from "./guest-door.ts";
 import { Guests } from "./guests.ts";
 import { firstPlacement, nextPlacement, type PlacementChange } from "./placement-epochs.ts";
-import { holderOf, type RankSlot } from "./rank-slot.ts";
+import { excuseSilence, holderOf, type RankSlot } from "./rank-slot.ts";
 import { RankSlots } from "./rank-slots.ts";
 import { fenced, isAnother, isBehind, otherJob, otherRun, tooOld } from "./resume-claims.ts";
 import type { Decision, RosterRules } from "./roster-decision.ts";
 import type { StateJournal } from "./state-journal.ts";
 
+/** A `tick` that comes later than this shows that the scheduler was held up (Roster.R10). */
+const HELD_UP_MS = 20;
+const HELD_UP_FACTOR = 4;
 /** For the nodes of a state that was found, where no heartbeats are sent. */
 const RETURN_MS = 5000;
 
@@ -310,7 +316,9 @@ export class Roster<T> {
     return this.#isEnding || (workers.length > 0 && workers.every(({ state }) => state === "left"));
   }
 
-  tick(nowMs: number): Decision<T>[] {
+  /** `lateMs`: how much later than `dueMs` it is called. */
+  tick(nowMs: number, lateMs = 0): Decision<T>[] {
+    if (lateMs >= HELD_UP_MS) this.#excuse(nowMs + Math.min(this.#rules.heartbeatTimeoutMs, HELD_UP_FACTOR * lateMs));
     if (this.#returnUntilMs !== undefined && nowMs < this.#deadlineMs) return this.#form(nowMs);
     if (this.#phase === "forming" && nowMs >= this.#deadlineMs) {
       return this.fail(incomplete(this.#rules, this.#applicants.all, this.#rules.startTimeoutMs));
@@ -322,6 +330,12 @@ export class Roster<T> {
       decisions.push(...this.#gone(slot, nowMs));
     }
     return this.#conclude(decisions, nowMs);
+  }
+
+  /** Roster.R10 */
+  #excuse(untilMs: number): void {
+    for (const slot of this.#slots.all()) excuseSilence(slot, untilMs);
+    this.#guests.excuse(untilMs);
   }
 
   #gone(slot: RankSlot, nowMs: number): Decision<T>[] {

@@ -3,6 +3,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import type { Clock } from "../base/clock.ts";
 import { WeighbridgeError } from "../base/errors.ts";
 import type { Membership } from "../cluster/membership.ts";
 import { STATUS } from "../contracts/control.ts";
@@ -21,6 +22,34 @@ test("a silent node is dead for everybody within the timeout, and nobody else is
   await cluster.clock.advance(1200);
   for (const membership of [servers[0], ...workers] as Membership[]) assert.deepEqual(deadNodes(membership.roster), [10]);
   assert.deepEqual(scheduler.deadNodes(), [10]);
+});
+
+test("a scheduler that was held up takes nobody for dead who connects again, and finds out who is (Scheduler.D2)", async () => {
+  const HELD_UP_MS = 20_000;
+  const cluster = new ControlCluster();
+  const { clock, network } = cluster;
+  let heldUpUntilMs = 0;
+  const late: Clock = {
+    nowMs: () => clock.nowMs(),
+    after: (delayMs, fire) => clock.after(delayMs, () => void clock.after(heldUpUntilMs - clock.nowMs(), fire)),
+    soon: (run) => clock.soon(run),
+    afterInput: (run) => clock.afterInput(run),
+  };
+  const { scheduler, workers } = await cluster.formed({ clock: late });
+  const dead: number[] = [];
+  scheduler.onRoster((roster) => dead.push(...deadNodes(roster)));
+  await clock.advance(10_000);
+  heldUpUntilMs = clock.nowMs() + HELD_UP_MS;
+  network.isolate("scheduler");
+  await clock.advance(HELD_UP_MS / 2);
+  network.crash("s1", { silent: true });
+  await clock.advance(HELD_UP_MS / 2);
+  network.heal("scheduler");
+  await clock.advance(HEARTBEAT_TIMEOUT_MS - 100);
+  assert.deepEqual(dead, []);
+  await clock.advance(200);
+  assert.deepEqual(dead, [10]);
+  assert.deepEqual(deadNodes(workers[0]!.roster), [10]);
 });
 
 test("without heartbeats a closed link tells of a death, after a grace", async () => {

@@ -6,7 +6,7 @@
 //   Scheduler.D1. Before the cluster runs, the peer's hello has the job's name and no run: so nodes of a run that
 //       outlived a scheduler can talk to it.
 //   Scheduler.D2. Time is judged after the input that has arrived: a scheduler that was held up declares no node dead
-//       whose heartbeat waits to be read.
+//       whose heartbeat waits to be read, nor one that connects again meanwhile (Roster.R10).
 //   Scheduler.D3. Answers leave before `ready`, `finished` and `failed` settle: closing the scheduler then cuts nobody
 //       off. After a failure it waits for the whole cluster, also for nodes that come later, `lingerMs` at most.
 //   Scheduler.D4. A restarted scheduler has a higher incarnation than those that its nodes know, whatever its clock
@@ -513,9 +513,10 @@ export class Scheduler {
     this.#cancelTimer();
     this.#timerAtMs = dueMs;
     this.#cancelTimer = this.#clock.after(Math.max(0, dueMs - nowMs), () => {
+      const lateMs = this.#clock.nowMs() - dueMs;
       this.#clock.afterInput(() => {
         this.#timerAtMs = Infinity;
-        if (!this.#closed) this.#carryOut(this.#roster.tick(this.#clock.nowMs())); // Scheduler.D2
+        if (!this.#closed) this.#carryOut(this.#roster.tick(this.#clock.nowMs(), lateMs)); // Scheduler.D2
       });
     });
   }

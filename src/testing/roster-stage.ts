@@ -41,9 +41,9 @@ export class RosterStage {
     return this.register(name, { ...request, resume });
   }
 
-  tick(toMs: number): string[] {
+  tick(toMs: number, { lateMs = 0 }: { readonly lateMs?: number } = {}): string[] {
     this.nowMs = toMs;
-    return texts(this.roster.tick(toMs));
+    return texts(this.roster.tick(toMs, lateMs));
   }
 
   heard(node: number, incarnation = 1): string[] {
