@@ -29,6 +29,8 @@ class Job {
   async goesOn(): Promise<void> {
     await (this.nodes[0] as Running).says(/server 0 is dead, and is waited for/);
     const again = this.cluster.server(0);
+    await this.worker.says(/^acknowledged \d+$/, this.worker.count(/^acknowledged/) + 20);
+    this.worker.tell("enough");
     await this.worker.says(/^done/);
     this.worker.endInput();
     for (const node of [this.worker, again]) await node.succeeds();
@@ -68,7 +70,7 @@ suite("durable", { concurrency: 2 }, () => {
   test("a server that is killed and started again, after it was declared dead, goes on; no call of a worker fails", async () => {
     const durable = await directory();
     await using cluster = await Cluster.create({ servers: 1, workers: 1, flags: ["--durable", durable] });
-    const job = new Job(cluster, 1, "--pushes", "2000");
+    const job = new Job(cluster, 1);
     await job.worker.says(/^acknowledged \d+$/, 20);
     const server = job.nodes[1] as Running;
     const second = cluster.server(0);
@@ -81,7 +83,7 @@ suite("durable", { concurrency: 2 }, () => {
   test("a server that is stopped, and started again once its end is known, goes on; no call of a worker fails", async () => {
     const durable = await directory();
     await using cluster = await Cluster.create({ servers: 1, workers: 1, flags: ["--durable", durable] });
-    const job = new Job(cluster, 1, "--pushes", "2000");
+    const job = new Job(cluster, 1);
     await job.worker.says(/^acknowledged \d+$/, 20);
     (job.nodes[1] as Running).signal("SIGTERM");
     await job.goesOn();

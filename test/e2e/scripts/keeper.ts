@@ -1,8 +1,10 @@
 // keeper — a worker of durable servers. Prints what it finds: how often each row was pushed to, and the bits of a table
 // with an optimizer. Then it pushes to both, one push after the other, and prints the number of each that was
-// acknowledged; after --pushes of them it prints the bits, and waits for the end of its standard input.
+// acknowledged; after --pushes of them, or when it reads a line, it prints the bits, and waits for the end of its
+// standard input.
 
 import { createHash } from "node:crypto";
+import { once } from "node:events";
 import { parseArgs } from "node:util";
 import { connect } from "weighbridge";
 
@@ -23,7 +25,11 @@ async function bits(): Promise<string> {
 const found = await counts.pull(KEYS, undefined, WAIT);
 console.log(`found ${Math.min(...found)} to ${Math.max(...found)} ${await bits()}`);
 let pushed = Math.max(...found);
-for (let left = Number(options.pushes ?? Infinity); left > 0; left--) {
+let isEnough = false;
+process.stdin.on("data", () => {
+  isEnough = true;
+});
+for (let left = Number(options.pushes ?? Infinity); left > 0 && !isEnough; left--) {
   const gradient = (length: number): Float32Array => Float32Array.from({ length }, (_, i) => Math.sin(pushed + i));
   await Promise.all([
     counts.push(KEYS, new Float32Array(KEYS.length).fill(1), WAIT),
@@ -33,6 +39,5 @@ for (let left = Number(options.pushes ?? Infinity); left > 0; left--) {
   console.log(`acknowledged ${++pushed}`);
 }
 console.log(`done ${await bits()}`);
-process.stdin.resume();
-await new Promise((resolve) => process.stdin.on("end", resolve));
+if (!process.stdin.readableEnded) await once(process.stdin, "end");
 await session.close();
