@@ -56,7 +56,7 @@ export function scaleCommand(invocation: Invocation): Command {
           "BAD_CONFIG",
           "scale takes --servers or --workers with their number, or --rollback; see `weighbridge scale --help`",
         );
-      const request = clusterRequest(flags);
+      const request = clusterRequest("scale", flags);
       if (workers !== undefined) {
         const isMet = await withScheduler(request, (found) => scaleWorkers(request, found, { to: workers, timeoutMs }));
         if (!isMet) invocation.exitCode = 1;
