@@ -31,7 +31,7 @@ import type { StatusReply } from "../wire/control.ts";
 import { jobNameOf } from "../wire/hello.ts";
 import { nameOf, SCHEDULER_ID } from "../wire/node-id.ts";
 import { deadNodes, missingAtEnd, missingText, type RosterView } from "../wire/roster.ts";
-import type { ScalingReport } from "../wire/scaling.ts";
+import type { RollBackReply, ScalingDirection, ScalingReport } from "../wire/scaling.ts";
 import { Admissions } from "./admissions.ts";
 import { drained, FailureNotice } from "./failure-notice.ts";
 import { FunctionRelay } from "./function-relay.ts";
@@ -266,6 +266,11 @@ export class Scheduler {
     return this.#scaling.workers;
   }
 
+  /** Takes back what is under way of either. Throws as ScalingService.rollBack. */
+  async rollBack(direction?: ScalingDirection): Promise<RollBackReply> {
+    return await this.#scaling.rollBack(direction);
+  }
+
   /** What is asked of the numbers of servers and workers, and how far that is. */
   scalingReport(): ScalingReport {
     return this.#scaling.report();
@@ -436,7 +441,7 @@ export class Scheduler {
       case "finish":
         log.info("everybody has left", { dead: this.deadNodes().map(nameOf) });
         this.#isOver = true;
-        this.scaling.close(new WeighbridgeError("CLOSED", "the job has ended, before the change of its servers had"));
+        this.#scaling.close(new WeighbridgeError("CLOSED", "the job has ended, before the change of its servers or workers had"));
         this.#endGuests(new WeighbridgeError("CLOSED", "the job is over: everybody has left"));
         drained(this.#clock).then(this.#finished.resolve, this.#finished.reject);
         break;
@@ -508,7 +513,7 @@ export class Scheduler {
 
   #endServices(error: WeighbridgeError): void {
     this.#changes.close(error);
-    this.scaling.close(error);
+    this.#scaling.close(error);
     this.#services.close(error);
   }
 
