@@ -24,6 +24,7 @@ export const SLOW_FILES: readonly string[] = [
   "train-command",
   "recovery",
   "replicas",
+  "replicated-training",
   "examples",
   "checkpoint",
   "tables",

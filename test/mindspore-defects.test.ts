@@ -84,9 +84,10 @@ test("defects 11 and 12, an HTTP interface that goes on after an error: a malfor
     asked.push(request);
     throw new WeighbridgeError("NO_ROUTE", "the cluster is not ready", { retryable: true });
   };
-  const nothing = (): never => assert.fail("no worker was asked for");
+  const nothing = (): never => assert.fail("this was not asked for");
   const workers = { ask: nothing, check: nothing };
-  const server = await serveManagement(0, { status: () => status, scaling: { ask, rollBack: ask }, workers, scalingReport: () => report });
+  const job = { status: () => status, scaling: { ask }, workers, rollBack: nothing, scalingReport: () => report };
+  const server = await serveManagement(0, job);
   const at = (path: string): string => `http://127.0.0.1:${server.port}${path}`;
   try {
     for (const [path, body] of [

@@ -52,7 +52,9 @@ function saveCommand(invocation: Invocation): Command {
     .addHelpText("after", helpText(SAVE_HELP))
     .action(async ({ step, keep, job, ...flags }: SaveFlags) => {
       const createdAt = new Date().toISOString();
-      const taken = await withServers(clusterRequest(flags), (servers) => takeCheckpoint(servers, { step, keep, job, createdAt }));
+      const taken = await withServers(clusterRequest("checkpoint save", flags), (servers) =>
+        takeCheckpoint(servers, { step, keep, job, createdAt }),
+      );
       process.stdout.write(`${taken.path}: clock ${taken.clock}\n`);
       if (taken.warning === undefined) return;
       process.stderr.write(`weighbridge: ${taken.warning}\n`);
@@ -78,7 +80,7 @@ function restoreCommand(_invocation: Invocation): Command {
     .addOption(stepOption())
     .addHelpText("after", helpText(RESTORE_HELP))
     .action(async ({ step, ...flags }: RestoreFlags) => {
-      const restored = await withServers(clusterRequest(flags), (servers) => restoreCheckpoint(servers, step));
+      const restored = await withServers(clusterRequest("checkpoint restore", flags), (servers) => restoreCheckpoint(servers, step));
       const { path, clock, parameters, sums, wasRestored } = restored;
       if (wasRestored)
         throw new WeighbridgeError(

@@ -1,9 +1,10 @@
 // cluster-client — reaches a running cluster from a command that is not a node: the scheduler reports its status and
-// relays calls to the servers.
+// relays calls to the servers. Meanwhile the command is listed there as a tool (docs/decisions/0069).
 
+import { hostname } from "node:os";
 import type { Command } from "commander";
 import type { ServerCalls } from "../api/checkpoint.ts";
-import type { Clock } from "../base/clock.ts";
+import type { CancelTimer, Clock } from "../base/clock.ts";
 import { Deferred } from "../base/deferred.ts";
 import { isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
 import { joinBytes } from "../base/join-bytes.ts";
@@ -11,6 +12,7 @@ import { SILENT_LOG } from "../base/log.ts";
 import { wrongScheduler } from "../cluster/start-failure.ts";
 import { STATUS } from "../contracts/control.ts";
 import { relayCall } from "../contracts/relay.ts";
+import { toolHere } from "../contracts/tools.ts";
 import { loadConfig } from "../node/config/config.ts";
 import { schedulerAddresses } from "../node/config/node-config.ts";
 import { realClock } from "../node/real-clock.ts";
@@ -26,6 +28,8 @@ import { serverRanks } from "../wire/roster.ts";
 import { addConfigFlags, configFlags, type Flags } from "./command-parts.ts";
 
 export type ClusterRequest = {
+  /** What this command is called where tools are listed. */
+  readonly command: string;
   /** Where the scheduler may be. */
   readonly addresses: readonly Address[];
   /** How long to look for the scheduler. */
@@ -37,6 +41,8 @@ export type ClusterRequest = {
 };
 
 const FIND_MS = 3000;
+/** After a scheduler did not answer, which may have been restarted. */
+const LIST_AGAIN_MS = 1000;
 /** A configuration has to be complete; these keys mean nothing to a process that is not a node. */
 const STAND_INS = { role: "worker", serverCount: 1, workerCount: 1, rank: 0, threads: 1 } as const;
 
@@ -66,11 +72,36 @@ export async function withScheduler<T>(request: ClusterRequest, use: (found: Fou
   const { findMs, transport, clock } = request;
   const { address, status } = await findScheduler(request);
   const peer = new Peer({ transport, clock, log: SILENT_LOG, readBuffers: new PlainReadBuffers(), connectDeadlineMs: findMs });
+  const scheduler = peer.dial(SCHEDULER_ID, address, 0);
+  const leave = stayListed(scheduler, request);
   try {
-    return await use({ scheduler: peer.dial(SCHEDULER_ID, address, 0), address, status });
+    return await use({ scheduler, address, status });
   } finally {
+    leave();
     await peer.close();
   }
+}
+
+/** Says that this process is there, as often as the scheduler wishes. Returns the function that ends it. */
+function stayListed(scheduler: Channel, { command, clock }: ClusterRequest): () => void {
+  const notice = { label: `${hostname()}:${process.pid}`, command };
+  let cancel: CancelTimer = () => {};
+  let isOver = false;
+  const again = (everyMs: number): void => {
+    if (everyMs > 0 && !isOver) cancel = clock.after(everyMs, say);
+  };
+  const say = (): void => {
+    ask(scheduler, toolHere, notice, clock).then(
+      ({ heartbeatIntervalMs }) => again(heartbeatIntervalMs),
+      // an older scheduler lists no tools
+      (thrown: unknown) => again(isWeighbridgeError(thrown, "UNKNOWN_FUNCTION") ? 0 : LIST_AGAIN_MS),
+    );
+  };
+  say();
+  return () => {
+    isOver = true;
+    cancel();
+  };
 }
 
 /** Where the scheduler is, and from which file: keys of the configuration that every command needs for a cluster. */
@@ -81,11 +112,11 @@ export function addClusterFlags(command: Command, ...more: readonly string[]): C
   return addConfigFlags(command, { only: [...CLUSTER_KEYS, ...more] });
 }
 
-export function clusterRequest(flags: Flags): ClusterRequest {
+export function clusterRequest(command: string, flags: Flags): ClusterRequest {
   const config = loadConfig({ options: STAND_INS, commandLine: configFlags(flags), env: process.env, warn: () => {} });
   const clock = realClock();
   const transport = new SocketTransport({ clock });
-  return { addresses: schedulerAddresses(config), findMs: FIND_MS, deadlineMs: config.requestTimeoutMs, transport, clock };
+  return { command, addresses: schedulerAddresses(config), findMs: FIND_MS, deadlineMs: config.requestTimeoutMs, transport, clock };
 }
 
 /** The address at which the scheduler answers, and its answer. Throws what the first of them says if none does. */

@@ -24,6 +24,23 @@ test("each guest with where it runs, since when, and when it was heard", () => {
   ]);
 });
 
+test("a tool is one of them, by what it does", () => {
+  const tool: GuestStatus = {
+    kind: "tool",
+    command: "checkpoint save",
+    label: "laptop:4712",
+    hereMs: 2000,
+    heartbeatAgeMs: 40,
+    linked: true,
+  };
+  assert.deepEqual(guestsText([GUEST, tool]).split("\n").slice(2), [
+    "2 guests",
+    "guest                  at            here for   heartbeat  link",
+    "guest 2147483655       laptop:4711  1 min 1 s  120 ms ago  yes",
+    "tool: checkpoint save  laptop:4712      2.0 s   40 ms ago  yes",
+  ]);
+});
+
 test("of hundreds the first twenty, and how many more there are", () => {
   const lines = guestsText(Array.from({ length: 300 }, (_, i) => ({ ...GUEST, node: 2 ** 31 + i }))).split("\n");
   assert.equal(lines[2], "300 guests");

@@ -1,4 +1,4 @@
-// guests-text — the guests of a cluster, as `weighbridge status` shows them below its nodes. Pure.
+// guests-text — the guests of a cluster, tools among them, as `weighbridge status` shows them below its nodes. Pure.
 
 import type { GuestStatus } from "../wire/control.ts";
 import { nameOf } from "../wire/node-id.ts";
@@ -11,9 +11,10 @@ const HEAD = ["guest", "at", "here for", "heartbeat", "link"] as const;
 /** "" without guests. */
 export function guestsText(guests: readonly GuestStatus[] = []): string {
   if (guests.length === 0) return "";
-  const shown = guests.slice(0, SHOWN_MAX).map(({ node, label, hereMs, heartbeatAgeMs, linked }) => {
+  const shown = guests.slice(0, SHOWN_MAX).map(({ node, command = "", label, hereMs, heartbeatAgeMs, linked }) => {
     const here = hereMs === undefined ? "longer than the scheduler" : durationText(hereMs);
-    return [nameOf(node), label || "-", here, `${durationText(heartbeatAgeMs)} ago`, linked ? "yes" : "no"];
+    const name = node === undefined ? `tool: ${command}` : nameOf(node);
+    return [name, label || "-", here, `${durationText(heartbeatAgeMs)} ago`, linked ? "yes" : "no"];
   });
   const others = guests.length - shown.length;
   const more = others === 0 ? "" : `\n… and ${others} more`;

@@ -11,12 +11,12 @@ import type { Channel } from "../peer/channel.ts";
 import type { ScalingEnd, ScalingReport } from "../wire/scaling.ts";
 import { addClusterFlags, type ClusterRequest, clusterRequest, type FoundScheduler, withScheduler } from "./cluster-client.ts";
 import { type Flags, helpText, type Invocation, wholeNumber } from "./command-parts.ts";
-import { changeText, endText, workersText } from "./scaling-text.ts";
+import { changeText, endText, workersEndText, workersText } from "./scaling-text.ts";
+import { countText } from "./terminal-text.ts";
 
 /** As many as there are parts. */
 const SERVERS_MAX = 4096;
 const WORKERS_MAX = 65_536;
-const WORKERS_MS = 60_000;
 const TIMEOUT_MS_MIN = 100;
 const LOOK_EVERY_MS = 200;
 const ROLL_BACK_MS_MAX = 600_000;
@@ -29,8 +29,8 @@ themselves. Elsewhere start the new servers as the others were started: the chan
 Servers that leave end by themselves, with exit code 0, the newest first; POST /scalein names others (docs/guides/grow-and-shrink.md).
 
 Workers (--workers) join by themselves wherever they are started with the range of the job, such as -w 2..8; \`launch\` and \`train\` start
-them. Those of the highest ranks are asked to leave: a training hands its data over and ends, other scripts see it in session.leaving.
-If they have not all come or left after --timeout, the command ends with exit code 1, and the wish stands: \`status\` shows it.
+them. If they have not all come after --timeout, there are to be as many as before: those that came are asked to leave again. Those of
+the highest ranks are asked to leave: a training hands its data over and ends, other scripts see it in session.leaving.
 
 The command ends when the change has, with exit code 1 if it was rolled back. Ended early, it leaves the change under way.
 
@@ -56,17 +56,15 @@ export function scaleCommand(invocation: Invocation): Command {
           "BAD_CONFIG",
           "scale takes --servers or --workers with their number, or --rollback; see `weighbridge scale --help`",
         );
-      const request = clusterRequest(flags);
-      if (workers !== undefined) {
-        const isMet = await withScheduler(request, (found) => scaleWorkers(request, found, { to: workers, timeoutMs }));
-        if (!isMet) invocation.exitCode = 1;
-        return;
-      }
-      const end = await withScheduler(request, (found) =>
-        servers === undefined ? rollBack(request, found) : scaleTo(request, found, { to: servers, timeoutMs }),
-      );
-      process.stdout.write(`${endText(end)}\n`);
-      if (end.outcome !== (rollback ? "rolledBack" : "done")) invocation.exitCode = 1;
+      const request = clusterRequest("scale", flags);
+      const isDone = await withScheduler(request, async (found) => {
+        if (workers !== undefined) return await scaleWorkers(request, found, { to: workers, timeoutMs });
+        if (servers === undefined) return await rollBack(request, found);
+        const end = await scaleTo(request, found, { to: servers, timeoutMs });
+        process.stdout.write(`${endText(end)}\n`);
+        return end.outcome === "done";
+      });
+      if (!isDone) invocation.exitCode = 1;
     });
   return addClusterFlags(command);
 }
@@ -77,16 +75,18 @@ type ScaleFlags = { readonly servers?: number; readonly workers?: number; readon
 async function scaleWorkers(
   { clock, deadlineMs }: ClusterRequest,
   { scheduler }: FoundScheduler,
-  { to, timeoutMs = WORKERS_MS }: { readonly to: number; readonly timeoutMs: number | undefined },
+  wish: { readonly to: number; readonly timeoutMs: number | undefined },
 ): Promise<boolean> {
-  const untilMs = clock.nowMs() + timeoutMs;
-  let report = await ask(scheduler, scalingWorkers, { to }, clock, { deadlineMs });
+  let report = await ask(scheduler, scalingWorkers, wish, clock, { deadlineMs });
   for (let shown = ""; ; ) {
-    const line = workersText(report);
+    const line = workersText({ ...report, waitMs: undefined }); // which changes with every look
     if (line !== shown) process.stdout.write(`${line}\n`);
     shown = line;
-    if (report.wishedCount === undefined) return true;
-    if (clock.nowMs() >= untilMs) return false;
+    if (report.wishedCount === undefined) {
+      const { ended = { outcome: "done" } } = report;
+      if (ended.outcome !== "done") process.stdout.write(`${workersEndText(ended)}\n`);
+      return ended.outcome === "done";
+    }
     await sleep(LOOK_EVERY_MS);
     const { workers } = await ask(scheduler, scalingReport, {}, clock, { deadlineMs: ANSWER_MS_MAX }).catch((thrown: unknown) => {
       throw isWeighbridgeError(thrown, "DEADLINE") ? goneError("the workers changed", thrown) : thrown;
@@ -142,9 +142,16 @@ function lineOf({ current }: ScalingReport, number: number): string {
   return current.number === number ? text : `change ${number} waits for ${text}`;
 }
 
-async function rollBack({ clock }: ClusterRequest, { scheduler }: FoundScheduler): Promise<ScalingEnd> {
-  const { number } = await ask(scheduler, scalingRollBack, {}, clock, { deadlineMs: ROLL_BACK_MS_MAX });
-  return { number, outcome: "rolledBack" };
+/** Throws BAD_REQUEST if there is nothing to take back. */
+async function rollBack({ clock }: ClusterRequest, { scheduler }: FoundScheduler): Promise<true> {
+  const { number, workerCount } = await ask(scheduler, scalingRollBack, {}, clock, { deadlineMs: ROLL_BACK_MS_MAX });
+  if (number !== undefined) process.stdout.write(`${endText({ number, outcome: "rolledBack" })}\n`);
+  if (workerCount !== undefined) process.stdout.write(`${workersEndText({ outcome: "rolledBack", reason: backTo(workerCount) })}\n`);
+  return true;
+}
+
+function backTo(workerCount: number): string {
+  return `there are to be ${countText(workerCount, "worker")} again`;
 }
 
 function milliseconds(text: string): number {

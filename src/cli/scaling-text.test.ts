@@ -44,9 +44,16 @@ test("the number of workers, who is waited for and who leaves", () => {
   const report = { presentCount: 2, leaving: [], countMin: 2, countMax: 5 };
   assert.equal(workersText(report), "2 workers");
   assert.equal(workersText({ ...report, wishedCount: 5 }), "2 of 5 workers: waiting for 3");
+  assert.equal(workersText({ ...report, wishedCount: 5, waitMs: 48_000 }), "2 of 5 workers: waiting for 3, 48.0 s left");
+  assert.equal(workersText({ ...report, wishedCount: 2, isBack: true, leaving: [2] }), "2 workers: taking it back, worker 2 leaving");
   assert.equal(workersText({ ...report, wishedCount: 2, leaving: [2, 3] }), "2 workers: worker 2, worker 3 leaving");
   assert.equal(workersText({ ...report, wishedCount: 3, leaving: [3] }), "2 of 3 workers: waiting for 1, worker 3 leaving");
   const quiet = { wishedCount: 1, shares: [], queued: [], ended: [] };
+  const ended = { outcome: "rolledBack", reason: "2 of 5 workers were there after 60000 ms" } as const;
+  assert.deepEqual(scalingLines({ ...quiet, workers: { ...report, ended } }), [
+    "the change of the workers was rolled back: 2 of 5 workers were there after 60000 ms",
+  ]);
+  assert.deepEqual(scalingLines({ ...quiet, workers: { ...report, ended: { outcome: "done" } } }), []);
   assert.deepEqual(scalingLines({ ...quiet, workers: report }), []);
   assert.deepEqual(scalingLines({ ...quiet, workers: { ...report, wishedCount: 5 } }), ["2 of 5 workers: waiting for 3"]);
 });

@@ -1,8 +1,10 @@
 // scaling-text — changes of the servers in words, for `weighbridge status` and `weighbridge scale`. Pure.
 
 import { idOf, nameOf } from "../wire/node-id.ts";
-import type { ScalingEnd, ScalingReport, ScalingView, WorkersReport } from "../wire/scaling.ts";
+import type { ScalingEnd, ScalingReport, ScalingView, WorkersEnd, WorkersReport } from "../wire/scaling.ts";
 import { countText, durationText, number } from "./terminal-text.ts";
+
+const OUTCOMES = { done: "is done", rolledBack: "was rolled back", failed: "has failed" };
 
 /** The change under way: "change 3, 2 servers to 4: waiting for server 2, server 3, 48.0 s left". */
 export function changeText(view: ScalingView): string {
@@ -26,25 +28,37 @@ function stepText({ step, awaited, waitMs = 0, parts, moved = 0, from, to }: Sca
 
 /** How a change ended: "change 3 was rolled back: …". */
 export function endText({ number: change, outcome, reason }: ScalingEnd): string {
-  const words = { done: "is done", rolledBack: "was rolled back", failed: "has failed" };
-  return `change ${change} ${words[outcome]}${reason === undefined ? "" : `: ${reason}`}`;
+  return `change ${change} ${OUTCOMES[outcome]}${reason === undefined ? "" : `: ${reason}`}`;
 }
 
 /** What `status` says of changes beside its table; the last one only if it did not do what was asked. */
 export function scalingLines({ current, queued, ended, workers }: ScalingReport): string[] {
-  const ofWorkers = workers?.wishedCount === undefined ? [] : [workersText(workers)];
+  const ofWorkers = workers === undefined ? [] : workersLines(workers);
   const last = ended.at(-1);
   const waiting = queued.length === 0 ? "" : `; ${countText(queued.length, "more change")} will follow`;
   if (current !== undefined) return [`${changeText(current)}${waiting}`, ...ofWorkers];
   return last === undefined || last.outcome === "done" ? ofWorkers : [endText(last), ...ofWorkers];
 }
 
-/** "2 of 5 workers: waiting for 3", "3 workers: worker 3, worker 4 leaving", "5 workers". */
-export function workersText({ presentCount, wishedCount = presentCount, leaving }: WorkersReport): string {
+function workersLines(workers: WorkersReport): string[] {
+  if (workers.wishedCount !== undefined) return [workersText(workers)];
+  return workers.ended === undefined || workers.ended.outcome === "done" ? [] : [workersEndText(workers.ended)];
+}
+
+/** How a change of the workers ended: "the change of the workers was rolled back: …". */
+export function workersEndText({ outcome, reason }: WorkersEnd): string {
+  return `the change of the workers ${OUTCOMES[outcome]}${reason === undefined ? "" : `: ${reason}`}`;
+}
+
+/** "2 of 5 workers: waiting for 3, 48.0 s left", "3 workers: worker 3, worker 4 leaving", "5 workers". */
+export function workersText(report: WorkersReport): string {
+  const { presentCount, wishedCount = presentCount, leaving, waitMs, isBack = false } = report;
   const missing = wishedCount - presentCount;
   const counts = missing > 0 ? `${presentCount} of ${countText(wishedCount, "worker")}` : countText(presentCount, "worker");
   const leavers = leaving.length === 0 ? [] : [`${leaving.map((rank) => nameOf(idOf("worker", rank))).join(", ")} leaving`];
-  const steps = [...(missing > 0 ? [`waiting for ${missing}`] : []), ...leavers].join(", ");
+  const left = waitMs === undefined ? "" : `, ${durationText(waitMs)} left`;
+  const waiting = missing > 0 && !isBack ? [`waiting for ${missing}${left}`] : [];
+  const steps = [...(isBack ? ["taking it back"] : []), ...waiting, ...leavers].join(", ");
   return steps === "" ? counts : `${counts}: ${steps}`;
 }
 

@@ -34,7 +34,7 @@ export function statusCommand(invocation: Invocation): Command {
     .option("--check", "exit with 1 unless all nodes have joined and none is dead or without a link; a worker that has left is done")
     .addHelpText("after", helpText(HELP))
     .action(async (flags: Flags) => {
-      const request = clusterRequest(flags);
+      const request = clusterRequest("status", flags);
       const { address, reply } = await withScheduler(request, (found) => clusterStatus(request, found));
       const people = (): string => `${statusText(reply, address, terminalColumns())}${guestsText(reply.guests)}`;
       process.stdout.write(`${flags.json === true ? JSON.stringify(reply, null, 2) : people()}\n`);

@@ -17,8 +17,8 @@ export const scalingAsk: JsonContract<scaling.ScaleRequest, scaling.ScaleReply> 
 });
 
 /**
- * Asks for another number of workers; answered when it is written down. Those that are too many are asked to leave.
- * Throws BAD_REQUEST, NO_ROUTE.
+ * Asks for another number of workers; answered when it is written down. More are waited for until a timeout, then there
+ * are to be as many as before; those that are too many are asked to leave. Throws BAD_REQUEST, NO_ROUTE.
  */
 export const scalingWorkers: JsonContract<scaling.WorkersRequest, scaling.WorkersReport> = jsonContract({
   name: "wb/scaling/workers",
@@ -27,12 +27,15 @@ export const scalingWorkers: JsonContract<scaling.WorkersRequest, scaling.Worker
   response: scaling.workersReportShape,
 });
 
-/** Takes the change under way back; answered when it is. Throws BAD_REQUEST where none is, or it is too late. */
-export const scalingRollBack: JsonContract<scaling.RollBackRequest, scaling.ScaleReply> = jsonContract({
+/**
+ * Takes the change of the servers that is under way back, and that of the workers; answered when it is. Throws
+ * BAD_REQUEST where none is, or it is too late.
+ */
+export const scalingRollBack: JsonContract<scaling.RollBackRequest, scaling.RollBackReply> = jsonContract({
   name: "wb/scaling/rollback",
   target: "scheduler",
   request: scaling.rollBackRequestShape,
-  response: scaling.scaleReplyShape,
+  response: scaling.rollBackReplyShape,
 });
 
 /** How far the change under way is, and how the last ones ended. */

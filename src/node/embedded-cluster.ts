@@ -195,8 +195,8 @@ export class EmbeddedCluster {
   /**
    * Changes the number of workers, up to `workersMax`: new ones have sessions then; those of the highest ranks are
    * asked to leave (`session.leaving`), and it resolves when their users have closed them. Throws BAD_ARGUMENT,
-   * BAD_REQUEST, and what a worker that cannot start throws; if the wait ends early, with DEADLINE or ABORTED, the wish
-   * stands.
+   * BAD_REQUEST, ABORTED with the reason if the change was taken back, and what a worker that cannot start throws; if
+   * the wait ends early, with DEADLINE or ABORTED, it goes on.
    */
   async scaleWorkers(workers: number, wait: WaitOptions = {}): Promise<void> {
     checkWaitOptions(wait);
@@ -205,7 +205,8 @@ export class EmbeddedCluster {
     scheduler.workers.ask({ to: workers });
     const change = async (): Promise<void> => {
       await Promise.all([...this.#workers.values()].map(({ opened }) => opened));
-      await scheduler.workers.met();
+      const { outcome, reason } = await scheduler.workers.ended();
+      if (outcome !== "done") throw new WeighbridgeError("ABORTED", `there are as many workers as before: ${reason}`);
     };
     await waitFor(change(), `the cluster to have ${workers} workers`, realClock(), wait);
   }

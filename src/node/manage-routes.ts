@@ -6,7 +6,7 @@ import type { ManagedJob } from "../scheduler/scheduler-node.ts";
 import type { StatusReply } from "../wire/control.ts";
 import { count, list, object, optional, text } from "../wire/json-body.ts";
 import { nameOf } from "../wire/node-id.ts";
-import type { ScalingDirection, ScalingReport } from "../wire/scaling.ts";
+import type { RollBackReply, ScalingDirection, ScalingReport } from "../wire/scaling.ts";
 
 export const GET_ROUTES: Readonly<Record<string, (job: ManagedJob) => unknown>> = {
   "/status": (job) => ({ ...job.status(), scaling: job.scalingReport() }),
@@ -18,8 +18,8 @@ export const GET_ROUTES: Readonly<Record<string, (job: ManagedJob) => unknown>> 
 export const POST_ROUTES: Readonly<Record<string, (job: ManagedJob, body: unknown) => Promise<unknown>>> = {
   "/scaleout": async (job, body) => begun("out", await scaleOut(job, body)),
   "/scalein": async (job, body) => begun("in", await scaleIn(job, body)),
-  "/scaleoutRollback": async (job) => rolledBack("out", await job.scaling.rollBack("out")),
-  "/scaleinRollback": async (job) => rolledBack("in", await job.scaling.rollBack("in")),
+  "/scaleoutRollback": async (job) => rolledBack("out", await job.rollBack("out")),
+  "/scaleinRollback": async (job) => rolledBack("in", await job.rollBack("in")),
 };
 
 /** `number`: of the change of the servers; undefined if only workers change. */
@@ -27,8 +27,8 @@ function begun(direction: ScalingDirection, number: number | undefined): unknown
   return { message: `Cluster begin to scale ${direction}.`, code: "0", ...(number === undefined ? {} : { number }) };
 }
 
-function rolledBack(direction: ScalingDirection, number: number): unknown {
-  return { message: `Cluster scale ${direction} rollback success.`, code: "0", number };
+function rolledBack(direction: ScalingDirection, { number }: RollBackReply): unknown {
+  return { message: `Cluster scale ${direction} rollback success.`, code: "0", ...(number === undefined ? {} : { number }) };
 }
 
 const scaleOutShape = object({ worker_num: optional(count), server_num: count, timeout_ms: optional(count) });
@@ -37,10 +37,11 @@ const scaleOutShape = object({ worker_num: optional(count), server_num: count, t
 async function scaleOut({ scaling, workers }: ManagedJob, body: unknown): Promise<number | undefined> {
   requireOnly(body, ["worker_num", "server_num", "timeout_ms"]);
   const { worker_num: workerCount = 0, server_num: serverCount, timeout_ms: timeoutMs } = scaleOutShape(body, "the body");
-  if (workerCount > 0) workers.check({ add: workerCount });
+  if (workerCount > 0) workers.check({ add: workerCount, timeoutMs });
   const areServers = serverCount > 0 || workerCount === 0; // a request for nothing is refused as one for no servers
-  const number = areServers ? await scaling.ask({ add: serverCount, ...(timeoutMs === undefined ? {} : { timeoutMs }) }) : undefined;
-  if (workerCount > 0) workers.ask({ add: workerCount });
+  const timeout = timeoutMs === undefined ? {} : { timeoutMs };
+  const number = areServers ? await scaling.ask({ add: serverCount, ...timeout }) : undefined;
+  if (workerCount > 0) workers.ask({ add: workerCount, ...timeout });
   return number;
 }
 
@@ -102,10 +103,12 @@ function nodes({ nodes: seated, waiting }: StatusReply): unknown {
   return { message: "Get nodes info successful.", code: "0", nodeIds };
 }
 
-function state({ phase, nodes: seated }: StatusReply, { current }: ScalingReport): unknown {
+function state({ phase, nodes: seated }: StatusReply, { current, workers }: ScalingReport): unknown {
   const isMissed = seated.some(({ state: nodeState }) => nodeState === "dead");
   const scaling = { out: "CLUSTER_SCALE_OUT", in: "CLUSTER_SCALE_IN" };
-  const running = isMissed ? "NODE_TIMEOUT" : current === undefined ? "CLUSTER_READY" : scaling[current.direction];
+  const ofWorkers = workers?.wishedCount === undefined ? undefined : workers.waitMs === undefined ? "in" : "out";
+  const direction = current?.direction ?? ofWorkers;
+  const running = isMissed ? "NODE_TIMEOUT" : direction === undefined ? "CLUSTER_READY" : scaling[direction];
   const words = { forming: "CLUSTER_STARTING", running, failed: "CLUSTER_EXIT" };
   return { message: "Get cluster state successful.", cluster_state: words[phase], code: "0" };
 }

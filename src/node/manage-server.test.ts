@@ -8,7 +8,7 @@ import { isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
 import type { ManagedJob } from "../scheduler/scheduler-node.ts";
 import type { StatusReply } from "../wire/control.ts";
 import { idOf } from "../wire/node-id.ts";
-import type { ScaleRequest, ScalingReport, WorkersReport, WorkersRequest } from "../wire/scaling.ts";
+import type { RollBackReply, ScaleRequest, ScalingReport, WorkersReport, WorkersRequest } from "../wire/scaling.ts";
 import { loadConfig } from "./config/config.ts";
 import { freePort } from "./launcher/free-port.ts";
 import { serveManagement } from "./manage-server.ts";
@@ -34,7 +34,8 @@ function jobOf(
 ): ManagedJob & { readonly asked: unknown[] } {
   const asked: unknown[] = [];
   const note = async (what: unknown): Promise<number> => asked.push(what);
-  const scaling = { ask: (request: ScaleRequest) => note(request), rollBack: (direction?: string) => note(direction) };
+  const scaling = { ask: (request: ScaleRequest) => note(request) };
+  const rollBack = async (direction?: string): Promise<RollBackReply> => ({ number: await note(direction) });
   const workers = {
     check: ({ add = 0 }: WorkersRequest): number => {
       if (add > 3) throw new WeighbridgeError("BAD_REQUEST", `this job has 2 to 5 workers; ${2 + add} were asked for`);
@@ -45,7 +46,7 @@ function jobOf(
       return { presentCount: 2, leaving: [], countMin: 2, countMax: 5 };
     },
   };
-  return { status, scaling, workers, scalingReport: report, asked };
+  return { status, scaling, workers, rollBack, scalingReport: report, asked };
 }
 
 async function get(port: number, path: string, method = "GET"): Promise<{ readonly code: number; readonly body: unknown }> {
@@ -117,10 +118,10 @@ test("changes of the servers and workers are asked for in MindSpore's bodies, an
     assert.deepEqual(job.asked.splice(0), [{ add: 2 }, { add: 1, timeoutMs: 5000 }, { leave: [0] }, { leave: [0] }, "out", "in"]);
     const reply = await post(server.port, "/scaleout", { body: '{"worker_num": 2, "server_num": 0}' });
     assert.deepEqual(reply, { code: 200, body: { message: "Cluster begin to scale out.", code: "0" } });
-    await post(server.port, "/scaleout", { body: '{"worker_num": 1, "server_num": 1}' });
+    await post(server.port, "/scaleout", { body: '{"worker_num": 1, "server_num": 1, "timeout_ms": 5000}' });
     await post(server.port, "/scalein", { body: '{"node_ids": ["worker 1", "server 0"]}' });
-    const workers = [{ workers: { add: 2 } }, { add: 1 }, { workers: { add: 1 } }, { leave: [0] }, { workers: { leave: [1] } }];
-    assert.deepEqual(job.asked, workers, "workers, too");
+    const both = [{ add: 1, timeoutMs: 5000 }, { workers: { add: 1, timeoutMs: 5000 } }];
+    assert.deepEqual(job.asked, [{ workers: { add: 2 } }, ...both, { leave: [0] }, { workers: { leave: [1] } }], "workers, too");
   } finally {
     await server.close();
   }
@@ -136,6 +137,26 @@ test("/state has MindSpore's words for a change under way", async () => {
     try {
       const { body } = await get(server.port, "/state");
       assert.equal((body as { cluster_state: string }).cluster_state, `CLUSTER_SCALE_${direction.toUpperCase()}`);
+    } finally {
+      await server.close();
+    }
+  }
+});
+
+test("/state has them for workers that are waited for, and for workers that leave", async () => {
+  const workers = { presentCount: 2, wishedCount: 3, leaving: [], countMin: 2, countMax: 5 };
+  for (const [report, word] of [
+    [{ ...workers, waitMs: 5000 }, "CLUSTER_SCALE_OUT"],
+    [{ ...workers, wishedCount: 2, leaving: [2] }, "CLUSTER_SCALE_IN"],
+    [{ ...workers, wishedCount: undefined }, "CLUSTER_READY"],
+  ] as const) {
+    const server = await serveManagement(
+      0,
+      jobOf(undefined, () => ({ ...REPORT, workers: report })),
+    );
+    try {
+      const { body } = await get(server.port, "/state");
+      assert.equal((body as { cluster_state: string }).cluster_state, word);
     } finally {
       await server.close();
     }

@@ -18,7 +18,7 @@ import type { Channel } from "../peer/channel.ts";
 import type { Peer } from "../peer/peer.ts";
 import { idOf } from "../wire/node-id.ts";
 import type { PlacementView } from "../wire/roster.ts";
-import type { ScalingReport, SurveyReply } from "../wire/scaling.ts";
+import type { RollBackReply, ScalingDirection, ScalingReport, SurveyReply } from "../wire/scaling.ts";
 import { Scaling, type ScalingOptions } from "./scaling.ts";
 import { namesOf, type ServerSets } from "./scaling-wish.ts";
 import { serveDurably } from "./scheduler-services.ts";
@@ -53,7 +53,7 @@ export class ScalingService {
     const { peer, journal } = this.#options;
     const { scaling, workers } = this;
     peer.serve(serveDurably(journal, scalingAsk, async (_, request) => ({ number: await scaling.ask(request) })));
-    peer.serve(serveDurably(journal, scalingRollBack, async (_, { direction }) => ({ number: await scaling.rollBack(direction) })));
+    peer.serve(serveDurably(journal, scalingRollBack, (_, { direction }) => this.rollBack(direction)));
     peer.serve(serveDurably(journal, scalingWorkers, (_, request) => workers.ask(request)));
     peer.serve(serveDurably(journal, scalingReport, () => this.report()));
     peer.serve(serveDurably(journal, scalingEnded, (_, { number }) => scaling.ended(number)));
@@ -61,6 +61,24 @@ export class ScalingService {
 
   report(): ScalingReport {
     return { ...this.scaling.report(), workers: this.workers.report() };
+  }
+
+  /** Takes back what is under way of servers and workers. Throws as Scaling.rollBack if nothing is. */
+  async rollBack(direction?: ScalingDirection): Promise<RollBackReply> {
+    const { current } = this.scaling.report();
+    const areWorkers = direction !== "in" && this.workers.isAwaiting;
+    const isServers = current !== undefined && (direction ?? current.direction) === current.direction;
+    const [number, workerCount] = await Promise.all([
+      isServers || !areWorkers ? this.scaling.rollBack(direction) : undefined,
+      areWorkers ? this.workers.rollBack() : undefined,
+    ]);
+    return { ...(number === undefined ? {} : { number }), ...(workerCount === undefined ? {} : { workerCount }) };
+  }
+
+  /** Nothing more happens here; a scheduler that finds the state goes on. */
+  close(error: WeighbridgeError): void {
+    this.scaling.close(error);
+    this.workers.close(error);
   }
 
   /** The roster has changed. */

@@ -7,7 +7,7 @@ import type { NodeOptions } from "../cluster/node-options.ts";
 import { PlainReadBuffers } from "../peer/plain-memory.ts";
 import type { StatusReply } from "../wire/control.ts";
 import type { PlacementView, RosterView } from "../wire/roster.ts";
-import type { ScalingReport } from "../wire/scaling.ts";
+import type { RollBackReply, ScalingDirection, ScalingReport } from "../wire/scaling.ts";
 import type { Scaling, WishedServers } from "./scaling.ts";
 import { Scheduler } from "./scheduler.ts";
 import type { StateStore } from "./state-store.ts";
@@ -17,9 +17,11 @@ import type { WorkerScaling } from "./worker-scaling.ts";
 export type ManagedJob = {
   status(): StatusReply;
   /** Changes of the number of servers. */
-  readonly scaling: Pick<Scaling, "ask" | "rollBack">;
+  readonly scaling: Pick<Scaling, "ask">;
   /** Changes of the number of workers. */
   readonly workers: Pick<WorkerScaling, "ask" | "check">;
+  /** Takes back what is under way of servers and workers. */
+  rollBack(direction?: ScalingDirection): Promise<RollBackReply>;
   scalingReport(): ScalingReport;
 };
 

@@ -14,6 +14,7 @@
 
 import { WeighbridgeError } from "../base/errors.ts";
 import type { PlacementView } from "../wire/roster.ts";
+import type { WorkersEnd } from "../wire/scaling.ts";
 import { applyToCatalogue, type Catalogue, type CatalogueRecord, emptyCatalogue } from "./catalogue.ts";
 import type { Chain, ChainRecord } from "./chains.ts";
 import { applyToScaling, emptyScaling, recordsOfScaling, type ScalingRecord, type ScalingState } from "./scaling-wish.ts";
@@ -38,6 +39,8 @@ export type SchedulerState = {
   readonly scaling: ScalingState;
   /** What is asked of the number of workers; left out when it is so. */
   readonly workers?: WorkerWish | undefined;
+  /** How the last such wish ended. */
+  readonly workersEnd?: WorkersEnd | undefined;
   readonly catalogue: Catalogue;
 };
 
@@ -124,7 +127,7 @@ export function applyRecord(state: SchedulerState, { version, ...record }: State
     case "retired":
       return { ...state, scaling: applyToScaling(state.scaling, record) };
     case "workers":
-      return { ...state, workers: record.wish };
+      return { ...state, workers: record.wish, workersEnd: record.end };
     default:
       return { ...state, catalogue: applyToCatalogue(state.catalogue, record) };
   }
@@ -142,6 +145,7 @@ export function recordsOf({
   chains,
   scaling,
   workers,
+  workersEnd,
   catalogue,
 }: SchedulerState): StateRecord[] {
   const bodies: RecordBody[] = [{ kind: "start", job, term, serverCount, workerCount }];
@@ -150,6 +154,7 @@ export function recordsOf({
   for (const [rank, chain] of chains) bodies.push({ kind: "chain", rank, ...chain });
   bodies.push(...recordsOfScaling(scaling));
   if (workers !== undefined) bodies.push({ kind: "workers", wish: workers });
+  else if (workersEnd !== undefined) bodies.push({ kind: "workers", end: workersEnd });
   if (catalogue.highest > 0) bodies.push({ kind: "highest", number: catalogue.highest });
   for (const entry of catalogue.entries.values()) bodies.push({ kind: "parameter", ...entry });
   return bodies.map((body) => ({ version: RECORD_VERSION, ...body }));

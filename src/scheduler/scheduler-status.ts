@@ -7,6 +7,7 @@ import type { ClusterCounts } from "./applicant.ts";
 import type { PendingRegistration } from "./pending-registrations.ts";
 import type { Roster } from "./roster.ts";
 import type { StateJournal } from "./state-journal.ts";
+import type { Tools } from "./tools.ts";
 
 export type StatusSources = {
   readonly counts: ClusterCounts;
@@ -15,15 +16,18 @@ export type StatusSources = {
   readonly roster: Roster<PendingRegistration>;
   /** The nodes that stand at the last barrier. */
   readonly leaving: ReadonlySet<number>;
+  readonly tools: Tools;
   readonly startedAtMs: number;
 };
 
-export function schedulerStatus({ counts, peer, journal, roster, leaving, startedAtMs }: StatusSources, nowMs: number): StatusReply {
+export function schedulerStatus(sources: StatusSources, nowMs: number): StatusReply {
+  const { counts, peer, journal, roster, leaving, tools, startedAtMs } = sources;
   const { workerCount, replicas = 1 } = counts;
   const { job, phase } = roster;
   const { placement } = journal.state;
   const { epoch } = placement ?? {};
   const serverCount = (phase === "running" ? placement?.servers.length : undefined) ?? counts.serverCount;
+  const guests = [...roster.guests.status(nowMs), ...tools.status(nowMs)];
   return {
     ...{ job: jobNameOf(job), phase, serverCount, workerCount },
     ...(replicas === 1 ? {} : { replicas }),
@@ -35,6 +39,6 @@ export function schedulerStatus({ counts, peer, journal, roster, leaving, starte
     nodes: roster.status(nowMs),
     waiting: roster.waiting(),
     ...(leaving.size === 0 ? {} : { leaving: [...leaving] }),
-    ...(roster.guests.size === 0 ? {} : { guests: roster.guests.status(nowMs) }),
+    ...(guests.length === 0 ? {} : { guests }),
   };
 }

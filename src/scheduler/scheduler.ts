@@ -22,6 +22,7 @@ import { WeighbridgeError } from "../base/errors.ts";
 import { BarrierClient } from "../cluster/barrier-client.ts";
 import type { JsonContract } from "../contracts/contract.ts";
 import { ABORT, HEARTBEAT, LEAVE, PLACEMENT, REGISTER, STATUS } from "../contracts/control.ts";
+import { toolHere } from "../contracts/tools.ts";
 import { ask } from "../peer/call-function.ts";
 import type { Channel } from "../peer/channel.ts";
 import type { Peer } from "../peer/peer.ts";
@@ -30,7 +31,7 @@ import type { StatusReply } from "../wire/control.ts";
 import { jobNameOf } from "../wire/hello.ts";
 import { nameOf, SCHEDULER_ID } from "../wire/node-id.ts";
 import { deadNodes, missingAtEnd, missingText, type RosterView } from "../wire/roster.ts";
-import type { ScalingReport } from "../wire/scaling.ts";
+import type { RollBackReply, ScalingDirection, ScalingReport } from "../wire/scaling.ts";
 import { Admissions } from "./admissions.ts";
 import { drained, FailureNotice } from "./failure-notice.ts";
 import { FunctionRelay } from "./function-relay.ts";
@@ -49,6 +50,7 @@ import { SchedulerServices, serveDurably } from "./scheduler-services.ts";
 import type { SchedulerState } from "./scheduler-state.ts";
 import { schedulerStatus } from "./scheduler-status.ts";
 import { StateJournal } from "./state-journal.ts";
+import { Tools } from "./tools.ts";
 import type { WorkerScaling } from "./worker-scaling.ts";
 
 const LINGER_MS = 2000;
@@ -76,6 +78,7 @@ export class Scheduler {
   readonly #moves: PlacementMoves;
   readonly #scaling: ScalingService;
   readonly #relay: FunctionRelay;
+  readonly #tools: Tools;
   readonly #probe: HeadProbe<PendingRegistration>;
   readonly #ownBarriers: BarrierClient;
   readonly #rosterListeners = new Set<(roster: RosterView) => void>();
@@ -112,6 +115,7 @@ export class Scheduler {
     });
     this.#admissions = new Admissions({ ...options, journal, roster: this.#roster, services: this.#services });
     this.#relay = new FunctionRelay({ ...options, view: () => this.#roster.view() });
+    this.#tools = new Tools({ ...options, end: (channel) => this.#endTool(channel) });
     const { guests } = this.#roster;
     this.#push = new RosterPush({ peer, clock, journal, guests, view: (reader) => this.#roster.view(reader) });
     this.#changes = new PlacementChanges({
@@ -207,7 +211,7 @@ export class Scheduler {
   status(): StatusReply {
     const sources = { counts: this.#options, peer: this.#peer, journal: this.#journal, roster: this.#roster };
     const { leaving } = this.#services;
-    return schedulerStatus({ ...sources, leaving, startedAtMs: this.#startedAtMs }, this.#clock.nowMs());
+    return schedulerStatus({ ...sources, leaving, tools: this.#tools, startedAtMs: this.#startedAtMs }, this.#clock.nowMs());
   }
 
   /** Which nodes have not come to the last barrier. */
@@ -262,6 +266,11 @@ export class Scheduler {
     return this.#scaling.workers;
   }
 
+  /** Takes back what is under way of either. Throws as ScalingService.rollBack. */
+  async rollBack(direction?: ScalingDirection): Promise<RollBackReply> {
+    return await this.#scaling.rollBack(direction);
+  }
+
   /** What is asked of the numbers of servers and workers, and how far that is. */
   scalingReport(): ScalingReport {
     return this.#scaling.report();
@@ -287,6 +296,7 @@ export class Scheduler {
     if (this.#closed) return;
     this.#closed = true;
     this.#probe.close();
+    this.#tools.close();
     this.#cancelTimer();
     this.#closing.abort();
     await this.#failure?.notice.over();
@@ -327,6 +337,7 @@ export class Scheduler {
       return {};
     });
     serve(STATUS, () => this.status());
+    serve(toolHere, (channel, notice) => this.#tools.here(channel, notice));
     this.#relay.serve();
     this.#scaling.serve();
     serve(PLACEMENT, (channel) => {
@@ -360,6 +371,7 @@ export class Scheduler {
 
   #linkDown(channel: Channel): void {
     this.#relay.forget(channel);
+    this.#tools.forget(channel);
     const caller = this.#admissions.take(channel);
     if (caller !== undefined) this.#roster.withdraw(caller);
     if (this.#closed || this.#peer.channel(channel.id) !== channel) return; // else it was replaced
@@ -429,11 +441,18 @@ export class Scheduler {
       case "finish":
         log.info("everybody has left", { dead: this.deadNodes().map(nameOf) });
         this.#isOver = true;
-        this.scaling.close(new WeighbridgeError("CLOSED", "the job has ended, before the change of its servers had"));
+        this.#scaling.close(new WeighbridgeError("CLOSED", "the job has ended, before the change of its servers or workers had"));
         this.#endGuests(new WeighbridgeError("CLOSED", "the job is over: everybody has left"));
         drained(this.#clock).then(this.#finished.resolve, this.#finished.reject);
         break;
     }
+  }
+
+  /** Tools.T2: at once, even if the other side does not answer the end of the link. */
+  #endTool(channel: Channel): void {
+    this.#relay.forget(channel);
+    this.#tools.forget(channel);
+    this.#peer.drop(channel, new WeighbridgeError("FENCED", `a tool was silent for ${this.#options.heartbeatTimeoutMs} ms`));
   }
 
   /** Ends the conversation with a guest that is forgotten. */
@@ -494,7 +513,7 @@ export class Scheduler {
 
   #endServices(error: WeighbridgeError): void {
     this.#changes.close(error);
-    this.scaling.close(error);
+    this.#scaling.close(error);
     this.#services.close(error);
   }
 

@@ -1,8 +1,11 @@
 // Goal: another number of workers is asked for within what the job allows, those that come and leave meet it, and what
-// is left of it is known to a scheduler that is started again.
+// is left of it is known to a scheduler that is started again. Workers that do not come are not waited for forever.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { WeighbridgeError } from "../base/errors.ts";
+import { SILENT_LOG } from "../base/log.ts";
+import { SimClock } from "../testing/sim-clock.ts";
 import { throwsCode } from "../testing/throws-code.ts";
 import { idOf } from "../wire/node-id.ts";
 import type { NodeState, RosterEntry, RosterView } from "../wire/roster.ts";
@@ -12,6 +15,7 @@ import { WorkerScaling } from "./worker-scaling.ts";
 
 type Stage = {
   readonly workers: WorkerScaling;
+  readonly clock: SimClock;
   readonly journal: StateJournal;
   /** What a launcher was told. */
   readonly told: (readonly number[])[];
@@ -19,8 +23,8 @@ type Stage = {
   set(rank: number, state: NodeState, incarnation?: number): void;
 };
 
-function stage({ isSettled = true, max = 5 } = {}): Stage {
-  const journal = new StateJournal();
+function stage({ isSettled = true, max = 5, journal = new StateJournal() } = {}): Stage {
+  const clock = new SimClock();
   const [told, dismissed]: [(readonly number[])[], number[]] = [[], []];
   const states = new Map<number, { readonly state: NodeState; readonly incarnation: number }>();
   const entryOf = (rank: number): RosterEntry => ({
@@ -29,7 +33,7 @@ function stage({ isSettled = true, max = 5 } = {}): Stage {
   });
   const view = (): RosterView => ({ version: 1, nodes: [...states.keys()].map(entryOf) });
   const workers = new WorkerScaling({
-    ...{ journal, view, isSettled: () => isSettled, workerCount: 2, workerCountMax: max, changed: () => {} },
+    ...{ clock, log: SILENT_LOG, journal, view, isSettled: () => isSettled, workerCount: 2, workerCountMax: max, changed: () => {} },
     dismiss: (node) => dismissed.push(node),
     onWorkers: (ranks) => told.push(ranks),
   });
@@ -38,22 +42,86 @@ function stage({ isSettled = true, max = 5 } = {}): Stage {
     workers.review();
   };
   for (const rank of [0, 1]) set(rank, "alive");
-  return { workers, journal, told, dismissed, set };
+  return { workers, clock, journal, told, dismissed, set };
 }
 
 test("more are waited for until they have come, whoever starts them", async () => {
-  const { workers, told, set } = stage();
+  const { workers, clock, told, set } = stage();
   assert.deepEqual(workers.report(), { presentCount: 2, countMin: 2, countMax: 5, leaving: [] });
   assert.equal(workers.ask({ to: 4 }).wishedCount, 4);
   assert.deepEqual(told, [[0, 1, 2, 3]]);
   set(2, "alive");
   assert.deepEqual([workers.report().presentCount, workers.report().wishedCount], [3, 4]);
   assert.equal(workers.ask({ add: 1 }).wishedCount, 5, "counted from what was asked for before");
-  const met = workers.met();
+  const ended = workers.ended();
   for (const rank of [3, 4]) set(rank, "alive");
   assert.equal(workers.report().wishedCount, undefined);
-  await met;
-  await workers.met(); // nothing is asked for
+  assert.deepEqual(await ended, { outcome: "done" });
+  assert.deepEqual(await workers.ended(), { outcome: "done" }, "nothing is asked for");
+  await clock.advance(120_000);
+  assert.deepEqual(workers.report().ended, { outcome: "done" }, "and what has ended is not taken back");
+});
+
+test("workers that do not come are waited for until the timeout; then there are to be as many as before (WorkerScaling.W4)", async () => {
+  const { workers, clock, told, journal, set } = stage();
+  workers.ask({ to: 5, timeoutMs: 30_000 });
+  set(2, "alive");
+  await clock.advance(10_000);
+  assert.deepEqual([workers.report().presentCount, workers.report().wishedCount, workers.report().waitMs], [3, 5, 20_000]);
+  const ended = workers.ended();
+  await clock.advance(20_001);
+  assert.deepEqual(workers.report(), { presentCount: 2, countMin: 2, countMax: 5, leaving: [2], wishedCount: 2, isBack: true });
+  assert.deepEqual(told.at(-1), [0, 1]);
+  assert.throws(() => workers.ask({ to: 5, timeoutMs: 0 }), throwsCode("BAD_REQUEST", /at least 1 ms/));
+  set(2, "left");
+  const end = { outcome: "rolledBack", reason: "3 of 5 workers were there after 30000 ms" };
+  assert.deepEqual(await ended, end);
+  assert.deepEqual(workers.report(), { presentCount: 2, countMin: 2, countMax: 5, leaving: [], ended: end });
+  const again = stage({ journal });
+  assert.deepEqual(again.workers.report().ended, end, "a scheduler that is started again knows it");
+  workers.ask({ to: 3 });
+  set(2, "alive", 2);
+  assert.deepEqual(workers.report().ended, { outcome: "done" });
+});
+
+test("a wish for a minute, if nothing is said, and a scheduler that is started again waits as long again (WorkerScaling.W4)", async () => {
+  const { workers, clock, journal } = stage();
+  workers.ask({ add: 1 });
+  await clock.advance(59_000);
+  assert.equal(workers.report().wishedCount, 3);
+  workers.close(new WeighbridgeError("CLOSED", "killed"));
+  await clock.advance(60_000);
+  const again = stage({ journal });
+  assert.equal(again.workers.report().waitMs, 60_000);
+  await again.clock.advance(60_001);
+  assert.equal(again.workers.report().wishedCount, undefined);
+  assert.equal(again.workers.report().ended?.outcome, "rolledBack");
+});
+
+test("a rollback takes back what is waited for, and nothing else", async () => {
+  const { workers, clock, set } = stage();
+  await assert.rejects(workers.rollBack(), throwsCode("BAD_REQUEST", /no workers are waited for/));
+  workers.ask({ to: 4 });
+  set(2, "alive");
+  const back = workers.rollBack();
+  assert.deepEqual(workers.report().leaving, [2]);
+  set(2, "left");
+  assert.equal(await back, 2);
+  assert.deepEqual(workers.report().ended, { outcome: "rolledBack", reason: "its rollback was asked for" });
+  workers.ask({ to: 4 });
+  set(2, "alive", 2);
+  const slow = workers.rollBack();
+  await clock.advance(10_001);
+  assert.equal(await slow, 2, "who takes longer to leave keeps nobody waiting");
+  set(2, "left", 2);
+  for (const rank of [2, 3]) set(rank, "alive", 3);
+  workers.ask({ to: 2 });
+  await assert.rejects(workers.rollBack(), throwsCode("BAD_REQUEST"), "those that were asked to leave may have begun to");
+  set(1, "dead");
+  await clock.advance(120_000);
+  assert.deepEqual(workers.report().leaving, [2, 3], "they take their time");
+  for (const rank of [2, 3]) set(rank, "left", 3);
+  assert.deepEqual(workers.report().ended, { outcome: "done" }, "one that died meanwhile is not waited for");
 });
 
 test("those of the highest ranks leave, and a worker that comes later with such a rank stays (WorkerScaling.W3)", () => {
@@ -72,7 +140,7 @@ test("those of the highest ranks leave, and a worker that comes later with such 
   assert.deepEqual(told.at(-1), [0, 1, 2, 4]);
   set(3, "left");
   set(3, "alive", 2);
-  assert.deepEqual(workers.report(), { presentCount: 4, countMin: 2, countMax: 5, leaving: [] });
+  assert.deepEqual(workers.report(), { presentCount: 4, countMin: 2, countMax: 5, leaving: [], ended: { outcome: "done" } });
 });
 
 test("one that dies instead of leaving counts as having left, and nobody else that dies does (WorkerScaling.W3)", () => {

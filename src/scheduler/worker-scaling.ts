@@ -1,34 +1,50 @@
 // worker-scaling — the number of workers of a running job changes because somebody asks for it (docs/decisions/0074):
 // more are waited for, or some are asked to leave. Not who gets which rank (rank-choice.ts), how data is dealt
-// (round-deal.ts), nor who starts processes (`onWorkers`). Pure: the roster and the state in, records out.
+// (round-deal.ts), nor who starts processes (`onWorkers`). The roster, the state and time in, records out.
 //
-//   asked ──► more are wished for than are there ──► they come ──► met, and forgotten
-//         └─► fewer: those of the highest ranks are asked to leave ──► they leave, or are found dead ──► met
+//   asked ──► more are wished for than are there ──► they come ──────────────────────────────────────────► done
+//     │                     └ too late, or rolled back: there are to be as many as before ──► rolledBack    ▲
+//     └─► fewer: those of the highest ranks are asked to leave ──► they leave, or are found dead ──────────┘
 //
 // Invariants:
 //   WorkerScaling.W1. What is asked for is written down before its caller hears of it (Scheduler.D5).
 //   WorkerScaling.W2. A job has as many workers as its range allows (`--workers 2..8`), whatever is asked for.
 //   WorkerScaling.W3. Who is asked to leave is one incarnation of a rank: a worker that comes later stays. One that
 //       dies instead counts as having left.
+//   WorkerScaling.W4. Workers that do not come are waited for `timeoutMs`, after a restart of the scheduler as long
+//       again. Then the change is taken back: those that came are asked to leave. Nobody is asked twice whether to leave.
 
-import { Deferred } from "../base/deferred.ts";
+import type { CancelTimer, Clock } from "../base/clock.ts";
+import { Deferred, waitFor } from "../base/deferred.ts";
 import { WeighbridgeError } from "../base/errors.ts";
+import type { Log } from "../base/log.ts";
 import { idOf } from "../wire/node-id.ts";
 import type { RosterEntry, RosterView } from "../wire/roster.ts";
-import type { WorkersReport, WorkersRequest } from "../wire/scaling.ts";
+import type { WorkersEnd, WorkersReport, WorkersRequest } from "../wire/scaling.ts";
 import type { StateJournal } from "./state-journal.ts";
+
+const WORKERS_TIMEOUT_MS = 60_000;
+/** How long the caller of a rollback waits for those that leave because of it; they do it between two rounds. */
+const LEAVE_MS = 10_000;
 
 /** What is asked of the number of workers, until it is so. */
 export type WorkerWish = {
   readonly count: number;
+  /** How many there were before, and are to be again if the others do not come (WorkerScaling.W4). */
+  readonly from: number;
+  readonly timeoutMs: number;
+  /** Why it is taken back, if it is; then `count` is `from`. */
+  readonly backReason?: string | undefined;
   /** Who is asked to leave. */
   readonly leaving: readonly { readonly rank: number; readonly incarnation: number }[];
 };
 
-/** `wish` left out: it is met. */
-export type WorkerRecord = { readonly kind: "workers"; readonly wish?: WorkerWish | undefined };
+/** `wish` left out: it has ended so. */
+export type WorkerRecord = { readonly kind: "workers"; readonly wish?: WorkerWish | undefined; readonly end?: WorkersEnd | undefined };
 
 export type WorkerScalingOptions = {
+  readonly clock: Clock;
+  readonly log: Log;
   readonly journal: StateJournal;
   readonly view: () => RosterView;
   /** Whether every node of the job has been heard of. */
@@ -45,7 +61,10 @@ export type WorkerScalingOptions = {
 
 export class WorkerScaling {
   readonly #options: WorkerScalingOptions;
-  #met = new Deferred<void>();
+  #end = new Deferred<WorkersEnd>();
+  /** Until when those that have not come are waited for (WorkerScaling.W4). */
+  #untilMs: number | undefined;
+  #cancelTimer: CancelTimer = () => {};
 
   constructor(options: WorkerScalingOptions) {
     this.#options = options;
@@ -63,29 +82,53 @@ export class WorkerScaling {
 
   /** Throws as `check`; then nothing has changed. */
   ask(request: WorkersRequest): WorkersReport {
-    const { journal, changed, onWorkers } = this.#options;
+    const { timeoutMs = WORKERS_TIMEOUT_MS } = request;
     const count = this.check(request);
     const staying = this.#staying();
     const leavers = request.leave === undefined ? staying.slice(count) : staying.filter(({ rank }) => request.leave?.includes(rank));
-    const leaving = [...(this.#wish?.leaving ?? []), ...leavers.map(({ rank, incarnation }) => ({ rank, incarnation }))];
-    journal.write({ kind: "workers", wish: { count, leaving } }); // WorkerScaling.W1
-    const wished = this.#ranksFor(count);
-    journal.told(() => onWorkers(wished));
-    changed();
-    this.review();
+    this.#stopWaiting();
+    this.#write({ count, from: this.#wish?.from ?? staying.length, timeoutMs }, leavers);
     return this.report();
   }
 
-  report(): WorkersReport {
-    const { workerCount: countMin, workerCountMax: countMax = countMin } = this.#options;
-    const wish = this.#wish;
-    const leaving = wish?.leaving.map(({ rank }) => rank) ?? [];
-    return { presentCount: this.#staying().length, countMin, countMax, leaving, ...(wish && { wishedCount: wish.count }) };
+  /** Whether workers are waited for, so that `rollBack` does not throw. */
+  get isAwaiting(): boolean {
+    return this.#wish !== undefined && this.#isAwaiting(this.#wish);
   }
 
-  /** Resolves when there are as many workers as were asked for last. */
-  async met(): Promise<void> {
-    if (this.#wish !== undefined) await this.#met.promise;
+  /**
+   * Takes the change back. Returns how many workers there are to be again, when those that came have left, or after a
+   * while. Throws BAD_REQUEST when none is waited for: those that were asked to leave may have begun to.
+   */
+  async rollBack(): Promise<number> {
+    const wish = this.#wish;
+    if (wish === undefined || !this.#isAwaiting(wish)) throw bad("no workers are waited for, and nothing can be taken back");
+    const ended = this.#end.promise;
+    this.#goBack("its rollback was asked for");
+    await waitFor(ended, "workers to leave", this.#options.clock, { deadlineMs: LEAVE_MS }).catch(() => {}); // they leave later
+    return wish.from;
+  }
+
+  report(): WorkersReport {
+    const { clock, journal, workerCount: countMin, workerCountMax: countMax = countMin } = this.#options;
+    const presentCount = this.#staying().length;
+    const { workers: wish, workersEnd: ended } = journal.state;
+    if (wish === undefined) return { presentCount, countMin, countMax, leaving: [], ...(ended && { ended }) };
+    const waitMs = this.#untilMs === undefined ? undefined : Math.max(0, Math.round(this.#untilMs - clock.nowMs()));
+    const steps = { ...(waitMs === undefined ? {} : { waitMs }), ...(wish.backReason === undefined ? {} : { isBack: true }) };
+    return { presentCount, countMin, countMax, leaving: wish.leaving.map(({ rank }) => rank), wishedCount: wish.count, ...steps };
+  }
+
+  /** Resolves when the change that was asked for last has ended; at once without one. Rejects when this is closed. */
+  async ended(): Promise<WorkersEnd> {
+    const { workers, workersEnd = { outcome: "done" } } = this.#options.journal.state;
+    return workers === undefined ? workersEnd : await this.#end.promise;
+  }
+
+  /** Nothing more happens here; a scheduler that finds the state goes on. */
+  close(error: WeighbridgeError): void {
+    this.#stopWaiting();
+    this.#end.reject(error);
   }
 
   /** The roster has changed. */
@@ -97,12 +140,58 @@ export class WorkerScaling {
     const holderOf = ({ rank, incarnation }: WorkerWish["leaving"][number]): RosterEntry | undefined =>
       entries.find((entry) => entry.rank === rank && entry.incarnation === incarnation);
     const leaving = wish.leaving.filter((one) => holderOf(one)?.state === "alive");
-    if (leaving.length === 0 && this.#staying().length >= wish.count) {
-      journal.write({ kind: "workers" });
-      this.#met.resolve();
-      this.#met = new Deferred();
-    } else if (leaving.length < wish.leaving.length) journal.write({ kind: "workers", wish: { ...wish, leaving } });
+    const isAwaiting = this.#isAwaiting(wish);
+    if (isAwaiting) this.#wait(wish);
+    else this.#stopWaiting();
+    if (leaving.length === 0 && !isAwaiting) this.#finish(wish);
+    else if (leaving.length < wish.leaving.length) journal.write({ kind: "workers", wish: { ...wish, leaving } });
     for (const one of wish.leaving) if (holderOf(one)?.state === "dead") dismiss(idOf("worker", one.rank), one.incarnation); // WorkerScaling.W3
+  }
+
+  #write(wish: Omit<WorkerWish, "leaving">, leavers: readonly RosterEntry[]): void {
+    const { journal, changed, onWorkers } = this.#options;
+    const leaving = [...(this.#wish?.leaving ?? []), ...leavers.map(({ rank, incarnation }) => ({ rank, incarnation }))];
+    journal.write({ kind: "workers", wish: { ...wish, leaving } }); // WorkerScaling.W1
+    const wished = this.#ranksFor(wish.count);
+    journal.told(() => onWorkers(wished));
+    changed();
+    this.review();
+  }
+
+  /** Somebody who is to come is not there yet. One that dies while others leave is waited for by nobody. */
+  #isAwaiting({ count, from, backReason }: WorkerWish): boolean {
+    return backReason === undefined && count > from && this.#staying().length < count;
+  }
+
+  /** WorkerScaling.W4 */
+  #wait({ timeoutMs, count }: WorkerWish): void {
+    const { clock } = this.#options;
+    if (this.#untilMs !== undefined) return;
+    this.#untilMs = clock.nowMs() + timeoutMs;
+    this.#cancelTimer = clock.after(timeoutMs, () => {
+      this.#goBack(`${this.#staying().length} of ${count} workers were there after ${timeoutMs} ms`);
+    });
+  }
+
+  #stopWaiting(): void {
+    this.#cancelTimer();
+    this.#untilMs = undefined;
+  }
+
+  #goBack(backReason: string): void {
+    const wish = this.#wish;
+    if (wish === undefined || !this.#isAwaiting(wish)) return;
+    this.#stopWaiting();
+    const { from, timeoutMs } = wish;
+    this.#options.log.warn("a change of the workers is taken back", { reason: backReason, to: from });
+    this.#write({ count: from, from, timeoutMs, backReason }, this.#staying().slice(from));
+  }
+
+  #finish({ backReason: reason }: WorkerWish): void {
+    const end: WorkersEnd = reason === undefined ? { outcome: "done" } : { outcome: "rolledBack", reason };
+    this.#options.journal.write({ kind: "workers", end });
+    this.#end.resolve(end);
+    this.#end = new Deferred();
   }
 
   get #wish(): WorkerWish | undefined {
@@ -117,8 +206,9 @@ export class WorkerScaling {
   }
 
   /** Throws BAD_REQUEST. */
-  #countAfter({ to, add, leave }: WorkersRequest, staying: readonly RosterEntry[]): number {
+  #countAfter({ to, add, leave, timeoutMs = 1 }: WorkersRequest, staying: readonly RosterEntry[]): number {
     const { workerCount: min, workerCountMax: max = min } = this.#options;
+    if (timeoutMs < 1) throw bad(`new workers are waited for at least 1 ms, not ${timeoutMs}`);
     if ([to, add, leave].filter((one) => one !== undefined).length !== 1)
       throw bad("a change of the workers says one thing: to how many workers, how many more, or which ones leave");
     const unknown = leave?.find((rank) => !staying.some((entry) => entry.rank === rank));

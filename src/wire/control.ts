@@ -55,9 +55,11 @@ const waitingEntryShape: Check<WaitingEntry> = object({
   packageVersion: optional(packageVersionShape),
 });
 
-/** A guest that is there. */
+/** A guest that is there. One of kind "tool" is a command that runs, which has no number. */
 export type GuestStatus = {
-  readonly node: number;
+  readonly node?: number | undefined;
+  readonly kind?: "tool" | undefined;
+  readonly command?: string | undefined;
   /** Where it runs, as it says itself: host and process. */
   readonly label: string;
   /** How long ago it came; left out: before this scheduler was started. */
@@ -66,7 +68,8 @@ export type GuestStatus = {
   readonly linked: boolean;
 };
 const guestAges = { hereMs: optional(count), heartbeatAgeMs: count };
-const guestStatusShape: Check<GuestStatus> = object({ node: count, label: labelShape, ...guestAges, linked: flag });
+const guestNames = { node: optional(count), kind: optional(oneOf("tool")), command: optional(text), label: labelShape };
+const guestStatusShape: Check<GuestStatus> = object({ ...guestNames, ...guestAges, linked: flag });
 
 export type Phase = "forming" | "running" | "failed";
 

@@ -1,7 +1,7 @@
 // scaling — what is asked of the number of servers and of workers, and what the scheduler reports of it. JSON, as the
 // control plane; outside of control.ts, since no worker needs it.
 
-import { type Check, count, list, object, oneOf, optional, text } from "./json-body.ts";
+import { type Check, count, flag, list, object, oneOf, optional, text } from "./json-body.ts";
 
 /** Servers that come, or servers that leave. */
 export type ScalingDirection = "out" | "in";
@@ -31,6 +31,10 @@ export const scaleReplyShape: Check<ScaleReply> = object({ number: count });
 /** `direction`: only a change of that direction; left out: the one under way. */
 export type RollBackRequest = { readonly direction?: ScalingDirection | undefined };
 export const rollBackRequestShape: Check<RollBackRequest> = object({ direction: optional(directionShape) });
+
+/** The number of the change of the servers that was taken back; how many workers there are to be again. */
+export type RollBackReply = { readonly number?: number | undefined; readonly workerCount?: number | undefined };
+export const rollBackReplyShape: Check<RollBackReply> = object({ number: optional(count), workerCount: optional(count) });
 
 /** What the change under way does now: it waits for new servers, moves parts, lets servers leave, or goes back. */
 export type ScalingStep = "waiting" | "moving" | "leaving" | "rollingBack";
@@ -63,32 +67,34 @@ const viewShape: Check<ScalingView> = object({
 });
 
 export type ScalingOutcome = "done" | "rolledBack" | "failed";
+const outcomeShape = oneOf("done", "rolledBack", "failed");
 
 /** How a change ended, and why it did not do what was asked. */
 export type ScalingEnd = { readonly number: number; readonly outcome: ScalingOutcome; readonly reason?: string | undefined };
 export const scalingEndShape: Check<ScalingEnd> = object({
   number: count,
-  outcome: oneOf("done", "rolledBack", "failed"),
+  outcome: outcomeShape,
   reason: optional(text),
 });
 
-/** Exactly one of `to`, so many workers in all, `add`, so many more, and `leave`, these ranks gone. */
-export type WorkersRequest = {
-  readonly to?: number | undefined;
-  readonly add?: number | undefined;
-  readonly leave?: readonly number[] | undefined;
-};
-export const workersRequestShape: Check<WorkersRequest> = object({
-  to: optional(count),
-  add: optional(count),
-  leave: optional(list(count)),
-});
+/** As ScaleRequest, of workers. Those that leave are not hurried by `timeoutMs`. */
+export type WorkersRequest = ScaleRequest;
+export const workersRequestShape: Check<WorkersRequest> = scaleRequestShape;
+
+/** How the last change of the number of workers ended, and why it did not do what was asked. */
+export type WorkersEnd = Omit<ScalingEnd, "number">;
 
 export type WorkersReport = {
   /** Workers that are there, without those that were asked to leave. */
   readonly presentCount: number;
   /** How many there are to be; left out when nothing is asked for any more. */
   readonly wishedCount?: number | undefined;
+  /** How much longer those that have not come are waited for. */
+  readonly waitMs?: number | undefined;
+  /** The change is being taken back. */
+  readonly isBack?: boolean | undefined;
+  /** How the last change ended; left out while one is under way, and before the first. */
+  readonly ended?: WorkersEnd | undefined;
   /** Ranks that were asked to leave, and have not left yet. */
   readonly leaving: readonly number[];
   /** How few and how many there may be. */
@@ -98,6 +104,9 @@ export type WorkersReport = {
 export const workersReportShape: Check<WorkersReport> = object({
   presentCount: count,
   wishedCount: optional(count),
+  waitMs: optional(count),
+  isBack: optional(flag),
+  ended: optional(object({ outcome: outcomeShape, reason: optional(text) })),
   leaving: list(count),
   countMin: count,
   countMax: count,

@@ -175,11 +175,11 @@ test("a request that has fewer bytes than its header says is refused by the node
   }
 });
 
-test("functions by name carry no number of their own, and JSON bodies are those of the control plane, the catalogue and scaling", () => {
+test("functions by name carry no number of their own, and JSON bodies are those of the control plane, the catalogue, scaling and tools", () => {
   for (const { contract } of byName) assert.equal(contract.id, FunctionId.FUNCTION, contract.name);
   const bodies = byName.filter(({ contract }) => isJsonBody(contract.request)).map(({ contract }) => contract.name);
   assert.ok(
-    bodies.every((name) => /^wb\/(catalogue|scaling)\//.test(name)),
+    bodies.every((name) => /^wb\/(catalogue|scaling|tool)\//.test(name)),
     bodies.join(", "),
   );
 });

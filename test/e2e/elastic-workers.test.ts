@@ -64,3 +64,40 @@ test("launch -w 2..3 starts a third worker and lets it leave, and the job ends w
   await fewer.ends();
   assert.equal(job.count(/asked to leave/), 1, job.transcript);
 });
+
+test("workers that nobody starts: status says how many are waited for, and the change is rolled back after --timeout, or when that is asked for", async () => {
+  await using processes = new Processes();
+  const port = await freePort("127.0.0.1");
+  const flags = ["-s", 1, "-w", "2..4", "--scheduler-port", port];
+  const nodes = [processes.weighbridge(["scheduler", ...flags]), processes.weighbridge(["server", ...flags])];
+  const workers = [0, 1].map(() => processes.weighbridge(["worker", ...flags, script("until-leaving")]));
+  for (const worker of workers) await worker.says(/^worker \d is here$/);
+  const tool = (...args: (string | number)[]): Running => processes.weighbridge([...args, "--scheduler-port", port]);
+  const statusText = async (): Promise<string> => {
+    const status = tool("status");
+    await status.succeeds();
+    return status.stdout;
+  };
+  const late = tool("scale", "--workers", 4, "--timeout", "100ms");
+  await late.says(/^the change of the workers was rolled back: 2 of 4 workers were there after 100 ms$/);
+  assert.equal((await late.ends()).code, 1, late.transcript);
+  assert.match(await statusText(), /^the change of the workers was rolled back: 2 of 4 workers/m);
+  const waiting = tool("scale", "--workers", 4);
+  await waiting.says(/^2 of 4 workers: waiting for 2$/);
+  assert.match(await statusText(), /^2 of 4 workers: waiting for 2, .* left$/m);
+  const rollBack = async (): Promise<void> => {
+    const back = tool("scale", "--rollback");
+    await back.says(/^the change of the workers was rolled back: there are to be 2 workers again$/);
+    await back.succeeds();
+  };
+  await rollBack();
+  await waiting.says(/^the change of the workers was rolled back: its rollback was asked for$/);
+  assert.equal((await waiting.ends()).code, 1, waiting.transcript);
+  await tool("scale", "--workers", 4).says(/^2 of 4 workers: waiting for 2$/);
+  const third = processes.weighbridge(["worker", ...flags, script("until-leaving")]);
+  await third.says(/^worker 2 is here$/);
+  await rollBack();
+  await third.says(/^asked to leave$/); // then this job ends
+  for (const node of [third, ...workers, ...nodes]) await node.succeeds();
+  assert.equal(workers.filter((worker) => worker.count(/^asked to leave$/) > 0).length, 0);
+});

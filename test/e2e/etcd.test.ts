@@ -2,102 +2,25 @@
 // three, one of which is killed. Needs Debian's etcd-server; skipped without it.
 
 import assert from "node:assert/strict";
-import { existsSync, mkdtempSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import { suite, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { freePort } from "../../src/node/launcher/free-port.ts";
 import { EtcdClient } from "../../src/node/state/etcd-client.ts";
-import { Processes, ROOT, type Running, script, until } from "./processes.ts";
+import { EtcdCluster, EtcdJob, LEASE_MS, NO_ETCD } from "./etcd-cluster.ts";
+import { Processes, ROOT, type Running, until } from "./processes.ts";
 
-const ETCD = ["/usr/bin/etcd", "/usr/local/bin/etcd"].find((path) => existsSync(path)) ?? "";
-const skip = ETCD === "" ? "there is no etcd: apt-get install etcd-server" : false;
-const LEASE_MS = 2000;
 /** Of a busy machine, beside the lease. */
 const SLACK_MS = 3000;
-
-class EtcdCluster extends Processes {
-  readonly members: Running[] = [];
-  readonly urls: string[] = [];
-
-  async start(count: number): Promise<void> {
-    const ports: [number, number][] = [];
-    for (let i = 0; i < count; i++) ports.push([await freePort("127.0.0.1"), await freePort("127.0.0.1")]);
-    const cluster = ports.map(([, peer], i) => `m${i}=http://127.0.0.1:${peer}`).join(",");
-    for (const [i, [client, peer]] of ports.entries()) {
-      const url = `http://127.0.0.1:${client}`;
-      const args = ["--name", `m${i}`, "--data-dir", mkdtempSync(join(tmpdir(), "weighbridge-etcd-")), "--initial-cluster", cluster];
-      args.push("--listen-client-urls", url, "--advertise-client-urls", url, "--heartbeat-interval", "40", "--election-timeout", "200");
-      args.push("--listen-peer-urls", `http://127.0.0.1:${peer}`, "--initial-advertise-peer-urls", `http://127.0.0.1:${peer}`);
-      this.members.push(this.run(ETCD, args));
-      this.urls.push(url);
-    }
-    const client = new EtcdClient(this.urls);
-    for (let tries = 0; ; tries++) {
-      try {
-        await client.list("/weighbridge/");
-        return;
-      } catch (error) {
-        if (tries > 100) throw new Error(this.members.map(({ transcript }) => transcript).join("\n"), { cause: error });
-        await sleep(100);
-      }
-    }
-  }
-
-  /** The member that leads among those of etcd. */
-  async leadingMember(): Promise<Running> {
-    for (const [i, url] of this.urls.entries()) {
-      const response = await fetch(`${url}/v3/maintenance/status`, { method: "POST", body: "{}" });
-      const { header, leader } = (await response.json()) as { header: { member_id: string }; leader: string };
-      if (header.member_id === leader) return this.members[i] as Running;
-    }
-    throw new Error("no member of etcd leads");
-  }
-}
-
-/** A job with two schedulers, a server and a worker that pushes. */
-class Job {
-  readonly etcd: EtcdCluster;
-  readonly ports: readonly number[];
-  readonly flags: readonly (string | number)[];
-
-  constructor(etcd: EtcdCluster, ports: readonly number[]) {
-    this.etcd = etcd;
-    this.ports = ports;
-    const schedulers = ports.map((port) => `127.0.0.1:${port}`).join(",");
-    this.flags = ["-s", 1, "-w", 1, "--job", "mnist", "--schedulers", schedulers, "--heartbeat-timeout-ms", 2000];
-  }
-
-  scheduler(index: number): Running {
-    const own = ["--scheduler-port", this.ports[index] ?? 0, "--etcd", this.etcd.urls.join(","), "--etcd-lease-ms", LEASE_MS];
-    return this.etcd.weighbridge(["scheduler", ...this.flags, ...own]);
-  }
-
-  server(): Running {
-    return this.etcd.weighbridge(["server", ...this.flags]);
-  }
-
-  worker(): Running {
-    return this.etcd.weighbridge(["worker", ...this.flags, script("pusher"), "--verify"]);
-  }
-
-  async status(): Promise<Running> {
-    const status = this.etcd.weighbridge(["status", "--schedulers", this.ports.map((port) => `127.0.0.1:${port}`).join(",")]);
-    await status.succeeds();
-    return status;
-  }
-}
 
 async function pushed(worker: Running): Promise<number> {
   return Number((await worker.says(/^pushed (\d+)$/, worker.count(/^pushed \d+$/) + 1))[1]);
 }
 
-suite("etcd", { skip, concurrency: 2 }, () => {
+suite("etcd", { skip: NO_ETCD, concurrency: 2 }, () => {
   test("a scheduler that is killed is replaced by its standby when its lease has ended, and the job goes on and ends; etcd keeps nothing of it", async () => {
     await using etcd = new EtcdCluster();
     await etcd.start(1);
-    const job = new Job(etcd, [await freePort("127.0.0.1"), await freePort("127.0.0.1")]);
+    const job = new EtcdJob(etcd, [await freePort("127.0.0.1"), await freePort("127.0.0.1")]);
     const first = job.scheduler(0);
     await first.says(/^waiting for 1 server, 1 worker/);
     const second = job.scheduler(1);
@@ -139,7 +62,7 @@ suite("etcd", { skip, concurrency: 2 }, () => {
   test("etcd's own leader is killed, one of three: the scheduler goes on to lead, and what it decides is written again within seconds", async () => {
     await using etcd = new EtcdCluster();
     await etcd.start(3);
-    const job = new Job(etcd, [await freePort("127.0.0.1")]);
+    const job = new EtcdJob(etcd, [await freePort("127.0.0.1")]);
     const scheduler = job.scheduler(0);
     const [server, worker] = [job.server(), job.worker()];
     await worker.says(/^push works$/);

@@ -49,6 +49,33 @@ test("hundreds of guests come and go while workers train, and the job ends while
   await assert.rejects(rounds.pull(), (error) => isWeighbridgeError(error, "CLOSED") || isWeighbridgeError(error, "NODE_DEAD"));
 });
 
+test("a command that runs is listed as a tool, counts for nothing, and is forgotten when it is killed", async () => {
+  await using cluster = await Cluster.create({ servers: 1, workers: 1 });
+  const [scheduler, server] = [cluster.scheduler(), cluster.server(0)];
+  const worker = cluster.worker(0, "guest-host", "1");
+  await worker.says(/^ready$/);
+  const flags = ["--scheduler-port", cluster.port];
+  const status = async (...more: string[]): Promise<string> => {
+    const asked = cluster.weighbridge(["status", ...flags, ...more]);
+    await asked.succeeds();
+    return asked.stdout;
+  };
+  const guestsNow = async (): Promise<StatusReply["guests"]> => (JSON.parse(await status("--json")) as StatusReply).guests;
+  assert.equal(await guestsNow(), undefined, "one that asks does not list itself");
+  const scale = cluster.weighbridge(["scale", "--servers", 2, ...flags]); // which nobody starts
+  await scale.says(/waiting for server 1/);
+  assert.match(await status(), new RegExp(`^1 guest\\nguest .*\\ntool: scale +\\S+:${scale.pid} .* yes$`, "m"));
+  assert.match(await status(), /: 2 of 2 nodes are there/);
+  const [tool] = (await guestsNow()) ?? [];
+  assert.deepEqual([tool?.kind, tool?.command, tool?.node], ["tool", "scale", undefined]);
+  await scale.kill();
+  assert.equal(await guestsNow(), undefined, "the end of its link forgets it");
+  await cluster.weighbridge(["scale", "--rollback", ...flags]).succeeds();
+  await using guest = await connect({ role: "guest", schedulerPort: cluster.port, logLevel: "silent" });
+  await (await guest.embedding("visits")).push([1], Float32Array.of(1));
+  for (const process of [worker, server, scheduler]) await process.succeeds();
+});
+
 test("a guest of another job, without a scheduler, or with an address that is none, is told so", async () => {
   await using cluster = await Cluster.create({ servers: 1, workers: 1, flags: ["--job", "mine"] });
   const scheduler = cluster.scheduler();

@@ -83,7 +83,8 @@ class Stage {
 
   commandLine(host: string): ClusterRequest {
     const { clock, network } = this.cluster;
-    return { addresses: ["sim://scheduler:1"], findMs: 10_000, deadlineMs: 600_000, transport: network.host(host), clock };
+    const waits = { findMs: 10_000, deadlineMs: 600_000 };
+    return { command: "checkpoint save", addresses: ["sim://scheduler:1"], ...waits, transport: network.host(host), clock };
   }
 }
 
@@ -120,6 +121,20 @@ test("a command line that is killed while it waits for a clock, or after the cut
     assert.equal((await stage.run(stage.session(0).checkpoint())).clock, 0, whenKilled);
     assert.deepEqual(await stage.names(), ["latest", "step-000000"]);
   }
+});
+
+test("a command line that is silent for the heartbeat timeout keeps nobody from taking a checkpoint any longer (Tools.T2)", async () => {
+  const stage = new Stage();
+  await stage.start();
+  const doomed = withServers(stage.commandLine("command-line"), (servers) => takeCheckpoint(servers, { createdAt, clock: 5 }));
+  doomed.catch(() => {}); // it is never heard of again
+  await stage.sleep(500);
+  stage.cluster.network.isolate("command-line"); // its links stay open
+  await stage.sleep(500);
+  await stage.run(assert.rejects(stage.session(0).checkpoint(), throwsCode("QUEUE_FULL", /the command line .* is taking/)));
+  await stage.sleep(5000);
+  assert.equal((await stage.run(stage.session(0).checkpoint())).clock, 0);
+  assert.deepEqual(await stage.names(), ["latest", "step-000000"]);
 });
 
 test("a command line whose call comes when its server is known to be dead is told at once, and does not wait for it", async () => {

@@ -35,6 +35,7 @@ export async function saveLargeManifest(): Promise<{
   const disk = new SimDisk(new Random(1), ROOT);
   const first = await startCluster(disk, 1);
   const request = (cluster: SimCluster) => ({
+    command: "checkpoint save",
     addresses: [SCHEDULER],
     findMs: 10_000,
     deadlineMs: 60_000,

@@ -1,9 +1,11 @@
-// checkpoints — what spec/functions.md says of src/contracts/checkpoints.ts and src/contracts/relay.ts.
+// checkpoints — what spec/functions.md says of src/contracts/checkpoints.ts, src/contracts/relay.ts and
+// src/contracts/tools.ts.
 
 import * as checkpoints from "../../../src/contracts/checkpoints.ts";
 import { relayCall, relayGone } from "../../../src/contracts/relay.ts";
+import { toolHere } from "../../../src/contracts/tools.ts";
 import { FILE_ERRORS } from "./common-words.ts";
-import { type DocumentedFunction, documented, type FunctionFamily } from "./documented.ts";
+import { type DocumentedFunction, documented, documentedJson, type FunctionFamily } from "./documented.ts";
 
 const ID = "names the save on this server; the caller's own choice";
 const STEP = "of the checkpoint";
@@ -161,6 +163,14 @@ export const RELAY: FunctionFamily = {
   title: "Calls through the scheduler",
   about: "For programs that are no nodes: they know the scheduler alone. Functions of checkpoints can be called so (protocol.md, §10a).",
   functions: [
+    documentedJson(toolHere, {
+      about:
+        "The caller is there, as a tool, until its link ends: the `guests` of a STATUS list it. To be repeated every `heartbeatIntervalMs`: one that is silent for the heartbeat timeout is cut off, and what it began is given up.",
+      request: { label: "where it runs: host and process", command: "what it does" },
+      response: { heartbeatIntervalMs: "0: it need not be repeated" },
+      errors: ["BAD_REQUEST"],
+      example: { request: { label: "laptop:4711", command: "checkpoint save" }, response: { heartbeatIntervalMs: 1000 } },
+    }),
     documented(relayCall, {
       about: "The scheduler calls a function of a server, and answers what that answers. Servers serve it too, for the scheduler alone.",
       request: {

@@ -90,7 +90,8 @@ export const CONTROL: FunctionFamily = {
         nodes: "as in a roster, without tokens, with `heartbeatAgeMs?` and `linked`",
         waiting: "nodes without a place: `{role, rank?, address, label, packageVersion?}`",
         leaving: "numbers of nodes that stand at the last barrier",
-        guests: "`{node, label, hereMs?, heartbeatAgeMs, linked}`; left out: there are none",
+        guests:
+          '`{node?, kind?, command?, label, hereMs?, heartbeatAgeMs, linked}`; left out: there are none. A tool has `kind` "tool", a `command` and no `node`',
       },
       errors: [],
       vectors: ["status-request", "status-reply"],

@@ -6,6 +6,9 @@ import { documentedJson, type FunctionFamily } from "./documented.ts";
 const WORKERS = {
   presentCount: "workers that are there, without those that were asked to leave",
   wishedCount: "how many there are to be; left out when nothing is asked for any more",
+  waitMs: "how much longer those that have not come are waited for",
+  isBack: "the change is being taken back",
+  ended: 'how the last one ended: `{outcome, reason?}`, with `outcome` "done" or "rolledBack"; left out while one is under way',
   leaving: "ranks that were asked to leave, and have not left yet",
   countMin: "how few there may be",
   countMax: "and how many",
@@ -32,20 +35,28 @@ export const SCALING: FunctionFamily = {
     }),
     documentedJson(scaling.scalingWorkers, {
       about:
-        "Asks for another number of workers. Answered when it is written down. More join as soon as somebody starts them; those that are too many see in the roster that they are asked to leave.",
+        "Asks for another number of workers. Answered when it is written down. More join as soon as somebody starts them; if they do not all come in time, there are to be as many as before. Those that are too many see in the roster that they are asked to leave.",
       request: {
         to: "how many workers there are to be; exactly one of `to`, `add` and `leave` is there",
         add: "how many more",
         leave: "the ranks of those that leave",
+        timeoutMs: "how long new workers may take to come; left out: a minute",
       },
       response: WORKERS,
       errors: ["BAD_REQUEST", "NO_ROUTE"],
-      example: { request: { to: 5 }, response: { presentCount: 2, wishedCount: 5, leaving: [], countMin: 2, countMax: 8 } },
+      example: {
+        request: { to: 5, timeoutMs: 60_000 },
+        response: { presentCount: 2, wishedCount: 5, waitMs: 60_000, leaving: [], countMin: 2, countMax: 8 },
+      },
     }),
     documentedJson(scaling.scalingRollBack, {
-      about: "Takes the change under way back. Answered when all parts are where they were, and new servers have left.",
+      about:
+        "Takes the change of the servers that is under way back, and the one for which workers are waited for. Answered when all parts are where they were, and new servers have left; workers that came are asked to leave, and take their time.",
       request: { direction: '"out" or "in": only a change of that direction; left out: any' },
-      response: { number: NUMBER },
+      response: {
+        number: `${NUMBER}; left out: only workers were waited for`,
+        workerCount: "how many workers there are to be again, if so",
+      },
       errors: ["BAD_REQUEST"],
       example: { request: { direction: "out" }, response: { number: 2 } },
     }),

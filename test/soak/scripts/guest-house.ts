@@ -1,5 +1,6 @@
 // A cluster of a scheduler, two servers and a worker in one process, over sockets, that guests of other processes
-// visit. To each message of its parent it answers with what it holds. Needs --expose-gc.
+// visit: guest-house.ts HEARTBEAT_TIMEOUT_MS. To each message of its parent it answers with what it holds. Needs
+// --expose-gc.
 
 import { setTimeout as sleep } from "node:timers/promises";
 import { Session } from "../../../src/api/session.ts";
@@ -28,6 +29,7 @@ export type Holdings = {
   readonly links: number;
 };
 
+const heartbeatTimeoutMs = Number(process.argv[2]);
 const port = await freePort("127.0.0.1");
 const clock = realClock();
 
@@ -36,7 +38,7 @@ async function start(role: Role): Promise<Postoffice> {
     ...{ role, serverCount: 2, workerCount: 1, schedulerAddress: `tcp://127.0.0.1:${port}`, clock, log: SILENT_LOG },
     ...(role === "server" ? { listenAddress: "tcp://127.0.0.1:0" } : {}),
     transport: new SocketTransport({ clock }),
-    ...{ heartbeatIntervalMs: 1000, heartbeatTimeoutMs: 5000 },
+    ...{ heartbeatIntervalMs: 1000, heartbeatTimeoutMs },
   });
 }
 
@@ -58,7 +60,7 @@ async function holdings(): Promise<Holdings> {
   const { gc } = globalThis;
   assert(gc !== undefined, "started with --expose-gc");
   for (let i = 0; i < 3; i++) {
-    gc();
+    gc({ type: "major", execution: "sync", flavor: "last-resort" }); // which gives pages back, too
     await sleep(50); // what is finalised is freed in a later turn
   }
   const nodes = serverNodes();
