@@ -27,7 +27,7 @@ import {
   type UnitsRequest,
   unitOf,
 } from "../wire/units.ts";
-import { RoundDeal, type Share } from "./round-deal.ts";
+import { RoundDeal, type Share, type Taker, type ToldShare } from "./round-deal.ts";
 
 /** What a worker reports of its own units. */
 export type UnitsReport = Pick<UnitsRequest, "done" | "held" | "unused" | "clock" | "partsMax" | "retires">;
@@ -63,6 +63,9 @@ export class EpochUnits {
   readonly #rounds: RoundDeal | undefined;
   /** In rounds: ranks that are about to leave, and are dealt no more. */
   readonly #retiring = new Set<number>();
+  /** After a restart, until every live worker has told: shares of rounds, and where each worker's clock stands. */
+  #told: ToldShare[] = [];
+  readonly #clocks = new Map<number, number>();
   #repeatedCount = 0;
   #inheritedVersion = 0;
 
@@ -127,12 +130,15 @@ export class EpochUnits {
   }
 
   /** What a worker reports after a restart of the scheduler. */
-  recall(rank: number, { done, held, suspect, repeatedCount, clock }: UnitsAccount): void {
+  recall(rank: number, { done, held, suspect, repeatedCount, clock = 0, dues = [] }: UnitsAccount): void {
     const heldSet = RunSet.of(held);
     const highest = Math.max(heldSet.last + 1, done.at(-1) ?? 0, suspect.at(-1) ?? 0);
     if (highest > this.#unitCount || heldSet.size > this.#heldMax) return; // nothing that we ever lent
     this.#known.add(rank);
-    this.#rounds?.noteClock(clock ?? 0);
+    this.#rounds?.noteClock(clock);
+    this.#clocks.set(rank, clock);
+    for (let i = 0; i + 2 < dues.length; i += 3)
+      this.#told.push({ rank, clock: dues[i] as number, from: dues[i + 1] as number, to: dues[i + 2] as number });
     this.#suspect.addRuns(suspect);
     this.#suspect.removeRuns(this.#gone.runs);
     this.#finish(done);
@@ -164,6 +170,15 @@ export class EpochUnits {
         free = this.#gone.nextAbsent(end);
       }
     }
+  }
+
+  /** Everybody who is present has told what it knows: rounds that were begun go on (RoundDeal.D4). */
+  resumeRounds(present: readonly number[]): void {
+    const takers = this.#takersOf(present).map((taker) => ({ ...taker, clock: this.#clocks.get(taker.rank) ?? 0 }));
+    const rounds = Map.groupBy(this.#told, ({ clock }) => clock);
+    for (const clock of [...rounds.keys()].sort((a, b) => a - b)) this.#rounds?.resume(clock, rounds.get(clock) ?? [], takers, this.#gone);
+    this.#told = [];
+    this.#clocks.clear();
   }
 
   /** The worker of this rank is there no more: its units are free again. */
@@ -215,9 +230,13 @@ export class EpochUnits {
   #shares(rank: number, roundCount: number, takers: readonly number[], there: Crew): readonly Share[] {
     const isRetiring = this.#retiring.has(rank);
     if (!isRetiring && this.awaited(there).length > 0) return [];
-    const dealt = isRetiring ? [] : takers.filter((other) => this.#known.has(other) && !this.#retiring.has(other));
-    const all = dealt.map((other) => ({ rank: other, partsMax: this.#partsMax.get(other) ?? this.description.partCount }));
-    return this.#rounds?.take(rank, roundCount, all, this.#gone) ?? [];
+    return this.#rounds?.take(rank, roundCount, isRetiring ? [] : this.#takersOf(takers), this.#gone) ?? [];
+  }
+
+  /** Those among them to whom rounds are dealt. */
+  #takersOf(ranks: readonly number[]): readonly Taker[] {
+    const takers = ranks.filter((rank) => this.#known.has(rank) && !this.#withdrawn.has(rank) && !this.#retiring.has(rank));
+    return takers.map((rank) => ({ rank, partsMax: this.#partsMax.get(rank) ?? this.description.partCount }));
   }
 
   /** Of a share; a worker that was taken for dead may have done some of it since it was dealt. */

@@ -12,11 +12,17 @@
 //   RoundDeal.D2. The shares of a round are disjoint and next to each other, by rank. What no worker has room for stays
 //       free, and is in the next round.
 //   RoundDeal.D3. The lowest free units are dealt first: what a worker left behind is not left to the end.
+//   RoundDeal.D4. After a restart of the scheduler, a round of which some workers were lent their shares goes on as it
+//       was dealt, if nobody has come or gone since: the others get theirs, at its clock. So it has the sums that it
+//       would have had.
 
 import { RunSet } from "../base/run-set.ts";
 
 /** Units `from` to `to` of one batch, to be done at a clock. */
 export type Share = { readonly clock: number; readonly from: number; readonly to: number };
+
+/** A share that a worker tells of. */
+export type ToldShare = Share & { readonly rank: number };
 
 /** A worker that takes part, and the most parts of a batch that it has room for. */
 export type Taker = { readonly rank: number; readonly partsMax: number };
@@ -69,25 +75,41 @@ export class RoundDeal {
     return taken;
   }
 
+  /**
+   * What is told of the round of this clock: the others among `takers` that have not passed it are dealt their shares
+   * (RoundDeal.D4). `gone` is what is lent or done.
+   */
+  resume(clock: number, told: readonly ToldShare[], takers: readonly (Taker & { readonly clock: number })[], gone: RunSet): void {
+    const first = told[0]?.from ?? 0;
+    const from = first - (first % this.#partCount);
+    const cut = cutOf({ from, size: this.#partCount }, takers);
+    const isAsCut = (one: ToldShare): boolean => cut.some(({ rank, ...share }) => rank === one.rank && isSame(share, one));
+    if (from >= this.#unitCount || !told.every(isAsCut)) return;
+    for (const { rank, from: start, to } of cut) {
+      const isPast = (takers.find((taker) => taker.rank === rank)?.clock ?? Infinity) > clock;
+      const isTaken = Math.min(gone.nextPresent(start), this.#dealt.nextPresent(start)) < to;
+      if (!isPast && !isTaken) this.#give(rank, { clock, from: start, to });
+    }
+    this.noteClock(clock + 1);
+  }
+
+  #give(rank: number, share: Share): void {
+    const queue = this.#queues.get(rank) ?? [];
+    this.#queues.set(rank, queue);
+    queue.push(share);
+    this.#dealt.add(share.from, share.to);
+  }
+
   /** Deals one round (RoundDeal.D1, D2, D3); false if nothing is free. */
   #deal(takers: readonly Taker[], gone: RunSet): boolean {
     const from = this.#nextFree(gone);
     if (from >= this.#unitCount) return false;
     const batchEnd = from - (from % this.#partCount) + this.#partCount;
     const size = Math.min(batchEnd, gone.nextPresent(from), this.#dealt.nextPresent(from)) - from;
-    let hasDealt = false;
-    for (const [i, { rank, partsMax }] of takers.entries()) {
-      const start = from + Math.floor((i * size) / takers.length);
-      const end = Math.min(from + Math.floor(((i + 1) * size) / takers.length), start + partsMax);
-      if (start >= end) continue;
-      const queue = this.#queues.get(rank) ?? [];
-      this.#queues.set(rank, queue);
-      queue.push({ clock: this.#clock, from: start, to: end });
-      this.#dealt.add(start, end);
-      hasDealt = true;
-    }
-    if (hasDealt) this.#clock++;
-    return hasDealt;
+    const cut = cutOf({ from, size }, takers);
+    for (const { rank, from: start, to } of cut) this.#give(rank, { clock: this.#clock, from: start, to });
+    if (cut.length > 0) this.#clock++;
+    return cut.length > 0;
   }
 
   #nextFree(gone: RunSet): number {
@@ -98,4 +120,19 @@ export class RoundDeal {
       at = free;
     }
   }
+}
+
+type Span = { readonly from: number; readonly to: number };
+
+/** Who gets what of these units, by rank (RoundDeal.D2). */
+function cutOf({ from, size }: { readonly from: number; readonly size: number }, takers: readonly Taker[]): (Span & { rank: number })[] {
+  return takers.flatMap(({ rank, partsMax }, i) => {
+    const start = from + Math.floor((i * size) / takers.length);
+    const to = Math.min(from + Math.floor(((i + 1) * size) / takers.length), start + partsMax);
+    return start < to ? [{ rank, from: start, to }] : [];
+  });
+}
+
+function isSame(one: Span, other: Span): boolean {
+  return one.from === other.from && one.to === other.to;
 }

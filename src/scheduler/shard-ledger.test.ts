@@ -460,6 +460,44 @@ test("rounds: a restarted scheduler goes on behind the clocks that the workers t
   assert.equal(two.next(), "30-36@10");
 });
 
+test("rounds: a restarted scheduler deals the rest of the rounds that were begun, at their clocks and as they were cut (RoundDeal.D4)", () => {
+  const ledger = ledgerOf([0, 1, 2]);
+  ledger.unsettle();
+  const account = { name: "train", epoch: 0, ...ROUNDS, suspect: [], repeatedCount: 0 };
+  // Worker 0 was lent its shares of batches 0, 1 and 2; worker 1 of the first, worker 2 of the first two.
+  ledger.recall(0, {
+    open: [{ ...account, done: [0, 4], held: [12, 16, 24, 28], clock: 10, dues: [7, 0, 4, 8, 12, 16, 9, 24, 28] }],
+    over: [],
+  });
+  ledger.recall(1, { open: [{ ...account, done: [4, 8], held: [], clock: 8, dues: [7, 4, 8] }], over: [] });
+  ledger.recall(2, { open: [{ ...account, done: [8, 12], held: [20, 24], clock: 9, dues: [7, 8, 12, 8, 20, 24] }], over: [] });
+  ledger.settle();
+  const [two, three] = [new RoundWorker(ledger, 1, 8), new RoundWorker(ledger, 2, 9)];
+  assert.equal(two.next(), "16-20@8");
+  assert.equal(two.next(), "28-32@9");
+  assert.equal(two.next(), "40-44@10", "the next batch is one round, too");
+  assert.equal(three.next({ done: [20, 24] }), "32-36@9");
+  assert.equal(three.next(), "44-48@10");
+});
+
+test("rounds: where somebody is gone, has passed a round, or tells what was never dealt so, the rest of it is a round of its own", () => {
+  const account = { name: "train", epoch: 0, ...ROUNDS, suspect: [], repeatedCount: 0 };
+  const restart = (ranks: readonly number[], dues: readonly number[], clock = 3): RoundWorker => {
+    const ledger = ledgerOf(ranks, 2);
+    ledger.unsettle();
+    ledger.recall(0, { open: [{ ...account, done: [], held: [0, 6], clock: 4, dues }], over: [] });
+    ledger.recall(1, { open: [{ ...account, done: [], held: [], clock }], over: [] });
+    for (const rank of ranks.slice(2)) ledger.recall(rank, { open: [{ ...account, done: [], held: [], clock }], over: [] });
+    ledger.settle();
+    return new RoundWorker(ledger, 1, clock);
+  };
+  assert.equal(restart([0, 1], [3, 0, 6]).next(), "6-12@3");
+  assert.equal(restart([0, 1, 2], [3, 0, 6]).next(), "8-10@4", "the third has come since, or one has died");
+  assert.equal(restart([0, 1], [3, 0, 6], 4).next(), "9-12@4", "its clock is past");
+  for (const dues of [[], [3, 0], [3, 0, 9], [3, 6, 12], [3, 0, 600], [3, 6, 0], [3, 0, 18]])
+    assert.equal(restart([0, 1], dues).next(), "9-12@4", dues.join());
+});
+
 test("rounds: a worker that is about to leave gets what it was dealt, and no share of later rounds", () => {
   const ledger = ledgerOf([0, 1, 2], 3);
   const [one, two, three] = [new RoundWorker(ledger, 0), new RoundWorker(ledger, 1), new RoundWorker(ledger, 2)];

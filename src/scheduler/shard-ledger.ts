@@ -102,6 +102,7 @@ export class ShardLedger {
     if (this.#isSettled) return;
     this.#isSettled = true;
     if (this.#told.size < this.#rankCount) for (const epoch of this.#open.values()) epoch.suspectUnclaimed(this.#told);
+    for (const epoch of this.#open.values()) epoch.resumeRounds(this.#takers);
   }
 
   /**

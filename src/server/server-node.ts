@@ -257,7 +257,9 @@ export class ServerNode extends MemberNode {
     }
     const { path, step, clock, parameters } = loaded;
     await checkpoints.loads.activate(step);
-    this.log.info("restored a checkpoint", { path, clock, parameters: parameters.length });
+    const fields = { path, clock, parameters: parameters.length };
+    if (recovery) this.log.warn("going on from a checkpoint: what came after it is gone", fields);
+    else this.log.info("restored a checkpoint", fields);
   }
 
   async #prepare(request: PrepareRequest, { roster }: Membership): Promise<PrepareReply> {

@@ -77,7 +77,8 @@ const UNITS = {
   ...{ ...EPOCH, done: [0, 3], held: [3, 4], unused: [], want: 2, waitMs: 20, inherited: 0, leaves: false },
   ...{ clock: 7, partsMax: 1, retires: true },
 };
-const ACCOUNT = { ...EPOCH, done: [0, 3], held: [3, 4], suspect: [], repeatedCount: 1, clock: 7 };
+const GUEST = { node: undefined, kind: undefined, command: undefined, label: "h:7", hereMs: 12, heartbeatAgeMs: 3, linked: true };
+const ACCOUNT = { ...EPOCH, done: [0, 3], held: [3, 4], suspect: [], repeatedCount: 1, clock: 7, dues: [6, 3, 4] };
 
 const MESSAGES: readonly { name: string; shape: Check<unknown>; body: Record<string, unknown>; optional?: readonly string[] }[] = [
   {
@@ -142,7 +143,10 @@ const MESSAGES: readonly { name: string; shape: Check<unknown>; body: Record<str
       nodes: [{ ...ENTRY, heartbeatAgeMs: 3, linked: true, promotedAgoMs: 5 }],
       waiting: [WAITING],
       leaving: [1, 8],
-      guests: [{ node: 2 ** 31, label: "h:7", hereMs: 12, heartbeatAgeMs: 3, linked: true }],
+      guests: [
+        { ...GUEST, node: 2 ** 31 },
+        { ...GUEST, kind: "tool", command: "scale" },
+      ],
     },
     optional: ["replicas", "epoch", "packageVersion", "term", "standbys", "leaving", "guests"],
   },

@@ -14,12 +14,8 @@ export type BarrierRequest = {
   /** True: the entry stays when a member dies, which may be restarted. Otherwise it fails with NODE_DEAD. */
   readonly outlivesDeaths?: boolean | undefined;
 };
-export const barrierRequestShape: Check<BarrierRequest> = object({
-  group: count,
-  customer: count,
-  round: count,
-  outlivesDeaths: optional(flag),
-});
+const entryFields = { group: count, customer: count, round: count, outlivesDeaths: optional(flag) };
+export const barrierRequestShape: Check<BarrierRequest> = object(entryFields);
 
 /** The round that is over for everybody. */
 export type BarrierReply = { readonly round: number };
@@ -144,11 +140,8 @@ export type HeartbeatRequest = {
   readonly standbyLost?: number | undefined;
   readonly standbyFilled?: number | undefined;
 };
-export const heartbeatRequestShape: Check<HeartbeatRequest> = object({
-  holdsSums: optional(flag),
-  standbyLost: optional(count),
-  standbyFilled: optional(count),
-});
+const standbyNews = { standbyLost: optional(count), standbyFilled: optional(count) };
+export const heartbeatRequestShape: Check<HeartbeatRequest> = object({ holdsSums: optional(flag), ...standbyNews });
 
 /** A body without fields: STATUS, PLACEMENT, and replies that only acknowledge. */
 export type Empty = Readonly<Record<never, never>>;

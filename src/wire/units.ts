@@ -102,6 +102,8 @@ export type UnitsAccount = EpochDescription &
     /** Were lent to a worker that died, as far as it knows, and may have been begun. */
     readonly suspect: Runs;
     readonly repeatedCount: number;
+    /** In rounds: clock, from, to, clock, from, to … of the shares that it holds or has done last. */
+    readonly dues?: readonly number[] | undefined;
   };
 
 export type UnitsClaim = {
@@ -109,8 +111,9 @@ export type UnitsClaim = {
   /** The epochs of each name that are over. */
   readonly over: readonly { readonly name: string; readonly epochs: Runs }[];
 };
+const accountClocks = { clock: optional(count), dues: optional(list(count)) };
 export const unitsClaimShape: Check<UnitsClaim> = object({
-  open: list(object({ ...description, done: runs, held: runs, suspect: runs, repeatedCount: count, clock: optional(count) })),
+  open: list(object({ ...description, done: runs, held: runs, suspect: runs, repeatedCount: count, ...accountClocks })),
   over: list(object({ name: shortText(256), epochs: runs })),
 });
 

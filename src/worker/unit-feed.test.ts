@@ -273,6 +273,19 @@ test("a worker that is about to leave does what it was dealt in rounds, and then
   assert.deepEqual([await stage.feed.next(), stage.feed.hasRetired], ["over", true]);
 });
 
+test("to a scheduler that was restarted it tells at which clocks its shares of rounds are due", async () => {
+  const stage = new Stage("rounds");
+  const opened = stage.feed.open({});
+  await stage.answer({ units: [0, 1, 2, 3], clock: 4 });
+  await opened;
+  assert.deepEqual(await stage.nextUnit(), { unit: 0, batch: 0, part: 0, parts: 1, clock: 4 });
+  stage.feed.done(0);
+  const { held, dues, clock } = stage.feed.account();
+  assert.deepEqual([held, dues, clock], [[2, 3], [4, 0, 1, 5, 2, 3], 6]);
+  await stage.answer({ lost: [2, 3] });
+  assert.deepEqual(stage.feed.account().dues, [4, 0, 1]);
+});
+
 test("in other assignments it is over at once, and what it has not begun is given back (F6)", async () => {
   const stage = new Stage();
   await stage.stock(4, 7);

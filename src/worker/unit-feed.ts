@@ -57,6 +57,8 @@ const LEASE_MAX = 64;
 /** The first lease; each is at most twice the one before, since the first steps say little about the speed. */
 const FIRST_LEASE = 2;
 const FLUSH_MS = 50;
+/** What it may hold of rounds, and as many before: others may not have got theirs of the same rounds yet. */
+const DUES_MAX = 2 * LEASE_MAX;
 /** How much of the newest step counts in the mean. */
 const PACE_WEIGHT = 0.2;
 
@@ -67,6 +69,8 @@ export class UnitFeed {
   #stock: Lent[] = [];
   /** By unit. */
   readonly #begun = new Map<number, Lent>();
+  /** The last shares of rounds, done or not, for a scheduler that was restarted. */
+  #dues: Lent[] = [];
   readonly #unreported = new RunSet();
   /** All this worker has done, for a scheduler that was restarted. */
   readonly #done = new RunSet();
@@ -210,7 +214,8 @@ export class UnitFeed {
     done.addRuns(this.#done.runs);
     const { suspect } = this.#inherited;
     const [held, repeatedCount, clock] = [this.#held(), this.#repeatedCount, this.#nextClock];
-    return { ...this.description, done: done.runs, held, suspect, repeatedCount, ...(clock === undefined ? {} : { clock }) };
+    const dues = this.#dues.flatMap(({ unit, from, to }) => [unit.clock ?? 0, from, to]);
+    return { ...this.description, done: done.runs, held, suspect, repeatedCount, ...(clock === undefined ? {} : { clock, dues }) };
   }
 
   /** F5 */
@@ -308,8 +313,10 @@ export class UnitFeed {
     if (inherited !== undefined) this.#inherited = inherited;
     if (units.length > 0) this.#leaseMax = Math.min(LEASE_MAX, 2 * this.#leaseMax);
     const lostSet = RunSet.of(lost);
-    const kept = this.#stock.filter(({ from, to }) => lostSet.nextPresent(from) >= to);
-    this.#stock = [...kept, ...this.#lentBy(units, clock)].sort((a, b) => (a.unit.clock ?? a.unit.unit) - (b.unit.clock ?? b.unit.unit));
+    const isKept = ({ from, to }: Lent): boolean => lostSet.nextPresent(from) >= to;
+    const [kept, lent] = [this.#stock.filter(isKept), this.#lentBy(units, clock)];
+    if (this.description.assignment === "rounds") this.#dues = [...this.#dues.filter(isKept), ...lent].slice(-DUES_MAX);
+    this.#stock = [...kept, ...lent].sort((a, b) => (a.unit.clock ?? a.unit.unit) - (b.unit.clock ?? b.unit.unit));
     if (clock !== undefined) this.#nextClock = Math.max(this.#nextClock ?? 0, clock, (this.#stock.at(-1)?.unit.clock ?? -1) + 1);
     if (this.#unreported.size > 0) this.#flushSoon();
     if (!isOver || this.#isOver) return;

@@ -84,14 +84,18 @@ export class Copies {
     return await askStatus({ ...ask, transport: new SocketTransport({ clock, log: SILENT_LOG }) }).catch(() => undefined);
   }
 
-  /** Waits until each rank is held by two of the processes that run, which have everything. */
+  /**
+   * Waits until each rank is held by two of the processes that run, which have everything. One that was given up, since
+   * a busy machine kept it silent for too long, is started again.
+   */
   async whole(): Promise<void> {
-    const pids = new Set(this.processes.map(({ pid }) => pid));
-    const isCopy = ({ role, state, isFilling, label, linked }: StatusEntry): boolean =>
+    const isCopy = ({ role, state, isFilling, label, linked }: StatusEntry, pids: ReadonlySet<number>): boolean =>
       role !== "worker" && state === "alive" && linked && isFilling !== true && pids.has(pidOf(label));
     for (const giveUpAt = performance.now() + WHOLE_MS; performance.now() < giveUpAt; await sleep(POLL_MS)) {
+      this.#copies = this.#copies.map((copy) => (copy.process.isRunning ? copy : this.#start(copy.rank)));
+      const pids = new Set(this.processes.map(({ pid }) => pid));
       const status = await this.#status();
-      if (status !== undefined && status.nodes.filter(isCopy).length === this.#copies.length) return;
+      if (status !== undefined && status.nodes.filter((node) => isCopy(node, pids)).length === this.#copies.length) return;
     }
     assert.fail(`not every rank has two copies\n${[this.scheduler, ...this.processes].map(({ transcript }) => transcript).join("\n")}`);
   }

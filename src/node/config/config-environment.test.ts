@@ -74,7 +74,7 @@ const free = record({
   restore: fc.option(fc.constantFrom("checkpoints/step-000001", "/srv/my checkpoints"), { nil: undefined }),
   resume: fc.constant(undefined),
   checkpointEvery: fc.constant(undefined),
-  keep: fc.option(fc.integer({ min: 1, max: 100 }), { nil: undefined }),
+  keep: fc.constant(undefined), // without checkpointEvery
   wakefulLoop: fc.constantFrom("on" as const, "off" as const),
   functions: fc.option(fc.constantFrom("functions.ts", "/srv/my functions.mjs"), { nil: undefined }),
   logLevel: fc.constantFrom("silent" as const, "error" as const, "warn" as const, "info" as const, "debug" as const),

@@ -111,6 +111,12 @@ const RULES: readonly Rule[] = [
     check: ({ checkpointEvery: every, checkpointDir: directory }) =>
       every !== undefined && directory === undefined && ["a checkpointDir, where they are kept", "set checkpointDir"],
   },
+  {
+    key: "keep",
+    with: ["checkpointEvery"],
+    check: ({ keep, checkpointEvery: every }) =>
+      keep !== undefined && every === undefined && ["none without checkpointEvery, whose checkpoints it counts", "set checkpointEvery"],
+  },
   { key: "rank", with: ["role", "serverCount", "workerCountMax", "threads"], check: checkRank },
   { key: "heartbeatTimeoutMs", with: ["heartbeatIntervalMs"], check: checkHeartbeat },
   {
