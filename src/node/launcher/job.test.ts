@@ -264,6 +264,18 @@ test("a server that was added and has parts is one of the job: its failure ends 
   assert.equal(outcome.culprit.plan.name, "server 1");
 });
 
+test("of a rank that two processes hold both are started; one that fails is a copy that is lost, and the job goes on (J6, J8)", async () => {
+  const told: string[] = [];
+  const copy = (code: string): ProcessPlan => ({ ...processPlan("server 1", code), role: "server", ranks: [1] });
+  const { job } = start([reporting(["complete:", "servers:0,1/0", "servers:0,1/0,1", "servers:0,1/0,1"], 300)], {
+    serversOf: (rank) => (rank === 1 ? [copy("setTimeout(() => process.exit(3), 100)"), copy("setTimeout(() => {}, 1000)")] : []),
+    onAdded: ({ name }) => told.push(`${name} is started`),
+    onCopyLost: (end) => told.push(endText(end)),
+  });
+  assert.deepEqual(await job.outcome, { kind: "done" });
+  assert.deepEqual(told, ["server 1 is started", "server 1 is started", "server 1 ended with exit code 3"]);
+});
+
 test("a worker that the scheduler wants and that does not run is started, once (J9)", async () => {
   const told: string[] = [];
   const workerOf = (rank: number): ProcessPlan => ({
