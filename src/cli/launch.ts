@@ -168,13 +168,13 @@ export function schedulerTexts(config: NodeConfig): { readonly scheduler: string
 }
 
 /** Runs the job and passes its output on. Returns the exit code. */
-async function runJob({ processes, serverOf, workerOf }: JobPlan, output: StandardOutput, restart?: RestartRules): Promise<number> {
+async function runJob({ processes, serversOf, workerOf }: JobPlan, output: StandardOutput, restart?: RestartRules): Promise<number> {
   process.stdout.setMaxListeners(0);
   process.stderr.setMaxListeners(0);
   const errors = new ReportedErrors();
   const job = new Job({
     processes,
-    serverOf,
+    serversOf,
     workerOf,
     onAdded: ({ name }) => process.stderr.write(`weighbridge: ${name} is started\n`),
     onServerLost: (end) => process.stderr.write(`weighbridge: ${serverLostText(end)}\n`),

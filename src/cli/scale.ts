@@ -25,7 +25,8 @@ const ANSWER_MS_MAX = 10_000;
 
 const HELP = `
 Parts move while training goes on. Clusters that \`weighbridge launch\` or \`weighbridge train\` runs start and end the server processes
-themselves. Elsewhere start the new servers as the others were started: the change waits for them, and is rolled back after --timeout.
+themselves. Elsewhere start the new servers as the others were started, with --replicas 2 two processes for each: the change waits for them,
+and is rolled back after --timeout.
 Servers that leave end by themselves, with exit code 0, the newest first; POST /scalein names others (docs/guides/grow-and-shrink.md).
 
 Workers (--workers) join by themselves wherever they are started with the range of the job, such as -w 2..8; \`launch\` and \`train\` start

@@ -19,6 +19,17 @@ test("each step has its words", () => {
   assert.equal(changeText({ ...VIEW, step: "leaving", to: [1], direction: "in" }), "change 3, 2 servers to 1: server 0 leaving");
 });
 
+test("of replicated servers both processes of a rank are waited for, and a standby that is there until it is filled", () => {
+  const waiting = (view: Partial<ScalingView>): string =>
+    changeText({ ...VIEW, awaited: [], awaitedStandbys: [], fillingStandbys: [], ...view }).replace(/^.*: /, "");
+  assert.equal(waiting({ awaited: [3], awaitedStandbys: [2, 3] }), "waiting for server 3, standby 2, standby 3 (3 processes), 48.0 s left");
+  assert.equal(
+    waiting({ awaitedStandbys: [3], fillingStandbys: [2] }),
+    "waiting for standby 3 (1 process), standby 2 to be filled, 48.0 s left",
+  );
+  assert.equal(waiting({ fillingStandbys: [2] }), "waiting for standby 2 to be filled, 48.0 s left");
+});
+
 test("a status has the change under way and how many follow, or the last one if it did not do what was asked", () => {
   assert.deepEqual(scalingLines({ ...REPORT, current: VIEW, queued: [4, 5] }), [`${changeText(VIEW)}; 2 more changes will follow`]);
   const end = { number: 1, outcome: "rolledBack", reason: "no server came" } as const;

@@ -1,6 +1,6 @@
 // scaling-text — changes of the servers in words, for `weighbridge status` and `weighbridge scale`. Pure.
 
-import { idOf, nameOf } from "../wire/node-id.ts";
+import { idOf, nameOf, type Role } from "../wire/node-id.ts";
 import type { ScalingEnd, ScalingReport, ScalingView, WorkersEnd, WorkersReport } from "../wire/scaling.ts";
 import { countText, durationText, number } from "./terminal-text.ts";
 
@@ -12,11 +12,12 @@ export function changeText(view: ScalingView): string {
   return `change ${view.number}, ${countText(from.length, "server")} to ${to.length}: ${stepText(view)}`;
 }
 
-function stepText({ step, awaited, waitMs = 0, parts, moved = 0, from, to }: ScalingView): string {
+function stepText(view: ScalingView): string {
+  const { step, waitMs = 0, parts, moved = 0, from, to } = view;
   const progress = parts === undefined ? "" : `, ${number(moved)} of ${number(parts)}`;
   switch (step) {
     case "waiting":
-      return `waiting for ${namesText(awaited)}, ${durationText(waitMs)} left`;
+      return `waiting for ${awaitedText(view)}, ${durationText(waitMs)} left`;
     case "moving":
       return `moving parts${progress}`;
     case "rollingBack":
@@ -24,6 +25,15 @@ function stepText({ step, awaited, waitMs = 0, parts, moved = 0, from, to }: Sca
     case "leaving":
       return `${namesText(from.filter((rank) => !to.includes(rank)))} leaving`;
   }
+}
+
+/** Of replicated servers with their number of processes: "server 2, standby 2 (2 processes), standby 3 to be filled". */
+function awaitedText({ awaited, awaitedStandbys, fillingStandbys = [] }: ScalingView): string {
+  if (awaitedStandbys === undefined) return namesText(awaited);
+  const names = [...namesOf("server", awaited), ...namesOf("standby", awaitedStandbys)];
+  const coming = names.length === 0 ? [] : [`${names.join(", ")} (${names.length} process${names.length === 1 ? "" : "es"})`];
+  const filling = fillingStandbys.length === 0 ? [] : [`${namesOf("standby", fillingStandbys).join(", ")} to be filled`];
+  return [...coming, ...filling].join(", ") || namesText([]);
 }
 
 /** How a change ended: "change 3 was rolled back: …". */
@@ -70,5 +80,9 @@ export function skewOf({ shares }: Pick<ScalingReport, "shares">): number | unde
 }
 
 function namesText(ranks: readonly number[]): string {
-  return ranks.length === 0 ? "servers" : ranks.map((rank) => nameOf(idOf("server", rank))).join(", ");
+  return ranks.length === 0 ? "servers" : namesOf("server", ranks).join(", ");
+}
+
+function namesOf(role: Role, ranks: readonly number[]): readonly string[] {
+  return ranks.map((rank) => nameOf(idOf(role, rank)));
 }

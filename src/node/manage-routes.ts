@@ -87,10 +87,11 @@ function requireOnly(body: unknown, names: readonly string[]): void {
     throw new WeighbridgeError("BAD_REQUEST", `the body has ${names.join(", ")}, and no ${JSON.stringify(unknown)}`);
 }
 
-/** Nodes that wait for a rank have none yet. */
+/** Nodes that wait for a rank have none yet; places that nobody has had are no nodes. */
 function nodes({ nodes: seated, waiting }: StatusReply): unknown {
+  const held = seated.filter(({ incarnation }) => incarnation > 0);
   const rows = [
-    ...seated.map(({ role, rank, label, state: nodeState }) => ({ role, rank: String(rank), label, isAlive: nodeState === "alive" })),
+    ...held.map(({ role, rank, label, state: nodeState }) => ({ role, rank: String(rank), label, isAlive: nodeState === "alive" })),
     ...waiting.map(({ role, rank, label }) => ({ role, rank: rank === undefined ? "" : String(rank), label, isAlive: true })),
     { role: "scheduler", rank: "0", label: "scheduler", isAlive: true },
   ];

@@ -90,6 +90,31 @@ test("/status is our own reply; /nodes and /state are MindSpore's, for every pha
   }
 });
 
+test("of a replicated server that comes, /status has the free place of its standby and whom the change waits for; /nodes has nodes alone", async () => {
+  const free = { ...SERVER, node: 102, role: "standby", state: "left", incarnation: 0, label: "", linked: false } as const;
+  const status: StatusReply = { ...STATUS, replicas: 2, nodes: [...STATUS.nodes, { ...free, heartbeatAgeMs: undefined }], waiting: [] };
+  const change = { number: 1, direction: "out", step: "waiting", from: [], to: [0], awaited: [], awaitedStandbys: [0] } as const;
+  const report: ScalingReport = { ...REPORT, current: { ...change, fillingStandbys: [], waitMs: 5 } };
+  const server = await serveManagement(
+    0,
+    jobOf(
+      () => status,
+      () => report,
+    ),
+  );
+  try {
+    const { body } = await get(server.port, "/status");
+    assert.deepEqual(body, JSON.parse(JSON.stringify({ ...status, scaling: report })));
+    const { nodeIds } = (await get(server.port, "/nodes")).body as { readonly nodeIds: readonly { readonly nodeId: string }[] };
+    assert.deepEqual(
+      nodeIds.map(({ nodeId }) => nodeId),
+      ["a:1", "scheduler"],
+    );
+  } finally {
+    await server.close();
+  }
+});
+
 type Post = { readonly body?: string; readonly headers?: Readonly<Record<string, string>>; readonly method?: string };
 
 async function post(port: number, path: string, { body = "", headers = {}, method = "POST" }: Post = {}): Promise<unknown> {

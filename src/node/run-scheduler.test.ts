@@ -55,6 +55,21 @@ test("tells that a standby took over, or was given up", () => {
   assert.deepEqual(after(promoted, { ...next, state: "left" }), ["server 0 goes on without its standby"]);
 });
 
+test("of a rank that comes and leaves, both processes are told of, and no place that nobody has had", () => {
+  const changes = new RosterChanges({ serverCount: 1, workerCount: 0, replicas: 2 });
+  const after = (...nodes: RosterEntry[]) => changes.since({ version: 1, nodes });
+  after(entry("server", "alive"), { ...entry("standby", "alive"), token: "t" });
+  const added = (role: Role): RosterEntry => ({ ...registered(role, 2), address: "tcp://h:3", label: role });
+  const [server, standby] = [added("server"), added("standby")];
+  assert.deepEqual(after(server, { ...standby, state: "left", incarnation: 0, label: "" }).slice(0, 1), [
+    "server 2 at tcp://h:3 (server) joined",
+  ]);
+  assert.deepEqual(after(server, standby), ["standby 2 at tcp://h:3 (standby) joined"]);
+  const retired = { ...server, isRetired: true };
+  assert.deepEqual(after(retired, { ...standby, isRetired: true, state: "left" }), ["standby 2 has left"]);
+  assert.deepEqual(after(), ["server 2 has left"]);
+});
+
 function registered(role: Role, rank: number): RosterEntry {
   const address = role === "server" ? `tcp://127.0.0.1:4${rank}` : "";
   return { node: idOf(role, rank), role, rank, address, incarnation: 1, state: "alive", label: `${role}-label` };

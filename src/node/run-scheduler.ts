@@ -48,7 +48,8 @@ export class RosterChanges {
   /** What has changed since the roster before, as sentences. */
   since({ nodes }: RosterView): string[] {
     const sentences: string[] = [];
-    for (const entry of nodes) {
+    for (const entry of nodes.filter(({ incarnation }) => incarnation > 0)) {
+      // others are places that nobody has had yet
       const before = this.#known.get(entry.node);
       this.#known.set(entry.node, entry);
       const sentence = entry.role === "standby" ? standbyChange(before, entry, nodes) : change(before, entry);
@@ -77,8 +78,8 @@ export function countsText({ serverCount, workerCount, replicas = 1 }: Counts): 
 
 /** A standby whose place is free has taken over, or was given up. */
 function standbyChange(before: RosterEntry | undefined, entry: RosterEntry, nodes: readonly RosterEntry[]): string | undefined {
-  const { rank, state, token } = entry;
-  if (state === "alive" || before?.state !== "alive") return change(before, entry);
+  const { rank, state, token, isRetired = false } = entry;
+  if (state === "alive" || before?.state !== "alive" || isRetired) return change(before, entry);
   const server = nodes.find((node) => node.role === "server" && node.rank === rank);
   if (server === undefined || server.token === token) return undefined; // the server's own line says so
   return server.state === "alive" ? `server ${rank} goes on without its standby` : change(before, entry);

@@ -4,6 +4,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { RosterStage } from "../testing/roster-stage.ts";
+import { idOf } from "../wire/node-id.ts";
+import type { CopyClaim } from "../wire/register.ts";
+import { recordsOf } from "./scheduler-state.ts";
 
 const WISH = { number: 1, ask: { to: 4 }, timeoutMs: 1000, begun: { from: [0, 1], to: [0, 1, 2, 3] } } as const;
 
@@ -80,4 +83,172 @@ test("a server that was added and cannot begin is refused its slot, and the job 
   stage.review();
   assert.deepEqual(stage.leave(12, 1, { failure: { code: "CHECKPOINT_IO", message: "no disk" } }), ["announce"]);
   assert.equal(stage.roster.phase, "running");
+});
+
+// Ranks that are held by two processes.
+
+const at = (host: string, process: string): { readonly copy: CopyClaim } => ({ copy: { replicas: 2, host, process, settings: [] } });
+
+const JOB = [
+  ["s0", 0],
+  ["s1", 1],
+  ["s0b", 0],
+  ["s1b", 1],
+  ["w0", 0],
+  ["w1", 1],
+] as const;
+
+function replicated(): RosterStage {
+  const stage = new RosterStage({ mayScale: true, replicas: 2 });
+  for (const [name, rank] of JOB) stage.register(name, { rank });
+  return stage;
+}
+
+/** "s2 s2b": who holds this rank. */
+function holders({ roster }: RosterStage, rank: number): string {
+  const { nodes } = roster.view();
+  const entries = (["server", "standby"] as const).map((role) => nodes.find(({ node }) => node === idOf(role, rank)));
+  return entries.map((entry) => (entry?.state === "alive" ? entry.label : "-")).join(" ");
+}
+
+/** A scheduler that has found this state; nobody has come back yet. */
+function restarted(before: RosterStage): RosterStage {
+  const after = new RosterStage({ mayScale: true, replicas: 2 });
+  after.journal.write(...recordsOf(before.journal.state));
+  after.roster.open(0, { isFound: true });
+  return after;
+}
+
+test("a copy beyond those that are wished for waits as a spare, and fills the free place of a standby", () => {
+  const stage = replicated();
+  assert.deepEqual(stage.register("s2"), ["spare"]);
+  stage.nowMs = 4000;
+  for (const node of [8, 9, 10, 11, idOf("standby", 0)]) stage.heard(node);
+  assert.deepEqual(stage.tick(5000), [`died ${idOf("standby", 1)}`, `admit s2 as ${idOf("standby", 1)}/2 recovery`, "announce"]);
+  assert.equal(stage.roster.view().nodes.find(({ label }) => label === "s2")?.isFilling, true);
+});
+
+test("the first copy of a rank that a change wants leads it, the second stands by, and is filled first (AddedServers.A1)", () => {
+  for (const rank of [undefined, 2]) {
+    const stage = replicated();
+    stage.journal.write({ kind: "wish", wish: { ...WISH, begun: { from: [0, 1], to: [0, 1, 2] } } });
+    stage.register("s2", { rank });
+    assert.deepEqual([holders(stage, 2), stage.journal.state.chains.get(2)], ["s2 -", { since: 1, standby: 0 }]);
+    stage.register("s2b", { rank });
+    assert.equal(holders(stage, 2), "s2 s2b");
+    assert.equal(stage.roster.view().nodes.find(({ label }) => label === "s2b")?.isFilling, true);
+    stage.roster.standbyFilled(12, 1, 1, 0);
+    assert.deepEqual(stage.journal.state.chains.get(2), { since: 1, standby: 1 });
+    assert.deepEqual(stage.register("s2c", { rank }), rank === undefined ? ["spare"] : [], "for a rank that is held it waits as ever");
+  }
+});
+
+test("two copies of a new rank are on different hosts where there is a choice, and never in one process (ServerCopies.P1)", () => {
+  const stage = replicated();
+  stage.journal.write({ kind: "wish", wish: WISH });
+  for (const [name, where] of [
+    ["a1", at("a", "1")],
+    ["a2", at("a", "2")],
+    ["b1", at("b", "1")],
+    ["b2", at("b", "2")],
+  ] as const)
+    stage.register(name, { role: "server", address: "memory://x", ...where });
+  assert.deepEqual([holders(stage, 2), holders(stage, 3)], ["a1 b1", "a2 b2"]);
+  const threads = replicated();
+  threads.journal.write({ kind: "wish", wish: { ...WISH, begun: { from: [0, 1], to: [0, 1, 2] } } });
+  const [one, other] = ["t1", "t2"].map((name) => threads.register(name, { role: "server", address: "memory://x", ...at("a", "1") }));
+  assert.deepEqual([one?.[0], other], ["admit t1 as 12/1 recovery", ["spare"]]);
+  threads.register("t3", { role: "server", address: "memory://x", ...at("a", "2") });
+  assert.equal(holders(threads, 2), "t1 t3", "on one host, if there is no other");
+});
+
+test("a retired rank keeps its slots until head and standby are gone; nobody takes over, nor takes its places (AddedServers.A3, Chains.C3)", () => {
+  for (const first of ["server", "standby"] as const) {
+    const stage = replicated();
+    stage.journal.write({ kind: "retired", ranks: [1] });
+    stage.review();
+    const { nodes } = stage.roster.view();
+    assert.deepEqual(
+      nodes.filter(({ isRetired }) => isRetired === true).map(({ label }) => label),
+      ["s1", "s1b"],
+    );
+    assert.deepEqual(stage.leave(idOf(first, 1)), ["announce"]);
+    assert.equal(holders(stage, 1), first === "server" ? "- s1b" : "s1 -");
+    assert.deepEqual(stage.register("s2"), ["spare"]);
+    assert.deepEqual(stage.leave(idOf(first === "server" ? "standby" : "server", 1)), ["announce"]);
+    assert.equal(
+      stage.roster.view().nodes.some(({ rank, role }) => role !== "worker" && rank === 1),
+      false,
+    );
+  }
+});
+
+test("a retired head that dies is taken over by nobody, and its standby may leave (Chains.C3)", () => {
+  const stage = replicated();
+  stage.journal.write({ kind: "retired", ranks: [1] });
+  stage.review();
+  stage.linkDown(10);
+  stage.nowMs = 4000;
+  for (const node of [8, 9, 11, idOf("standby", 0), idOf("standby", 1)]) stage.heard(node);
+  assert.deepEqual(stage.tick(5000), ["died 10", "announce"]);
+  assert.equal(holders(stage, 1), "- s1b");
+  stage.leave(idOf("standby", 1));
+  assert.equal(
+    stage.roster.view().nodes.some(({ rank, role }) => role !== "worker" && rank === 1),
+    false,
+  );
+});
+
+test("a restarted scheduler knows the ranks that have come, with their standbys, from its placement and from rosters", () => {
+  const before = replicated();
+  before.journal.write({ kind: "wish", wish: WISH });
+  for (const [name, rank] of [
+    ["s2", 2],
+    ["s2b", 2],
+    ["s3", 3],
+  ] as const)
+    before.register(name, { rank });
+  before.journal.write({ kind: "placement", placement: { epoch: 2, policy: "ring", servers: [0, 1, 2] } });
+  before.review();
+  const after = restarted(before);
+  const roster = before.roster.view();
+  for (const { node, label, role, address } of roster.nodes)
+    if (label !== "") after.resume(label, { node, job: "job/new", roster }, { role, address });
+  assert.deepEqual([holders(after, 2), holders(after, 3)], ["s2 s2b", "s3 -"]);
+  assert.ok(after.roster.hasHeardEverybody);
+  after.register("s3b", { rank: 3 });
+  assert.equal(holders(after, 3), "s3 s3b");
+});
+
+test("a server that comes to join a job whose scheduler is being restarted waits for that job (Roster.R5)", () => {
+  const before = replicated();
+  before.journal.write({ kind: "wish", wish: WISH });
+  const after = restarted(before);
+  assert.deepEqual(after.register("s3", { rank: 3 }), []);
+  const roster = before.roster.view();
+  for (const { node, label, role, address } of roster.nodes) after.resume(label, { node, job: "job/new", roster }, { role, address });
+  assert.equal(holders(after, 3), "s3 -");
+  const anew = restarted(before);
+  assert.deepEqual(anew.register("s3", { rank: 3 }), []);
+  for (const [name, rank] of JOB) anew.register(name, { rank });
+  assert.deepEqual(anew.tick(5000).slice(0, 2), ["refuse s3 BAD_CONFIG", "setAside"]);
+});
+
+test("a rank that only its holder knows of is kept for it when the scheduler is restarted, while nodes may resume (AddedServers.A1)", () => {
+  for (const comesBack of [true, false]) {
+    const before = replicated();
+    const roster = before.roster.view();
+    before.journal.write({ kind: "wish", wish: { ...WISH, begun: { from: [0, 1], to: [0, 1, 2] } } });
+    before.register("s2", { rank: 2 });
+    const after = restarted(before);
+    for (const { node, label, role, address } of roster.nodes) after.resume(label, { node, job: "job/new", roster }, { role, address });
+    assert.deepEqual(after.register("s2b", { rank: 2 }), ["spare"]);
+    after.nowMs = 4000;
+    if (comesBack) after.resume("s2", { node: 12, job: "job/new", roster: before.roster.view() });
+    for (const { node } of roster.nodes) after.heard(node);
+    assert.equal(holders(after, 2), comesBack ? "s2 s2b" : "- -");
+    after.nowMs = 5000;
+    for (const { node } of roster.nodes) after.heard(node);
+    assert.equal(holders(after, 2), comesBack ? "s2 s2b" : "s2b -");
+  }
 });

@@ -2,10 +2,14 @@
 // servers wants (scaling.ts), who waits as a spare, and when a slot ends with its server. Pure.
 //
 // Invariants:
-//   AddedServers.A1. A rank is given as long as the change under way wants it and nobody has it.
+//   AddedServers.A1. A rank is given as long as the change under way wants it and nobody has it. Where a rank is held
+//       by two processes, the first one leads it, and the place of its standby is free from then on (rank-choice.ts).
+//       A rank that somebody got from the scheduler before this one, of which no other node knows, is kept for it as
+//       long as others are waited for (Roster.R3).
 //   AddedServers.A2. A server for which there is no rank waits as a spare, for as long as the job runs, and hears of it
 //       once. Spares keep no job from ending: they are told that it is over.
-//   AddedServers.A3. A retired server keeps its slot until it has left or is dead; then the slot is gone.
+//   AddedServers.A3. A retired server and its standby keep their slots until both have left or are dead; then the slots
+//       are gone. So a head hears that its standby has left, and lets go what waits for it (ReplicaLog.L1).
 
 import { WeighbridgeError } from "../base/errors.ts";
 import { idOf } from "../wire/node-id.ts";
@@ -29,17 +33,21 @@ export class AddedServers<T> {
   }
 
   /** A slot more for this one, if there is to be one (AddedServers.A1). */
-  slotFor({ request }: Applicant<T>): RankSlot | undefined {
-    if (!canBeAdded(request)) return undefined;
-    const wished = wishedServers(this.#journal.state.scaling) ?? [];
-    const free = wished.filter((rank) => this.#slots.get(idOf("server", rank)) === undefined);
+  slotFor({ request }: Applicant<T>, { mayResume }: { readonly mayResume: boolean }): RankSlot | undefined {
+    if (request.role !== "server") return undefined;
+    const { scaling, incarnations } = this.#journal.state;
+    const wished = wishedServers(scaling) ?? [];
+    const isFree = (node: number): boolean => this.#slots.get(node) === undefined && !(mayResume && incarnations.has(node));
+    const free = wished.filter((rank) => isFree(idOf("server", rank)));
     const rank = request.rank === undefined ? free[0] : free.find((one) => one === request.rank);
-    return rank === undefined ? undefined : this.#slots.add("server", rank);
+    if (rank === undefined) return undefined;
+    if (request.copy !== undefined) this.#slots.setState(this.#slots.add("standby", rank), "left");
+    return this.#slots.add("server", rank);
   }
 
   /** Whether it waits for a rank that nobody has yet (AddedServers.A2). */
   isSpare({ request }: Applicant<T>): boolean {
-    return canBeAdded(request) && (request.rank === undefined || this.#slots.get(idOf("server", request.rank)) === undefined);
+    return request.role !== "worker" && (request.rank === undefined || this.#slots.get(idOf("server", request.rank)) === undefined);
   }
 
   /** Tells a spare, once. */
@@ -51,17 +59,15 @@ export class AddedServers<T> {
   }
 
   isRetired({ role, rank }: RankSlot): boolean {
-    return role === "server" && this.#journal.state.scaling.retired.includes(rank);
+    return role !== "worker" && this.#journal.state.scaling.retired.includes(rank);
   }
 
   /** AddedServers.A3 */
   dropRetired(): void {
-    for (const slot of this.#slots.all()) if (this.isRetired(slot) && slot.state !== "alive") this.#slots.remove(slot);
+    const retired = this.#slots.all().filter((slot) => this.isRetired(slot));
+    const held = new Set(retired.filter(({ state }) => state === "alive").map(({ rank }) => rank));
+    for (const slot of retired) if (!held.has(slot.rank)) this.#slots.remove(slot);
   }
-}
-
-function canBeAdded({ role, copy }: RegisterRequest): boolean {
-  return role === "server" && copy === undefined;
 }
 
 export function notNeeded({ label }: RegisterRequest): WeighbridgeError {

@@ -77,7 +77,9 @@ export class Admissions {
 
   /** Throws as `checkMember` and Guests.check, and NO_ROUTE when the node is to dial again (Admissions.N1). */
   checkHello(hello: AcceptedNode): void {
-    const { roster, serverCount, workerCountMax: workerCount = this.#options.workerCount } = this.#options;
+    const { roster, journal, workerCountMax: workerCount = this.#options.workerCount } = this.#options;
+    // one that a scheduler before this one has let in may be known to nobody else
+    const serverCount = journal.state.incarnations.has(hello.node) ? Infinity : this.#options.serverCount;
     const { guests, phase, hasHeardEverybody } = roster;
     // one that is not known yet may be told of by a server
     if (isGuest(hello.node)) {

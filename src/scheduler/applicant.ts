@@ -81,8 +81,9 @@ export function contradiction(
   { isRunning }: { readonly isRunning: boolean } = { isRunning: false },
 ): WeighbridgeError | undefined {
   const name = nameOfApplicant(request);
+  const isAdded = isRunning && request.role !== "worker";
   const isOtherServers = request.serverCount !== counts.serverCount && !isRunning;
-  const isOtherWorkers = request.workerCount !== counts.workerCount && !(isRunning && request.role === "server");
+  const isOtherWorkers = request.workerCount !== counts.workerCount && !isAdded;
   if (isOtherServers || isOtherWorkers) {
     const agreeing = others.length === 0 ? "" : ` and ${labels(others)}`;
     const theirs = `the scheduler${agreeing} for ${countsText(counts)}`;
@@ -95,7 +96,7 @@ export function contradiction(
     return new WeighbridgeError("COUNT_MISMATCH", message);
   }
   const count = countMaxOf(counts, request.role);
-  if (request.rank !== undefined && request.rank >= count && !(isRunning && request.role === "server"))
+  if (request.rank !== undefined && request.rank >= count && !isAdded)
     return new WeighbridgeError(
       "BAD_CONFIG",
       `${name} asks for rank ${request.rank}, but ranks of ${count} end at ${count - 1}; ${RANK_FIX}`,

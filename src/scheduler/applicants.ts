@@ -10,7 +10,7 @@ import type { WaitingEntry } from "../wire/control.ts";
 import { AddedServers, notNeeded } from "./added-servers.ts";
 import { type Applicant, jobOver } from "./applicant.ts";
 import type { Chains } from "./chains.ts";
-import { chooseCopy, chooseRank, type RankChoice, waitForServers } from "./rank-choice.ts";
+import { chooseCopy, chooseRank, isBesideHead, type RankChoice, waitForServers } from "./rank-choice.ts";
 import type { RankSlot } from "./rank-slot.ts";
 import type { RankSlots } from "./rank-slots.ts";
 import type { Decision, RosterRules } from "./roster-decision.ts";
@@ -24,6 +24,8 @@ export type JobFacts = {
   readonly isStored: boolean;
   /** Every node that should be alive has been heard. */
   readonly isSettled: boolean;
+  /** A node may still resume that no other one has told of. */
+  readonly mayResume: boolean;
 };
 
 export type ApplicantsOptions = {
@@ -107,10 +109,13 @@ export class Applicants<T> {
     for (const applicant of this.takeAll()) {
       const isSpare = this.#isSpare(applicant);
       const choice = this.#choiceFor(applicant, facts, nowMs);
-      const mayAdd = isSpare && choice.found === "nothing" && !facts.isEnding && facts.isSettled; // Roster.R4, RankChoice.S1
-      const added = mayAdd ? this.#added.slotFor(applicant) : undefined;
-      if (added !== undefined) decisions.push(this.assign(applicant, added, nowMs));
-      else if (choice.found === "nothing") {
+      const isNear = choice.found === "slot" && isBesideHead(applicant.request, choice.slot, this.#slots.all()); // ServerCopies.P1
+      const mayAdd = isSpare && (choice.found === "nothing" || isNear) && !facts.isEnding && facts.isSettled; // Roster.R4, RankChoice.S1
+      const added = mayAdd ? this.#added.slotFor(applicant, facts) : undefined;
+      if (added !== undefined) {
+        decisions.push(this.assign(applicant, added, nowMs));
+        if (applicant.request.copy !== undefined) this.#chains.added(added);
+      } else if (choice.found === "nothing") {
         this.#waiting.push(applicant);
         if (isSpare && facts.isSettled) decisions.push(...this.#added.notice(applicant));
       } else if (choice.found === "refusal") decisions.push({ kind: "refuse", caller: applicant.caller, error: choice.error });

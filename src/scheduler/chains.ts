@@ -16,6 +16,7 @@
 //   Chains.C2. A takeover that is written down is carried out: a restarted scheduler tells the standby that it took
 //       over.
 //   Chains.I6. The incarnation of a rank rises with every takeover: the head before is FENCED from then on.
+//   Chains.C3. Nobody takes over a rank that is retired (AddedServers.A3): it has no parts, and both copies leave.
 
 import type { WeighbridgeError } from "../base/errors.ts";
 import { idOf } from "../wire/node-id.ts";
@@ -81,6 +82,11 @@ export class Chains {
     const chain = this.#of(rank);
     if (role === "server" && chain !== undefined) this.#journal.write({ kind: "chain", rank, since: incarnation, standby: 0 });
     if (role === "standby") this.#giveUp(rank);
+  }
+
+  /** The same of a rank that the job did not have. */
+  added({ rank, incarnation }: RankSlot): void {
+    if (this.#of(rank) === undefined) this.#journal.write({ kind: "chain", rank, since: incarnation, standby: 0 });
   }
 
   /** The head says that its standby, in this incarnation, has everything. Whether that is news (Chains.I4). */
@@ -194,8 +200,9 @@ export class Chains {
     this.#journal.write({ kind: "chain", rank, since, standby, ...last, ...(promotedAtMs === undefined ? {} : { promotedAtMs }) });
   }
 
-  /** The standby that may take over this rank (Chains.I3). */
+  /** The standby that may take over this rank (Chains.I3, C3). */
   #standbyOf(rank: number): RankSlot | undefined {
+    if (this.#journal.state.scaling.retired.includes(rank)) return undefined;
     const standby = this.#slots.get(idOf("standby", rank));
     return standby?.state === "alive" && this.#of(rank)?.standby === standby.incarnation ? standby : undefined;
   }

@@ -17,7 +17,7 @@ import type { WeighbridgeError } from "../base/errors.ts";
 import type { RegisterRequest } from "../wire/register.ts";
 import { type Applicant, nothingFree, rankHeld } from "./applicant.ts";
 import type { RankSlot } from "./rank-slot.ts";
-import { unlikeCopies } from "./server-copies.ts";
+import { isOneHost, isOneProcess, unlikeCopies } from "./server-copies.ts";
 
 /** A node whose link broke dials again well within this time, unless its process is gone. */
 const SUSPECT_GRACE_MS = 1000;
@@ -39,14 +39,15 @@ export type RankChoice =
   | { readonly found: "nothing"; readonly lookAgainAtMs: number };
 
 /**
- * The same for a copy of a replicated server: a rank without any copy, as its server; otherwise one without a standby.
- * What a head that lives has is never put at stake for a newcomer.
+ * The same for a copy of a replicated server: a rank without any copy, as its server; otherwise one without a standby,
+ * on another host than its head if there is one. What a head that lives has is never put at stake for a newcomer.
  */
 export function chooseCopy(applicant: Applicant<unknown>, slots: readonly RankSlot[], rules: RankChoiceRules, nowMs: number): RankChoice {
   const { request, arrivedAtMs } = applicant;
   const matching = slots.filter(({ role, rank }) => role !== "worker" && rank === (request.rank ?? rank));
   const isVacant = ({ state }: RankSlot): boolean => state !== "alive";
-  const deadlineMs = arrivedAtMs + rules.startTimeoutMs;
+  const isSpare = rules.mayScale === true && (request.rank === undefined || matching.length === 0);
+  const deadlineMs = isSpare ? Infinity : arrivedAtMs + rules.startTimeoutMs;
   const isSettled = !slots.some(({ state, confirmed }) => state === "alive" && !confirmed); // RankChoice.S1
   if (isSettled && request.role === "server") {
     const server = matching.find((slot) => slot.role === "server" && isVacant(slot));
@@ -56,16 +57,27 @@ export function chooseCopy(applicant: Applicant<unknown>, slots: readonly RankSl
   const hasHead = ({ rank: of }: RankSlot): boolean =>
     slots.some(({ role, rank, state, downSinceMs }) => role === "server" && rank === of && state === "alive" && downSinceMs === undefined);
   const standbys = isSettled ? matching.filter((slot) => slot.role === "standby" && isVacant(slot) && hasHead(slot)) : [];
-  const conflictAt = ({ rank: of }: RankSlot): WeighbridgeError | undefined => {
-    const head = slots.find(({ role, rank, state }) => role === "server" && rank === of && state === "alive");
+  const headOf = ({ rank: of }: RankSlot): RankSlot | undefined =>
+    slots.find(({ role, rank, state }) => role === "server" && rank === of && state === "alive");
+  const conflictAt = (standby: RankSlot): WeighbridgeError | undefined => {
+    const head = headOf(standby);
     return head === undefined ? undefined : unlikeCopies(request, head);
   };
-  const slot = standbys.find((standby) => conflictAt(standby) === undefined);
+  const fitting = standbys.filter((standby) => conflictAt(standby) === undefined);
+  const slot = fitting.find((standby) => !isBesideHead(request, standby, slots)) ?? fitting[0];
   if (slot !== undefined) return { found: "slot", slot };
-  const error = standbys[0] && conflictAt(standbys[0]);
+  // A spare in the process of a head is a spare for others.
+  const unlike = standbys.find((standby) => !isSpare || !isOneProcess(request, headOf(standby) ?? standby));
+  const error = unlike && conflictAt(unlike);
   if (error !== undefined) return { found: "refusal", error };
   if (nowMs >= deadlineMs) return { found: "refusal", error: nothingFree(request, matching, rules.startTimeoutMs) }; // RankChoice.S2
   return { found: "nothing", lookAgainAtMs: deadlineMs };
+}
+
+/** Whether this is the place of a standby whose head is on the host of the one that asks (ServerCopies.P1). */
+export function isBesideHead(request: RegisterRequest, { role, rank }: RankSlot, slots: readonly RankSlot[]): boolean {
+  const head = slots.find((slot) => slot.role === "server" && slot.rank === rank);
+  return role === "standby" && head !== undefined && isOneHost(request, head);
 }
 
 /**

@@ -6,7 +6,8 @@
 //   RankSlots.V2. The version never falls, also over a restart of the scheduler: it rises above what the nodes
 //       remember.
 //   RankSlots.V3. The epoch of the placement never falls either: of those that nodes remember, the highest wins.
-//   RankSlots.V5. A roster that nodes remember lists all servers of the job: those that it does not list have left it.
+//   RankSlots.V5. A roster that nodes remember lists all servers of the job, and their standbys: those that it does not
+//       list have left it.
 //   RankSlots.V4. Servers and standbys see the guests, and whether parts are handed over. A change of these alone is no
 //       news for others: their roster keeps the version of the last change that concerns them.
 
@@ -48,12 +49,15 @@ export class RankSlots {
     this.#guests = guests;
   }
 
-  /** Makes all slots, empty: as many as there are to be, and the servers of a placement that was found. */
+  /**
+   * Makes all slots, empty: as many as there are to be, and the servers of a placement that was found, with standbys.
+   */
   establish(counts: ClusterCounts): void {
     this.#workerCountMax = countMaxOf(counts, "worker");
     for (const role of ROLES) {
       const ranks = Array.from({ length: countOf(counts, role) }, (_, rank) => rank);
-      for (const rank of (role === "server" ? this.placement?.servers : undefined) ?? ranks) this.add(role, rank);
+      const found = role === "worker" || ranks.length === 0 ? undefined : this.placement?.servers;
+      for (const rank of found ?? ranks) this.add(role, rank);
     }
   }
 
@@ -239,9 +243,9 @@ export class RankSlots {
 
   /** RankSlots.V5 */
   #recallServers(nodes: RosterView["nodes"]): void {
-    const ofServers = new Set(nodes.filter(({ role }) => role === "server").map(({ node }) => node));
-    for (const node of ofServers) if (!this.#slots.has(node)) this.add("server", rankOf(node));
-    for (const slot of this.all()) if (slot.role === "server" && !slot.confirmed && !ofServers.has(slot.node)) this.remove(slot);
+    const listed = new Set(nodes.filter(({ role }) => role !== "worker").map(({ node }) => node));
+    for (const node of listed) if (!this.#slots.has(node)) this.add(roleOf(node), rankOf(node));
+    for (const slot of this.all()) if (slot.role !== "worker" && !slot.confirmed && !listed.has(slot.node)) this.remove(slot);
   }
 
   /** What the state says of a slot has changed: it is published. */
@@ -252,7 +256,7 @@ export class RankSlots {
   #entryOf(slot: RankSlot): RosterEntry {
     const { scaling, workers } = this.#journal.state;
     const isAsked = workers?.leaving.some(({ rank, incarnation }) => rank === slot.rank && incarnation === slot.incarnation) === true;
-    const isRetired = slot.role === "worker" ? isAsked : slot.role === "server" && scaling.retired.includes(slot.rank);
+    const isRetired = slot.role === "worker" ? isAsked : scaling.retired.includes(slot.rank);
     return { ...entryOf(slot), ...this.#chainOf(slot), ...(isRetired ? { isRetired } : {}) };
   }
 

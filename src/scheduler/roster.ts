@@ -16,7 +16,8 @@
 //       for a slot when all have left is refused: it must not keep the job from ending.
 //   Roster.R5. A state that was found is used when a node of its run resumes. It is set aside, with a message, and the
 //       job begins anew, when none has within `returnMs` and a whole cluster of new nodes is there, or when a node of
-//       another run resumes. Until then nobody gets a slot: nodes that are only cut off find their job as it was.
+//       another run resumes. Until then nobody gets a slot: nodes that are only cut off find their job as it was. Servers
+//       that come to join that job wait as well.
 //   Roster.R6. Guests (guest-door.ts) are no nodes: the job neither waits for them nor ends with them.
 //   Roster.R7. Where servers have standbys, a scheduler that has less written down than a node knows decides nothing:
 //       it could put back a head that was replaced. It fails, and the nodes wait for one that has the state.
@@ -72,6 +73,7 @@ export class Roster<T> {
   readonly #slots: RankSlots;
   readonly #chains: Chains;
   #isResumed = false;
+  #resumedAtMs = -Infinity;
   #isStored = false; // from a disk (Roster.R8)
   #finished = false;
   #isEnding = false;
@@ -160,7 +162,7 @@ export class Roster<T> {
       return nowMs < returnUntilMs ? Math.min(this.#deadlineMs, returnUntilMs) : this.#deadlineMs;
     }
     const deathTimes = this.#slots.all().map((slot) => this.#chains.deathAtMs(slot));
-    return Math.min(this.#guests.dueMs(), this.#applicants.dueMs(this.#facts, nowMs), ...deathTimes);
+    return Math.min(this.#guests.dueMs(), this.#applicants.dueMs(this.#factsAt(nowMs), nowMs), ...deathTimes);
   }
 
   register(request: RegisterRequest, caller: T, nowMs: number): Decision<T>[] {
@@ -305,7 +307,7 @@ export class Roster<T> {
     if (failure === undefined && !this.#isOver && (returns || this.#chains.hasSuccessor(slot)))
       return this.#conclude(this.#gone(slot, nowMs), nowMs);
     this.#chains.left(slot);
-    const isNew = incarnation === 1 && !(slot.role === "server" && this.#slots.placement?.servers.includes(slot.rank) === false);
+    const isNew = incarnation === 1 && (slot.role === "worker" || this.#slots.placement?.servers.includes(slot.rank) !== false);
     if (failure !== undefined && isNew) return this.fail(cannotTakePart(holderOf(slot), failure));
     return this.#conclude([], nowMs);
   }
@@ -357,7 +359,10 @@ export class Roster<T> {
   // Forming.
 
   #gather(applicant: Applicant<T>, nowMs: number): Decision<T>[] {
-    const error = conflict(applicant, this.#rules, this.#applicants.all);
+    const mayJoin = this.isAwaitingReturn && this.#rules.mayScale === true; // the job that was found, if it goes on
+    const error = mayJoin
+      ? contradiction(applicant.request, this.#rules, [], { isRunning: true })
+      : conflict(applicant, this.#rules, this.#applicants.all);
     if (error !== undefined) return this.#missOut(applicant.caller, error);
     this.#applicants.add(applicant);
     return this.#form(nowMs);
@@ -365,10 +370,12 @@ export class Roster<T> {
 
   /** Gives everybody a slot once all are there. */
   #form(nowMs: number): Decision<T>[] {
-    const assignments = assignRanks(this.#applicants.all, this.#rules);
+    if (nowMs < (this.#returnUntilMs ?? 0)) return []; // Roster.R5
+    const { fitting, refusals } = this.#sorted();
+    const assignments = assignRanks(fitting, this.#rules);
     if (assignments instanceof WeighbridgeError) return this.fail(assignments);
-    if (assignments === undefined || nowMs < (this.#returnUntilMs ?? 0)) return []; // Roster.R5
-    const decisions: Decision<T>[] = [];
+    if (assignments === undefined) return [];
+    const decisions: Decision<T>[] = refusals;
     if (this.#returnUntilMs !== undefined) decisions.push(this.#setAside(`none of its nodes came back within ${this.returnMs} ms`));
     this.#applicants.takeAll();
     this.#phase = "running";
@@ -383,6 +390,18 @@ export class Roster<T> {
     decisions.push(...this.#admitGuests(nowMs));
     this.#slots.publish(); // nobody needs a push: the answers carry it
     return decisions;
+  }
+
+  /** Who of those that wait could begin a job together; others came to join the one that was found. */
+  #sorted(): { readonly fitting: readonly Applicant<T>[]; readonly refusals: Decision<T>[] } {
+    const fitting: Applicant<T>[] = [];
+    const refusals: Decision<T>[] = [];
+    for (const applicant of this.#applicants.all) {
+      const error = conflict(applicant, this.#rules, fitting);
+      if (error === undefined) fitting.push(applicant);
+      else refusals.push({ kind: "refuse", caller: applicant.caller, error });
+    }
+    return { fitting, refusals };
   }
 
   /** A node reports that it cannot take part: a cluster that forms fails; a complete one never counted on it. */
@@ -431,6 +450,7 @@ export class Roster<T> {
       this.#returnUntilMs = undefined;
       if (claim.job !== this.job) this.#journal.write({ kind: "job", job: claim.job });
       this.#isResumed = true;
+      this.#resumedAtMs = nowMs;
       this.#isStored = claim.isStored === true;
       this.#phase = "running";
       this.#slots.establish(this.#rules);
@@ -486,8 +506,9 @@ export class Roster<T> {
 
   // Common to all.
 
-  get #facts(): JobFacts {
-    return { isEnding: this.#isEnding, isStored: this.#isStored, isSettled: this.hasHeardEverybody };
+  #factsAt(nowMs: number): JobFacts {
+    const mayResume = nowMs < this.#resumedAtMs + this.#rules.heartbeatTimeoutMs;
+    return { isEnding: this.#isEnding, isStored: this.#isStored, isSettled: this.hasHeardEverybody, mayResume };
   }
 
   #holder(node: number, incarnation: number): RankSlot {
@@ -510,10 +531,10 @@ export class Roster<T> {
   /** What follows from any event: free slots are assigned, changes published, the end noticed. */
   #conclude(decisions: Decision<T>[], nowMs: number): Decision<T>[] {
     if (this.#phase !== "running") return decisions;
-    decisions.push(...this.#applicants.assignFree(this.#facts, nowMs), ...this.#admitGuests(nowMs), ...this.#publish());
+    decisions.push(...this.#applicants.assignFree(this.#factsAt(nowMs), nowMs), ...this.#admitGuests(nowMs), ...this.#publish());
     const states = new Set(this.#slots.all().map(({ state }) => state));
     const hasAllLeft = !states.has("alive") && states.has("left");
-    if (hasAllLeft) decisions.push(...this.#applicants.refuseLast(this.#facts));
+    if (hasAllLeft) decisions.push(...this.#applicants.refuseLast(this.#factsAt(nowMs)));
     if (hasAllLeft && this.#applicants.all.length === 0 && !this.#finished) {
       this.#finished = true;
       decisions.push({ kind: "finish" });

@@ -29,7 +29,6 @@ const SURVEY_DEADLINE_MS = 5000;
 export type ScalingServiceOptions = Omit<ScalingOptions, "refusal" | "survey"> &
   WorkerScalingOptions & {
     readonly peer: Peer;
-    readonly replicas?: number | undefined;
     /** False behind a gateway to another protocol. */
     readonly mayScale?: boolean | undefined;
   };
@@ -93,10 +92,9 @@ export class ScalingService {
   }
 
   #refusal(): WeighbridgeError | undefined {
-    const { mayScale = true, replicas = 1 } = this.#options;
-    const refused = (why: string): WeighbridgeError => new WeighbridgeError("UNSUPPORTED", `the servers of this job cannot change: ${why}`);
-    if (!mayScale) return refused("it speaks ps-lite's protocol (--van), whose nodes know no other number of servers");
-    return replicas > 1 ? refused(`each of them is held by ${replicas} processes (--replicas)`) : undefined;
+    const { mayScale = true } = this.#options;
+    const why = "it speaks ps-lite's protocol (--van), whose nodes know no other number of servers";
+    return mayScale ? undefined : new WeighbridgeError("UNSUPPORTED", `the servers of this job cannot change: ${why}`);
   }
 
   /** Scaling.S2 */

@@ -20,6 +20,8 @@ class Stage {
   readonly journal: StateJournal;
   readonly scaling: Scaling;
   readonly there = new Set([0, 1]);
+  /** Of replicated servers: the ranks of standbys, and whether they have everything. */
+  readonly standbys = new Map<number, "filling" | "filled">();
   readonly moves: string[] = [];
   readonly wished: WishedServers[] = [];
   isSettled = true;
@@ -38,7 +40,10 @@ class Stage {
       clock: this.clock,
       log: SILENT_LOG,
       journal,
-      view: () => ({ version: 1, nodes: [...this.there].map((rank) => this.#entryOf(rank)) }),
+      view: () => ({
+        version: 1,
+        nodes: [...[...this.there].map((rank) => this.#entryOf(rank)), ...[...this.standbys.keys()].map((rank) => this.#standbyOf(rank))],
+      }),
       isSettled: () => this.isSettled,
       askedRanks: () => [],
       refusal: () => this.refusal,
@@ -57,6 +62,11 @@ class Stage {
     const isRetired = this.journal.state.scaling.retired.includes(rank);
     const fixed = { role: "server", address: "", incarnation: 1, state: "alive", label: "" } as const;
     return { ...fixed, node: idOf("server", rank), rank, isRetired };
+  }
+
+  #standbyOf(rank: number): RosterEntry {
+    const isFilling = this.standbys.get(rank) === "filling";
+    return { ...this.#entryOf(rank), role: "standby", node: idOf("standby", rank), isFilling };
   }
 
   get servers(): string {
@@ -312,5 +322,93 @@ test("a scheduler that finds a change under way goes on with it, forward or back
     second.leave();
     await second.settle();
     assert.deepEqual([second.servers, second.ends()], isBack ? ["0 1", ["1 rolledBack"]] : ["0 1 2", ["1 done"]]);
+  }
+});
+
+test("a rank of two processes is waited for until its standby has everything; nothing moves before (AwaitedServers.A1)", async () => {
+  const stage = new Stage(undefined, { replicas: 2 });
+  const awaited = () => {
+    const { awaited: servers, awaitedStandbys, fillingStandbys, waitMs } = stage.scaling.report().current ?? {};
+    return [servers, awaitedStandbys, fillingStandbys, waitMs];
+  };
+  await stage.scaling.ask({ to: 3, timeoutMs: 5000 });
+  await stage.settle();
+  assert.deepEqual(awaited(), [[2], [2], [], 5000], "those that are there lack standbys, and are not waited for");
+  stage.come(2);
+  await stage.settle();
+  assert.deepEqual(awaited(), [[], [2], [], 5000]);
+  stage.standbys.set(2, "filling");
+  stage.scaling.review();
+  await stage.settle();
+  assert.deepEqual([awaited(), stage.moves], [[[], [], [2], 5000], []]);
+  stage.standbys.set(2, "filled");
+  stage.scaling.review();
+  await stage.settle();
+  assert.deepEqual([stage.servers, stage.ends()], ["0 1 2", ["1 done"]]);
+});
+
+test("a rank whose second process does not come in time is taken back, with a word that names what was waited for", async () => {
+  for (const [standby, reason] of [
+    [undefined, /^waited 3000 ms for standby 2 to come$/],
+    ["filling", /^waited 2000 ms for standby 2 to be filled$/],
+  ] as const) {
+    const stage = new Stage(undefined, { replicas: 2 });
+    stage.come(2);
+    await stage.scaling.ask({ to: 3, timeoutMs: 3000 });
+    await stage.settle(1000);
+    if (standby !== undefined) stage.standbys.set(2, standby);
+    if (standby !== undefined) stage.scaling.review();
+    await stage.settle(2000);
+    assert.deepEqual(stage.journal.state.scaling.retired, [2]);
+    stage.there.delete(2);
+    stage.scaling.review();
+    await stage.settle();
+    assert.deepEqual(stage.ends(), standby === undefined ? ["1 rolledBack"] : [], "its standby leaves with it");
+    stage.standbys.clear();
+    stage.scaling.review();
+    await stage.settle();
+    assert.deepEqual(stage.ends(), ["1 rolledBack"]);
+    assert.match(stage.scaling.report().ended[0]?.reason ?? "", reason);
+  }
+});
+
+test("where a standby has taken over meanwhile the change goes on; without one it is taken back (Scaling.S5)", async () => {
+  for (const replicas of [1, 2]) {
+    const stage = new Stage(undefined, { replicas });
+    stage.come(2);
+    stage.standbys.set(2, "filled");
+    stage.move = async (servers) => {
+      stage.place([0, 1, 2]); // some parts have moved
+      if (stage.moves.length === 1) throw new WeighbridgeError("NODE_DEAD", "server 2 is dead, and parts were on their way");
+      stage.place(servers);
+    };
+    await stage.scaling.ask({ to: 3 });
+    await stage.settle();
+    assert.deepEqual([stage.moves[1], stage.servers], replicas === 1 ? ["0 1", "0 1"] : ["0 1 2", "0 1 2"]);
+  }
+});
+
+test("a head that is replaced again and again ends the change (Scaling.S5)", async () => {
+  const stage = new Stage(undefined, { replicas: 2 });
+  stage.move = async (servers) => {
+    if (servers.length === 1) throw new WeighbridgeError("NODE_DEAD", "server 0 is dead, and parts were on their way");
+  };
+  await stage.scaling.ask({ to: 1 });
+  await stage.settle();
+  assert.deepEqual(stage.ends(), ["1 rolledBack"]);
+});
+
+test("a scheduler that finds parts on their way to a rank waits for its head alone, and moves them back if that does not come", async () => {
+  const journal = new StateJournal();
+  const sets = { from: [0, 1], to: [0, 1, 2] };
+  const move = { from: [0, 1], to: [0, 1, 2], below: 7 };
+  for (const hasHead of [true, false]) {
+    const stage = new Stage(journal, { replicas: 2 });
+    journal.write({ kind: "placement", placement: { epoch: hasHead ? 5 : 15, policy: "ring", servers: [0, 1, 2], move } });
+    journal.write({ kind: "wish", wish: { number: hasHead ? 1 : 2, ask: { to: 3 }, timeoutMs: 1000, begun: sets } });
+    if (hasHead) stage.there.add(2);
+    stage.scaling.review();
+    await stage.settle(1000);
+    assert.deepEqual([stage.moves, stage.servers], hasHead ? [["0 1 2"], "0 1 2"] : [["0 1"], "0 1"]);
   }
 });

@@ -15,15 +15,18 @@
 //   Scaling.S3. Every change ends: new servers are waited for `timeoutMs`, leaving ones LEAVE_MS, and a way back that
 //       fails is tried BACK_TRIES times.
 //   Scaling.S4. Until all parts have moved a change can be taken back; from then on it is carried through.
+//   Scaling.S5. Where ranks are held by two processes, a step that is taken back because a standby has taken over
+//       (PlacementChanges.C7) is made again, with that one: the change goes on. TAKEOVERS_MAX times.
 
 import type { Clock } from "../base/clock.ts";
 import { Deferred, waitFor } from "../base/deferred.ts";
-import { reasonOf, WeighbridgeError } from "../base/errors.ts";
+import { isWeighbridgeError, reasonOf, WeighbridgeError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
-import { placementOf } from "../keys/placement-of.ts";
-import { rankOf, roleOf } from "../wire/node-id.ts";
+import { nameOf, rankOf, roleOf } from "../wire/node-id.ts";
 import type { PlacementView, RosterEntry, RosterView } from "../wire/roster.ts";
 import type { ScaleRequest, ScalingDirection, ScalingEnd, ScalingReport, ScalingStep, ScalingView } from "../wire/scaling.ts";
+import { type AwaitedServers, awaitedServers, awaitedText, isServed } from "./awaited-servers.ts";
+import { PartShares } from "./part-shares.ts";
 import type { MoveProgress, PlacementMoves } from "./placement-moves.ts";
 import { checkAsk, directionOf, namesOf, type ScalingWish, type ServerSets, serversAfter, wishedServers } from "./scaling-wish.ts";
 import type { StateJournal } from "./state-journal.ts";
@@ -36,11 +39,15 @@ const LEAVE_MS = 10_000;
 /** Scaling.S3 */
 const BACK_TRIES = 30;
 const BACK_DELAY_MS = 1000;
+/** Scaling.S5 */
+const TAKEOVERS_MAX = 16;
 
 export type ScalingOptions = {
   readonly clock: Clock;
   readonly log: Log;
   readonly journal: StateJournal;
+  /** By how many processes each rank is held. Defaults to 1. */
+  readonly replicas?: number | undefined;
   readonly view: () => RosterView;
   /** Whether every node of the job has been heard of. */
   readonly isSettled: () => boolean;
@@ -56,6 +63,8 @@ export type ScalingOptions = {
   /** The servers that there are to be, and those that have parts: whoever starts processes sees to it. */
   readonly onServers: (servers: WishedServers) => void;
 };
+
+const NOBODY: AwaitedServers = { servers: [], standbys: [], filling: [] };
 
 /** By rank. */
 export type WishedServers = { readonly wished: readonly number[]; readonly placed: readonly number[] };
@@ -79,7 +88,7 @@ export class Scaling {
   #news = new Deferred<void>();
   #closed: WeighbridgeError | undefined;
   readonly #closing = new AbortController();
-  #shares: { readonly epoch: number; readonly shares: ScalingReport["shares"] } = { epoch: 0, shares: [] };
+  readonly #shares = new PartShares();
   #told = "";
 
   constructor(options: ScalingOptions) {
@@ -145,7 +154,7 @@ export class Scaling {
     const current = first === undefined ? undefined : this.#viewOf(first);
     const queued = wishes.filter((wish) => wish !== first || current === undefined).map(({ number }) => number);
     const wished = wishedServers(this.#options.journal.state.scaling) ?? this.#servers;
-    return { wishedCount: wished.length, shares: this.#sharesNow(), ...(current && { current }), queued, ended: ends };
+    return { wishedCount: wished.length, shares: this.#shares.of(this.#placement), ...(current && { current }), queued, ended: ends };
   }
 
   /** The roster has changed. */
@@ -271,7 +280,7 @@ export class Scaling {
     try {
       if (isBack === true) throw new WeighbridgeError("ABORTED", "its rollback was asked for");
       await this.#serversAreThere(current);
-      await this.#move(current, sets.to);
+      await this.#moveOn(current);
     } catch (thrown) {
       this.#checkOpen();
       return await this.#goBack({ number, ask, timeoutMs, begun: sets, isBack: true }, current, thrown);
@@ -286,7 +295,7 @@ export class Scaling {
     const { view, survey } = this.#options;
     const placement = this.#placement;
     if (placement === undefined) throw new WeighbridgeError("NO_ROUTE", "the cluster is not ready: it has no servers yet");
-    const gone = sets.from.filter((rank) => !isThere(view(), rank));
+    const gone = sets.from.filter((rank) => !isServed(view(), rank));
     if (gone.length > 0) {
       const message = `the servers cannot change while ${namesOf(gone)} is dead or away; start it again first`;
       throw new WeighbridgeError("NODE_DEAD", message, { retryable: true });
@@ -297,18 +306,35 @@ export class Scaling {
   /** Throws DEADLINE naming those that have not come. */
   async #serversAreThere(current: Current): Promise<void> {
     const { clock } = this.#options;
-    for (let missing = this.#awaited(current); missing.length > 0; missing = this.#awaited(current)) {
+    for (let missing = this.#awaited(current); awaitedText(missing) !== ""; missing = this.#awaited(current)) {
       this.#checkOpen();
-      await waitFor(this.#news.promise, `${namesOf(missing)} to come`, clock, {
+      await waitFor(this.#news.promise, awaitedText(missing), clock, {
         deadlineMs: Math.max(0, current.untilMs - clock.nowMs()),
         signal: current.abort.signal,
       });
     }
   }
 
-  #awaited({ sets: { to } }: Current): readonly number[] {
-    const view = this.#options.view();
-    return to.filter((rank) => !isThere(view, rank));
+  #awaited({ sets }: Current): AwaitedServers {
+    const { view, replicas = 1 } = this.#options;
+    return awaitedServers(view(), { wanted: sets.to, placed: this.#servers, replicas });
+  }
+
+  /** Scaling.S5 */
+  async #moveOn(current: Current): Promise<void> {
+    const { view, replicas = 1 } = this.#options;
+    const { from, to } = current.sets;
+    for (let takeovers = 0; ; takeovers++) {
+      try {
+        await this.#move(current, to);
+        return;
+      } catch (thrown) {
+        this.#checkOpen();
+        const areServed = [...from, ...to].every((rank) => isServed(view(), rank));
+        const isReplaced = replicas > 1 && isWeighbridgeError(thrown, "NODE_DEAD") && areServed;
+        if (!isReplaced || current.abort.signal.aborted || takeovers === TAKEOVERS_MAX) throw thrown;
+      }
+    }
   }
 
   async #move(current: Current, servers: readonly number[], signal: AbortSignal = current.abort.signal): Promise<void> {
@@ -328,13 +354,18 @@ export class Scaling {
   async #goBack(wish: ScalingWish, current: Current, thrown: unknown): Promise<ScalingEnd> {
     const { number } = wish;
     const reason = reasonOf(current.abort.signal.reason ?? thrown);
-    const hasMoved = current.step !== "waiting";
+    const hasMoved = current.step !== "waiting" || !this.#isAt(current.sets.from); // by a scheduler before this one
     current.step = "rollingBack";
     this.#write(wish);
     const failure = hasMoved ? await this.#moveBack(current) : undefined;
     if (failure !== undefined) return { number, outcome: "failed", reason: `${reason}; and it cannot be taken back: ${failure}` };
     await this.#haveLeft();
     return { number, outcome: "rolledBack", reason };
+  }
+
+  /** Whether these servers have all parts, and none is on its way. */
+  #isAt(servers: readonly number[]): boolean {
+    return this.#placement?.move === undefined && String(this.#servers) === String(servers);
   }
 
   /** Returns why it cannot be done, if so. */
@@ -354,7 +385,7 @@ export class Scaling {
     }
   }
 
-  /** Waits until the servers that no change wants are gone (ScalingWish.W3), LEAVE_MS at most. */
+  /** Waits until the servers that no change wants, and their standbys, are gone (ScalingWish.W3), LEAVE_MS at most. */
   async #haveLeft(): Promise<void> {
     const { clock, log, view, journal } = this.#options;
     const isKept = (rank: number): boolean => this.#servers.includes(rank);
@@ -362,14 +393,15 @@ export class Scaling {
     if (ranks.length > 0) journal.write({ kind: "retired", ranks });
     this.#changed();
     const untilMs = clock.nowMs() + LEAVE_MS;
-    const left = (): readonly RosterEntry[] => serversOf(view()).filter(({ isRetired, state }) => isRetired === true && state === "alive");
-    while (left().length > 0 && clock.nowMs() < untilMs) {
+    const staying = (): readonly RosterEntry[] =>
+      view().nodes.filter(({ role, isRetired, state }) => role !== "worker" && isRetired === true && state === "alive");
+    while (staying().length > 0 && clock.nowMs() < untilMs) {
       const news = waitFor(this.#news.promise, "servers to leave", clock, { deadlineMs: Math.max(0, untilMs - clock.nowMs()) });
       await news.catch(() => {}); // they leave later, or are found dead
       this.#checkOpen();
     }
-    const stayed = left().map(({ rank }) => rank);
-    if (stayed.length > 0) log.warn(`${namesOf(stayed)} has no parts any more, and has not left yet`);
+    const stayed = staying().map(({ node }) => nameOf(node));
+    if (stayed.length > 0) log.warn(`${stayed.join(", ")} has no parts any more, and has not left yet`);
   }
 
   #checkOpen(): void {
@@ -381,27 +413,16 @@ export class Scaling {
     if (current === undefined) return undefined;
     const { sets, step, progress, untilMs } = current;
     const waitMs = Math.max(0, Math.round(untilMs - this.#options.clock.nowMs()));
-    const awaited = step === "waiting" ? this.#awaited(current) : [];
-    return { number, direction: directionOf(sets), step, ...sets, awaited, ...(awaited.length === 0 ? {} : { waitMs }), ...progress };
-  }
-
-  #sharesNow(): ScalingReport["shares"] {
-    const view = this.#placement;
-    if (view !== undefined && view.epoch !== this.#shares.epoch) {
-      const placement = placementOf(view);
-      const shares = placement.servers.map((rank) => ({ rank, parts: placement.partsOf(rank).length }));
-      this.#shares = { epoch: view.epoch, shares };
-    }
-    return this.#shares.shares;
+    const missing = step === "waiting" ? this.#awaited(current) : NOBODY;
+    const { servers: awaited, standbys, filling } = missing;
+    const ofStandbys = (this.#options.replicas ?? 1) === 1 ? {} : { awaitedStandbys: standbys, fillingStandbys: filling };
+    const wait = awaitedText(missing) === "" ? {} : { waitMs };
+    return { number, direction: directionOf(sets), step, ...sets, awaited, ...ofStandbys, ...wait, ...progress };
   }
 }
 
 function serversOf({ nodes }: RosterView): readonly RosterEntry[] {
   return nodes.filter(({ role }) => role === "server");
-}
-
-function isThere(view: RosterView, rank: number): boolean {
-  return serversOf(view).some((entry) => entry.rank === rank && entry.state === "alive");
 }
 
 function endText({ number, outcome, reason }: ScalingEnd): string {

@@ -101,7 +101,7 @@ export class Scheduler {
     this.#options = options;
     this.#peer = peer;
     this.#clock = clock;
-    const { mayScale = (options.replicas ?? 1) === 1, onServers = () => {}, onWorkers = () => {} } = options;
+    const { mayScale = true, onServers = () => {}, onWorkers = () => {} } = options;
     this.#roster = new Roster({ rules: { ...options, mayScale }, journal, jobId });
     this.#probe = new HeadProbe({ ...options, roster: this.#roster, carryOut: (decisions) => this.#carryOut(decisions) });
     this.#services = new SchedulerServices({

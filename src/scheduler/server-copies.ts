@@ -31,8 +31,12 @@ export function unlikeCopies(one: Copy, other: Copy): WeighbridgeError | undefin
   return new WeighbridgeError("BAD_CONFIG", `${both}: one has ${own}, the other ${differing}; start both with the same configuration`);
 }
 
-function isOneProcess({ copy: one }: Copy, { copy: other }: Copy): boolean {
-  return one !== undefined && other !== undefined && one.host === other.host && one.process === other.process;
+export function isOneProcess(one: Copy, other: Copy): boolean {
+  return isOneHost(one, other) && one.copy?.process === other.copy?.process;
+}
+
+export function isOneHost({ copy: one }: Copy, { copy: other }: Copy): boolean {
+  return one !== undefined && other !== undefined && one.host === other.host;
 }
 
 /** What is wrong with this server or standby beside those who are there already, if anything. */

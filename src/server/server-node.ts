@@ -300,13 +300,9 @@ export class ServerNode extends MemberNode {
     // Before it is taken note of who has died: until parts have settled that waits (PartsExchange.E2).
     if (this.#membership !== undefined) this.#followPlacement(this.#membership);
     this.server.handedOver(roster.handedOver ?? 0);
-    const isRetired = roster.nodes.some(({ node, incarnation, isRetired: is = false }) => {
-      return is && node === this.id && incarnation === this.peer.incarnation;
-    });
-    this.#isRetired ||= isRetired;
-    if (isRetired) this.server.scaling.retire();
     this.#chain?.follow(roster);
     if (this.#membership !== undefined) this.#followPlacement(this.#membership); // it may have taken over just now
+    this.#followRetirement(roster);
     if (this.#membership !== undefined) {
       const { job, node, incarnation } = this.#membership;
       this.server.replica?.identify({ job, node, incarnation, roster });
@@ -320,6 +316,16 @@ export class ServerNode extends MemberNode {
     this.peer.limits = { ...this.peer.limits, ...serverLimits(this.server.arena, workers, this.#limits) };
   }
 
+  /** What it has refused by then its callers hear, also if they would have to wait for its standby (ReplicaLog.I1). */
+  #followRetirement({ nodes }: RosterView): void {
+    const own = nodes.find(({ node, incarnation }) => node === this.id && incarnation === this.peer.incarnation);
+    if (own?.isRetired !== true || this.#isRetired) return;
+    this.#isRetired = true;
+    const committed = this.server.replica?.log.whenCommitted();
+    if (committed === undefined) this.server.scaling.retire();
+    else committed.then(() => this.server.scaling.retire()).catch(() => {}); // It does not reject.
+  }
+
   /** GuestList.L1 */
   #dropGuests(): void {
     for (const channel of [...this.peer.channels()])
@@ -328,8 +334,15 @@ export class ServerNode extends MemberNode {
 
   /** The last barrier is not waited for by a server that is to leave before the others (ScalingPart.P2). */
   protected override async enterBarrier(group: number, customer: number, wait: WaitOptions, outlivesDeaths: boolean): Promise<void> {
+    const isStandby = roleOf(this.id) === "standby";
     const entered = super.enterBarrier(group, customer, wait, outlivesDeaths);
-    await (outlivesDeaths ? Promise.race([entered, this.server.scaling.retired]) : entered);
+    try {
+      await (outlivesDeaths ? Promise.race([entered, this.server.scaling.retired]) : entered);
+    } catch (thrown) {
+      if (!isStandby || wait.signal?.aborted === true || !isWeighbridgeError(thrown, "ABORTED")) throw thrown;
+      // The place of a standby that takes over is free; it may hear that first. One that was given up is FENCED.
+      throw new WeighbridgeError("NODE_DEAD", thrown.message, { retryable: true, cause: thrown });
+    }
   }
 
   protected override async depart(wait: WaitOptions & { readonly isTogether: boolean }): Promise<void> {

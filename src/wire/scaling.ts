@@ -48,6 +48,9 @@ export type ScalingView = {
   readonly to: readonly number[];
   /** The ranks of servers that have not come yet. */
   readonly awaited: readonly number[];
+  /** Of replicated servers: the ranks whose second process has not come yet, the standby, and those where it is filled. */
+  readonly awaitedStandbys?: readonly number[] | undefined;
+  readonly fillingStandbys?: readonly number[] | undefined;
   /** How much longer they are waited for. */
   readonly waitMs?: number | undefined;
   /** Of the parts that move: how many there are, and how many have. */
@@ -61,6 +64,8 @@ const viewShape: Check<ScalingView> = object({
   from: list(count),
   to: list(count),
   awaited: list(count),
+  awaitedStandbys: optional(list(count)),
+  fillingStandbys: optional(list(count)),
   waitMs: optional(count),
   parts: optional(count),
   moved: optional(count),

@@ -3,8 +3,11 @@
 // bits of a run whose servers stay.
 
 import assert from "node:assert/strict";
+import { writeFile } from "node:fs/promises";
+import { join } from "node:path";
 import { suite, test } from "node:test";
 import { freePort } from "../../src/node/launcher/free-port.ts";
+import { temporaryDirectory } from "../support/temporary-directory.ts";
 import { Cluster } from "./cluster.ts";
 import { Processes, type Running, until } from "./processes.ts";
 
@@ -26,6 +29,14 @@ async function http(port: number, path: string, body?: unknown): Promise<Answer>
   const json = { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body) };
   const response = await fetch(`http://127.0.0.1:${port}${path}`, body === undefined ? {} : json);
   return (await response.json()) as Answer;
+}
+
+function isRunning(pid: number): boolean {
+  try {
+    return process.kill(pid, 0);
+  } catch {
+    return false;
+  }
 }
 
 /** Its changes end as the last line says. */
@@ -91,6 +102,37 @@ suite("scaling", { concurrency: 1 }, () => {
     worker.endInput();
     await worker.says(/^verified/);
     for (const node of [worker, server, spare, scheduler]) await node.succeeds();
+  });
+
+  test("launch starts and ends both processes of replicated servers: from 2 to 3 and back, a head is killed in between, nothing is lost", async () => {
+    const stop = join(temporaryDirectory("scaling-replicas"), "stop");
+    const launchOf = (cluster: Cluster, until: string): Running => {
+      const script = ["--worker-only", "test/e2e/scripts/survivor.ts", "--until", until];
+      return cluster.weighbridge(["launch", ...cluster.flags, "--log-level", "info", ...script]);
+    };
+    await using calm = await Cluster.create({ servers: 1, workers: 1 });
+    const reference = launchOf(calm, "package.json"); // it is there: no push but those in step
+    await using cluster = await Cluster.create({ servers: 2, workers: 1, flags: ["--job", "scaling-replicas", "--replicas", 2] });
+    const launch = launchOf(cluster, stop);
+    await launch.says(/^\[worker 0\] pushed \d+$/);
+    await (await scale(cluster, cluster.port, "--servers", 3)).succeeds();
+    assert.equal(launch.stderr.match(/server 2 is started/g)?.length, 2);
+    const [, head] = await launch.says(/server 0 at \S+ \(.*:(\d+)\) joined/);
+    process.kill(Number(head), "SIGKILL");
+    await launch.says(/is server 0 from now on, incarnation 2$/);
+    await (await scale(cluster, cluster.port, "--servers", 2)).succeeds();
+    for (const pattern of [/server 2 at \S+ \(.*:(\d+)\) joined/, /standby 2 at \S+ \(.*:(\d+)\) joined/]) {
+      const [, pid] = await launch.says(pattern);
+      await until(() => !isRunning(Number(pid)), `process ${pid} of server 2 to end by itself`);
+    }
+    const [, bits] = await launch.says(/^\[worker 0\] bits (\w+)$/);
+    await writeFile(stop, "");
+    await launch.succeeds();
+    assert.match(launch.stdout, /^\[worker 0\] verified \d+ pushes/m);
+    assert.match(launch.stdout, /^\[scheduler\] server 2 has left$/m);
+    assert.doesNotMatch(launch.stderr, /server 2 (?:was ended|ended with)/);
+    await reference.succeeds();
+    assert.equal((await reference.says(/^\[worker 0\] bits (\w+)$/))[1], bits, "BSP has the bits of a run whose servers stay");
   });
 
   test("a training goes from 2 servers to 4 and to 3, and learns what it learns with 2", async () => {

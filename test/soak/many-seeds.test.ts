@@ -23,6 +23,7 @@ import { killWhileMoving, MOVING_VICTIMS } from "../simulation/moving-kills.ts";
 import { runMovingParts } from "../simulation/moving-parts.ts";
 import { runParameters } from "../simulation/parameters.ts";
 import { runPlacementCrashes } from "../simulation/placement-crashes.ts";
+import { runScalingReplicas, trainWhile } from "../simulation/scaling-replicas.ts";
 import { forSeeds } from "../simulation/seeds.ts";
 import { runCalledWorkers, runCrashedCalls } from "../simulation/worker-functions.ts";
 
@@ -80,6 +81,11 @@ test(`parts move between replicated servers whose heads and standbys die, for ${
   await forSeeds({ from: 20_000_000, count: Math.ceil(COUNT / 50) }, async (seed) => {
     await runBits(seed, expected, seed % 2 === 0 ? "parts" : "servers", { isReplicated: true });
   });
+});
+
+test(`replicated servers come and leave while heads, standbys and schedulers die, for ${Math.ceil(COUNT / 50)} more seeds`, async () => {
+  const expected = await trainWhile(1, async () => {});
+  await forSeeds({ from: 22_000_000, count: Math.ceil(COUNT / 50) }, async (seed) => void (await runScalingReplicas(seed, expected)));
 });
 
 test(`parts move between durable servers that die and come back, for ${Math.ceil(COUNT / 100)} more seeds`, async () => {

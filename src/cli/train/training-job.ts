@@ -65,14 +65,14 @@ export async function runTraining(wanted: TrainPlan, isResumed: boolean, output:
   requireData(wanted);
   await requireSamples(wanted);
   const run = isResumed ? await resumedRun(wanted) : newRun(wanted);
-  const { processes, scheduler, serverOf, workerOf } = await planProcesses(run);
+  const { processes, scheduler, serversOf, workerOf } = await planProcesses(run);
   const { plan, directory, resumedFrom } = run;
   const where = { runDirectory: directory, resumedFrom, ...schedulerTexts(scheduler) };
   const screen = new TrainingScreen({ out: process.stdout, plan, ...where });
   screen.open();
   const job = new Job({
     processes,
-    serverOf,
+    serversOf,
     workerOf,
     onAdded: ({ name }) => screen.note(`${name} is started`),
     onServerLost: (end) => screen.note(serverLostText(end)),

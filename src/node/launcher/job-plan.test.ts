@@ -99,7 +99,18 @@ test("refuses what makes no sense", () => {
 
 test("a server that is added later has its rank, one thread, and counts that it fits", () => {
   const commandLine = { serverCount: "2", workerCount: "1", threads: "2" };
-  const { serverOf } = planJob({ commandLine, env: {}, defaults: { schedulerPort: 9700 }, programOf: ({ role }) => ["run", role] });
-  const config = loadConfig({ env: { ...serverOf(5)?.env } });
+  const { serversOf } = planJob({ commandLine, env: {}, defaults: { schedulerPort: 9700 }, programOf: ({ role }) => ["run", role] });
+  const [added, ...more] = serversOf(5);
+  assert.deepEqual(more, []);
+  const config = loadConfig({ env: { ...added?.env } });
   assert.deepEqual([config.role, config.rank, config.threads, config.serverCount, config.port], ["server", 5, 1, 6, 0]);
+});
+
+test("of replicated servers one that is added later has two processes, which are alike", () => {
+  const commandLine = { serverCount: "2", workerCount: "1", replicas: "2" };
+  const { serversOf } = planJob({ commandLine, env: {}, defaults: { schedulerPort: 9700 }, programOf: ({ role }) => ["run", role] });
+  const [one, other, ...more] = serversOf(2);
+  assert.deepEqual([one, more], [other, []]);
+  assert.notEqual(one, other, "each is a process of its own");
+  assert.deepEqual([one?.name, one?.ranks], ["server 2", [2]]);
 });

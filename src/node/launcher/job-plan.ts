@@ -36,9 +36,9 @@ export type JobPlan = {
   readonly scheduler: NodeConfig;
   /** The scheduler first, then servers and workers by rank. */
   readonly processes: readonly ProcessPlan[];
-  /** The process of a server that the job gets while it runs; undefined: none is started for it. */
-  readonly serverOf: (rank: number) => ProcessPlan | undefined;
-  /** The same of a worker. */
+  /** The processes of a server that the job gets while it runs; empty: none is started for it. */
+  readonly serversOf: (rank: number) => readonly ProcessPlan[];
+  /** The process of a worker; undefined: none is started for it. */
   readonly workerOf: (rank: number) => ProcessPlan | undefined;
 };
 
@@ -63,10 +63,12 @@ export function planJob({ commandLine, env, defaults, programOf }: JobRequest): 
     return program && { ...planProcess(config, program), inherited: env };
   };
   const processes = configs.flatMap((config) => processOf(config) ?? []);
-  const serverOf = (rank: number): ProcessPlan | undefined =>
-    processOf(load({ role: "server", rank, threads: 1, port: 0, serverCount: Math.max(serverCount, rank + 1) }, () => {}));
+  const serversOf = (rank: number): readonly ProcessPlan[] => {
+    const config = load({ role: "server", rank, threads: 1, port: 0, serverCount: Math.max(serverCount, rank + 1) }, () => {});
+    return Array.from({ length: replicas }, () => processOf(config)).filter((plan) => plan !== undefined);
+  };
   const workerOf = (rank: number): ProcessPlan | undefined => processOf(load({ role: "worker", rank, threads: 1, port: 0 }, () => {}));
-  return { scheduler, processes, serverOf, workerOf };
+  return { scheduler, processes, serversOf, workerOf };
 }
 
 function planProcess(config: NodeConfig, program: Program): ProcessPlan {

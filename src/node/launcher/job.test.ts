@@ -241,10 +241,12 @@ function reporting(lines: readonly string[], everyMs = 50): ProcessPlan {
 
 test("a server that the scheduler wants and that has no process is started, once; its failure before it has parts is none of the job's (J8)", async () => {
   const told: string[] = [];
-  const serverOf = (rank: number): ProcessPlan => ({ ...processPlan(`server ${rank}`, "process.exit(3)"), role: "server", ranks: [rank] });
+  const serversOf = (rank: number): ProcessPlan[] => [
+    { ...processPlan(`server ${rank}`, "process.exit(3)"), role: "server", ranks: [rank] },
+  ];
   const server: ProcessPlan = { ...processPlan("server 0", "setTimeout(() => {}, 100)"), role: "server" };
   const { job } = start([reporting(["complete:", "servers:0/0", "servers:0,1/0", "servers:0,1/0", "servers:0/0"], 200), server], {
-    serverOf,
+    serversOf,
     onAdded: ({ name }) => told.push(`${name} is started`),
     onServerLost: (end) => told.push(endText(end)),
   });
@@ -253,11 +255,25 @@ test("a server that the scheduler wants and that has no process is started, once
 });
 
 test("a server that was added and has parts is one of the job: its failure ends it (J8)", async () => {
-  const serverOf = (rank: number): ProcessPlan => ({ ...processPlan(`server ${rank}`, "process.exit(3)"), role: "server", ranks: [rank] });
-  const { job } = start([reporting(["complete:", "servers:1/1"]), processPlan("worker 0", WAIT)], { serverOf });
+  const serversOf = (rank: number): ProcessPlan[] => [
+    { ...processPlan(`server ${rank}`, "process.exit(3)"), role: "server", ranks: [rank] },
+  ];
+  const { job } = start([reporting(["complete:", "servers:1/1"]), processPlan("worker 0", WAIT)], { serversOf });
   const outcome = await job.outcome;
   assert.ok(outcome.kind === "failed");
   assert.equal(outcome.culprit.plan.name, "server 1");
+});
+
+test("of a rank that two processes hold both are started; one that fails is a copy that is lost, and the job goes on (J6, J8)", async () => {
+  const told: string[] = [];
+  const copy = (code: string): ProcessPlan => ({ ...processPlan("server 1", code), role: "server", ranks: [1] });
+  const { job } = start([reporting(["complete:", "servers:0,1/0", "servers:0,1/0,1", "servers:0,1/0,1"], 300)], {
+    serversOf: (rank) => (rank === 1 ? [copy("setTimeout(() => process.exit(3), 100)"), copy("setTimeout(() => {}, 1000)")] : []),
+    onAdded: ({ name }) => told.push(`${name} is started`),
+    onCopyLost: (end) => told.push(endText(end)),
+  });
+  assert.deepEqual(await job.outcome, { kind: "done" });
+  assert.deepEqual(told, ["server 1 is started", "server 1 is started", "server 1 ended with exit code 3"]);
 });
 
 test("a worker that the scheduler wants and that does not run is started, once (J9)", async () => {
@@ -288,10 +304,10 @@ test("the end of a worker that is to leave is no failure, and it is not started 
 });
 
 test("a server that was started for a change is ended with the job, when the scheduler has ended well before it came (J6, J8)", async () => {
-  const serverOf = (rank: number): ProcessPlan => ({ ...processPlan(`server ${rank}`, WAIT), role: "server", ranks: [rank] });
+  const serversOf = (rank: number): ProcessPlan[] => [{ ...processPlan(`server ${rank}`, WAIT), role: "server", ranks: [rank] }];
   const ended: string[] = [];
   const { job } = start([reporting(["complete:", "servers:0,1/0"]), { ...processPlan("server 0", ""), role: "server" }], {
-    ...{ serverOf, deadGraceMs: 50 },
+    ...{ serversOf, deadGraceMs: 50 },
     onDeadProcess: ({ name }) => ended.push(name),
   });
   assert.deepEqual(await job.outcome, { kind: "done" });

@@ -20,9 +20,9 @@
 //       are servers without parts (J8).
 //   Job.J7. Where that is asked for, a server or worker that fails in a complete cluster is started again with its
 //       rank: a bounded number of times in a row, each after a longer pause. Then its failure counts.
-//   Job.J8. The scheduler says which servers there are to be. One that has no process is started; one that is not among
-//       them leaves by itself, or is ended UNWANTED_GRACE_MS later. The failure of a server without parts is none of the
-//       job's: the scheduler takes its change back.
+//   Job.J8. The scheduler says which servers there are to be. One that has no process is started, in as many processes
+//       as hold a rank; one that is not among them leaves by itself, or is ended UNWANTED_GRACE_MS later. The failure of
+//       a server without parts is none of the job's: the scheduler takes its change back.
 //   Job.J9. It also says which workers there are to be, when somebody asks for another number of them. One that has no
 //       running process is started; one that is not among them leaves by itself, or is ended UNWANTED_GRACE_MS later, and
 //       its end is no failure.
@@ -57,9 +57,9 @@ const COMEBACK_MS = 60_000;
 
 export type JobOptions = {
   readonly processes: readonly ProcessPlan[];
-  /** The process of a server that the job gets while it runs (J8). Left out, or undefined: none is started. */
-  readonly serverOf?: ((rank: number) => ProcessPlan | undefined) | undefined;
-  /** The same of a worker (J9). */
+  /** The processes of a server that the job gets while it runs (J8). Left out, or empty: none is started. */
+  readonly serversOf?: ((rank: number) => readonly ProcessPlan[]) | undefined;
+  /** The process of a worker (J9). */
   readonly workerOf?: ((rank: number) => ProcessPlan | undefined) | undefined;
   /** Called for a process that is started while the job runs (J8, J9). */
   readonly onAdded?: (plan: ProcessPlan) => void;
@@ -135,7 +135,7 @@ export class Job {
     this.#servers = servers;
     if (this.#ending !== undefined) return;
     const isKnown = (rank: number): boolean => this.#processes.some(({ plan }) => plan.role === "server" && plan.ranks.includes(rank));
-    for (const rank of servers.wished) if (!isKnown(rank)) this.#add(this.#options.serverOf?.(rank));
+    for (const rank of servers.wished) if (!isKnown(rank)) for (const plan of this.#options.serversOf?.(rank) ?? []) this.#add(plan);
     this.#endUnwanted();
   }
 
@@ -144,12 +144,14 @@ export class Job {
     this.#workers = ranks;
     if (this.#ending !== undefined) return;
     const isRunning = (rank: number): boolean => this.#running.some(({ plan }) => plan.role === "worker" && plan.ranks.includes(rank));
-    for (const rank of ranks) if (!isRunning(rank)) this.#add(this.#options.workerOf?.(rank));
+    for (const rank of ranks) {
+      const plan = isRunning(rank) ? undefined : this.#options.workerOf?.(rank);
+      if (plan !== undefined) this.#add(plan);
+    }
     this.#endUnwanted();
   }
 
-  #add(plan: ProcessPlan | undefined): void {
-    if (plan === undefined) return;
+  #add(plan: ProcessPlan): void {
     this.#options.onAdded?.(plan);
     const process = this.#start(plan);
     const index = this.#processes.push(process) - 1;

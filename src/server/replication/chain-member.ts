@@ -144,9 +144,11 @@ export class ChainMember {
   }
 
   /** The standby was given up: nothing waits for it any more. */
-  #goAlone({ node }: RosterEntry): void {
+  #goAlone({ node, incarnation }: RosterEntry): void {
     const { peer, log } = this.#node;
-    log.warn("the standby is gone: going on without one", { node: nameOf(node) });
+    const hadNone = incarnation === 0; // nobody has held its place yet
+    if (hadNone) log.info("there is no standby yet", { node: nameOf(node) });
+    else log.warn("the standby is gone: going on without one", { node: nameOf(node) });
     this.#isStandbyFilled = false;
     this.#replica.endFill();
     this.#replica.log.stop();

@@ -116,3 +116,20 @@ test("what waits for a standby that is given up leaves, and without one nothing 
   log.stop();
   assert.deepEqual([link.byteCount, log.isFull, log.isOn], [8, false, false]);
 });
+
+test("a log that is stopped or closed while entries are not acknowledged leaves no timer behind", async () => {
+  for (const end of ["stop", "close"] as const) {
+    const { log, sink, append, clock } = new Stage();
+    log.sendTo(sink);
+    await append(1);
+    assert.equal(clock.pendingCount, 1, "it watches its standby");
+    log[end]();
+    assert.equal(clock.pendingCount, 0, end);
+  }
+  const { log, sink, append, clock } = new Stage();
+  log.sendTo(sink);
+  log.onLate = () => log.stop();
+  await append(1);
+  await clock.advance(log.lateMs);
+  assert.equal(clock.pendingCount, 0, "also by whoever hears that it is late");
+});

@@ -13,7 +13,7 @@
 //   ReplicaLog.L2. Nothing waits for a standby that is being filled, until it has all but what is under way (fill.ts).
 
 import { assert } from "../../base/assert.ts";
-import type { Clock } from "../../base/clock.ts";
+import type { CancelTimer, Clock } from "../../base/clock.ts";
 import { Deferred } from "../../base/deferred.ts";
 import { isWeighbridgeError, reasonOf, type WeighbridgeError } from "../../base/errors.ts";
 import type { Log } from "../../base/log.ts";
@@ -66,6 +66,7 @@ export class ReplicaLog {
   #room: Deferred<void> | undefined;
   #isFlushing = false;
   #isWatched = false;
+  #cancelWatch: CancelTimer = () => {};
   /** When the sink acknowledged something last, or had nothing to acknowledge. */
   #heardAtMs = 0;
   #isClosed = false;
@@ -125,12 +126,14 @@ export class ReplicaLog {
     for (const { page } of this.#unsent.splice(0)) this.#pages.give(page);
     this.#keptBytes = 0;
     this.acknowledged = this.position;
+    this.#endWatch();
     this.#release();
   }
 
   /** What waits goes on waiting, and never leaves: the sink may not have it. */
   close(): void {
     this.#isClosed = true;
+    this.#endWatch();
   }
 
   // Entries.
@@ -213,8 +216,15 @@ export class ReplicaLog {
     if (leftMs <= 0) {
       this.#heardAtMs = clock.nowMs();
       this.onLate();
+      if (!this.#isWatched) return; // it was stopped for that
     }
-    clock.after(leftMs <= 0 ? this.lateMs : leftMs, () => this.#watch());
+    this.#cancelWatch = clock.after(leftMs <= 0 ? this.lateMs : leftMs, () => this.#watch());
+  }
+
+  /** Nothing is waited for any more: no timer keeps the process of a server that has ended. */
+  #endWatch(): void {
+    this.#cancelWatch();
+    this.#isWatched = false;
   }
 
   #send(sink: LogSink, first: number, page: EntryPage): void {

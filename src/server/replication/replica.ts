@@ -11,6 +11,8 @@
 //   Replica.I2. A standby repeats what its head did, in the same order, and gets the same bits: digests are compared
 //       every DIGEST_ENTRIES entries. One that differs, or cannot repeat an entry, leaves the chain.
 //   Replica.I5. A stamp counts once over a failover: the standby's vector clock has the stamps of all that it repeated.
+//   Replica.I7. A standby repeats the log of one incarnation of its head: the next one, if it is not this standby
+//       itself, has another state, and counts its entries anew.
 //   Replica.I6. Clocks, joins, leaves and deaths of workers are entries: the lowest clock never falls over a failover.
 
 import { assert } from "../../base/assert.ts";
@@ -105,6 +107,8 @@ export class Replica {
   isStandby = false;
   /** What repeats the steps of parts that come and go. */
   exchange: ExchangeRepeater | undefined;
+  /** Of a standby: the incarnation of its head (Replica.I7). */
+  #head = 0;
   /** Of a standby: the last entry that it has repeated. */
   applied = 0;
   readonly #options: ReplicaOptions;
@@ -394,11 +398,13 @@ export class Replica {
    * Repeats entries of the head, numbered from `first` on, and returns the last one that it has. Throws FENCED when
    * this is no standby any more, and what made it leave the chain.
    */
-  repeat({ worker: head }: WorkerIncarnation, first: number, entries: Uint8Array): number {
+  repeat({ worker: head, incarnation }: WorkerIncarnation, first: number, entries: Uint8Array): number {
     if (roleOf(head) !== "server") throw new WeighbridgeError("BAD_REQUEST", `a log comes from a server, not from ${nameOf(head)}`);
     if (!this.isStandby) throw new WeighbridgeError("FENCED", `${nameOf(head)} sends its log to a server that has taken over from it`);
     if (this.#failure !== undefined) throw this.#failure;
     try {
+      if (this.#head === 0) this.#head = incarnation;
+      if (this.#head !== incarnation) throw new WeighbridgeError("BAD_REQUEST", `it has what incarnation ${this.#head} had`); // Replica.I7
       this.#repeat(first, entries);
     } catch (thrown) {
       this.#failure = new WeighbridgeError("HANDLER_FAILED", `entry ${this.applied + 1} of ${nameOf(head)} could not be repeated`, {

@@ -67,7 +67,7 @@ export const SCALING: FunctionFamily = {
         wishedCount: "how many servers there are to be when the change under way is done",
         shares: "a list of `{rank, parts}`: how many of the 4,096 parts each server owns",
         current:
-          '`{number, direction, step, from, to, awaited, waitMs?, parts?, moved?}`; left out: none. `direction` is "out" or "in", `step` "waiting", "moving", "leaving" or "rollingBack"; `from` and `to` are the ranks before and after, `awaited` those that have not come, `waitMs` how much longer they are waited for, `parts` how many parts move and `moved` how many have',
+          '`{number, direction, step, from, to, awaited, awaitedStandbys?, fillingStandbys?, waitMs?, parts?, moved?}`; left out: none. `direction` is "out" or "in", `step` "waiting", "moving", "leaving" or "rollingBack"; `from` and `to` are the ranks before and after, `awaited` those that have not come; of replicated servers `awaitedStandbys` those whose second process has not, and `fillingStandbys` those where it does not have everything yet; `waitMs` how much longer they are waited for, `parts` how many parts move and `moved` how many have',
         queued: "the numbers of changes that come later",
         ended: 'the last ones, the newest last: a list of `{number, outcome, reason?}`; `outcome` is "done", "rolledBack" or "failed"',
         workers: "what wb/scaling/workers answers",

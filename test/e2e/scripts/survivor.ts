@@ -1,9 +1,10 @@
 // survivor — a worker of replicated servers: no call of it may fail, whichever process is killed. It trains two
 // parameters in step with the others, for which it prints the bits of step STEPS, and pushes to two asynchronous ones
-// until its standard input ends, or --pushes times, as fast as they are acknowledged. Then it checks that each of its
-// pushes counted once. It prints the longest time that it waited for one, and each that was long.
+// until its standard input ends, or --pushes times, as fast as they are acknowledged, or at leisure until the file
+// --until is there. Then it checks that each of its pushes counted once. It prints the longest time that it waited for one, and each that was long.
 
 import { createHash } from "node:crypto";
+import { existsSync } from "node:fs";
 import { setTimeout } from "node:timers/promises";
 import { parseArgs } from "node:util";
 import { connect } from "weighbridge";
@@ -13,6 +14,8 @@ const STEPS = 60;
 const REPORT_MS = 200;
 /** Waits from here on are told one by one. */
 const LONG_MS = 10;
+/** Between two pushes, with --until. */
+const LEISURE_MS = 5;
 const SIZE = 5000;
 const KEYS = Array.from({ length: 64 }, (_, key) => key * 97);
 const WAIT = { deadlineMs: 60_000 };
@@ -24,10 +27,10 @@ const rows = await session.embedding("rows", { dim: 4, consistency: "bsp", optim
 const shared = await session.tensor("shared", { shape: [SIZE], consistency: "asp" });
 const own = await session.embedding(`own ${rank}`, { dim: 2 });
 
-const { values: options } = parseArgs({ options: { pushes: { type: "string" } } });
+const { values: options } = parseArgs({ options: { pushes: { type: "string" }, until: { type: "string" } } });
 const pushesMax = Number(options.pushes ?? Infinity);
 let isDone = false;
-if (options.pushes === undefined) {
+if (options.pushes === undefined && options.until === undefined) {
   process.stdin.on("end", () => {
     isDone = true;
   });
@@ -65,8 +68,10 @@ async function pushAsync(): Promise<void> {
   while (!isDone && pushCount < pushesMax) {
     await Promise.all([timed(shared.push(ones, WAIT)), timed(own.push([1, 2 ** 40], two, WAIT))]);
     pushCount++;
+    if (options.until !== undefined) await setTimeout(LEISURE_MS);
     if (performance.now() < reportAt) continue;
     reportAt = performance.now() + REPORT_MS;
+    isDone ||= options.until !== undefined && existsSync(options.until);
     console.log(`pushed ${pushCount}`);
   }
 }
