@@ -109,13 +109,10 @@ test("an update that a head refused is refused by the standby that takes over, a
 
 test("a log is for a standby: no worker may send one, and a server that has taken over is FENCED from its head (Replica.I5)", () => {
   const replica = serverOf(STANDBY).replica as Replica;
-  const head = { worker: HEAD, incarnation: 1 };
-  assert.throws(
-    () => replica.repeat({ worker: idOf("worker", 0), incarnation: 1 }, 1, new Uint8Array(0)),
-    throwsCode("BAD_REQUEST", /not from worker 0/),
-  );
+  const { standbyLog } = replica;
+  assert.throws(() => standbyLog.repeat(idOf("worker", 0), 1, new Uint8Array(0)), throwsCode("BAD_REQUEST", /not from worker 0/));
   replica.isStandby = false;
-  assert.throws(() => replica.repeat(head, 1, new Uint8Array(24)), throwsCode("FENCED", /has taken over/));
+  assert.throws(() => standbyLog.repeat(HEAD, 1, new Uint8Array(24)), throwsCode("FENCED", /has taken over/));
   replica.isStandby = true;
 });
 

@@ -219,25 +219,32 @@ export class ReplicaLog {
 
   #send(sink: LogSink, first: number, page: EntryPage): void {
     const entries = page.bytes.subarray(0, page.length);
-    sink.write({ first, last: first + page.count - 1, entries }).then(
-      (applied) => {
-        const { length } = page;
-        this.#pages.give(page);
-        if (this.#sink !== sink) return;
-        this.#keptBytes -= length;
-        this.#acknowledge(applied);
-      },
-      (thrown: unknown) => {
-        this.#pages.drop(page); // what is left of a write to it may still leave
-        if (this.#sink !== sink || this.#isClosed) return;
-        if (isWeighbridgeError(thrown, "FENCED")) this.onReplaced(thrown);
-        // The scheduler decides what follows; until then what waits goes on waiting.
-        else {
-          this.#options.log.warn(`${sink.name} does not take the log`, { reason: reasonOf(thrown) });
-          this.onRefused(thrown);
-        }
+    sink.write(
+      { first, last: first + page.count - 1, entries },
+      {
+        written: (last) => {
+          const { length } = page;
+          this.#pages.give(page);
+          if (this.#sink !== sink) return;
+          this.#keptBytes -= length;
+          this.#acknowledge(last);
+        },
+        failed: (error) => {
+          this.#pages.drop(page); // what is left of a write to it may still leave
+          if (this.#sink === sink && !this.#isClosed) this.#refused(sink, error);
+        },
       },
     );
+  }
+
+  /** The scheduler decides what follows; until then what waits goes on waiting. */
+  #refused(sink: LogSink, error: unknown): void {
+    if (isWeighbridgeError(error, "FENCED")) {
+      this.onReplaced(error);
+      return;
+    }
+    this.#options.log.warn(`${sink.name} does not take the log`, { reason: reasonOf(error) });
+    this.onRefused(error);
   }
 
   #acknowledge(applied: number): void {
