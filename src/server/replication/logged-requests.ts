@@ -69,6 +69,7 @@ export class LoggedRequests implements FunctionHandler {
       if (stamp !== 0) replica.refused(channel, { request, stamp }, thrown);
       throw thrown;
     }
+    log.handled();
     replica.appended();
     if (log.isFull) channel.holdInput(log.whenRoom());
   }

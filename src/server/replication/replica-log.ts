@@ -65,6 +65,8 @@ export class ReplicaLog {
   #keptBytes = 0;
   #room: Deferred<void> | undefined;
   #isFlushing = false;
+  /** Whether the handler of the last request runs: its entry may be taken back. */
+  #isBeingHandled = false;
   #isWatched = false;
   /** When the sink acknowledged something last, or had nothing to acknowledge. */
   #heardAtMs = 0;
@@ -138,6 +140,12 @@ export class ReplicaLog {
   /** A request, as it came: before its handler runs, which may change its bytes. */
   appendFrame(kind: EntryKind, { id, incarnation }: Channel, header: FrameHeader, bytes: Uint8Array, at: number): void {
     this.#pageFor(frameEntryBytes(header)).addFrame(kind, id, incarnation, header, bytes, at);
+    this.#isBeingHandled = true;
+  }
+
+  /** The handler of the last request has returned, and its entry stays. */
+  handled(): void {
+    this.#isBeingHandled = false;
   }
 
   appendText(kind: EntryKind, body: unknown): void {
@@ -155,12 +163,14 @@ export class ReplicaLog {
   retract(): void {
     assert(this.#page !== undefined, "nothing is sent while a handler runs");
     this.#page.dropLast();
+    this.handled();
   }
 
   /** The handler of the last request threw, and what it did until then is to be repeated. */
   markThrown(): void {
     assert(this.#page !== undefined, "nothing is sent while a handler runs");
     this.#page.markThrown();
+    this.handled();
   }
 
   /** ReplicaLog.I8 */
@@ -190,6 +200,11 @@ export class ReplicaLog {
     this.#isFlushing = false;
     this.#sendPage();
   };
+
+  /** A write waits for what is in the page: the sooner that leaves the better, unless a handler may still refuse it. */
+  hurry(): void {
+    if (!this.#isBeingHandled) this.#sendPage();
+  }
 
   #sendPage(): void {
     const page = this.#page;
@@ -300,6 +315,7 @@ class HeldOutput implements Output {
     }
     this.#held.push({ position, chunks, flushed });
     this.#waiting.add(this);
+    this.#log.hurry();
   }
 
   /** Entries up to this one are acknowledged. A write that is flushed at once may bring the next one (Link.L3). */

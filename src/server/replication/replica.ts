@@ -55,7 +55,7 @@ import { StandbyLog } from "./standby-log.ts";
 import { digestOf, digestOfParts } from "./state-digest.ts";
 
 /** How often a head and its standby compare a part. */
-const DIGEST_ENTRIES = 1024;
+const DIGEST_ENTRIES = 4096;
 
 /** How much of a durable server's log is kept behind its last FILL: this, or so many times what the state came to. */
 const REFILL_BYTES = 256 * 1024 * 1024;
