@@ -74,7 +74,7 @@ async function startComposed<N extends ClusterNode>(
   const { role, serverCount, workerCount, startTimeoutMs, resendTimeoutMs, requestTimeoutMs, faults } = config;
   requireNodeSockets();
   const clock = realClock();
-  const loop = config.wakefulLoop === "on" ? wakefulLoop(clock) : undefined;
+  const loop = config.wakefulLoop === "on" ? await wakefulLoop(clock, role) : undefined;
   let started: N | undefined;
   const log = textLog({ level: config.logLevel, who: () => (started === undefined ? role : nameOf(started.id)) });
   const boundSendBuffer = role === "scheduler" ? undefined : await boundSendBuffers({ log });
