@@ -7,6 +7,7 @@ import {
   CREDIT_MAX,
   CREDIT_PER_INPUT,
   coreOffer,
+  KEPT_MAX,
   RARELY,
   REST_MS,
   SHORT_MS,
@@ -170,6 +171,17 @@ for (const [lentMs, isAwake] of [
     assert.equal(thread.loop.isAwake, isAwake);
   });
 }
+
+test("who keeps the core twice wants it: the loop sleeps at once, and for a while (WakefulLoop.W3, W4)", () => {
+  const thread = new StubThread();
+  thread.inputs(1 + START, SOON_MS / 2);
+  thread.inputsWaitedFor(10, 2);
+  thread.lentMs = 2 * SHORT_MS;
+  for (let look = 1; thread.turn(); look++) if (look % (2 * RARELY) === 0) thread.loop.input();
+  assert.ok(thread.offerCount <= KEPT_MAX);
+  thread.inputs(10 * START, SOON_MS / 2);
+  assert.equal(thread.loop.isAwake, false);
+});
 
 test("without the native call there is nothing to offer the core with", async () => {
   const missing = (): Promise<never> => Promise.reject(new Error("koffi is not installed"));

@@ -39,6 +39,8 @@ export const CHECK_MS = 64;
 const CORE_SHARE_MIN = 0.6;
 /** Who keeps a core that was offered for longer than this computes, and does not wait for us. */
 export const SHORT_MS = 1;
+/** So often within CHECK_MS, and others want the core. */
+export const KEPT_MAX = 2;
 /** A core that is away for longer than this was taken by somebody: others may want it again at every poll so soon after. */
 export const TAKEN_MS = 0.004;
 const SHARED_OFFERS = 64;
@@ -70,6 +72,8 @@ export class WakefulLoop {
   #cpuThenMs = 0;
   /** For how long others had the core since then that was offered to them, and gave it back soon. */
   #lentMs = 0;
+  /** How often others kept it for longer. */
+  #keptCount = 0;
   /** So many offers more are made at every poll. */
   #offersLeft = 0;
 
@@ -110,6 +114,7 @@ export class WakefulLoop {
     this.#sinceMs = nowMs;
     this.#cpuThenMs = cpuMs;
     this.#lentMs = 0;
+    this.#keptCount = 0;
   }
 
   /** Runs once per turn of the event loop, which polls for input between two of them and does not sleep meanwhile. */
@@ -132,9 +137,9 @@ export class WakefulLoop {
     const lentMs = this.#clock.nowMs() - fromMs;
     if (lentMs > TAKEN_MS) this.#offersLeft = SHARED_OFFERS;
     else if (this.#offersLeft > 0) this.#offersLeft--;
-    if (lentMs > SHORT_MS) return true;
-    this.#lentMs += lentMs;
-    return isDue;
+    if (lentMs <= SHORT_MS) this.#lentMs += lentMs;
+    else this.#keptCount++;
+    return isDue || lentMs > SHORT_MS;
   }
 
   #sleep(): void {
@@ -145,6 +150,7 @@ export class WakefulLoop {
 
   /** WakefulLoop.W3: a thread that is awake uses its whole core, unless others want it. */
   #isCoreWanted(): boolean {
+    if (this.#keptCount >= KEPT_MAX) return true;
     const nowMs = this.#clock.nowMs();
     const elapsedMs = nowMs - this.#sinceMs;
     if (elapsedMs < CHECK_MS) return false;
