@@ -14,7 +14,7 @@ import { STATUS } from "../contracts/control.ts";
 import { relayCall } from "../contracts/relay.ts";
 import { toolHere } from "../contracts/tools.ts";
 import { loadConfig } from "../node/config/config.ts";
-import { schedulerAddresses } from "../node/config/node-config.ts";
+import { schedulerAddresses } from "../node/config/node-addresses.ts";
 import { realClock } from "../node/real-clock.ts";
 import { SocketTransport } from "../node/transport/socket-transport.ts";
 import { ask, callFunction } from "../peer/call-function.ts";

@@ -9,7 +9,8 @@ import { reportStartFailure, wrongScheduler } from "../cluster/start-failure.ts"
 import { Peer } from "../peer/peer.ts";
 import { PlainReadBuffers } from "../peer/plain-memory.ts";
 import { type ConfigSources, loadConfig } from "./config/config.ts";
-import { type NodeConfig, schedulerAddresses } from "./config/node-config.ts";
+import { schedulerAddresses } from "./config/node-addresses.ts";
+import type { NodeConfig } from "./config/node-config.ts";
 import { realClock } from "./real-clock.ts";
 import { SocketTransport } from "./transport/socket-transport.ts";
 

@@ -11,7 +11,8 @@ import type { ClusterNode } from "../cluster/cluster-node.ts";
 import type { MemberOptions, NodeOptions } from "../cluster/node-options.ts";
 import type { Address } from "../transport/transport.ts";
 import { nameOf } from "../wire/node-id.ts";
-import { type NodeConfig, schedulerAddresses, tcpAddress } from "./config/node-config.ts";
+import { schedulerAddresses, tcpAddress } from "./config/node-addresses.ts";
+import type { NodeConfig } from "./config/node-config.ts";
 import { onEndSignal, SIGNAL_SAVE_MS } from "./end-signal.ts";
 import { realClock } from "./real-clock.ts";
 import { requireNodeSockets } from "./runtime.ts";
@@ -73,7 +74,7 @@ async function startComposed<N extends ClusterNode>(
   const { role, serverCount, workerCount, startTimeoutMs, resendTimeoutMs, requestTimeoutMs, faults } = config;
   requireNodeSockets();
   const clock = realClock();
-  const loop = config.wakefulLoop === "on" ? wakefulLoop(clock) : undefined;
+  const loop = config.wakefulLoop === "on" ? await wakefulLoop(clock, role) : undefined;
   let started: N | undefined;
   const log = textLog({ level: config.logLevel, who: () => (started === undefined ? role : nameOf(started.id)) });
   const boundSendBuffer = role === "scheduler" ? undefined : await boundSendBuffers({ log });

@@ -2,7 +2,8 @@
 // describes it.
 
 import { PsliteGateway } from "../pslite/gateway.ts";
-import { type NodeConfig, tcpAddress } from "./config/node-config.ts";
+import { tcpAddress } from "./config/node-addresses.ts";
+import type { NodeConfig } from "./config/node-config.ts";
 import type { Surroundings, TransportOptions } from "./process-node.ts";
 import { formatTcpAddress } from "./transport/socket-address.ts";
 import { SocketTransport } from "./transport/socket-transport.ts";

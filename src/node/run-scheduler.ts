@@ -5,7 +5,8 @@ import { isWeighbridgeError } from "../base/errors.ts";
 import type { ClusterNode } from "../cluster/cluster-node.ts";
 import { nameOf } from "../wire/node-id.ts";
 import type { RosterEntry, RosterView } from "../wire/roster.ts";
-import { type NodeConfig, schedulerAddress } from "./config/node-config.ts";
+import { schedulerAddress } from "./config/node-addresses.ts";
+import type { NodeConfig } from "./config/node-config.ts";
 import { startRole } from "./start-role.ts";
 
 /** Runs until all nodes have left. Throws the error that ends the job early. */

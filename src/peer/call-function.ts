@@ -12,7 +12,7 @@ import { functionCalls } from "./function-call.ts";
 import { type ServedFunction, servedFunction } from "./served-function.ts";
 
 /** The control plane passes everything else. */
-const CONTROL_PRIORITY = 1 << 30;
+export const CONTROL_PRIORITY: number = 1 << 30;
 
 export type CallOptions = WaitOptions & {
   readonly clock: Clock;

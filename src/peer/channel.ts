@@ -428,6 +428,12 @@ export class Channel {
     this.#writer.answerCopy(label, source, from, byteCount);
   }
 
+  /** Answers with a copy of these bytes, which leaves before the handler returns if the link takes it. */
+  answerNow(label: RequestLabel, source: Uint8Array, from: number, byteCount: number): void {
+    this.#writer.answerCopy(label, source, from, byteCount);
+    this.#writer.flush();
+  }
+
   /** Answers with these bytes by reference; `held` is released when they have left or never will. */
   answerHeld(label: RequestLabel, payload: Uint8Array, held?: Held): void {
     this.answer(new Answer(keptLabel(label), held === undefined ? { payload } : { payload, held }));

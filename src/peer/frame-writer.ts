@@ -190,7 +190,7 @@ export class FrameWriter {
       this.#paused = true; // FrameWriter.N4
       if (this.#holdCount === 0) this.#link.pause();
     }
-    if (frame.isFresh && this.#answerBytes >= FRESH_BYTES) this.#flush();
+    if (frame.isFresh && this.#answerBytes >= FRESH_BYTES) this.flush();
     else this.#flushAfter();
   }
 
@@ -222,7 +222,7 @@ export class FrameWriter {
    */
   endInput(wasAll: boolean): void {
     this.#isInput = false;
-    if (this.#inputCalls || (wasAll && this.#inputAnswers)) this.#flush();
+    if (this.#inputCalls || (wasAll && this.#inputAnswers)) this.flush();
     else if (this.#inputAnswers) this.#flushAfter();
   }
 
@@ -256,17 +256,17 @@ export class FrameWriter {
 
   readonly #runFlushLater = (): void => {
     this.#isFlushLater = false;
-    this.#flush();
+    this.flush();
   };
 
   readonly #runFlushSoon = (): void => {
     this.#flushSoon = false;
-    this.#flush();
+    this.flush();
   };
 
   readonly #runFlushAfterInput = (): void => {
     this.#flushAfterInput = false;
-    this.#flush();
+    this.flush();
   };
 
   #canWriteNow(): boolean {
@@ -282,7 +282,8 @@ export class FrameWriter {
     );
   }
 
-  #flush(): void {
+  /** Writes what is there, now. */
+  flush(): void {
     if (this.#isFlushing) return; // called from a write that was flushed at once: the loop goes on
     this.#isFlushing = true;
     try {
@@ -310,7 +311,7 @@ export class FrameWriter {
         taken.flushed();
         if (this.#link !== writing) return;
         this.#inFlightBytes -= costBytes;
-        if (this.#outbox.length > 0 || this.#pending.isResending) this.#flush();
+        if (this.#outbox.length > 0 || this.#pending.isResending) this.flush();
       });
     }
   }

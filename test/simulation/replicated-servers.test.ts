@@ -109,13 +109,13 @@ test("an update that a head refused is refused by the standby that takes over, a
 
 test("a log is for a standby: no worker may send one, and a server that has taken over is FENCED from its head (Replica.I5)", () => {
   const replica = serverOf(STANDBY).replica as Replica;
-  const head = { worker: HEAD, incarnation: 1 };
+  const { standbyLog } = replica;
   assert.throws(
-    () => replica.repeat({ worker: idOf("worker", 0), incarnation: 1 }, 1, new Uint8Array(0)),
+    () => standbyLog.repeat({ worker: idOf("worker", 0), incarnation: 1 }, 1, new Uint8Array(0)),
     throwsCode("BAD_REQUEST", /not from worker 0/),
   );
   replica.isStandby = false;
-  assert.throws(() => replica.repeat(head, 1, new Uint8Array(24)), throwsCode("FENCED", /has taken over/));
+  assert.throws(() => standbyLog.repeat({ worker: HEAD, incarnation: 1 }, 1, new Uint8Array(24)), throwsCode("FENCED", /has taken over/));
   replica.isStandby = true;
 });
 
@@ -165,6 +165,33 @@ test("a head that stops is replaced within the heartbeat timeout and 200 ms, als
     own.network.heal();
     await own.run(Promise.all(own.nodes().map((node) => own.running(node)?.close())));
   }
+});
+
+test("a standby that could not repeat what it has acknowledged takes over from nobody (StandbyLog.I1)", async () => {
+  const options = { seed: 5, serverCount: 1, workerCount: 1, replicas: 2, heartbeatIntervalMs: 50, heartbeatTimeoutMs: 500 } as const;
+  const own = new SimCluster({ ...options, settle: () => setImmediate() });
+  await own.start();
+  const worker = await own.run(Session.open(own.worker(0).node));
+  const rows = await own.run(worker.embedding("rows", { dim: 1, consistency: "asp" }));
+  await own.run(rows.push([7], Float32Array.of(1)));
+  const replica = (own.office(STANDBY).server as Server).replica as Replica;
+  let failedAt = 0;
+  replica.repeat = (first) => {
+    failedAt = first;
+    // the scheduler decides before it can hear that the standby leaves
+    own.network.partition(own.hostOf(STANDBY), own.hostOf(SCHEDULER_ID), { isOneWay: true });
+    own.kill(HEAD);
+    throw new Error("no room");
+  };
+  const pushed = rows.push([7], Float32Array.of(1)).catch(() => {});
+  await own.clock.advance(300);
+  assert.ok(failedAt > 0 && replica.standbyLog.hasFailed);
+  const told = own.running(SCHEDULER_ID)?.node.roster.nodes.find(({ node }) => node === HEAD);
+  assert.ok((told?.incarnation ?? 0) > 1, "the scheduler has told it to take over");
+  assert.equal(replica.isStandby, true);
+  own.network.heal();
+  await own.run(Promise.all(own.nodes().map((node) => own.running(node)?.close())));
+  await pushed;
 });
 
 test("a head whose process is gone is replaced as soon as nothing listens at its address (HeadProbe.H1)", async () => {

@@ -114,7 +114,7 @@ suite("replicated servers that come and leave", () => {
     }
   });
 
-  test("a standby whose head dies before the scheduler hears that it has everything takes no log of the next head (Replica.I7)", async () => {
+  test("a standby whose head dies before the scheduler hears that it has everything takes no log of the next head (StandbyLog.I7)", async () => {
     const bsp = await trainWhile(9, async (job) => {
       const number = await job.ask(2);
       await job.reaches("the filling", ({ current }) => current?.fillingStandbys?.length === 1);

@@ -6,7 +6,8 @@ import { join } from "node:path";
 import { ABSENT, type ConfigKey, constant, derived, REQUIRED } from "./config-key.ts";
 import * as foreign from "./foreign-variable.ts";
 import { isWildcard } from "./network-interface.ts";
-import { type FlatConfig, type HostPort, hostPortsOf, type KeyName, type Role } from "./node-config.ts";
+import { type HostPort, hostPortsOf } from "./node-addresses.ts";
+import type { FlatConfig, KeyName, Role } from "./node-config.ts";
 import * as value from "./value-kind.ts";
 
 type Known = Readonly<Partial<FlatConfig>>;

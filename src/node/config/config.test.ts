@@ -9,7 +9,8 @@ import { INTERFACES } from "../../../test/support/network-interfaces.ts";
 import { WeighbridgeError } from "../../base/errors.ts";
 import { throwsCode } from "../../testing/throws-code.ts";
 import { type ConfigSources, loadConfig } from "./config.ts";
-import { type NodeConfig, type NodeConfigOptions, schedulerAddresses } from "./node-config.ts";
+import { schedulerAddresses } from "./node-addresses.ts";
+import type { NodeConfig, NodeConfigOptions } from "./node-config.ts";
 
 const BASE: NodeConfigOptions = { role: "worker", serverCount: 2, workerCount: 3, schedulerPort: 9700 };
 

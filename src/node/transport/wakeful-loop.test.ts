@@ -1,8 +1,21 @@
-// Tests for wakeful-loop: WakefulLoop.W1 to W3, on a thread whose turns are taken by hand.
+// Tests for wakeful-loop: WakefulLoop.W1 to W4, on a thread whose turns are taken by hand.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { CHECK_MS, CREDIT_MAX, CREDIT_PER_INPUT, REST_MS, SOON_MS, START, WakefulLoop } from "./wakeful-loop.ts";
+import {
+  CHECK_MS,
+  CREDIT_MAX,
+  CREDIT_PER_INPUT,
+  coreOffer,
+  KEPT_MAX,
+  RARELY,
+  REST_MS,
+  SHORT_MS,
+  SOON_MS,
+  START,
+  TAKEN_MS,
+  WakefulLoop,
+} from "./wakeful-loop.ts";
 
 /** A thread whose turns are taken one by one. Each takes `turnMs`, of which it gets `coreShare` on its core. */
 class StubThread {
@@ -10,6 +23,9 @@ class StubThread {
   cpuMs = 0;
   turnMs = 0.0015;
   coreShare = 1;
+  /** For how long others keep the core that is offered to them. */
+  lentMs = 0;
+  offerCount = 0;
   #due: (() => void) | undefined;
   readonly loop: WakefulLoop = new WakefulLoop({
     clock: {
@@ -22,6 +38,10 @@ class StubThread {
       },
     },
     cpuMs: () => this.cpuMs,
+    offerCore: () => {
+      this.offerCount++;
+      this.nowMs += this.lentMs;
+    },
   });
 
   pass(ms: number): void {
@@ -121,4 +141,50 @@ test("keeps the core as long as it gets it", () => {
   thread.inputs(1 + START, SOON_MS / 2);
   thread.inputsWaitedFor(Math.ceil((10 * CHECK_MS) / (10 * thread.turnMs)), 10);
   assert.equal(thread.loop.isAwake, true);
+});
+
+test("offers the core now and then, and before every further look once somebody took it (WakefulLoop.W4)", () => {
+  const thread = new StubThread();
+  thread.inputs(1 + START, SOON_MS / 2);
+  for (let look = 1; look <= 2 * RARELY; look++) assert.ok(thread.turn());
+  assert.equal(thread.offerCount, 2);
+  thread.lentMs = 2 * TAKEN_MS;
+  for (let look = 1; look <= RARELY; look++) assert.ok(thread.turn());
+  assert.equal(thread.offerCount, 3);
+  for (let look = 1; look <= RARELY; look++) assert.ok(thread.turn());
+  assert.equal(thread.offerCount, 3 + RARELY);
+  thread.loop.input();
+  assert.ok(thread.turn());
+  assert.equal(thread.offerCount, 3 + RARELY, "what comes next may be there already");
+});
+
+for (const [lentMs, isAwake] of [
+  [SHORT_MS / 2, true],
+  [SHORT_MS * 3, false],
+] as const) {
+  test(`a core that comes back after ${lentMs} ms is ${isAwake ? "not " : ""}wanted by others (WakefulLoop.W3, W4)`, () => {
+    const thread = new StubThread();
+    thread.lentMs = lentMs;
+    thread.inputs(1 + START, SOON_MS / 2);
+    const untilMs = thread.nowMs + 1.5 * CHECK_MS;
+    for (let look = 1; thread.nowMs < untilMs && thread.turn(); look++) if (look % 10 === 0) thread.loop.input();
+    assert.equal(thread.loop.isAwake, isAwake);
+  });
+}
+
+test("who keeps the core twice wants it: the loop sleeps at once, and for a while (WakefulLoop.W3, W4)", () => {
+  const thread = new StubThread();
+  thread.inputs(1 + START, SOON_MS / 2);
+  thread.inputsWaitedFor(10, 2);
+  thread.lentMs = 2 * SHORT_MS;
+  for (let look = 1; thread.turn(); look++) if (look % (2 * RARELY) === 0) thread.loop.input();
+  assert.ok(thread.offerCount <= KEPT_MAX);
+  thread.inputs(10 * START, SOON_MS / 2);
+  assert.equal(thread.loop.isAwake, false);
+});
+
+test("without the native call there is nothing to offer the core with", async () => {
+  const missing = (): Promise<never> => Promise.reject(new Error("koffi is not installed"));
+  assert.equal(await coreOffer("linux", missing), undefined);
+  assert.equal(await coreOffer("win32"), undefined);
 });

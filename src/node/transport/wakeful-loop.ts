@@ -8,15 +8,24 @@
 //   asleep ── START inputs, each soon after the one before ──▶ awake ── credit is spent, or others want the core ──▶
 //   asleep
 //
+// A worker, a head and its standby wait for each other on two cores. One that only polled would keep its core for a
+// slice of the system's scheduler, milliseconds, from the one that it waits for: so it offers the core between polls
+// (sched_yield, a native call through koffi where it is installed), which costs a microsecond.
+//
 // Invariants:
 //   WakefulLoop.W1. Polls in vain cost at most what earlier ones saved, and one poll per input that came while the loop
 //       was asleep.
 //   WakefulLoop.W2. After the last input there are at most CREDIT_MAX polls, about a millisecond.
 //   WakefulLoop.W3. While others want our core it is theirs: a loop that does not get it while it is awake sleeps for
 //       REST_MS.
+//   WakefulLoop.W4. Who is ready to run on our core does so after RARELY polls in vain, and after one while others
+//       share it, where the core can be offered. What comes back soon was not wanted in the sense of W3: a node that we
+//       wait for had it.
 
 import { availableParallelism } from "node:os";
 import type { Clock } from "../../base/clock.ts";
+import type { Role } from "../config/node-config.ts";
+import { C_LIBRARY, koffi, type NativeCalls } from "../native-calls.ts";
 
 /** In polls: what makes the loop wake, what one input earns that was polled for, and the most credit. */
 export const START = 64;
@@ -28,16 +37,28 @@ export const REST_MS = 500;
 /** How often we check whether others want the core, and the share of it that we get if they do not. */
 export const CHECK_MS = 64;
 const CORE_SHARE_MIN = 0.6;
+/** Who keeps a core that was offered for longer than this computes, and does not wait for us. */
+export const SHORT_MS = 1;
+/** So often within CHECK_MS, and others want the core. */
+export const KEPT_MAX = 2;
+/** A core that is away for longer than this was taken by somebody: others may want it again at every poll so soon after. */
+export const TAKEN_MS = 0.004;
+const SHARED_OFFERS = 64;
+/** Nobody took it lately: it is offered at every so many polls. */
+export const RARELY = 8;
 
 export type WakefulLoopOptions = {
   readonly clock: Clock;
   /** CPU time of this thread so far. */
   readonly cpuMs: () => number;
+  /** Lets others run that are ready to, on the core of this thread; left out where that is not possible. */
+  readonly offerCore?: (() => void) | undefined;
 };
 
 export class WakefulLoop {
   readonly #clock: Clock;
   readonly #cpuMs: () => number;
+  readonly #offerCore: (() => void) | undefined;
   #isAwake = false;
   #credit = 0;
   /** Polls since the last input. */
@@ -49,10 +70,17 @@ export class WakefulLoop {
   /** When we began to compare time with CPU time, and our CPU time then. */
   #sinceMs = 0;
   #cpuThenMs = 0;
+  /** For how long others had the core since then that was offered to them, and gave it back soon. */
+  #lentMs = 0;
+  /** How often others kept it for longer. */
+  #keptCount = 0;
+  /** So many offers more are made at every poll. */
+  #offersLeft = 0;
 
-  constructor({ clock, cpuMs }: WakefulLoopOptions) {
+  constructor({ clock, cpuMs, offerCore }: WakefulLoopOptions) {
     this.#clock = clock;
     this.#cpuMs = cpuMs;
+    this.#offerCore = offerCore;
   }
 
   get isAwake(): boolean {
@@ -77,20 +105,42 @@ export class WakefulLoop {
     if (!isSoon || nowMs < this.#restsUntilMs || ++this.#credit < START) return;
     this.#isAwake = true;
     this.#polls = 0;
-    this.#sinceMs = nowMs;
-    this.#cpuThenMs = this.#cpuMs();
+    this.#begin(nowMs, this.#cpuMs());
     this.#clock.afterInput(this.#poll);
+  }
+
+  /** Time is compared with CPU time from now on. */
+  #begin(nowMs: number, cpuMs: number): void {
+    this.#sinceMs = nowMs;
+    this.#cpuThenMs = cpuMs;
+    this.#lentMs = 0;
+    this.#keptCount = 0;
   }
 
   /** Runs once per turn of the event loop, which polls for input between two of them and does not sleep meanwhile. */
   readonly #poll = (): void => {
     this.#polls++;
     if (--this.#credit <= 0) this.#sleep();
-    else if ((++this.#turns & 63) === 0 && this.#isCoreWanted()) {
+    else if (this.#isTimeToCheck() && this.#isCoreWanted()) {
       this.#sleep();
       this.#restsUntilMs = this.#inputAtMs + REST_MS;
     } else this.#clock.afterInput(this.#poll);
   };
+
+  /** Offers the core (WakefulLoop.W4). True now and then, and when others kept it. */
+  #isTimeToCheck(): boolean {
+    const isDue = (++this.#turns & 63) === 0;
+    if (this.#polls === 1 || this.#offerCore === undefined) return isDue;
+    if (this.#offersLeft === 0 && this.#polls % RARELY !== 0) return isDue;
+    const fromMs = this.#clock.nowMs();
+    this.#offerCore();
+    const lentMs = this.#clock.nowMs() - fromMs;
+    if (lentMs > TAKEN_MS) this.#offersLeft = SHARED_OFFERS;
+    else if (this.#offersLeft > 0) this.#offersLeft--;
+    if (lentMs <= SHORT_MS) this.#lentMs += lentMs;
+    else this.#keptCount++;
+    return isDue || lentMs > SHORT_MS;
+  }
 
   #sleep(): void {
     this.#isAwake = false;
@@ -100,20 +150,35 @@ export class WakefulLoop {
 
   /** WakefulLoop.W3: a thread that is awake uses its whole core, unless others want it. */
   #isCoreWanted(): boolean {
+    if (this.#keptCount >= KEPT_MAX) return true;
     const nowMs = this.#clock.nowMs();
     const elapsedMs = nowMs - this.#sinceMs;
     if (elapsedMs < CHECK_MS) return false;
     const cpuMs = this.#cpuMs();
-    const usedMs = cpuMs - this.#cpuThenMs;
-    this.#sinceMs = nowMs;
-    this.#cpuThenMs = cpuMs;
+    const usedMs = cpuMs - this.#cpuThenMs + this.#lentMs;
+    this.#begin(nowMs, cpuMs);
     return usedMs < elapsedMs * CORE_SHARE_MIN;
   }
 }
 
 /** The loop of a running process; undefined on a single core, which it would keep from the process it waits for. */
-export function wakefulLoop(clock: Clock): WakefulLoop | undefined {
-  return availableParallelism() === 1 ? undefined : new WakefulLoop({ clock, cpuMs });
+export async function wakefulLoop(clock: Clock, role: Role): Promise<WakefulLoop | undefined> {
+  if (availableParallelism() === 1) return undefined;
+  // a scheduler has little to say, and koffi takes memory
+  return new WakefulLoop({ clock, cpuMs, offerCore: role === "scheduler" ? undefined : await coreOffer() });
+}
+
+/** Undefined where the system cannot be asked: loops that poll keep their cores. */
+export async function coreOffer(
+  platform: string = process.platform,
+  nativeCalls: () => Promise<NativeCalls> = koffi,
+): Promise<(() => void) | undefined> {
+  if (platform !== "linux") return undefined;
+  try {
+    return (await nativeCalls()).load(C_LIBRARY).func("int sched_yield()");
+  } catch {
+    return undefined; // koffi is not installed, or does not work here
+  }
 }
 
 function cpuMs(): number {

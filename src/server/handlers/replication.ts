@@ -9,7 +9,7 @@ export const REPLICATION_HANDLERS: readonly ServedFunction[] = [
     inPlace: true,
     handler: ({ replica, holder }, { first, entries }) => {
       if (replica === undefined) throw new WeighbridgeError("UNSUPPORTED", "this server is not replicated: start it with replicas 2");
-      return { applied: replica.repeat(holder, first, entries) };
+      return { applied: replica.standbyLog.repeat(holder, first, entries) };
     },
   }),
 ];

@@ -9,7 +9,7 @@
 // Invariants:
 //   ChainMember.I6. A head that was replaced acknowledges nothing that its standby lacks: its log reaches nobody.
 //       The same roster ends its link, as every link of an incarnation that is over (ClusterNode.follow), a hello of it
-//       is FENCED, and a server that has taken over repeats no log (Replica.repeat).
+//       is FENCED, and a server that has taken over repeats no log (StandbyLog.repeat).
 
 import type { Clock } from "../../base/clock.ts";
 import { reasonOf, WeighbridgeError } from "../../base/errors.ts";
@@ -21,7 +21,7 @@ import { PausableLink } from "../../peer/pausable-link.ts";
 import type { Peer } from "../../peer/peer.ts";
 import { idOf, nameOf, rankOf, roleOf } from "../../wire/node-id.ts";
 import type { RosterEntry, RosterView } from "../../wire/roster.ts";
-import { standbySink } from "./log-sink.ts";
+import { standbySink } from "./log-call.ts";
 import type { Replica } from "./replica.ts";
 
 /** Throws UNSUPPORTED for what a replicated server does not do so far, BAD_CONFIG for a standby of none. */
@@ -85,7 +85,7 @@ export class ChainMember {
     const { peer } = node;
     peer.outputOf = (channel, link) =>
       isClient(channel.id) ? replica.log.holdBack(link instanceof PausableLink ? link.inner : link) : undefined;
-    replica.onDiverged = (error) => {
+    replica.standbyLog.onDiverged = (error) => {
       node.log.error("this standby cannot go on, and leaves", { reason: error.message, cause: String(error.cause) });
       node.leave().then(
         () => node.close(),
@@ -120,6 +120,7 @@ export class ChainMember {
         if (head !== undefined && this.#replica.isFilling) this.#checkSource(head);
         return;
       }
+      if (this.#replica.standbyLog.hasFailed) return; // it leaves (StandbyLog.I1)
       log.warn("taking over", { node: nameOf(head.node), incarnation: head.incarnation, entries: this.#replica.applied });
       this.#replica.promote();
       membership.takeOver(head);
@@ -202,7 +203,7 @@ export class ChainMember {
   #checkSource({ state, incarnation, node }: RosterEntry): void {
     if (this.#filledBy === 0) this.#filledBy = incarnation;
     if (state === "alive" && incarnation === this.#filledBy) return;
-    this.#replica.onDiverged(new WeighbridgeError("NODE_DEAD", `${nameOf(node)} is gone, and had not given it everything`));
+    this.#replica.standbyLog.onDiverged(new WeighbridgeError("NODE_DEAD", `${nameOf(node)} is gone, and had not given it everything`));
   }
 
   #sendTo(channel: Channel): void {

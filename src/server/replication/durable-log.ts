@@ -11,14 +11,18 @@
 import type { WeighbridgeError } from "../../base/errors.ts";
 import { type Check, count, object, text } from "../../wire/json-body.ts";
 import { type RosterView, rosterShape } from "../../wire/roster.ts";
-import type { LogPage, LogSink } from "./log-sink.ts";
+import type { LogPage } from "./log-sink.ts";
 
 /** Who a server is: what it tells the scheduler when it comes back. */
 export type ServerIdentity = { readonly job: string; readonly node: number; readonly incarnation: number; readonly roster: RosterView };
 
 export const identityShape: Check<ServerIdentity> = object({ job: text, node: count, incarnation: count, roster: rosterShape });
 
-export type DurableLog = LogSink & {
+export type DurableLog = {
+  /** For messages: "the disk". */
+  readonly name: string;
+  /** Pages come in order. Resolves with the last entry that the disk has (DurableLog.D1). `entries` must not change before. */
+  write(page: LogPage): Promise<number>;
   /** Called once, when the disk has failed: nothing is written any more, and nothing acknowledged. */
   onFailed: (error: WeighbridgeError) => void;
   /**

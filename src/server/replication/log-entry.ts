@@ -237,29 +237,70 @@ export type ReadEntry = {
   incarnation: number;
 };
 
-/** The entries of a LOG, one by one, in the same object. Throws BAD_REQUEST where they do not add up. */
-export function* readEntries(entries: Uint8Array): Iterable<Readonly<ReadEntry>> {
-  const view = new DataView(entries.buffer, entries.byteOffset, entries.byteLength);
-  const entry: ReadEntry = { kind: 0, count: 1, at: 0, bodyBytes: 0, textBytes: 0, node: 0, incarnation: 0 };
-  for (let at = 0; at < entries.length; at = entry.at + entry.bodyBytes) {
-    if (entries.length - at < ENTRY_BYTES) throw cut(at, entries.length);
-    entry.kind = view.getUint32(at, true);
-    entry.bodyBytes = view.getUint32(at + 4, true);
-    entry.node = view.getUint32(at + 8, true);
-    entry.textBytes = view.getUint32(at + 12, true);
-    entry.incarnation = view.getFloat64(at + 16, true);
-    entry.at = at + ENTRY_BYTES;
-    if (entry.bodyBytes % 8 !== 0 || entry.textBytes > entry.bodyBytes || entry.at + entry.bodyBytes > entries.length)
-      throw cut(at, entries.length);
-    entry.count = mayBeRun(entry) ? 1 + (view.getUint32(entry.at + MORE_BYTE, true) >>> MORE_SHIFT) : 1;
-    yield entry;
+/** Reads entries one by one, and is the one that was read. */
+export class EntryReader implements ReadEntry {
+  kind = 0;
+  count = 1;
+  at = 0;
+  bodyBytes = 0;
+  textBytes = 0;
+  node = 0;
+  incarnation = 0;
+  /** A link reads into the same buffer again and again: a view for each LOG would cost more than its entries. */
+  #bytes: Uint8Array = new Uint8Array(0);
+  #view = new DataView(this.#bytes.buffer);
+  #from = 0;
+  #next = 0;
+  #end = 0;
+
+  /** Goes to the first of the entries in `byteCount` bytes from `from` on. */
+  begin(bytes: Uint8Array, from: number, byteCount: number): void {
+    if (bytes !== this.#bytes) {
+      this.#bytes = bytes;
+      this.#view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+    }
+    this.#from = from;
+    this.#next = from;
+    this.#end = from + byteCount;
+  }
+
+  /** False: that was the last one. Throws BAD_REQUEST where they do not add up. */
+  next(): boolean {
+    const view = this.#view;
+    const at = this.#next;
+    const end = this.#end;
+    if (at === end) return false;
+    if (end - at < ENTRY_BYTES) throw this.#cut();
+    this.kind = view.getUint32(at, true);
+    this.bodyBytes = view.getUint32(at + 4, true);
+    this.node = view.getUint32(at + 8, true);
+    this.textBytes = view.getUint32(at + 12, true);
+    this.incarnation = view.getFloat64(at + 16, true);
+    this.at = at + ENTRY_BYTES;
+    if (this.bodyBytes % 8 !== 0 || this.textBytes > this.bodyBytes || this.at + this.bodyBytes > end) throw this.#cut();
+    this.#next = this.at + this.bodyBytes;
+    const mayBeRun = this.kind === EntryKind.KV && this.bodyBytes >= HEADER_BYTES;
+    this.count = mayBeRun ? 1 + (view.getUint32(this.at + MORE_BYTE, true) >>> MORE_SHIFT) : 1;
+    return true;
+  }
+
+  /** How many numbers of the log all of them have; the next one is the first again. Throws as `next`. */
+  countAll(): number {
+    let count = 0;
+    while (this.next()) count += this.count;
+    this.#next = this.#from;
+    return count;
+  }
+
+  #cut(): WeighbridgeError {
+    const [at, byteCount] = [this.#next, this.#end].map((each) => each - this.#from);
+    return new WeighbridgeError("BAD_REQUEST", `the entry at byte ${at} of a log of ${byteCount} bytes does not fit it`);
   }
 }
 
-function mayBeRun({ kind, bodyBytes }: Readonly<ReadEntry>): boolean {
-  return kind === EntryKind.KV && bodyBytes >= HEADER_BYTES;
-}
-
-function cut(at: number, byteCount: number): WeighbridgeError {
-  return new WeighbridgeError("BAD_REQUEST", `the entry at byte ${at} of a log of ${byteCount} bytes does not fit it`);
+/** The entries of a page, one by one, in the same object. Throws as EntryReader.next. */
+export function* readEntries(entries: Uint8Array): Iterable<Readonly<ReadEntry>> {
+  const reader = new EntryReader();
+  reader.begin(entries, 0, entries.length);
+  while (reader.next()) yield reader;
 }

@@ -42,6 +42,7 @@ export class LoggedRequests implements FunctionHandler {
 
   handle(channel: Channel, header: FrameHeader, bytes: Uint8Array, at: number, fresh: boolean): void {
     const replica = this.#replica;
+    if (replica.isStandby && !this.#isKv && replica.standbyLog.take(channel, header, bytes, at)) return;
     replica.meet(channel);
     const policy = this.#policyOf(header);
     if (policy === "refused") throw refusedError(this.nameOf(header) ?? `function ${header.functionId}`);
@@ -68,6 +69,7 @@ export class LoggedRequests implements FunctionHandler {
       if (stamp !== 0) replica.refused(channel, { request, stamp }, thrown);
       throw thrown;
     }
+    log.handled();
     replica.appended();
     if (log.isFull) channel.holdInput(log.whenRoom());
   }

@@ -3,14 +3,13 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { Deferred } from "../../base/deferred.ts";
 import { SILENT_LOG } from "../../base/log.ts";
 import { Arena } from "../../kernel/arena.ts";
 import { SimClock } from "../../testing/sim-clock.ts";
 import { StubLink } from "../../testing/stub-link.ts";
 import { EntryKind } from "./log-entry.ts";
 import { LogPages } from "./log-pages.ts";
-import type { LogPage, LogSink } from "./log-sink.ts";
+import type { LogPage, LogSink, LogWriteEnd } from "./log-sink.ts";
 import { ReplicaLog } from "./replica-log.ts";
 
 const KEPT_BYTES_MAX = 4096;
@@ -19,19 +18,17 @@ const KEPT_BYTES_MAX = 4096;
 class SlowSink implements LogSink {
   readonly name = "the standby";
   readonly pages: LogPage[] = [];
-  readonly #answers: Deferred<number>[] = [];
+  readonly #answers: LogWriteEnd[] = [];
 
-  write(page: LogPage): Promise<number> {
-    const answer = new Deferred<number>();
+  write(page: LogPage, end: LogWriteEnd): void {
     this.pages.push(page);
-    this.#answers.push(answer);
-    return answer.promise;
+    this.#answers.push(end);
   }
 
   /** It has the oldest page that it had not. */
   take(): void {
     const at = this.pages.length - this.#answers.length;
-    this.#answers.shift()?.resolve(this.pages[at]?.last ?? 0);
+    this.#answers.shift()?.written(this.pages[at]?.last ?? 0);
   }
 }
 

@@ -65,6 +65,8 @@ export class ReplicaLog {
   #keptBytes = 0;
   #room: Deferred<void> | undefined;
   #isFlushing = false;
+  /** Whether the handler of the last request runs: its entry may be taken back. */
+  #isBeingHandled = false;
   #isWatched = false;
   #cancelWatch: CancelTimer = () => {};
   /** When the sink acknowledged something last, or had nothing to acknowledge. */
@@ -141,6 +143,12 @@ export class ReplicaLog {
   /** A request, as it came: before its handler runs, which may change its bytes. */
   appendFrame(kind: EntryKind, { id, incarnation }: Channel, header: FrameHeader, bytes: Uint8Array, at: number): void {
     this.#pageFor(frameEntryBytes(header)).addFrame(kind, id, incarnation, header, bytes, at);
+    this.#isBeingHandled = true;
+  }
+
+  /** The handler of the last request has returned, and its entry stays. */
+  handled(): void {
+    this.#isBeingHandled = false;
   }
 
   appendText(kind: EntryKind, body: unknown): void {
@@ -158,12 +166,14 @@ export class ReplicaLog {
   retract(): void {
     assert(this.#page !== undefined, "nothing is sent while a handler runs");
     this.#page.dropLast();
+    this.handled();
   }
 
   /** The handler of the last request threw, and what it did until then is to be repeated. */
   markThrown(): void {
     assert(this.#page !== undefined, "nothing is sent while a handler runs");
     this.#page.markThrown();
+    this.handled();
   }
 
   /** ReplicaLog.I8 */
@@ -193,6 +203,11 @@ export class ReplicaLog {
     this.#isFlushing = false;
     this.#sendPage();
   };
+
+  /** A write waits for what is in the page: the sooner that leaves the better, unless a handler may still refuse it. */
+  hurry(): void {
+    if (!this.#isBeingHandled) this.#sendPage();
+  }
 
   #sendPage(): void {
     const page = this.#page;
@@ -229,25 +244,32 @@ export class ReplicaLog {
 
   #send(sink: LogSink, first: number, page: EntryPage): void {
     const entries = page.bytes.subarray(0, page.length);
-    sink.write({ first, last: first + page.count - 1, entries }).then(
-      (applied) => {
-        const { length } = page;
-        this.#pages.give(page);
-        if (this.#sink !== sink) return;
-        this.#keptBytes -= length;
-        this.#acknowledge(applied);
-      },
-      (thrown: unknown) => {
-        this.#pages.drop(page); // what is left of a write to it may still leave
-        if (this.#sink !== sink || this.#isClosed) return;
-        if (isWeighbridgeError(thrown, "FENCED")) this.onReplaced(thrown);
-        // The scheduler decides what follows; until then what waits goes on waiting.
-        else {
-          this.#options.log.warn(`${sink.name} does not take the log`, { reason: reasonOf(thrown) });
-          this.onRefused(thrown);
-        }
+    sink.write(
+      { first, last: first + page.count - 1, entries },
+      {
+        written: (last) => {
+          const { length } = page;
+          this.#pages.give(page);
+          if (this.#sink !== sink) return;
+          this.#keptBytes -= length;
+          this.#acknowledge(last);
+        },
+        failed: (error) => {
+          this.#pages.drop(page); // what is left of a write to it may still leave
+          if (this.#sink === sink && !this.#isClosed) this.#refused(sink, error);
+        },
       },
     );
+  }
+
+  /** The scheduler decides what follows; until then what waits goes on waiting. */
+  #refused(sink: LogSink, error: unknown): void {
+    if (isWeighbridgeError(error, "FENCED")) {
+      this.onReplaced(error);
+      return;
+    }
+    this.#options.log.warn(`${sink.name} does not take the log`, { reason: reasonOf(error) });
+    this.onRefused(error);
   }
 
   #acknowledge(applied: number): void {
@@ -303,6 +325,7 @@ class HeldOutput implements Output {
     }
     this.#held.push({ position, chunks, flushed });
     this.#waiting.add(this);
+    this.#log.hurry();
   }
 
   /** Entries up to this one are acknowledged. A write that is flushed at once may bring the next one (Link.L3). */

@@ -7,17 +7,14 @@
 //   durable: comes back ── restore: its own entries ──► head, whose log goes to the disk; now and then a FILL goes
 //   there too, and what was before it is not needed any more (docs/decisions/0071)
 //
-// Invariants (with ReplicaLog.I1, I2 and I8):
+// Invariants (with ReplicaLog.I1, I2 and I8, StandbyLog.I1 and I7):
 //   Replica.I2. A standby repeats what its head did, in the same order, and gets the same bits: digests are compared
 //       every DIGEST_ENTRIES entries. One that differs, or cannot repeat an entry, leaves the chain.
 //   Replica.I5. A stamp counts once over a failover: the standby's vector clock has the stamps of all that it repeated.
-//   Replica.I7. A standby repeats the log of one incarnation of its head: the next one, if it is not this standby
-//       itself, has another state, and counts its entries anew.
 //   Replica.I6. Clocks, joins, leaves and deaths of workers are entries: the lowest clock never falls over a failover.
 
 import { assert } from "../../base/assert.ts";
 import { reasonOf, WeighbridgeError } from "../../base/errors.ts";
-import type { WorkerIncarnation } from "../../consistency/worker-incarnations.ts";
 import type { Contract } from "../../contracts/contract.ts";
 import type { Kernels } from "../../kernel/kernels.ts";
 import { PART_COUNT } from "../../keys/part.ts";
@@ -28,7 +25,7 @@ import { type Failure, failureShape, toFailure } from "../../wire/failure.ts";
 import { FrameHeader, HEADER_BYTES, Kind, paddedBytes, stepRun } from "../../wire/frame.ts";
 import { decodeHeader } from "../../wire/frame-reader.ts";
 import { count, decodeJson, encodeJson, list, object, optional } from "../../wire/json-body.ts";
-import { nameOf, rankOf, roleOf } from "../../wire/node-id.ts";
+import { rankOf, roleOf } from "../../wire/node-id.ts";
 import { type RosterEntry, rosterEntryShape } from "../../wire/roster.ts";
 import type { Ownership } from "../ownership.ts";
 import { type DurableLog, identityShape, type ServerIdentity } from "./durable-log.ts";
@@ -46,17 +43,19 @@ import {
   type ServerImage,
   saveAnswers,
 } from "./fill-state.ts";
-import { EntryKind, type ReadEntry, readEntries } from "./log-entry.ts";
+import { standbySink } from "./log-call.ts";
+import { EntryKind, EntryReader, type ReadEntry } from "./log-entry.ts";
 import { LogPages } from "./log-pages.ts";
 import { type LogPolicy, policyOf } from "./log-policy.ts";
-import { type LogPage, standbySink } from "./log-sink.ts";
+import { diskSink, type LogPage } from "./log-sink.ts";
 import { unpack } from "./packed-body.ts";
 import { ReplicaLog, type ReplicaLogOptions } from "./replica-log.ts";
 import { StandInChannel } from "./stand-in-channel.ts";
+import { StandbyLog } from "./standby-log.ts";
 import { digestOf, digestOfParts } from "./state-digest.ts";
 
 /** How often a head and its standby compare a part. */
-const DIGEST_ENTRIES = 1024;
+const DIGEST_ENTRIES = 4096;
 
 /** How much of a durable server's log is kept behind its last FILL: this, or so many times what the state came to. */
 const REFILL_BYTES = 256 * 1024 * 1024;
@@ -101,26 +100,25 @@ export class Replica {
   readonly log: ReplicaLog;
   /** By the hashes of their names. */
   readonly policies: ReadonlyMap<number, LogPolicy>;
-  /** Called when this standby cannot go on (Replica.I2). */
-  onDiverged: (error: WeighbridgeError) => void = () => {};
+  /** Of a standby: takes the log of its head. */
+  readonly standbyLog: StandbyLog = new StandbyLog(this);
   /** The scheduler's word, which comes with the rank. */
   isStandby = false;
   /** What repeats the steps of parts that come and go. */
   exchange: ExchangeRepeater | undefined;
-  /** Of a standby: the incarnation of its head (Replica.I7). */
-  #head = 0;
   /** Of a standby: the last entry that it has repeated. */
   applied = 0;
   readonly #options: ReplicaOptions;
   readonly #server: ReplicatedServer;
   readonly #header = new FrameHeader();
-  /** Of the entries that are being repeated. */
+  readonly #entries = new EntryReader();
+  /** What the entries lie in that are being repeated, and its words. */
+  #bytes: Uint8Array = new Uint8Array(0);
   #words: Uint32Array = new Uint32Array(0);
   /** Of a standby, and of a head that was one: what it knows of each worker's requests. */
   readonly #standIns = new Map<number, StandInChannel>();
   /** The channels of workers that this head inherited, and has met. */
   #met = new WeakSet<Channel>();
-  #failure: WeighbridgeError | undefined;
   /** Of a head: the copy that is under way. */
   #fill: Fill | undefined;
   /** Of a head: the last read in several frames of each worker (Fill.F5). */
@@ -223,7 +221,7 @@ export class Replica {
     await durable.open((page) => this.#restore(page));
     this.#isComingBack = false;
     this.log.goOnAfter(this.applied);
-    this.log.sendTo(durable);
+    this.log.sendTo(diskSink(durable));
   }
 
   /** Repeats what a process before left when it was stopped (PlannedStop.open). */
@@ -242,7 +240,7 @@ export class Replica {
     await left.open(() => {});
     await new Promise<void>((filled, failed) => {
       const begin = (): void => {
-        this.log.start(left);
+        this.log.start(diskSink(left));
         this.log.onRefused = failed;
         this.log.appendText(EntryKind.IDENTITY, identity); // DurableLog.D3
       };
@@ -265,7 +263,7 @@ export class Replica {
   #restore({ first, entries }: LogPage): void {
     this.log.byteCount += entries.byteLength;
     try {
-      this.#repeat(first, entries);
+      this.repeat(first, entries, 0, entries.length);
     } catch (thrown) {
       const message = `entry ${this.applied + 1} of this server's log could not be repeated: ${reasonOf(thrown)}`;
       throw new WeighbridgeError("STATE_CORRUPT", message, { cause: thrown });
@@ -394,40 +392,29 @@ export class Replica {
 
   // The standby.
 
-  /**
-   * Repeats entries of the head, numbered from `first` on, and returns the last one that it has. Throws FENCED when
-   * this is no standby any more, and what made it leave the chain.
-   */
-  repeat({ worker: head, incarnation }: WorkerIncarnation, first: number, entries: Uint8Array): number {
-    if (roleOf(head) !== "server") throw new WeighbridgeError("BAD_REQUEST", `a log comes from a server, not from ${nameOf(head)}`);
-    if (!this.isStandby) throw new WeighbridgeError("FENCED", `${nameOf(head)} sends its log to a server that has taken over from it`);
-    if (this.#failure !== undefined) throw this.#failure;
-    try {
-      if (this.#head === 0) this.#head = incarnation;
-      if (this.#head !== incarnation) throw new WeighbridgeError("BAD_REQUEST", `it has what incarnation ${this.#head} had`); // Replica.I7
-      this.#repeat(first, entries);
-    } catch (thrown) {
-      this.#failure = new WeighbridgeError("HANDLER_FAILED", `entry ${this.applied + 1} of ${nameOf(head)} could not be repeated`, {
-        cause: thrown,
-      });
-      this.onDiverged(this.#failure);
-      throw this.#failure;
-    }
-    return this.applied;
+  /** Whether what it has of the log is certain to be its state: nothing is missing that other entries stand for. */
+  get isWhole(): boolean {
+    return this.#hasBegun && !this.#isFilling;
   }
 
-  #repeat(first: number, entries: Uint8Array): void {
-    if (!this.#hasBegun && (entries[0] === EntryKind.FILL || this.#isComingBack)) this.applied = first - 1;
+  /** Repeats the entries from byte `at` on, numbered from `first` on. Throws if one cannot be repeated. */
+  repeat(first: number, bytes: Uint8Array, at: number, byteCount: number): void {
+    if (!this.#hasBegun && (bytes[at] === EntryKind.FILL || this.#isComingBack)) this.applied = first - 1;
     if (first > this.applied + 1) throw new WeighbridgeError("BAD_REQUEST", `entry ${first} came after entry ${this.applied}`);
-    this.#words = new Uint32Array(entries.buffer, entries.byteOffset, entries.length >> 2);
+    if (bytes !== this.#bytes) {
+      this.#bytes = bytes;
+      this.#words = new Uint32Array(bytes.buffer, bytes.byteOffset, bytes.length >> 2);
+    }
     let index = first;
-    for (const entry of readEntries(entries)) {
+    const entry = this.#entries;
+    entry.begin(bytes, at, byteCount);
+    while (entry.next()) {
       const known = this.applied + 1 - index; // so many frames of this entry were repeated before
       index += entry.count;
       if (known >= entry.count) continue;
-      if (entry.count > 1) this.#repeatRun(entry, entries, known);
+      if (entry.count > 1) this.#repeatRun(entry, bytes, known);
       else {
-        this.#repeatOne(entry, entries);
+        this.#repeatOne(entry, bytes);
         this.applied++;
       }
       if (entry.kind !== EntryKind.IDENTITY) this.#hasBegun = true; // DurableLog.D3

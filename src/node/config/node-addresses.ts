@@ -1,0 +1,32 @@
+// node-addresses — where the nodes of a configuration (node-config.ts) are found.
+
+import { join } from "node:path";
+import type { Address } from "../../transport/transport.ts";
+import type { NodeConfig } from "./node-config.ts";
+
+/** Where the scheduler of this configuration listens. */
+export function schedulerAddress({ transport, van, socketDir, schedulerHost, schedulerPort, host, role }: NodeConfig): Address {
+  if (transport === "unix" && van !== "weighbridge") return `unix:///tmp/${schedulerPort}`; // ps-lite's ipc
+  if (transport === "unix") return `unix://${join(socketDir, `${schedulerPort}.sock`)}`;
+  return tcpAddress(role === "scheduler" ? host : schedulerHost, schedulerPort);
+}
+
+export function tcpAddress(host: string, port: number): Address {
+  return `tcp://${host.includes(":") ? `[${host}]` : host}:${port}`;
+}
+
+export type HostPort = { readonly host: string; readonly port: number };
+
+/** What a list such as `a:9700,[::1]:9700` names. */
+export function hostPortsOf(list: string | undefined): HostPort[] {
+  return (list?.split(",") ?? []).map((text) => {
+    const colon = text.lastIndexOf(":");
+    return { host: text.slice(0, colon).replace(/^\[(.*)\]$/, "$1"), port: Number(text.slice(colon + 1)) };
+  });
+}
+
+/** Where a server or worker of this configuration looks for the scheduler: the first, and then the others. */
+export function schedulerAddresses(config: NodeConfig): [Address, ...Address[]] {
+  const [first, ...others] = hostPortsOf(config.schedulers).map(({ host, port }) => tcpAddress(host, port));
+  return first === undefined || config.role === "scheduler" ? [schedulerAddress(config)] : [first, ...others];
+}
