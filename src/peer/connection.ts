@@ -17,7 +17,7 @@
 //   Connection.H6. A peer of another protocol version gets a failure, and both sides name both versions.
 
 import type { CancelTimer, Clock } from "../base/clock.ts";
-import { reasonOf, WeighbridgeError } from "../base/errors.ts";
+import { asError, reasonOf, WeighbridgeError } from "../base/errors.ts";
 import type { Link } from "../transport/transport.ts";
 import { decodeFailure, fromFailure, toFailure } from "../wire/failure.ts";
 import { encodeHeader, FrameHeader, HEADER_BYTES, Kind, PROTOCOL_VERSION, paddedBytes } from "../wire/frame.ts";
@@ -133,7 +133,7 @@ export class Connection implements FrameSink {
     try {
       this.reader.goOn();
     } catch (thrown) {
-      this.#problem ??= asBadFrame(thrown);
+      this.#problem ??= asError(thrown, "BAD_FRAME");
       this.link.destroy();
     }
   }
@@ -186,7 +186,7 @@ export class Connection implements FrameSink {
       channel.attach(this.link, hello.capabilities?.includes(READS_RUNS) === true);
     } catch (thrown) {
       this.#host.metrics.badHellos++;
-      this.#problem = asBadFrame(thrown);
+      this.#problem = asError(thrown, "BAD_FRAME");
       this.#sendJson(Kind.FAILURE, toFailure(this.#problem));
       this.link.close();
     }
@@ -214,8 +214,4 @@ export class Connection implements FrameSink {
     frame.set(body, HEADER_BYTES);
     this.link.write([frame], () => {});
   }
-}
-
-function asBadFrame(thrown: unknown): WeighbridgeError {
-  return thrown instanceof WeighbridgeError ? thrown : new WeighbridgeError("BAD_FRAME", String(thrown), { cause: thrown });
 }

@@ -19,7 +19,7 @@
 
 import type { Clock } from "../../base/clock.ts";
 import { Deferred } from "../../base/deferred.ts";
-import { isWeighbridgeError, reasonOf, WeighbridgeError } from "../../base/errors.ts";
+import { asError, isWeighbridgeError, WeighbridgeError } from "../../base/errors.ts";
 import type { Log } from "../../base/log.ts";
 import type { ClusterNode } from "../../cluster/cluster-node.ts";
 import { PART_COUNT, type Placement, partOf } from "../../keys/placement.ts";
@@ -179,7 +179,7 @@ export class PartsExchange {
       this.#hasArrived = true;
     } catch (thrown) {
       if (isWeighbridgeError(thrown, "ABORTED")) return; // another placement has come
-      this.#failure = isWeighbridgeError(thrown) ? thrown : new WeighbridgeError("HANDLER_FAILED", reasonOf(thrown), { cause: thrown });
+      this.#failure = asError(thrown, "HANDLER_FAILED");
       log.warn("parts cannot come", { epoch, reason: this.#failure.message });
     }
     this.#wake();
