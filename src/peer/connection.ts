@@ -11,8 +11,8 @@
 //   Connection.H2. A dialer that sends no hello within `helloTimeoutMs` is cut off.
 //   Connection.H3. Before the handshake a link costs HANDSHAKE_BYTES, whatever it claims; the large buffer comes with
 //       the hello.
-//   Connection.H4. A channel gets frames only from its present link: whoever takes a link from its channel closes it,
-//       and a closed link drops what it has read.
+//   Connection.H4. A channel gets frames only from its present link: the code that takes a link from its channel closes
+//       it, and a closed link drops what it has read.
 //   Connection.H5. While the channel pauses the link, frames that were read already wait too.
 //   Connection.H6. A peer of another protocol version gets a failure, and both sides name both versions.
 

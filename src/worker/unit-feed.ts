@@ -10,7 +10,7 @@
 //       that dies loses little, and a slow one hoards nothing.
 //   UnitFeed.F3. The next request reports what is done, FLUSH_MS later at the latest.
 //   UnitFeed.F4. `next` returns "idle" and "over" only if the scheduler has said so.
-//   UnitFeed.F5. No worker is idle for ever because of one that lives and requests nothing: a DEADLINE names that one.
+//   UnitFeed.F5. No worker is idle forever because of one that lives and requests nothing: a DEADLINE names that one.
 //   UnitFeed.F6. A feed that retires takes what this worker was dealt in rounds, so that they stay whole, and then says
 //       "over"; in other assignments it says so at once.
 

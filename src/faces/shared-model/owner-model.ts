@@ -4,7 +4,7 @@
 //
 // Invariants:
 //   OwnerModel.M1. `setParam`, then `init`, then everything else; each call checks.
-//   OwnerModel.M2. A key is opened once, whoever asks for it first and however often: initModel runs once.
+//   OwnerModel.M2. A key is opened once, by the first device that asks for it: initModel runs once.
 //   OwnerModel.M3. A device is run by one thread: the owner's, or its own from `openThread` on.
 
 import { type WaitOptions, waitFor } from "../../base/deferred.ts";

@@ -9,8 +9,8 @@
 //   asleep
 //
 // Invariants:
-//   WakefulLoop.W1. Polls in vain cost at most what earlier ones saved, and one poll per input that came while the loop
-//       was asleep.
+//   WakefulLoop.W1. Polls that find nothing cost at most what earlier ones saved, and one poll per input that came
+//       while the loop was asleep.
 //   WakefulLoop.W2. After the last input there are at most CREDIT_MAX polls, about a millisecond.
 //   WakefulLoop.W3. While others want our core it is theirs: a loop that does not get it while it is awake sleeps for
 //       REST_MS.

@@ -12,7 +12,7 @@
 //   ModelWords.W1. Words are read and written by the thread that has the lock. Bells and the state may be read without.
 //   ModelWords.W2. The lock is never held while data move, nor across a turn of the event loop. A thread waits for it
 //       at most LOCK_WAIT_MS_MAX; then its holder has ended, and the model is broken.
-//   ModelWords.W3. Who sleeps has found nothing to do, under the lock, and is rung by whoever then has something.
+//   ModelWords.W3. A thread that sleeps has found nothing to do, under the lock. The next with work rings it.
 
 import { asError, type ErrorCode, WeighbridgeError } from "../../base/errors.ts";
 
