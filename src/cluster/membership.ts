@@ -4,7 +4,7 @@
 //
 //   join ──► registered ──► joined ──► leave
 //               ▲              │ the scheduler has a new incarnation: register again with `resume`, resend what was
-//               open └──────────────┘ (everything else goes on meanwhile)
+//               └──────────────┘ open (everything else goes on meanwhile)
 //
 // Invariants:
 //   Membership.M1. A scheduler that is away fails nothing for `startTimeoutMs`; then it fails those who wait for it

@@ -1,5 +1,5 @@
-// kv-landing — where the answer to a kv call comes together that does not simply fill the caller's array: one in
-// several frames, or of a length that nobody knew.
+// kv-landing — puts together an answer to a kv call that does not simply fill the caller's array: one in several
+// frames, or of a length that the caller did not know.
 //
 // Invariants (K1 and K2 are the call's, kv-request.ts):
 //   KvLanding.K3. An answer in several frames is never put together of two: when the call left again, a new one is made

@@ -358,16 +358,13 @@ export function fitsOneFrame({ keyTo, lens, width, elementBytes }: KvRequest): b
   return lens === undefined && valueBytes < LARGE_VALUE_BYTES && keyTo * (KEY_BYTES + LEN_BYTES + valueBytes) <= BLOCK_BYTES;
 }
 
+type KvStart = Pick<KvPart, "keyFrom" | "valueFrom">;
+
 /** Calls `visit` with what the cuts make of the keys from `keyFrom` on, and with the index of its range, in order. */
-export function eachPart(
-  request: KvRequest,
-  cuts: Cuts,
-  { keyFrom: first, valueFrom: firstValue }: Pick<KvPart, "keyFrom" | "valueFrom">,
-  visit: (part: KvPart, range: number) => void,
-): void {
-  let valueFrom = firstValue;
+export function eachPart(request: KvRequest, cuts: Cuts, from: KvStart, visit: (part: KvPart, range: number) => void): void {
+  let { valueFrom } = from;
   for (let range = 0; range + 1 < cuts.length; range++) {
-    const [keyFrom, keyTo] = [first + (cuts[range] as number), first + (cuts[range + 1] as number)];
+    const [keyFrom, keyTo] = [from.keyFrom + (cuts[range] as number), from.keyFrom + (cuts[range + 1] as number)];
     if (keyFrom === keyTo) continue;
     const valueTo = valueFrom + request.valueCount(keyFrom, keyTo);
     visit({ keyFrom, keyTo, valueFrom, valueTo }, range);

@@ -1,8 +1,7 @@
 // unit-feed — the units of one epoch that the scheduler lends this worker, one after the other (shard-ledger.ts decides
 // which). It keeps a small stock, so that a step never waits for a message.
 //
-//   requested ──► stock ── next ──► begun ── done ──► unreported ── the next request is answered ──► known to the
-//   scheduler
+//   requested ──► stock ── next ──► begun ── done ──► unreported ── the next request is answered ──► reported
 //
 // Invariants:
 //   UnitFeed.F1. One request is open at a time: the last answer and what was reported since is all there is to know.

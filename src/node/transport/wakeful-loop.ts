@@ -5,8 +5,8 @@
 // So polls are paid for: input that comes while we poll earns about what waking would have cost, every poll spends one,
 // and without credit the loop sleeps.
 //
-//   asleep ── START inputs, each soon after the one before ──▶ awake ── credit is spent, or others want the core ──▶
-//   asleep
+//   asleep ── START inputs, each soon after the one before ──▶ awake
+//   awake ── credit is spent, or others want the core ──▶ asleep
 //
 // Invariants:
 //   WakefulLoop.W1. Polls that find nothing cost at most what earlier ones saved, and one poll per input that came
