@@ -6,8 +6,8 @@
 //   kernels/nn/*.as.ts    src/nn/nn-module.ts          layers: one module with relaxed SIMD, one without
 //
 // One module serves shared and plain memory: the two builds differ in one byte, the flag of the imported memory, and
-// this script makes sure of that. The generated file tells where the byte is; whoever instantiates the module changes
-// it where memory cannot be shared.
+// this script makes sure of that. The generated file tells where the byte is; the code that instantiates the module
+// changes it where memory cannot be shared.
 
 import { readFileSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";

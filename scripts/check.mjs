@@ -27,7 +27,7 @@ const HEAP = ["--max-old-space-size=131072", "--min-semi-space-size=16", "--no-m
 const EXEC_ARGV = [...HEAP, `--require=${path.join(import.meta.dirname, "untraced-promises.cjs")}`];
 /** Files that import the test files which share a process. */
 const ENTRIES = ".weighbridge/test-entries";
-/** Every test by name, for whoever wants to read it. */
+/** Every test by name, to be read. */
 const LOG = ".weighbridge/test.log";
 
 const [major = 0] = process.versions.node.split(".").map(Number);

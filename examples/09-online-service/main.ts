@@ -127,7 +127,7 @@ const ROUTES: ReadonlyMap<string, Route> = new Map([
   ["/live", { method: "GET", answer: async () => ({ live: true }) }],
 ]);
 
-/** The status and the text of what went wrong. Whoever asks learns nothing of our insides; the log does. */
+/** The status and the text of what went wrong. The client learns nothing of our insides; the log does. */
 function refusalOf(error: unknown): Refusal {
   if (error instanceof Refusal) return error;
   console.error(error);
@@ -160,7 +160,7 @@ async function answer(request: IncomingMessage, response: ServerResponse): Promi
 }
 
 const web = createServer((request, response) => void answer(request, response));
-web.listen(Number(process.argv[2]), "127.0.0.1"); // before the cluster is there: who asks hears 503
+web.listen(Number(process.argv[2]), "127.0.0.1"); // before the cluster is there: clients get 503
 
 /** Takes no more requests, answers those that are there, leaves the cluster; the other replicas go on. */
 async function end(exitCode: number): Promise<void> {

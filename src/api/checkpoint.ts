@@ -134,8 +134,8 @@ export async function takeCheckpoint(servers: ServerCalls, options: TakeOptions)
     } catch (thrown) {
       if (moved !== undefined && isWeighbridgeError(thrown, "BAD_ARGUMENT") && thrown.retryable) throw moved; // the clock is over by now
       moved = isWeighbridgeError(thrown, "WRONG_EPOCH") ? thrown : moved;
-      // Servers cut on both sides of a change of parameters. Whoever was told of the cut has gone on, and no other can
-      // be made for it.
+      // Servers cut on both sides of a change of parameters. The caller that was told of the cut has gone on, and no
+      // other can be made for it.
       const isTransient = isWeighbridgeError(thrown, "UNKNOWN_PARAMETER") && thrown.retryable && options.onCut === undefined;
       if (!(isTransient || thrown === moved) || left === 0) throw thrown;
     }

@@ -2,7 +2,8 @@
 // calls ParamSave and ParamLoad. The servers write and read (server/checkpoint); this says where, and one after the
 // other.
 //
-//   <the servers' place for checkpoints>/<directory>/<the parameter's name>/step-000003/     what was saved last, a checkpoint of one parameter
+//   <the servers' directory of checkpoints>/<directory>/<the parameter's name>/step-000003/
+//                                                          what was saved last: a checkpoint of one parameter
 //
 // Invariants:
 //   ParameterFiles.F1. One name, one place: two parameters never share one, whatever letters they have.

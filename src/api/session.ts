@@ -4,7 +4,7 @@
 // Invariants:
 //   Session.S1. Two workers that describe one parameter differently: the second gets SPEC_MISMATCH with the
 //       differences, and nothing changes.
-//   Session.S2. A handle never goes on unawares with a parameter that a restarted server has lost and somebody made
+//   Session.S2. A handle never goes on silently with a parameter that a restarted server has lost and somebody made
 //       anew (worker/parameter-handle.ts): its calls fail with UNKNOWN_PARAMETER until it is made again through this
 //       session, or restored.
 //   Session.S3. A guest joins no clock set: it reads what is there, and what only workers do throws UNSUPPORTED.
@@ -199,8 +199,8 @@ export class Session {
 
   /**
    * Serves a function, which servers call over the connections that this worker has opened (`context.workers`): with
-   * `handler`, or with the one that the function brings. Returns how to end that. Whoever asks a server to call it
-   * serves it first. Throws BAD_ARGUMENT when it is served already, and for two handlers or none.
+   * `handler`, or with the one that the function brings. Returns how to end that. A caller that asks a server to call
+   * it serves it first. Throws BAD_ARGUMENT when it is served already, and for two handlers or none.
    */
   serve<Q extends Fields, R extends Fields>(fn: WorkerFunction<Q, R>, handler?: WorkerHandler<Q, R>): () => void {
     const { worker } = this.#node;

@@ -10,7 +10,7 @@ export class Deferred<T> {
 
   constructor() {
     const { promise, resolve, reject } = Promise.withResolvers<T>();
-    // A failure nobody waits for yet is not a crash; whoever waits later still gets it.
+    // A failure nobody waits for yet is not a crash; a later wait still gets it.
     promise.catch(() => {});
     this.promise = promise;
     this.resolve = resolve;

@@ -90,6 +90,19 @@ export function isWeighbridgeError(value: unknown, code?: ErrorCode): value is W
   }
 }
 
+export function badArgument(message: string): WeighbridgeError {
+  return new WeighbridgeError("BAD_ARGUMENT", message);
+}
+
+export function badRequest(message: string): WeighbridgeError {
+  return new WeighbridgeError("BAD_REQUEST", message);
+}
+
+/** What was thrown, if it is ours; anything else as the cause of an error of this code. */
+export function asError(thrown: unknown, code: ErrorCode): WeighbridgeError {
+  return isWeighbridgeError(thrown) ? thrown : new WeighbridgeError(code, reasonOf(thrown), { cause: thrown });
+}
+
 /** The text of anything that was thrown, for messages and log lines. Never throws, whatever users throw. */
 export function reasonOf(thrown: unknown): string {
   try {

@@ -304,7 +304,7 @@ export abstract class ClusterNode {
     if (this.#finalizing !== undefined) {
       if (this.#lastBarrier?.isWaiting !== true) return;
       this.#failure = error;
-      this.#closing.abort(); // it waits no longer, whoever is missing
+      this.#closing.abort(); // it waits no longer, even if nodes are missing
       return;
     }
     this.#failure = error;

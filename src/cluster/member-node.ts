@@ -1,7 +1,7 @@
 // member-node — a node that registers with the scheduler: what servers and workers have in common beyond every node.
 
 import type { WaitOptions } from "../base/deferred.ts";
-import { isWeighbridgeError, reasonOf, WeighbridgeError } from "../base/errors.ts";
+import { asError, isWeighbridgeError } from "../base/errors.ts";
 import type { PeerOptions } from "../peer/peer-options.ts";
 import type { Address } from "../transport/transport.ts";
 import type { Role } from "../wire/node-id.ts";
@@ -89,7 +89,7 @@ export abstract class MemberNode extends ClusterNode {
     try {
       await this.registered(membership);
     } catch (thrown) {
-      const { code, message } = isWeighbridgeError(thrown) ? thrown : new WeighbridgeError("HANDLER_FAILED", reasonOf(thrown));
+      const { code, message } = asError(thrown, "HANDLER_FAILED");
       // the others wait at the start barrier
       await membership.leave({ deadlineMs: LEAVE_DEADLINE_MS }, { failure: { code, message } });
       throw thrown;

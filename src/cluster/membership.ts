@@ -4,7 +4,7 @@
 //
 //   join ──► registered ──► joined ──► leave
 //               ▲              │ the scheduler has a new incarnation: register again with `resume`, resend what was
-//               open └──────────────┘ (everything else goes on meanwhile)
+//               └──────────────┘ open (everything else goes on meanwhile)
 //
 // Invariants:
 //   Membership.M1. A scheduler that is away fails nothing for `startTimeoutMs`; then it fails those who wait for it
@@ -13,7 +13,7 @@
 
 import { assert } from "../base/assert.ts";
 import { Deferred, type WaitOptions, waitFor } from "../base/deferred.ts";
-import { isWeighbridgeError, reasonOf, WeighbridgeError } from "../base/errors.ts";
+import { asError, isWeighbridgeError, reasonOf, WeighbridgeError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import { randomToken } from "../base/random.ts";
 import type { JsonContract } from "../contracts/contract.ts";
@@ -218,7 +218,7 @@ export class Membership {
       this.#barriers = new BarrierClient({ clock, isLate: reply.recovery, enter: (request) => this.ask(BARRIER, request) });
       this.#settleIn(reply);
     } catch (thrown) {
-      const error = thrown instanceof WeighbridgeError ? thrown : new WeighbridgeError("BAD_REQUEST", reasonOf(thrown), { cause: thrown });
+      const error = asError(thrown, "BAD_REQUEST");
       peer.drop(channel, error);
       throw error;
     } finally {

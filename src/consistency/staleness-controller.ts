@@ -5,7 +5,7 @@
 //   staleness 0: BSP.  staleness s: SSP.  staleness Infinity: ASP.
 //
 // Invariants:
-//   StalenessController.W1. `clockMin` never decreases, whoever joins, leaves, dies or is restarted. Without members it
+//   StalenessController.W1. `clockMin` never decreases when workers join, leave, die or restart. Without members it
 //       is the highest clock anybody reached. Until every expected worker has joined or is gone, it is 0, or the clock
 //       of a restored job. A standby and a new owner of parts have the same clocks (Availability.I6 of
 //       docs/decisions/0079).

@@ -1,4 +1,4 @@
-// checkpoints — what whoever takes or restores a checkpoint (a worker's session, the command line) calls on the
+// checkpoints — what a worker's session or the command line calls, to take or restore a checkpoint, on the
 // servers. What a parameter's record and a manifest consist of is the checkpoint format's business (store/snapshot);
 // here they are JSON objects.
 //

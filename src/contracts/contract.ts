@@ -10,11 +10,12 @@
 //             scheduler  the scheduler
 //             node       whichever node it is sent to
 //   effect    read             changes nothing: it may run again when its answer was lost
-//             recordingRead    a read that leaves a note behind: what a worker has seen of a block (DC-ASGD), which keys a list names. Running
-//                              it again leaves the same note
+//             recordingRead    a read that leaves a note behind: what a worker has seen of a block (DC-ASGD), which
+//                              keys a list names. Running it again leaves the same note
 //             update           counts once for each call, however often the call travels
-//             idempotent       changes something, and means the same when it is called twice: a call whose node was restarted is made again. The control
-//                              plane. Its answers are kept until the caller has them
+//             idempotent       changes something, and means the same when it is called twice: a call whose node was
+//                              restarted is made again. The control plane. Its answers are kept until the caller has
+//                              them
 //
 // Invariants:
 //   Contract.C1. The name and both schemas are all that the two sides must agree on; the frames carry a hash of each.

@@ -27,7 +27,7 @@ export const REGISTER: JsonContract<RegisterRequest, RegisterReply> = jsonContra
   response: registerReplyShape,
 });
 
-/** The sender lives. Every node answers: who asks wants to know whether the other one still reads. */
+/** The sender lives. Every node answers, so that the sender knows that the other one still reads. */
 export const HEARTBEAT: JsonContract<control.HeartbeatRequest, Empty> = jsonContract({
   id: FunctionId.HEARTBEAT,
   name: "wb/cluster/heartbeat",

@@ -1,4 +1,4 @@
-// described-function — what all functions of users' own are described by, whoever serves them: those of servers
+// described-function — what all functions of users' own are described by: those of servers
 // (ps-function.ts) and those of workers (worker-function.ts). Makes them; user-function.ts recognises them.
 
 import { showValue, WeighbridgeError } from "../base/errors.ts";

@@ -1,4 +1,4 @@
-// function-context — what the handler of a user's own function knows beside its request: who asks, the parameters of
+// function-context — what the handler of a user's own function knows beside its request: its caller, the parameters of
 // the server it runs on, and the workers, whose functions it may call.
 
 import type { WaitOptions } from "../base/deferred.ts";

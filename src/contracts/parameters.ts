@@ -2,7 +2,7 @@
 // Specs and settings travel as JSON: rare, small, and easy to compare (Hetu: ParamInit, ParamClear). Which number
 // stands for a name, and which edition of it is to be made or cleared, the scheduler's catalogue says (catalogue.ts).
 //
-// Whoever changes a consistency asks every server first how far its workers are, and then names a clock that is
+// A worker that changes a consistency asks every server first how far its workers are, and then names a clock that is
 // beyond all of them: the change begins there, on every server (spec/consistency.md, M4).
 
 import type { FieldValues } from "../wire/function-schema.ts";
@@ -35,7 +35,7 @@ const nothing = {} as const;
  * Makes the parameter, or does nothing if it is there and described alike. Throws SPEC_MISMATCH otherwise, with the
  * differences, UNKNOWN_PARAMETER for an edition that was cleared, and UNKNOWN_PLUG_IN where it needs a row type or an
  * updater that the server has not loaded. Answers which of users' it is made with, as JSON: a list of `{ kind, name,
- * version, deterministic, hash, module }`, which whoever makes it compares among the servers.
+ * version, deterministic, hash, module }`, which the worker that makes it compares among the servers.
  */
 export const parameterCreate: Contract<typeof createRequest, typeof created> = contract({
   name: "wb/parameter/create",

@@ -5,7 +5,7 @@
 //   raw row     values f32 × width │ slots f32 │ words u32        as in the table store, sent as floats whose bits nobody looks at
 //
 // Invariants:
-//   RawRowFunctions.W1. A read makes no row, and waits for no clock: whoever holds rows is the only one to write them.
+//   RawRowFunctions.W1. A read makes no row, and waits for no clock: only the holder of rows writes them.
 //   RawRowFunctions.W2. A write is applied once, and only under the newest claim: a worker that was replaced cannot
 //       undo what others made of its rows.
 

@@ -63,7 +63,8 @@ export const tensorPushPull: Contract<typeof pushPullRequest, typeof values> = c
 
 /**
  * The values that the block begins with, in place of those its initializer would give it. The first to come counts;
- * after that, and once anybody has pushed to the block, nothing is changed: whoever starts anew, or late, does no harm.
+ * after that, and once anybody has pushed to the block, nothing is changed: a worker that starts anew, or late, does no
+ * harm.
  */
 export const tensorStart: Contract<typeof startRequest, typeof isTaken> = contract({
   name: "wb/tensor/start",

@@ -15,6 +15,7 @@
 //       ended, and those after have not begun. So copies wait for no batch, and run beside those of other keys.
 
 import { assert } from "../base/assert.ts";
+import { bytesOf } from "../base/bytes-of.ts";
 import { showValue, WeighbridgeError } from "../base/errors.ts";
 import { elementsAt, ROW_ELEMENTS, type RowArray, type RowElement } from "../kernel/row-element.ts";
 import type { ResolvedOptimizer } from "../store/updaters/optimizer-spec.ts";
@@ -218,8 +219,7 @@ export class CudaBackend implements ModelBackend<DeviceTensor> {
     const span = key.borrowed[version] ?? card.pinned.take(values.byteLength);
     key.borrowed[version] = undefined;
     try {
-      if (values.buffer !== span.buffer)
-        new Uint8Array(span.buffer).set(new Uint8Array(values.buffer, values.byteOffset, values.byteLength));
+      if (values.buffer !== span.buffer) new Uint8Array(span.buffer).set(bytesOf(values));
       card.enter();
       card.check(
         card.driver.functions.cuMemcpyHtoDAsync(key.results[version], span.address, values.byteLength, fromHost.handle),

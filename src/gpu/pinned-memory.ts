@@ -2,7 +2,7 @@
 // processor does something else. Locking pages costs about a millisecond for four megabytes, so spans are kept.
 //
 // Invariants:
-//   PinnedMemory.P1. A span that is free has no reader or writer: whoever gives it back has waited for the card.
+//   PinnedMemory.P1. A span that is free has no reader or writer: the code that gives it back has waited for the card.
 //   PinnedMemory.P2. At most KEPT_BYTES_MAX are kept for later; a span beyond that is unlocked at once.
 //   PinnedMemory.P3. After `release` the span's array is detached: nobody reads memory that is gone.
 

@@ -8,7 +8,7 @@
 //   RoundKernel.R3. What a RoundRest names is 16-byte aligned: results and slots of keys are.
 
 import { assert } from "../base/assert.ts";
-import type { RowElement } from "../kernel/row-element.ts";
+import { ROW_ELEMENTS } from "../kernel/row-element.ts";
 import type { CudaCard } from "./cuda-card.ts";
 import { CudaKernel, PARAMETER_BYTES_MAX } from "./cuda-kernel.ts";
 import type { CudaStream } from "./cuda-stream.ts";
@@ -45,7 +45,6 @@ export type LaunchTable = { readonly span: TableSpan; readonly roundCount: numbe
 /** Pinned memory and memory of the card, of the same size, for the table of a launch. */
 export type TableSpan = { readonly pinned: PinnedSpan; readonly address: number };
 
-const ELEMENT_BYTES: Readonly<Record<RowElement, number>> = { f32: 4, f64: 8, i32: 4, i64: 8 };
 const ROUNDS_AT_FIRST = 64;
 const TWO_32 = 2 ** 32;
 /** Where the flags are in a RoundRest. */
@@ -181,7 +180,7 @@ export class RoundKernel {
   }
 
   #tilesOf({ length }: RoundSpans): number {
-    return Math.ceil((length * ELEMENT_BYTES[this.kind.element]) / ROUND_SHAPE.tileBytes);
+    return Math.ceil((length * ROW_ELEMENTS[this.kind.element].bytes) / ROUND_SHAPE.tileBytes);
   }
 
   #grow(): void {

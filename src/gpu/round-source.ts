@@ -18,7 +18,7 @@
 //   RoundSource.S3. A tile is of the same TILE_BYTES of every span, whatever the alignment: the host counts tiles
 //       without looking at addresses.
 
-import type { RowElement } from "../kernel/row-element.ts";
+import { ROW_ELEMENTS, type RowElement } from "../kernel/row-element.ts";
 import type { OptimizerType } from "../store/updaters/optimizer-spec.ts";
 
 /** "copy" reads `previous` and has no sources; "none" makes the sum the result. */
@@ -86,12 +86,13 @@ const SLOT_COUNTS: Readonly<Record<UpdateRule, number>> = {
   adamW: 2,
 };
 
-const TYPES: Readonly<Record<RowElement, { readonly name: string; readonly bytes: number }>> = {
-  f32: { name: "float", bytes: 4 },
-  f64: { name: "double", bytes: 8 },
+/** In C++. */
+const TYPE_NAMES: Readonly<Record<RowElement, string>> = {
+  f32: "float",
+  f64: "double",
   // Sums wrap around; of signed numbers C++ would leave that open.
-  i32: { name: "unsigned int", bytes: 4 },
-  i64: { name: "unsigned long long", bytes: 8 },
+  i32: "unsigned int",
+  i64: "unsigned long long",
 };
 
 export const UPDATE_RULES: readonly string[] = Object.keys(UPDATES);
@@ -102,13 +103,14 @@ export function isUpdateRule(rule: string): rule is UpdateRule {
 
 /** 8-byte words of a Round. */
 export function roundWords({ element, sourceCount, targetCount }: RoundKind): number {
-  return sourceCount + targetCount + 6 + (SETTING_COUNT * TYPES[element].bytes) / 8;
+  return sourceCount + targetCount + 6 + (SETTING_COUNT * ROW_ELEMENTS[element].bytes) / 8;
 }
 
 export function roundSource({ element, rule, sourceCount, targetCount }: RoundKind): string {
   const update = isUpdateRule(rule) ? UPDATES[rule] : undefined;
   const slotCount = isUpdateRule(rule) ? SLOT_COUNTS[rule] : 0;
-  const { name, bytes } = TYPES[element];
+  const name = TYPE_NAMES[element];
+  const { bytes } = ROW_ELEMENTS[element];
   const settings = Object.entries(SETTING).map(([setting, index]) => `const T ${setting} = round.settings[${index}];`);
   return `
 typedef ${name} T;

@@ -11,6 +11,8 @@ import { ElementType, elementBytesOf } from "./elements.ts";
 export type RowArrays = { readonly f32: Float32Array; readonly f64: Float64Array; readonly i32: Int32Array; readonly i64: BigInt64Array };
 export type RowElement = keyof RowArrays;
 export type RowArray<E extends RowElement = RowElement> = RowArrays[E];
+/** One element: of i64 a bigint, of all others a number. */
+export type RowNumber<E extends RowElement> = E extends "i64" ? bigint : number;
 
 type ArrayType<A> = { new (buffer: ArrayBufferLike, byteOffset?: number, length?: number): A; readonly name: string };
 
@@ -48,6 +50,11 @@ export function isRowElement(value: unknown): value is RowElement {
 export function elementsAt<E extends RowElement>(element: E, buffer: ArrayBufferLike, byteOffset: number, count: number): RowArray<E> {
   const { Array: View } = ROW_ELEMENTS[element] as ElementFacts<E>;
   return new View(buffer, byteOffset, count);
+}
+
+/** A number that fits the element; a whole one for integers. */
+export function rowNumber<E extends RowElement>(element: E, value: number): RowNumber<E> {
+  return (element === "i64" ? BigInt(value) : value) as RowNumber<E>;
 }
 
 /** Sets elements from `from` up to `to`, or all, to a number that fits them; a whole one for integers. */

@@ -49,10 +49,10 @@ export class SimdKernels implements Kernels {
     this.destroyTable = module.destroyTable;
     this.findRows = module.findRows;
     this.findKnown = module.findKnown;
-    this.insertRows = module.insertRows as Kernels["insertRows"];
-    this.findOrInsertRows = module.findOrInsertRows as Kernels["findOrInsertRows"];
-    this.addRows = module.addRows as Kernels["addRows"];
-    this.addKnownRows = module.addKnownRows as Kernels["addKnownRows"];
+    this.insertRows = module.insertRows;
+    this.findOrInsertRows = module.findOrInsertRows;
+    this.addRows = module.addRows;
+    this.addKnownRows = module.addKnownRows;
     this.gatherRows = module.gatherRows;
     this.gatherListedRows = module.gatherListedRows;
     this.addListedRows = module.addListedRows;

@@ -32,7 +32,7 @@ export function mixHigh(low: number, high: number): number {
 
 /**
  * 32 bits of a name: FNV-1a over its UTF-16 units, then mixed, so that names that differ in their last letter differ
- * everywhere. Whoever uses it checks for collisions.
+ * everywhere. Callers check for collisions.
  */
 export function hashText(text: string): number {
   let hash = 0x811c9dc5;

@@ -245,7 +245,7 @@ async function allOrNone(
   }
 }
 
-/** Starts a server of a running cluster. One that cannot start is waited for in vain, and the change taken back. */
+/** Starts a server of a running cluster. If it cannot start, the change is taken back. */
 function addServer(node: ServerNode, nodes: Set<ClusterNode>): void {
   nodes.add(node);
   node.start().then(

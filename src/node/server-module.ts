@@ -8,8 +8,8 @@ import type { PsFunction } from "../contracts/ps-function.ts";
 import { isPsFunction, isWorkerFunction } from "../contracts/user-function.ts";
 import { isPsRowType, isPsUpdater } from "../store/described-plug-in.ts";
 import type { PlugInModule } from "../store/plug-ins.ts";
+import { tableRowTypeOf } from "../store/row-types/built-in-row-types.ts";
 import type { PsRowType } from "../store/row-types/ps-row-type.ts";
-import { tableRowTypeOf } from "../store/row-types/table-row-types.ts";
 import { exportsOf, functionModulePath } from "./function-module.ts";
 
 /** As much of a hash as distinguishes sources. */

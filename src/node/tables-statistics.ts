@@ -1,4 +1,4 @@
-// tables-statistics — where the statistics of tables go: to whoever subscribes to a diagnostics channel of Node, clock
+// tables-statistics — where the statistics of tables go: to the subscribers of a diagnostics channel of Node, clock
 // by clock, and into a file at the end.
 
 import { channel } from "node:diagnostics_channel";

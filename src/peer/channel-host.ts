@@ -28,7 +28,7 @@ export const CHANNEL_LIMITS: ChannelLimits = {
   queuedMax: 1 << 16,
 };
 
-/** What a peer counts. Plain numbers that only rise; whoever exports them reads them. */
+/** What a peer counts. Plain numbers that only rise, for exporters to read. */
 export class PeerMetrics {
   framesReceived = 0;
   framesSent = 0;

@@ -11,13 +11,13 @@
 //   Connection.H2. A dialer that sends no hello within `helloTimeoutMs` is cut off.
 //   Connection.H3. Before the handshake a link costs HANDSHAKE_BYTES, whatever it claims; the large buffer comes with
 //       the hello.
-//   Connection.H4. A channel gets frames only from its present link: whoever takes a link from its channel closes it,
-//       and a closed link drops what it has read.
+//   Connection.H4. A channel gets frames only from its present link: the code that takes a link from its channel closes
+//       it, and a closed link drops what it has read.
 //   Connection.H5. While the channel pauses the link, frames that were read already wait too.
 //   Connection.H6. A peer of another protocol version gets a failure, and both sides name both versions.
 
 import type { CancelTimer, Clock } from "../base/clock.ts";
-import { reasonOf, WeighbridgeError } from "../base/errors.ts";
+import { asError, reasonOf, WeighbridgeError } from "../base/errors.ts";
 import type { Link } from "../transport/transport.ts";
 import { decodeFailure, fromFailure, toFailure } from "../wire/failure.ts";
 import { encodeHeader, FrameHeader, HEADER_BYTES, Kind, PROTOCOL_VERSION, paddedBytes } from "../wire/frame.ts";
@@ -133,7 +133,7 @@ export class Connection implements FrameSink {
     try {
       this.reader.goOn();
     } catch (thrown) {
-      this.#problem ??= asBadFrame(thrown);
+      this.#problem ??= asError(thrown, "BAD_FRAME");
       this.link.destroy();
     }
   }
@@ -186,7 +186,7 @@ export class Connection implements FrameSink {
       channel.attach(this.link, hello.capabilities?.includes(READS_RUNS) === true);
     } catch (thrown) {
       this.#host.metrics.badHellos++;
-      this.#problem = asBadFrame(thrown);
+      this.#problem = asError(thrown, "BAD_FRAME");
       this.#sendJson(Kind.FAILURE, toFailure(this.#problem));
       this.link.close();
     }
@@ -214,8 +214,4 @@ export class Connection implements FrameSink {
     frame.set(body, HEADER_BYTES);
     this.link.write([frame], () => {});
   }
-}
-
-function asBadFrame(thrown: unknown): WeighbridgeError {
-  return thrown instanceof WeighbridgeError ? thrown : new WeighbridgeError("BAD_FRAME", String(thrown), { cause: thrown });
 }

@@ -148,7 +148,7 @@ export class EncodedFrames implements FrameBatch {
   readonly #last = new FrameHeader();
   #lastAt = NOWHERE;
   #lastMore = 0;
-  /** Whether whoever reads this takes runs. */
+  /** Whether the reader takes runs. */
   takesRuns = false;
 
   constructor(pool: PagePool) {

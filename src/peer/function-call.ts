@@ -1,4 +1,4 @@
-// function-call — a call of a typed function, whoever serves it: its request as frames, and its answer. Most calls and
+// function-call — a call of a typed function of any node: its request as frames, and its answer. Most calls and
 // answers are one frame. A larger request is cut here alone, and request-assembly.ts puts it together before the
 // handler runs. An answer in several frames, or of unknown length, comes together in answer-landing.ts.
 //

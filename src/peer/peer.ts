@@ -48,7 +48,7 @@ export class Peer implements ChannelHost, ConnectionHost, GatewayHost {
   readonly stamps: { last: number } = { last: 0 };
   /** By the numbers in frames; `serve` and `serveFrames` add to it. */
   readonly handlers: (FunctionHandler | undefined)[] = [];
-  /** Of each channel; whoever shares them among more nodes sets others. */
+  /** Of each channel; a node that shares them among more nodes sets others. */
   limits: ChannelLimits;
   readonly resendTimeoutMs: number;
   readonly helloTimeoutMs: number;
@@ -362,7 +362,7 @@ export class Peer implements ChannelHost, ConnectionHost, GatewayHost {
     return { job, kind, node, incarnation, expects: channel.expects, ...version, capabilities: [READS_RUNS] };
   }
 
-  /** What only the node we dial may know: whoever dials us and is refused must not learn our token. */
+  /** What only the node we dial may know: a node that dials us and is refused must not learn our token. */
   #dialerHello(channel: Channel): Hello {
     const token = this.id === 0 || this.token === "" ? {} : { token: this.token };
     return { ...this.#hello(channel), ...token, ...(channel.incarnation === 0 ? {} : { knows: channel.incarnation }) };

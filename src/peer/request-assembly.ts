@@ -9,7 +9,7 @@
 //       (PartialRequests.N2, N3).
 
 import type { Clock } from "../base/clock.ts";
-import { WeighbridgeError } from "../base/errors.ts";
+import { badRequest, WeighbridgeError } from "../base/errors.ts";
 import type { FrameHeader } from "../wire/frame.ts";
 import { FunctionFlag } from "../wire/function-id.ts";
 import type { Channel } from "./channel.ts";
@@ -71,7 +71,7 @@ export class RequestAssembly {
     const name = nameOf(header);
     if (payloadBytes === 0) {
       this.unfinished.refuse(channel, name);
-      throw bad("its sender withdrew the request: the memory that it was sent from is gone");
+      throw badRequest("its sender withdrew the request: the memory that it was sent from is gone");
     }
     const isLast = (header.flags & FunctionFlag.PART) === 0;
     const end = from + payloadBytes;
@@ -83,7 +83,7 @@ export class RequestAssembly {
         const { room, arrivedBytes } = unfinished;
         const isNext = arrivedBytes === from && unfinished.totalBytes === totalBytes; // RequestAssembly.G1
         if (!isNext || end > totalBytes || isLast !== (end === totalBytes))
-          throw bad(`${isLast ? "its last" : "a"} part has bytes ${from} to ${end} of ${totalBytes}, after ${arrivedBytes} bytes`);
+          throw badRequest(`${isLast ? "its last" : "a"} part has bytes ${from} to ${end} of ${totalBytes}, after ${arrivedBytes} bytes`);
         const isThere = bytes.buffer === room.bytes.buffer && bytes.byteOffset + at === room.bytes.byteOffset + room.at + from;
         if (!isThere) room.bytes.set(bytes.subarray(at, at + payloadBytes), room.at + from);
         unfinished.arrivedBytes = end;
@@ -121,7 +121,7 @@ export class RequestAssembly {
 
   #begin(totalBytes: number): Unfinished {
     const { requestBytesMax, bytesMax } = this.#memory;
-    if (totalBytes > requestBytesMax) throw bad(`a request of ${totalBytes} bytes is over the limit of ${requestBytesMax}`);
+    if (totalBytes > requestBytesMax) throw badRequest(`a request of ${totalBytes} bytes is over the limit of ${requestBytesMax}`);
     if (this.bytes + totalBytes > bytesMax) {
       const message = `${this.bytes} bytes of unfinished requests are here already, and ${totalBytes} more do not fit`;
       throw new WeighbridgeError("QUEUE_FULL", message, { retryable: true });
@@ -132,8 +132,4 @@ export class RequestAssembly {
 
 function nameOf({ functionId, app, customer, arg1: number }: FrameHeader): string {
   return `${functionId}/${app}/${customer}/${number}`;
-}
-
-function bad(what: string): WeighbridgeError {
-  return new WeighbridgeError("BAD_REQUEST", what);
 }

@@ -45,7 +45,7 @@ export type ConversationHost = {
   /** Our own node id; 0 before we have one. */
   readonly selfId: number;
   readonly lists: PulledLists;
-  /** The link of this conversation ended, whoever ended it. */
+  /** The link of this conversation ended, from either side. */
   unlinked(conversation: Conversation): void;
   /** The channel closed, or broke, its link with this conversation. */
   closedByChannel(conversation: Conversation, isAbrupt: boolean): void;

@@ -15,7 +15,7 @@
 //       process that is no node.
 
 import type { CancelTimer, Clock } from "../base/clock.ts";
-import { WeighbridgeError } from "../base/errors.ts";
+import { asError, WeighbridgeError } from "../base/errors.ts";
 import type { Link, LinkReader } from "../transport/transport.ts";
 import { PAYLOAD_BYTES_MAX } from "../wire/frame.ts";
 import { wasAllInput } from "../wire/frame-reader.ts";
@@ -119,7 +119,7 @@ export class IncomingConnection implements LinkReader {
       this.#reader.goOn();
       if (!this.#reader.isHeld) this.link.resume();
     } catch (thrown) {
-      this.#problem = asError(thrown);
+      this.#problem = asError(thrown, "BAD_FRAME");
       this.link.destroy();
     } finally {
       channel?.endInput(false);
@@ -259,8 +259,4 @@ export class IncomingConnection implements LinkReader {
     this.#isStreamed = false;
     this.#host.messageEnded(this);
   }
-}
-
-function asError(thrown: unknown): WeighbridgeError {
-  return thrown instanceof WeighbridgeError ? thrown : new WeighbridgeError("BAD_FRAME", String(thrown), { cause: thrown });
 }

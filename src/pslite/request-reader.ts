@@ -3,7 +3,7 @@
 // values are kept until those arrive, and with PS_RESEND until the message is complete: one that broke off and is
 // resent must not have been applied in part.
 
-import { WeighbridgeError } from "../base/errors.ts";
+import { badRequest, WeighbridgeError } from "../base/errors.ts";
 import { joinBytes } from "../base/join-bytes.ts";
 import { KEY_BYTES } from "../keys/key-range.ts";
 import { APP_CUT, BLOCK_BYTES, type FrameHeader, PAYLOAD_BYTES_MAX } from "../wire/frame.ts";
@@ -104,7 +104,7 @@ export class RequestReader implements PartSink {
   }
 
   #refuse(what: string): PartFate {
-    this.#served?.refuse(bad(what));
+    this.#served?.refuse(badRequest(what));
     this.#served = undefined;
     return "skip";
   }
@@ -289,17 +289,15 @@ function ownBytes(bytes: Uint8Array, at: number, byteCount: number): Uint8Array 
 export function problemWith(meta: PsMeta, hasParts: boolean): WeighbridgeError | undefined {
   const { appId, customerId, dataTypes, simpleApp } = meta;
   if (appId < 0 || appId > ID_MAX || customerId < 0 || customerId > ID_MAX)
-    return bad(`application ${appId} and customer ${customerId}: ids are 0 to ${ID_MAX} here`);
+    return badRequest(`application ${appId} and customer ${customerId}: ids are 0 to ${ID_MAX} here`);
   if (simpleApp)
-    return meta.skippedBytes > 0 || meta.body.length > BODY_BYTES_MAX ? bad(bodyTooLong(meta.skippedBytes || meta.body.length)) : undefined;
-  if (!hasParts) return bad("a request without keys");
+    return meta.skippedBytes > 0 || meta.body.length > BODY_BYTES_MAX
+      ? badRequest(bodyTooLong(meta.skippedBytes || meta.body.length))
+      : undefined;
+  if (!hasParts) return badRequest("a request without keys");
   if (dataTypes[0] === PsType.UINT32)
     return new WeighbridgeError("UNSUPPORTED", "this node has keys of 32 bits (USE_KEY32); Weighbridge has 64: build it without");
-  if (dataTypes[0] !== PsType.UINT64) return bad(`keys of type ${dataTypes[0]}`);
-  if (dtypeOfPsType(dataTypes[1] ?? -1) < 0) return bad(`values of type ${dataTypes[1]}`);
-  return meta.push || meta.pull ? undefined : bad("neither a push nor a pull");
-}
-
-function bad(what: string): WeighbridgeError {
-  return new WeighbridgeError("BAD_REQUEST", what);
+  if (dataTypes[0] !== PsType.UINT64) return badRequest(`keys of type ${dataTypes[0]}`);
+  if (dtypeOfPsType(dataTypes[1] ?? -1) < 0) return badRequest(`values of type ${dataTypes[1]}`);
+  return meta.push || meta.pull ? undefined : badRequest("neither a push nor a pull");
 }

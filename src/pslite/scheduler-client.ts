@@ -8,7 +8,7 @@
 // Invariants:
 //   SchedulerClient.C1. A scheduler that was restarted cannot take the job over: nodes of ps-lite enter a barrier with
 //       one message that they never repeat, and their servers enter the last one at the beginning, so it would wait for
-//       them for ever. A restarted scheduler of ours is sent nothing (PsliteGateway.V3).
+//       them forever. A restarted scheduler of ours is sent nothing (PsliteGateway.V3).
 //   SchedulerClient.C2. A node whose connections are all gone for `deathMs` is dead in our roster; one that connects
 //       again is alive.
 //   SchedulerClient.C3. A node that is listed again has a new incarnation, and a conversation of its own

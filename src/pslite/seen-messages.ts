@@ -1,5 +1,5 @@
 // seen-messages — which messages of a node have arrived before, so that a resent one is handled once (PS_RESEND). Pure.
-// ps-lite keeps every signature for ever and leaves the customer out of it; here memory is bounded, and two customers
+// ps-lite keeps every signature forever and leaves the customer out of it; here memory is bounded, and two customers
 // are distinct.
 //
 // Invariants:

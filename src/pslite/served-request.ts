@@ -200,7 +200,7 @@ export class ServedRequest implements Awaiting {
   /**
    * ps-lite has no message for a failure. Our own nodes find it in the body. Nodes of ps-lite stop: their checks refuse
    * a response with `pull` and without values. A push that was not applied must not look applied, and a worker that
-   * waits for ever is worse than one that ends and says where.
+   * waits forever is worse than one that ends and says where.
    */
   #respondFailure(): void {
     const { conversation } = this.#owner;

@@ -5,7 +5,7 @@
 // Invariants:
 //   EpochWait.W1. Requests of a channel are handled in the order of their arrival: those behind a waiting one wait,
 //       too.
-//   EpochWait.W2. No request waits for ever: an epoch that the scheduler does not know within WAIT_MS gets WRONG_EPOCH.
+//   EpochWait.W2. No request waits forever: an epoch that the scheduler does not know within WAIT_MS gets WRONG_EPOCH.
 
 import type { Clock } from "../base/clock.ts";
 import { Deferred } from "../base/deferred.ts";

@@ -13,10 +13,9 @@ import { copyRows } from "../kernel/element-loops.ts";
 import { ROW_ELEMENTS, type RowArray, type RowElement } from "../kernel/row-element.ts";
 import type { ParameterSpec, TableSpec } from "./parameter-spec.ts";
 import type { PlugInIdentity } from "./plug-in-identity.ts";
+import { PLAIN_ROW_TYPES, tableRowTypeOf } from "./row-types/built-in-row-types.ts";
 import type { PsRowType, SavedColumns } from "./row-types/ps-row-type.ts";
-import { BUILT_IN_ROW_TYPES } from "./row-types/row-starts.ts";
 import { elementOf, elementsOf, rowElements } from "./row-types/row-type-spec.ts";
-import { tableRowTypeOf } from "./row-types/table-row-types.ts";
 import { describeParameter, plugInsOf } from "./snapshot/describe-parameter.ts";
 import type { ParameterRecord } from "./snapshot/parameter-record.ts";
 import { isColumnName } from "./snapshot/section-name.ts";
@@ -59,7 +58,7 @@ export type ChosenUpdater = {
 type Wanted = { readonly name: string; readonly version?: number | undefined };
 type Loaded<P> = { readonly plugIn: P; readonly module: string; readonly hash: string };
 
-/** The module of what every server has (table-row-types.ts). */
+/** The module of what every server has (built-in-row-types.ts). */
 const OURS = "weighbridge";
 const RESERVED_COLUMNS: readonly string[] = ["keys", "values", "step", "rowSteps", "version"];
 const COLUMN_ELEMENTS_MAX = 131_072;
@@ -110,7 +109,7 @@ export class PlugIns {
     if (spec.kind === "tensor" || spec.rowType === undefined) return undefined;
     const rowType = this.rowTypeOf(spec);
     const isOfRowType = optimizer.type === "sum" || optimizer.type === "assign";
-    const { plugIn } = rowType ?? { plugIn: BUILT_IN_ROW_TYPES[elementOf(spec)] };
+    const { plugIn } = rowType ?? { plugIn: PLAIN_ROW_TYPES[elementOf(spec)] };
     const updater = isOfRowType ? updaterOfRowType(plugIn, optimizer.type) : plainUpdater(optimizer, elementOf(spec));
     const what = rowType === undefined ? `updater ${updater.name}` : nameOf("row type", rowType);
     const settings = Object.fromEntries(

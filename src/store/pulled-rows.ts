@@ -9,6 +9,7 @@
 //   PulledRows.M3. A pull never fails for lack of memory here: its worker then counts as having just pulled whatever is
 //       not remembered, until it is forgotten.
 
+import { bytesOf } from "../base/bytes-of.ts";
 import { isWeighbridgeError } from "../base/errors.ts";
 import type { Arena } from "../kernel/arena.ts";
 import type { Kernels } from "../kernel/kernels.ts";
@@ -117,7 +118,7 @@ export class PulledRows {
     const byteCount = keys.byteLength + payloads.length + keyCount * WORD_BYTES;
     const at = arena.allocate(byteCount);
     const [values, listed] = [at + keys.byteLength, at + keys.byteLength + payloads.length];
-    arena.bytes.set(new Uint8Array(keys.buffer, keys.byteOffset, keys.byteLength), at);
+    arena.bytes.set(bytesOf(keys), at);
     arena.bytes.set(payloads, values);
     if (worker.table !== 0 && this.#insert(worker, { keys: at, keyCount, listed })) {
       rowKernels.writeRows(listed, keyCount, 0, valueBytes, values);

@@ -6,6 +6,7 @@
 //   RowTable.R1. A call that lacks memory changes nothing, and releases what it allocated.
 
 import { assert } from "../base/assert.ts";
+import { bytesOf } from "../base/bytes-of.ts";
 import { WeighbridgeError } from "../base/errors.ts";
 import { type Arena, stateFull } from "../kernel/arena.ts";
 import { type Kernels, ROW_KEY_BYTES } from "../kernel/kernels.ts";
@@ -122,7 +123,7 @@ export class RowTable {
     const byteCount = keys.byteLength + payloads.length;
     const at = arena.allocate(byteCount);
     try {
-      arena.bytes.set(new Uint8Array(keys.buffer, keys.byteOffset, keys.byteLength), at);
+      arena.bytes.set(bytesOf(keys), at);
       arena.bytes.set(payloads, at + keys.byteLength);
       this.restore(at, keys.length, [{ offset: 0, byteCount: this.payloadBytes, address: at + keys.byteLength }]);
     } finally {

@@ -2,6 +2,7 @@
 // in the arena and become garbage when the handler returns; answers are copied before their memory is released.
 
 import { assert } from "../base/assert.ts";
+import { bytesOf } from "../base/bytes-of.ts";
 import { type Log, SILENT_LOG } from "../base/log.ts";
 import { VectorClock } from "../consistency/vector-clock.ts";
 import type { WorkerIncarnation } from "../consistency/worker-incarnations.ts";
@@ -219,7 +220,7 @@ class StageFrame {
     const byteCount = Math.max(1, array.byteLength);
     const address = this.#arena.allocate(byteCount);
     this.#spans.push({ address, byteCount });
-    this.#arena.bytes.set(new Uint8Array(array.buffer, array.byteOffset, array.byteLength), address);
+    this.#arena.bytes.set(bytesOf(array), address);
     const Elements = array.constructor as new (buffer: ArrayBufferLike, byteOffset: number, length: number) => TypedArray;
     return new Elements(this.#arena.memory.buffer, address, array.length);
   }

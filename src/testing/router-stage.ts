@@ -3,6 +3,7 @@
 
 import { embeddingSpec, tensorSpec } from "../api/parameter-options.ts";
 import { assert } from "../base/assert.ts";
+import { bytesOf } from "../base/bytes-of.ts";
 import { WeighbridgeError } from "../base/errors.ts";
 import { joinBytes } from "../base/join-bytes.ts";
 import { clockAdvance } from "../contracts/clocks.ts";
@@ -333,8 +334,4 @@ function reply(call: Call, payload: Uint8Array): void {
 
 function encoded(fn: Contract, values: { readonly values: Float32Array }): Uint8Array {
   return joinBytes(fn.response.encode(values as never).chunks);
-}
-
-function bytesOf(floats: Float32Array): Uint8Array {
-  return new Uint8Array(floats.buffer, floats.byteOffset, floats.byteLength);
 }

@@ -10,7 +10,7 @@ export type JsonObject = { readonly [name: string]: JsonValue };
 /** Says what something is: `kind` names it, the rest are its settings. */
 export type Described = JsonObject & { readonly kind: string };
 
-/** Deeper than any setting; it bounds the recursion of whoever walks through it. */
+/** Deeper than any setting; it bounds the recursion of a walk through it. */
 const DEPTH_MAX = 32;
 
 export const jsonObject: Check<JsonObject> = (value, path) => {

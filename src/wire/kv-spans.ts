@@ -22,7 +22,7 @@ export type KvSpan = KvPart & {
   readonly width: number;
   /** For a piece of one long value: its first value in the whole; -1 otherwise. */
   readonly pieceOffset: number;
-  /** Set by whoever has cut the whole part. */
+  /** Set by the code that cut the whole part. */
   isLast: boolean;
 };
 

@@ -46,7 +46,7 @@ export class Collective implements MeshUser {
   #previous: CollectiveGroup | undefined;
   #forming: Promise<void> | undefined;
   #closed: WeighbridgeError | undefined;
-  /** Parts are refused: whoever sends one does not know yet. */
+  /** Parts are refused: their sender does not know yet. */
   #hasStopped = false;
 
   private constructor(mesh: WorkerMesh) {

@@ -151,7 +151,7 @@ export class Embedding<E extends RowElement = "f32"> extends Parameter {
 
   /**
    * The table for workers that apply its optimizer themselves (training's cache of rows): rows with the optimizer's
-   * slots, as they are. Whoever needs them brings what reads and writes them (`openRawRows`); plans are made in
+   * slots, as they are. The caller brings what reads and writes them (`openRawRows`); plans are made in
    * `arena`. Throws UNSUPPORTED unless its consistency is "bsp", when it counts versions, and for dcAsgd.
    */
   raw<T>(open: RawRowsOpener<T>, arena: Arena): T {

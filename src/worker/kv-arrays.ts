@@ -17,12 +17,12 @@ export type KvOwner = {
   readonly window: FloatWindow;
   /** By rank, the incarnation of each server that its requests leave for; 0 before it was known. */
   readonly incarnations: number[];
-  /** Who sends the calls of its requests, and hears of their ends first; undefined where nobody cuts them again. */
+  /** Sends the calls of its requests, and hears of their ends first; undefined where nobody cuts them again. */
   readonly router?: KvRouter | undefined;
   ended(request: KvRequest, error: WeighbridgeError | undefined): void;
 };
 
-/** Who sends the calls of a request. */
+/** Sends the calls of a request. */
 export type KvRouter = {
   /** All calls of the request have ended. */
   kvEnded(request: KvRequest, failure: WeighbridgeError | undefined): void;

@@ -1,5 +1,5 @@
-// kv-landing — where the answer to a kv call comes together that does not simply fill the caller's array: one in
-// several frames, or of a length that nobody knew.
+// kv-landing — puts together an answer to a kv call that does not simply fill the caller's array: one in several
+// frames, or of a length that the caller did not know.
 //
 // Invariants (K1 and K2 are the call's, kv-request.ts):
 //   KvLanding.K3. An answer in several frames is never put together of two: when the call left again, a new one is made
@@ -8,7 +8,8 @@
 //       announces costs nothing.
 
 import { assert } from "../base/assert.ts";
-import { reasonOf, WeighbridgeError } from "../base/errors.ts";
+import { bytesOf } from "../base/bytes-of.ts";
+import { asError, WeighbridgeError } from "../base/errors.ts";
 import { IN_PLACE_BYTES_MAX } from "../peer/call.ts";
 import { type FrameHeader, offsetBytesOf, totalBytesOf } from "../wire/frame.ts";
 import { KvFlag, LEN_BYTES, type Values } from "../wire/kv-message.ts";
@@ -105,7 +106,7 @@ export function fillFailure(
     fill?.(landings);
     return undefined;
   } catch (thrown) {
-    return thrown instanceof WeighbridgeError ? thrown : new WeighbridgeError("BAD_REQUEST", reasonOf(thrown), { cause: thrown });
+    return asError(thrown, "BAD_REQUEST");
   }
 }
 
@@ -132,7 +133,7 @@ export function fillFromLandings<V extends Values>(landings: readonly Landing[],
   const ordered = [...landings].sort((a, b) => a.keyFrom - b.keyFrom);
   const valueCounts = ordered.map((landing) => readLens(landing, lens));
   const vals = room(valueCounts.reduce((sum, count) => sum + count, 0));
-  const target = new Uint8Array(vals.buffer, vals.byteOffset, vals.byteLength);
+  const target = bytesOf(vals);
   let at = 0;
   for (const [i, { keyFrom, keyTo, bytes }] of ordered.entries()) {
     const valueBytes = bytes.length - (keyTo - keyFrom) * LEN_BYTES;

@@ -11,6 +11,7 @@
 
 import type { WeighbridgeError } from "../base/errors.ts";
 import { kvPush } from "../contracts/kv.ts";
+import type { Cuts } from "../keys/key-list.ts";
 import { KEY_BYTES } from "../keys/key-range.ts";
 import type { Call } from "../peer/call.ts";
 import type { FrameBatch } from "../peer/frame-batch.ts";
@@ -355,6 +356,20 @@ function specialFlags(lens: Int32Array | undefined, special: KvSpecial | undefin
 export function fitsOneFrame({ keyTo, lens, width, elementBytes }: KvRequest): boolean {
   const valueBytes = width * elementBytes;
   return lens === undefined && valueBytes < LARGE_VALUE_BYTES && keyTo * (KEY_BYTES + LEN_BYTES + valueBytes) <= BLOCK_BYTES;
+}
+
+type KvStart = Pick<KvPart, "keyFrom" | "valueFrom">;
+
+/** Calls `visit` with what the cuts make of the keys from `keyFrom` on, and with the index of its range, in order. */
+export function eachPart(request: KvRequest, cuts: Cuts, from: KvStart, visit: (part: KvPart, range: number) => void): void {
+  let { valueFrom } = from;
+  for (let range = 0; range + 1 < cuts.length; range++) {
+    const [keyFrom, keyTo] = [from.keyFrom + (cuts[range] as number), from.keyFrom + (cuts[range + 1] as number)];
+    if (keyFrom === keyTo) continue;
+    const valueTo = valueFrom + request.valueCount(keyFrom, keyTo);
+    visit({ keyFrom, keyTo, valueFrom, valueTo }, range);
+    valueFrom = valueTo;
+  }
 }
 
 /** The calls of this part, in order; the last one is marked. */

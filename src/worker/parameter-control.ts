@@ -164,7 +164,7 @@ export class ParameterControl implements PushCheck {
 
   /**
    * What a gradient is multiplied with so that its norm, that of what is applied, is at most what the optimizer
-   * allows. What is not finite does not count there: whoever takes it sees to it. Throws NOT_FINITE where it is to be
+   * allows. What is not finite does not count there; the caller sees to it. Throws NOT_FINITE where it is to be
    * refused, nothing of it sent. As `admit` but for what is skipped: a cache skips and counts that itself.
    */
   readonly admitCached: Admit = (gradients, given) => {
@@ -179,11 +179,11 @@ export class ParameterControl implements PushCheck {
   };
 
   #firstNotFinite(gradient: Float32Array): number {
-    const isLooked = gradient instanceof Float32Array && gradient.length <= WHOLE_CHECK_FLOATS; // of no array whoever sends it says what is wrong
+    const isLooked = gradient instanceof Float32Array && gradient.length <= WHOLE_CHECK_FLOATS; // the sender reports what is no array
     return isLooked ? (this.#scan?.firstNotFinite(gradient) ?? -1) : -1;
   }
 
-  /** The same, for whoever checks itself whether it is finite. */
+  /** The same, for callers that check themselves whether it is finite. */
   clipScaleOf(gradient: Float32Array): number {
     if (this.#clipNorm === null || !(gradient instanceof Float32Array)) return 1;
     const norm = gradientNorm(gradient);
@@ -300,8 +300,8 @@ export class ParameterControl implements PushCheck {
   }
 
   /**
-   * The catalogue comes before the servers: a clear that does not reach all of them is finished by whoever makes the
-   * name anew. Before both, the servers say whether they have what this handle knows.
+   * The catalogue comes before the servers: a clear that does not reach all of them is finished by the worker that
+   * makes the name anew. Before both, the servers say whether they have what this handle knows.
    */
   async clear(wait: WaitOptions): Promise<void> {
     const { functions, catalogue, parameter } = this.#options;

@@ -84,7 +84,7 @@ export abstract class Parameter {
     return await this.control.nonFinite(options);
   }
 
-  /** For whoever makes requests of its own for the parameter. */
+  /** For code that makes requests of its own for the parameter. */
   openWith<T>(open: (requests: ParameterRequests) => T): T {
     return open({ functions: this.functions, handle: this.handle });
   }

@@ -13,7 +13,7 @@ import { rawRowsClaim, rawRowsRead, rawRowsWrite } from "../contracts/raw-rows.t
 import type { Arena } from "../kernel/arena.ts";
 import type { TableSpec } from "../store/parameter-spec.ts";
 import { type TrainingState, trainingShape } from "../store/training-state.ts";
-import { type SlotLayout, slotLayoutOf } from "../store/updaters/slot-layout.ts";
+import { rowSlotFloats, type SlotLayout, slotLayoutOf } from "../store/updaters/slot-layout.ts";
 import { BLOCK_BYTES } from "../wire/frame.ts";
 import type { FunctionClient } from "./function-client.ts";
 import type { ParameterHandle } from "./parameter-handle.ts";
@@ -205,6 +205,6 @@ export class RawRows {
   }
 }
 
-function extraFloats({ slots, slotFloats, wordsPerRow }: SlotLayout): number {
-  return slots.length * slotFloats + wordsPerRow;
+function extraFloats(layout: SlotLayout): number {
+  return rowSlotFloats(layout) + layout.wordsPerRow;
 }

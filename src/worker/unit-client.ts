@@ -25,8 +25,9 @@ export type UnitOptions = {
   /** Into how many parts each is cut. */
   readonly partCount: number;
   /**
-   * "even": worker r is given part r of every batch, the same in every run. "free": whoever asks is given the next.
-   * "rounds": every batch is one round, dealt to the workers that are there, each with a share and all at one clock.
+   * "even": worker r is given part r of every batch, the same in every run. "free": the next worker that asks gets the
+   * next part. "rounds": every batch is one round, dealt to the workers that are there, each with a share and all at
+   * one clock.
    */
   readonly assignment: Assignment;
   /** In rounds: the most parts of a batch that this worker has room for; all by default. */

@@ -1,8 +1,7 @@
 // unit-feed — the units of one epoch that the scheduler lends this worker, one after the other (shard-ledger.ts decides
 // which). It keeps a small stock, so that a step never waits for a message.
 //
-//   requested ──► stock ── next ──► begun ── done ──► unreported ── the next request is answered ──► known to the
-//   scheduler
+//   requested ──► stock ── next ──► begun ── done ──► unreported ── the next request is answered ──► reported
 //
 // Invariants:
 //   UnitFeed.F1. One request is open at a time: the last answer and what was reported since is all there is to know.
@@ -10,7 +9,7 @@
 //       that dies loses little, and a slow one hoards nothing.
 //   UnitFeed.F3. The next request reports what is done, FLUSH_MS later at the latest.
 //   UnitFeed.F4. `next` returns "idle" and "over" only if the scheduler has said so.
-//   UnitFeed.F5. No worker is idle for ever because of one that lives and requests nothing: a DEADLINE names that one.
+//   UnitFeed.F5. No worker is idle forever because of one that lives and requests nothing: a DEADLINE names that one.
 //   UnitFeed.F6. A feed that retires takes what this worker was dealt in rounds, so that they stay whole, and then says
 //       "over"; in other assignments it says so at once.
 

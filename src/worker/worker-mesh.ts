@@ -7,8 +7,8 @@
 //       may dial a worker; where two dial each other, one connection is left (Peer.P7).
 //   WorkerMesh.W2. A channel belongs to one incarnation of the other worker: when the roster knows a newer one, the old
 //       channel ends, and what was open on it fails.
-//   WorkerMesh.W3. Parts of operations come to whoever takes part in them, through the table of everything that this
-//       worker serves (Worker.S1): nothing is dispatched here.
+//   WorkerMesh.W3. Parts of operations come to the collective that takes part in them, through the table of everything
+//       that this worker serves (Worker.S1): nothing is dispatched here.
 
 import type { Clock } from "../base/clock.ts";
 import { WeighbridgeError } from "../base/errors.ts";

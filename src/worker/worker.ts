@@ -4,7 +4,7 @@
 // Invariants:
 //   Worker.S1. All that a worker serves is found in one table by the numbers in frames (Peer.handlers): functions by
 //       name or number in the peer's host, frames with a layout of their own (parts of operations among workers) with
-//       whoever registered for them. Servers call over the connections that this worker has opened.
+//       the handlers registered for them. Servers call over the connections that this worker has opened.
 //   Worker.S2. A worker reads its links also while answers wait to leave (limits without `answerBytesMax`): a server
 //       that reads no more of it until it reads goes on, whatever both have open. What waits is bounded by the windows
 //       of those who call (ClusterNode.N4).

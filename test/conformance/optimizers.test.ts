@@ -9,6 +9,7 @@ import { putFloats, putWords, readFloats } from "../../src/kernel/arena-lists.ts
 import { SimdOptimizerKernels } from "../../src/kernel/optimizer-kernels.ts";
 import { type OptimizerSpec, resolveOptimizer } from "../../src/store/updaters/optimizer-spec.ts";
 import { Updater } from "../../src/store/updaters/updater.ts";
+import { OPTIMIZER_TYPES } from "../../src/testing/optimizer-types.ts";
 import { newRow64, notePull64, type Row64, update64 } from "./float64-optimizers.ts";
 
 const STEPS = 1_000;
@@ -92,6 +93,13 @@ function sparsePush(random: Random): Map<number, { readonly sum: Float32Array; r
   }
   return push;
 }
+
+test("every optimizer is compared with float64", () => {
+  assert.deepEqual(
+    OPTIMIZER_TYPES.filter((type) => !SPECS.some((spec) => spec.type === type)),
+    [],
+  );
+});
 
 for (const [index, spec] of SPECS.entries()) {
   const resolved = resolveOptimizer(spec);

@@ -1,5 +1,5 @@
 // task-data — checks, before anything starts, that a task's data is there and that there is as much of it as the plan
-// needs. Whoever reads the data checks its contents.
+// needs. The code that reads the data checks its contents.
 
 import { existsSync } from "node:fs";
 import { WeighbridgeError } from "../../base/errors.ts";

@@ -12,7 +12,7 @@
 //       restarted server, whose values are lost, fails with NODE_DEAD (Router.R6).
 
 import { Deferred, type WaitOptions } from "../../base/deferred.ts";
-import { reasonOf, WeighbridgeError } from "../../base/errors.ts";
+import { badArgument, reasonOf, type WeighbridgeError } from "../../base/errors.ts";
 import { checkOptions, checkWaitOptions, WAIT_NAMES } from "../../base/known-options.ts";
 import { kvPull, kvPush, kvPushPull } from "../../contracts/kv.ts";
 import { ElementType, elementArrayOf, elementTypeOf } from "../../kernel/elements.ts";
@@ -69,8 +69,8 @@ export class KVWorker implements KvOwner {
   /** Throws BAD_ARGUMENT on a node that is no worker, without servers, and if this app and customer exist already. */
   constructor(office: Postoffice, appId: number, customerId = 0) {
     const { worker } = office;
-    if (worker === undefined) throw bad(`a KVWorker needs a worker node, but this is the ${office.role}`);
-    if (office.numServers === 0) throw bad("a KVWorker needs servers, and this cluster has none");
+    if (worker === undefined) throw badArgument(`a KVWorker needs a worker node, but this is the ${office.role}`);
+    if (office.numServers === 0) throw badArgument("a KVWorker needs servers, and this cluster has none");
     this.office = office;
     this.simple = new SimpleApp(office, appId, customerId);
     this.app = appId;
@@ -95,7 +95,7 @@ export class KVWorker implements KvOwner {
     if (options !== NO_OPTIONS) checkRequestOptions(options);
     const { lens } = options;
     if (lens === undefined) return this.#submit(kvPull.id, keys, undefined, vals, options);
-    if (lens.length !== keys.length) throw bad(`${lens.length} lens for ${keys.length} keys`);
+    if (lens.length !== keys.length) throw badArgument(`${lens.length} lens for ${keys.length} keys`);
     return this.#submitVariable(keys, elementTypeOf(vals), options, fillCallerArrays(vals, lens));
   }
 
@@ -157,7 +157,7 @@ export class KVWorker implements KvOwner {
   #submitVariable(keys: BigUint64Array, dtype: number, options: KVOptions, fill: (landings: readonly Landing[]) => void): number {
     requireKeys(keys);
     const elementBytes = elementArrayOf(dtype)?.BYTES_PER_ELEMENT;
-    if (elementBytes === undefined) throw bad("values are typed arrays of numbers");
+    if (elementBytes === undefined) throw badArgument("values are typed arrays of numbers");
     const arrays: KvArrays = { keys, sent: undefined, received: undefined, lens: undefined, dtype, width: 0, elementBytes };
     return this.#send(new KvRequest(this, kvPull.id, arrays, options, { ...this.#special, fill }));
   }
@@ -188,21 +188,21 @@ export class KVWorker implements KvOwner {
 function checkedTypeOf({ keys, sent, received, lens }: Pick<KvArrays, "keys" | "sent" | "received" | "lens">): number {
   const values = (sent ?? received) as Values;
   const dtype = elementTypeOf(values);
-  if (dtype < 0) throw bad(`values are typed arrays of numbers, not ${Object.prototype.toString.call(values)}`);
+  if (dtype < 0) throw badArgument(`values are typed arrays of numbers, not ${Object.prototype.toString.call(values)}`);
   const problem = lens === undefined ? undefined : problemWithLens(lens, keys.length, values.length);
-  if (problem !== undefined) throw bad(problem);
+  if (problem !== undefined) throw badArgument(problem);
   if (sent !== undefined && received !== undefined && (received.length !== sent.length || elementTypeOf(received) !== dtype))
-    throw bad(`pushPull sends ${sent.length} values and has room for ${received.length}; both must be equal`);
+    throw badArgument(`pushPull sends ${sent.length} values and has room for ${received.length}; both must be equal`);
   return dtype;
 }
 
 function badWidth(keys: BigUint64Array, values: Values): WeighbridgeError {
-  return bad(`${values.length} values for ${keys.length} keys: not the same number for each`);
+  return badArgument(`${values.length} values for ${keys.length} keys: not the same number for each`);
 }
 
 function badWord({ command, priority }: KvRequest): WeighbridgeError {
   const [name, value] = (command | 0) === command ? ["priority", priority] : ["cmd", command];
-  return bad(`${name} is a 32-bit whole number, not ${value}`);
+  return badArgument(`${name} is a 32-bit whole number, not ${value}`);
 }
 
 /** U1, without a list to search: every request with options passes here. */
@@ -211,8 +211,4 @@ function checkRequestOptions(options: object): void {
   for (const name in options)
     if (name !== "callback" && name !== "lens" && name !== "cmd" && name !== "priority")
       checkOptions(options, KV_OPTIONS, "the options of a request");
-}
-
-function bad(what: string): WeighbridgeError {
-  return new WeighbridgeError("BAD_ARGUMENT", what);
 }

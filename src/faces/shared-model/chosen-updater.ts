@@ -1,7 +1,7 @@
 // chosen-updater — the updater that a model was given, checked: a built-in one by its settings, or an object of the
 // user's.
 
-import { showValue, WeighbridgeError } from "../../base/errors.ts";
+import { badArgument, showValue, type WeighbridgeError } from "../../base/errors.ts";
 import type { RowElement } from "../../kernel/row-element.ts";
 import { isPsUpdater } from "../../store/described-plug-in.ts";
 import { type OptimizerSpec, type ResolvedOptimizer, resolveOptimizer } from "../../store/updaters/optimizer-spec.ts";
@@ -42,7 +42,7 @@ export function ownUpdater(updater: ChosenUpdater | undefined): Updater | undefi
 
 /** For an updater that runs in this process. Throws BAD_ARGUMENT. */
 export function checkUpdater(updater: ChosenUpdater, dtype: RowElement, initialWeight: number): void {
-  if (typeof updater !== "object" || updater === null) throw bad(`an updater is an object, not ${showValue(updater)}`);
+  if (typeof updater !== "object" || updater === null) throw badArgument(`an updater is an object, not ${showValue(updater)}`);
   if (isBuiltIn(updater)) {
     const optimizer = builtInUpdater(updater);
     if (dtype !== "f32") checkPlain({ optimizer, dtype, initialWeight });
@@ -50,17 +50,17 @@ export function checkUpdater(updater: ChosenUpdater, dtype: RowElement, initialW
   }
   if (isPsUpdater(updater)) throw serversUpdater(updater);
   for (const name of ["initModel", "update"] as const)
-    if (typeof updater[name] !== "function") throw bad(`an updater has a function ${name}, not ${showValue(updater[name])}`);
+    if (typeof updater[name] !== "function") throw badArgument(`an updater has a function ${name}, not ${showValue(updater[name])}`);
   for (const name of ["setParam", "initUpdater"] as const)
     if (!["function", "undefined"].includes(typeof updater[name]))
-      throw bad(`${name} of an updater is a function, not ${showValue(updater[name])}`);
+      throw badArgument(`${name} of an updater is a function, not ${showValue(updater[name])}`);
 }
 
 /** Throws BAD_ARGUMENT. */
 export function builtInUpdater(spec: OptimizerSpec): ResolvedOptimizer {
   const resolved = resolveOptimizer(spec, "updater");
-  if (!OFFERED.includes(resolved.type)) throw bad(`updater.type: a shared model has ${OFFERED.join(", ")}, not ${resolved.type}`);
-  if ((resolved.clipNorm ?? null) !== null) throw bad("updater.clipNorm: a shared model does not clip by norm");
+  if (!OFFERED.includes(resolved.type)) throw badArgument(`updater.type: a shared model has ${OFFERED.join(", ")}, not ${resolved.type}`);
+  if ((resolved.clipNorm ?? null) !== null) throw badArgument("updater.clipNorm: a shared model does not clip by norm");
   return resolved;
 }
 
@@ -75,9 +75,5 @@ export function updaterLevel(updater: ChosenUpdater, { dtype, initialWeight }: U
 }
 
 function serversUpdater({ name }: PsUpdater): WeighbridgeError {
-  return bad(`the updater ${name} runs on servers: it is for a "dist" model through servers`);
-}
-
-function bad(message: string): WeighbridgeError {
-  return new WeighbridgeError("BAD_ARGUMENT", message);
+  return badArgument(`the updater ${name} runs on servers: it is for a "dist" model through servers`);
 }

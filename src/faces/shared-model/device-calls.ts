@@ -2,7 +2,7 @@
 // same in the thread that created the model and in those that run a device of it; level 1 does the rest.
 
 import type { WaitOptions } from "../../base/deferred.ts";
-import { showValue, WeighbridgeError } from "../../base/errors.ts";
+import { badArgument, showValue, WeighbridgeError } from "../../base/errors.ts";
 import { checkOptions, checkWaitOptions } from "../../base/known-options.ts";
 import type { RowArray } from "../../kernel/row-element.ts";
 import type { LevelOne, PushRequest } from "../../worker/level-one/level-one.ts";
@@ -101,7 +101,7 @@ export class DeviceCalls<Data extends object> {
     this.#checkData(data, plan.resultLength, PULLED, key);
     checkPriority(priority);
     if (callback === undefined) return { data, plan, device, priority, callback };
-    if (typeof callback !== "function") throw bad(`a callback is a function, not ${showValue(callback)}`);
+    if (typeof callback !== "function") throw badArgument(`a callback is a function, not ${showValue(callback)}`);
     const pulled = (): PulledData<Data> => ({ data, key, device: this.#devices[device] as number, stream: this.#backend.streamOf(device) });
     return { data, plan, device, priority, callback: () => callback(pulled()) };
   }
@@ -144,7 +144,7 @@ export class DeviceCalls<Data extends object> {
     const position = this.#devices.indexOf(device);
     if (position >= 0 && this.#own.has(device)) return position;
     const known = position < 0 ? `the devices are ${this.#devices.join(", ")}` : "another thread runs it";
-    throw bad(`device ${showValue(device)}: ${known}`);
+    throw badArgument(`device ${showValue(device)}: ${known}`);
   }
 
   #planOf(key: number): KeyPlan {
@@ -166,7 +166,7 @@ function isFarFrom(value: number, other: number): boolean {
 
 function checkPriority(priority: unknown): void {
   if (!(Number.isInteger(priority) && Math.abs(priority as number) < PRIORITY_MAX))
-    throw bad(`a priority is a whole number between -${PRIORITY_MAX} and ${PRIORITY_MAX}, not ${showValue(priority)}`);
+    throw badArgument(`a priority is a whole number between -${PRIORITY_MAX} and ${PRIORITY_MAX}, not ${showValue(priority)}`);
 }
 
 /** Returns how many elements it has. Throws BAD_ARGUMENT. */
@@ -174,15 +174,11 @@ export function checkShape(shape: readonly number[]): number {
   const isList = Array.isArray(shape) && shape.length > 0 && shape.every((side) => Number.isSafeInteger(side) && side >= 1);
   const length = isList ? shape.reduce((product, side) => product * side, 1) : 0;
   if (!isList || length > LENGTH_MAX)
-    throw bad(`a shape is a list of whole numbers from 1 up, of at most ${LENGTH_MAX} elements, not ${showValue(shape)}`);
+    throw badArgument(`a shape is a list of whole numbers from 1 up, of at most ${LENGTH_MAX} elements, not ${showValue(shape)}`);
   return length;
 }
 
 export function checkKey(key: number): void {
   if (!(Number.isInteger(key) && key >= 0 && key < 2 ** 31))
-    throw bad(`a key is a whole number from 0 to ${2 ** 31 - 1}, not ${showValue(key)}`);
-}
-
-function bad(message: string): WeighbridgeError {
-  return new WeighbridgeError("BAD_ARGUMENT", message);
+    throw badArgument(`a key is a whole number from 0 to ${2 ** 31 - 1}, not ${showValue(key)}`);
 }

@@ -33,10 +33,10 @@ export type DeviceGrant = {
 type Asked =
   | { readonly kind: "initKey"; readonly shape: readonly number[]; readonly key: number }
   | { readonly kind: "setWeight"; readonly plan: KeyPlan; readonly values: RowArray };
-type ThreadRequest = (Asked & { readonly ticket: number }) | { readonly kind: "leave" };
+type ThreadRequest = (Asked & { readonly requestId: number }) | { readonly kind: "leave" };
 type OwnerReply =
-  | { readonly ticket: number; readonly plan?: KeyPlan }
-  | { readonly ticket: number; readonly code: ErrorCode; readonly message: string; readonly retryable: boolean };
+  | { readonly requestId: number; readonly plan?: KeyPlan }
+  | { readonly requestId: number; readonly code: ErrorCode; readonly message: string; readonly retryable: boolean };
 
 /** What the owner does for threads. */
 type Owner = {
@@ -57,12 +57,12 @@ export function serveThread(port: ThreadPort, owner: Owner, left: () => void): v
       left();
       return;
     }
-    const { ticket } = request;
+    const { requestId } = request;
     serve(request).then(
-      (answer) => port.postMessage({ ticket, ...answer } satisfies OwnerReply),
+      (answer) => port.postMessage({ requestId, ...answer } satisfies OwnerReply),
       (thrown: unknown) => {
         const { code, retryable } = isWeighbridgeError(thrown) ? thrown : { code: "HANDLER_FAILED" as const, retryable: false };
-        port.postMessage({ ticket, code, message: reasonOf(thrown), retryable } satisfies OwnerReply);
+        port.postMessage({ requestId, code, message: reasonOf(thrown), retryable } satisfies OwnerReply);
       },
     );
   };
@@ -84,7 +84,7 @@ export class DeviceThread implements DeviceModel<RowArray> {
   readonly #parts: ThreadParts;
   readonly #calls: DeviceCalls<RowArray>;
   readonly #asked = new Map<number, Deferred<KeyPlan | undefined>>();
-  #tickets = 0;
+  #lastRequest = 0;
   #needs = 0;
   #isClosed = false;
 
@@ -196,15 +196,15 @@ export class DeviceThread implements DeviceModel<RowArray> {
 
   async #ask(asked: Asked, what: string, wait: WaitOptions): Promise<KeyPlan | undefined> {
     if (this.#isClosed) throw left(); // nobody would hear it
-    const ticket = ++this.#tickets;
+    const requestId = ++this.#lastRequest;
     const answer = new Deferred<KeyPlan | undefined>();
-    this.#asked.set(ticket, answer);
+    this.#asked.set(requestId, answer);
     this.#need(true);
     try {
-      this.#post({ ...asked, ticket });
+      this.#post({ ...asked, requestId });
       return await waitFor(answer.promise, what, this.#parts.clock, wait);
     } finally {
-      this.#asked.delete(ticket);
+      this.#asked.delete(requestId);
       this.#need(false);
     }
   }
@@ -214,8 +214,8 @@ export class DeviceThread implements DeviceModel<RowArray> {
   }
 
   #answered(reply: OwnerReply): void {
-    const answer = this.#asked.get(reply.ticket);
-    this.#asked.delete(reply.ticket);
+    const answer = this.#asked.get(reply.requestId);
+    this.#asked.delete(reply.requestId);
     if ("code" in reply) answer?.reject(new WeighbridgeError(reply.code, reply.message, { retryable: reply.retryable }));
     else answer?.resolve(reply.plan);
   }

@@ -2,7 +2,7 @@
 
 import { Session } from "../../api/session.ts";
 import type { Clock } from "../../base/clock.ts";
-import { showValue, WeighbridgeError } from "../../base/errors.ts";
+import { badArgument, showValue } from "../../base/errors.ts";
 import { didYouMean } from "../../base/nearest-name.ts";
 import { ROW_ELEMENTS, type RowElement } from "../../kernel/row-element.ts";
 import { engineConsistency } from "../../store/consistency.ts";
@@ -23,31 +23,32 @@ export const DIST_OPTIONS: readonly (keyof DistOptions)[] = ["session", "through
 /** Throws BAD_ARGUMENT for what only a "dist" model has. */
 export function checkLocal(options: SharedModelOptions): void {
   const name = DIST_OPTIONS.find((option) => options[option] !== undefined);
-  if (name !== undefined) throw bad(`${name} is an option of a "dist" model`);
+  if (name !== undefined) throw badArgument(`${name} is an option of a "dist" model`);
 }
 
 /** Throws BAD_ARGUMENT, UNSUPPORTED. */
 export function distLevel(options: SharedModelOptions, parts: { readonly clock: Clock; readonly connect?: Connect }): ModelLevel {
   const { session: given, through = "servers" } = options;
   if (!["servers", "allReduce"].includes(through))
-    throw bad(`through is servers or allReduce, not ${showValue(through)}${didYouMean(through, ["servers", "allReduce"])}`);
-  if (given !== undefined && !(given instanceof Session)) throw bad(`session is what connect() gives, not ${showValue(given)}`);
+    throw badArgument(`through is servers or allReduce, not ${showValue(through)}${didYouMean(through, ["servers", "allReduce"])}`);
+  if (given !== undefined && !(given instanceof Session)) throw badArgument(`session is what connect() gives, not ${showValue(given)}`);
   const { connect } = parts;
-  if (given === undefined && connect === undefined) throw bad("there is no way to connect here: give the option session");
-  const session = new DistSession(given, connect ?? (async () => await Promise.reject(bad("there is no way to connect here"))));
+  if (given === undefined && connect === undefined) throw badArgument("there is no way to connect here: give the option session");
+  const session = new DistSession(given, connect ?? (async () => await Promise.reject(badArgument("there is no way to connect here"))));
   return through === "servers" ? serverLevel(options, session) : allReduceLevel(options, session, parts.clock);
 }
 
 function serverLevel(options: SharedModelOptions, session: DistSession): ServerLevel {
   const { updater, name = "shared-model", initialWeight = 0, consistency = "asp", reduce, dtype = "f32" } = options;
-  if (reduce !== undefined) throw bad('reduce is for through: "allReduce"; servers have consistency: { bsp: true, reduce: "mean" }');
-  if (typeof name !== "string" || name === "") throw bad(`name is a text, not ${showValue(name)}`);
+  if (reduce !== undefined)
+    throw badArgument('reduce is for through: "allReduce"; servers have consistency: { bsp: true, reduce: "mean" }');
+  if (typeof name !== "string" || name === "") throw badArgument(`name is a text, not ${showValue(name)}`);
   engineConsistency(consistency);
   if (updater === undefined)
-    throw bad(
+    throw badArgument(
       'a "dist" model needs the option updater: what the servers do to the weights with what a worker pushes, { type: "sum" } at least',
     );
-  if (typeof updater !== "object" || updater === null) throw bad(`an updater is an object, not ${showValue(updater)}`);
+  if (typeof updater !== "object" || updater === null) throw badArgument(`an updater is an object, not ${showValue(updater)}`);
   return new ServerLevel({ session, dtype, name, updater: serverUpdater(updater, dtype, initialWeight), initialWeight, consistency });
 }
 
@@ -57,7 +58,7 @@ function serverUpdater(
   initialWeight: number,
 ): OptimizerSpec | PsUpdater {
   if (isPsUpdater(updater) && !updater.elements.includes(dtype))
-    throw bad(`the updater ${updater.name} is for ${updater.elements.join(", ")}, and the model is of ${dtype}`);
+    throw badArgument(`the updater ${updater.name} is for ${updater.elements.join(", ")}, and the model is of ${dtype}`);
   if (isModelUpdater(updater)) return updater;
   if (isPsUpdater(updater) || isBuiltIn(updater)) {
     const optimizer = resolveOptimizer(updater, "updater");
@@ -65,20 +66,18 @@ function serverUpdater(
     return updater;
   }
   const how = "export one that modelUpdater() makes from a module, and start the servers with --functions and that module";
-  throw bad(`servers cannot run an updater that is an object of this process: ${how}`);
+  throw badArgument(`servers cannot run an updater that is an object of this process: ${how}`);
 }
 
 function allReduceLevel(options: SharedModelOptions, session: DistSession, clock: Clock): AllReduceLevel {
   const { updater, reduce = "sum", consistency, name, dtype = "f32", initialWeight = 0 } = options;
-  if (!["sum", "mean"].includes(reduce)) throw bad(`reduce is sum or mean, not ${showValue(reduce)}${didYouMean(reduce, ["sum", "mean"])}`);
-  if (consistency !== undefined) throw bad("consistency is for servers: an all-reduce is BSP for each key");
-  if (name !== undefined) throw bad("name is for servers: an all-reduce has no parameters there");
-  if (reduce === "mean" && !ROW_ELEMENTS[dtype].isFloat) throw bad(`reduce "mean" is for floats, not ${dtype}: a mean may lie between two`);
+  if (!["sum", "mean"].includes(reduce))
+    throw badArgument(`reduce is sum or mean, not ${showValue(reduce)}${didYouMean(reduce, ["sum", "mean"])}`);
+  if (consistency !== undefined) throw badArgument("consistency is for servers: an all-reduce is BSP for each key");
+  if (name !== undefined) throw badArgument("name is for servers: an all-reduce has no parameters there");
+  if (reduce === "mean" && !ROW_ELEMENTS[dtype].isFloat)
+    throw badArgument(`reduce "mean" is for floats, not ${dtype}: a mean may lie between two`);
   if (updater !== undefined) checkUpdater(updater, dtype, initialWeight);
   const after = updater === undefined ? undefined : updaterLevel(updater, { dtype, initialWeight });
   return new AllReduceLevel({ session, clock, reduce, after });
-}
-
-function bad(message: string): WeighbridgeError {
-  return new WeighbridgeError("BAD_ARGUMENT", message);
 }

@@ -11,7 +11,7 @@
 //   pull_thread        ndev, one the same of hand-outs
 //   msg:…                        ignored, but for what level 2 has (all-reduce-level.ts)
 
-import { showValue, WeighbridgeError } from "../../base/errors.ts";
+import { badArgument, showValue, type WeighbridgeError } from "../../base/errors.ts";
 import { didYouMean, isSlip } from "../../base/nearest-name.ts";
 import type { PushOperation } from "../../worker/level-one/model-backend.ts";
 
@@ -83,12 +83,12 @@ export function isMessageParam(name: string): boolean {
 export function unknownParam(name: string, hasUpdater: boolean, settings: readonly string[] = []): WeighbridgeError | undefined {
   if (hasUpdater && !NAMES.some((known) => isSlip(name, known))) return undefined;
   const names = [...NAMES, ...settings];
-  return bad(`there is no option ${JSON.stringify(name)}; there are ${names.join(", ")}${didYouMean(name, names)}`);
+  return badArgument(`there is no option ${JSON.stringify(name)}; there are ${names.join(", ")}${didYouMean(name, names)}`);
 }
 
 function keyOf(name: string, text: string): number {
   const key = Number(text);
-  if (!/^\d+$/.test(text) || key >= 2 ** 31) throw bad(`${name}: a key is a whole number from 0 to ${2 ** 31 - 1}`);
+  if (!/^\d+$/.test(text) || key >= 2 ** 31) throw badArgument(`${name}: a key is a whole number from 0 to ${2 ** 31 - 1}`);
   return key;
 }
 
@@ -100,16 +100,12 @@ export function flag(name: string, value: string): boolean {
 function whole(name: string, value: string): number {
   const number = Number(value);
   if (!(value.trim() !== "" && Number.isSafeInteger(number) && number >= 1))
-    throw bad(`${name} is a whole number from 1 up, not ${showValue(value)}`);
+    throw badArgument(`${name} is a whole number from 1 up, not ${showValue(value)}`);
   return number;
 }
 
 function choice<const C extends string>(name: string, choices: readonly C[], value: string): C {
   const found = choices.find((candidate) => candidate === value);
-  if (found === undefined) throw bad(`${name} is ${choices.join(" or ")}, not ${showValue(value)}${didYouMean(value, choices)}`);
+  if (found === undefined) throw badArgument(`${name} is ${choices.join(" or ")}, not ${showValue(value)}${didYouMean(value, choices)}`);
   return found;
-}
-
-function bad(message: string): WeighbridgeError {
-  return new WeighbridgeError("BAD_ARGUMENT", message);
 }

@@ -13,7 +13,7 @@
 //     },
 //   });
 
-import { showValue, WeighbridgeError } from "../../base/errors.ts";
+import { badArgument, showValue } from "../../base/errors.ts";
 import { checkOptions } from "../../base/known-options.ts";
 import { ELEMENT_LIST, isRowElement, type RowArray, type RowElement, type RowSpans } from "../../kernel/row-element.ts";
 import type { RowsInHand } from "../../store/row-types/ps-row-type.ts";
@@ -63,13 +63,14 @@ export function modelUpdater<S extends UpdaterSettings = Record<never, never>, c
 ): ModelUpdater<S, E> {
   checkOptions(options, OPTION_NAMES, "the options of an updater of a model");
   const { name, version, deterministic, dtype = "f32" as E, settings = {} as S, slots = [], initModel, update } = options;
-  if (!isRowElement(dtype)) throw bad(`${name}: dtype is one of ${ELEMENT_LIST}, not ${showValue(dtype)}`);
+  if (!isRowElement(dtype)) throw badArgument(`${name}: dtype is one of ${ELEMENT_LIST}, not ${showValue(dtype)}`);
   if (!(Array.isArray(slots) && slots.every((slot) => typeof slot === "string" && slot !== "")))
-    throw bad(`${name}: slots are a list of names, not ${showValue(slots)}`);
-  if (!["function", "undefined"].includes(typeof initModel)) throw bad(`${name}: initModel is a function, not ${showValue(initModel)}`);
-  if (typeof update !== "function") throw bad(`${name}: update is a function, not ${showValue(update)}`);
+    throw badArgument(`${name}: slots are a list of names, not ${showValue(slots)}`);
+  if (!["function", "undefined"].includes(typeof initModel))
+    throw badArgument(`${name}: initModel is a function, not ${showValue(initModel)}`);
+  if (typeof update !== "function") throw badArgument(`${name}: update is a function, not ${showValue(update)}`);
   if (typeof settings === "object" && settings !== null && KEY_SETTING in settings)
-    throw bad(`${name}: ${KEY_SETTING} is no setting: initModel and update get it`);
+    throw badArgument(`${name}: ${KEY_SETTING} is no setting: initModel and update get it`);
   const plugIn = psUpdater<E, UpdaterSettings>({
     ...{ name, version, deterministic, elements: [dtype], settings: { ...settings, [KEY_SETTING]: 0 } as UpdaterSettings },
     columns: (width) => Object.fromEntries(slots.map((slot) => [slot, { elements: width }])),
@@ -106,8 +107,4 @@ function eachRun<S extends UpdaterSettings, E extends RowElement>(
     const slots = Object.fromEntries(columns.map(([name, list]) => [name, part(elements, list)]));
     update(settings.key, part(elements, starts), part(gradients.elements, gradients.starts), { settings, slots });
   }
-}
-
-function bad(message: string): WeighbridgeError {
-  return new WeighbridgeError("BAD_ARGUMENT", message);
 }

@@ -4,7 +4,7 @@
 
 import type { Clock } from "../../base/clock.ts";
 import { type WaitOptions, waitFor } from "../../base/deferred.ts";
-import { reasonOf, WeighbridgeError } from "../../base/errors.ts";
+import { badArgument, reasonOf, WeighbridgeError } from "../../base/errors.ts";
 import type { RowElement } from "../../kernel/row-element.ts";
 import type { ResolvedOptimizer } from "../../store/updaters/optimizer-spec.ts";
 import { CpuBackend, type CpuBackendOptions, type CpuMemory, createCpuMemory } from "../../worker/level-one/cpu-backend.ts";
@@ -109,8 +109,10 @@ function prepare<Data extends object>(choice: ModelChoice, parts: ModelParts): O
 /** The updater that runs in this process, if one does. Throws BAD_ARGUMENT. */
 function usedUpdater({ options: { updater }, params, dist }: ModelChoice): SharedModelOptions["updater"] {
   const updates = params.updateOnServer ?? updater !== undefined;
-  if (updates && updater === undefined) throw bad("update_on_server needs the option updater: what the sum of a round does to the weights");
-  if (!updates && updater !== undefined && dist !== undefined) throw bad('the updater of a "dist" model cannot be off: leave it out');
+  if (updates && updater === undefined)
+    throw badArgument("update_on_server needs the option updater: what the sum of a round does to the weights");
+  if (!updates && updater !== undefined && dist !== undefined)
+    throw badArgument('the updater of a "dist" model cannot be off: leave it out');
   return updates && dist === undefined ? updater : undefined;
 }
 
@@ -151,8 +153,4 @@ async function start<Data extends object>(
   } catch (thrown) {
     throw new WeighbridgeError("HANDLER_FAILED", `initUpdater of the updater threw: ${reasonOf(thrown)}`, { cause: thrown });
   }
-}
-
-function bad(message: string): WeighbridgeError {
-  return new WeighbridgeError("BAD_ARGUMENT", message);
 }

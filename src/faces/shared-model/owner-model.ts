@@ -4,11 +4,11 @@
 //
 // Invariants:
 //   OwnerModel.M1. `setParam`, then `init`, then everything else; each call checks.
-//   OwnerModel.M2. A key is opened once, whoever asks for it first and however often: initModel runs once.
+//   OwnerModel.M2. A key is opened once, by the first device that asks for it: initModel runs once.
 //   OwnerModel.M3. A device is run by one thread: the owner's, or its own from `openThread` on.
 
 import { type WaitOptions, waitFor } from "../../base/deferred.ts";
-import { reasonOf, showValue, WeighbridgeError } from "../../base/errors.ts";
+import { badArgument, reasonOf, showValue, WeighbridgeError } from "../../base/errors.ts";
 import { checkOptions, checkWaitOptions, WAIT_NAMES } from "../../base/known-options.ts";
 import { didYouMean } from "../../base/nearest-name.ts";
 import { copyElements, ELEMENT_NAMES, fillElements, ROW_ELEMENTS, type RowArray } from "../../kernel/row-element.ts";
@@ -67,10 +67,10 @@ export class OwnerModel<Data extends object = object> implements SharedModel<Dat
     oneOf("device", ["cpu", "cuda"], device);
     oneOf("dtype", ELEMENT_NAMES, dtype);
     oneOf("onDeviceLoss", ["fail", "continue"], onDeviceLoss);
-    if (!Number.isFinite(initialWeight)) throw bad(`initialWeight is a finite number, not ${showValue(initialWeight)}`);
-    if (typeof trace !== "boolean") throw bad(`trace is true or false, not ${showValue(trace)}`);
+    if (!Number.isFinite(initialWeight)) throw badArgument(`initialWeight is a finite number, not ${showValue(initialWeight)}`);
+    if (typeof trace !== "boolean") throw badArgument(`trace is true or false, not ${showValue(trace)}`);
     if (traceFile !== undefined && !(typeof traceFile === "string" && traceFile !== "" && trace))
-      throw bad(`traceFile is the path of a file, without trace: false, not ${showValue(traceFile)}`);
+      throw badArgument(`traceFile is the path of a file, without trace: false, not ${showValue(traceFile)}`);
     oneOf("the type of a shared model", ["local", "dist"], type);
     this.#dist = type === "dist" ? distLevel(options, parts) : undefined;
     if (type === "local") checkLocal(options);
@@ -87,9 +87,10 @@ export class OwnerModel<Data extends object = object> implements SharedModel<Dat
   }
 
   setParam(name: string, value: string | number | boolean): void {
-    if (this.#hasInit) throw bad(`setParam(${showValue(name)}) comes before init`);
-    if (typeof name !== "string" || name === "") throw bad(`the name of an option is text, not ${showValue(name)}`);
-    if (!["string", "number", "boolean"].includes(typeof value)) throw bad(`${name} is text, a number or a flag, not ${showValue(value)}`);
+    if (this.#hasInit) throw badArgument(`setParam(${showValue(name)}) comes before init`);
+    if (typeof name !== "string" || name === "") throw badArgument(`the name of an option is text, not ${showValue(name)}`);
+    if (!["string", "number", "boolean"].includes(typeof value))
+      throw badArgument(`${name} is text, a number or a flag, not ${showValue(value)}`);
     if (setModelParam(this.#params, name, `${value}`)) return;
     if (this.#dist?.settingNames.includes(name)) {
       this.#dist.setParam(name, `${value}`);
@@ -105,11 +106,11 @@ export class OwnerModel<Data extends object = object> implements SharedModel<Dat
   async init(devices: readonly number[] = [0], options: ModelInitOptions = {}): Promise<void> {
     checkWaitOptions(options, [...WAIT_NAMES, "args"], "the options of init");
     if (this.#isClosed) throw closed();
-    if (this.#hasInit) throw bad("init is called once");
+    if (this.#hasInit) throw badArgument("init is called once");
     checkDevices(devices);
     const { args = [] } = options;
     if (!(Array.isArray(args) && args.every((arg) => typeof arg === "string")))
-      throw bad(`args are a list of texts, not ${showValue(args)}`);
+      throw badArgument(`args are a list of texts, not ${showValue(args)}`);
     this.#hasInit = true;
     for (const device of devices) this.#own.add(device);
     try {
@@ -242,7 +243,7 @@ export class OwnerModel<Data extends object = object> implements SharedModel<Dat
 
   /** Throws BAD_ARGUMENT unless test_on_server was set. */
   checkTests(): void {
-    if (!this.#params.testOnServer) throw bad("checkWeight needs setParam('test_on_server', 1)");
+    if (!this.#params.testOnServer) throw badArgument("checkWeight needs setParam('test_on_server', 1)");
   }
 
   removeDevice(device: number, reason: unknown = "it was removed"): void {
@@ -253,7 +254,7 @@ export class OwnerModel<Data extends object = object> implements SharedModel<Dat
   #positionOf(device: number): number {
     const { devices } = this.#open();
     const position = devices.indexOf(device);
-    if (position < 0) throw bad(`device ${showValue(device)}: the devices are ${devices.join(", ")}`);
+    if (position < 0) throw badArgument(`device ${showValue(device)}: the devices are ${devices.join(", ")}`);
     return position;
   }
 
@@ -274,8 +275,8 @@ export class OwnerModel<Data extends object = object> implements SharedModel<Dat
     const { devices, memory, rules, level, cpu } = this.#open();
     const position = this.#positionOf(device);
     if (cpu === undefined) throw new WeighbridgeError("UNSUPPORTED", "only devices of the CPU are run by threads of their own");
-    if (this.#threads.has(device)) throw bad(`device ${device} has a thread already`);
-    if (!level.isLive(position)) throw bad(`device ${device} has ended`);
+    if (this.#threads.has(device)) throw badArgument(`device ${device} has a thread already`);
+    if (!level.isLive(position)) throw badArgument(`device ${device} has ended`);
     const thread = position + 1;
     level.setHome(position, thread);
     this.#own.delete(device);
@@ -297,7 +298,7 @@ export class OwnerModel<Data extends object = object> implements SharedModel<Dat
   }
 
   trace(): ChromeTrace {
-    if (!this.#keepsTrace) throw bad("there is a trace if the model has the option trace: true");
+    if (!this.#keepsTrace) throw badArgument("there is a trace if the model has the option trace: true");
     return traceOf(this.#told());
   }
 
@@ -332,7 +333,7 @@ export class OwnerModel<Data extends object = object> implements SharedModel<Dat
 
   #open({ isClosedToo = false }: { readonly isClosedToo?: boolean } = {}): OpenedModel<Data> {
     if (this.#isClosed && !isClosedToo) throw closed();
-    if (this.#opened === undefined) throw bad("call init first, and wait for it");
+    if (this.#opened === undefined) throw badArgument("call init first, and wait for it");
     return this.#opened;
   }
 }
@@ -345,22 +346,18 @@ async function writeResult(backend: ModelBackend, plan: KeyPlan, version: 0 | 1,
 
 function checkDevices(devices: readonly number[]): void {
   if (!(Array.isArray(devices) && devices.length > 0 && devices.length <= DEVICES_MAX))
-    throw bad(`init takes a list of 1 to ${DEVICES_MAX} devices, not ${showValue(devices)}`);
+    throw badArgument(`init takes a list of 1 to ${DEVICES_MAX} devices, not ${showValue(devices)}`);
   const wrong = devices.find((device) => !(Number.isSafeInteger(device) && device >= 0));
-  if (wrong !== undefined) throw bad(`a device is a whole number from 0 up, not ${showValue(wrong)}`);
+  if (wrong !== undefined) throw badArgument(`a device is a whole number from 0 up, not ${showValue(wrong)}`);
   const twice = devices.find((device, i) => devices.indexOf(device) !== i);
-  if (twice !== undefined) throw bad(`device ${twice} is listed twice`);
+  if (twice !== undefined) throw badArgument(`device ${twice} is listed twice`);
 }
 
 function oneOf(name: string, choices: readonly string[], value: unknown): void {
   if (!choices.includes(value as string))
-    throw bad(`${name} is one of ${choices.join(", ")}, not ${showValue(value)}${didYouMean(value, choices)}`);
+    throw badArgument(`${name} is one of ${choices.join(", ")}, not ${showValue(value)}${didYouMean(value, choices)}`);
 }
 
 function closed(): WeighbridgeError {
   return new WeighbridgeError("CLOSED", "the shared model was closed");
-}
-
-function bad(message: string): WeighbridgeError {
-  return new WeighbridgeError("BAD_ARGUMENT", message);
 }

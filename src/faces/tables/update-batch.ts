@@ -2,6 +2,7 @@
 // counts twice.
 
 import { showValue, WeighbridgeError } from "../../base/errors.ts";
+import type { RowArray } from "../../kernel/row-element.ts";
 
 /** Of the kind of number that the table's rows are made of. */
 export class UpdateBatch<U extends number | bigint = number> {
@@ -21,7 +22,7 @@ export class UpdateBatch<U extends number | bigint = number> {
 }
 
 /** Updates of the columns from `start` on. */
-export class DenseUpdateBatch<A extends Float32Array | Float64Array | Int32Array | BigInt64Array = Float32Array> {
+export class DenseUpdateBatch<A extends RowArray = Float32Array> {
   readonly start: number;
   readonly updates: A;
 

@@ -7,6 +7,7 @@
 //   <statistic>              a running mean or variance
 //   <table>/keys, /rows      U64 [n] and F32 [n, …]: rows that lie in this process, each with its slots   metadata: step:<table>
 
+import { bytesOf } from "../../base/bytes-of.ts";
 import { WeighbridgeError } from "../../base/errors.ts";
 import {
   decodeHeader,
@@ -110,8 +111,4 @@ function denseParts({ stages }: Network, { routes }: OpenNetwork): (NamedShape &
     parts.push({ name, dtype: "F32", shape: [values.length], values });
   }
   return parts;
-}
-
-function bytesOf(values: Float32Array | BigUint64Array): Uint8Array {
-  return new Uint8Array(values.buffer, values.byteOffset, values.byteLength);
 }

@@ -9,7 +9,7 @@
 // Invariants:
 //   RowMembers.O1. A row belongs to one worker: part of its key modulo the number of members.
 
-import { isWeighbridgeError, reasonOf, WeighbridgeError } from "../../base/errors.ts";
+import { asError, WeighbridgeError } from "../../base/errors.ts";
 import type { Arena } from "../../kernel/arena.ts";
 import { encodeTraining, type TrainingState, trainingShape } from "../../store/training-state.ts";
 import { type Check, count, list, object } from "../../wire/json-body.ts";
@@ -83,19 +83,15 @@ const assignmentShape: Check<Assignment> = object({ claims: list(count), trainin
 export async function assignRows(members: RowMembers, raw: RawRows, failure?: unknown): Promise<readonly TrainingState[]> {
   const share = async (body: object | WeighbridgeError): Promise<unknown[]> =>
     (await members.exchange(members.ranks.map(() => assignmentMessage(body)))).map(decodeAssignment);
-  await share(failure === undefined ? {} : asError(failure));
+  await share(failure === undefined ? {} : asError(failure, "HANDLER_FAILED"));
   if (members.position > 0) {
     const [assignment] = await share({});
     const { claims, training } = assignmentShape(assignment, `the assignment of the rows of ${raw.spec.name}`);
     raw.join(claims);
     return training;
   }
-  const claimed = await raw.claim().catch((thrown: unknown) => asError(thrown));
+  const claimed = await raw.claim().catch((thrown: unknown) => asError(thrown, "HANDLER_FAILED"));
   await share(claimed instanceof WeighbridgeError ? claimed : { claims: claimed.claims, training: claimed.training.map(encodeTraining) });
   if (claimed instanceof WeighbridgeError) throw claimed;
   return claimed.training;
-}
-
-export function asError(thrown: unknown): WeighbridgeError {
-  return isWeighbridgeError(thrown) ? thrown : new WeighbridgeError("HANDLER_FAILED", reasonOf(thrown), { cause: thrown });
 }

@@ -23,7 +23,7 @@
 
 import { assert } from "../../base/assert.ts";
 import type { WaitOptions } from "../../base/deferred.ts";
-import { WeighbridgeError } from "../../base/errors.ts";
+import { asError, WeighbridgeError } from "../../base/errors.ts";
 import { type Log, SILENT_LOG } from "../../base/log.ts";
 import { simdRowKernels } from "../../kernel/row-kernels.ts";
 import { SimdKernels } from "../../kernel/simd-kernels.ts";
@@ -31,7 +31,7 @@ import { ArenaSpans } from "../../worker/arena-spans.ts";
 import { openRawRows, type RawRows } from "../../worker/raw-rows.ts";
 import type { RowPlanner } from "../../worker/router/row-plan.ts";
 import { RowApplier } from "./row-applier.ts";
-import { asError, assignRows, RowMembers } from "./row-members.ts";
+import { assignRows, RowMembers } from "./row-members.ts";
 import * as messages from "./row-messages.ts";
 import { encodeOutgoing, type OutgoingGradients, ownGradients } from "./row-messages.ts";
 import { type BatchRows, RowRequest, type ServedRows } from "./row-request.ts";
@@ -180,7 +180,7 @@ export class TieredRows implements RowSource {
         this.#dropTaken();
         const failure = await this.#flush().then(
           () => undefined,
-          (thrown: unknown) => asError(thrown),
+          (thrown: unknown) => asError(thrown, "HANDLER_FAILED"),
         );
         const training = await assignRows(this.#members, this.#raw, failure);
         this.#tiers.clear();
@@ -296,7 +296,7 @@ export class TieredRows implements RowSource {
       return ranks.map((_, i) => (i === own ? messages.rowsMessage(0, this.width).bytes : this.#rowsFor(served, i)));
     } catch (thrown) {
       if (this.#members.isAlone) throw thrown;
-      return ranks.map(() => messages.failureMessage(asError(thrown)));
+      return ranks.map(() => messages.failureMessage(asError(thrown, "HANDLER_FAILED")));
     }
   }
 

@@ -4,6 +4,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { Random } from "../../base/random.ts";
+import { WideDeep } from "../../testing/wide-deep.ts";
 import { dotOfHalves } from "../layers/dot-of-halves.ts";
 import { Embedding } from "../layers/embedding.ts";
 import { BinaryCrossEntropy } from "../losses/binary-cross-entropy.ts";
@@ -11,7 +12,6 @@ import { SquaredError } from "../losses/squared-error.ts";
 import { initializeParameters, type Parameter } from "../parameter.ts";
 import { Sequential } from "../sequential.ts";
 import { Workspace } from "../workspace.ts";
-import { WideDeep } from "./wide-deep.ts";
 
 const BATCH = 32;
 

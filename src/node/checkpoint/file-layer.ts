@@ -65,12 +65,13 @@ async function makeDirectory(path: string): Promise<void> {
   }
 }
 
-function openFile(handle: FileHandle): OpenFile {
+/** `sync`: how much of the file is on the disk when it returns. */
+export function openFile(handle: FileHandle, sync: "sync" | "datasync" = "sync"): OpenFile {
   return {
     write: async (bytes, position) => (await handle.write(bytes, 0, bytes.byteLength, position)).bytesWritten,
     read: async (into, position) => (await handle.read(into, 0, into.byteLength, position)).bytesRead,
     size: async () => (await handle.stat()).size,
-    sync: () => handle.sync(),
+    sync: () => handle[sync](),
     close: () => handle.close(),
   };
 }

@@ -141,7 +141,7 @@ export class SegmentLog implements DurableLog {
 
   async close(): Promise<void> {
     await this.#stop();
-    await this.#lock.release().catch(() => {}); // whoever comes next sees that this process is gone
+    await this.#lock.release().catch(() => {}); // the next owner sees that this process is gone
   }
 
   async #stop(): Promise<void> {

@@ -121,7 +121,7 @@ export class StateLock {
   #next(): void {
     if (this.#isReleased) return; // while a beat was written
     this.#cancelTimer = this.#options.clock.after(BEAT_MS, () => {
-      // A beat that fails is missed; whoever takes over for that is noticed (StateLock.L1).
+      // A beat that fails is missed; a process that takes over for that is noticed (StateLock.L1).
       this.#write().then(
         () => this.#next(),
         () => this.#next(),

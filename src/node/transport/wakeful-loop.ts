@@ -5,16 +5,16 @@
 // So polls are paid for: input that comes while we poll earns about what waking would have cost, every poll spends one,
 // and without credit the loop sleeps.
 //
-//   asleep ── START inputs, each soon after the one before ──▶ awake ── credit is spent, or others want the core ──▶
-//   asleep
+//   asleep ── START inputs, each soon after the one before ──▶ awake
+//   awake ── credit is spent, or others want the core ──▶ asleep
 //
 // A worker, a head and its standby wait for each other on two cores. One that only polled would keep its core for a
 // slice of the system's scheduler, milliseconds, from the one that it waits for: so it offers the core between polls
 // (sched_yield, a native call through koffi where it is installed), which costs a microsecond.
 //
 // Invariants:
-//   WakefulLoop.W1. Polls in vain cost at most what earlier ones saved, and one poll per input that came while the loop
-//       was asleep.
+//   WakefulLoop.W1. Polls that find nothing cost at most what earlier ones saved, and one poll per input that came
+//       while the loop was asleep.
 //   WakefulLoop.W2. After the last input there are at most CREDIT_MAX polls, about a millisecond.
 //   WakefulLoop.W3. While others want our core it is theirs: a loop that does not get it while it is awake sleeps for
 //       REST_MS.

@@ -25,7 +25,7 @@
 import { assert } from "../../base/assert.ts";
 import type { CancelTimer, Clock } from "../../base/clock.ts";
 import { Deferred } from "../../base/deferred.ts";
-import { isWeighbridgeError, reasonOf, WeighbridgeError } from "../../base/errors.ts";
+import { asError, reasonOf, WeighbridgeError } from "../../base/errors.ts";
 import type { Log } from "../../base/log.ts";
 import type { VectorClock } from "../../consistency/vector-clock.ts";
 import type { WorkerIncarnation } from "../../consistency/worker-incarnations.ts";
@@ -287,7 +287,7 @@ export class CheckpointService {
 
   /** Its owner gets the reason for which it was given up. */
   #end(saving: Saving, thrown: unknown): WeighbridgeError {
-    saving.error ??= isWeighbridgeError(thrown) ? thrown : new WeighbridgeError("HANDLER_FAILED", reasonOf(thrown), { cause: thrown });
+    saving.error ??= asError(thrown, "HANDLER_FAILED");
     saving.isOver = true;
     this.pressure.end();
     saving.cancelIdle?.();

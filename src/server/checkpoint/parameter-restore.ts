@@ -11,6 +11,7 @@
 //   ParameterRestore.R5. A plug-in converts what another version of it wrote before it is used; columns that the other
 //       version lacked begin as those of new rows.
 
+import { bytesOf } from "../../base/bytes-of.ts";
 import { WeighbridgeError } from "../../base/errors.ts";
 import { fillElements, type RowArray } from "../../kernel/row-element.ts";
 import type { SavedColumns } from "../../store/row-types/ps-row-type.ts";
@@ -167,8 +168,4 @@ function ownRows(halves: Uint32Array, ownership: Ownership): Uint32Array {
 function otherBlocks({ path }: SnapshotSource, { file, key, rowCount }: Chunk): WeighbridgeError {
   const what = `rows ${key.from} to ${key.from + rowCount - 1} of ${JSON.stringify(key.parameter)} as one chunk`;
   return new WeighbridgeError("CHECKPOINT_FOREIGN", `${path}/${file} has ${what}, which are no block here`);
-}
-
-function bytesOf({ buffer, byteOffset, byteLength }: ArrayBufferView): Uint8Array {
-  return new Uint8Array(buffer, byteOffset, byteLength);
 }

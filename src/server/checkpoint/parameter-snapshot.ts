@@ -14,6 +14,7 @@
 //       needs.
 
 import { assert } from "../../base/assert.ts";
+import { bytesOf } from "../../base/bytes-of.ts";
 import type { WeighbridgeError } from "../../base/errors.ts";
 import type { Arena } from "../../kernel/arena.ts";
 import { elementsAt, ROW_ELEMENTS } from "../../kernel/row-element.ts";
@@ -339,8 +340,4 @@ export function stagedColumns(columns: readonly ColumnRecord[], span: number, ro
 /** Waits for all, also if one fails: their memory is in use until then. */
 export async function allOrFirstError(promises: readonly Promise<unknown>[]): Promise<void> {
   for (const outcome of await Promise.allSettled(promises)) if (outcome.status === "rejected") throw outcome.reason;
-}
-
-function bytesOf({ buffer, byteOffset, byteLength }: ArrayBufferView): Uint8Array {
-  return new Uint8Array(buffer, byteOffset, byteLength);
 }

@@ -1,7 +1,7 @@
 // server-restore — fills a server without parameters from a checkpoint, whichever servers wrote it
 // (spec/consistency.md, D4, D5 and D6).
 //
-//   values, slots, steps, versions   of what this server owns now, whoever owned it then
+//   values, slots, steps, versions   of what this server owns now, also if another owned it then
 //   sums                             the same (sums-restore.ts)
 //   learning rate, schedule, bound   as they were at the cut
 //   push counts of tables            this server's own if there are as many servers as then, otherwise the highest: a

@@ -2,7 +2,7 @@
 // the cut: it runs between two requests, and takes as long as naming the blocks. The vector clock says which updates
 // are in it (spec/consistency.md, D2).
 
-import { reasonOf, WeighbridgeError } from "../../base/errors.ts";
+import { asError, type WeighbridgeError } from "../../base/errors.ts";
 import type { VectorClock } from "../../consistency/vector-clock.ts";
 import type { MemoryUse } from "../../kernel/arena.ts";
 import type { ClockRecord } from "../../store/snapshot/checkpoint-manifest.ts";
@@ -119,7 +119,7 @@ export class ServerSnapshot {
     } catch (thrown) {
       this.close();
       await sink.abandon();
-      throw thrown instanceof WeighbridgeError ? thrown : new WeighbridgeError("HANDLER_FAILED", reasonOf(thrown), { cause: thrown });
+      throw asError(thrown, "HANDLER_FAILED");
     } finally {
       this.close();
     }

@@ -14,7 +14,7 @@ export type MemberImage = {
 
 export function saveMember(parameters: Parameters): MemberImage {
   return {
-    pacer: { ...parameters.pacer.save(), lost: [] }, // whoever lost something is told by the servers that were there
+    pacer: { ...parameters.pacer.save(), lost: [] }, // the servers that were there tell a worker that lost something
     catalogue: [...parameters.entries()],
     parameters: parameters.all.map((parameter) => parameter.save()),
   };

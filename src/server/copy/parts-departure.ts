@@ -5,8 +5,8 @@
 //
 // Invariants:
 //   PartsDeparture.D1. Until all parts are handed over this server serves nothing of the placement (Ownership.O5):
-//       rows, blocks and open rounds stay as they were, and so do clocks. If they cannot be, all of them are here, and
-//       the placement before comes back.
+//       rows, blocks, open rounds and clocks stay as they were. If the parts cannot be handed over, all of them are
+//       still here, and the placement before comes back.
 //   PartsDeparture.D3. What was handed over is dropped in small shares between requests; all of it before parts come
 //       again, and before a checkpoint is cut.
 

@@ -9,17 +9,17 @@
 // Invariants:
 //   PartsExchange.E1. A part is held by one server: by its owner in the last placement that was handed over, whatever
 //       was told since. What comes and goes with a placement follows from that one, not from those told between.
-//   PartsExchange.E2. While parts come or go this server serves nothing by the new placement, and nothing at all that a
-//       worker asks of it: what is not a part's stays as it is, too. Deaths of workers are taken note of afterwards.
-//   PartsExchange.E4. On a server with a log every step is an entry of it, in the order in which it happens: whoever
-//       repeats the log is at the same point (docs/decisions/0076). A server says that its parts have arrived when the
-//       log has them.
-//   PartsExchange.E3. A server that comes into the placement learns first what is not a part's, from the lowest rank
-//       that stays in it. One that leaves it answers nobody who waits there: they ask where the parts are now.
+//   PartsExchange.E2. While parts come or go this server answers no worker, so that what belongs to no part stays as it
+//       is, too. It takes note of the deaths of workers afterwards.
+//   PartsExchange.E4. On a server with a log every step is an entry of it, in the order in which it happens: a server
+//       that repeats the log is at the same point (docs/decisions/0076). A server says that its parts have arrived when
+//       the log has them.
+//   PartsExchange.E3. A server that comes into the placement first learns what belongs to no part, from the lowest rank
+//       that stays in it. One that leaves it answers no request that waits there: the worker sends it to the new owner.
 
 import type { Clock } from "../../base/clock.ts";
 import { Deferred } from "../../base/deferred.ts";
-import { isWeighbridgeError, reasonOf, WeighbridgeError } from "../../base/errors.ts";
+import { asError, isWeighbridgeError, WeighbridgeError } from "../../base/errors.ts";
 import type { Log } from "../../base/log.ts";
 import type { ClusterNode } from "../../cluster/cluster-node.ts";
 import { PART_COUNT, type Placement, partOf } from "../../keys/placement.ts";
@@ -179,7 +179,7 @@ export class PartsExchange {
       this.#hasArrived = true;
     } catch (thrown) {
       if (isWeighbridgeError(thrown, "ABORTED")) return; // another placement has come
-      this.#failure = isWeighbridgeError(thrown) ? thrown : new WeighbridgeError("HANDLER_FAILED", reasonOf(thrown), { cause: thrown });
+      this.#failure = asError(thrown, "HANDLER_FAILED");
       log.warn("parts cannot come", { epoch, reason: this.#failure.message });
     }
     this.#wake();

@@ -16,7 +16,7 @@ import { nameOf, SCHEDULER_ID } from "../../wire/node-id.ts";
 import { type CheckpointService, ownerName } from "../checkpoint/checkpoint-service.ts";
 import { type ServedFunction, serve } from "../served-function.ts";
 
-/** A function of the service, whoever calls it. */
+/** A function of the service, for every caller. */
 type Operation<Q extends Fields = Fields, R extends Fields = Fields> = {
   readonly fn: Contract<Q, R>;
   run(service: CheckpointService, request: FieldValues<Q>, owner: string): FieldValues<R> | Promise<FieldValues<R>>;

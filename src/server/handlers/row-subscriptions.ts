@@ -133,8 +133,8 @@ export class RowSubscriptions {
     const next = { ...context.holder, parameter: unit, clock: sentClock + 1, staleness: 0, bytes: 0, deadlineMs: WAIT_MS };
     return await new Promise<boolean>((resolve, reject) => {
       const failed = (error: WeighbridgeError): void => (error.code === "DEADLINE" ? resolve(false) : reject(error));
-      const ticket = pacer.read({ ...next, read: { admitted: () => resolve(true), failed } });
-      if (ticket === undefined) resolve(true);
+      const parked = pacer.read({ ...next, read: { admitted: () => resolve(true), failed } });
+      if (parked === undefined) resolve(true);
     });
   }
 

@@ -10,7 +10,8 @@
 //       refused.
 //   WholeRequests.Q5. Served requests are valid: keys ascend, and there are as many values as widths or lens say.
 
-import { WeighbridgeError } from "../../base/errors.ts";
+import { bytesOf } from "../../base/bytes-of.ts";
+import { badRequest, WeighbridgeError } from "../../base/errors.ts";
 import { joinBytes } from "../../base/join-bytes.ts";
 import { kvPull, kvPush } from "../../contracts/kv.ts";
 import { elementArrayOf, elementTypeOf } from "../../kernel/elements.ts";
@@ -70,7 +71,7 @@ export class WholeRequests implements FunctionHandler {
 
   handle(channel: Channel, header: FrameHeader, bytes: Uint8Array, at: number, fresh: boolean): void {
     const isLast = (header.flags & KvFlag.LAST) !== 0;
-    if (isLast && !fresh) throw bad("the end of a request that was served before, and whose answer is not known any more");
+    if (isLast && !fresh) throw badRequest("the end of a request that was served before, and whose answer is not known any more");
     if (fresh) {
       const partial = this.#take(channel, header, ownPayload(header, bytes, at));
       if (partial !== undefined) {
@@ -121,8 +122,8 @@ function newPartial({ functionId, flags }: FrameHeader): PartialRequest {
 function addFrame(partial: PartialRequest, header: FrameHeader, payload: Uint8Array): PartialRequest {
   const { flags, functionId } = header;
   const element = elementArrayOf(dtypeOfFlags(flags));
-  if (element === undefined) throw bad(`there is no value type ${dtypeOfFlags(flags)}`);
-  if (partial.dtype !== dtypeOfFlags(flags) || partial.functionId !== functionId) throw bad("two requests under one number");
+  if (element === undefined) throw badRequest(`there is no value type ${dtypeOfFlags(flags)}`);
+  if (partial.dtype !== dtypeOfFlags(flags) || partial.functionId !== functionId) throw badRequest("two requests under one number");
   checkKvFrame(header, element.BYTES_PER_ELEMENT, functionId !== kvPull.id);
   partial.byteCount += payload.length + FRAME_COST_BYTES;
   partial.assembly.add(header, (list, from, to) => list.push(payload.subarray(from, to)));
@@ -189,13 +190,13 @@ function wholeOf(channel: Channel, header: FrameHeader, partial: PartialRequest)
 
 /** WholeRequests.Q5 */
 function checkWhole(keys: BigUint64Array, values: Values, lens: Int32Array | undefined, isPush: boolean): void {
-  if (keys.length === 0) throw bad("a request without keys");
+  if (keys.length === 0) throw badRequest("a request without keys");
   requireKeys(keys);
   if (lens !== undefined) {
     const problem = problemWithLens(lens, keys.length, values.length);
-    if (problem !== undefined) throw bad(problem);
+    if (problem !== undefined) throw badRequest(problem);
   } else if (isPush && (values.length === 0 || values.length % keys.length !== 0)) {
-    throw bad(`${values.length} values for ${keys.length} keys: not the same number for each`);
+    throw badRequest(`${values.length} values for ${keys.length} keys: not the same number for each`);
   }
 }
 
@@ -209,12 +210,4 @@ function joined(parts: readonly Uint8Array[], align: number): Uint8Array {
 function ownPayload(header: FrameHeader, bytes: Uint8Array, at: number): Uint8Array {
   const isOwn = at === 0 && bytes.length === header.payloadBytes && header.payloadBytes > OWN_BUFFER_BYTES;
   return isOwn ? bytes : bytes.slice(at, at + header.payloadBytes);
-}
-
-function bytesOf(values: Values | Int32Array): Uint8Array {
-  return new Uint8Array(values.buffer, values.byteOffset, values.byteLength);
-}
-
-function bad(what: string): WeighbridgeError {
-  return new WeighbridgeError("BAD_REQUEST", what);
 }

@@ -20,7 +20,8 @@ import { greatestDrawn } from "../../store/initializers/initializer-draw.ts";
 import { bringPagesAhead } from "../../store/pages-ahead.ts";
 import type { ParameterSpec, TableSpec } from "../../store/parameter-spec.ts";
 import { PlugIns } from "../../store/plug-ins.ts";
-import { BUILT_IN_ROW_TYPES, rowStarts } from "../../store/row-types/row-starts.ts";
+import { PLAIN_ROW_TYPES } from "../../store/row-types/built-in-row-types.ts";
+import { rowStarts } from "../../store/row-types/row-starts.ts";
 import { elementOf, rowElements, rowTypeName } from "../../store/row-types/row-type-spec.ts";
 import { TableStore } from "../../store/table-store.ts";
 import { mergeOf, takesValues } from "../../store/updaters/optimizer-spec.ts";
@@ -154,7 +155,7 @@ export class ParameterHost {
   /** How several updates for a row become one; undefined for gradients of f32, which add up. Throws UNKNOWN_PLUG_IN. */
   joinOf(spec: ParameterSpec): MergeNumber | RowJoin | undefined {
     if (spec.kind === "tensor" || spec.rowType === undefined) return mergeOf(spec.optimizer);
-    const rowType = this.plugIns.rowTypeOf(spec)?.plugIn ?? BUILT_IN_ROW_TYPES[elementOf(spec)];
+    const rowType = this.plugIns.rowTypeOf(spec)?.plugIn ?? PLAIN_ROW_TYPES[elementOf(spec)];
     return rowJoin({ arena: this.arena, element: elementOf(spec), width: rowElements(spec), merge: mergeOf(spec.optimizer), rowType });
   }
 

@@ -11,7 +11,7 @@ export type Draw =
 /** The standard deviation of a standard normal that is cut at ±2. */
 const TRUNCATED_STD = 0.8796256610342398;
 
-/** More than any value that it draws, roughly: for whoever wants to know whether values are large. */
+/** More than any value that it draws, roughly: to tell whether values are large. */
 export function greatestDrawn(spec: ResolvedInitializer): number {
   switch (spec.type) {
     case "constant":

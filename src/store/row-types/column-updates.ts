@@ -5,12 +5,12 @@
 //   ColumnUpdates.C1. An update whose bits are all 0 changes nothing: in a span 0 is written as the neutral number is
 //       meant, and the neutral number as 0.
 
-import { ROW_ELEMENTS, type RowArray, type RowElement, type RowSpans } from "../../kernel/row-element.ts";
+import { ROW_ELEMENTS, type RowArray, type RowElement, type RowNumber, type RowSpans, rowNumber } from "../../kernel/row-element.ts";
 import type { PlugInIdentity } from "../plug-in-identity.ts";
 import type { PsRowType, SavedColumns } from "./ps-row-type.ts";
 
-/** An update of one column: of i64 a bigint, of all others a number. */
-export type UpdateOf<E extends RowElement> = E extends "i64" ? bigint : number;
+/** An update of one column. */
+export type UpdateOf<E extends RowElement> = RowNumber<E>;
 
 /** Where a row, or a span of updates for one, lies. The caller reuses it: it holds until the call returns. */
 export type RowPlace<E extends RowElement = RowElement> = {
@@ -38,7 +38,7 @@ export class ColumnUpdates<E extends RowElement> {
 
   constructor(options: ColumnUpdatesOptions<E>) {
     this.#options = options;
-    this.#zero = (options.element === "i64" ? 0n : 0) as UpdateOf<E>;
+    this.#zero = rowNumber(options.element, 0);
   }
 
   /** The update of a column in a span (C1). */

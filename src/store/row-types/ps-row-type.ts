@@ -1,5 +1,5 @@
 // ps-row-type — a row type: how a row of a table is laid out, made, added to, encoded and decoded. f32, f64, i32 and
-// i64 are ours (row-starts.ts); users write others, which workers import and servers load. Not what a gradient does
+// i64 are ours (built-in-row-types.ts); users write others, which workers import and servers load. Not what a gradient does
 // to a row: that is the updater's; `sum` and `assign` ask the row type.
 //
 // A row, an update for it and what a pull carries of it have the same number of elements, so that rows of every type
@@ -56,7 +56,7 @@ export type PsRowType<E extends RowElement = RowElement> = PlugInIdentity & {
   load?(saved: SavedColumns<E>, version: number): void;
 };
 
-const OURS = new RegExp(`^((sparse|sorted|multiplicative)\\.)?(${ELEMENT_NAMES.join("|")})$`); // row-starts.ts, table-row-types.ts
+const OURS = new RegExp(`^((sparse|sorted|multiplicative)\\.)?(${ELEMENT_NAMES.join("|")})$`); // built-in-row-types.ts
 const MEMBERS = ["elements", "make", "add", "apply", "encode", "decode", "save", "load"] as const;
 const OPTION_NAMES = ["name", "version", "deterministic", "element", ...MEMBERS] as const;
 
@@ -66,9 +66,14 @@ export function psRowType<const E extends RowElement>(options: PsRowTypeOptions<
   const { name, element, elements = (dim) => dim, apply = options.add, ...rest } = options;
   checkMembers(name, options, MEMBERS, ["add"]);
   if (OURS.test(name)) throw new WeighbridgeError("BAD_ARGUMENT", `a row type of one's own is not called ${name}: that is one of ours`);
-  if (!isRowElement(element))
-    throw new WeighbridgeError("BAD_ARGUMENT", `${name}: element is one of ${ELEMENT_LIST}, not ${showValue(element)}`);
+  checkElement(name, element);
   return { ...rest, kind: "rowType", name, element, elements, apply };
+}
+
+/** Throws BAD_ARGUMENT, about `subject`, unless rows can be made of it. */
+export function checkElement<E extends RowElement>(subject: string, element: E): E {
+  if (isRowElement(element)) return element;
+  throw new WeighbridgeError("BAD_ARGUMENT", `${subject}: element is one of ${ELEMENT_LIST}, not ${showValue(element)}`);
 }
 
 /** Rows of a parameter with what its updater keeps beside the values. */

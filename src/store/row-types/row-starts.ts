@@ -2,11 +2,9 @@
 // draws, which is f32 widened. A row's key and the parameter alone decide it (TableStore.T3).
 
 import type { Arena } from "../../kernel/arena.ts";
-import { addRows } from "../../kernel/element-loops.ts";
-import { elementsAt, ROW_ELEMENTS, type RowArray, type RowElement } from "../../kernel/row-element.ts";
+import { elementsAt, fillElements, ROW_ELEMENTS, type RowArray, type RowElement } from "../../kernel/row-element.ts";
 import type { Initializer } from "../initializers/initializer.ts";
 import type { RowInitializer } from "../updaters/parameter-updater.ts";
-import type { PsRowType } from "./ps-row-type.ts";
 
 export type RowStartsOptions = {
   readonly arena: Arena;
@@ -40,19 +38,7 @@ export function rowStarts({ arena, initializer, element, width, made }: RowStart
 }
 
 function constantRow(element: RowElement, width: number, value: number): RowArray {
-  if (element === "i64") return new BigInt64Array(width).fill(BigInt(value));
-  return new ROW_ELEMENTS[element].Array(new ArrayBuffer(width * ROW_ELEMENTS[element].bytes)).fill(value as never);
+  const row = elementsAt(element, new ArrayBuffer(width * ROW_ELEMENTS[element].bytes), 0, width);
+  fillElements(row, value);
+  return row;
 }
-
-/** Numbers side by side, which add up: integers wrap around. */
-function numbers<E extends RowElement>(element: E): PsRowType<E> {
-  return { kind: "rowType", name: element, version: 1, deterministic: true, element, elements: (dim) => dim, add: addRows, apply: addRows };
-}
-
-/** Behind the same interface as users' own. Kernels add, join and update rows of f32, and do the same. */
-export const BUILT_IN_ROW_TYPES: { readonly [E in RowElement]: PsRowType<E> } = {
-  f32: numbers("f32"),
-  f64: numbers("f64"),
-  i32: numbers("i32"),
-  i64: numbers("i64"),
-};

@@ -14,13 +14,12 @@
 //       the lower column.
 
 import { WeighbridgeError } from "../../base/errors.ts";
-import { ROW_ELEMENTS, type RowArray, type RowElement, WORD_BYTES } from "../../kernel/row-element.ts";
+import { ROW_ELEMENTS, type RowArray, type RowElement, type RowNumber, rowNumber, WORD_BYTES } from "../../kernel/row-element.ts";
 import type { RowPlace } from "./column-updates.ts";
 
 /** Columns of sparse rows are below this (S1): the exponent of an f32 of these bits is not all ones. */
 export const COLUMNS_MAX: number = 2 ** 31 - 2 ** 23;
 
-type Value<E extends RowElement> = RowArray<E>[number];
 type Entries<E extends RowElement> = { readonly columns: Uint32Array; readonly values: RowArray<E> };
 
 /** Elements of a row with room for so many entries. */
@@ -39,7 +38,7 @@ export class SparseRows<E extends RowElement = RowElement> {
   readonly element: E;
   readonly #isByWeight: boolean;
   readonly #wordsPerElement: number;
-  readonly #zero: Value<E>;
+  readonly #zero: RowNumber<E>;
   readonly #views = new WeakMap<RowArray, Uint32Array>();
   #lastCells: RowArray | undefined;
   #lastWords: Uint32Array = new Uint32Array(0);
@@ -50,7 +49,7 @@ export class SparseRows<E extends RowElement = RowElement> {
     this.element = element;
     this.#isByWeight = order === "weight";
     this.#wordsPerElement = ROW_ELEMENTS[element].bytes / WORD_BYTES;
-    this.#zero = (element === "i64" ? 0n : 0) as Value<E>;
+    this.#zero = rowNumber(element, 0);
   }
 
   capacity({ length }: RowPlace<E>): number {
@@ -67,24 +66,24 @@ export class SparseRows<E extends RowElement = RowElement> {
   }
 
   /** Of entry i. */
-  value(row: RowPlace<E>, i: number): Value<E> {
-    return row.cells[this.#firstValue(row) + i] as Value<E>;
+  value(row: RowPlace<E>, i: number): RowNumber<E> {
+    return row.cells[this.#firstValue(row) + i] as RowNumber<E>;
   }
 
   /** 0 where the row has no such column. */
-  get(row: RowPlace<E>, column: number): Value<E> {
+  get(row: RowPlace<E>, column: number): RowNumber<E> {
     const i = this.#find(row, column);
     return i < 0 ? this.#zero : this.value(row, i);
   }
 
   /** Throws OUT_OF_RANGE where `addTo` of the same would (S3). */
-  checkRoom(row: RowPlace<E>, column: number, update: Value<E>): void {
+  checkRoom(row: RowPlace<E>, column: number, update: RowNumber<E>): void {
     const capacity = this.capacity(row);
     if (this.count(row) === capacity && update !== this.#zero && this.#find(row, column) < 0) throw rowFull(capacity);
   }
 
   /** Adds to one column, which wraps around; one that becomes 0 goes. Throws OUT_OF_RANGE (S3). */
-  addTo(row: RowPlace<E>, column: number, update: Value<E>): void {
+  addTo(row: RowPlace<E>, column: number, update: RowNumber<E>): void {
     const found = this.#find(row, column);
     const i = found < 0 ? -1 - found : found;
     if (found >= 0) {
@@ -179,9 +178,9 @@ export class SparseRows<E extends RowElement = RowElement> {
     let sumCount = 0;
     for (let i = 0; i < joined; i++) {
       if (values[i] === this.#zero) continue;
-      const [column, value] = [columns[i] as number, values[i] as Value<E>];
+      const [column, value] = [columns[i] as number, values[i] as RowNumber<E>];
       let at = sumCount++;
-      for (; at > 0 && isHeavier(value, column, values[at - 1] as Value<E>, columns[at - 1] as number); at--) {
+      for (; at > 0 && isHeavier(value, column, values[at - 1] as RowNumber<E>, columns[at - 1] as number); at--) {
         columns[at] = columns[at - 1] as number;
         values[at] = values[at - 1] as never;
       }
@@ -211,7 +210,7 @@ export class SparseRows<E extends RowElement = RowElement> {
     return -1 - from;
   }
 
-  #insert(row: RowPlace<E>, i: number, column: number, value: Value<E>): void {
+  #insert(row: RowPlace<E>, i: number, column: number, value: RowNumber<E>): void {
     const words = this.#words(row.cells);
     const [columns, values] = [row.start * this.#wordsPerElement + 1, this.#firstValue(row)];
     const count = words[columns - 1] as number;

@@ -1,6 +1,7 @@
 // sum-state — the sums of a server as its state: frozen for a checkpoint, restored from one, and saved, put and dropped
 // with their part. SumStore adds to them and reads them.
 
+import { bytesOf } from "../../base/bytes-of.ts";
 import { ElementType, elementBytesOf } from "../../kernel/elements.ts";
 import type { Kernels } from "../../kernel/kernels.ts";
 import { KEY_BYTES } from "../../keys/key-range.ts";
@@ -122,7 +123,7 @@ export class SumState {
     const byteCount = keys.byteLength + (isLarge ? 0 : payloads.length);
     const at = arena.tryAllocateBeyond(byteCount) || arena.allocate(byteCount); // no holes among the rows
     try {
-      arena.bytes.set(new Uint8Array(keys.buffer, keys.byteOffset, keys.byteLength), at);
+      arena.bytes.set(bytesOf(keys), at);
       if (isLarge) {
         for (let i = 0; i < keys.length; i++)
           this.tables.putLarge(at + i * KEY_BYTES, width, payloads.subarray(i * stride, (i + 1) * stride));

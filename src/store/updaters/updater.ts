@@ -27,7 +27,7 @@ import { LearningRate } from "./learning-rate.ts";
 import type { ResolvedOptimizer } from "./optimizer-spec.ts";
 import { admitNotFinite } from "./optimizer-spec.ts";
 import type { BlockAddresses, ParameterUpdater } from "./parameter-updater.ts";
-import { type SlotLayout, type SlotOwner, slotLayoutOf } from "./slot-layout.ts";
+import { rowSlotFloats, type SlotLayout, type SlotOwner, slotLayoutOf } from "./slot-layout.ts";
 import { Trial } from "./trial.ts";
 
 const FLOAT_BYTES = 4;
@@ -305,7 +305,7 @@ export class Updater implements ParameterUpdater {
 
   /** Bytes of a table row behind its values: slots and words. */
   rowExtraBytes(): number {
-    return (this.layout.slots.length * this.layout.slotFloats + this.layout.wordsPerRow) * FLOAT_BYTES;
+    return (rowSlotFloats(this.layout) + this.layout.wordsPerRow) * FLOAT_BYTES;
   }
 
   /** Sets the slots of new table rows, whose values are set already and whose slots and words are zero. */

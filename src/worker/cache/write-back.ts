@@ -62,7 +62,7 @@ export class WriteBack {
     batch.count++;
   }
 
-  /** Begins to write what was added. Whoever awaits `written` or `settled` hears how it went. */
+  /** Begins to write what was added. `written` and `settled` say how it went. */
   send(): void {
     const batch = this.#batch;
     if (batch === undefined || this.#sending !== undefined) return;

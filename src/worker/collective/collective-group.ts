@@ -53,7 +53,7 @@ export class CollectiveGroup implements OperationContext {
   readonly #clock: Clock;
   /** Called and not ended, in order. */
   readonly #operations = new Map<number, Operation>();
-  /** The last ones that ended, for whoever sends parts of something else under their number. */
+  /** The last ones that ended, for members that send parts of something else under their number. */
   readonly #ended = new Map<number, string>();
   /** From which operation on a member takes no part, by position. */
   readonly #leavesAt: number[];

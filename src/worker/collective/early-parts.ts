@@ -1,5 +1,5 @@
 // early-parts — parts that came before their operation was called here, or before this member knew of their generation.
-// They are unanswered until it is, so that their senders do not go on for ever.
+// They are unanswered until it is, so that their senders do not go on forever.
 //
 // Invariants:
 //   EarlyParts.E1. Of one sender at most PARTS_OPEN_MAX parts of an operation are kept, of operations not far ahead,

@@ -13,6 +13,7 @@
 //       of the round before, and copies those to the pulls that the task serves. There is no array of sums.
 
 import { assert } from "../../base/assert.ts";
+import { bytesOf } from "../../base/bytes-of.ts";
 import { showValue, WeighbridgeError } from "../../base/errors.ts";
 import { Arena } from "../../kernel/arena.ts";
 import { type ElementType, elementTypeOf } from "../../kernel/elements.ts";
@@ -181,7 +182,7 @@ export class CpuBackend implements ModelBackend<RowArray> {
     const name = `${plan.index} ${device} ${version}`;
     const address = this.#copies.get(name) ?? this.#thread.exclusively(() => this.#arena.allocate(plan.length * this.#elementBytes));
     this.#copies.set(name, address);
-    bytesAt(this.#arena.bytes, address, data.byteLength).set(new Uint8Array(data.buffer, data.byteOffset, data.byteLength));
+    bytesAt(this.#arena.bytes, address, data.byteLength).set(bytesOf(data));
     return address;
   }
 
@@ -189,7 +190,7 @@ export class CpuBackend implements ModelBackend<RowArray> {
     if (data.length !== plan.resultLength)
       throw new WeighbridgeError("BUFFER_DETACHED", `the array that key ${plan.key} was to be pulled into was transferred`);
     const values = bytesAt(this.#arena.bytes, this.#addressOf(plan, version), data.byteLength);
-    new Uint8Array(data.buffer, data.byteOffset, data.byteLength).set(values);
+    bytesOf(data).set(values);
   }
 
   borrowResult(plan: KeyPlan, version: ResultVersion): RowArray {

@@ -13,7 +13,7 @@
 //       weights, else to round 1.
 //   KeyRounds.R5. A push that was dropped (its round failed) makes the pulls of that device fail until it pushes again.
 
-import { WeighbridgeError } from "../../base/errors.ts";
+import { badArgument, WeighbridgeError } from "../../base/errors.ts";
 import { KeyPulls, type PullNews } from "./key-pulls.ts";
 import { DEVICE, FACT, KeyRecords, PRIORITY_MIN, RECORD, WORK, WORK_STATE } from "./key-record.ts";
 import { type ModelWords, OWNER } from "./model-words.ts";
@@ -107,7 +107,7 @@ export class KeyRounds {
     this.#checkLive(device);
     const key = this.#words[at + RECORD.key];
     if (this.#hasPushed(own, open))
-      throw bad(`device ${this.#name(device)} has pushed key ${key} in this round already; others have not yet`);
+      throw badArgument(`device ${this.#name(device)} has pushed key ${key} in this round already; others have not yet`);
     if ((this.#words[at + RECORD.there] as number) < open - 2)
       throw new WeighbridgeError(
         "QUEUE_FULL",
@@ -326,8 +326,4 @@ export class KeyRounds {
   #nextRound(keyIndex: number): number {
     return (this.#words[this.#model.keyAt(keyIndex) + RECORD.there] as number) + 1;
   }
-}
-
-function bad(message: string): WeighbridgeError {
-  return new WeighbridgeError("BAD_ARGUMENT", message);
 }

@@ -1,5 +1,6 @@
 // model-meter — how often and how long the threads of a model did what, per key and per device, and, if asked for,
-// when: the events of a time line. In memory that all threads share; written by whoever has the lock of the model.
+// when: the events of a time line. In memory that all threads share; the thread that has the lock of the model
+// writes.
 //
 //   keys       rounds | reduced ms | handed out ms | exchanged ms                      f64 each
 //   devices    pushes | pulls | copied ms | waited ms | computed ms                    f64 each

@@ -12,9 +12,9 @@
 //   ModelWords.W1. Words are read and written by the thread that has the lock. Bells and the state may be read without.
 //   ModelWords.W2. The lock is never held while data move, nor across a turn of the event loop. A thread waits for it
 //       at most LOCK_WAIT_MS_MAX; then its holder has ended, and the model is broken.
-//   ModelWords.W3. Who sleeps has found nothing to do, under the lock, and is rung by whoever then has something.
+//   ModelWords.W3. A thread that sleeps has found nothing to do, under the lock. The next with work rings it.
 
-import { type ErrorCode, isWeighbridgeError, reasonOf, WeighbridgeError } from "../../base/errors.ts";
+import { asError, type ErrorCode, WeighbridgeError } from "../../base/errors.ts";
 
 export const DEVICES_MAX = 64;
 /** One less can be there. */
@@ -354,7 +354,7 @@ export class ModelWords {
     const number = (this.words[FAILURE_COUNT] as number) + 1;
     this.words[FAILURE_COUNT] = number;
     const at = this.#failureAt(number);
-    const error = isWeighbridgeError(thrown) ? thrown : new WeighbridgeError("HANDLER_FAILED", reasonOf(thrown));
+    const error = asError(thrown, "HANDLER_FAILED");
     const text = [error.code, Number(error.retryable), detailText(error.detail), error.message].join("\n").slice(0, FAILURE_WORDS - 1);
     this.words[at] = text.length;
     for (let i = 0; i < text.length; i++) this.words[at + 1 + i] = text.charCodeAt(i);

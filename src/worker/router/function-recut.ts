@@ -2,7 +2,7 @@
 // because the placement has changed, it was cut before the placement changed and has not left yet, or it was applied
 // and its answer was lost. The router sends what is made here.
 
-import { isWeighbridgeError, reasonOf, WeighbridgeError } from "../../base/errors.ts";
+import { asError, type WeighbridgeError } from "../../base/errors.ts";
 import { type CallFate, detachedError } from "../../peer/call.ts";
 import { namedFailure } from "../call-failures.ts";
 import { partlyApplied } from "../part-outcome.ts";
@@ -30,7 +30,7 @@ export function cutAgain(
     return requestsOf(request, recut, isApplied);
   } catch (thrown) {
     recut?.release();
-    const error = isApplied ? partlyApplied(asError(thrown)) : asError(thrown);
+    const error = isApplied ? partlyApplied(asError(thrown, "BAD_REQUEST")) : asError(thrown, "BAD_REQUEST");
     options.failed?.(error);
     request.end(namedFailure(error, fn, subject));
     return [];
@@ -62,15 +62,11 @@ function requestsOf(replaced: RoutedRequest, recut: Recut, wasApplied: boolean):
 
 /** Fails what was to be sent again and cannot be. */
 export function failRequests(requests: readonly RoutedRequest[], thrown: unknown): void {
-  const error = asError(thrown);
+  const error = asError(thrown, "BAD_REQUEST");
   for (const request of requests) {
     request.options.failed?.(error);
     request.end(error);
   }
-}
-
-function asError(thrown: unknown): WeighbridgeError {
-  return isWeighbridgeError(thrown) ? thrown : new WeighbridgeError("BAD_REQUEST", reasonOf(thrown), { cause: thrown });
 }
 
 /** What something throws. */
@@ -79,6 +75,6 @@ function errorOf(run: () => void): WeighbridgeError | undefined {
     run();
     return undefined;
   } catch (thrown) {
-    return asError(thrown);
+    return asError(thrown, "BAD_REQUEST");
   }
 }

@@ -7,11 +7,11 @@
 //   KvRecut.K2. Of a part that its server gathers as a whole (K11 of spec/protocol.md) everything travels again: what
 //       it took before the refusal, it dropped.
 
-import { type Cuts, sliceByRange, soleOwner } from "../../keys/key-list.ts";
+import { sliceByRange, soleOwner } from "../../keys/key-list.ts";
 import type { Range } from "../../keys/key-range.ts";
 import type { KvPart } from "../../wire/kv-spans.ts";
 import type { KvFrame } from "../kv-frame.ts";
-import { cutPart, KvCall, type KvRequest } from "../kv-request.ts";
+import { cutPart, eachPart, KvCall, type KvRequest } from "../kv-request.ts";
 
 /** A run of keys, or of pieces of one key's value. */
 type Run = { readonly part: KvPart; readonly pieces: readonly KvFrame[] };
@@ -25,24 +25,9 @@ export function cutKvAgain(request: KvRequest, refused: readonly KvFrame[], { ra
   for (const { part, pieces } of runsOf(refused)) {
     const keys = request.keys.subarray(part.keyFrom, part.keyTo);
     if (pieces.length > 0) callsOfRange[soleOwner(keys, ranges)]?.push(...piecesAgain(request, { part, pieces }, epoch));
-    else cutByRange(request, { part, cuts: sliceByRange(keys, ranges), epoch }, callsOfRange);
+    else eachPart(request, sliceByRange(keys, ranges), part, (cut, range) => callsOfRange[range]?.push(...cutPart(request, cut, epoch)));
   }
   return callsOfRange;
-}
-
-function cutByRange(
-  request: KvRequest,
-  { part, cuts, epoch }: { readonly part: KvPart; readonly cuts: Cuts; readonly epoch: number },
-  callsOfRange: readonly KvCall[][],
-): void {
-  let { valueFrom } = part;
-  callsOfRange.forEach((calls, i) => {
-    const [keyFrom, keyTo] = [part.keyFrom + (cuts[i] as number), part.keyFrom + (cuts[i + 1] as number)];
-    if (keyFrom === keyTo) return;
-    const valueTo = valueFrom + request.valueCount(keyFrom, keyTo);
-    calls.push(...cutPart(request, { keyFrom, keyTo, valueFrom, valueTo }, epoch));
-    valueFrom = valueTo;
-  });
 }
 
 function piecesAgain(request: KvRequest, { part, pieces }: Run, epoch: number): KvCall[] {

@@ -9,11 +9,13 @@ import { detachedError } from "../../peer/call.ts";
 import { idOf, nameOf } from "../../wire/node-id.ts";
 import type { KvRouter } from "../kv-arrays.ts";
 import { FloatWindow } from "../kv-landing.ts";
-import { cutPart, fitsOneFrame, type KvCall, type KvRequest } from "../kv-request.ts";
+import { cutPart, eachPart, fitsOneFrame, type KvCall, type KvRequest } from "../kv-request.ts";
 import { partsFailure } from "../part-outcome.ts";
 import type { Router } from "../router.ts";
 import { cutKvAgain } from "./kv-recut.ts";
 
+/** Where a request begins. */
+const WHOLE = { keyFrom: 0, valueFrom: 0 };
 /** How many requests wait at most while the placement changes. */
 const WAITING_MAX = 65_536;
 
@@ -73,13 +75,9 @@ export class KvRoutes implements KvRouter {
     const callsOfRank: (readonly KvCall[])[] = [];
     const epoch = request.isAppCut ? 0 : this.#router.epoch; // Router.R5
     let callCount = 0;
-    let valueFrom = 0;
-    this.#router.servers.forEach((rank, i) => {
-      const [keyFrom, keyTo] = [cuts[i] as number, cuts[i + 1] as number];
-      if (keyFrom === keyTo) return;
-      const valueTo = valueFrom + request.valueCount(keyFrom, keyTo);
-      const calls = cutPart(request, { keyFrom, keyTo, valueFrom, valueTo }, epoch);
-      valueFrom = valueTo;
+    eachPart(request, cuts, WHOLE, (part, range) => {
+      const rank = this.#router.servers[range] as number;
+      const calls = cutPart(request, part, epoch);
       if (!isForced) this.#checkRoom(rank, calls.length);
       callsOfRank[rank] = calls;
       callCount += calls.length;

@@ -21,7 +21,7 @@ export type Route =
   | { readonly key: bigint }
   | { readonly server: number };
 
-/** A block of a tensor. Who asks for it again and again keeps it: its owner is looked up once for each placement. */
+/** A block of a tensor. Callers that ask for it repeatedly keep it: its owner is looked up once for each placement. */
 export class BlockRoute {
   readonly parameter: number;
   readonly block: number;

@@ -3,8 +3,8 @@
 //
 // Invariants:
 //   OpenReads.R1. Reads that are asked for in one turn leave together, each row once.
-//   OpenReads.R2. A row that is asked for at two clocks is asked for twice. Whoever waits at a low clock cannot wait
-//       for what a high one waits for: for its own clock, perhaps.
+//   OpenReads.R2. A row that is asked for at two clocks is asked for twice. A thread that waits at a low clock cannot
+//       wait for what a high one waits for: for its own clock, perhaps.
 //   OpenReads.R3. What this worker was no member for is asked again once it is one; so is a row of which it cannot be
 //       known what it has. After ATTEMPTS of them it fails.
 
@@ -14,7 +14,7 @@ import type { TableExchange } from "./table-exchange.ts";
 import { isOutside } from "./table-failures.ts";
 
 /**
- * How often a read is made at most: each time the placement changes it may be in vain, and parts move in many steps.
+ * How often a read is made at most: each time the placement changes it may find no row, and parts move in many steps.
  */
 export const ATTEMPTS = 64;
 

@@ -1,7 +1,7 @@
 // prefetches — rows of a table that a thread has asked for and does not wait for yet.
 //
 // Invariants:
-//   Prefetches.P1. At most 256 are open; who asks for another one waits for one of them.
+//   Prefetches.P1. At most 256 are open; a thread that starts another waits for one of them.
 
 const OPEN_MAX = 256;
 

@@ -15,9 +15,9 @@
 //       that one had acknowledged is in the rows that come, or is lost.
 //   ProcessTable.P3. A row that somebody waits for is pinned for it when it comes: it is not evicted before it was
 //       read.
-//   ProcessTable.P4. When no row may go, whoever waits for another one fails with QUEUE_FULL; nothing waits for an
+//   ProcessTable.P4. When no row may go, a read that waits for another one fails with QUEUE_FULL; nothing waits for an
 //       accessor.
-//   ProcessTable.P5. Whoever reads a row that has no room for what this process has added fails as the row type says:
+//   ProcessTable.P5. A read of a row that has no room for what this process has added fails as the row type says:
 //       the row is not kept. An oplog or a book is handed over to its end, whatever of it does not fit.
 
 import { type WaitOptions, waitFor } from "../../base/deferred.ts";
@@ -217,7 +217,7 @@ export class ProcessTable<E extends RowElement = RowElement> implements HeldRows
       (slot) => {
         if (isOver) this.unpin(slot); // nobody waits for it any more
       },
-      () => {}, // whoever waits is told
+      () => {}, // the threads that wait are told
     );
     try {
       return await waitFor(reading, `row ${rowId} of ${this.name}`, functions.router.clock, wait);

@@ -227,7 +227,7 @@ export class ProcessTables {
     return new Map(totals);
   }
 
-  /** Tells whoever watches what happened so far. */
+  /** Tells the observers what happened so far. */
   report(isLast: boolean): void {
     const { worker, reports } = this.#options;
     if (!reports.isWanted) return;

@@ -114,7 +114,10 @@ export class SharedTable<E extends RowElement = RowElement> implements TableRows
     this.#need = Math.max(0, this.#line.member.clock - this.staleness);
   }
 
-  /** A guess while the owner changes what is here: a row may be asked for in vain, or only once somebody gets it. */
+  /**
+   * A guess while the owner changes what is here: a row may be requested that is not there, or that another thread is
+   * getting.
+   */
   isCached(rowId: number): boolean {
     return this.#rows.find(rowId >>> 0, Math.floor(rowId / HALF)) !== NO_SLOT;
   }

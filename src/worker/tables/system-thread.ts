@@ -44,7 +44,7 @@ export class SystemThread {
   readonly memory: readonly SharedTableMemory[];
   #chain: Promise<void> = Promise.resolve();
   #isOver = false;
-  /** By ticket: rows that were found in this turn. */
+  /** By request: rows that were found in this turn. */
   #slots = new Map<number, number>();
 
   constructor(options: SystemThreadOptions) {
@@ -111,7 +111,7 @@ export class SystemThread {
     table.unpin(slot);
   }
 
-  async #read({ table: id, rowId, clock, ticket }: ThreadRead): Promise<void> {
+  async #read({ table: id, rowId, clock, requestId }: ThreadRead): Promise<void> {
     const found = this.#tables.get(id);
     if (found === undefined || this.#isOver) return;
     const { table, pins } = found;
@@ -120,21 +120,26 @@ export class SystemThread {
       const slot = await this.#pinned(table, rowId, clock);
       if (this.#isOver) return table.unpin(slot);
       pins.set(slot, (pins.get(slot) ?? 0) + 1);
-      this.#found(table, ticket, slot);
+      this.#found(table, requestId, slot);
     } catch (thrown) {
-      this.post({ kind: "failed", ticket, code: isWeighbridgeError(thrown) ? thrown.code : "HANDLER_FAILED", message: reasonOf(thrown) });
+      this.post({
+        kind: "failed",
+        requestId,
+        code: isWeighbridgeError(thrown) ? thrown.code : "HANDLER_FAILED",
+        message: reasonOf(thrown),
+      });
     }
   }
 
   /** Rows that are found in one turn are told together. */
-  #found(table: ProcessTable, ticket: number, slot: number): void {
+  #found(table: ProcessTable, requestId: number, slot: number): void {
     if (this.#slots.size === 0)
       table.options.client.functions.router.clock.soon(() => {
         const slots = this.#slots;
         this.#slots = new Map();
         if (!this.#isOver) this.post({ kind: "rows", slots });
       });
-    this.#slots.set(ticket, slot);
+    this.#slots.set(requestId, slot);
   }
 
   /** Rows are pinned for threads only until they have copied them: when no other may go, one will soon. */

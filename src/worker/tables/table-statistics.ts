@@ -29,7 +29,7 @@ export type TableTotals = {
   readonly threads: ReadonlyMap<number, TableStatistics>;
 };
 
-/** What a group tells whoever watches it, when its process has ended a clock and when it has shut down. */
+/** What a group tells its observers, when its process has ended a clock and when it has shut down. */
 export type TableReport = {
   /** Of the process. */
   readonly rank: number;

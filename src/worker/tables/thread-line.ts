@@ -25,7 +25,7 @@ export type ThreadRequest =
   /** Reads at a clock, each with the number under which it is answered; and slots that were read. */
   | { readonly kind: "rows"; readonly reads: readonly ThreadRead[]; readonly unpins: readonly ThreadUnpin[] };
 
-export type ThreadRead = { readonly table: number; readonly rowId: number; readonly clock: number; readonly ticket: number };
+export type ThreadRead = { readonly table: number; readonly rowId: number; readonly clock: number; readonly requestId: number };
 export type ThreadUnpin = { readonly table: number; readonly slot: number };
 
 /** Where a thread begins. */
@@ -34,9 +34,9 @@ export type ThreadStart = { readonly clock: number; readonly stalenessMax: numbe
 /** What it hears. */
 export type ThreadReply =
   | ({ readonly kind: "start" } & ThreadStart)
-  /** By ticket, the slot of its row: pinned until it is given back. */
+  /** By request, the slot of its row: pinned until it is given back. */
   | { readonly kind: "rows"; readonly slots: ReadonlyMap<number, number> }
-  | { readonly kind: "failed"; readonly ticket: number; readonly code: ErrorCode; readonly message: string }
+  | { readonly kind: "failed"; readonly requestId: number; readonly code: ErrorCode; readonly message: string }
   | { readonly kind: "refused"; readonly table: number; readonly code: ErrorCode; readonly message: string };
 
 export class ThreadLine {
@@ -50,9 +50,9 @@ export class ThreadLine {
   /** Hears of updates of a table that were refused. */
   onRefused: (table: number, error: WeighbridgeError) => void = () => {};
   readonly #port: ThreadPort;
-  /** By ticket: reads that wait. */
+  /** By request: reads that wait. */
   readonly #reads = new Map<number, Deferred<number>>();
-  #tickets = 0;
+  #lastRequest = 0;
   /** What leaves at the end of this turn. */
   #asked: ThreadRead[] = [];
   #letGo: ThreadUnpin[] = [];
@@ -85,10 +85,10 @@ export class ThreadLine {
   /** Asks for a row at this thread's clock; resolves with its slot in the cache, pinned until it is given back. */
   read(table: number, rowId: number): Promise<number> {
     const told = new Deferred<number>();
-    const ticket = ++this.#tickets;
-    this.#reads.set(ticket, told);
+    const requestId = ++this.#lastRequest;
+    this.#reads.set(requestId, told);
     this.#postRowsSoon();
-    this.#asked.push({ table, rowId, clock: this.member.clock, ticket });
+    this.#asked.push({ table, rowId, clock: this.member.clock, requestId });
     return told.promise;
   }
 
@@ -112,14 +112,14 @@ export class ThreadLine {
       this.member.clock = reply.clock;
       this.started.resolve(reply);
     } else if (reply.kind === "refused") this.onRefused(reply.table, new WeighbridgeError(reply.code, reply.message));
-    else if (reply.kind === "rows") for (const [ticket, slot] of reply.slots) this.#taken(ticket)?.resolve(slot);
-    else this.#taken(reply.ticket)?.reject(new WeighbridgeError(reply.code, reply.message));
+    else if (reply.kind === "rows") for (const [requestId, slot] of reply.slots) this.#taken(requestId)?.resolve(slot);
+    else this.#taken(reply.requestId)?.reject(new WeighbridgeError(reply.code, reply.message));
   }
 
-  /** Who waits for a ticket, no more. */
-  #taken(ticket: number): Deferred<number> | undefined {
-    const told = this.#reads.get(ticket);
-    this.#reads.delete(ticket);
+  /** Who waits for a request, no more. */
+  #taken(requestId: number): Deferred<number> | undefined {
+    const told = this.#reads.get(requestId);
+    this.#reads.delete(requestId);
     return told;
   }
 }

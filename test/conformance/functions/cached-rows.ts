@@ -108,7 +108,7 @@ export const RAW_ROWS: FunctionFamily = {
     }),
     documented(rawRowsClaim, {
       about:
-        "Begins a new claim: from then on only whoever knows its number writes raw rows on this server. Or, for a claim there is, tells how many steps its rows have seen; the count never goes back. Both answer how the optimizer is set.",
+        "Begins a new claim: from then on only a worker that knows its number writes raw rows on this server. Or, for a claim there is, tells how many steps its rows have seen; the count never goes back. Both answer how the optimizer is set.",
       request: { parameter: PARAMETER, claim: `${CLAIM}; 0: a new one is begun`, step: "how many steps the rows of the claim have seen" },
       response: { claim: CLAIM, training: TRAINING },
       errors: [...words.FIND_ERRORS, "FENCED"],

@@ -18,7 +18,7 @@ export const KEY_VALUES = "the rows one after the other, in the order of the key
 /** The parameter is not there, is of the other kind, or its server is restoring a checkpoint (QUEUE_FULL). */
 export const FIND_ERRORS: readonly ErrorCode[] = ["UNKNOWN_PARAMETER", "UNSUPPORTED", "QUEUE_FULL"];
 
-/** Of whoever is no member of the clock set. */
+/** Of a worker that is no member of the clock set. */
 export const MEMBER_ERRORS: readonly ErrorCode[] = ["NOT_JOINED", "NODE_DEAD", "FENCED"];
 
 export const PUSH_ERRORS: readonly ErrorCode[] = [

@@ -103,7 +103,8 @@ export const CONTROL: FunctionFamily = {
         epoch: "from 0",
         batchCount: "batches of the epoch",
         partCount: "parts of a batch",
-        assignment: "whether each rank has its own part, whoever asks gets the next, or every batch is dealt to all that are there",
+        assignment:
+          "whether each rank has its own part, the next worker that asks gets the next, or every batch is dealt to all that are there",
         done: `${UNIT_RUNS}; done since the last answer`,
         held: "all that the worker holds",
         unused: "given back, never begun",

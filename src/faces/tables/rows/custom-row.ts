@@ -7,10 +7,10 @@
 //       as columns.
 
 import { showValue, WeighbridgeError } from "../../../base/errors.ts";
-import { ELEMENT_LIST, isRowElement, type RowElement } from "../../../kernel/row-element.ts";
+import { type RowElement, rowNumber } from "../../../kernel/row-element.ts";
 import { checkMembers, checkPlugIn, type PlugInIdentity } from "../../../store/plug-in-identity.ts";
 import { ColumnUpdates, columnRowType, type RowPlace, type UpdateOf } from "../../../store/row-types/column-updates.ts";
-import { type PsRowType, psRowType, type SavedColumns } from "../../../store/row-types/ps-row-type.ts";
+import { checkElement, type PsRowType, psRowType, type SavedColumns } from "../../../store/row-types/ps-row-type.ts";
 import type { RowAccessor } from "../row-accessor.ts";
 import type { TableRowType } from "../table-row-type.ts";
 import { DenseAccessor } from "./dense-row.ts";
@@ -51,10 +51,9 @@ export function customRow<const E extends RowElement, A extends RowAccessor<E> =
   checkPlugIn("a row type", options, OPTION_NAMES);
   const { name, version, deterministic, element, apply, zero, save, load } = options;
   checkMembers(name, options, MEMBERS, ["apply"]);
-  if (!isRowElement(element))
-    throw new WeighbridgeError("BAD_ARGUMENT", `${name}: element is one of ${ELEMENT_LIST}, not ${showValue(element)}`);
+  checkElement(name, element);
   const { elements = (capacity) => capacity, columnCount = (capacity) => capacity } = options;
-  const none = (element === "i64" ? 0n : 0) as UpdateOf<E>;
+  const none = rowNumber(element, 0);
   const neutral = options.neutral ?? none;
   if (typeof neutral !== typeof none || Number.isNaN(neutral))
     throw new WeighbridgeError("BAD_ARGUMENT", `${name}: neutral is an update of ${element}, not ${showValue(neutral)}`);

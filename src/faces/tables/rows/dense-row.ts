@@ -2,8 +2,8 @@
 
 import { WeighbridgeError } from "../../../base/errors.ts";
 import type { RowArray, RowElement } from "../../../kernel/row-element.ts";
-import { ROW_ELEMENTS } from "../../../kernel/row-element.ts";
 import type { RowPlace, UpdateOf } from "../../../store/row-types/column-updates.ts";
+import { checkElement } from "../../../store/row-types/ps-row-type.ts";
 import { RowAccessor } from "../row-accessor.ts";
 import type { TableRowType } from "../table-row-type.ts";
 
@@ -38,7 +38,7 @@ export type DenseRowType<E extends RowElement> = TableRowType<E, DenseAccessor<E
 
 /** Rows of numbers of this kind. */
 export function denseRow<E extends RowElement>(element: E): DenseRowType<E> {
-  if (!Object.hasOwn(ROW_ELEMENTS, element)) throw new WeighbridgeError("BAD_ARGUMENT", `a dense row is of f32, f64, i32 or i64`);
+  checkElement("a dense row", element);
   const addTo = (span: RowPlace<E>, column: number, update: UpdateOf<E>): void => {
     const cells = span.cells as Float64Array; // of its own kind
     cells[span.start + column] = (cells[span.start + column] as number) + (update as number);

@@ -3,9 +3,9 @@
 // wrap around.
 
 import type { RowElement } from "../../../kernel/row-element.ts";
-import { factorUpdates, multiplyColumn, TABLE_ROW_TYPES } from "../../../store/row-types/table-row-types.ts";
+import { factorUpdates, multiplyColumn, TABLE_ROW_TYPES } from "../../../store/row-types/built-in-row-types.ts";
+import { checkElement } from "../../../store/row-types/ps-row-type.ts";
 import { DenseAccessor, type DenseRowType } from "./dense-row.ts";
-import { checkElement } from "./sparse-row.ts";
 
 /** Rows of products of this kind. Throws BAD_ARGUMENT. */
 export function multiplicativeRow<E extends RowElement>(element: E): DenseRowType<E> {

@@ -4,10 +4,11 @@
 
 import { showValue, WeighbridgeError } from "../../../base/errors.ts";
 import { checkOptions } from "../../../base/known-options.ts";
-import { isRowElement, type RowArray, type RowElement } from "../../../kernel/row-element.ts";
+import type { RowArray, RowElement } from "../../../kernel/row-element.ts";
+import { TABLE_ROW_TYPES } from "../../../store/row-types/built-in-row-types.ts";
 import type { RowPlace, UpdateOf } from "../../../store/row-types/column-updates.ts";
+import { checkElement } from "../../../store/row-types/ps-row-type.ts";
 import { COLUMNS_MAX, SparseRows, sparseElements } from "../../../store/row-types/sparse-rows.ts";
-import { TABLE_ROW_TYPES } from "../../../store/row-types/table-row-types.ts";
 import type { RowUpdates } from "../../../worker/tables/row-updates.ts";
 import { RowAccessor } from "../row-accessor.ts";
 import type { TableRowType } from "../table-row-type.ts";
@@ -121,12 +122,6 @@ export function sparseFeatureRow<E extends RowElement>(element: E, options: { re
   };
 }
 
-/** Throws BAD_ARGUMENT for what is no element of rows. */
-export function checkElement<E extends RowElement>(what: string, element: E): E {
-  if (isRowElement(element)) return element;
-  throw new WeighbridgeError("BAD_ARGUMENT", `${what} is of f32, f64, i32 or i64, not of ${showValue(element)}`);
-}
-
 function sparseType<E extends RowElement>(
   element: E,
   kind: "sparse" | "sorted",
@@ -141,9 +136,9 @@ function sparseType<E extends RowElement>(
     isDense: false,
     movesColumns: true,
     elements: (capacity) => sparseElements(element, capacity),
-    checkRoom: (span, column, update) => updates.checkRoom(span, column, update as RowArray<E>[number]),
-    apply: (row, column, update) => rows.addTo(row, column, update as RowArray<E>[number]),
-    add: (span, column, update) => updates.addTo(span, column, update as RowArray<E>[number]),
+    checkRoom: (span, column, update) => updates.checkRoom(span, column, update),
+    apply: (row, column, update) => rows.addTo(row, column, update),
+    add: (span, column, update) => updates.addTo(span, column, update),
     merge: (span, more) => updates.add(span, more),
     lay: (row, span) => rows.add(row, span),
     importance: importanceOf(rows, updates),

@@ -5,11 +5,10 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Random } from "../../../base/random.ts";
 import { ELEMENT_NAMES, elementsAt, ROW_ELEMENTS, type RowArray, type RowElement, type RowSpans } from "../../../kernel/row-element.ts";
+import { PLAIN_ROW_TYPES, TABLE_ROW_TYPES } from "../../../store/row-types/built-in-row-types.ts";
 import type { RowPlace, UpdateOf } from "../../../store/row-types/column-updates.ts";
 import type { PsRowType } from "../../../store/row-types/ps-row-type.ts";
-import { BUILT_IN_ROW_TYPES } from "../../../store/row-types/row-starts.ts";
 import { COLUMNS_MAX } from "../../../store/row-types/sparse-rows.ts";
-import { TABLE_ROW_TYPES } from "../../../store/row-types/table-row-types.ts";
 import { throwsCode } from "../../../testing/throws-code.ts";
 import type { RowAccessor } from "../row-accessor.ts";
 import type { AccessorOfRow, TableRowType } from "../table-row-type.ts";
@@ -96,7 +95,7 @@ function newRow(rowType: TableRowType): RowPlace {
 }
 
 function serverHalf({ plugIn, element }: TableRowType): PsRowType {
-  return (plugIn ?? BUILT_IN_ROW_TYPES[element]) as unknown as PsRowType;
+  return (plugIn ?? PLAIN_ROW_TYPES[element]) as unknown as PsRowType;
 }
 
 function spans({ cells, start, length }: RowPlace): RowSpans {
@@ -304,7 +303,7 @@ test("what makes no row type is refused with BAD_ARGUMENT", () => {
   refused({ neutral: Number.NaN }, /neutral is an update of f64/);
   refused({ aply: () => {} }, /has no "aply".*did you mean apply/);
   for (const make of [denseRow, sparseRow, sortedRow, multiplicativeRow])
-    assert.throws(() => make("f16" as "f32"), throwsCode("BAD_ARGUMENT", /f32, f64, i32 or i64/));
+    assert.throws(() => make("f16" as "f32"), throwsCode("BAD_ARGUMENT", /element is one of f32, f64, i32 and i64, not "f16"/));
 });
 
 test("types flow: rows of an element have accessors, updates and arrays of it", () => {

@@ -1,10 +1,10 @@
 // chunks — how the samples of a unit are dealt among the devices of a training: in chunks, each with a place of its own
-// for its gradients. Either every device has one, or whoever has time claims the next: then large ones come first, and
-// a device that is held up leaves small ones to the others.
+// for its gradients. Either every device has one, or a device that has time claims the next: then large ones come
+// first, and a device that is held up leaves small ones to the others.
 //
 // Invariants:
 //   Chunks.C1. Which chunks there are follows from the numbers of samples and devices alone. So the same gradients are
-//       added in the same order, whoever computes which chunk.
+//       added in the same order, no matter which device computes a chunk.
 
 /** Samples from `from` on; none in a chunk that a device has if there are fewer samples than devices. */
 export type Chunk = { readonly from: number; readonly count: number };

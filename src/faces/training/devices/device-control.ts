@@ -9,7 +9,7 @@
 //   DeviceControl.D1. The owner writes everything else before it lets chunks be claimed, or raises `step`. Nobody
 //       writes what another may still read: a step begins after the one before is summed, which is after all its
 //       chunks.
-//   DeviceControl.D2. A chunk is computed once: by the device of its number, or by whoever has claimed it.
+//   DeviceControl.D2. A chunk is computed once: by the device of its number, or by the one that has claimed it.
 
 import { assert } from "../../../base/assert.ts";
 import { type Chunk, chunksOf, type Dealing } from "./chunks.ts";

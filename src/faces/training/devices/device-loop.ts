@@ -70,7 +70,7 @@ export async function runDevice(grant: TrainingGrant, { clock, timeline, ready }
   }
 }
 
-/** Of all devices but the owner's: whoever computes the last chunk of a step pushes for all of them. */
+/** Of all devices but the owner's: the one that computes the last chunk of a step pushes for all of them. */
 export function pushesOf(deviceCount: number, plan: KeyPlan, data: Float32Array): readonly PushRequest<Float32Array>[] {
   return Array.from({ length: deviceCount - 1 }, (_, i) => ({ data, plan, device: i + 1, priority: 0, after: undefined }));
 }

@@ -6,7 +6,7 @@
 //   scratch    of every thread: job of the optimizers | sources
 //
 // Invariants:
-//   GradientSums.G1. Chunks are added in their order, whoever does it (ReduceKernels.D1): the same bits every run. A
+//   GradientSums.G1. Every thread adds chunks in their order (ReduceKernels.D1): the same bits in every run. A
 //       product is made chunk by chunk, and added: the bits are those of gradients that are added.
 //   GradientSums.G2. There is nothing to hand out: the sum lies where the owner pulls it to.
 

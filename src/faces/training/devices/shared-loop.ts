@@ -1,6 +1,6 @@
 // shared-loop — an update of values, row by row, that the owner of a training begins and that all of its threads run:
-// whoever has nothing else to do claims the next share. The owner goes on when all shares are done. No lock: all claim
-// from one word.
+// a thread that has nothing else to do claims the next share. The owner goes on when all shares are done. No lock: all
+// claim from one word.
 //
 //   words     claim: loop << 12 | shares left; shares done; shares; arguments
 //

@@ -1,13 +1,14 @@
 // training-devices — several threads of one worker that compute the gradients of a unit together: its samples are dealt
 // in chunks (chunks.ts), each thread has a replica of the network, all read the same values, and level 1
-// (worker/level-one) sums the gradients of the chunks into those of the owner's network. What follows, on servers, among workers or here, is that of one device;
-// threads that wait do a part of the sums and of the updates that are made here (docs/decisions/0066).
+// (worker/level-one) sums the gradients of the chunks into those of the owner's network. What follows, on servers,
+// among workers or here, is that of one device; threads that wait do a part of the sums and of the updates that are
+// made here (docs/decisions/0066).
 //
 // Invariants:
 //   TrainingDevices.V1. The owner is device 0. Values change only while no device computes: between `sum` and `begin`.
 //   TrainingDevices.V2. Every `begin` is followed by a `sum`, also when a chunk of the owner's has failed, so that all
-//       devices are in the same round. Whoever has computed the last chunk pushes for all devices but the owner's: a
-//       device that is held up, and has no chunk, holds nobody up.
+//       devices are in the same round. The device that computed the last chunk pushes for all devices but the owner's:
+//       a device that is held up, and has no chunk, holds nobody up.
 //   TrainingDevices.V3. A thread that ends before the training does fails the `sum` that waits for it, and all later
 //       ones, with NODE_DEAD and its name.
 

@@ -1,13 +1,18 @@
-// table-row-types — the row types of tables that are more than numbers side by side, as servers have them: sparse rows
-// by column and by weight, and rows of products. Servers know them without loading anything
-// (docs/decisions/0057-table-rows.md).
+// built-in-row-types — the row types that every server has, behind the same interface as users' own (ps-row-type.ts):
+// numbers side by side, sparse rows by column and by weight, and rows of products (docs/decisions/0057-table-rows.md).
 
-import type { RowElement } from "../../kernel/row-element.ts";
+import { addRows } from "../../kernel/element-loops.ts";
+import { ELEMENT_NAMES, type RowElement, rowNumber } from "../../kernel/row-element.ts";
 import { ColumnUpdates, columnRowType, eachSpan, type RowPlace, type UpdateOf } from "./column-updates.ts";
 import type { PsRowType } from "./ps-row-type.ts";
 import { SparseRows, sparseElements } from "./sparse-rows.ts";
 
 type RowTypeOfEach = { readonly [E in RowElement]: PsRowType<E> };
+
+/** Numbers side by side, which add up: integers wrap around. Kernels add, join and update rows of f32, and do the same. */
+function numbers<E extends RowElement>(element: E): PsRowType<E> {
+  return { kind: "rowType", name: element, version: 1, deterministic: true, element, elements: (dim) => dim, add: addRows, apply: addRows };
+}
 
 function identityOf<E extends RowElement>(
   kind: string,
@@ -19,7 +24,7 @@ function identityOf<E extends RowElement>(
 /** Rows stand by column or by weight, updates by column. */
 function sparseRows<E extends RowElement>(kind: string, element: E, order: "column" | "weight"): PsRowType<E> {
   const [rows, updates] = [new SparseRows(element, order), new SparseRows(element)];
-  const zero = (element === "i64" ? 0n : 0) as never;
+  const zero = rowNumber(element, 0) as never;
   const assign = (row: RowPlace<E>, given: RowPlace<E>): void => {
     updates.checkUpdate(given);
     row.cells.fill(zero, row.start, row.start + row.length);
@@ -39,7 +44,7 @@ function sparseRows<E extends RowElement>(kind: string, element: E, order: "colu
 export function factorUpdates<E extends RowElement>(element: E): ColumnUpdates<E> {
   return new ColumnUpdates({
     element,
-    neutral: (element === "i64" ? 1n : 1) as UpdateOf<E>,
+    neutral: rowNumber(element, 1),
     apply: multiplyColumn,
     addUpdates: (a, b) => productOf(element, a, b),
   });
@@ -59,7 +64,7 @@ function productOf<E extends RowElement>(element: E, a: UpdateOf<E>, b: UpdateOf
 
 /** Rows begin with 1 in every column. */
 function products<E extends RowElement>(element: E): PsRowType<E> {
-  const one = (element === "i64" ? 1n : 1) as never;
+  const one = rowNumber(element, 1) as never;
   return columnRowType({
     ...identityOf("multiplicative", element),
     updates: factorUpdates(element),
@@ -69,8 +74,10 @@ function products<E extends RowElement>(element: E): PsRowType<E> {
 }
 
 function ofEach(make: <E extends RowElement>(element: E) => PsRowType<E>): RowTypeOfEach {
-  return { f32: make("f32"), f64: make("f64"), i32: make("i32"), i64: make("i64") };
+  return Object.fromEntries(ELEMENT_NAMES.map((element) => [element, make(element)])) as unknown as RowTypeOfEach;
 }
+
+export const PLAIN_ROW_TYPES: RowTypeOfEach = ofEach(numbers);
 
 export const TABLE_ROW_TYPES: Readonly<Record<"sparse" | "sorted" | "multiplicative", RowTypeOfEach>> = {
   sparse: ofEach((element) => sparseRows("sparse", element, "column")),
@@ -82,7 +89,7 @@ const BY_NAME: ReadonlyMap<string, PsRowType> = new Map(
   Object.values(TABLE_ROW_TYPES).flatMap((types) => Object.values(types).map((type) => [type.name, type as unknown as PsRowType])),
 );
 
-/** One of ours by its name. */
+/** One of TABLE_ROW_TYPES by its name. */
 export function tableRowTypeOf(name: string): PsRowType | undefined {
   return BY_NAME.get(name);
 }

@@ -1,14 +1,14 @@
-// wide-deep — Wide & Deep: a linear model of the features' ids beside a small network on their embeddings; the sum of
-// both is the logit. With no hidden layers and no deep table it is logistic regression, for which an Embedding of width
-// 1 suffices.
+// wide-deep — Wide & Deep on plain layers, for tests of them (the training face has its own, faces/training/networks):
+// a linear model of the features' ids beside a small network on their embeddings; the sum of both is the logit. With no
+// hidden layers and no deep table it is logistic regression, for which an Embedding of width 1 suffices.
 
-import { Activations } from "../activations.ts";
-import type { GradientReady } from "../layer.ts";
-import { dense } from "../layers/dense.ts";
-import { Embedding } from "../layers/embedding.ts";
-import type { Parameter } from "../parameter.ts";
-import { Sequential } from "../sequential.ts";
-import type { Workspace } from "../workspace.ts";
+import { Activations } from "../nn/activations.ts";
+import type { GradientReady } from "../nn/layer.ts";
+import { dense } from "../nn/layers/dense.ts";
+import { Embedding } from "../nn/layers/embedding.ts";
+import type { Parameter } from "../nn/parameter.ts";
+import { Sequential } from "../nn/sequential.ts";
+import type { Workspace } from "../nn/workspace.ts";
 
 export type WideDeepOptions = {
   /** The number of features, or of rows that were pulled for a batch. */
