@@ -30,6 +30,17 @@ const REPLY: StatusReply = {
   waiting: [{ role: "worker", rank: undefined, address: "", label: "c:3" }],
 };
 
+test("a server that stopped in order to be started again is awaited, not dead", () => {
+  const [server, worker] = REPLY.nodes;
+  const nodes = [{ ...server!, state: "dead" as const, returns: true, linked: false }, worker!];
+  const [headline, , ...rows] = statusText({ ...REPLY, nodes }, "tcp://s:9").split("\n");
+  assert.match(headline ?? "", /\(0 of 1 server, 1 of 2 workers\), 1 is awaited; /);
+  assert.ok(
+    rows.some((row) => /server +0 .* awaited /.test(row)),
+    rows.join("\n"),
+  );
+});
+
 test("is a headline and an aligned table", () => {
   assert.deepEqual(statusText(REPLY, "tcp://s:9").split("\n"), [
     "job j1 is running: 2 of 3 nodes are there (1 of 1 server, 1 of 2 workers), 1 is dead; scheduler up 1 min 1 s",

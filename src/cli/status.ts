@@ -106,7 +106,9 @@ function headline(reply: ClusterStatus): string {
   const standbys = standbyCount === 0 ? "" : ` ${ofAll(standbysThere, standbyCount, "standby")},`;
   const roles = `${ofAll(serversThere, serverCount, "server")},${standbys} ${ofAll(countOf("worker"), workerCount, "worker")}`;
   const others = nodes.filter(({ role }) => role !== "standby"); // one that is gone is missing, and shown as that
-  const gone = (["dead", "left"] as const).flatMap((state) => goneText(others.filter((node) => node.state === state).length, state));
+  const gone = (["awaited", "dead", "left"] as const).flatMap((state) =>
+    goneText(others.filter((node) => fateOf(node) === state).length, state),
+  );
   const counts = [`${there.length} of ${serverCount + standbyCount + workerCount} nodes are there (${roles})`, ...gone].join(", ");
   const skew = scaling && skewOf(scaling);
   const fullest = skew === undefined ? "" : `, the fullest server has ${skew.toFixed(2)} of the mean`;
@@ -122,10 +124,15 @@ function ofAll(count: number, all: number, role: string): string {
   return `${count} of ${all} ${role}${all === 1 ? "" : "s"}`;
 }
 
-function goneText(count: number, state: "dead" | "left"): string[] {
+/** One that stopped in order to be started again is not dead to people. */
+function fateOf({ state, returns }: StatusEntry): StatusEntry["state"] | "awaited" {
+  return state === "dead" && returns === true ? "awaited" : state;
+}
+
+function goneText(count: number, state: "awaited" | "dead" | "left"): string[] {
   if (count === 0) return [];
-  if (state === "dead") return [`${count} ${count === 1 ? "is" : "are"} dead`];
-  return [`${count} ${count === 1 ? "has" : "have"} left`];
+  if (state === "left") return [`${count} ${count === 1 ? "has" : "have"} left`];
+  return [`${count} ${count === 1 ? "is" : "are"} ${state}`];
 }
 
 function nodeRow(entry: StatusEntry): TextRow {
@@ -145,9 +152,9 @@ function standbyState({ state, linked, isFilling = false }: StatusEntry): string
   return `${isFilling ? "is filled" : "stands by"}${linked ? "" : ", no link"}`;
 }
 
-function nodeState({ state, linked, continues, returns, promotedAgoMs }: StatusEntry): string {
-  if (state === "dead" && returns === true) return "awaited";
-  if (state !== "alive") return state;
+function nodeState(entry: StatusEntry): string {
+  const { state, linked, continues, returns, promotedAgoMs } = entry;
+  if (state !== "alive") return fateOf(entry);
   if (!linked) return "alive, no link";
   if (continues === undefined) return state;
   if (returns === true) return "alive, came back";

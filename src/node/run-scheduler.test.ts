@@ -34,6 +34,14 @@ test("tells of deaths, returns and departures, each once", () => {
   assert.deepEqual(changes.since({ version: 2, nodes: [] }), []);
 });
 
+test("tells of a server that was stopped, and goes on in another process, that it came back", () => {
+  const changes = new RosterChanges({ serverCount: 1, workerCount: 0 });
+  const after = (one: RosterEntry) => changes.since({ version: 1, nodes: [one] });
+  after(entry("server", "alive"));
+  assert.deepEqual(after({ ...entry("server", "dead"), returns: true }), ["server 0 is dead, and is waited for"]);
+  assert.deepEqual(after({ ...entry("server", "alive", 2), continues: 1 }), ["server 0 came back at tcp://h:1 (me), incarnation 2"]);
+});
+
 test("tells of a server that no roster lists any more that it has left", () => {
   const changes = new RosterChanges({ serverCount: 1, workerCount: 0 });
   changes.since({ version: 1, nodes: [entry("server", "alive")] });

@@ -95,7 +95,8 @@ function change(before: RosterEntry | undefined, entry: RosterEntry): string | u
   const where = `${address === "" ? "" : ` at ${address}`}${label === "" ? "" : ` (${label})`}`;
   if (before === undefined && incarnation <= 1) return `${name}${where} joined`;
   if (before?.incarnation === incarnation) return `${name}${where} is heard of again`;
-  if (continues !== undefined && returns) return `${name} came back${where}, incarnation ${incarnation}`;
+  const cameBack = returns || (before?.state === "dead" && before.returns === true);
+  if (continues !== undefined && cameBack) return `${name} came back${where}, incarnation ${incarnation}`;
   if (continues !== undefined) return `the standby${where} is ${name} from now on, incarnation ${incarnation}`;
   return `${name}${where} took its place, incarnation ${incarnation}`;
 }

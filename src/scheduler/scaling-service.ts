@@ -1,7 +1,7 @@
 // scaling-service — serves what tools ask of the number of servers and workers, and asks the servers what a change
 // comes to (docs/decisions/0073). What happens when is decided in scaling.ts.
 
-import { WeighbridgeError } from "../base/errors.ts";
+import { isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
 import {
   scalingAsk,
   scalingEnded,
@@ -25,6 +25,7 @@ import { serveDurably } from "./scheduler-services.ts";
 import { WorkerScaling, type WorkerScalingOptions } from "./worker-scaling.ts";
 
 const SURVEY_DEADLINE_MS = 5000;
+const SURVEY_AGAIN_MS = 20;
 
 export type ScalingServiceOptions = Omit<ScalingOptions, "refusal" | "survey"> &
   WorkerScalingOptions & {
@@ -99,13 +100,25 @@ export class ScalingService {
 
   /** Scaling.S2 */
   async #survey({ from, to }: ServerSets, next: PlacementView): Promise<void> {
-    const { peer, clock } = this.#options;
-    const answers = from.map(async (rank) => {
-      const channel = peer.channel(idOf("server", rank));
-      if (channel === undefined) throw new WeighbridgeError("NO_ROUTE", `there is no channel to ${namesOf([rank])}`, { retryable: true });
-      return { rank, ...(await ask(channel, scalingSurvey, { servers: to }, clock, { deadlineMs: SURVEY_DEADLINE_MS })) };
-    });
+    const untilMs = this.#options.clock.nowMs() + SURVEY_DEADLINE_MS;
+    const answers = from.map(async (rank) => ({ rank, ...(await this.#surveyOne(rank, to, untilMs)) }));
     checkRoom(await Promise.all(answers), next);
+  }
+
+  /** A head that is being replaced is asked again: its standby answers. */
+  async #surveyOne(rank: number, servers: readonly number[], untilMs: number): Promise<SurveyReply> {
+    const { peer, clock, replicas = 1 } = this.#options;
+    for (;;) {
+      try {
+        const channel = peer.channel(idOf("server", rank));
+        if (channel === undefined) throw new WeighbridgeError("NO_ROUTE", `there is no channel to ${namesOf([rank])}`, { retryable: true });
+        return await ask(channel, scalingSurvey, { servers }, clock, { deadlineMs: Math.max(0, untilMs - clock.nowMs()) });
+      } catch (thrown) {
+        const mayFollow = replicas > 1 && (isWeighbridgeError(thrown, "NODE_DEAD") || isWeighbridgeError(thrown, "NO_ROUTE"));
+        if (!mayFollow || clock.nowMs() >= untilMs) throw thrown;
+        await new Promise<void>((resume) => clock.after(SURVEY_AGAIN_MS, resume));
+      }
+    }
   }
 }
 

@@ -84,6 +84,15 @@ suite("replicated servers that come and leave", () => {
     }
   });
 
+  test("a head that dies just before a change is asked for keeps nobody from it: its standby answers", async () => {
+    const bsp = await trainWhile(6, async (job) => {
+      assert.ok(job.kill("server", 0));
+      const number = await job.cluster.run(job.scaling.ask({ to: 2 }));
+      assert.deepEqual(await job.ended(number), { number, outcome: "done" });
+    });
+    assert.deepEqual(bsp, expected);
+  });
+
   test("a standby of a rank that leaves, and dies meanwhile, holds nothing up; nobody stays behind (AddedServers.A3)", async () => {
     for (const role of ["standby", "server"] as const) {
       const bsp = await trainWhile(7, async (job) => {

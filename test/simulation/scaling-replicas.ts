@@ -216,17 +216,17 @@ export class ScalingReplicas {
     }
   }
 
-  /** The scheduler may be another one by then. */
-  async ended(number: number): Promise<ScalingEnd> {
-    const isIt = (end: ScalingEnd): boolean => end.number === number;
-    await this.reaches(`the end of change ${number}`, ({ ended }) => ended.some(isIt));
-    const end = this.report?.ended.find(isIt);
-    assert.ok(end !== undefined);
-    return end;
+  /** The scheduler may be another one by then. Undefined: it died before it had written the wish down. */
+  async ended(number: number): Promise<ScalingEnd | undefined> {
+    await this.reaches(`the end of change ${number}`, ({ current, queued }) => current?.number !== number && !queued.includes(number));
+    return this.report?.ended.find((end) => end.number === number);
   }
 
   async scaleTo(to: number): Promise<ScalingEnd> {
-    return await this.ended(await this.ask(to));
+    for (;;) {
+      const end = await this.ended(await this.ask(to));
+      if (end !== undefined) return end;
+    }
   }
 
   /** The workers are done: all nodes end, and those that were neither killed nor given up end well. */
@@ -288,7 +288,7 @@ export async function runScalingReplicas(seed: number, expected: readonly Float3
     for (const to of [3, 2]) {
       job.strikeSoon();
       const { outcome, reason } = await job.scaleTo(to);
-      assert.ok(outcome === "done" || (outcome === "rolledBack" && /to come|to be filled/.test(reason ?? "")), reason);
+      assert.ok(outcome === "done" || (outcome === "rolledBack" && /to come|to be filled/.test(reason ?? "")), `${outcome}: ${reason}`);
       if (outcome === "done") done++;
     }
   });
