@@ -183,7 +183,7 @@ async function measure(rows: number, seconds: number): Promise<void> {
   process.exit(0); // the scheduler would wait for its nodes
 }
 
-if (process.env["DMLC_ROLE"] === undefined) {
+if (process.env.DMLC_ROLE === undefined) {
   const { values } = parseArgs({ options: { rows: { type: "string", default: "4194304" }, seconds: { type: "string", default: "3" } } });
   await measure(Number(values.rows), Number(values.seconds));
 } else beWorker();
