@@ -59,6 +59,7 @@ export class ScalingReplicas {
   readonly #ends = new Map<Postoffice, Promise<void>>();
   #processes = 0;
   #hasKilled = false;
+  #isOver = false;
 
   constructor(seed: number) {
     this.random = new Random(seed * 31 + 7);
@@ -180,7 +181,7 @@ export class ScalingReplicas {
   /** Somebody dies, of any rank. */
   strike(): void {
     const { cluster, random } = this;
-    if (cluster.running(SCHEDULER_ID) === undefined) return;
+    if (this.#isOver || cluster.running(SCHEDULER_ID) === undefined) return;
     const rank = random.below(3);
     const drawn = random.below(3);
     const role = COPIES[drawn];
@@ -233,6 +234,7 @@ export class ScalingReplicas {
   async end(): Promise<void> {
     const { cluster } = this;
     await this.reaches("the scheduler", () => true);
+    this.#isOver = true;
     const nodes = [SCHEDULER_ID, ...Array.from({ length: WORKERS }, (_, rank) => idOf("worker", rank))];
     const ends = [...this.#ends.values()].map((end) =>
       end.catch((thrown: unknown) => {
