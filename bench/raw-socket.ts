@@ -8,7 +8,7 @@ import { realClock } from "../src/node/real-clock.ts";
 import { boundSendBuffers } from "../src/node/transport/send-buffer.ts";
 import { wakefulLoop } from "../src/node/transport/wakeful-loop.ts";
 
-const loop = await wakefulLoop(realClock(), "worker");
+const loop = wakefulLoop(realClock());
 const bound = await boundSendBuffers({ log: SILENT_LOG });
 
 /** To be called with every connected socket. */

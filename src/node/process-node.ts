@@ -11,6 +11,7 @@ import type { ClusterNode } from "../cluster/cluster-node.ts";
 import type { MemberOptions, NodeOptions } from "../cluster/node-options.ts";
 import type { Address } from "../transport/transport.ts";
 import { nameOf } from "../wire/node-id.ts";
+import type { RosterView } from "../wire/roster.ts";
 import { schedulerAddresses, tcpAddress } from "./config/node-addresses.ts";
 import type { NodeConfig } from "./config/node-config.ts";
 import { onEndSignal, SIGNAL_SAVE_MS } from "./end-signal.ts";
@@ -19,7 +20,7 @@ import { requireNodeSockets } from "./runtime.ts";
 import { textLog } from "./text-log.ts";
 import { type BoundSendBuffer, boundSendBuffers } from "./transport/send-buffer.ts";
 import { SocketTransport } from "./transport/socket-transport.ts";
-import { type WakefulLoop, wakefulLoop } from "./transport/wakeful-loop.ts";
+import { coreOffer, type WakefulLoop, wakefulLoop } from "./transport/wakeful-loop.ts";
 
 /** What a process provides to its node. */
 export type Surroundings = {
@@ -74,7 +75,9 @@ async function startComposed<N extends ClusterNode>(
   const { role, serverCount, workerCount, startTimeoutMs, resendTimeoutMs, requestTimeoutMs, faults } = config;
   requireNodeSockets();
   const clock = realClock();
-  const loop = config.wakefulLoop === "on" ? await wakefulLoop(clock, role) : undefined;
+  const loop = config.wakefulLoop === "on" ? wakefulLoop(clock) : undefined;
+  // a scheduler has little to say, and koffi takes memory
+  const offerCore = loop === undefined || role === "scheduler" ? undefined : await coreOffer();
   let started: N | undefined;
   const log = textLog({ level: config.logLevel, who: () => (started === undefined ? role : nameOf(started.id)) });
   const boundSendBuffer = role === "scheduler" ? undefined : await boundSendBuffers({ log });
@@ -92,6 +95,10 @@ async function startComposed<N extends ClusterNode>(
     faults: hasFaults(config) ? faults : undefined,
     ...transportOf(config, surroundings),
     ...options,
+    onRoster: (roster: RosterView) => {
+      if (loop !== undefined) loop.offerCore = roster.nodes.some((entry) => entry.role === "standby") ? offerCore : undefined;
+      options.onRoster?.(roster);
+    },
   };
   const node = await compose(common, surroundings);
   onComposed?.(node);

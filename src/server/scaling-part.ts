@@ -33,7 +33,7 @@ export class ScalingPart {
   spare({ serverCount }: SpareNotice): void {
     this.waitOn();
     const how = `weighbridge scale --servers ${serverCount + 1}`;
-    this.#log.warn(`waiting as a spare: all ${serverCount} servers of the job are there; \`${how}\` lets this one in`);
+    this.#log.warn(`waiting as a spare: all ${serverCount} servers of the job are there; \`${how}\` makes room`);
   }
 
   /** ScalingPart.P2 */

@@ -158,5 +158,5 @@ export function bytesOf({ buffer, byteOffset, byteLength }: ArrayBufferView): Ui
 /** A folder that is gone at the end of the test. */
 export function temporaryFolder(): { readonly path: string } & Disposable {
   const path = mkdtempSync(join(tmpdir(), "weighbridge-checkpoint-"));
-  return { path, [Symbol.dispose]: () => rmSync(path, { recursive: true, force: true }) };
+  return { path, [Symbol.dispose]: () => rmSync(path, { recursive: true, force: true, maxRetries: 10 }) };
 }

@@ -38,11 +38,14 @@ class StubThread {
       },
     },
     cpuMs: () => this.cpuMs,
-    offerCore: () => {
+  });
+
+  constructor() {
+    this.loop.offerCore = () => {
       this.offerCount++;
       this.nowMs += this.lentMs;
-    },
-  });
+    };
+  }
 
   pass(ms: number): void {
     this.nowMs += ms;
@@ -181,6 +184,17 @@ test("who keeps the core twice wants it: the loop sleeps at once, and for a whil
   assert.ok(thread.offerCount <= KEPT_MAX);
   thread.inputs(10 * START, SOON_MS / 2);
   assert.equal(thread.loop.isAwake, false);
+});
+
+test("a loop that has nobody to offer its core to keeps it (WakefulLoop.W4)", () => {
+  const thread = new StubThread();
+  thread.loop.offerCore = undefined;
+  for (let i = 0; i < START; i++) {
+    thread.pass(SOON_MS / 2);
+    thread.loop.input();
+  }
+  while (thread.turn());
+  assert.equal(thread.offerCount, 0);
 });
 
 test("without the native call there is nothing to offer the core with", async () => {

@@ -10,7 +10,8 @@
 //
 // A worker, a head and its standby wait for each other on two cores. One that only polled would keep its core for a
 // slice of the system's scheduler, milliseconds, from the one that it waits for: so it offers the core between polls
-// (sched_yield, a native call through koffi where it is installed), which costs a microsecond.
+// (sched_yield, a native call through koffi where it is installed), which costs a microsecond. In a job without
+// standbys it does not: there are as many nodes that wait for each other as cores, and offers cost 3 to 4 % of requests.
 //
 // Invariants:
 //   WakefulLoop.W1. Polls that find nothing cost at most what earlier ones saved, and one poll per input that came
@@ -24,7 +25,6 @@
 
 import { availableParallelism } from "node:os";
 import type { Clock } from "../../base/clock.ts";
-import type { Role } from "../config/node-config.ts";
 import { C_LIBRARY, koffi, type NativeCalls } from "../native-calls.ts";
 
 /** In polls: what makes the loop wake, what one input earns that was polled for, and the most credit. */
@@ -51,14 +51,13 @@ export type WakefulLoopOptions = {
   readonly clock: Clock;
   /** CPU time of this thread so far. */
   readonly cpuMs: () => number;
-  /** Lets others run that are ready to, on the core of this thread; left out where that is not possible. */
-  readonly offerCore?: (() => void) | undefined;
 };
 
 export class WakefulLoop {
   readonly #clock: Clock;
   readonly #cpuMs: () => number;
-  readonly #offerCore: (() => void) | undefined;
+  /** Lets others run that are ready to, on the core of this thread; undefined: the loop keeps it. */
+  offerCore: (() => void) | undefined;
   #isAwake = false;
   #credit = 0;
   /** Polls since the last input. */
@@ -77,10 +76,9 @@ export class WakefulLoop {
   /** So many offers more are made at every poll. */
   #offersLeft = 0;
 
-  constructor({ clock, cpuMs, offerCore }: WakefulLoopOptions) {
+  constructor({ clock, cpuMs }: WakefulLoopOptions) {
     this.#clock = clock;
     this.#cpuMs = cpuMs;
-    this.#offerCore = offerCore;
   }
 
   get isAwake(): boolean {
@@ -130,10 +128,10 @@ export class WakefulLoop {
   /** Offers the core (WakefulLoop.W4). True now and then, and when others kept it. */
   #isTimeToCheck(): boolean {
     const isDue = (++this.#turns & 63) === 0;
-    if (this.#polls === 1 || this.#offerCore === undefined) return isDue;
+    if (this.#polls === 1 || this.offerCore === undefined) return isDue;
     if (this.#offersLeft === 0 && this.#polls % RARELY !== 0) return isDue;
     const fromMs = this.#clock.nowMs();
-    this.#offerCore();
+    this.offerCore();
     const lentMs = this.#clock.nowMs() - fromMs;
     if (lentMs > TAKEN_MS) this.#offersLeft = SHARED_OFFERS;
     else if (this.#offersLeft > 0) this.#offersLeft--;
@@ -162,10 +160,8 @@ export class WakefulLoop {
 }
 
 /** The loop of a running process; undefined on a single core, which it would keep from the process it waits for. */
-export async function wakefulLoop(clock: Clock, role: Role): Promise<WakefulLoop | undefined> {
-  if (availableParallelism() === 1) return undefined;
-  // a scheduler has little to say, and koffi takes memory
-  return new WakefulLoop({ clock, cpuMs, offerCore: role === "scheduler" ? undefined : await coreOffer() });
+export function wakefulLoop(clock: Clock): WakefulLoop | undefined {
+  return availableParallelism() === 1 ? undefined : new WakefulLoop({ clock, cpuMs });
 }
 
 /** Undefined where the system cannot be asked: loops that poll keep their cores. */
