@@ -7,8 +7,8 @@ const logRequest = { first: "f64", entries: "u8[]" } as const;
 const logResponse = { applied: "f64" } as const;
 
 /**
- * Entries of the head's log, numbered from `first` on. Answers the number of the last entry that the standby has
- * applied; entries that it has applied before are passed over.
+ * Entries of the head's log, numbered from `first` on. Answers the number of the last entry that the standby has,
+ * and repeats, or has repeated if it is being filled; entries that it has repeated before are passed over.
  */
 export const replicaLog: Contract<typeof logRequest, typeof logResponse> = contract({
   name: "wb/replica/log",

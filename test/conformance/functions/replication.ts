@@ -15,7 +15,7 @@ export const REPLICATION: FunctionFamily = {
         entries:
           "one behind the other, each a head of 24 bytes (u32 kind, u32 bytes of the body, u32 node, u32 bytes of its JSON, f64 incarnation) and a body: a frame of a worker, or JSON",
       },
-      response: { applied: "the number of the last entry that the standby has repeated" },
+      response: { applied: "the number of the last entry that the standby has; one that is being filled has repeated it" },
       errors: ["BAD_REQUEST", "FENCED", "HANDLER_FAILED", "UNSUPPORTED"],
       example: { request: { first: 7, entries: new Uint8Array(24) }, response: { applied: 7 } },
     }),
