@@ -9,7 +9,7 @@ import { Checkpoints, type Tally, undisturbed } from "./checkpoints.ts";
 import { LARGE_MODEL_PARAMETERS, saveLargeManifest } from "./large-manifest.ts";
 import { forSeeds } from "./seeds.ts";
 
-const SEEDS = 10;
+const SEEDS = 7;
 const CHANGING_SEEDS = 1;
 let reference: readonly (readonly number[])[];
 const totals: Partial<Tally> = {};

@@ -6,7 +6,7 @@ import { test } from "node:test";
 import { runChurn, runReduces } from "./collectives.ts";
 import { forSeeds } from "./seeds.ts";
 
-const SEEDS = 30;
+const SEEDS = 20;
 
 test(`sums, exchanges and broadcasts come out exactly over links that lose, double, swap and break, for ${SEEDS} seeds`, async () => {
   await forSeeds({ from: 1, count: SEEDS }, runReduces);

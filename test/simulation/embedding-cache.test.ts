@@ -7,7 +7,7 @@ import type { Changes } from "../../src/testing/change-placement.ts";
 import { runEmbeddingCache } from "./embedding-cache.ts";
 import { forSeeds } from "./seeds.ts";
 
-const SEEDS = 30;
+const SEEDS = 20;
 const CHANGING_SEEDS = 1;
 
 test(`no cached row is staler than its bound, own updates show, and every update counts once, for ${SEEDS} seeds`, async () => {

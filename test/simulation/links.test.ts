@@ -10,7 +10,7 @@ import { idOf } from "../../src/wire/node-id.ts";
 import { keyList, quietCluster, runLinks } from "./links.ts";
 import { forSeeds } from "./seeds.ts";
 
-const SEEDS = 30;
+const SEEDS = 20;
 const CHANGING_SEEDS = 1;
 const OPTIONS = { dim: 1, link: { keyCache: true } } as const;
 

@@ -7,7 +7,7 @@ import type { Changes } from "../../src/testing/change-placement.ts";
 import { runModeChanges, runNamedChanges } from "./mode-changes.ts";
 import { forSeeds } from "./seeds.ts";
 
-const SEEDS = 25;
+const SEEDS = 15;
 
 test(`whoever changes what and when, every push counts once on every server, for ${SEEDS} seeds`, async () => {
   let changes = 0;

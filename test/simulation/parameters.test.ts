@@ -10,7 +10,7 @@ import { runParameters } from "./parameters.ts";
 import { forSeeds } from "./seeds.ts";
 import { stormyCluster } from "./stormy-cluster.ts";
 
-const SEEDS = 60;
+const SEEDS = 40;
 const CHANGING_SEEDS = 1;
 const DIFFERENT_SEEDS = 30;
 

@@ -4,7 +4,7 @@ import { test } from "node:test";
 import { forSeeds } from "./seeds.ts";
 import { runCalledWorkers, runCrashedCalls } from "./worker-functions.ts";
 
-const SEEDS = 25;
+const SEEDS = 15;
 const CRASHES = 15;
 
 test(`a call of a server to a worker runs once and in order under loss, duplication, reordering and broken links, for ${SEEDS} seeds`, async () => {
