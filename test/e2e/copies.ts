@@ -1,5 +1,6 @@
 // copies — a cluster whose servers have two processes each, of which one after the other is killed or stopped, as a
-// seed says, and started again: the next is struck when every rank has two copies again that have everything.
+// seed says, and started again: the next is struck when every rank has two copies again that have everything. Of those
+// that were stopped every other one goes on in the end, and must learn that it was replaced.
 
 import assert from "node:assert/strict";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -9,13 +10,15 @@ import { askStatus } from "../../src/cli/cluster-client.ts";
 import { realClock } from "../../src/node/real-clock.ts";
 import { SocketTransport } from "../../src/node/transport/socket-transport.ts";
 import type { StatusEntry, StatusReply } from "../../src/wire/control.ts";
-import type { Cluster } from "./cluster.ts";
+import { type Cluster, HEARTBEAT_TIMEOUT_MS } from "./cluster.ts";
 import type { Running } from "./processes.ts";
 
 const POLL_MS = 50;
 const WHOLE_MS = 60_000;
-/** Every so many strikes the scheduler is killed. */
+/** Every so many strikes the scheduler is struck. */
 const SCHEDULER_EVERY = 7;
+/** For so long it is stopped: it has missed heartbeats of everybody when it goes on. */
+const SCHEDULER_STOP_MS = 1.5 * HEARTBEAT_TIMEOUT_MS;
 
 export type Signal = "SIGKILL" | "SIGSTOP";
 export type Victim = "head" | "standby" | "scheduler";
@@ -26,6 +29,7 @@ export class Copies {
   readonly #cluster: Cluster;
   readonly #random: Random;
   #copies: Copy[];
+  #stops = 0;
 
   constructor(cluster: Cluster, { servers, seed }: { readonly servers: number; readonly seed: number }) {
     this.#cluster = cluster;
@@ -44,10 +48,8 @@ export class Copies {
 
   /** Strikes once, and returns when every rank has two copies again: who was struck. */
   async strike(count: number, signal: Signal): Promise<Victim> {
-    if (signal === "SIGKILL" && count % SCHEDULER_EVERY === SCHEDULER_EVERY - 1) {
-      await this.scheduler.kill();
-      this.scheduler = this.#cluster.scheduler();
-      await this.whole();
+    if (count % SCHEDULER_EVERY === SCHEDULER_EVERY - 1) {
+      await this.#strikeScheduler(signal);
       return "scheduler";
     }
     const victim = this.#copies[this.#random.below(this.#copies.length)];
@@ -63,12 +65,27 @@ export class Copies {
     await this.#strikeCopy(head, signal);
   }
 
+  async #strikeScheduler(signal: Signal): Promise<void> {
+    if (signal === "SIGKILL") {
+      await this.scheduler.kill();
+      this.scheduler = this.#cluster.scheduler();
+    } else {
+      this.scheduler.signal("SIGSTOP");
+      await sleep(SCHEDULER_STOP_MS);
+      this.scheduler.signal("SIGCONT");
+    }
+    await this.whole();
+  }
+
   async #strikeCopy(victim: Copy, signal: Signal): Promise<Victim> {
     const isHead = (await this.#roles()).get(victim.process.pid) === "server";
     victim.process.signal(signal);
     this.#copies = [...this.#copies.filter((copy) => copy !== victim), this.#start(victim.rank)];
     await this.whole();
-    await victim.process.kill();
+    if (signal === "SIGSTOP" && this.#stops++ % 2 === 0) {
+      victim.process.signal("SIGCONT");
+      await victim.process.fails(/FENCED/);
+    } else await victim.process.kill();
     return isHead ? "head" : "standby";
   }
 

@@ -5,7 +5,7 @@ import assert from "node:assert/strict";
 import { suite, test } from "node:test";
 import { Cluster, HEARTBEAT_TIMEOUT_MS } from "./cluster.ts";
 import { Copies } from "./copies.ts";
-import { type Running, until } from "./processes.ts";
+import { DEADLINE_MS, type Running, until } from "./processes.ts";
 
 type Pair = { readonly head: Running; readonly standby: Running };
 
@@ -100,6 +100,22 @@ suite("replicas", { concurrency: 2 }, () => {
     second.head.signal("SIGCONT");
     await second.head.fails(/FENCED/);
     await finish([worker], [first.standby, second.standby, job.scheduler]);
+    assert.equal(worker.count(/^push failed/), 0);
+  });
+
+  test("a head that is asked to end by SIGTERM hands over: no push fails, and each counts once", async () => {
+    // longer than any wait of this test: whoever waited for it would be found
+    const flags = [...FLAGS, "--heartbeat-timeout-ms", 2 * DEADLINE_MS];
+    await using cluster = await Cluster.create({ servers: 1, workers: 1, flags });
+    const job = await Replicated.start(cluster, 1);
+    const worker = cluster.worker(0, "pusher", "--verify");
+    await worker.says(/^push works$/);
+    const { head, standby } = await job.copies(0);
+    head.signal("SIGTERM");
+    await job.scheduler.says(/^the standby at \S+ \(.*\) is server 0 from now on, incarnation 2$/);
+    assert.deepEqual(await head.ends(), { code: null, signal: "SIGTERM" });
+    await goesOn(worker);
+    await finish([worker], [standby, job.scheduler]);
     assert.equal(worker.count(/^push failed/), 0);
   });
 

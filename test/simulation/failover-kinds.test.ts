@@ -8,11 +8,13 @@ import type { Session } from "../../src/api/session.ts";
 import { Random } from "../../src/base/random.ts";
 import { OwnerModel } from "../../src/faces/shared-model/owner-model.ts";
 import { TensorWorker } from "../../src/faces/tensors/tensor-worker.ts";
+import { psRowType } from "../../src/store/row-types/ps-row-type.ts";
+import { psUpdater } from "../../src/store/updaters/ps-updater.ts";
 import { GRADIENT_TYPES, OPTIMIZER_TYPES } from "../../src/testing/optimizer-types.ts";
 import type { SimCluster } from "../../src/testing/sim-cluster.ts";
 import type { LinkEncoding } from "../../src/wire/codecs/link-encoding.ts";
 import { idOf } from "../../src/wire/node-id.ts";
-import { DEADLINE, noise, ReplicatedJob, SERVERS } from "./replicated-job.ts";
+import { DEADLINE, noise, ReplicatedJob, SERVERS, WORKERS } from "./replicated-job.ts";
 import { TableCluster } from "./tables.ts";
 
 const CLOCKS = 6;
@@ -26,12 +28,44 @@ const TABLE_LINKS: readonly Partial<LinkEncoding>[] = [
 ];
 const TAKING_TYPES = OPTIMIZER_TYPES.filter((type) => !GRADIENT_TYPES.includes(type));
 
+/** An updater and a row type of a user's own. */
+const runningMean = psUpdater({
+  name: "runningMean",
+  version: 1,
+  deterministic: true,
+  columns: () => ({ pushes: { elements: 1 } }),
+  update: ({ elements, starts, columns, count, width }, gradients) => {
+    for (let i = 0; i < count; i++) {
+      const pushes = ++elements[columns.pushes![i]!]!;
+      for (let j = 0; j < width; j++) {
+        const at = starts[i]! + j;
+        elements[at]! += (gradients.elements[gradients.starts[i]! + j]! - elements[at]!) / pushes;
+      }
+    }
+  },
+});
+const residues = psRowType<"i32">({
+  name: "residues",
+  version: 1,
+  deterministic: true,
+  element: "i32",
+  make: (dim) => new Int32Array(dim).fill(1),
+  add: (sums, updates) => {
+    for (let i = 0; i < sums.count; i++)
+      for (let j = 0; j < sums.width; j++) {
+        const at = sums.starts[i]! + j;
+        sums.elements[at] = (sums.elements[at]! + updates.elements[updates.starts[i]! + j]!) % 101;
+      }
+  },
+});
+const PLUG_INS = { module: "own.ts", hash: "1", updaters: [runningMean as never], rowTypes: [residues as never] };
+
 type Work = (session: Session, job: ReplicatedJob, strike: (clock: number) => void) => Promise<readonly ArrayLike<unknown>[]>;
 
 /** What each worker read; `isCalm`: nobody dies. */
 async function run(work: Work, isCalm: boolean): Promise<readonly (readonly ArrayLike<unknown>[])[]> {
   const network = { latencyMsMin: 0, latencyMsMax: 3, breakChance: 0 };
-  const job = new ReplicatedJob({ seed: 1, random: new Random(1), network, options: { digestEntries: 40 } });
+  const job = new ReplicatedJob({ seed: 1, random: new Random(1), network, options: { digestEntries: 40, plugIns: [PLUG_INS] } });
   const sessions = await job.start();
   const outcomes = await job.cluster.run(
     Promise.all(
@@ -97,6 +131,48 @@ test("BSP has the bits of a run in which nobody dies, for every optimizer, every
       await Promise.all(pushes);
     }
     return reads;
+  });
+});
+
+test("updaters and row types of users, cached rows and SSP have what they have when nobody dies", async () => {
+  await sameBits(async (session, _, strikeAt) => {
+    const { rank } = session;
+    const mean = { optimizer: runningMean.with(), consistency: "bsp" } as const;
+    const rows = await session.embedding("mean rows", { dim: DIM, ...mean }, DEADLINE);
+    const tensor = await session.tensor("mean tensor", { shape: [SIZE], ...mean }, DEADLINE);
+    const modular = await session.embedding("residues", { dim: DIM, rowType: residues, consistency: "bsp" }, DEADLINE);
+    const adam = { dim: DIM, optimizer: { type: "adam" } } as const;
+    const cache = (await session.embedding(`cached ${rank}`, { ...adam, versions: true }, DEADLINE)).cached({ rows: 16, pushBound: 2 });
+    const stale = await session.embedding(`stale ${rank}`, { ...adam, consistency: { ssp: 1 } }, DEADLINE);
+    const counts = await session.embedding("counts", { dim: 1, consistency: { ssp: 1 } }, DEADLINE);
+    const reads: ArrayLike<unknown>[] = [];
+    for (let clock = 0; clock < CLOCKS; clock++) {
+      const gradients = noise(KEYS.length * DIM, rank + 3 * clock);
+      const pushes = [
+        rows.push(KEYS, gradients, DEADLINE),
+        tensor.push(noise(SIZE, 5 * clock - rank), DEADLINE),
+        modular.push(KEYS, new Int32Array(KEYS.length * DIM).fill(40 + rank + clock), DEADLINE),
+        cache.update(KEYS, gradients, DEADLINE),
+        stale.push(KEYS, gradients, DEADLINE),
+        counts.push(KEYS, new Float32Array(KEYS.length).fill(1), DEADLINE),
+      ];
+      strikeAt(clock);
+      session.clock();
+      for (const table of [rows, modular]) reads.push(await table.pull(KEYS, undefined, DEADLINE));
+      reads.push(await tensor.pull(undefined, DEADLINE));
+      const seen = await counts.pull(KEYS, undefined, DEADLINE);
+      assert.ok(
+        seen.every((count) => count >= WORKERS * clock && count <= WORKERS * CLOCKS),
+        `clock ${clock}: ${seen.join()}`,
+      );
+      await Promise.all(pushes);
+      reads.push(await cache.lookup(KEYS, undefined, DEADLINE));
+    }
+    await cache.close(DEADLINE);
+    await session.barrier(DEADLINE);
+    const sums = await counts.pull(KEYS, undefined, DEADLINE);
+    assert.deepEqual(sums, new Float32Array(KEYS.length).fill(WORKERS * CLOCKS), "pushes are lost or doubled");
+    return [...reads, await stale.pull(KEYS, undefined, DEADLINE), sums];
   });
 });
 

@@ -8,12 +8,16 @@ import { setImmediate } from "node:timers/promises";
 import { Session } from "../../src/api/session.ts";
 import { isWeighbridgeError } from "../../src/base/errors.ts";
 import { Random } from "../../src/base/random.ts";
+import type { FunctionContext } from "../../src/contracts/function-context.ts";
+import { psFunction } from "../../src/contracts/ps-function.ts";
+import { ServerFiles } from "../../src/node/checkpoint/server-files.ts";
 import type { Server } from "../../src/server/server.ts";
 import { ServerNode } from "../../src/server/server-node.ts";
 import { SimCluster, type SimClusterOptions } from "../../src/testing/sim-cluster.ts";
-import { isGuest, SCHEDULER_ID } from "../../src/wire/node-id.ts";
+import { idOf, isGuest, roleOf, SCHEDULER_ID } from "../../src/wire/node-id.ts";
 import type { WorkerNode } from "../../src/worker/worker-node.ts";
 import { forSeeds } from "./seeds.ts";
+import { SimDisk } from "./sim-disk.ts";
 
 const DEADLINE = { deadlineMs: 60_000 };
 const HEARTBEAT_TIMEOUT_MS = 500;
@@ -297,3 +301,49 @@ test("what was acknowledged to a guest is there after a failover, and a standby 
     assert.equal(node.server.guests.size, 0);
   }
 });
+
+const totalOf = (server: FunctionContext): { value: number } => server.own("total", () => ({ value: 0 }));
+
+/** Adds to what the server keeps. */
+const add = psFunction({
+  name: "add",
+  request: { value: "u32" },
+  response: { total: "u32" },
+  deterministic: true,
+  save: (server) => Uint8Array.of(totalOf(server).value),
+  load: (server, saved) => {
+    totalOf(server).value = saved[0] ?? 0;
+  },
+  handler: (server, { value }) => {
+    const total = totalOf(server);
+    total.value += value;
+    return { total: total.value };
+  },
+});
+
+for (const replicas of [1, 2])
+  test(`a guest calls functions of servers and saves a checkpoint, with replicas ${replicas}`, async () => {
+    const disk = new SimDisk(new Random(1), "/checkpoints");
+    const own = () => ({ functions: [add], checkpointFiles: new ServerFiles("/checkpoints", disk.mount(cluster.clock, 2).layer) });
+    const isServer = (node: number): boolean => roleOf(node) === "server" || roleOf(node) === "standby";
+    const cluster: SimCluster = guestsCluster({ replicas, optionsOf: (node) => (isServer(node) ? own() : {}) as never });
+    await cluster.start();
+    const guest = await cluster.run(guestSession(cluster, "guest-0"));
+    const rows = await cluster.run(guest.embedding("rows", { dim: 1, consistency: "asp", optimizer: { type: "sum" } }));
+    await cluster.run(rows.push([1, 2, 3], new Float32Array(3).fill(1)));
+    const call = async (value: number): Promise<number> => (await cluster.run(guest.call(add, { server: 0 }, { value }, DEADLINE))).total;
+    assert.deepEqual([await call(1), await call(2)], [1, 3]);
+    const answers = await cluster.run(guest.callAll(add, { value: 4 }, DEADLINE));
+    assert.deepEqual(
+      [...answers].map(({ total }) => total),
+      [7, 4],
+    );
+    const { path } = await cluster.run(guest.checkpoint({}, DEADLINE));
+    assert.match(path, /step-\d+$/);
+    if (replicas === 2) {
+      cluster.kill(idOf("server", 0));
+      assert.equal(await call(5), 12, "each call counted once, on the standby, too");
+      assert.deepEqual([...(await cluster.run(rows.pull([1, 2, 3], undefined, DEADLINE)))], [1, 1, 1]);
+    }
+    await cluster.run(guest.close());
+  });

@@ -8,6 +8,7 @@ import type { Random } from "../../src/base/random.ts";
 import { KVServer } from "../../src/faces/kv/kv-server.ts";
 import type { StateRecord } from "../../src/scheduler/scheduler-state.ts";
 import type { StateStore } from "../../src/scheduler/state-store.ts";
+import type { PlugInModule } from "../../src/store/plug-ins.ts";
 import { SimCluster, type SimClusterOptions } from "../../src/testing/sim-cluster.ts";
 import { idOf, SCHEDULER_ID } from "../../src/wire/node-id.ts";
 
@@ -67,7 +68,7 @@ export type ReplicatedJobOptions = {
   readonly random: Random;
   readonly network: NonNullable<SimClusterOptions["network"]>;
   /** Of servers and workers. */
-  readonly options: { readonly digestEntries: number; readonly fillBytes?: number };
+  readonly options: { readonly digestEntries: number; readonly fillBytes?: number; readonly plugIns?: readonly PlugInModule[] };
   readonly log?: Log;
 };
 

@@ -12,6 +12,8 @@ import type { Scaling, WishedServers } from "../../src/scheduler/scaling.ts";
 import { SchedulerNode } from "../../src/scheduler/scheduler-node.ts";
 import type { StateRecord } from "../../src/scheduler/scheduler-state.ts";
 import { SimCluster } from "../../src/testing/sim-cluster.ts";
+import type { OfficeOptions } from "../../src/testing/start-office.ts";
+import { throwsCode } from "../../src/testing/throws-code.ts";
 import { idOf, SCHEDULER_ID } from "../../src/wire/node-id.ts";
 import { SimStore } from "./replicated-job.ts";
 import { forSeeds } from "./seeds.ts";
@@ -21,7 +23,7 @@ const STEPS = 60;
 const WORKERS = 2;
 
 /** A cluster whose servers are started as the scheduler wishes, as launchers do. */
-function scalingCluster(seed: number): SimCluster {
+function scalingCluster(seed: number, ofServers: Partial<OfficeOptions> = {}): SimCluster {
   const records: StateRecord[] = [];
   const started = new Set([0, 1]);
   const onServers = ({ wished }: WishedServers): void => {
@@ -38,7 +40,7 @@ function scalingCluster(seed: number): SimCluster {
     ...{ heartbeatIntervalMs: 50, heartbeatTimeoutMs: 1000 },
     network: { latencyMsMin: 0, latencyMsMax: 1 + (seed % 4) },
     optionsOf: (node) =>
-      node === SCHEDULER_ID ? { onServers, store: new SimStore(records, (written) => void cluster.clock.after(1, written)) } : {},
+      node === SCHEDULER_ID ? { onServers, store: new SimStore(records, (written) => void cluster.clock.after(1, written)) } : ofServers,
   });
   return cluster;
 }
@@ -174,4 +176,22 @@ test("a job whose application of the kv face holds keys refuses to scale, by the
     return isWeighbridgeError(error, "UNSUPPORTED") && /cannot change: application 5 has keys of the kv face/.test(error.message);
   });
   assert.deepEqual(cluster.scheduler.roster.placement?.servers, [0, 1]);
+});
+
+test("fewer servers than memory holds the job's parts are refused, from what the servers say: nothing moves, and nothing is lost", async () => {
+  const cluster = scalingCluster(1, { arenaBytesMax: 4 * 2 ** 20 });
+  await cluster.start();
+  const session = await cluster.run(Session.open(cluster.worker(0).node, DEADLINE));
+  // more than 3 MiB, spread over two servers of 4 MiB
+  const tensor = await cluster.run(session.tensor("large", { shape: [6400, 128], consistency: "asp", optimizer: { type: "sum" } }));
+  const ones = new Float32Array(6400 * 128).fill(1);
+  await cluster.run(tensor.push(ones, DEADLINE));
+  const before = cluster.scheduler.roster.placement;
+  const room = throwsCode("ARENA_FULL", /server 0 would hold \d+ MiB of the job's \d+ MiB, and has room for \d+ MiB; keep more servers/);
+  await assert.rejects(cluster.run(scalingOf(cluster).ask({ to: 1 })), room);
+  assert.deepEqual(cluster.scheduler.roster.placement, before);
+  const { current, queued, ended } = scalingOf(cluster).report();
+  assert.deepEqual([current, queued, ended], [undefined, [], []]);
+  await cluster.run(tensor.push(ones, DEADLINE));
+  assert.ok((await cluster.run(tensor.pull(undefined, DEADLINE))).every((value) => value === 2));
 });

@@ -70,6 +70,26 @@ test("a write waits for the entries that were there when it was made, and for no
   assert.deepEqual([log.acknowledged, link.byteCount], [3, 56]);
 });
 
+test("what a server tells of itself waits for the entries that were there, and for nothing once they are acknowledged (ReplicaLog.I1, Availability.I1)", async () => {
+  const { log, sink, append, clock } = new Stage();
+  log.sendTo(sink);
+  assert.equal(log.whenCommitted(), undefined, "nothing was there to wait for");
+  const committed: number[] = [];
+  for (const count of [2, 1]) {
+    await append(count);
+    const { position } = log;
+    void log.whenCommitted()?.then(() => committed.push(position));
+  }
+  await clock.advance(1);
+  assert.deepEqual(committed, []);
+  for (const reached of [[2], [2, 3]]) {
+    sink.take();
+    await clock.advance(1);
+    assert.deepEqual(committed, reached);
+  }
+  assert.equal(log.whenCommitted(), undefined);
+});
+
 test("pages reach the sink in order, those from before it came too (ReplicaLog.I2, Availability.I2)", async () => {
   const { log, sink, append } = new Stage();
   for (const count of [1, 3]) await append(count);

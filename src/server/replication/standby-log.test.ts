@@ -69,8 +69,8 @@ class Stage {
     this.applied = first + 1;
   }
 
-  take({ header, bytes }: Frame): boolean {
-    return this.log.take(this.#channel, header, bytes, HEADER_BYTES);
+  take({ header, bytes }: Frame, incarnation = 1): boolean {
+    return this.log.take({ ...this.#channel, incarnation } as Channel, header, bytes, HEADER_BYTES);
   }
 }
 
@@ -136,4 +136,12 @@ test("entries that do not add up are not acknowledged, and fail", () => {
   frame.bytes[HEADER_BYTES + 16 + 4] = 255; // the length of the first one
   assert.throws(() => stage.take(frame), throwsCode("HANDLER_FAILED", /entry 5 of server 0/));
   assert.deepEqual(stage.steps, ["leave"]);
+});
+
+test("a standby takes the log of one incarnation of its head: at an entry of the next one it acknowledges nothing, and leaves (StandbyLog.I7)", () => {
+  const stage = new Stage();
+  stage.take(frameOf(5, pageOf(2)));
+  stage.steps.length = 0;
+  assert.throws(() => stage.take(frameOf(7, pageOf(2)), 2), throwsCode("HANDLER_FAILED", /entry 7 of server 0/));
+  assert.deepEqual([stage.steps, stage.log.hasFailed], [["leave"], true]);
 });
