@@ -103,6 +103,25 @@ class Stage {
   }
 }
 
+test("a server to which parts are on their way has none yet, for whoever starts processes", async () => {
+  const stage = new Stage();
+  const moving = new Deferred<void>();
+  stage.move = async (servers) => {
+    const previous = stage.journal.state.placement;
+    stage.journal.write({ kind: "placement", placement: { epoch: 2, policy: "ring", servers }, pending: { previous } });
+    stage.scaling.review();
+    await moving.promise;
+    stage.journal.write({ kind: "handedOver", epoch: 2 });
+  };
+  await stage.scaling.ask({ to: 3, timeoutMs: 5000 });
+  stage.come(2);
+  await stage.settle();
+  assert.deepEqual(stage.wished.at(-1), { wished: [0, 1, 2], placed: [0, 1] });
+  moving.resolve();
+  await stage.settle();
+  assert.deepEqual(stage.wished.at(-1), { wished: [0, 1, 2], placed: [0, 1, 2] });
+});
+
 test("a scale-out waits for the servers that it asks for, has parts moved to them, and reports each step", async () => {
   const stage = new Stage();
   const moving = new Deferred<void>();

@@ -66,7 +66,7 @@ export type ScalingOptions = {
 
 const NOBODY: AwaitedServers = { servers: [], standbys: [], filling: [] };
 
-/** By rank. */
+/** By rank: those that there are to be, and those that have parts. */
 export type WishedServers = { readonly wished: readonly number[]; readonly placed: readonly number[] };
 
 /** The change under way, as far as it is not written down. */
@@ -224,8 +224,9 @@ export class Scaling {
   }
 
   #tellWished(): void {
-    const placed = this.#servers;
-    const wished = wishedServers(this.#options.journal.state.scaling) ?? placed;
+    const { scaling, pending } = this.#options.journal.state;
+    const placed = pending?.previous?.servers ?? this.#servers; // they have the parts until those are handed over
+    const wished = wishedServers(scaling) ?? this.#servers;
     const text = `${wished.join()}/${placed.join()}`;
     if (text === this.#told || placed.length === 0) return;
     this.#told = text;

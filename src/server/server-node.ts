@@ -321,7 +321,8 @@ export class ServerNode extends MemberNode {
     const own = nodes.find(({ node, incarnation }) => node === this.id && incarnation === this.peer.incarnation);
     if (own?.isRetired !== true || this.#isRetired) return;
     this.#isRetired = true;
-    const committed = this.server.replica?.log.whenCommitted();
+    const { replica } = this.server;
+    const committed = replica?.isStandby === true ? undefined : replica?.log.whenCommitted(); // a standby answers nobody
     if (committed === undefined) this.server.scaling.retire();
     else committed.then(() => this.server.scaling.retire()).catch(() => {}); // It does not reject.
   }

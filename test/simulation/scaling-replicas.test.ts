@@ -2,6 +2,8 @@
 
 import assert from "node:assert/strict";
 import { before, suite, test } from "node:test";
+import { EntryKind } from "../../src/server/replication/log-entry.ts";
+import type { ServerNode } from "../../src/server/server-node.ts";
 import { idOf, SCHEDULER_ID } from "../../src/wire/node-id.ts";
 import { runScalingReplicas, type ScalingReplicas, SPARE, trainWhile } from "./scaling-replicas.ts";
 import { forSeeds } from "./seeds.ts";
@@ -39,6 +41,21 @@ suite("replicated servers that come and leave", () => {
       done += await runScalingReplicas(seed, expected);
     });
     assert.ok(done > SEEDS, `${done} changes were done`);
+  });
+
+  test("a standby of a rank that leaves does so at once: nobody takes entries of its own log", async () => {
+    const bsp = await trainWhile(8, async (job) => {
+      const { cluster } = job;
+      assert.equal((await job.scaleTo(3)).outcome, "done");
+      const copies = (["server", "standby"] as const).map((role) => cluster.office(idOf(role, 2)).node as ServerNode);
+      const standby = copies.find(({ server }) => server.replica?.isStandby === true);
+      standby?.server.replica?.log.appendText(EntryKind.WORKERS, { nodes: [] });
+      assert.notEqual(standby?.server.replica?.log.whenCommitted(), undefined);
+      const fromMs = cluster.clock.nowMs();
+      assert.deepEqual([await job.scaleTo(2), ranks(job)], [{ number: 2, outcome: "done" }, "0 1, 0 1"]);
+      assert.ok(cluster.clock.nowMs() - fromMs < 5000, `it took ${cluster.clock.nowMs() - fromMs} ms of the simulation`);
+    });
+    assert.deepEqual(bsp, expected);
   });
 
   test("a rank whose second process does not come is taken back, and its first one leaves", async () => {
