@@ -117,7 +117,15 @@ const RULES: readonly Rule[] = [
     check: ({ keep, checkpointEvery: every }) =>
       keep !== undefined && every === undefined && ["none without checkpointEvery, whose checkpoints it counts", "set checkpointEvery"],
   },
-  { key: "rank", with: ["role", "serverCount", "workerCountMax", "threads"], check: checkRank },
+  { key: "workerCountMax", with: ["workerCount"], check: checkWorkerRange },
+  {
+    key: "durable",
+    with: ["replicas"],
+    check: ({ durable, replicas }) =>
+      durable !== undefined &&
+      replicas > 1 && ["none beside replicas 2: a server is replicated or durable, not both so far", "give one of them"],
+  },
+  { key: "rank", with: ["role", "serverCount", "workerCount", "workerCountMax", "threads"], check: checkRank },
   { key: "heartbeatTimeoutMs", with: ["heartbeatIntervalMs"], check: checkHeartbeat },
   {
     key: "socketDir",
@@ -131,8 +139,15 @@ const RULES: readonly Rule[] = [
   },
 ];
 
-function checkRank({ role, rank, serverCount, workerCountMax, threads }: FlatConfig): Finding {
-  if (rank === undefined) return false;
+function checkWorkerRange({ workerCount, workerCountMax }: FlatConfig): Finding {
+  if (workerCountMax < workerCount) return [`at least workerCount, ${workerCount}`, "give the lower number first, as -w 2..8"];
+  return (
+    workerCount === 0 && workerCountMax > 0 && ["0, as workerCount is 0: a start waits for one worker at least", "begin the range with 1"]
+  );
+}
+
+function checkRank({ role, rank, serverCount, workerCount, workerCountMax, threads }: FlatConfig): Finding {
+  if (rank === undefined || (role === "worker" && workerCountMax < workerCount)) return false; // Another rule reports the range.
   if (role === "scheduler") return rank !== 0 && ["none, as there is one scheduler", "leave rank out"];
   const [count, taken] = role === "server" ? [serverCount, threads] : [workerCountMax, 1];
   if (count < taken || rank + taken <= count) return false; // Another rule reports a count that is too small.

@@ -40,6 +40,15 @@ function problemOf(sources: ConfigSources): string {
   return problems[0]!;
 }
 
+test("a range of workers goes up from one at least, and a durable server has no second copy", () => {
+  assert.throws(() => withBase({ workerCount: 5, workerCountMax: 2 }), throwsCode("BAD_CONFIG", /workerCountMax.*at least workerCount, 5/));
+  assert.throws(() => withBase({ workerCount: 0, workerCountMax: 3 }), throwsCode("BAD_CONFIG", /begin the range with 1/));
+  assert.throws(
+    () => withBase({ role: "server", durable: "here", replicas: 2 }),
+    throwsCode("BAD_CONFIG", /replicated or durable, not both/),
+  );
+});
+
 test("fills in every default when only the required keys are given", () => {
   const { socketDir, ...config } = withBase({});
   assert.ok(socketDir.startsWith(tmpdir()));
