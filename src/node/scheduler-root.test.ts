@@ -9,8 +9,10 @@ import { startScheduler } from "./scheduler-root.ts";
 const BASE = { role: "scheduler", serverCount: 1, workerCount: 3, schedulerPort: 9700 } as const;
 
 test("refuses fewer workers than the start waits for, and more than ps-lite's protocol can have", async () => {
-  const few = loadConfig({ options: { ...BASE, workerCountMax: 2 } });
-  await assert.rejects(startScheduler(few), throwsCode("BAD_CONFIG", /at least 3, the workerCount, found 2/));
+  assert.throws(
+    () => loadConfig({ options: { ...BASE, workerCountMax: 2 } }),
+    throwsCode("BAD_CONFIG", /at least workerCount, 3; found 2/),
+  );
   const many = loadConfig({ options: { ...BASE, workerCountMax: 4, van: "zmq" } });
   await assert.rejects(startScheduler(many), throwsCode("BAD_CONFIG", /is 4, but the counts of ps-lite's protocol are fixed/));
 });

@@ -47,7 +47,6 @@ export async function startScheduler(config: NodeConfig, options: SchedulerRootO
 
 /** Throws BAD_CONFIG. */
 function checkRange({ workerCount: least, workerCountMax: most, van }: NodeConfig): void {
-  if (most < least) throw new WeighbridgeError("BAD_CONFIG", `workerCountMax: expected at least ${least}, the workerCount, found ${most}`);
   if (van === "weighbridge" || most === least) return;
   const fix = "use --van weighbridge, or as many workers as the start waits for";
   throw new WeighbridgeError("BAD_CONFIG", `workerCountMax is ${most}, but the counts of ps-lite's protocol are fixed: ${fix}`);
