@@ -186,10 +186,15 @@ function nameOfKv(functionId: number): string {
 
 /** Of raw keys, ascending, at word index `at`. Throws WRONG_OWNER unless all are this server's. */
 export function checkRange(ownership: Ownership, words: Uint32Array, at: number, keyCount: number): void {
-  const { firstLow, firstHigh, endLow, endHigh, hasEnd } = ownership.range;
+  if (!ownsRawKeys(ownership, words, at, keyCount)) throw ownership.wrongRange(words, at, keyCount);
+}
+
+/** Whether raw keys, ascending, at word index `at`, are all this server's. */
+export function ownsRawKeys({ range }: Ownership, words: Uint32Array, at: number, keyCount: number): boolean {
+  const { firstLow, firstHigh, endLow, endHigh, hasEnd } = range;
   const last = at + (keyCount - 1) * KEY_WORDS;
-  const isAbove = hasEnd && !isBelow(words[last]!, words[last + 1]!, endLow, endHigh);
-  if (isAbove || isBelow(words[at]!, words[at + 1]!, firstLow, firstHigh)) throw ownership.wrongRange(words, at, keyCount);
+  if (hasEnd && !isBelow(words[last]!, words[last + 1]!, endLow, endHigh)) return false;
+  return !isBelow(words[at]!, words[at + 1]!, firstLow, firstHigh);
 }
 
 /** Whether a raw key, as its u32 halves, is this server's. */

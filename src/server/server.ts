@@ -47,6 +47,7 @@ import { refusedError } from "./replication/log-policy.ts";
 import { LoggedRequests } from "./replication/logged-requests.ts";
 import { checkRepeatable, OwnState, repeatedFunctions } from "./replication/repeated-function.ts";
 import { Replica, type ReplicaOptions } from "./replication/replica.ts";
+import { RunAhead } from "./replication/run-ahead.ts";
 import { RequestGate } from "./request-gate.ts";
 import { ScalingPart } from "./scaling-part.ts";
 import { type FunctionState, ServerContext } from "./server-context.ts";
@@ -162,7 +163,7 @@ export class Server {
     const kv =
       replica === undefined
         ? new RequestGate(this.apps, gate, this.apps.served)
-        : new RequestGate(new LoggedRequests(this.apps, replica, { isKv: true }), gate);
+        : new RequestGate(new LoggedRequests(this.apps, replica, { isKv: true, ahead: new RunAhead(replica.log, this) }), gate);
     for (const fn of KV_CONTRACTS) peer.serveFrames(fn, kv);
     const functions = replica === undefined ? this.functions : new LoggedRequests(this.functions, replica, { isKv: false });
     peer.hostFunctions(new RequestGate(functions, gate));

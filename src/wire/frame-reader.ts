@@ -14,8 +14,8 @@
 //   FrameReader.R4. After a throw the reader is finished: the link's owner closes it.
 //   FrameReader.R5. While `isHeld` whole frames wait in the buffer, unless it is full: FrameReader.R1 comes first.
 //   FrameReader.R6. A view stays where the next bytes go until they are `received`: nothing moves between two reads.
-//   FrameReader.R7. A run is handed over as its frames, in order, in place. If the reader is held in between, the rest
-//       becomes a run of its own, whose header overwrites what is handled.
+//   FrameReader.R7. A run is handed over as its frames, in order, in place, and whole: a reader that is held in between
+//       stops behind it. Whoever handles the first frame may rely on the others (LoggedRequests.I6).
 //   FrameReader.R8. Large frames that follow each other are not moved: a read ends where another frame as long as the
 //       last would not fit, and the next one begins at the front.
 //   FrameReader.R9. If a destination loses its memory while it is being filled, the reader reads the frame to its end
@@ -26,7 +26,6 @@ import { WeighbridgeError } from "../base/errors.ts";
 import {
   EPOCH_HALF_BITS,
   EPOCH_SHIFT,
-  encodeHeader,
   FRAME_ALIGN,
   FrameHeader,
   HEADER_BYTES,
@@ -247,11 +246,6 @@ export class FrameReader {
       if (header.more === 0) return;
       header.more--;
       stepRun(header);
-      if (!this.isHeld) continue;
-      assert(bytes === this.#bytes, "only the hello moves a reader, and a hello is in no run");
-      this.#start = at + stride - HEADER_BYTES;
-      encodeHeader(header, this.#words, this.#start >> 2);
-      return;
     }
   }
 

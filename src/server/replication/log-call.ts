@@ -32,6 +32,7 @@ const numberWords = new Uint32Array(number.buffer);
 export function standbySink(channel: Channel, clock: Clock): LogSink {
   return {
     name: "the standby",
+    takesAhead: true,
     write: (page, end) => {
       const { first, entries } = page;
       if (FIELDS_BYTES + entries.length > PAYLOAD_BYTES_MAX) {

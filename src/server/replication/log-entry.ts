@@ -9,14 +9,16 @@
 //       24          body         FRAME, THROWN, KV, READ_END: the header of a frame, and its payload; REFUSED, WORKERS, DIGEST,
 //                                IDENTITY: JSON; FILL, PARTS, FILLED: JSON and arrays (packed-body.ts)
 //
-// Small frames of KV of one node that are alike and follow each other share one entry: its body is a run
-// (wire/frame.ts). Each of them has a number of its own in the log.
+// Small frames of KV of one node that are alike and follow each other share one entry, and those of KV_AHEAD always do:
+// its body is a run (wire/frame.ts). Each of them has a number of its own in the log.
 //
 //   NOTHING    the head refused the request after all: nothing was changed
 //   REFUSED    which update that was, and why: its worker may not have heard of it
 //   FRAME      a request of a function that changed something, or part of one, to be handled as it came
 //   THROWN     the same of a user's function that threw: what it did until then is repeated (repeated-function.ts)
 //   KV         the same of an application of the kv face
+//   KV_AHEAD   a run of pushes of the kv face that the head had not handled when it sent them: it may refuse some, and
+//              then the standby refuses the same ones (RunAhead.A2)
 //   READ_END   the last frame of a read in several frames: the others are kept until its caller has the answer
 //   WORKERS    which workers live, in which incarnations
 //   DIGEST     what the state of some parts comes to, to be compared
@@ -62,6 +64,7 @@ export const EntryKind = {
   PLACEMENT: 12,
   ARRIVED: 13,
   HANDED_OVER: 14,
+  KV_AHEAD: 15,
 } as const;
 export type EntryKind = (typeof EntryKind)[keyof typeof EntryKind];
 
@@ -74,6 +77,11 @@ const NOWHERE = -1;
 /** How many bytes the entry of a frame takes at most. */
 export function frameEntryBytes({ payloadBytes }: FrameHeader): number {
   return ENTRY_BYTES + HEADER_BYTES + paddedBytes(payloadBytes);
+}
+
+/** How many bytes the entry of a whole run takes. */
+export function runEntryBytes({ payloadBytes, more }: FrameHeader): number {
+  return ENTRY_BYTES + HEADER_BYTES + paddedBytes(payloadBytes) * (1 + more);
 }
 
 /** Copies bytes to this place in a page; throws nothing. */
@@ -134,6 +142,15 @@ export class EntryPage {
     const target = this.bytes;
     if (payloadBytes <= SMALL_COPY_BYTES) for (let i = 0; i < payloadBytes; i++) target[to + i] = bytes[at + i] as number;
     else this.#copy(this, to, bytes, at, payloadBytes);
+  }
+
+  /** The run that begins with this frame of this node, whose payloads are `bytes` from `at` on. */
+  addRun(node: number, incarnation: number, header: FrameHeader, bytes: Uint8Array, at: number): void {
+    const byteCount = paddedBytes(header.payloadBytes) * (1 + header.more);
+    const entry = this.#add(EntryKind.KV_AHEAD, node, incarnation, HEADER_BYTES + byteCount, 0);
+    encodeHeader(header, this.#words, (entry + ENTRY_BYTES) >> 2);
+    this.#copy(this, entry + ENTRY_BYTES + HEADER_BYTES, bytes, at, byteCount);
+    this.count += header.more;
   }
 
   #joins(kind: EntryKind, node: number, incarnation: number, header: FrameHeader): boolean {
@@ -279,7 +296,7 @@ export class EntryReader implements ReadEntry {
     this.at = at + ENTRY_BYTES;
     if (this.bodyBytes % 8 !== 0 || this.textBytes > this.bodyBytes || this.at + this.bodyBytes > end) throw this.#cut();
     this.#next = this.at + this.bodyBytes;
-    const mayBeRun = this.kind === EntryKind.KV && this.bodyBytes >= HEADER_BYTES;
+    const mayBeRun = (this.kind === EntryKind.KV || this.kind === EntryKind.KV_AHEAD) && this.bodyBytes >= HEADER_BYTES;
     this.count = mayBeRun ? 1 + (view.getUint32(this.at + MORE_BYTE, true) >>> MORE_SHIFT) : 1;
     return true;
   }

@@ -17,6 +17,8 @@ export type LogWriteEnd = {
 export type LogSink = {
   /** For messages: "the standby". */
   readonly name: string;
+  /** Whether requests may be written before they are handled (run-ahead.ts). */
+  readonly takesAhead: boolean;
   /** Pages come in order. `entries` must not change before the write has ended. */
   write(page: LogPage, end: LogWriteEnd): void;
 };
@@ -24,6 +26,7 @@ export type LogSink = {
 export function diskSink(disk: DurableLog): LogSink {
   return {
     name: disk.name,
+    takesAhead: false, // nothing is gained: a write takes longer than all handlers
     write: (page, { written, failed }) => {
       disk.write(page).then(written, failed);
     },

@@ -8,24 +8,35 @@
 //   LoggedRequests.I5. After a failover an update that the standby has applied is answered by what it kept, or by its
 //       `again`; one that leaves no trace in the log is handled as new. That one was refused is an entry: behind a
 //       later update of its worker it would count as applied.
+//   LoggedRequests.I6. A run of small pushes may be an entry before any of them is handled (run-ahead.ts).
+//   LoggedRequests.I7. An update whose answer alone was lost (ANSWER_LOST) was applied: its entry stays.
 
+import { isWeighbridgeError } from "../../base/errors.ts";
 import type { Channel, FunctionHandler } from "../../peer/channel.ts";
 import type { FrameHeader, RequestLabel } from "../../wire/frame.ts";
 import { FunctionFlag } from "../../wire/function-id.ts";
 import { EntryKind } from "./log-entry.ts";
 import { type LogPolicy, refusedError } from "./log-policy.ts";
 import type { Replica } from "./replica.ts";
+import type { RunAhead } from "./run-ahead.ts";
+
+export type LoggedRequestsOptions = {
+  /** Of the frames of kv; the others are functions. */
+  readonly isKv: boolean;
+  readonly ahead?: RunAhead | undefined;
+};
 
 export class LoggedRequests implements FunctionHandler {
   readonly #inner: FunctionHandler;
   readonly #replica: Replica;
   readonly #isKv: boolean;
+  readonly #ahead: RunAhead | undefined;
 
-  /** `isKv`: of the frames of kv; the others are functions. */
-  constructor(inner: FunctionHandler, replica: Replica, { isKv }: { readonly isKv: boolean }) {
+  constructor(inner: FunctionHandler, replica: Replica, { isKv, ahead }: LoggedRequestsOptions) {
     this.#inner = inner;
     this.#replica = replica;
     this.#isKv = isKv;
+    this.#ahead = ahead;
   }
 
   destination(channel: Channel, header: FrameHeader): Uint8Array | undefined {
@@ -57,6 +68,10 @@ export class LoggedRequests implements FunctionHandler {
       this.#inner.handle(channel, header, bytes, at, fresh);
       return;
     }
+    if (this.#ahead?.has(channel, header, bytes, at) === true) {
+      this.#handleAhead(this.#ahead, channel, header, bytes, at);
+      return;
+    }
     const { log } = replica;
     const { request, stamp } = header; // reused meanwhile
     log.appendFrame(kind, channel, header, bytes, at);
@@ -65,12 +80,30 @@ export class LoggedRequests implements FunctionHandler {
     } catch (thrown) {
       if (policy === "repeated")
         log.markThrown(); // RepeatedFunction.R2
+      else if (isWeighbridgeError(thrown, "ANSWER_LOST"))
+        log.handled(); // LoggedRequests.I7
       else log.retract(); // LoggedRequests.I2
       if (stamp !== 0) replica.refused(channel, { request, stamp }, thrown);
       throw thrown;
     }
     log.handled();
     replica.appended();
+    if (log.isFull) channel.holdInput(log.whenRoom());
+  }
+
+  /** A push that is in the log with its run. */
+  #handleAhead(ahead: RunAhead, channel: Channel, header: FrameHeader, bytes: Uint8Array, at: number): void {
+    const replica = this.#replica;
+    const { request, stamp } = header; // reused meanwhile
+    try {
+      this.#inner.handle(channel, header, bytes, at, true);
+    } catch (thrown) {
+      replica.refused(channel, { request, stamp }, thrown); // RunAhead.A2
+      throw thrown;
+    }
+    if (!ahead.isOver) return;
+    replica.appended(ahead.count);
+    const { log } = replica;
     if (log.isFull) channel.holdInput(log.whenRoom());
   }
 

@@ -17,6 +17,7 @@ const KEPT_BYTES_MAX = 4096;
 /** A sink that has a page when the test says so. */
 class SlowSink implements LogSink {
   readonly name = "the standby";
+  readonly takesAhead = true;
   readonly pages: LogPage[] = [];
   readonly #answers: LogWriteEnd[] = [];
 

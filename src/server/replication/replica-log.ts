@@ -22,7 +22,7 @@ import type { Output } from "../../peer/frame-writer.ts";
 import type { Link } from "../../transport/transport.ts";
 import type { FrameHeader } from "../../wire/frame.ts";
 import { encodeJson } from "../../wire/json-body.ts";
-import { ENTRY_BYTES, type EntryKind, type EntryPage, frameEntryBytes } from "./log-entry.ts";
+import { ENTRY_BYTES, type EntryKind, type EntryPage, frameEntryBytes, runEntryBytes } from "./log-entry.ts";
 import type { LogPages } from "./log-pages.ts";
 import type { LogSink } from "./log-sink.ts";
 import { pack } from "./packed-body.ts";
@@ -146,6 +146,17 @@ export class ReplicaLog {
     this.#isBeingHandled = true;
   }
 
+  /** Whether a run may be sent before it is handled: a standby has all that came before, and answers wait for it. */
+  get takesAhead(): boolean {
+    return this.isOn && this.holdsBack && this.#sink?.takesAhead === true;
+  }
+
+  /** The run that begins with this request, before any of it is handled. It leaves at once. */
+  appendRun({ id, incarnation }: Channel, header: FrameHeader, bytes: Uint8Array, at: number): void {
+    this.#pageFor(runEntryBytes(header), 1 + header.more).addRun(id, incarnation, header, bytes, at);
+    this.#sendPage();
+  }
+
   /** The handler of the last request has returned, and its entry stays. */
   handled(): void {
     this.#isBeingHandled = false;
@@ -187,11 +198,11 @@ export class ReplicaLog {
     return this.#room.promise;
   }
 
-  /** The page that the next entry is written to; it gets its number here. */
-  #pageFor(byteCount: number): EntryPage {
+  /** The page that the next entry is written to; it gets its numbers here. */
+  #pageFor(byteCount: number, count = 1): EntryPage {
     if (this.#page !== undefined && this.#page.room < byteCount) this.#sendPage();
     this.#page ??= this.#pages.take(byteCount);
-    this.position++;
+    this.position += count;
     if (!this.#isFlushing) {
       this.#isFlushing = true;
       this.#options.clock.afterInput(this.#flush);
@@ -260,6 +271,11 @@ export class ReplicaLog {
         },
       },
     );
+  }
+
+  /** The standby may have what this head has not: the scheduler is asked to give it up. */
+  giveUp(error: WeighbridgeError): void {
+    if (this.#sink !== undefined) this.#refused(this.#sink, error);
   }
 
   /** The scheduler decides what follows; until then what waits goes on waiting. */

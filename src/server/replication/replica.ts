@@ -14,7 +14,7 @@
 //   Replica.I6. Clocks, joins, leaves and deaths of workers are entries: the lowest clock never falls over a failover.
 
 import { assert } from "../../base/assert.ts";
-import { reasonOf, WeighbridgeError } from "../../base/errors.ts";
+import { isWeighbridgeError, reasonOf, WeighbridgeError } from "../../base/errors.ts";
 import type { Contract } from "../../contracts/contract.ts";
 import type { Kernels } from "../../kernel/kernels.ts";
 import { PART_COUNT } from "../../keys/part.ts";
@@ -50,6 +50,7 @@ import { type LogPolicy, policyOf } from "./log-policy.ts";
 import { diskSink, type LogPage } from "./log-sink.ts";
 import { unpack } from "./packed-body.ts";
 import { ReplicaLog, type ReplicaLogOptions } from "./replica-log.ts";
+import { RefusedAhead } from "./run-ahead.ts";
 import { StandInChannel } from "./stand-in-channel.ts";
 import { StandbyLog } from "./standby-log.ts";
 import { digestOf, digestOfParts } from "./state-digest.ts";
@@ -112,6 +113,7 @@ export class Replica {
   readonly #server: ReplicatedServer;
   readonly #header = new FrameHeader();
   readonly #entries = new EntryReader();
+  readonly #refusedAhead = new RefusedAhead();
   /** What the entries lie in that are being repeated, and its words. */
   #bytes: Uint8Array = new Uint8Array(0);
   #words: Uint32Array = new Uint32Array(0);
@@ -329,12 +331,13 @@ export class Replica {
     return [...inherited, ...saveAnswers(own)];
   }
 
-  /** An entry was written: after DIGEST_ENTRIES of them comes a digest. */
-  appended(): void {
+  /** Entries were written: after DIGEST_ENTRIES of them comes a digest. */
+  appended(count = 1): void {
     if (this.#fill !== undefined || this.#server.ownership.isSettling) return; // Fill.F3
     const { durable, refillBytes = REFILL_BYTES } = this.#options;
     if (durable !== undefined && this.log.byteCount > Math.max(refillBytes, REFILL_STATES * this.#stateBytes)) this.#refill(durable);
-    if (++this.#sinceDigest < (this.#options.digestEntries ?? DIGEST_ENTRIES)) return;
+    this.#sinceDigest += count;
+    if (this.#sinceDigest < (this.#options.digestEntries ?? DIGEST_ENTRIES)) return;
     this.#sinceDigest = 0;
     const part = this.#digestPart++ % PART_COUNT;
     this.log.appendText(EntryKind.DIGEST, { part, digest: digestOf(this.#server.parameters, part) });
@@ -382,6 +385,7 @@ export class Replica {
   promote(): void {
     assert(!this.#isFilling, "a standby that is being filled takes over from nobody"); // Chains.I3
     this.isStandby = false;
+    this.#refusedAhead.forget();
     this.log.stop();
   }
 
@@ -412,6 +416,7 @@ export class Replica {
       const known = this.applied + 1 - index; // so many frames of this entry were repeated before
       index += entry.count;
       if (known >= entry.count) continue;
+      if (this.#refusedAhead.isOpen && entry.kind !== EntryKind.REFUSED) this.#refusedAhead.end();
       if (entry.count > 1) this.#repeatRun(entry, bytes, known);
       else {
         this.#repeatOne(entry, bytes);
@@ -435,6 +440,7 @@ export class Replica {
         break;
       case EntryKind.REFUSED: {
         const { node, incarnation, request, stamp, failure } = decodeJson(refusedShape, "a refusal", textOf(entry, entries));
+        this.#refusedAhead.compare(node, incarnation, stamp);
         this.#server.clock.advance(node, incarnation, stamp);
         this.#standInOf(node, incarnation).keep(stamp, { request, answers: [failureAnswer(stamp, failure)] });
         break;
@@ -496,7 +502,7 @@ export class Replica {
       handler.handle(standIn, header, entries, at + HEADER_BYTES, true);
     } catch (thrown) {
       if (this.#isFilling && this.policies.get(header.command) === "repeated") return; // a part may be missing
-      throw thrown;
+      if (!isWeighbridgeError(thrown, "ANSWER_LOST")) throw thrown; // LoggedRequests.I7
     }
   }
 
@@ -517,20 +523,33 @@ export class Replica {
     const stride = paddedBytes(header.payloadBytes);
     if (bodyBytes !== HEADER_BYTES + count * stride)
       throw new WeighbridgeError("BAD_REQUEST", `${count} frames of ${header.payloadBytes} bytes do not fit an entry of ${bodyBytes}`);
-    const { clock, functions } = this.#server;
-    const handler = kind === EntryKind.KV ? this.#server.kvHandlerOf(header.app) : functions;
+    const handler = this.#server.kvHandlerOf(header.app);
     const standIn = this.#standInOf(node, incarnation);
-    const applied = header.stamp === 0 ? undefined : clock.entryOf(node, incarnation);
+    const applied = header.stamp === 0 ? undefined : this.#server.clock.entryOf(node, incarnation);
+    const isAhead = kind === EntryKind.KV_AHEAD;
+    if (isAhead) this.#refusedAhead.begin(node, incarnation, header);
     header.more = 0;
     for (let i = 0; i < count; i++) {
       if (i >= known) {
         standIn.begin(header);
         if (applied !== undefined && header.stamp > applied.stamp) applied.stamp = header.stamp; // Replica.I5
-        handler.handle(standIn, header, entries, at + HEADER_BYTES + i * stride, true);
+        try {
+          handler.handle(standIn, header, entries, at + HEADER_BYTES + i * stride, true);
+        } catch (thrown) {
+          this.#refusedInRun(standIn, header, thrown, isAhead);
+        }
         this.applied++;
       }
       stepRun(header);
     }
+  }
+
+  /** A frame of a run could not be repeated: of one that came ahead its head says whether that is so there, too. */
+  #refusedInRun(standIn: StandInChannel, { request, stamp }: FrameHeader, thrown: unknown, isAhead: boolean): void {
+    if (isWeighbridgeError(thrown, "ANSWER_LOST")) return; // LoggedRequests.I7
+    if (!isAhead) throw thrown;
+    this.#refusedAhead.add(stamp);
+    standIn.keep(stamp, { request, answers: [failureAnswer(stamp, toFailure(thrown))] });
   }
 
   /** What depends on all parts is as the head has it, instead of what was made here while some were missing. */
