@@ -23,6 +23,7 @@ import { killWhileMoving, MOVING_VICTIMS } from "../simulation/moving-kills.ts";
 import { runMovingParts } from "../simulation/moving-parts.ts";
 import { runParameters } from "../simulation/parameters.ts";
 import { runPlacementCrashes } from "../simulation/placement-crashes.ts";
+import { runAhead } from "../simulation/run-ahead.ts";
 import { runScalingReplicas, trainWhile } from "../simulation/scaling-replicas.ts";
 import { forSeeds } from "../simulation/seeds.ts";
 import { runCalledWorkers, runCrashedCalls } from "../simulation/worker-functions.ts";
@@ -53,6 +54,10 @@ test(`clusters live through deaths, for ${COUNT} more seeds`, async () => {
 
 test(`no call fails and every update counts once when heads, standbys and schedulers die, for ${Math.ceil(COUNT / 10)} more seeds`, async () => {
   await forSeeds({ from: 18_000_000, count: Math.ceil(COUNT / 10) }, async (seed) => void (await runFailover(seed, drawFaults(seed))));
+});
+
+test(`pushes that standbys have before their heads handle them count once, for ${Math.ceil(COUNT / 20)} more seeds`, async () => {
+  await forSeeds({ from: 24_000_000, count: Math.ceil(COUNT / 20) }, async (seed) => void (await runAhead(seed)));
 });
 
 test(`standbys that come later are filled exactly, whoever dies, for ${Math.ceil(COUNT / 25)} more seeds`, async () => {
