@@ -166,7 +166,7 @@ async function takeAt(servers: ServerCalls, clock: number, options: TakeOptions)
   try {
     const asked = servers.servers;
     // Checkpoint.C2
-    const cuts = await callEach(servers, asked, save.cut, { id, clock, isWhole: parameter === undefined });
+    const cuts = await callAll(servers, save.cut, { id, clock, isWhole: parameter === undefined }, asked);
     requireOnePlacement(cuts, asked, clock); // Checkpoint.C6
     onCut?.();
     const common = commonNames(cuts);
@@ -180,7 +180,7 @@ async function takeAt(servers: ServerCalls, clock: number, options: TakeOptions)
       );
     const begun = await servers.call(committerOf(servers), save.begin, { step: wanted, stepMin: clock, directory });
     pending = begun.pending;
-    const reports = await callEach(servers, asked, save.write, { ...begun, id, job, parameters });
+    const reports = await callAll(servers, save.write, { ...begun, id, job, parameters }, asked);
     await requireOneOfEach(servers, parameters); // Checkpoint.C4
     const manifest = manifestOf(reports, { job, step: begun.step, clock, createdAt, run: cuts[0]?.run ?? "", note });
     const { path, warning } = await servers.call(committerOf(servers), save.commit, { pending, manifest, keep });
@@ -200,7 +200,7 @@ export async function restoreCheckpoint(servers: ServerCalls, step?: number): Pr
     await callAll(servers, contracts.checkpointActivate, { step: loaded.step });
     return { ...loaded, wasRestored: isActive && answers.every((answer) => answer.isActive) };
   } catch (thrown) {
-    await callAnyway(servers, servers.servers, contracts.checkpointDiscard, {}); // Checkpoint.C3
+    await callAll(servers, contracts.checkpointDiscard, {}).catch(() => {}); // Checkpoint.C3: as `abandon`
     throw thrown;
   }
 }
@@ -210,29 +210,21 @@ export async function loadParameter(servers: ServerCalls, { parameter: name, dir
   const [committer, ...others] = [committerOf(servers), ...servers.servers.slice(1)];
   try {
     const { step } = await servers.call(committer, contracts.parameterStage, { name, directory, step: undefined });
-    await callEach(servers, others, contracts.parameterStage, { name, directory, step }); // all load the same
+    await callAll(servers, contracts.parameterStage, { name, directory, step }, others); // all load the same
     await callAll(servers, contracts.parameterReplace, { step });
   } catch (thrown) {
-    await callAnyway(servers, servers.servers, contracts.parameterUnstage, {}); // Checkpoint.C3
+    await callAll(servers, contracts.parameterUnstage, {}).catch(() => {}); // Checkpoint.C3: as `abandon`
     throw thrown;
   }
 }
 
-/** The first server, which removes the directory, comes last: the others have stopped writing into it then. */
+/**
+ * The first server, which removes the directory, comes last: the others have stopped writing into it then. Failures are
+ * ignored: a server that cannot be reached gives up by itself (CheckpointService.V1).
+ */
 async function abandon(servers: ServerCalls, what: contracts.Abandon): Promise<void> {
   const [committer, ...others] = [committerOf(servers), ...servers.servers.slice(1)];
-  await callAnyway(servers, others, save.abandon, what);
-  await callAnyway(servers, [committer], save.abandon, what);
-}
-
-/** Ignores failures: a server that cannot be reached gives up by itself (CheckpointService.V1). */
-async function callAnyway<Q extends Fields, R extends Fields>(
-  servers: ServerCalls,
-  ranks: readonly number[],
-  fn: Contract<Q, R>,
-  request: FieldValues<Q>,
-): Promise<void> {
-  await Promise.allSettled(ranks.map((server) => servers.call(server, fn, request)));
+  for (const ranks of [others, [committer]]) await callAll(servers, save.abandon, what, ranks).catch(() => {});
 }
 
 /** Waits for all, also if one fails; throws the first failure, and names its server. */
@@ -240,15 +232,7 @@ async function callAll<Q extends Fields, R extends Fields>(
   servers: ServerCalls,
   fn: Contract<Q, R>,
   request: FieldValues<Q>,
-): Promise<FieldValues<R>[]> {
-  return await callEach(servers, servers.servers, fn, request);
-}
-
-async function callEach<Q extends Fields, R extends Fields>(
-  servers: ServerCalls,
-  ranks: readonly number[],
-  fn: Contract<Q, R>,
-  request: FieldValues<Q>,
+  ranks: readonly number[] = servers.servers,
 ): Promise<FieldValues<R>[]> {
   const outcomes = await Promise.allSettled(ranks.map((server) => servers.call(server, fn, request)));
   return outcomes.map((outcome, i) => {
