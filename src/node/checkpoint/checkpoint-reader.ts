@@ -110,7 +110,7 @@ export class CheckpointReader implements SnapshotSource, AsyncDisposable {
     const columns = [...chunk.sections.keys()].map((name) => ({ name, section: sectionOf(chunk, name), counted: 0 }));
     const rowBytes = rowBytesOf(columns.map(({ section }) => section.column));
     const batchRows = Math.max(1, Math.min(chunk.rowCount, Math.floor(BATCH_BYTES / rowBytes)));
-    const buffers = new Map(columns.map(({ name, section }) => [name, new Uint8Array(bytesOf(section, batchRows))]));
+    const buffers = new Map(columns.map(({ name, section }) => [name, new Uint8Array(batchBytesOf(section, batchRows))]));
     const { file, path } = this.#shardOf(chunk);
     for (let rowFrom = 0; rowFrom < chunk.rowCount || rowFrom === 0; rowFrom += batchRows) {
       const rowCount = Math.min(batchRows, chunk.rowCount - rowFrom);
@@ -118,7 +118,7 @@ export class CheckpointReader implements SnapshotSource, AsyncDisposable {
       const batch = new Map<string, Uint8Array>();
       for (const column of columns) {
         const { name, section } = column;
-        const bytes = buffers.get(name)?.subarray(0, bytesOf(section, rowCount)) ?? new Uint8Array();
+        const bytes = buffers.get(name)?.subarray(0, batchBytesOf(section, rowCount)) ?? new Uint8Array();
         batch.set(name, bytes);
         if (rowFrom > 0 && section.column.per === "chunk") continue;
         const position = section.position + rowFrom * columnBytesPerRow(section.column);
@@ -213,7 +213,7 @@ function sectionOf({ sections, key }: Chunk, column: string): Section {
   return section;
 }
 
-function bytesOf({ column, bytes }: Section, rowCount: number): number {
+function batchBytesOf({ column, bytes }: Section, rowCount: number): number {
   return column.per === "chunk" ? bytes : rowCount * columnBytesPerRow(column);
 }
 
