@@ -157,7 +157,7 @@ test("who answers on the connection that it was asked on is taken for bytedance'
   });
 });
 
-test("who does not say who it is within 5 seconds is cut off (I1), and who does is not", async () => {
+test("who does not say who it is within 5 seconds is cut off (IncomingConnection.I1), and who does is not", async () => {
   const { cluster, serverPort, stillWorks } = await started();
   const beginnings = [[], [Uint8Array.of(0xff)], [encodeGreeting("ps9")], handshake("ps9")];
   const dialers = await Promise.all(beginnings.map(() => RawDialer.to(cluster, serverPort)));
@@ -203,7 +203,7 @@ function registrationOf(hostname: string, port: number, customerId = 0): Uint8Ar
   return frame(metaBytes({ command: PsCommand.ADD_NODE, nodes: [node] }));
 }
 
-test("a node that is not in the job waits until the list is here, and then loses its connection (Y1)", async () => {
+test("a node that is not in the job waits until the list is here, and then loses its connection (IncomingConnections.Y1)", async () => {
   const cluster = new PsliteCluster({ heartbeatIntervalMs: 0, heartbeatTimeoutMs: 0 });
   await RawListener.at(cluster, SCHEDULER_PORT);
   const starting = cluster.startNode("server", "server-0");
@@ -222,7 +222,7 @@ test("a node that is not in the job waits until the list is here, and then loses
   await cluster.run(office.close());
 });
 
-test("the scheduler has at most 1024 connections that no node is behind, silent ones too, and takes others when those are cut off (Y2)", async () => {
+test("the scheduler has at most 1024 connections that no node is behind, silent ones too, and takes others when those are cut off (IncomingConnections.Y2)", async () => {
   const { cluster, stillWorks } = await started();
   const dialers: RawDialer[] = [];
   for (let i = 0; i < 1024; i++) {
@@ -254,7 +254,7 @@ function pushOf(values: Float32Array): Uint8Array {
   );
 }
 
-test("a connection inside a message is ended when its node has a new incarnation: its memory is another's by then (Y4)", async () => {
+test("a connection inside a message is ended when its node has a new incarnation: its memory is another's by then (IncomingConnections.Y4)", async () => {
   const { cluster, serverPort } = await started();
   const dialer = await RawDialer.to(cluster, serverPort);
   dialer.write(...handshake("ps9"), pushOf(new Float32Array(100_000)).subarray(0, 1000));
@@ -273,7 +273,7 @@ test("a connection inside a message is ended when its node has a new incarnation
   await cluster.finalize();
 });
 
-test("a connection that stops inside a message does not hold up the next one of its node for more than 5 seconds (Y3)", async () => {
+test("a connection that stops inside a message does not hold up the next one of its node for more than 5 seconds (IncomingConnections.Y3)", async () => {
   const { cluster, serverPort, stillWorks } = await started();
   const dialers = [await RawDialer.to(cluster, serverPort), await RawDialer.to(cluster, serverPort)];
   for (const dialer of dialers) dialer.write(...handshake("ps9"));
@@ -342,7 +342,7 @@ test("a registration from where nobody can be reached is refused by what it says
   await cluster.finalize();
 });
 
-test("only so many processes may wait for a place (G7), and one that is needed finds it when they have gone", async () => {
+test("only so many processes may wait for a rank (RegistrationService.G8), and one that is needed finds it when they have gone", async () => {
   const { cluster, stillWorks } = await started();
   const dialer = await RawDialer.to(cluster, SCHEDULER_PORT);
   dialer.write(...handshake(""));

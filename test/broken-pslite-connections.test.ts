@@ -163,7 +163,7 @@ async function breakingWorker(cluster: PsliteCluster, bytesMax: number): Promise
   return keepers;
 }
 
-test("a long response whose connection breaks inside it comes once more, whole, and nothing of the first is sent behind it (S4)", async () => {
+test("a long response whose connection breaks inside it comes once more, whole, and nothing of the first is sent behind it (ServedRequest.S3)", async () => {
   let keepers: Keeper[] = [];
   const { cluster, worker, close } = await withWorker({}, async (own) => {
     keepers = await breakingWorker(own, 3_000_000);
@@ -187,7 +187,7 @@ test("a long response whose connection breaks inside it comes once more, whole, 
   await close();
 });
 
-test("with PS_RESEND a worker that acknowledges nothing costs a bounded memory (R4), and is given up", async () => {
+test("with PS_RESEND a worker that acknowledges nothing costs a bounded memory (Resender.R4), and is given up", async () => {
   const { cluster, worker, close } = await withWorker({ resendTimeoutMs: 100 }, deafWorker);
   const values = new Uint8Array(16 * 2 ** 20);
   worker.write(messageBytes({ ...FIELDS, push: true, timestamp: 0 }, [8, 9], [keyBytes, values]));
@@ -207,7 +207,7 @@ test("with PS_RESEND a worker that acknowledges nothing costs a bounded memory (
   await close();
 });
 
-test("who takes a connection and says nothing, as the system of a stopped process does, is dialed again, and works once it greets (L3)", async () => {
+test("who takes a connection and says nothing, as the system of a stopped process does, is dialed again, and works once it greets (OutgoingConnection.L3)", async () => {
   const cluster = new PsliteCluster();
   const links: Link[] = [];
   const listening = cluster.transport("silent").listen("tcp://127.0.0.1:9600", (link) => {

@@ -311,3 +311,23 @@ test("addresses in sources and tests are loopback, or of the ranges for document
     }
   }
 });
+
+/** The labels of invariants that headers of files define: "TableStore.T1" in "//   TableStore.T1. A row …". */
+function definedLabels(): string[] {
+  const paths = globSync("{src,kernels,scripts,test,bench}/**/*.{ts,mjs}", { cwd: root });
+  return paths.flatMap((path) => [...read(path).matchAll(/^\/\/ +([A-Z]\w*\.[A-Z]\d+)\. /gm)].map(([, label = ""]) => label));
+}
+
+test("the label of an invariant is unique, and every label that code, tests or pages cite is defined", () => {
+  const labels = definedLabels();
+  const repeated = labels.filter((label, i) => labels.indexOf(label) !== i);
+  assert.ok(labels.length > 1000, String(labels.length));
+  assert.deepEqual(repeated, []);
+  const known = new Set([...labels, ...Array.from({ length: 8 }, (_, i) => `Availability.I${i + 1}`)]); // docs/decisions/0079
+  const enums = new Set(["ElementType", "Rank", "ValueCodecId"]); // their members look like labels
+  const pages = globSync("{src,scripts,test,bench,examples}/**/*.ts", { cwd: root });
+  for (const path of [...pages, "ARCHITECTURE.md", "CONTRIBUTING.md", ...globSync("{spec,docs/guides}/*.md", { cwd: root })]) {
+    for (const [label, name = ""] of read(path).matchAll(/\b([A-Z]\w*)\.[A-Z]\d{1,2}\b/g))
+      assert.ok(known.has(label) || enums.has(name), `${path} cites ${label}, which no file defines`);
+  }
+});

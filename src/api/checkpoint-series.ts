@@ -1,15 +1,15 @@
-// checkpoint-series — a checkpoint every so many clocks of a job, from one of its workers, until that one leaves.
+// checkpoint-series — one worker of a job takes a checkpoint every so many clocks, until it leaves.
 
 import { isWeighbridgeError, reasonOf } from "../base/errors.ts";
 import type { Session } from "./session.ts";
 
-/** What fails at once would be asked for again and again. */
+/** Between attempts: one that fails at once would otherwise be repeated without a pause. */
 const PAUSE_MS = 1000;
 
 /**
- * Asks for every checkpoint before its clock comes: servers cut when the slowest worker has ended the clocks before it.
- * One that fails is logged, and the next one is taken a second later at the earliest; if servers have no place for any,
- * none is. Resolves once `isOver` says so, or the session has closed.
+ * Requests every checkpoint before its clock comes: servers cut when the slowest worker has ended the clocks before it.
+ * Logs one that fails, and takes the next one a second later at the earliest; stops if servers have no directory for
+ * checkpoints. Resolves once `isOver` returns true, or the session has closed.
  */
 export async function takeCheckpoints(session: Session, everyClocks: number, isOver: () => boolean): Promise<void> {
   let clock = everyClocks * (1 + Math.floor(session.clocks / everyClocks));

@@ -48,7 +48,7 @@ class Servers implements ServerCalls {
   }
 }
 
-test("cuts that servers made in different epochs are abandoned and made again, and whoever waits for the cut hears of the last one alone (C6)", async () => {
+test("cuts that servers made in different epochs are abandoned and made again, and whoever waits for the cut hears of the last one alone (Checkpoint.C6)", async () => {
   const servers = new Servers([1, 2], [2, 2]);
   let cuts = 0;
   const onCut = (): void => {
@@ -60,14 +60,14 @@ test("cuts that servers made in different epochs are abandoned and made again, a
   assert.equal(servers.asked.filter((call) => call === "cut 2").length, 2);
 });
 
-test("cuts of one epoch that has another server than those that were asked are abandoned and made again (C6)", async () => {
+test("cuts of one epoch that has another server than those that were asked are abandoned and made again (Checkpoint.C6)", async () => {
   const servers = new Servers([2, 2], [3, 3]);
   servers.placed = [2, 5, 6];
   assert.equal((await takeCheckpoint(servers, { createdAt, clock: 3 })).step, 3);
   assert.equal(servers.asked.filter((call) => call === "cut 2").length, 2);
 });
 
-test("when the clock is over by then, or the placement goes on changing, no checkpoint is taken: WRONG_EPOCH, retryable, says why (C6)", async () => {
+test("when the clock is over by then, or the placement goes on changing, no checkpoint is taken: WRONG_EPOCH, retryable, says why (Checkpoint.C6)", async () => {
   const ever = Array.from({ length: 100 }, (_, i) => [i, i + 1] as const);
   for (const servers of [new Servers([1, 2]), new Servers(...ever)]) {
     const isRefused = (error: unknown): boolean =>

@@ -1,25 +1,25 @@
-// checkpoint — takes and restores checkpoints of a whole cluster, from wherever the servers can be asked: a worker's
-// session, the command line. The servers freeze, write and read; this brings them together, and gives up on all of them
-// when one fails.
+// checkpoint — takes and restores checkpoints of a whole cluster, for every caller that reaches the servers: a worker's
+// session, the command line. The servers freeze, write and read; this file calls them in order, compares their answers,
+// and gives up on all of them when one fails.
 //
 //   cut (all frozen) ──► begin ──► write (all written) ──► commit            load (all loaded) ──► activate
 //
 // Invariants:
 //   Checkpoint.C1. A checkpoint exists with the commit, whole, or not at all: a failure on the way removes what was
 //       written, and touches no earlier one.
-//   Checkpoint.C2. All servers cut at one clock (spec/consistency.md, D1 to D3). The cut is asked for first and at
-//       once, so that what its caller does next comes after.
+//   Checkpoint.C2. All servers cut at one clock (spec/consistency.md, D1 to D3). The cut is requested first and at
+//       once, so that what its caller does next comes after it.
 //   Checkpoint.C3. A checkpoint is restored by all servers, or by none.
 //   Checkpoint.C4. No checkpoint is taken of servers that do not have the same parameters: one that was restarted has
 //       lost its share, and what is saved without it must not take the place of a checkpoint that is whole. A parameter
 //       that is just being made is left out: it is in the next one. One that is cleared after the cut is in; one that
 //       was cleared on some servers before their cut, and on others after, is not. A server that was restarted without
 //       the sums of an earlier incarnation refuses the cut itself (CheckpointService.V10).
+//   Checkpoint.C5. A worker never waits for a clock that it has to end itself: no cut above its own clock is requested
+//       in its name.
 //   Checkpoint.C6. No checkpoint is taken of servers that made their cuts in different epochs of the placement: a part
-//       that moved in between would be in it twice, or not at all. Servers see to it that they make them in one
-//       (CheckpointService.V8); when others have come or left since they were asked, those there are now are asked.
-//   Checkpoint.C5. A worker never waits for a clock that it has to end itself: none above its own is asked for in its
-//       name.
+//       that moved in between would be in it twice, or not at all. Servers make them in one epoch
+//       (CheckpointService.V8); if servers have come or left meanwhile, the cut is made again on those there are now.
 
 import { isWeighbridgeError, reasonOf, showValue, WeighbridgeError } from "../base/errors.ts";
 import { checkOptions } from "../base/known-options.ts";
@@ -39,21 +39,21 @@ export type ServerCalls = {
 };
 
 export type CheckpointOptions = {
-  /** Its number, above all others there are. Left out: the clock of the cut, or the next number that is free. */
+  /** Its number, higher than that of every other. Left out: the clock of the cut, or the next free number. */
   readonly step?: number | undefined;
   /** The cut: every update of an earlier clock is in. For a session its own clock, when left out. */
   readonly clock?: number | undefined;
   /** The job's name, as `inspect` shows it. */
   readonly job?: string | undefined;
-  /** What the job wants to know when it goes on from here: kept word for word in the manifest, as `state.note`. */
+  /** What the job needs to go on from here: kept word for word in the manifest, as `state.note`. */
   readonly note?: JsonObject | undefined;
-  /** How many checkpoints are to stay, this one included; all when left out. */
+  /** How many checkpoints to keep, this one included; all when left out. */
   readonly keep?: number | undefined;
   /** Called when every server has its part of the cut: nothing that is pushed from here on is in it. */
   readonly onCut?: (() => void) | undefined;
 };
 
-/** One parameter, saved apart from the job's checkpoints, in a directory below the servers' place for them. */
+/** One parameter, saved apart from the job's checkpoints, in a directory below theirs. */
 export type SaveOptions = { readonly parameter: string; readonly directory: string };
 
 export type TakenCheckpoint = {
@@ -61,7 +61,7 @@ export type TakenCheckpoint = {
   readonly clock: number;
   /** Its directory, as the first server names it. */
   readonly path: string;
-  /** What went wrong after it was complete. */
+  /** A failure after it was complete. */
   readonly warning: string | undefined;
 };
 
@@ -75,16 +75,16 @@ export type RestoredCheckpoint = Omit<TakenCheckpoint, "warning"> & {
 
 const { checkpointSave: save } = contracts;
 const JOB_DEFAULT = "weighbridge";
-/** How many clocks ahead of the slowest somebody looks who does not say which clock it wants, before it gives up. */
+/** How many clocks ahead of the slowest worker the cut may move for a caller that names no clock. */
 const AHEAD_MAX = 1000;
-/** How often servers are surveyed before one is said to have lost a parameter: making one takes a round trip. */
+/** A parameter that a server lacks in this many surveys is lost; making one takes a round trip. */
 const LOOKS_MAX = 20;
 /**
  * How often a cut is made anew because parameters were cleared and made, or servers came or left, while it was made.
  */
 const CUTS_MAX = 64;
 
-/** What is wrong about them is said before the servers stop for a cut. Throws BAD_ARGUMENT. */
+/** Throws BAD_ARGUMENT, before any server stops for a cut. */
 export function checkCheckpointOptions(options: CheckpointOptions): void {
   checkOptions(options, ["step", "clock", "job", "note", "keep", "onCut"], "the options of a checkpoint");
   checkStep("step", options.step);
@@ -98,7 +98,7 @@ export function checkCheckpointOptions(options: CheckpointOptions): void {
   if (note !== undefined) checkNote(note);
 }
 
-/** It is kept word for word: what would not come back from JSON as it is would be changed without a word. */
+/** A note is kept word for word. Throws BAD_ARGUMENT for what JSON would change. */
 function checkNote(note: unknown): void {
   try {
     jsonObject(note, "note");
@@ -116,14 +116,14 @@ export function checkStep(what: string, step: number | undefined): void {
 type TakeOptions = CheckpointOptions &
   Partial<SaveOptions> & {
     readonly createdAt: string;
-    /** C5. The clock of the worker that asks, when it does not say which clock it wants. */
+    /** Checkpoint.C5. The clock of the worker that takes the checkpoint, if it names none. */
     readonly ownClock?: (() => number) | undefined;
   };
 
 /**
  * Throws NO_ROUTE without servers, and what the servers throw: QUEUE_FULL while another is being taken, CHECKPOINT_IO,
- * ARENA_FULL, UNSUPPORTED without a place for it; and WRONG_EPOCH, retryable, when the placement changed between the
- * cuts of two servers, and the clock is over (C6).
+ * ARENA_FULL, UNSUPPORTED without a directory for it; and WRONG_EPOCH, retryable, when the placement changed between
+ * the cuts of two servers, and the clock is over (Checkpoint.C6).
  */
 export async function takeCheckpoint(servers: ServerCalls, options: TakeOptions): Promise<TakenCheckpoint> {
   let moved: WeighbridgeError | undefined;
@@ -132,10 +132,11 @@ export async function takeCheckpoint(servers: ServerCalls, options: TakeOptions)
     try {
       return await takeOnce(servers, options);
     } catch (thrown) {
-      if (moved !== undefined && isWeighbridgeError(thrown, "BAD_ARGUMENT") && thrown.retryable) throw moved; // the clock is over by now
+      // The clock is over by now.
+      if (moved !== undefined && isWeighbridgeError(thrown, "BAD_ARGUMENT") && thrown.retryable) throw moved;
       moved = isWeighbridgeError(thrown, "WRONG_EPOCH") ? thrown : moved;
-      // Servers cut on both sides of a change of parameters. The caller that was told of the cut has gone on, and no
-      // other can be made for it.
+      // Servers cut on both sides of a change of parameters. A caller with `onCut` has gone on since its call: no other
+      // cut can be made for it.
       const isTransient = isWeighbridgeError(thrown, "UNKNOWN_PARAMETER") && thrown.retryable && options.onCut === undefined;
       if (!(isTransient || thrown === moved) || left === 0) throw thrown;
     }
@@ -146,13 +147,13 @@ async function takeOnce(servers: ServerCalls, options: TakeOptions): Promise<Tak
   if (options.clock !== undefined) return await takeAt(servers, options.clock, options);
   const { ownClock = () => Infinity } = options;
   for (let ahead = 0; ; ahead = 2 * ahead + 1) {
-    const surveys = await askAll(servers, save.survey, {});
+    const surveys = await callAll(servers, save.survey, {});
     const slowest = Math.max(...surveys.map(({ clockMin }) => clockMin));
-    const clock = Math.max(slowest, Math.min(slowest + ahead, ownClock())); // C5
+    const clock = Math.max(slowest, Math.min(slowest + ahead, ownClock())); // Checkpoint.C5
     try {
       return await takeAt(servers, clock, options);
     } catch (thrown) {
-      // Clocks may have ended since they were asked for.
+      // Clocks may have ended since the survey.
       if (!isWeighbridgeError(thrown, "BAD_ARGUMENT") || !thrown.retryable || ahead > AHEAD_MAX) throw thrown;
     }
   }
@@ -164,12 +165,13 @@ async function takeAt(servers: ServerCalls, clock: number, options: TakeOptions)
   let pending: string | undefined;
   try {
     const asked = servers.servers;
-    const cuts = await askEach(servers, asked, save.cut, { id, clock, isWhole: parameter === undefined }); // C2
-    requireOnePlacement(cuts, asked, clock); // C6
+    // Checkpoint.C2
+    const cuts = await callAll(servers, save.cut, { id, clock, isWhole: parameter === undefined }, asked);
+    requireOnePlacement(cuts, asked, clock); // Checkpoint.C6
     onCut?.();
     const common = commonNames(cuts);
     const others = new Set(cuts.flatMap(({ names }) => names.filter((name) => !common.includes(name))));
-    if (others.size > 0) await requireNoneLost(servers, others); // C4
+    if (others.size > 0) await requireNoneLost(servers, others); // Checkpoint.C4
     const parameters = parameter === undefined ? common : common.filter((name) => name === parameter);
     if (parameter !== undefined && parameters.length === 0)
       throw new WeighbridgeError(
@@ -178,13 +180,13 @@ async function takeAt(servers: ServerCalls, clock: number, options: TakeOptions)
       );
     const begun = await servers.call(committerOf(servers), save.begin, { step: wanted, stepMin: clock, directory });
     pending = begun.pending;
-    const reports = await askEach(servers, asked, save.write, { ...begun, id, job, parameters });
-    await requireOneOfEach(servers, parameters); // C4
+    const reports = await callAll(servers, save.write, { ...begun, id, job, parameters }, asked);
+    await requireOneOfEach(servers, parameters); // Checkpoint.C4
     const manifest = manifestOf(reports, { job, step: begun.step, clock, createdAt, run: cuts[0]?.run ?? "", note });
     const { path, warning } = await servers.call(committerOf(servers), save.commit, { pending, manifest, keep });
     return { step: begun.step, clock, path, warning };
   } catch (thrown) {
-    await abandon(servers, { id, pending }); // C1
+    await abandon(servers, { id, pending }); // Checkpoint.C1
     throw thrown;
   }
 }
@@ -192,13 +194,13 @@ async function takeAt(servers: ServerCalls, clock: number, options: TakeOptions)
 /** Throws CHECKPOINT_MISSING, _TORN, _FOREIGN, _IO; BAD_ARGUMENT if there are parameters or later clocks. */
 export async function restoreCheckpoint(servers: ServerCalls, step?: number): Promise<RestoredCheckpoint> {
   try {
-    // One server says which is the newest, so that all take the same.
+    // One server decides which is the newest, so that all load the same.
     const { isActive, ...loaded } = await servers.call(committerOf(servers), contracts.checkpointLoad, { step });
-    const answers = await askAll(servers, contracts.checkpointLoad, { step: loaded.step });
-    await askAll(servers, contracts.checkpointActivate, { step: loaded.step });
+    const answers = await callAll(servers, contracts.checkpointLoad, { step: loaded.step });
+    await callAll(servers, contracts.checkpointActivate, { step: loaded.step });
     return { ...loaded, wasRestored: isActive && answers.every((answer) => answer.isActive) };
   } catch (thrown) {
-    await Promise.allSettled(servers.servers.map((server) => servers.call(server, contracts.checkpointDiscard, {}))); // C3
+    await callAll(servers, contracts.checkpointDiscard, {}).catch(() => {}); // Checkpoint.C3: as `abandon`
     throw thrown;
   }
 }
@@ -208,36 +210,29 @@ export async function loadParameter(servers: ServerCalls, { parameter: name, dir
   const [committer, ...others] = [committerOf(servers), ...servers.servers.slice(1)];
   try {
     const { step } = await servers.call(committer, contracts.parameterStage, { name, directory, step: undefined });
-    await askEach(servers, others, contracts.parameterStage, { name, directory, step }); // all take the same
-    await askAll(servers, contracts.parameterReplace, { step });
+    await callAll(servers, contracts.parameterStage, { name, directory, step }, others); // all load the same
+    await callAll(servers, contracts.parameterReplace, { step });
   } catch (thrown) {
-    await Promise.allSettled(servers.servers.map((server) => servers.call(server, contracts.parameterUnstage, {}))); // C3
+    await callAll(servers, contracts.parameterUnstage, {}).catch(() => {}); // Checkpoint.C3: as `abandon`
     throw thrown;
   }
 }
 
+/**
+ * The first server, which removes the directory, comes last: the others have stopped writing into it then. Failures are
+ * ignored: a server that cannot be reached gives up by itself (CheckpointService.V1).
+ */
 async function abandon(servers: ServerCalls, what: contracts.Abandon): Promise<void> {
-  // The servers first, then the one that removes the directory. A server that cannot be reached gives up by itself
-  // (CheckpointService.V1).
   const [committer, ...others] = [committerOf(servers), ...servers.servers.slice(1)];
-  await Promise.allSettled(others.map((server) => servers.call(server, save.abandon, what)));
-  await servers.call(committer, save.abandon, what).catch(() => {}); // as above
+  for (const ranks of [others, [committer]]) await callAll(servers, save.abandon, what, ranks).catch(() => {});
 }
 
-/** Waits for all, also when one fails, and throws the first failure, naming the server. */
-async function askAll<Q extends Fields, R extends Fields>(
+/** Waits for all, also if one fails; throws the first failure, and names its server. */
+async function callAll<Q extends Fields, R extends Fields>(
   servers: ServerCalls,
   fn: Contract<Q, R>,
   request: FieldValues<Q>,
-): Promise<FieldValues<R>[]> {
-  return await askEach(servers, servers.servers, fn, request);
-}
-
-async function askEach<Q extends Fields, R extends Fields>(
-  servers: ServerCalls,
-  ranks: readonly number[],
-  fn: Contract<Q, R>,
-  request: FieldValues<Q>,
+  ranks: readonly number[] = servers.servers,
 ): Promise<FieldValues<R>[]> {
   const outcomes = await Promise.allSettled(ranks.map((server) => servers.call(server, fn, request)));
   return outcomes.map((outcome, i) => {
@@ -246,7 +241,7 @@ async function askEach<Q extends Fields, R extends Fields>(
     const { reason } = outcome as { readonly reason: unknown };
     if (!(reason instanceof WeighbridgeError)) throw reason;
     const [name, text] = [`server ${server}: `, reasonOf(reason)];
-    const message = text.startsWith(name) ? text : `${name}${text}`; // a remote one says itself who it is
+    const message = text.startsWith(name) ? text : `${name}${text}`; // a remote one names itself
     throw new WeighbridgeError(reason.code, message, { cause: reason, retryable: reason.retryable });
   });
 }
@@ -258,14 +253,15 @@ function committerOf({ servers: [first] }: ServerCalls): number {
 }
 
 /**
- * Looks after parameters that some servers had at the cut and others had not. Those that are being made or cleared are
- * soon alike everywhere; throws UNKNOWN_PARAMETER for one that a server still does not have.
+ * Checks parameters that some servers had at the cut and others had not. One that is being made or cleared is soon the
+ * same everywhere. Throws UNKNOWN_PARAMETER for one that a server still lacks.
  */
 async function requireNoneLost(servers: ServerCalls, others: ReadonlySet<string>): Promise<void> {
   let suspects = others;
   for (let look = 1; ; look++) {
-    const surveys = await askAll(servers, save.survey, {});
-    suspects = new Set([...suspects].filter((name) => lostAmong(servers, surveys, new Set([name])) !== undefined)); // those that were missing at every look
+    const surveys = await callAll(servers, save.survey, {});
+    // Those that were missing in every survey.
+    suspects = new Set([...suspects].filter((name) => lostAmong(servers, surveys, new Set([name])) !== undefined));
     if (suspects.size === 0) return;
     const lost = lostAmong(servers, surveys, suspects);
     if (look === LOOKS_MAX && lost !== undefined) throw lost;
@@ -273,12 +269,12 @@ async function requireNoneLost(servers: ServerCalls, others: ReadonlySet<string>
 }
 
 /**
- * Of a parameter that is cleared and made anew some servers may save the old one and others the new one. Throws
- * UNKNOWN_PARAMETER, retryable, then.
+ * If a parameter is cleared and made anew, some servers may save the old one and others the new one. Throws
+ * UNKNOWN_PARAMETER, retryable, in that case.
  */
 async function requireOneOfEach(servers: ServerCalls, parameters: readonly string[]): Promise<void> {
   for (let look = 1; ; look++) {
-    const gone = (await askAll(servers, save.survey, {})).map(({ gone: names }) => names ?? []);
+    const gone = (await callAll(servers, save.survey, {})).map(({ gone: names }) => names ?? []);
     const mixed = parameters.find((name) => gone.some((names) => names.includes(name) !== gone[0]?.includes(name)));
     if (mixed === undefined) return;
     const message = `no checkpoint is taken: ${JSON.stringify(mixed)} was cleared and made anew, and servers made the cut before and after that`;
@@ -324,12 +320,10 @@ type Cut = {
   readonly note: JsonObject | undefined;
 };
 
-/**
- * Puts together what the servers have reported. Whether it makes sense is for the one to say that writes it
- * (store/snapshot/checkpoint-manifest.ts).
- */
+/** Merges the reports of the servers. The server that writes the manifest checks it (checkpoint-manifest.ts). */
 function manifestOf(reports: readonly contracts.Report[], { job, step, clock, createdAt, run, note }: Cut): JsonObject {
-  const found = new Map<unknown, JsonObject>(); // servers have the same parameters (C4), and sums of different widths
+  // By name: servers have the same parameters (Checkpoint.C4), and sums of different widths.
+  const found = new Map<unknown, JsonObject>();
   for (const record of reports.flatMap((report) => report.parameters)) {
     const known = found.get(record.name);
     const rowsBefore = known === undefined || record.kind === "tensor" ? 0 : Number(known.rowCount);

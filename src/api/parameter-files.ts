@@ -51,7 +51,7 @@ export class ParameterFiles {
   /** Servers take one save of a worker at a time. */
   async #inTurn<T>(operation: () => Promise<T>): Promise<T> {
     const turn = this.#last.then(operation);
-    this.#last = turn.catch(() => {}); // its caller is told
+    this.#last = turn.catch(() => {}); // its caller gets the error
     return await turn;
   }
 }

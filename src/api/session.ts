@@ -282,7 +282,7 @@ export class Session {
     if (this.#saving !== undefined || this.#files.isSaving) throw isSavingAlready();
     const createdAt = new Date().toISOString();
     const taken = takeCheckpoint(this.#serverCalls(wait), { ...options, clock, createdAt });
-    this.#saving = { clock, ended: taken.catch(() => {}) }; // its caller is told
+    this.#saving = { clock, ended: taken.catch(() => {}) }; // its caller gets the error
     try {
       return await taken;
     } finally {

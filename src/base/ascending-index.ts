@@ -1,6 +1,6 @@
-// ascending-index — where a number stands in an ascending list that has it.
+// ascending-index — the index of a number in an ascending list that contains it.
 
-/** The index of `value` among the first `count`, which ascend and have it. */
+/** The index of `value` among the first `count` elements, which ascend and contain it. */
 export function ascendingIndex(ascending: Int32Array | Float64Array, count: number, value: number): number {
   let low = 0;
   let high = count - 1;

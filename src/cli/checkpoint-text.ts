@@ -3,7 +3,7 @@
 import { consistencyText } from "../store/consistency.ts";
 import type { CheckpointManifest, ServerRecord } from "../store/snapshot/checkpoint-manifest.ts";
 import { plugInsOf, type SavedPlugIn } from "../store/snapshot/describe-parameter.ts";
-import { columnBytesPerRow, type ParameterRecord, VALUES_COLUMN } from "../store/snapshot/parameter-record.ts";
+import { type ParameterRecord, rowBytesOf, VALUES_COLUMN } from "../store/snapshot/parameter-record.ts";
 import { countText, type TextRow, textTable } from "./terminal-text.ts";
 
 const UNITS = ["B", "KiB", "MiB", "GiB", "TiB"];
@@ -41,7 +41,7 @@ function workersLine({ workers }: CheckpointManifest): string {
 function parameterRow(parameter: ParameterRecord): TextRow {
   const { name, kind, shape, rowCount, width, consistency, columns } = parameter;
   const shown = kind === "tensor" ? shape.join(" × ") || "scalar" : `keys × ${width}`;
-  const rowBytes = columns.reduce((sum, column) => sum + columnBytesPerRow(column), 0);
+  const rowBytes = rowBytesOf(columns);
   const names = columns.map((column) => column.name).join(", ");
   return [
     ...[name, kind, shown, String(rowCount), rowTypeText(parameter), bytesText(rowCount * rowBytes)],

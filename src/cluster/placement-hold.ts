@@ -30,7 +30,7 @@ export class PlacementHold {
     this.#ended = ended;
   }
 
-  /** Of the placement that is waited for. */
+  /** Of the placement that the node waits for. */
   get epoch(): number {
     return this.#epoch;
   }

@@ -107,7 +107,7 @@ export class PartialReduce {
     this.#holders.revived(holder);
   }
 
-  /** Groups under these keys form at another server: who waits gets `error`, and asks there. */
+  /** Groups under these keys form at another server: waiting calls fail with `error`, and are made there. */
   drop(isMeant: (key: bigint) => boolean, error: WeighbridgeError): void {
     for (const [key, { cancelTimer, requests }] of this.#forming) {
       if (!isMeant(key)) continue;

@@ -10,7 +10,7 @@
 //       the tolerance.
 //   SspGroup.G2. Versions only rise, and so does the lowest. A worker that joins a formed group, perhaps again, starts
 //       at the lowest, which the answer carries.
-//   SspGroup.G3. Nobody waits for a member that dies or leaves, nor does the forming of the group. While others are
+//   SspGroup.G3. Neither syncs nor the forming of the group wait for a member that died or left. While others are
 //       missing, syncs fail with NODE_DEAD as soon as too few workers are alive.
 //   SspGroup.G4. Every sync has a deadline. Groups, and the syncs of a group, are bounded (QUEUE_FULL). A group ends
 //       with its last member.
@@ -31,7 +31,7 @@ const SIZE_MAX = 65_536;
 
 type SspGroupsOptions = {
   readonly clock: Clock;
-  /** How many workers are alive, members or not: what a forming group can hope for. */
+  /** How many workers are alive, members or not: a forming group can get no more. */
   readonly aliveCount: () => number;
 };
 
@@ -152,7 +152,7 @@ export class SspGroups {
     return meant.map(([key, { size, tolerance, versions }]) => ({ key: key.toString(), size, tolerance, versions: versions.save() }));
   }
 
-  /** Goes on with groups of another server, where nobody waits. */
+  /** Continues groups of another server, in which no sync waits. */
   load(images: readonly SspGroupImage[]): void {
     for (const { key, size, tolerance, versions } of images) {
       const group = this.#create({ size, tolerance });
@@ -161,7 +161,7 @@ export class SspGroups {
     }
   }
 
-  /** Groups of these keys are another server's: who waits gets `error`. */
+  /** Groups of these keys are another server's: waiting syncs fail with `error`. */
   drop(isMeant: (key: bigint) => boolean, error: WeighbridgeError): void {
     for (const [key, { lot }] of this.#groups) {
       if (!isMeant(key)) continue;
@@ -170,7 +170,7 @@ export class SspGroups {
     }
   }
 
-  /** Nobody waits any more. */
+  /** Ends all waiting syncs. */
   close(): void {
     for (const { lot } of this.#groups.values()) lot.failEverybody(new WeighbridgeError("CLOSED", "the server is closing"));
     this.#groups.clear();

@@ -2,7 +2,8 @@
 // servers. What a parameter's record and a manifest consist of is the checkpoint format's business (store/snapshot);
 // here they are JSON objects.
 //
-//   survey     every server    how far the clocks are, for who has no clock of its own, and the parameters there are
+//   survey     every server    how far the clocks are, for callers without a clock of their own, and which parameters
+//                              exist
 //   cut        every server    answers when its part of the cut is frozen
 //   begin      first server    makes the directory for a checkpoint
 //   write      every server    answers when its shard is on the disk
@@ -11,8 +12,9 @@
 //   load       every server    answers when this server holds what it owns of a checkpoint; nobody sees it yet
 //   activate   every server    everybody sees it
 //   discard    every server    forgets what was loaded
-//   stage      every server    answers when this server holds what it owns of one saved parameter, beside the one there is; nobody sees it yet
-//   replace    every server    it takes the place of the one there is
+//   stage      every server    answers when this server holds what it owns of one saved parameter, beside the present
+//                              one; nobody sees it yet
+//   replace    every server    it replaces the present one
 //   unstage    every server    forgets what was staged
 //
 // Saving one parameter (Hetu: ParamSave) takes a checkpoint of it alone, by the same functions.
@@ -36,7 +38,7 @@ const number: Count = json(count);
 const maybeNumber: Maybe<Count> = json(optional(count));
 const maybeName: Maybe<Name> = json(optional(shortName));
 
-/** `gone`: what was cleared or replaced since the caller's last cut, of that. */
+/** `gone`: parameters of the caller's last cut that were cleared or replaced since. */
 type SurveyFields = { readonly clockMin: "u32"; readonly names: Names; readonly gone: Maybe<Names> };
 const surveyFields: SurveyFields = { clockMin: "u32", names, gone: json(optional(list(text))) };
 /** `id` names the save on this server from here on. `isWhole`: sums are in it, too, not only parameters. */
@@ -65,12 +67,12 @@ const reportFields: ReportFields = {
   parameters: json(list(jsonObject)),
   workers: json(list(object({ rank: count, clock: count }))),
 };
-/** `keep`: how many checkpoints are to stay; left out, all. */
+/** `keep`: how many checkpoints to keep; left out, all. */
 type CommitFields = { readonly pending: Name; readonly manifest: JsonField<JsonObject>; readonly keep: Maybe<Count> };
 const commitFields: CommitFields = { pending: name, manifest: json(jsonObject), keep: maybeNumber };
 type CommittedFields = { readonly path: "string"; readonly warning: Maybe<Name> };
 const committedFields: CommittedFields = { path: "string", warning: json(optional(text)) };
-/** What was not made yet is left out. */
+/** `pending` is left out if no directory was made yet. */
 type AbandonFields = { readonly id: Name; readonly pending: Maybe<Name> };
 const abandonFields: AbandonFields = { id: name, pending: maybeName };
 /** The newest, when `step` is left out. */

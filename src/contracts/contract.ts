@@ -1,7 +1,6 @@
-// contract — what can be asked of a node: the name of a function, what a request is about, what it carries and what
+// contract — a function that can be called on a node: its name, what a request is about, what it carries and what
 // comes back. Every function that we serve has one in this room, families together in one file; so do the users' own
-// (ps-function.ts). Not what a function does: the handlers are the business of the node that serves it, and a client
-// contains none.
+// (ps-function.ts). Not what a function does: the node that serves it has the handler, and a client contains none.
 //
 //   target    part       a table's rows; the owner of their keys' parts serves them
 //             block      one block of a tensor; the owner of the block's part serves it
@@ -10,8 +9,8 @@
 //             scheduler  the scheduler
 //             node       whichever node it is sent to
 //   effect    read             changes nothing: it may run again when its answer was lost
-//             recordingRead    a read that leaves a note behind: what a worker has seen of a block (DC-ASGD), which
-//                              keys a list names. Running it again leaves the same note
+//             recordingRead    a read that records something: what a worker has seen of a block (DC-ASGD), which
+//                              keys a list names. Running it again records the same
 //             update           counts once for each call, however often the call travels
 //             idempotent       changes something, and means the same when it is called twice: a call whose node was
 //                              restarted is made again. The control plane. Its answers are kept until the caller has
@@ -44,12 +43,12 @@ export type ContractOptions<Q extends Fields, R extends Fields> = {
   /** False: its answer does not depend on the parts or the block, and is right when they have another owner. */
   readonly answersParts?: boolean;
   /**
-   * Says to one server that everything which its worker sent before has been sent. It carries the epoch of the
+   * Marks the end of what its worker has sent to one server before it. It carries the epoch of the
    * placement although it names its server: where updates before it are refused it is refused too, and follows them
    * when they are cut again.
    */
   readonly followsUpdates?: boolean;
-  /** Nobody waits for its acknowledgement, which may leave a little later, with another answer (FrameWriter.N8). */
+  /** No caller waits for its acknowledgement, which may leave later, with another answer (FrameWriter.N8). */
   readonly acknowledgesLater?: boolean;
   /** A number of its own on the wire (C2); FUNCTION when left out. */
   readonly id?: number;
@@ -68,11 +67,11 @@ export type Contract<Q extends Fields = Fields, R extends Fields = Fields> = {
   readonly isPlaced: boolean;
   /** Whether its answers must be kept until the caller has them. */
   readonly keepsAnswers: boolean;
-  /** Whether its answer tells of parts or a block: only their owner can give it. */
+  /** Whether its answer depends on parts or a block: only their owner can give it. */
   readonly answersParts: boolean;
   readonly followsUpdates: boolean;
   readonly acknowledgesLater: boolean;
-  /** What its frames carry in the place of its name, and of its schemas (C1). */
+  /** What its frames carry instead of its name and its schemas (Contract.C1). */
   readonly nameHash: number;
   readonly signatureHash: number;
   readonly signature: string;

@@ -2,7 +2,7 @@
 // that hold rows themselves, apply the optimizer there and write back what they made (MindSpore's embedding cache). Not
 // updates by gradients: those are in rows.ts.
 //
-//   raw row     values f32 × width │ slots f32 │ words u32        as in the table store, sent as floats whose bits nobody looks at
+//   raw row     values f32 × width │ slots f32 │ words u32        as in the table store, sent as floats, bit for bit
 //
 // Invariants:
 //   RawRowFunctions.W1. A read makes no row, and waits for no clock: only the holder of rows writes them.
@@ -36,8 +36,8 @@ export const rawRowsWrite: Contract<typeof writeRequest, typeof nothing> = contr
 });
 
 /**
- * Begins a new claim (W2) where `claim` is 0; otherwise tells how many steps the rows of that one have seen. Both learn
- * how the optimizer is set.
+ * Begins a new claim (RawRowFunctions.W2) if `claim` is 0; otherwise reports how many steps the rows of that claim have
+ * seen. The answer has the settings of the optimizer in both cases.
  */
 export const rawRowsClaim: Contract<typeof claimRequest, typeof claimed> = contract({
   name: "wb/raw-rows/claim",

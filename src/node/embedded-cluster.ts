@@ -257,7 +257,7 @@ function addServer(node: ServerNode, nodes: Set<ClusterNode>): void {
 /** A worker, and its session once it is open. */
 type EmbeddedWorker = { readonly session?: Session; readonly opened: Promise<Session> };
 
-/** Starts a worker of a running cluster. One that cannot start is gone, and its starter is told. */
+/** Starts a worker of a running cluster. Rejects if it cannot start. */
 function addWorker(rank: number, node: WorkerNode, nodes: Set<ClusterNode>, workers: Map<number, EmbeddedWorker>): void {
   nodes.add(node);
   const opened = node.start().then(() => Session.open(node));

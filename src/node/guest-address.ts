@@ -1,4 +1,4 @@
-// guest-address — how a guest is told where its cluster is: `weighbridge://HOST:PORT`, of the scheduler, with others
+// guest-address — the address of a cluster, for guests: `weighbridge://HOST:PORT`, of the scheduler, with others
 // that take over behind commas, and the job's name as the path.
 
 import { showValue, WeighbridgeError } from "../base/errors.ts";

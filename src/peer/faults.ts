@@ -9,7 +9,7 @@ export type FaultOptions = {
   readonly duplicatePercent: number;
   /** Frames held back until another one has passed. */
   readonly reorderPercent: number;
-  /** Up to this long a held frame waits when no other comes. */
+  /** How long a held frame waits if no other follows. */
   readonly delayMs: number;
   readonly seed: number;
 };

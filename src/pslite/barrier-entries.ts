@@ -46,7 +46,7 @@ type Entry = Pick<BarrierRequest, "group" | "customer" | "round"> & {
   outlivesDeaths: boolean;
   request: number | undefined;
   passedRound: number | undefined;
-  /** It may be lost (T5). */
+  /** It may be lost (BarrierEntries.T5). */
   isDoubtful: boolean;
   cancelTimer: CancelTimer;
 };
@@ -103,7 +103,8 @@ export class BarrierEntries {
    * round.
    */
   release(group: number, round: number | undefined): void {
-    if (round !== undefined && round <= (this.#rounds.get(group) ?? 0)) return; // released twice: we entered again meanwhile
+    // Released twice: we entered again meanwhile.
+    if (round !== undefined && round <= (this.#rounds.get(group) ?? 0)) return;
     const open = this.#entries.filter(({ passedRound }) => passedRound === undefined);
     const meant = open.filter((entry) => entry.group === group);
     for (const entry of meant.length > 0 ? meant : open.slice(0, 1)) {
@@ -113,12 +114,12 @@ export class BarrierEntries {
       const passedRound = round ?? Math.max(1, entry.round);
       if (round !== undefined) this.#rounds.set(entry.group, round);
       if (isStart)
-        this.#gateway.clock.after(SERVERS_FIRST_MS, () => this.#over(entry, passedRound)); // T2
+        this.#gateway.clock.after(SERVERS_FIRST_MS, () => this.#over(entry, passedRound)); // BarrierEntries.T2
       else this.#over(entry, passedRound);
     }
   }
 
-  /** Calls `send` now, or once other nodes accept requests (T6). */
+  /** Calls `send` now, or once other nodes accept requests (BarrierEntries.T6). */
   whenOthersStarted(send: () => void): void {
     this.#hold.whenOpen(send);
   }
@@ -136,7 +137,10 @@ export class BarrierEntries {
     for (const { request } of refused) if (request !== undefined) this.#scheduler.conversation.fail(request, error);
   }
 
-  /** A member of that role is dead: fails the calls that do not wait for its return; the entries still count (T1). */
+  /**
+   * A member of that role is dead: fails the calls that do not wait for its return; the entries still count
+   * (BarrierEntries.T1).
+   */
   fail(role: Role, error: WeighbridgeError): void {
     for (const entry of this.#entries) {
       if (entry.request === undefined || entry.outlivesDeaths || !inGroup(role, entry.group)) continue;
@@ -159,7 +163,7 @@ export class BarrierEntries {
     }
   }
 
-  /** T4; also when this node ends. */
+  /** BarrierEntries.T4; also when this node ends. */
   forget(): void {
     for (const { cancelTimer } of this.#entries) cancelTimer();
     this.#entries = [];
@@ -169,7 +173,7 @@ export class BarrierEntries {
     const { clock, resender } = this.#gateway;
     const waitMs = this.#scheduler.isOurs || resender === undefined ? 0 : this.#listedAtMs + SETTLE_MS - clock.nowMs();
     if (waitMs > 0)
-      clock.after(waitMs, () => this.#send(entry)); // T3
+      clock.after(waitMs, () => this.#send(entry)); // BarrierEntries.T3
     else this.#send(entry);
   }
 
@@ -182,7 +186,7 @@ export class BarrierEntries {
     this.#scheduler.send(PsCommand.BARRIER, { request: true, appId: 0, customerId: customer, barrierGroup: group, ...extension });
   }
 
-  /** T5 */
+  /** BarrierEntries.T5 */
   #watch(entry: Entry): void {
     const { clock, options } = this.#gateway;
     const { startTimeoutMs = START_TIMEOUT_MS, schedulerAddress } = options;

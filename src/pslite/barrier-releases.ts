@@ -23,9 +23,9 @@ export class BarrierReleases {
   readonly #send: (release: Release) => void;
   /** Of the current turn: they are sent together. */
   #fresh: Release[] = [];
-  /** Releases of workers that wait for those of servers (X1). */
+  /** Releases of workers that wait for those of servers (BarrierReleases.X1). */
   readonly #late: Release[] = [];
-  /** Requests that wait for the end of a barrier, by their process (X3). */
+  /** Requests that wait for the end of a barrier, by their process (BarrierReleases.X3). */
   readonly #holds = new WeakMap<RemoteProcess, RequestHold>();
   readonly #letGo = new WeakMap<Release, () => void>();
   readonly #started = new WeakSet<RemoteProcess>();
@@ -44,7 +44,7 @@ export class BarrierReleases {
     this.#letGo.set(release, hold.hold());
   }
 
-  /** Calls `send` now, or once this process is released from all barriers that it passed (X3). */
+  /** Calls `send` now, or once this process is released from all barriers that it passed (BarrierReleases.X3). */
   whenReleased(process: RemoteProcess, send: () => void): void {
     const hold = this.#holds.get(process);
     if (hold === undefined) send();
@@ -73,7 +73,7 @@ export class BarrierReleases {
     for (const each of servers) this.#releaseOne(each);
     this.#late.push(...workers);
     if (this.#gateway.isLeaving || servers.every(({ registration }) => registration.extension !== undefined))
-      this.hurry(); // X2
+      this.hurry(); // BarrierReleases.X2
     else this.#gateway.clock.after(SERVERS_FIRST_MS, () => this.hurry());
   }
 }

@@ -1,5 +1,5 @@
 // Goal: whatever happens to the channel's link or a connection while requests are on their way, each ends, and none
-// that left is sent again (A2).
+// that left is sent again (ClientRequests.A2).
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -67,7 +67,7 @@ class Stage {
   }
 }
 
-test("a request that left fails when the link with the channel ends, and a response to it is left out (A2, A3)", () => {
+test("a request that left fails when the link with the channel ends, and a response to it is left out (ClientRequests.A2, ClientRequests.A3)", () => {
   const stage = new Stage();
   stage.take(FunctionId.KV_PUSH, { request: 5, timestamp: 1 });
   stage.requests.forget();
@@ -79,7 +79,7 @@ test("a request that left fails when the link with the channel ends, and a respo
   assert.deepEqual(stage.sent, [1, 2], "the next one is sent");
 });
 
-test("an answer that says it failed, but cannot be read, fails its request (A2)", () => {
+test("an answer that says it failed, but cannot be read, fails its request (ClientRequests.A2)", () => {
   const stage = new Stage();
   stage.take(FunctionId.KV_PUSH, { request: 5, timestamp: 1 });
   const answer = Object.assign(new PsMeta(), { appId: 0, customerId: 0, timestamp: 1, push: true, pull: true });
@@ -96,7 +96,7 @@ test("a request that was answered before the link ended does not fail", () => {
   assert.deepEqual([stage.answered, stage.failed], [[5], []]);
 });
 
-test("a request whose response was coming in when the link ended fails (A2)", () => {
+test("a request whose response was coming in when the link ended fails (ClientRequests.A2)", () => {
   const stage = new Stage();
   stage.take(FunctionId.KV_PULL, { request: 6, timestamp: 3 });
   assert.ok(stage.respond(3, true) !== undefined);
@@ -118,7 +118,7 @@ test("a request that had not left whole when the link ended is put together agai
   assert.deepEqual(stage.failed, [], "it has ended");
 });
 
-test("the end of a request whose beginning went with the link before fails, and nothing of it is sent (A2)", () => {
+test("the end of a request whose beginning went with the link before fails, and nothing of it is sent (ClientRequests.A2)", () => {
   const stage = new Stage();
   stage.take(FunctionId.KV_PUSH, { request: 7, timestamp: 4, flags: KvFlag.FIRST });
   stage.requests.forget();
@@ -126,7 +126,7 @@ test("the end of a request whose beginning went with the link before fails, and 
   assert.deepEqual([stage.sent, stage.failed], [[], [8]]);
 });
 
-test("when a connection broke all that is open fails, frames that were being put together too, and responses to it are left out (A2, A3)", () => {
+test("when a connection broke all that is open fails, frames that were being put together too, and responses to it are left out (ClientRequests.A2, ClientRequests.A3)", () => {
   const stage = new Stage();
   stage.take(FunctionId.KV_PUSH, { request: 1, timestamp: 1 });
   stage.take(FunctionId.KV_PULL, { request: 2, timestamp: 2 });

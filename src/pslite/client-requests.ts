@@ -10,7 +10,6 @@
 //   ClientRequests.A3. A response that matches no open request is dropped.
 
 import { WeighbridgeError } from "../base/errors.ts";
-import { joinBytes } from "../base/join-bytes.ts";
 import { elementArrayOf } from "../kernel/elements.ts";
 import { KEY_BYTES } from "../keys/key-range.ts";
 import { decodeFailure, type Failure } from "../wire/failure.ts";
@@ -20,7 +19,7 @@ import { KvAssembly } from "../wire/kv-assembly.ts";
 import { dtypeOfFlags, KvFlag, LEN_BYTES } from "../wire/kv-message.ts";
 import { bodyParts, bodyTooLong } from "../wire/simple-frame.ts";
 import type { Conversation } from "./conversation.ts";
-import type { MessageBatch } from "./message-batch.ts";
+import { byteCountOf, inOnePiece, type MessageBatch } from "./message-batch.ts";
 import { type OpenRequest, ResponseReader } from "./response-reader.ts";
 import type { OutgoingFrame } from "./translating-batch.ts";
 import { PsType, psTypeOfDtype } from "./wire/data-type.ts";
@@ -80,7 +79,7 @@ export class ClientRequests {
 
   /**
    * The link with the channel ended: what left fails; what had not left whole is assembled again over the next link
-   * (A2).
+   * (ClientRequests.A2).
    */
   forget(): void {
     const error = this.#lostError();
@@ -109,8 +108,7 @@ export class ClientRequests {
   }
 
   #lostError(): WeighbridgeError {
-    const message = `the connection with ${this.#conversation.name} broke; whether what it had not answered was applied is not known`;
-    return new WeighbridgeError("NODE_DEAD", message, { retryable: true });
+    return lostError(`the connection with ${this.#conversation.name} broke`);
   }
 
   // Requests.
@@ -122,7 +120,8 @@ export class ClientRequests {
     const name = `${header.app}/${header.customer}/${arg1}`;
     let body = arg3 === 0 || arg2 === 0 ? undefined : this.#partialBodies.get(name);
     if (body === undefined && arg2 > 0) {
-      this.#conversation.fail(header.request, this.#lostError()); // its beginning was lost with the link before
+      // Its beginning was lost with the link before.
+      this.#conversation.fail(header.request, this.#lostError());
       return;
     }
     if (body === undefined) {
@@ -142,7 +141,7 @@ export class ClientRequests {
     this.#remember(open);
     const meta = new PsMeta();
     meta.head = header.command;
-    meta.body = parts.length === 1 ? (parts[0] as Uint8Array) : joinBytes(parts);
+    meta.body = inOnePiece(parts);
     meta.request = true;
     meta.simpleApp = true;
     meta.appId = header.app;
@@ -210,7 +209,8 @@ export class ClientRequests {
       this.#partial.set(name, partial);
     }
     if (partial === undefined) {
-      this.#conversation.fail(header.request, this.#lostError()); // its beginning was lost with the link before
+      // Its beginning was lost with the link before.
+      this.#conversation.fail(header.request, this.#lostError());
       return;
     }
     const { open } = partial;
@@ -278,7 +278,7 @@ export class ClientRequests {
     const key = customerKey(meta.appId, meta.customerId);
     const requests = this.#open.get(meta.simpleApp ? -1 - key : key);
     const open = requests?.get(meta.timestamp);
-    if (requests === undefined || open === undefined) return undefined; // A3
+    if (requests === undefined || open === undefined) return undefined; // ClientRequests.A3
     requests.delete(meta.timestamp);
     const isFailure = meta.push && meta.pull && meta.body.length > 0 && (meta.simpleApp || !hasParts);
     if (isFailure) this.#answerFailure(open, meta.body);
@@ -328,6 +328,11 @@ export class ClientRequests {
   }
 }
 
+/** For requests that left and were not answered. */
+export function lostError(why: string): WeighbridgeError {
+  return new WeighbridgeError("NODE_DEAD", `${why}; whether what it had not answered was applied is not known`, { retryable: true });
+}
+
 /** Whether the frame is all of a request, with its lens if it needs any. */
 function isWholeRequest(flags: number): boolean {
   const isOnly = (flags & KvFlag.FIRST) !== 0 && (flags & KvFlag.LAST) !== 0;
@@ -369,9 +374,6 @@ function eachAttached({ inlineBytes, attached }: OutgoingFrame, from: number, to
 }
 
 function addPart(batch: MessageBatch, parts: readonly Uint8Array[], isLast: boolean): void {
-  batch.part(
-    parts.reduce((sum, { length }) => sum + length, 0),
-    isLast,
-  );
+  batch.part(byteCountOf(parts), isLast);
   for (const part of parts) batch.add(part);
 }

@@ -25,7 +25,7 @@ import { type Failure, toFailure } from "../wire/failure.ts";
 import { FrameHeader, Kind } from "../wire/frame.ts";
 import { FunctionId } from "../wire/function-id.ts";
 import { nameOf } from "../wire/node-id.ts";
-import { ClientRequests } from "./client-requests.ts";
+import { ClientRequests, lostError } from "./client-requests.ts";
 import type { OutgoingConnection } from "./outgoing-connection.ts";
 import { deliver, PayloadReader } from "./payload-reader.ts";
 import type { PulledLists } from "./pulled-lists.ts";
@@ -243,7 +243,7 @@ export class Conversation {
     this.host.clock.soon(() => void serve());
   }
 
-  /** Answers a request of ours (E4). */
+  /** Answers a request of ours (Conversation.E4). */
   answer<R>(fn: JsonContract<unknown, R>, request: number, body: R): void {
     this.#soon((channel) => {
       const payload = joinBytes(fn.response.encode({ body }).chunks);
@@ -256,7 +256,7 @@ export class Conversation {
     });
   }
 
-  /** Fails a request of ours (E4). */
+  /** Fails a request of ours (Conversation.E4). */
   fail(request: number, error: WeighbridgeError): void {
     const failure = toFailure(error);
     this.#soon((channel) => channel.failCall(request, failure));
@@ -275,11 +275,10 @@ export class Conversation {
     });
   }
 
-  /** A connection is gone: requests that left on it fail (E2). */
+  /** A connection is gone: requests that left on it fail (Conversation.E2). */
   connectionBroke(cause: Error | undefined): void {
     const why = cause === undefined ? "closed its connection" : `cannot be reached (${cause.message})`;
-    const message = `${this.name} ${why}; whether what it had not answered was applied is not known`;
-    this.requests.fail(new WeighbridgeError("NODE_DEAD", message, { retryable: true }));
+    this.requests.fail(lostError(`${this.name} ${why}`));
   }
 }
 

@@ -297,7 +297,7 @@ test("a server is replaced under its old id, a second time too, and is used agai
   await cluster.finalize();
 });
 
-test("a process whose node has a new incarnation is dialed no more (G9)", async () => {
+test("a process whose node has a new incarnation is dialed no more (RegistrationService.G9)", async () => {
   const { cluster } = await started({ heartbeatIntervalMs: 500, heartbeatTimeoutMs: 2000 });
   const address = cluster.office("server-0").roster.nodes.find(({ role }) => role === "server")?.address ?? assert.fail();
   cluster.kill("server-0");
@@ -340,7 +340,7 @@ test("several applications and customers of one node are kept apart", async () =
   await cluster.finalize();
 });
 
-test("connections that break are made again within 150 ms (B1), and what is asked from then on is answered", async () => {
+test("connections that break are made again within 150 ms (RemoteProcess.B1), and what is asked from then on is answered", async () => {
   const { cluster, kv } = await started();
   await cluster.run(kv.wait(kv.push(keysOf(1n), Float32Array.of(1))));
   const links = cluster.links.get("worker-0") ?? assert.fail();
@@ -453,7 +453,7 @@ test("while a channel holds its input, messages that were read already wait too,
   await cluster.finalize();
 });
 
-test("what a channel holds back comes over its next link, also when nothing ended the hold (Y5)", async () => {
+test("what a channel holds back comes over its next link, also when nothing ended the hold (IncomingConnections.Y5)", async () => {
   const cluster = await PsliteCluster.start();
   const server = new KVServer(cluster.office("server-0"), 0);
   const conversation = cluster.gateways.get("server-0")?.conversationOf(9);

@@ -10,7 +10,7 @@
 //       ps-lite's nodes recognise themselves.
 //   PsliteGateway.V2. A node that cannot be reached for `deathMs` is dead in our own roster: ps-lite's scheduler does
 //       not report it.
-//   Gateway.V3. Our peer has a link with the scheduler that assigned our rank, and with no later start of it.
+//   PsliteGateway.V3. Our peer has a link with the scheduler that assigned our rank, and with no later start of it.
 
 import { assert } from "../base/assert.ts";
 import type { Clock } from "../base/clock.ts";
@@ -29,6 +29,7 @@ import { RegistrationService } from "./registration-service.ts";
 import { RemoteProcess, type RemoteProcessHost } from "./remote-process.ts";
 import { Resender } from "./resender.ts";
 import { SchedulerClient } from "./scheduler-client.ts";
+import { EMPTY, PsCommand, PsMeta } from "./wire/ps-meta.ts";
 import { identityOf } from "./wire/zmtp.ts";
 
 const DIAL_DEADLINE_MS = 5000;
@@ -134,8 +135,19 @@ export class PsliteGateway implements Gateway, ConversationHost, RemoteProcessHo
     return this.#processes.values();
   }
 
-  nextTimestamp(): number {
-    return this.#timestamp++;
+  /** A control message of ours. */
+  controlMeta(command: number, fields: Partial<PsMeta>): PsMeta {
+    const meta = Object.assign(new PsMeta(), { command, timestamp: this.#timestamp++, ...fields });
+    if (command === PsCommand.TERMINATE) {
+      meta.customerId = 0;
+      meta.timestamp = EMPTY;
+    }
+    return meta;
+  }
+
+  /** Whether the node of this conversation would dial us if it were ours: we open its link (`accept`). */
+  isDialedBy({ node }: Conversation): boolean {
+    return node !== SCHEDULER_ID && this.options.role !== "worker";
   }
 
   processAt(hostPort: HostPort): RemoteProcess {
@@ -186,7 +198,7 @@ export class PsliteGateway implements Gateway, ConversationHost, RemoteProcessHo
     }
   }
 
-  /** The address of a node at this host and port (V1). */
+  /** The address of a node at this host and port (PsliteGateway.V1). */
   physical({ hostname, port }: HostPort): Address {
     return this.options.isLocal === true ? `unix:///tmp/${port}` : formatHostPort({ hostname, port });
   }
@@ -218,15 +230,14 @@ export class PsliteGateway implements Gateway, ConversationHost, RemoteProcessHo
     const conversation = this.#conversations.get(SCHEDULER_ID);
     const isReplaced =
       conversation !== undefined && conversation === process.primary && process.outgoing?.incarnation !== this.#schedulerIncarnation;
-    if (isReplaced) conversation.break(undefined); // our peer dials, and finds the other one (V3)
+    if (isReplaced) conversation.break(undefined); // our peer dials, and finds the other one (PsliteGateway.V3)
   }
 
   disconnected(process: RemoteProcess, cause: Error | undefined): void {
     if (this.#isClosed) return;
     if (!this.isLeaving)
       this.log.debug("a connection is down", { to: keyOf(process), reason: cause?.message ?? "closed by the other side" });
-    if (this.#scheduler === undefined && this.resender === undefined && !this.isLeaving)
-      for (const conversation of process.conversations.values()) conversation.connectionBroke(cause); // what left on it may be lost: its calls fail
+    this.#registrations?.fell(process, cause);
     this.#scheduler?.fell(process, cause);
   }
 
@@ -257,7 +268,7 @@ export class PsliteGateway implements Gateway, ConversationHost, RemoteProcessHo
 
   /**
    * The conversation of the current scheduler, a new one for a new incarnation. Throws NO_ROUTE if that one cannot take
-   * the job over (V3).
+   * the job over (PsliteGateway.V3).
    */
   #schedulerConversation(process: RemoteProcess): Conversation {
     const known = this.#conversations.get(SCHEDULER_ID);

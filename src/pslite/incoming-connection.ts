@@ -21,8 +21,9 @@ import { PAYLOAD_BYTES_MAX } from "../wire/frame.ts";
 import { wasAllInput } from "../wire/frame-reader.ts";
 import { BODY_BYTES_MAX } from "../wire/simple-frame.ts";
 import type { Conversation } from "./conversation.ts";
-import { isRawMeta, LongMeta, RAW_META_REFUSAL } from "./long-meta.ts";
+import { LongMeta } from "./long-meta.ts";
 import { decodeMeta, PsMeta } from "./wire/ps-meta.ts";
+import { isRawMeta, RAW_META_REFUSAL } from "./wire/raw-meta.ts";
 import { badZmtp, decodeReady, encodeGreeting, encodePong, encodeReady, nodeOfIdentity } from "./wire/zmtp.ts";
 import { type PartFate, type PartSink, ZmtpReader, type ZmtpSink } from "./wire/zmtp-reader.ts";
 
@@ -198,9 +199,9 @@ export class IncomingConnection implements LinkReader {
     this.isLong = byteCount > SHORT_META_BYTES_MAX;
     if (!this.isLong) return "whole";
     if (this.conversation === undefined) throw badZmtp(`a message that begins with ${byteCount} bytes`);
-    this.#host.longMessage(this); // I5
+    this.#host.longMessage(this); // IncomingConnection.I5
     if (byteCount <= META_BYTES_MAX) return "whole";
-    this.#longMeta = new LongMeta(byteCount); // I4
+    this.#longMeta = new LongMeta(byteCount); // IncomingConnection.I4
     return "stream";
   }
 

@@ -15,7 +15,6 @@
 import { WeighbridgeError } from "../base/errors.ts";
 import { Random } from "../base/random.ts";
 import type { Link, LinkReader } from "../transport/transport.ts";
-import { SCHEDULER_ID } from "../wire/node-id.ts";
 import type { Conversation } from "./conversation.ts";
 import { FirstByte } from "./first-byte.ts";
 import type { PsliteGateway } from "./gateway.ts";
@@ -40,8 +39,9 @@ export class IncomingConnections implements IncomingHost {
   readonly #silent = new Set<Link>();
   /** Connections inside a message, by conversation (IncomingConnection.I3). */
   readonly #busy = new Map<Conversation, IncomingConnection>();
-  /** Connections that hold up another (Y3), and conversations whose messages our own node has paused. */
+  /** Connections that hold up another (IncomingConnections.Y3). */
   readonly #watched = new Set<IncomingConnection>();
+  /** Conversations whose messages our own node has paused. */
   readonly #paused = new Set<Conversation>();
 
   /** Our scheduler has a registration service, every other node a scheduler client. */
@@ -61,7 +61,7 @@ export class IncomingConnections implements IncomingHost {
     return role === "scheduler" ? incarnation : undefined;
   }
 
-  /** Another process connected. Throws QUEUE_FULL (Y2). */
+  /** Another process connected. Throws QUEUE_FULL (IncomingConnections.Y2). */
   take(link: Link): LinkReader {
     let anonymousCount = this.#silent.size;
     for (const { conversation } of this.#open) if (conversation === undefined) anonymousCount++;
@@ -96,7 +96,7 @@ export class IncomingConnections implements IncomingHost {
     this.#busy.delete(conversation);
   }
 
-  /** The scheduler's list has arrived: connections of nodes that it does not name are refused (Y1). */
+  /** The scheduler's list has arrived: nodes that it does not name are refused (IncomingConnections.Y1). */
   listed(): void {
     for (const incoming of this.#open) if (incoming.conversation === undefined) this.clock.soon(() => incoming.goOn());
   }
@@ -106,7 +106,7 @@ export class IncomingConnections implements IncomingHost {
     for (const incoming of this.#open) if (incoming.conversation === conversation) this.clock.soon(() => incoming.goOn());
   }
 
-  /** The link of the conversation with our peer ended (Y4, Y5). */
+  /** The link of the conversation with our peer ended (IncomingConnections.Y4, IncomingConnections.Y5). */
   unlinked(conversation: Conversation): void {
     this.#busy.get(conversation)?.link.destroy();
     if (this.#paused.has(conversation)) this.pause(conversation, false);
@@ -137,11 +137,11 @@ export class IncomingConnections implements IncomingHost {
     if (node === 0) return true;
     const { conversation } = incoming;
     if (conversation === undefined) {
-      if (this.#registrations !== undefined) return true; // it may register (Y1)
+      if (this.#registrations !== undefined) return true; // it may register (IncomingConnections.Y1)
       if (this.#gateway.selfId === 0) return false; // the scheduler's list, which names that node, is on its way
       throw new WeighbridgeError("NO_ROUTE", `there is no node ${node} in this job`);
     }
-    if (!conversation.isLinked && this.#isAccepted(conversation)) this.#gateway.accept(conversation);
+    if (!conversation.isLinked && this.#gateway.isDialedBy(conversation)) this.#gateway.accept(conversation);
     if (!conversation.isLinked) return false; // until our peer has dialed it
     if (this.#paused.has(conversation)) return false; // what was read already waits, too
     const busy = this.#busy.get(conversation);
@@ -220,7 +220,7 @@ export class IncomingConnections implements IncomingHost {
     conversation.connectionBroke(cause);
   }
 
-  /** Y3 */
+  /** IncomingConnections.Y3 */
   #watch(conversation: Conversation, busy: IncomingConnection): void {
     if (this.#watched.has(busy)) return;
     this.#watched.add(busy);
@@ -242,7 +242,7 @@ export class IncomingConnections implements IncomingHost {
     return incoming;
   }
 
-  /** Y1 */
+  /** IncomingConnections.Y1 */
   #takeAnonymous(incoming: IncomingConnection, meta: PsMeta): void {
     const { node } = incoming;
     const isRegistration = meta.command === PsCommand.ADD_NODE && this.#registrations !== undefined;
@@ -264,11 +264,6 @@ export class IncomingConnections implements IncomingHost {
         this.#registrations?.present(process);
       }
     this.clock.soon(() => incoming.goOn());
-  }
-
-  /** Whether this node, if it were ours, would dial us. */
-  #isAccepted(conversation: Conversation): boolean {
-    return conversation.node !== SCHEDULER_ID && this.#gateway.options.role !== "worker";
   }
 
   /** PS_DROP_MSG. Lists are never resent (PS_RESEND), so they are never dropped. */

@@ -10,8 +10,8 @@ import { type Role, rankOf } from "../wire/node-id.ts";
 import type { NodeState, RosterView } from "../wire/roster.ts";
 import { Conversation } from "./conversation.ts";
 import type { PsliteGateway } from "./gateway.ts";
-import { formatHostPort, type HostPort } from "./host-port.ts";
-import { EMPTY, type PsNode, PsRole } from "./wire/ps-meta.ts";
+import { formatHostPort, type HostPort, keyOf } from "./host-port.ts";
+import { EMPTY, type PsNode, PsRole, roleOf } from "./wire/ps-meta.ts";
 
 export type ListedNode = {
   readonly node: number;
@@ -37,9 +37,8 @@ export class ListedNodes {
   }
 
   /** The conversation of the node at this address. */
-  conversationAt({ hostname, port }: HostPort): Conversation | undefined {
-    for (const { hostPort, conversation } of this.#listed.values())
-      if (hostPort.hostname === hostname && hostPort.port === port) return conversation;
+  conversationAt(hostPort: HostPort): Conversation | undefined {
+    for (const listed of this.#listed.values()) if (keyOf(listed.hostPort) === keyOf(hostPort)) return listed.conversation;
     return undefined;
   }
 
@@ -65,19 +64,19 @@ export class ListedNodes {
     return { version: ++this.#version, nodes };
   }
 
-  /** L1 */
+  /** ListedNodes.L1 */
   #adopt(node: PsNode, known: ListedNode | undefined): ListedNode {
-    const role = node.role === PsRole.SERVER ? "server" : "worker";
+    const role = roleOf(node);
     const hostPort: HostPort = { hostname: node.hostname, port: node.port };
     const incarnation = (known?.incarnation ?? 0) + 1;
     if (known?.conversation !== undefined) {
       const old = this.#gateway.processAt(known.hostPort);
       this.#gateway.forgetConversation(known.conversation);
-      if (known.hostPort.hostname !== hostPort.hostname || known.hostPort.port !== hostPort.port) this.#gateway.forgetProcess(old);
+      if (keyOf(known.hostPort) !== keyOf(hostPort)) this.#gateway.forgetProcess(old);
     }
     let conversation: Conversation | undefined;
     if (role !== this.#gateway.options.role) {
-      // L2
+      // ListedNodes.L2
       conversation = new Conversation(this.#gateway, { node: node.id, incarnation, remote: formatHostPort(hostPort) });
       this.#gateway.processAt(hostPort).addConversation(node.customerId, conversation);
       this.#gateway.addConversation(conversation);

@@ -1,6 +1,7 @@
 // message-batch — collects the ZMTP frames of messages for one write to a connection. Metas and short parts are copied
 // into a page; long parts are attached by reference and sent from where they are.
 
+import { joinBytes } from "../base/join-bytes.ts";
 import { encodeMeta, metaBytesMax, type PsMeta } from "./wire/ps-meta.ts";
 import { FRAME_HEADER_BYTES_MAX, frameHeaderBytes, writeFrameHeader } from "./wire/zmtp.ts";
 
@@ -140,4 +141,13 @@ export class MessageBatch {
     this.#taken.chunks.push(this.#page.subarray(this.#sealed, this.#fill));
     this.#sealed = this.#fill;
   }
+}
+
+export function byteCountOf(chunks: readonly Uint8Array[]): number {
+  return chunks.reduce((sum, { length }) => sum + length, 0);
+}
+
+/** Copies only what is in several chunks. */
+export function inOnePiece(chunks: readonly Uint8Array[]): Uint8Array {
+  return chunks.length === 1 ? (chunks[0] as Uint8Array) : joinBytes(chunks);
 }

@@ -148,7 +148,8 @@ export class OutgoingConnection implements LinkReader {
       if (this.#isDown) throw new WeighbridgeError("CLOSED", "the connection was closed before it was open");
       this.#link = link;
       link.write([encodeGreeting(identity)], () => {});
-      this.#cancelHandshake = this.#options.clock.after(deadlineMs, () => this.#stayedSilent(link)); // L3
+      // OutgoingConnection.L3
+      this.#cancelHandshake = this.#options.clock.after(deadlineMs, () => this.#stayedSilent(link));
       return this;
     };
     transport.connect(address, open, { deadlineMs }).catch((error: Error) => this.#fell(error));

@@ -72,7 +72,7 @@ test("what is handed over while a payload comes in has memory of its own", () =>
   assert.deepEqual(frames[1]?.payload, [...bytesOf(16)]);
 });
 
-test("memory that is taken away while a payload is read into it does not end the connection (R3)", () => {
+test("memory that is taken away while a payload is read into it does not end the connection (PayloadReader.R3)", () => {
   const named = new Uint8Array(200);
   const { reader, frames } = stage(() => named);
   reader.begin(header(1, 200), bytesOf(8));

@@ -91,7 +91,7 @@ export class PayloadReader {
   view(aheadBytes: number): Uint8Array {
     if (!this.#isInside) return new Uint8Array(1024); // what arrives is dropped
     const { payloadBytes } = this.#header;
-    if (this.#target.length < payloadBytes) this.#target = new Uint8Array(payloadBytes); // R3
+    if (this.#target.length < payloadBytes) this.#target = new Uint8Array(payloadBytes); // PayloadReader.R3
     const end = Math.min(payloadBytes + aheadBytes, this.#fill + READ_BYTES_MAX, this.#target.length);
     return this.#target.subarray(this.#fill, end);
   }
@@ -106,11 +106,11 @@ export class PayloadReader {
     return true;
   }
 
-  /** R1. The current payload has the buffer; what is delivered meanwhile has memory of its own. */
+  /** PayloadReader.R1. The current payload has the buffer; what is delivered meanwhile has memory of its own. */
   #targetOf(header: FrameHeader, channel: Channel): Uint8Array {
     const { payloadBytes } = header;
     const named = payloadBytes > IN_PLACE_BYTES_MAX ? channel.destination(header) : undefined;
-    if (named !== undefined && named.length === payloadBytes) return named; // R3
+    if (named !== undefined && named.length === payloadBytes) return named; // PayloadReader.R3
     return this.#isInside || payloadBytes > this.#buffer.length ? new Uint8Array(payloadBytes) : this.#buffer;
   }
 }

@@ -10,7 +10,7 @@ const ascending = (count: number, first = 0n): Uint8Array =>
   new Uint8Array(BigUint64Array.from({ length: count }, (_, i) => first + BigInt(i)).buffer);
 const lensOf = (count: number, width: number): Uint8Array => new Uint8Array(new Int32Array(count).fill(width).buffer);
 
-test("a list is known again by all of its keys, in its application and type only (W3)", () => {
+test("a list is known again by all of its keys, in its application and type only (PulledLists.W3)", () => {
   const memory = new PulledLists();
   for (const count of [1, 2, 8, 9, 5000]) {
     const keys = ascending(count);
@@ -31,7 +31,7 @@ test("a list is known again by all of its keys, in its application and type only
   }
 });
 
-test("values of different lengths, or of none, are not remembered (W1)", () => {
+test("values of different lengths, or of none, are not remembered (PulledLists.W1)", () => {
   const memory = new PulledLists();
   for (const lens of [Int32Array.of(1, 2), Int32Array.of(0, 0), Int32Array.of(-1, -1)]) {
     memory.learn(ascending(2), new Uint8Array(lens.buffer), PLACE);
@@ -39,7 +39,7 @@ test("values of different lengths, or of none, are not remembered (W1)", () => {
   }
 });
 
-test("the newest lists are remembered, 1024 of them at most, and no more bytes than the bound (W2)", () => {
+test("the newest lists are remembered, 1024 of them at most, and no more bytes than the bound (PulledLists.W2)", () => {
   const memory = new PulledLists({ bytesMax: BYTES_MAX });
   for (let i = 0; i < 1100; i++) memory.learn(ascending(1, BigInt(i)), lensOf(1, 1), PLACE);
   assert.equal(memory.find(ascending(1, 75n), PLACE), undefined);

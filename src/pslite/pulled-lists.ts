@@ -39,10 +39,10 @@ export class PulledLists {
   /** The list with exactly these keys, which are 8-byte aligned. */
   find(keys: Uint8Array, owner: ListOwner): KnownList | undefined {
     const known = this.#lists.get(listNumber(keys, owner));
-    return known !== undefined && isSame(known.keys, keys) ? known : undefined; // W3
+    return known !== undefined && isSame(known.keys, keys) ? known : undefined; // PulledLists.W3
   }
 
-  /** Remembers the keys of a request and the lens of its answer; both are kept, and must not change (W1). */
+  /** Remembers the keys of a request and the lens of its answer. Neither may change afterwards (PulledLists.W1). */
   learn(keys: Uint8Array, lens: Uint8Array, owner: ListOwner): void {
     const lengths = new Int32Array(lens.buffer, lens.byteOffset, lens.length >> 2);
     const width = lengths[0] ?? 0;
@@ -55,7 +55,7 @@ export class PulledLists {
     while (this.#lists.size > LISTS_MAX || this.#byteCount > this.#bytesMax) {
       const [oldest] = this.#lists.keys();
       if (oldest === undefined) return;
-      this.#remove(oldest); // W2
+      this.#remove(oldest); // PulledLists.W2
     }
   }
 

@@ -77,7 +77,7 @@ export class RegisteredNode implements Control {
 
   /**
    * The node waits at a barrier; one of ours sends the round, and whether it waits for dead nodes. One of ps-lite
-   * always does (M2).
+   * always does (RegisteredNode.M2).
    */
   enter(group: number, extension: BodyExtension | undefined): void {
     const requested = extension?.round;
@@ -96,7 +96,7 @@ export class RegisteredNode implements Control {
       // It entered twice, and both entries are answered.
       const isReleased = requested === undefined && this.#rounds.get(group) === reply.round;
       this.#rounds.set(group, reply.round);
-      if (isReleased || registration.process.primary !== this.#conversation) return; // M1
+      if (isReleased || registration.process.primary !== this.#conversation) return; // RegisteredNode.M1
       this.#registrations.release({ registration, group, round: reply.round });
     };
     const failed = (failure: Failure): void => this.#failed(group, extension, failure);
@@ -108,7 +108,7 @@ export class RegisteredNode implements Control {
     return this.#conversation.incarnation > 1 && !this.#rounds.has(group);
   }
 
-  /** M2 */
+  /** RegisteredNode.M2 */
   #failed(group: number, extension: BodyExtension | undefined, failure: Failure): void {
     const { gateway } = this.#registrations;
     const { code, message } = failure;

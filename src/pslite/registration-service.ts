@@ -38,7 +38,7 @@ import { RegisteredNode } from "./registered-node.ts";
 import { byHostPort, checkedNode, type Registration } from "./registration.ts";
 import type { RemoteProcess } from "./remote-process.ts";
 import { RestartedNodes } from "./restarted-nodes.ts";
-import { EMPTY, PsCommand, PsMeta, type PsNode, PsRole } from "./wire/ps-meta.ts";
+import { PsCommand, type PsMeta, type PsNode, PsRole, psRoleOf, roleOf } from "./wire/ps-meta.ts";
 
 /** How many may wait for a rank beyond those that exist: enough for a restart loop, not for a flood. */
 const WAITING_MAX = 256;
@@ -62,12 +62,12 @@ export class RegistrationService {
     this.#releases = new BarrierReleases(gateway, (each) => this.#sendRelease(each));
   }
 
-  /** A process registers. Throws BAD_REQUEST if it cannot be a node, QUEUE_FULL if too many wait (G8). */
+  /** A process registers. Throws BAD_REQUEST if it is no node, QUEUE_FULL if too many wait (RegistrationService.G8). */
   addNode(incoming: IncomingConnection, meta: PsMeta): void {
     const node = checkedNode(meta);
     this.#checkWaiting();
     const hostPort: HostPort = { hostname: node.hostname, port: node.port };
-    const role = node.role === PsRole.SERVER ? "server" : "worker";
+    const role = roleOf(node);
     const twin = this.#registrations.find((other) => keyOf(other.hostPort) === keyOf(hostPort) && other.customerId === node.customerId);
     if (twin !== undefined) this.#forget(twin.process); // a new process at the same address
     const process = this.gateway.processAt(hostPort);
@@ -86,7 +86,7 @@ export class RegistrationService {
       isAdmitted: false,
     };
     this.#registrations.push(registration);
-    if (this.#isFormed && extension !== undefined) process.keep(); // G7
+    if (this.#isFormed && extension !== undefined) process.keep(); // RegistrationService.G7
     this.gateway.log.info("a node of ps-lite registers", {
       role,
       at: keyOf(hostPort),
@@ -97,7 +97,7 @@ export class RegistrationService {
     else this.#register(registration, extension?.rank);
   }
 
-  /** G8 */
+  /** RegistrationService.G8 */
   #checkWaiting(): void {
     const { serverCount, workerCount } = this.gateway.options;
     const waiting = this.#registrations.filter(({ isAdmitted }) => !isAdmitted).length;
@@ -118,7 +118,14 @@ export class RegistrationService {
     this.#restarted.called(conversation, this.registrationOf(conversation)?.extension !== undefined);
   }
 
-  /** G3 */
+  /** An outgoing connection that was up broke: what left on it may be lost, so its calls fail. */
+  fell(process: RemoteProcess, cause: Error | undefined): void {
+    const { resender, isLeaving } = this.gateway;
+    if (resender === undefined && !isLeaving)
+      for (const conversation of process.conversations.values()) conversation.connectionBroke(cause);
+  }
+
+  /** RegistrationService.G3 */
   gone(process: RemoteProcess): void {
     for (const conversation of process.conversations.values()) {
       if (conversation.node === 0 || this.registrationOf(conversation) === undefined) continue;
@@ -160,12 +167,7 @@ export class RegistrationService {
 
   /** Sends a message to the process of this node. */
   send({ process }: Registration, command: number, fields: Partial<PsMeta>): void {
-    const meta = Object.assign(new PsMeta(), { command, timestamp: this.gateway.nextTimestamp(), ...fields });
-    if (command === PsCommand.TERMINATE) {
-      meta.customerId = 0;
-      meta.timestamp = EMPTY;
-    }
-    process.send(meta);
+    process.send(this.gateway.controlMeta(command, fields));
   }
 
   /** Releases a process that has passed a barrier. */
@@ -195,7 +197,7 @@ export class RegistrationService {
     this.send(registration, PsCommand.ADD_NODE, { nodes, ...body });
   }
 
-  /** Sends the process of this registration a node in a new incarnation (G5). */
+  /** Sends the process of this registration a node in a new incarnation (RegistrationService.G5). */
   sendReplacement(registration: Registration, entry: RosterEntry): void {
     const send = (): void => {
       if (this.#registrations.includes(registration)) this.#sendNodes(registration, [this.#psNodeOf(entry)]);
@@ -217,8 +219,7 @@ export class RegistrationService {
     const hostPort = hostPortOf(entry.address);
     const registration = this.#registrations.find(({ conversation }) => conversation?.node === entry.node);
     const id = registration?.process.primary?.node ?? entry.node;
-    const role = entry.role === "server" ? PsRole.SERVER : PsRole.WORKER;
-    return { role, id, ...hostPort, isRecovery: entry.incarnation > 1, customerId: registration?.customerId ?? 0 };
+    return { role: psRoleOf(entry.role), id, ...hostPort, isRecovery: entry.incarnation > 1, customerId: registration?.customerId ?? 0 };
   }
 
   #forget(process: RemoteProcess): void {
@@ -233,7 +234,7 @@ export class RegistrationService {
     return countOf("server") >= serverCount && countOf("worker") >= workerCount;
   }
 
-  /** G1: those that registered before all were there register again, with their rank. */
+  /** RegistrationService.G1: those that registered before all were there register again, with their rank. */
   #registerAll(): void {
     this.#isFormed = true;
     for (const role of ["server", "worker"] as const) {
@@ -299,7 +300,7 @@ export class RegistrationService {
   #admitted(registration: Registration, conversation: Conversation, { node, incarnation, roster }: RegisterReply): void {
     const { process } = registration;
     const replaced = this.#registrations.find((other) => other.process !== process && other.conversation?.node === node);
-    if (replaced !== undefined) this.#forget(replaced.process); // G9
+    if (replaced !== undefined) this.#forget(replaced.process); // RegistrationService.G9
     registration.isAdmitted = true;
     conversation.node = node;
     conversation.incarnation = incarnation;
@@ -328,10 +329,11 @@ export class RegistrationService {
     const waiting = [...this.#unlisted].sort(([a], [b]) => Number(a.role === "server") - Number(b.role === "server"));
     for (const [registration, roster] of waiting) {
       const dead = registration.extension === undefined ? roster.nodes.find(isDeadServer) : undefined;
+      // RegistrationService.G5 and G6
       if (registration.role === "server") this.#sendList(registration);
       else if (dead !== undefined)
-        this.gateway.log.warn("a worker waits for a server", { at: keyOf(registration.hostPort), server: nameOf(dead.node) }); // G6
-      else this.#restarted.whenAllReady(roster.nodes.filter(isNewServer), () => this.#sendList(registration)); // G5
+        this.gateway.log.warn("a worker waits for a server", { at: keyOf(registration.hostPort), server: nameOf(dead.node) });
+      else this.#restarted.whenAllReady(roster.nodes.filter(isNewServer), () => this.#sendList(registration));
     }
   }
 

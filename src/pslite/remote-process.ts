@@ -88,13 +88,13 @@ export class RemoteProcess {
     await promise;
   }
 
-  /** Keeps an outgoing connection to it from now on (B1). */
+  /** Keeps an outgoing connection to it from now on (RemoteProcess.B1). */
   keep(): void {
     this.#isKept = true;
     if (this.#outgoing === undefined) this.#newOutgoing(this.#pauseMs());
   }
 
-  /** Sends a message of one part from its first node; `meta` is kept (B4). */
+  /** Sends a message of one part from its first node; `meta` is kept (RemoteProcess.B4). */
   send(meta: PsMeta): void {
     if (this.#isKept && this.#outgoing?.isUp !== true && this.#held.length < HELD_MAX) this.#held.push(meta);
     this.primary?.sendMessage(meta);
@@ -119,7 +119,7 @@ export class RemoteProcess {
     this.#checkGone();
   }
 
-  /** How long to wait before dialing (B3). */
+  /** How long to wait before dialing (RemoteProcess.B3). */
   #pauseMs(): number {
     const pauseMs = Math.min(REDIAL_MS_MAX, REDIAL_MS * 2 ** Math.max(0, this.#shortCount - 1));
     return Math.max(0, this.#dialedAtMs + pauseMs - this.#host.clock.nowMs());
@@ -157,7 +157,7 @@ export class RemoteProcess {
     this.#checkGone();
   }
 
-  /** B2 */
+  /** RemoteProcess.B2 */
   #checkGone(): void {
     const isDialing = this.#outgoing !== undefined && !this.#outgoing.isDown && !this.#outgoing.isPending;
     if (this.isPresent || this.#isGone || isDialing) return;

@@ -15,14 +15,12 @@ import { COPY_BYTES_MAX } from "./message-batch.ts";
 import type { KnownList, PulledLists } from "./pulled-lists.ts";
 import type { ServedRequest } from "./served-request.ts";
 import { dtypeOfPsType, PsType } from "./wire/data-type.ts";
-import type { PsMeta } from "./wire/ps-meta.ts";
+import { PART_BYTES_MAX, type PsMeta } from "./wire/ps-meta.ts";
 import type { PartFate, PartSink } from "./wire/zmtp-reader.ts";
 
 /** How many keys of a pull fit a frame. */
 export const PULL_KEYS_MAX: number = PAYLOAD_BYTES_MAX / KEY_BYTES;
 
-/** ps-lite counts the bytes of a part in an int; parts that are kept whole are no longer than that either. */
-const WHOLE_BYTES_MAX = 2 ** 31 - 1;
 /** Applications and customers are 16 bits in our frames. */
 const ID_MAX = 0xffff;
 
@@ -67,12 +65,12 @@ export class RequestReader implements PartSink {
     this.#partIndex = index;
     this.#isLastPart = isLast;
     if (served === undefined || index > 3) return "skip";
-    if (index !== 2 && byteCount > WHOLE_BYTES_MAX) return this.#refuse(`${byteCount} bytes of ${index === 1 ? "keys" : "lens"}`);
+    if (index !== 2 && byteCount > PART_BYTES_MAX) return this.#refuse(`${byteCount} bytes of ${index === 1 ? "keys" : "lens"}`);
     if (index === 1) return byteCount === 0 || byteCount % KEY_BYTES !== 0 || isLast ? this.#refuse(`keys of ${byteCount} bytes`) : "whole";
     if (index === 3) return "whole";
     if (!served.push) return byteCount === 0 ? "whole" : this.#refuse("a pull with values");
     const isKept = this.#hasLens || this.#conversation.host.resender !== undefined;
-    if (isKept && byteCount > WHOLE_BYTES_MAX) return this.#refuse(`${byteCount} bytes of values, which have to be kept until all is here`);
+    if (isKept && byteCount > PART_BYTES_MAX) return this.#refuse(`${byteCount} bytes of values, which have to be kept until all is here`);
     if (this.#hasLens) return isLast ? this.#refuse("lens are announced, but missing") : "whole";
     const width = byteCount / served.elementBytes / this.#keyCount;
     if (width === 0 || !Number.isInteger(width)) return this.#refuse(`${byteCount} bytes of values for ${this.#keyCount} keys`);
@@ -123,12 +121,6 @@ export class RequestReader implements PartSink {
     served.keys = this.#known?.keys ?? keys.slice();
   }
 
-  /** Opens a request of this many frames to answer. */
-  #openRequest(served: ServedRequest, frameCount: number): void {
-    served.frameCount = frameCount;
-    served.left = frameCount;
-  }
-
   #requestHeader(served: ServedRequest, flags: number, isLast: boolean): FrameHeader {
     const isFirst = this.#frameIndex++ === 0;
     const header = this.#conversation.requestHeader(served.functionId, served.push, served);
@@ -154,7 +146,7 @@ export class RequestReader implements PartSink {
   pullUnknown(served: ServedRequest): void {
     const { keyCount } = served;
     this.#frameIndex = 0;
-    this.#openRequest(served, Math.ceil(keyCount / PULL_KEYS_MAX));
+    served.open(Math.ceil(keyCount / PULL_KEYS_MAX));
     for (let from = 0; from < keyCount; from += PULL_KEYS_MAX) {
       const to = Math.min(keyCount, from + PULL_KEYS_MAX);
       const header = this.#requestHeader(served, KvFlag.WANT_LENS, to === keyCount);
@@ -172,7 +164,7 @@ export class RequestReader implements PartSink {
     const blockValues = isLong ? BLOCK_BYTES / elementBytes : width;
     const frameKeys = isLong ? 1 : keysPerFrame(valueBytes);
     const frameCount = isLong ? keyCount * Math.ceil(width / blockValues) : Math.ceil(keyCount / frameKeys);
-    this.#openRequest(served, frameCount);
+    served.open(frameCount);
     served.guess(lens, keyCount * valueBytes);
     for (let from = 0; from < keyCount; from += frameKeys) {
       const to = Math.min(keyCount, from + frameKeys);
@@ -193,7 +185,7 @@ export class RequestReader implements PartSink {
     const valueBytes = width * served.elementBytes;
     const isLong = valueBytes >= LARGE_VALUE_BYTES;
     const frameCount = isLong ? this.#keyCount * Math.ceil(valueBytes / BLOCK_BYTES) : Math.ceil(this.#keyCount / keysPerFrame(valueBytes));
-    this.#openRequest(served, frameCount);
+    served.open(frameCount);
     if (this.#isSmall(byteCount) || this.#conversation.host.resender !== undefined) return "whole";
     this.#nextFrame(served);
     return "stream";
@@ -264,7 +256,7 @@ export class RequestReader implements PartSink {
     }
     served.lens = lensBytes;
     const spans = variableSpans(lens, served.elementBytes, { keyFrom: 0, keyTo: lens.length, valueFrom: 0 });
-    this.#openRequest(served, spans.length);
+    served.open(spans.length);
     for (const [i, { keyFrom, keyTo, valueFrom, valueTo, width, pieceOffset }] of spans.entries()) {
       const isPiece = pieceOffset >= 0;
       const header = this.#requestHeader(served, KvFlag.VARIABLE | (isPiece ? KvFlag.PIECE : KvFlag.LENS), i === spans.length - 1);

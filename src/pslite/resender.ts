@@ -12,6 +12,7 @@
 import type { CancelTimer, Clock } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
 import type { Conversation } from "./conversation.ts";
+import { byteCountOf } from "./message-batch.ts";
 import { SeenMessages } from "./seen-messages.ts";
 import { PsCommand, PsMeta, signatureOf } from "./wire/ps-meta.ts";
 
@@ -54,9 +55,9 @@ export class Resender {
     const { outgoing } = conversation;
     if (outgoing === undefined || !isAcknowledged(meta) || meta.command === PsCommand.ADD_NODE) return;
     const taken = outgoing.batch.take();
-    const chunks = taken.chunks.map((chunk) => chunk.slice()); // R1
+    const chunks = taken.chunks.map((chunk) => chunk.slice()); // Resender.R1
     taken.release();
-    const byteCount = chunks.reduce((sum, { length }) => sum + length, 0);
+    const byteCount = byteCountOf(chunks);
     this.#keep(this.#keyOf(meta, this.#selfId(), conversation.node), {
       conversation,
       chunks,
@@ -74,7 +75,7 @@ export class Resender {
     return this.#unacknowledged.get(conversation)?.byteCount ?? 0;
   }
 
-  /** Calls `run` once there is room for more (R4). */
+  /** Calls `run` once there is room for more (Resender.R4). */
   whenRoom(conversation: Conversation, run: () => void): void {
     const unacknowledged = this.#unacknowledged.get(conversation);
     if (unacknowledged === undefined || unacknowledged.byteCount <= KEPT_BYTES_MAX) run();
@@ -114,7 +115,7 @@ export class Resender {
     return true;
   }
 
-  /** All of a message has arrived (R3). */
+  /** All of a message has arrived (Resender.R3). */
   taken(meta: PsMeta, conversation: Conversation): void {
     if (!isAcknowledged(meta) || this.#selfId() === 0) return;
     let seen = this.#seen.get(conversation);
@@ -177,7 +178,7 @@ export class Resender {
     }
   }
 
-  /** R2 */
+  /** Resender.R2 */
   #giveUp(key: string, { conversation, what }: Entry): void {
     this.#drop(key);
     const reason = `no acknowledgement after ${RETRIES_MAX} tries: is PS_RESEND set on all nodes?`;

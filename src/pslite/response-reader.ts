@@ -15,7 +15,7 @@ import { KvFlag, LEN_BYTES } from "../wire/kv-message.ts";
 import type { Conversation } from "./conversation.ts";
 import { COPY_BYTES_MAX } from "./message-batch.ts";
 import { PsType } from "./wire/data-type.ts";
-import type { PsMeta } from "./wire/ps-meta.ts";
+import { PART_BYTES_MAX, type PsMeta } from "./wire/ps-meta.ts";
 import type { PartFate, PartSink } from "./wire/zmtp-reader.ts";
 
 /** A request that left, or is being assembled. */
@@ -32,8 +32,6 @@ export type OpenRequest = {
 };
 
 const NOTHING = new Uint8Array(0);
-/** As long as a part of ps-lite can be: it counts its bytes in an int. */
-const KEPT_BYTES_MAX = 2 ** 31 - 1;
 
 export class ResponseReader implements PartSink {
   readonly #conversation: Conversation;
@@ -45,7 +43,7 @@ export class ResponseReader implements PartSink {
   #valueBytes = 0;
   /** The position of the stream in the values. */
   #offset = 0;
-  /** The values, while they wait for their lens (I3). */
+  /** The values, while they wait for their lens (ResponseReader.I3). */
   #kept: Uint8Array = NOTHING;
 
   constructor(conversation: Conversation) {
@@ -78,7 +76,7 @@ export class ResponseReader implements PartSink {
     if (index === 2) {
       this.#valueBytes = byteCount;
       this.#isLensExpected = open.wantsLens;
-      if (this.#isKeeping && byteCount > KEPT_BYTES_MAX) {
+      if (this.#isKeeping && byteCount > PART_BYTES_MAX) {
         this.#fail(`${this.#conversation.name} answered with ${byteCount} bytes of values, which is too long for PS_RESEND`);
         this.#open = undefined;
         return "skip";
@@ -115,7 +113,7 @@ export class ResponseReader implements PartSink {
     return this.#conversation.host.resender !== undefined;
   }
 
-  /** I3 */
+  /** ResponseReader.I3 */
   #keep(open: OpenRequest, bytes: Uint8Array, at: number, byteCount: number): void {
     const isLens = this.#partIndex === 3;
     if (!isLens && this.#isLensExpected && !this.#isLastPart) {
@@ -164,7 +162,7 @@ export class ResponseReader implements PartSink {
   #checkKeys(open: OpenRequest, byteCount: number): boolean {
     if (this.#isKey64 && byteCount === open.keyCount * KEY_BYTES) return true;
     const { name } = this.#conversation;
-    if (this.#isKey64) this.#fail(`${name} answered with ${byteCount / KEY_BYTES} keys, but was asked for ${open.keyCount}`);
+    if (this.#isKey64) this.#fail(`${name} answered with ${byteCount / KEY_BYTES} keys, but ${open.keyCount} were requested`);
     else this.#fail(`${name} has keys of 32 bits (USE_KEY32); Weighbridge has 64: build it without`);
     this.#open = undefined;
     return false;

@@ -14,7 +14,7 @@ function started(): { clock: SimClock; restarted: RestartedNodes; told: string[]
   return { clock, restarted, told, keep };
 }
 
-test("what is kept back is told once the node calls by its name, in order, and later words at once (N1)", async () => {
+test("what is kept back is told once the node calls by its name, in order, and later words at once (RestartedNodes.N1)", async () => {
   const { clock, restarted, told, keep } = started();
   keep(2, "to one");
   keep(2, "to another");
@@ -27,7 +27,7 @@ test("what is kept back is told once the node calls by its name, in order, and l
   assert.deepEqual(told, ["to one", "to another", "to a third"]);
 });
 
-test("a node that never calls is told of after CALL_MS, not before (N2)", async () => {
+test("a node that never calls is told of after CALL_MS, not before (RestartedNodes.N2)", async () => {
   const { clock, told, keep } = started();
   keep(2, "late");
   await clock.advance(CALL_MS - 1);
@@ -36,7 +36,7 @@ test("a node that never calls is told of after CALL_MS, not before (N2)", async 
   assert.deepEqual(told, ["late"]);
 });
 
-test("of a program of ps-lite others hear SETTLE_MS after its call, once, however often it calls and whatever follows (N4)", async () => {
+test("of a program of ps-lite others hear SETTLE_MS after its call, once, however often it calls and whatever follows (RestartedNodes.N4)", async () => {
   const { clock, restarted, told, keep } = started();
   keep(2, "to one");
   restarted.called({ node: 8, incarnation: 2 }, false);
@@ -51,7 +51,7 @@ test("of a program of ps-lite others hear SETTLE_MS after its call, once, howeve
   assert.deepEqual(told, ["to one", "to another", "to a third"]);
 });
 
-test("of an incarnation that was replaced before it called nothing is told, nor of one that is named again later (N3)", async () => {
+test("of an incarnation that was replaced before it called nothing is told, nor of one that is named again later (RestartedNodes.N3)", async () => {
   const { clock, restarted, told, keep } = started();
   keep(2, "second");
   keep(3, "third");

@@ -31,10 +31,10 @@ export class RestartedNodes {
     this.#clock = clock;
   }
 
-  /** Calls `notify` now if that incarnation is ready, otherwise as soon as it is (N1). */
+  /** Calls `notify` now if that incarnation is ready, otherwise as soon as it is (RestartedNodes.N1). */
   whenReady(node: NodeIncarnation, notify: () => void): void {
     const restarted = this.#expect(node);
-    if (restarted.incarnation > node.incarnation) return; // N3
+    if (restarted.incarnation > node.incarnation) return; // RestartedNodes.N3
     if (restarted.isReady) notify();
     else restarted.kept.push(notify);
   }
@@ -55,7 +55,7 @@ export class RestartedNodes {
     if (isOurs) arrive(restarted);
     else {
       restarted.cancelTimer();
-      restarted.cancelTimer = this.#clock.after(SETTLE_MS, () => arrive(restarted)); // N4
+      restarted.cancelTimer = this.#clock.after(SETTLE_MS, () => arrive(restarted)); // RestartedNodes.N4
     }
   }
 
@@ -68,7 +68,7 @@ export class RestartedNodes {
     const known = this.#newest.get(node);
     if (known !== undefined && known.incarnation >= incarnation) return known;
     known?.cancelTimer();
-    const cancelTimer = this.#clock.after(CALL_MS, () => arrive(restarted)); // N2
+    const cancelTimer = this.#clock.after(CALL_MS, () => arrive(restarted)); // RestartedNodes.N2
     const restarted: RestartedNode = { node, incarnation, kept: [], cancelTimer, hasCalled: false, isReady: false };
     this.#newest.set(node, restarted);
     return restarted;

@@ -33,7 +33,7 @@ import { type ListedNode, ListedNodes } from "./listed-nodes.ts";
 import type { RemoteProcess } from "./remote-process.ts";
 import { SETTLE_MS } from "./restarted-nodes.ts";
 import { bodyOf, type OutgoingFrame } from "./translating-batch.ts";
-import { EMPTY, PsCommand, PsMeta, type PsNode, PsRole } from "./wire/ps-meta.ts";
+import { EMPTY, PsCommand, type PsMeta, type PsNode, psRoleOf } from "./wire/ps-meta.ts";
 
 /** ps-lite's jobs have no names. */
 const JOB = "ps-lite";
@@ -73,7 +73,7 @@ export class SchedulerClient implements Control {
     this.#barriers.whenOthersStarted(send);
   }
 
-  /** What to do about a lost scheduler, once it has assigned us a rank that no other can take over (C1). */
+  /** What to do about a lost scheduler, once it has assigned us a rank (SchedulerClient.C1). */
   get loss(): string | undefined {
     if (this.#gateway.selfId === 0) return undefined;
     if (!this.#isOurs) return `a scheduler of ps-lite cannot be started again under a running job: ${ANEW}`;
@@ -98,7 +98,8 @@ export class SchedulerClient implements Control {
         break;
       case HEARTBEAT.id:
         if ((this.#gateway.options.heartbeatIntervalMs ?? 0) === 0) {
-          this.conversation.answer(HEARTBEAT, request, {}); // ps-lite's scheduler expects no answer, and has no field for what it reports
+          // ps-lite's scheduler expects no heartbeat, and has no field for what ours reports.
+          this.conversation.answer(HEARTBEAT, request, {});
           break;
         }
         this.#heartbeat = request;
@@ -159,7 +160,8 @@ export class SchedulerClient implements Control {
     for (const conversation of process.conversations.values()) {
       if (conversation === this.#conversation) this.#barriers.broke();
       if (conversation === this.#conversation && this.#maySpeak(process)) {
-        this.#cancelBreak = this.#gateway.clock.after(LAST_WORDS_MS, () => this.#breakLink(cause)); // C5
+        // SchedulerClient.C5
+        this.#cancelBreak = this.#gateway.clock.after(LAST_WORDS_MS, () => this.#breakLink(cause));
         continue;
       }
       // Dialing again would not help.
@@ -192,7 +194,7 @@ export class SchedulerClient implements Control {
     if (conversation.outgoing === undefined) this.#breakLink(undefined);
   }
 
-  /** C5 */
+  /** SchedulerClient.C5 */
   #maySpeak({ incoming }: RemoteProcess): boolean {
     return incoming.size > 0 && (this.#isOurs || this.#gateway.selfId === 0) && !this.#gateway.isLeaving;
   }
@@ -248,7 +250,7 @@ export class SchedulerClient implements Control {
     this.#deathTimers.delete(node);
   }
 
-  /** C2 */
+  /** SchedulerClient.C2 */
   #died(listed: ListedNode): void {
     listed.state = "dead";
     this.#gateway.log.warn("a node is dead", { node: nameOf(listed.node), at: formatHostPort(listed.hostPort) });
@@ -272,15 +274,14 @@ export class SchedulerClient implements Control {
       return;
     }
     const { hostname, port } = hostPortOf(body.address);
-    const role = body.role === "server" ? PsRole.SERVER : PsRole.WORKER;
-    this.#own = { role, id: EMPTY, hostname, port, isRecovery: false, customerId: 0 };
+    this.#own = { role: psRoleOf(body.role), id: EMPTY, hostname, port, isRecovery: false, customerId: 0 };
     this.send(PsCommand.ADD_NODE, {
       nodes: [this.#own],
       body: encodeBodyExtension({ rank, label, packageVersion, serverCount, workerCount }),
     });
   }
 
-  /** C4: our own scheduler sends a new incarnation when it accepts requests. */
+  /** SchedulerClient.C4: our own scheduler sends a new incarnation when it accepts requests. */
   #takeNodes(meta: PsMeta): void {
     const isFirst = this.#gateway.selfId === 0;
     if (isFirst && !this.#findSelf(meta)) return;
@@ -295,7 +296,8 @@ export class SchedulerClient implements Control {
     for (const { node } of changed) this.#cancelDeath(node);
     if (isFirst) {
       this.#gateway.listed();
-      this.#gateway.processAt(hostPortOf(this.#gateway.options.schedulerAddress)).renewOutgoing(); // with our identity from now on
+      // With our identity from now on.
+      this.#gateway.processAt(hostPortOf(this.#gateway.options.schedulerAddress)).renewOutgoing();
     }
     if (this.#registering !== undefined) this.#answerRegister();
     else if (changed.length > 0) this.#announce();
@@ -325,8 +327,9 @@ export class SchedulerClient implements Control {
     this.#gateway.accept(listed.conversation);
   }
 
-  #isAccepted({ role, conversation }: ListedNode): boolean {
-    return conversation !== undefined && role === "worker" && this.#gateway.options.role === "server";
+  /** Whether we open its link. */
+  #isAccepted({ conversation }: ListedNode): boolean {
+    return conversation !== undefined && this.#gateway.isDialedBy(conversation);
   }
 
   #failRegister(error: WeighbridgeError): void {
@@ -369,12 +372,7 @@ export class SchedulerClient implements Control {
   }
 
   send(command: number, fields: Partial<PsMeta>): void {
-    const meta = Object.assign(new PsMeta(), { command, timestamp: this.#gateway.nextTimestamp(), ...fields });
-    if (command === PsCommand.TERMINATE) {
-      meta.customerId = 0;
-      meta.timestamp = EMPTY;
-    }
-    this.conversation.sendMessage(meta);
+    this.conversation.sendMessage(this.#gateway.controlMeta(command, fields));
   }
 }
 

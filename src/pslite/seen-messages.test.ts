@@ -19,7 +19,7 @@ function hasSeen(seen: SeenMessages, meta: PsMeta): boolean {
   return isSeen;
 }
 
-test("a message is new once, whatever the order (W1)", () => {
+test("a message is new once, whatever the order (SeenMessages.W1)", () => {
   const seen = new SeenMessages();
   for (const timestamp of [5, 0, 3, 1, 1_000_000, 7, 2_000_000, 1_500_000])
     assert.equal(hasSeen(seen, message(timestamp)), false, `${timestamp}`);
@@ -27,7 +27,7 @@ test("a message is new once, whatever the order (W1)", () => {
   assert.equal(hasSeen(seen, message(1_000_001)), false);
 });
 
-test("what is far behind counts as seen (W2)", () => {
+test("what is far behind counts as seen (SeenMessages.W2)", () => {
   const seen = new SeenMessages();
   seen.add(message(3_000_000));
   assert.equal(seen.isSeen(message(3_000_000 - WINDOW)), true);
@@ -40,7 +40,7 @@ test("customers, requests and responses, data and control are told apart", () =>
     assert.equal(hasSeen(seen, message(4, fields)), false, JSON.stringify(fields));
 });
 
-test("timestamps that begin again at 0 are new, and those from before are still seen (W3)", () => {
+test("timestamps that begin again at 0 are new, and those from before are still seen (SeenMessages.W3)", () => {
   const seen = new SeenMessages();
   for (const timestamp of [MODULUS - 3, MODULUS - 1, 0, 1, MODULUS - 2, 2])
     assert.equal(hasSeen(seen, message(timestamp)), false, `${timestamp}`);
@@ -48,7 +48,7 @@ test("timestamps that begin again at 0 are new, and those from before are still 
     assert.equal(seen.isSeen(message(timestamp)), true, `${timestamp}`);
 });
 
-test("random timestamps are seen exactly when they came, as a set that remembers all of them has it (W1)", () => {
+test("random timestamps are seen exactly when they came, as a set that remembers all of them has it (SeenMessages.W1)", () => {
   for (let seed = 1; seed <= 20; seed++) {
     const random = new Random(seed);
     const [seen, model] = [new SeenMessages(), new Set<number>()];

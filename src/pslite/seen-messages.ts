@@ -29,7 +29,7 @@ export class SeenMessages {
     if (window === undefined) return false;
     const age = ageOf(meta.timestamp, window);
     if (age < 0) return false;
-    return age >= WINDOW || (age < bitCountOf(window) && hasBit(window, meta.timestamp)); // W2
+    return age >= WINDOW || (age < bitCountOf(window) && hasBit(window, meta.timestamp)); // SeenMessages.W2
   }
 
   /** Records that this message arrived. */
@@ -55,7 +55,7 @@ function kindOf({ command, appId, customerId, simpleApp, request }: PsMeta): str
   return `${command}/${appId}/${customerId}/${simpleApp}/${request}`;
 }
 
-/** How far behind the newest it is; below 0 if it is newer (W3). */
+/** How far behind the newest it is; below 0 if it is newer (SeenMessages.W3). */
 function ageOf(timestamp: number, { newest }: Window): number {
   return ((newest - timestamp) << SHIFT) >> SHIFT;
 }
@@ -77,7 +77,7 @@ function setBit(window: Window, timestamp: number): void {
   window.bits[word] = (window.bits[word] as number) | (1 << (timestamp & 31));
 }
 
-/** Makes `timestamp` the newest, `count` after the last one. What is overwritten is WINDOW older (W1). */
+/** Makes `timestamp` the newest, `count` after the last one. What is overwritten is WINDOW older (SeenMessages.W1). */
 function advance(window: Window, timestamp: number, count: number): void {
   while (bitCountOf(window) < WINDOW && !isFree(window, count)) grow(window);
   const bitCount = bitCountOf(window);

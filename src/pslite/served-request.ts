@@ -10,7 +10,6 @@
 //       response is made again, or fails if it must not be.
 
 import { WeighbridgeError } from "../base/errors.ts";
-import { joinBytes } from "../base/join-bytes.ts";
 import { elementArrayOf } from "../kernel/elements.ts";
 import { toFailure } from "../wire/failure.ts";
 import { Kind, offsetBytesOf, totalBytesOf } from "../wire/frame.ts";
@@ -18,7 +17,7 @@ import { FunctionId } from "../wire/function-id.ts";
 import { encodeJson } from "../wire/json-body.ts";
 import { KvFlag, LEN_BYTES } from "../wire/kv-message.ts";
 import type { Awaiting } from "./conversation.ts";
-import type { MessageBatch } from "./message-batch.ts";
+import { byteCountOf, inOnePiece, type MessageBatch } from "./message-batch.ts";
 import type { OutgoingConnection } from "./outgoing-connection.ts";
 import { PULL_KEYS_MAX } from "./request-reader.ts";
 import type { ServedRequests } from "./served-requests.ts";
@@ -44,13 +43,13 @@ export class ServedRequest implements Awaiting {
   keyCount = 0;
   /** Lens that came with the request, to be returned with the response. */
   lens: Uint8Array = NOTHING;
-  /** Frames of the request, and those without an answer yet. */
-  frameCount = 0;
-  left = 0;
   /** Number of the first frame. */
   first = 0;
   readonly #owner: ServedRequests;
   readonly #simple: boolean;
+  /** Frames of the request, and those without an answer yet. */
+  #frameCount = 0;
+  #framesLeft = 0;
   #failure: Uint8Array | undefined;
   /** SimpleApp's answer. */
   readonly #body: Uint8Array[] = [];
@@ -60,7 +59,7 @@ export class ServedRequest implements Awaiting {
   #valuesLeft = 0;
   #lensLeft = 0;
   #isStreaming = false;
-  /** The connection of the response that is being written (S3). */
+  /** The connection of the response that is being written (ServedRequest.S3). */
   #outgoing: OutgoingConnection | undefined;
   /** Lens of the answer that passed by, while they are to be remembered. */
   #seenLens: Uint8Array | undefined;
@@ -83,6 +82,12 @@ export class ServedRequest implements Awaiting {
     this.dtype = dtypeOfPsType(this.valueType);
     this.elementBytes = elementArrayOf(this.dtype)?.BYTES_PER_ELEMENT ?? 1;
     this.functionId = !meta.pull ? FunctionId.KV_PUSH : meta.push ? FunctionId.KV_PUSH_PULL : FunctionId.KV_PULL;
+  }
+
+  /** Our node gets the request in this many frames, and answers each. */
+  open(frameCount: number): void {
+    this.#frameCount = frameCount;
+    this.#framesLeft = frameCount;
   }
 
   /** The request is not valid; our node does not get it. */
@@ -110,7 +115,7 @@ export class ServedRequest implements Awaiting {
     const { header } = frame;
     if (header.kind === Kind.FAILURE) {
       if (this.#isStreaming) this.#giveUp(frame.payload());
-      if (this.#failure === undefined && this.frameCount > 0) this.#failure = frame.payload();
+      if (this.#failure === undefined && this.#frameCount > 0) this.#failure = frame.payload();
       return this.#frameDone();
     }
     if (this.#simple) return this.#answerSimple(frame);
@@ -118,7 +123,7 @@ export class ServedRequest implements Awaiting {
     const total = totalBytesOf(header);
     const offset = offsetBytesOf(header);
     const isWhole = (header.flags & KvFlag.WHOLE) !== 0;
-    const isNext = this.frameCount === 1 || isWhole || (this.#guessedBytes >= 0 && header.request - this.first === this.#nextFrame);
+    const isNext = this.#frameCount === 1 || isWhole || (this.#guessedBytes >= 0 && header.request - this.first === this.#nextFrame);
     const { host } = this.#owner.conversation;
     const canStream = isNext && this.#gathered === undefined && host.resender === undefined && this.#owner.occupy(this);
     if (canStream) this.#stream(frame, isWhole || this.#guessedBytes < 0 ? total : this.#guessedBytes, isWhole);
@@ -131,7 +136,7 @@ export class ServedRequest implements Awaiting {
   /** All frames of a body but the last are only acknowledged; the answer may take several frames itself. */
   #answerSimple(frame: OutgoingFrame): boolean {
     const { header } = frame;
-    if (header.request < this.first + this.frameCount - 1) return this.#frameDone();
+    if (header.request < this.first + this.#frameCount - 1) return this.#frameDone();
     this.#body.push(frame.payload());
     const isWhole = header.arg2 + header.payloadBytes >= header.arg0;
     return isWhole ? this.#frameDone() : false;
@@ -152,7 +157,7 @@ export class ServedRequest implements Awaiting {
   }
 
   #frameDone(): boolean {
-    if (--this.left > 0) return true;
+    if (--this.#framesLeft > 0) return true;
     if (this.#isStreaming) this.#endStream();
     else if (this.#failure !== undefined && this.#guessedBytes >= 0) this.#pullAgain();
     else this.#owner.whenFree(() => this.#respond());
@@ -166,7 +171,7 @@ export class ServedRequest implements Awaiting {
     this.#owner.release();
     if (!isCut) return;
     if (this.#failure === undefined && !this.push) {
-      this.#pullAgain(); // S3
+      this.#pullAgain(); // ServedRequest.S3
       return;
     }
     const error = new WeighbridgeError("NODE_DEAD", "the connection broke inside the response; what was pushed has been applied");
@@ -216,7 +221,7 @@ export class ServedRequest implements Awaiting {
   #respondSimple(): void {
     const { conversation } = this.#owner;
     const meta = this.#responseMeta();
-    meta.body = wholeOf(this.#body);
+    meta.body = inOnePiece(this.#body);
     conversation.outgoing?.batch.meta(meta, true);
     conversation.endMessage(meta);
   }
@@ -234,7 +239,7 @@ export class ServedRequest implements Awaiting {
     return meta;
   }
 
-  /** Writes meta, keys, and the announcement of the values (S2). */
+  /** Writes meta, keys, and the announcement of the values (ServedRequest.S2). */
   #beginValues(valueBytes: number, hasLens: boolean): PsMeta {
     const { outgoing } = this.#owner.conversation;
     const meta = this.#responseMeta();
@@ -268,7 +273,7 @@ export class ServedRequest implements Awaiting {
     batch?.add(this.lens); // `#streamBytes` has announced them
   }
 
-  /** Undefined once the outgoing connection of the response is no longer the node's: the rest of it is dropped (S3). */
+  /** Undefined once the node has another connection: the rest of the response is dropped (ServedRequest.S3). */
   get #batch(): MessageBatch | undefined {
     return this.#outgoing === this.#owner.conversation.outgoing ? this.#outgoing?.batch : undefined;
   }
@@ -292,7 +297,7 @@ export class ServedRequest implements Awaiting {
 
   /** Keeps a copy of a frame of the answer until all have arrived. */
   #gather(frame: OutgoingFrame, total: number): void {
-    this.#gathered ??= Array.from({ length: this.frameCount }, () => []);
+    this.#gathered ??= Array.from({ length: this.#frameCount }, () => []);
     const isWhole = (frame.header.flags & KvFlag.WHOLE) !== 0;
     const index = isWhole ? 0 : frame.header.request - this.first;
     if (total > 0) this.#gathered[index]?.push(frame.payload());
@@ -304,12 +309,12 @@ export class ServedRequest implements Awaiting {
     const values: Uint8Array[] = [];
     const lens: Uint8Array[] = this.#wantsLens ? [] : [this.lens];
     for (const [index, parts] of (this.#gathered ?? []).entries()) {
-      const whole = wholeOf(parts);
+      const whole = inOnePiece(parts);
       const lensBytes = this.#wantsLens ? this.#keysOfFrame(index, whole.length) * LEN_BYTES : 0;
       values.push(whole.subarray(0, whole.length - lensBytes));
       if (lensBytes > 0) lens.push(whole.subarray(whole.length - lensBytes));
     }
-    const [valueBytes, lensBytes] = [sumOf(values), sumOf(lens)];
+    const [valueBytes, lensBytes] = [byteCountOf(values), byteCountOf(lens)];
     const meta = this.#beginValues(valueBytes, lensBytes > 0);
     for (const part of values) batch?.attach(part);
     if (lensBytes > 0) {
@@ -322,18 +327,9 @@ export class ServedRequest implements Awaiting {
   /** Of a pull in several frames; an answer to all of them is at index 0. */
   #keysOfFrame(index: number, byteCount: number): number {
     if (byteCount === 0) return 0;
-    const isWhole = this.frameCount > 1 && this.#gathered?.every((parts, i) => i === 0 || parts.length === 0) === true;
+    const isWhole = this.#frameCount > 1 && this.#gathered?.every((parts, i) => i === 0 || parts.length === 0) === true;
     return isWhole ? this.keyCount : Math.min(PULL_KEYS_MAX, this.keyCount - index * PULL_KEYS_MAX);
   }
 }
 
 const NOTHING = new Uint8Array(0);
-
-function sumOf(parts: readonly Uint8Array[]): number {
-  return parts.reduce((sum, { length }) => sum + length, 0);
-}
-
-/** Copies only what is in several parts. */
-function wholeOf(parts: readonly Uint8Array[]): Uint8Array {
-  return parts.length === 1 ? (parts[0] as Uint8Array) : joinBytes(parts);
-}

@@ -18,7 +18,7 @@ export class ServedRequests {
   readonly conversation: Conversation;
   readonly lists: PulledLists;
   readonly #reader: RequestReader;
-  /** The response that is being written (Q1), and what waits for its end. */
+  /** The response that is being written (ServedRequests.Q1), and what waits for its end. */
   #current: ServedRequest | undefined;
   #waiting: (() => void)[] = [];
 
@@ -46,8 +46,7 @@ export class ServedRequests {
   /** A body may take several frames (wire/simple-frame.ts). */
   #putSimple(served: ServedRequest, { appId, customerId, head, body }: PsMeta): void {
     const parts = bodyParts(body);
-    served.frameCount = parts.length;
-    served.left = parts.length;
+    served.open(parts.length);
     let from = 0;
     for (const [i, part] of parts.entries()) {
       const header = this.conversation.requestHeader(FunctionId.SIMPLE, true, served);

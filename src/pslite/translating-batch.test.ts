@@ -28,7 +28,7 @@ function header(request: number, payloadBytes: number): FrameHeader {
   return of;
 }
 
-test("a frame is handed over when its payload is there: inline and attached, in order (T1)", () => {
+test("a frame is handed over when its payload is there: inline and attached, in order (TranslatingBatch.T1)", () => {
   const { batch, sent } = stage();
   const reused = header(1, 10);
   let at = batch.begin(reused, 8);

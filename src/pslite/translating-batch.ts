@@ -89,7 +89,7 @@ export class TranslatingBatch implements FrameBatch {
     return { chunks: messages?.chunks ?? [], byteCount, flushed };
   }
 
-  /** T1 */
+  /** TranslatingBatch.T1 */
   #complete(): void {
     if (!this.#isOpen) return;
     this.#isOpen = false;

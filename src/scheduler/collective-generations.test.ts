@@ -97,7 +97,7 @@ test("a worker that dies while others wait for it lets them go on", () => {
   assert.deepEqual(told(generations.review(rosterOf({}, { state: "dead" }))), { t0: "1: 0.1" });
 });
 
-test("who comes again, leaves, or was replaced is no longer waited for under its old ticket", () => {
+test("a worker that comes again, leaves, or was replaced is no longer waited for under its old request", () => {
   const generations = new CollectiveGenerations<string>();
   enter(generations, 0);
   assert.deepEqual(told(enter(generations, 0, { caller: "again" })), { t0: "ABORTED" });

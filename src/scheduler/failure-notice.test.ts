@@ -7,7 +7,7 @@ import { FailureNotice } from "./failure-notice.ts";
 
 const LINGER_MS = 2000;
 
-function farewellOf(serverCount: number, workerCount: number) {
+function noticeOf(serverCount: number, workerCount: number) {
   const clock = new SimClock();
   const notice = new FailureNotice({ clock, serverCount, workerCount, lingerMs: LINGER_MS });
   let isOver = false;
@@ -25,7 +25,7 @@ function farewellOf(serverCount: number, workerCount: number) {
 }
 
 test("it is over once every server and every worker was told", async () => {
-  const { notice, isOverAfter } = farewellOf(1, 2);
+  const { notice, isOverAfter } = noticeOf(1, 2);
   notice.told("server", "a");
   notice.told("worker", "b");
   assert.equal(await isOverAfter(10), false);
@@ -34,14 +34,14 @@ test("it is over once every server and every worker was told", async () => {
 });
 
 test("a node that asks twice is one node", async () => {
-  const { notice, isOverAfter } = farewellOf(0, 2);
+  const { notice, isOverAfter } = noticeOf(0, 2);
   notice.told("worker", "b");
   notice.told("worker", "b");
   assert.equal(await isOverAfter(10), false);
 });
 
 test("a server too many does not stand for a worker that has yet to come", async () => {
-  const { notice, isOverAfter } = farewellOf(1, 1);
+  const { notice, isOverAfter } = noticeOf(1, 1);
   notice.told("server", "a");
   notice.told("server", "one too many");
   assert.equal(await isOverAfter(LINGER_MS - 1), false);
@@ -50,7 +50,7 @@ test("a server too many does not stand for a worker that has yet to come", async
 });
 
 test("whoever does not come is waited for no longer than lingerMs", async () => {
-  const { isOverAfter } = farewellOf(1, 1);
+  const { isOverAfter } = noticeOf(1, 1);
   assert.equal(await isOverAfter(LINGER_MS - 1), false);
   assert.equal(await isOverAfter(2), true);
 });

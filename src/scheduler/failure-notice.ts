@@ -1,5 +1,6 @@
 // failure-notice — the end of a job that failed: the scheduler sends every node the reason, and stays until all have
-// it, `lingerMs` at most. Nodes that come a moment later get it too; they would otherwise find nobody and wait in vain.
+// it, `lingerMs` at most. Nodes that come a moment later get it too; they would otherwise find no scheduler, and wait
+// until their timeout.
 
 import type { Clock } from "../base/clock.ts";
 import { Deferred } from "../base/deferred.ts";

@@ -174,7 +174,7 @@ export class PlacementChanges {
     await this.#finish(this.#holders(), before);
   }
 
-  /** Hands the parts of a placement that was told over, or takes it back. */
+  /** Hands over the parts of a published placement, or takes it back. */
   async #finish(holders: readonly RosterEntry[], before?: PlacementView): Promise<void> {
     try {
       await this.#arrived(holders);

@@ -8,7 +8,7 @@ import type { RegisterRequest, ResumeClaim } from "../wire/register.ts";
 import type { RankSlot } from "./rank-slot.ts";
 import type { SchedulerState } from "./scheduler-state.ts";
 
-/** Whether a node knows more than the state that was found: what it was told is not there. */
+/** Whether a node knows more than the state that was found: something that a scheduler sent it is missing. */
 export function isBehind({ incarnations, placement: own }: SchedulerState, { roster: { nodes, placement } }: ResumeClaim): boolean {
   const isNewer = nodes.some(({ node, incarnation }) => incarnation > (incarnations.get(node) ?? 0));
   return isNewer || (placement?.epoch ?? 0) > (own?.epoch ?? 0);

@@ -13,7 +13,7 @@ import { RunSet } from "../base/run-set.ts";
 import { type EpochDescription, epochProblem, type Runs, type UnitsClaim, type UnitsReply, type UnitsRequest } from "../wire/units.ts";
 import { EpochUnits } from "./epoch-units.ts";
 
-/** Epochs that are not over; one that nobody holds units of gives way to a new one. */
+/** Epochs that are not over; one without lent units gives way to a new one. */
 const OPEN_EPOCHS_MAX = 64;
 const NAMES_MAX = 256;
 /** For how many epochs of a name `repeatedCount` is known after they are over. */
@@ -139,7 +139,7 @@ export class ShardLedger {
       return { isOver: true, units: [], repeatedCount, inherited: undefined, ...(clock === 0 ? {} : { clock }) };
     }
     const { want, waitMs, leaves } = request;
-    // the absent never return them
+    // workers that are gone never return them
     const isLending = this.#isSettled && want > 0 && !leaves && this.#present.includes(rank);
     const crew = { present: this.#takers, regulars: this.#regularsOf(request), startCount: this.#startCount };
     const { units, clock } = isLending ? epoch.lend(rank, { want, isWaiting: waitMs > 0 }, crew) : { units: [] };

@@ -107,14 +107,14 @@ export class StateJournal {
     return (this.#next ?? this.#current)?.promise;
   }
 
-  /** Calls `tell` when what was written up to now may be told: at once if it may be now. */
+  /** Calls `tell` when everything written so far is durable: at once if it is now. */
   told(tell: () => void): void {
     const durable = this.whenDurable();
     if (durable === undefined) tell();
     else void durable.then(tell);
   }
 
-  /** Passes an answer on, or a failure, when what was written before it was made may be told. */
+  /** Passes an answer on, or a failure, when everything written before it is durable. */
   answer<T>(answer: T | Promise<T>): T | Promise<T> {
     if (this.#store === undefined) return answer;
     if (answer instanceof Promise) return answer.finally(() => this.whenDurable());

@@ -27,7 +27,7 @@ const EXPLAIN_MS = 100;
 
 export class FunctionClient {
   readonly router: Router;
-  /** What the caller of a parameter's call is told in the place of its failure; may come a little later. */
+  /** The error for the caller of a parameter's call, in place of its failure; may come a little later. */
   explainFailure: (error: WeighbridgeError, wait: WaitOptions) => Promise<WeighbridgeError> = (error) => Promise.resolve(error);
 
   constructor(router: Router) {
@@ -56,7 +56,7 @@ export class FunctionClient {
     return loads ?? new Map<string, FunctionLoad>();
   }
 
-  /** Which incarnation of a server calls go to now: a new one knows nothing of what the one before was told. */
+  /** Which incarnation of a server calls go to now: a new one knows nothing that the one before knew. */
   incarnationOf(server: number): number {
     return this.router.incarnationOf(server);
   }

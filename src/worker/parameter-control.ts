@@ -70,7 +70,7 @@ const CLOCKS_AHEAD = 2;
 /** How often a parameter is opened that others clear at the same time. */
 const OPEN_ATTEMPTS = 8;
 
-/** Another consistency, as a server is told of it. */
+/** Another consistency, as servers get it. */
 type ModeChange = { readonly consistency: string; readonly clock: number; readonly turn: number };
 
 /** The worker's clock: that of a call is its value, unless it has lost something; asking for it may throw then. */

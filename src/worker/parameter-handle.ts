@@ -1,7 +1,7 @@
 // parameter-handle — what a tensor or an embedding knows of its parameter: name, number, and for every server the
 // incarnation in which the parameter was found or made. A restarted server has a new incarnation, and nothing that was
-// pushed to the one before unless it was restored; somebody else may have made the parameter anew there.
-// router/request-queue.ts asks the servers.
+// pushed to the one before unless it was restored; another worker may have made the parameter anew there.
+// router/request-queue.ts queries the servers.
 //
 //   handle knows incarnation 1 of server s ─► s is restarted ─► the next call asks incarnation 2 for its parameter:
 //       restored or loaded    the handle knows incarnation 2, the call leaves
@@ -12,9 +12,9 @@
 //   ParameterHandle.L1. A call leaves only for incarnations that the handle knows: for all its servers or for none.
 //   ParameterHandle.L2. The caller gets no answer of an incarnation that the handle does not know: reads that travel to
 //       a new incarnation by themselves (peer/channel.ts) are requested again behind L1.
-//   ParameterHandle.L3. A link that breaks and comes back is no new incarnation: nothing is asked here.
-//   ParameterHandle.L4. While a new incarnation is asked, all later calls of the worker wait: reads follow own pushes,
-//       and CLOCK follows what was pushed before it.
+//   ParameterHandle.L3. A link that breaks and comes back is no new incarnation: it needs no query.
+//   ParameterHandle.L4. While the query of a new incarnation is open, all later calls of the worker wait: reads follow
+//       own pushes, and CLOCK follows what was pushed before it.
 
 import { WeighbridgeError } from "../base/errors.ts";
 import { parameterState } from "../contracts/parameters.ts";
@@ -31,7 +31,7 @@ export class ParameterHandle implements NamedParameter {
   readonly incarnations: (number | undefined)[] = [];
   /** Numbers what is pushed, for all handles of the session. */
   readonly pushes: PushNumbers;
-  /** What a new incarnation is asked. Here, so that a worker without parameters has none of their contracts. */
+  /** The query of a new incarnation. Here, so that a worker without parameters loads none of their contracts. */
   readonly originFunction: typeof parameterState = parameterState;
 
   constructor({ name, maker, parameter }: Pick<ParameterHandle, "name" | "maker" | "parameter">, pushes: PushNumbers) {
@@ -51,7 +51,7 @@ export class ParameterHandle implements NamedParameter {
     return this.pushes.last(this.parameter);
   }
 
-  /** The parameter is no more: what was pushed to it is not told of one that is made anew. */
+  /** The parameter was cleared: pushes to it do not count for one that is made anew. */
   cleared(): void {
     this.pushes.cleared(this.parameter);
   }
@@ -61,7 +61,7 @@ export class ParameterHandle implements NamedParameter {
     this.incarnations[server] = incarnation;
   }
 
-  /** Why nothing is sent to an incarnation in which somebody else made the parameter. */
+  /** The error for an incarnation in which another worker made the parameter: nothing is sent there. */
   lost(server: number, incarnation: number): WeighbridgeError {
     const what = `${nameOf(idOf("server", server))} was restarted (incarnation ${incarnation}) and has lost all that was pushed to it, and somebody has made the parameter anew there`;
     const then = `nothing was sent; restore a checkpoint, or make it again with ${this.maker}() to go on with what is there now`;

@@ -99,7 +99,7 @@ export abstract class Parameter {
     await this.functions.wait(done, `${what} of ${JSON.stringify(this.name)}`, { deadlineMs, signal, subject: this.handle });
   }
 
-  /** What the caller of a call that failed is told. */
+  /** The error for the caller of a call that failed. */
   protected async explained(thrown: unknown): Promise<unknown> {
     return await this.functions.explained(thrown, this.handle, {});
   }

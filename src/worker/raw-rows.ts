@@ -91,7 +91,7 @@ export class RawRows {
     return this.#options.clipScaleOf(gradient);
   }
 
-  /** Whether a server was restarted since this was asked last: what it was told may be gone. */
+  /** Whether a server was restarted since the last call of this: what it knew may be gone. */
   get wasRestarted(): boolean {
     const { functions } = this.#options;
     const holders = functions.servers.map((server) => functions.incarnationOf(server));
@@ -175,7 +175,7 @@ export class RawRows {
     });
   }
 
-  /** Each server is told the claim that it gave (W2). */
+  /** Each server gets the claim that it gave (W2). */
   #writes(plan: RowPlan, sorted: Float32Array, clock: number): AnyRequest[] {
     const [parameter, scope] = [this.#parameter, this.#parameter];
     const { servers } = this.#options.functions;

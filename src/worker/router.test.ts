@@ -460,7 +460,7 @@ test("for 60 seeds with a placement that changes at any moment: acknowledged = a
   }
 });
 
-test("a push and pull whose answer was lost with its part counts once, and reads the rows or the block from their owners of now (TableClient.B5, TensorClient.T5)", async () => {
+test("a push and pull whose answer was lost with its part counts once, and reads the rows or the block from their owners of now (Embedding.B5, Tensor.T3)", async () => {
   const { stage, worker } = started();
   const into = new Float32Array(2 * LIST.length);
   const values = new Float32Array(worker.tensor.size);

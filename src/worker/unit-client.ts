@@ -5,7 +5,7 @@
 //   UnitClient.C1. Of one epoch there is one open feed.
 //   UnitClient.C2. What is remembered has bounds: the epochs that are over as runs, and the last ACCOUNTS_MAX that were
 //       closed before their end.
-//   UnitClient.C3. What is told fits a message. Units that are left out of it are done again by somebody, and counted
+//   UnitClient.C3. A report fits a message. Units that are left out of it are done again by somebody, and counted
 //       as repeated.
 
 import type { Clock } from "../base/clock.ts";

@@ -78,7 +78,7 @@ export class UnitFeed {
   #repeatedCount = 0;
   #isOver = false;
   #isClosed = false;
-  /** It was told to retire; and nothing is left for it. */
+  /** `retire` was called; and nothing is left for it. */
   #isRetiring = false;
   #isRetired = false;
   /** Those of whom the scheduler said that they have not asked, and since when it says so of anybody. */
@@ -185,7 +185,7 @@ export class UnitFeed {
 
   /**
    * Ends this worker's part in the epoch: what it has not begun is given back; what it has begun and not finished is
-   * done again by others. A scheduler that cannot be told finds out by itself.
+   * done again by others. A scheduler that cannot be reached finds out by itself.
    */
   async close(wait: WaitOptions = {}): Promise<void> {
     checkWaitOptions(wait);
@@ -279,7 +279,7 @@ export class UnitFeed {
       this.#open = undefined;
     });
     const answer = asked.then((reply) => {
-      this.#unreported.removeRuns(done); // if it failed, what was done is told again with the next ask
+      this.#unreported.removeRuns(done); // if it failed, the next request reports it again
       this.#take(reply);
       if (request.retires === true && want > 0 && reply.units.length === 0) this.#isRetired = true; // F6
     });
@@ -326,5 +326,5 @@ export class UnitFeed {
   }
 }
 
-/** For a failure that somebody else is told of. */
+/** For a failure that another caller gets. */
 function ignored(): void {}

@@ -50,7 +50,7 @@ const JOINED_MS = 1000;
 /** Of how many clocks it is kept what was pushed at them. */
 const CLOCKS_KEPT = 64;
 
-/** How long after a failure a server is told again. */
+/** How long after a failure the message to a server is repeated. */
 const TELL_AGAIN_MS = 500;
 
 export type WorkerClockOptions = {
@@ -58,7 +58,7 @@ export type WorkerClockOptions = {
   readonly name: string;
   readonly clock: Clock;
   readonly functions: Pick<FunctionClient, "call" | "callAll" | "joining">;
-  /** Where the end of a clock is told. */
+  /** Sends the end of a clock to the servers. */
   readonly router: Pick<Router, "tellAll">;
   readonly log: Log;
   /** Of what this worker pushes, which servers hear of with its clock. */
@@ -85,9 +85,9 @@ export class WorkerClock {
   #isTellingAgain = false;
   #joining: Promise<void> | undefined;
   #hasLeft = false;
-  /** What the next call is told, but for where this worker stands by then (J9). */
+  /** The error of the next call, without the clock that this worker has by then (J9). */
   lost: string | undefined;
-  /** The same of the last join, also once a call was told. */
+  /** The same of the last join, also after a call got it. */
   #lastLost: string | undefined;
 
   constructor({ name, clock, functions, router, log, pushes, joiningAgain }: WorkerClockOptions) {
@@ -155,7 +155,7 @@ export class WorkerClock {
     this.#hear(clock);
   }
 
-  /** What servers are told of the end of the clocks before this one. */
+  /** The message to servers about the end of the clocks before this one. */
   #ended(clock: number, leaves = false): { readonly clock: number; readonly leaves: boolean } & PushReport {
     return { clock, leaves, ...this.#pushes.before(clock) };
   }
@@ -204,7 +204,7 @@ export class WorkerClock {
     await this.#startJoining();
   }
 
-  /** To be told of every call that failed (J2). */
+  /** To be called for every call that failed (J2). */
   joinAgain(error: WeighbridgeError): void {
     if (!isOutside(error) || this.#joining !== undefined || this.#hasLeft) return; // J4
     this.#startJoining().catch((thrown: unknown) => this.#log.warn("joining the clock set again failed", { reason: reasonOf(thrown) }));

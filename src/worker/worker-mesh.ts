@@ -1,13 +1,13 @@
 // worker-mesh — the links of a worker with the other workers. Nothing listens and nothing is dialed before the first
-// need; then each pair has one channel, and requests go both ways. Who takes part is decided by the scheduler; what is
-// sent is the collective's business.
+// need; then each pair has one channel, and requests go both ways. The scheduler decides which workers take part, the
+// collective what they send.
 //
 // Invariants:
-//   WorkerMesh.W1. Of two workers the one with the lower rank is dialed by the other, once both listen. Only workers
-//       may dial a worker; where two dial each other, one connection is left (Peer.P7).
+//   WorkerMesh.W1. Of two workers the one with the higher rank dials the other, once both listen. Only workers may dial
+//       a worker; if two dial each other, one connection is left (Peer.P7).
 //   WorkerMesh.W2. A channel belongs to one incarnation of the other worker: when the roster knows a newer one, the old
 //       channel ends, and what was open on it fails.
-//   WorkerMesh.W3. Parts of operations come to the collective that takes part in them, through the table of everything
+//   WorkerMesh.W3. Parts of operations reach the collective that takes part in them through the table of all functions
 //       that this worker serves (Worker.S1): nothing is dispatched here.
 
 import type { Clock } from "../base/clock.ts";
@@ -30,11 +30,11 @@ export type WorkerMeshOptions = {
   readonly log: Log;
   /** Where to listen for the others; "": this transport does not join workers with each other. */
   readonly listenAddress: Address;
-  /** What the others are told, made from the address that was bound. */
+  /** The address that the others dial, made from the one that was bound. */
   readonly advertise: (bound: Address) => Address;
 };
 
-/** Takes parts of operations, and hears who is there. One at a time. */
+/** Receives the parts of operations, and the members that are there. One at a time. */
 export type MeshUser = FunctionHandler & {
   follow(roster: RosterView): void;
   /** This node cannot go on. */
@@ -50,7 +50,7 @@ export class WorkerMesh {
   readonly #options: WorkerMeshOptions;
   #listening: Promise<Address> | undefined;
   #isActive = false;
-  /** The newest that this worker was in. A scheduler that was restarted is told of it, unless this worker has left. */
+  /** The newest that this worker was in. It reports it to a restarted scheduler, unless it has left. */
   #gathered: Generation = { generation: 0, members: [] };
   #hasLeft = true;
 
@@ -86,7 +86,7 @@ export class WorkerMesh {
     this.#peer.serveFrames(collectivePart, user);
   }
 
-  /** Tells `user` no more of who is there. */
+  /** `user` no longer learns who is there. */
   stop(user: MeshUser): void {
     if (this.#user === user) this.#user = undefined;
   }
@@ -107,7 +107,7 @@ export class WorkerMesh {
    */
   async gather(): Promise<GatherReply> {
     this.#listening ??= this.#listen().catch((thrown: unknown) => {
-      this.#listening = undefined; // the next one may be luckier
+      this.#listening = undefined; // the next call tries again
       throw thrown;
     });
     const address = await this.#listening;
@@ -118,7 +118,7 @@ export class WorkerMesh {
     return reply;
   }
 
-  /** Who stands and waits for the next generation. */
+  /** The workers that wait for the next generation. */
   async look(): Promise<GatherReply> {
     return await this.#ask({ step: "look", address: "", generation: 0 });
   }

@@ -197,7 +197,7 @@ test("our scheduler replaces a server of theirs as theirs did, and a second and 
   await cluster.run(office.close());
 });
 
-test("a server and a worker of theirs that come at one time in new lives hear of each other when they can be asked (G5)", async () => {
+test("a server and a worker of theirs that come at one time in new incarnations hear of each other when they can be asked (RegistrationService.G5)", async () => {
   for (const order of [
     ["server", "worker"],
     ["worker", "server"],
@@ -281,7 +281,7 @@ async function workerWithServer(): Promise<WorkerOfOurs & { readonly answers: Ra
   return { ...worker, answers: await dialed(worker.cluster, 9602, "ps8") };
 }
 
-test("under their scheduler our worker gives their servers time to set their handles, at the start and in a new incarnation (T2, C4)", async () => {
+test("under their scheduler our worker gives their servers time to set their handles, at the start and in a new incarnation (BarrierEntries.T2, SchedulerClient.C4)", async () => {
   const { cluster, kv, server, scheduler, answers, beginMs } = await workerWithServer();
   assert.ok(beginMs >= SERVERS_FIRST_MS, `it began after ${beginMs} ms`);
   await server.kill();
@@ -310,7 +310,7 @@ test("an answer that does not fit its request fails it with a reason, and the ne
   const out = new Float32Array(2);
   const cases: readonly (readonly [RegExp, readonly number[], readonly Uint8Array[]])[] = [
     [/USE_KEY32/, [7, 9], [new Uint8Array(Uint32Array.of(1, 2).buffer), floats]],
-    [/answered with 1 keys, but was asked for 2/, [8, 9], [keyBytes.subarray(0, 8), floats]],
+    [/answered with 1 keys, but 2 were requested/, [8, 9], [keyBytes.subarray(0, 8), floats]],
     [/12 bytes|3 values|6 bytes|length/i, [8, 9], [keyBytes, new Uint8Array(12)]],
     [/./, [8, 9], [keyBytes]],
   ];

@@ -84,7 +84,7 @@ test("who stands at a barrier when their scheduler is started again hears of it,
   await cluster.run(office.close());
 });
 
-test("their scheduler that cuts off whoever dials it is dialed at a pace that falls, and never faster than once in 100 ms (B3)", async () => {
+test("their scheduler that cuts off whoever dials it is dialed at a pace that falls, and never faster than once in 100 ms (RemoteProcess.B3)", async () => {
   const { cluster, office, scheduler, schedulerListens } = await workerOfOurs();
   await schedulerListens.kill();
   scheduler.destroy();

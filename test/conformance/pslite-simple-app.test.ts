@@ -27,7 +27,7 @@ function wordOf({ command, body, simpleApp, request }: PsMeta): string {
   return simpleApp && request ? `request ${new TextDecoder().decode(body)}` : `command ${command}`;
 }
 
-test("what our scheduler asks right after its start leaves for nodes of theirs when they have heard that all have started (X3)", async () => {
+test("what our scheduler asks right after its start leaves for nodes of theirs when they have heard that all have started (BarrierReleases.X3)", async () => {
   const cluster = new PsliteCluster(UNTIMED);
   const [server, worker] = [await RawListener.at(cluster, 9601), await RawListener.at(cluster, 9602)];
   const starting = cluster.startNode("scheduler", "scheduler");
@@ -59,7 +59,7 @@ test("what our scheduler asks right after its start leaves for nodes of theirs w
   await cluster.run(office.close());
 });
 
-test("what our server asks right after its start leaves for nodes of theirs when they have heard that all have started (T6)", async () => {
+test("what our server asks right after its start leaves for nodes of theirs when they have heard that all have started (BarrierEntries.T6)", async () => {
   const cluster = new PsliteCluster(UNTIMED);
   const worker = await RawListener.at(cluster, 9650);
   const starting = Promise.all([cluster.startNode("server", "server-0"), cluster.startNode("scheduler", "scheduler")]);
@@ -76,7 +76,7 @@ test("what our server asks right after its start leaves for nodes of theirs when
   await cluster.run(Promise.all([office.close(), scheduler.close()]));
 });
 
-test("under their scheduler our server asks others nothing before SERVERS_FIRST_MS have passed since the start (T6)", async () => {
+test("under their scheduler our server asks others nothing before SERVERS_FIRST_MS have passed since the start (BarrierEntries.T6)", async () => {
   const cluster = new PsliteCluster(UNTIMED);
   const scheduler = await RawListener.at(cluster, 9600);
   await RawListener.at(cluster, 9650);
@@ -148,7 +148,7 @@ test("a body of 3 MB from a worker of theirs is served and echoed, as by theirs"
   await close();
 });
 
-test("a body over 64 MiB from a worker of theirs is answered with a failure, and the next one is served (I4)", async () => {
+test("a body over 64 MiB from a worker of theirs is answered with a failure, and the next one is served (IncomingConnection.I4)", async () => {
   const { cluster, office, dialer, request, answersTo, close } = await serverOfOurs();
   const served: number[] = [];
   new SimpleApp(office, 0).setRequestHandle((data, app) => {
@@ -164,7 +164,7 @@ test("a body over 64 MiB from a worker of theirs is answered with a failure, and
   await close();
 });
 
-test("a long body is taken from one connection of a node at a time, and from nobody who is no node (I5)", async () => {
+test("a long body is taken from one connection of a node at a time, and from nobody who is no node (IncomingConnection.I5)", async () => {
   const { cluster, office, dialer, request, answersTo, close } = await serverOfOurs();
   new SimpleApp(office, 0).setRequestHandle((data, app) => app.response(data, "here"));
   const long = request(new Uint8Array(3_000_000), 0);

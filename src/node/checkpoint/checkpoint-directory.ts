@@ -89,7 +89,8 @@ export class CheckpointDirectory {
     await writeSmallFile(this.#layer, join(pending.path, MANIFEST_FILE), bytes);
     await this.#sync(pending.path);
     const path = join(this.root, stepName(pending.step));
-    await attempt(`cannot rename ${pending.path} to ${path}`, () => this.#layer.rename(pending.path, path)); // K1
+    // CheckpointDirectory.K1
+    await attempt(`cannot rename ${pending.path} to ${path}`, () => this.#layer.rename(pending.path, path));
     await this.#sync(this.root);
     return { step: pending.step, path, warning: await this.#pointAt(path) };
   }
@@ -105,13 +106,13 @@ export class CheckpointDirectory {
     const old = all.slice(0, Math.max(0, all.length - Math.max(1, count)));
     for (const { path } of old) {
       const away = `${path}.removed-${nonce()}`;
-      await attempt(`cannot rename ${path}`, () => this.#layer.rename(path, away)); // K1
+      await attempt(`cannot rename ${path}`, () => this.#layer.rename(path, away)); // CheckpointDirectory.K1
       await attempt(`cannot remove ${away}`, () => this.#layer.remove(away));
     }
     return old;
   }
 
-  /** Removes what dead writers left. Returns the names. K3: nobody else may be writing. */
+  /** Removes what dead writers left. Returns the names. CheckpointDirectory.K3: nobody else may be writing. */
   async removeLeftovers(): Promise<readonly string[]> {
     const leftovers = (await this.#names()).filter((name) => LEFTOVER_NAME.test(name));
     for (const name of leftovers) await attempt(`cannot remove ${name}`, () => this.#layer.remove(join(this.root, name)));

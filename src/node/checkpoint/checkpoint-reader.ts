@@ -19,10 +19,11 @@ import {
   type ShardFileRecord,
 } from "../../store/snapshot/checkpoint-manifest.ts";
 import { chunksByParameter, coverageProblems } from "../../store/snapshot/coverage.ts";
-import { columnBytesPerRow } from "../../store/snapshot/parameter-record.ts";
+import { columnBytesPerRow, rowBytesOf } from "../../store/snapshot/parameter-record.ts";
 import { decodeHeaderBytes, LENGTH_BYTES } from "../../store/snapshot/safetensors.ts";
 import { chunkName } from "../../store/snapshot/section-name.ts";
 import { type Chunk, decodeShardHeader, type Section } from "../../store/snapshot/shard-header.ts";
+import type { SnapshotSource, SourceBatch } from "../../store/snapshot/snapshot-files.ts";
 import { attempt, type FileLayer, type OpenFile, readFully, readSmallFile, realFiles } from "./file-layer.ts";
 
 const MANIFEST_BYTES_MAX = 256 << 20;
@@ -37,24 +38,9 @@ export type ReaderOptions = {
   readonly explain?: ((thrown: unknown) => Promise<unknown>) | undefined;
 };
 
-/**
- * Some rows of a chunk. The bytes are valid until the callback's promise is fulfilled; then the next batch is read into
- * the same memory.
- */
-export type RowBatch = {
-  /** The first row, counted from the beginning of the chunk. */
-  readonly rowFrom: number;
-  readonly rowCount: number;
-  /**
-   * By the column's name; columns of the chunk come whole with every batch. Each begins at a multiple of 8 in its own
-   * buffer.
-   */
-  readonly columns: ReadonlyMap<string, Uint8Array>;
-};
+export type OpenShard = { readonly file: OpenFile; readonly path: string };
 
-type OpenShard = { readonly file: OpenFile; readonly path: string };
-
-export class CheckpointReader implements AsyncDisposable {
+export class CheckpointReader implements SnapshotSource, AsyncDisposable {
   /** The checkpoint's directory. */
   readonly path: string;
   readonly manifest: CheckpointManifest;
@@ -89,21 +75,15 @@ export class CheckpointReader implements AsyncDisposable {
     throw new WeighbridgeError("CHECKPOINT_TORN", `${path}: ${problem}`);
   }
 
-  /** The chunks of a parameter; those of a tensor by their rows. Empty for a parameter that has no rows. */
   chunks(parameter: string): readonly Chunk[] {
     return this.#chunks.get(parameter) ?? [];
   }
 
-  /**
-   * Reads a whole column of a chunk into `into`, which may be in an arena and must have its length. On an error its
-   * content is undefined.
-   */
   async readColumn(chunk: Chunk, column: string, into: Uint8Array): Promise<void> {
     await this.#explained(() => this.#readColumn(chunk, column, into));
   }
 
-  /** Reads the rows of a chunk, all columns side by side, batch by batch; waits for `take` after each. */
-  async readRows(chunk: Chunk, take: (batch: RowBatch) => void | Promise<void>): Promise<void> {
+  async readRows(chunk: Chunk, take: (batch: SourceBatch) => void | Promise<void>): Promise<void> {
     await this.#explained(() => this.#readRows(chunk, take));
   }
 
@@ -121,21 +101,16 @@ export class CheckpointReader implements AsyncDisposable {
       into.byteLength === section.bytes,
       `${into.byteLength} bytes for ${column} of ${chunkName(chunk.key)}, which has ${section.bytes}`,
     );
-    const { file, path } = this.#shardOf(chunk);
-    let counted = 0;
-    for (let from = 0; from < into.byteLength; from += BATCH_BYTES) {
-      const piece = into.subarray(from, from + BATCH_BYTES);
-      await readFully(file, piece, section.position + from, path);
-      counted = crc32(piece, counted);
-    }
-    requireChecksum(counted, { chunk, section, path });
+    const shard = this.#shardOf(chunk);
+    const counted = await readSection(shard, section, (from) => into.subarray(from, from + BATCH_BYTES));
+    requireChecksum(counted, { chunk, section, path: shard.path });
   }
 
-  async #readRows(chunk: Chunk, take: (batch: RowBatch) => void | Promise<void>): Promise<void> {
+  async #readRows(chunk: Chunk, take: (batch: SourceBatch) => void | Promise<void>): Promise<void> {
     const columns = [...chunk.sections.keys()].map((name) => ({ name, section: sectionOf(chunk, name), counted: 0 }));
-    const rowBytes = columns.reduce((sum, { section }) => sum + columnBytesPerRow(section.column), 0);
+    const rowBytes = rowBytesOf(columns.map(({ section }) => section.column));
     const batchRows = Math.max(1, Math.min(chunk.rowCount, Math.floor(BATCH_BYTES / rowBytes)));
-    const buffers = new Map(columns.map(({ name, section }) => [name, new Uint8Array(bytesOf(section, batchRows))]));
+    const buffers = new Map(columns.map(({ name, section }) => [name, new Uint8Array(batchBytesOf(section, batchRows))]));
     const { file, path } = this.#shardOf(chunk);
     for (let rowFrom = 0; rowFrom < chunk.rowCount || rowFrom === 0; rowFrom += batchRows) {
       const rowCount = Math.min(batchRows, chunk.rowCount - rowFrom);
@@ -143,15 +118,16 @@ export class CheckpointReader implements AsyncDisposable {
       const batch = new Map<string, Uint8Array>();
       for (const column of columns) {
         const { name, section } = column;
-        const bytes = buffers.get(name)?.subarray(0, bytesOf(section, rowCount)) ?? new Uint8Array();
+        const bytes = buffers.get(name)?.subarray(0, batchBytesOf(section, rowCount)) ?? new Uint8Array();
         batch.set(name, bytes);
         if (rowFrom > 0 && section.column.per === "chunk") continue;
         const position = section.position + rowFrom * columnBytesPerRow(section.column);
         await readFully(file, bytes, position, path);
         column.counted = crc32(bytes, column.counted);
-        if (isLast || section.column.per === "chunk") requireChecksum(column.counted, { chunk, section, path }); // Q1
+        // CheckpointReader.Q1
+        if (isLast || section.column.per === "chunk") requireChecksum(column.counted, { chunk, section, path });
       }
-      await take({ rowFrom, rowCount, columns: batch });
+      await take({ rowCount, columns: batch });
     }
   }
 
@@ -219,13 +195,25 @@ export async function readShardHeader({ file, path }: OpenShard, { record, manif
   return chunks;
 }
 
+/** Reads a section piece by piece, each into the memory that `pieceAt` returns for it. Returns the checksum of all. */
+export async function readSection({ file, path }: OpenShard, section: Section, pieceAt: (from: number) => Uint8Array): Promise<number> {
+  let counted = 0;
+  for (let from = 0; from < section.bytes; ) {
+    const piece = pieceAt(from);
+    await readFully(file, piece, section.position + from, path);
+    counted = crc32(piece, counted);
+    from += piece.byteLength;
+  }
+  return counted;
+}
+
 function sectionOf({ sections, key }: Chunk, column: string): Section {
   const section = sections.get(column);
   assert(section !== undefined, `${key.parameter} has no column ${column}`);
   return section;
 }
 
-function bytesOf({ column, bytes }: Section, rowCount: number): number {
+function batchBytesOf({ column, bytes }: Section, rowCount: number): number {
   return column.per === "chunk" ? bytes : rowCount * columnBytesPerRow(column);
 }
 

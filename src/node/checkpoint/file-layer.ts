@@ -91,7 +91,7 @@ const REASONS: Readonly<Record<string, string>> = {
 /** These pass when somebody frees space or files. */
 const RETRYABLE: ReadonlySet<string> = new Set(["ENOSPC", "EDQUOT", "EMFILE"]);
 
-/** L1. `what` was attempted, such as "cannot write /data/step-000001/…". A WeighbridgeError is returned as it is. */
+/** FileLayer.L1. `what` failed, such as "cannot write /data/step-000001/…". Returns a WeighbridgeError as it is. */
 export function fileError(what: string, cause: unknown): WeighbridgeError {
   if (cause instanceof WeighbridgeError) return cause;
   const { code = "unknown" } = cause as { readonly code?: string };

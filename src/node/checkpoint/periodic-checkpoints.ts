@@ -1,10 +1,10 @@
 // periodic-checkpoints — takes a checkpoint of the whole job every so often, from a server and without a script. Every
-// server of the job is told to; the one with the lowest rank among those that live does it.
+// server of the job has this configuration; the live one with the lowest rank does it.
 //
 // Invariants:
 //   PeriodicCheckpoints.K1. There is one at a time: the time until the next one begins when the last one has ended.
-//   PeriodicCheckpoints.K2. A checkpoint that fails is told in the log, and the next one comes in its time: training
-//       and earlier checkpoints are as they were.
+//   PeriodicCheckpoints.K2. A checkpoint that fails is logged, and the next one comes in its time. Training and earlier
+//       checkpoints stay as they are.
 
 import { takeCheckpoint } from "../../api/checkpoint.ts";
 import type { CancelTimer } from "../../base/clock.ts";

@@ -103,7 +103,7 @@ export class SectionFile {
   write(section: OpenSection, bytes: Uint8Array): Promise<void> {
     assert(section.taken + bytes.byteLength <= section.bytes, `${bytes.byteLength} bytes more than a section of ${this.path} has room for`);
     assert(!this.#isClosed || this.#error !== undefined, `${this.path} is finished`);
-    if (this.#error !== undefined) return Promise.reject(this.#error); // W2
+    if (this.#error !== undefined) return Promise.reject(this.#error); // SectionFile.W2
     if (bytes.byteLength === 0) return Promise.resolve();
     const position = section.position + section.taken;
     section.taken += bytes.byteLength;
@@ -115,7 +115,7 @@ export class SectionFile {
 
   /** Writes the header, and renames the file once all of it is on the disk. All writes must have been fulfilled. */
   async finish(header: Uint8Array): Promise<void> {
-    if (this.#error !== undefined) throw this.#error; // W2
+    if (this.#error !== undefined) throw this.#error; // SectionFile.W2
     assert(header.byteLength === this.headerBytes, `a header of ${header.byteLength} bytes for ${this.headerBytes} kept free`);
     assert(this.#queue.length === 0 && this.#writeCount === 0, `${this.path} is still being written`);
     assert(!this.#isClosed, `${this.path} is finished`);
@@ -148,7 +148,7 @@ export class SectionFile {
       if (piece === undefined) return;
       const from = piece.sent;
       const bytes = piece.bytes.subarray(from, from + WRITE_BYTES);
-      piece.section.crc32 = crc32(bytes, piece.section.crc32); // W3
+      piece.section.crc32 = crc32(bytes, piece.section.crc32); // SectionFile.W3
       piece.sent += bytes.byteLength;
       piece.open++;
       if (piece.sent === piece.bytes.byteLength) this.#queue.shift();
@@ -190,7 +190,8 @@ export class SectionFile {
   #fail(error: WeighbridgeError): void {
     this.#error ??= error;
     for (const piece of this.#queue.splice(0)) {
-      if (piece.open === 0) piece.reject(this.#error); // Others are rejected when their writes have ended, which read their bytes until then.
+      // The others are rejected when their writes, which read the caller's bytes until then, have ended.
+      if (piece.open === 0) piece.reject(this.#error);
     }
     this.#removeOnceQuiet();
   }

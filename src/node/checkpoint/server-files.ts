@@ -13,18 +13,18 @@ import type { CheckpointManifest } from "../../store/snapshot/checkpoint-manifes
 import type { ParameterRecord } from "../../store/snapshot/parameter-record.ts";
 import type { ShardOwner } from "../../store/snapshot/shard-header.ts";
 import type { CommittedSnapshot, ShardSink, SnapshotFiles, SnapshotSource } from "../../store/snapshot/snapshot-files.ts";
-import { CheckpointDirectory } from "./checkpoint-directory.ts";
+import { CheckpointDirectory, type PendingCheckpoint } from "./checkpoint-directory.ts";
 import { attempt, type FileLayer, realFiles } from "./file-layer.ts";
 import { openCheckpoint } from "./find-checkpoint.ts";
 import { ShardWriter } from "./shard-writer.ts";
 
 const PENDING_NAME = /^(?:(.+)\/)?(step-(\d{6,16})\.pending-[0-9a-f]+)$/;
-/** F1. No hidden name, and at the top none that a checkpoint has. */
+/** ServerFiles.F1. No hidden name, and at the top none that a checkpoint has. */
 const DIRECTORY_NAME = /^(?!step-\d|latest(?:\.tmp)?(?:\/|$))[A-Za-z0-9_%-][A-Za-z0-9._%-]*(?:\/[A-Za-z0-9_%-][A-Za-z0-9._%-]*)*$/;
 const DIRECTORY_LENGTH_MAX = 200;
 
 /** The parts of a name that `begin` returned. */
-type Pending = { readonly directory: string; readonly leaf: string; readonly step: number };
+type PendingName = { readonly directory: string; readonly leaf: string; readonly step: number };
 
 export class ServerFiles implements SnapshotFiles {
   readonly #root: string;
@@ -37,7 +37,7 @@ export class ServerFiles implements SnapshotFiles {
 
   async begin(stepMin = 0, step?: number, directory = ""): Promise<{ readonly step: number; readonly pending: string }> {
     checkDirectory(directory);
-    const checkpoints = this.#ascendingIndex(directory);
+    const checkpoints = this.#checkpointsIn(directory);
     const newest = (await checkpoints.list()).at(-1)?.step ?? -1;
     const begun = await checkpoints.begin(step ?? Math.max(stepMin, newest + 1));
     const leaf = basename(begun.path);
@@ -45,23 +45,23 @@ export class ServerFiles implements SnapshotFiles {
   }
 
   shard(pending: string, owner: ShardOwner, parameters: readonly ParameterRecord[]): ShardSink {
-    return new ShardWriter({ directory: this.#pathOf(parsed(pending)), owner, parameters, layer: this.#layer });
+    return new ShardWriter({ directory: this.#pending(parsed(pending)).path, owner, parameters, layer: this.#layer });
   }
 
   async commit(pending: string, manifest: CheckpointManifest): Promise<CommittedSnapshot> {
-    const { directory, step, ...name } = parsed(pending);
-    const committed = await this.#ascendingIndex(directory).commit({ step, path: this.#pathOf({ directory, step, ...name }) }, manifest);
-    await this.#syncAbove(directory);
+    const name = parsed(pending);
+    const committed = await this.#checkpointsIn(name.directory).commit(this.#pending(name), manifest);
+    await this.#syncAbove(name.directory);
     return committed;
   }
 
   async abandon(pending: string): Promise<void> {
     const name = parsed(pending);
-    await this.#ascendingIndex(name.directory).abandon({ step: name.step, path: this.#pathOf(name) });
+    await this.#checkpointsIn(name.directory).abandon(this.#pending(name));
   }
 
   async keep(count: number, pending: string): Promise<void> {
-    await this.#ascendingIndex(parsed(pending).directory).keep(count);
+    await this.#checkpointsIn(parsed(pending).directory).keep(count);
   }
 
   async open(step?: number, directory = ""): Promise<SnapshotSource> {
@@ -69,12 +69,12 @@ export class ServerFiles implements SnapshotFiles {
     return await openCheckpoint(join(this.#root, directory), { step, layer: this.#layer });
   }
 
-  #ascendingIndex(directory: string): CheckpointDirectory {
+  #checkpointsIn(directory: string): CheckpointDirectory {
     return new CheckpointDirectory({ root: join(this.#root, directory), layer: this.#layer });
   }
 
-  #pathOf({ directory, leaf }: Pending): string {
-    return join(this.#root, directory, leaf);
+  #pending({ directory, leaf, step }: PendingName): PendingCheckpoint {
+    return { step, path: join(this.#root, directory, leaf) };
   }
 
   /** Syncs the directories that `begin` created: otherwise a power failure could remove them with what is in them. */
@@ -87,15 +87,15 @@ export class ServerFiles implements SnapshotFiles {
   }
 }
 
-/** F1. Throws BAD_ARGUMENT. */
+/** ServerFiles.F1. Throws BAD_ARGUMENT. */
 function checkDirectory(directory: string): void {
   if (directory === "" || (DIRECTORY_NAME.test(directory) && directory.length <= DIRECTORY_LENGTH_MAX)) return;
   const what = `names of letters, digits and "._%-" with "/" in between, below the servers' checkpoint directory`;
   throw new WeighbridgeError("BAD_ARGUMENT", `a directory for files is ${what}, not ${JSON.stringify(directory)}`);
 }
 
-/** F1. Throws BAD_REQUEST if it is not the name of a pending checkpoint: it came over the wire. */
-function parsed(pending: string): Pending {
+/** ServerFiles.F1. Throws BAD_REQUEST if it is not the name of a pending checkpoint: it came over the wire. */
+function parsed(pending: string): PendingName {
   const [, directory = "", leaf, digits] = PENDING_NAME.exec(pending) ?? [];
   if (leaf !== undefined && (directory === "" || DIRECTORY_NAME.test(directory))) return { directory, leaf, step: Number(digits) };
   throw new WeighbridgeError("BAD_REQUEST", `${JSON.stringify(pending)} names no checkpoint that is being written`);

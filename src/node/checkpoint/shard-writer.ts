@@ -22,6 +22,7 @@ import {
   shardHeaderBytes,
   shardMetadata,
 } from "../../store/snapshot/shard-header.ts";
+import type { ChunkSink, ShardSink } from "../../store/snapshot/snapshot-files.ts";
 import { type FileLayer, realFiles } from "./file-layer.ts";
 import { type OpenSection, SectionFile } from "./section-file.ts";
 
@@ -51,13 +52,7 @@ type ShardFile = {
   headerBytes: number;
 };
 
-/** A chunk that is being written: each column is appended to until it is full, in any order. */
-export type ChunkWriter = {
-  /** The bytes are read until the promise is fulfilled, and must not change before. */
-  write(column: string, bytes: Uint8Array): Promise<void>;
-};
-
-export class ShardWriter {
+export class ShardWriter implements ShardSink {
   readonly #options: Required<ShardWriterOptions>;
   readonly #parameters: ReadonlyMap<string, ParameterRecord>;
   readonly #files: ShardFile[] = [];
@@ -72,23 +67,17 @@ export class ShardWriter {
     this.#parameters = new Map(options.parameters.map((parameter) => [parameter.name, parameter]));
   }
 
-  /** The rows `from` to before `to` of a tensor. */
-  openRows(parameter: string, { from, to }: { readonly from: number; readonly to: number }): Promise<ChunkWriter> {
+  openRows(parameter: string, { from, to }: { readonly from: number; readonly to: number }): Promise<ChunkSink> {
     return this.#open({ kind: "rows", parameter, from, to }, to - from);
   }
 
-  /**
-   * Rows of a table whose keys all fall into the parts `from` to before `to`. The narrower the parts, the less a
-   * restore has to read.
-   */
   openParts(
     parameter: string,
     { from, to, rowCount }: { readonly from: number; readonly to: number; readonly rowCount: number },
-  ): Promise<ChunkWriter> {
+  ): Promise<ChunkSink> {
     return this.#open({ kind: "parts", parameter, from, to, ordinal: this.#ordinal++ }, rowCount);
   }
 
-  /** Ends the files. Every chunk must be full, and every write fulfilled. The commit syncs the directory. */
   async finish(): Promise<readonly ShardFileRecord[]> {
     await this.#opening;
     const records: ShardFileRecord[] = [];
@@ -101,24 +90,24 @@ export class ShardWriter {
     return records;
   }
 
-  /** Removes what was written. May be called at any time before `finish` is fulfilled, and more than once. */
   async abandon(): Promise<void> {
     this.#error ??= new WeighbridgeError("CLOSED", `the shard of server ${this.#options.owner.server} was abandoned`);
     await this.#opening.catch(() => {}); // The caller that opened the chunk got the error.
     const { layer, directory } = this.#options;
     for (const { file, name } of this.#files) {
       await file.abandon();
-      await layer.remove(join(directory, name)).catch(() => {}); // The server that began the checkpoint removes the whole directory.
+      // If it fails: the server that began the checkpoint removes the whole directory.
+      await layer.remove(join(directory, name)).catch(() => {});
     }
   }
 
-  #open(key: ChunkKey, rowCount: number): Promise<ChunkWriter> {
+  #open(key: ChunkKey, rowCount: number): Promise<ChunkSink> {
     const opened = this.#opening.then(() => this.#openChunk(key, rowCount));
     this.#opening = opened.catch(() => {}); // The caller gets the error; the next chunk meets it by itself.
     return opened;
   }
 
-  async #openChunk(key: ChunkKey, rowCount: number): Promise<ChunkWriter> {
+  async #openChunk(key: ChunkKey, rowCount: number): Promise<ChunkSink> {
     if (this.#error !== undefined) throw this.#error;
     const parameter = this.#parameters.get(key.parameter);
     assert(parameter !== undefined && chunkKindOf(parameter) === key.kind, `${key.parameter} is not saved by ${key.kind}`);
@@ -165,7 +154,7 @@ export class ShardWriter {
   async #finishFile({ name, file, entries, sections }: ShardFile): Promise<ShardFileRecord> {
     if (this.#error !== undefined) throw this.#error;
     for (const [index, { taken, bytes }] of sections.entries()) {
-      assert(taken === bytes, `${entries[index]?.name} of ${name} has ${taken} of ${bytes} bytes`); // W4
+      assert(taken === bytes, `${entries[index]?.name} of ${name} has ${taken} of ${bytes} bytes`); // ShardWriter.W4
     }
     const metadata = shardMetadata(
       this.#options.owner,

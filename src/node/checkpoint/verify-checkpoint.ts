@@ -1,13 +1,12 @@
 // verify-checkpoint — reads all of a checkpoint and reports every problem, where a reader stops at the first.
 
 import { join } from "node:path";
-import { crc32 } from "node:zlib";
 import { reasonOf, WeighbridgeError } from "../../base/errors.ts";
 import { type CheckpointManifest, MANIFEST_FILE } from "../../store/snapshot/checkpoint-manifest.ts";
 import { chunksByParameter, coverageProblems } from "../../store/snapshot/coverage.ts";
 import type { Chunk } from "../../store/snapshot/shard-header.ts";
-import { readManifest, readShardHeader, requireChecksum } from "./checkpoint-reader.ts";
-import { type FileLayer, type OpenFile, readFully, realFiles, withFile } from "./file-layer.ts";
+import { type OpenShard, readManifest, readSection, readShardHeader, requireChecksum } from "./checkpoint-reader.ts";
+import { type FileLayer, realFiles, withFile } from "./file-layer.ts";
 
 const READ_BYTES = 1 << 20;
 
@@ -41,8 +40,9 @@ export async function verifyCheckpoint(path: string, layer: FileLayer = realFile
           shardPath,
           () => layer.open(shardPath),
           async (file) => {
-            const own = await readShardHeader({ file, path: shardPath }, { record, manifest, server: rank });
-            const wrong = await verifySections(file, shardPath, own);
+            const shard = { file, path: shardPath };
+            const own = await readShardHeader(shard, { record, manifest, server: rank });
+            const wrong = await verifySections(shard, own);
             for (const chunk of own) chunks.push(chunk);
             problems.push(...wrong);
             if (wrong.length === 0) bytes += record.bytes;
@@ -60,19 +60,14 @@ export async function verifyCheckpoint(path: string, layer: FileLayer = realFile
   return { manifest, fileCount, bytes, problems };
 }
 
-async function verifySections(file: OpenFile, path: string, chunks: readonly Chunk[]): Promise<string[]> {
+async function verifySections(shard: OpenShard, chunks: readonly Chunk[]): Promise<string[]> {
   const problems: string[] = [];
   const buffer = new Uint8Array(READ_BYTES);
   for (const chunk of chunks) {
     for (const section of chunk.sections.values()) {
-      let counted = 0;
-      for (let from = 0; from < section.bytes; from += READ_BYTES) {
-        const piece = buffer.subarray(0, Math.min(READ_BYTES, section.bytes - from));
-        await readFully(file, piece, section.position + from, path);
-        counted = crc32(piece, counted);
-      }
+      const counted = await readSection(shard, section, (from) => buffer.subarray(0, section.bytes - from));
       try {
-        requireChecksum(counted, { chunk, section, path });
+        requireChecksum(counted, { chunk, section, path: shard.path });
       } catch (thrown) {
         problems.push(problemOf(thrown));
       }

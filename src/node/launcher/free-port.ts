@@ -1,9 +1,9 @@
-// free-port — finds a TCP port that nobody listens on, at random, below the ports that systems assign themselves: any
-// outgoing connection may take one of those before the scheduler listens.
+// free-port — finds a TCP port on which no process listens, at random, below the ports that systems assign themselves:
+// any outgoing connection may take one of those before the scheduler listens.
 //
 // Invariants:
-//   FreePort.F1. Two processes never draw the same port, however close in time: whoever draws an odd port keeps the
-//       even one before it until the process ends, and passes over ports whose even one is kept.
+//   FreePort.F1. Two processes never draw the same port, however close in time: a process that draws an odd port keeps
+//       the even one before it until it ends, and skips ports whose even one is kept.
 
 import { randomInt } from "node:crypto";
 import { once } from "node:events";

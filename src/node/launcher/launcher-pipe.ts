@@ -35,7 +35,7 @@ export type DeadReport = {
 
 /** The servers of the job, by rank. */
 export type ServersReport = {
-  /** Those that there are to be: whoever starts processes sees to it. */
+  /** The ranks that the scheduler wants: the launcher starts and ends processes accordingly. */
   readonly wished: readonly number[];
   /** Those that have parts. */
   readonly placed: readonly number[];

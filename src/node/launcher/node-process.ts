@@ -41,7 +41,7 @@ export type SchedulerReports = {
   readonly onWorkers: (ranks: readonly number[]) => void;
 };
 
-/** How long to wait for the output of a process that ended; a process it started may hold the pipes open for ever. */
+/** How long to wait for the output of a process that ended; a process it started may hold the pipes open forever. */
 const OUTPUT_WAIT_MS = 500;
 const HAS_GROUPS = process.platform !== "win32";
 

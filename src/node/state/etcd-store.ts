@@ -30,7 +30,7 @@ const ROOT = "/weighbridge";
 /** Characters of a batch; etcd takes 1.5 MiB in a request. */
 const BATCH_CHARS_MAX = 256 * 1024;
 const RETRY_MS = 100;
-/** A standby looks again after this long, whatever it was told. */
+/** A standby looks again after this long, with or without an event. */
 const WATCH_MS = 1000;
 /** So often is a lease made longer while it lasts. */
 const BEATS_PER_LEASE = 4;

@@ -9,7 +9,7 @@
 //
 // Invariants:
 //   RecordLines.L1. A batch is read whole or not at all.
-//   RecordLines.L2. Only an unfinished last line is dropped: nobody was told of what it has. Any other line that is not
+//   RecordLines.L2. Only an unfinished last line is dropped: no node knows what it has. Any other line that is not
 //       what was written is STATE_CORRUPT.
 
 import { crc32 } from "node:zlib";

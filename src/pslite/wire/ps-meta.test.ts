@@ -4,8 +4,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
 import { isWeighbridgeError } from "../../base/errors.ts";
-import { isRawMeta } from "../long-meta.ts";
 import { decodeMeta, EMPTY, encodeMeta, metaBytesMax, PsCommand, PsMeta, signatureOf } from "./ps-meta.ts";
+import { isRawMeta } from "./raw-meta.ts";
 
 const hexOf = (bytes: Uint8Array): string => Buffer.from(bytes).toString("hex");
 

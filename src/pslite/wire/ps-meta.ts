@@ -1,8 +1,8 @@
 // ps-meta — ps-lite's PBMeta: the first part of every message, a protobuf (proto2) of numbers and a few nodes, encoded
 // and decoded by hand.
 //
-//   PBMeta     1 head   2 body   3 control   4 request   5 push   6 simple_app   7 app_id   8 timestamp   9 data_type (packed)
-//              10 customer_id   12 pull   13 priority
+//   PBMeta     1 head   2 body   3 control   4 request   5 push   6 simple_app   7 app_id   8 timestamp
+//              9 data_type (packed)   10 customer_id   12 pull   13 priority
 //   PBControl  1 cmd   2 node (repeated)   3 barrier_group   4 msg_sig (u64)
 //   PBNode     1 role   2 id   3 hostname   4 port   5 is_recovery   10 customer_id
 //
@@ -15,6 +15,7 @@
 //   PsMeta.P3. An invalid message throws BAD_FRAME and costs nothing.
 
 import { WeighbridgeError } from "../../base/errors.ts";
+import type { Role } from "../../wire/node-id.ts";
 
 /** What ps-lite writes for a number that is not set. */
 export const EMPTY = 0x7fffffff;
@@ -31,6 +32,18 @@ export type PsNode = {
   readonly isRecovery: boolean;
   readonly customerId: number;
 };
+
+/** Of a node that is no scheduler. */
+export function roleOf({ role }: PsNode): "server" | "worker" {
+  return role === PsRole.SERVER ? "server" : "worker";
+}
+
+export function psRoleOf(role: Role): number {
+  return role === "scheduler" ? PsRole.SCHEDULER : role === "server" ? PsRole.SERVER : PsRole.WORKER;
+}
+
+/** As long as a part of a message can be: ps-lite counts its bytes in an int. */
+export const PART_BYTES_MAX: number = 2 ** 31 - 1;
 
 /** A 64-bit signature as two unsigned halves. */
 export type Signature = { readonly high: number; readonly low: number };
@@ -113,7 +126,7 @@ export function metaBytesMax(meta: PsMeta): number {
   return byteCount;
 }
 
-/** Writes the meta at `at`, where there must be room for `metaBytesMax`; returns its end (P1). */
+/** Writes the meta at `at`, where there must be room for `metaBytesMax`; returns its end (PsMeta.P1). */
 export function encodeMeta(meta: PsMeta, bytes: Uint8Array, at: number): number {
   const isBarrier = meta.command === PsCommand.BARRIER;
   at = writeInt(bytes, at, 0x08, meta.head);
@@ -218,7 +231,7 @@ function pushVarint(out: number[], low: number, high: number): void {
 
 // Reading.
 
-/** Reads the meta in `bytes[at … end)` into `meta`; its body is a view of them. Throws BAD_FRAME (P3). */
+/** Reads the meta in `bytes[at … end)` into `meta`; its body is a view of them. Throws BAD_FRAME (PsMeta.P3). */
 export function decodeMeta(bytes: Uint8Array, at: number, end: number, meta: PsMeta): void {
   meta.reset();
   meta.head = 0; // protobuf's default, if it is left out

@@ -98,7 +98,7 @@ test("parts of every length arrive whole, streamed or not at all", () => {
     for (let seed = 1; seed <= 6; seed++) {
       const chance = new Random(seed);
       const sink = new Sink((_index, byteCount) => (fate === "stream" && byteCount === 0 ? "whole" : fate));
-      sink.hasRoomBehind = seed % 2 === 0; // Z6
+      sink.hasRoomBehind = seed % 2 === 0; // ZmtpReader.Z6
       feed(new ZmtpReader(sink), bytes, () => 1 + chance.below(chance.chance(0.5) ? 64 : 200_000));
       assert.deepEqual(sink.parts, fate === "skip" ? bodies.map(() => "skipped") : bodies.map(sumOf), `${fate}, seed ${seed}`);
       assert.deepEqual(sink.commands, ["READY"]);
@@ -106,7 +106,7 @@ test("parts of every length arrive whole, streamed or not at all", () => {
   }
 });
 
-test("the header of the next message is read with the end of a streamed part, where there is room behind it (Z6)", () => {
+test("the header of the next message is read with the end of a streamed part, where there is room behind it (ZmtpReader.Z6)", () => {
   const bodies = Array.from({ length: 12 }, (_, i) => new Uint8Array(i % 2 === 0 ? 50 : 4000).fill(i + 1));
   const bytes = Buffer.concat(bodies.map((body, i) => frame(body, i % 2 === 1)));
   const readsOf = (hasRoomBehind: boolean): number => {

@@ -42,7 +42,7 @@ export type PartSink = {
   whole(bytes: Uint8Array, at: number, byteCount: number): void;
   /**
    * Where the next bytes of a streamed part go. Never empty. Longer than the rest of the part by up to `aheadBytes` if
-   * that much memory after it may be written (Z6).
+   * that much memory after it may be written (ZmtpReader.Z6).
    */
   view(aheadBytes: number): Uint8Array;
   streamed(byteCount: number): void;
@@ -52,7 +52,7 @@ export type ZmtpSink = PartSink & {
   /** The peer sent a valid greeting. */
   greeted(): void;
   command(name: string, body: Uint8Array): void;
-  /** Called before each message; false holds the reader (Z3). */
+  /** Called before each message; false holds the reader (ZmtpReader.Z3). */
   mayBegin(): boolean;
 };
 
@@ -71,7 +71,7 @@ export class ZmtpReader {
   #left = 0;
   #byteCount = 0;
   #gathered: Uint8Array = EMPTY;
-  /** The memory of the last view (Z4). */
+  /** The memory of the last view (ZmtpReader.Z4). */
   #given: "buffer" | "gather" | "stream" = "buffer";
   #streamView: Uint8Array = EMPTY;
   /** True while messages with long streamed parts follow each other. */
@@ -128,7 +128,7 @@ export class ZmtpReader {
     this.#cut();
   }
 
-  /** Z6 */
+  /** ZmtpReader.Z6 */
   #takeAhead(from: number, to: number): void {
     if (this.#buffer.length < AHEAD_BYTES) this.#buffer = new Uint8Array(AHEAD_BYTES);
     this.#buffer.set(this.#streamView.subarray(from, to));
@@ -259,7 +259,7 @@ export class ZmtpReader {
     return false;
   }
 
-  /** Z5 */
+  /** ZmtpReader.Z5 */
   #gatherRoom(): Uint8Array {
     const fill = this.#byteCount - this.#left;
     if (fill === this.#gathered.length) {

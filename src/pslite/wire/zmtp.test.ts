@@ -46,12 +46,12 @@ test("READY is read back, and one that ends early is refused", () => {
   assert.throws(() => decodeCommand(Uint8Array.of(9, 1)), isBad);
 });
 
-test("a scheduler's life is read from its READY, and whatever is none is left out", () => {
-  const lifeIn = (ready: Uint8Array): number | undefined => decodeReady(decodeCommand(ready.subarray(2)).body).incarnation;
+test("a scheduler's incarnation is read from its READY, and an invalid one is ignored", () => {
+  const incarnationIn = (ready: Uint8Array): number | undefined => decodeReady(decodeCommand(ready.subarray(2)).body).incarnation;
   const incarnation = 1_790_000_000_000;
-  assert.equal(lifeIn(encodeReady("ROUTER", "", incarnation)), incarnation);
-  assert.equal(lifeIn(encodeReady("ROUTER", "")), undefined);
-  for (const none of [0, -1, 1.5, 2 ** 53, Infinity]) assert.equal(lifeIn(encodeReady("ROUTER", "", none)), undefined, String(none));
+  assert.equal(incarnationIn(encodeReady("ROUTER", "", incarnation)), incarnation);
+  assert.equal(incarnationIn(encodeReady("ROUTER", "")), undefined);
+  for (const none of [0, -1, 1.5, 2 ** 53, Infinity]) assert.equal(incarnationIn(encodeReady("ROUTER", "", none)), undefined, String(none));
 });
 
 test("only the NULL mechanism of version 3 is taken, whatever fills the signature", () => {

@@ -6,8 +6,8 @@
 //   READY      a COMMAND frame: 05 "READY", then properties: u8 length, name, u32 big-endian length, value
 //
 // A message is the frames up to the first one without MORE. The name of the sender is the Identity of its READY: "ps"
-// and its node id. A scheduler of ours adds one property, LIFE: which start of it this is, so that nodes of ours notice
-// a restart. libzmq accepts any property that begins with "X-", and ps-lite reads none.
+// and its node id. A scheduler of ours adds one property, its incarnation, so that nodes of ours notice a restart.
+// libzmq accepts any property that begins with "X-", and ps-lite reads none.
 
 import { WeighbridgeError } from "../../base/errors.ts";
 
@@ -18,7 +18,7 @@ export const FRAME_HEADER_BYTES_MAX = 9;
 
 export type SocketType = "ROUTER" | "DEALER";
 
-const LIFE = "X-Weighbridge-Life";
+const INCARNATION = "X-Weighbridge-Life";
 const SIGNATURE_FIRST = 0xff;
 const SIGNATURE_LAST = 0x7f;
 const SIGNATURE_BYTES = 10;
@@ -75,7 +75,7 @@ export function encodeReady(socketType: SocketType, identity: string, incarnatio
   body.push(5, ...encoder.encode("READY"));
   property("Socket-Type", socketType);
   property("Identity", identity);
-  if (incarnation !== undefined) property(LIFE, String(incarnation));
+  if (incarnation !== undefined) property(INCARNATION, String(incarnation));
   return Uint8Array.of(ZmtpFlag.COMMAND, body.length, ...body);
 }
 
@@ -104,7 +104,7 @@ export function decodeReady(body: Uint8Array): Ready {
     const value = body.subarray(valueAt, valueAt + valueBytes);
     if (name === "socket-type") socketType = decoder.decode(value);
     if (name === "identity") identity = value.slice();
-    if (name === LIFE.toLowerCase()) incarnation = incarnationOf(decoder.decode(value));
+    if (name === INCARNATION.toLowerCase()) incarnation = incarnationOf(decoder.decode(value));
     at = valueAt + valueBytes;
   }
   return { socketType, identity, incarnation };

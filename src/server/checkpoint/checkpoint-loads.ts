@@ -15,13 +15,16 @@ import type { Ownership } from "../ownership.ts";
 import type { Parameters } from "../parameters/parameters.ts";
 import { type RestoreCatalogue, restoreServer } from "./server-restore.ts";
 
-type LoadTarget = { readonly parameters: Parameters; readonly vectorClock: VectorClock; readonly ownership: Ownership };
+export type LoadTarget = { readonly parameters: Parameters; readonly vectorClock: VectorClock; readonly ownership: Ownership };
 
-type LoadSource = {
-  /** The checkpoint of this step, by default the newest. */
-  open(step: number | undefined): Promise<SnapshotSource>;
-  /** Resolves when a load may begin. */
-  ready(): Promise<{ readonly run: string; readonly catalogue: RestoreCatalogue }>;
+/** The files and the job of a load, as the checkpoint service knows them. */
+export type LoadSource = {
+  /** The checkpoint of this step, by default the newest; `directory`: not among the job's own. */
+  open(step: number | undefined, directory?: string): Promise<SnapshotSource>;
+  /** Resolves when a load may begin (CheckpointService.V7); rejects if this server loads nothing. */
+  mayBegin(): Promise<void>;
+  /** Throws QUEUE_FULL before the server has a rank. */
+  job(): { readonly run: string; readonly catalogue: RestoreCatalogue };
 };
 
 type Loading = {
@@ -113,7 +116,8 @@ export class CheckpointLoads {
 
   async #load(loading: Loading, open: () => Promise<SnapshotSource>): Promise<Loaded> {
     const { parameters, vectorClock, ownership } = this.#target;
-    const { run, catalogue } = await this.#source.ready();
+    await this.#source.mayBegin();
+    const { run, catalogue } = this.#source.job();
     if (parameters.all.length > 0) {
       const names = parameters.all.map(({ spec }) => JSON.stringify(spec.name)).join(", ");
       throw new WeighbridgeError(

@@ -1,5 +1,5 @@
 // Goal: a save holds a server up for as long as its owner goes on with it and no longer (CheckpointService.V1), what
-// was activated stays (CheckpointLoads.L1), and directories are made one after the other (CheckpointService.V4).
+// was activated stays (CheckpointLoads.L1), and directories are made one after the other (PendingDirectory.D2).
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -116,12 +116,12 @@ test("two cuts at once, one that waits for its clock and another's: the second i
   assert.deepEqual(await waits, { names: [], run: "run", epoch: one.stage.ownership.epoch, servers: Uint32Array.of(0) });
 });
 
-test("a directory whose owner died while it was made is gone before the next one is begun (CheckpointService.V4)", async () => {
+test("a directory whose owner died while it was made is gone before the next one is begun (PendingDirectory.D2)", async () => {
   const one = new Stage();
-  const first = one.service.begin({ step: undefined, stepMin: 1, directory: undefined }, "first");
+  const first = one.service.directory.begin({ step: undefined, stepMin: 1, directory: undefined }, "first");
   await nextTurn();
   one.service.forget("first");
-  const second = one.service.begin({ step: undefined, stepMin: 2, directory: undefined }, "second");
+  const second = one.service.directory.begin({ step: undefined, stepMin: 2, directory: undefined }, "second");
   await nextTurn();
   assert.deepEqual(one.asked, ["begin 1"]);
   one.begins[0]?.resolve();

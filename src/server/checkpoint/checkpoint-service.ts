@@ -1,14 +1,13 @@
-// checkpoint-service — a server's part in checkpoints: the functions of contracts/checkpoints.ts. One save at a time,
-// and training comes first: if memory runs out, the save is given up, not a push.
+// checkpoint-service — a server's part in checkpoints: it freezes and writes what this server has. One save at a time,
+// and training comes first: if memory runs out, the save is given up, not a push. pending-directory.ts makes and
+// commits the directory, checkpoint-loads.ts and parameter-loads.ts load.
 //
 //   cut ──► waits for the clock ──► frozen: answered ──► write ──► written: answered
 //
 // Invariants:
 //   CheckpointService.V1. A save that fails, or whose owner abandons it or dies, releases its memory and removes its
 //       files.
-//   CheckpointService.V2. Only what `begin` named is written to or committed, and only by its owner.
-//   CheckpointService.V4. One directory is made or removed at a time. One that is given up while it is being made is
-//       removed before the next one begins: a directory of checkpoints has one writer (CheckpointDirectory.K3).
+//   CheckpointService.V2. Only the owner of a save goes on with it.
 //   CheckpointService.V5. There is one cut at a time: another gets a retryable QUEUE_FULL.
 //   CheckpointService.V6. A save has everything that existed at its cut, also what is cleared or replaced meanwhile.
 //   CheckpointService.V7. The placement does not change between a load and its activation, nor between stage and
@@ -25,20 +24,20 @@
 import { assert } from "../../base/assert.ts";
 import type { CancelTimer, Clock } from "../../base/clock.ts";
 import { Deferred } from "../../base/deferred.ts";
-import { asError, reasonOf, WeighbridgeError } from "../../base/errors.ts";
+import { asError, WeighbridgeError } from "../../base/errors.ts";
 import type { Log } from "../../base/log.ts";
 import type { VectorClock } from "../../consistency/vector-clock.ts";
 import type { WorkerIncarnation } from "../../consistency/worker-incarnations.ts";
 import type * as contracts from "../../contracts/checkpoints.ts";
-import type { CheckpointManifest } from "../../store/snapshot/checkpoint-manifest.ts";
 import type { ServerReport, SnapshotFiles } from "../../store/snapshot/snapshot-files.ts";
 import { nameOf } from "../../wire/node-id.ts";
 import type { Ownership } from "../ownership.ts";
 import type { Parameters } from "../parameters/parameters.ts";
 import type { PlacementPrepare } from "../placement-prepare.ts";
-import { CheckpointLoads } from "./checkpoint-loads.ts";
+import { CheckpointLoads, type LoadSource } from "./checkpoint-loads.ts";
 import { CutPressure } from "./cut-pressure.ts";
 import { ParameterLoads } from "./parameter-loads.ts";
+import { busyWith, PendingDirectory, unknownSave } from "./pending-directory.ts";
 import type { RestoreCatalogue } from "./server-restore.ts";
 import { ServerSnapshot } from "./server-snapshot.ts";
 
@@ -74,9 +73,6 @@ type Saving = {
   error: WeighbridgeError | undefined;
 };
 
-/** A directory that is being made; its name once it exists. */
-type Begun = { pending: string; readonly owner: string };
-
 /** This server, by its node: the roster comes before the placement, which has its rank. */
 type LostSums = { readonly node: number; readonly incarnation: number; readonly sumsIncarnation: number };
 
@@ -87,6 +83,7 @@ export class CheckpointService {
   beforeCut: () => void = () => {};
   /** What links with updates wait for while a cut is open. */
   readonly pressure: CutPressure;
+  readonly directory: PendingDirectory;
   /** Loads of whole checkpoints, and of one parameter each. */
   readonly loads: CheckpointLoads;
   readonly parameterLoads: ParameterLoads;
@@ -94,19 +91,19 @@ export class CheckpointService {
   #run: string | undefined;
   #catalogue: RestoreCatalogue | undefined;
   #saving: Saving | undefined;
-  #begun: Begun | undefined;
-  /** CheckpointService.V4: settles with the last directory that is made or removed; never rejects. */
-  #directories: Promise<unknown> = Promise.resolve();
   /** CheckpointService.V10 */
   #lostSums: WeighbridgeError | undefined;
 
   constructor(options: CheckpointServiceOptions) {
     this.#options = options;
-    this.loads = new CheckpointLoads(options, {
-      open: async (step) => this.#files.open(step),
-      ready: async () => await this.#ready(),
-    });
-    this.parameterLoads = new ParameterLoads(options.parameters);
+    this.directory = new PendingDirectory(() => this.#files, options.log);
+    const source: LoadSource = {
+      open: async (step, directory) => await this.#files.open(step, directory),
+      mayBegin: async () => await this.#mayLoad(),
+      job: () => this.#job(),
+    };
+    this.loads = new CheckpointLoads(options, source);
+    this.parameterLoads = new ParameterLoads(options, source);
     this.pressure = new CutPressure(options.parameters.host.arena, options.clock);
     options.ownership.onChange(() => this.#placementChanged());
     options.parameters.host.arena.onFull = (use, byteCount) => {
@@ -147,7 +144,7 @@ export class CheckpointService {
   forget(owner: string): void {
     const gone = new WeighbridgeError("NODE_DEAD", `${owner}, who was taking the checkpoint, is gone`);
     if (this.#saving?.owner === owner) this.#lose(gone);
-    if (this.#begun?.owner === owner) void this.#removeBegun();
+    void this.directory.abandon(undefined, owner);
     void this.loads.discard(owner);
     this.parameterLoads.unstage(owner);
   }
@@ -168,34 +165,13 @@ export class CheckpointService {
     return { clockMin: parameters.pacer.clockMin, names: parameters.specs.map(({ name }) => name), gone };
   }
 
-  async begin(request: contracts.Begin, owner: string): Promise<contracts.Begun> {
-    if (this.#begun !== undefined && this.#begun.owner !== owner) throw busy(this.#begun.owner);
-    void this.#removeBegun(); // its owner may have left one
-    const begun: Begun = { pending: "", owner };
-    this.#begun = begun;
-    return await this.#inTurn(() => this.#make(begun, request));
-  }
-
-  async #make(begun: Begun, { step, stepMin, directory }: contracts.Begin): Promise<contracts.Begun> {
-    try {
-      const made = await this.#files.begin(stepMin, step, directory);
-      begun.pending = made.pending;
-      if (this.#begun === begun) return made;
-      await this.#remove(made.pending); // it was given up meanwhile
-    } catch (thrown) {
-      if (this.#begun === begun) this.#begun = undefined;
-      throw thrown;
-    }
-    throw new WeighbridgeError("ABORTED", "the checkpoint was given up");
-  }
-
   async cut({ id, clock, isWhole }: contracts.Cut, owner: string): Promise<contracts.Frozen> {
     const { parameters, ownership } = this.#options;
     void [this.#knownRun, this.#files]; // both throw when there is none
     if (isWhole && this.#lostSums !== undefined && !this.loads.isRestored) throw this.#lostSums;
     if (ownership.placement?.servers.includes(ownership.rank) === false) throw ownership.wrongEpoch(ownership.epoch);
     // CheckpointService.V5
-    if (this.#saving?.isOver === false && (this.#saving.owner !== owner || this.#saving.isWriting)) throw busy(this.#saving.owner);
+    if (this.#saving?.isOver === false && (this.#saving.owner !== owner || this.#saving.isWriting)) throw busyWith(this.#saving.owner);
     this.#lose(new WeighbridgeError("ABORTED", "its owner takes another checkpoint"));
     const [frozen, cancelIdle, error, placement] = [new Deferred<contracts.Frozen>(), undefined, undefined, undefined];
     const state = { snapshot: this.#snapshot(isWhole), placement, isPutOff: false, isWriting: false, isOver: false };
@@ -257,9 +233,9 @@ export class CheckpointService {
 
   async write({ id, pending, step, job, parameters }: contracts.Write, owner: string): Promise<ServerReport> {
     const saving = this.#saving;
-    if (saving?.id !== id || saving.owner !== owner) throw unknown(id); // CheckpointService.V2
+    if (saving?.id !== id || saving.owner !== owner) throw unknownSave(id); // CheckpointService.V2
     if (saving.error !== undefined) throw saving.error;
-    if (saving.isOver) throw unknown(id);
+    if (saving.isOver) throw unknownSave(id);
     if (saving.placement === undefined) throw this.#options.ownership.wrongEpoch(this.#options.ownership.epoch);
     const { snapshot } = saving;
     saving.cancelIdle?.();
@@ -307,54 +283,10 @@ export class CheckpointService {
     return true;
   }
 
-  async commit({ pending, manifest, keep }: contracts.Commit, owner: string): Promise<contracts.Committed> {
-    if (this.#begun?.pending !== pending || this.#begun.owner !== owner) throw unknown(pending); // CheckpointService.V2
-    const { path, warning } = await this.#files.commit(pending, manifest as unknown as CheckpointManifest);
-    this.#begun = undefined;
-    return { path, warning: (await this.#keep(keep, pending)) ?? warning };
-  }
-
-  /** The checkpoint is complete, whatever happens to older ones: returns the failure. */
-  async #keep(keep: number | undefined, pending: string): Promise<string | undefined> {
-    try {
-      if (keep !== undefined) await this.#files.keep(keep, pending);
-      return undefined;
-    } catch (thrown) {
-      return `older checkpoints were to be removed: ${reasonOf(thrown)}`;
-    }
-  }
-
   async abandon({ id, pending }: contracts.Abandon, owner: string): Promise<Record<never, never>> {
     if (this.#saving?.id === id && this.#saving.owner === owner) this.#lose(new WeighbridgeError("ABORTED", "the checkpoint was given up"));
-    // A caller without the name has not received the answer to its `begin`.
-    if (this.#begun?.owner === owner && (pending === undefined || this.#begun.pending === pending)) await this.#removeBegun();
+    await this.directory.abandon(pending, owner);
     return {};
-  }
-
-  async #removeBegun(): Promise<void> {
-    const pending = this.#begun?.pending ?? "";
-    this.#begun = undefined;
-    if (pending !== "") await this.#inTurn(() => this.#remove(pending));
-  }
-
-  /** CheckpointService.V4 */
-  async #inTurn<T>(work: () => Promise<T>): Promise<T> {
-    const done = this.#directories.then(work);
-    this.#directories = done.catch(() => {}); // the caller gets the error
-    return await done;
-  }
-
-  async #remove(pending: string): Promise<void> {
-    await this.#files.abandon(pending).catch((thrown: unknown) => {
-      this.#options.log.warn("files of a checkpoint that was given up are left", { reason: reasonOf(thrown) });
-    });
-  }
-
-  async stage(request: contracts.LoadStage, owner: string): Promise<contracts.Step> {
-    if (this.loadRefusal !== undefined) throw this.loadRefusal;
-    const { step, directory } = request;
-    await this.#options.placement.released; // CheckpointService.V7
-    return await this.parameterLoads.stage(async () => this.#files.open(step, directory), request, owner, this.#options.ownership);
   }
 
   get #files(): SnapshotFiles {
@@ -363,14 +295,16 @@ export class CheckpointService {
     throw new WeighbridgeError("UNSUPPORTED", "this server has no directory for checkpoints: start it with --checkpoint-dir");
   }
 
-  /** Resolves when a load may begin (CheckpointService.V7). */
-  async #ready(): Promise<{ readonly run: string; readonly catalogue: RestoreCatalogue }> {
+  /** CheckpointService.V7 */
+  async #mayLoad(): Promise<void> {
     if (this.loadRefusal !== undefined) throw this.loadRefusal;
-    const run = this.#knownRun;
-    const catalogue = this.#catalogue;
-    assert(catalogue !== undefined, "it comes with the run");
     await this.#options.placement.released;
-    return { run, catalogue };
+  }
+
+  #job(): { readonly run: string; readonly catalogue: RestoreCatalogue } {
+    const run = this.#knownRun;
+    assert(this.#catalogue !== undefined, "it comes with the run");
+    return { run, catalogue: this.#catalogue };
   }
 
   get #knownRun(): string {
@@ -382,15 +316,4 @@ export class CheckpointService {
 /** The name of a worker that takes a checkpoint, which distinguishes owners. */
 export function ownerName({ worker, incarnation }: WorkerIncarnation): string {
   return `${nameOf(worker)} (incarnation ${incarnation})`;
-}
-
-function busy(owner: string): WeighbridgeError {
-  return new WeighbridgeError("QUEUE_FULL", `${owner} is taking a checkpoint; there is one at a time`, { retryable: true });
-}
-
-function unknown(id: string): WeighbridgeError {
-  const why = "it was given up, or this server was restarted";
-  return new WeighbridgeError("BAD_REQUEST", `no checkpoint ${JSON.stringify(id)} of yours is being taken here: ${why}`, {
-    retryable: true,
-  });
 }

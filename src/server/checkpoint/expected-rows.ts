@@ -8,7 +8,7 @@ import { evenRanges, type Range } from "../../keys/key-range.ts";
 import { PART_COUNT } from "../../keys/part.ts";
 import type { CheckpointManifest, ServerRecord } from "../../store/snapshot/checkpoint-manifest.ts";
 import { sumsOf } from "../../store/snapshot/describe-sums.ts";
-import { columnBytesPerRow, type ParameterRecord } from "../../store/snapshot/parameter-record.ts";
+import { type ParameterRecord, rowBytesOf } from "../../store/snapshot/parameter-record.ts";
 import type { Chunk } from "../../store/snapshot/shard-header.ts";
 import type { SnapshotSource } from "../../store/snapshot/snapshot-files.ts";
 import type { Ownership } from "../ownership.ts";
@@ -100,7 +100,7 @@ function neededBytes(source: SnapshotSource, numbers: readonly number[], ownersh
       record.kind === "tensor"
         ? tensorRows(source, record, numbers[i] ?? 0, ownership)
         : sum(record.kind === "table" ? expectedRows(source, record.name, ownership) : expectedSums(source, record, ownership));
-    const rowBytes = record.columns.reduce((total, column) => total + columnBytesPerRow(column), 0);
+    const rowBytes = rowBytesOf(record.columns);
     return bytes + rows * (rowBytes + (record.kind === "tensor" ? 0 : INDEX_BYTES_PER_ROW)) + PARAMETER_BYTES;
   }, 0);
 }

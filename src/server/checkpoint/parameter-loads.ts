@@ -14,6 +14,7 @@ import { requireSameModel } from "../../store/snapshot/same-model.ts";
 import type { SnapshotSource } from "../../store/snapshot/snapshot-files.ts";
 import type { Ownership } from "../ownership.ts";
 import type { Parameter, Parameters } from "../parameters/parameters.ts";
+import type { LoadSource, LoadTarget } from "./checkpoint-loads.ts";
 import { explainedRoom } from "./expected-rows.ts";
 import { restoreParameter } from "./parameter-restore.ts";
 import { trainingOf } from "./server-restore.ts";
@@ -24,11 +25,15 @@ type Loading = { staged: Staged | undefined };
 
 export class ParameterLoads {
   readonly #parameters: Parameters;
+  readonly #ownership: Ownership;
+  readonly #source: LoadSource;
   /** By their owners. */
   readonly #loadings = new Map<string, Loading>();
 
-  constructor(parameters: Parameters) {
+  constructor({ parameters, ownership }: Pick<LoadTarget, "parameters" | "ownership">, source: LoadSource) {
     this.#parameters = parameters;
+    this.#ownership = ownership;
+    this.#source = source;
   }
 
   get isBusy(): boolean {
@@ -36,11 +41,12 @@ export class ParameterLoads {
   }
 
   /**
-   * Reads this server's share of the parameter from what `open` opens. Throws UNKNOWN_PARAMETER, UNSUPPORTED for a
-   * parameter bound by clocks, QUEUE_FULL while its owner stages another, CHECKPOINT_MISSING, _TORN, _FOREIGN
-   * (ParameterLoads.L3) or _IO, ARENA_FULL.
+   * Reads this server's share of a saved parameter. Throws UNKNOWN_PARAMETER, UNSUPPORTED for a parameter bound by
+   * clocks, QUEUE_FULL while its owner stages another, CHECKPOINT_MISSING, _TORN, _FOREIGN (ParameterLoads.L3) or _IO,
+   * ARENA_FULL.
    */
-  async stage(open: () => Promise<SnapshotSource>, { name }: LoadStage, owner: string, ownership: Ownership): Promise<Step> {
+  async stage({ name, step, directory }: LoadStage, owner: string): Promise<Step> {
+    await this.#source.mayBegin();
     this.#find(name);
     const known = this.#loadings.get(owner);
     if (known !== undefined && known.staged === undefined)
@@ -49,7 +55,7 @@ export class ParameterLoads {
     const loading: Loading = { staged: undefined };
     this.#loadings.set(owner, loading);
     try {
-      const staged = await this.#readFrom(open, name, ownership);
+      const staged = await this.#open(name, step, directory);
       loading.staged = staged;
       if (this.#loadings.get(owner) === loading) return { step: staged.step };
       staged.parameter.close(); // ParameterLoads.L2
@@ -84,16 +90,17 @@ export class ParameterLoads {
     return {};
   }
 
-  async #readFrom(open: () => Promise<SnapshotSource>, name: string, ownership: Ownership): Promise<Staged> {
-    const source = await open();
+  async #open(name: string, step: number | undefined, directory: string): Promise<Staged> {
+    const source = await this.#source.open(step, directory);
     try {
-      return await this.#read(name, source, ownership);
+      return await this.#read(name, source);
     } finally {
       await source.close();
     }
   }
 
-  async #read(name: string, source: SnapshotSource, ownership: Ownership): Promise<Staged> {
+  async #read(name: string, source: SnapshotSource): Promise<Staged> {
+    const ownership = this.#ownership;
     const { manifest, path } = source;
     const { spec, pace } = this.#find(name);
     const { host } = this.#parameters;

@@ -21,6 +21,7 @@ import {
   columnBytesPerRow,
   KEYS_COLUMN,
   type ParameterRecord,
+  rowBytesOf,
   VALUES_COLUMN,
 } from "../../store/snapshot/parameter-record.ts";
 import { DTYPE_BYTES } from "../../store/snapshot/safetensors.ts";
@@ -31,7 +32,7 @@ import type { ParameterHost } from "../parameters/parameter-host.ts";
 import { TableParameter } from "../parameters/table-parameter.ts";
 import type { TensorParameter } from "../parameters/tensor-parameter.ts";
 import { expectedRows } from "./expected-rows.ts";
-import { columnsInHand, type StagedColumn, stagedColumns } from "./parameter-snapshot.ts";
+import { columnsInHand, type StagedColumn, stagedColumns } from "./staged-columns.ts";
 
 const WORD_BYTES = 4;
 const FLOAT_BYTES = 4;
@@ -113,7 +114,7 @@ function restoreRows(table: TableParameter, { rowCount, columns }: SourceBatch, 
   const kept = record.columns.filter(({ name }) => !isLeftOut(name));
   const stored = storedColumns(spec, host.plugIns.columnsOf(spec));
   const added = stored.filter(({ name }) => isSaved(name) && !kept.some((column) => column.name === name));
-  const rowBytes = [...record.columns, ...added].reduce((sum, column) => sum + columnBytesPerRow(column), 0);
+  const rowBytes = rowBytesOf([...record.columns, ...added]);
   const widest = Math.max(...record.columns.map(columnBytesPerRow));
   const spans = [rowCount * rowBytes, rowCount * widest, rowCount * WORD_BYTES];
   // No holes among the rows.

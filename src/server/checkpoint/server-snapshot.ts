@@ -109,7 +109,7 @@ export class ServerSnapshot {
     this.#parts = this.#parts.filter(({ record }) => chosen.has(record.name));
   }
 
-  /** Releases everything at the end, also after a failure. */
+  /** Each part is released once it is written; after a failure everything is. */
   async write(sink: ShardSink): Promise<ServerReport> {
     try {
       for (const part of this.#all) await part.write(sink);
@@ -120,8 +120,6 @@ export class ServerSnapshot {
       this.close();
       await sink.abandon();
       throw asError(thrown, "HANDLER_FAILED");
-    } finally {
-      this.close();
     }
   }
 

@@ -11,7 +11,8 @@ import { BLOCK_BYTES, type BlockHold, blockBytesOf } from "../../store/sums/larg
 import type { ValueSnapshot } from "../../store/sums/sum-state.ts";
 import type { SumStore } from "../../store/sums/sum-store.ts";
 import type { ServerSums } from "../parameters/server-sums.ts";
-import { allOrFirstError, LANES, type ParameterSnapshot, STAGE_BYTES, TableSnapshot } from "./parameter-snapshot.ts";
+import type { ParameterSnapshot } from "./parameter-snapshot.ts";
+import { inLanes, STAGE_BYTES, TableSnapshot } from "./table-snapshot.ts";
 
 const TWO_32 = 2n ** 32n;
 const ZEROS = new Uint8Array(BLOCK_BYTES);
@@ -59,14 +60,13 @@ class LargeSnapshot implements ParameterSnapshot {
   async write(sink: ShardSink): Promise<void> {
     const perChunk = Math.max(1, Math.floor(STAGE_BYTES / (this.#values[0]?.byteCount ?? 1)));
     let next = 0;
-    const lane = async (): Promise<void> => {
+    await inLanes(async () => {
       while (next < this.#values.length) {
         const values = this.#values.slice(next, next + perChunk);
         next += values.length;
         await this.#writeChunk(sink, values);
       }
-    };
-    await allOrFirstError(Array.from({ length: LANES }, lane));
+    });
     this.close();
   }
 

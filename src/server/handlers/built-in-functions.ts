@@ -1,4 +1,5 @@
-// built-in-functions — the functions that every server has. Those about what workers do together are refused to guests.
+// built-in-functions — the functions that every server has. Guests may not call those in which workers take part
+// together.
 
 import { guestError } from "../../consistency/worker-incarnations.ts";
 import { isGuest } from "../../wire/node-id.ts";

@@ -30,14 +30,14 @@ const { survey, cut, begin, write, commit, abandon } = checkpoints.checkpointSav
 const OPERATIONS: readonly Operation[] = [
   operation(survey, (service, _, owner) => service.survey(owner)),
   operation(cut, (service, request, owner) => service.cut(request, owner)),
-  operation(begin, (service, request, owner) => service.begin(request, owner)),
+  operation(begin, (service, request, owner) => service.directory.begin(request, owner)),
   operation(write, async (service, request, owner) => (await service.write(request, owner)) as unknown as checkpoints.Report),
-  operation(commit, (service, request, owner) => service.commit(request, owner)),
+  operation(commit, (service, request, owner) => service.directory.commit(request, owner)),
   operation(abandon, (service, request, owner) => service.abandon(request, owner)),
   operation(checkpoints.checkpointLoad, (service, { step }, owner) => service.loads.loadStep(step, owner)),
   operation(checkpoints.checkpointActivate, (service, { step }) => service.loads.activate(step)),
   operation(checkpoints.checkpointDiscard, (service, _, owner) => service.loads.discard(owner)),
-  operation(checkpoints.parameterStage, (service, request, owner) => service.stage(request, owner)),
+  operation(checkpoints.parameterStage, (service, request, owner) => service.parameterLoads.stage(request, owner)),
   operation(checkpoints.parameterReplace, (service, { step }, owner) => service.parameterLoads.replace(step, owner)),
   operation(checkpoints.parameterUnstage, (service, _, owner) => service.parameterLoads.unstage(owner)),
 ];

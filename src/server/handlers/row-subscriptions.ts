@@ -41,7 +41,7 @@ type Subscriber = {
 
 class SubscribedTable {
   readonly subscribers = new Map<number, Subscriber>();
-  /** By row: how many changes there were with its last one, where somebody may have to be told of it. */
+  /** By row: how many changes there were with its last one, if a subscriber may not know of it yet. */
   readonly changes = new Map<bigint, number>();
   /** TableContracts.T4 */
   changeCount = 0;
@@ -113,7 +113,7 @@ export class RowSubscriptions {
         if (await this.#hasRisen(subscriber)) await this.#push(table, subscribed, subscriber);
       }
     } catch {
-      // S2: the worker is gone, or could not be told and will ask
+      // S2: the worker is gone, or could not be reached and will ask
     } finally {
       if (subscribed.subscribers.get(context.worker) === subscriber) subscribed.subscribers.delete(context.worker);
       if (subscribed.subscribers.size === 0) subscribed.changes.clear();

@@ -36,7 +36,7 @@ export class WorkerGroups {
     }
   }
 
-  /** Groups of these keys are another server's: who waits gets `error`. */
+  /** Groups of these keys are another server's: waiting calls fail with `error`. */
   drop(isMeant: (key: bigint) => boolean, error: WeighbridgeError): void {
     this.ssp.drop(isMeant, error);
     this.partialReduce.drop(isMeant, error);

@@ -1,5 +1,5 @@
 // exchange-entries — the entries of parts that come to and go from a server with a log (PartsExchange.E4): how a head
-// writes them, and how whoever repeats its log goes along. Not what happens then: copy/parts-exchange.ts.
+// writes them, and how the process that repeats its log follows. Not what happens then: copy/parts-exchange.ts.
 
 import { count, decodeJson, object } from "../../wire/json-body.ts";
 import { type PlacementView, placementShape } from "../../wire/roster.ts";

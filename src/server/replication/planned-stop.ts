@@ -84,7 +84,7 @@ export class PlannedStop {
     }
   }
 
-  /** Nothing more is told to anybody. */
+  /** Nothing more is sent to any node. */
   async close(): Promise<void> {
     await this.#saved?.close();
     await this.#options.found?.close();

@@ -391,7 +391,7 @@ export class Replica {
 
   close(): void {
     if (this.#options.durable === undefined && !this.#hasLeft) this.log.stop();
-    else this.log.close(); // what the disk may not have is told to nobody
+    else this.log.close(); // no node may learn what the disk may not have
   }
 
   // The standby.

@@ -10,7 +10,7 @@ import { elementOf, rowElements } from "../row-types/row-type-spec.ts";
 import { TensorShape } from "../tensor-shape.ts";
 import { CONSTANT_SCHEDULE } from "../updaters/learning-rate-schedule.ts";
 import { PULLED_SLOT, slotLayoutOf } from "../updaters/slot-layout.ts";
-import { type ColumnRecord, KEYS_COLUMN, type ParameterRecord, VALUES_COLUMN } from "./parameter-record.ts";
+import { type ColumnRecord, KEYS, type ParameterRecord, VALUES_COLUMN } from "./parameter-record.ts";
 
 /** Updates that all rows of a block of a tensor have had. */
 export const STEP_COLUMN = "step";
@@ -100,8 +100,7 @@ export function storedColumns(spec: ParameterSpec, own: readonly OwnColumn[] = [
   const width = recordedWidth(spec);
   const { dtype } = ROW_ELEMENTS[spec.kind === "table" ? elementOf(spec) : "f32"];
   const ownColumns = own.map((column): ColumnRecord => ({ name: column.name, dtype, width: column.elements, per: "row" }));
-  if (spec.kind === "table" && spec.rowType !== undefined)
-    return [{ name: KEYS_COLUMN, dtype: "U64", width: 1, per: "row" }, { name: VALUES_COLUMN, dtype, width, per: "row" }, ...ownColumns];
+  if (spec.kind === "table" && spec.rowType !== undefined) return [KEYS, { name: VALUES_COLUMN, dtype, width, per: "row" }, ...ownColumns];
   const layout = slotLayoutOf(optimizer, { kind, width });
   const floats = (column: string, count: number): ColumnRecord => ({ name: column, dtype: "F32", width: count, per: "row" });
   const word = (column: string, per: "row" | "chunk"): ColumnRecord => ({ name: column, dtype: "U32", width: 1, per });
@@ -111,7 +110,7 @@ export function storedColumns(spec: ParameterSpec, own: readonly OwnColumn[] = [
     columns.push({ ...word(STEP_COLUMN, "chunk"), dtype: "U64" });
     if (shape?.hasRows === true && (optimizer.type === "adam" || optimizer.type === "adamW")) columns.push(word(ROW_STEPS_COLUMN, "row"));
   } else {
-    columns.unshift({ name: KEYS_COLUMN, dtype: "U64", width: 1, per: "row" });
+    columns.unshift(KEYS);
     if (layout.wordsPerRow > 0) columns.push(word(ROW_STEPS_COLUMN, "row"));
     if (spec.versions) columns.push(word(VERSION_COLUMN, "row"));
   }

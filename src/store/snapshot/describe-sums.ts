@@ -7,7 +7,7 @@ import { WeighbridgeError } from "../../base/errors.ts";
 import { ElementType } from "../../kernel/elements.ts";
 import { SUMS_PREFIX } from "../parameter-spec.ts";
 import type { SumOwner } from "../sums/sum-requests.ts";
-import { type ColumnDtype, KEYS_COLUMN, type ParameterRecord, VALUES_COLUMN } from "./parameter-record.ts";
+import { type ColumnDtype, KEYS, type ParameterRecord, VALUES_COLUMN } from "./parameter-record.ts";
 
 const TYPE_NAMES = Object.keys(ElementType) as readonly ColumnDtype[];
 
@@ -24,10 +24,7 @@ export function describeSums({ owner, type, width }: SumsOfWidth): ParameterReco
     shape: [],
     rowCount: 0,
     width,
-    columns: [
-      { name: KEYS_COLUMN, dtype: "U64", width: 1, per: "row" },
-      { name: VALUES_COLUMN, dtype, width, per: "row" },
-    ],
+    columns: [KEYS, { name: VALUES_COLUMN, dtype, width, per: "row" }],
     optimizer: { kind: "sum" },
     initializer: { kind: "zeros" },
     consistency: { kind: "async", reduce: "sum", staleness: "any" },

@@ -52,6 +52,9 @@ export type ParameterRecord = {
   readonly state: JsonObject;
 };
 
+/** Every table and all sums have it (ParameterRecord.P1). */
+export const KEYS: ColumnRecord = { name: KEYS_COLUMN, dtype: "U64", width: 1, per: "row" };
+
 const columnShape: Check<ColumnRecord> = object({
   name: text,
   dtype: oneOf(...COLUMN_DTYPES),
@@ -93,7 +96,7 @@ export function parameterProblem({ name, kind, shape, rowCount, width, columns }
     // ParameterRecord.P1
     return `${subject} has no column ${VALUES_COLUMN} of ${kind === "sums" ? "any type" : dtypes.join(", ")}, ${width} per row`;
   }
-  const hasKeys = hasColumn(columns, { name: KEYS_COLUMN, dtype: "U64", width: 1, per: "row" });
+  const hasKeys = hasColumn(columns, KEYS);
   if (hasKeys !== (kind !== "tensor") || (!hasKeys && names.has(KEYS_COLUMN))) {
     return `${subject} is a ${kind}: only a table has the column ${KEYS_COLUMN}, of one U64 per row`;
   }
@@ -112,6 +115,11 @@ export function columnShapeIn({ width, per }: ColumnRecord, rowCount: number): r
 
 export function columnBytesPerRow({ dtype, width, per }: ColumnRecord): number {
   return per === "row" ? width * DTYPE_BYTES[dtype] : 0;
+}
+
+/** Of all columns together. */
+export function rowBytesOf(columns: readonly ColumnRecord[]): number {
+  return columns.reduce((sum, column) => sum + columnBytesPerRow(column), 0);
 }
 
 /** Tensors are cut by rows, tables and sums by parts. */

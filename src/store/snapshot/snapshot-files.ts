@@ -7,29 +7,52 @@ import type { CheckpointManifest, ServerRecord, ShardFileRecord } from "./checkp
 import type { ParameterRecord } from "./parameter-record.ts";
 import type { Chunk, ShardOwner } from "./shard-header.ts";
 
-/** A chunk that is being written: each column is appended to until it is full. */
-type ChunkSink = {
+/** A chunk that is being written: each column is appended to until it is full, in any order. */
+export type ChunkSink = {
   /** The bytes are read until the promise is fulfilled, and must not change before. */
   write(column: string, bytes: Uint8Array): Promise<void>;
 };
 
 /** What one server writes of a checkpoint. */
 export type ShardSink = {
+  /** The rows `from` to before `to` of a tensor. */
   openRows(parameter: string, rows: { readonly from: number; readonly to: number }): Promise<ChunkSink>;
+  /**
+   * Rows of a table whose keys all fall into the parts `from` to before `to`. The narrower the parts, the less a
+   * restore has to read.
+   */
   openParts(parameter: string, parts: { readonly from: number; readonly to: number; readonly rowCount: number }): Promise<ChunkSink>;
+  /** Ends the files. Every chunk must be full, and every write fulfilled. The commit syncs the directory. */
   finish(): Promise<readonly ShardFileRecord[]>;
+  /** Removes what was written. May be called at any time before `finish` is fulfilled, and more than once. */
   abandon(): Promise<void>;
 };
 
-/** Some rows of a chunk; the bytes are valid until the promise that their consumer returned is fulfilled. */
-export type SourceBatch = { readonly rowCount: number; readonly columns: ReadonlyMap<string, Uint8Array> };
+/**
+ * Some rows of a chunk. The bytes are valid until the promise that their consumer returned is fulfilled; then the next
+ * batch is read into the same memory.
+ */
+export type SourceBatch = {
+  readonly rowCount: number;
+  /**
+   * By the column's name; columns of the chunk come whole with every batch. Each begins at a multiple of 8 in its own
+   * buffer.
+   */
+  readonly columns: ReadonlyMap<string, Uint8Array>;
+};
 
 /** A checkpoint that is open. */
 export type SnapshotSource = {
   readonly path: string;
   readonly manifest: CheckpointManifest;
+  /** The chunks of a parameter; those of a tensor by their rows. Empty for a parameter that has no rows. */
   chunks(parameter: string): readonly Chunk[];
+  /**
+   * Reads a whole column of a chunk into `into`, which may be in an arena and must have its length. On an error its
+   * content is undefined.
+   */
   readColumn(chunk: Chunk, column: string, into: Uint8Array): Promise<void>;
+  /** Reads the rows of a chunk, all columns side by side, batch by batch; waits for `take` after each. */
   readRows(chunk: Chunk, take: (batch: SourceBatch) => void | Promise<void>): Promise<void>;
   close(): Promise<void>;
 };

@@ -114,12 +114,12 @@ export class Updater implements ParameterUpdater {
     this.begin({ step: 1, scheduleStep: 0, gradientScale: 1, workerRank: undefined });
   }
 
-  /** Whether the updates of each row count, and not those of the whole. */
+  /** Whether each row counts its own updates, and the parameter does not. */
   get countsRows(): boolean {
     return this.spec.type === "adam" || this.spec.type === "adamW";
   }
 
-  /** Whether the pushes to the whole parameter count. */
+  /** Whether the parameter as a whole counts pushes. */
   get countsPushes(): boolean {
     return this.spec.type === "lazyAdam";
   }

@@ -5,7 +5,8 @@
 //   u32 plainBytes │ u32 method, 0: stored, 1: zstd │ the payload, or the compressor's bytes    2, 3: sparse-payload.ts
 //
 // Invariants:
-//   GC1. The receiver knows how many bytes it will get before it allocates, and takes no more than its limit.
+//   GeneralCompression.C1. The receiver knows how many bytes it will get before it allocates, and takes no more than
+//       its limit.
 
 import { assert } from "../../base/assert.ts";
 import { malformed } from "./value-codec.ts";
@@ -77,7 +78,7 @@ export function compressPayload(compression: GeneralCompression, source: Uint8Ar
   return COMPRESSED_HEADER_BYTES + byteCount;
 }
 
-/** How many bytes a compressed payload gives: the caller allocates them (GC1). Throws BAD_REQUEST above the maximum. */
+/** The bytes of a decompressed payload, for the caller to allocate (GeneralCompression.C1). Throws BAD_REQUEST. */
 export function plainBytesOf(source: Uint8Array, plainBytesMax: number): number {
   if (source.length < COMPRESSED_HEADER_BYTES) throw malformed(`${source.length} bytes are too short for a compressed payload`);
   const plainBytes = new DataView(source.buffer, source.byteOffset).getUint32(0, true);

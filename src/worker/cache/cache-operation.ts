@@ -3,7 +3,7 @@
 // is bounded-cache.ts's.
 //
 // Invariants:
-//   CacheOperation.O1. What was acknowledged or answered before something failed is taken in, then the failure is told.
+//   CacheOperation.O1. What was acknowledged or answered before something failed is used, then the failure is thrown.
 
 import { WeighbridgeError } from "../../base/errors.ts";
 import { ArenaSpans } from "../arena-spans.ts";

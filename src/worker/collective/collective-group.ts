@@ -59,7 +59,7 @@ export class CollectiveGroup implements OperationContext {
   readonly #leavesAt: number[];
   /** Operations into whose memory a link is reading. */
   readonly #landings = new Map<Channel, Operation>();
-  /** Members that cannot be told anything, by position. */
+  /** Members that cannot be reached, by position. */
   readonly #gone = new Set<number>();
   #next = 1;
   #end: End | undefined;
@@ -210,7 +210,7 @@ export class CollectiveGroup implements OperationContext {
     if (this.#end === undefined || sequence < this.#end.from) this.#fail({ from: sequence, error });
   }
 
-  /** Never rejects: who cannot be told is gone. */
+  /** Never rejects: a member that cannot be reached is gone. */
   async #tellAll(): Promise<void> {
     const others = [...this.members.keys()].filter((position) => position !== this.position && !this.#gone.has(position));
     await Promise.all(others.map((position) => this.#tell(position)));

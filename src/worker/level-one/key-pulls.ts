@@ -123,7 +123,7 @@ export class KeyPulls {
     if (this.#isWaiting(this.#records.deviceAt(keyIndex, device), round)) this.fail(keyIndex, device, failure);
   }
 
-  /** The device has ended: nobody is told, unless a task is at it, which ends first. */
+  /** The device has ended: no waiter is left, unless a task works on it, which ends first. */
   drop(keyIndex: number, device: number): void {
     const own = this.#records.deviceAt(keyIndex, device);
     const state = this.#words[own + DEVICE.pullState];

@@ -1,7 +1,6 @@
 // level-one — level 1 of a shared model in one thread: takes what its devices push, and ends their pulls. Every thread
 // of a model has one, over the same words; that of the owner also adds keys, has results exchanged (exchanges.ts) and
-// hears of devices that end. What is decided is in key-rounds.ts, how tasks are done in task-loop.ts. Knows no face and
-// no Node.
+// handles the ends of devices. key-rounds.ts decides, task-loop.ts runs the tasks. Knows no face and no Node.
 //
 // Invariants:
 //   LevelOne.L1. `push` and `pull` move no data but those that only this thread can reach: tasks are done later, in a
@@ -370,7 +369,7 @@ export class LevelOne<Data extends object = object> {
     else this.#pulls.there(pull);
   }
 
-  /** False, for who has to say whether the model goes on. */
+  /** Returns false, as `loseDevice` does when the model does not go on. */
   #failAll(failure: WeighbridgeError): false {
     this.#pulls.failAll(failure);
     return false;

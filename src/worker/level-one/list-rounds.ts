@@ -310,7 +310,7 @@ export class ListRounds<Data extends object> {
       list.isRefused = prepared === undefined;
       return prepared?.isCurrent === true ? prepared : undefined;
     } catch {
-      return undefined; // what is wrong fails the batch of its keys, and is told there
+      return undefined; // what is wrong fails the batch of its keys, and is reported there
     }
   }
 

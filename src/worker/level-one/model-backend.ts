@@ -3,7 +3,7 @@
 // src/gpu has the one for CUDA.
 //
 //   shares   any thread of the model does a share of a task, in the same call: CPU
-//   batch    one thread gives all tasks that are ready at once, in their order, and is told when they are done: CUDA
+//   batch    one thread gives all tasks that are ready at once, in their order, and learns when they are done: CUDA
 //
 // A key has two results, 0 and 1, of `resultLength` elements each: those of its last two rounds.
 //

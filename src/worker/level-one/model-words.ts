@@ -122,7 +122,7 @@ export class ModelWords {
     return this.memory.deviceCount;
   }
 
-  /** Calls `act` with the lock (W2), and rings whom it has something for. Throws CLOSED for a model that is broken. */
+  /** Calls `act` with the lock (W2), and rings the threads that got work. Throws CLOSED for a model that is broken. */
   locked<T>(act: () => T): T {
     this.#lock();
     try {
@@ -166,7 +166,7 @@ export class ModelWords {
     return false;
   }
 
-  /** Nobody can trust the words, or the weights, any more. */
+  /** The words, or the weights, can no longer be trusted. */
   breakModel(): void {
     Atomics.store(this.words, STATE, BROKEN);
     this.#ringAll();
@@ -226,7 +226,7 @@ export class ModelWords {
     Atomics.wait(this.words, this.#threadAt(this.thread) + BELL, heard);
   }
 
-  /** Under the lock: something for this thread. It is told when the lock is free, if it sleeps. */
+  /** Under the lock: something for this thread. If it sleeps, its bell rings when the lock is free. */
   ring(thread: number): void {
     const at = this.#threadAt(thread);
     if (this.words[at + SLEEPING] === 0 || thread === this.thread) return;
@@ -307,7 +307,7 @@ export class ModelWords {
     this.ring(this.homeOf(device));
   }
 
-  /** The next that `tell` told, -1 when there is none. */
+  /** The next key that `tell` was called with, -1 when there is none. */
   hear(device: number): number {
     const at = this.#deviceAt(device);
     const from = this.words[at + RING_FROM] as number;
@@ -380,6 +380,6 @@ function detailText(detail: unknown): string {
     const text = JSON.stringify(detail ?? null) ?? "null";
     return text === "null" || text.length > DETAIL_LENGTH_MAX ? "" : text;
   } catch {
-    return ""; // a cycle, or a number that JSON has not
+    return ""; // a cycle, or a number that JSON cannot hold
   }
 }

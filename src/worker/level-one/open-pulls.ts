@@ -17,7 +17,7 @@ export type PullRequest<Data extends object> = {
   /** The position of the device. */
   readonly device: number;
   readonly priority: number;
-  /** After the data are there, before who waits goes on (P1). */
+  /** After the data are there, before waiters go on (P1). */
   readonly callback: (() => unknown) | undefined;
 };
 
@@ -50,7 +50,7 @@ export class OpenPulls<Data extends object> {
   /** The last of every key and device. */
   readonly #pulls: (Pull<Data> | undefined)[] = [];
   #openCount = 0;
-  /** By device: how many of its pulls are open, and who waits for all of them. */
+  /** By device: how many of its pulls are open, and the waiters for all of them. */
   readonly #openOf: number[];
   readonly #allOver: (Deferred<void> | undefined)[] = [];
   readonly #lists = new Set<PullList<Data>>();

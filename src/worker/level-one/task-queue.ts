@@ -1,6 +1,6 @@
-// task-queue — the tasks of a model that are ready, and the threads that are at them: which comes next, who has which
-// share, when a task is over. What a task is for is decided in key-rounds.ts. Decisions on the words of a model, made
-// by whichever thread has the lock.
+// task-queue — the tasks of a model that are ready, and the threads that work on them: which task comes next, which
+// thread has which share, when a task is over. key-rounds.ts decides what a task is for. Decisions on the words of a
+// model, made by the thread that has the lock.
 //
 // Invariants:
 //   TaskQueue.Q1. Tasks are begun highest priority first, first come first served within one. A task has at most
@@ -32,7 +32,7 @@ export type Claim = {
   readonly device: number;
   readonly share: number;
   readonly round: number;
-  /** That of a share which came to nothing, before it is finished: the whole task fails once nobody is at it. */
+  /** The failure of this share, before it is finished: the whole task fails once no thread works on it. */
   failure: number;
 };
 
@@ -40,7 +40,7 @@ export type Claim = {
 type TaskEvents = {
   /** A task begins; returns into how many shares it is cut. */
   begins(keyIndex: number, device: number): number;
-  /** Nobody is at the task any more. `failure` 0: all its shares are done. */
+  /** No thread works on the task any more. `failure` 0: all its shares are done. */
   ended(keyIndex: number, device: number, failure: number): void;
 };
 
@@ -74,7 +74,7 @@ export class TaskQueue {
     this.#model.ringSleepers(1);
   }
 
-  /** Of what comes next, to compare with what only this thread can do; undefined if nothing does. */
+  /** The priority of what comes next, to compare with what only this thread can do; undefined if nothing waits. */
   next(): { readonly priority: number; readonly sequence: number } | undefined {
     const heap = this.#nextHeap();
     return heap === undefined ? undefined : { priority: heap.firstPriority, sequence: heap.firstSequence };

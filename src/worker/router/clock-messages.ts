@@ -21,7 +21,7 @@ export class ClockMessages {
   /** Joins of clock sets that have begun and not ended; settles when none is left. */
   #joinCount = 0;
   #joinsEnded = new Deferred<void>();
-  /** The placement that this worker was told to prepare for last; 0 once it was told that it does not come. */
+  /** The placement of the last PREPARE; 0 once that was withdrawn. */
   #wantedEpoch = 0;
 
   constructor(directory: ServerDirectory, clock: Clock) {

@@ -1,5 +1,5 @@
-// function-request — what a caller asks of the servers by a typed function: what it is about, its fields, and who hears
-// of its end. Types alone: router.ts sends it, function-recut.ts cuts it again.
+// function-request — a call of a typed function of the servers: what it is about, its fields, and the callbacks for its
+// end. Types alone: router.ts sends it, function-recut.ts cuts it again.
 
 import type { WeighbridgeError } from "../../base/errors.ts";
 import type { Contract } from "../../contracts/contract.ts";
@@ -26,20 +26,20 @@ export type FunctionRequest<Q extends Fields, R extends Fields> = FunctionCallSe
   readonly to: Route;
   readonly request: FieldValues<Q>;
   readonly answered?: ((response: FieldValues<R>) => void) | undefined;
-  /** Hears how it failed, before the caller of the group does. */
+  /** Called with the failure, before the caller of the group gets it. */
   readonly failed?: (error: WeighbridgeError, fate?: CallFate) => void;
-  /** Hears of the call that completes the request, whenever it is cut: its stamp is set when it leaves. */
+  /** Called with the call that completes the request, whenever it is cut: its stamp is set when it leaves. */
   readonly made?: ((call: { readonly stamp: number }) => void) | undefined;
   /**
-   * For rows, whose owners may not be one any more: what it carries, cut by the placement as it is now. Left out, it
-   * goes to the owner as it is. May throw.
+   * For rows, which may have several owners by now: returns requests with its content, cut by the current placement.
+   * Left out, the request goes to the owner as it is. May throw.
    */
   readonly cutAgain?: (() => Recut) | undefined;
-  /** For an applied update whose answer was lost: what asks for it; without it, ANSWER_LOST. May throw. */
+  /** For an applied update whose answer was lost: returns reads of that answer. Left out: ANSWER_LOST. May throw. */
   readonly answerLost?: (() => Recut) | undefined;
   /**
-   * For one whose server does not hold a key list that it names, and has done nothing: the same with its keys. Left
-   * out, it fails with UNKNOWN_KEY_LIST.
+   * For a request whose server lacks the key list that it names, and has done nothing: returns the same with its keys.
+   * Left out, it fails with UNKNOWN_KEY_LIST.
    */
   readonly keysUnknown?: (() => AnyRequest) | undefined;
 };
@@ -52,7 +52,7 @@ export type Recut = {
   readonly requests: readonly AnyRequest[];
   /** All of them were answered. */
   readonly answered?: (() => void) | undefined;
-  /** All of them have ended: nobody sends from their memory any more. */
+  /** All of them have ended: their memory is no longer sent from. */
   readonly release: () => void;
 };
 

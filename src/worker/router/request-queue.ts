@@ -37,7 +37,7 @@ export class RequestQueue {
     this.#waitingCount += requests.length;
     const turn = (this.last ?? Promise.resolve()).then(() => this.#sendInTurn(requests));
     const queue: Promise<void> = turn
-      .catch(() => {}) // its caller is told; those behind it go on
+      .catch(() => {}) // its caller gets it; those behind it go on
       .then(() => {
         this.#waitingCount -= requests.length;
         if (this.last === queue) this.last = undefined;
@@ -50,12 +50,12 @@ export class RequestQueue {
   sendAgain(request: RoutedRequest): Promise<void> | undefined {
     const requests = cutAgain(request);
     if (this.#strangerAmong(requests) < 0) return void this.#router.trySend(requests, true);
-    return this.#sendInTurn(requests, true).catch(() => {}); // each was told
+    return this.#sendInTurn(requests, true).catch(() => {}); // each caller got its own
   }
 
   /** It was applied, and its answer is not known: what asks for the answer takes its place. */
   askAnew(request: RoutedRequest, answerLost: () => Recut): void {
-    this.#sendInTurn(cutAgain(request, answerLost, true), true).catch(() => {}); // each was told
+    this.#sendInTurn(cutAgain(request, answerLost, true), true).catch(() => {}); // each caller got its own
   }
 
   /**

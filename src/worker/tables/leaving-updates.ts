@@ -42,7 +42,7 @@ export class LeavingUpdates<E extends RowElement = RowElement> {
   #whenIdle: Deferred<void> | undefined;
   /** Why the last of those that are sent again could not be sent. */
   #unsentFor: WeighbridgeError | undefined;
-  /** What the next call of the table is told (L1). */
+  /** What the next call of the table reports (L1). */
   failure: WeighbridgeError | undefined;
   /** The clock of this worker; the group sets it. */
   clockNow: () => number = () => 0;
@@ -91,7 +91,7 @@ export class LeavingUpdates<E extends RowElement = RowElement> {
     this.#openCount++;
     this.#options.exchange
       .update(rows, clock)
-      .catch(() => {}) // `failed` was told of every request
+      .catch(() => {}) // `failed` was called for every request
       .finally(() => {
         if (--this.#openCount === 0) this.#whenIdle?.resolve();
       });

@@ -18,7 +18,7 @@ import { isOutside } from "./table-failures.ts";
  */
 export const ATTEMPTS = 64;
 
-/** Somebody who is told the slot of a row; `pins`: pinned, because it is going to be read. */
+/** Gets the slot of a row; `pins`: pinned, because it is going to be read. */
 export type RowWait = { readonly told: Deferred<number>; readonly pins: boolean };
 
 /** A row that was asked for at a clock. */
@@ -63,7 +63,7 @@ export class OpenReads {
     return true;
   }
 
-  /** It is over: everybody who waits is told. */
+  /** It is over: calls all waiters. */
   end(read: OpenRead, tell: (waiting: RowWait) => void): void {
     const others = this.of(read.rowId).filter((one) => one !== read);
     if (others.length === 0) this.#open.delete(read.rowId);

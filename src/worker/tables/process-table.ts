@@ -217,7 +217,7 @@ export class ProcessTable<E extends RowElement = RowElement> implements HeldRows
       (slot) => {
         if (isOver) this.unpin(slot); // nobody waits for it any more
       },
-      () => {}, // the threads that wait are told
+      () => {}, // the waiting threads get it
     );
     try {
       return await waitFor(reading, `row ${rowId} of ${this.name}`, functions.router.clock, wait);
@@ -366,8 +366,9 @@ export class ProcessTable<E extends RowElement = RowElement> implements HeldRows
       const [low, high] = [halves[2 * i] as number, halves[2 * i + 1] as number];
       const held = this.rows.find(low, high);
       const kept = held === NO_SLOT || isOld ? VOID : this.#keep(low, high, pushed, i);
-      const isKept = typeof kept === "number" && kept !== VOID; // otherwise who reads it is told (P5)
-      if (isKept || (held === NO_SLOT && this.#reads.of(rowIdAt(halves, i)).length > 0)) continue; // one that is on its way is told by its order
+      const isKept = typeof kept === "number" && kept !== VOID; // otherwise its readers get the failure (P5)
+      // A row on its way is handled by its own order.
+      if (isKept || (held === NO_SLOT && this.#reads.of(rowIdAt(halves, i)).length > 0)) continue;
       dropped.push(pushed.keys[i] as bigint);
       if (held !== NO_SLOT) this.#forget(held);
     }

@@ -62,7 +62,7 @@ export class ProcessTables {
   readonly #clock: ProcessClock;
   readonly #clockStart: number;
   readonly #systemThreads = new Set<SystemThread>();
-  /** Those that have left too: what they did is told. */
+  /** Those that have left too, for the statistics. */
   readonly #registered: TableMember[] = [];
   #isAdvancing = false;
   #cancelEarly: CancelTimer | undefined;
@@ -172,7 +172,7 @@ export class ProcessTables {
     else this.#time.soon(run);
   }
 
-  /** G1. What fails is told by the next call of every table. */
+  /** G1. The next call of every table reports what failed. */
   #advance(): void {
     const { worker } = this.#options;
     try {

@@ -131,7 +131,7 @@ export class SystemThread {
     }
   }
 
-  /** Rows that are found in one turn are told together. */
+  /** Rows that are found in one turn are reported together. */
   #found(table: ProcessTable, requestId: number, slot: number): void {
     if (this.#slots.size === 0)
       table.options.client.functions.router.clock.soon(() => {

@@ -253,7 +253,7 @@ export class TableExchange<E extends RowElement = RowElement> {
       }));
     functions.router
       .call(functions.servers.map(requestOfServer), handle)
-      .catch(() => {}) // the next one is told
+      .catch(() => {}) // the next one reports it
       .finally(() => {
         this.#surveyAt = Math.max(UNSETTLED_MAX, 2 * sent.sentCount);
       });

@@ -1,4 +1,4 @@
-// table-failures — what failed requests of a process table mean, and how its users are told of them.
+// table-failures — what failed requests of a process table mean, and how its users learn of them.
 
 import { isWeighbridgeError, reasonOf, WeighbridgeError } from "../../base/errors.ts";
 import { mayBeApplied } from "../../peer/call.ts";

@@ -28,7 +28,7 @@ export interface TableRows<E extends RowElement = RowElement> {
   readonly held: HeldRows<E>;
   /** Of what this thread does with the table. */
   readonly counters: TableCounters;
-  /** What the next call of the table is told. */
+  /** What the next call of the table reports. */
   readonly failure: unknown;
   /** Throws it, once. */
   checkFailure(): void;
