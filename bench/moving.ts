@@ -5,7 +5,9 @@
 //   node bench/moving.ts [--rows 4194304] [--seconds 3]
 //
 // The table has rows of 64 floats: 4,194,304 of them are 1 GiB. The worker pushes 1,024 random rows at a time, and has
-// eight such pushes under way.
+// eight such pushes under way. Parts move in steps, each of which copies some and then switches to a placement with the
+// next epoch. A time without an answer in which the worker hears of a new epoch is a gap at a switch; the others are
+// gaps while parts are copied.
 
 import { parseArgs } from "node:util";
 import { Session } from "../src/api/session.ts";
@@ -15,6 +17,7 @@ import { engineFlags } from "../src/node/engine-flags.ts";
 import { freePort } from "../src/node/launcher/free-port.ts";
 import { nodeSessions } from "../src/node/node-sessions.ts";
 import { officeOver } from "../src/node/start.ts";
+import type { RosterView } from "../src/wire/roster.ts";
 import type { Embedding } from "../src/worker/embedding.ts";
 import { Child } from "./child.ts";
 import { serveCommands } from "./command-loop.ts";
@@ -28,9 +31,18 @@ const PUSHES_UNDER_WAY = 8;
 const CHUNK_ROWS = 16_384;
 
 /**
- * What pushes did between two reports: how many were answered in which time, and the longest times without an answer.
+ * What pushes did between two reports: how many were answered in which time, and the longest times without an answer, in
+ * all and with a new epoch in it.
  */
-type Report = { readonly pushes: number; readonly seconds: number; readonly gapMs: number; readonly gapMsP99: number };
+type Report = {
+  readonly pushes: number;
+  readonly seconds: number;
+  readonly gapMs: number;
+  readonly gapMsP99: number;
+  readonly switches: number;
+  readonly switchGapMs: number;
+  readonly copyGapMs: number;
+};
 
 type Protocol = {
   start: { request: null; reply: null };
@@ -50,6 +62,8 @@ class Pusher {
   #underWay: Promise<void>[] = [];
   #isOver = false;
   #answeredMs: number[] = [performance.now()];
+  /** When this worker heard of new epochs. */
+  #switchedMs: number[] = [];
 
   constructor(table: Embedding, rows: number) {
     this.#table = table;
@@ -64,14 +78,33 @@ class Pusher {
     this.#underWay = Array.from({ length: PUSHES_UNDER_WAY }, () => this.#keepPushing());
   }
 
+  /** This worker has heard of a new epoch. */
+  switched(): void {
+    this.#switchedMs.push(performance.now());
+  }
+
   report(): Report {
-    const times = this.#answeredMs;
-    const last = times.at(-1)!;
+    const times = [...this.#answeredMs, performance.now()];
+    const switches = this.#switchedMs;
+    const last = this.#answeredMs.at(-1)!;
     this.#answeredMs = [last];
-    const gaps = times.slice(1).map((ms, i) => ms - times[i]!);
-    gaps.push(performance.now() - last);
-    gaps.sort((a, b) => a - b);
-    return { pushes: gaps.length - 1, seconds: (last - times[0]!) / 1000, gapMs: quantile(gaps, 1), gapMsP99: quantile(gaps, 0.99) };
+    this.#switchedMs = [];
+    const [switchGaps, copyGaps]: [number[], number[]] = [[], []];
+    for (let i = 1, next = 0; i < times.length; i++) {
+      const isSwitch = next < switches.length && switches[next]! <= times[i]!;
+      while (next < switches.length && switches[next]! <= times[i]!) next++;
+      (isSwitch ? switchGaps : copyGaps).push(times[i]! - times[i - 1]!);
+    }
+    const gaps = [...switchGaps, ...copyGaps].sort((a, b) => a - b);
+    return {
+      pushes: gaps.length - 1,
+      seconds: (last - times[0]!) / 1000,
+      gapMs: quantile(gaps, 1),
+      gapMsP99: quantile(gaps, 0.99),
+      switches: switches.length,
+      switchGapMs: Math.max(0, ...switchGaps),
+      copyGapMs: Math.max(0, ...copyGaps),
+    };
   }
 
   async end(): Promise<number> {
@@ -104,8 +137,14 @@ function rowsFrom(from: number, rowCount: number): BigUint64Array {
   return BigUint64Array.from({ length: Math.min(CHUNK_ROWS, rowCount - from) }, (_, i) => BigInt(from + i));
 }
 
-async function openOffice(): Promise<Awaited<ReturnType<typeof officeOver>>> {
-  return await officeOver(loadConfig({ env: process.env }), { sessions: nodeSessions });
+async function openOffice(switched: () => void = () => {}): Promise<Awaited<ReturnType<typeof officeOver>>> {
+  let epoch = 0;
+  const onRoster = ({ placement }: RosterView): void => {
+    if (placement === undefined || placement.epoch === epoch) return;
+    epoch = placement.epoch;
+    switched();
+  };
+  return await officeOver(loadConfig({ env: process.env }), { sessions: nodeSessions, onRoster });
 }
 
 function beWorker(): void {
@@ -113,7 +152,7 @@ function beWorker(): void {
   let pusher: Pusher | undefined;
   serveCommands<Protocol>({
     async start() {
-      const office = await openOffice();
+      const office = await openOffice(() => pusher?.switched());
       if (office.isWorker) session = await Session.open(office.node);
       return null;
     },
@@ -172,6 +211,8 @@ async function measure(rows: number, seconds: number): Promise<void> {
       `${name}: ${rate(report).toFixed(0)} pushes/s of ${PUSH_ROWS} rows, longest gap ${report.gapMs.toFixed(1)} ms, p99 ${report.gapMsP99.toFixed(1)} ms`;
     console.log(text("before", before));
     console.log(`${text("moving", during)}; ${(rate(during) / rate(before)).toFixed(2)} of before`);
+    const { switches, switchGapMs, copyGapMs } = during;
+    console.log(`longest gap at one of ${switches} switches ${switchGapMs.toFixed(1)} ms, while copying ${copyGapMs.toFixed(1)} ms`);
     console.log(text("after", after));
     const moved = (rows * DIM * 4) / 2 ** 20;
     console.log(`moved ${moved.toFixed(0)} MiB in ${tookSeconds.toFixed(1)} s and ${steps - 1} steps; ${wrong} of ${rows} rows are wrong`);
