@@ -112,7 +112,7 @@ export class ChainMember {
     if (membership === undefined) return;
     const { peer, log } = this.#node;
     const rank = rankOf(peer.id);
-    if (!this.#isPlaced) this.#replica.isStandby = roleOf(peer.id) === "standby";
+    if (!this.#isPlaced && roleOf(peer.id) === "standby") this.#replica.standBy();
     this.#isPlaced = true;
     if (this.#replica.isStandby) {
       const head = roster.nodes.find(({ node }) => node === idOf("server", rank));

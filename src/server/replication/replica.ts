@@ -381,6 +381,12 @@ export class Replica {
     return this.#isFilling;
   }
 
+  /** This server is a standby: it repeats the log of its head, and writes none. */
+  standBy(): void {
+    this.isStandby = true;
+    this.log.stop();
+  }
+
   /** This standby is the head from now on, without a standby of its own. */
   promote(): void {
     assert(!this.#isFilling, "a standby that is being filled takes over from nobody"); // Chains.I3
