@@ -176,7 +176,7 @@ function programFor(
 }
 
 function printHowToJoin({ workerCount, workerCountMax, schedulerHost, schedulerPort, serverCount }: NodeConfig): void {
-  const range = workerCountMax > workerCount ? `${workerCount}..${workerCountMax}` : workerCount;
+  const range = workerCountMax === undefined ? workerCount : `${workerCount}..${workerCountMax}`;
   const how = `weighbridge worker -s ${serverCount} -w ${range} --scheduler-host ${schedulerHost} --scheduler-port ${schedulerPort}`;
   const workers = workerCount === 1 ? "1 worker; start it" : `${workerCount} workers; start each`;
   process.stderr.write(`weighbridge: waiting for ${workers} with: ${how} script.ts\n`);
@@ -207,10 +207,7 @@ async function runJob({ processes, serversOf, workerOf }: JobPlan, output: Stand
     restart,
     onRestart: (end, delayMs) => process.stderr.write(`weighbridge: ${endText(end)}; it is started again in ${delayMs} ms\n`),
     attach: (node) => showOutput(node, errors),
-    onFailure: (culprit) => {
-      errors.addReason(culprit);
-      process.stderr.write(`weighbridge: ${endText(culprit)}\n`);
-    },
+    onFailure: (culprit) => errors.addReason(culprit),
     onCopyLost: (end) => process.stderr.write(`weighbridge: ${copyLostText(end)}\n`),
     onDeadProcess: ({ name }) => process.stderr.write(`weighbridge: ${deadText(name)}\n`),
   });
@@ -220,6 +217,10 @@ async function runJob({ processes, serversOf, workerOf }: JobPlan, output: Stand
   if (outcome.kind === "unseen" && !isReaderGone(outcome.error))
     process.stderr.write(`weighbridge: ${outputText(outcome.error)}; the job was ended\n`);
   if (outcome.kind === "interrupted") process.stderr.write(`weighbridge: ended by ${outcome.signal}\n`);
+  if (outcome.kind === "failed") {
+    await errors.shown(); // so that the last line says what happened, whatever the others write while they are ended
+    process.stderr.write(`weighbridge: ${endText(outcome.culprit)}\n`);
+  }
   return exitCodeOf(outcome);
 }
 

@@ -16,24 +16,25 @@
 //       gone. One that was started again (J7) is not the one that died: it has COMEBACK_MS to join.
 //   Job.J5. When a job is ended, the scheduler is ended last: the others would report that it is unreachable.
 //   Job.J6. Once the cluster was complete, the end of a process is no failure while another one has the same ranks: a
-//       copy of the same servers. Copies that outlive the scheduler's good end, since they are stopped, are ended, and so
-//       are servers without parts (J8).
+//       copy of the same servers. Copies that outlive the scheduler's good end, since they are stopped, are ended, and
+//       so are servers without parts (J8).
 //   Job.J7. Where that is asked for, a process that fails in a complete cluster is started again with its rank: a
-//       bounded number of times in a row, each after a longer pause. Then its failure counts. A scheduler that gives one
-//       of our errors has ended the job, and told everybody: it is not started again. Others are started again only
+//       bounded number of times in a row, each after a longer pause. Then its failure counts. A scheduler that gives
+//       one of our errors has ended the job, and told everybody: it is not started again. Others are started again only
 //       while there is a scheduler, or one comes back; when it has ended well, the job had no need of them.
 //   Job.J8. The scheduler says which servers there are to be. One that has no process is started, in as many processes
-//       as hold a rank; one that is not among them leaves by itself, or is ended UNWANTED_GRACE_MS later. The failure of
-//       a server without parts is none of the job's: the scheduler takes its change back.
+//       as hold a rank; one that is not among them leaves by itself, or is ended UNWANTED_GRACE_MS later. The failure
+//       of a server without parts is none of the job's: when the last process of its rank has ended, the scheduler
+//       hears of it, and takes its change back.
 //   Job.J9. It also says which workers there are to be, when somebody asks for another number of them. One that has no
-//       running process is started; one that is not among them leaves by itself, or is ended UNWANTED_GRACE_MS later, and
-//       its end is no failure.
+//       running process is started; one that is not among them leaves by itself, or is ended UNWANTED_GRACE_MS later,
+//       and its end is no failure.
 
 import { setTimeout as sleep } from "node:timers/promises";
 import { Deferred } from "../../base/deferred.ts";
 import type { Role } from "../config/node-config.ts";
 import type { ProcessPlan } from "./job-plan.ts";
-import { DEAD_GRACE_MS, type DeadReport, GONE_LINE, GRACE_MS, type ServersReport } from "./launcher-pipe.ts";
+import { DEAD_GRACE_MS, type DeadReport, GONE_LINE, GRACE_MS, LOST_LINE, type ServersReport } from "./launcher-pipe.ts";
 import { endText, NodeProcess, type ProcessEnd } from "./node-process.ts";
 import { OUR_LINE } from "./process-errors.ts";
 
@@ -261,6 +262,7 @@ export class Job {
       this.#endScheduler();
       return; // J2
     }
+    this.#tellLost(end.plan);
     if (end.exitCode === 0 && end.plan.role === "scheduler") {
       this.#hasEndedWell = true;
       this.#over.abort();
@@ -268,6 +270,14 @@ export class Job {
     }
     if (end.exitCode === 0 || this.#givenUp.has(end.plan)) this.#endDeadProcesses();
     else this.#judgeFailure(end);
+  }
+
+  /** J8. Of a rank that is still to come the scheduler hears that nobody comes for it. */
+  #tellLost(plan: ProcessPlan): void {
+    const [rank = -1] = plan.ranks;
+    const isLeft = ({ plan: other, isRunning }: NodeProcess): boolean => isCopy(other, plan) && (isRunning || this.#returning.has(other));
+    if (!this.#isWithoutParts(plan) || this.#servers?.wished.includes(rank) !== true || this.#processes.some(isLeft)) return;
+    for (const process of this.#running) if (process.plan.role === "scheduler") process.send(`${LOST_LINE}${rank}`);
   }
 
   /** J6 */
