@@ -28,7 +28,6 @@ import { Peer } from "../peer/peer.ts";
 import type { PeerOptions } from "../peer/peer-options.ts";
 import type { Fields, FieldValues } from "../wire/function-schema.ts";
 import { GROUP_MAX, Group, inGroup, nameOf, type Role, rankOf, SCHEDULER_ID } from "../wire/node-id.ts";
-import type { StartCounts } from "../wire/register.ts";
 import { deadNodes, isAwaited, type RosterEntry, type RosterView } from "../wire/roster.ts";
 import { LastBarrier } from "./last-barrier.ts";
 import type { NodeOptions } from "./node-options.ts";
@@ -58,13 +57,14 @@ export abstract class ClusterNode {
   readonly role: Role;
   readonly clock: Clock;
   readonly log: Log;
+  /** What the job began with, once this node has joined it; before, what it was started with. */
+  serverCount: number;
+  workerCount: number;
   /** How long a wait for a request lasts when its caller sets no deadline. */
   readonly requestTimeoutMs: number | undefined;
   /** This node's end of all its conversations. */
   readonly peer: Peer;
   protected readonly startTimeoutMs: number;
-  /** What the job began with; of a node that has not joined it, what that was started with. */
-  protected counts: StartCounts;
   readonly #options: NodeOptions;
   readonly #exitCallbacks: (() => void)[] = [];
   readonly #endCallbacks = new Set<(error: WeighbridgeError) => void>();
@@ -83,21 +83,13 @@ export abstract class ClusterNode {
     this.role = role;
     this.clock = clock;
     this.log = log;
-    const { serverCount, workerCount } = options;
-    this.counts = { serverCount, workerCount };
+    this.serverCount = options.serverCount;
+    this.workerCount = options.workerCount;
     this.requestTimeoutMs = options.requestTimeoutMs;
     this.startTimeoutMs = options.startTimeoutMs ?? START_TIMEOUT_MS;
     this.#options = options;
     this.peer = new Peer({ transport, gateway, clock, log, faults, resendTimeoutMs, packageVersion, kind: role, ...peer });
     this.peer.job = options.job ?? "";
-  }
-
-  get serverCount(): number {
-    return this.counts.serverCount;
-  }
-
-  get workerCount(): number {
-    return this.counts.workerCount;
   }
 
   abstract get roster(): RosterView;

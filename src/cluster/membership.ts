@@ -280,12 +280,8 @@ export class Membership {
     if (this.#registration === undefined || this.#fatal !== undefined || this.#leaving !== undefined) return;
     this.#leaving = new Deferred();
     try {
-      await waitFor(
-        Promise.race([this.ask(LEAVE, request), this.#leaving.promise]),
-        "the scheduler to let this node go",
-        this.#options.clock,
-        wait,
-      );
+      const left = Promise.race([this.ask(LEAVE, request), this.#leaving.promise]);
+      await waitFor(left, "the scheduler to let this node go", this.#options.clock, wait);
     } catch (thrown) {
       this.#options.log.warn("the scheduler does not know that this node left", { reason: reasonOf(thrown) });
     }
@@ -364,17 +360,15 @@ export class Membership {
         else if (this.#calls.restarted(channel, again, { isRegistered: this.#registration !== undefined })) this.#heartbeat?.stop();
       },
       hello: (hello) => {
-        const { serverCount, workerCount } = this.counts;
         if (this.guests !== undefined && isGuest(hello.node)) this.guests.check(hello);
-        else checkMember(hello, { roster: this.#roster.view, serverCount, workerCount, isCertain: true, mayGrow: true });
+        else checkMember(hello, { roster: this.#roster.view, ...this.counts, isCertain: true, mayGrow: true });
         this.checkDialer(hello);
       },
     };
   }
 
   #register(channel: Channel, resume: ResumeClaim | undefined): Promise<RegisterReply> {
-    const { rank, label, copy, returns } = this.#options;
-    const { serverCount, workerCount } = this.counts;
+    const { rank, serverCount, workerCount, label, copy, returns } = { ...this.#options, ...this.counts };
     const role = resume === undefined ? this.#options.role : roleOf(resume.node); // a standby may have taken over
     const { token, packageVersion: version } = this.#options.peer;
     const node = { role, rank, address: this.address, serverCount, workerCount, label, token, packageVersion: version || undefined };

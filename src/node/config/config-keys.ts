@@ -98,8 +98,7 @@ export const KEYS: { readonly [K in KeyName]: ConfigKey<FlatConfig[K]> } = {
   },
   workerCountMax: {
     kind: value.optional(count),
-    description:
-      "How many workers there may be at most. Left out: as many as come to the running job; with --van zmq, as many as the start waits for.",
+    description: "How many workers there may be at most. Left out: as many as come to the running job; with --van zmq workerCount.",
     fallback: ABSENT,
   },
   job: {

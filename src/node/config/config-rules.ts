@@ -139,16 +139,12 @@ const RULES: readonly Rule[] = [
   },
 ];
 
-function checkWorkerRange({ workerCount, workerCountMax }: FlatConfig): Finding {
-  if (workerCountMax === undefined) return false;
-  if (workerCountMax < workerCount) return [`at least workerCount, ${workerCount}`, "give the lower number first, as -w 2..8"];
-  return (
-    workerCount === 0 && workerCountMax > 0 && ["0, as workerCount is 0: a start waits for one worker at least", "begin the range with 1"]
-  );
+function checkWorkerRange({ workerCount, workerCountMax: most = workerCount }: FlatConfig): Finding {
+  if (most < workerCount) return [`at least workerCount, ${workerCount}`, "give the lower number first, as -w 2..8"];
+  return workerCount === 0 && most > 0 && ["0, as workerCount is 0: a start waits for one worker at least", "begin the range with 1"];
 }
 
-function checkRank({ role, rank, serverCount, workerCount, workerCountMax, threads }: FlatConfig): Finding {
-  const workers = workerCountMax ?? workerCount;
+function checkRank({ role, rank, serverCount, workerCount, workerCountMax: workers = workerCount, threads }: FlatConfig): Finding {
   if (rank === undefined || (role === "worker" && workers < workerCount)) return false; // Another rule reports the range.
   if (role === "scheduler") return rank !== 0 && ["none, as there is one scheduler", "leave rank out"];
   const [count, taken] = role === "server" ? [serverCount, threads] : [workers, 1];
