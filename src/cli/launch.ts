@@ -1,7 +1,8 @@
 // launch — runs a whole cluster on this machine: starts the processes, shows their output, ends them together.
 
-import { constants } from "node:os";
-import { resolve } from "node:path";
+import { mkdtempSync, rmSync } from "node:fs";
+import { constants, tmpdir } from "node:os";
+import { join, resolve } from "node:path";
 import { Command, Option } from "commander";
 import { isWeighbridgeError, reasonOf, WeighbridgeError } from "../base/errors.ts";
 import { requireWritableDirectory } from "../node/checkpoint/checkpoint-directory.ts";
@@ -27,11 +28,19 @@ import { isReaderGone, outputExitCode, outputText, type StandardOutput } from ".
 const NODE_KEYS = ["role", "rank", "port", "advertiseHost", "host", "nodeId"];
 /**
  * One server holds the parameters of a job that fits one machine; more of them would take cores from the workers. A
- * scheduler that ends, ends the job here: nobody starts another one that could use its state.
+ * scheduler that ends, ends the job here: nobody starts another one that could use its state, unless that is asked for.
  */
 const DEFAULTS = { logLevel: "warn", serverCount: 1, stateDir: "none" } as const;
 const LOOPBACK = "127.0.0.1";
-const RESTART: RestartRules = { timesMax: 5, delayMs: 500, delayMsMax: 8000, steadyMs: 60_000 };
+const RESTART: RestartRules = {
+  timesMax: 5,
+  delayMs: 500,
+  delayMsMax: 8000,
+  steadyMs: 60_000,
+  roles: ["scheduler", "server", "worker"],
+};
+/** Nodes of ps-lite do not come back to a scheduler that was started again. */
+const RESTART_BESIDE_PSLITE: RestartRules = { ...RESTART, roles: ["server", "worker"] };
 const INTERRUPTS: readonly NodeJS.Signals[] = ["SIGINT", "SIGTERM", "SIGHUP"];
 
 const HELP = `
@@ -44,8 +53,9 @@ script the scheduler and the servers are started, and wait for workers that you 
 The job ends when all processes have ended. When one fails, or on Ctrl-C, the others are ended too. So is a process that was declared dead
 (it was stopped, or did not answer for --heartbeat-timeout-ms) once all others have ended well.
 
-With --restart on-failure, servers and workers that fail once the cluster is complete are started again, each with its rank, up to five
-times in a row. What a server held is gone unless it has a standby (--replicas 2) or goes on from a checkpoint (--resume, --checkpoint-every).
+With --restart on-failure, processes that fail once the cluster is complete are started again, each with its rank, up to five times in a
+row. What a server held is gone unless it has a standby (--replicas 2) or goes on from a checkpoint (--resume, --checkpoint-every). The
+scheduler goes on from its state, and training goes on meanwhile.
 
 With --durable DIR the servers write every update to DIR before they acknowledge it. When the job was killed, the same command brings it
 back with all of them; the script runs from its beginning, and finds its parameters as they were.
@@ -69,13 +79,13 @@ export function launchCommand(invocation: Invocation): Command {
     .argument("[args...]", "its arguments")
     .passThroughOptions()
     .option("--worker-only", "run the script in workers only")
-    .addOption(
-      new Option("--restart <when>", "start servers and workers again that fail: on-failure, or never").choices(["on-failure", "never"]),
-    )
+    .addOption(new Option("--restart <when>", "start processes again that fail: on-failure, or never").choices(["on-failure", "never"]))
     .option("--port, --scheduler-port <port>", "the scheduler's port; any free one when left out")
     .addHelpText("after", helpText(HELP))
     .action(async (script: string | undefined, args: string[], flags: Flags) => {
-      const plan = await plannedJob(script, args, flags, invocation);
+      const isRestarted = flags.restart === "on-failure";
+      using state = isRestarted ? temporaryState() : undefined;
+      const plan = await plannedJob({ script, args, flags, stateDir: state?.path }, invocation);
       checkServers(plan.scheduler);
       const beginning = await checkFiles(plan.scheduler);
       await checkSchedulerAddress(plan.scheduler);
@@ -83,18 +93,33 @@ export function launchCommand(invocation: Invocation): Command {
       process.stderr.write(`weighbridge: scheduler at ${scheduler}; look at the cluster with: ${statusCommand}\n`);
       if (beginning !== undefined) process.stderr.write(`weighbridge: ${beginning}\n`);
       if (script === undefined && plan.scheduler.workerCount > 0) printHowToJoin(plan.scheduler);
-      invocation.exitCode = await runJob(plan, invocation.output, flags.restart === "on-failure" ? RESTART : undefined);
+      const restart = plan.scheduler.van === "weighbridge" ? RESTART : RESTART_BESIDE_PSLITE;
+      invocation.exitCode = await runJob(plan, invocation.output, isRestarted ? restart : undefined);
     });
   return addConfigFlags(command, { except: [...NODE_KEYS, "schedulerPort"], defaults: DEFAULTS });
 }
 
+/** A directory for the state of a scheduler that this launcher starts again; removed with the job. */
+function temporaryState(): { readonly path: string } & Disposable {
+  const path = mkdtempSync(join(tmpdir(), "weighbridge-launch-"));
+  return { path, [Symbol.dispose]: () => rmSync(path, { recursive: true, force: true }) };
+}
+
+type LaunchRequest = {
+  readonly script: string | undefined;
+  readonly args: readonly string[];
+  readonly flags: Flags;
+  /** Where the scheduler keeps its state, unless the configuration names another place. */
+  readonly stateDir?: string | undefined;
+};
+
 /** Chooses a free port if no port is given. Throws BAD_CONFIG. */
-async function plannedJob(script: string | undefined, args: readonly string[], flags: Flags, { isVerbose }: Invocation): Promise<JobPlan> {
+async function plannedJob({ script, args, flags, stateDir }: LaunchRequest, { isVerbose }: Invocation): Promise<JobPlan> {
   const workerOnly = flags.workerOnly === true;
   return planJob({
     commandLine: configFlags(flags),
     env: process.env,
-    defaults: { ...DEFAULTS, schedulerPort: await freePort(LOOPBACK) },
+    defaults: { ...DEFAULTS, ...(stateDir === undefined ? {} : { stateDir }), schedulerPort: await freePort(LOOPBACK) },
     programOf: (config) => programFor(config, script, args, { workerOnly, isVerbose }),
   });
 }
@@ -151,7 +176,7 @@ function programFor(
 }
 
 function printHowToJoin({ workerCount, workerCountMax, schedulerHost, schedulerPort, serverCount }: NodeConfig): void {
-  const range = workerCountMax > workerCount ? `${workerCount}..${workerCountMax}` : workerCount;
+  const range = workerCountMax === undefined ? workerCount : `${workerCount}..${workerCountMax}`;
   const how = `weighbridge worker -s ${serverCount} -w ${range} --scheduler-host ${schedulerHost} --scheduler-port ${schedulerPort}`;
   const workers = workerCount === 1 ? "1 worker; start it" : `${workerCount} workers; start each`;
   process.stderr.write(`weighbridge: waiting for ${workers} with: ${how} script.ts\n`);
@@ -182,10 +207,7 @@ async function runJob({ processes, serversOf, workerOf }: JobPlan, output: Stand
     restart,
     onRestart: (end, delayMs) => process.stderr.write(`weighbridge: ${endText(end)}; it is started again in ${delayMs} ms\n`),
     attach: (node) => showOutput(node, errors),
-    onFailure: (culprit) => {
-      errors.addReason(culprit);
-      process.stderr.write(`weighbridge: ${endText(culprit)}\n`);
-    },
+    onFailure: (culprit) => errors.addReason(culprit),
     onCopyLost: (end) => process.stderr.write(`weighbridge: ${copyLostText(end)}\n`),
     onDeadProcess: ({ name }) => process.stderr.write(`weighbridge: ${deadText(name)}\n`),
   });
@@ -195,6 +217,10 @@ async function runJob({ processes, serversOf, workerOf }: JobPlan, output: Stand
   if (outcome.kind === "unseen" && !isReaderGone(outcome.error))
     process.stderr.write(`weighbridge: ${outputText(outcome.error)}; the job was ended\n`);
   if (outcome.kind === "interrupted") process.stderr.write(`weighbridge: ended by ${outcome.signal}\n`);
+  if (outcome.kind === "failed") {
+    await errors.shown(); // so that the last line says what happened, whatever the others write while they are ended
+    process.stderr.write(`weighbridge: ${endText(outcome.culprit)}\n`);
+  }
   return exitCodeOf(outcome);
 }
 

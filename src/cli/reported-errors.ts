@@ -20,6 +20,11 @@ export class ReportedErrors {
     if (reason !== undefined) this.#printed.add(errorOf(reason));
   }
 
+  /** Resolves when the held lines of processes that have ended are shown. */
+  async shown(): Promise<void> {
+    await new Promise((resolve) => setImmediate(resolve));
+  }
+
   /** For the standard error of one process: changes its lines for a LineStream. `show` writes a line that was held. */
   reader(ended: Promise<unknown>, change: (line: string) => string, show: (line: string) => void): (line: string) => string | undefined {
     let held: string | undefined;

@@ -41,6 +41,13 @@ test("a server that stopped in order to be started again is awaited, not dead", 
   );
 });
 
+test("workers that joined count among all, until they leave", () => {
+  const worker = (rank: number, state: StatusEntry["state"]): StatusEntry => ({ ...REPLY.nodes[1]!, node: 9 + 2 * rank, rank, state });
+  const nodes = [REPLY.nodes[0]!, ...[0, 1, 2].map((rank) => worker(rank, "alive")), worker(3, "dead"), worker(4, "left")];
+  const [headline] = statusText({ ...REPLY, nodes }, "tcp://s:9").split("\n");
+  assert.match(headline ?? "", /: 4 of 5 nodes are there \(1 of 1 server, 3 of 4 workers\), 1 is dead, 1 has left; /);
+});
+
 test("is a headline and an aligned table", () => {
   assert.deepEqual(statusText(REPLY, "tcp://s:9").split("\n"), [
     "job j1 is running: 2 of 3 nodes are there (1 of 1 server, 1 of 2 workers), 1 is dead; scheduler up 1 min 1 s",

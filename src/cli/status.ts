@@ -96,7 +96,9 @@ function tableOf(head: TextRow, rows: readonly TextRow[]): string {
 }
 
 function headline(reply: ClusterStatus): string {
-  const { job, phase, serverCount, workerCount, replicas = 1, epoch, uptimeMs, nodes, waiting, scaling } = reply;
+  const { job, phase, serverCount, replicas = 1, epoch, uptimeMs, nodes, waiting, scaling } = reply;
+  // Those that joined count until they leave.
+  const workerCount = Math.max(reply.workerCount, nodes.filter(({ role, state }) => role === "worker" && state !== "left").length);
   const there = phase === "forming" ? waiting : nodes.filter(({ state }) => state === "alive");
   const countOf = (role: string): number => there.filter((entry) => entry.role === role).length;
   const standbyCount = serverCount * (replicas - 1);

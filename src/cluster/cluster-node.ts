@@ -57,8 +57,9 @@ export abstract class ClusterNode {
   readonly role: Role;
   readonly clock: Clock;
   readonly log: Log;
-  readonly serverCount: number;
-  readonly workerCount: number;
+  /** What the job began with, once this node has joined it; before, what it was started with. */
+  serverCount: number;
+  workerCount: number;
   /** How long a wait for a request lasts when its caller sets no deadline. */
   readonly requestTimeoutMs: number | undefined;
   /** This node's end of all its conversations. */

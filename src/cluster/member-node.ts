@@ -86,6 +86,7 @@ export abstract class MemberNode extends ClusterNode {
     membership.onFatal((error) => this.fail(error));
     this.registering(membership);
     await membership.join(this.claim);
+    if (role !== "guest") ({ serverCount: this.serverCount, workerCount: this.workerCount } = membership.counts);
     try {
       await this.registered(membership);
     } catch (thrown) {

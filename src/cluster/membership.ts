@@ -26,7 +26,7 @@ import type { AcceptedNode, PeerEvents } from "../peer/peer-options.ts";
 import type { Address } from "../transport/transport.ts";
 import type { LeaveRequest } from "../wire/control.ts";
 import { idOf, isGuest, nameOf, type Role, rankOf, roleOf, SCHEDULER_ID } from "../wire/node-id.ts";
-import type { RegisterReply, ResumeClaim } from "../wire/register.ts";
+import type { RegisterReply, ResumeClaim, StartCounts } from "../wire/register.ts";
 import { isAwaited, type PlacementView, type RosterEntry, type RosterView } from "../wire/roster.ts";
 import { BarrierClient } from "./barrier-client.ts";
 import { Heartbeat } from "./heartbeat.ts";
@@ -58,6 +58,11 @@ type FatalListener = (error: WeighbridgeError) => void;
 
 const LEAVE_DEADLINE_MS = 5000;
 export const LINK_TIMEOUT_MS = 30_000;
+/**
+ * Calls to a server with a standby wait for at least so many heartbeat timeouts: after one of them it is replaced, if
+ * it has stopped.
+ */
+const TAKEOVER_TIMEOUTS = 2;
 
 export class Membership {
   /** Throws for a node of the roster that must not dial this one. */
@@ -114,7 +119,8 @@ export class Membership {
       isAwaited: (node) => isAwaited(this.entry(node) ?? { state: "left" }),
       successorMs: (node) => {
         if (this.entry(node)?.returns === true) return Math.max(linkTimeoutMs, startTimeoutMs);
-        return roleOf(node) === "server" && this.entry(idOf("standby", rankOf(node))) !== undefined ? linkTimeoutMs : undefined;
+        const hasStandby = roleOf(node) === "server" && this.entry(idOf("standby", rankOf(node))) !== undefined;
+        return hasStandby ? Math.max(linkTimeoutMs, TAKEOVER_TIMEOUTS * this.heartbeatTimeoutMs) : undefined;
       },
     });
     peer.events = this.#peerEvents();
@@ -137,6 +143,11 @@ export class Membership {
 
   get job(): string {
     return this.#joined.job;
+  }
+
+  /** What the job began with; before this node has joined, what it was started with. */
+  get counts(): StartCounts {
+    return this.#registration?.counts ?? this.#options;
   }
 
   /** The newest roster; it does not list the scheduler. */
@@ -269,12 +280,8 @@ export class Membership {
     if (this.#registration === undefined || this.#fatal !== undefined || this.#leaving !== undefined) return;
     this.#leaving = new Deferred();
     try {
-      await waitFor(
-        Promise.race([this.ask(LEAVE, request), this.#leaving.promise]),
-        "the scheduler to let this node go",
-        this.#options.clock,
-        wait,
-      );
+      const left = Promise.race([this.ask(LEAVE, request), this.#leaving.promise]);
+      await waitFor(left, "the scheduler to let this node go", this.#options.clock, wait);
     } catch (thrown) {
       this.#options.log.warn("the scheduler does not know that this node left", { reason: reasonOf(thrown) });
     }
@@ -353,16 +360,15 @@ export class Membership {
         else if (this.#calls.restarted(channel, again, { isRegistered: this.#registration !== undefined })) this.#heartbeat?.stop();
       },
       hello: (hello) => {
-        const { serverCount, workerCount } = this.#options;
         if (this.guests !== undefined && isGuest(hello.node)) this.guests.check(hello);
-        else checkMember(hello, { roster: this.#roster.view, serverCount, workerCount, isCertain: true, mayGrow: true });
+        else checkMember(hello, { roster: this.#roster.view, ...this.counts, isCertain: true, mayGrow: true });
         this.checkDialer(hello);
       },
     };
   }
 
   #register(channel: Channel, resume: ResumeClaim | undefined): Promise<RegisterReply> {
-    const { rank, serverCount, workerCount, label, copy, returns } = this.#options;
+    const { rank, serverCount, workerCount, label, copy, returns } = { ...this.#options, ...this.counts };
     const role = resume === undefined ? this.#options.role : roleOf(resume.node); // a standby may have taken over
     const { token, packageVersion: version } = this.#options.peer;
     const node = { role, rank, address: this.address, serverCount, workerCount, label, token, packageVersion: version || undefined };

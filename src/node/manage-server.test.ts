@@ -193,8 +193,8 @@ test("what is not there, makes no sense or comes from elsewhere is refused in wo
   const server = await serveManagement(0, job);
   const { port } = server;
   const refused = async (path: string, how: Post, code: number, message: RegExp): Promise<void> => {
-    const reply = (await post(port, path, how)) as { code: number; body: { error_message: string; code: string } };
-    assert.deepEqual([reply.code, reply.body.code], [code, "1"], path);
+    const reply = (await post(port, path, how)) as { code: number; body: { error_message: string; code: string; error: string } };
+    assert.deepEqual([reply.code, reply.body.code, reply.body.error], [code, "1", "BAD_REQUEST"], path);
     assert.match(reply.body.error_message, message);
   };
   try {
@@ -202,7 +202,7 @@ test("what is not there, makes no sense or comes from elsewhere is refused in wo
     await refused("/__proto__", {}, 404, /no \/__proto__/);
     assert.deepEqual(await get(port, "/nodes", "DELETE"), {
       code: 405,
-      body: { error_message: "/nodes is for GET, not DELETE", code: "1" },
+      body: { error_message: "/nodes is for GET, not DELETE", code: "1", error: "BAD_REQUEST" },
     });
     assert.equal((await get(port, "/scaleout")).code, 405);
     assert.equal((await get(port, "/scaleout", "OPTIONS")).code, 405); // a page's question before a POST of JSON

@@ -18,7 +18,7 @@
 import { once } from "node:events";
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
-import { isWeighbridgeError, reasonOf, WeighbridgeError } from "../base/errors.ts";
+import { type ErrorCode, isWeighbridgeError, reasonOf, WeighbridgeError } from "../base/errors.ts";
 import type { ManagedJob } from "../scheduler/scheduler-node.ts";
 import { GET_ROUTES, POST_ROUTES } from "./manage-routes.ts";
 
@@ -114,8 +114,8 @@ function statusOf(thrown: unknown): number {
 }
 
 function refuse(response: ServerResponse, status: number, problem: unknown): void {
-  const error = isWeighbridgeError(problem) ? { error: problem.code } : {};
-  if (!response.headersSent) send(response, status, { error_message: reasonOf(problem), code: "1", ...error });
+  const error: ErrorCode = isWeighbridgeError(problem) ? problem.code : status === 500 ? "HANDLER_FAILED" : "BAD_REQUEST";
+  if (!response.headersSent) send(response, status, { error_message: reasonOf(problem), code: "1", error });
 }
 
 function send(response: ServerResponse, status: number, body: unknown): void {

@@ -26,7 +26,7 @@ export async function startScheduler(config: NodeConfig, options: SchedulerRootO
   return await startProcessNode(config, { ...options, onRoster }, async (common, { clock, log }) => {
     const manage = (managed: ManagedJob): Promise<{ close(): Promise<void> }> => serveHttp(managePort, managed);
     const name = job ?? directoryName();
-    return new SchedulerNode({
+    const node: SchedulerNode = new SchedulerNode({
       heartbeatIntervalMs,
       heartbeatTimeoutMs,
       ...(managePort === 0 ? {} : { manage }),
@@ -37,17 +37,18 @@ export async function startScheduler(config: NodeConfig, options: SchedulerRootO
       jobId: jobId(name, randomUUID()),
       incarnation: Date.now(),
       dateMs: Date.now,
-      onServers: publishServers,
+      onServers: (servers) => publishServers(servers, (rank) => node.scheduler.scaling.lost(rank)),
       onWorkers: publishWorkers,
       onOnlyDead: (names, dismiss) => publishDeadNodes({ names, dismiss }),
       ...common,
     });
+    return node;
   });
 }
 
 /** Throws BAD_CONFIG. */
 function checkRange({ workerCount: least, workerCountMax: most, van }: NodeConfig): void {
-  if (van === "weighbridge" || most === least) return;
+  if (van === "weighbridge" || most === undefined || most === least) return;
   const fix = "use --van weighbridge, or as many workers as the start waits for";
   throw new WeighbridgeError("BAD_CONFIG", `workerCountMax is ${most}, but the counts of ps-lite's protocol are fixed: ${fix}`);
 }

@@ -12,6 +12,7 @@ import { checkMember } from "../peer/hello-rules.ts";
 import type { AcceptedNode } from "../peer/peer-options.ts";
 import { isGuest, nameOf, roleOf } from "../wire/node-id.ts";
 import type { RegisterRequest } from "../wire/register.ts";
+import { workersMaxOf } from "./applicant.ts";
 import { type PendingRegistration, PendingRegistrations } from "./pending-registrations.ts";
 import type { Roster } from "./roster.ts";
 import type { Decision } from "./roster-decision.ts";
@@ -24,7 +25,7 @@ const INCARNATION_KNOWN_MAX = 2 ** 52;
 
 export type AdmissionsOptions = Pick<
   SchedulerOptions,
-  "peer" | "log" | "serverCount" | "workerCount" | "workerCountMax" | "heartbeatIntervalMs" | "heartbeatTimeoutMs"
+  "peer" | "log" | "serverCount" | "workerCount" | "workerCountMax" | "mayScale" | "heartbeatIntervalMs" | "heartbeatTimeoutMs"
 > & {
   readonly roster: Roster<PendingRegistration>;
   readonly journal: StateJournal;
@@ -50,7 +51,7 @@ export class Admissions {
   }
 
   admit({ caller, node, incarnation, ...admission }: Decision<PendingRegistration> & { kind: "admit" }): void {
-    const { peer, log, roster, services, heartbeatIntervalMs, heartbeatTimeoutMs } = this.#options;
+    const { peer, log, roster, services, heartbeatIntervalMs, heartbeatTimeoutMs, serverCount, workerCount } = this.#options;
     // a worker that was added (Roster.R9) before the others have passed the barrier of the start waits there with them
     const recovery = admission.recovery && (incarnation > 1 || isGuest(node) || services.hasStarted);
     this.#registrations.close(caller);
@@ -59,7 +60,8 @@ export class Admissions {
     if (isGuest(node)) log.debug("a guest has come", { node: nameOf(node) });
     else this.#logAdmission(caller, { node: nameOf(node), incarnation, recovery });
     const { job } = roster;
-    caller.reply.resolve({ job, node, incarnation, recovery, heartbeatIntervalMs, heartbeatTimeoutMs, roster: roster.view(roleOf(node)) });
+    const rules = { heartbeatIntervalMs, heartbeatTimeoutMs, counts: { serverCount, workerCount } };
+    caller.reply.resolve({ job, node, incarnation, recovery, ...rules, roster: roster.view(roleOf(node)) });
   }
 
   refuse(caller: PendingRegistration, error: WeighbridgeError): void {
@@ -77,7 +79,8 @@ export class Admissions {
 
   /** Throws as `checkMember` and Guests.check, and NO_ROUTE when the node is to dial again (Admissions.N1). */
   checkHello(hello: AcceptedNode): void {
-    const { roster, journal, workerCountMax: workerCount = this.#options.workerCount } = this.#options;
+    const { roster, journal } = this.#options;
+    const workerCount = workersMaxOf(this.#options);
     // one that a scheduler before this one has let in may be known to nobody else
     const serverCount = journal.state.incarnations.has(hello.node) ? Infinity : this.#options.serverCount;
     const { guests, phase, hasHeardEverybody } = roster;

@@ -15,8 +15,10 @@ export type ClusterCounts = {
   readonly serverCount: number;
   /** How many the start waits for. */
   readonly workerCount: number;
-  /** How many there may be at most; defaults to `workerCount`. */
+  /** How many there may be at most. Left out: as many as begin, and whoever comes to the running job. */
   readonly workerCountMax?: number | undefined;
+  /** Nodes may come and leave while the job runs (added-servers.ts, Roster.R9). Defaults to false. */
+  readonly mayScale?: boolean | undefined;
   /** By how many processes each server rank is held: 1, or 2 for a head and a standby. Defaults to 1. */
   readonly replicas?: number | undefined;
 };
@@ -26,13 +28,26 @@ export function countOf({ serverCount, workerCount, replicas = 1 }: ClusterCount
   return role === "server" ? serverCount : role === "worker" ? workerCount : 1;
 }
 
-/** How many nodes of a role there may be. */
+/** More than any job has: what a running job may have where nobody has said a number. */
+export const WORKERS_MAX = 65_535;
+
+/** How many workers a running job may have. */
+export function workersMaxOf({
+  workerCount,
+  workerCountMax,
+  mayScale = false,
+}: Pick<ClusterCounts, "workerCount" | "workerCountMax" | "mayScale">): number {
+  return workerCountMax ?? (mayScale ? WORKERS_MAX : workerCount);
+}
+
+/** How many nodes of a role a job may begin with. */
 export function countMaxOf(counts: ClusterCounts, role: Role): number {
   return role === "worker" ? (counts.workerCountMax ?? counts.workerCount) : countOf(counts, role);
 }
 
 const COUNTS_FIX = "start all nodes with the same DMLC_NUM_SERVER/DMLC_NUM_WORKER (--server-count/--worker-count)";
 const REPLICAS_FIX = "start the scheduler and all servers with the same --replicas";
+const MORE_FIX: Partial<Record<Role, string>> = { worker: ", or a range of workers, as --workers 2..8" };
 const RANK_FIX = "give each node of a role its own rank (--rank, SERVER_ID/WORKER_ID), or none";
 
 function plural(count: number, role: Role): string {
@@ -70,20 +85,25 @@ export function cannotTakePart(name: string, { code, message }: AbortRequest): W
   return new WeighbridgeError(code as ErrorCode, `${name} cannot take part: ${message}`);
 }
 
-/**
- * The counts or the rank contradict the scheduler's. `others` registered before. `isRunning`: servers may have come and
- * left since the start, so that nobody's number of them counts, and a server's counts do not at all.
- */
+/** What a node comes to, as far as it decides what is compared. */
+export type Standing = {
+  /** Nodes may have come and left since the start: nobody's number of servers counts, nor the counts of a newcomer. */
+  readonly isRunning?: boolean;
+  /** The node has a rank: it knows what the job began with. */
+  readonly isResuming?: boolean;
+};
+
+/** The counts or the rank contradict the scheduler's. `others` registered before. */
 export function contradiction(
   request: RegisterRequest,
   counts: ClusterCounts,
   others: readonly Applicant<unknown>[],
-  { isRunning }: { readonly isRunning: boolean } = { isRunning: false },
+  { isRunning = false, isResuming = false }: Standing = {},
 ): WeighbridgeError | undefined {
   const name = nameOfApplicant(request);
   const isAdded = isRunning && request.role !== "worker";
   const isOtherServers = request.serverCount !== counts.serverCount && !isRunning;
-  const isOtherWorkers = request.workerCount !== counts.workerCount && !isAdded;
+  const isOtherWorkers = request.workerCount !== counts.workerCount && !isAdded && (!isRunning || isResuming);
   if (isOtherServers || isOtherWorkers) {
     const agreeing = others.length === 0 ? "" : ` and ${labels(others)}`;
     const theirs = `the scheduler${agreeing} for ${countsText(counts)}`;
@@ -95,7 +115,8 @@ export function contradiction(
     const message = `${name} was started with replicas ${own}, but the scheduler with replicas ${replicas}; ${REPLICAS_FIX}`;
     return new WeighbridgeError("COUNT_MISMATCH", message);
   }
-  const count = countMaxOf(counts, request.role);
+  const isLater = request.role === "worker" && (isRunning || isResuming);
+  const count = isLater ? workersMaxOf(counts) : countMaxOf(counts, request.role);
   if (request.rank !== undefined && request.rank >= count && !isAdded)
     return new WeighbridgeError(
       "BAD_CONFIG",
@@ -114,7 +135,7 @@ export function oneTooMany(request: RegisterRequest, counts: ClusterCounts, othe
   const copies = role === "server" && (counts.replicas ?? 1) > 1 ? ` in ${counts.replicas} copies` : "";
   const count = `${plural(countMaxOf(counts, role), role)}${copies}`;
   const there = others.length === 0 ? "" : `, and ${labels(others)} registered already`;
-  const message = `${nameOfApplicant(request)} is one too many: the cluster has ${count}${there}; start no more than that, or ${COUNTS_FIX}`;
+  const message = `${nameOfApplicant(request)} is one too many: the cluster has ${count}${there}; start no more than that, or ${COUNTS_FIX}${MORE_FIX[role] ?? ""}`;
   return new WeighbridgeError("COUNT_MISMATCH", message);
 }
 
@@ -142,8 +163,9 @@ export function rankHeld(request: RegisterRequest, holder: RankSlot): Weighbridg
 }
 
 export function nothingFree(request: RegisterRequest, holders: readonly RankSlot[], waitedMs: number): WeighbridgeError {
-  const held = holders.map(holderOf).join(", ");
-  const message = `no rank for ${nameOfApplicant(request)} after ${waitedMs} ms: all ${request.role} ranks are held, by ${held}`;
+  const held = `all ${request.role} ranks are held, by ${holders.map(holderOf).join(", ")}`;
+  const why = holders.length === 0 ? "lower ranks are not held, and there is no gap between ranks" : held;
+  const message = `no rank for ${nameOfApplicant(request)} after ${waitedMs} ms: ${why}`;
   return new WeighbridgeError("DEADLINE", `${message}; stop one of them, or start the whole cluster with more ${request.role}s`);
 }
 

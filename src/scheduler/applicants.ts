@@ -151,6 +151,6 @@ export class Applicants<T> {
     const choose = applicant.request.copy === undefined ? chooseRank : chooseCopy;
     if (!isEnding) return choose(applicant, slots, this.#rules, nowMs);
     const held = slots.filter(({ state }) => state !== "left"); // Roster.R4
-    return choose(applicant, held, { ...this.#rules, workerCountMax: undefined }, nowMs);
+    return choose(applicant, held, { ...this.#rules, workerCountMax: 0 }, nowMs);
   }
 }

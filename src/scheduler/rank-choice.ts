@@ -11,25 +11,20 @@
 //   RankChoice.S1. No rank is assigned while a node may still resume its slot after a restart of the scheduler.
 //   RankChoice.S2. A node that waits is answered within `startTimeoutMs`: a slot, or an error that names the holders. A
 //       spare server waits on (AddedServers.A2).
-//   RankChoice.S3. The ranks of workers grow by the next one, and only while all others are held: they stay few.
+//   RankChoice.S3. The ranks of workers grow by the next one, and only while all others are held, by workers that were
+//       heard since: they stay few, and who comes in the place of one that was lost gets its rank.
 
 import type { WeighbridgeError } from "../base/errors.ts";
 import type { RegisterRequest } from "../wire/register.ts";
-import { type Applicant, nothingFree, rankHeld } from "./applicant.ts";
+import { type Applicant, type ClusterCounts, nothingFree, rankHeld, workersMaxOf } from "./applicant.ts";
 import type { RankSlot } from "./rank-slot.ts";
 import { isOneHost, isOneProcess, unlikeCopies } from "./server-copies.ts";
 
 /** A node whose link broke dials again well within this time, unless its process is gone. */
 const SUSPECT_GRACE_MS = 1000;
 
-export type RankChoiceRules = {
-  readonly heartbeatIntervalMs: number;
-  readonly startTimeoutMs: number;
-  /** How many ranks of workers there may be; undefined: no more than there are. */
-  readonly workerCountMax?: number | undefined;
-  /** Spare servers wait on (RankChoice.S2). */
-  readonly mayScale?: boolean | undefined;
-};
+/** Where the job may scale, spare servers wait on (RankChoice.S2). */
+export type RankChoiceRules = ClusterCounts & { readonly heartbeatIntervalMs: number; readonly startTimeoutMs: number };
 
 /** Exactly one of them: a slot, the rank of a new one, an error, or when to look again if nothing happens before. */
 export type RankChoice =
@@ -112,8 +107,8 @@ export function chooseRank(applicant: Applicant<unknown>, slots: readonly RankSl
       if (nowMs >= slot.downSinceMs + graceMs) return { found: "slot", slot };
       lookAgainAtMs = Math.min(lookAgainAtMs, slot.downSinceMs + graceMs);
     }
-    const added = addedRank(request, slots);
-    if (added < (rules.workerCountMax ?? 0)) return { found: "added", rank: added };
+    const added = addedRank(applicant, slots, rules);
+    if (added < workersMaxOf(rules)) return { found: "added", rank: added };
     const [holder] = ofRole;
     if (request.rank !== undefined && holder !== undefined && (rules.heartbeatIntervalMs === 0 || holder.heardAtMs > arrivedAtMs))
       return { found: "refusal", error: rankHeld(request, holder) };
@@ -126,9 +121,14 @@ export function chooseRank(applicant: Applicant<unknown>, slots: readonly RankSl
 /**
  * The rank that the job would grow by for this node; Infinity if by none, or another will be free soon (RankChoice.S3).
  */
-function addedRank({ role, rank }: RegisterRequest, slots: readonly RankSlot[]): number {
+function addedRank(
+  { request: { role, rank }, arrivedAtMs }: Applicant<unknown>,
+  slots: readonly RankSlot[],
+  { heartbeatIntervalMs }: RankChoiceRules,
+): number {
   const workers = slots.filter((slot) => slot.role === "worker");
-  const isFull = workers.every(({ state, downSinceMs }) => state === "alive" && downSinceMs === undefined);
+  const isHeard = ({ heardAtMs }: RankSlot): boolean => heartbeatIntervalMs === 0 || heardAtMs > arrivedAtMs;
+  const isFull = workers.every((slot) => slot.state === "alive" && slot.downSinceMs === undefined && isHeard(slot));
   let next = 0;
   while (workers.some((worker) => worker.rank === next)) next++;
   return role === "worker" && isFull && (rank ?? next) === next ? next : Infinity;

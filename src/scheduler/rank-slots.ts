@@ -16,7 +16,7 @@ import type { StatusEntry } from "../wire/control.ts";
 import { type Role, rankOf, roleOf } from "../wire/node-id.ts";
 import type { RegisterRequest } from "../wire/register.ts";
 import type { NodeState, PlacementView, RosterEntry, RosterView } from "../wire/roster.ts";
-import { type ClusterCounts, countMaxOf, countOf } from "./applicant.ts";
+import { type ClusterCounts, countOf, workersMaxOf } from "./applicant.ts";
 import type { Guests } from "./guests.ts";
 import { emptyRankSlot, entryOf, publicEntryOf, type RankSlot } from "./rank-slot.ts";
 import type { PendingPlacement } from "./scheduler-state.ts";
@@ -41,7 +41,7 @@ export class RankSlots {
   #endedGeneration = 0;
   #changed = false;
   #serverNewsChanged = false;
-  #workerCountMax = 0;
+  #workersMax = 0;
 
   /** Incarnations are written to this journal, and read from there. */
   constructor(journal: StateJournal, guests: Guests) {
@@ -53,7 +53,7 @@ export class RankSlots {
    * Makes all slots, empty: as many as there are to be, and the servers of a placement that was found, with standbys.
    */
   establish(counts: ClusterCounts): void {
-    this.#workerCountMax = countMaxOf(counts, "worker");
+    this.#workersMax = workersMaxOf(counts);
     for (const role of ROLES) {
       const ranks = Array.from({ length: countOf(counts, role) }, (_, rank) => rank);
       const found = role === "worker" || ranks.length === 0 ? undefined : this.placement?.servers;
@@ -220,7 +220,7 @@ export class RankSlots {
     if (isNewer && guests !== undefined) this.#guests.recall(guests, nowMs); // Guests.G3
     if (isNewer) this.#recallServers(nodes);
     for (const { node, incarnation, sumsIncarnation = 0, ...entry } of nodes) {
-      const isAdded = roleOf(node) === "worker" && rankOf(node) < this.#workerCountMax;
+      const isAdded = roleOf(node) === "worker" && rankOf(node) < this.#workersMax;
       const slot = this.#slots.get(node) ?? (isAdded ? this.add("worker", rankOf(node)) : undefined);
       if (slot !== undefined) this.noteSums(slot, sumsIncarnation);
       if (slot === undefined || incarnation < slot.incarnation) continue;

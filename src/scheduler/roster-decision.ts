@@ -14,8 +14,6 @@ export type RosterRules = ClusterCounts & {
   readonly startTimeoutMs: number;
   /** How the servers of a new job share its parts; a running job keeps its placement. Defaults to "ring". */
   readonly placement?: PlacementView["policy"] | undefined;
-  /** Servers may come and leave while the job runs (added-servers.ts). Defaults to false. */
-  readonly mayScale?: boolean | undefined;
   /** The time of day, in ms, for what is told of events before this scheduler. Defaults to the time of its clock. */
   readonly dateMs?: (() => number) | undefined;
 };

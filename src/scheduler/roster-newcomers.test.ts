@@ -101,17 +101,68 @@ test("the same process that registers again after its answer was lost keeps its 
 
 test("a worker that is allowed gets the next rank once all others are held (Roster.R9)", () => {
   const book = new RosterStage({ workerCountMax: 4 }).formed();
-  assert.deepEqual(book.register("w2"), ["admit w2 as 13/1 recovery", "announce"]);
+  const heardAll = (): string[] => {
+    book.nowMs += 1;
+    return [9, 11].flatMap((node) => book.heard(node));
+  };
+  assert.deepEqual(book.register("w2"), []);
+  assert.deepEqual(heardAll(), ["admit w2 as 13/1 recovery", "announce"]);
   assert.deepEqual(book.register("w4", { rank: 4 }), ["refuse w4 BAD_CONFIG"]);
   book.linkDown(11);
   assert.deepEqual(book.register("w3"), [], "the holder of worker 1 may be dead");
-  assert.deepEqual(book.tick(1000), ["died 11", "admit w3 as 11/2 recovery", "announce"]);
-  assert.deepEqual(book.register("w5", { rank: 3 }), ["admit w5 as 15/1 recovery", "announce"]);
+  assert.deepEqual(book.tick(1001), ["died 11", "admit w3 as 11/2 recovery", "announce"]);
+  assert.deepEqual(book.register("w5", { rank: 3 }), []);
+  book.nowMs += 1;
+  assert.deepEqual([book.heard(9), book.heard(11, 2), book.heard(13)].flat(), ["admit w5 as 15/1 recovery", "announce"]);
   assert.deepEqual(book.register("s2"), [], "servers have no range");
   assert.deepEqual(
     book.roster.view().nodes.map(({ node }) => node),
     [9, 11, 13, 15, 8, 10],
   );
+});
+
+test("without a range whoever comes to the running job joins it, whatever counts it was started with (Roster.R9)", () => {
+  const book = new RosterStage({ mayScale: true }).formed();
+  assert.deepEqual(book.register("w2", { workerCount: 7, serverCount: 5 }), [], "the others may be gone");
+  book.nowMs = 10;
+  assert.deepEqual(book.heard(9), []);
+  assert.deepEqual(book.heard(11), ["admit w2 as 13/1 recovery", "announce"]);
+});
+
+test("a worker that asks for a rank beyond the next one waits for those before it, until its deadline", () => {
+  const book = new RosterStage({ mayScale: true, heartbeatIntervalMs: 0 }).formed();
+  assert.deepEqual(book.register("w3", { rank: 3 }), []);
+  assert.deepEqual(book.register("w9", { rank: 9 }), []);
+  assert.deepEqual(book.register("w2", { rank: 2 }), ["admit w2 as 13/1 recovery", "announce"]);
+  assert.deepEqual(book.review(), ["admit w3 as 15/1 recovery", "announce"]);
+  assert.deepEqual(book.tick(60_000), ["refuse w9 DEADLINE"]);
+});
+
+test("who comes in the place of a worker that is silent gets its rank when it is dead, and no new one (RankChoice.S3)", () => {
+  const book = new RosterStage({ mayScale: true }).formed();
+  book.nowMs = 3000;
+  assert.deepEqual(book.register("w2"), []);
+  for (const node of [8, 10, 9]) book.heard(node);
+  book.nowMs = 4000;
+  for (const node of [8, 10, 9]) book.heard(node);
+  assert.deepEqual(book.tick(5000), ["died 11", "admit w2 as 11/2 recovery", "announce"]);
+});
+
+test("at the start the counts are compared, and without a range one too many is refused", () => {
+  const other = new RosterStage({ mayScale: true });
+  assert.deepEqual(other.register("w0", { workerCount: 3 }), ["fail COUNT_MISMATCH", "refuse w0 COUNT_MISMATCH"]);
+  const many = new RosterStage({ mayScale: true });
+  for (const name of ["w0", "w1"]) many.register(name);
+  assert.deepEqual(many.register("w2").at(-1), "refuse w2 COUNT_MISMATCH");
+});
+
+test("a worker that joined says to a scheduler that was restarted what the job began with, and keeps its rank", () => {
+  const book = new RosterStage({ mayScale: true });
+  const entry = OLD_ROSTER.nodes[0]!;
+  const roster = { ...OLD_ROSTER, nodes: [...OLD_ROSTER.nodes, { ...entry, node: 13, rank: 2, label: "old-13" }] };
+  assert.deepEqual(book.resume("w2", { node: 13, roster }, { rank: 2 }), ["run", "admit w2 as 13/1", "announce"]);
+  const wrong = new RosterStage({ mayScale: true });
+  assert.deepEqual(wrong.resume("w2", { node: 13, roster }, { workerCount: 3 }).at(-1), "refuse w2 COUNT_MISMATCH");
 });
 
 test("a worker beyond what is allowed waits for a rank, and is told who holds them", () => {

@@ -16,15 +16,15 @@
 //       for a slot when all have left is refused: it must not keep the job from ending.
 //   Roster.R5. A state that was found is used when a node of its run resumes. It is set aside, with a message, and the
 //       job begins anew, when none has within `returnMs` and a whole cluster of new nodes is there, or when a node of
-//       another run resumes. Until then nobody gets a slot: nodes that are only cut off find their job as it was. Servers
-//       that come to join that job wait as well.
+//       another run resumes. Until then nobody gets a slot: nodes that are only cut off find their job as it was.
+//       Servers that come to join that job wait as well.
 //   Roster.R6. Guests (guest-door.ts) are no nodes: the job neither waits for them nor ends with them.
 //   Roster.R7. Where servers have standbys, a scheduler that has less written down than a node knows decides nothing:
 //       it could put back a head that was replaced. It fails, and the nodes wait for one that has the state.
 //   Roster.R8. A job that comes back from the disks of its servers gives no rank to a worker before every server has
 //       come: they know which incarnations of workers there were.
-//   Roster.R9. Where more workers are allowed than the start waits for, one that comes to a running job gets the next
-//       rank when all others are held. It joins at the lowest clock, as one that comes back does.
+//   Roster.R9. A worker that comes to a running job gets the next rank when all others are held, as long as more are
+//       allowed, whatever counts it was started with. It joins at the lowest clock, as one that comes back does.
 //   Roster.R10. While the scheduler did not run it could hear nobody, and nodes that noticed are about to connect
 //       again. A `tick` that comes late excuses the silence of every node, once for each silence and for
 //       HELD_UP_FACTOR times as long as it is late, a whole timeout at most.
@@ -441,7 +441,7 @@ export class Roster<T> {
     }
     if (this.#phase === "forming") {
       // What was found says how many servers there are by now.
-      const error = contradiction(request, this.#rules, this.#applicants.all, { isRunning: this.#isFound });
+      const error = contradiction(request, this.#rules, this.#applicants.all, { isRunning: this.#isFound, isResuming: true });
       // The wrong one is this scheduler: the node waits for one with the right counts.
       const own = error && new WeighbridgeError(error.code, error.message, { retryable: true });
       if (own !== undefined) return [...this.fail(own), { kind: "refuse", caller, error: own }];

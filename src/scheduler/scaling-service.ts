@@ -1,6 +1,7 @@
 // scaling-service — serves what tools ask of the number of servers and workers, and asks the servers what a change
 // comes to (docs/decisions/0073). What happens when is decided in scaling.ts.
 
+import { Deferred, waitFor } from "../base/deferred.ts";
 import { isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
 import {
   scalingAsk,
@@ -25,7 +26,6 @@ import { serveDurably } from "./scheduler-services.ts";
 import { WorkerScaling, type WorkerScalingOptions } from "./worker-scaling.ts";
 
 const SURVEY_DEADLINE_MS = 5000;
-const SURVEY_AGAIN_MS = 20;
 
 export type ScalingServiceOptions = Omit<ScalingOptions, "refusal" | "survey"> &
   WorkerScalingOptions & {
@@ -38,6 +38,8 @@ export class ScalingService {
   readonly scaling: Scaling;
   readonly workers: WorkerScaling;
   readonly #options: ScalingServiceOptions;
+  /** Resolves when the roster has changed, or a node has registered. */
+  #news = new Deferred<void>();
 
   constructor(options: ScalingServiceOptions) {
     this.#options = options;
@@ -83,6 +85,8 @@ export class ScalingService {
 
   /** The roster has changed. */
   review(): void {
+    this.#news.resolve();
+    this.#news = new Deferred();
     this.scaling.review();
     this.workers.review();
   }
@@ -105,10 +109,11 @@ export class ScalingService {
     checkRoom(await Promise.all(answers), next);
   }
 
-  /** A head that is being replaced is asked again: its standby answers. */
+  /** A head that is being replaced is asked again when something has happened since: its standby answers. */
   async #surveyOne(rank: number, servers: readonly number[], untilMs: number): Promise<SurveyReply> {
     const { peer, clock, replicas = 1 } = this.#options;
     for (;;) {
+      const news = this.#news.promise;
       try {
         const channel = peer.channel(idOf("server", rank));
         if (channel === undefined) throw new WeighbridgeError("NO_ROUTE", `there is no channel to ${namesOf([rank])}`, { retryable: true });
@@ -116,7 +121,8 @@ export class ScalingService {
       } catch (thrown) {
         const mayFollow = replicas > 1 && (isWeighbridgeError(thrown, "NODE_DEAD") || isWeighbridgeError(thrown, "NO_ROUTE"));
         if (!mayFollow || clock.nowMs() >= untilMs) throw thrown;
-        await new Promise<void>((resume) => clock.after(SURVEY_AGAIN_MS, resume));
+        const wait = { deadlineMs: Math.max(0, untilMs - clock.nowMs()) };
+        await waitFor(news, `the standby of ${namesOf([rank])} to take over`, clock, wait).catch(() => Promise.reject(thrown));
       }
     }
   }

@@ -103,6 +103,23 @@ class Stage {
   }
 }
 
+test("a change whose server has ended, and for which no other is started, is taken back at once", async () => {
+  const stage = new Stage();
+  const number = await stage.scaling.ask({ add: 2 });
+  await stage.settle();
+  stage.scaling.lost(1); // it is one of the job
+  stage.come(2);
+  stage.scaling.lost(2); // it is there
+  await stage.settle();
+  assert.deepEqual(stage.ends(), []);
+  stage.scaling.lost(3);
+  await stage.settle();
+  stage.leave();
+  await stage.settle();
+  const { outcome, reason } = await stage.scaling.ended(number);
+  assert.deepEqual([outcome, reason, stage.servers], ["rolledBack", "server 3 has ended, and no other process is started for it", "0 1"]);
+});
+
 test("a server to which parts are on their way has none yet, for whoever starts processes", async () => {
   const stage = new Stage();
   const moving = new Deferred<void>();

@@ -133,6 +133,16 @@ export class Scaling {
     return wish.number;
   }
 
+  /** Whoever starts processes has none for this server any more: a change that waits for it is taken back. */
+  lost(rank: number): void {
+    const [wish] = this.#wishes;
+    const current = this.#current;
+    const { servers, standbys, filling } = current?.step === "waiting" ? this.#awaited(current) : NOBODY;
+    if (wish === undefined || current === undefined || ![...servers, ...standbys, ...filling].includes(rank)) return;
+    this.#write({ ...wish, isBack: true });
+    current.abort.abort(new WeighbridgeError("ABORTED", `${namesOf([rank])} has ended, and no other process is started for it`));
+  }
+
   /**
    * How the change of this number ends. Rejects when this is closed before; BAD_REQUEST for one that nobody asked for.
    */

@@ -85,13 +85,14 @@ test("a node that does not come back after a restart of the scheduler is dead in
 
 test("a restarted scheduler takes a worker back that was added, although the first node that resumes has not heard of it", async () => {
   const cluster = new ControlCluster();
-  await cluster.formed({ workerCountMax: 3 });
+  const rules = { workerCountMax: 3, heartbeatIntervalMs: 0 }; // so that nobody waits for w0 to be heard
+  await cluster.formed(rules);
   cluster.network.isolate("w0");
   const added = await cluster.restarted("worker", "w2");
   assert.equal(added.node, 13);
   cluster.network.crash("scheduler");
   for (const host of ["s0", "s1", "w1", "w2"]) cluster.network.isolate(host);
-  const scheduler = await cluster.scheduler({ workerCountMax: 3 });
+  const scheduler = await cluster.scheduler(rules);
   cluster.network.breakLinks("w0"); // what was on its way is lost
   await cluster.clock.advance(10);
   cluster.network.heal("w0");

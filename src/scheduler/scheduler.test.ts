@@ -135,8 +135,6 @@ test("a newcomer that asks for a living node's rank is refused, and the job goes
   const { workers, servers } = await cluster.formed();
   const second = cluster.node("worker", "w-second", { rank: 0 });
   await cluster.fails(second.joined, "RANK_TAKEN", /worker 0 \("w-second"\) requests the rank of worker 0 \("w0"\), which is alive/);
-  const wrong = cluster.node("worker", "w-wrong", { workerCount: 5 });
-  await cluster.fails(wrong.joined, "COUNT_MISMATCH", /2 servers and 5 workers, but the scheduler for 2 servers and 2 workers/);
   const barriers = [...workers, ...servers].map((membership) => membership.barrier(6, 0));
   await cluster.clock.runUntil(Promise.all(barriers));
 });
@@ -151,9 +149,20 @@ test("a newcomer that asks for a stopped node's rank gets it once that one is de
   assert.ok(cluster.clock.nowMs() <= HEARTBEAT_TIMEOUT_MS + 200);
 });
 
+test("a worker that comes to the running job joins it with other counts, and knows then what the job began with", async () => {
+  const cluster = new ControlCluster();
+  await cluster.formed();
+  const third = await cluster.restarted("worker", "w2", { workerCount: 5, serverCount: 1 });
+  assert.deepEqual([third.node, third.incarnation, third.counts], [13, 1, { serverCount: 2, workerCount: 2 }]);
+  cluster.network.crash("scheduler");
+  const scheduler = await cluster.scheduler();
+  await cluster.clock.advance(3000);
+  assert.deepEqual([third.fatal, scheduler.status().nodes.some(({ node, linked }) => node === 13 && linked)], [undefined, true]);
+});
+
 test("a newcomer too many waits for a place until its deadline, and is told who holds them", async () => {
   const cluster = new ControlCluster();
-  await cluster.formed({ startTimeoutMs: 4000 });
+  await cluster.formed({ startTimeoutMs: 4000, workerCountMax: 2 });
   const spare = cluster.node("worker", "spare");
   const reason = /no rank for worker \("spare"\) after 4000 ms: all worker ranks are held, by worker 0 \("w0"\), worker 1 \("w1"\)/;
   await cluster.fails(spare.joined, "DEADLINE", reason);

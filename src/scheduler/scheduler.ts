@@ -92,7 +92,8 @@ export class Scheduler {
   /** The job has ended, well or not: the next one of its name begins anew. */
   #isOver = false;
 
-  constructor(options: SchedulerOptions) {
+  constructor(given: SchedulerOptions) {
+    const options = { ...given, mayScale: given.mayScale ?? true };
     const { peer, clock, jobId } = options;
     const journal = new StateJournal(options.store);
     journal.onRecord = options.onRecord ?? journal.onRecord;
@@ -101,8 +102,8 @@ export class Scheduler {
     this.#options = options;
     this.#peer = peer;
     this.#clock = clock;
-    const { mayScale = true, onServers = () => {}, onWorkers = () => {} } = options;
-    this.#roster = new Roster({ rules: { ...options, mayScale }, journal, jobId });
+    const { onServers = () => {}, onWorkers = () => {} } = options;
+    this.#roster = new Roster({ rules: options, journal, jobId });
     this.#probe = new HeadProbe({ ...options, roster: this.#roster, carryOut: (decisions) => this.#carryOut(decisions) });
     this.#services = new SchedulerServices({
       ...options,

@@ -8,11 +8,13 @@
 //
 // Invariants:
 //   WorkerScaling.W1. What is asked for is written down before its caller hears of it (Scheduler.D5).
-//   WorkerScaling.W2. A job has as many workers as its range allows (`--workers 2..8`), whatever is asked for.
+//   WorkerScaling.W2. A job has as many workers as its range allows (`--workers 2..8`), whatever is asked for; without
+//       one (`--workers 2`) as many as that, or more.
 //   WorkerScaling.W3. Who is asked to leave is one incarnation of a rank: a worker that comes later stays. One that
 //       dies instead counts as having left.
 //   WorkerScaling.W4. Workers that do not come are waited for `timeoutMs`, after a restart of the scheduler as long
-//       again. Then the change is taken back: those that came are asked to leave. Nobody is asked twice whether to leave.
+//       again. Then the change is taken back: those that came are asked to leave. Nobody is asked twice whether to
+//       leave.
 
 import type { CancelTimer, Clock } from "../base/clock.ts";
 import { Deferred, waitFor } from "../base/deferred.ts";
@@ -21,6 +23,7 @@ import type { Log } from "../base/log.ts";
 import { idOf } from "../wire/node-id.ts";
 import type { RosterEntry, RosterView } from "../wire/roster.ts";
 import type { WorkersEnd, WorkersReport, WorkersRequest } from "../wire/scaling.ts";
+import { WORKERS_MAX, workersMaxOf } from "./applicant.ts";
 import type { StateJournal } from "./state-journal.ts";
 
 const WORKERS_TIMEOUT_MS = 60_000;
@@ -49,8 +52,10 @@ export type WorkerScalingOptions = {
   readonly view: () => RosterView;
   /** Whether every node of the job has been heard of. */
   readonly isSettled: () => boolean;
+  /** As ClusterCounts. */
   readonly workerCount: number;
   readonly workerCountMax?: number | undefined;
+  readonly mayScale?: boolean | undefined;
   /** The state says something else of the workers: the roster looks at it. */
   readonly changed: () => void;
   /** This worker will not come back. */
@@ -110,7 +115,8 @@ export class WorkerScaling {
   }
 
   report(): WorkersReport {
-    const { clock, journal, workerCount: countMin, workerCountMax: countMax = countMin } = this.#options;
+    const { clock, journal, workerCount: countMin } = this.#options;
+    const countMax = this.#countMax;
     const presentCount = this.#staying().length;
     const { workers: wish, workersEnd: ended } = journal.state;
     if (wish === undefined) return { presentCount, countMin, countMax, leaving: [], ...(ended && { ended }) };
@@ -205,9 +211,14 @@ export class WorkerScaling {
     return workersOf(this.#options.view()).filter((entry) => entry.state === "alive" && !isLeaving(entry));
   }
 
+  get #countMax(): number {
+    return workersMaxOf(this.#options);
+  }
+
   /** Throws BAD_REQUEST. */
   #countAfter({ to, add, leave, timeoutMs = 1 }: WorkersRequest, staying: readonly RosterEntry[]): number {
-    const { workerCount: min, workerCountMax: max = min } = this.#options;
+    const { workerCount: min } = this.#options;
+    const max = this.#countMax;
     if (timeoutMs < 1) throw bad(`new workers are waited for at least 1 ms, not ${timeoutMs}`);
     if ([to, add, leave].filter((one) => one !== undefined).length !== 1)
       throw bad("a change of the workers says one thing: to how many workers, how many more, or which ones leave");
@@ -217,9 +228,7 @@ export class WorkerScaling {
     const count =
       to ?? (leave === undefined ? Math.max(staying.length, this.#wish?.count ?? 0) + (add ?? 0) : staying.length - leave.length);
     if (count >= min && count <= max) return count; // WorkerScaling.W2
-    const allowed =
-      min === max ? `${min} workers, no more and no fewer: start it with a range, as --workers 2..8` : `${min} to ${max} workers`;
-    throw bad(`this job has ${allowed}; ${count} were asked for`);
+    throw bad(`this job has ${allowedText(min, max)}; ${count} were asked for`);
   }
 
   /** Those that stay, and the lowest that nobody has. */
@@ -233,6 +242,11 @@ export class WorkerScaling {
 
 function workersOf({ nodes }: RosterView): readonly RosterEntry[] {
   return nodes.filter(({ role }) => role === "worker").sort((a, b) => a.rank - b.rank);
+}
+
+function allowedText(min: number, max: number): string {
+  if (min === max) return `${min} workers, no more and no fewer: start it with a range, as --workers 2..8`;
+  return max >= WORKERS_MAX ? `at least ${min} workers` : `${min} to ${max} workers`;
 }
 
 function bad(message: string): WeighbridgeError {

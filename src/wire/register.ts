@@ -112,8 +112,12 @@ export type RegisterReply = {
   readonly recovery: boolean;
   readonly heartbeatIntervalMs: number;
   readonly heartbeatTimeoutMs: number;
+  /** What the job began with: a node that joined it later may have been started with other counts. */
+  readonly counts?: StartCounts | undefined;
   readonly roster: RosterView;
 };
+
+export type StartCounts = { readonly serverCount: number; readonly workerCount: number };
 
 export const registerReplyShape: Check<RegisterReply> = object({
   job: jobShape,
@@ -122,5 +126,6 @@ export const registerReplyShape: Check<RegisterReply> = object({
   recovery: flag,
   heartbeatIntervalMs: count,
   heartbeatTimeoutMs: count,
+  counts: optional(object({ serverCount: count, workerCount: count })),
   roster: rosterShape,
 });

@@ -16,6 +16,11 @@ async function pidsOf(job: Running): Promise<number[]> {
   return [...job.stdout.matchAll(/ pid (\d+)$/gm)].map(([, pid]) => Number(pid));
 }
 
+/** Whatever the others wrote while they were ended, the last line says what happened. */
+function assertLast(job: Running, line: string): void {
+  assert.equal(job.stderr.trimEnd().split("\n").at(-1), line, job.transcript);
+}
+
 async function allGone(pids: readonly number[]): Promise<void> {
   await until(() => !pids.some(isAlive), `processes ${pids.join(", ")} to be gone`, DEADLINE_MS);
 }
@@ -27,6 +32,7 @@ suite("launch", { concurrency: 2 }, () => {
     const job = launch(processes, "--fail");
     const pids = await pidsOf(job);
     await job.fails(/^weighbridge: worker 1 ended with exit code 3: Error: out of data$/m);
+    assertLast(job, "weighbridge: worker 1 ended with exit code 3: Error: out of data");
     assert.match(job.stderr, /^\[worker 1\] Error: out of data$/m);
     await allGone(pids);
   });
@@ -39,6 +45,7 @@ suite("launch", { concurrency: 2 }, () => {
       const [, victim] = await job.says(new RegExp(`^\\[${name}\\] pid (\\d+)$`));
       process.kill(Number(victim), "SIGKILL");
       await job.fails(new RegExp(`^weighbridge: ${name} was ended by SIGKILL`, "m"));
+      assertLast(job, `weighbridge: ${name} was ended by SIGKILL`);
       await allGone(pids);
     });
   }

@@ -2,7 +2,10 @@
 // call of a worker fails, each push counts once, and BSP gives the bits of a run in which nothing happens.
 
 import assert from "node:assert/strict";
+import { readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
 import { suite, test } from "node:test";
+import { temporaryFolder } from "../support/checkpoint-stage.ts";
 import { Cluster, HEARTBEAT_TIMEOUT_MS } from "./cluster.ts";
 import { Copies } from "./copies.ts";
 import { DEADLINE_MS, type Running, until } from "./processes.ts";
@@ -179,6 +182,27 @@ suite("replicas", { concurrency: 2 }, () => {
     process.kill(Number(standby), "SIGKILL");
     await launch.says(/is server 0 from now on, incarnation 3$/);
     await launch.says(pushed, launch.count(pushed) + 2);
+  });
+
+  test("launch --restart on-failure starts a scheduler again that is killed: it goes on from its state, and nothing is lost", async () => {
+    using folder = temporaryFolder();
+    const done = join(folder.path, "done");
+    await using cluster = await Cluster.create({ servers: 1, workers: 1, flags: [...FLAGS, "--job", "again", "--restart", "on-failure"] });
+    const script = ["--worker-only", "test/e2e/scripts/survivor.ts", "--until", done];
+    const launch = cluster.weighbridge(["launch", ...cluster.flags, "--log-level", "info", ...script], { env: { TMPDIR: folder.path } });
+    const [, head] = await launch.says(/server 0 at \S+ \(.*:(\d+)\) joined/);
+    await launch.says(/^\[worker 0\] pushed \d+$/);
+    const [state = ""] = readdirSync(folder.path).filter((name) => name.startsWith("weighbridge-launch-"));
+    const { pid } = JSON.parse(readFileSync(join(folder.path, state, `again@${cluster.port}`, "lock"), "utf8")) as { readonly pid: number };
+    process.kill(pid, "SIGKILL");
+    await until(() => /scheduler was ended by SIGKILL; it is started again in 500 ms/.test(launch.stderr), "the launcher's line");
+    await launch.says(/the cluster is complete/, 2);
+    process.kill(Number(head), "SIGKILL"); // who stands by is in that state
+    await launch.says(/is server 0 from now on, incarnation 2$/);
+    writeFileSync(done, "");
+    await launch.succeeds();
+    assert.match(launch.stdout, /^\[worker 0\] verified \d+ pushes/m);
+    assert.deepEqual(readdirSync(folder.path), ["done"], "the launcher removes the state");
   });
 
   test("too many copies, and servers of another number of them, are refused by name", async () => {

@@ -7,11 +7,15 @@ import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { suite, test } from "node:test";
 import { freePort } from "../../src/node/launcher/free-port.ts";
+import { connect } from "../../src/node/weighbridge.ts";
+import type { ScalingReport } from "../../src/wire/scaling.ts";
 import { temporaryDirectory } from "../support/temporary-directory.ts";
 import { Cluster } from "./cluster.ts";
 import { Processes, type Running, until } from "./processes.ts";
 
 const TRAIN_MS = 90_000;
+/** Elements of a tensor that takes some steps to move. */
+const LARGE = 2 ** 24;
 
 /** Waits until a worker has pushed more than it had. */
 async function goesOn(...workers: readonly Running[]): Promise<void> {
@@ -23,7 +27,13 @@ async function bitsOf(worker: Running): Promise<string> {
   return bits;
 }
 
-type Answer = { readonly code: string; readonly number?: number; readonly message?: string; readonly cluster_state?: string };
+type Answer = {
+  readonly code: string;
+  readonly number?: number;
+  readonly message?: string;
+  readonly cluster_state?: string;
+  readonly scaling?: ScalingReport;
+};
 
 async function http(port: number, path: string, body?: unknown): Promise<Answer> {
   const json = { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body) };
@@ -44,6 +54,13 @@ async function scale(processes: Processes, port: number | string, ...flags: read
   const command = processes.weighbridge(["scale", "--scheduler-port", port, ...flags]);
   await command.ends(TRAIN_MS);
   return command;
+}
+
+/** What `weighbridge status --json` says of changes of the servers. */
+async function scalingOf(cluster: Cluster): Promise<ScalingReport> {
+  const status = cluster.weighbridge(["status", "--scheduler-port", cluster.port, "--json"]);
+  await status.succeeds();
+  return (JSON.parse(status.stdout) as { readonly scaling: ScalingReport }).scaling;
 }
 
 suite("scaling", { concurrency: 1 }, () => {
@@ -85,7 +102,10 @@ suite("scaling", { concurrency: 1 }, () => {
   });
 
   test("where no server comes, the change is taken back after --timeout; a spare is let in by the next one", async () => {
-    await using cluster = await Cluster.create({ servers: 1, workers: 1, flags: ["--job", "scaling-spare"] });
+    const managePort = await freePort("127.0.0.1");
+    // nobody dies, though the worker is stopped below
+    const flags = ["--job", "scaling-spare", "--manage-port", managePort, "--heartbeat-timeout-ms", 20_000];
+    await using cluster = await Cluster.create({ servers: 1, workers: 1, flags });
     const scheduler = cluster.scheduler();
     const server = cluster.server(0);
     const worker = cluster.worker(0, "survivor");
@@ -97,8 +117,19 @@ suite("scaling", { concurrency: 1 }, () => {
     await until(() => /waiting as a spare: all 1 servers/.test(spare.stderr), "the spare to say so");
     const status = cluster.weighbridge(["status", "--scheduler-port", cluster.port]);
     await status.says(/ server +- +\S+ +spare /);
-    const change = await scale(cluster, cluster.port, "--servers", 2);
+    await using guest = await connect(`weighbridge://127.0.0.1:${cluster.port}`);
+    await guest.tensor("large", { shape: [LARGE], consistency: "asp" }); // its parts take a while
+    const change = cluster.weighbridge(["scale", "--scheduler-port", cluster.port, "--servers", 2]);
+    while (((await http(managePort, "/status")).scaling?.current?.moved ?? 0) === 0) assert.ok(change.isRunning, change.transcript);
+    worker.signal("SIGSTOP"); // every step waits for it
+    const { current } = await scalingOf(cluster);
+    worker.signal("SIGCONT");
+    assert.deepEqual([current?.step, current?.from, current?.to], ["moving", [0], [0, 1]]);
+    const { moved = 0, parts = 0 } = current ?? {};
+    assert.ok(moved > 0 && moved < parts, `${moved} of ${parts} parts`);
     await change.succeeds();
+    const { shares, ended } = await scalingOf(cluster);
+    assert.deepEqual([shares.map(({ rank }) => rank), ended.at(-1)], [[0, 1], { number: 2, outcome: "done" }]);
     worker.endInput();
     await worker.says(/^verified/);
     for (const node of [worker, server, spare, scheduler]) await node.succeeds();

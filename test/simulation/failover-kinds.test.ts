@@ -8,12 +8,14 @@ import type { Session } from "../../src/api/session.ts";
 import { Random } from "../../src/base/random.ts";
 import { OwnerModel } from "../../src/faces/shared-model/owner-model.ts";
 import { TensorWorker } from "../../src/faces/tensors/tensor-worker.ts";
+import { zstd } from "../../src/node/zstd.ts";
 import { psRowType } from "../../src/store/row-types/ps-row-type.ts";
 import { psUpdater } from "../../src/store/updaters/ps-updater.ts";
 import { GRADIENT_TYPES, OPTIMIZER_TYPES } from "../../src/testing/optimizer-types.ts";
 import type { SimCluster } from "../../src/testing/sim-cluster.ts";
 import type { LinkEncoding } from "../../src/wire/codecs/link-encoding.ts";
 import { idOf } from "../../src/wire/node-id.ts";
+import { type ServicesGround, WorkerServices } from "../../src/worker/worker-services.ts";
 import { DEADLINE, noise, ReplicatedJob, SERVERS, WORKERS } from "./replicated-job.ts";
 import { TableCluster } from "./tables.ts";
 
@@ -25,7 +27,9 @@ const SIZE = 64;
 const TABLE_LINKS: readonly Partial<LinkEncoding>[] = [
   ...(["fp16", "bf16", "int8", "int8-centred", "packed"] as const).map((codec) => ({ push: codec, pull: codec, keyCache: true })),
   { keys: "raw" },
+  { push: "packed", compression: "zstd" },
 ];
+const COMPRESSION = zstd();
 const TAKING_TYPES = OPTIMIZER_TYPES.filter((type) => !GRADIENT_TYPES.includes(type));
 
 /** An updater and a row type of a user's own. */
@@ -65,11 +69,13 @@ type Work = (session: Session, job: ReplicatedJob, strike: (clock: number) => vo
 /** What each worker read; `isCalm`: nobody dies. */
 async function run(work: Work, isCalm: boolean): Promise<readonly (readonly ArrayLike<unknown>[])[]> {
   const network = { latencyMsMin: 0, latencyMsMax: 3, breakChance: 0 };
-  const job = new ReplicatedJob({ seed: 1, random: new Random(1), network, options: { digestEntries: 40, plugIns: [PLUG_INS] } });
-  const sessions = await job.start();
+  const options = { digestEntries: 40, plugIns: [PLUG_INS], compression: COMPRESSION };
+  const sessions = (ground: ServicesGround): WorkerServices => new WorkerServices(ground, { compression: COMPRESSION });
+  const job = new ReplicatedJob({ seed: 1, random: new Random(1), network, options: { ...options, sessions } });
+  const opened = await job.start();
   const outcomes = await job.cluster.run(
     Promise.all(
-      sessions.map((session, rank) => work(session, job, (clock) => (isCalm || rank > 0 ? undefined : strike(job.cluster, clock)))),
+      opened.map((session, rank) => work(session, job, (clock) => (isCalm || rank > 0 ? undefined : strike(job.cluster, clock)))),
     ),
   );
   const heads = job.cluster.scheduler.roster.nodes.filter(({ role }) => role === "server");

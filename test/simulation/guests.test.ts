@@ -118,6 +118,7 @@ test("a guest that would keep workers waiting is told what to do instead", async
   await assert.rejects(guest.leaveClocks(), unsupported);
   const sync = await cluster.run(guest.tensor("sync", { shape: [SIZE], consistency: "bsp" }));
   await assert.rejects(cluster.run(sync.push(new Float32Array(SIZE))), unsupported);
+  await assert.rejects(cluster.run(sync.start(new Float32Array(SIZE))), unsupported);
   const table = await cluster.run(guest.embedding("sync rows", { dim: 2, consistency: "bsp" }));
   await assert.rejects(cluster.run(table.push([1], new Float32Array(2))), unsupported);
   const counted = await cluster.run(guest.embedding("counted", { dim: 2, consistency: "asp", optimizer: { type: "lazyAdam" } }));

@@ -8,9 +8,11 @@ import type { Random } from "../../src/base/random.ts";
 import { KVServer } from "../../src/faces/kv/kv-server.ts";
 import type { StateRecord } from "../../src/scheduler/scheduler-state.ts";
 import type { StateStore } from "../../src/scheduler/state-store.ts";
+import type { ServerNodeOptions } from "../../src/server/server-node.ts";
 import type { PlugInModule } from "../../src/store/plug-ins.ts";
 import { SimCluster, type SimClusterOptions } from "../../src/testing/sim-cluster.ts";
 import { idOf, SCHEDULER_ID } from "../../src/wire/node-id.ts";
+import type { WorkerNodeOptions } from "../../src/worker/worker-node.ts";
 
 export const SERVERS = 2;
 export const WORKERS = 2;
@@ -68,7 +70,9 @@ export type ReplicatedJobOptions = {
   readonly random: Random;
   readonly network: NonNullable<SimClusterOptions["network"]>;
   /** Of servers and workers. */
-  readonly options: { readonly digestEntries: number; readonly fillBytes?: number; readonly plugIns?: readonly PlugInModule[] };
+  readonly options: { readonly digestEntries: number; readonly fillBytes?: number; readonly plugIns?: readonly PlugInModule[] } & Partial<
+    Pick<ServerNodeOptions, "compression"> & Pick<WorkerNodeOptions, "sessions">
+  >;
   readonly log?: Log;
 };
 

@@ -7,20 +7,28 @@ import { test } from "node:test";
 import { setImmediate } from "node:timers/promises";
 import { Session } from "../../src/api/session.ts";
 import { isWeighbridgeError } from "../../src/base/errors.ts";
+import type { NodeOptions } from "../../src/cluster/node-options.ts";
 import { SimCluster } from "../../src/testing/sim-cluster.ts";
-import { idOf, roleOf, SCHEDULER_ID } from "../../src/wire/node-id.ts";
+import { idOf, rankOf, roleOf, SCHEDULER_ID } from "../../src/wire/node-id.ts";
 import { forSeeds } from "./seeds.ts";
 
 const DEADLINE = { deadlineMs: 60_000 };
 const SIZE = 4;
 const MAX = 5;
 
-function rangeCluster(seed: number): SimCluster {
+/** `joining`: how those who join are started. */
+function rangeCluster(
+  seed: number,
+  { joining = {}, ...range }: { readonly most?: number | undefined; readonly joining?: Partial<NodeOptions> } = {},
+): SimCluster {
   return new SimCluster({
     ...{ seed, serverCount: 2, workerCount: 2, settle: () => setImmediate() },
     ...{ heartbeatIntervalMs: 50, heartbeatTimeoutMs: 500, startTimeoutMs: 3000 },
     network: { latencyMsMin: 0, latencyMsMax: 1 + (seed % 4) },
-    optionsOf: (node) => (node === SCHEDULER_ID ? { workerCountMax: MAX } : roleOf(node) === "worker" ? { rank: undefined } : {}),
+    optionsOf: (node) => {
+      if (node === SCHEDULER_ID) return { workerCountMax: "most" in range ? range.most : MAX };
+      return roleOf(node) === "worker" ? { rank: undefined, ...(rankOf(node) < 2 ? {} : joining) } : {};
+    },
   });
 }
 
@@ -55,7 +63,8 @@ async function train(cluster: SimCluster, session: Session, stop: { isOver: bool
 }
 
 async function grow(seed: number): Promise<void> {
-  const cluster = rangeCluster(seed);
+  // without a number any may come; those who join need no counts
+  const cluster = rangeCluster(seed, { ...(seed % 3 === 0 ? { most: undefined } : {}), joining: { workerCount: 7, serverCount: 1 } });
   await cluster.start();
   const first = await cluster.run(Promise.all([0, 1].map((rank) => Session.open(cluster.worker(rank).node, DEADLINE))));
   const goOn = { isOver: false };
@@ -65,6 +74,7 @@ async function grow(seed: number): Promise<void> {
   const later = [2, 3, 4].map(async (rank) => {
     const office = await cluster.startNode(idOf("worker", rank));
     const session = await Session.open(office.node, DEADLINE);
+    assert.equal(session.workerCount, 2);
     const outcome = await train(cluster, session, rank === 2 ? goOn : early);
     if (rank !== 2) await session.close({ barrier: false, ...DEADLINE }); // they leave; one stays
     return outcome;

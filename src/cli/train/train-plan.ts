@@ -73,7 +73,7 @@ export const TASKS: Readonly<Record<TaskName, TaskDefaults>> = {
 };
 
 /** How many workers the start waits for, and how many there may be. */
-export type WorkerRange = { readonly least: number; readonly most: number };
+export type WorkerRange = { readonly least: number; readonly most?: number };
 
 /** As commander returns them. */
 export type TrainFlags = {
@@ -108,8 +108,8 @@ export type TrainPlan = {
   readonly task: TaskName;
   /** With which the job starts. */
   readonly workers: number;
-  /** How many there may be. */
-  readonly workersMax: number;
+  /** How many there may be; left out: as many as are asked for while it runs. */
+  readonly workersMax?: number;
   readonly servers: number;
   /** By how many processes each server is held. */
   readonly replicas: number;
@@ -157,7 +157,7 @@ export function planTraining(task: TaskName, flags: TrainFlags): TrainPlan {
   return {
     task,
     workers,
-    workersMax,
+    ...(workersMax === undefined ? {} : { workersMax }),
     servers,
     replicas,
     epochs: flags.epochs ?? defaults.epochs,
@@ -188,7 +188,7 @@ type Chosen = {
 function contradictions(task: TaskName, flags: TrainFlags, chosen: Chosen): string[] {
   const { batchSize, sampleCount, consistency, learningRate } = chosen;
   const { devices = 1, cacheRows = 0, quiet = false, resume = false, slowWorker } = flags;
-  const { least: workers, most } = rangeOf(flags);
+  const { least: workers, most = workers } = rangeOf(flags);
   const parsed = parseConsistency(consistency);
   const slow = slowWorker === undefined ? undefined : parseSlowWorker(slowWorker);
   return [
@@ -225,7 +225,7 @@ function contradictions(task: TaskName, flags: TrainFlags, chosen: Chosen): stri
 }
 
 function rangeOf({ workers }: Pick<TrainFlags, "workers">): WorkerRange {
-  return typeof workers === "number" ? { least: workers, most: workers } : workers;
+  return typeof workers === "number" ? { least: workers } : workers;
 }
 
 function isRate(task: TaskName, learningRate: number): boolean {
@@ -308,7 +308,7 @@ export function resumeCommand(plan: TrainPlan): string {
 /** The flags of a plan that differ from its task's defaults. */
 function flagsOf(plan: TrainPlan): string[] {
   const { task, servers, replicas, batchSize, sampleCount, learningRate, seed, checkpointDir, checkpointEvery, cacheRows, data } = plan;
-  const workers = plan.workersMax > plan.workers ? `${plan.workers}..${plan.workersMax}` : plan.workers;
+  const workers = plan.workersMax === undefined ? plan.workers : `${plan.workers}..${plan.workersMax}`;
   const defaults = TASKS[task];
   const unless = (standard: unknown, flag: string, value: string | number | undefined): string[] =>
     value === undefined || value === standard ? [] : [flag, shellWord(String(value))];

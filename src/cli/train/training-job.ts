@@ -116,7 +116,7 @@ export async function planProcesses({ plan, directory, resumedFrom }: Run, env: 
     commandLine: {
       serverCount: plan.servers,
       workerCount: plan.workers,
-      workerCountMax: plan.workersMax,
+      ...(plan.workersMax === undefined ? {} : { workerCountMax: plan.workersMax }),
       replicas: plan.replicas,
       ...(directory === undefined ? {} : { checkpointDir: directory }),
       ...(resumedFrom === undefined ? {} : { restore: resumedFrom }),

@@ -98,7 +98,7 @@ export class TrainingScreen {
     this.#print(`  ${this.#style("bold", "Weighbridge")}  ${TASKS[task].title}`);
     this.#print("");
     this.#print(
-      `  cluster  1 scheduler, ${countsText(counts)}${workersMax > workers ? ` (up to ${workersMax})` : ""}, each its own process; ${consistencyText(consistency)}`,
+      `  cluster  1 scheduler, ${countsText(counts)}${workersMax === undefined ? "" : ` (up to ${workersMax})`}, each its own process; ${consistencyText(consistency)}`,
     );
     this.#print(`  address  ${scheduler}, for ${statusCommand}`);
     if (resumedFrom !== undefined) this.#print(`  resumed  at ${positionText(startsAt)}, from ${nearPath(resumedFrom)}`);

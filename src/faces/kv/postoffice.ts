@@ -30,8 +30,6 @@ export class Postoffice {
   /** The engine of a scheduler and of a server; undefined on nodes of other roles. */
   readonly scheduler: Scheduler | undefined;
   readonly server: Server | undefined;
-  readonly numServers: number;
-  readonly numWorkers: number;
   readonly workerRankToId = (rank: number): number => idOf("worker", rank);
   readonly serverRankToId = (rank: number): number => idOf("server", rank);
   readonly idToRank: (node: number) => number = rankOf;
@@ -50,14 +48,21 @@ export class Postoffice {
     this.metrics = node.metrics;
     this.scheduler = node.scheduler;
     this.server = node.server;
-    this.numServers = node.serverCount;
-    this.numWorkers = node.workerCount;
     this.isScheduler = this.role === "scheduler";
     this.isServer = this.role === "server";
     this.isWorker = this.role === "worker";
     this.applications = new AppRegistry({ clock: this.clock, byCustomer: this.isWorker });
     node.peer.serveFrames(simpleRequest, this.applications);
     node.closeWith(this.applications);
+  }
+
+  /** How many servers and workers the job began with. */
+  get numServers(): number {
+    return this.node.serverCount;
+  }
+
+  get numWorkers(): number {
+    return this.node.workerCount;
   }
 
   /** The engine of a worker, once it has registered. */

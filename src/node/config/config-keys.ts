@@ -91,15 +91,15 @@ export const KEYS: { readonly [K in KeyName]: ConfigKey<FlatConfig[K]> } = {
     kind: count,
     short: "-w",
     description:
-      "Workers that the start waits for. On the command line also a range, -w 2..8 or --workers 2..8, whose end is the workerCountMax.",
+      "Workers that the start waits for; others may join the running job. On the command line also a range, -w 2..8 or --workers 2..8, whose end is the workerCountMax.",
     fallback: REQUIRED,
     dmlc: [{ name: "DMLC_NUM_WORKER" }],
     mindspore: [{ name: "MS_WORKER_NUM" }],
   },
   workerCountMax: {
-    kind: count,
-    description: "How many workers there may be at most: later ones join the running job.",
-    fallback: derived("workerCount", ({ workerCount }) => workerCount),
+    kind: value.optional(count),
+    description: "How many workers there may be at most. Left out: as many as come to the running job; with --van zmq workerCount.",
+    fallback: ABSENT,
   },
   job: {
     kind: value.optional(value.jobName(JOB_CHARS_MAX)),

@@ -139,17 +139,15 @@ const RULES: readonly Rule[] = [
   },
 ];
 
-function checkWorkerRange({ workerCount, workerCountMax }: FlatConfig): Finding {
-  if (workerCountMax < workerCount) return [`at least workerCount, ${workerCount}`, "give the lower number first, as -w 2..8"];
-  return (
-    workerCount === 0 && workerCountMax > 0 && ["0, as workerCount is 0: a start waits for one worker at least", "begin the range with 1"]
-  );
+function checkWorkerRange({ workerCount, workerCountMax: most = workerCount }: FlatConfig): Finding {
+  if (most < workerCount) return [`at least workerCount, ${workerCount}`, "give the lower number first, as -w 2..8"];
+  return workerCount === 0 && most > 0 && ["0, as workerCount is 0: a start waits for one worker at least", "begin the range with 1"];
 }
 
-function checkRank({ role, rank, serverCount, workerCount, workerCountMax, threads }: FlatConfig): Finding {
-  if (rank === undefined || (role === "worker" && workerCountMax < workerCount)) return false; // Another rule reports the range.
+function checkRank({ role, rank, serverCount, workerCount, workerCountMax: workers = workerCount, threads }: FlatConfig): Finding {
+  if (rank === undefined || (role === "worker" && workers < workerCount)) return false; // Another rule reports the range.
   if (role === "scheduler") return rank !== 0 && ["none, as there is one scheduler", "leave rank out"];
-  const [count, taken] = role === "server" ? [serverCount, threads] : [workerCountMax, 1];
+  const [count, taken] = role === "server" ? [serverCount, threads] : [workers, 1];
   if (count < taken || rank + taken <= count) return false; // Another rule reports a count that is too small.
   const why = `as there ${count === 1 ? `is 1 ${role}` : `are ${count} ${role}s`}${taken > 1 ? ` and this process is ${taken} of them` : ""}`;
   return [`a rank from 0 to ${count - taken}, ${why}`, `lower rank or raise ${role}Count`];

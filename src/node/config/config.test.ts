@@ -88,7 +88,7 @@ test("fills in every default when only the required keys are given", () => {
     durable: undefined,
     restore: undefined,
     resume: undefined,
-    workerCountMax: 3,
+    workerCountMax: undefined,
     checkpointEvery: undefined,
     keep: undefined,
     logLevel: "info",
@@ -156,8 +156,8 @@ test("names the nearest known option and flag for an unknown one", () => {
   assert.match(problemOf({ options: BASE, commandLine: { workers: 3 } }), /--workers \(command line\).*did you mean --worker-count\?/);
 });
 
-test("there may be as many workers as the start waits for, unless more are allowed", () => {
-  assert.equal(withBase({ workerCount: 3 }).workerCountMax, 3);
+test("a rank of a worker is one that the start waits for, unless more are allowed by number", () => {
+  assert.equal(withBase({ workerCount: 3 }).workerCountMax, undefined);
   assert.equal(withBase({ workerCount: 1, workerCountMax: 3, rank: 2 }).rank, 2);
   const refusal = (options: NodeConfigOptions): string => problemOf({ options: { ...BASE, ...options } });
   assert.match(refusal({ workerCountMax: 4, rank: 4 }), /rank \(option\): expected a rank from 0 to 3/);

@@ -21,8 +21,8 @@ export type NodeConfig = {
   readonly role: Role;
   readonly serverCount: number;
   readonly workerCount: number;
-  /** How many workers there may be at most. */
-  readonly workerCountMax: number;
+  /** How many workers there may be at most. Undefined: as many as come to the running job. */
+  readonly workerCountMax: number | undefined;
   /** Undefined: the scheduler's job name. */
   readonly job: string | undefined;
   /** Where schedulers of the job may be: `host:port,…`. Undefined: at `schedulerHost` and `schedulerPort` alone. */

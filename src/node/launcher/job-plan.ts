@@ -67,7 +67,10 @@ export function planJob({ commandLine, env, defaults, programOf }: JobRequest): 
     const config = load({ role: "server", rank, threads: 1, port: 0, serverCount: Math.max(serverCount, rank + 1) }, () => {});
     return Array.from({ length: replicas }, () => processOf(config)).filter((plan) => plan !== undefined);
   };
-  const workerOf = (rank: number): ProcessPlan | undefined => processOf(load({ role: "worker", rank, threads: 1, port: 0 }, () => {}));
+  const workerOf = (rank: number): ProcessPlan | undefined => {
+    const { workerCountMax = Math.max(workerCount, rank + 1) } = scheduler; // it has that rank
+    return processOf(load({ role: "worker", rank, threads: 1, port: 0, workerCountMax }, () => {}));
+  };
   return { scheduler, processes, serversOf, workerOf };
 }
 

@@ -9,6 +9,7 @@ import type { ProcessPlan } from "./job-plan.ts";
 import { endText, type NodeProcess, type ProcessEnd } from "./node-process.ts";
 
 const WAIT = "setInterval(() => {}, 1000); console.log('up')";
+const RESTART = { timesMax: 2, delayMs: 100, delayMsMax: 100, steadyMs: 60_000, roles: ["scheduler", "server", "worker"] } as const;
 
 function processPlan(name: string, code: string): ProcessPlan {
   return { name, role: "worker", ranks: [0], program: [process.execPath, "-e", code], env: {} };
@@ -254,6 +255,16 @@ test("a server that the scheduler wants and that has no process is started, once
   assert.deepEqual(told, ["server 1 is started", "server 1 ended with exit code 3"]);
 });
 
+test("the scheduler hears of a server that it wants when the last of its processes has ended (J8)", async () => {
+  const listens = `const fs = require("node:fs"); const pipe = new (require("node:net").Socket)({ fd: 3 });
+    pipe.on("data", (line) => process.exit(String(line) === "lost:1\\n" ? 0 : 9));
+    fs.writeSync(3, "complete:\\nservers:0,1/0\\n"); console.log("up");`;
+  const scheduler: ProcessPlan = { ...processPlan("scheduler", listens), role: "scheduler" };
+  const copy = (code: string): ProcessPlan => ({ ...processPlan("server 1", code), role: "server", ranks: [1] });
+  const serversOf = (): ProcessPlan[] => [copy("process.exit(3)"), copy("setTimeout(() => process.exit(0), 200)")];
+  assert.deepEqual(await start([scheduler], { serversOf }).job.outcome, { kind: "done" });
+});
+
 test("a server that was added and has parts is one of the job: its failure ends it (J8)", async () => {
   const serversOf = (rank: number): ProcessPlan[] => [
     { ...processPlan(`server ${rank}`, "process.exit(3)"), role: "server", ranks: [rank] },
@@ -296,7 +307,7 @@ test("the end of a worker that is to leave is no failure, and it is not started 
     ...processPlan(`worker ${rank}`, "setTimeout(() => process.exit(3), 1000)"),
     ...{ role: "worker", ranks: [rank] },
   });
-  const restart = { timesMax: 2, delayMs: 1, delayMsMax: 1, steadyMs: 60_000 };
+  const restart = { ...RESTART, delayMs: 1 };
   const options = { workerOf, restart, onServerLost: (end: ProcessEnd) => lost.push(endText(end)) };
   const { job } = start([reporting(["complete:", "workers:1", "workers:"])], options);
   assert.deepEqual(await job.outcome, { kind: "done" });
@@ -323,7 +334,7 @@ test("a process that was started again is not the one that the scheduler has dec
     if (fs.existsSync(${mark} + ".first")) { fs.writeFileSync(${mark}, ""); setTimeout(() => process.exit(0), 600); }
     else { fs.writeFileSync(${mark} + ".first", ""); setTimeout(() => process.exit(3), 300); }`;
   const told: string[] = [];
-  const restart = { timesMax: 2, delayMs: 1, delayMsMax: 1, steadyMs: 60_000 };
+  const restart = { ...RESTART, delayMs: 1 };
   const plans: ProcessPlan[] = [
     { ...processPlan("scheduler", waits), role: "scheduler" },
     { ...processPlan("worker 0", fails), ...{ role: "worker", ranks: [0] } },
@@ -335,4 +346,63 @@ test("a process that was started again is not the one that the scheduler has dec
   });
   assert.deepEqual(await job.outcome, { kind: "done" });
   assert.deepEqual(told, ["again"]);
+});
+
+/** A scheduler that says how often it was started, reports a dead worker in its first life, and fails as it is told. */
+function fallingScheduler(end: string): ProcessPlan {
+  const count = JSON.stringify(join(temporaryDirectory("job"), "lives"));
+  const code = `const fs = require("node:fs"); fs.appendFileSync(${count}, "|"); const lives = fs.readFileSync(${count}).length;
+    fs.writeSync(3, "complete:\\n"); console.log("up");
+    if (lives === 1) { fs.writeSync(3, "dead:worker 0\\n"); setTimeout(() => { ${end} }, 100); } else setTimeout(() => process.exit(0), 300);`;
+  return { ...processPlan("scheduler", code), role: "scheduler" };
+}
+
+test("a scheduler that is killed is started again, and what it said of dead nodes is forgotten (J4, J7)", async () => {
+  const told: string[] = [];
+  const worker: ProcessPlan = processPlan("worker 0", "setTimeout(() => process.exit(0), 800)");
+  const { job } = start([fallingScheduler("process.kill(process.pid, 'SIGKILL')"), worker], {
+    ...{ restart: RESTART, deadGraceMs: 10 },
+    onRestart: (end) => told.push(endText(end)),
+    onDeadProcess: ({ name }) => told.push(`${name} is ended`),
+  });
+  assert.deepEqual(await job.outcome, { kind: "done" });
+  assert.deepEqual(told, ["scheduler was ended by SIGKILL"]);
+});
+
+test("a worker that fails while the scheduler is being started again is started again, too (J7)", async () => {
+  const told: string[] = [];
+  const mark = JSON.stringify(join(temporaryDirectory("job"), "again"));
+  const fails = `const fs = require("node:fs");
+    if (!fs.existsSync(${mark})) { fs.writeFileSync(${mark}, ""); setTimeout(() => process.exit(3), 150); }`;
+  const scheduler = fallingScheduler("process.kill(process.pid, 'SIGKILL')");
+  const { job } = start([scheduler, processPlan("worker 0", fails)], { restart: RESTART, onRestart: ({ plan }) => told.push(plan.name) });
+  assert.deepEqual(await job.outcome, { kind: "done" });
+  assert.deepEqual(told.sort(), ["scheduler", "worker 0"]);
+});
+
+test("a scheduler that ends the job with one of our errors has told everybody, and is not started again (J7)", async () => {
+  const scheduler = fallingScheduler("console.error('weighbridge: NODE_DEAD: worker 1 died'); process.exit(1)");
+  const outcome = await start([scheduler, processPlan("worker 0", WAIT)], { restart: RESTART }).job.outcome;
+  assert.ok(outcome.kind === "failed");
+  assert.equal(endText(outcome.culprit), "scheduler ended with exit code 1: weighbridge: NODE_DEAD: worker 1 died");
+});
+
+test("a scheduler is not started again where only servers and workers are to be (J7)", async () => {
+  const restart = { ...RESTART, roles: ["server", "worker"] as const };
+  const outcome = await start([fallingScheduler("process.kill(process.pid, 'SIGKILL')")], { restart }).job.outcome;
+  assert.ok(outcome.kind === "failed" && outcome.culprit.plan.name === "scheduler");
+});
+
+test("a copy that is to be started again when the job has ended well without it is not missed, and nobody waits (J6, J7)", async () => {
+  const scheduler: ProcessPlan = {
+    ...processPlan("scheduler", "require('node:fs').writeSync(3, 'complete:\\n'); setTimeout(() => process.exit(0), 400)"),
+    role: "scheduler",
+  };
+  const copy = (code: string): ProcessPlan => ({ ...processPlan("server 0", code), role: "server" });
+  const plans = [scheduler, copy("setTimeout(() => process.kill(process.pid, 'SIGKILL'), 200)"), copy("setTimeout(() => {}, 300)")];
+  const told: string[] = [];
+  const restart = { ...RESTART, delayMs: 60_000, delayMsMax: 60_000 };
+  const { job } = start(plans, { restart, onRestart: ({ plan }) => told.push(plan.name) });
+  assert.deepEqual(await job.outcome, { kind: "done" });
+  assert.deepEqual(told, ["server 0"]);
 });

@@ -16,22 +16,27 @@
 //       gone. One that was started again (J7) is not the one that died: it has COMEBACK_MS to join.
 //   Job.J5. When a job is ended, the scheduler is ended last: the others would report that it is unreachable.
 //   Job.J6. Once the cluster was complete, the end of a process is no failure while another one has the same ranks: a
-//       copy of the same servers. Copies that outlive the scheduler's good end, since they are stopped, are ended, and so
-//       are servers without parts (J8).
-//   Job.J7. Where that is asked for, a server or worker that fails in a complete cluster is started again with its
-//       rank: a bounded number of times in a row, each after a longer pause. Then its failure counts.
+//       copy of the same servers. Copies that outlive the scheduler's good end, since they are stopped, are ended, and
+//       so are servers without parts (J8).
+//   Job.J7. Where that is asked for, a process that fails in a complete cluster is started again with its rank: a
+//       bounded number of times in a row, each after a longer pause. Then its failure counts. A scheduler that gives
+//       one of our errors has ended the job, and told everybody: it is not started again. Others are started again only
+//       while there is a scheduler, or one comes back; when it has ended well, the job had no need of them.
 //   Job.J8. The scheduler says which servers there are to be. One that has no process is started, in as many processes
-//       as hold a rank; one that is not among them leaves by itself, or is ended UNWANTED_GRACE_MS later. The failure of
-//       a server without parts is none of the job's: the scheduler takes its change back.
+//       as hold a rank; one that is not among them leaves by itself, or is ended UNWANTED_GRACE_MS later. The failure
+//       of a server without parts is none of the job's: when the last process of its rank has ended, the scheduler
+//       hears of it, and takes its change back.
 //   Job.J9. It also says which workers there are to be, when somebody asks for another number of them. One that has no
-//       running process is started; one that is not among them leaves by itself, or is ended UNWANTED_GRACE_MS later, and
-//       its end is no failure.
+//       running process is started; one that is not among them leaves by itself, or is ended UNWANTED_GRACE_MS later,
+//       and its end is no failure.
 
 import { setTimeout as sleep } from "node:timers/promises";
 import { Deferred } from "../../base/deferred.ts";
+import type { Role } from "../config/node-config.ts";
 import type { ProcessPlan } from "./job-plan.ts";
-import { DEAD_GRACE_MS, type DeadReport, GONE_LINE, GRACE_MS, type ServersReport } from "./launcher-pipe.ts";
+import { DEAD_GRACE_MS, type DeadReport, GONE_LINE, GRACE_MS, LOST_LINE, type ServersReport } from "./launcher-pipe.ts";
 import { endText, NodeProcess, type ProcessEnd } from "./node-process.ts";
+import { OUR_LINE } from "./process-errors.ts";
 
 export type JobOutcome =
   | { readonly kind: "done" }
@@ -48,12 +53,16 @@ export type RestartRules = {
   readonly delayMsMax: number;
   /** A process that ran for so long has begun well: its failures are counted anew. */
   readonly steadyMs: number;
+  /** Who is started again. */
+  readonly roles: readonly Role[];
 };
 
 /** Longer than the scheduler waits for a server to leave. */
 const UNWANTED_GRACE_MS = 15_000;
 /** As long as a start may take: until it has joined, the dead node that the scheduler reports is the process before. */
 const COMEBACK_MS = 60_000;
+
+const NOBODY: DeadReport = { names: [], isRestDone: false };
 
 export type JobOptions = {
   readonly processes: readonly ProcessPlan[];
@@ -95,7 +104,7 @@ export class Job {
   #ending: Exclude<JobOutcome, { kind: "done" }> | undefined;
   #endSignal: NodeJS.Signals = "SIGTERM";
   #killTimer: NodeJS.Timeout | undefined;
-  #dead: DeadReport = { names: [], isRestDone: false };
+  #dead: DeadReport = NOBODY;
   #isComplete = false;
   /** How many plans have not ended. */
   #openCount: number;
@@ -103,11 +112,15 @@ export class Job {
   #servers: ServersReport | undefined;
   /** The ranks of workers that it said last (J9). */
   #workers: readonly number[] | undefined;
-  /** Aborted when the job is being ended. */
+  /** The scheduler has ended well, and with it the job. */
+  #hasEndedWell = false;
+  /** Aborted when the job is being ended, or has ended well. */
   readonly #over = new AbortController();
   #copiesTimer: NodeJS.Timeout | undefined;
   /** Processes that were ended because their nodes are dead (J4). */
   readonly #givenUp = new Set<ProcessPlan>();
+  /** Plans whose processes have failed, and are started again after a pause (J7). */
+  readonly #returning = new Set<ProcessPlan>();
   /** When processes were started again (J7). */
   readonly #comebacks = new WeakMap<NodeProcess, number>();
 
@@ -200,8 +213,12 @@ export class Job {
       if (failures > restart.timesMax) return end;
       const delayMs = Math.min(restart.delayMs * 2 ** (failures - 1), restart.delayMsMax);
       onRestart?.(end, delayMs);
+      this.#returning.add(process.plan);
       await sleep(delayMs, undefined, { signal: this.#over.signal }).catch(() => {}); // the job ends
+      this.#returning.delete(process.plan);
+      if (this.#hasEndedWell) this.#givenUp.add(process.plan);
       if (!this.#mayRestart(end)) return end;
+      if (process.plan.role === "scheduler") this.#dead = NOBODY; // what the one before said of them
       const again = this.#start(process.plan);
       this.#processes[index] = again;
       this.#comebacks.set(again, performance.now());
@@ -210,10 +227,16 @@ export class Job {
   }
 
   /** J7. Before the cluster is complete every process gets the error; without a scheduler none has a place. */
-  #mayRestart({ plan, exitCode }: ProcessEnd): boolean {
-    if (exitCode === 0 || plan.role === "scheduler" || !this.#isComplete) return false;
-    const scheduler = this.#processes.find((process) => process.plan.role === "scheduler");
-    return this.#ending === undefined && !this.#givenUp.has(plan) && !this.#isUnwanted(plan) && scheduler?.isRunning === true;
+  #mayRestart({ plan, exitCode, reason }: ProcessEnd): boolean {
+    const isToReturn = exitCode !== 0 && this.#isComplete && this.#options.restart?.roles.includes(plan.role) === true;
+    if (!isToReturn || this.#ending !== undefined) return false;
+    if (plan.role === "scheduler") return !OUR_LINE.test(reason ?? "");
+    return !this.#givenUp.has(plan) && !this.#isUnwanted(plan) && this.#hasScheduler;
+  }
+
+  get #hasScheduler(): boolean {
+    const scheduler = this.#processes.find(({ plan }) => plan.role === "scheduler");
+    return scheduler !== undefined && (scheduler.isRunning || this.#returning.has(scheduler.plan));
   }
 
   /** Forwards a signal and ends the job; the second time with SIGKILL. */
@@ -239,9 +262,22 @@ export class Job {
       this.#endScheduler();
       return; // J2
     }
-    if (end.exitCode === 0 && end.plan.role === "scheduler") this.#endCopiesSoon();
+    this.#tellLost(end.plan);
+    if (end.exitCode === 0 && end.plan.role === "scheduler") {
+      this.#hasEndedWell = true;
+      this.#over.abort();
+      this.#endCopiesSoon();
+    }
     if (end.exitCode === 0 || this.#givenUp.has(end.plan)) this.#endDeadProcesses();
     else this.#judgeFailure(end);
+  }
+
+  /** J8. Of a rank that is still to come the scheduler hears that nobody comes for it. */
+  #tellLost(plan: ProcessPlan): void {
+    const [rank = -1] = plan.ranks;
+    const isLeft = ({ plan: other, isRunning }: NodeProcess): boolean => isCopy(other, plan) && (isRunning || this.#returning.has(other));
+    if (!this.#isWithoutParts(plan) || this.#servers?.wished.includes(rank) !== true || this.#processes.some(isLeft)) return;
+    for (const process of this.#running) if (process.plan.role === "scheduler") process.send(`${LOST_LINE}${rank}`);
   }
 
   /** J6 */

@@ -24,6 +24,8 @@ export const GRACE_MS = 5000;
 /** The same for one that was declared dead: it has been silent before. */
 export const DEAD_GRACE_MS = 1000;
 export const GONE_LINE = "gone:";
+/** Followed by the rank of a server that there is to be, and for which no process is left. */
+export const LOST_LINE = "lost:";
 export const COMPLETE_LINE = "complete:";
 
 export type DeadReport = {
@@ -40,6 +42,8 @@ export type ServersReport = {
   /** Those that have parts. */
   readonly placed: readonly number[];
 };
+
+type WishedProcesses = ServersReport & { readonly lost: (rank: number) => void };
 
 const ranksOf = (text: string): number[] => text.split(",").flatMap((rank) => (rank === "" ? [] : [Number(rank)]));
 const SERVERS = /^servers:([\d,]*)\/([\d,]*)$/;
@@ -95,9 +99,9 @@ export function publishDeadNodes(dead: DeadNodes): void {
   channel(CHANNEL).publish(dead);
 }
 
-/** Publishes which servers there are to be. */
-export function publishServers(servers: ServersReport): void {
-  channel(SERVERS_CHANNEL).publish(servers);
+/** Publishes which servers there are to be; `lost` is called with the rank of one whose processes have ended. */
+export function publishServers(servers: ServersReport, lost: (rank: number) => void): void {
+  channel(SERVERS_CHANNEL).publish({ ...servers, lost } satisfies WishedProcesses);
 }
 
 /** Publishes which workers there are to be, by rank. */
@@ -122,7 +126,12 @@ export type LauncherWatch = {
 export function watchLauncher({ onReason = () => {}, onGone = endSoon }: LauncherWatch = {}): void {
   const pipe = new Socket({ fd: WATCH_FD, readable: true, writable: false });
   const dismissDead = reportDeadNodes();
-  subscribe(SERVERS_CHANNEL, (message) => send(serversLine(message as ServersReport))); // published above
+  let lose: WishedProcesses["lost"] = () => {};
+  subscribe(SERVERS_CHANNEL, (message) => {
+    const servers = message as WishedProcesses; // published above
+    lose = servers.lost;
+    send(serversLine(servers));
+  });
   subscribe(WORKERS_CHANNEL, (message) => send(`workers:${(message as readonly number[]).join(",")}`));
   pipe.on("error", () => {}); // A broken pipe also closes.
   pipe.on("close", onGone);
@@ -130,6 +139,7 @@ export function watchLauncher({ onReason = () => {}, onGone = endSoon }: Launche
     .pipe(
       new LineStream((line) => {
         if (line === GONE_LINE) dismissDead();
+        else if (line.startsWith(LOST_LINE)) lose(Number(line.slice(LOST_LINE.length)));
         else onReason(line);
         return undefined;
       }),

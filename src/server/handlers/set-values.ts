@@ -6,8 +6,9 @@ import { type ServedFunction, serve } from "../served-function.ts";
 export const SET_VALUE_HANDLERS: readonly ServedFunction[] = [
   serve(tensorSet, {
     inPlace: true,
-    handler: ({ parameters, ownership }, { parameter, block, values }) => {
+    handler: ({ parameters, ownership, holder }, { parameter, block, values }) => {
       const tensor = parameters.tensor(parameter);
+      tensor.checkSetter(holder);
       ownership.checkBlock(parameter, block);
       tensor.set(block, values);
       return {};
@@ -15,8 +16,9 @@ export const SET_VALUE_HANDLERS: readonly ServedFunction[] = [
   }),
   serve(rowsSet, {
     inPlace: true,
-    handler: ({ parameters, ownership }, { parameter, isStart, keys, values }) => {
+    handler: ({ parameters, ownership, holder }, { parameter, isStart, keys, values }) => {
       const table = parameters.table(parameter);
+      table.checkSetter(holder);
       ownership.checkKeys(keys);
       return { takenCount: table.set(keys, values, isStart) };
     },

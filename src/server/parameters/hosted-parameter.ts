@@ -9,7 +9,8 @@
 //   HostedParameter.H4. Once an updater has failed in a round, pushes, reads and saves of the parameter throw
 //       HANDLER_FAILED here until it is cleared, loaded or restored.
 //   HostedParameter.H5. A push of a guest is async, or refused: it belongs to no clock. It is taken as one of the
-//       lowest clock, so that a change of the consistency holds for it as for the slowest worker.
+//       lowest clock, so that a change of the consistency holds for it as for the slowest worker. Values that it sets,
+//       or begins with, are too.
 
 import { WeighbridgeError } from "../../base/errors.ts";
 import type { ConsistencyChange, ConsistencyPhases } from "../../consistency/consistency-phases.ts";
@@ -26,6 +27,7 @@ import type { ParameterUpdater } from "../../store/updaters/parameter-updater.ts
 import type { NonFiniteCounts } from "../../store/updaters/updater.ts";
 import type { ValueShape } from "../../wire/codecs/value-codec.ts";
 import { handlerStack } from "../../wire/failure.ts";
+import { isGuest } from "../../wire/node-id.ts";
 import type { CallMemory } from "./call-memory.ts";
 import type { ParameterHost, ParameterIds } from "./parameter-host.ts";
 import { ParameterLink } from "./parameter-link.ts";
@@ -138,13 +140,23 @@ export abstract class HostedParameter<S extends ParameterSpec> {
    * The clock of a guest's push (HostedParameter.H5). Throws UNSUPPORTED, where a push waits for others or is counted
    * on servers that it does not come to.
    */
-  guestClock({ worker }: WorkerIncarnation): number {
+  guestClock(holder: WorkerIncarnation): number {
+    const { worker } = holder;
     const { clockMin } = this.clocks;
-    if (this.phases.at(clockMin).updates === "sync")
-      throw guestError(worker, `pushed to ${JSON.stringify(this.spec.name)}, whose updates are sync`);
+    this.#requireAsync(holder, "pushed to");
     if (this.countsSteps)
       throw guestError(worker, `pushed to ${JSON.stringify(this.spec.name)}, whose optimizer counts the pushes of workers`);
     return clockMin;
+  }
+
+  /** Of values that are set, or begun with (HostedParameter.H5). Throws UNSUPPORTED. */
+  checkSetter(holder: WorkerIncarnation): void {
+    if (isGuest(holder.worker)) this.#requireAsync(holder, "set values of");
+  }
+
+  #requireAsync({ worker }: WorkerIncarnation, did: string): void {
+    if (this.phases.at(this.clocks.clockMin).updates === "sync")
+      throw guestError(worker, `${did} ${JSON.stringify(this.spec.name)}, whose updates are sync`);
   }
 
   /** A clock with sync updates is a step, once, wherever its rows lie (HostedParameter.H1). */

@@ -73,7 +73,11 @@ export const TENSOR_HANDLERS: readonly ServedFunction[] = [
   }),
   serve(tensorStart, {
     inPlace: true,
-    handler: (context, { parameter, block, values }) => ({ isTaken: tensorOf(context, parameter, block).start(block, values) }),
+    handler: (context, { parameter, block, values }) => {
+      const tensor = tensorOf(context, parameter, block);
+      tensor.checkSetter(context.holder);
+      return { isTaken: tensor.start(block, values) };
+    },
   }),
 ];
 

@@ -141,14 +141,15 @@ export class ChainMember {
       replicaLog.lateMs = membership.heartbeatTimeoutMs || replicaLog.lateMs;
       membership.memory.standbyLost = () => (this.#isStandbyLost ? standby.incarnation : 0);
       this.#sendTo(peer.dial(standby.node, standby.address, standby.incarnation));
-    } else if (replicaLog.isOn) this.#goAlone(standby);
+    } else if (replicaLog.isOn) this.#goAlone(standby, { isEnding: isEnding(roster) || peer.isLeaving });
   }
 
   /** The standby was given up: nothing waits for it any more. */
-  #goAlone({ node, incarnation }: RosterEntry): void {
+  #goAlone({ node, incarnation, state }: RosterEntry, { isEnding: isOver = false }: { readonly isEnding?: boolean } = {}): void {
     const { peer, log } = this.#node;
     const hadNone = incarnation === 0; // nobody has held its place yet
     if (hadNone) log.info("there is no standby yet", { node: nameOf(node) });
+    else if (isOver && state === "left") log.debug("the standby has left: the job ends", { node: nameOf(node) });
     else log.warn("the standby is gone: going on without one", { node: nameOf(node) });
     this.#isStandbyFilled = false;
     this.#replica.endFill();
@@ -240,6 +241,11 @@ export class ChainMember {
     this.#isStandbyLost = true;
     this.#membership?.beatNow();
   }
+}
+
+/** Whether nobody works any more. */
+function isEnding({ nodes }: RosterView): boolean {
+  return nodes.every(({ role, state }) => role !== "worker" || state === "left");
 }
 
 /** Workers and guests do not know standbys, and see nothing that a failover could take back. */

@@ -35,6 +35,7 @@ export const CONTROL: FunctionFamily = {
         recovery: "whether it has the place of a node before it",
         heartbeatIntervalMs: "how often it sends a HEARTBEAT; 0: never",
         heartbeatTimeoutMs: "after how much silence a node is dead",
+        counts: "`{serverCount, workerCount}` that the job began with, whatever the sender was started for",
         roster: ROSTER,
       },
       errors: ["ABORTED", "BAD_CONFIG", "COUNT_MISMATCH", "DEADLINE", "FENCED", "NO_ROUTE", "PORT_IN_USE", "RANK_TAKEN", "WRONG_JOB"],
