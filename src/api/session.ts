@@ -17,8 +17,7 @@ import { checkOptions, checkWaitOptions, WAIT_NAMES } from "../base/known-option
 import type { Log } from "../base/log.ts";
 import type { LeaveBarrier } from "../cluster/cluster-node.ts";
 import { checkpointSave } from "../contracts/checkpoints.ts";
-import { type Contract, isContract } from "../contracts/contract.ts";
-import { checkWorkerFunction, isWorkerFunction } from "../contracts/user-function.ts";
+import { type Contract, checkWorkerFunction, isContract, isWorkerFunction } from "../contracts/contract.ts";
 import type { WorkerFunction, WorkerHandler } from "../contracts/worker-function.ts";
 import type { ParameterSpec } from "../store/parameter-spec.ts";
 import type { Fields, FieldValues } from "../wire/function-schema.ts";

@@ -4,15 +4,14 @@
 import { hostname } from "node:os";
 import type { Command } from "commander";
 import type { ServerCalls } from "../api/checkpoint.ts";
+import { joinBytes } from "../base/bytes.ts";
 import type { CancelTimer, Clock } from "../base/clock.ts";
 import { Deferred } from "../base/deferred.ts";
 import { isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
-import { joinBytes } from "../base/join-bytes.ts";
 import { SILENT_LOG } from "../base/log.ts";
 import { wrongScheduler } from "../cluster/start-failure.ts";
 import { STATUS } from "../contracts/control.ts";
-import { relayCall } from "../contracts/relay.ts";
-import { toolHere } from "../contracts/tools.ts";
+import { relayCall, toolHere } from "../contracts/tools.ts";
 import { loadConfig } from "../node/config/config.ts";
 import { schedulerAddresses } from "../node/config/node-addresses.ts";
 import { realClock } from "../node/real-clock.ts";

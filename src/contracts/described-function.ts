@@ -1,5 +1,5 @@
-// described-function — what all functions of users' own are described by: those of servers
-// (ps-function.ts) and those of workers (worker-function.ts). Makes them; user-function.ts recognises them.
+// described-function — what all functions of users' own are described by: those of servers (ps-function.ts) and
+// those of workers (worker-function.ts). Makes them; contract.ts recognises them.
 
 import { showValue, WeighbridgeError } from "../base/errors.ts";
 import { didYouMean } from "../base/nearest-name.ts";

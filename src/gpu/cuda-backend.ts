@@ -15,7 +15,7 @@
 //       ended, and those after have not begun. So copies wait for no batch, and run beside those of other keys.
 
 import { assert } from "../base/assert.ts";
-import { bytesOf } from "../base/bytes-of.ts";
+import { bytesOf } from "../base/bytes.ts";
 import { showValue, WeighbridgeError } from "../base/errors.ts";
 import { elementsAt, ROW_ELEMENTS, type RowArray, type RowElement } from "../kernel/row-element.ts";
 import type { ResolvedOptimizer } from "../store/updaters/optimizer-spec.ts";

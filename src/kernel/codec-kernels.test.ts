@@ -6,7 +6,7 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import fc from "fast-check";
 import { Random } from "../base/random.ts";
-import { CODEC_IMPLEMENTATIONS } from "../testing/codec-implementations.ts";
+import { CODEC_IMPLEMENTATIONS } from "../testing/codec-stage.ts";
 import { guardedSpan, putBytes, putFloats, putWords, readBytes, readFloats } from "./arena-lists.ts";
 import { INT8_MAGNITUDE_MAX, packedWordsBound } from "./codec-kernels.ts";
 

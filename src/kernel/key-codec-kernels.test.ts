@@ -4,7 +4,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import fc from "fast-check";
-import { CODEC_IMPLEMENTATIONS } from "../testing/codec-implementations.ts";
+import { CODEC_IMPLEMENTATIONS } from "../testing/codec-stage.ts";
 import { guardedSpan, putBytes, putKeys, readBytes, readKey, readKeys } from "./arena-lists.ts";
 import { DeltaStatus, deltaKeysBound } from "./codec-kernels.ts";
 

@@ -4,7 +4,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { Random } from "../base/random.ts";
-import { CODEC_IMPLEMENTATIONS } from "../testing/codec-implementations.ts";
+import { CODEC_IMPLEMENTATIONS } from "../testing/codec-stage.ts";
 import { putFloats, readFloats, readKey, readKeys } from "./arena-lists.ts";
 import { topKScratchBytes } from "./codec-kernels.ts";
 

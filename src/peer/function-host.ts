@@ -17,9 +17,9 @@
 //   FunctionHost.H7. An update without a stamp is refused: nobody could tell whether it was applied before.
 
 import { assert } from "../base/assert.ts";
+import { joinBytes } from "../base/bytes.ts";
 import type { Clock } from "../base/clock.ts";
 import { isWeighbridgeError, reasonOf, WeighbridgeError } from "../base/errors.ts";
-import { joinBytes } from "../base/join-bytes.ts";
 import type { Contract } from "../contracts/contract.ts";
 import { missingFunction } from "../wire/failure.ts";
 import { BLOCK_BYTES, type EncodedFields, type FrameHeader, type RequestLabel } from "../wire/frame.ts";

@@ -9,15 +9,14 @@
 //       with the channel ended. A request that left is never resent.
 //   ClientRequests.A3. A response that matches no open request is dropped.
 
+import { joinBytes } from "../base/bytes.ts";
 import { WeighbridgeError } from "../base/errors.ts";
-import { joinBytes } from "../base/join-bytes.ts";
 import { elementArrayOf } from "../kernel/elements.ts";
 import { KEY_BYTES } from "../keys/key-range.ts";
 import { decodeFailure, type Failure } from "../wire/failure.ts";
 import { type FrameHeader, Kind } from "../wire/frame.ts";
 import { FunctionFlag, FunctionId } from "../wire/function-id.ts";
-import { KvAssembly } from "../wire/kv-assembly.ts";
-import { dtypeOfFlags, KvFlag, LEN_BYTES } from "../wire/kv-message.ts";
+import { dtypeOfFlags, KvAssembly, KvFlag, LEN_BYTES } from "../wire/kv-message.ts";
 import { bodyParts, bodyTooLong } from "../wire/simple-frame.ts";
 import type { Conversation } from "./conversation.ts";
 import type { MessageBatch } from "./message-batch.ts";

@@ -9,8 +9,8 @@
 //   ServedRequest.S3. A response is written to one connection. If that breaks inside it, the node has not got it: the
 //       response is made again, or fails if it must not be.
 
+import { joinBytes } from "../base/bytes.ts";
 import { WeighbridgeError } from "../base/errors.ts";
-import { joinBytes } from "../base/join-bytes.ts";
 import { elementArrayOf } from "../kernel/elements.ts";
 import { toFailure } from "../wire/failure.ts";
 import { Kind, offsetBytesOf, totalBytesOf } from "../wire/frame.ts";

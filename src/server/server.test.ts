@@ -3,8 +3,8 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { joinBytes } from "../base/bytes.ts";
 import { WeighbridgeError } from "../base/errors.ts";
-import { joinBytes } from "../base/join-bytes.ts";
 import { SILENT_LOG } from "../base/log.ts";
 import { VectorClock } from "../consistency/vector-clock.ts";
 import { type Contract, contract } from "../contracts/contract.ts";

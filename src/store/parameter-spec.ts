@@ -6,8 +6,10 @@
 //       options.
 
 import { WeighbridgeError } from "../base/errors.ts";
+import type { ConsistencyMode } from "../consistency/consistency-phases.ts";
 import { type LinkEncoding, linkEncoding } from "../wire/codecs/link-encoding.ts";
 import { type Check, count, flag, list, object, oneOf, optional, shortText } from "../wire/json-body.ts";
+import type { JsonObject } from "../wire/json-value.ts";
 import { consistencyText } from "./consistency.ts";
 import { type InitializerSpec, type ResolvedInitializer, resolveInitializer } from "./initializers/initializer-spec.ts";
 import { checkRowType, type RowTypeSpec, rowTypeShape } from "./row-types/row-type-spec.ts";
@@ -144,4 +146,27 @@ function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
 
 function show(value: unknown): string {
   return value === undefined ? "left out" : JSON.stringify(value);
+}
+
+/** In JSON, of requests and checkpoints; training-state.ts reads it. */
+export const ANY_STALENESS = "any";
+
+export function encodeStaleness(staleness: number): number | string {
+  return staleness === Infinity ? ANY_STALENESS : staleness;
+}
+
+export function encodeMode({ updates, reduce, staleness }: ConsistencyMode): JsonObject {
+  return { updates, reduce, staleness: encodeStaleness(staleness) };
+}
+
+/**
+ * A table that counts versions stays "asp": caches of its rows, which may hold updates, do not learn of a change.
+ * Throws UNSUPPORTED for that, and BAD_ARGUMENT for a mode that the optimizer excludes.
+ */
+export function checkChange(spec: ParameterSpec, { updates, reduce, staleness }: ConsistencyMode): void {
+  checkCombination({ ...spec, reduce });
+  if (spec.kind === "table") checkRowType({ ...spec, reduce });
+  if (spec.kind !== "table" || !spec.versions || (updates === "async" && staleness === Infinity)) return;
+  const text = `${spec.name} counts versions of its rows for caches, which bound staleness by versions, not clocks: its consistency stays "asp"`;
+  throw new WeighbridgeError("UNSUPPORTED", text);
 }

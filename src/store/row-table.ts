@@ -6,7 +6,7 @@
 //   RowTable.R1. A call that lacks memory changes nothing, and releases what it allocated.
 
 import { assert } from "../base/assert.ts";
-import { bytesOf } from "../base/bytes-of.ts";
+import { bytesOf } from "../base/bytes.ts";
 import { WeighbridgeError } from "../base/errors.ts";
 import { type Arena, stateFull } from "../kernel/arena.ts";
 import { type Kernels, ROW_KEY_BYTES } from "../kernel/kernels.ts";

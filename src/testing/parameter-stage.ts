@@ -2,7 +2,7 @@
 // in the arena and become garbage when the handler returns; answers are copied before their memory is released.
 
 import { assert } from "../base/assert.ts";
-import { bytesOf } from "../base/bytes-of.ts";
+import { bytesOf } from "../base/bytes.ts";
 import { type Log, SILENT_LOG } from "../base/log.ts";
 import { VectorClock } from "../consistency/vector-clock.ts";
 import type { WorkerIncarnation } from "../consistency/worker-incarnations.ts";

@@ -1,7 +1,7 @@
 // stub-link — a Link to nowhere, for unit tests: it keeps what is written and shows it as frames. It flushes at once,
 // or when the test says so.
 
-import { joinBytes } from "../base/join-bytes.ts";
+import { joinBytes } from "../base/bytes.ts";
 import type { Link } from "../transport/transport.ts";
 import { FrameHeader, HEADER_BYTES, paddedBytes } from "../wire/frame.ts";
 import { decodeHeader } from "../wire/frame-reader.ts";

@@ -15,7 +15,7 @@
 import { type WaitOptions, waitFor } from "../base/deferred.ts";
 import { isWeighbridgeError, reasonOf, WeighbridgeError } from "../base/errors.ts";
 import { checkWaitOptions } from "../base/known-options.ts";
-import { reducedType } from "../kernel/element-spans.ts";
+import { reducedType } from "../kernel/element-loops.ts";
 import { ELEMENT_LIST, type RowArray } from "../kernel/row-element.ts";
 import type { Channel } from "../peer/channel.ts";
 import { CollectiveKind, DIRECT_BYTES_MAX, type GatherReply } from "../wire/collective-frame.ts";

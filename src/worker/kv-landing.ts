@@ -8,7 +8,7 @@
 //       announces costs nothing.
 
 import { assert } from "../base/assert.ts";
-import { bytesOf } from "../base/bytes-of.ts";
+import { bytesOf } from "../base/bytes.ts";
 import { asError, WeighbridgeError } from "../base/errors.ts";
 import { IN_PLACE_BYTES_MAX } from "../peer/call.ts";
 import { type FrameHeader, offsetBytesOf, totalBytesOf } from "../wire/frame.ts";

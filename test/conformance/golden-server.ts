@@ -10,8 +10,8 @@
 //   wb/tensor/pull  one that is refused unless it names the epoch of the placement
 //   relay           what a survey of a checkpoint is answered with
 
+import { joinBytes } from "../../src/base/bytes.ts";
 import { WeighbridgeError } from "../../src/base/errors.ts";
-import { joinBytes } from "../../src/base/join-bytes.ts";
 import { SILENT_LOG } from "../../src/base/log.ts";
 import { VectorClock } from "../../src/consistency/vector-clock.ts";
 import { checkpointSave } from "../../src/contracts/checkpoints.ts";
@@ -33,8 +33,8 @@ import {
 } from "../../src/contracts/control.ts";
 import { KV_CONTRACTS, simpleRequest } from "../../src/contracts/kv.ts";
 import { type PsFunction, psFunction } from "../../src/contracts/ps-function.ts";
-import { relayCall } from "../../src/contracts/relay.ts";
 import { tensorPull } from "../../src/contracts/tensors.ts";
+import { relayCall } from "../../src/contracts/tools.ts";
 import { type WorkerFunction, workerFunction } from "../../src/contracts/worker-function.ts";
 import { Arena } from "../../src/kernel/arena.ts";
 import { putFloats, putKeys } from "../../src/kernel/arena-lists.ts";

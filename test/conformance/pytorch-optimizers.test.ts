@@ -8,9 +8,9 @@ import { Arena } from "../../src/kernel/arena.ts";
 import { putFloats, putWords, readFloats } from "../../src/kernel/arena-lists.ts";
 import { SimdOptimizerKernels } from "../../src/kernel/optimizer-kernels.ts";
 import { clipScale, gradientNorm } from "../../src/store/updaters/gradient-norm.ts";
+import { rateShare } from "../../src/store/updaters/learning-rate.ts";
 import { resolveSchedule, type ScheduleSpec } from "../../src/store/updaters/learning-rate-schedule.ts";
 import { type OptimizerSpec, resolveOptimizer } from "../../src/store/updaters/optimizer-spec.ts";
-import { rateShare } from "../../src/store/updaters/rate-share.ts";
 import { Updater } from "../../src/store/updaters/updater.ts";
 
 type Seen = Readonly<Record<string, { readonly loss: number; readonly values: readonly number[] }>>;

@@ -1,7 +1,7 @@
 // recorded-exchange — two real channels joined end to end, whose every frame is kept as the bytes it is. What golden
 // vectors are made from.
 
-import { joinBytes } from "../../src/base/join-bytes.ts";
+import { joinBytes } from "../../src/base/bytes.ts";
 import { SILENT_LOG } from "../../src/base/log.ts";
 import { Channel } from "../../src/peer/channel.ts";
 import { Peer } from "../../src/peer/peer.ts";

@@ -21,8 +21,7 @@ import type { OptimizerSpec } from "../../store/updaters/optimizer-spec.ts";
 import type { PsUpdater, UpdaterSettings } from "../../store/updaters/ps-updater.ts";
 import type { CompletedRound } from "../../worker/level-one/level-two.ts";
 import type { KeyPlan } from "../../worker/level-one/model-backend.ts";
-import type { DistSession } from "./dist-session.ts";
-import type { ModelLevel } from "./model-level.ts";
+import type { DistSession, ModelLevel } from "./model-level.ts";
 import { isModelUpdater, type ModelUpdater, updaterOfKey } from "./model-updater.ts";
 import { openServerKey, type ServerKey } from "./server-key.ts";
 

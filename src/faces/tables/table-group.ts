@@ -22,9 +22,16 @@ import { NO_REPORTS, type ReportSink, type TableTotals, totalsText } from "../..
 import type { ThreadPort } from "../../worker/tables/thread-line.ts";
 import type { SharedThread } from "./attached-thread.ts";
 import type { Table } from "./table.ts";
-import type { CheckedGroupConfig, CheckedTableConfig, TableConfig, TableGroupConfig } from "./table-config.ts";
-import { checkGroupConfig, checkId, checkTableConfig } from "./table-config.ts";
-import { mismatchInWordsOfTables } from "./table-mismatch.ts";
+import {
+  type CheckedGroupConfig,
+  type CheckedTableConfig,
+  checkGroupConfig,
+  checkId,
+  checkTableConfig,
+  mismatchInWordsOfTables,
+  type TableConfig,
+  type TableGroupConfig,
+} from "./table-config.ts";
 import { rowTypeOf, type TableRowType } from "./table-row-type.ts";
 import { TableThread } from "./table-thread.ts";
 

@@ -5,7 +5,7 @@ import type { Session } from "../../api/session.ts";
 import type { WaitOptions } from "../../base/deferred.ts";
 import { showValue, WeighbridgeError } from "../../base/errors.ts";
 import { checkWaitOptions } from "../../base/known-options.ts";
-import { DATA_SCOPE, dataPull, dataPush } from "../../contracts/data.ts";
+import { DATA_SCOPE, dataPull, dataPush } from "../../contracts/beside-parameters.ts";
 import { listLength } from "../../worker/key-lists.ts";
 import type { CallOptions } from "../../worker/parameter.ts";
 import { CALL_NAMES } from "../../worker/parameter-control.ts";

@@ -11,7 +11,7 @@ import type { Session } from "../../api/session.ts";
 import type { WaitOptions } from "../../base/deferred.ts";
 import { showValue, WeighbridgeError } from "../../base/errors.ts";
 import { checkOptions, checkWaitOptions } from "../../base/known-options.ts";
-import { partialReducePartners, sspSync } from "../../contracts/groups.ts";
+import { partialReducePartners, sspSync } from "../../contracts/beside-parameters.ts";
 import type { CacheOptions } from "../../worker/cache/bounded-cache.ts";
 import type { CachedEmbedding } from "../../worker/cache/cached-embedding.ts";
 import type { CallOptions } from "../../worker/parameter.ts";

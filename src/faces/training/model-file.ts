@@ -7,7 +7,7 @@
 //   <statistic>              a running mean or variance
 //   <table>/keys, /rows      U64 [n] and F32 [n, …]: rows that lie in this process, each with its slots   metadata: step:<table>
 
-import { bytesOf } from "../../base/bytes-of.ts";
+import { bytesOf } from "../../base/bytes.ts";
 import { WeighbridgeError } from "../../base/errors.ts";
 import {
   decodeHeader,

@@ -10,7 +10,7 @@ import type { Parameter } from "../../nn/parameter.ts";
 import type { Consistency } from "../../store/consistency.ts";
 import type { InitializerSpec } from "../../store/initializers/initializer-spec.ts";
 import { type OptimizerSpec, resolveOptimizer } from "../../store/updaters/optimizer-spec.ts";
-import { UpdateKernels } from "./devices/update-kernels.ts";
+import { UpdateKernels } from "./devices/shared-loop.ts";
 import type { EmbeddingLookup } from "./embedding-lookup.ts";
 import { pause } from "./event-loop.ts";
 import { LocalRoute, LocalUpdater } from "./local-route.ts";

@@ -14,14 +14,13 @@
 //       needs.
 
 import { assert } from "../../base/assert.ts";
-import { bytesOf } from "../../base/bytes-of.ts";
+import { bytesOf } from "../../base/bytes.ts";
 import type { WeighbridgeError } from "../../base/errors.ts";
 import type { Arena } from "../../kernel/arena.ts";
 import { elementsAt, ROW_ELEMENTS } from "../../kernel/row-element.ts";
 import { PART_COUNT, partOf } from "../../keys/part.ts";
 import type { BlockSnapshot } from "../../store/block-span.ts";
-import { encodeStaleness } from "../../store/consistency-json.ts";
-import type { TableSpec } from "../../store/parameter-spec.ts";
+import { encodeStaleness, type TableSpec } from "../../store/parameter-spec.ts";
 import type { SavedColumns } from "../../store/row-types/ps-row-type.ts";
 import { elementOf } from "../../store/row-types/row-type-spec.ts";
 import { isSaved, ROW_STEPS_COLUMN, STEP_COLUMN, slotSpans, storedColumns } from "../../store/snapshot/describe-parameter.ts";

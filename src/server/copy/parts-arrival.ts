@@ -11,7 +11,7 @@
 import type { Clock } from "../../base/clock.ts";
 import { isWeighbridgeError, WeighbridgeError } from "../../base/errors.ts";
 import type { ClusterNode } from "../../cluster/cluster-node.ts";
-import { partsFetch } from "../../contracts/parts.ts";
+import { partsFetch } from "../../contracts/between-servers.ts";
 import { PART_COUNT } from "../../keys/part.ts";
 import { idOf } from "../../wire/node-id.ts";
 import type { Parameters } from "../parameters/parameters.ts";

@@ -2,7 +2,7 @@
 
 import { WeighbridgeError } from "../../base/errors.ts";
 import { parameterClear, parameterConfigure, parameterCreate, parameterState } from "../../contracts/parameters.ts";
-import { decodeMode } from "../../store/consistency-shape.ts";
+import { decodeMode } from "../../store/training-state.ts";
 import { decodeSettings } from "../parameters/hosted-parameter.ts";
 import { type ServedFunction, serve } from "../served-function.ts";
 

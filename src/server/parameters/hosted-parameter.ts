@@ -16,9 +16,8 @@ import type { ConsistencyChange, ConsistencyPhases } from "../../consistency/con
 import type { StalenessController } from "../../consistency/staleness-controller.ts";
 import { guestError, type WorkerIncarnation } from "../../consistency/worker-incarnations.ts";
 import type { MergeNumber } from "../../kernel/duplicate-kernels.ts";
-import { checkChange } from "../../store/consistency-json.ts";
 import type { Initializer } from "../../store/initializers/initializer.ts";
-import type { ParameterSpec } from "../../store/parameter-spec.ts";
+import { checkChange, type ParameterSpec } from "../../store/parameter-spec.ts";
 import type { TrainingState } from "../../store/training-state.ts";
 import { type ResolvedSchedule, resolveSchedule } from "../../store/updaters/learning-rate-schedule.ts";
 import { mergeOf } from "../../store/updaters/optimizer-spec.ts";

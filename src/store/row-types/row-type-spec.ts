@@ -5,7 +5,6 @@ import { isWeighbridgeError, reasonAndSite, showValue, WeighbridgeError } from "
 import { didYouMean } from "../../base/nearest-name.ts";
 import { ELEMENT_NAMES, isRowElement, ROW_ELEMENTS, type RowElement, WORD_BYTES } from "../../kernel/row-element.ts";
 import { type Check, count, object, oneOf, shortText } from "../../wire/json-body.ts";
-import { isPsRowType } from "../described-plug-in.ts";
 import type { PsRowType } from "./ps-row-type.ts";
 
 /** A user's own, by what it says of itself for the table's dim. */
@@ -18,6 +17,11 @@ type Rows = { readonly width: number; readonly rowType?: RowTypeSpec | undefined
 /** The widest row: 512 KiB. */
 const ROW_WORDS_MAX = 131_072;
 const NAME_LENGTH_MAX = 64;
+
+/** Whether something that a module exports, or a user hands over, is what psRowType made. */
+export function isPsRowType(value: unknown): value is PsRowType {
+  return typeof value === "object" && value !== null && "add" in value && "kind" in value && value.kind === "rowType";
+}
 
 /** Of an embedding's option. Throws BAD_ARGUMENT; HANDLER_FAILED where a user's row type throws. */
 export function rowTypeSpec(rowType: RowElement | PsRowType | undefined, dim: number, subject: string): RowTypeSpec | undefined {

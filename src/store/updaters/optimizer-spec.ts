@@ -35,7 +35,6 @@ import type { Arena } from "../../kernel/arena.ts";
 import type { MergeNumber } from "../../kernel/duplicate-kernels.ts";
 import { OPTIMIZER, type OptimizerKernels } from "../../kernel/optimizer-kernels.ts";
 import { badChoice, badField, checkFields } from "../bad-field.ts";
-import { isPsUpdater } from "../described-plug-in.ts";
 import { type ResolvedSchedule, resolveSchedule, type ScheduleSpec } from "./learning-rate-schedule.ts";
 import type { PsUpdater, UpdaterSettings } from "./ps-updater.ts";
 import type { NonFiniteCounts } from "./updater.ts";
@@ -217,6 +216,11 @@ const UPDATER_FIELDS: readonly string[] = [
 const UPDATER_NAME = /^[a-zA-Z][\w.-]{0,63}$/;
 const SETTINGS_MAX = 64;
 const SETTING_LENGTH_MAX = 256;
+
+/** Whether something that a module exports, or a user hands over, is what psUpdater made. */
+export function isPsUpdater(value: unknown): value is PsUpdater {
+  return typeof value === "object" && value !== null && "update" in value && "kind" in value && value.kind === "updater";
+}
 
 /** Checks a spec and sets its defaults. Throws BAD_ARGUMENT, naming the field, the expected and the actual value. */
 export function resolveOptimizer(spec: OptimizerSpec | PsUpdater, path = "optimizer"): ResolvedOptimizer {

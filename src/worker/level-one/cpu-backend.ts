@@ -13,7 +13,7 @@
 //       of the round before, and copies those to the pulls that the task serves. There is no array of sums.
 
 import { assert } from "../../base/assert.ts";
-import { bytesOf } from "../../base/bytes-of.ts";
+import { bytesOf } from "../../base/bytes.ts";
 import { showValue, WeighbridgeError } from "../../base/errors.ts";
 import { Arena } from "../../kernel/arena.ts";
 import { type ElementType, elementTypeOf } from "../../kernel/elements.ts";

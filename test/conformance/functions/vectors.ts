@@ -2,7 +2,7 @@
 // it, from the examples of documented.ts. The values of the fields stand beside the bytes, so that a client can be
 // tested both ways.
 
-import { joinBytes } from "../../../src/base/join-bytes.ts";
+import { joinBytes } from "../../../src/base/bytes.ts";
 import type { Contract } from "../../../src/contracts/contract.ts";
 import { functionCalls } from "../../../src/peer/function-call.ts";
 import { FunctionHost } from "../../../src/peer/function-host.ts";

@@ -35,8 +35,7 @@ import { pushesOf, type TrainingGrant } from "./device-loop.ts";
 import { createFactorWords, productShapes } from "./gradient-factors.ts";
 import { createMaxima, GradientSums, gradientKey, scratchWords } from "./gradient-sums.ts";
 import { buildReplica, type Replica, type ReplicaPlan, type ReplicaSource } from "./replica.ts";
-import { createLoopWords, SharedLoop } from "./shared-loop.ts";
-import type { LoopCrew } from "./update-kernels.ts";
+import { createLoopWords, type LoopCrew, SharedLoop } from "./shared-loop.ts";
 
 /** How many, and the module whose createNetwork and createLoss make the network in every thread. */
 export type DevicesOptions = { readonly count: number; readonly network?: URL };

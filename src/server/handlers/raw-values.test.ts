@@ -1,10 +1,10 @@
-// raw-rows-functions — Goal: a raw row that is read is what the next update would find, one that is written is what the
+// raw-values — Goal: a raw row that is read is what the next update would find, one that is written is what the
 // next read finds, slots and step counts and all; and who was replaced writes nothing.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { parameterConfigure } from "../../contracts/parameters.ts";
-import { rawRowsClaim, rawRowsRead, rawRowsWrite } from "../../contracts/raw-rows.ts";
+import { rawRowsClaim, rawRowsRead, rawRowsWrite } from "../../contracts/raw-values.ts";
 import { rowsPull, rowsPush } from "../../contracts/rows.ts";
 import type { OptimizerSpec } from "../../store/updaters/optimizer-spec.ts";
 import { floatsOf, ParameterStage } from "../../testing/parameter-stage.ts";

@@ -1,10 +1,11 @@
-// raw-rows — serves rows of a table with all that its optimizer keeps beside them, as they are (contracts/raw-rows.ts).
+// raw-values — serves values as they are (contracts/raw-values.ts): rows with all that their optimizer keeps beside
+// them, and values that replace those of a tensor's block or of rows.
 
-import { rawRowsClaim, rawRowsRead, rawRowsWrite } from "../../contracts/raw-rows.ts";
+import { rawRowsClaim, rawRowsRead, rawRowsWrite, rowsSet, tensorSet } from "../../contracts/raw-values.ts";
 import { encodeTraining } from "../../store/training-state.ts";
 import { type ServedFunction, serve } from "../served-function.ts";
 
-export const RAW_ROW_HANDLERS: readonly ServedFunction[] = [
+export const RAW_VALUE_HANDLERS: readonly ServedFunction[] = [
   serve(rawRowsRead, {
     inPlace: true,
     handler: ({ parameters, ownership }, { parameter, keys }, call) => {
@@ -27,6 +28,23 @@ export const RAW_ROW_HANDLERS: readonly ServedFunction[] = [
       const table = parameters.table(parameter);
       if (claim !== 0) table.noteSteps(claim, step);
       return { claim: claim === 0 ? table.claim() : claim, training: JSON.stringify(encodeTraining(table.training)) };
+    },
+  }),
+  serve(tensorSet, {
+    inPlace: true,
+    handler: ({ parameters, ownership }, { parameter, block, values }) => {
+      const tensor = parameters.tensor(parameter);
+      ownership.checkBlock(parameter, block);
+      tensor.set(block, values);
+      return {};
+    },
+  }),
+  serve(rowsSet, {
+    inPlace: true,
+    handler: ({ parameters, ownership }, { parameter, isStart, keys, values }) => {
+      const table = parameters.table(parameter);
+      ownership.checkKeys(keys);
+      return { takenCount: table.set(keys, values, isStart) };
     },
   }),
 ];

@@ -4,7 +4,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { isWeighbridgeError } from "../../base/errors.ts";
-import { dataPull, dataPush } from "../../contracts/data.ts";
+import { dataPull, dataPush } from "../../contracts/beside-parameters.ts";
 import { ParameterStage } from "../../testing/parameter-stage.ts";
 
 function push(stage: ParameterStage, indexes: readonly bigint[], lengths: readonly number[], fill = 1) {

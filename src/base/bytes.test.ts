@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { joinBytes } from "./join-bytes.ts";
+import { joinBytes } from "./bytes.ts";
 
 test("parts stand one after the other, empty ones take no room, and none at all give none", () => {
   assert.deepEqual(joinBytes([Uint8Array.of(1, 2), Uint8Array.of(), Uint8Array.of(3)]), Uint8Array.of(1, 2, 3));

@@ -1,11 +1,13 @@
-// data — serves arrays of any length by index, beside the parameters (contracts/data.ts). They are sums, like those of
-// the kv face (parameters/server-sums.ts). An index is a key like those of tables: its array moves with its part.
+// beside-parameters — serves what is about no parameter (contracts/beside-parameters.ts): arrays of any length by
+// index, and groups of workers that keep pace, or look for partners. The arrays are sums, like those of the kv face
+// (parameters/server-sums.ts). An index is a key like those of tables: its array moves with its part.
 //
 // Invariants:
 //   DataHandlers.A1. A push that is refused has changed nothing. An index that it names twice gets both arrays.
 
+import { Deferred } from "../../base/deferred.ts";
 import { WeighbridgeError } from "../../base/errors.ts";
-import { dataPull, dataPush } from "../../contracts/data.ts";
+import { dataPull, dataPush, partialReducePartners, sspSync } from "../../contracts/beside-parameters.ts";
 import { ElementType } from "../../kernel/elements.ts";
 import { KEY_BYTES } from "../../keys/key-range.ts";
 import type { SumStore } from "../../store/sums/sum-store.ts";
@@ -124,3 +126,27 @@ function ascending({ indexes, lengths, values }: Arrays): Arrays {
   }
   return { indexes: sorted.indexes.subarray(0, count), lengths: sorted.lengths.subarray(0, count), values: sorted.values.subarray(0, at) };
 }
+
+/** Longer than any worker should take for a clock; a caller's own deadline is shorter. */
+const WAIT_MS_MAX = 600_000;
+
+export const GROUP_HANDLERS: readonly ServedFunction[] = [
+  serve(sspSync, {
+    handler: ({ groups, holder }, { group, size, tolerance, version }) => {
+      if (size > 0) return { version: groups.ssp.init({ ...holder, group, size, tolerance }) };
+      const passed = new Deferred<void>();
+      const waiter = { admitted: () => passed.resolve(), failed: passed.reject.bind(passed) };
+      const waitId = groups.ssp.sync({ ...holder, group, version, deadlineMs: WAIT_MS_MAX, waiter });
+      return waitId === undefined ? { version } : passed.promise.then(() => ({ version }));
+    },
+  }),
+  serve(partialReducePartners, {
+    handler: ({ groups, holder }, { group, want, patienceMs }) => {
+      const formed = new Deferred<readonly number[]>();
+      const waiter = { formed: (ranks: readonly number[]) => formed.resolve(ranks), failed: formed.reject.bind(formed) };
+      const ranks = groups.partialReduce.join({ ...holder, key: group, want, patienceMs, waiter });
+      const answer = (members: readonly number[]): { ranks: Uint32Array } => ({ ranks: Uint32Array.from(members) });
+      return ranks === undefined ? formed.promise.then(answer) : answer(ranks);
+    },
+  }),
+];
