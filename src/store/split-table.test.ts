@@ -5,10 +5,10 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Random } from "../base/random.ts";
 import { Arena } from "../kernel/arena.ts";
-import { putKeys } from "../kernel/arena-lists.ts";
 import { CURSOR_BYTES, LIST_ROWS_MAX } from "../kernel/kernels.ts";
 import { SimdKernels } from "../kernel/simd-kernels.ts";
 import { PART_COUNT, partOf } from "../keys/part.ts";
+import { putKeys } from "../testing/arena-lists.ts";
 import { splitFor } from "./split-table.ts";
 
 const MIB = 2 ** 20;

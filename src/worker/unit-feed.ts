@@ -22,6 +22,7 @@ import { RunSet } from "../base/run-set.ts";
 import type { EpochDescription, Runs, UnitsAccount, UnitsReply, UnitsRequest } from "../wire/units.ts";
 import { UNIT_RUNS_MAX, UNITS_HELD_MAX, unitOf } from "../wire/units.ts";
 
+/** Part `part` of global batch `batch`; in rounds `parts` of them from there on. */
 export type Unit = {
   /** batch · partCount + part. */
   readonly unit: number;

@@ -8,19 +8,11 @@ import type { WaitOptions } from "../../base/deferred.ts";
 import { WeighbridgeError } from "../../base/errors.ts";
 import { Batches, type BatchesOptions } from "../../nn/batches.ts";
 import { checkCount } from "../../nn/layer.ts";
+import type { Unit } from "../../worker/unit-feed.ts";
 import type { Dataset } from "./dataset.ts";
 import type { IdBatch } from "./embedding-lookup.ts";
 import { nextTurnOf } from "./event-loop.ts";
 import type { Network } from "./network.ts";
-
-/** Part `part` of global batch `batch`; in rounds `parts` of them from there on, due at `clock`. */
-export type Unit = {
-  readonly unit: number;
-  readonly batch: number;
-  readonly part: number;
-  readonly parts?: number;
-  readonly clock?: number;
-};
 
 /** With a session, the units that the scheduler assigns. */
 export type FeedOptions = {

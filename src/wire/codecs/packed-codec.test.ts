@@ -4,7 +4,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Random } from "../../base/random.ts";
-import { putWords, readWords } from "../../kernel/arena-lists.ts";
+import { putWords, readWords } from "../../testing/arena-lists.ts";
 import { codecStage } from "../../testing/codec-stage.ts";
 import { throwsCode } from "../../testing/throws-code.ts";
 import { PackedCodec } from "./packed-codec.ts";

@@ -6,7 +6,7 @@ import { describe, test } from "node:test";
 import fc from "fast-check";
 import { isWeighbridgeError } from "../../base/errors.ts";
 import { Random } from "../../base/random.ts";
-import { putFloats, readFloats } from "../../kernel/arena-lists.ts";
+import { putFloats, readFloats } from "../../testing/arena-lists.ts";
 import { codecStage } from "../../testing/codec-stage.ts";
 import { Residuals } from "./codec-memory.ts";
 import { linkEncoding, openValueCodec, type ValueCodecChoice } from "./link-encoding.ts";

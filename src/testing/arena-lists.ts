@@ -1,7 +1,7 @@
 // arena-lists — writes keys, floats, words and bytes into an arena and reads them back, for tests. Slow and plain: each
 // list has a span of its own, which is never released.
 
-import type { Arena } from "./arena.ts";
+import type { Arena } from "../kernel/arena.ts";
 
 /** Writes u64 keys; returns their address. */
 export function putKeys(arena: Arena, keys: readonly bigint[]): number {
