@@ -11,7 +11,8 @@
 //   load       every server    answers when this server holds what it owns of a checkpoint; nobody sees it yet
 //   activate   every server    everybody sees it
 //   discard    every server    forgets what was loaded
-//   stage      every server    answers when this server holds what it owns of one saved parameter, beside the one there is; nobody sees it yet
+//   stage      every server    answers when this server holds what it owns of one saved parameter, beside the one
+//                              there is; nobody sees it yet
 //   replace    every server    it takes the place of the one there is
 //   unstage    every server    forgets what was staged
 //

@@ -2,7 +2,7 @@
 // links, crashes. Addresses are "sim://host:port". It carries byte streams; it does not lose, double or reorder frames.
 //
 //   const network = new SimNetwork({ clock, seed });
-//   const transport = network.host("server-0");      // one per node; a host that crashed gets a new one by asking again
+//   const transport = network.host("server-0");      // one per node; ask again for a host that crashed
 //   network.partition("server-0", "worker-1");       // bytes stall until network.heal("server-0", "worker-1")
 
 import type { Clock } from "../base/clock.ts";

@@ -1,6 +1,6 @@
-// server-level — level 2 by servers: each key is a parameter there (server-key.ts), what the devices of this machine pushed together goes
-// to its updater, and the weights come back. Eventual unless told otherwise: a worker sees its own update, and waits
-// for no other worker.
+// server-level — level 2 by servers: each key is a parameter there (server-key.ts), what the devices of this machine
+// pushed together goes to its updater, and the weights come back. Eventual unless told otherwise: a worker sees its own
+// update, and waits for no other worker.
 //
 // Under BSP and SSP the clocks of the session are those of the model: a clock ends when every key has been pushed once
 // more. A key that is opened later takes part from the clock that has begun.

@@ -1,6 +1,6 @@
 // ps-row-type — a row type: how a row of a table is laid out, made, added to, encoded and decoded. f32, f64, i32 and
-// i64 are ours (built-in-row-types.ts); users write others, which workers import and servers load. Not what a gradient does
-// to a row: that is the updater's; `sum` and `assign` ask the row type.
+// i64 are ours (built-in-row-types.ts); users write others, which workers import and servers load. Not what a gradient
+// does to a row: that is the updater's; `sum` and `assign` ask the row type.
 //
 // A row, an update for it and what a pull carries of it have the same number of elements, so that rows of every type
 // travel, wait and are saved alike.
