@@ -5,7 +5,7 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import fc from "fast-check";
 import { guardedSpan, putBytes, putKeys, readBytes, readKey, readKeys } from "../testing/arena-lists.ts";
-import { CODEC_IMPLEMENTATIONS } from "../testing/codec-stage.ts";
+import { CODEC_IMPLEMENTATIONS } from "../testing/store-stage.ts";
 import { DeltaStatus, deltaKeysBound } from "./codec-kernels.ts";
 
 const KEY_MAX = 2n ** 64n - 1n;

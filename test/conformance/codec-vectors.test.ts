@@ -8,7 +8,7 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { zstd } from "../../src/node/zstd.ts";
 import { readKey } from "../../src/testing/arena-lists.ts";
-import { codecStage } from "../../src/testing/codec-stage.ts";
+import { codecStage } from "../../src/testing/store-stage.ts";
 import { COMPRESSED_HEADER_BYTES, CompressionMethod } from "../../src/wire/codecs/general-compression.ts";
 import { KEY_SECTION_HEADER_BYTES, KeyForm } from "../../src/wire/codecs/key-codec.ts";
 import { KeyReceiver } from "../../src/wire/codecs/key-receiver.ts";

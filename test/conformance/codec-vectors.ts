@@ -3,7 +3,7 @@
 // Floats are given by their bits, so that NaNs and zeros of both signs are told apart.
 
 import { putKeys, putWords, readWords } from "../../src/testing/arena-lists.ts";
-import { codecStage } from "../../src/testing/codec-stage.ts";
+import { codecStage } from "../../src/testing/store-stage.ts";
 import { keySectionBound, nameOfKeys, writeKeys, writeName } from "../../src/wire/codecs/key-codec.ts";
 import { openValueCodec, type ValueCodecChoice } from "../../src/wire/codecs/link-encoding.ts";
 import type { CodecContext, ValueShape } from "../../src/wire/codecs/value-codec.ts";

@@ -15,10 +15,9 @@ import { partsFetch } from "../../contracts/between-servers.ts";
 import { PART_COUNT } from "../../keys/part.ts";
 import { idOf } from "../../wire/node-id.ts";
 import type { Parameters } from "../parameters/parameters.ts";
-import { PartState } from "../parameters/part-state.ts";
+import { loadMember, PartState } from "../parameters/part-state.ts";
 import type { WorkerGroups } from "../parameters/worker-groups.ts";
 import { unpack } from "../replication/packed-body.ts";
-import { loadMember } from "./member-state.ts";
 import type { DepartedParts } from "./parts-departure.ts";
 
 /** A source may hear of the placement a moment later. */

@@ -8,7 +8,6 @@ import { DATA_HANDLERS, GROUP_HANDLERS } from "./beside-parameters.ts";
 import { SERVER_HANDLERS } from "./between-servers.ts";
 import { CACHED_ROW_HANDLERS } from "./cached-rows.ts";
 import { CHECKPOINT_HANDLERS } from "./checkpoints.ts";
-import { CLOCK_HANDLERS } from "./clocks.ts";
 import { PARAMETER_HANDLERS } from "./parameters.ts";
 import { RAW_VALUE_HANDLERS } from "./raw-values.ts";
 import { ROW_HANDLERS } from "./rows.ts";
@@ -17,7 +16,6 @@ import { TABLE_ROW_HANDLERS } from "./table-rows.ts";
 export const BUILT_IN_FUNCTIONS: readonly ServedFunction[] = [
   ...CACHED_ROW_HANDLERS,
   ...CHECKPOINT_HANDLERS,
-  ...CLOCK_HANDLERS,
   ...DATA_HANDLERS,
   ...GROUP_HANDLERS.map((fn) => workersOnly(fn, "is in no group of workers")),
   ...PARAMETER_HANDLERS,

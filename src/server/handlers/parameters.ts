@@ -1,6 +1,9 @@
-// parameters — serves what makes, changes, lists and clears the parameters of this server (contracts/parameters.ts).
+// parameters — serves what makes, changes, lists and clears the parameters of this server (contracts/parameters.ts),
+// and what workers report of the iterations that their consistency goes by (contracts/clocks.ts).
 
 import { WeighbridgeError } from "../../base/errors.ts";
+import { checkColumns, endClock } from "../../consistency/update-rounds.ts";
+import { clockAdvance, clockJoin } from "../../contracts/clocks.ts";
 import { parameterClear, parameterConfigure, parameterCreate, parameterState } from "../../contracts/parameters.ts";
 import { decodeMode } from "../../store/training-state.ts";
 import { decodeSettings } from "../parameters/hosted-parameter.ts";
@@ -37,4 +40,19 @@ export const PARAMETER_HANDLERS: readonly ServedFunction[] = [
       return { clock: from };
     },
   }),
+  serve(clockJoin, {
+    handler: ({ parameters, holder }, numbers) => {
+      checkColumns(numbers.parameters.length, numbers.numbers.length);
+      // Copies: the frame is gone when a restore is over.
+      const known = { parameters: numbers.parameters.slice(), numbers: numbers.numbers.slice() };
+      const { pacer } = parameters;
+      const join = (): { readonly clock: number; readonly lost: Uint32Array } => {
+        const clock = pacer.join(holder, known);
+        return { clock, lost: Uint32Array.from(pacer.takeLost(holder)) };
+      };
+      const restored = parameters.whenRestored();
+      return restored === undefined ? join() : restored.then(join);
+    },
+  }),
+  serve(clockAdvance, { handler: endClock }),
 ];

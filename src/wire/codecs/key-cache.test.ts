@@ -8,7 +8,7 @@ import fc from "fast-check";
 import { isWeighbridgeError, WeighbridgeError } from "../../base/errors.ts";
 import { Random } from "../../base/random.ts";
 import { putKeys, readKey } from "../../testing/arena-lists.ts";
-import { codecStage } from "../../testing/codec-stage.ts";
+import { codecStage } from "../../testing/store-stage.ts";
 import { type OpenKeyList, receivedListCount, SentKeyLists } from "./key-cache.ts";
 import { KEY_SECTION_HEADER_BYTES, KeyForm, keySectionBound, nameOfKeys, writeKeys } from "./key-codec.ts";
 import { KeyReceiver, readKeySectionHeader } from "./key-receiver.ts";

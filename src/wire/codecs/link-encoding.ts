@@ -5,9 +5,8 @@ import { showValue, WeighbridgeError } from "../../base/errors.ts";
 import { didYouMean } from "../../base/nearest-name.ts";
 import type { GeneralCompression } from "./general-compression.ts";
 import { Int8Codec } from "./int8-codec.ts";
-import { PackedCodec } from "./packed-codec.ts";
 import { TopKCodec } from "./top-k-codec.ts";
-import { type CodecContext, FloatCodec, type ValueCodec } from "./value-codec.ts";
+import { type CodecContext, FloatCodec, PackedCodec, type ValueCodec } from "./value-codec.ts";
 
 const VALUE_CODEC_NAMES = ["f32", "fp16", "bf16", "int8", "int8-centred", "packed"] as const;
 

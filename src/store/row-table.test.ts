@@ -9,7 +9,7 @@ import { CURSOR_BYTES, LIST_ROWS_MAX } from "../kernel/kernels.ts";
 import { SimdKernels } from "../kernel/simd-kernels.ts";
 import { PART_COUNT, partOf } from "../keys/part.ts";
 import { putKeys } from "../testing/arena-lists.ts";
-import { splitFor } from "./split-table.ts";
+import { splitFor } from "./row-table.ts";
 
 const MIB = 2 ** 20;
 /** What another secret may cost or save: another number of rows in each segment. */

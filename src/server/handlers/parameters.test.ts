@@ -1,4 +1,4 @@
-// clocks — Goal: what workers tell of their pushes is counted as soon as anything depends on it, and no sooner; that
+// parameters — Goal: what workers tell of their pushes is counted as soon as anything depends on it, and no sooner; that
 // there were updates is always known.
 
 import assert from "node:assert/strict";
