@@ -19,7 +19,7 @@ import { SocketTransport } from "../node/transport/socket-transport.ts";
 import { ask, callFunction } from "../peer/call-function.ts";
 import type { Channel } from "../peer/channel.ts";
 import { Peer } from "../peer/peer.ts";
-import { PlainReadBuffers } from "../peer/plain-memory.ts";
+import { PlainReadBuffers } from "../peer/request-assembly.ts";
 import type { Address, Transport } from "../transport/transport.ts";
 import type { StatusReply } from "../wire/control.ts";
 import { SCHEDULER_ID } from "../wire/node-id.ts";

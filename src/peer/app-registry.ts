@@ -18,7 +18,7 @@ import { FrameHeader, type RequestLabel } from "../wire/frame.ts";
 import type { Channel, FunctionHandler } from "./channel.ts";
 import { FunctionHost } from "./function-host.ts";
 import { KeptRequest } from "./kept-request.ts";
-import { PlainMemory } from "./plain-memory.ts";
+import { PlainMemory } from "./request-assembly.ts";
 import { servedFunction } from "./served-function.ts";
 
 type Waiting = {

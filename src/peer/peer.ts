@@ -33,7 +33,7 @@ import type { Gateway, GatewayHost, PeerConnection } from "./gateway.ts";
 import { checkDialer, checkJob, dialsItself, replacedError, restartedError } from "./hello-rules.ts";
 import { PeerLog } from "./peer-log.ts";
 import type { AcceptedNode, DialOptions, PeerEvents, PeerOptions } from "./peer-options.ts";
-import { PlainMemory } from "./plain-memory.ts";
+import { PlainMemory } from "./request-assembly.ts";
 import type { ServedFunction } from "./served-function.ts";
 
 /** More than nodes register at the same moment. */
@@ -51,7 +51,7 @@ export class Peer implements ChannelHost, ConnectionHost, GatewayHost {
   /** Of each channel; a node that shares them among more nodes sets others. */
   limits: ChannelLimits;
   readonly resendTimeoutMs: number;
-  readonly helloTimeoutMs: number;
+  readonly helloTimeoutMs = 5000;
   readonly readBuffers: ReadBuffers;
   readonly packageVersion: string;
   /** Our identity, once the scheduler has assigned it. */
@@ -87,7 +87,6 @@ export class Peer implements ChannelHost, ConnectionHost, GatewayHost {
     this.readBuffers = options.readBuffers;
     this.limits = { ...CHANNEL_LIMITS, ...options.limits };
     this.resendTimeoutMs = options.resendTimeoutMs ?? 0;
-    this.helloTimeoutMs = options.helloTimeoutMs ?? 5000;
     this.packageVersion = options.packageVersion ?? "";
     this.#transport = options.transport;
     this.#gateway = options.gateway;
@@ -102,7 +101,6 @@ export class Peer implements ChannelHost, ConnectionHost, GatewayHost {
     });
     this.#dialer = new Dialer({
       clock: options.clock,
-      redialDelayMs: options.redialDelayMs ?? 20,
       connect: (dial, opened) => this.#connect(dial, opened),
       unreachable: (channel, error) => this.events.unreachable?.(channel, error),
     });

@@ -30,7 +30,7 @@ import { ask } from "../../src/peer/call-function.ts";
 import { PeerMetrics } from "../../src/peer/channel-host.ts";
 import { Connection } from "../../src/peer/connection.ts";
 import { functionCalls } from "../../src/peer/function-call.ts";
-import { PlainReadBuffers } from "../../src/peer/plain-memory.ts";
+import { PlainReadBuffers } from "../../src/peer/request-assembly.ts";
 import { SimClock } from "../../src/testing/sim-clock.ts";
 import { CollectiveKind } from "../../src/wire/collective-frame.ts";
 import { Kind } from "../../src/wire/frame.ts";
