@@ -55,8 +55,9 @@ export function positive(initial: number): FieldCheck<number> {
   return { expected: "a number above 0", isRight: (value) => typeof value === "number" && value > 0, initial };
 }
 
-export function flag(initial: boolean): FieldCheck<boolean> {
-  return { expected: "true or false", isRight: (value) => typeof value === "boolean", initial };
+/** Left out, false. */
+export function flag(): FieldCheck<boolean> {
+  return { expected: "true or false", isRight: (value) => typeof value === "boolean", initial: false };
 }
 
 /** A path, or left out. */

@@ -82,8 +82,8 @@ export class AppRegistry implements FunctionHandler {
   }
 
   /** Another handler serves an application that is there. */
-  replace(app: number, handler: FunctionHandler, customer = 0): void {
-    const key = this.#keyOf(app, customer);
+  replace(app: number, handler: FunctionHandler): void {
+    const key = this.#keyOf(app, 0);
     this.#apps.set(key, handler);
     if (this.#served.has(key)) this.#served.set(key, handler);
   }

@@ -105,9 +105,9 @@ export abstract class Parameter {
   }
 
   /** Throws BAD_ARGUMENT unless `values` is a Float32Array, VALUE_LENGTH unless it has so many elements. */
-  protected checkValues(values: Float32Array, expected: number, what: string, each = ""): void {
+  protected checkValues(values: Float32Array, expected: number, what: string): void {
     if (!(values instanceof Float32Array)) throw new WeighbridgeError("BAD_ARGUMENT", `${this.name}: ${what} must be a Float32Array`);
     if (values.length === expected) return;
-    throw new WeighbridgeError("VALUE_LENGTH", `${this.name}: ${expected} elements are wanted for ${what}${each}, not ${values.length}`);
+    throw new WeighbridgeError("VALUE_LENGTH", `${this.name}: ${expected} elements are wanted for ${what}, not ${values.length}`);
   }
 }

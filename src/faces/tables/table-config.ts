@@ -98,7 +98,7 @@ const GROUP_FIELDS: FieldChecks<CheckedGroupConfig> = {
   numTables: { ...whole(0, COUNT_MAX), initial: 1 },
   numLocalAppThreads: { ...whole(1, 1000), initial: 2 },
   consistencyModel: oneOf(CONSISTENCY_MODELS, "SSP"),
-  aggressiveClock: flag(false),
+  aggressiveClock: flag(),
   snapshotClock: CLOCK,
   snapshotDir: path(),
   resumeClock: CLOCK,
@@ -121,10 +121,10 @@ const TABLE_FIELDS: FieldChecks<TableConfig> = {
   processCacheCapacity: whole(1, ROWS_MAX),
   oplogCapacity: OPLOG_ROWS,
   processOplogCapacity: OPLOG_ROWS,
-  oplogDenseSerialized: flag(false),
+  oplogDenseSerialized: flag(),
   rowOplogType: { ...whole(0, 2), initial: 1 },
   threadCacheCapacity: { ...whole(1, ROWS_MAX), initial: 1 },
-  noOplogReplay: flag(false),
+  noOplogReplay: flag(),
 };
 
 function isHostMap(value: unknown): boolean {
